@@ -1,0 +1,39 @@
+# make setup | report | test | bench. Each sets up what it needs; the second time that is instant.
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+BIN := .venv/bin
+READY := .venv/.ready
+
+.PHONY: setup report test lint types tests bench format clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt
+	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	touch $@
+
+report: $(READY)
+	$(BIN)/innerloop report -o report.html
+
+test: lint types tests
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(READY)
+	$(BIN)/pyright
+
+tests: $(READY)
+	$(BIN)/pytest -n 2
+
+bench: $(READY)
+	$(BIN)/python benchmarks/linear_attention.py
+	$(BIN)/python benchmarks/startup.py
+
+format: $(READY)
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:
+	rm -rf .venv report.html build *.egg-info

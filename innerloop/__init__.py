@@ -1,0 +1,60 @@
+"""innerloop finds the algorithm inside a transformer.
+
+    import innerloop
+    built = innerloop.build("newton", d=5, n=20, steps=12)
+    print(built.certificate.max_deviation)
+
+Names load on first use, so that importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from innerloop.constructions.certificate import Built as Built
+    from innerloop.constructions.certificate import Certificate as Certificate
+    from innerloop.constructions.certificate import build as build
+    from innerloop.constructions.certificate import certify as certify
+    from innerloop.constructions.certificate import verify as verify
+    from innerloop.constructions.overview import listing as listing
+    from innerloop.constructions.overview import show as show
+    from innerloop.problems.linear_regression import LinearRegression as LinearRegression
+    from innerloop.problems.linear_regression import RegressionProblem as RegressionProblem
+    from innerloop.transformer.model import Transformer as Transformer
+
+_HOMES = {
+    "Built": "constructions.certificate",
+    "Certificate": "constructions.certificate",
+    "build": "constructions.certificate",
+    "certify": "constructions.certificate",
+    "verify": "constructions.certificate",
+    "listing": "constructions.overview",
+    "show": "constructions.overview",
+    "LinearRegression": "problems.linear_regression",
+    "RegressionProblem": "problems.linear_regression",
+    "Transformer": "transformer.model",
+}
+
+__all__ = [
+    "Built",
+    "Certificate",
+    "LinearRegression",
+    "RegressionProblem",
+    "Transformer",
+    "build",
+    "certify",
+    "listing",
+    "show",
+    "verify",
+]
+__version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        return getattr(import_module(f"innerloop.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'innerloop' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return [*globals(), *_HOMES]

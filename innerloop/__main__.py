@@ -1,0 +1,5 @@
+"""`python -m innerloop` is the command line."""
+
+from innerloop.cli import main
+
+main()

@@ -1,0 +1,1 @@
+"""Reference iterations, no transformer in sight. One file per algorithm."""

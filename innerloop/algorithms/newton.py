@@ -1,0 +1,41 @@
+"""Newton's iteration for the pseudo-inverse of S = XᵀX, M ← 2M − M S M from M = αS; ŵ = M Xᵀy.
+
+I − M S squares itself at every step, so M → S⁺ quadratically where α λ² < 2 for every eigenvalue
+λ of S.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.algorithms.gradient_descent import linear_prediction
+from innerloop.problems.linear_regression import RegressionProblem
+
+Inverse = Float[Tensor, "*batch d d"]
+
+
+@dataclass(frozen=True, eq=False)
+class Newton(Algorithm[RegressionProblem, Inverse]):
+    """The state is M; `alpha` scales the start M = αS."""
+
+    source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
+    alpha: Float[Tensor, ""]
+
+    def init(self, problem: RegressionProblem) -> Inverse:
+        return self.alpha.to(problem.x) * (problem.x.mT @ problem.x)
+
+    def step(self, problem: RegressionProblem, state: Inverse, k: int) -> Inverse:
+        # M S M as (M Xᵀ)(M Xᵀ)ᵀ stays symmetric, which is what keeps rounding from growing.
+        half = state @ problem.x.mT
+        return 2 * state - half @ half.mT
+
+    def predict(
+        self, problem: RegressionProblem, state: Inverse
+    ) -> Float[Tensor, "*batch queries"]:
+        weights = (state @ (problem.x.mT @ problem.y.unsqueeze(-1))).squeeze(-1)
+        return linear_prediction(problem, weights)

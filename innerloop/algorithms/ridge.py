@@ -1,0 +1,43 @@
+"""The exact ridge weights, (XᵀX + λI)⁻¹ Xᵀy, by a Cholesky solve. No steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.algorithms.gradient_descent import Weights, linear_prediction
+from innerloop.errors import InputError
+from innerloop.problems.linear_regression import RegressionProblem
+
+
+@dataclass(frozen=True, eq=False)
+class Ridge(Algorithm[RegressionProblem, Weights]):
+    """The first state is the solution; steps leave it as it is."""
+
+    source: ClassVar[str] = "sklearn.linear_model.Ridge solves the same problem"
+    penalty: Float[Tensor, ""]
+
+    def __post_init__(self) -> None:
+        if not float(self.penalty) > 0:
+            raise InputError(
+                f"penalty must be positive, got {float(self.penalty)}: use least squares"
+            )
+
+    def init(self, problem: RegressionProblem) -> Weights:
+        identity = torch.eye(problem.d).to(problem.x)
+        gram = problem.x.mT @ problem.x + self.penalty.to(problem.x) * identity
+        moment = problem.x.mT @ problem.y.unsqueeze(-1)
+        return torch.cholesky_solve(moment, torch.linalg.cholesky(gram)).squeeze(-1)
+
+    def step(self, problem: RegressionProblem, state: Weights, k: int) -> Weights:
+        return state
+
+    def predict(
+        self, problem: RegressionProblem, state: Weights
+    ) -> Float[Tensor, "*batch queries"]:
+        return linear_prediction(problem, state)

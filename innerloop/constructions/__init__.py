@@ -1,0 +1,1 @@
+"""An algorithm as weights, with the proof beside them. One file per construction."""

@@ -1,0 +1,146 @@
+"""What every construction has: one algorithm, one machine, and the law that ties them.
+
+    prologue( prompt(p) )               ==  encode(p, init(p))
+    body_k( encode(p, s) )              ==  encode(p, step(p, s, k))
+    decode( epilogue( encode(p, s) ) )  ==  predict(p, s)
+
+A new construction is one file with one class: a header (algorithm, invariant, proof, exactness,
+source), the parameters, and the methods below that it needs.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.errors import InputError, OutOfRange
+from innerloop.parameters import Parameters, parameter
+from innerloop.problems.base import Distribution
+from innerloop.registry import name_of
+from innerloop.transformer import Block, Layout, Transformer
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Construction(Parameters, ABC):
+    """An algorithm as weights. Subclasses are frozen dataclasses of their parameters."""
+
+    source: ClassVar[str]
+    exact: ClassVar[bool] = True
+    scratch: ClassVar[tuple[str, ...]] = ()
+    """Registers whose content must not matter between steps; the law fills them with noise."""
+    tolerances: ClassVar[dict[torch.dtype, float]] = {torch.float64: 1e-10}
+    """The relative deviation allowed in each precision that the construction declares."""
+    looped: ClassVar[bool] = False
+    """Whether the body is one step, run `steps` times."""
+    cases: ClassVar[tuple[dict[str, Any], ...]] = ()
+    """Parameters of its own to test the law at, besides the problem's general cases."""
+
+    steps: int = parameter(8, "steps of the algorithm", least=1, most=100_000)
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The registers of the stream."""
+        raise TypeError(f"{self.name} must define its layout")
+
+    @cached_property
+    def algorithm(self) -> Algorithm[Any, Any]:
+        """The reference that the weights must follow."""
+        raise TypeError(f"{self.name} must define its algorithm")
+
+    @abstractmethod
+    def distribution(self) -> Distribution:
+        """The problems that the certificate is measured on."""
+
+    @abstractmethod
+    def prompt(self, problem: Any) -> Tensor:
+        """The input tokens: data, positions and constants in their places, nothing computed."""
+
+    @abstractmethod
+    def encode(self, problem: Any, state: Any) -> Tensor:
+        """The stream that stands for a state of the algorithm."""
+
+    @abstractmethod
+    def body(self, k: int) -> list[Block]:
+        """The blocks of step k."""
+
+    @abstractmethod
+    def decode(self, problem: Any, stream: Tensor) -> Tensor:
+        """The prediction that an output stream holds."""
+
+    def prologue(self) -> Sequence[Block]:
+        """The blocks before the first step."""
+        return ()
+
+    def epilogue(self) -> Sequence[Block]:
+        """The blocks after the last step."""
+        return ()
+
+    def context(self, problem: Any) -> int | None:
+        """How many leading tokens are context."""
+        return None
+
+    def accept(self, problem: Any) -> None:
+        """Raise `OutOfRange` for a problem beyond a documented limit."""
+
+    def usage(self, stream: Tensor) -> float:
+        """The share of the declared range that a stream between steps uses; above 1 is outside."""
+        return 0.0
+
+    def ignored(self, stream: Tensor) -> Bool[Tensor, "#tokens width"]:
+        """Where the content of a stream between steps must not matter."""
+        return self.layout.mask(*self.scratch).unsqueeze(0)
+
+    @property
+    def name(self) -> str:
+        return name_of(type(self))
+
+    def tolerance(self, dtype: torch.dtype) -> float:
+        """The deviation that the certificate is held against."""
+        if dtype not in self.tolerances:
+            declared = ", ".join(str(kind).removeprefix("torch.") for kind in self.tolerances)
+            raise OutOfRange(f"{self.name} is declared for {declared}, not for {dtype}")
+        return self.tolerances[dtype]
+
+    @cached_property
+    def transformer(self) -> Transformer:
+        """The weights, in float64."""
+        distinct = 1 if self.looped else self.steps
+        return Transformer(
+            self.layout,
+            [self.body(k) for k in range(distinct)],
+            prologue=self.prologue(),
+            epilogue=self.epilogue(),
+            loops=self.steps if self.looped else 1,
+        )
+
+
+def predictions(
+    construction: Construction, transformer: Transformer, problem: Any
+) -> Iterator[Tensor]:
+    """The predictions after 0, 1, …, all steps of a forward pass.
+
+    Raises `OutOfRange` as soon as the stream leaves the construction's declared range.
+    """
+    construction.accept(problem)
+    context = construction.context(problem)
+    stream = transformer.enter(construction.prompt(problem), context)
+    for k in range(transformer.steps + 1):
+        if k:
+            stream = transformer.step(stream, k - 1, context)
+        if (usage := construction.usage(stream)) > 1:
+            raise OutOfRange(
+                f"after step {k} the data reach {usage:.3g} times the range that "
+                f"{construction.name} was built for: build it with a larger bound"
+            )
+        prediction = construction.decode(problem, transformer.leave(stream, context))
+        if not bool(torch.isfinite(prediction).all()):
+            raise InputError(f"the iteration diverged by step {k}: the prediction is not finite")
+        yield prediction

@@ -1,0 +1,188 @@
+"""Certificates: what a construction costs, and how far its weights are from the algorithm.
+
+`build` makes the weights and certifies them, `verify` recomputes the certificate from a file.
+"""
+
+from __future__ import annotations
+
+import platform
+import time
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from innerloop.constructions.base import Construction, predictions
+from innerloop.constructions.law import deviations
+from innerloop.errors import FileError, InputError, OutOfRange
+from innerloop.registry import find
+from innerloop.transformer import Trace, Transformer
+from innerloop.transformer.file import load
+
+Precision = Literal["float64", "float32"]
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The measured evidence that a transformer runs its algorithm."""
+
+    name: str
+    source: str
+    settings: dict[str, Any]
+    exact: bool
+    dtype: str
+    layers: int
+    heads: int
+    width: int
+    hidden: int
+    parameters: int
+    operator_norm: float
+    step_deviation: tuple[float, ...]
+    deviation: tuple[float, ...]
+    max_deviation: float
+    tolerance: float
+    range_used: float
+    holds: bool
+    instances: int
+    seed: int
+    versions: dict[str, str]
+    command: str
+    seconds: float = field(compare=False)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The certificate as JSON can hold it."""
+        return asdict(self)
+
+
+@dataclass(frozen=True, eq=False)
+class Built:
+    """A construction, its transformer, and the certificate that ties them."""
+
+    construction: Construction
+    transformer: Transformer
+    certificate: Certificate
+
+    def predict(self, problem: Any) -> Tensor:
+        """The transformer's answers; out-of-range data and divergence are errors, not numbers."""
+        *_, last = self.predictions(problem)
+        return last
+
+    def predictions(self, problem: Any) -> Iterator[Tensor]:
+        """The answers after 0, 1, …, all steps."""
+        return predictions(self.construction, self.transformer, problem)
+
+    def trace(self, problem: Any) -> Trace:
+        """The stream after every block, with registers by name."""
+        self.construction.accept(problem)
+        prompt = self.construction.prompt(problem)
+        return self.transformer.trace(prompt, self.construction.context(problem))
+
+    def save(self, path: str | Path) -> None:
+        """Write weights, construction and certificate settings to a safetensors file."""
+        certificate = self.certificate
+        about = {
+            "construction": certificate.name,
+            "settings": certificate.settings,
+            "instances": certificate.instances,
+            "seed": certificate.seed,
+            "certificate": certificate.as_dict(),
+        }
+        self.transformer.save(path, about)
+
+
+def build(
+    name: str,
+    *,
+    instances: int = 64,
+    seed: int = 0,
+    dtype: Precision = "float64",
+    **parameters: Any,
+) -> Built:
+    """The transformer that runs the algorithm of construction `name`, with its certificate."""
+    construction = find("constructions", Construction, name).made(parameters)
+    transformer = construction.transformer.to(precision(dtype))
+    return Built(construction, transformer, certify(construction, transformer, instances, seed))
+
+
+def verify(path: str | Path) -> Built:
+    """Read a file that `Built.save` wrote and recompute its certificate from its weights."""
+    transformer, about = load(Path(path))
+    if "construction" not in about:
+        raise FileError(f"{path} names no construction: there is no law to hold it against")
+    try:
+        name, settings = about["construction"], about["settings"]
+        instances, seed = about["instances"], about["seed"]
+        construction = find("constructions", Construction, name).made(settings)
+    except (KeyError, TypeError) as error:
+        raise FileError(f"{path} does not say what it holds: {error} is missing") from None
+    if transformer.layout != construction.layout or transformer.steps != construction.steps:
+        raise FileError(f"{path} has other registers or steps than {name} with its settings")
+    return Built(construction, transformer, certify(construction, transformer, instances, seed))
+
+
+def certify(
+    construction: Construction, transformer: Transformer, instances: int = 64, seed: int = 0
+) -> Certificate:
+    """Measure the law on random instances; a certificate that does not hold says so."""
+    if not 1 <= instances <= 1_000_000:
+        raise InputError(f"instances must be in 1 … 1000000, got {instances}")
+    if not 0 <= seed < 2**63:
+        raise InputError(f"seed must be a whole number from 0 to 2⁶³ − 1, got {seed}")
+    start = time.perf_counter()
+    dtype = next(transformer.parameters()).dtype
+    tolerance = construction.tolerance(dtype)
+    generator = torch.Generator().manual_seed(seed)
+    # Drawn in the transformer's precision, so that both sides see the very same data.
+    problem = construction.distribution().sample(instances, generator=generator, dtype=dtype)
+    with torch.no_grad():
+        found = deviations(construction, transformer, problem.to(torch.float64), generator)
+    return Certificate(
+        name=construction.name,
+        source=construction.source,
+        settings=construction.values(),
+        exact=construction.exact,
+        dtype=str(dtype).removeprefix("torch."),
+        **transformer.count(),
+        operator_norm=transformer.operator_norm(),
+        step_deviation=found.step,
+        deviation=found.free,
+        max_deviation=found.largest,
+        tolerance=tolerance,
+        range_used=found.usage,
+        holds=found.largest <= tolerance and found.usage <= 1,
+        instances=instances,
+        seed=seed,
+        versions=versions(),
+        command=_command(construction, dtype, instances, seed),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def precision(name: str) -> torch.dtype:
+    """The dtype of a name on the command line."""
+    known = {"float64": torch.float64, "float32": torch.float32}
+    if name not in known:
+        raise OutOfRange(f"dtype must be float64 or float32, got {name!r}")
+    return known[name]
+
+
+def versions() -> dict[str, str]:
+    """The versions that a result depends on."""
+    packages = {name: version(name) for name in ("innerloop", "torch", "numpy")}
+    return {**packages, "python": platform.python_version()}
+
+
+def _command(construction: Construction, dtype: torch.dtype, instances: int, seed: int) -> str:
+    """The command line that makes this certificate again."""
+    defaults = {name: f.default for name, f in construction.__dataclass_fields__.items()}
+    words = [f"innerloop build {construction.name}"]
+    for name, value in construction.values().items():
+        if value != defaults[name]:
+            text = str(value).replace(" ", "")
+            words.append(f"-s '{name}={text}'" if isinstance(value, list) else f"-s {name}={text}")
+    words += [f"--dtype {str(dtype).removeprefix('torch.')}"] if dtype != torch.float64 else []
+    return " ".join([*words, f"--instances {instances} --seed {seed}"])

@@ -1,0 +1,42 @@
+"""Preconditioned gradient descent with one matrix, run exactly by a looped linear-attention block.
+
+Algorithm  w ← w − A ∇R(w),   R(w) = 1/(2n) Σᵢ (⟨w, xᵢ⟩ − yᵢ)²,   the same A at every step
+Invariant  register `y` holds yᵢ − ⟨w, xᵢ⟩ on context token i, −⟨w, x⟩ on a query
+Proof      the head subtracts (1/n) Σᵢ (xⱼᵀA xᵢ)(yᵢ − ⟨w, xᵢ⟩) = ⟨w_next − w, xⱼ⟩ from `y` of j
+Exact for  every n, d, number of queries and A, symmetric or not
+Source     gatmiry2024.proposition-3.1; Z ← Z − (1/n) P Z M (ZᵀQZ), whose Q holds Aᵀ
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
+from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
+from innerloop.constructions.regression import Matrices, matrices
+from innerloop.parameters import parameter
+from innerloop.transformer import Attention, Block, Head
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoopedGradientDescent(LinearGradientDescent):
+    """The registers and the invariant of `preconditioned-gradient-descent`; one block, looped."""
+
+    source: ClassVar[str] = "Gatmiry et al. 2024, Proposition 3.1, eqs. (3)–(5)"
+    looped: ClassVar[bool] = True
+
+    preconditioners: Matrices = parameter("random", "A of every step: d×d, or a word")
+
+    @cached_property
+    def algorithm(self) -> PreconditionedGradientDescent:
+        given = self.preconditioners
+        return PreconditionedGradientDescent(
+            matrices(given, "preconditioners", self.step_size, 1, self.d, seed=1)
+        )
+
+    def body(self, k: int) -> list[Block]:
+        a = self.algorithm.preconditioners[0]
+        head = Head(score={("x", "x"): a}, value={("y", "y"): -1.0})
+        return [Block(Attention.of(self.layout, [head]))]

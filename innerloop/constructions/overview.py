@@ -1,0 +1,96 @@
+"""What there is, and what a construction consists of: the data behind `list` and `show`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from itertools import groupby
+from typing import Any
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.constructions.base import Construction
+from innerloop.parameters import Parameters
+from innerloop.problems.base import Distribution
+from innerloop.registry import find, members, summary_of
+from innerloop.transformer import Block
+
+
+def listing() -> dict[str, list[dict[str, Any]]]:
+    """Problems, algorithms and constructions, each with name, description and source."""
+    return {
+        "problems": _described(members("problems", Distribution)),
+        "algorithms": _described(members("algorithms", Algorithm)),
+        "constructions": _described(members("constructions", Construction)),
+    }
+
+
+def show(name: str, **parameters: Any) -> dict[str, Any]:
+    """A construction's header, parameters and registers, and what each of its blocks does."""
+    kind = find("constructions", Construction, name)
+    construction = kind.made(parameters)
+    transformer = construction.transformer
+    steps = [(f"step {k + 1}", list(construction.body(k))) for k in range(len(transformer.body))]
+    sections = [
+        ("prologue", construction.prologue()),
+        *_merged([(label, [_lines(block) for block in blocks]) for label, blocks in steps]),
+        ("epilogue", construction.epilogue()),
+    ]
+    return {
+        "name": construction.name,
+        "source": construction.source,
+        "header": inspect.getdoc(inspect.getmodule(kind)) or "",
+        "settings": _parameters(kind, construction),
+        "registers": [
+            {"name": name, "shape": list(shape), "places": _places(construction, name)}
+            for name, shape in construction.layout.registers.items()
+        ],
+        "blocks": [
+            {"section": label, "block": number, "does": _lines(block)}
+            for label, blocks in sections
+            for number, block in enumerate(blocks, 1)
+        ],
+        "loops": transformer.loops,
+        **transformer.count(),
+    }
+
+
+def _described(found: dict[str, type[Any]]) -> list[dict[str, Any]]:
+    return [
+        {
+            "name": name,
+            "description": summary_of(member),
+            "source": member.source,
+            **({"exact": member.exact} if issubclass(member, Construction) else {}),
+            **({"parameters": _parameters(member)} if issubclass(member, Parameters) else {}),
+        }
+        for name, member in found.items()
+    ]
+
+
+def _parameters(kind: type[Parameters], made: Parameters | None = None) -> dict[str, Any]:
+    """Each parameter's meaning and its value (the default where nothing was made)."""
+    values = (made or kind()).values()
+    fields = kind.__dataclass_fields__
+    return {
+        name: {"value": value, "help": fields[name].metadata["help"]}
+        for name, value in values.items()
+    }
+
+
+def _places(construction: Construction, register: str) -> str:
+    places = construction.layout[register].places
+    return f"{places[0]}" if len(places) == 1 else f"{places[0]}–{places[-1]}"
+
+
+def _lines(block: Block | list[str]) -> list[str]:
+    return block.notes() if isinstance(block, Block) else block
+
+
+def _merged(steps: Sequence[tuple[str, list[list[str]]]]) -> list[tuple[str, list[list[str]]]]:
+    """Steps that do the same but for their weights, as one section: `steps 1 … 8`."""
+    merged = []
+    for lines, group in groupby(steps, key=lambda step: step[1]):
+        labels = [label for label, _ in group]
+        first, last = labels[0], labels[-1].removeprefix("step ")
+        merged.append((first if len(labels) == 1 else f"{first} … {last}", lines))
+    return merged

@@ -1,0 +1,41 @@
+"""Newton's iteration for least squares, run exactly by ReLU attention over all tokens.
+
+Algorithm  M ← 2M − M S M,   S = XᵀX,   M₀ = αS,   ŵ = M Xᵀy
+Invariant  register `m` of every token holds M x; `x`, `xk`, `y` hold the prompt, `yhat` is 0
+Proof      as for `newton`, each head a signed pair, σ(s)·v − σ(−s)·v = s·v. No mask: keys read
+           `xk`, the copy of x that is 0 on queries, so that a query scores 0 as a key
+Exact for  every n, d and number of queries; for n < d up to 16 steps (see `newton`)
+Source     yang2025.fu.newton; the printed pair adds σ(s) + σ(−s) = |s| instead
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from innerloop.constructions.newton import LinearNewton
+from innerloop.problems.linear_regression import RegressionProblem
+from innerloop.transformer import Attention, Head, Layout, signed
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ReLUNewton(LinearNewton):
+    """k + 2 blocks: two heads each, and an MLP of 2d hidden units in each step."""
+
+    source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
+    keyed: ClassVar[str] = "xk"
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(x=self.d, xk=self.d, m=self.d, y=(), yhat=())
+
+    def registers(self, problem: RegressionProblem) -> dict[str, Tensor]:
+        keyed = torch.cat([problem.x, torch.zeros_like(problem.x_query)], dim=-2)
+        return {**super().registers(problem), "xk": keyed}
+
+    def _attention(self, head: Head) -> Attention:
+        return Attention.of(self.layout, signed(head), kind="relu", mask="all", normalisation="1")

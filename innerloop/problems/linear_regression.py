@@ -1,0 +1,218 @@
+"""In-context linear regression: n examples (x, y) with y = ⟨w, x⟩ + noise, and queries x to label.
+
+Rows x are N(0, Σ): Σ the identity, any positive definite matrix, or a given spectrum under a fresh
+random rotation for every instance. Weights w are N(0, I), N(0, Σ⁻¹) or given.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.errors import InputError, OutOfRange
+from innerloop.parameters import parameter
+from innerloop.problems.base import Distribution
+
+
+@dataclass(frozen=True, eq=False)
+class RegressionProblem:
+    """One batch of instances: context examples and queries, and the truth where it is known."""
+
+    x: Float[Tensor, "*batch n d"]
+    y: Float[Tensor, "*batch n"]
+    x_query: Float[Tensor, "*batch queries d"]
+    weights: Float[Tensor, "*batch d"] | None = None
+
+    def __post_init__(self) -> None:
+        tensors = {"x": self.x, "y": self.y, "x_query": self.x_query}
+        if self.weights is not None:
+            tensors["weights"] = self.weights
+        shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in tensors.items())
+        batch = tuple(self.x.shape[:-2])
+        fits = self.x.ndim >= 2 and self.x_query.ndim >= 2
+        fits = fits and tuple(self.y.shape) == (*batch, self.x.shape[-2])
+        fits = fits and tuple(self.x_query.shape) == (
+            *batch,
+            self.x_query.shape[-2],
+            self.x.shape[-1],
+        )
+        if self.weights is not None:
+            fits = fits and tuple(self.weights.shape) == (*batch, self.x.shape[-1])
+        if not fits:
+            raise InputError(
+                "expected x (*batch, n, d), y (*batch, n), x_query (*batch, queries, d), "
+                f"weights (*batch, d) or None; got {shapes}"
+            )
+        if 0 in self.x.shape or 0 in self.x_query.shape:
+            raise InputError(f"need at least one example, feature and query; got {shapes}")
+        for name, tensor in tensors.items():
+            if not tensor.is_floating_point():
+                raise InputError(f"{name} must hold floating-point numbers, got {tensor.dtype}")
+            if tensor.dtype != self.x.dtype:
+                raise InputError(f"x is {self.x.dtype} but {name} is {tensor.dtype}: convert one")
+            if not bool(torch.isfinite(tensor).all()):
+                raise InputError(f"{name} must be finite, got NaN or infinity")
+
+    @property
+    def n(self) -> int:
+        return self.x.shape[-2]
+
+    @property
+    def d(self) -> int:
+        return self.x.shape[-1]
+
+    @property
+    def queries(self) -> int:
+        return self.x_query.shape[-2]
+
+    @property
+    def targets(self) -> Float[Tensor, "*batch queries"]:
+        """The noiseless labels of the queries."""
+        if self.weights is None:
+            raise InputError("targets need the true weights, and this problem has none")
+        return (self.x_query @ self.weights.unsqueeze(-1)).squeeze(-1)
+
+    def to(self, where: torch.dtype | torch.device | str) -> RegressionProblem:
+        """The same instances in another precision or on another device."""
+        truth = None if self.weights is None else self.weights.to(where)
+        return RegressionProblem(self.x.to(where), self.y.to(where), self.x_query.to(where), truth)
+
+    def encoder_format(self) -> dict[str, Tensor]:
+        """Registers of Q. Liu's encoder prompt, x and y in one token, the queries last.
+
+        `x`, `y` (0 on queries), `one`, and `t`, which is 1 on context tokens and 0 on queries.
+        """
+        t = torch.cat([self.y.new_ones(self.n), self.y.new_zeros(self.queries)])
+        return {
+            "x": torch.cat([self.x, self.x_query], dim=-2),
+            "y": torch.cat([self.y, torch.zeros_like(self.x_query[..., 0])], dim=-1),
+            "one": torch.ones_like(t),
+            "t": t,
+        }
+
+    def decoder_format(self) -> dict[str, Tensor]:
+        """Registers of Q. Liu's decoder prompt, x and y in alternating tokens, the query last.
+
+        `x` (0 on even tokens), `y` (0 on odd ones), `pos` = ⌈i/2⌉, `one`, `par` = (i+1) mod 2.
+        """
+        if self.queries != 1:
+            raise OutOfRange(
+                f"the decoder format holds one query, got {self.queries}: batch the others"
+            )
+        pairs = torch.stack([self.x, torch.zeros_like(self.x)], dim=-2).flatten(-3, -2)
+        labels = torch.stack([torch.zeros_like(self.y), self.y], dim=-1).flatten(-2)
+        i = torch.arange(1, 2 * self.n + 2, device=self.x.device)
+        return {
+            "x": torch.cat([pairs, self.x_query], dim=-2),
+            "y": torch.cat([labels, torch.zeros_like(self.x_query[..., 0])], dim=-1),
+            "pos": ((i + 1) // 2).to(self.x.dtype),
+            "one": torch.ones_like(i, dtype=self.x.dtype),
+            "par": ((i + 1) % 2).to(self.x.dtype),
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearRegression(Distribution):
+    """A distribution over `RegressionProblem`s."""
+
+    source: ClassVar[str] = "Ahn et al. 2023, section 3; Gatmiry et al. 2024, section 3.2"
+    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"d": 3, "n": 7},
+        {"d": 4, "n": 4, "noise": 0.5},
+        {"d": 5, "n": 3, "weights": "inverse", "kappa": 10.0},
+        {"d": 2, "n": 1},
+        {"d": 1, "n": 5},
+        {"d": 3, "n": 40, "kappa": 100.0},
+        {"d": 3, "n": 6, "queries": 4, "noise": 0.1},
+        {"d": 2, "n": 5, "covariance": torch.tensor([[2.0, 0.6], [0.6, 0.5]])},
+    )
+
+    d: int = parameter(5, "features", least=1, most=4096)
+    n: int = parameter(20, "context examples", least=1, most=10_000_000)
+    queries: int = parameter(1, "queries per prompt", least=1, most=1_000_000)
+    noise: float = parameter(0.0, "standard deviation of the context labels' noise", least=0)
+    covariance: Tensor | None = parameter(None, "Σ of the rows, d×d; the identity if none")
+    kappa: float = parameter(1.0, "condition number: geometric spectrum 1 … 1/κ, rotated", least=1)
+    spectrum: Tensor | None = parameter(None, "eigenvalues of Σ, d of them, randomly rotated")
+    weights: Tensor | Literal["identity", "inverse"] = parameter(
+        "identity", "w ~ N(0, I), w ~ N(0, Σ⁻¹), or the d weights themselves"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        given = [self.covariance is not None, self.kappa != 1.0, self.spectrum is not None]
+        if sum(given) > 1:
+            raise InputError("give only one of covariance, kappa and spectrum")
+        if self.kappa != 1.0 and self.d == 1:
+            raise InputError(f"d=1 has condition number 1, got kappa={self.kappa}")
+        if self.covariance is not None:
+            _check_covariance(self.covariance, self.d)
+        if self.spectrum is not None and (
+            self.spectrum.shape != (self.d,) or not bool((self.spectrum > 0).all())
+        ):
+            raise InputError(
+                f"spectrum must be {self.d} positive numbers, got {self.spectrum.tolist()}"
+            )
+        if isinstance(self.weights, Tensor) and self.weights.shape != (self.d,):
+            raise InputError(
+                f"weights must be {self.d} numbers, got shape {tuple(self.weights.shape)}"
+            )
+
+    def sample(
+        self,
+        *batch: int,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> RegressionProblem:
+        """A batch of instances, drawn in float64 so that every precision sees the same data."""
+        if any(size < 1 for size in batch):
+            raise InputError(f"batch dimensions must be at least 1, got {batch}")
+
+        def normal(*shape: int) -> Tensor:
+            return torch.randn(*batch, *shape, generator=generator, dtype=torch.float64)
+
+        root, inverse = self._roots(normal)
+        rows = normal(self.n + self.queries, self.d) @ root.mT
+        if isinstance(self.weights, Tensor):
+            weights = self.weights.expand(*batch, self.d)
+        elif self.weights == "inverse":
+            weights = (inverse.mT @ normal(self.d, 1)).squeeze(-1)
+        else:
+            weights = normal(self.d)
+        x, x_query = rows[..., : self.n, :], rows[..., self.n :, :]
+        y = (x @ weights.unsqueeze(-1)).squeeze(-1)
+        if self.noise:
+            y = y + self.noise * normal(self.n)
+        return RegressionProblem(x, y, x_query, weights).to(dtype)
+
+    def _roots(self, normal: Any) -> tuple[Tensor, Tensor]:
+        """R with Σ = R Rᵀ, and R⁻¹; one per instance where Σ is random."""
+        if self.covariance is not None:
+            root = torch.linalg.cholesky(self.covariance)
+            return root, torch.linalg.inv(root)
+        spectrum = self.spectrum
+        if self.kappa != 1.0:
+            spectrum = self.kappa ** -torch.linspace(0, 1, self.d, dtype=torch.float64)
+        if spectrum is None:
+            identity = torch.eye(self.d, dtype=torch.float64)
+            return identity, identity
+        q, r = torch.linalg.qr(normal(self.d, self.d))
+        # Haar measure needs the signs of R's diagonal moved into Q.
+        rotation = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
+        return rotation * spectrum.sqrt(), (rotation / spectrum.sqrt()).mT
+
+
+def _check_covariance(covariance: Tensor, d: int) -> None:
+    if covariance.shape != (d, d):
+        raise InputError(f"covariance must be {d}×{d}, got shape {tuple(covariance.shape)}")
+    if not torch.allclose(covariance, covariance.mT):
+        raise InputError("covariance must be symmetric")
+    least = float(torch.linalg.eigvalsh(covariance).min())
+    if not least > 0:
+        raise InputError(
+            f"covariance must be positive definite, its least eigenvalue is {least:.3g}"
+        )

@@ -1,0 +1,47 @@
+"""Finds the problems, algorithms and constructions: one file each, no list to keep.
+
+The name of a member is the name of its file, with dashes.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from typing import TypeVar
+
+from innerloop.errors import unknown
+
+T = TypeVar("T")
+
+
+def name_of(member: type) -> str:
+    """`innerloop.algorithms.gradient_descent` → `gradient-descent`."""
+    return member.__module__.rpartition(".")[2].replace("_", "-")
+
+
+def summary_of(member: type) -> str:
+    """The first line of the docstring of the member's file (or of the member)."""
+    doc = inspect.getdoc(inspect.getmodule(member)) or inspect.getdoc(member) or ""
+    return doc.strip().partition("\n")[0]
+
+
+def members(package: str, base: type[T]) -> dict[str, type[T]]:
+    """Every concrete subclass of `base` that a file of `innerloop.<package>` defines, by name."""
+    root = importlib.import_module(f"innerloop.{package}")
+    found: dict[str, type[T]] = {}
+    for info in sorted(pkgutil.iter_modules(root.__path__), key=lambda info: info.name):
+        module = importlib.import_module(f"{root.__name__}.{info.name}")
+        for _, value in inspect.getmembers(module, inspect.isclass):
+            own = value.__module__ == module.__name__ and not inspect.isabstract(value)
+            if own and issubclass(value, base):
+                found[name_of(value)] = value
+    return found
+
+
+def find(package: str, base: type[T], name: str) -> type[T]:
+    """The member called `name`, or an error that names the nearest one."""
+    known = members(package, base)
+    if name not in known:
+        raise unknown(package.removesuffix("s"), name, known)
+    return known[name]

@@ -1,0 +1,79 @@
+"""The figures of the report, as altair charts from tidy rows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+Rows = list[dict[str, Any]]
+
+FLOOR = 1e-17
+"""Where a log axis draws a deviation of exactly zero."""
+
+
+def deviation_per_step(certificates: list[dict[str, Any]]) -> alt.FacetChart:
+    """Each construction's deviation from its reference, step by step, under its tolerance."""
+    rows: Rows = []
+    for certificate in certificates:
+        for series, key in (
+            ("running free", "deviation"),
+            ("from the exact state", "step_deviation"),
+        ):
+            rows += [
+                {
+                    "construction": certificate["name"],
+                    "series": series,
+                    "step": step,
+                    "deviation": max(deviation, FLOOR),
+                    "tolerance": certificate["tolerance"],
+                }
+                for step, deviation in enumerate(certificate[key], 1)
+            ]
+    y = alt.Y("deviation:Q", title="relative deviation", axis=alt.Axis(format=".0e", tickCount=6))
+    y = y.scale(type="log", domain=[FLOOR, 1e-9])
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1, format="d"))
+    )
+    lines = base.mark_line(point=True).encode(
+        y,
+        alt.Color("series:N", title=None, legend=alt.Legend(orient="top")),
+        alt.StrokeDash("series:N", title=None),
+        tooltip=["construction:N", "series:N", "step:Q", "deviation:Q"],
+    )
+    limit = base.mark_line(color="#b00", strokeDash=[2, 3]).encode(alt.Y("tolerance:Q"))
+    return (
+        alt.layer(limit, lines)
+        .properties(width=210, height=150)
+        .facet(alt.Facet("construction:N", title=None), columns=3)
+        .properties(title="How far the weights are from the algorithm (dotted red: tolerance)")
+    )
+
+
+def error_against_layers(rows: Rows) -> alt.FacetChart:
+    """Prediction error of built transformers against depth, well- and ill-conditioned."""
+    named = [
+        {
+            **row,
+            "error": max(row["error"], FLOOR),
+            "problem": f"condition number κ = {row['kappa']:g}",
+        }
+        for row in rows
+    ]
+    line = (
+        alt.Chart(alt.Data(values=named))
+        .mark_line(point=alt.OverlayMarkDef(size=14))
+        .encode(
+            alt.X("layers:Q", title="layers").scale(type="log"),
+            alt.Y("error:Q", title="relative prediction error", axis=alt.Axis(format=".0e")).scale(
+                type="log", domain=[FLOOR, 2]
+            ),
+            alt.Color("algorithm:N", title=None, legend=alt.Legend(orient="top", columns=2)),
+            alt.StrokeDash("algorithm:N", title=None),
+            tooltip=["algorithm:N", "layers:Q", "error:Q"],
+        )
+        .properties(width=340, height=300)
+    )
+    return line.facet(alt.Facet("problem:N", title=None), columns=2).properties(
+        title="Error against layers: forward passes of built transformers"
+    )

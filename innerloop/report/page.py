@@ -1,0 +1,91 @@
+"""One self-contained HTML page: certificates as a table, figures inlined, no network."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+import altair as alt
+import vl_convert
+
+from innerloop.report.figures import Rows, deviation_per_step, error_against_layers
+
+_COLUMNS = {
+    "layers": "layers",
+    "heads": "heads",
+    "width": "width",
+    "parameters": "parameters",
+    "operator_norm": "‖θ‖",
+    "max_deviation": "deviation",
+    "tolerance": "tolerance",
+}
+
+
+def page(
+    certificates: list[dict[str, Any]],
+    convergence: Rows,
+    *,
+    setting: str,
+    command: str,
+    made: str,
+    seconds: float,
+) -> str:
+    """The report as HTML. Every number on it comes from the arguments."""
+    held = sum(certificate["holds"] for certificate in certificates)
+    charts = {
+        "deviation": deviation_per_step(certificates),
+        "layers": error_against_layers(convergence),
+    }
+    versions = certificates[0]["versions"].items() if certificates else ()
+    return Template(files("innerloop.report").joinpath("page.html").read_text("utf-8")).substitute(
+        verdict=f"{held} of {len(certificates)} constructions certify.",
+        table=_table(certificates),
+        setting=escape(setting),
+        command=escape(command),
+        footer=escape(
+            f"Made {made} in {seconds:.0f} s. "
+            + ", ".join(f"{name} {version}" for name, version in versions)
+        ),
+        bundle=_script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")),
+        charts=_script(json.dumps({name: _spec(chart) for name, chart in charts.items()})),
+    )
+
+
+def _spec(chart: alt.FacetChart) -> dict[str, Any]:
+    return chart.to_dict()
+
+
+def _script(text: str) -> str:
+    """Text that can stand inside a script element."""
+    return text.replace("</", "<\\/")
+
+
+def _table(certificates: list[dict[str, Any]]) -> str:
+    head = "".join(f'<th class="number">{title}</th>' for title in _COLUMNS.values())
+    rows = "".join(_row(certificate) for certificate in certificates)
+    return (
+        f"<table><thead><tr><th>construction</th>{head}<th>exact</th><th>verdict</th></tr></thead>"
+        f"<tbody>{rows}</tbody></table>"
+    )
+
+
+def _row(certificate: dict[str, Any]) -> str:
+    numbers = "".join(
+        f'<td class="number">{_number(certificate[column])}</td>' for column in _COLUMNS
+    )
+    verdict = "holds" if certificate["holds"] else "fails"
+    about = (
+        f"{certificate['source']}; {certificate['instances']} instances, seed {certificate['seed']}"
+    )
+    return (
+        f"<tr><td>{escape(certificate['name'])}<small>{escape(about)}</small></td>{numbers}"
+        f"<td>{'yes' if certificate['exact'] else 'bound'}</td>"
+        f'<td class="{verdict}">{verdict}</td></tr>'
+    )
+
+
+def _number(value: float) -> str:
+    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"

@@ -1,0 +1,24 @@
+"""The machine: a transformer whose residual stream has named registers.
+
+It knows no problem and no algorithm.
+"""
+
+from innerloop.transformer.attention import Attention as Attention
+from innerloop.transformer.head import Head as Head
+from innerloop.transformer.head import Split as Split
+from innerloop.transformer.head import keys_where as keys_where
+from innerloop.transformer.head import signed as signed
+from innerloop.transformer.layout import Address as Address
+from innerloop.transformer.layout import Layout as Layout
+from innerloop.transformer.layout import join as join
+from innerloop.transformer.mlp import MLP as MLP
+from innerloop.transformer.mlp import Elementwise as Elementwise
+from innerloop.transformer.mlp import Units as Units
+from innerloop.transformer.mlp import affine as affine
+from innerloop.transformer.mlp import clear as clear
+from innerloop.transformer.mlp import gate as gate
+from innerloop.transformer.mlp import piecewise_linear as piecewise_linear
+from innerloop.transformer.mlp import soft_threshold as soft_threshold
+from innerloop.transformer.model import Block as Block
+from innerloop.transformer.model import Transformer as Transformer
+from innerloop.transformer.trace import Trace as Trace

@@ -1,0 +1,208 @@
+"""Attention on the residual stream: linear, ReLU or softmax, mask and normalisation by name.
+
+    out_i = h_i + c_i Σ_m Σ_j act(⟨Q_m h_i, K_m h_j⟩) V_m h_j        over the keys j the mask admits
+
+Masks           all      every token is a key
+                context  only the leading context tokens are (M of Ahn et al. and of Gatmiry et al.)
+                causal   tokens 1 … i (Definition 4 of Q. Liu, Definition 3.1 of R. Liu et al.)
+Normalisations  1/n, 1/N, 1/i, 1 for c_i: by context tokens, by all tokens, by the prefix, or none.
+
+Softmax normalises over the keys that the mask admits. Linear attention is computed in whichever
+order is cheaper: the scores (quadratic in the number of tokens) or the Gram matrix Σ V h (K h)ᵀ
+(linear in it); the result is the same up to rounding.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from innerloop.errors import InputError
+from innerloop.transformer.head import Compiled, Head, compiled
+from innerloop.transformer.layout import Layout
+
+Kind = Literal["linear", "relu", "softmax"]
+Mask = Literal["all", "context", "causal"]
+Normalisation = Literal["1/n", "1/N", "1/i", "1"]
+Order = Literal["scores", "gram"]
+Stream = Float[Tensor, "*batch tokens width"]
+
+_CHUNK = 64
+"""Tokens per chunk of causal linear attention: scores inside a chunk, Gram matrices between."""
+
+
+class Attention(nn.Module):
+    """Stacked heads of one kind. Build it from heads (`of`) or with free weights (`free`)."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    targets: Tensor
+
+    def __init__(
+        self,
+        weights: Compiled,
+        *,
+        kind: Kind,
+        mask: Mask,
+        normalisation: Normalisation,
+        notes: Sequence[str] = (),
+    ) -> None:
+        super().__init__()
+        _check_setting(kind, mask, normalisation)
+        self.kind: Kind = kind
+        self.mask: Mask = mask
+        self.normalisation: Normalisation = normalisation
+        self.given = weights.given
+        self.notes = tuple(notes)
+        for name in ("query", "key", "value"):
+            self.register_parameter(name, nn.Parameter(getattr(weights, name), requires_grad=False))
+        self.register_buffer("targets", weights.targets)
+
+    @classmethod
+    def of(
+        cls,
+        layout: Layout,
+        heads: Sequence[Head],
+        *,
+        kind: Kind = "linear",
+        mask: Mask = "context",
+        normalisation: Normalisation = "1/n",
+    ) -> Attention:
+        """Attention that runs these heads."""
+        notes = [head.describe() for head in heads]
+        weights = compiled(layout, heads)
+        return cls(weights, kind=kind, mask=mask, normalisation=normalisation, notes=notes)
+
+    @classmethod
+    def free(
+        cls,
+        width: int,
+        heads: int,
+        *,
+        kind: Kind = "linear",
+        mask: Mask = "context",
+        normalisation: Normalisation = "1/n",
+        rank: int | None = None,
+        scale: float = 1.0,
+        generator: torch.Generator | None = None,
+    ) -> Attention:
+        """Dense trainable weights, N(0, scale²/width): every place may be read and written."""
+        deviation = scale / math.sqrt(width)
+        shapes = {"query": rank or width, "key": rank or width, "value": width}
+        drawn = {
+            name: deviation
+            * torch.randn(heads, rows, width, generator=generator, dtype=torch.float64)
+            for name, rows in shapes.items()
+        }
+        weights = Compiled(**drawn, targets=torch.arange(width), given=(True,) * heads)
+        attention = cls(weights, kind=kind, mask=mask, normalisation=normalisation)
+        return attention.requires_grad_(True)
+
+    @property
+    def heads(self) -> int:
+        return self.query.shape[0]
+
+    def forward(self, stream: Stream, context: int, order: Order | None = None) -> Stream:
+        """The stream after this layer. `order` forces an order of linear attention."""
+        tokens = stream.shape[-2]
+        keyed = stream[..., :context, :] if self.mask == "context" else stream
+        query, key, value = (
+            source.unsqueeze(-3) @ weight.to(source.device).mT
+            for source, weight in zip(
+                (stream, keyed, keyed), (self.query, self.key, self.value), strict=True
+            )
+        )
+        if self.kind == "linear" and (order or self.cheaper_order(tokens, key.shape[-2])) == "gram":
+            mixed = (
+                _causal_gram(query, key, value)
+                if self.mask == "causal"
+                else query @ (key.mT @ value)
+            )
+        else:
+            mixed = self._weights(query @ key.mT) @ value
+        update = mixed.sum(dim=-3) * self._scale(stream, context)
+        if len(self.targets) == stream.shape[-1]:
+            return stream + update
+        return stream.index_add(-1, self.targets.to(stream.device), update)
+
+    def cheaper_order(self, tokens: int, keys: int) -> Order:
+        """The order of linear attention with fewer multiplications."""
+        rank, out = self.query.shape[1], self.value.shape[1]
+        if self.mask == "causal":
+            keys_seen = min(tokens, _CHUNK)
+            gram = tokens * (keys_seen * (rank + out) + 2 * rank * out)
+        else:
+            gram = (tokens + keys) * rank * out
+        return "gram" if gram < tokens * keys * (rank + out) else "scores"
+
+    def _weights(self, scores: Tensor) -> Tensor:
+        """act(s_ij), with the keys that the causal mask forbids taken out."""
+        future = None
+        if self.mask == "causal":
+            ones = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+            future = ones.triu(1)
+        if self.kind == "softmax":
+            if future is not None:
+                scores = scores.masked_fill(future, -math.inf)
+            return scores.softmax(dim=-1)
+        weights = scores.relu() if self.kind == "relu" else scores
+        return weights if future is None else weights.masked_fill(future, 0.0)
+
+    def _scale(self, stream: Tensor, context: int) -> Tensor | float:
+        tokens = stream.shape[-2]
+        if self.normalisation == "1/i":
+            count = torch.arange(1, tokens + 1, device=stream.device, dtype=stream.dtype)
+            return count.reciprocal().unsqueeze(-1)
+        return {"1/n": 1 / context, "1/N": 1 / tokens, "1": 1.0}[self.normalisation]
+
+    def score_matrices(self) -> Float[Tensor, "heads width width"]:
+        """QᵀK of every head."""
+        return self.query.mT @ self.key
+
+    def operator_norms(self) -> tuple[float, float]:
+        """max_m max(‖Q_m‖, ‖K_m‖) and Σ_m ‖V_m‖, in operator norm.
+
+        A head whose split into Q and K was given keeps it; any other counts with the balanced
+        split, for which both norms are √‖QᵀK‖, the smallest that the larger can be.
+        """
+        with torch.no_grad():
+            balanced = torch.linalg.matrix_norm(self.score_matrices(), ord=2).sqrt()
+            largest = torch.maximum(
+                torch.linalg.matrix_norm(self.query, ord=2),
+                torch.linalg.matrix_norm(self.key, ord=2),
+            )
+            given = torch.tensor(self.given, device=balanced.device)
+            scores = torch.where(given, largest, balanced).max()
+            return float(scores), float(torch.linalg.matrix_norm(self.value, ord=2).sum())
+
+
+def _causal_gram(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+    """Σ_{j ≤ i} ⟨q_i, k_j⟩ v_j in time linear in the number of tokens, chunk by chunk."""
+    tokens = query.shape[-2]
+    spare = -tokens % _CHUNK
+    query, key, value = (
+        nn.functional.pad(part, (0, 0, 0, spare)).unflatten(-2, (-1, _CHUNK))
+        for part in (query, key, value)
+    )
+    inside = (query @ key.mT).tril() @ value
+    grams = key.mT @ value
+    before = grams.cumsum(dim=-3) - grams
+    return (inside + query @ before).flatten(-3, -2)[..., :tokens, :]
+
+
+def _check_setting(kind: str, mask: str, normalisation: str) -> None:
+    for name, value, allowed in (
+        ("kind", kind, get_args(Kind)),
+        ("mask", mask, get_args(Mask)),
+        ("normalisation", normalisation, get_args(Normalisation)),
+    ):
+        if value not in allowed:
+            raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    if normalisation == "1/i" and mask != "causal":
+        raise InputError(f"normalisation 1/i needs the causal mask, got mask {mask!r}")

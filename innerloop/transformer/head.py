@@ -1,0 +1,183 @@
+"""A head: a bilinear score between registers, and a linear map from key registers to output ones.
+
+For query token i and key token j a head computes
+
+    s_ij  = Σ h_i[a]ᵀ S_ab h_j[b]          over the pairs (a, b) of `score` and of `gate`
+    out_i = c_i Σ_j act(s_ij) · W_st h_j[s]  added to register t, over the pairs (s, t) of `value`
+
+A weight is a number (a multiple of the identity) or a matrix that multiplies a column: S_ab has a
+row for each place of a and a column for each of b, W_st a row for each place of t. Heads are
+notation: `compiled` turns them into the stacked low-rank Q, K, V that attention runs on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from innerloop.errors import InputError
+from innerloop.transformer.layout import Address, Layout, Where, label
+
+
+@dataclass(frozen=True, eq=False)
+class Split:
+    """A score block with its factors given: S = queryᵀ key, each with one row per rank."""
+
+    query: Tensor
+    key: Tensor
+
+    def __neg__(self) -> Split:
+        return Split(-self.query, self.key)
+
+
+Weight = float | Tensor
+Blocks = Mapping[tuple[Where, Where], Weight]
+Scores = Mapping[tuple[Where, Where], Weight | Split]
+
+
+@dataclass(frozen=True, eq=False)
+class Head:
+    """One head. `gate` holds further score terms, which `signed` leaves as they are."""
+
+    score: Scores
+    value: Blocks
+    gate: Blocks = field(default_factory=dict)
+
+    def describe(self) -> str:
+        """What the head reads and writes, in one line."""
+        terms = [*self.score.items(), *self.gate.items()]
+        score = " + ".join(f"⟨{label(a)}, {spelled(w)}{label(b)}⟩" for (a, b), w in terms)
+        value = ", ".join(
+            f"{spelled(w)}{label(s)} → {label(t)}" for (s, t), w in self.value.items()
+        )
+        return f"score {score or '0'}; adds {value}"
+
+
+def signed(head: Head) -> list[Head]:
+    """The pair of ReLU heads that acts as one linear head: σ(s)·v + σ(−s)·(−v) = s·v.
+
+    The gate is added to both: where it is 0 the pair is linear, where it is ≤ −|s| it is silent.
+    """
+    mirrored = replace(
+        head,
+        score={pair: -weight for pair, weight in head.score.items()},
+        value={pair: -weight for pair, weight in head.value.items()},
+    )
+    return [head, mirrored]
+
+
+def keys_where(flag: Where, bound: float, one: Where = "one") -> dict[tuple[Where, Where], float]:
+    """A gate that lets through the keys whose flag is 1 and lowers the score of the others.
+
+    Keys with flag 0 lose `bound`: in a ReLU head they are silent while |s| ≤ bound, in a softmax
+    head each keeps a share of at most e^{−(bound − range of s)}. Groups of tokens are such flags.
+    """
+    return {(one, one): -bound, (one, flag): bound}
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """Heads as stacked tensors: s = ⟨Q h_i, K h_j⟩, and V h_j lands on the places `targets`."""
+
+    query: Float[Tensor, "heads rank width"]
+    key: Float[Tensor, "heads rank width"]
+    value: Float[Tensor, "heads out width"]
+    targets: Int[Tensor, " out"]
+    given: tuple[bool, ...]
+
+
+def compiled(layout: Layout, heads: Sequence[Head]) -> Compiled:
+    """Compile heads to Q, K (the smaller side selects places, so nothing is rounded) and V."""
+    if not heads:
+        raise InputError("attention needs at least one head")
+    factors = [_factors(layout, head) for head in heads]
+    rank = max(query.shape[0] for query, _ in factors)
+    values = torch.stack([_matrix(layout, _flipped(head.value), "value") for head in heads])
+    targets = values.abs().sum(dim=(0, 2)).nonzero().flatten()
+    if not len(targets):
+        targets = torch.tensor([0])
+    return Compiled(
+        query=torch.stack([_padded(query, rank) for query, _ in factors]),
+        key=torch.stack([_padded(key, rank) for _, key in factors]),
+        value=values[:, targets],
+        targets=targets,
+        given=tuple(any(isinstance(w, Split) for w in head.score.values()) for head in heads),
+    )
+
+
+def _factors(layout: Layout, head: Head) -> tuple[Tensor, Tensor]:
+    """Q and K of one head, (rank, width) each, with QᵀK its score matrix."""
+    whole = {pair: w for pair, w in head.score.items() if not isinstance(w, Split)}
+    score = _matrix(layout, whole, "score") + _matrix(layout, head.gate, "gate")
+    rows, columns = (score.abs().sum(dim=axis).nonzero().flatten() for axis in (1, 0))
+    identity = torch.eye(layout.width, dtype=torch.float64)
+    if len(rows) <= len(columns):
+        queries, keys = [identity[rows]], [score[rows]]
+    else:
+        queries, keys = [score[:, columns].T], [identity[columns]]
+    for (a, b), split in head.score.items():
+        if isinstance(split, Split):
+            queries.append(_placed(split.query, layout[a], layout.width))
+            keys.append(_placed(split.key, layout[b], layout.width))
+    return torch.cat(queries), torch.cat(keys)
+
+
+def _matrix(layout: Layout, blocks: Blocks, what: str) -> Tensor:
+    """The (width, width) matrix with each block at its registers' places."""
+    matrix = torch.zeros(layout.width, layout.width, dtype=torch.float64)
+    for (row, column), weight in blocks.items():
+        a, b = layout[row], layout[column]
+        matrix[torch.tensor(a.places)[:, None], torch.tensor(b.places)] += block(weight, a, b, what)
+    return matrix
+
+
+def block(weight: Weight, rows: Address, columns: Address, what: str) -> Tensor:
+    """A weight as a matrix between two addresses; a number is a multiple of the identity."""
+    if not isinstance(weight, Tensor):
+        if rows.size != columns.size:
+            raise InputError(
+                f"{what} between {rows.label} ({rows.size}) and {columns.label} ({columns.size}): "
+                "a number needs equal sizes, give a matrix"
+            )
+        return float(weight) * torch.eye(rows.size, dtype=torch.float64)
+    matrix = weight.detach().to("cpu", torch.float64)
+    if matrix.shape != (rows.size, columns.size):
+        raise InputError(
+            f"{what} between {rows.label} and {columns.label} must be "
+            f"{rows.size}×{columns.size}, got {'×'.join(map(str, matrix.shape))}"
+        )
+    return matrix
+
+
+def _placed(factor: Tensor, address: Address, width: int) -> Tensor:
+    if factor.ndim != 2 or factor.shape[1] != address.size:
+        raise InputError(
+            f"a factor on {address.label} needs {address.size} columns, got {tuple(factor.shape)}"
+        )
+    rows = torch.zeros(factor.shape[0], width, dtype=torch.float64)
+    rows[:, list(address.places)] = factor.detach().to("cpu", torch.float64)
+    return rows
+
+
+def _padded(rows: Tensor, rank: int) -> Tensor:
+    padded = torch.zeros(max(rank, 1), rows.shape[1], dtype=torch.float64)
+    padded[: len(rows)] = rows
+    return padded
+
+
+def _flipped(value: Blocks) -> Blocks:
+    """Value blocks are named (source, target); their matrices have the target's rows."""
+    return {(target, source): weight for (source, target), weight in value.items()}
+
+
+def spelled(weight: Weight | Split) -> str:
+    """How a weight is written before the register it multiplies."""
+    if isinstance(weight, Split):
+        return f"{'×'.join(map(str, weight.query.T.shape))}·{'×'.join(map(str, weight.key.shape))} "
+    if isinstance(weight, Tensor):
+        return f"({'×'.join(map(str, weight.shape))} matrix) "
+    return "" if weight == 1 else f"{weight:.4g} "

@@ -1,0 +1,161 @@
+"""The residual stream as memory with named registers.
+
+A `Layout` gives every register a shape and a place; `tokens` writes a stream, `read` reads it, and
+`layout["W"][:, 0]` is the address of a part of a register, usable wherever a name is.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from innerloop.errors import InputError, unknown
+
+
+@dataclass(frozen=True)
+class Address:
+    """Places in the stream: a register or a part of one. Index it to get a smaller address."""
+
+    label: str
+    places: tuple[int, ...]
+    shape: tuple[int, ...]
+
+    def __getitem__(self, index: Any) -> Address:
+        try:
+            part = np.asarray(self.places).reshape(self.shape)[index]
+        except IndexError as error:
+            raise InputError(f"{self.label}{list(self.shape)} has no such part: {error}") from None
+        return Address(f"{self.label}[{_spelled(index)}]", tuple(part.ravel().tolist()), part.shape)
+
+    @property
+    def size(self) -> int:
+        return len(self.places)
+
+
+Where = str | Address
+"""A register by name, or a part of one by address."""
+
+
+def label(where: Where) -> str:
+    """How a register or an address is written for people."""
+    return where.label if isinstance(where, Address) else where
+
+
+class Layout:
+    """Registers by name: `Layout(x=d, y=(), W=(k, d))`.
+
+    A number is a vector's length, a tuple is a shape, `()` is a scalar.
+    """
+
+    def __init__(self, **registers: int | tuple[int, ...]) -> None:
+        self._addresses: dict[str, Address] = {}
+        offset = 0
+        for name, given in registers.items():
+            shape = given if isinstance(given, tuple) else (given,)
+            if any(not isinstance(length, int) or length < 1 for length in shape):
+                raise InputError(f"register {name} needs lengths of at least 1, got {given!r}")
+            size = math.prod(shape)
+            self._addresses[name] = Address(name, tuple(range(offset, offset + size)), shape)
+            offset += size
+        self.width = offset
+
+    @property
+    def registers(self) -> dict[str, tuple[int, ...]]:
+        """The shape of each register, in the order of the stream."""
+        return {name: address.shape for name, address in self._addresses.items()}
+
+    def __getitem__(self, where: Where) -> Address:
+        if isinstance(where, Address):
+            if max(where.places, default=0) >= self.width:
+                raise InputError(f"address {where.label} lies outside this layout")
+            return where
+        if where not in self._addresses:
+            raise unknown("register", where, self._addresses)
+        return self._addresses[where]
+
+    def tokens(self, **values: Tensor | float) -> Float[Tensor, "*batch n width"]:
+        """A stream `(*batch, n, width)`; what is not named is zero, numbers are the same for all.
+
+        A tensor has the shape `(*batch, n, *register)`; leading dimensions broadcast. A register of
+        length one takes `(*batch, n)` too.
+        """
+        tensors = {k: v for k, v in values.items() if isinstance(v, Tensor)}
+        if not tensors:
+            raise InputError("give at least one register as a tensor of shape (*batch, n, *shape)")
+        kind = next(iter(tensors.values()))
+        parts = {k: self._shaped(k, v, tensors) for k, v in tensors.items()}
+        try:
+            lead = torch.broadcast_shapes(*(part.shape[:-1] for part in parts.values()))
+        except RuntimeError:
+            shapes = ", ".join(f"{k} {tuple(v.shape)}" for k, v in tensors.items())
+            raise InputError(f"registers disagree on batch or token count: {shapes}") from None
+        stream = kind.new_zeros(*lead, self.width)
+        for name, value in values.items():
+            places = list(self[name].places)
+            stream[..., places] = parts.get(name, value)  # pyright: ignore[reportArgumentType]
+        if not bool(torch.isfinite(stream).all()):
+            wrong = next(k for k in values if not bool(torch.isfinite(self.read(stream, k)).all()))
+            raise InputError(f"register {wrong} must be finite, got NaN or infinity")
+        return stream
+
+    def _shaped(self, name: str, value: Tensor, others: dict[str, Tensor]) -> Tensor:
+        """`value` as (*batch, n, size): its register's axes, checked, become one."""
+        shape = self[name].shape
+        if shape == (1,) and self._lacks_axis(value, others):
+            value = value.unsqueeze(-1)
+        split = value.ndim - len(shape)
+        if split < 1 or tuple(value.shape[split:]) != shape:
+            expected = ", ".join(["*batch", "n", *map(str, shape)])
+            raise InputError(f"register {name} takes ({expected}), got {tuple(value.shape)}")
+        return value.reshape(*value.shape[:split], -1)
+
+    def _lacks_axis(self, value: Tensor, others: dict[str, Tensor]) -> bool:
+        """Whether a value for a register of length one is (*batch, n), without its own axis."""
+        longer = {k: v for k, v in others.items() if self[k].shape != (1,)}
+        leads = {tuple(v.shape[: v.ndim - len(self[k].shape)]) for k, v in longer.items()}
+        return value.shape[-1:] != (1,) or tuple(value.shape) in leads
+
+    def read(self, stream: Float[Tensor, "*batch n width"], where: Where) -> Tensor:
+        """The register (or the part at an address) of every token: `(*batch, n, *shape)`."""
+        address = self[where]
+        if stream.shape[-1] != self.width:
+            raise InputError(f"this layout has width {self.width}, the stream {stream.shape[-1]}")
+        return stream[..., list(address.places)].reshape(*stream.shape[:-1], *address.shape)
+
+    def mask(self, *where: Where) -> Bool[Tensor, " width"]:
+        """True at the places of these registers."""
+        places = torch.zeros(self.width, dtype=torch.bool)
+        for register in where:
+            places[list(self[register].places)] = True
+        return places
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Layout) and self.registers == other.registers
+
+    def __hash__(self) -> int:
+        return hash(tuple(self.registers.items()))
+
+    def __repr__(self) -> str:
+        return f"Layout({', '.join(f'{k}={v}' for k, v in self.registers.items())})"
+
+
+def join(*groups: Float[Tensor, "*_ _ width"]) -> Float[Tensor, "*batch n width"]:
+    """One stream from groups of tokens (data, centroids, …), each made by `Layout.tokens`."""
+    lead = torch.broadcast_shapes(*(group.shape[:-2] for group in groups))
+    return torch.cat([group.expand(*lead, *group.shape[-2:]) for group in groups], dim=-2)
+
+
+def _spelled(index: Any) -> str:
+    parts = index if isinstance(index, tuple) else (index,)
+    return ", ".join(_slice(p) if isinstance(p, slice) else str(p) for p in parts)
+
+
+def _slice(part: slice) -> str:
+    ends = [part.start, part.stop] + ([part.step] if part.step is not None else [])
+    return ":".join("" if end is None else str(end) for end in ends)

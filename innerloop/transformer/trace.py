@@ -1,0 +1,47 @@
+"""The stream after every block, with registers by name: `trace[k]["beta"]`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from torch import Tensor
+
+from innerloop.errors import InputError
+from innerloop.transformer.layout import Layout, Where
+
+
+class Snapshot:
+    """The stream at one place of the forward pass; index it by register."""
+
+    def __init__(self, layout: Layout, stream: Tensor, label: str) -> None:
+        self.layout = layout
+        self.stream = stream
+        self.label = label
+
+    def __getitem__(self, where: Where) -> Tensor:
+        return self.layout.read(self.stream, where)
+
+
+class Trace(Sequence[Snapshot]):
+    """`trace[0]` is the prompt, `trace[k]` the stream after block k, `trace[-1]` the output."""
+
+    def __init__(self, layout: Layout, streams: list[Tensor], labels: list[str]) -> None:
+        self.layout = layout
+        self.streams = streams
+        self.labels = labels
+
+    def __len__(self) -> int:
+        return len(self.streams)
+
+    def __getitem__(self, index: int) -> Snapshot:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return Snapshot(self.layout, self.streams[index], self.labels[index])
+
+    def after_step(self, k: int) -> Snapshot:
+        """The stream after k steps of the body; `after_step(0)` is after the prologue."""
+        wanted = [f"step {k}"] if k else ["prompt", "prologue"]
+        places = [i for i, label in enumerate(self.labels) if label in wanted]
+        if not places:
+            raise InputError(
+                f"this trace has no step {k}; its blocks are: {', '.join(self.labels)}"
+            )
+        return self[places[-1]]

@@ -1,0 +1,196 @@
+"""Attention against the sums of its definition, written out in NumPy token by token."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from innerloop.errors import InputError
+from innerloop.transformer import Attention, Block, Head, Layout, Split, keys_where, signed
+from innerloop.transformer.head import compiled
+
+KINDS = ["linear", "relu", "softmax"]
+MASKS = ["all", "context", "causal"]
+NORMALISATIONS = ["1/n", "1/N", "1/i", "1"]
+LAYOUT = Layout(x=3, y=(), beta=2, one=())
+
+
+def random_heads(seed: int) -> list[Head]:
+    generator = torch.Generator().manual_seed(seed)
+
+    def matrix(rows: int, columns: int) -> torch.Tensor:
+        return torch.randn(rows, columns, generator=generator, dtype=torch.float64)
+
+    return [
+        Head({("x", "x"): matrix(3, 3), ("one", "y"): -1.5}, {("x", "beta"): matrix(2, 3)}),
+        Head({("beta", "x"): matrix(2, 3)}, {("y", "y"): 2.0, ("x", "x"): matrix(3, 3)}),
+        Head({("y", "beta"): matrix(1, 2)}, {("one", "y"): 1.0}, gate=keys_where("one", 0.5)),
+    ]
+
+
+def by_definition(
+    heads: list[Head], stream: np.ndarray, context: int, kind: str, mask: str, normalisation: str
+) -> np.ndarray:
+    """out_i = h_i + c_i Σ_m Σ_j act(s_ij) V h_j, one token of one batch at a time."""
+    places = {name: list(LAYOUT[name].places) for name in LAYOUT.registers}
+
+    def full(weight: object, rows: str, columns: str) -> np.ndarray:
+        size = len(places[rows]), len(places[columns])
+        return weight.numpy() if isinstance(weight, torch.Tensor) else float(weight) * np.eye(*size)  # pyright: ignore[reportArgumentType]
+
+    out = stream.copy()
+    tokens = len(stream)
+    for head, i in itertools.product(heads, range(tokens)):
+        keys = {"all": range(tokens), "context": range(context), "causal": range(i + 1)}[mask]
+        scores = []
+        for j in keys:
+            terms = [*head.score.items(), *head.gate.items()]
+            scores.append(
+                sum(
+                    stream[i, places[a]] @ full(w, a, b) @ stream[j, places[b]]  # pyright: ignore[reportArgumentType]
+                    for (a, b), w in terms
+                )
+            )
+        scores = np.array(scores)
+        weights = {
+            "linear": lambda s: s,
+            "relu": lambda s: np.maximum(s, 0),
+            "softmax": lambda s: np.exp(s - s.max()) / np.exp(s - s.max()).sum(),
+        }[kind](scores)
+        count = {"1/n": context, "1/N": tokens, "1/i": i + 1, "1": 1}[normalisation]
+        for weight, j in zip(weights, keys, strict=True):
+            for (source, target), w in head.value.items():
+                moved = full(w, target, source) @ stream[j, places[source]]  # pyright: ignore[reportArgumentType]
+                out[i, places[target]] += weight * moved / count  # pyright: ignore[reportArgumentType]
+    return out
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("normalisation", NORMALISATIONS)
+@pytest.mark.parametrize("context", [4, 6])
+def test_attention_is_its_definition(kind, mask, normalisation, context: int) -> None:
+    heads = random_heads(seed=5)
+    if normalisation == "1/i" and mask != "causal":
+        with pytest.raises(InputError, match="causal"):
+            Attention.of(LAYOUT, heads, kind=kind, mask=mask, normalisation=normalisation)
+        return
+    attention = Attention.of(LAYOUT, heads, kind=kind, mask=mask, normalisation=normalisation)
+    stream = torch.randn(2, 3, 6, LAYOUT.width, dtype=torch.float64)
+    out = attention(stream, context)
+    for a, b in itertools.product(range(2), range(3)):
+        expected = by_definition(heads, stream[a, b].numpy(), context, kind, mask, normalisation)
+        np.testing.assert_allclose(out[a, b].numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+@given(tokens=st.integers(1, 200), seed=st.integers(0, 99), mask=st.sampled_from(MASKS))
+def test_both_orders_of_linear_attention_agree(tokens: int, seed: int, mask) -> None:
+    normalisation = "1/i" if mask == "causal" else "1/n"
+    attention = Attention.of(LAYOUT, random_heads(seed), mask=mask, normalisation=normalisation)
+    generator = torch.Generator().manual_seed(seed)
+    stream = torch.randn(2, tokens, LAYOUT.width, dtype=torch.float64, generator=generator)
+    context = max(1, tokens - 1)
+    scores, gram = (attention(stream, context, order) for order in ("scores", "gram"))
+    torch.testing.assert_close(scores, gram, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(attention(stream, context), gram, rtol=1e-10, atol=1e-10)
+
+
+def test_the_cheaper_order_is_chosen() -> None:
+    for mask in ("all", "causal"):
+        attention = Attention.of(LAYOUT, random_heads(0), mask=mask, normalisation="1")
+        assert attention.cheaper_order(3, 3) == "scores"
+        assert attention.cheaper_order(10_000, 10_000) == "gram"
+
+
+def test_a_signed_pair_is_one_linear_head() -> None:
+    head = random_heads(1)[0]
+    stream = torch.randn(4, 7, LAYOUT.width, dtype=torch.float64)
+    linear = Attention.of(LAYOUT, [head], kind="linear", mask="all", normalisation="1/N")
+    pair = Attention.of(LAYOUT, signed(head), kind="relu", mask="all", normalisation="1/N")
+    torch.testing.assert_close(pair(stream, 6), linear(stream, 6), rtol=1e-13, atol=1e-13)
+
+
+def test_a_gated_pair_is_silent_on_keys_outside_the_group() -> None:
+    layout = Layout(x=2, out=2, one=(), flag=())
+    head = Head({("x", "x"): 1.0}, {("x", "out"): 1.0}, gate=keys_where("flag", 100.0))
+    x = torch.randn(6, 2, dtype=torch.float64)
+    flag = torch.tensor([1.0, 0, 1, 1, 0, 1], dtype=torch.float64)
+    stream = layout.tokens(x=x, one=1.0, flag=flag)
+    attention = Attention.of(layout, signed(head), kind="relu", mask="all", normalisation="1")
+    inside = x[flag == 1]
+    expected = (x @ inside.T) @ inside
+    torch.testing.assert_close(layout.read(attention(stream, 6), "out"), expected)
+
+
+def test_softmax_over_a_group_of_keys() -> None:
+    layout = Layout(x=2, out=2, one=(), flag=())
+    head = Head({("x", "x"): 1.0}, {("x", "out"): 1.0}, gate=keys_where("flag", 1e4))
+    x = torch.randn(5, 2, dtype=torch.float64)
+    flag = torch.tensor([1.0, 0, 1, 0, 0], dtype=torch.float64)
+    attention = Attention.of(layout, [head], kind="softmax", mask="all", normalisation="1")
+    out = layout.read(attention(layout.tokens(x=x, one=1.0, flag=flag), 4), "out")
+    inside = x[flag == 1]
+    # The gate's 1e4 costs four digits of the score; 1e-10 is its rounding, not a loose test.
+    torch.testing.assert_close(out, (x @ inside.T).softmax(-1) @ inside, rtol=0, atol=1e-10)
+
+
+def test_compiling_rounds_nothing_and_keeps_the_smaller_rank() -> None:
+    matrix = torch.randn(3, 3, dtype=torch.float64)
+    weights = compiled(LAYOUT, [Head({("x", "x"): matrix, ("one", "y"): 0.1}, {("x", "x"): 1.0})])
+    score = weights.query[0].T @ weights.key[0]
+    assert torch.equal(score[:3, :3], matrix)
+    assert weights.query.shape[1] == 4
+    low = compiled(LAYOUT, [Head({("y", "x"): matrix[:1]}, {("x", "x"): 1.0})])
+    assert low.query.shape[1] == 1
+
+
+def test_operator_norm_of_a_head() -> None:
+    a = torch.randn(3, 3, dtype=torch.float64)
+    v = torch.randn(2, 3, dtype=torch.float64)
+    heads = [Head({("x", "x"): a}, {("x", "beta"): v}), Head({("y", "y"): 4.0}, {("y", "y"): 0.5})]
+    block = Block(Attention.of(LAYOUT, heads))
+    spectral = [float(np.linalg.norm(m.numpy(), 2)) for m in (a, v)]
+    assert block.operator_norm() == pytest.approx(
+        max(math.sqrt(spectral[0]), 2.0) + spectral[1] + 0.5, rel=1e-12
+    )
+
+
+def test_a_given_split_is_kept_by_the_norm_and_does_not_change_the_scores() -> None:
+    q, k = torch.randn(2, 3, dtype=torch.float64), torch.randn(2, 3, dtype=torch.float64)
+    given_ = Attention.of(LAYOUT, [Head({("x", "x"): Split(q, k)}, {("x", "x"): 1.0})])
+    whole = Attention.of(LAYOUT, [Head({("x", "x"): q.T @ k}, {("x", "x"): 1.0})])
+    torch.testing.assert_close(given_.score_matrices(), whole.score_matrices())
+    norm = max(float(np.linalg.norm(m.numpy(), 2)) for m in (q, k))
+    assert given_.operator_norms()[0] == pytest.approx(norm, rel=1e-12)
+    assert whole.operator_norms()[0] <= norm
+    pair = signed(Head({("x", "x"): Split(q, k)}, {("x", "x"): 1.0}))
+    stream = torch.randn(5, LAYOUT.width, dtype=torch.float64)
+    relu = Attention.of(LAYOUT, pair, kind="relu")
+    torch.testing.assert_close(relu(stream, 4), given_(stream, 4))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: compiled(LAYOUT, []), "at least one head"),
+        (lambda: compiled(LAYOUT, [Head({("x", "y"): 1.0}, {})]), "equal sizes"),
+        (lambda: compiled(LAYOUT, [Head({("x", "x"): torch.ones(3, 2)}, {})]), "3×3, got 3×2"),
+        (lambda: compiled(LAYOUT, [Head({("x", "z"): 1.0}, {})]), "no register called 'z'"),
+        (lambda: compiled(LAYOUT, [Head({}, {("x", "beta"): torch.ones(3, 2)})]), "2×3, got 3×2"),
+        (
+            lambda: compiled(
+                LAYOUT, [Head({("x", "x"): Split(torch.ones(1, 2), torch.ones(1, 3))}, {})]
+            ),
+            "needs 3 columns",
+        ),
+    ],
+)
+def test_mistakes_are_named(wrong, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        wrong()

@@ -1,0 +1,78 @@
+"""One law for every construction that can be found, on every case it does not refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from innerloop.constructions.base import Construction
+from innerloop.constructions.law import cases, deviations
+from innerloop.errors import OutOfRange
+from innerloop.registry import members
+
+CONSTRUCTIONS = members("constructions", Construction)
+BATCHES = [(8,), (2, 3), ()]
+
+
+def accepted(kind: type[Construction], dtype: torch.dtype) -> Iterator[tuple[str, float, float]]:
+    """For each accepted case: what it is, its largest deviation, and the tolerance."""
+    for construction, distribution in cases(kind):
+        for batch in BATCHES:
+            generator = torch.Generator().manual_seed(3)
+            problem = distribution.sample(*batch, generator=generator, dtype=dtype)
+            transformer = construction.transformer.to(dtype)
+            try:
+                found = deviations(construction, transformer, problem.to(torch.float64), generator)
+            except OutOfRange:
+                continue
+            assert found.usage <= 1
+            assert len(found.step) == len(found.free) == construction.steps
+            label = f"{construction.values()} on {distribution.values()}, batch {batch}"
+            yield label, found.largest, construction.tolerance(dtype)
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+def test_law_in_float64(name: str) -> None:
+    kind = CONSTRUCTIONS[name]
+    ran = list(accepted(kind, torch.float64))
+    broken = [f"{off:.2e} > {limit:.0e}: {label}" for label, off, limit in ran if not off <= limit]
+    assert not broken, "\n".join(broken)
+    if kind.exact:
+        assert all(limit <= 1e-10 for _, _, limit in ran)
+    assert len(ran) >= 5 * len(BATCHES), f"only {len(ran)} cases ran"
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, kind in CONSTRUCTIONS.items() if torch.float32 in kind.tolerances]
+)
+def test_law_in_float32(name: str) -> None:
+    ran = list(accepted(CONSTRUCTIONS[name], torch.float32))
+    broken = [f"{off:.2e} > {limit:.0e}: {label}" for label, off, limit in ran if not off <= limit]
+    assert not broken, "\n".join(broken)
+
+
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+@given(d=st.integers(1, 6), n=st.integers(1, 12), steps=st.integers(1, 6), seed=st.integers(0, 99))
+def test_law_at_random_sizes(name: str, d: int, n: int, steps: int, seed: int) -> None:
+    """Sizes that nobody chose. Every construction so far takes any d, n and number of steps."""
+    kind = CONSTRUCTIONS[name]
+    construction = kind(**{"d": d, "n": n, "steps": steps})  # pyright: ignore[reportArgumentType]
+    generator = torch.Generator().manual_seed(seed)
+    problem = construction.distribution().sample(4, generator=generator)
+    found = deviations(construction, construction.transformer, problem, generator)
+    assert found.largest <= construction.tolerance(torch.float64)
+
+
+def test_there_are_constructions() -> None:
+    assert {
+        "gd-plus-plus",
+        "looped-gradient-descent",
+        "newton",
+        "preconditioned-gradient-descent",
+        "relu-gradient-descent",
+        "relu-newton",
+    } <= set(CONSTRUCTIONS)

@@ -1,0 +1,90 @@
+"""Registers: shapes, addresses, and the errors of whoever gets them wrong."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from innerloop.errors import InputError
+from innerloop.transformer import Layout, join
+
+SHAPES = st.dictionaries(
+    st.sampled_from(["x", "y", "beta", "W1", "one"]),
+    st.one_of(st.integers(1, 4), st.just(()), st.tuples(st.integers(1, 3), st.integers(1, 3))),
+    min_size=1,
+)
+
+
+@given(shapes=SHAPES, batch=st.lists(st.integers(1, 3), max_size=2), n=st.integers(1, 4))
+def test_what_is_written_is_read(shapes: dict, batch: list[int], n: int) -> None:
+    layout = Layout(**shapes)
+    values = {
+        name: torch.randn(*batch, n, *shape, dtype=torch.float64)
+        for name, shape in layout.registers.items()
+    }
+    stream = layout.tokens(**values)
+    assert stream.shape == (*batch, n, layout.width)
+    for name, value in values.items():
+        assert torch.equal(layout.read(stream, name), value)
+
+
+def test_what_is_not_named_is_zero_and_numbers_are_everywhere() -> None:
+    layout = Layout(x=2, y=(), one=())
+    stream = layout.tokens(x=torch.ones(3, 4, 2), one=1.0)
+    assert torch.equal(layout.read(stream, "one"), torch.ones(3, 4))
+    assert not layout.read(stream, "y").any()
+
+
+@pytest.mark.parametrize("batch", [(), (5,), (1,), (2, 3)])
+@pytest.mark.parametrize("n", [1, 4])
+def test_a_register_of_length_one_takes_values_with_or_without_its_axis(
+    batch: tuple[int, ...], n: int
+) -> None:
+    layout = Layout(x=3, y=1)
+    x, y = torch.randn(*batch, n, 3), torch.randn(*batch, n)
+    without, with_axis = layout.tokens(x=x, y=y), layout.tokens(x=x, y=y.unsqueeze(-1))
+    assert torch.equal(without, with_axis)
+    assert torch.equal(layout.read(without, "y"), y.unsqueeze(-1))
+
+
+def test_an_address_is_a_part_of_a_register() -> None:
+    layout = Layout(x=2, W=(3, 4))
+    stream = torch.arange(28.0).reshape(2, 14)
+    column = layout["W"][:, 1]
+    assert column.label == "W[:, 1]"
+    assert column.shape == (3,)
+    assert torch.equal(layout.read(stream, column), layout.read(stream, "W")[..., 1])
+    assert torch.equal(layout.read(stream, column[1:]), layout.read(stream, "W")[:, 1:, 1])
+    assert layout.read(stream, layout["W"][2, 3]).shape == (2,)
+
+
+def test_groups_of_tokens_are_joined_over_batches() -> None:
+    layout = Layout(x=2, data=(), centroid=())
+    data = layout.tokens(x=torch.randn(5, 4, 2), data=1.0)
+    centroids = layout.tokens(x=torch.randn(3, 2), centroid=1.0)
+    stream = join(data, centroids)
+    assert stream.shape == (5, 7, 4)
+    assert torch.equal(layout.read(stream, "data")[0], torch.tensor([1.0] * 4 + [0.0] * 3))
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: Layout(x=0), "at least 1"),
+        (lambda: Layout(x=2)["y"], "did you mean 'x'"),
+        (lambda: Layout(x=2).tokens(x=torch.ones(4, 3)), "takes .*got"),
+        (lambda: Layout(x=2).tokens(x=torch.ones(2)), "takes .*got"),
+        (lambda: Layout(x=2, y=()).tokens(x=torch.ones(4, 2), y=torch.ones(5)), "disagree"),
+        (lambda: Layout(x=2).tokens(x=torch.full((4, 2), torch.nan)), "x must be finite"),
+        (lambda: Layout(x=2, y=()).tokens(x=torch.ones(1, 2), y=torch.inf), "y must be finite"),
+        (lambda: Layout(x=2).tokens(x=1.0), "at least one register as a tensor"),
+        (lambda: Layout(x=2).read(torch.ones(4, 3), "x"), "width 2"),
+        (lambda: Layout(W=(2, 2))["W"][5], "no such part"),
+        (lambda: Layout(x=2)[Layout(x=9)["x"]], "outside this layout"),
+    ],
+)
+def test_mistakes_are_named(wrong, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        wrong()

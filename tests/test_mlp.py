@@ -1,0 +1,147 @@
+"""MLP pieces against the functions they claim to be."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from innerloop.errors import InputError
+from innerloop.transformer import (
+    MLP,
+    Layout,
+    Units,
+    affine,
+    clear,
+    gate,
+    piecewise_linear,
+    soft_threshold,
+)
+
+LAYOUT = Layout(x=3, z=(), out=3, s=(), one=())
+NUMBERS = st.floats(-5, 5, allow_nan=False).filter(lambda v: v == 0 or abs(v) > 1e-100)
+
+
+def stream_of(x: list[float], z: float = 1.0) -> torch.Tensor:
+    values = torch.tensor([x], dtype=torch.float64)
+    return LAYOUT.tokens(x=values, z=z, out=torch.tensor([[7.0, 8.0, 9.0]]).to(values), one=1.0)
+
+
+def after(pieces: list, stream: torch.Tensor, register: str) -> np.ndarray:
+    return LAYOUT.read(MLP.of(LAYOUT, pieces)(stream), register)[0].numpy()
+
+
+@given(x=st.lists(NUMBERS, min_size=3, max_size=3), theta=st.floats(0, 3))
+def test_soft_threshold(x: list[float], theta: float) -> None:
+    found = after([soft_threshold("x", theta)], stream_of(x), "x")
+    expected = np.sign(x) * np.maximum(np.abs(x) - theta, 0)
+    np.testing.assert_allclose(found, expected, atol=1e-14)
+    assert np.all(found[np.abs(x) <= theta] == 0), "inside the threshold it is exactly zero"
+
+
+@given(
+    x=st.lists(st.floats(-4, 4), min_size=3, max_size=3),
+    knots=st.lists(st.integers(-30, 30), min_size=2, max_size=9, unique=True),
+    seed=st.integers(0, 99),
+)
+def test_piecewise_linear_is_interpolation(x: list[float], knots: list[int], seed: int) -> None:
+    places = np.sort(np.array(knots)) / 10.0
+    heights = np.random.default_rng(seed).normal(size=len(places))
+    piece = piecewise_linear("x", "out", torch.tensor(heights), torch.tensor(places))
+    found = after([clear("out"), piece], stream_of(x), "out")
+    np.testing.assert_allclose(found, np.interp(x, places, heights), atol=1e-11)
+
+
+@pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
+def test_geometric_knots_have_the_declared_relative_error(power: float) -> None:
+    """x^{−p} on knots of ratio r is off by p(p+1)(ln r)²/8: measured, not only bounded."""
+    errors, ratios = [], (1.2, 1.1, 1.05)
+    for ratio in ratios:
+        count = int(np.log(1e4) / np.log(ratio)) + 1
+        knots = 1e-2 * ratio ** torch.arange(count, dtype=torch.float64)
+        piece = piecewise_linear("x", "out", lambda t: t**-power, knots)
+        x = torch.linspace(0.02, 50, 30_000, dtype=torch.float64).reshape(-1, 3)
+        stream = LAYOUT.tokens(x=x)
+        found = LAYOUT.read(MLP.of(LAYOUT, [piece])(stream), "out")
+        errors.append(float(((found - x**-power) / x**-power).abs().max()))
+    predicted = [power * (power + 1) * np.log(ratio) ** 2 / 8 for ratio in ratios]
+    np.testing.assert_allclose(errors, predicted, rtol=0.12)
+
+
+def test_the_quieter_direction_is_chosen() -> None:
+    """Hinges from the wrong end would cancel 1e9 against 1e9 here and lose six digits."""
+    knots = 10.0 ** torch.linspace(-6, 6, 241, dtype=torch.float64)
+    for exponent in (-1.5, 1.5):
+        piece = piecewise_linear("x", "out", lambda t, p=exponent: t**p, knots)
+        stream = LAYOUT.tokens(x=knots[:240].reshape(-1, 3))
+        found = LAYOUT.read(MLP.of(LAYOUT, [piece])(stream), "out").flatten()
+        torch.testing.assert_close(found, knots[:240] ** exponent, rtol=1e-10, atol=0)
+
+
+@given(x=st.lists(NUMBERS, min_size=3, max_size=3), z=st.sampled_from([0.0, 1.0]))
+def test_gate(x: list[float], z: float) -> None:
+    found = after([clear("out"), gate("z", "x", "out", 5.0)], stream_of(x, z), "out")
+    np.testing.assert_allclose(found, z * np.array(x), atol=1e-14)
+
+
+def test_affine_clear_and_several_pieces_in_one_mlp() -> None:
+    matrix = torch.randn(3, 3, dtype=torch.float64)
+    x = [0.3, -2.0, 5.0]
+    pieces = [affine("x", "out", matrix, bias=torch.tensor([1.0, 2.0, 3.0])), clear("x")]
+    stream = stream_of(x)
+    np.testing.assert_allclose(
+        after(pieces, stream, "out"), [8.0, 10.0, 12.0] + matrix.numpy() @ x, rtol=1e-14
+    )
+    assert not after(pieces, stream, "x").any(), "both pieces read the input, not each other"
+
+
+def test_units_are_any_hidden_layer() -> None:
+    reads = {"x": torch.tensor([[1.0, -1.0, 0.0]]), "one": torch.tensor([[0.5]])}
+    piece = Units(reads, torch.tensor([0.25]), {"s": torch.tensor([[2.0]])})
+    found = after([piece], stream_of([3.0, 1.0, 9.0]), "s")
+    assert found == pytest.approx(2 * max(3 - 1 + 0.5 + 0.25, 0))
+
+
+def test_hidden_units_and_norms_count_every_entry() -> None:
+    mlp = MLP.of(LAYOUT, [soft_threshold("x", 0.5), affine("x", "out")])
+    assert mlp.hidden == 4 * 3 + 2 * 3
+    stored = sum(parameter.numel() for parameter in mlp.parameters())
+    assert stored == 6 * LAYOUT.width + 6 + 3 * 6 + 3 * 4, "element-wise units are stored once"
+    first = np.concatenate([np.kron(np.eye(3), [[1.0], [-1], [1], [-1]]), np.eye(3), -np.eye(3)])
+    assert mlp.operator_norms()[0] == pytest.approx(np.linalg.norm(first, 2), rel=1e-12)
+    second = np.block(
+        [
+            [np.kron(np.eye(3), [[-1.0, 1, 1, -1]]), np.zeros((3, 6))],
+            [np.zeros((3, 12)), np.eye(3), -np.eye(3)],
+        ]
+    )
+    assert mlp.operator_norms()[1] == pytest.approx(np.linalg.norm(second, 2), rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        (lambda: MLP.of(LAYOUT, []), "at least one piece"),
+        (lambda: soft_threshold("x", -1.0), "at least 0"),
+        (lambda: soft_threshold("x", float("nan")), "at least 0"),
+        (lambda: MLP.of(LAYOUT, [affine("x", "s")]), "equal sizes"),
+        (lambda: MLP.of(LAYOUT, [gate("x", "x", "out", 1.0)]), "one flag"),
+        (lambda: piecewise_linear("x", "x", torch.sqrt, torch.tensor([1.0, 0.0])), "increasing"),
+        (lambda: piecewise_linear("x", "x", torch.sqrt, torch.tensor([-1.0, 0.0])), "finite"),
+        (
+            lambda: MLP.of(LAYOUT, [piecewise_linear("x", "s", torch.sin, torch.arange(3.0))]),
+            "equal sizes",
+        ),
+        (
+            lambda: MLP.of(
+                LAYOUT, [Units({"x": torch.ones(1, 2)}, torch.ones(1), {"s": torch.ones(1, 1)})]
+            ),
+            "1×3 weights",
+        ),
+    ],
+)
+def test_mistakes_are_named(wrong, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        wrong()
