@@ -30,7 +30,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")
 Seed = Annotated[int, typer.Option(help="Seed of the random instances.")]
 
 
-def _version(asked: bool) -> None:
+def _version(asked: bool | None) -> None:
     if asked:
         print(f"innerloop {__version__}")
         raise typer.Exit
@@ -39,8 +39,9 @@ def _version(asked: bool) -> None:
 @app.callback()
 def _root(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
-    ] = False,
+        bool | None,
+        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+    ] = None,
 ) -> None:
     pass
 
@@ -77,9 +78,12 @@ def build(
     from innerloop.constructions.certificate import precision
     from innerloop.parameters import parse
     from innerloop.registry import find
+    from innerloop.transformer.file import check_writable
 
     values = parse(find("constructions", Construction, name), settings or [])
     precision(dtype)
+    if output is not None:
+        check_writable(output)
     built = make(name, instances=instances, seed=seed, dtype=dtype, **values)  # pyright: ignore[reportArgumentType]
     if output is not None:
         built.save(output)
@@ -143,8 +147,9 @@ def report(
     from innerloop.constructions.base import Construction
     from innerloop.registry import members
     from innerloop.report.page import page
-    from innerloop.transformer.file import write_atomically
+    from innerloop.transformer.file import check_writable, write_atomically
 
+    check_writable(output)
     start = time.perf_counter()
     total = len(members("constructions", Construction)) + survey.contenders()
     with _progress("certifying", total) as advance:
@@ -236,7 +241,10 @@ class _progress:  # noqa: N801
         )
 
         columns = [TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
-        self.bar = Progress(*columns, console=Console(stderr=True), transient=True)
+        console = Console(stderr=True)
+        self.bar = Progress(
+            *columns, console=console, transient=True, disable=not console.is_terminal
+        )
         self.task = self.bar.add_task(what, total=total)
 
     def __enter__(self) -> Callable[[Any], Any]:

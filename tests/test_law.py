@@ -60,7 +60,7 @@ def test_law_in_float32(name: str) -> None:
 def test_law_at_random_sizes(name: str, d: int, n: int, steps: int, seed: int) -> None:
     """Sizes that nobody chose. Every construction so far takes any d, n and number of steps."""
     kind = CONSTRUCTIONS[name]
-    construction = kind(**{"d": d, "n": n, "steps": steps})  # pyright: ignore[reportArgumentType]
+    construction = kind.made({"d": d, "n": n, "steps": steps})
     generator = torch.Generator().manual_seed(seed)
     problem = construction.distribution().sample(4, generator=generator)
     found = deviations(construction, construction.transformer, problem, generator)

@@ -30,9 +30,10 @@ class Newton(Algorithm[RegressionProblem, Inverse]):
         return self.alpha.to(problem.x) * (problem.x.mT @ problem.x)
 
     def step(self, problem: RegressionProblem, state: Inverse, k: int) -> Inverse:
-        # M S M as (M Xᵀ)(M Xᵀ)ᵀ stays symmetric, which is what keeps rounding from growing.
-        half = state @ problem.x.mT
-        return 2 * state - half @ half.mT
+        # Not (M Xᵀ)(M Xᵀ)ᵀ, cheap as it looks: its skew part, rounding alone, would double every
+        # step. M S M corrects it where S is invertible.
+        gram = problem.x.mT @ problem.x
+        return 2 * state - state @ gram @ state
 
     def predict(
         self, problem: RegressionProblem, state: Inverse

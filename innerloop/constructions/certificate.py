@@ -113,12 +113,17 @@ def verify(path: str | Path) -> Built:
     transformer, about = load(Path(path))
     if "construction" not in about:
         raise FileError(f"{path} names no construction: there is no law to hold it against")
-    try:
-        name, settings = about["construction"], about["settings"]
-        instances, seed = about["instances"], about["seed"]
-        construction = find("constructions", Construction, name).made(settings)
-    except (KeyError, TypeError) as error:
-        raise FileError(f"{path} does not say what it holds: {error} is missing") from None
+    name, settings, instances, seed = (
+        about.get(key) for key in ("construction", "settings", "instances", "seed")
+    )
+    if not (
+        isinstance(name, str)
+        and isinstance(settings, dict)
+        and isinstance(instances, int)
+        and isinstance(seed, int)
+    ):
+        raise FileError(f"{path} does not say what it holds: construction, settings, seed, size")
+    construction = find("constructions", Construction, name).made(settings)
     if transformer.layout != construction.layout or transformer.steps != construction.steps:
         raise FileError(f"{path} has other registers or steps than {name} with its settings")
     return Built(construction, transformer, certify(construction, transformer, instances, seed))

@@ -49,13 +49,11 @@ def matrices(given: Matrices, name: str, scale: float, steps: int, d: int, seed:
     "random" draws scale·(I + 0.3 G/√d) with Gaussian G: no two commute, none is symmetric.
     """
     if isinstance(given, Tensor):
-        if given.ndim == 2:
-            given = given.expand(steps, *given.shape)
-        if given.shape != (steps, d, d):
+        if given.shape not in ((d, d), (steps, d, d)):
             raise InputError(
                 f"{name} must be {d}×{d} or {steps}×{d}×{d}, got {'×'.join(map(str, given.shape))}"
             )
-        return given
+        return given.expand(steps, d, d)
     identity = torch.eye(d, dtype=torch.float64).expand(steps, d, d)
     if given == "identity":
         return scale * identity

@@ -31,14 +31,15 @@ def deviation_per_step(certificates: list[dict[str, Any]]) -> alt.FacetChart:
                 for step, deviation in enumerate(certificate[key], 1)
             ]
     y = alt.Y("deviation:Q", title="relative deviation", axis=alt.Axis(format=".0e", tickCount=6))
-    y = y.scale(type="log", domain=[FLOOR, 1e-9])
+    top = max((max(row["deviation"], row["tolerance"]) for row in rows), default=1.0)
+    y = y.scale(type="log", domain=[FLOOR, 10 * top])
     base = alt.Chart(alt.Data(values=rows)).encode(
         alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1, format="d"))
     )
     lines = base.mark_line(point=True).encode(
         y,
-        alt.Color("series:N", title=None, legend=alt.Legend(orient="top")),
-        alt.StrokeDash("series:N", title=None),
+        alt.Color("series:N", title=None, legend=alt.Legend(orient="top", symbolType="stroke")),
+        alt.StrokeDash("series:N", legend=None),
         tooltip=["construction:N", "series:N", "step:Q", "deviation:Q"],
     )
     limit = base.mark_line(color="#b00", strokeDash=[2, 3]).encode(alt.Y("tolerance:Q"))
@@ -60,16 +61,24 @@ def error_against_layers(rows: Rows) -> alt.FacetChart:
         }
         for row in rows
     ]
+    algorithms = list(dict.fromkeys(row["algorithm"] for row in rows))
     line = (
         alt.Chart(alt.Data(values=named))
         .mark_line(point=alt.OverlayMarkDef(size=14))
         .encode(
-            alt.X("layers:Q", title="layers").scale(type="log"),
+            alt.X(
+                "layers:Q", title="layers", axis=alt.Axis(values=[1, 10, 100, 1000], format="d")
+            ).scale(type="log", nice=False),
             alt.Y("error:Q", title="relative prediction error", axis=alt.Axis(format=".0e")).scale(
                 type="log", domain=[FLOOR, 2]
             ),
-            alt.Color("algorithm:N", title=None, legend=alt.Legend(orient="top", columns=2)),
-            alt.StrokeDash("algorithm:N", title=None),
+            alt.Color(
+                "algorithm:N",
+                title=None,
+                sort=algorithms,
+                legend=alt.Legend(orient="top", columns=2, symbolType="stroke", labelLimit=300),
+            ),
+            alt.StrokeDash("algorithm:N", sort=algorithms, legend=None),
             tooltip=["algorithm:N", "layers:Q", "error:Q"],
         )
         .properties(width=340, height=300)

@@ -54,7 +54,7 @@ class Attention(nn.Module):
         notes: Sequence[str] = (),
     ) -> None:
         super().__init__()
-        _check_setting(kind, mask, normalisation)
+        check_setting(kind, mask, normalisation)
         self.kind: Kind = kind
         self.mask: Mask = mask
         self.normalisation: Normalisation = normalisation
@@ -196,7 +196,8 @@ def _causal_gram(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return (inside + query @ before).flatten(-3, -2)[..., :tokens, :]
 
 
-def _check_setting(kind: str, mask: str, normalisation: str) -> None:
+def check_setting(kind: str, mask: str, normalisation: str) -> None:
+    """Refuse a kind, mask or normalisation that does not exist, or that do not go together."""
     for name, value, allowed in (
         ("kind", kind, get_args(Kind)),
         ("mask", mask, get_args(Mask)),

@@ -19,7 +19,7 @@ from safetensors.torch import save as serialise
 from torch import Tensor, nn
 
 from innerloop.errors import FileError, InputError
-from innerloop.transformer.attention import Attention
+from innerloop.transformer.attention import Attention, check_setting
 from innerloop.transformer.head import Compiled
 from innerloop.transformer.layout import Layout
 from innerloop.transformer.mlp import MLP, Everywhere
@@ -67,10 +67,19 @@ def load(path: Path) -> tuple[Transformer, dict[str, Any]]:
         raise FileError(f"{path} does not hold the weights it describes: {reason}") from None
 
 
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write to a temporary name beside `path`, then rename."""
+def check_writable(path: Path) -> None:
+    """Refuse a path that cannot be written, before any work is done for it."""
     if path.is_dir():
         raise FileError(f"cannot write {path}: it is a folder, give a file name")
+    if not path.parent.is_dir():
+        raise FileError(f"cannot write {path}: there is no folder {path.parent}")
+    if not os.access(path.parent, os.W_OK):
+        raise FileError(f"cannot write {path}: no permission to write into {path.parent}")
+
+
+def write_atomically(path: Path, data: bytes) -> None:
+    """Write to a temporary name beside `path`, then rename."""
+    check_writable(path)
     temporary: str | None = None
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
@@ -189,6 +198,7 @@ def _restored_block(
         query = take("attention.query", len(setting["given"]), None, width)
         heads, rank, _ = query.shape
         value = take("attention.value", heads, None, width)
+        check_setting(setting["kind"], setting["mask"], setting["normalisation"])
         weights = Compiled(
             query=query,
             key=take("attention.key", heads, rank, width),

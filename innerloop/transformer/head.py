@@ -35,8 +35,9 @@ class Split:
 
 
 Weight = float | Tensor
-Blocks = Mapping[tuple[Where, Where], Weight]
-Scores = Mapping[tuple[Where, Where], Weight | Split]
+# A mapping's keys do not widen by themselves: plain names are spelled out for type checkers.
+Blocks = Mapping[tuple[str, str], Weight] | Mapping[tuple[Where, Where], Weight]
+Scores = Mapping[tuple[str, str], Weight | Split] | Mapping[tuple[Where, Where], Weight | Split]
 
 
 @dataclass(frozen=True, eq=False)

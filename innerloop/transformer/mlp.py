@@ -19,14 +19,16 @@ from innerloop.errors import InputError
 from innerloop.transformer.head import Weight, block, spelled
 from innerloop.transformer.layout import Layout, Where, label
 
+Registers = Mapping[str, Tensor] | Mapping[Where, Tensor]
+
 
 @dataclass(frozen=True, eq=False)
 class Units:
     """Hidden units that read and write registers: adds Σ writes·σ(Σ reads·h + bias)."""
 
-    reads: Mapping[Where, Tensor]
+    reads: Registers
     bias: Tensor
-    writes: Mapping[Where, Tensor]
+    writes: Registers
     note: str = ""
 
 
@@ -288,7 +290,7 @@ class MLP(nn.Module):
         return [piece for piece in self.everywhere if isinstance(piece, Everywhere)]
 
 
-def _assembled(layout: Layout, blocks: Mapping[Where, Tensor], hidden: int, side: str) -> Tensor:
+def _assembled(layout: Layout, blocks: Registers, hidden: int, side: str) -> Tensor:
     """(hidden, width) for what units read, (width, hidden) for what they write."""
     matrix = torch.zeros(hidden, layout.width, dtype=torch.float64)
     for where, weight in blocks.items():

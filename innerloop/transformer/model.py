@@ -6,6 +6,7 @@ transformer with free (trainable) weights is the same class: see `Transformer.fr
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypedDict, cast
@@ -135,23 +136,22 @@ class Transformer(nn.Module):
     def forward(self, tokens: Stream, context: int | None = None) -> Stream:
         """The stream after the last block; `context` leading tokens are context, by default all
         but the last."""
-        stream = tokens
-        for _, block in self._schedule(tokens, context := self._context(tokens, context)):
+        stream, context = tokens, self._entered(tokens, context)
+        for _, block in self._schedule():
             stream = block(stream, context)
         return stream
 
     def trace(self, tokens: Stream, context: int | None = None) -> Trace:
         """The stream before and after every block, with registers by name."""
-        streams, labels = [tokens], ["prompt"]
-        for label, block in self._schedule(tokens, context := self._context(tokens, context)):
+        streams, labels, context = [tokens], ["prompt"], self._entered(tokens, context)
+        for label, block in self._schedule():
             streams.append(block(streams[-1], context))
             labels.append(label)
         return Trace(self.layout, streams, labels)
 
     def enter(self, tokens: Stream, context: int | None = None) -> Stream:
         """The prologue alone."""
-        context = self._context(tokens, context)
-        return self._run(self.prologue, tokens, context)
+        return self._run(self.prologue, tokens, self._entered(tokens, context))
 
     def step(self, stream: Stream, k: int, context: int | None = None) -> Stream:
         """Step k of the body alone, counted from 0 over all loops."""
@@ -182,6 +182,8 @@ class Transformer(nn.Module):
 
     def operator_norm(self) -> float:
         """The norm ‖θ‖_op of Q. Liu's lecture: the largest `Block.operator_norm`."""
+        if not all(bool(torch.isfinite(parameter).all()) for parameter in self.parameters()):
+            return math.inf
         return max((block.operator_norm() for block in self.blocks()), default=0.0)
 
     def save(self, path: str | Path, about: dict[str, Any] | None = None) -> None:
@@ -197,7 +199,7 @@ class Transformer(nn.Module):
 
         return load(Path(path))[0]
 
-    def _schedule(self, tokens: Tensor, context: int) -> Iterator[tuple[str, Block]]:
+    def _schedule(self) -> Iterator[tuple[str, Block]]:
         """Every block in running order, with its label."""
         sections: list[tuple[str, Any]] = [("prologue", self.prologue)]
         body = list(self.body) * self.loops
@@ -211,8 +213,14 @@ class Transformer(nn.Module):
             stream = block(stream, context)
         return stream
 
+    def _entered(self, tokens: Tensor, context: int | None) -> int:
+        """Check tokens that come from outside; how many of them are context."""
+        if not torch.compiler.is_compiling() and not bool(torch.isfinite(tokens).all()):
+            raise InputError("tokens must be finite, got NaN or infinity")
+        return self._context(tokens, context)
+
     def _context(self, tokens: Tensor, context: int | None) -> int:
-        """Check the tokens; how many of them are context."""
+        """Check the shape and precision of a stream; how many of its tokens are context."""
         if tokens.ndim < 2 or tokens.shape[-1] != self.layout.width:
             expected = f"(*batch, tokens, {self.layout.width})"
             raise InputError(f"tokens must have shape {expected}, got {tuple(tokens.shape)}")
@@ -222,8 +230,6 @@ class Transformer(nn.Module):
                 f"tokens are {tokens.dtype}, the weights {dtype}: convert one, "
                 f"for instance transformer.to({tokens.dtype})"
             )
-        if not torch.compiler.is_compiling() and not bool(torch.isfinite(tokens).all()):
-            raise InputError("tokens must be finite, got NaN or infinity")
         count = tokens.shape[-2]
         context = count - 1 if context is None else context
         if not 1 <= context <= count:

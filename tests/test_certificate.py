@@ -1,0 +1,293 @@
+"""Certificates: what they say, and that they refuse weights that break the law."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+import innerloop
+from innerloop.constructions.base import Construction
+from innerloop.constructions.certificate import certify
+from innerloop.constructions.law import deviations
+from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
+from innerloop.errors import InputError, OutOfRange
+from innerloop.problems.linear_regression import LinearRegression
+from innerloop.registry import members
+from innerloop.transformer import Layout, Transformer
+from innerloop.transformer.attention import Normalisation
+
+NAMES = list(members("constructions", Construction))
+LINEAR = ["preconditioned-gradient-descent", "looped-gradient-descent", "gd-plus-plus", "newton"]
+
+
+def refused(name: str, mutate: Callable[[Transformer], object], **parameters: Any) -> bool:
+    """Whether the certificate refuses a construction's weights after a mutation."""
+    built = innerloop.build(name, instances=8, **parameters)
+    assert built.certificate.holds, "unmutated weights must certify"
+    mutant = copy.deepcopy(built.transformer)
+    mutate(mutant)
+    return not certify(built.construction, mutant, instances=8).holds
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_weight_matters(name: str) -> None:
+    """Flip the sign of any one tensor of any block: the certificate refuses."""
+    weights = dict(innerloop.build(name, steps=2).transformer.named_parameters())
+    survivors = []
+    for place, weight in weights.items():
+
+        def flip(mutant: Transformer, place: str = place) -> None:
+            dict(mutant.named_parameters())[place].neg_()
+
+        if weight.any() and not refused(name, flip, steps=2):
+            survivors.append(place)
+    assert not survivors
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_small_error_in_the_last_digit_kept_is_refused(name: str) -> None:
+    """One part in a million on one tensor is far above the tolerance of 1e-10."""
+
+    def nudge(mutant: Transformer) -> None:
+        mutant.blocks()[0].attention.value.mul_(1 + 1e-6)  # pyright: ignore[reportOptionalMemberAccess]
+
+    assert refused(name, nudge)
+
+
+@pytest.mark.parametrize("name", LINEAR[:3])
+def test_a_transposed_matrix_is_refused(name: str) -> None:
+    def transpose(mutant: Transformer) -> None:
+        for block in mutant.blocks():
+            attention = block.attention
+            assert attention is not None
+            swapped = attention.key.clone(), attention.query.clone()
+            attention.query.copy_(swapped[0])
+            attention.key.copy_(swapped[1])
+
+    assert refused(name, transpose)
+
+
+@pytest.mark.parametrize("name", LINEAR)
+def test_a_query_that_leaks_into_the_context_is_refused(name: str) -> None:
+    def unmask(mutant: Transformer) -> None:
+        for block in mutant.blocks():
+            assert block.attention is not None
+            block.attention.mask = "all"
+
+    assert refused(name, unmask)
+
+
+def test_a_query_that_leaks_through_relu_attention_is_refused() -> None:
+    def ungate(mutant: Transformer) -> None:
+        """Queries pose as context: the flag's weight in the keys is what keeps them out."""
+        place = mutant.layout["t"].places[0]
+        for block in mutant.blocks():
+            assert block.attention is not None
+            block.attention.key[..., place] = 0
+            block.attention.query[..., place] = 0
+
+    def unkey(mutant: Transformer) -> None:
+        """Keys read x, which a query has, instead of xk, which it has not."""
+        x, xk = (list(mutant.layout[name].places) for name in ("x", "xk"))
+        for block in mutant.blocks():
+            assert block.attention is not None
+            block.attention.key[..., x] += block.attention.key[..., xk]
+            block.attention.key[..., xk] = 0
+
+    assert refused("relu-gradient-descent", ungate)
+    assert refused("relu-newton", unkey)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_wrong_normalisation_is_refused(name: str) -> None:
+    others: tuple[Normalisation, ...] = ("1/n", "1/N", "1")
+    for other in others:
+
+        def renormalise(mutant: Transformer, other: Normalisation = other) -> None:
+            for block in mutant.blocks():
+                assert block.attention is not None
+                block.attention.normalisation = other
+
+        built = innerloop.build(name)
+        own = built.transformer.blocks()[0].attention
+        assert own is not None
+        if own.normalisation != other:
+            assert refused(name, renormalise)
+
+
+def test_not_a_number_is_refused() -> None:
+    def spoil(mutant: Transformer) -> None:
+        next(mutant.parameters()).fill_(torch.nan)
+
+    built = innerloop.build("newton")
+    spoil(built.transformer)
+    certificate = certify(built.construction, built.transformer)
+    assert not certificate.holds
+    assert certificate.max_deviation == float("inf")
+
+
+class Scratchy(LinearGradientDescent):
+    """Gradient descent that declares a scratch register. In `leaky` form, it also reads it."""
+
+    scratch = ("scratch",)
+    leaky = False
+
+    @property
+    def layout(self) -> Layout:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return Layout(x=self.d, y=(), scratch=())
+
+    def body(self, k: int):
+        from innerloop.transformer import Attention, Block, Head
+
+        score = {("x", "x"): -self.algorithm.preconditioners[k]}
+        value = {("y", "y"): 1.0, ("y", "scratch"): 1.0}
+        if self.leaky:
+            value[("scratch", "y")] = 1e-6
+        return [Block(Attention.of(self.layout, [Head(score, value)]))]
+
+
+def test_scratch_is_filled_with_noise_and_must_not_matter() -> None:
+    problem = LinearRegression(d=3, n=5, noise=0.1).sample(6)
+    generator = torch.Generator().manual_seed(0)
+    honest = Scratchy(d=3, n=5, steps=3)
+    assert deviations(honest, honest.transformer, problem, generator).largest < 1e-12
+    leaky = Scratchy(d=3, n=5, steps=3)
+    object.__setattr__(leaky, "leaky", True)
+    assert deviations(leaky, leaky.transformer, problem, generator).largest > 1e-8
+
+
+def test_what_a_certificate_says() -> None:
+    built = innerloop.build("newton", d=4, n=30, steps=5, instances=16, seed=3)
+    certificate = built.certificate
+    assert (certificate.layers, certificate.heads, certificate.width) == (7, 1, 10)
+    assert certificate.hidden == 8
+    assert len(certificate.step_deviation) == len(certificate.deviation) == 5
+    assert certificate.max_deviation == max(*certificate.step_deviation, *certificate.deviation)
+    assert certificate.instances == 16
+    assert certificate.seed == 3
+    assert certificate.exact
+    assert certificate.tolerance == 1e-10
+    assert set(certificate.versions) >= {"innerloop", "torch", "python"}
+    expected = "innerloop build newton -s steps=5 -s d=4 -s n=30 --instances 16 --seed 3"
+    assert certificate.command == expected
+    again = innerloop.build("newton", d=4, n=30, steps=5, instances=16, seed=3).certificate
+    assert again == certificate
+    other = innerloop.build("newton", d=4, n=30, steps=5, instances=16, seed=4).certificate
+    assert other != certificate
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_layers_are_steps_and_the_documented_overhead(name: str) -> None:
+    overhead = {"newton": 2, "relu-newton": 2, "relu-gradient-descent": 1}
+    for steps in (1, 5):
+        certificate = innerloop.build(name, steps=steps).certificate
+        assert certificate.layers == steps + overhead.get(name, 0)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_predictions_are_the_reference_algorithms(name: str) -> None:
+    built = innerloop.build(name, d=3, n=12, steps=6)
+    problem = built.construction.distribution().sample(5)
+    algorithm = built.construction.algorithm
+    expected = [algorithm.predict(problem, state) for state in algorithm.states(problem, 6)]
+    for found, reference in zip(built.predictions(problem), expected, strict=True):
+        torch.testing.assert_close(found, reference, rtol=1e-10, atol=1e-10)
+    torch.testing.assert_close(built.predict(problem), expected[-1], rtol=1e-10, atol=1e-10)
+    out = built.construction.decode(problem, built.trace(problem)[-1].stream)
+    assert torch.equal(out, built.predict(problem))
+
+
+def test_newton_converges_to_numpys_least_squares() -> None:
+    built = innerloop.build("newton", d=4, n=30, steps=25)
+    problem = LinearRegression(d=4, n=30, noise=0.5, queries=2).sample(8)
+    found = built.predict(problem)
+    for k in range(8):
+        weights = np.linalg.lstsq(problem.x[k].numpy(), problem.y[k].numpy(), rcond=None)[0]
+        expected = problem.x_query[k].numpy() @ weights
+        np.testing.assert_allclose(found[k].numpy(), expected, rtol=1e-8, atol=1e-9)
+
+
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_the_papers_matrix_recursion_in_its_own_sign(sign: float) -> None:
+    """Z ± (1/n) P Z M (ZᵀQZ): plus and −Aᵀ in Ahn et al., minus and Aᵀ in Gatmiry et al."""
+    d, n, steps = 3, 6, 4
+    name = "preconditioned-gradient-descent" if sign > 0 else "looped-gradient-descent"
+    a = 0.2 * torch.randn(d, d, dtype=torch.float64)
+    built = innerloop.build(name, d=d, n=n, steps=steps, preconditioners=a)
+    problem = LinearRegression(d=d, n=n).sample(generator=torch.Generator().manual_seed(1))
+    z = np.zeros((d + 1, n + 1))
+    z[:d] = np.concatenate([problem.x, problem.x_query]).T
+    z[d, :n] = problem.y
+    mask, p, q = np.diag([1.0] * n + [0.0]), np.zeros((d + 1, d + 1)), np.zeros((d + 1, d + 1))
+    p[d, d], q[:d, :d] = 1.0, -sign * a.numpy().T
+    for _ in range(steps):
+        z = z + sign * p @ z @ mask @ (z.T @ q @ z) / n
+    np.testing.assert_allclose(built.predict(problem).numpy(), [-z[d, n]], rtol=1e-12)
+    np.testing.assert_allclose(built.trace(problem)[-1].stream.numpy().T, z, atol=1e-12)
+
+
+def test_data_outside_the_declared_range_are_detected() -> None:
+    built = innerloop.build("relu-gradient-descent", d=2, n=4, bound=0.1, instances=1)
+    assert built.certificate.range_used > 1
+    assert not built.certificate.holds
+    wide = innerloop.build("relu-gradient-descent", d=2, n=4)
+    problem = LinearRegression(d=2, n=4).sample(3)
+    scaled = problem.__class__(problem.x * 1e3, problem.y * 1e3, problem.x_query)
+    assert wide.predict(problem).shape == (3, 1)
+    with pytest.raises(OutOfRange, match="times the range"):
+        wide.predict(scaled)
+
+
+@pytest.mark.parametrize(
+    ("name", "setting", "says"),
+    [
+        ("newton", {"d": 3}, "built for d=5, got d=3"),
+        ("relu-gradient-descent", {"n": 9}, "built for n=20, got n=9"),
+        ("relu-gradient-descent", {"queries": 2}, "one query, got 2"),
+    ],
+)
+def test_problems_beyond_a_limit_are_refused(name: str, setting: dict, says: str) -> None:
+    built = innerloop.build(name)
+    problem = LinearRegression.made({"d": 5, "n": 20, **setting}).sample()
+    with pytest.raises(OutOfRange, match=says):
+        built.predict(problem)
+    with pytest.raises(OutOfRange, match=says):
+        built.trace(problem)
+
+
+def test_too_many_newton_steps_on_a_singular_problem_are_refused() -> None:
+    with pytest.raises(OutOfRange, match="exact to 20 steps, got 21"):
+        innerloop.build("newton", d=5, n=3, steps=21)
+
+
+def test_divergence_is_an_error_not_a_number() -> None:
+    built = innerloop.build("newton", d=2, n=9, steps=30)
+    problem = LinearRegression(d=2, n=9).sample()
+    far = problem.__class__(problem.x * 1e3, problem.y, problem.x_query)
+    with pytest.raises(InputError, match="diverged by step"):
+        built.predict(far)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
+    [
+        ({"instances": 0}, "instances must be in"),
+        ({"seed": -1}, "seed must be"),
+        ({"steps": 0}, "steps must be at least 1"),
+        ({"dept": 3}, "no parameter called 'dept'"),
+        ({"alpha": -1.0}, "alpha must be at least 0"),
+    ],
+)
+def test_bad_parameters_are_named(parameters: dict, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        innerloop.build("newton", **parameters)
+
+
+def test_matrices_of_the_wrong_shape_are_named() -> None:
+    with pytest.raises(InputError, match="5×5 or 8×5×5, got 3×3"):
+        innerloop.build("gd-plus-plus", transforms=torch.eye(3))

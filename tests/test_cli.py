@@ -1,0 +1,176 @@
+"""The command line: what it prints, what it refuses, and how."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import innerloop
+
+FIELDS = {
+    *("name", "exact", "layers", "heads", "width", "parameters", "operator_norm"),
+    *("step_deviation", "deviation", "max_deviation", "tolerance", "instances", "seed", "versions"),
+}
+
+
+def test_list_for_machines_and_for_people(run) -> None:
+    found = json.loads(run("list", "--json").out)
+    assert set(found) == {"problems", "algorithms", "constructions"}
+    for members in found.values():
+        assert members
+        for member in members:
+            assert member["name"]
+            assert member["description"]
+            assert member["source"]
+            assert "\n" not in member["description"]
+    people = run("list").out
+    assert all(member["name"] in people for members in found.values() for member in members)
+    assert found == innerloop.listing()
+
+
+def test_build_prints_one_object(run) -> None:
+    found = run("build", "newton", "-s", "d=3", "-s", "steps=4", "--seed", "2", "--json")
+    assert found.code == 0
+    certificate = json.loads(found.out)
+    assert set(certificate) >= FIELDS
+    assert certificate["settings"]["d"] == 3
+    assert len(certificate["deviation"]) == len(certificate["step_deviation"]) == 4
+    assert certificate["max_deviation"] <= certificate["tolerance"] == 1e-10
+    assert certificate["seed"] == 2
+    python = innerloop.build("newton", d=3, steps=4, seed=2).certificate
+    assert certificate["deviation"] == list(python.deviation)
+
+
+def test_the_printed_command_makes_the_certificate_again(run) -> None:
+    matrix = "preconditioners=[[0.1,0.02],[0,0.1]]"
+    first = json.loads(
+        run("build", "looped-gradient-descent", "-s", "d=2", "-s", matrix, "--json").out
+    )
+    import shlex
+
+    words = shlex.split(first["command"])
+    again = json.loads(run(*words[1:], "--json").out)
+    first.pop("seconds")
+    again.pop("seconds")
+    assert again == first
+
+
+def test_build_for_people_and_to_a_file(run, tmp_path: Path) -> None:
+    path = tmp_path / "weights.safetensors"
+    found = run("build", "relu-newton", "-o", str(path))
+    assert found.code == 0
+    assert "holds" in found.out
+    assert str(path) in found.out
+    assert run("verify", str(path)).code == 0
+
+
+def test_float32(run) -> None:
+    found = run("build", "gd-plus-plus", "--dtype", "float32", "--json")
+    certificate = json.loads(found.out)
+    assert found.code == 0
+    assert certificate["dtype"] == "float32"
+    assert 1e-10 < certificate["max_deviation"] <= certificate["tolerance"] <= 1e-3
+
+
+def test_show_names_registers_and_what_every_head_and_piece_does(run) -> None:
+    people = run("show", "relu-gradient-descent", "-s", "bound=50").out
+    for word in ("Invariant", "step_size", "prompt", "x → w", "one → y", "50", "blocks (9 layers)"):
+        assert word in people
+    newton = json.loads(run("show", "newton", "-s", "d=2", "--json").out)
+    assert [r["name"] for r in newton["registers"]] == ["x", "m", "y", "yhat"]
+    sections = [(part["section"], part["does"]) for part in newton["blocks"]]
+    assert [section for section, _ in sections] == ["prologue", "step 1 … 8", "epilogue"]
+    head, mlp = sections[1][1]
+    assert head == "head 1 (linear, mask context, 1): score ⟨m, x⟩; adds -0.5 m → m"
+    assert mlp == "mlp: m += m"
+    looped = run("show", "looped-gradient-descent").out
+    assert "looped 8 times" in looped
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (("build", "newtn"), "did you mean 'newton'?"),
+        (("show", "newtn"), "did you mean 'newton'?"),
+        (("build", "newton", "-s", "stpes=3"), "did you mean 'steps'?"),
+        (("build", "newton", "-s", "d"), "expected key=value"),
+        (("build", "newton", "-s", "d=0"), "d must be at least 1, got 0"),
+        (("build", "newton", "-s", "d=-2"), "d must be at least 1"),
+        (("build", "newton", "-s", "d=2.5"), "d must be a whole number, got 2.5"),
+        (("build", "newton", "-s", "d=two"), "d must be a whole number, got 'two'"),
+        (("build", "newton", "-s", "d="), "d must be a whole number"),
+        (("build", "newton", "-s", "d=true"), "d must be a whole number, got True"),
+        (("build", "newton", "-s", "d=null"), "d must be a whole number, got None"),
+        (("build", "newton", "-s", "d=2", "-s", "d=3"), "d is given twice"),
+        (("build", "newton", "-s", "d=99999999999999999999"), "d must be at most"),
+        (("build", "newton", "-s", "steps=-1"), "steps must be at least 1, got -1"),
+        (("build", "newton", "-s", "alpha=NaN"), "alpha must be finite"),
+        (("build", "newton", "-s", "alpha=Infinity"), "alpha must be finite"),
+        (("build", "newton", "-s", "alpha=[1]"), "alpha must be a number or none"),
+        (("build", "newton", "-s", "alpha={}"), "alpha must be a number or none"),
+        (("build", "gd-plus-plus", "-s", "transforms=randm"), "transforms must be"),
+        (("build", "gd-plus-plus", "-s", "transforms=[[1,2],[3]]"), "transforms must be"),
+        (("build", "gd-plus-plus", "-s", "transforms=[[1,NaN],[3,1]]"), "must be finite"),
+        (("build", "gd-plus-plus", "-s", "transforms=[[1,2],[3,4]]"), "got 2×2"),
+        (("build", "gd-plus-plus", "-s", "step_size=1e9"), "reference itself diverges"),
+        (("build", "newton", "--dtype", "float16"), "float64 or float32"),
+        (("build", "newton", "--dtype", "float32"), "declared for float64"),
+        (("build", "newton", "--instances", "0"), "instances must be in"),
+        (("build", "newton", "--seed", "-1"), "seed must be"),
+        (("build", "newton", "-s", "n=3", "-s", "steps=30"), "exact to 20 steps"),
+        (("report", "-o", "/proc/nowhere/report.html"), "cannot write"),
+    ],
+)
+def test_mistakes_are_one_line_and_exit_code_2(run, words: tuple[str, ...], says: str) -> None:
+    found = run(*words)
+    assert found.code == 2
+    assert says in found.err
+    assert found.err.startswith("innerloop: ")
+    assert len(found.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    "words", [("bild",), ("build",), ("list", "--jsn"), ("build", "--seed", "x")]
+)
+def test_usage_mistakes_exit_with_2(run, words: tuple[str, ...]) -> None:
+    found = run(*words)
+    assert found.code == 2
+    assert "Traceback" not in found.err
+
+
+def test_version_and_help_in_a_real_process() -> None:
+    for words, expected in (
+        (["--version"], f"innerloop {innerloop.__version__}"),
+        (["--help"], "verify"),
+        (["build", "--help"], "KEY=VALUE"),
+    ):
+        found = subprocess.run(
+            [sys.executable, "-m", "innerloop", *words], capture_output=True, text=True, check=True
+        )
+        assert expected in found.stdout
+
+
+def test_a_mistake_in_a_real_process_has_no_traceback() -> None:
+    found = subprocess.run(
+        [sys.executable, "-m", "innerloop", "build", "newton", "-s", "d=0"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 2
+    assert found.stderr == "innerloop: d must be at least 1, got 0\n"
+    assert found.stdout == ""
+
+
+def test_help_loads_nothing_heavy() -> None:
+    """What makes --help fast; how fast it is, the benchmark says."""
+    code = (
+        "import sys, innerloop, innerloop.cli\n"
+        "heavy = {'torch', 'numpy', 'altair', 'scipy', 'sklearn'} & set(sys.modules)\n"
+        "assert not heavy, heavy"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

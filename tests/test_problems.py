@@ -1,0 +1,161 @@
+"""Linear regression: its distribution, its token formats, and what it refuses."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from innerloop.errors import InputError, OutOfRange
+from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
+
+
+def covariances(x: torch.Tensor) -> torch.Tensor:
+    return x.mT @ x / x.shape[-2]
+
+
+def test_the_same_generator_gives_the_same_problem_in_every_precision() -> None:
+    distribution = LinearRegression(d=3, n=5, kappa=7.0, noise=0.1, weights="inverse")
+    first, again, single = (
+        distribution.sample(4, generator=torch.Generator().manual_seed(2), dtype=dtype)
+        for dtype in (torch.float64, torch.float64, torch.float32)
+    )
+    other = distribution.sample(4, generator=torch.Generator().manual_seed(3))
+    assert torch.equal(first.x, again.x)
+    assert torch.equal(first.y, again.y)
+    assert torch.equal(first.x.float(), single.x)
+    assert not torch.equal(first.x, other.x)
+
+
+def test_labels_are_linear_up_to_their_noise() -> None:
+    quiet = LinearRegression(d=3, n=50).sample(20, generator=torch.Generator().manual_seed(0))
+    assert quiet.weights is not None
+    clean = (quiet.x @ quiet.weights.unsqueeze(-1)).squeeze(-1)
+    torch.testing.assert_close(quiet.y, clean)
+    torch.testing.assert_close(
+        quiet.targets, torch.einsum("bqd,bd->bq", quiet.x_query, quiet.weights)
+    )
+    noisy = LinearRegression(d=3, n=50, noise=0.5).sample(400)
+    assert noisy.weights is not None
+    residual = noisy.y - (noisy.x @ noisy.weights.unsqueeze(-1)).squeeze(-1)
+    assert float(residual.std()) == pytest.approx(0.5, rel=0.05)
+
+
+@pytest.mark.parametrize(
+    ("setting", "expected"),
+    [
+        ({}, np.eye(2)),
+        ({"covariance": torch.tensor([[2.0, 0.6], [0.6, 0.5]])}, [[2.0, 0.6], [0.6, 0.5]]),
+    ],
+)
+def test_rows_have_the_covariance_asked_for(setting: dict, expected) -> None:
+    problem = LinearRegression(d=2, n=200_000, **setting).sample(
+        generator=torch.Generator().manual_seed(0)
+    )
+    np.testing.assert_allclose(covariances(problem.x).numpy(), expected, atol=0.03)
+
+
+def test_a_condition_number_is_a_spectrum_under_a_fresh_rotation() -> None:
+    problem = LinearRegression(d=3, n=100_000, kappa=100.0).sample(
+        3, generator=torch.Generator().manual_seed(0)
+    )
+    found = covariances(problem.x)
+    spectra = torch.linalg.eigvalsh(found)
+    np.testing.assert_allclose(spectra.numpy(), [[0.01, 0.1, 1.0]] * 3, rtol=0.03)
+    assert float((found[0] - found[1]).abs().max()) > 0.05, "each instance has its own rotation"
+
+
+def test_weights_are_drawn_as_asked() -> None:
+    sigma = torch.tensor([[2.0, 0.6], [0.6, 0.5]], dtype=torch.float64)
+    generator = torch.Generator().manual_seed(0)
+    inverse = LinearRegression(d=2, n=1, covariance=sigma, weights="inverse")
+    drawn = inverse.sample(200_000, generator=generator).weights
+    assert drawn is not None
+    np.testing.assert_allclose(covariances(drawn).numpy(), np.linalg.inv(sigma), rtol=0.02)
+    rotated = LinearRegression(d=2, n=1, kappa=9.0, weights="inverse").sample(100_000)
+    assert float(rotated.targets.var()) == pytest.approx(2.0, rel=0.05), "tr(Σ Σ⁻¹) = d"
+    given = LinearRegression(d=2, n=1, weights=torch.tensor([1.0, -2.0])).sample(3)
+    assert given.weights is not None
+    assert given.weights.tolist() == [[1.0, -2.0]] * 3
+
+
+def test_encoder_format() -> None:
+    problem = LinearRegression(d=2, n=3, queries=2).sample(4)
+    registers = problem.encoder_format()
+    assert torch.equal(registers["x"][:, :3], problem.x)
+    assert torch.equal(registers["x"][:, 3:], problem.x_query)
+    assert torch.equal(registers["y"][:, :3], problem.y)
+    assert not registers["y"][:, 3:].any(), "the label of a query is not in the prompt"
+    assert registers["t"].tolist() == [1, 1, 1, 0, 0]
+    assert registers["one"].tolist() == [1] * 5
+
+
+def test_decoder_format_alternates() -> None:
+    problem = LinearRegression(d=2, n=3).sample(4)
+    registers = problem.decoder_format()
+    assert torch.equal(registers["x"][:, 0:6:2], problem.x)
+    assert not registers["x"][:, 1:6:2].any()
+    assert torch.equal(registers["x"][:, 6:], problem.x_query)
+    assert torch.equal(registers["y"][:, 1:6:2], problem.y)
+    assert not registers["y"][:, 0::2].any()
+    assert registers["pos"].tolist() == [1, 1, 2, 2, 3, 3, 4]
+    assert registers["par"].tolist() == [0, 1, 0, 1, 0, 1, 0]
+    assert registers["one"].tolist() == [1] * 7
+    with pytest.raises(OutOfRange, match="one query, got 2"):
+        LinearRegression(d=2, n=3, queries=2).sample().decoder_format()
+
+
+@pytest.mark.parametrize(
+    ("setting", "says"),
+    [
+        ({"d": 0}, "d must be at least 1, got 0"),
+        ({"n": -3}, "n must be at least 1"),
+        ({"queries": 0}, "queries must be at least 1"),
+        ({"noise": -1.0}, "noise must be at least 0"),
+        ({"noise": float("nan")}, "noise must be finite"),
+        ({"kappa": 0.5}, "kappa must be at least 1"),
+        ({"d": 1, "kappa": 2.0}, "condition number 1"),
+        ({"d": 2, "covariance": torch.eye(3)}, "2×2"),
+        ({"d": 2, "covariance": torch.tensor([[1.0, 0.5], [0.0, 1.0]])}, "symmetric"),
+        ({"d": 2, "covariance": torch.tensor([[1.0, 2.0], [2.0, 1.0]])}, "positive definite"),
+        ({"d": 2, "covariance": torch.zeros(2, 2)}, "positive definite"),
+        ({"d": 2, "covariance": torch.full((2, 2), torch.nan)}, "finite"),
+        ({"d": 2, "spectrum": torch.tensor([1.0, 0.0])}, "positive numbers"),
+        ({"d": 2, "weights": torch.ones(3)}, "2 numbers"),
+        ({"d": 2, "kappa": 3.0, "covariance": torch.eye(2)}, "only one of"),
+        ({"dd": 2}, "did you mean 'd'"),
+        ({"d": "five"}, "d must be a whole number, got 'five'"),
+        ({"d": 2.5}, "whole number"),
+        ({"d": True}, "whole number"),
+        ({"weights": "inverze"}, "'identity' or 'inverse'"),
+    ],
+)
+def test_bad_settings_are_named(setting: dict, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        LinearRegression.made(setting)
+
+
+@pytest.mark.parametrize(
+    ("x", "y", "x_query", "says"),
+    [
+        (torch.ones(4, 2), torch.ones(3), torch.ones(1, 2), "got x .4, 2., y .3,."),
+        (torch.ones(4, 2), torch.ones(4), torch.ones(1, 3), "expected x"),
+        (torch.ones(2, 4, 2), torch.ones(4), torch.ones(1, 2), "expected x"),
+        (torch.full((4, 2), torch.nan), torch.ones(4), torch.ones(1, 2), "x must be finite"),
+        (torch.ones(4, 2), torch.full((4,), torch.inf), torch.ones(1, 2), "y must be finite"),
+        (torch.ones(4, 2), torch.ones(4).double(), torch.ones(1, 2), "convert one"),
+    ],
+)
+def test_mismatched_or_bad_data_are_named(x, y, x_query, says: str) -> None:
+    # The shapes in the annotations would refuse some of these first; users run without them.
+    problem = object.__new__(RegressionProblem)
+    for name, value in (("x", x), ("y", y), ("x_query", x_query), ("weights", None)):
+        object.__setattr__(problem, name, value)
+    with pytest.raises(InputError, match=says):
+        problem.__post_init__()
+
+
+def test_targets_need_the_truth() -> None:
+    problem = RegressionProblem(torch.ones(4, 2), torch.ones(4), torch.ones(1, 2))
+    with pytest.raises(InputError, match="true weights"):
+        _ = problem.targets
