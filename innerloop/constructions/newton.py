@@ -7,8 +7,9 @@ Proof      prologue: α Σⱼ xⱼ ⟨xᵢ, xⱼ⟩ = αS xᵢ into `m`. Step: a
            `yhat`
 Exact for  every n, d and number of queries. Rounding doubles at every step until the iteration has
            converged, and where S is singular it never stops: up to 20 steps, or n ≥ 2d
-Source     yang2025.fu.newton. The query reads m and the key x: the printed order (key m) doubles
-           rounding errors at every step, and the printed α = 2/‖SSᵀ‖ does not converge
+Source     yang2025.fu.newton. The query reads m and the key x; the other way round is the same in
+           exact arithmetic, but doubles its rounding at every step for ever. α must stay below
+           2/λmax(S)², which is the edge that α = 2/‖SSᵀ‖ sits on
 """
 
 from __future__ import annotations

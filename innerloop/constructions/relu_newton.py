@@ -5,7 +5,7 @@ Invariant  register `m` of every token holds M x; `x`, `xk`, `y` hold the prompt
 Proof      as for `newton`, each head a signed pair, σ(s)·v − σ(−s)·v = s·v. No mask: keys read
            `xk`, the copy of x that is 0 on queries, so that a query scores 0 as a key
 Exact for  every n, d and number of queries; up to 20 steps, or n ≥ 2d (see `newton`)
-Source     yang2025.fu.newton; the printed pair adds σ(s) + σ(−s) = |s| instead
+Source     yang2025.fu.newton. The sign inside the pair matters: σ(s) + σ(−s) would be |s|
 """
 
 from __future__ import annotations

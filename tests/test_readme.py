@@ -1,0 +1,74 @@
+"""The README, run: each example prints what it says."""
+
+from __future__ import annotations
+
+import itertools
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from innerloop.constructions.base import Construction
+from innerloop.registry import members
+
+README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+FENCES = re.findall(r"^```(\w+)\n(.*?)^```$", README, flags=re.M | re.S)
+EXAMPLES = [
+    (code, following)
+    for (kind, code), (next_kind, following) in itertools.pairwise(FENCES)
+    if kind == "python" and next_kind == "text"
+]
+COMMANDS = [
+    (command, output)
+    for kind, block in FENCES
+    if kind == "console"
+    for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, flags=re.M)
+]
+
+
+def tidy(text: str) -> str:
+    """Lines without trailing space and without blank ones."""
+    return "\n".join(line.rstrip() for line in text.splitlines() if line.strip())
+
+
+def assert_prints(expected: str, found: str) -> None:
+    """`...` stands for anything in its line, or, alone on a line, for any lines."""
+    pattern = ""
+    for line in tidy(expected).splitlines():
+        parts = ".*".join(re.escape(part) for part in line.split("..."))
+        pattern += r"(?:.*\n)*?" if line == "..." else parts + r"\n"
+    assert re.fullmatch(pattern, tidy(found) + "\n"), found
+
+
+def test_the_readme_has_examples() -> None:
+    assert len(EXAMPLES) == len([kind for kind, _ in FENCES if kind == "python"]) == 2
+    assert len(COMMANDS) == 4
+
+
+@pytest.mark.parametrize(("code", "expected"), EXAMPLES)
+def test_python_examples_print_what_they_say(code: str, expected: str, tmp_path: Path) -> None:
+    found = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    assert_prints(expected, found.stdout)
+
+
+def test_commands_print_what_they_say(tmp_path: Path) -> None:
+    for command, expected in COMMANDS:
+        program, *words = command.split()
+        assert program == "innerloop"
+        found = subprocess.run(
+            [sys.executable, "-m", "innerloop", *words],
+            capture_output=True,
+            text=True,
+            check=True,
+            cwd=tmp_path,
+        )
+        assert_prints(expected, found.stdout)
+
+
+def test_the_table_lists_every_construction() -> None:
+    named = set(re.findall(r"^\| `([a-z-]+)` \|", README, flags=re.M))
+    assert named == set(members("constructions", Construction))
