@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -36,6 +37,13 @@ class Address:
     @property
     def size(self) -> int:
         return len(self.places)
+
+    @cached_property
+    def index(self) -> slice | list[int]:
+        """The places as an index of the stream's last axis: a slice, hence a view, where it can."""
+        first = self.places[0] if self.places else 0
+        whole = range(first, first + self.size)
+        return slice(whole.start, whole.stop) if self.places == tuple(whole) else list(self.places)
 
 
 Where = str | Address
@@ -97,8 +105,7 @@ class Layout:
             raise InputError(f"registers disagree on batch or token count: {shapes}") from None
         stream = kind.new_zeros(*lead, self.width)
         for name, value in values.items():
-            places = list(self[name].places)
-            stream[..., places] = parts.get(name, value)  # pyright: ignore[reportArgumentType]
+            stream[..., self[name].index] = parts.get(name, value)  # pyright: ignore[reportArgumentType]
         if not bool(torch.isfinite(stream).all()):
             wrong = next(k for k in values if not bool(torch.isfinite(self.read(stream, k)).all()))
             raise InputError(f"register {wrong} must be finite, got NaN or infinity")
@@ -126,13 +133,13 @@ class Layout:
         address = self[where]
         if stream.shape[-1] != self.width:
             raise InputError(f"this layout has width {self.width}, the stream {stream.shape[-1]}")
-        return stream[..., list(address.places)].reshape(*stream.shape[:-1], *address.shape)
+        return stream[..., address.index].reshape(*stream.shape[:-1], *address.shape)
 
     def mask(self, *where: Where) -> Bool[Tensor, " width"]:
         """True at the places of these registers."""
         places = torch.zeros(self.width, dtype=torch.bool)
         for register in where:
-            places[list(self[register].places)] = True
+            places[self[register].index] = True
         return places
 
     def __eq__(self, other: object) -> bool:

@@ -1,0 +1,152 @@
+"""The pieces that an MLP is assembled from.
+
+Each piece reads the MLP's input and adds to its registers; several pieces make one MLP. What needs
+another piece's output is another block. `clear` plus a piece that writes replaces a register.
+Pieces that act on every entry of a register alike keep their hidden units once, not per entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.errors import InputError
+from innerloop.transformer.head import Weight, block, spelled
+from innerloop.transformer.layout import Layout, Where, label
+
+Registers = Mapping[str, Tensor] | Mapping[Where, Tensor]
+
+
+@dataclass(frozen=True, eq=False)
+class Units:
+    """Hidden units that read and write registers: adds Σ writes·σ(Σ reads·h + bias)."""
+
+    reads: Registers
+    bias: Tensor
+    writes: Registers
+    note: str = ""
+
+
+@dataclass(frozen=True, eq=False)
+class Elementwise:
+    """The same scalar network on every entry: target += Σ_k weight_k σ(slope_k·source + bias_k)."""
+
+    source: Where
+    target: Where
+    slope: Tensor
+    bias: Tensor
+    weight: Tensor
+    note: str = ""
+
+
+Sizer = Callable[[Layout], Units | Elementwise]
+Piece = Units | Elementwise | Sizer
+
+
+def affine(
+    source: Where, target: Where, matrix: Weight = 1.0, bias: Tensor | float | None = None
+) -> Piece:
+    """target += matrix · source + bias, exactly: x = σ(x) − σ(−x)."""
+
+    def sized(layout: Layout) -> Units:
+        a, b = layout[source], layout[target]
+        weight = block(matrix, b, a, "affine")
+        eye = torch.eye(a.size, dtype=torch.float64)
+        reads, writes = torch.cat([eye, -eye]), torch.cat([weight, -weight], dim=1)
+        offset = torch.zeros(2 * a.size, dtype=torch.float64)
+        if bias is not None:
+            constant = torch.as_tensor(bias, dtype=torch.float64).expand(b.size)
+            reads = torch.cat([reads, torch.zeros(1, a.size, dtype=torch.float64)])
+            writes = torch.cat([writes, constant[:, None]], dim=1)
+            offset = torch.cat([offset, torch.ones(1, dtype=torch.float64)])
+        plus = "" if bias is None else " + constant"
+        note = f"{b.label} += {spelled(matrix)}{a.label}{plus}"
+        return Units({source: reads}, offset, {target: writes}, note)
+
+    return sized
+
+
+def clear(register: Where) -> Piece:
+    """register ← 0 (or, with a piece that writes it, the old value is replaced)."""
+    return affine(register, register, -1.0)
+
+
+def gate(flag: Where, source: Where, target: Where, bound: float) -> Piece:
+    """target += flag · source, exact for flag in {0, 1} and |source| ≤ bound.
+
+    z·x = σ(x − B(1 − z)) − σ(−x − B(1 − z)).
+    """
+
+    def sized(layout: Layout) -> Units:
+        z, a, b = layout[flag], layout[source], layout[target]
+        if z.size != 1 or a.size != b.size:
+            raise InputError(
+                f"gate takes one flag and registers of one size, got {z.label} ({z.size}), "
+                f"{a.label} ({a.size}), {b.label} ({b.size})"
+            )
+        eye = torch.eye(a.size, dtype=torch.float64)
+        reads = {source: torch.cat([eye, -eye]), flag: eye.new_full((2 * a.size, 1), bound)}
+        bias = eye.new_full((2 * a.size,), -bound)
+        note = f"{b.label} += {z.label} · {a.label}  (|{a.label}| ≤ {bound:g})"
+        return Units(reads, bias, {target: torch.cat([eye, -eye], dim=1)}, note)
+
+    return sized
+
+
+def soft_threshold(register: Where, threshold: float) -> Piece:
+    """register ← sign(x)·max(|x| − θ, 0) on every entry; exactly 0 where |x| ≤ θ."""
+    if not threshold >= 0:
+        raise InputError(f"threshold must be at least 0, got {threshold}")
+    entries = torch.tensor([1.0, -1.0, 1.0, -1.0], dtype=torch.float64)
+    return Elementwise(
+        register,
+        register,
+        slope=entries,
+        bias=torch.tensor([0.0, 0.0, -threshold, -threshold], dtype=torch.float64),
+        weight=torch.tensor([-1.0, 1.0, 1.0, -1.0], dtype=torch.float64),
+        note=f"{label(register)} ← soft threshold of {label(register)} at {threshold:.4g}",
+    )
+
+
+def piecewise_linear(
+    source: Where,
+    target: Where,
+    function: Callable[[Tensor], Tensor] | Tensor,
+    knots: Float[Tensor, " knots"],
+) -> Piece:
+    """target += f(source) on every entry: f at the knots, linear between them, constant outside.
+
+    One hidden unit per knot, f(t_0) + Σ_k (s_k − s_{k−1}) σ(x − t_k), or the mirror image from the
+    last knot: of the two, the one whose terms cancel less, so that rounding stays small.
+    """
+    knots = knots.detach().to("cpu", torch.float64)
+    if knots.ndim != 1 or len(knots) < 2 or not bool((knots.diff() > 0).all()):
+        raise InputError("knots must be at least two increasing numbers")
+    values = function(knots) if callable(function) else function.detach().to("cpu", torch.float64)
+    if values.shape != knots.shape or not bool(torch.isfinite(values).all()):
+        raise InputError("the function must be finite at every knot")
+    rising = _hinges(knots, values)
+    falling = _hinges(-knots.flip(0), values.flip(0))
+    falling = (-falling[0], falling[1], falling[2])
+    slope, bias, weight = min(rising, falling, key=lambda net: _cancellation(net, knots, values))
+    note = f"{label(target)} += piecewise-linear of {label(source)}, {len(knots)} knots"
+    return Elementwise(source, target, slope, bias, weight, note)
+
+
+def _hinges(knots: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Slopes, biases and weights of f(t_0) + Σ_k (s_k − s_{k−1}) σ(x − t_k)."""
+    slopes = torch.cat([knots.new_zeros(1), values.diff() / knots.diff(), knots.new_zeros(1)])
+    slope = torch.cat([torch.zeros(1), torch.ones(len(knots))]).to(knots)
+    bias = torch.cat([knots.new_ones(1), -knots])
+    return slope, bias, torch.cat([values[:1], slopes.diff()])
+
+
+def _cancellation(net: tuple[Tensor, Tensor, Tensor], knots: Tensor, values: Tensor) -> float:
+    """The largest ratio of the terms' size to the sum's, over the knots."""
+    slope, bias, weight = net
+    terms = (knots[:, None] * slope + bias).relu() * weight
+    return float((terms.abs().sum(dim=1) / values.abs().clamp_min(1e-300)).max())
