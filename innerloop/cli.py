@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import sys
@@ -73,18 +74,22 @@ def build(
     as_json: AsJson = False,
 ) -> None:
     """Build a transformer and certify it; exit 1 where the law is broken."""
-    from innerloop.constructions.base import Construction
     from innerloop.constructions.certificate import build as make
     from innerloop.constructions.certificate import precision
-    from innerloop.parameters import parse
-    from innerloop.registry import find
     from innerloop.transformer.file import check_writable
 
-    values = parse(find("constructions", Construction, name), settings or [])
-    precision(dtype)
+    values = _chosen(name, settings)
     if output is not None:
         check_writable(output)
-    built = make(name, instances=instances, seed=seed, dtype=dtype, **values)  # pyright: ignore[reportArgumentType]
+    with _progress("certifying") as progress:
+        built = make(
+            name,
+            instances=instances,
+            seed=seed,
+            dtype=precision(dtype),
+            progress=progress,
+            **values,
+        )
     if output is not None:
         built.save(output)
     _finish(built.certificate, as_json, f"written to {output}" if output else None)
@@ -97,16 +102,12 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """A construction's registers, and block by block what each head and MLP piece does."""
-    from innerloop.constructions.base import Construction
     from innerloop.constructions.overview import show as describe
-    from innerloop.parameters import parse
-    from innerloop.registry import find
 
-    values = parse(find("constructions", Construction, name), settings or [])
-    shown = describe(name, **values)
+    shown = describe(name, **_chosen(name, settings))
     if as_json:
         return _print_json(shown)
-    print(f"{shown['header']}\n")
+    print(f"{shown['header']}\nPrecision  {shown['precisions']}\n")
     settings_ = shown["settings"].items()
     rows = [[key, _short(part["value"]), part["help"]] for key, part in settings_]
     _print_table("parameters (-s name=value)", ["name", "value", "meaning"], rows)
@@ -129,7 +130,9 @@ def verify(
     """Recompute a file's certificate from its weights; exit 1 where the law is broken."""
     from innerloop.constructions.certificate import verify as check
 
-    _finish(check(file).certificate, as_json, None)
+    with _progress("verifying") as progress:
+        built = check(file, progress=progress)
+    _finish(built.certificate, as_json, None)
 
 
 @app.command()
@@ -152,9 +155,14 @@ def report(
     check_writable(output)
     start = time.perf_counter()
     total = len(members("constructions", Construction)) + survey.contenders()
-    with _progress("certifying", total) as advance:
-        certificates = [advance(found).as_dict() for found in survey.certificates(seed)]
-        curves = [row for rows in survey.convergence(seed) for row in advance(rows)]
+    with _progress("certifying") as progress:
+        parts = itertools.chain(survey.certificates(seed), survey.convergence(seed))
+        found = []
+        for part in parts:
+            found.append(part)
+            progress(len(found) / total)
+    certificates = [part.as_dict() for part in found if not isinstance(part, list)]
+    curves = [row for part in found if isinstance(part, list) for row in part]
     html = page(
         certificates,
         curves,
@@ -175,6 +183,15 @@ def report(
         raise typer.Exit(1)
 
 
+def _chosen(name: str, settings: list[str] | None) -> dict[str, Any]:
+    """The `-s key=value` words as parameters of construction `name`."""
+    from innerloop.constructions.base import Construction
+    from innerloop.parameters import parse
+    from innerloop.registry import find
+
+    return parse(find("constructions", Construction, name), settings or [])
+
+
 def _finish(certificate: Any, as_json: bool, note: str | None) -> None:
     """Print a certificate; exit 1 if it does not hold."""
     if as_json:
@@ -186,7 +203,8 @@ def _finish(certificate: Any, as_json: bool, note: str | None) -> None:
     if certificate.holds:
         return
     reason = (
-        f"deviation {certificate.max_deviation:.3g} exceeds {certificate.tolerance:.3g}"
+        f"deviation {certificate.max_deviation:.3g} exceeds {certificate.tolerance:.3g}, "
+        f"first {certificate.broken}"
         if certificate.range_used <= 1
         else f"the data reach {certificate.range_used:.3g} times the declared range"
     )
@@ -230,33 +248,29 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 class _progress:  # noqa: N801
     """A progress bar with the time left, on standard error and only where somebody watches."""
 
-    def __init__(self, what: str, total: int) -> None:
+    def __init__(self, what: str) -> None:
         from rich.console import Console
         from rich.progress import (
             BarColumn,
-            MofNCompleteColumn,
             Progress,
+            TaskProgressColumn,
             TextColumn,
             TimeRemainingColumn,
         )
 
-        columns = [TextColumn(what), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()]
+        columns = [TextColumn(what), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()]
         console = Console(stderr=True)
         self.bar = Progress(
             *columns, console=console, transient=True, disable=not console.is_terminal
         )
-        self.task = self.bar.add_task(what, total=total)
+        self.task = self.bar.add_task(what, total=1.0)
 
-    def __enter__(self) -> Callable[[Any], Any]:
+    def __enter__(self) -> Callable[[float], None]:
         self.bar.start()
-        return self._advance
+        return lambda share: self.bar.update(self.task, completed=share)
 
     def __exit__(self, *_: object) -> None:
         self.bar.stop()
-
-    def _advance(self, finished: Any) -> Any:
-        self.bar.advance(self.task)
-        return finished
 
 
 def _print_json(value: Any) -> None:

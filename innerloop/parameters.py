@@ -14,6 +14,7 @@ import typing
 from collections.abc import Iterable
 from typing import Any, Literal, TypeVar
 
+import numpy as np
 import torch
 
 from innerloop.errors import InputError, unknown
@@ -85,8 +86,10 @@ def _converted(name: str, kind: Any, text: str) -> Any:
         return text
     if type(None) in options and text.lower() in ("none", "null"):
         return None
+    if float in options and text.lower().lstrip("+-") in ("nan", "inf", "infinity"):
+        return float(text)
     try:
-        return json.loads(text, parse_int=int)
+        return json.loads(text)
     except (ValueError, RecursionError):
         raise InputError(f"{name} must be {_spelled(kind)}, got {text!r}") from None
 
@@ -95,6 +98,8 @@ def _checked(name: str, kind: Any, value: Any) -> Any:
     """`value` if it is of the declared `kind` (lists become tensors, whole numbers floats)."""
     options = _options(kind)
     wrong = InputError(f"{name} must be {_spelled(kind)}, got {_shown(value)}")
+    if isinstance(value, np.generic | np.ndarray):
+        value = value.item() if value.ndim == 0 else value.tolist()
     if isinstance(value, bool) and bool not in options:
         raise wrong
     if isinstance(value, str) and value in _words(kind):
@@ -102,7 +107,7 @@ def _checked(name: str, kind: Any, value: Any) -> Any:
     if torch.Tensor in options and isinstance(value, list | torch.Tensor):
         try:
             tensor = torch.as_tensor(value, dtype=torch.float64)
-        except (ValueError, TypeError, RuntimeError):
+        except (ValueError, TypeError, RuntimeError, OverflowError):
             raise wrong from None
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(f"{name} must be finite, got a NaN or infinite entry")

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from innerloop.errors import InputError
-from innerloop.transformer import Attention, Block, Head, Layout, Split, keys_where, signed
+from innerloop.transformer import Attention, Block, Head, Layout, Split, keys_where, signed, summed
 from innerloop.transformer.head import compiled
 
 KINDS = ["linear", "relu", "softmax"]
@@ -77,8 +77,10 @@ def by_definition(
 @pytest.mark.parametrize("context", [4, 6])
 def test_attention_is_its_definition(kind, mask, normalisation, context: int) -> None:
     heads = random_heads(seed=5)
-    if normalisation == "1/i" and mask != "causal":
-        with pytest.raises(InputError, match="causal"):
+    if (normalisation == "1/i" and mask != "causal") or (
+        kind == "softmax" and normalisation != "1"
+    ):
+        with pytest.raises(InputError, match=r"causal mask|normalised by itself"):
             Attention.of(LAYOUT, heads, kind=kind, mask=mask, normalisation=normalisation)
         return
     attention = Attention.of(LAYOUT, heads, kind=kind, mask=mask, normalisation=normalisation)
@@ -99,6 +101,31 @@ def test_both_orders_of_linear_attention_agree(tokens: int, seed: int, mask) -> 
     scores, gram = (attention(stream, context, order) for order in ("scores", "gram"))
     torch.testing.assert_close(scores, gram, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(attention(stream, context), gram, rtol=1e-10, atol=1e-10)
+
+
+def test_the_future_does_not_reach_the_past_in_either_order() -> None:
+    """Bit for bit: a huge late token must not even touch the rounding of earlier ones."""
+    attention = Attention.of(LAYOUT, random_heads(3), mask="causal", normalisation="1/i")
+    stream = torch.randn(200, LAYOUT.width, dtype=torch.float64)
+    later = stream.clone()
+    later[127] *= 1e8
+    for order in ("scores", "gram"):
+        before, after = attention(stream, 199, order), attention(later, 199, order)
+        assert torch.equal(before[:127], after[:127])
+        assert not torch.equal(before[127:], after[127:])
+
+
+def test_one_token_is_enough_where_the_context_is_not_used() -> None:
+    stream = torch.randn(1, LAYOUT.width, dtype=torch.float64)
+    causal = Attention.of(LAYOUT, random_heads(3), mask="causal", normalisation="1/i")
+    assert causal(stream, 0).shape == stream.shape
+    with pytest.raises(InputError, match="needs context tokens"):
+        Attention.of(LAYOUT, random_heads(3))(stream, 0)
+
+
+def test_gates_are_summed() -> None:
+    one = {("one", "one"): -1.0, ("one", "y"): 2.0}
+    assert summed(one, keys_where("one", 3.0), one) == {("one", "one"): 1.0, ("one", "y"): 4.0}
 
 
 def test_the_cheaper_order_is_chosen() -> None:
@@ -179,6 +206,9 @@ def test_a_given_split_is_kept_by_the_norm_and_does_not_change_the_scores() -> N
     ("wrong", "says"),
     [
         (lambda: compiled(LAYOUT, []), "at least one head"),
+        (lambda: compiled(LAYOUT, [Head({("x", "x"): float("nan")}, {})]), "must be finite"),
+        (lambda: compiled(LAYOUT, [Head({("y", "y"): torch.ones(1, 1) / 0}, {})]), "be finite"),
+        (lambda: Attention.free(4, 2, rank=0), "rank must be at least 1"),
         (lambda: compiled(LAYOUT, [Head({("x", "y"): 1.0}, {})]), "equal sizes"),
         (lambda: compiled(LAYOUT, [Head({("x", "x"): torch.ones(3, 2)}, {})]), "3×3, got 3×2"),
         (lambda: compiled(LAYOUT, [Head({("x", "z"): 1.0}, {})]), "no register called 'z'"),

@@ -22,6 +22,14 @@ from innerloop.transformer import Layout, Transformer
 from innerloop.transformer.attention import Normalisation
 
 NAMES = list(members("constructions", Construction))
+OVERHEAD = {
+    "gd-plus-plus": 0,
+    "looped-gradient-descent": 0,
+    "newton": 2,
+    "preconditioned-gradient-descent": 0,
+    "relu-gradient-descent": 1,
+    "relu-newton": 2,
+}
 LINEAR = ["preconditioned-gradient-descent", "looped-gradient-descent", "gd-plus-plus", "newton"]
 
 
@@ -161,6 +169,29 @@ def test_scratch_is_filled_with_noise_and_must_not_matter() -> None:
     assert deviations(leaky, leaky.transformer, problem, generator).largest > 1e-8
 
 
+class Short(LinearGradientDescent):
+    """Loses every query but the first two."""
+
+    def decode(self, problem, stream):
+        return super().decode(problem, stream)[..., :2]
+
+
+def test_an_answer_of_the_wrong_shape_breaks_the_law_and_is_no_limit() -> None:
+    problem = LinearRegression(d=3, n=5, queries=4).sample(2)
+    short = Short(d=3, n=5, steps=2)
+    assert deviations(short, short.transformer, problem).largest == float("inf")
+
+
+def test_a_weight_that_is_right_for_one_n_only_is_refused() -> None:
+    def specialise(mutant: Transformer) -> None:
+        for block in mutant.blocks():
+            assert block.attention is not None
+            block.attention.normalisation = "1"
+            block.attention.value.div_(20)
+
+    assert refused("preconditioned-gradient-descent", specialise, n=20)
+
+
 def test_what_a_certificate_says() -> None:
     built = innerloop.build("newton", d=4, n=30, steps=5, instances=16, seed=3)
     certificate = built.certificate
@@ -181,18 +212,17 @@ def test_what_a_certificate_says() -> None:
     assert other != certificate
 
 
-@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("name", OVERHEAD)
 def test_layers_are_steps_and_the_documented_overhead(name: str) -> None:
-    overhead = {"newton": 2, "relu-newton": 2, "relu-gradient-descent": 1}
     for steps in (1, 5):
         certificate = innerloop.build(name, steps=steps).certificate
-        assert certificate.layers == steps + overhead.get(name, 0)
+        assert certificate.layers == steps + OVERHEAD[name]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_predictions_are_the_reference_algorithms(name: str) -> None:
     built = innerloop.build(name, d=3, n=12, steps=6)
-    problem = built.construction.distribution().sample(5)
+    problem = built.construction.distributions()[0].sample(5)
     algorithm = built.construction.algorithm
     expected = [algorithm.predict(problem, state) for state in algorithm.states(problem, 6)]
     for found, reference in zip(built.predictions(problem), expected, strict=True):
@@ -247,6 +277,7 @@ def test_data_outside_the_declared_range_are_detected() -> None:
     ("name", "setting", "says"),
     [
         ("newton", {"d": 3}, "built for d=5, got d=3"),
+        ("newton", {"n": 21}, "up to n=20 examples, got n=21"),
         ("relu-gradient-descent", {"n": 9}, "built for n=20, got n=9"),
         ("relu-gradient-descent", {"queries": 2}, "one query, got 2"),
     ],
@@ -261,26 +292,31 @@ def test_problems_beyond_a_limit_are_refused(name: str, setting: dict, says: str
 
 
 def test_too_many_newton_steps_on_a_singular_problem_are_refused() -> None:
-    with pytest.raises(OutOfRange, match="exact to 20 steps, got 21"):
+    with pytest.raises(OutOfRange, match=r"exact to 20 steps.*got 21 steps"):
         innerloop.build("newton", d=5, n=3, steps=21)
+    built = innerloop.build("newton", d=2, n=40, steps=40)
+    problem = LinearRegression(d=2, n=40, kappa=1e6).sample(3)
+    with pytest.raises(OutOfRange, match="got 40 steps"):
+        built.predict(problem)
 
 
 def test_divergence_is_an_error_not_a_number() -> None:
     built = innerloop.build("newton", d=2, n=9, steps=30)
     problem = LinearRegression(d=2, n=9).sample()
     far = problem.__class__(problem.x * 1e3, problem.y, problem.x_query)
-    with pytest.raises(InputError, match="diverged by step"):
+    with pytest.raises(InputError, match=r"newton diverged: .* scale the data down"):
         built.predict(far)
 
 
 @pytest.mark.parametrize(
     ("parameters", "says"),
     [
-        ({"instances": 0}, "instances must be in"),
+        ({"instances": 0}, "instances must be a whole number from 1 on"),
         ({"seed": -1}, "seed must be"),
         ({"steps": 0}, "steps must be at least 1"),
         ({"dept": 3}, "no parameter called 'dept'"),
-        ({"alpha": -1.0}, "alpha must be at least 0"),
+        ({"alpha": 0.0}, "alpha must be at least"),
+        ({"alpha": 1e-40, "steps": 1}, "moves by .* use larger steps"),
     ],
 )
 def test_bad_parameters_are_named(parameters: dict, says: str) -> None:

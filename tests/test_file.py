@@ -62,7 +62,7 @@ def test_free_and_mixed_transformers_survive_the_file(tmp_path: Path) -> None:
         MLP.of(layout, [soft_threshold("zeta", 0.2)]),
     )
     free = Transformer.free(layout, layers=1, heads=2, hidden=3, kind="relu").blocks()[0]
-    transformer = Transformer(layout, [[mixed, free]], loops=3)
+    transformer = Transformer(layout, [[mixed, free]], loops=3).requires_grad_(True)
     transformer.save(tmp_path / "file.safetensors")
     again = Transformer.load(tmp_path / "file.safetensors")
     tokens = torch.randn(2, 5, layout.width, dtype=torch.float64)
@@ -70,8 +70,18 @@ def test_free_and_mixed_transformers_survive_the_file(tmp_path: Path) -> None:
     assert again.count() == transformer.count()
     assert again.operator_norm() == transformer.operator_norm()
     assert list(again.layout.registers) == ["zeta", "alpha", "y"], "registers keep their order"
+    assert all(parameter.requires_grad for parameter in again.parameters())
     with pytest.raises(FileError, match="names no construction"):
         innerloop.verify(tmp_path / "file.safetensors")
+
+
+def test_a_block_used_twice_can_be_saved(tmp_path: Path) -> None:
+    layout = Layout(x=2)
+    block = Block(mlp=MLP.of(layout, [soft_threshold("x", 0.2)]))
+    transformer = Transformer(layout, [[block], [block]])
+    transformer.save(tmp_path / "file.safetensors")
+    tokens = torch.randn(3, 2, dtype=torch.float64)
+    assert torch.equal(Transformer.load(tmp_path / "file.safetensors")(tokens), transformer(tokens))
 
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -151,6 +161,11 @@ FORGERIES: dict[str, tuple[dict[str, Any], str]] = {
         {"metadata": structure(lambda s: s["body"][0][0]["attention"].update(kind="cubic"))},
         "kind must be one of",
     ),
+    "two precisions": (
+        {"tensors": lambda t: t.update({"body.0.0.mlp.bias": t["body.0.0.mlp.bias"].float()})},
+        "all float32 or all float64",
+    ),
+    "about a list": ({"metadata": lambda m: m.update(about="[5]")}, "does not hold"),
     "no loops": ({"metadata": structure(lambda s: s.update(loops=0))}, "loops must be"),
     "no layout": ({"metadata": structure(lambda s: s.pop("layout"))}, "does not hold"),
     "broken structure": ({"metadata": lambda m: m.update(structure="{")}, "does not hold"),
@@ -184,6 +199,7 @@ def about(**changes: Any) -> Callable[[dict[str, str]], None]:
         ({"settings": {"depth": 3}}, "no parameter called 'depth'"),
         ({"settings": 5}, "does not say what it holds"),
         ({"instances": "many"}, "does not say what it holds"),
+        ({"instances": True}, "does not say what it holds"),
     ],
 )
 def test_files_that_lie_about_their_construction(
@@ -216,11 +232,21 @@ def test_exit_codes_of_verify(saved: Path, tmp_path: Path, run) -> None:
 
 
 def test_an_unwritable_path_is_an_error_and_leaves_nothing(tmp_path: Path, run) -> None:
-    for path in (tmp_path / "no" / "such" / "folder.safetensors", tmp_path, Path("/proc/x")):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    for path in (tmp_path / "no" / "such" / "folder.safetensors", tmp_path, pipe, Path("/proc/x")):
         found = run("build", "newton", "-o", str(path))
         assert found.code == 2, path
         assert "cannot write" in found.err
-    assert not list(tmp_path.iterdir())
+    assert list(tmp_path.iterdir()) == [pipe]
+    assert pipe.is_fifo(), "what is not a file is never replaced"
+
+
+def test_through_a_link_the_file_is_written(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path / "real")
+    innerloop.build("newton", d=2).save(tmp_path / "link")
+    assert (tmp_path / "link").is_symlink()
+    assert innerloop.verify(tmp_path / "real").certificate.holds
 
 
 def test_a_full_disk_leaves_the_old_file(saved: Path, tmp_path: Path, monkeypatch) -> None:

@@ -60,6 +60,13 @@ def test_an_address_is_a_part_of_a_register() -> None:
     assert layout.read(stream, layout["W"][2, 3]).shape == (2,)
 
 
+def test_whole_numbers_take_the_precision_of_the_rest() -> None:
+    layout = Layout(pos=(), x=2)
+    stream = layout.tokens(pos=torch.arange(3), x=torch.full((3, 2), 0.5, dtype=torch.float64))
+    assert stream.dtype == torch.float64
+    assert stream.tolist() == [[0, 0.5, 0.5], [1, 0.5, 0.5], [2, 0.5, 0.5]]
+
+
 def test_groups_of_tokens_are_joined_over_batches() -> None:
     layout = Layout(x=2, data=(), centroid=())
     data = layout.tokens(x=torch.randn(5, 4, 2), data=1.0)
@@ -79,10 +86,18 @@ def test_groups_of_tokens_are_joined_over_batches() -> None:
         (lambda: Layout(x=2, y=()).tokens(x=torch.ones(4, 2), y=torch.ones(5)), "disagree"),
         (lambda: Layout(x=2).tokens(x=torch.full((4, 2), torch.nan)), "x must be finite"),
         (lambda: Layout(x=2, y=()).tokens(x=torch.ones(1, 2), y=torch.inf), "y must be finite"),
-        (lambda: Layout(x=2).tokens(x=1.0), "at least one register as a tensor"),
+        (lambda: Layout(x=2).tokens(x=1.0), "floating-point tensor"),
+        (lambda: Layout(i=()).tokens(i=torch.arange(3)), "floating-point tensor"),
+        (
+            lambda: Layout(x=2, y=()).tokens(x=torch.ones(1, 2), y=torch.ones(1).double()),
+            "one prec",
+        ),
+        (lambda: Layout(x=2)["x"][[0, 0]], "each of them once"),
+        (lambda: Layout(x=2)["x"][2:], "must name places"),
+        (lambda: join(torch.ones(2, 3), torch.ones(2, 4)), "one layout"),
         (lambda: Layout(x=2).read(torch.ones(4, 3), "x"), "width 2"),
         (lambda: Layout(W=(2, 2))["W"][5], "no such part"),
-        (lambda: Layout(x=2)[Layout(x=9)["x"]], "outside this layout"),
+        (lambda: Layout(x=2)[Layout(x=9)["x"]], "another layout"),
     ],
 )
 def test_mistakes_are_named(wrong, says: str) -> None:

@@ -97,6 +97,15 @@ def test_affine_clear_and_several_pieces_in_one_mlp() -> None:
     assert not after(pieces, stream, "x").any(), "both pieces read the input, not each other"
 
 
+def test_a_piece_used_twice_is_two_pieces() -> None:
+    piece = soft_threshold("x", 0.5)
+    first, second = MLP.of(LAYOUT, [piece]), MLP.of(LAYOUT, [piece])
+    next(first.parameters()).data.zero_()
+    next(first.everywhere[0].parameters()).data.zero_()
+    stream = stream_of([1.0, 2.0, 3.0])
+    assert LAYOUT.read(second(stream), "x").tolist() == [[0.5, 1.5, 2.5]]
+
+
 def test_units_are_any_hidden_layer() -> None:
     reads = {"x": torch.tensor([[1.0, -1.0, 0.0]]), "one": torch.tensor([[0.5]])}
     piece = Units(reads, torch.tensor([0.25]), {"s": torch.tensor([[2.0]])})
@@ -110,6 +119,8 @@ def test_hidden_units_and_norms_count_every_entry() -> None:
     stored = sum(parameter.numel() for parameter in mlp.parameters())
     assert stored == 6 * LAYOUT.width + 6 + 3 * 6 + 3 * 4, "element-wise units are stored once"
     first = np.concatenate([np.kron(np.eye(3), [[1.0], [-1], [1], [-1]]), np.eye(3), -np.eye(3)])
+    bias = np.array([0, 0, -0.5, -0.5] * 3 + [0] * 6)
+    first = np.concatenate([first, bias[:, None]], axis=1)
     assert mlp.operator_norms()[0] == pytest.approx(np.linalg.norm(first, 2), rel=1e-12)
     second = np.block(
         [
@@ -128,6 +139,9 @@ def test_hidden_units_and_norms_count_every_entry() -> None:
         (lambda: soft_threshold("x", float("nan")), "at least 0"),
         (lambda: MLP.of(LAYOUT, [affine("x", "s")]), "equal sizes"),
         (lambda: MLP.of(LAYOUT, [gate("x", "x", "out", 1.0)]), "one flag"),
+        (lambda: MLP.of(LAYOUT, [gate("z", "z", "s", 1.0)]), "one flag"),
+        (lambda: gate("z", "x", "out", -1.0), "bound must be positive"),
+        (lambda: MLP.of(LAYOUT, [affine("x", "out", bias=torch.ones(2))]), "bias must be"),
         (lambda: piecewise_linear("x", "x", torch.sqrt, torch.tensor([1.0, 0.0])), "increasing"),
         (lambda: piecewise_linear("x", "x", torch.sqrt, torch.tensor([-1.0, 0.0])), "finite"),
         (

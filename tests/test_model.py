@@ -85,8 +85,8 @@ def test_count_and_operator_norm() -> None:
     assert count["width"] == 4
     assert count["hidden"] == 8
     assert count["parameters"] == 2 * (2 * 4 + 2 * 4 + 1 * 4) + 3 * 4
-    # Balanced split: both Q and K have norm √4; two heads of ‖V‖ = 3; each W of the MLP is
-    # block-diagonal with blocks (±1, ±1, ±1, ±1), of norm 2.
+    # Balanced split: both Q and K have norm √4; two heads of ‖V‖ = 3. W₁ᵀW₁ of the soft threshold
+    # is diag(4, 4) and, for its bias column, 4θ² with nothing across; W₂ has norm 2.
     assert transformer.operator_norm() == pytest.approx(2 + 6 + 2 + 2)
 
 
@@ -164,9 +164,8 @@ def test_free_transformers_of_every_kind_run() -> None:
         (torch.ones(3, 5).double(), None, "tokens must have shape"),
         (torch.ones(3, 4), None, "tokens are torch.float32, the weights torch.float64"),
         (torch.full((3, 4), torch.nan).double(), None, "must be finite"),
-        (torch.ones(3, 4).double(), 0, "context must be in 1 … 3"),
-        (torch.ones(3, 4).double(), 4, "context must be in 1 … 3"),
-        (torch.ones(1, 4).double(), None, "context must be in 1 … 1"),
+        (torch.ones(3, 4).double(), -1, "context must be in 0 … 3"),
+        (torch.ones(3, 4).double(), 4, "context must be in 0 … 3"),
     ],
 )
 def test_bad_tokens_are_named(tokens: torch.Tensor, context: int | None, says: str) -> None:
@@ -183,6 +182,8 @@ def test_bad_structures_are_named() -> None:
         Transformer(Layout(x=9), [[scaled(2.0)]])
     with pytest.raises(InputError, match="layers must be at least 1"):
         Transformer.free(LAYOUT, layers=0)
+    with pytest.raises(InputError, match="hidden must be at least 0"):
+        Transformer.free(LAYOUT, layers=1, hidden=-1)
 
 
 @pytest.mark.parametrize("name", ["newton", "relu-newton", "relu-gradient-descent"])

@@ -32,7 +32,10 @@ class Ridge(Algorithm[RegressionProblem, Weights]):
         identity = torch.eye(problem.d).to(problem.x)
         gram = problem.x.mT @ problem.x + self.penalty.to(problem.x) * identity
         moment = problem.x.mT @ problem.y.unsqueeze(-1)
-        return torch.cholesky_solve(moment, torch.linalg.cholesky(gram)).squeeze(-1)
+        factor, failed = torch.linalg.cholesky_ex(gram)
+        if bool(failed.any()):
+            raise InputError(f"penalty {float(self.penalty)} leaves XᵀX + λI singular: enlarge it")
+        return torch.cholesky_solve(moment, factor).squeeze(-1)
 
     def step(self, problem: RegressionProblem, state: Weights, k: int) -> Weights:
         return state

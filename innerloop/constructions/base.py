@@ -43,7 +43,7 @@ class Construction(Parameters, ABC):
     cases: ClassVar[tuple[dict[str, Any], ...]] = ()
     """Parameters of its own to test the law at, besides the problem's general cases."""
 
-    steps: int = parameter(8, "steps of the algorithm", least=1, most=100_000)
+    steps: int = parameter(8, "steps of the algorithm", least=1, most=10_000)
 
     @cached_property
     def layout(self) -> Layout:
@@ -56,8 +56,8 @@ class Construction(Parameters, ABC):
         raise TypeError(f"{self.name} must define its algorithm")
 
     @abstractmethod
-    def distribution(self) -> Distribution:
-        """The problems that the certificate is measured on."""
+    def distributions(self) -> Sequence[Distribution]:
+        """The problems that the certificate is measured on; several where sizes may vary."""
 
     @abstractmethod
     def prompt(self, problem: Any) -> Tensor:
@@ -105,13 +105,18 @@ class Construction(Parameters, ABC):
     def tolerance(self, dtype: torch.dtype) -> float:
         """The deviation that the certificate is held against."""
         if dtype not in self.tolerances:
-            declared = ", ".join(str(kind).removeprefix("torch.") for kind in self.tolerances)
-            raise OutOfRange(f"{self.name} is declared for {declared}, not for {dtype}")
+            asked = str(dtype).removeprefix("torch.")
+            raise OutOfRange(f"{self.name} is declared for {self.precisions()}, not for {asked}")
         return self.tolerances[dtype]
+
+    @classmethod
+    def precisions(cls) -> str:
+        """The precisions that the construction declares."""
+        return ", ".join(str(kind).removeprefix("torch.") for kind in cls.tolerances)
 
     @cached_property
     def transformer(self) -> Transformer:
-        """The weights, in float64."""
+        """The weights, in float64 and shared: copy before changing them."""
         distinct = 1 if self.looped else self.steps
         return Transformer(
             self.layout,
@@ -142,5 +147,8 @@ def predictions(
             )
         prediction = construction.decode(problem, transformer.leave(stream, context))
         if not bool(torch.isfinite(prediction).all()):
-            raise InputError(f"the iteration diverged by step {k}: the prediction is not finite")
+            raise InputError(
+                f"{construction.name} diverged: its prediction after {k} steps is not finite; "
+                "scale the data down, or build it with smaller steps"
+            )
         yield prediction

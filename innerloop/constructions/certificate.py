@@ -5,9 +5,13 @@
 
 from __future__ import annotations
 
+import copy
+import functools
+import itertools
+import operator
 import platform
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
@@ -17,13 +21,14 @@ import torch
 from torch import Tensor
 
 from innerloop.constructions.base import Construction, predictions
-from innerloop.constructions.law import deviations
+from innerloop.constructions.law import Deviations, deviations
 from innerloop.errors import FileError, InputError, OutOfRange
 from innerloop.registry import find
 from innerloop.transformer import Trace, Transformer
 from innerloop.transformer.file import load
 
 Precision = Literal["float64", "float32"]
+Progress = Callable[[float], object]
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Certificate:
     tolerance: float
     range_used: float
     holds: bool
+    broken: str
     instances: int
     seed: int
     versions: dict[str, str]
@@ -99,16 +105,21 @@ def build(
     *,
     instances: int = 64,
     seed: int = 0,
-    dtype: Precision = "float64",
+    dtype: Precision | torch.dtype = "float64",
+    progress: Progress | None = None,
     **parameters: Any,
 ) -> Built:
-    """The transformer that runs the algorithm of construction `name`, with its certificate."""
+    """The transformer that runs the algorithm of construction `name`, with its certificate.
+
+    `progress` is called with the share of the certification that is done.
+    """
     construction = find("constructions", Construction, name).made(parameters)
-    transformer = construction.transformer.to(precision(dtype))
-    return Built(construction, transformer, certify(construction, transformer, instances, seed))
+    transformer = copy.deepcopy(construction.transformer).to(precision(dtype))
+    certificate = certify(construction, transformer, instances, seed, progress)
+    return Built(construction, transformer, certificate)
 
 
-def verify(path: str | Path) -> Built:
+def verify(path: str | Path, *, progress: Progress | None = None) -> Built:
     """Read a file that `Built.save` wrote and recompute its certificate from its weights."""
     transformer, about = load(Path(path))
     if "construction" not in about:
@@ -119,32 +130,37 @@ def verify(path: str | Path) -> Built:
     if not (
         isinstance(name, str)
         and isinstance(settings, dict)
-        and isinstance(instances, int)
-        and isinstance(seed, int)
+        and type(instances) is int
+        and type(seed) is int
     ):
         raise FileError(f"{path} does not say what it holds: construction, settings, seed, size")
     construction = find("constructions", Construction, name).made(settings)
     if transformer.layout != construction.layout or transformer.steps != construction.steps:
         raise FileError(f"{path} has other registers or steps than {name} with its settings")
-    return Built(construction, transformer, certify(construction, transformer, instances, seed))
+    certificate = certify(construction, transformer, instances, seed, progress)
+    return Built(construction, transformer, certificate)
 
 
 def certify(
-    construction: Construction, transformer: Transformer, instances: int = 64, seed: int = 0
+    construction: Construction,
+    transformer: Transformer,
+    instances: int = 64,
+    seed: int = 0,
+    progress: Progress | None = None,
 ) -> Certificate:
     """Measure the law on random instances; a certificate that does not hold says so."""
-    if not 1 <= instances <= 1_000_000:
-        raise InputError(f"instances must be in 1 … 1000000, got {instances}")
-    if not 0 <= seed < 2**63:
-        raise InputError(f"seed must be a whole number from 0 to 2⁶³ − 1, got {seed}")
+    for what, value, least in (("instances", instances, 1), ("seed", seed, 0)):
+        if type(value) is not int or not least <= value < 2**63:
+            raise InputError(f"{what} must be a whole number from {least} on, got {value!r}")
     start = time.perf_counter()
     dtype = next(transformer.parameters()).dtype
     tolerance = construction.tolerance(dtype)
-    generator = torch.Generator().manual_seed(seed)
-    # Drawn in the transformer's precision, so that both sides see the very same data.
-    problem = construction.distribution().sample(instances, generator=generator, dtype=dtype)
-    with torch.no_grad():
-        found = deviations(construction, transformer, problem.to(torch.float64), generator)
+    found = _measured(construction, transformer, instances, seed, progress)
+    if found.moved < 100 * tolerance:
+        raise InputError(
+            f"{construction.name} moves by {found.moved:.1e} in its largest step, too little to be "
+            f"told from standing still at a tolerance of {tolerance:.0e}: use larger steps"
+        )
     return Certificate(
         name=construction.name,
         source=construction.source,
@@ -159,6 +175,7 @@ def certify(
         tolerance=tolerance,
         range_used=found.usage,
         holds=found.largest <= tolerance and found.usage <= 1,
+        broken=found.broken,
         instances=instances,
         seed=seed,
         versions=versions(),
@@ -167,12 +184,42 @@ def certify(
     )
 
 
-def precision(name: str) -> torch.dtype:
-    """The dtype of a name on the command line."""
+def _measured(
+    construction: Construction,
+    transformer: Transformer,
+    instances: int,
+    seed: int,
+    progress: Progress | None,
+) -> Deviations:
+    """The deviations over all distributions that the construction names, instances dealt out."""
+    dtype = next(transformer.parameters()).dtype
+    generator = torch.Generator().manual_seed(seed)
+    distributions = construction.distributions()
+    done, total = itertools.count(1), len(distributions) * transformer.steps
+    found = []
+
+    def stepped() -> None:
+        if progress is not None:
+            progress(next(done) / total)
+
+    for k, distribution in enumerate(distributions):
+        share = len(range(k, instances, len(distributions)))
+        if share:
+            # Drawn in the transformer's precision, so that both sides see the very same data.
+            problem = distribution.sample(share, generator=generator, dtype=dtype)
+            with torch.no_grad():
+                problem = problem.to(torch.float64)
+                found.append(deviations(construction, transformer, problem, generator, stepped))
+    return functools.reduce(operator.or_, found)
+
+
+def precision(name: str | torch.dtype) -> torch.dtype:
+    """The dtype of a name, or itself."""
     known = {"float64": torch.float64, "float32": torch.float32}
-    if name not in known:
-        raise OutOfRange(f"dtype must be float64 or float32, got {name!r}")
-    return known[name]
+    dtype = known.get(name) if isinstance(name, str) else name
+    if dtype is None or dtype not in known.values():
+        raise OutOfRange(f"dtype must be float64 or float32, got {name}")
+    return dtype
 
 
 def versions() -> dict[str, str]:

@@ -16,57 +16,37 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar
 
-import torch
 from torch import Tensor
 
 from innerloop.algorithms.gd_plus_plus import GDPlusPlus, Transformed
-from innerloop.constructions.regression import Matrices, RegressionConstruction, matrices
+from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
+from innerloop.constructions.regression import Matrices, matrices
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import RegressionProblem
-from innerloop.transformer import Attention, Block, Head, Layout
+from innerloop.transformer import Attention, Block, Head
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LinearGDPlusPlus(RegressionConstruction):
-    """One block with one head for each step."""
+class LinearGDPlusPlus(LinearGradientDescent):
+    """The registers of `preconditioned-gradient-descent`; one block with one head for each step."""
 
     source: ClassVar[str] = "Ahn et al. 2023, eq. (13)"
-    tolerances: ClassVar = {torch.float64: 1e-10, torch.float32: 1e-4}
 
-    step_size: float = parameter(0.1, "scale of the preconditioners")
-    preconditioners: Matrices = parameter("random", "A of each step: d×d, or steps×d×d, or a word")
-    transform_size: float = parameter(0.5, "scale of the transforms")
+    transform_size: float | None = parameter(None, "scale of B if it is a word; none is 0.5")
     transforms: Matrices = parameter("random", "B of each step: d×d, or steps×d×d, or a word")
 
     @cached_property
-    def layout(self) -> Layout:
-        return Layout(x=self.d, y=())
+    def algorithm(self) -> GDPlusPlus:  # pyright: ignore[reportIncompatibleVariableOverride]
+        given, scale, steps = self.transforms, self.transform_size, self.steps
+        transforms = matrices(given, scale, 0.5, "transforms", steps, self.d, seed=2)
+        return GDPlusPlus(self._preconditioners(steps), transforms)
 
-    @cached_property
-    def algorithm(self) -> GDPlusPlus:
-        size, steps, d = self.step_size, self.steps, self.d
-        return GDPlusPlus(
-            preconditioners=matrices(
-                self.preconditioners, "preconditioners", size, steps, d, seed=1
-            ),
-            transforms=matrices(
-                self.transforms, "transforms", self.transform_size, steps, d, seed=2
-            ),
-        )
-
-    def prompt(self, problem: RegressionProblem) -> Tensor:
-        prompt = problem.encoder_format()
-        return self.layout.tokens(x=prompt["x"], y=prompt["y"])
-
-    def encode(self, problem: RegressionProblem, state: Transformed) -> Tensor:
-        prompt = problem.encoder_format()
-        fitted = (prompt["x"] @ state.weights.unsqueeze(-1)).squeeze(-1)
-        return self.layout.tokens(x=prompt["x"] @ state.transform.mT, y=prompt["y"] - fitted)
+    def encode(self, problem: RegressionProblem, state: Transformed) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+        stream = super().encode(problem, state.weights)
+        moved = self.layout.read(stream, "x") @ state.transform.mT
+        return self.layout.tokens(x=moved, y=self.layout.read(stream, "y"))
 
     def body(self, k: int) -> list[Block]:
         a, b = self.algorithm.preconditioners[k], self.algorithm.transforms[k]
         head = Head(score={("x", "x"): -a}, value={("y", "y"): 1.0, ("x", "x"): b})
         return [Block(Attention.of(self.layout, [head]))]
-
-    def decode(self, problem: RegressionProblem, stream: Tensor) -> Tensor:
-        return -self.at_queries(problem, stream, "y")

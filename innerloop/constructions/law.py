@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from torch import Tensor
 
 from innerloop.constructions.base import Construction
-from innerloop.errors import InputError, OutOfRange
+from innerloop.errors import InputError
 from innerloop.problems.base import Distribution
 from innerloop.transformer import Transformer
 
@@ -18,19 +19,34 @@ from innerloop.transformer import Transformer
 class Deviations:
     """Largest deviations relative to max(1, |reference|), one entry for each step.
 
-    step  from the exact state: the step, and the prediction read after it. The first entry also
-          covers the prologue and the prediction before any step.
-    free  running from the prompt: the stream after the step, and the prediction read from it.
-    usage the share of the construction's declared range that the data used; above 1 is outside.
+    step   from the exact state: the step, and the prediction read after it. The first entry also
+           covers the prologue and the prediction before any step.
+    free   running from the prompt: the stream after the step, and the prediction read from it.
+    usage  the share of the construction's declared range that the data used; above 1 is outside.
+    moved  how far any step took the reference, measured alike. Where it does not move, any weights
+           would do.
+    broken where the tolerance was first exceeded, in words; empty where it never was.
     """
 
     step: tuple[float, ...]
     free: tuple[float, ...]
     usage: float
+    moved: float
+    broken: str
 
     @property
     def largest(self) -> float:
         return max(*self.step, *self.free)
+
+    def __or__(self, other: Deviations) -> Deviations:
+        """The larger of each, for the same transformer on other problems."""
+        return Deviations(
+            step=tuple(map(max, self.step, other.step)),
+            free=tuple(map(max, self.free, other.free)),
+            usage=max(self.usage, other.usage),
+            moved=max(self.moved, other.moved),
+            broken=self.broken or other.broken,
+        )
 
 
 def deviations(
@@ -38,49 +54,66 @@ def deviations(
     transformer: Transformer,
     problem: Any,
     generator: torch.Generator | None = None,
+    progress: Callable[[], object] | None = None,
 ) -> Deviations:
     """Hold a transformer against its construction's law on a batch of instances in float64.
 
     The transformer runs in its own precision, the reference in float64. What the construction
-    ignores is filled with random numbers before every part of the law.
+    ignores is filled with random numbers before every part of the law. `progress` is called after
+    every step.
     """
     construction.accept(problem)
     law = _Law(construction, transformer, problem, generator)
-    algorithm = construction.algorithm
-    states = list(algorithm.states(problem, transformer.steps))
-    if not all(_finite(state) for state in states):
-        raise InputError(f"{construction.name}: the reference itself diverges on these problems")
-    encoded = [construction.encode(problem, state) for state in states]
-    answers = [algorithm.predict(problem, state) for state in states]
-
+    exact, answer = law.reference(state := construction.algorithm.init(problem))
     free = law.enter()
-    first = max(law.off(free, encoded[0]), law.off_answer(law.noised(encoded[0]), answers[0]))
+    start = max(
+        law.off(free, exact, "in the prologue"),
+        law.off_answer(law.noised(exact), answer, "in the read-out before any step"),
+    )
+    usage, moved = construction.usage(exact), 0.0
     step, running = [], []
     for k in range(transformer.steps):
-        moved = law.step(law.noised(encoded[k]), k)
-        after = law.off_answer(law.noised(encoded[k + 1]), answers[k + 1])
-        step.append(max(law.off(moved, encoded[k + 1]), after))
-        free = law.step(free, k)
-        running.append(max(law.off(free, encoded[k + 1]), law.off_answer(free, answers[k + 1])))
-    step[0] = max(first, step[0])
-    usage = max(construction.usage(stream) for stream in encoded)
-    return Deviations(tuple(step), tuple(running), usage)
+        before, previous = exact, answer
+        state = construction.algorithm.step(problem, state, k)
+        exact, answer = law.reference(state)
+        stepped = law.off(law.step(law.noised(before), k), exact, f"in step {k + 1}")
+        read = law.off_answer(law.noised(exact), answer, f"in the read-out after step {k + 1}")
+        step.append(max(start, stepped, read))
+        free, start = law.step(free, k), 0.0
+        drifted = law.off(free, exact, f"running free, by step {k + 1}")
+        running.append(max(drifted, law.off_answer(free, answer, f"running free, step {k + 1}")))
+        usage = max(usage, construction.usage(exact))
+        moved = max(moved, _deviation(before, exact), _deviation(previous, answer))
+        if progress is not None:
+            progress()
+    return Deviations(tuple(step), tuple(running), usage, moved, law.broken)
 
 
-def cases(kind: type[Construction], steps: int = 4) -> list[tuple[Construction, Distribution]]:
-    """Where the law of a construction is tested: its problem's general cases, then its own.
-
-    Settings of a case that the construction declares (d, n, …) are parameters of both. A case that
-    it refuses with `OutOfRange`, when built or when run, is a limit it documents.
-    """
-    found = []
+def cases(kind: type[Construction], steps: int = 4) -> Iterator[Case]:
+    """Where the law of a construction is tested: its problem's general cases, then its own."""
     declared = kind.types()
-    for settings in kind().distribution().cases:
+    for settings in kind().distributions()[0].cases:
         shared = {key: value for key, value in settings.items() if key in declared}
-        construction = kind(**shared, steps=steps)
-        found.append((construction, replace(construction.distribution(), **settings)))
-    own = [kind(**settings) for settings in kind.cases]
-    return found + [(construction, construction.distribution()) for construction in own]
+        yield Case(kind, {**shared, "steps": steps}, settings)
+    for parameters in kind.cases:
+        yield Case(kind, parameters, {})
+
+
+@dataclass(frozen=True)
+class Case:
+    """Parameters of a construction, and settings of the problem it is tested on.
+
+    A case that the construction refuses with `OutOfRange`, when made or when run, is a limit that
+    it documents.
+    """
+
+    kind: type[Construction]
+    parameters: dict[str, Any]
+    settings: dict[str, Any]
+
+    def make(self) -> tuple[Construction, Distribution]:
+        construction = self.kind.made(self.parameters)
+        return construction, replace(construction.distributions()[0], **self.settings)
 
 
 class _Law:
@@ -99,6 +132,19 @@ class _Law:
         self.generator = generator
         self.context = construction.context(problem)
         self.dtype = next(transformer.parameters()).dtype
+        self.tolerance = construction.tolerance(self.dtype)
+        self.broken = ""
+
+    def reference(self, state: Any) -> tuple[Tensor, Tensor]:
+        """The stream and the prediction that a state of the algorithm stands for."""
+        tensors = [state] if isinstance(state, Tensor) else list(state)
+        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
+            name = self.construction.name
+            raise InputError(
+                f"{name}: the reference itself diverges here; build it with smaller steps"
+            )
+        answer = self.construction.algorithm.predict(self.problem, state)
+        return self.construction.encode(self.problem, state), answer
 
     def enter(self) -> Tensor:
         prompt = self.construction.prompt(self.problem).to(self.dtype)
@@ -113,28 +159,36 @@ class _Law:
         ignored = self.construction.ignored(exact).to(exact.device)
         return torch.where(ignored, noise.to(exact.device), exact).to(self.dtype)
 
-    def off(self, stream: Tensor, exact: Tensor) -> float:
+    def off(self, stream: Tensor, exact: Tensor, part: str) -> float:
         """The deviation of a stream from the exact one, where the content matters."""
-        return _deviation(stream, exact, ~self.construction.ignored(exact).to(exact.device))
+        matters = ~self.construction.ignored(exact).to(exact.device)
+        found = _deviation(stream, exact, matters)
+        if self._is_first_break(found):
+            layout = self.construction.layout
+            registers = {
+                name: _deviation(stream, exact, matters & layout.mask(name).to(exact.device))
+                for name in layout.registers
+            }
+            self.broken = f"{part}, register {max(registers, key=lambda name: registers[name])}"
+        return found
 
-    def off_answer(self, stream: Tensor, answer: Tensor) -> float:
+    def off_answer(self, stream: Tensor, answer: Tensor, part: str) -> float:
         """The deviation of the prediction read from a stream."""
         out = self.transformer.leave(stream, self.context)
-        return _deviation(self.construction.decode(self.problem, out), answer)
+        found = _deviation(self.construction.decode(self.problem, out), answer)
+        if self._is_first_break(found):
+            self.broken = f"{part}, prediction"
+        return found
+
+    def _is_first_break(self, found: float) -> bool:
+        return not self.broken and not found <= self.tolerance
 
 
 def _deviation(value: Tensor, reference: Tensor, where: Tensor | None = None) -> float:
-    """max |value − reference| / max(1, |reference|); infinite if anything is not a number."""
+    """max |value − reference| / max(1, |reference|); infinite if a shape or a number is wrong."""
     if value.shape != reference.shape:
-        raise OutOfRange(
-            f"expected shape {tuple(reference.shape)}, the transformer gave {tuple(value.shape)}"
-        )
+        return torch.inf
     off = (value.to(reference) - reference).abs() / reference.abs().clamp_min(1.0)
     if where is not None:
         off = off[where.expand_as(off)]
     return float(off.nan_to_num(nan=torch.inf).max()) if off.numel() else 0.0
-
-
-def _finite(state: Any) -> bool:
-    tensors = [state] if isinstance(state, Tensor) else list(state)
-    return all(bool(torch.isfinite(tensor).all()) for tensor in tensors)

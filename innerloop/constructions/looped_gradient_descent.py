@@ -15,7 +15,7 @@ from typing import ClassVar
 
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
 from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
-from innerloop.constructions.regression import Matrices, matrices
+from innerloop.constructions.regression import Matrices
 from innerloop.parameters import parameter
 from innerloop.transformer import Attention, Block, Head
 
@@ -31,10 +31,7 @@ class LoopedGradientDescent(LinearGradientDescent):
 
     @cached_property
     def algorithm(self) -> PreconditionedGradientDescent:
-        given = self.preconditioners
-        return PreconditionedGradientDescent(
-            matrices(given, "preconditioners", self.step_size, 1, self.d, seed=1)
-        )
+        return PreconditionedGradientDescent(self._preconditioners(1))
 
     def body(self, k: int) -> list[Block]:
         a = self.algorithm.preconditioners[0]

@@ -5,8 +5,8 @@ Invariant  register `m` of every token holds M x; `x`, `y` hold the prompt, `yha
 Proof      prologue: α Σⱼ xⱼ ⟨xᵢ, xⱼ⟩ = αS xᵢ into `m`. Step: attention adds −½ Σⱼ mⱼ ⟨mᵢ, xⱼ⟩ =
            −½ M S M xᵢ to `m`, then the MLP doubles `m`. Epilogue: Σⱼ ⟨m, xⱼ⟩ yⱼ = ⟨ŵ, x⟩ into
            `yhat`
-Exact for  every n, d and number of queries. Rounding doubles at every step until the iteration has
-           converged, and where S is singular it never stops: up to 20 steps, or n ≥ 2d
+Exact for  every n up to the built one, d and number of queries. Rounding doubles at every step
+           until the iteration has converged: up to 20 steps, or while α λmin(S)² ≥ 1e-7
 Source     yang2025.fu.newton. The query reads m and the key x; the other way round is the same in
            exact arithmetic, but doubles its rounding at every step for ever. α must stay below
            2/λmax(S)², which is the edge that α = 2/‖SSᵀ‖ sits on
@@ -14,7 +14,7 @@ Source     yang2025.fu.newton. The query reads m and the key x; the other way ro
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -25,11 +25,12 @@ from innerloop.algorithms.newton import Inverse, Newton
 from innerloop.constructions.regression import RegressionConstruction
 from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter
-from innerloop.problems.linear_regression import RegressionProblem
+from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.transformer import MLP, Attention, Block, Head, Layout, affine
 
-SAFE_STEPS = 20
-"""Steps for which rounding stays below 1e-10 whatever S is: it grows like 2ᵏ·1e-16 (1e-12 seen)."""
+SAFE_STEPS, SAFE_RATIO = 20, 1e-7
+"""Rounding doubles at every step until the iteration has converged, which takes log₂(1/αλmin²)
+steps: it stays below 1e-10 for few steps, or where αλmin² is not too small."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -40,8 +41,11 @@ class LinearNewton(RegressionConstruction):
     keyed: ClassVar[str] = "x"
     """The register that keys read."""
 
+    n: int = parameter(
+        20, "most context examples; the default α depends on n", least=1, most=10_000
+    )
     alpha: float | None = parameter(
-        None, "α; none is 1/(√n + √d + 6)⁴, below 1/λ² for row covariances up to I", least=0
+        None, "α; none is 1/(λmax(Σ)² (√n + √d + 6)⁴), below 1/λmax(XᵀX)²", least=1e-300
     )
 
     @cached_property
@@ -50,18 +54,34 @@ class LinearNewton(RegressionConstruction):
 
     @cached_property
     def algorithm(self) -> Newton:
-        # λmax(XᵀX) ≤ (√n + √d + t)² but with probability exp(−t²/2): an a-priori bound, since
-        # weights may not depend on the data.
-        bound = (self.n**0.5 + self.d**0.5 + 6.0) ** 2
+        # λmax(XᵀX) ≤ λmax(Σ)(√n + √d + t)² but with probability exp(−t²/2): an a-priori bound,
+        # since weights may not depend on the data.
+        sigma = (
+            1.0 if self.covariance is None else float(torch.linalg.eigvalsh(self.covariance)[-1])
+        )
+        bound = sigma * (self.n**0.5 + self.d**0.5 + 6.0) ** 2
         alpha = bound**-2 if self.alpha is None else self.alpha
         return Newton(torch.tensor(alpha, dtype=torch.float64))
 
+    def distributions(self) -> list[LinearRegression]:
+        first, second = super().distributions()
+        return [first, replace(second, n=min(self.n, max(2 * self.d, second.n)))]
+
     def accept(self, problem: RegressionProblem) -> None:
         super().accept(problem)
-        if problem.n < 2 * self.d and self.steps > SAFE_STEPS:
+        if self.alpha is None and problem.n > self.n:
             raise OutOfRange(
-                f"{self.name} with n={problem.n} < 2d={2 * self.d} is exact to {SAFE_STEPS} steps, "
-                f"got {self.steps}: take fewer steps or more examples"
+                f"{self.name} was built for up to n={self.n} examples, got n={problem.n}: "
+                "its α would be too large; build it with a larger n"
+            )
+        if self.steps <= SAFE_STEPS:
+            return
+        least = torch.linalg.eigvalsh(problem.x.mT @ problem.x)[..., 0].clamp_min(0.0)
+        narrow = float((self.algorithm.alpha.to(least) * least.square()).min())
+        if narrow < SAFE_RATIO:
+            raise OutOfRange(
+                f"{self.name} is exact to {SAFE_STEPS} steps, or with α λmin(XᵀX)² ≥ {SAFE_RATIO}; "
+                f"got {self.steps} steps and {narrow:.1e}: take fewer steps or more examples"
             )
 
     def registers(self, problem: RegressionProblem) -> dict[str, Tensor]:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import groupby
-from typing import Any
+from typing import Any, cast
+
+from torch import nn
 
 from innerloop.algorithms.base import Algorithm
 from innerloop.constructions.base import Construction
@@ -29,15 +31,16 @@ def show(name: str, **parameters: Any) -> dict[str, Any]:
     kind = find("constructions", Construction, name)
     construction = kind.made(parameters)
     transformer = construction.transformer
-    steps = [(f"step {k + 1}", list(construction.body(k))) for k in range(len(transformer.body))]
+    body = cast(Iterable[nn.ModuleList], transformer.body)
     sections = [
-        ("prologue", construction.prologue()),
-        *_merged([(label, [_lines(block) for block in blocks]) for label, blocks in steps]),
-        ("epilogue", construction.epilogue()),
+        ("prologue", _notes(transformer.prologue)),
+        *_merged([(f"step {k}", _notes(step)) for k, step in enumerate(body, 1)]),
+        ("epilogue", _notes(transformer.epilogue)),
     ]
     return {
         "name": construction.name,
         "source": construction.source,
+        "precisions": construction.precisions(),
         "header": inspect.getdoc(inspect.getmodule(kind)) or "",
         "settings": _parameters(kind, construction),
         "registers": [
@@ -45,9 +48,9 @@ def show(name: str, **parameters: Any) -> dict[str, Any]:
             for name, shape in construction.layout.registers.items()
         ],
         "blocks": [
-            {"section": label, "block": number, "does": _lines(block)}
+            {"section": label, "block": number, "does": lines}
             for label, blocks in sections
-            for number, block in enumerate(blocks, 1)
+            for number, lines in enumerate(blocks, 1)
         ],
         "loops": transformer.loops,
         **transformer.count(),
@@ -82,8 +85,9 @@ def _places(construction: Construction, register: str) -> str:
     return f"{places[0]}" if len(places) == 1 else f"{places[0]}–{places[-1]}"
 
 
-def _lines(block: Block | list[str]) -> list[str]:
-    return block.notes() if isinstance(block, Block) else block
+def _notes(blocks: Iterable[nn.Module]) -> list[list[str]]:
+    """What each block does, a line for each head and MLP piece."""
+    return [block.notes() for block in cast(Iterable[Block], blocks)]
 
 
 def _merged(steps: Sequence[tuple[str, list[list[str]]]]) -> list[tuple[str, list[list[str]]]]:

@@ -29,9 +29,9 @@ class LinearGradientDescent(RegressionConstruction):
     """One block with one head for each step."""
 
     source: ClassVar[str] = "Ahn et al. 2023, Lemma 2, eq. (9)"
-    tolerances: ClassVar = {torch.float64: 1e-10, torch.float32: 1e-4}
+    tolerances: ClassVar = {torch.float64: 1e-10, torch.float32: 5e-6}
 
-    step_size: float = parameter(0.1, "scale of the preconditioners")
+    step_size: float | None = parameter(None, "scale of A if it is a word; none is 0.1")
     preconditioners: Matrices = parameter("random", "A of each step: d×d, or steps×d×d, or a word")
 
     @cached_property
@@ -40,10 +40,11 @@ class LinearGradientDescent(RegressionConstruction):
 
     @cached_property
     def algorithm(self) -> PreconditionedGradientDescent:
-        given = self.preconditioners
-        return PreconditionedGradientDescent(
-            matrices(given, "preconditioners", self.step_size, self.steps, self.d, seed=1)
-        )
+        return PreconditionedGradientDescent(self._preconditioners(self.steps))
+
+    def _preconditioners(self, count: int) -> Tensor:
+        given, scale = self.preconditioners, self.step_size
+        return matrices(given, scale, 0.1, "preconditioners", count, self.d, seed=1)
 
     def prompt(self, problem: RegressionProblem) -> Tensor:
         prompt = problem.encoder_format()

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -15,17 +16,25 @@ from innerloop.problems.linear_regression import LinearRegression, RegressionPro
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class RegressionConstruction(Construction):
+class RegressionConstruction(Construction, ABC):
     """A construction that reads n examples and predicts at the query tokens, which come last."""
 
-    d: int = parameter(5, "features", least=1, most=1024)
-    n: int = parameter(
-        20, "context examples of the problems it is certified on", least=1, most=100_000
-    )
+    d: int = parameter(5, "features", least=1, most=512)
+    n: int = parameter(20, "context examples it is certified on", least=1, most=10_000)
+    kappa: float = parameter(1.0, "condition number of the problems it is certified on", least=1)
+    covariance: Tensor | None = parameter(None, "Σ of the problems it is certified on, d×d")
 
-    def distribution(self) -> LinearRegression:
-        """Noisy labels and two queries: nothing that a lucky cancellation could hide behind."""
-        return LinearRegression(d=self.d, n=self.n, noise=0.5, queries=2)
+    def distributions(self) -> list[LinearRegression]:
+        """Noisy labels, several queries, two sizes: nothing for a lucky weight to hide behind."""
+        most = LinearRegression(
+            d=self.d,
+            n=self.n,
+            noise=0.5,
+            queries=2,
+            kappa=self.kappa,
+            covariance=self.covariance,
+        )
+        return [most, replace(most, n=self.n // 2 + 1, queries=3)]
 
     def accept(self, problem: RegressionProblem) -> None:
         if problem.d != self.d:
@@ -43,17 +52,22 @@ Matrices = Tensor | Literal["random", "identity"]
 """A matrix per step given outright, random ones around a multiple of I, or the multiple itself."""
 
 
-def matrices(given: Matrices, name: str, scale: float, steps: int, d: int, seed: int) -> Tensor:
-    """One d×d matrix per step.
+def matrices(
+    given: Matrices, scale: float | None, usual: float, name: str, steps: int, d: int, seed: int
+) -> Tensor:
+    """One d×d matrix per step, at `scale` (or the `usual` one) where they are not given outright.
 
     "random" draws scale·(I + 0.3 G/√d) with Gaussian G: no two commute, none is symmetric.
     """
     if isinstance(given, Tensor):
+        if scale is not None:
+            raise InputError(f"{name} are given outright: a scale of {scale} would be ignored")
         if given.shape not in ((d, d), (steps, d, d)):
             raise InputError(
                 f"{name} must be {d}×{d} or {steps}×{d}×{d}, got {'×'.join(map(str, given.shape))}"
             )
         return given.expand(steps, d, d)
+    scale = usual if scale is None else scale
     identity = torch.eye(d, dtype=torch.float64).expand(steps, d, d)
     if given == "identity":
         return scale * identity

@@ -4,7 +4,7 @@ Algorithm  M ← 2M − M S M,   S = XᵀX,   M₀ = αS,   ŵ = M Xᵀy
 Invariant  register `m` of every token holds M x; `x`, `xk`, `y` hold the prompt, `yhat` is 0
 Proof      as for `newton`, each head a signed pair, σ(s)·v − σ(−s)·v = s·v. No mask: keys read
            `xk`, the copy of x that is 0 on queries, so that a query scores 0 as a key
-Exact for  every n, d and number of queries; up to 20 steps, or n ≥ 2d (see `newton`)
+Exact for  what `newton` is exact for
 Source     yang2025.fu.newton. The sign inside the pair matters: σ(s) + σ(−s) would be |s|
 """
 

@@ -27,10 +27,36 @@ class RegressionProblem:
     x_query: Float[Tensor, "*batch queries d"]
     weights: Float[Tensor, "*batch d"] | None = None
 
+    @classmethod
+    def of(cls, x: Any, y: Any, x_query: Any, weights: Any = None) -> RegressionProblem:
+        """A problem from tensors, NumPy arrays or lists; one query may come without its axis.
+
+        Tensors keep their precision, everything else becomes float64.
+        """
+
+        def tensor(value: Any) -> Tensor:
+            if isinstance(value, Tensor) and value.is_floating_point():
+                return value
+            try:
+                return torch.as_tensor(value, dtype=torch.float64)
+            except (ValueError, TypeError, RuntimeError) as error:
+                raise InputError(f"expected numbers in rows of one length: {error}") from None
+
+        x, y, x_query = tensor(x), tensor(y), tensor(x_query)
+        if x_query.ndim == x.ndim - 1:
+            x_query = x_query.unsqueeze(-2)
+        return cls(x, y, x_query, None if weights is None else tensor(weights))
+
     def __post_init__(self) -> None:
         tensors = {"x": self.x, "y": self.y, "x_query": self.x_query}
         if self.weights is not None:
             tensors["weights"] = self.weights
+        for name, value in tensors.items():
+            if not isinstance(value, Tensor):
+                raise InputError(
+                    f"{name} must be a tensor, got {type(value).__name__}: "
+                    "RegressionProblem.of takes arrays and lists"
+                )
         shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in tensors.items())
         batch = tuple(self.x.shape[:-2])
         fits = self.x.ndim >= 2 and self.x_query.ndim >= 2
@@ -212,7 +238,7 @@ def _check_covariance(covariance: Tensor, d: int) -> None:
     if not torch.allclose(covariance, covariance.mT):
         raise InputError("covariance must be symmetric")
     least = float(torch.linalg.eigvalsh(covariance).min())
-    if not least > 0:
+    if not least > 0 or bool(torch.linalg.cholesky_ex(covariance).info):
         raise InputError(
             f"covariance must be positive definite, its least eigenvalue is {least:.3g}"
         )

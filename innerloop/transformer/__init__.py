@@ -8,6 +8,7 @@ from innerloop.transformer.head import Head as Head
 from innerloop.transformer.head import Split as Split
 from innerloop.transformer.head import keys_where as keys_where
 from innerloop.transformer.head import signed as signed
+from innerloop.transformer.head import summed as summed
 from innerloop.transformer.layout import Address as Address
 from innerloop.transformer.layout import Layout as Layout
 from innerloop.transformer.layout import join as join

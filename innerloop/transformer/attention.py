@@ -72,12 +72,12 @@ class Attention(nn.Module):
         *,
         kind: Kind = "linear",
         mask: Mask = "context",
-        normalisation: Normalisation = "1/n",
+        normalisation: Normalisation | None = None,
     ) -> Attention:
-        """Attention that runs these heads."""
+        """Attention that runs these heads. The normalisation is 1/n unless given, 1 for softmax."""
         notes = [head.describe() for head in heads]
-        weights = compiled(layout, heads)
-        return cls(weights, kind=kind, mask=mask, normalisation=normalisation, notes=notes)
+        weights, scale = compiled(layout, heads), normalisation or _usual(kind)
+        return cls(weights, kind=kind, mask=mask, normalisation=scale, notes=notes)
 
     @classmethod
     def free(
@@ -87,12 +87,15 @@ class Attention(nn.Module):
         *,
         kind: Kind = "linear",
         mask: Mask = "context",
-        normalisation: Normalisation = "1/n",
+        normalisation: Normalisation | None = None,
         rank: int | None = None,
         scale: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> Attention:
         """Dense trainable weights, N(0, scale²/width): every place may be read and written."""
+        for name, count in (("heads", heads), ("rank", width if rank is None else rank)):
+            if count < 1:
+                raise InputError(f"{name} must be at least 1, got {count}")
         deviation = scale / math.sqrt(width)
         shapes = {"query": rank or width, "key": rank or width, "value": width}
         drawn = {
@@ -101,7 +104,7 @@ class Attention(nn.Module):
             for name, rows in shapes.items()
         }
         weights = Compiled(**drawn, targets=torch.arange(width), given=(True,) * heads)
-        attention = cls(weights, kind=kind, mask=mask, normalisation=normalisation)
+        attention = cls(weights, kind=kind, mask=mask, normalisation=normalisation or _usual(kind))
         return attention.requires_grad_(True)
 
     @property
@@ -111,6 +114,8 @@ class Attention(nn.Module):
     def forward(self, stream: Stream, context: int, order: Order | None = None) -> Stream:
         """The stream after this layer. `order` forces an order of linear attention."""
         tokens = stream.shape[-2]
+        if context < 1 and (self.mask == "context" or self.normalisation == "1/n"):
+            raise InputError(f"attention to the context needs context tokens, got {context}")
         keyed = stream[..., :context, :] if self.mask == "context" else stream
         query, key, value = (
             source.unsqueeze(-3) @ weight.to(source.device).mT
@@ -159,7 +164,7 @@ class Attention(nn.Module):
         if self.normalisation == "1/i":
             count = torch.arange(1, tokens + 1, device=stream.device, dtype=stream.dtype)
             return count.reciprocal().unsqueeze(-1)
-        return {"1/n": 1 / context, "1/N": 1 / tokens, "1": 1.0}[self.normalisation]
+        return {"1/n": 1 / max(context, 1), "1/N": 1 / tokens, "1": 1.0}[self.normalisation]
 
     def score_matrices(self) -> Float[Tensor, "heads width width"]:
         """QᵀK of every head."""
@@ -192,8 +197,14 @@ def _causal_gram(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     )
     inside = (query @ key.mT).tril() @ value
     grams = key.mT @ value
-    before = grams.cumsum(dim=-3) - grams
+    # Shifted, not grams.cumsum() - grams: subtracting a chunk again would let its rounding through.
+    before = nn.functional.pad(grams.cumsum(dim=-3)[..., :-1, :, :], (0, 0, 0, 0, 1, 0))
     return (inside + query @ before).flatten(-3, -2)[..., :tokens, :]
+
+
+def _usual(kind: Kind) -> Normalisation:
+    """What a source that says nothing means: softmax already divides."""
+    return "1" if kind == "softmax" else "1/n"
 
 
 def check_setting(kind: str, mask: str, normalisation: str) -> None:
@@ -207,3 +218,5 @@ def check_setting(kind: str, mask: str, normalisation: str) -> None:
             raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
     if normalisation == "1/i" and mask != "causal":
         raise InputError(f"normalisation 1/i needs the causal mask, got mask {mask!r}")
+    if kind == "softmax" and normalisation != "1":
+        raise InputError(f"softmax is normalised by itself: normalisation 1, got {normalisation!r}")

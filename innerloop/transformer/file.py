@@ -32,7 +32,7 @@ VERSION = 1
 def save(transformer: Transformer, path: Path, about: dict[str, Any]) -> None:
     """Write atomically: the file is there whole, or not at all."""
     tensors = {
-        name: tensor.detach().to("cpu").contiguous()
+        name: tensor.detach().to("cpu").contiguous().clone()
         for name, tensor in transformer.state_dict().items()
     }
     metadata = {
@@ -61,17 +61,21 @@ def load(path: Path) -> tuple[Transformer, dict[str, Any]]:
         raise FileError(f"{path} is damaged: its contents do not match their SHA-256")
     try:
         structure, about = json.loads(metadata["structure"]), json.loads(metadata["about"])
-        return _restored(structure, tensors), about
-    except (KeyError, TypeError, IndexError, ValueError, RuntimeError) as error:
+        return _restored(structure, tensors), dict(about)
+    except (KeyError, TypeError, IndexError, ValueError, AttributeError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise FileError(f"{path} does not hold the weights it describes: {reason}") from None
 
 
 def check_writable(path: Path) -> None:
     """Refuse a path that cannot be written, before any work is done for it."""
-    if path.is_dir():
-        raise FileError(f"cannot write {path}: it is a folder, give a file name")
-    if not path.parent.is_dir():
+    try:
+        special, folder = path.exists() and not path.is_file(), path.parent.is_dir()
+    except OSError as error:
+        raise FileError(f"cannot write {path}: {error.strerror or error}") from None
+    if special:
+        raise FileError(f"cannot write {path}: it is a folder or a device, give a file name")
+    if not folder:
         raise FileError(f"cannot write {path}: there is no folder {path.parent}")
     if not os.access(path.parent, os.W_OK):
         raise FileError(f"cannot write {path}: no permission to write into {path.parent}")
@@ -80,9 +84,10 @@ def check_writable(path: Path) -> None:
 def write_atomically(path: Path, data: bytes) -> None:
     """Write to a temporary name beside `path`, then rename."""
     check_writable(path)
+    path = path.resolve()  # through a link, the file it points to is what is replaced
     temporary: str | None = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".innerloop-")
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
@@ -102,6 +107,9 @@ def _umask() -> int:
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    if not path.is_file():
+        what = "it is not a file" if path.exists() else "there is no such file"
+        raise FileError(f"cannot read {path}: {what}")
     try:
         with safe_open(path, framework="pt") as file:
             tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
@@ -109,7 +117,9 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from None
     except SafetensorError as error:
-        raise FileError(f"{path} is not a whole safetensors file: {error}") from None
+        raise FileError(
+            f"{path} was cut short or changed, or is not a safetensors file ({error})"
+        ) from None
 
 
 def _digest(metadata: dict[str, str], tensors: dict[str, Tensor]) -> str:
@@ -127,6 +137,7 @@ def _structure(transformer: Transformer) -> dict[str, Any]:
     return {
         "layout": [[name, list(shape)] for name, shape in transformer.layout.registers.items()],
         "loops": transformer.loops,
+        "trainable": any(parameter.requires_grad for parameter in transformer.parameters()),
         "prologue": [_block_structure(block) for block in transformer.prologue],
         "body": [
             [_block_structure(block) for block in cast(nn.ModuleList, step)]
@@ -171,7 +182,11 @@ def _restored(structure: dict[str, Any], tensors: dict[str, Tensor]) -> Transfor
     )
     if unused:
         raise InputError(f"unexpected tensor {min(unused)}")
-    return transformer
+    kinds = {parameter.dtype for parameter in transformer.parameters()}
+    if len(kinds) != 1 or not kinds <= {torch.float32, torch.float64}:
+        found = ", ".join(sorted(str(kind) for kind in kinds))
+        raise InputError(f"weights should be all float32 or all float64, are {found}")
+    return transformer.requires_grad_(bool(structure["trainable"]))
 
 
 def _restored_block(

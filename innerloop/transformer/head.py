@@ -12,6 +12,7 @@ notation: `compiled` turns them into the stacked low-rank Q, K, V that attention
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -80,6 +81,15 @@ def keys_where(flag: Where, bound: float, one: Where = "one") -> dict[tuple[Wher
     return {(one, one): -bound, (one, flag): bound}
 
 
+def summed(*terms: Blocks) -> Blocks:
+    """Several gates (or scores) as one: weights between the same registers add up."""
+    total: dict[tuple[Where, Where], Weight] = {}
+    for blocks in terms:
+        for pair, weight in blocks.items():
+            total[pair] = total[pair] + weight if pair in total else weight
+    return total
+
+
 @dataclass(frozen=True, eq=False)
 class Compiled:
     """Heads as stacked tensors: s = ⟨Q h_i, K h_j⟩, and V h_j lands on the places `targets`."""
@@ -139,6 +149,8 @@ def _matrix(layout: Layout, blocks: Blocks, what: str) -> Tensor:
 def block(weight: Weight, rows: Address, columns: Address, what: str) -> Tensor:
     """A weight as a matrix between two addresses; a number is a multiple of the identity."""
     if not isinstance(weight, Tensor):
+        if not math.isfinite(weight):
+            raise InputError(f"{what} between {rows.label} and {columns.label} must be finite")
         if rows.size != columns.size:
             raise InputError(
                 f"{what} between {rows.label} ({rows.size}) and {columns.label} ({columns.size}): "
@@ -146,6 +158,8 @@ def block(weight: Weight, rows: Address, columns: Address, what: str) -> Tensor:
             )
         return float(weight) * torch.eye(rows.size, dtype=torch.float64)
     matrix = weight.detach().to("cpu", torch.float64)
+    if not bool(torch.isfinite(matrix).all()):
+        raise InputError(f"{what} between {rows.label} and {columns.label} must be finite")
     if matrix.shape != (rows.size, columns.size):
         raise InputError(
             f"{what} between {rows.label} and {columns.label} must be "

@@ -32,6 +32,8 @@ class Address:
             part = np.asarray(self.places).reshape(self.shape)[index]
         except IndexError as error:
             raise InputError(f"{self.label}{list(self.shape)} has no such part: {error}") from None
+        if not part.size or len(set(part.ravel().tolist())) < part.size:
+            raise InputError(f"{self.label}[{_spelled(index)}] must name places, each of them once")
         return Address(f"{self.label}[{_spelled(index)}]", tuple(part.ravel().tolist()), part.shape)
 
     @property
@@ -41,8 +43,7 @@ class Address:
     @cached_property
     def index(self) -> slice | list[int]:
         """The places as an index of the stream's last axis: a slice, hence a view, where it can."""
-        first = self.places[0] if self.places else 0
-        whole = range(first, first + self.size)
+        whole = range(self.places[0], self.places[0] + self.size)
         return slice(whole.start, whole.stop) if self.places == tuple(whole) else list(self.places)
 
 
@@ -80,8 +81,9 @@ class Layout:
 
     def __getitem__(self, where: Where) -> Address:
         if isinstance(where, Address):
-            if max(where.places, default=0) >= self.width:
-                raise InputError(f"address {where.label} lies outside this layout")
+            own = self._addresses.get(where.label.partition("[")[0])
+            if own is None or not set(where.places) <= set(own.places):
+                raise InputError(f"{where.label} is an address of another layout")
             return where
         if where not in self._addresses:
             raise unknown("register", where, self._addresses)
@@ -94,9 +96,7 @@ class Layout:
         length one takes `(*batch, n)` too.
         """
         tensors = {k: v for k, v in values.items() if isinstance(v, Tensor)}
-        if not tensors:
-            raise InputError("give at least one register as a tensor of shape (*batch, n, *shape)")
-        kind = next(iter(tensors.values()))
+        kind = _common(values, tensors)
         parts = {k: self._shaped(k, v, tensors) for k, v in tensors.items()}
         try:
             lead = torch.broadcast_shapes(*(part.shape[:-1] for part in parts.values()))
@@ -129,7 +129,10 @@ class Layout:
         return value.shape[-1:] != (1,) or tuple(value.shape) in leads
 
     def read(self, stream: Float[Tensor, "*batch n width"], where: Where) -> Tensor:
-        """The register (or the part at an address) of every token: `(*batch, n, *shape)`."""
+        """The register (or the part at an address) of every token: `(*batch, n, *shape)`.
+
+        A view of the stream where the places are contiguous: clone it before writing into it.
+        """
         address = self[where]
         if stream.shape[-1] != self.width:
             raise InputError(f"this layout has width {self.width}, the stream {stream.shape[-1]}")
@@ -143,17 +146,34 @@ class Layout:
         return places
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Layout) and self.registers == other.registers
+        return isinstance(other, Layout) and self._addresses == other._addresses
 
     def __hash__(self) -> int:
-        return hash(tuple(self.registers.items()))
+        return hash(tuple(self._addresses.values()))
 
     def __repr__(self) -> str:
         return f"Layout({', '.join(f'{k}={v}' for k, v in self.registers.items())})"
 
 
-def join(*groups: Float[Tensor, "*_ _ width"]) -> Float[Tensor, "*batch n width"]:
+def _common(values: dict[str, Any], tensors: dict[str, Tensor]) -> Tensor:
+    """A tensor of the precision that all values share; whole numbers take it too."""
+    for name, value in values.items():
+        if name not in tensors and not isinstance(value, int | float):
+            raise InputError(f"register {name} takes a tensor or a number, got {type(value)}")
+    floating = {name: v for name, v in tensors.items() if v.is_floating_point()}
+    if not floating:
+        raise InputError("give a register as a floating-point tensor (*batch, n, *shape)")
+    if len({v.dtype for v in floating.values()}) > 1:
+        found = ", ".join(f"{name} {v.dtype}" for name, v in floating.items())
+        raise InputError(f"registers must have one precision, got {found}")
+    return next(iter(floating.values()))
+
+
+def join(*groups: Float[Tensor, "*_ _ _"]) -> Float[Tensor, "*batch n width"]:
     """One stream from groups of tokens (data, centroids, …), each made by `Layout.tokens`."""
+    if len({(group.shape[-1], group.dtype) for group in groups}) != 1:
+        found = ", ".join(f"{tuple(group.shape)} {group.dtype}" for group in groups)
+        raise InputError(f"groups must share one layout and precision, got {found or 'none'}")
     lead = torch.broadcast_shapes(*(group.shape[:-2] for group in groups))
     return torch.cat([group.expand(*lead, *group.shape[-2:]) for group in groups], dim=-2)
 

@@ -44,11 +44,12 @@ class Everywhere(nn.Module):
         return (entries * slope + bias).relu() @ weight
 
     def dense(self, width: int) -> tuple[Tensor, Tensor]:
-        """The same units written out: W₁ (entries·units, width) and W₂ (width, entries·units)."""
-        read = self.slope.new_zeros(len(self.source), len(self.slope), width)
-        write = torch.zeros_like(read)
+        """The same units written out, (W₁ | b) with entries·units rows, and W₂."""
+        read = self.slope.new_zeros(len(self.source), len(self.slope), width + 1)
+        write = torch.zeros_like(read[..., :width])
         entry = torch.arange(len(self.source))
         read[entry, :, self.source] = self.slope
+        read[..., width] = self.bias
         write[entry, :, self.target] = self.weight
         return read.flatten(0, 1), write.flatten(0, 1).mT
 
@@ -91,7 +92,7 @@ class MLP(nn.Module):
         targets = written.abs().sum(dim=1).nonzero().flatten()
         return cls(
             inner=torch.cat([empty, *inner]),
-            bias=torch.cat([empty[:, 0], *(piece.bias for piece in dense)]),
+            bias=torch.cat([empty[:, 0], *(piece.bias.detach().to(empty) for piece in dense)]),
             outer=written[targets],
             targets=targets,
             everywhere=[_compiled(layout, p) for p in sized if isinstance(p, Elementwise)],
@@ -135,12 +136,16 @@ class MLP(nn.Module):
         return result
 
     def operator_norms(self) -> tuple[float, float]:
-        """‖W₁‖ and ‖W₂‖ in operator norm, element-wise units written out."""
+        """‖W₁‖ and ‖W₂‖ in operator norm, element-wise units written out.
+
+        A bias counts as a column of W₁, where a constant register would put it.
+        """
         width = self.inner.shape[1]
         with torch.no_grad():
             outer = self.outer.new_zeros(width, len(self.bias))
             outer[self.targets] = self.outer
-            written = [(self.inner, outer), *(e.dense(width) for e in self._everywhere())]
+            inner = torch.cat([self.inner, self.bias.unsqueeze(1)], dim=1)
+            written = [(inner, outer), *(e.dense(width) for e in self._everywhere())]
             first = torch.cat([inner for inner, _ in written])
             second = torch.cat([outer for _, outer in written], dim=1)
             return float(torch.linalg.matrix_norm(first, 2)), float(
@@ -174,4 +179,8 @@ def _compiled(layout: Layout, piece: Elementwise) -> Everywhere:
             f"and {target.label} ({target.size})"
         )
     places = [torch.tensor(address.places) for address in (source, target)]
-    return Everywhere(piece.slope, piece.bias, piece.weight, *places)
+    slope, bias, weight = (
+        part.detach().to("cpu", torch.float64).clone()
+        for part in (piece.slope, piece.bias, piece.weight)
+    )
+    return Everywhere(slope, bias, weight, *places)

@@ -99,15 +99,15 @@ class Transformer(nn.Module):
         loops: int = 1,
         kind: Kind = "linear",
         mask: Mask = "context",
-        normalisation: Normalisation = "1/n",
+        normalisation: Normalisation | None = None,
         rank: int | None = None,
         scale: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> Transformer:
         """Trainable dense weights: `layers` blocks of attention and, if `hidden` > 0, an MLP."""
-        for name, value in (("layers", layers), ("heads", heads)):
-            if value < 1:
-                raise InputError(f"{name} must be at least 1, got {value}")
+        for name, value, least in (("layers", layers, 1), ("hidden", hidden, 0)):
+            if value < least:
+                raise InputError(f"{name} must be at least {least}, got {value}")
 
         def block() -> Block:
             attention = Attention.free(
@@ -227,14 +227,14 @@ class Transformer(nn.Module):
         dtype = next((p.dtype for p in self.parameters()), tokens.dtype)
         if tokens.dtype != dtype:
             raise InputError(
-                f"tokens are {tokens.dtype}, the weights {dtype}: convert one, "
-                f"for instance transformer.to({tokens.dtype})"
+                f"tokens are {tokens.dtype}, the weights {dtype}: convert the data, "
+                f"for instance problem.to({dtype})"
             )
         count = tokens.shape[-2]
         context = count - 1 if context is None else context
-        if not 1 <= context <= count:
+        if not 0 <= context <= count:
             raise InputError(
-                f"context must be in 1 … {count} (the number of tokens), got {context}"
+                f"context must be in 0 … {count} (the number of tokens), got {context}"
             )
         return context
 

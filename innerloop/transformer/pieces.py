@@ -59,7 +59,12 @@ def affine(
         reads, writes = torch.cat([eye, -eye]), torch.cat([weight, -weight], dim=1)
         offset = torch.zeros(2 * a.size, dtype=torch.float64)
         if bias is not None:
-            constant = torch.as_tensor(bias, dtype=torch.float64).expand(b.size)
+            constant = torch.as_tensor(bias, dtype=torch.float64)
+            if constant.shape not in ((), (b.size,)):
+                raise InputError(
+                    f"bias must be one number or {b.size}, got {tuple(constant.shape)}"
+                )
+            constant = constant.expand(b.size)
             reads = torch.cat([reads, torch.zeros(1, a.size, dtype=torch.float64)])
             writes = torch.cat([writes, constant[:, None]], dim=1)
             offset = torch.cat([offset, torch.ones(1, dtype=torch.float64)])
@@ -81,11 +86,14 @@ def gate(flag: Where, source: Where, target: Where, bound: float) -> Piece:
     z·x = σ(x − B(1 − z)) − σ(−x − B(1 − z)).
     """
 
+    if not bound > 0:
+        raise InputError(f"bound must be positive, got {bound}")
+
     def sized(layout: Layout) -> Units:
         z, a, b = layout[flag], layout[source], layout[target]
-        if z.size != 1 or a.size != b.size:
+        if z.size != 1 or a.size != b.size or set(z.places) & set(a.places):
             raise InputError(
-                f"gate takes one flag and registers of one size, got {z.label} ({z.size}), "
+                f"gate takes one flag and other registers of one size, got {z.label} ({z.size}), "
                 f"{a.label} ({a.size}), {b.label} ({b.size})"
             )
         eye = torch.eye(a.size, dtype=torch.float64)
@@ -120,8 +128,9 @@ def piecewise_linear(
 ) -> Piece:
     """target += f(source) on every entry: f at the knots, linear between them, constant outside.
 
-    One hidden unit per knot, f(t_0) + Σ_k (s_k − s_{k−1}) σ(x − t_k), or the mirror image from the
-    last knot: of the two, the one whose terms cancel less, so that rounding stays small.
+    One hidden unit per knot and one for the constant, f(t_0) + Σ_k (s_k − s_{k−1}) σ(x − t_k), or
+    the mirror image from the last knot: of the two, the one whose terms cancel less, so that
+    rounding stays small.
     """
     knots = knots.detach().to("cpu", torch.float64)
     if knots.ndim != 1 or len(knots) < 2 or not bool((knots.diff() > 0).all()):
