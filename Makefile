@@ -8,8 +8,10 @@ READY := .venv/.ready
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt
+	@echo "setting up .venv: a few minutes, once"
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+		--config-settings editable_mode=compat --editable '.[dev]'
 	touch $@
 
 report: $(READY)

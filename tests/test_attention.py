@@ -133,6 +133,21 @@ def test_the_cheaper_order_is_chosen() -> None:
         attention = Attention.of(LAYOUT, random_heads(0), mask=mask, normalisation="1")
         assert attention.cheaper_order(3, 3) == "scores"
         assert attention.cheaper_order(10_000, 10_000) == "gram"
+    one = Attention.of(LAYOUT, [Head({("x", "x"): 1.0}, {("x", "x"): 1.0})])
+    # rank 3, 3 outputs: (tokens + keys)·9 against tokens·keys·6, equal at 3 tokens and keys
+    assert one.cheaper_order(3, 3) == "scores"
+    assert one.cheaper_order(4, 3) == "gram"
+    assert one.cheaper_order(3, 2) == "scores"
+
+
+def test_many_tokens_are_attended_to_without_scores(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise AssertionError("n×n scores were computed")
+
+    monkeypatch.setattr(Attention, "_weights", refuse)
+    for mask in ("context", "causal"):
+        attention = Attention.of(LAYOUT, random_heads(0), mask=mask, normalisation="1")
+        attention(torch.randn(3000, LAYOUT.width, dtype=torch.float64), 2999)
 
 
 def test_a_signed_pair_is_one_linear_head() -> None:
@@ -177,6 +192,15 @@ def test_compiling_rounds_nothing_and_keeps_the_smaller_rank() -> None:
     assert low.query.shape[1] == 1
 
 
+def test_blocks_on_overlapping_places_add_up() -> None:
+    x = LAYOUT["x"]
+    head = Head({("x", "x"): 1.0, (x[0], x[0]): 5.0}, {("x", "x"): 2.0, (x[1], x[0]): 7.0})
+    weights = compiled(LAYOUT, [head])
+    score = weights.query[0].T @ weights.key[0]
+    assert score[:3, :3].tolist() == [[6, 0, 0], [0, 1, 0], [0, 0, 1]]
+    assert weights.value[0, :, :3].tolist() == [[2, 7, 0], [0, 2, 0], [0, 0, 2]]
+
+
 def test_operator_norm_of_a_head() -> None:
     a = torch.randn(3, 3, dtype=torch.float64)
     v = torch.randn(2, 3, dtype=torch.float64)
@@ -193,6 +217,10 @@ def test_a_given_split_is_kept_by_the_norm_and_does_not_change_the_scores() -> N
     given_ = Attention.of(LAYOUT, [Head({("x", "x"): Split(q, k)}, {("x", "x"): 1.0})])
     whole = Attention.of(LAYOUT, [Head({("x", "x"): q.T @ k}, {("x", "x"): 1.0})])
     torch.testing.assert_close(given_.score_matrices(), whole.score_matrices())
+    for a, b in ((q, k), (3 * q, k), (q, 3 * k)):
+        head = Head({("x", "x"): Split(a, b), ("y", "y"): 1e-3}, {("x", "x"): 1.0})
+        norm = max(float(np.linalg.norm(m.numpy(), 2)) for m in (a, b))
+        assert Attention.of(LAYOUT, [head]).operator_norms()[0] == pytest.approx(norm, rel=1e-3)
     norm = max(float(np.linalg.norm(m.numpy(), 2)) for m in (q, k))
     assert given_.operator_norms()[0] == pytest.approx(norm, rel=1e-12)
     assert whole.operator_norms()[0] <= norm

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -45,13 +46,12 @@ def test_build_prints_one_object(run) -> None:
     assert certificate["deviation"] == list(python.deviation)
 
 
-def test_the_printed_command_makes_the_certificate_again(run) -> None:
-    matrix = "preconditioners=[[0.1,0.02],[0,0.1]]"
-    first = json.loads(
-        run("build", "looped-gradient-descent", "-s", "d=2", "-s", matrix, "--json").out
-    )
-    import shlex
-
+@pytest.mark.parametrize(
+    "more", [[], ["--dtype", "float32", "--seed", "5", "--instances", "9", "-s", "steps=3"]]
+)
+def test_the_printed_command_makes_the_certificate_again(run, more: list[str]) -> None:
+    words = ["-s", "d=2", "-s", "preconditioners=[[0.1,0.02],[0,0.1]]", *more]
+    first = json.loads(run("build", "looped-gradient-descent", *words, "--json").out)
     words = shlex.split(first["command"])
     again = json.loads(run(*words[1:], "--json").out)
     first.pop("seconds")
@@ -160,6 +160,41 @@ def test_usage_mistakes_exit_with_2(run, words: tuple[str, ...]) -> None:
     found = run(*words)
     assert found.code == 2
     assert "Traceback" not in found.err
+
+
+def test_a_broken_law_is_told_and_exits_with_1(run) -> None:
+    found = run("build", "relu-gradient-descent", "-s", "bound=0.1")
+    assert found.code == 1
+    assert "times the declared range" in found.err
+    assert "BROKEN" in found.out
+    assert "holds" not in found.out
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "says"),
+    [
+        (MemoryError(), 2, "out of memory"),
+        (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "out of memory"),
+    ],
+)
+def test_running_out_of_memory_is_one_line(run, monkeypatch, error, code: int, says: str) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr("innerloop.constructions.certificate.build", fail)
+    found = run("build", "newton")
+    assert found.code == code
+    assert says in found.err
+    assert len(found.err.splitlines()) == 1
+
+
+def test_a_bug_is_not_hidden(run, monkeypatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise RuntimeError("an honest bug")
+
+    monkeypatch.setattr("innerloop.constructions.certificate.build", fail)
+    with pytest.raises(RuntimeError, match="an honest bug"):
+        run("build", "newton")
 
 
 def test_version_and_help_in_a_real_process() -> None:

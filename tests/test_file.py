@@ -95,10 +95,11 @@ def test_any_flipped_bit_is_noticed(saved: Path, tmp_path: Path, place: int, bit
     assert "\n" not in str(caught.value)
 
 
-def test_every_bit_of_the_header_is_noticed(saved: Path, tmp_path: Path) -> None:
+def test_damage_anywhere_in_the_header_is_noticed(saved: Path, tmp_path: Path) -> None:
+    """One bit of every byte, another one in each."""
     data = saved.read_bytes()
     header = 8 + int.from_bytes(data[:8], "little")
-    for place in range(0, header, 7):
+    for place in range(header):
         spoiled = bytearray(data)
         spoiled[place] ^= 1 << (place % 8)
         (tmp_path / "flipped").write_bytes(spoiled)
@@ -155,6 +156,10 @@ FORGERIES: dict[str, tuple[dict[str, Any], str]] = {
     "extra tensor": ({"tensors": lambda t: t.update(extra=torch.ones(1))}, "unexpected tensor"),
     "far target": (
         {"tensors": lambda t: t["body.0.0.attention.targets"].fill_(99)},
+        "places below",
+    ),
+    "far target of an MLP": (
+        {"tensors": lambda t: t["body.0.0.mlp.targets"].fill_(-1)},
         "places below",
     ),
     "unknown kind": (
@@ -217,7 +222,9 @@ def test_exit_codes_of_verify(saved: Path, tmp_path: Path, run) -> None:
     broken = rewritten(saved, tmp_path / "broken", tensors=lambda t: t[QUERY].neg_())
     found = run("verify", str(broken))
     assert found.code == 1
-    assert "breaks the law" in found.err
+    assert "breaks the law: deviation" in found.err
+    assert "first in step 1, register m" in found.err
+    assert "BROKEN" in found.out
     nan = rewritten(saved, tmp_path / "nan", tensors=lambda t: t[QUERY].fill_(torch.nan))
     found = run("verify", str(nan), "--json")
     assert found.code == 1
@@ -247,6 +254,35 @@ def test_through_a_link_the_file_is_written(tmp_path: Path) -> None:
     innerloop.build("newton", d=2).save(tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert innerloop.verify(tmp_path / "real").certificate.holds
+
+
+def test_the_digest_covers_names_types_and_shapes() -> None:
+    said, six = {"format": "x"}, torch.arange(6, dtype=torch.float64)
+    held = {"a": six.reshape(2, 3)}
+    for other in ({"b": six.reshape(2, 3)}, {"a": six.reshape(3, 2)}):
+        assert _digest(said, held) != _digest(said, other)
+    assert _digest(said, held) != _digest(said, {"a": held["a"].view(torch.int64)})
+    assert _digest(said, held) != _digest({"format": "y"}, held)
+
+
+def test_registers_in_another_order_are_another_layout(saved: Path, tmp_path: Path) -> None:
+    assert Layout(x=2, y=()) != Layout(y=(), x=2)
+    assert Layout(x=2, y=()) == Layout(x=2, y=())
+    swap = structure(lambda s: s["layout"].insert(0, s["layout"].pop(1)))
+    forged = rewritten(saved, tmp_path / "forged", metadata=swap)
+    with pytest.raises(FileError, match="other registers"):
+        innerloop.verify(forged)
+
+
+def test_files_have_the_usual_permissions_and_are_replaced_whole(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    with path.open() as old:
+        innerloop.build("newton", d=2).save(path)
+        assert old.read() == "old", "whoever reads the old file keeps it"
+    mask = os.umask(0o022)
+    os.umask(mask)
+    assert path.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
 def test_a_full_disk_leaves_the_old_file(saved: Path, tmp_path: Path, monkeypatch) -> None:

@@ -131,6 +131,25 @@ def test_hidden_units_and_norms_count_every_entry() -> None:
     assert mlp.operator_norms()[1] == pytest.approx(np.linalg.norm(second, 2), rel=1e-12)
 
 
+def test_norms_of_a_piece_from_one_register_to_another() -> None:
+    piece = piecewise_linear("x", "out", torch.tensor([0.0, 3.0, -1.0]), torch.arange(3.0))
+    mlp = MLP.of(LAYOUT, [piece, soft_threshold("x", 0.5)])
+    everywhere = [e.dense(LAYOUT.width) for e in mlp._everywhere()]
+    stream = torch.randn(4, LAYOUT.width, dtype=torch.float64)
+    dense = stream.clone()
+    for inner, outer in everywhere:
+        dense += (stream @ inner[:, :-1].mT + inner[:, -1]).relu() @ outer.mT
+    torch.testing.assert_close(mlp(stream), dense)
+    first = np.concatenate([inner.detach().numpy() for inner, _ in everywhere])
+    assert mlp.operator_norms()[0] == pytest.approx(np.linalg.norm(first, 2), rel=1e-12)
+
+
+def test_units_on_overlapping_places_add_up() -> None:
+    reads = {"x": torch.tensor([[1.0, 0, 0]]), LAYOUT["x"][0]: torch.tensor([[2.0]])}
+    piece = Units(reads, torch.zeros(1), {"s": torch.ones(1, 1)})
+    assert after([piece], stream_of([1.0, 0, 0]), "s") == pytest.approx(3.0)
+
+
 @pytest.mark.parametrize(
     ("wrong", "says"),
     [

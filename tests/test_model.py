@@ -63,13 +63,17 @@ def test_trace_has_every_block_by_name_and_ends_with_the_output() -> None:
         trace.after_step(5)
 
 
-def test_enter_step_leave_compose_to_forward() -> None:
-    transformer = numbered(loops=3)
-    tokens = LAYOUT.tokens(x=torch.randn(2, 3, 2).double())
-    stream = transformer.enter(tokens)
+@pytest.mark.parametrize("context", [None, 2])
+def test_enter_step_leave_compose_to_forward(context: int | None) -> None:
+    attend = Block(Attention.of(LAYOUT, [Head({("x", "x"): 1.0}, {("x", "x"): 0.5})]))
+    transformer = Transformer(LAYOUT, [[attend], [attend]], prologue=[attend], epilogue=[attend])
+    tokens = LAYOUT.tokens(x=torch.randn(2, 5, 2).double())
+    stream = transformer.enter(tokens, context)
     for k in range(transformer.steps):
-        stream = transformer.step(stream, k)
-    assert torch.equal(transformer.leave(stream), transformer(tokens))
+        stream = transformer.step(stream, k, context)
+    assert torch.equal(transformer.leave(stream, context), transformer(tokens, context))
+    assert not torch.equal(transformer(tokens, 2), transformer(tokens))
+    transformer = numbered(loops=3)
     with pytest.raises(InputError, match="step must be in 0 … 5"):
         transformer.step(stream, 6)
 
@@ -88,6 +92,50 @@ def test_count_and_operator_norm() -> None:
     # Balanced split: both Q and K have norm √4; two heads of ‖V‖ = 3. W₁ᵀW₁ of the soft threshold
     # is diag(4, 4) and, for its bias column, 4θ² with nothing across; W₂ has norm 2.
     assert transformer.operator_norm() == pytest.approx(2 + 6 + 2 + 2)
+
+
+def test_count_and_norm_take_the_largest_block() -> None:
+    def block(heads: int, width: float, thresholds: int) -> Block:
+        head = Head({("x", "x"): 1.0}, {("y", "y"): width})
+        pieces = [soft_threshold("x", 0.0)] * thresholds
+        return Block(Attention.of(LAYOUT, [head] * heads), MLP.of(LAYOUT, pieces))
+
+    small, large = block(1, 1.0, 1), block(3, 5.0, 2)
+    for body in ([[small], [large]], [[large], [small]]):
+        transformer = Transformer(LAYOUT, body)
+        assert transformer.count()["heads"] == 3
+        assert transformer.count()["hidden"] == 16
+        assert transformer.operator_norm() == max(small.operator_norm(), large.operator_norm())
+
+
+def test_free_weights_are_drawn_as_said() -> None:
+    layout = Layout(x=400)
+
+    def drawn(seed: int) -> Transformer:
+        generator = torch.Generator().manual_seed(seed)
+        return Transformer.free(
+            layout, layers=2, hidden=100, loops=3, scale=2.0, generator=generator
+        )
+
+    transformer = drawn(1)
+    assert transformer.steps == 6
+    block = transformer.blocks()[0]
+    assert block.attention is not None
+    assert block.mlp is not None
+    for weight, fan in (
+        (block.attention.query, 400),
+        (block.mlp.inner, 400),
+        (block.mlp.outer, 100),
+    ):
+        assert weight.requires_grad
+        assert float(weight.detach().std()) == pytest.approx(2 / fan**0.5, rel=0.02)
+    again, other = drawn(1), drawn(2)
+    for name, tensor in transformer.state_dict().items():
+        assert torch.equal(tensor, again.state_dict()[name])
+    assert not torch.equal(
+        block.attention.query,
+        other.blocks()[0].attention.query,  # pyright: ignore[reportOptionalMemberAccess]
+    )
 
 
 @pytest.mark.parametrize("batch", [(), (3,), (2, 3), (1, 2, 2)])
@@ -150,6 +198,8 @@ def test_free_transformers_of_every_kind_run() -> None:
             normalisation=normalisation,  # pyright: ignore[reportArgumentType]
             rank=2,
         )
+        assert all(b.attention and b.attention.kind == kind for b in transformer.blocks())
+        assert all(b.attention and b.attention.mask == mask for b in transformer.blocks())
         count = transformer.count()
         assert (count["layers"], count["heads"], count["hidden"]) == (2, 3, 5)
         assert count["parameters"] == 2 * (3 * (2 * 4 + 2 * 4 + 4 * 4) + 5 * 4 + 5 + 4 * 5)
@@ -169,8 +219,10 @@ def test_free_transformers_of_every_kind_run() -> None:
     ],
 )
 def test_bad_tokens_are_named(tokens: torch.Tensor, context: int | None, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        numbered()(tokens, context)
+    transformer = numbered()
+    for enter in (transformer, transformer.trace, transformer.enter):
+        with pytest.raises(InputError, match=says):
+            enter(tokens, context)
 
 
 def test_bad_structures_are_named() -> None:

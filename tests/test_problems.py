@@ -55,14 +55,36 @@ def test_rows_have_the_covariance_asked_for(setting: dict, expected) -> None:
     np.testing.assert_allclose(covariances(problem.x).numpy(), expected, atol=0.03)
 
 
-def test_a_condition_number_is_a_spectrum_under_a_fresh_rotation() -> None:
-    problem = LinearRegression(d=3, n=100_000, kappa=100.0).sample(
+@pytest.mark.parametrize("setting", [{"kappa": 100.0}, {"spectrum": torch.tensor([0.1, 1, 0.01])}])
+def test_a_spectrum_under_a_fresh_rotation(setting: dict) -> None:
+    problem = LinearRegression(d=3, n=100_000, **setting).sample(
         3, generator=torch.Generator().manual_seed(0)
     )
     found = covariances(problem.x)
     spectra = torch.linalg.eigvalsh(found)
     np.testing.assert_allclose(spectra.numpy(), [[0.01, 0.1, 1.0]] * 3, rtol=0.03)
     assert float((found[0] - found[1]).abs().max()) > 0.05, "each instance has its own rotation"
+
+
+def test_rotations_are_uniform() -> None:
+    """Under Haar measure an entry of the rotation has mean 0; QR alone would prefer one sign."""
+    spectrum = torch.tensor([1.0, 1e-12, 1e-12])
+    drawn = LinearRegression(d=3, n=1, spectrum=spectrum, weights="inverse")
+    roots, _ = drawn._roots(lambda *shape: torch.randn(20_000, *shape, dtype=torch.float64))
+    assert float(roots[:, 0, 0].mean().abs()) < 0.02
+    assert float(roots[:, 0, 0].square().mean()) == pytest.approx(1 / 3, rel=0.03)
+
+
+def test_queries_are_fresh_rows_of_the_same_distribution() -> None:
+    sigma = torch.tensor([[2.0, 0.6], [0.6, 0.5]])
+    problem = LinearRegression(d=2, n=3, queries=2, covariance=sigma).sample(50_000)
+    assert not torch.isin(problem.x_query, problem.x).any()
+    found = covariances(problem.x_query.flatten(0, 1))
+    np.testing.assert_allclose(found.numpy(), sigma.numpy(), atol=0.03)
+    plain = LinearRegression(d=2, n=1).sample(100_000).weights
+    assert plain is not None
+    np.testing.assert_allclose(covariances(plain).numpy(), np.eye(2), atol=0.02)
+    assert not torch.equal(plain[0], plain[1])
 
 
 def test_weights_are_drawn_as_asked() -> None:
@@ -144,6 +166,10 @@ def test_bad_settings_are_named(setting: dict, says: str) -> None:
         (torch.full((4, 2), torch.nan), torch.ones(4), torch.ones(1, 2), "x must be finite"),
         (torch.ones(4, 2), torch.full((4,), torch.inf), torch.ones(1, 2), "y must be finite"),
         (torch.ones(4, 2), torch.ones(4).double(), torch.ones(1, 2), "convert one"),
+        (torch.ones(4, 0), torch.ones(4), torch.ones(1, 0), "at least one example"),
+        (torch.ones(4, 2), torch.ones(4), torch.ones(0, 2), "at least one example"),
+        (torch.ones(4, 2).long(), torch.ones(4).long(), torch.ones(1, 2).long(), "floating-point"),
+        ([[1.0]], torch.ones(1), torch.ones(1, 1), "x must be a tensor, got list"),
     ],
 )
 def test_mismatched_or_bad_data_are_named(x, y, x_query, says: str) -> None:
@@ -153,6 +179,28 @@ def test_mismatched_or_bad_data_are_named(x, y, x_query, says: str) -> None:
         object.__setattr__(problem, name, value)
     with pytest.raises(InputError, match=says):
         problem.__post_init__()
+
+
+def test_problems_from_arrays_and_lists() -> None:
+    problem = RegressionProblem.of([[1, 2], [3, 4], [5, 6]], np.array([1, 2, 3]), [7.0, 8.0])
+    assert problem.x.dtype == problem.y.dtype == torch.float64
+    assert (problem.n, problem.d, problem.queries) == (3, 2, 1)
+    single = RegressionProblem.of(torch.ones(3, 2), torch.ones(3), torch.ones(4, 2))
+    assert single.x.dtype == torch.float32
+    assert single.queries == 4
+    with pytest.raises(InputError, match="rows of one length"):
+        RegressionProblem.of([[1, 2], [3]], [1, 2], [1, 2])
+
+
+def test_limits_are_inclusive_and_numpy_numbers_count() -> None:
+    assert LinearRegression.made({"d": 4096, "n": np.int64(3)}).d == 4096
+    with pytest.raises(InputError, match="at most 4096"):
+        LinearRegression.made({"d": 4097})
+    with pytest.raises(InputError, match="at least 1"):
+        LinearRegression().sample(0)
+    given = LinearRegression.made({"d": 2, "covariance": np.eye(2)}).covariance
+    assert given is not None
+    assert torch.equal(given, torch.eye(2, dtype=torch.float64))
 
 
 def test_targets_need_the_truth() -> None:

@@ -6,36 +6,45 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+import vl_convert
 
 from innerloop.constructions import survey
+from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.report.figures import deviation_per_step, error_against_layers
+
+SERIES = {"from the exact state": "step_deviation", "running free": "deviation"}
 
 
 class Page(HTMLParser):
-    """Tags with their attributes, and the text of the table's cells."""
+    """Tags with their attributes, and the table as rows of cells."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.cells: list[str] = []
-        self.inside = False
+        self.rows: list[list[str]] = []
+        self.inside = ""
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         self.tags.append((tag, dict(attrs)))
-        if tag == "td":
-            self.inside = True
-            self.cells.append("")
+        if tag == "tr":
+            self.rows.append([])
+        if tag in {"td", "th"}:
+            self.rows[-1].append("")
+        self.inside = tag
 
     def handle_endtag(self, tag: str) -> None:
-        self.inside = self.inside and tag != "td"
+        self.inside = ""
 
     def handle_data(self, data: str) -> None:
-        if self.inside:
-            self.cells[-1] += data
+        if self.inside in {"td", "th"}:
+            self.rows[-1][-1] += data
 
 
 @pytest.fixture(scope="module")
@@ -43,9 +52,13 @@ def rows() -> list[dict]:
     return [row for rows in survey.convergence() for row in rows]
 
 
+def charts(html: str) -> dict[str, Any]:
+    return json.loads(html.rsplit("Object.entries(", maxsplit=1)[-1].split(")) {\n", maxsplit=1)[0])
+
+
 def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
-    found = run("report", "-o", str(path), "--json")
+    found = run("report", "-o", str(path), "--seed", "1", "--json")
     assert found.code == 0
     told = json.loads(found.out)
     assert told["path"] == str(path)
@@ -55,17 +68,79 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
     for tag, attributes in page.tags:
         assert "src" not in attributes, f"<{tag}> loads {attributes['src']}"
         assert tag not in {"link", "iframe", "img"}
-    for certificate in told["certificates"]:
-        assert any(cell.startswith(certificate["name"]) for cell in page.cells)
-        assert f"{certificate['max_deviation']:.3g}" in page.cells
-        assert f"{certificate['operator_norm']:.3g}" in page.cells
     total = len(told["certificates"])
     assert f"{total} of {total} constructions certify." in html
     assert "$" not in re.sub(r"<script>.*?</script>", "", html, flags=re.S)
-    drawn = json.loads(html.split("Object.entries(")[-1].split(")) {\n")[0])
+
+    titles, *rows = page.rows
+    for certificate, row in zip(told["certificates"], rows, strict=True):
+        assert certificate["seed"] == 1
+        cells = dict(zip(titles, row, strict=True))
+        assert cells["construction"] == certificate["name"]
+        assert cells["law"] == "holds"
+        assert cells["exact"] == "yes"
+        for name in ("layers", "heads", "width", "parameters"):
+            assert cells[name] == f"{certificate[name]:,}"
+        for name in ("operator_norm", "max_deviation", "tolerance"):
+            assert cells[name.replace("_", " ")] == f"{certificate[name]:.3g}"
+
+    drawn = charts(html)
     assert set(drawn) == {"deviation", "layers"}
-    errors = {row["error"] for row in told["convergence"]}
-    assert {row["error"] for row in drawn["layers"]["data"]["values"]} == errors
+    points = {
+        (row["construction"], row["series"], row["step"], row["deviation"])
+        for row in drawn["deviation"]["data"]["values"]
+    }
+    assert points == {
+        (c["name"], series, step, max(off, 1e-17))
+        for c in told["certificates"]
+        for series, key in (
+            ("from the exact state", "step_deviation"),
+            ("running free", "deviation"),
+        )
+        for step, off in enumerate(c[key], 1)
+    }
+    keys = ("kappa", "algorithm", "layers", "error")
+    assert [[row[key] for key in keys] for row in drawn["layers"]["data"]["values"]] == [
+        [row[key] for key in keys] for row in told["convergence"]
+    ]
+
+
+def test_a_construction_that_fails_is_told_everywhere(run, tmp_path: Path, monkeypatch) -> None:
+    whole = list(survey.certificates())
+    spoiled = [replace(whole[0], holds=False, max_deviation=3.0), *whole[1:]]
+    monkeypatch.setattr(survey, "certificates", lambda _: iter(spoiled))
+    path = tmp_path / "report.html"
+    found = run("report", "-o", str(path))
+    assert found.code == 1
+    assert f"the law is broken by {whole[0].name}" in found.err
+    assert "BROKEN" in found.out
+    html = path.read_text("utf-8")
+    assert f"{len(whole) - 1} of {len(whole)} constructions certify." in html
+    assert html.count('<td class="broken">broken</td>') == 1
+
+
+def test_the_curves_are_what_the_page_says_they_are(monkeypatch, rows: list[dict]) -> None:
+    asked = []
+
+    class Spy(LinearRegression):
+        def sample(self, *batch: int, **rest: Any) -> RegressionProblem:
+            asked.append((self, batch))
+            return super().sample(*batch, **rest)
+
+    monkeypatch.setattr(survey, "LinearRegression", Spy)
+    assert [row for part in survey.convergence() for row in part] == rows
+    assert len(asked) == 2
+    for (distribution, batch), kappa in zip(asked, (1.0, 100.0), strict=True):
+        assert (distribution.d, distribution.n, distribution.queries, batch) == (5, 40, 4, (64,))
+        assert distribution.weights == "inverse"
+        assert distribution.noise == 0
+        spectrum = torch.linalg.eigvalsh(distribution.covariance)
+        assert float(spectrum[-1] / spectrum[0]) == pytest.approx(kappa)
+        assert float(spectrum[-1]) == pytest.approx(1.0)
+    last = [row for row in rows if row["algorithm"] == "Newton"][-1]
+    assert last["layers"] == 32, "30 steps, the prologue and the epilogue"
+    other = [row for part in survey.convergence(seed=1) for row in part]
+    assert other != rows
 
 
 def test_the_scripts_of_the_page_run(run, tmp_path: Path) -> None:
@@ -95,6 +170,18 @@ def test_the_scripts_of_the_page_run(run, tmp_path: Path) -> None:
     assert all(count > 50 for count in drawn.values())
 
 
+def test_charts_are_drawn_with_titles_and_legends(rows: list[dict]) -> None:
+    certificates = [certificate.as_dict() for certificate in survey.certificates()]
+    first = vl_convert.vegalite_to_svg(deviation_per_step(certificates).to_dict())
+    for words in (*SERIES, "relative deviation", ">step<", *(c["name"] for c in certificates)):
+        assert words in first
+    second = vl_convert.vegalite_to_svg(error_against_layers(rows).to_dict())
+    algorithms = {row["algorithm"] for row in rows}
+    for words in (*algorithms, "relative prediction error", ">layers<", "κ = 100"):
+        assert words in second
+        assert second.count(f">{words}<") <= 2, "each name stands in one legend"
+
+
 def test_newton_is_exponentially_faster_than_gradient_descent(rows: list[dict]) -> None:
     """What the figure shows at κ = 100: tens of layers against thousands."""
 
@@ -118,13 +205,3 @@ def test_every_curve_starts_near_the_trivial_error(rows: list[dict]) -> None:
         for algorithm in curves:
             first = next(r for r in rows if r["kappa"] == kappa and r["algorithm"] == algorithm)
             assert 0.3 < first["error"] < 1.2
-
-
-def test_charts_render_to_pictures(rows: list[dict], tmp_path: Path) -> None:
-    certificates = [certificate.as_dict() for certificate in survey.certificates()]
-    for name, chart in (
-        ("deviation", deviation_per_step(certificates)),
-        ("layers", error_against_layers(rows)),
-    ):
-        chart.save(str(tmp_path / f"{name}.png"))
-        assert (tmp_path / f"{name}.png").stat().st_size > 10_000

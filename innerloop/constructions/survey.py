@@ -61,7 +61,8 @@ def convergence_setting() -> str:
         f"d = {D}, n = {N}, {INSTANCES} instances of 4 queries, rows N(0, Σ), weights N(0, Σ⁻¹), "
         "no noise, spectrum of Σ geometric from 1 to 1/κ. Error is √(mean (ŷ − y)² / mean y²). "
         "All weights follow from Σ and n alone. At κ = 1 gradient descent and its preconditioned "
-        "form coincide."
+        "form coincide. GD++ with B = I/3 and A growing by 9/4 at every layer squares its error as "
+        "Newton's iteration does, and needs fewer layers here."
     )
 
 

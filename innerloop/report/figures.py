@@ -36,10 +36,11 @@ def deviation_per_step(certificates: list[dict[str, Any]]) -> alt.FacetChart:
     base = alt.Chart(alt.Data(values=rows)).encode(
         alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1, format="d"))
     )
+    legend = alt.Legend(orient="top", symbolType="stroke")
     lines = base.mark_line(point=True).encode(
         y,
-        alt.Color("series:N", title=None, legend=alt.Legend(orient="top", symbolType="stroke")),
-        alt.StrokeDash("series:N", legend=None),
+        alt.Color("series:N", title=None, legend=legend),
+        alt.StrokeDash("series:N", title=None, legend=legend),
         tooltip=["construction:N", "series:N", "step:Q", "deviation:Q"],
     )
     limit = base.mark_line(color="#b00", strokeDash=[2, 3]).encode(alt.Y("tolerance:Q"))
@@ -62,9 +63,10 @@ def error_against_layers(rows: Rows) -> alt.FacetChart:
         for row in rows
     ]
     algorithms = list(dict.fromkeys(row["algorithm"] for row in rows))
+    legend = alt.Legend(orient="top", columns=2, symbolType="stroke", labelLimit=300)
     line = (
         alt.Chart(alt.Data(values=named))
-        .mark_line(point=alt.OverlayMarkDef(size=14))
+        .mark_line(point=alt.OverlayMarkDef(size=12))
         .encode(
             alt.X(
                 "layers:Q", title="layers", axis=alt.Axis(values=[1, 10, 100, 1000], format="d")
@@ -72,13 +74,8 @@ def error_against_layers(rows: Rows) -> alt.FacetChart:
             alt.Y("error:Q", title="relative prediction error", axis=alt.Axis(format=".0e")).scale(
                 type="log", domain=[FLOOR, 2]
             ),
-            alt.Color(
-                "algorithm:N",
-                title=None,
-                sort=algorithms,
-                legend=alt.Legend(orient="top", columns=2, symbolType="stroke", labelLimit=300),
-            ),
-            alt.StrokeDash("algorithm:N", sort=algorithms, legend=None),
+            alt.Color("algorithm:N", title=None, sort=algorithms, legend=legend),
+            alt.StrokeDash("algorithm:N", title=None, sort=algorithms, legend=legend),
             tooltip=["algorithm:N", "layers:Q", "error:Q"],
         )
         .properties(width=340, height=300)

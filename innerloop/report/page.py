@@ -17,8 +17,8 @@ _COLUMNS = {
     "heads": "heads",
     "width": "width",
     "parameters": "parameters",
-    "operator_norm": "‖θ‖",
-    "max_deviation": "deviation",
+    "operator_norm": "operator norm",
+    "max_deviation": "max deviation",
     "tolerance": "tolerance",
 }
 
@@ -70,7 +70,7 @@ def _table(certificates: list[dict[str, Any]]) -> str:
     head = "".join(f'<th class="number">{title}</th>' for title in _COLUMNS.values())
     rows = "".join(_row(certificate) for certificate in certificates)
     return (
-        f"<table><thead><tr><th>construction</th>{head}<th>exact</th><th>verdict</th></tr></thead>"
+        f"<table><thead><tr><th>construction</th><th>law</th>{head}<th>exact</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>"
     )
 
@@ -79,14 +79,14 @@ def _row(certificate: dict[str, Any]) -> str:
     numbers = "".join(
         f'<td class="number">{_number(certificate[column])}</td>' for column in _COLUMNS
     )
-    verdict = "holds" if certificate["holds"] else "fails"
+    verdict = "holds" if certificate["holds"] else "broken"
     about = (
         f"{certificate['source']}; {certificate['instances']} instances, seed {certificate['seed']}"
     )
     return (
-        f"<tr><td>{escape(certificate['name'])}<small>{escape(about)}</small></td>{numbers}"
-        f"<td>{'yes' if certificate['exact'] else 'bound'}</td>"
-        f'<td class="{verdict}">{verdict}</td></tr>'
+        f"<tr><td>{escape(certificate['name'])}<small>{escape(about)}</small></td>"
+        f'<td class="{verdict}">{verdict}</td>{numbers}'
+        f"<td>{'yes' if certificate['exact'] else 'bound'}</td></tr>"
     )
 
 
