@@ -10,10 +10,11 @@ import torch
 from sklearn.linear_model import Ridge as SklearnRidge
 
 from innerloop.algorithms.gd_plus_plus import GDPlusPlus
-from innerloop.algorithms.gradient_descent import GradientDescent, gradient
+from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.least_squares import LeastSquares
 from innerloop.algorithms.newton import Newton
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
+from innerloop.algorithms.regression import gradient
 from innerloop.algorithms.ridge import Ridge
 from innerloop.errors import InputError
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem

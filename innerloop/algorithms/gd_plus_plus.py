@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm, entry
-from innerloop.algorithms.gradient_descent import gradient, linear_prediction
+from innerloop.algorithms.regression import gradient, linear_prediction
 from innerloop.problems.linear_regression import RegressionProblem
 
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
-from innerloop.algorithms.gradient_descent import linear_prediction
+from innerloop.algorithms.regression import linear_prediction
 from innerloop.problems.linear_regression import RegressionProblem
 
 Inverse = Float[Tensor, "*batch d d"]

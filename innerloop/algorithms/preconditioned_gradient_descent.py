@@ -8,26 +8,18 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.base import Algorithm, entry
-from innerloop.algorithms.gradient_descent import Weights, gradient, linear_prediction
+from innerloop.algorithms.base import entry
+from innerloop.algorithms.regression import LinearModel, Weights, gradient
 from innerloop.problems.linear_regression import RegressionProblem
 
 
 @dataclass(frozen=True, eq=False)
-class PreconditionedGradientDescent(Algorithm[RegressionProblem, Weights]):
+class PreconditionedGradientDescent(LinearModel):
     """Step k uses `preconditioners[k]`, symmetric or not; fewer than steps are used again."""
 
     source: ClassVar[str] = "Ahn et al. 2023, eq. (11)"
     preconditioners: Float[Tensor, "steps d d"]
 
-    def init(self, problem: RegressionProblem) -> Weights:
-        return problem.x.new_zeros(*problem.x.shape[:-2], problem.d)
-
     def step(self, problem: RegressionProblem, state: Weights, k: int) -> Weights:
         matrix = entry(self.preconditioners, k, problem.x)
         return state - (matrix @ gradient(problem, state).unsqueeze(-1)).squeeze(-1)
-
-    def predict(
-        self, problem: RegressionProblem, state: Weights
-    ) -> Float[Tensor, "*batch queries"]:
-        return linear_prediction(problem, state)

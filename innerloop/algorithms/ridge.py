@@ -9,15 +9,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.base import Algorithm
-from innerloop.algorithms.gradient_descent import Weights, linear_prediction
+from innerloop.algorithms.regression import ExactModel, Weights
 from innerloop.errors import InputError
 from innerloop.problems.linear_regression import RegressionProblem
 
 
 @dataclass(frozen=True, eq=False)
-class Ridge(Algorithm[RegressionProblem, Weights]):
-    """The first state is the solution; steps leave it as it is."""
+class Ridge(ExactModel):
+    """What scikit-learn's Ridge without an intercept gives, batched."""
 
     source: ClassVar[str] = "sklearn.linear_model.Ridge solves the same problem"
     penalty: Float[Tensor, ""]
@@ -36,11 +35,3 @@ class Ridge(Algorithm[RegressionProblem, Weights]):
         if bool(failed.any()):
             raise InputError(f"penalty {float(self.penalty)} leaves XᵀX + λI singular: enlarge it")
         return torch.cholesky_solve(moment, factor).squeeze(-1)
-
-    def step(self, problem: RegressionProblem, state: Weights, k: int) -> Weights:
-        return state
-
-    def predict(
-        self, problem: RegressionProblem, state: Weights
-    ) -> Float[Tensor, "*batch queries"]:
-        return linear_prediction(problem, state)

@@ -16,8 +16,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.gradient_descent import Weights
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
+from innerloop.algorithms.regression import Weights
 from innerloop.constructions.regression import Matrices, RegressionConstruction, matrices
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import RegressionProblem

@@ -19,7 +19,8 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.gradient_descent import GradientDescent, Weights
+from innerloop.algorithms.gradient_descent import GradientDescent
+from innerloop.algorithms.regression import Weights
 from innerloop.constructions.regression import RegressionConstruction
 from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter

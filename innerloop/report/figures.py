@@ -46,7 +46,7 @@ def deviation_per_step(certificates: list[dict[str, Any]]) -> alt.FacetChart:
     limit = base.mark_line(color="#b00", strokeDash=[2, 3]).encode(alt.Y("tolerance:Q"))
     return (
         alt.layer(limit, lines)
-        .properties(width=210, height=150)
+        .properties(width=260, height=160)
         .facet(alt.Facet("construction:N", title=None), columns=3)
         .properties(title="How far the weights are from the algorithm (dotted red: tolerance)")
     )
@@ -75,10 +75,9 @@ def error_against_layers(rows: Rows) -> alt.FacetChart:
                 type="log", domain=[FLOOR, 2]
             ),
             alt.Color("algorithm:N", title=None, sort=algorithms, legend=legend),
-            alt.StrokeDash("algorithm:N", title=None, sort=algorithms, legend=legend),
             tooltip=["algorithm:N", "layers:Q", "error:Q"],
         )
-        .properties(width=340, height=300)
+        .properties(width=400, height=320)
     )
     return line.facet(alt.Facet("problem:N", title=None), columns=2).properties(
         title="Error against layers: forward passes of built transformers"

@@ -1,0 +1,42 @@
+"""What the algorithms for linear regression share: states that are weights, and predictions."""
+
+from __future__ import annotations
+
+from abc import ABC
+
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.problems.linear_regression import RegressionProblem
+
+Weights = Float[Tensor, "*batch d"]
+Predictions = Float[Tensor, "*batch queries"]
+
+
+def gradient(problem: RegressionProblem, weights: Weights) -> Weights:
+    """∇R(w) = (1/n) Σᵢ (⟨w, xᵢ⟩ − yᵢ) xᵢ, for R(w) = 1/(2n) Σᵢ (⟨w, xᵢ⟩ − yᵢ)²."""
+    residual = (problem.x @ weights.unsqueeze(-1)).squeeze(-1) - problem.y
+    return (problem.x.mT @ residual.unsqueeze(-1)).squeeze(-1) / problem.n
+
+
+def linear_prediction(problem: RegressionProblem, weights: Weights) -> Predictions:
+    """⟨w, x⟩ for every query."""
+    return (problem.x_query @ weights.unsqueeze(-1)).squeeze(-1)
+
+
+class LinearModel(Algorithm[RegressionProblem, Weights], ABC):
+    """An iteration whose state is the weights, from w = 0."""
+
+    def init(self, problem: RegressionProblem) -> Weights:
+        return problem.x.new_zeros(*problem.x.shape[:-2], problem.d)
+
+    def predict(self, problem: RegressionProblem, state: Weights) -> Predictions:
+        return linear_prediction(problem, state)
+
+
+class ExactModel(LinearModel, ABC):
+    """A solution in closed form: the first state is the answer, and steps leave it as it is."""
+
+    def step(self, problem: RegressionProblem, state: Weights, k: int) -> Weights:
+        return state
