@@ -56,6 +56,12 @@ class Parameters:
                 raise unknown("parameter", name, declared)
         return cls(**{name: _checked(name, declared[name], v) for name, v in values.items()})
 
+    @classmethod
+    def most(cls, name: str, wanted: int) -> int:
+        """`wanted`, or the largest value of the parameter if that is smaller."""
+        limit = cls.__dataclass_fields__[name].metadata["most"]
+        return wanted if limit is None else min(wanted, limit)
+
     def values(self) -> dict[str, Any]:
         """The parameters as JSON can hold them; `made` takes them back."""
         plain = {name: getattr(self, name) for name in self.types()}

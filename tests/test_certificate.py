@@ -32,6 +32,9 @@ from innerloop.transformer.attention import Normalisation
 
 NAMES = list(members("constructions", Construction))
 OVERHEAD = {
+    "decoder-gradient-descent": 3,
+    "lista-vm": 0,
+    "lista-vm-linear": 1,
     "gd-plus-plus": 0,
     "looped-gradient-descent": 0,
     "newton": 2,
@@ -54,14 +57,15 @@ def refused(name: str, mutate: Callable[[Transformer], object], **parameters: An
 @pytest.mark.parametrize("name", NAMES)
 def test_every_weight_matters(name: str) -> None:
     """Flip the sign of any one tensor of any block: the certificate refuses."""
-    weights = dict(innerloop.build(name, steps=2).transformer.named_parameters())
+    steps = members("constructions", Construction)[name].most("steps", 2)
+    weights = dict(innerloop.build(name, steps=steps).transformer.named_parameters())
     survivors = []
     for place, weight in weights.items():
 
         def flip(mutant: Transformer, place: str = place) -> None:
             dict(mutant.named_parameters())[place].neg_()
 
-        if weight.any() and not refused(name, flip, steps=2):
+        if weight.any() and not refused(name, flip, steps=steps):
             survivors.append(place)
     assert not survivors
 
@@ -353,10 +357,11 @@ def test_layers_are_steps_and_the_documented_overhead(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_predictions_are_the_reference_algorithms(name: str) -> None:
-    built = innerloop.build(name, d=3, n=12, steps=6)
+    steps = members("constructions", Construction)[name].most("steps", 6)
+    built = innerloop.build(name, d=3, n=12, steps=steps)
     problem = built.construction.distributions()[0].sample(5)
     algorithm = built.construction.algorithm
-    expected = [algorithm.predict(problem, state) for state in algorithm.states(problem, 6)]
+    expected = [algorithm.predict(problem, state) for state in algorithm.states(problem, steps)]
     for found, reference in zip(built.predictions(problem), expected, strict=True):
         torch.testing.assert_close(found, reference, rtol=1e-10, atol=1e-10)
     torch.testing.assert_close(built.predict(problem), expected[-1], rtol=1e-10, atol=1e-10)

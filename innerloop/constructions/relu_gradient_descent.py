@@ -26,6 +26,7 @@ from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.transformer import Attention, Block, Head, Layout, keys_where, signed
+from innerloop.transformer.head import Blocks
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -34,6 +35,9 @@ class ReLUGradientDescent(RegressionConstruction):
 
     source: ClassVar[str] = "Q. Liu 2025, encoder format, Definition of attention and read-out"
     tolerances: ClassVar = {torch.float64: 1e-10, torch.float32: 2e-5}
+
+    flag: ClassVar[str] = "t"
+    """The register that is 1 on context tokens."""
 
     n: int = parameter(20, "context examples; the weights depend on n", least=1, most=10_000)
     step_size: float = parameter(0.1, "η")
@@ -61,6 +65,11 @@ class ReLUGradientDescent(RegressionConstruction):
         if problem.queries != 1:
             raise OutOfRange(f"{self.name} reads out one query, got {problem.queries}")
 
+    @property
+    def tokens(self) -> int:
+        """N, the tokens of a prompt."""
+        return self.n + 1
+
     def prompt(self, problem: RegressionProblem) -> Tensor:
         return self.layout.tokens(**problem.encoder_format())
 
@@ -68,28 +77,32 @@ class ReLUGradientDescent(RegressionConstruction):
         return self.layout.tokens(**problem.encoder_format(), w=state.unsqueeze(-2))
 
     def body(self, k: int) -> list[Block]:
-        rate = self.step_size * (self.n + 1) / self.n
+        rate = self.step_size * self.tokens / self.n
         residual = Head(
             score={("w", "x"): 1.0, ("one", "y"): -1.0},
             value={("x", "w"): -rate},
-            gate=keys_where("t", self.bound),
+            gate=keys_where(self.flag, self.bound),
         )
         return [self._block(residual)]
 
     def epilogue(self) -> list[Block]:
         answer = Head(
             score={("w", "x"): 1.0},
-            value={("one", "y"): self.n + 1.0},
-            gate={("one", "t"): -self.bound, ("t", "one"): -self.bound},
+            value={("one", "y"): float(self.tokens)},
+            gate=self.from_query_to_query(),
         )
         return [self._block(answer)]
+
+    def from_query_to_query(self) -> Blocks:
+        """A gate that only the query passes, as query and as key."""
+        return {("one", "t"): -self.bound, ("t", "one"): -self.bound}
 
     def _block(self, head: Head) -> Block:
         heads = signed(head)
         return Block(Attention.of(self.layout, heads, kind="relu", mask="all", normalisation="1/N"))
 
     def decode(self, problem: RegressionProblem, stream: Tensor) -> Tensor:
-        return self.at_queries(problem, stream, "y").clamp(-self.bound, self.bound)
+        return self.layout.read(stream, "y")[..., -1:].clamp(-self.bound, self.bound)
 
     def usage(self, stream: Tensor) -> float:
         w, x = (self.layout.read(stream, name) for name in ("w", "x"))

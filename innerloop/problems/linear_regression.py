@@ -125,20 +125,34 @@ class RegressionProblem:
 
         `x` (0 on even tokens), `y` (0 on odd ones), `pos` = ⌈i/2⌉, `one`, `par` = (i+1) mod 2.
         """
+        x, y, i = self._alternating(torch.zeros_like(self.x))
+        return {
+            "x": x,
+            "y": y,
+            "pos": ((i + 1) // 2).to(x.dtype),
+            "one": torch.ones_like(i, dtype=x.dtype),
+            "par": ((i + 1) % 2).to(x.dtype),
+        }
+
+    def paired_decoder_format(self) -> dict[str, Tensor]:
+        """Registers of R. Liu et al.'s decoder prompt (4.2): even tokens repeat x beside their y.
+
+        `x`, `y` (0 on odd tokens), and `odd`, which is 1 on odd tokens and 0 on even ones.
+        """
+        x, y, i = self._alternating(self.x)
+        return {"x": x, "y": y, "odd": (i % 2).to(x.dtype)}
+
+    def _alternating(self, even: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """x, y and the number i of tokens x₁, (even₁, y₁), x₂, …, query."""
         if self.queries != 1:
             raise OutOfRange(
                 f"the decoder format holds one query, got {self.queries}: batch the others"
             )
-        pairs = torch.stack([self.x, torch.zeros_like(self.x)], dim=-2).flatten(-3, -2)
+        pairs = torch.stack([self.x, even], dim=-2).flatten(-3, -2)
         labels = torch.stack([torch.zeros_like(self.y), self.y], dim=-1).flatten(-2)
-        i = torch.arange(1, 2 * self.n + 2, device=self.x.device)
-        return {
-            "x": torch.cat([pairs, self.x_query], dim=-2),
-            "y": torch.cat([labels, torch.zeros_like(self.x_query[..., 0])], dim=-1),
-            "pos": ((i + 1) // 2).to(self.x.dtype),
-            "one": torch.ones_like(i, dtype=self.x.dtype),
-            "par": ((i + 1) % 2).to(self.x.dtype),
-        }
+        x = torch.cat([pairs, self.x_query], dim=-2)
+        y = torch.cat([labels, torch.zeros_like(self.x_query[..., 0])], dim=-1)
+        return x, y, torch.arange(1, 2 * self.n + 2, device=x.device)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -1,0 +1,68 @@
+"""LISTA-VM, a learned ISTA whose matrix follows the measurements, on every prefix of the examples.
+
+    β_m ← S_θ( β_m − 1/(2m+1) · M X_mᵀ (X_m β_m − y_m) )        X_m, y_m: the first m examples
+
+for m = 0 … n at once; M and θ of each step are given. Prefix m predicts the label of the next
+example (the query comes after the last) by the query read-out ⟨x_{m+1}, β_m⟩, or by the linear
+read-out (2/p)/(2m+1) Σ_{l ≤ m} σ(⟨x_{m+1}, β_l⟩ − B') + B'. With θ = 0 it is gradient descent on
+each prefix.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm, entry
+from innerloop.algorithms.ista import soft_threshold
+from innerloop.errors import OutOfRange
+from innerloop.problems.linear_regression import RegressionProblem
+
+Prefixes = Float[Tensor, "*batch prefixes d"]
+
+
+@dataclass(frozen=True, eq=False)
+class ListaVM(Algorithm[RegressionProblem, Prefixes]):
+    """Step k uses M = `matrices[k]` and θ = `thresholds[k]`; fewer than steps are used again.
+
+    With a `support`, entries beyond the first so many are kept at zero. `linear` holds B' and p of
+    the linear read-out; without it the read-out is the query's.
+    """
+
+    source: ClassVar[str] = "R. Liu et al. 2025, eq. (4.4); Appendix D.2 with a support"
+    matrices: Float[Tensor, "steps d d"]
+    thresholds: Float[Tensor, " steps"]
+    support: int | None = None
+    linear: Float[Tensor, 2] | None = None
+
+    def init(self, problem: RegressionProblem) -> Prefixes:
+        if problem.queries != 1:
+            raise OutOfRange(f"a decoder's prompt holds one query, got {problem.queries}")
+        return problem.x.new_zeros(*problem.x.shape[:-2], problem.n + 1, problem.d)
+
+    def step(self, problem: RegressionProblem, state: Prefixes, k: int) -> Prefixes:
+        x, y, n = problem.x, problem.y, problem.n
+        inside = torch.ones(n + 1, n, dtype=x.dtype, device=x.device).tril(-1)
+        residual = (state @ x.mT - y.unsqueeze(-2)) * inside
+        tokens = 2 * torch.arange(n + 1, dtype=x.dtype, device=x.device).unsqueeze(-1) + 1
+        moved = state - residual @ x @ entry(self.matrices, k, x).mT / tokens
+        shrunk = soft_threshold(moved, entry(self.thresholds, k, x))
+        return shrunk if self.support is None else shrunk * self.mask(problem.d).to(x)
+
+    def predict(
+        self, problem: RegressionProblem, state: Prefixes
+    ) -> Float[Tensor, "*batch prefixes"]:
+        rows = torch.cat([problem.x, problem.x_query], dim=-2)
+        if self.linear is None:
+            return (rows * state).sum(dim=-1)
+        threshold, share = self.linear.to(rows)
+        heard = (rows @ state.mT - threshold).relu().tril().sum(dim=-1)
+        return 2 / share * heard / (2 * torch.arange(problem.n + 1).to(rows) + 1) + threshold
+
+    def mask(self, d: int) -> Tensor:
+        """1 on the support, 0 elsewhere."""
+        return (torch.arange(d) < (d if self.support is None else self.support)).double()

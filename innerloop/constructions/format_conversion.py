@@ -1,0 +1,97 @@
+"""From the decoder's alternating prompt to the encoder's: two causal layers bring x to its y.
+
+Algorithm  every even token 2m, which holds y_m, takes a copy of x_m from the token before it
+Invariant  `x`, `y` hold the tokens; `pos` = m, `one`, `par` (1 on even tokens); `r`, `q` are 0
+Proof      layer 1, on even i = 2m: 1/i Σ_j pos_j² = (m+1)(2m+1)/6 into r, 3/i Σ_j pos_j = 3(m+1)/2
+           into q. Layer 2 scores key j by 2m (pos_j − m + 1), which is linear in r, q, par:
+           (4q/3 − 2par) pos_j + (−6r + 10q/3 − 4par). It is 2m at pos_j = m, where x_m (and, on
+           the even token itself, 0) is the value, and at most 0 before; 1/i makes the copy whole.
+           On odd tokens par = 0 silences both layers. The MLP erases r and q, which are never
+           negative
+Exact for  every d, one query, and n up to 2000 in float64, where scores of size n² cancel
+Source     qliu2025.proposition-6; the slide prints the input again as the output
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from innerloop.algorithms.format_conversion import PairExamples, Tokens
+from innerloop.constructions.regression import RegressionConstruction
+from innerloop.errors import OutOfRange
+from innerloop.parameters import parameter
+from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
+from innerloop.transformer import MLP, Attention, Block, Head, Layout, Units
+
+
+def pairing_blocks(layout: Layout) -> list[Block]:
+    """Two decoder layers on registers x, pos, one, par and scratch r, q (0 before and after)."""
+
+    def attention(*heads: Head) -> Attention:
+        return Attention.of(layout, heads, kind="relu", mask="causal", normalisation="1/i")
+
+    squares = Head({("par", "pos"): 1.0}, {("pos", "r"): 1.0})
+    sums = Head({("par", "one"): 1.0}, {("pos", "q"): 3.0})
+    copy = Head(
+        score={
+            ("q", "pos"): 4 / 3,
+            ("par", "pos"): -2.0,
+            ("r", "one"): -6.0,
+            ("q", "one"): 10 / 3,
+            ("par", "one"): -4.0,
+        },
+        value={("x", "x"): 1.0},
+    )
+    one = torch.eye(2, dtype=torch.float64)
+    erase = Units(
+        reads={"r": one[:, :1], "q": one[:, 1:]},
+        bias=torch.zeros(2, dtype=torch.float64),
+        writes={"r": -one[:1], "q": -one[1:]},
+        note="r ← 0, q ← 0 (neither is ever negative)",
+    )
+    return [Block(attention(squares, sums)), Block(attention(copy), MLP.of(layout, [erase]))]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FormatConversion(RegressionConstruction):
+    """Two blocks of at most two heads, and two hidden units; one step."""
+
+    source: ClassVar[str] = "Q. Liu 2025, Proposition 6"
+
+    n: int = parameter(20, "examples it is certified on", least=1, most=2_000)
+    steps: int = parameter(1, "there is one step", least=1, most=1)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return Layout(x=self.d, y=(), r=(), q=(), pos=(), one=(), par=())
+
+    @cached_property
+    def algorithm(self) -> PairExamples:
+        return PairExamples()
+
+    def distributions(self) -> list[LinearRegression]:
+        return [replace(each, queries=1) for each in super().distributions()]
+
+    def accept(self, problem: RegressionProblem) -> None:
+        super().accept(problem)
+        if problem.queries != 1:
+            raise OutOfRange(f"{self.name} takes one query, got {problem.queries}")
+
+    def prompt(self, problem: RegressionProblem) -> Tensor:
+        return self.layout.tokens(**problem.decoder_format())
+
+    def encode(self, problem: RegressionProblem, state: Tokens) -> Tensor:
+        prompt = problem.decoder_format()
+        return self.layout.tokens(**{**prompt, "x": state.x, "y": state.y})
+
+    def body(self, k: int) -> list[Block]:
+        return pairing_blocks(self.layout)
+
+    def decode(self, problem: RegressionProblem, stream: Tensor) -> Tensor:
+        x, y = self.layout.read(stream, "x"), self.layout.read(stream, "y")
+        return self.algorithm.predict(problem, Tokens(x, y))

@@ -1,0 +1,54 @@
+"""LISTA-VM with the linear read-out: one more block lets every token read its own label off `y`.
+
+Algorithm  as `lista-vm`; ŷ_{m+1} = (2/p)/(2m+1) Σ_{l ≤ m} σ(⟨x_{m+1}, β_l⟩ − B') + B'
+Invariant  as `lista-vm`; after the last block register `y` of odd token 2m+1 holds ŷ_{m+1}
+Proof      one ReLU head, score ⟨x_i, β_j⟩ − B' odd_i odd_j and value odd → y, hears the odd keys
+           j ≤ i and adds 1/(2m+1) Σ_l σ(⟨x_{m+1}, β_l⟩ − B') to `y`, which is 0 there; the MLP
+           turns y into (2/p) y + B'
+Exact for  what `lista-vm` is exact for, and every B' and p > 0
+Source     liu2025.theorem-E.1, Appendix E.1, for p = P(⟨x, β⟩ ≥ B'). Read from token 2n−1, which
+           has not seen y_n; with B' below every ⟨x, β⟩ and p = 1 it averages them, up to a factor
+           (2m+2)/(2m+1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from innerloop.algorithms.lista_vm import ListaVM
+from innerloop.constructions.lista_vm import ListaVMDecoder
+from innerloop.parameters import parameter
+from innerloop.problems.linear_regression import RegressionProblem
+from innerloop.transformer import MLP, Block, Head, affine
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ListaVMLinearReadOut(ListaVMDecoder):
+    """The blocks of `lista-vm`, and one block with one head to read out."""
+
+    source: ClassVar[str] = "R. Liu et al. 2025, Theorem E.1 and its proof"
+
+    heard_above: float = parameter(-10.0, "B', the ⟨x, β⟩ from which on a prefix is heard")
+    share: float = parameter(1.0, "p, the share of prefixes that are heard", least=1e-6, most=1)
+
+    @cached_property
+    def algorithm(self) -> ListaVM:
+        linear = torch.tensor([self.heard_above, self.share], dtype=torch.float64)
+        return replace(super().algorithm, linear=linear)
+
+    def epilogue(self) -> list[Block]:
+        listen = Head(
+            score={("x", "beta"): 1.0},
+            value={("odd", "y"): 1.0},
+            gate={("odd", "odd"): -self.heard_above},
+        )
+        rescale = affine("y", "y", 2 / self.share - 1, bias=self.heard_above)
+        return [Block(self._attention([listen]), MLP.of(self.layout, [rescale]))]
+
+    def decode(self, problem: RegressionProblem, stream: Tensor) -> Tensor:
+        return self.layout.read(stream, "y")[..., 0::2]
