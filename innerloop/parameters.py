@@ -57,7 +57,7 @@ class Parameters:
         return cls(**{name: _checked(name, declared[name], v) for name, v in values.items()})
 
     @classmethod
-    def most(cls, name: str, wanted: int) -> int:
+    def capped(cls, name: str, wanted: int) -> int:
         """`wanted`, or the largest value of the parameter if that is smaller."""
         limit = cls.__dataclass_fields__[name].metadata["most"]
         return wanted if limit is None else min(wanted, limit)

@@ -57,7 +57,7 @@ def refused(name: str, mutate: Callable[[Transformer], object], **parameters: An
 @pytest.mark.parametrize("name", NAMES)
 def test_every_weight_matters(name: str) -> None:
     """Flip the sign of any one tensor of any block: the certificate refuses."""
-    steps = members("constructions", Construction)[name].most("steps", 2)
+    steps = members("constructions", Construction)[name].capped("steps", 2)
     weights = dict(innerloop.build(name, steps=steps).transformer.named_parameters())
     survivors = []
     for place, weight in weights.items():
@@ -203,6 +203,26 @@ def test_scratch_is_filled_with_noise_and_must_not_matter() -> None:
     found = deviations(reads, reads.transformer, problem, generator)
     assert max(found.step) > 1e-8
     assert max(found.free) < 1e-12, "running free, the scratch register stays empty"
+
+
+class ReadsAtTheEnd(Scratchy):
+    """Steps honestly, but reads its scratch register out."""
+
+    def body(self, k: int):
+        head = Head({("x", "x"): -self.algorithm.preconditioners[k]}, {("y", "y"): 1.0})
+        return [Block(Attention.of(self.layout, [head]))]
+
+    def epilogue(self):
+        return [Block(mlp=MLP.of(self.layout, [affine("scratch", "y", 1e-6)]))]
+
+
+def test_the_read_out_is_measured_after_every_step() -> None:
+    construction = ReadsAtTheEnd(d=3, n=5, steps=3)
+    problem = LinearRegression(d=3, n=5).sample(4)
+    found = deviations(construction, construction.transformer, problem)
+    assert all(off > 1e-8 for off in found.step)
+    assert max(found.free) < 1e-12
+    assert found.broken == "in the read-out before any step, prediction"
 
 
 class Sloppy(Scratchy):
@@ -357,7 +377,7 @@ def test_layers_are_steps_and_the_documented_overhead(name: str) -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_predictions_are_the_reference_algorithms(name: str) -> None:
-    steps = members("constructions", Construction)[name].most("steps", 6)
+    steps = members("constructions", Construction)[name].capped("steps", 6)
     built = innerloop.build(name, d=3, n=12, steps=steps)
     problem = built.construction.distributions()[0].sample(5)
     algorithm = built.construction.algorithm

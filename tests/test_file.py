@@ -39,7 +39,7 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_saved_file_reloads_to_the_same_certificate(name: str, dtype, tmp_path: Path) -> None:
-    steps = members("constructions", Construction)[name].most("steps", 3)
+    steps = members("constructions", Construction)[name].capped("steps", 3)
     built = innerloop.build(name, steps=steps, instances=16, seed=5, dtype=dtype)
     built.save(tmp_path / "file.safetensors")
     again = innerloop.verify(tmp_path / "file.safetensors")

@@ -94,7 +94,7 @@ def cases(kind: type[Construction], steps: int = 4) -> Iterator[Case]:
     declared = kind.types()
     for settings in kind().distributions()[0].cases:
         shared = {key: value for key, value in settings.items() if key in declared}
-        yield Case(kind, {**shared, "steps": kind.most("steps", steps)}, settings)
+        yield Case(kind, {**shared, "steps": kind.capped("steps", steps)}, settings)
     for parameters in kind.cases:
         yield Case(kind, parameters, {})
 
