@@ -56,8 +56,11 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         return _print_json(found)
     for kind, members in found.items():
-        columns = ["name", "description", "source"]
-        _print_table(kind, columns, [[member[c] for c in columns] for member in members])
+        cost = ["layers", "heads", "width", "exact"] if kind == "constructions" else []
+        columns = ["name", "description", *cost, "source"]
+        _print_table(
+            kind, columns, [[_short(member[c], 300) for c in columns] for member in members]
+        )
     return None
 
 
@@ -113,6 +116,9 @@ def show(
     _print_table("parameters (-s name=value)", ["name", "value", "meaning"], rows)
     registers = [[r["name"], str(tuple(r["shape"])), r["places"]] for r in shown["registers"]]
     _print_table(f"registers (width {shown['width']})", ["name", "shape", "places"], registers)
+    cost = shown["cost"]
+    print(f"cost of k steps: {cost['layers']} layers, {cost['heads']} heads, width {cost['width']}")
+    print(f"the source prints: {cost['printed']}\n")
     loops = f", looped {shown['loops']} times" if shown["loops"] > 1 else ""
     print(f"blocks ({shown['layers']} layers{loops})")
     for part in shown["blocks"]:
@@ -286,11 +292,14 @@ def _strict(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def _short(value: Any) -> str:
+def _short(value: Any, most: int = 40) -> str:
+    """A value as people read it."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
     if isinstance(value, float):
         return f"{value:.4g}"
     text = str(value)
-    return text if len(text) <= 40 else f"{text[:39]}…"
+    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _stop(message: str) -> NoReturn:

@@ -49,7 +49,8 @@ def members(package: str, base: type[T]) -> dict[str, type[T]]:
 def _check_whole(member: type) -> None:
     """Refuse a class that forgot something, rather than leave it out without a word."""
     missing = sorted(getattr(member, "__abstractmethods__", ()))
-    missing += [] if hasattr(member, "source") else ["source"]
+    required = getattr(member, "required", ("source",))
+    missing += [name for name in required if not hasattr(member, name)]
     if missing:
         raise InputError(f"{member.__module__}: {member.__name__} lacks {', '.join(missing)}")
 

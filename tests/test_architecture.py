@@ -163,7 +163,8 @@ def test_a_construction_that_forgot_something_is_named(tmp_path: Path) -> None:
     shutil.copytree(ROOT, tmp_path / "innerloop", ignore=shutil.ignore_patterns("__pycache__"))
     folder = tmp_path / "innerloop" / "constructions"
     text = (folder / "preconditioned_gradient_descent.py").read_text("utf-8")
-    (folder / "half_done.py").write_text(text.replace("def body(", "def bodyy("))
+    text = text.replace("def body(", "def bodyy(").replace("cost: ClassVar", "costs: ClassVar")
+    (folder / "half_done.py").write_text(text)
     found = subprocess.run(
         [sys.executable, "-m", "innerloop", "list"],
         env={**os.environ, "PYTHONPATH": str(tmp_path)},
@@ -173,5 +174,5 @@ def test_a_construction_that_forgot_something_is_named(tmp_path: Path) -> None:
         check=False,
     )
     assert found.returncode == 2
-    said = "innerloop: innerloop.constructions.half_done: LinearGradientDescent lacks body\n"
+    said = "innerloop: innerloop.constructions.half_done: LinearGradientDescent lacks body, cost\n"
     assert found.stderr == said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Callable
 from typing import Any, ClassVar
 
@@ -31,17 +32,6 @@ from innerloop.transformer import (
 from innerloop.transformer.attention import Normalisation
 
 NAMES = list(members("constructions", Construction))
-OVERHEAD = {
-    "decoder-gradient-descent": 3,
-    "lista-vm": 0,
-    "lista-vm-linear": 1,
-    "gd-plus-plus": 0,
-    "looped-gradient-descent": 0,
-    "newton": 2,
-    "preconditioned-gradient-descent": 0,
-    "relu-gradient-descent": 1,
-    "relu-newton": 2,
-}
 LINEAR = ["preconditioned-gradient-descent", "looped-gradient-descent", "gd-plus-plus", "newton"]
 
 
@@ -308,6 +298,7 @@ def test_deviation_is_elementwise_and_the_largest() -> None:
     assert _deviation(torch.tensor([1e6, 1.1]).double(), reference) == pytest.approx(0.1)
     assert _deviation(torch.tensor([1e6 + 1, 1.0]).double(), reference) == pytest.approx(1e-6)
     assert _deviation(torch.tensor([torch.nan, 1.0]), reference) == float("inf")
+    assert _deviation(torch.tensor([torch.inf, 1.0]), reference) == float("inf")
 
 
 def test_float32_is_held_against_float64(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -368,11 +359,24 @@ def test_what_a_certificate_says() -> None:
     assert other != certificate
 
 
-@pytest.mark.parametrize("name", OVERHEAD)
-def test_layers_are_steps_and_the_documented_overhead(name: str) -> None:
-    for steps in (1, 5):
-        certificate = innerloop.build(name, steps=steps).certificate
-        assert certificate.layers == steps + OVERHEAD[name]
+def evaluated(formula: str, k: int, d: int, n: int) -> int:
+    """A sum of terms such as `2d`, `k` and `3`."""
+    total = 0
+    for term in formula.split("+"):
+        number, letter = re.fullmatch(r"\s*(\d*)([kdn]?)\s*", term).groups()  # pyright: ignore[reportOptionalMemberAccess]
+        total += int(number or 1) * {"k": k, "d": d, "n": n, "": 1}[letter]
+    return total
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_declared_cost_is_the_cost(name: str) -> None:
+    kind = members("constructions", Construction)[name]
+    for steps, d, n in ((1, 2, 5), (5, 3, 9)):
+        k = kind.capped("steps", steps)
+        count = kind.made({"steps": k, "d": d, "n": n}).transformer.count()
+        assert count["layers"] == evaluated(kind.cost.layers, k, d, n)
+        assert count["heads"] == evaluated(kind.cost.heads, k, d, n)
+        assert count["width"] == evaluated(kind.cost.width, k, d, n)
 
 
 @pytest.mark.parametrize("name", NAMES)

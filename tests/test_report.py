@@ -79,6 +79,9 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
         assert cells["construction"] == certificate["name"]
         assert cells["law"] == "holds"
         assert cells["exact"] == "yes"
+        cost = certificate["cost"]
+        assert cells["cost of k steps"] == f"{cost['layers']} layers, width {cost['width']}"
+        assert cells["the source prints"] == cost["printed"]
         for name in ("layers", "heads", "width", "parameters"):
             assert cells[name] == f"{certificate[name]:,}"
         for name in ("operator_norm", "max_deviation", "tolerance"):

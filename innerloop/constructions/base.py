@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Bool
@@ -28,11 +28,22 @@ from innerloop.registry import name_of
 from innerloop.transformer import Block, Layout, Transformer
 
 
+class Cost(NamedTuple):
+    """What k steps take, as formulas in k, d and n, and what the source prints of it."""
+
+    layers: str
+    heads: str
+    width: str
+    printed: str = "—"
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Construction(Parameters, ABC):
     """An algorithm as weights. Subclasses are frozen dataclasses of their parameters."""
 
     source: ClassVar[str]
+    cost: ClassVar[Cost]
+    required: ClassVar[tuple[str, ...]] = ("source", "cost")
     exact: ClassVar[bool] = True
     scratch: ClassVar[tuple[str, ...]] = ()
     """Registers whose content must not matter between steps; the law fills them with noise."""
@@ -127,12 +138,10 @@ class Construction(Parameters, ABC):
         )
 
 
-def predictions(
-    construction: Construction, transformer: Transformer, problem: Any
-) -> Iterator[Tensor]:
-    """The predictions after 0, 1, …, all steps of a forward pass.
+def streams(construction: Construction, transformer: Transformer, problem: Any) -> Iterator[Tensor]:
+    """The streams after 0, 1, …, all steps of a forward pass.
 
-    Raises `OutOfRange` as soon as the stream leaves the construction's declared range.
+    Raises `OutOfRange` as soon as one leaves the construction's declared range.
     """
     construction.accept(problem)
     context = construction.context(problem)
@@ -145,10 +154,18 @@ def predictions(
                 f"after step {k} the data reach {usage:.3g} times the range that "
                 f"{construction.name} was built for: build it with a larger bound"
             )
-        prediction = construction.decode(problem, transformer.leave(stream, context))
-        if not bool(torch.isfinite(prediction).all()):
-            raise InputError(
-                f"{construction.name} diverged: its prediction after {k} steps is not finite; "
-                "scale the data down, or build it with smaller steps"
-            )
-        yield prediction
+        yield stream
+
+
+def answer(
+    construction: Construction, transformer: Transformer, problem: Any, stream: Tensor
+) -> Tensor:
+    """The prediction that a stream between steps gives; divergence is an error, not a number."""
+    out = transformer.leave(stream, construction.context(problem))
+    prediction = construction.decode(problem, out)
+    if not bool(torch.isfinite(prediction).all()):
+        raise InputError(
+            f"{construction.name} diverged: its prediction is not finite; "
+            "scale the data down, or build it with smaller steps"
+        )
+    return prediction

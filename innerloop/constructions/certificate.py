@@ -11,6 +11,7 @@ import itertools
 import operator
 import platform
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
@@ -20,7 +21,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from innerloop.constructions.base import Construction, predictions
+from innerloop.constructions.base import Construction, answer, streams
 from innerloop.constructions.law import Deviations, deviations
 from innerloop.errors import FileError, InputError, OutOfRange
 from innerloop.registry import find
@@ -45,6 +46,7 @@ class Certificate:
     width: int
     hidden: int
     parameters: int
+    cost: dict[str, str]
     operator_norm: float
     step_deviation: tuple[float, ...]
     deviation: tuple[float, ...]
@@ -74,12 +76,13 @@ class Built:
 
     def predict(self, problem: Any) -> Tensor:
         """The transformer's answers; out-of-range data and divergence are errors, not numbers."""
-        *_, last = self.predictions(problem)
-        return last
+        last = deque(streams(self.construction, self.transformer, problem), maxlen=1).pop()
+        return answer(self.construction, self.transformer, problem, last)
 
     def predictions(self, problem: Any) -> Iterator[Tensor]:
         """The answers after 0, 1, …, all steps."""
-        return predictions(self.construction, self.transformer, problem)
+        for stream in streams(self.construction, self.transformer, problem):
+            yield answer(self.construction, self.transformer, problem, stream)
 
     def trace(self, problem: Any) -> Trace:
         """The stream after every block, with registers by name."""
@@ -168,6 +171,7 @@ def certify(
         exact=construction.exact,
         dtype=str(dtype).removeprefix("torch."),
         **transformer.count(),
+        cost=construction.cost._asdict(),
         operator_norm=transformer.operator_norm(),
         step_deviation=found.step,
         deviation=found.free,

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from innerloop.algorithms.format_conversion import PairExamples
 from innerloop.algorithms.regression import Weights
+from innerloop.constructions.base import Cost
 from innerloop.constructions.format_conversion import pairing_blocks
 from innerloop.constructions.relu_gradient_descent import ReLUGradientDescent
 from innerloop.parameters import parameter
@@ -35,6 +36,7 @@ class DecoderGradientDescent(ReLUGradientDescent):
     """The two blocks of `format-conversion`, then those of `relu-gradient-descent`."""
 
     source: ClassVar[str] = "Q. Liu 2025, Proposition 6 and the encoder format"
+    cost: ClassVar[Cost] = Cost("k + 3", "2", "2d + 6")
     tolerances: ClassVar = {torch.float64: 1e-10}
     flag: ClassVar[str] = "par"
 

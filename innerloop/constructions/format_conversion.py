@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from innerloop.algorithms.format_conversion import PairExamples, Tokens
+from innerloop.constructions.base import Cost
 from innerloop.constructions.regression import RegressionConstruction
 from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter
@@ -62,6 +63,7 @@ class FormatConversion(RegressionConstruction):
     """Two blocks of at most two heads, and two hidden units; one step."""
 
     source: ClassVar[str] = "Q. Liu 2025, Proposition 6"
+    cost: ClassVar[Cost] = Cost("2", "2", "d + 6", "2 layers, 3 heads, ‖θ‖ ≤ 12")
 
     n: int = parameter(20, "examples it is certified on", least=1, most=2_000)
     steps: int = parameter(1, "there is one step", least=1, most=1)

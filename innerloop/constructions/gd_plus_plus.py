@@ -19,6 +19,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from innerloop.algorithms.gd_plus_plus import GDPlusPlus, Transformed
+from innerloop.constructions.base import Cost
 from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
 from innerloop.constructions.regression import Matrices, matrices
 from innerloop.parameters import parameter
@@ -31,6 +32,7 @@ class LinearGDPlusPlus(LinearGradientDescent):
     """The registers of `preconditioned-gradient-descent`; one block with one head for each step."""
 
     source: ClassVar[str] = "Ahn et al. 2023, eq. (13)"
+    cost: ClassVar[Cost] = Cost("k", "1", "d + 1", "k layers")
 
     transform_size: float | None = parameter(None, "scale of B if it is a word; none is 0.5")
     transforms: Matrices = parameter("random", "B of each step: d×d, or steps×d×d, or a word")

@@ -140,9 +140,7 @@ class _Law:
         tensors = [state] if isinstance(state, Tensor) else list(state)
         if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
             name = self.construction.name
-            raise InputError(
-                f"{name}: the reference itself diverges here; build it with smaller steps"
-            )
+            raise InputError(f"{name}: the reference itself diverges; build it with smaller steps")
         answer = self.construction.algorithm.predict(self.problem, state)
         return self.construction.encode(self.problem, state), answer
 
@@ -191,4 +189,4 @@ def _deviation(value: Tensor, reference: Tensor, where: Tensor | None = None) ->
     off = (value.to(reference) - reference).abs() / reference.abs().clamp_min(1.0)
     if where is not None:
         off = off[where.expand_as(off)]
-    return float(off.nan_to_num(nan=torch.inf).max()) if off.numel() else 0.0
+    return float(off.nan_to_num(nan=torch.inf, posinf=torch.inf).max()) if off.numel() else 0.0

@@ -24,7 +24,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from innerloop.algorithms.lista_vm import ListaVM, Prefixes
-from innerloop.constructions.base import Construction
+from innerloop.constructions.base import Construction, Cost
 from innerloop.constructions.regression import Matrices, matrices
 from innerloop.errors import InputError, OutOfRange
 from innerloop.parameters import parameter
@@ -47,6 +47,7 @@ class ListaVMDecoder(Construction):
     """One block with four heads and a soft threshold for each step; width 2d + 2."""
 
     source: ClassVar[str] = "R. Liu et al. 2025, Theorem 4.1, Appendix C.1 and D.2"
+    cost: ClassVar[Cost] = Cost("k", "4", "2d + 2", "k layers, 4 heads, width 2d + 2")
     tolerances: ClassVar = {torch.float64: 1e-10, torch.float32: 5e-6}
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"threshold": 0.0, "d": 5, "n": 8, "steps": 6},  # causal gradient descent

@@ -1,4 +1,4 @@
-"""LISTA-VM with the linear read-out: one more block lets every token read its own label off `y`.
+"""LISTA-VM with the linear read-out: one more block writes every prediction into register `y`.
 
 Algorithm  as `lista-vm`; ŷ_{m+1} = (2/p)/(2m+1) Σ_{l ≤ m} σ(⟨x_{m+1}, β_l⟩ − B') + B'
 Invariant  as `lista-vm`; after the last block register `y` of odd token 2m+1 holds ŷ_{m+1}
@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from innerloop.algorithms.lista_vm import ListaVM
+from innerloop.constructions.base import Cost
 from innerloop.constructions.lista_vm import ListaVMDecoder
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import RegressionProblem
@@ -32,6 +33,7 @@ class ListaVMLinearReadOut(ListaVMDecoder):
     """The blocks of `lista-vm`, and one block with one head to read out."""
 
     source: ClassVar[str] = "R. Liu et al. 2025, Theorem E.1 and its proof"
+    cost: ClassVar[Cost] = Cost("k + 1", "4", "2d + 2", "k + 1 layers")
 
     heard_above: float = parameter(-10.0, "B', the ⟨x, β⟩ from which on a prefix is heard")
     share: float = parameter(1.0, "p, the share of prefixes that are heard", least=1e-6, most=1)

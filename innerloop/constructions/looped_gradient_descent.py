@@ -14,6 +14,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
+from innerloop.constructions.base import Cost
 from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
 from innerloop.constructions.regression import Matrices
 from innerloop.parameters import parameter
@@ -25,6 +26,7 @@ class LoopedGradientDescent(LinearGradientDescent):
     """The registers and the invariant of `preconditioned-gradient-descent`; one block, looped."""
 
     source: ClassVar[str] = "Gatmiry et al. 2024, Proposition 3.1, eqs. (3)–(5)"
+    cost: ClassVar[Cost] = Cost("k", "1", "d + 1", "one layer, k loops")
     looped: ClassVar[bool] = True
 
     preconditioners: Matrices = parameter("random", "A of every step: d×d, or a word")

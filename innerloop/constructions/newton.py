@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from innerloop.algorithms.newton import Inverse, Newton
+from innerloop.constructions.base import Cost
 from innerloop.constructions.regression import RegressionConstruction
 from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter
@@ -38,6 +39,7 @@ class LinearNewton(RegressionConstruction):
     """k + 2 blocks: one head each, and an MLP of 2d hidden units in each step."""
 
     source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
+    cost: ClassVar[Cost] = Cost("k + 2", "1", "2d + 2", "k + O(1) layers, width O(d)")
     keyed: ClassVar[str] = "x"
     """The register that keys read."""
 

@@ -41,6 +41,7 @@ def show(name: str, **parameters: Any) -> dict[str, Any]:
         "name": construction.name,
         "source": construction.source,
         "precisions": construction.precisions(),
+        "cost": construction.cost._asdict(),
         "header": inspect.getdoc(inspect.getmodule(kind)) or "",
         "settings": _parameters(kind, construction),
         "registers": [
@@ -63,11 +64,18 @@ def _described(found: dict[str, type[Any]]) -> list[dict[str, Any]]:
             "name": name,
             "description": summary_of(member),
             "source": member.source,
-            **({"exact": member.exact} if issubclass(member, Construction) else {}),
+            **_cost(member),
             **({"parameters": _parameters(member)} if issubclass(member, Parameters) else {}),
         }
         for name, member in found.items()
     ]
+
+
+def _cost(member: type[Any]) -> dict[str, Any]:
+    """What a construction takes, as formulas; nothing for anything else."""
+    if not issubclass(member, Construction):
+        return {}
+    return {**member.cost._asdict(), "exact": member.exact}
 
 
 def _parameters(kind: type[Parameters], made: Parameters | None = None) -> dict[str, Any]:

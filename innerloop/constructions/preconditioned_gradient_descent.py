@@ -18,6 +18,7 @@ from torch import Tensor
 
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
 from innerloop.algorithms.regression import Weights
+from innerloop.constructions.base import Cost
 from innerloop.constructions.regression import Matrices, RegressionConstruction, matrices
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import RegressionProblem
@@ -29,6 +30,7 @@ class LinearGradientDescent(RegressionConstruction):
     """One block with one head for each step."""
 
     source: ClassVar[str] = "Ahn et al. 2023, Lemma 2, eq. (9)"
+    cost: ClassVar[Cost] = Cost("k", "1", "d + 1", "k layers")
     tolerances: ClassVar = {torch.float64: 1e-10, torch.float32: 5e-6}
 
     step_size: float | None = parameter(None, "scale of A if it is a word; none is 0.1")

@@ -21,6 +21,7 @@ from torch import Tensor
 
 from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.regression import Weights
+from innerloop.constructions.base import Cost
 from innerloop.constructions.regression import RegressionConstruction
 from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter
@@ -34,6 +35,7 @@ class ReLUGradientDescent(RegressionConstruction):
     """One block with two heads for each step, and one to read out."""
 
     source: ClassVar[str] = "Q. Liu 2025, encoder format, Definition of attention and read-out"
+    cost: ClassVar[Cost] = Cost("k + 1", "2", "2d + 3")
     tolerances: ClassVar = {torch.float64: 1e-10, torch.float32: 2e-5}
 
     flag: ClassVar[str] = "t"

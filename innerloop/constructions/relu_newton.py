@@ -17,6 +17,7 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
+from innerloop.constructions.base import Cost
 from innerloop.constructions.newton import LinearNewton
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.transformer import Attention, Head, Layout, signed
@@ -27,6 +28,7 @@ class ReLUNewton(LinearNewton):
     """k + 2 blocks: two heads each, and an MLP of 2d hidden units in each step."""
 
     source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
+    cost: ClassVar[Cost] = Cost("k + 2", "2", "3d + 2", "k + O(1) layers, width O(d)")
     keyed: ClassVar[str] = "xk"
 
     @cached_property

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from innerloop.constructions.base import Construction, predictions
+from innerloop.constructions.base import Construction, answer, streams
 from innerloop.constructions.certificate import Certificate, build
 from innerloop.constructions.gd_plus_plus import LinearGDPlusPlus
 from innerloop.constructions.looped_gradient_descent import LoopedGradientDescent
@@ -47,9 +47,10 @@ def convergence(seed: int = 0) -> Iterator[list[dict[str, Any]]]:
             outside = len(transformer.prologue) + len(transformer.epilogue)
             each = (transformer.count()["layers"] - outside) // transformer.steps
             rows = []
-            for k, prediction in enumerate(predictions(construction, transformer, problem)):
-                error = ((prediction - problem.targets).square().mean() / power).sqrt()
+            for k, stream in enumerate(streams(construction, transformer, problem)):
                 if k and _worth_drawing(k):
+                    prediction = answer(construction, transformer, problem, stream)
+                    error = ((prediction - problem.targets).square().mean() / power).sqrt()
                     row = {"kappa": kappa, "algorithm": algorithm, "layers": outside + k * each}
                     rows.append({**row, "error": float(error)})
             yield rows

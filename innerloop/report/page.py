@@ -70,7 +70,8 @@ def _table(certificates: list[dict[str, Any]]) -> str:
     head = "".join(f'<th class="number">{title}</th>' for title in _COLUMNS.values())
     rows = "".join(_row(certificate) for certificate in certificates)
     return (
-        f"<table><thead><tr><th>construction</th><th>law</th>{head}<th>exact</th></tr></thead>"
+        f"<table><thead><tr><th>construction</th><th>law</th>{head}<th>exact</th>"
+        "<th>cost of k steps</th><th>the source prints</th></tr></thead>"
         f"<tbody>{rows}</tbody></table>"
     )
 
@@ -80,13 +81,16 @@ def _row(certificate: dict[str, Any]) -> str:
         f'<td class="number">{_number(certificate[column])}</td>' for column in _COLUMNS
     )
     verdict = "holds" if certificate["holds"] else "broken"
+    formulas = certificate["cost"]
+    cost = f"{formulas['layers']} layers, width {formulas['width']}"
     about = (
         f"{certificate['source']}; {certificate['instances']} instances, seed {certificate['seed']}"
     )
     return (
         f"<tr><td>{escape(certificate['name'])}<small>{escape(about)}</small></td>"
         f'<td class="{verdict}">{verdict}</td>{numbers}'
-        f"<td>{'yes' if certificate['exact'] else 'bound'}</td></tr>"
+        f"<td>{'yes' if certificate['exact'] else 'bound'}</td>"
+        f"<td>{escape(cost)}</td><td>{escape(certificate['cost']['printed'])}</td></tr>"
     )
 
 
