@@ -48,6 +48,7 @@ def deviation_per_step(certificates: list[dict[str, Any]]) -> alt.FacetChart:
         alt.layer(limit, lines)
         .properties(width=260, height=160)
         .facet(alt.Facet("construction:N", title=None), columns=3)
+        .resolve_scale(x="independent")
         .properties(title="How far the weights are from the algorithm (dotted red: tolerance)")
     )
 
