@@ -6,7 +6,8 @@ import itertools
 import json
 import math
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -44,7 +45,7 @@ def _root(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = None,
 ) -> None:
-    pass
+    del version  # its callback has done the work
 
 
 @app.command("list")
@@ -251,32 +252,25 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     Console(width=width, highlight=False, markup=False).print(table)
 
 
-class _progress:  # noqa: N801
+@contextmanager
+def _progress(what: str) -> Iterator[Callable[[float], None]]:
     """A progress bar with the time left, on standard error and only where somebody watches."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        Progress,
+        TaskProgressColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
 
-    def __init__(self, what: str) -> None:
-        from rich.console import Console
-        from rich.progress import (
-            BarColumn,
-            Progress,
-            TaskProgressColumn,
-            TextColumn,
-            TimeRemainingColumn,
-        )
-
-        columns = [TextColumn(what), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()]
-        console = Console(stderr=True)
-        self.bar = Progress(
-            *columns, console=console, transient=True, disable=not console.is_terminal
-        )
-        self.task = self.bar.add_task(what, total=1.0)
-
-    def __enter__(self) -> Callable[[float], None]:
-        self.bar.start()
-        return lambda share: self.bar.update(self.task, completed=share)
-
-    def __exit__(self, *_: object) -> None:
-        self.bar.stop()
+    columns = [TextColumn(what), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()]
+    console = Console(stderr=True)
+    with Progress(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as bar:
+        task = bar.add_task(what, total=1.0)
+        yield lambda share: bar.update(task, completed=share)
 
 
 def _print_json(value: Any) -> None:

@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from jaxtyping import Float
+from torch import Tensor
 
+from innerloop.errors import InputError
 from innerloop.parameters import Parameters
+
+
+def normals(
+    batch: tuple[int, ...], generator: torch.Generator | None
+) -> Callable[..., Float[Tensor, ...]]:
+    """Draws standard normal tensors of a given shape for every instance of a batch, in float64."""
+    if any(size < 1 for size in batch):
+        raise InputError(f"batch dimensions must be at least 1, got {batch}")
+
+    def normal(*shape: int) -> Tensor:
+        return torch.randn(*batch, *shape, generator=generator, dtype=torch.float64)
+
+    return normal
 
 
 @dataclass(frozen=True, kw_only=True)

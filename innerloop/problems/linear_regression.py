@@ -15,7 +15,7 @@ from torch import Tensor
 
 from innerloop.errors import InputError, OutOfRange
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution
+from innerloop.problems.base import Distribution, normals
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,12 +209,7 @@ class LinearRegression(Distribution):
         dtype: torch.dtype = torch.float64,
     ) -> RegressionProblem:
         """A batch of instances, drawn in float64 so that every precision sees the same data."""
-        if any(size < 1 for size in batch):
-            raise InputError(f"batch dimensions must be at least 1, got {batch}")
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(*batch, *shape, generator=generator, dtype=torch.float64)
-
+        normal = normals(batch, generator)
         root, inverse = self._roots(normal)
         rows = normal(self.n + self.queries, self.d) @ root.mT
         if isinstance(self.weights, Tensor):

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution
+from innerloop.problems.base import Distribution, normals
 from innerloop.problems.linear_regression import RegressionProblem
 
 
@@ -58,12 +58,7 @@ class SparseRecovery(Distribution):
         dtype: torch.dtype = torch.float64,
     ) -> RegressionProblem:
         """A batch of instances, drawn in float64 so that every precision sees the same data."""
-        if any(size < 1 for size in batch):
-            raise InputError(f"batch dimensions must be at least 1, got {batch}")
-
-        def normal(*shape: int) -> Tensor:
-            return torch.randn(*batch, *shape, generator=generator, dtype=torch.float64)
-
+        normal = normals(batch, generator)
         rows = normal(self.n + 1, self.d)
         if self.variances is not None:
             rows = rows * self.variances.sqrt()
