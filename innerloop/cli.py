@@ -219,22 +219,25 @@ def _finish(certificate: Any, as_json: bool, note: str | None) -> None:
     raise typer.Exit(1)
 
 
+_MEASURED = (
+    *("layers", "heads", "width", "parameters"),
+    *("operator_norm", "max_deviation", "tolerance"),
+)
+
+
 def _print_certificates(certificates: list[dict[str, Any]]) -> None:
-    columns = [
-        "layers",
-        "heads",
-        "width",
-        "parameters",
-        "operator_norm",
-        "max_deviation",
-        "tolerance",
-    ]
+    """One certificate as a list, several as a table."""
+    titles = ["law", *(name.replace("_", " ") for name in _MEASURED)]
     rows = [
-        [c["name"], *(_short(c[k]) for k in columns), "holds" if c["holds"] else "BROKEN"]
+        ["holds" if c["holds"] else "BROKEN", *(_short(c[name]) for name in _MEASURED)]
         for c in certificates
     ]
-    titles = [column.replace("_", " ") for column in columns]
-    _print_table("certificates", ["construction", *titles, "law"], rows)
+    if len(certificates) == 1:
+        name = certificates[0]["name"]
+        lines = [list(pair) for pair in zip(titles, rows[0], strict=True)]
+        return _print_table(f"certificate of {name}", ["", "measured"], lines)
+    named = [[c["name"], *row] for c, row in zip(certificates, rows, strict=True)]
+    return _print_table("certificates", ["construction", *titles], named)
 
 
 def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
