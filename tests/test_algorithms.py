@@ -107,6 +107,15 @@ def test_newton_squares_its_residual_and_reaches_the_pseudo_inverse(d: int, n: i
         np.testing.assert_allclose(states[-1][index].numpy(), pinv, atol=1e-6 * np.abs(pinv).max())
 
 
+def test_newton_stays_where_it_has_converged() -> None:
+    """A hundred steps: an order of products that doubles its rounding would be far off by then."""
+    problem = problems(20, 200)
+    gram = problem.x.mT @ problem.x
+    top = float(torch.linalg.eigvalsh(gram).max())
+    *_, last = Newton(torch.tensor(1 / top**2).double()).states(problem, 100)
+    torch.testing.assert_close(last, torch.linalg.inv(gram), rtol=0, atol=1e-12)
+
+
 def test_newton_needs_tens_of_steps_where_gradient_descent_needs_thousands() -> None:
     problem = problems(5, 40, kappa=100.0, noise=0.0)
     gram = problem.x.mT @ problem.x

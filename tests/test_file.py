@@ -125,7 +125,7 @@ def rewritten(
 ) -> Path:
     """A file changed by somebody who knows how to sign it again."""
     with safe_open(source, framework="pt") as file:
-        said, held = dict(file.metadata()), {k: file.get_tensor(k) for k in file.keys()}  # noqa: SIM118
+        said, held = dict(file.metadata()), {k: file.get_tensor(k) for k in sorted(file.keys())}
     if metadata:
         metadata(said)
     if tensors:

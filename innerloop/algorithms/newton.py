@@ -30,8 +30,8 @@ class Newton(Algorithm[RegressionProblem, Inverse]):
         return self.alpha.to(problem.x) * (problem.x.mT @ problem.x)
 
     def step(self, problem: RegressionProblem, state: Inverse, k: int) -> Inverse:
-        # Not (M Xᵀ)(M Xᵀ)ᵀ, cheap as it looks: its skew part, rounding alone, would double every
-        # step. M S M corrects it where S is invertible.
+        # Not (M Xᵀ)(M Xᵀ)ᵀ, though M is symmetric: the skew part of M, rounding alone, would double
+        # every step. M S M corrects it where S is invertible.
         gram = problem.x.mT @ problem.x
         return 2 * state - state @ gram @ state
 

@@ -112,7 +112,7 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         raise FileError(f"cannot read {path}: {what}")
     try:
         with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name).clone() for name in file.keys()}  # noqa: SIM118
+            tensors = {name: file.get_tensor(name).clone() for name in sorted(file.keys())}
             return file.metadata() or {}, tensors
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from None
