@@ -57,7 +57,7 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         return _print_json(found)
     for kind, members in found.items():
-        cost = ["layers", "heads", "width", "exact"] if kind == "constructions" else []
+        cost = ["layers", "heads", "width", "error"] if kind == "constructions" else []
         columns = ["name", "description", *cost, "source"]
         _print_table(
             kind, columns, [[_short(member[c], 300) for c in columns] for member in members]
@@ -118,8 +118,13 @@ def show(
     registers = [[r["name"], str(tuple(r["shape"])), r["places"]] for r in shown["registers"]]
     _print_table(f"registers (width {shown['width']})", ["name", "shape", "places"], registers)
     cost = shown["cost"]
-    print(f"cost of k steps: {cost['layers']} layers, {cost['heads']} heads, width {cost['width']}")
-    print(f"the source prints: {cost['printed']}\n")
+    where = f" ({cost['where']})" if cost["where"] else ""
+    print(
+        f"cost of k steps: {cost['layers']} layers, {cost['heads']} heads, "
+        f"width {cost['width']}{where}"
+    )
+    print(f"the source prints: {cost['printed']}")
+    print(f"error of a step: {shown['error']}\n")
     loops = f", looped {shown['loops']} times" if shown["loops"] > 1 else ""
     print(f"blocks ({shown['layers']} layers{loops})")
     for part in shown["blocks"]:
@@ -210,8 +215,9 @@ def _finish(certificate: Any, as_json: bool, note: str | None) -> None:
     if certificate.holds:
         return
     reason = (
-        f"deviation {certificate.max_deviation:.3g} exceeds {certificate.tolerance:.3g}, "
-        f"first {certificate.broken}"
+        f"a step deviates by {max(certificate.step_deviation):.3g} "
+        f"(allowed {certificate.tolerance:.3g}), running free by {max(certificate.deviation):.3g} "
+        f"(allowed {max(certificate.free_tolerance):.3g}); first {certificate.broken}"
         if certificate.range_used <= 1
         else f"the data reach {certificate.range_used:.3g} times the declared range"
     )
@@ -219,15 +225,19 @@ def _finish(certificate: Any, as_json: bool, note: str | None) -> None:
     raise typer.Exit(1)
 
 
-_MEASURED = (
-    *("layers", "heads", "width", "parameters"),
-    *("operator_norm", "max_deviation", "tolerance"),
-)
+_MEASURED = {
+    **{name: name for name in ("layers", "heads", "width", "parameters")},
+    "operator_norm": "operator norm",
+    "step_deviation": "step deviation",
+    "tolerance": "tolerance",
+    "deviation": "free deviation",
+    "free_tolerance": "free tolerance",
+}
 
 
 def _print_certificates(certificates: list[dict[str, Any]]) -> None:
-    """One certificate as a list, several as a table."""
-    titles = ["law", *(name.replace("_", " ") for name in _MEASURED)]
+    """One certificate as a list, several as a table; of a number for each step, the largest."""
+    titles = ["law", *_MEASURED.values()]
     rows = [
         ["holds" if c["holds"] else "BROKEN", *(_short(c[name]) for name in _MEASURED)]
         for c in certificates
@@ -293,6 +303,8 @@ def _short(value: Any, most: int = 40) -> str:
     """A value as people read it."""
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, tuple):
+        value = max(value)
     if isinstance(value, float):
         return f"{value:.4g}"
     text = str(value)

@@ -14,7 +14,8 @@ import innerloop
 
 FIELDS = {
     *("name", "exact", "layers", "heads", "width", "parameters", "operator_norm"),
-    *("step_deviation", "deviation", "max_deviation", "tolerance", "instances", "seed", "versions"),
+    *("step_deviation", "deviation", "max_deviation", "tolerance", "free_tolerance"),
+    *("instances", "seed", "versions"),
 }
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, reject
 from hypothesis import strategies as st
 
 from innerloop.constructions.base import Construction
@@ -19,8 +19,8 @@ CONSTRUCTIONS = members("constructions", Construction)
 BATCHES = [(8,), (2, 3), ()]
 
 
-def accepted(kind: type[Construction], dtype: torch.dtype) -> Iterator[tuple[str, float, float]]:
-    """For each accepted case: what it is, its largest deviation, and the tolerance."""
+def accepted(kind: type[Construction], dtype: torch.dtype) -> Iterator[tuple[str, str, float]]:
+    """For each accepted case: what it is, where it breaks the law if it does, and the tolerance."""
     for case, batch in itertools.product(cases(kind), BATCHES):
         generator = torch.Generator().manual_seed(3)
         try:
@@ -34,17 +34,20 @@ def accepted(kind: type[Construction], dtype: torch.dtype) -> Iterator[tuple[str
         if found.usage <= 1 and found.moved > 1e-4:
             assert len(found.step) == len(found.free) == construction.steps
             label = f"{construction.values()} on {distribution.values()}, batch {batch}"
-            yield label, found.largest, construction.tolerance(dtype)
+            off = f"{max(found.step):.2e} a step, {max(found.free):.2e} running free"
+            broken = f"{off}, {found.broken}" if found.broken else ""
+            yield label, broken, construction.tolerance(dtype)
 
 
 @pytest.mark.parametrize("name", CONSTRUCTIONS)
 def test_law_in_float64(name: str) -> None:
     kind = CONSTRUCTIONS[name]
     ran = list(accepted(kind, torch.float64))
-    broken = [f"{off:.2e} > {limit:.0e}: {label}" for label, off, limit in ran if not off <= limit]
+    broken = [f"{broken} > {limit:.0e}: {label}" for label, broken, limit in ran if broken]
     assert not broken, "\n".join(broken)
     if kind.exact:
         assert all(limit <= 1e-10 for _, _, limit in ran)
+    assert kind.exact == (kind.error == "exact")
     assert len(ran) >= 5 * len(BATCHES), f"only {len(ran)} cases ran"
 
 
@@ -53,20 +56,23 @@ def test_law_in_float64(name: str) -> None:
 )
 def test_law_in_float32(name: str) -> None:
     ran = list(accepted(CONSTRUCTIONS[name], torch.float32))
-    broken = [f"{off:.2e} > {limit:.0e}: {label}" for label, off, limit in ran if not off <= limit]
+    broken = [f"{broken} > {limit:.0e}: {label}" for label, broken, limit in ran if broken]
     assert not broken, "\n".join(broken)
 
 
 @pytest.mark.parametrize("name", CONSTRUCTIONS)
 @given(d=st.integers(1, 6), n=st.integers(1, 12), steps=st.integers(1, 6), seed=st.integers(0, 99))
 def test_law_at_random_sizes(name: str, d: int, n: int, steps: int, seed: int) -> None:
-    """Sizes that nobody chose. Every construction so far takes any d and n."""
+    """Sizes that nobody chose; those that a construction refuses are passed over."""
     kind = CONSTRUCTIONS[name]
-    construction = kind.made({"d": d, "n": n, "steps": kind.capped("steps", steps)})
+    try:
+        construction = kind.made({"d": d, "n": n, "steps": kind.capped("steps", steps)})
+    except OutOfRange:
+        reject()
     generator = torch.Generator().manual_seed(seed)
     problem = construction.distributions()[0].sample(4, generator=generator)
     found = deviations(construction, construction.transformer, problem, generator)
-    assert found.largest <= construction.tolerance(torch.float64)
+    assert not found.broken
 
 
 def test_there_are_constructions() -> None:

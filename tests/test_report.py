@@ -80,29 +80,33 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
         cells = dict(zip(titles, row, strict=True))
         assert cells["construction"] == certificate["name"]
         assert cells["law"] == "holds"
-        assert cells["exact"] == "yes"
+        assert cells["error of a step"] == certificate["error"]
         for name in ("layers", "heads", "width", "parameters"):
             assert cells[name] == f"{certificate[name]:,}"
-        for name in ("operator_norm", "max_deviation", "tolerance"):
+        for name in ("operator_norm", "tolerance"):
             assert cells[name.replace("_", " ")] == f"{certificate[name]:.3g}"
+        assert cells["step deviation"] == f"{max(certificate['step_deviation']):.3g}"
+        assert cells["free deviation"] == f"{max(certificate['deviation']):.3g}"
+        assert cells["free tolerance"] == f"{max(certificate['free_tolerance']):.3g}"
 
-    assert names == ["construction", "layers", "heads", "width", "the source prints"]
-    assert costs == [[c["name"], *c["cost"].values()] for c in told["certificates"]]
+    assert names == ["construction", "layers", "heads", "width", "where", "the source prints"]
+    keys = ("layers", "heads", "width", "where", "printed")
+    assert costs == [[c["name"], *(c["cost"][key] for key in keys)] for c in told["certificates"]]
 
     drawn = charts(html)
     assert set(drawn) == {"deviation", "layers"}
     points = {
-        (row["construction"], row["series"], row["step"], row["deviation"])
+        (row["construction"], row["series"], row["step"], row["deviation"], row["tolerance"])
         for row in drawn["deviation"]["data"]["values"]
     }
     assert points == {
-        (c["name"], series, step, max(off, 1e-17))
+        (c["name"], series, step, max(off, 1e-17), limit)
         for c in told["certificates"]
-        for series, key in (
-            ("from the exact state", "step_deviation"),
-            ("running free", "deviation"),
+        for series, key, limits in (
+            ("from the exact state", "step_deviation", [c["tolerance"]] * len(c["deviation"])),
+            ("running free", "deviation", c["free_tolerance"]),
         )
-        for step, off in enumerate(c[key], 1)
+        for step, (off, limit) in enumerate(zip(c[key], limits, strict=True), 1)
     }
     keys = ("kappa", "algorithm", "layers", "error")
     assert [[row[key] for key in keys] for row in drawn["layers"]["data"]["values"]] == [

@@ -29,12 +29,16 @@ from innerloop.transformer import Block, Layout, Transformer
 
 
 class Cost(NamedTuple):
-    """What k steps take, as formulas in k, d and n, and what the source prints of it."""
+    """What k steps take, as formulas in k, d and n, and what the source prints of it.
+
+    `where` names the parameters that further letters stand for: `c = components, T = inner`.
+    """
 
     layers: str
     heads: str
     width: str
     printed: str = "—"
+    where: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -45,6 +49,8 @@ class Construction(Parameters, ABC):
     cost: ClassVar[Cost]
     required: ClassVar[tuple[str, ...]] = ("source", "cost")
     exact: ClassVar[bool] = True
+    error: ClassVar[str] = "exact"
+    """The error of a step: exact, or a formula of what `tolerance` bounds it by."""
     scratch: ClassVar[tuple[str, ...]] = ()
     """Registers whose content must not matter between steps; the law fills them with noise."""
     tolerances: ClassVar[dict[torch.dtype, float]] = {torch.float64: 1e-10}
@@ -114,7 +120,7 @@ class Construction(Parameters, ABC):
         return name_of(type(self))
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        """The deviation that the certificate is held against."""
+        """The deviation that a step is held against: rounding, or the declared bound."""
         if dtype not in self.tolerances:
             asked = str(dtype).removeprefix("torch.")
             raise OutOfRange(f"{self.name} is declared for {self.precisions()}, not for {asked}")

@@ -40,6 +40,7 @@ class Certificate:
     source: str
     settings: dict[str, Any]
     exact: bool
+    error: str
     dtype: str
     layers: int
     heads: int
@@ -52,6 +53,7 @@ class Certificate:
     deviation: tuple[float, ...]
     max_deviation: float
     tolerance: float
+    free_tolerance: tuple[float, ...]
     range_used: float
     holds: bool
     broken: str
@@ -169,6 +171,7 @@ def certify(
         source=construction.source,
         settings=construction.values(),
         exact=construction.exact,
+        error=construction.error,
         dtype=str(dtype).removeprefix("torch."),
         **transformer.count(),
         cost=construction.cost._asdict(),
@@ -177,8 +180,9 @@ def certify(
         deviation=found.free,
         max_deviation=found.largest,
         tolerance=tolerance,
+        free_tolerance=found.limit,
         range_used=found.usage,
-        holds=found.largest <= tolerance and found.usage <= 1,
+        holds=not found.broken and found.usage <= 1,
         broken=found.broken,
         instances=instances,
         seed=seed,

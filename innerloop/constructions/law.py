@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from innerloop.constructions.base import Construction
+from innerloop.constructions.growth import Growth
 from innerloop.errors import InputError
 from innerloop.problems.base import Distribution
 from innerloop.transformer import Transformer
@@ -20,16 +21,19 @@ class Deviations:
     """Largest deviations relative to max(1, |reference|), one entry for each step.
 
     step   from the exact state: the step, and the prediction read after it. The first entry also
-           covers the prologue and the prediction before any step.
+           covers the prologue and the prediction before any step. Held against the tolerance.
     free   running from the prompt: the stream after the step, and the prediction read from it.
+    limit  what `free` is held against: the tolerance of an exact construction; for one with a
+           bound, that bound as the algorithm itself makes errors grow (twice the first order).
     usage  the share of the construction's declared range that the data used; above 1 is outside.
     moved  how far any step took the reference, measured alike. Where it does not move, any weights
            would do.
-    broken where the tolerance was first exceeded, in words; empty where it never was.
+    broken where one of the two was first exceeded, in words; empty where none ever was.
     """
 
     step: tuple[float, ...]
     free: tuple[float, ...]
+    limit: tuple[float, ...]
     usage: float
     moved: float
     broken: str
@@ -43,6 +47,7 @@ class Deviations:
         return Deviations(
             step=tuple(map(max, self.step, other.step)),
             free=tuple(map(max, self.free, other.free)),
+            limit=tuple(map(max, self.limit, other.limit)),
             usage=max(self.usage, other.usage),
             moved=max(self.moved, other.moved),
             broken=self.broken or other.broken,
@@ -71,22 +76,24 @@ def deviations(
         law.off_answer(law.noised(exact), answer, "in the read-out before any step"),
     )
     usage, moved = construction.usage(exact), 0.0
-    step, running = [], []
+    step, running, limits = [], [], []
     for k in range(transformer.steps):
         before, previous = exact, answer
-        state = construction.algorithm.step(problem, state, k)
+        state = law.advance(state, k)
         exact, answer = law.reference(state)
+        limits.append(law.limit)
         stepped = law.off(law.step(law.noised(before), k), exact, f"in step {k + 1}")
         read = law.off_answer(law.noised(exact), answer, f"in the read-out after step {k + 1}")
         step.append(max(start, stepped, read))
         free, start = law.step(free, k), 0.0
-        drifted = law.off(free, exact, f"running free, by step {k + 1}")
-        running.append(max(drifted, law.off_answer(free, answer, f"running free, step {k + 1}")))
+        drifted = law.off(free, exact, f"running free, by step {k + 1}", law.limit)
+        told = law.off_answer(free, answer, f"running free, step {k + 1}", law.limit)
+        running.append(max(drifted, told))
         usage = max(usage, construction.usage(exact))
         moved = max(moved, _deviation(before, exact), _deviation(previous, answer))
         if progress is not None:
             progress()
-    return Deviations(tuple(step), tuple(running), usage, moved, law.broken)
+    return Deviations(tuple(step), tuple(running), tuple(limits), usage, moved, law.broken)
 
 
 def cases(kind: type[Construction], steps: int = 4) -> Iterator[Case]:
@@ -132,8 +139,23 @@ class _Law:
         self.generator = generator
         self.context = construction.context(problem)
         self.dtype = next(transformer.parameters()).dtype
-        self.tolerance = construction.tolerance(self.dtype)
+        self.tolerance = self.limit = construction.tolerance(self.dtype)
+        self.growth: Growth | None = None
         self.broken = ""
+
+    def advance(self, state: Any, k: int) -> Any:
+        """The reference's next state; for a construction with a bound, also the next `limit`."""
+        algorithm, problem = self.construction.algorithm, self.problem
+        after = algorithm.step(problem, state, k)
+        if not self.construction.exact:
+            batch = self.construction.prompt(problem).shape[:-2]
+            self.growth = self.growth or Growth(state, batch)
+            grown = self.growth.advance(lambda s: algorithm.step(problem, s, k), state, after)
+            prediction = algorithm.predict(problem, after)
+            told = self.growth.read(lambda s: algorithm.predict(problem, s), after, prediction)
+            # Twice the first order leaves room for the orders after it.
+            self.limit = 2 * self.tolerance * max(grown, told)
+        return after
 
     def reference(self, state: Any) -> tuple[Tensor, Tensor]:
         """The stream and the prediction that a state of the algorithm stands for."""
@@ -157,11 +179,11 @@ class _Law:
         ignored = self.construction.ignored(exact).to(exact.device)
         return torch.where(ignored, noise.to(exact.device), exact).to(self.dtype)
 
-    def off(self, stream: Tensor, exact: Tensor, part: str) -> float:
+    def off(self, stream: Tensor, exact: Tensor, part: str, limit: float | None = None) -> float:
         """The deviation of a stream from the exact one, where the content matters."""
         matters = ~self.construction.ignored(exact).to(exact.device)
         found = _deviation(stream, exact, matters)
-        if self._is_first_break(found):
+        if self._is_first_break(found, limit):
             layout = self.construction.layout
             registers = {
                 name: _deviation(stream, exact, matters & layout.mask(name).to(exact.device))
@@ -170,16 +192,19 @@ class _Law:
             self.broken = f"{part}, register {max(registers, key=lambda name: registers[name])}"
         return found
 
-    def off_answer(self, stream: Tensor, answer: Tensor, part: str) -> float:
+    def off_answer(
+        self, stream: Tensor, answer: Tensor, part: str, limit: float | None = None
+    ) -> float:
         """The deviation of the prediction read from a stream."""
         out = self.transformer.leave(stream, self.context)
         found = _deviation(self.construction.decode(self.problem, out), answer)
-        if self._is_first_break(found):
+        if self._is_first_break(found, limit):
             self.broken = f"{part}, prediction"
         return found
 
-    def _is_first_break(self, found: float) -> bool:
-        return not self.broken and not found <= self.tolerance
+    def _is_first_break(self, found: float, limit: float | None) -> bool:
+        """Whether this is the first deviation beyond its limit, by default the tolerance."""
+        return not self.broken and not found <= (self.tolerance if limit is None else limit)
 
 
 def _deviation(value: Tensor, reference: Tensor, where: Tensor | None = None) -> float:

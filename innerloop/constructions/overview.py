@@ -42,6 +42,7 @@ def show(name: str, **parameters: Any) -> dict[str, Any]:
         "source": construction.source,
         "precisions": construction.precisions(),
         "cost": construction.cost._asdict(),
+        "error": construction.error,
         "header": inspect.getdoc(inspect.getmodule(kind)) or "",
         "settings": _parameters(kind, construction),
         "registers": [
@@ -75,7 +76,7 @@ def _cost(member: type[Any]) -> dict[str, Any]:
     """What a construction takes, as formulas; nothing for anything else."""
     if not issubclass(member, Construction):
         return {}
-    return {**member.cost._asdict(), "exact": member.exact}
+    return {**member.cost._asdict(), "exact": member.exact, "error": member.error}
 
 
 def _parameters(kind: type[Parameters], made: Parameters | None = None) -> dict[str, Any]:

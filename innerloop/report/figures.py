@@ -16,9 +16,10 @@ def deviation_per_step(certificates: list[dict[str, Any]]) -> alt.FacetChart:
     """Each construction's deviation from its reference, step by step, under its tolerance."""
     rows: Rows = []
     for certificate in certificates:
-        for series, key in (
-            ("running free", "deviation"),
-            ("from the exact state", "step_deviation"),
+        steps = len(certificate["deviation"])
+        for series, key, limits in (
+            ("running free", "deviation", certificate["free_tolerance"]),
+            ("from the exact state", "step_deviation", [certificate["tolerance"]] * steps),
         ):
             rows += [
                 {
@@ -26,9 +27,11 @@ def deviation_per_step(certificates: list[dict[str, Any]]) -> alt.FacetChart:
                     "series": series,
                     "step": step,
                     "deviation": max(deviation, FLOOR),
-                    "tolerance": certificate["tolerance"],
+                    "tolerance": limit,
                 }
-                for step, deviation in enumerate(certificate[key], 1)
+                for step, deviation, limit in zip(
+                    range(1, steps + 1), certificate[key], limits, strict=True
+                )
             ]
     y = alt.Y("deviation:Q", title="relative deviation", axis=alt.Axis(format=".0e", tickCount=6))
     top = max((max(row["deviation"], row["tolerance"]) for row in rows), default=1.0)
@@ -43,7 +46,9 @@ def deviation_per_step(certificates: list[dict[str, Any]]) -> alt.FacetChart:
         alt.StrokeDash("series:N", title=None, legend=legend),
         tooltip=["construction:N", "series:N", "step:Q", "deviation:Q"],
     )
-    limit = base.mark_line(color="#b00", strokeDash=[2, 3]).encode(alt.Y("tolerance:Q"))
+    limit = base.mark_line(color="#b00", strokeDash=[2, 3]).encode(
+        alt.Y("tolerance:Q"), detail="series:N"
+    )
     return (
         alt.layer(limit, lines)
         .properties(width=260, height=160)

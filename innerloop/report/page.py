@@ -18,8 +18,10 @@ _COLUMNS = {
     "width": "width",
     "parameters": "parameters",
     "operator_norm": "operator norm",
-    "max_deviation": "max deviation",
+    "step_deviation": "step deviation",
     "tolerance": "tolerance",
+    "deviation": "free deviation",
+    "free_tolerance": "free tolerance",
 }
 
 
@@ -71,20 +73,20 @@ def _table(certificates: list[dict[str, Any]]) -> str:
     head = "".join(f'<th class="number">{title}</th>' for title in _COLUMNS.values())
     rows = "".join(_row(certificate) for certificate in certificates)
     return (
-        f"<table><thead><tr><th>construction</th><th>law</th>{head}<th>exact</th></tr></thead>"
-        f"<tbody>{rows}</tbody></table>"
+        f"<table><thead><tr><th>construction</th><th>law</th>{head}<th>error of a step</th></tr>"
+        f"</thead><tbody>{rows}</tbody></table>"
     )
 
 
 def _costs(certificates: list[dict[str, Any]]) -> str:
     """What k steps take, as formulas, beside what the sources print."""
-    titles = ("construction", "layers", "heads", "width", "the source prints")
+    titles = ("construction", "layers", "heads", "width", "where", "the source prints")
     head = "".join(f"<th>{title}</th>" for title in titles)
     rows = "".join(
         f"<tr><td>{escape(certificate['name'])}</td>"
         + "".join(
             f"<td>{escape(certificate['cost'][key])}</td>"
-            for key in ("layers", "heads", "width", "printed")
+            for key in ("layers", "heads", "width", "where", "printed")
         )
         + "</tr>"
         for certificate in certificates
@@ -103,9 +105,12 @@ def _row(certificate: dict[str, Any]) -> str:
     return (
         f"<tr><td>{escape(certificate['name'])}<small>{escape(about)}</small></td>"
         f'<td class="{verdict}">{verdict}</td>{numbers}'
-        f"<td>{'yes' if certificate['exact'] else 'bound'}</td></tr>"
+        f"<td>{escape(certificate['error'])}</td></tr>"
     )
 
 
-def _number(value: float) -> str:
+def _number(value: float | tuple[float, ...]) -> str:
+    """A number as people read it; of a number for each step, the largest."""
+    if isinstance(value, tuple):
+        value = max(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"

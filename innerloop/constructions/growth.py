@@ -1,0 +1,73 @@
+"""How far errors of single steps grow in the steps after them, by the algorithm's own derivative.
+
+A construction with a bound η makes an error of at most η in each step. Running free, the error of
+a later state is to first order Σ_i (J_k ⋯ J_{i+1}) ε_i with J the derivatives of the reference's
+steps and |ε_i| ≤ η, so that entry r is off by at most η Σ_i Σ_c |(J_k ⋯ J_{i+1})_{rc}|. That sum is
+computed here, exactly, from the reference alone; all errors are relative to max(1, |entry|).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+import torch.autograd.forward_ad as forward
+from jaxtyping import Float
+from torch import Tensor
+
+Matrix = Float[Tensor, "instances rows columns"]
+
+
+class Growth:
+    """The sums Σ_i Σ_c |…| for the state and for the prediction, as the reference advances."""
+
+    def __init__(self, state: Any, batch: torch.Size) -> None:
+        self.batch = batch
+        self._errors: Matrix = torch.diag_embed(_scale(self._flat(state)))
+
+    def advance(self, step: Callable[[Any], Any], state: Any, after: Any) -> float:
+        """Go on by a step, `after` being the state it leads to; how far errors have grown."""
+        scale = _scale(self._flat(after))
+        carried = self._derivative(step, state) @ self._errors
+        self._errors = torch.cat([carried, torch.diag_embed(scale)], dim=-1)
+        return float((self._errors.abs().sum(dim=-1) / scale).max())
+
+    def read(self, predict: Callable[[Any], Tensor], state: Any, prediction: Tensor) -> float:
+        """How far they have grown in the prediction, whose reading may add an error of its own."""
+        scale = _scale(self._flat(prediction))
+        carried = self._derivative(predict, state) @ self._errors
+        return 1.0 + float((carried.abs().sum(dim=-1) / scale).max())
+
+    def _derivative(self, function: Callable[[Any], Any], state: Any) -> Matrix:
+        """The derivative of a function of the state, a column for each entry."""
+        flat = self._flat(state)
+        columns = []
+        for entry in range(flat.shape[-1]):
+            direction = torch.zeros_like(flat)
+            direction[:, entry] = 1.0
+            with forward.dual_level():
+                moved = self._unflat(forward.make_dual(flat, direction), state)
+                value, tangent = forward.unpack_dual(self._flat(function(moved)))
+            columns.append(torch.zeros_like(value) if tangent is None else tangent)
+        return torch.stack(columns, dim=-1)
+
+    def _flat(self, state: Any) -> Float[Tensor, "instances entries"]:
+        """The entries of a state (a tensor, or a tuple of them), instance by instance."""
+        tensors = [state] if isinstance(state, Tensor) else list(state)
+        count = self.batch.numel()
+        return torch.cat([tensor.reshape(count, -1) for tensor in tensors], dim=-1)
+
+    def _unflat(self, flat: Tensor, like: Any) -> Any:
+        """A state shaped like another one, from its entries."""
+        tensors = [like] if isinstance(like, Tensor) else list(like)
+        sizes = [tensor.numel() // self.batch.numel() for tensor in tensors]
+        parts = [
+            part.reshape(tensor.shape)
+            for part, tensor in zip(flat.split(sizes, dim=-1), tensors, strict=True)
+        ]
+        return parts[0] if isinstance(like, Tensor) else type(like)(*parts)
+
+
+def _scale(entries: Tensor) -> Tensor:
+    return entries.abs().clamp_min(1.0)
