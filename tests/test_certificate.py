@@ -6,6 +6,7 @@ import copy
 import math
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import torch
 
 import innerloop
 from innerloop.constructions.base import Construction
-from innerloop.constructions.certificate import certify
+from innerloop.constructions.certificate import Built, certify
 from innerloop.constructions.law import deviations
 from innerloop.errors import InputError, OutOfRange
 from innerloop.problems.linear_regression import LinearRegression
@@ -32,23 +33,37 @@ def refused(name: str, mutate: Callable[[Transformer], object], **parameters: An
     """Whether the certificate refuses a construction's weights after a mutation."""
     built = innerloop.build(name, instances=8, **parameters)
     assert built.certificate.holds, "unmutated weights must certify"
+    return refuses(built, mutate)
+
+
+def refuses(built: Built, mutate: Callable[[Transformer], object]) -> bool:
     mutant = copy.deepcopy(built.transformer)
     mutate(mutant)
-    return not certify(built.construction, mutant, instances=8).holds
+    return not certify(built.construction, mutant, instances=4).holds
+
+
+def small(name: str) -> dict[str, Any]:
+    """Few steps, and few steps inside a step where there are any."""
+    kind = members("constructions", Construction)[name]
+    few = {"steps": kind.capped("steps", 2), "inner": 2}
+    return {key: value for key, value in few.items() if key in kind.types()}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_weight_matters(name: str) -> None:
-    """Flip the sign of any one tensor of any block: the certificate refuses."""
-    steps = members("constructions", Construction)[name].capped("steps", 2)
-    weights = dict(innerloop.build(name, steps=steps).transformer.named_parameters())
+    """Multiply any one tensor of any block by −3/2: the certificate refuses.
+
+    A sign alone may not matter, of what only enters squared; nor may a factor, before a length.
+    """
+    built = innerloop.build(name, instances=4, **small(name))
+    assert built.certificate.holds, "unmutated weights must certify"
     survivors = []
-    for place, weight in weights.items():
+    for place, weight in built.transformer.named_parameters():
 
-        def flip(mutant: Transformer, place: str = place) -> None:
-            dict(mutant.named_parameters())[place].neg_()
+        def spoil(mutant: Transformer, place: str = place) -> None:
+            dict(mutant.named_parameters())[place].mul_(-1.5)
 
-        if weight.any() and not refused(name, flip, steps=steps):
+        if weight.any() and not refuses(built, spoil):
             survivors.append(place)
     assert not survivors
 
@@ -120,11 +135,11 @@ def test_a_wrong_normalisation_is_refused(name: str) -> None:
                 assert block.attention is not None
                 block.attention.normalisation = other
 
-        built = innerloop.build(name)
+        built = innerloop.build(name, instances=4, **small(name))
         own = built.transformer.blocks()[0].attention
         assert own is not None
         if own.normalisation != other:
-            assert refused(name, renormalise)
+            assert refuses(built, renormalise)
 
 
 def test_two_sizes_and_all_instances_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -222,9 +237,16 @@ def evaluated(formula: str, construction: Construction) -> int:
 @pytest.mark.parametrize("name", NAMES)
 def test_the_declared_cost_is_the_cost(name: str) -> None:
     kind = members("constructions", Construction)[name]
-    for steps, d, n in ((1, 2, 5), (5, 3, 9)):
-        k = kind.capped("steps", steps)
-        construction = kind.made({"steps": k, "d": d, "n": n})
+    sizes = [
+        {"steps": kind.capped("steps", steps), "d": d, "n": n}
+        for steps, d, n in ((1, 2, 5), (5, 3, 9), (8, 4, 7))
+    ]
+    made = []
+    for size in sizes:
+        with suppress(OutOfRange):
+            made.append(kind.made(size))
+    assert len(made) >= 2
+    for construction in made:
         count = construction.transformer.count()
         assert count["layers"] == evaluated(kind.cost.layers, construction)
         assert count["heads"] == evaluated(kind.cost.heads, construction)

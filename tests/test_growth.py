@@ -22,11 +22,11 @@ def test_growth_of_gradient_descent_is_the_sum_of_its_matrix_powers() -> None:
     powers = [torch.eye(3, dtype=torch.float64).expand(4, 3, 3)]
     for k in range(5):
         after = algorithm.step(problem, state, k)
-        found = growth.advance(lambda s, k=k: algorithm.step(problem, s, k), state, after)
+        growth.advance(lambda s, k=k: algorithm.step(problem, s, k), state, after)
         powers.append(matrix @ powers[-1])
         assert after.abs().max() < 1, "so that relative errors are absolute ones"
         worst = torch.cat(powers, dim=-1).abs().sum(dim=-1).max()
-        torch.testing.assert_close(found, float(worst))
+        torch.testing.assert_close(growth.grown, float(worst))
         state = after
 
 
@@ -38,9 +38,15 @@ def test_no_errors_of_that_size_go_further() -> None:
     growth, eta = Growth(state, torch.Size([6])), 1e-9
     for k in range(12):
         after = algorithm.step(problem, state, k)
-        grown = growth.advance(lambda s, k=k: algorithm.step(problem, s, k), state, after)
+        growth.advance(lambda s, k=k: algorithm.step(problem, s, k), state, after)
         kicked = algorithm.step(problem, free, k)
         free = kicked + eta * torch.randn_like(kicked).sign() * kicked.abs().clamp_min(1)
         off = ((free - after).abs() / after.abs().clamp_min(1)).max()
-        assert 0.9 * eta < off <= 1.001 * eta * grown
+        assert 0.9 * eta < off <= 1.001 * eta * growth.grown
         state = after
+
+
+def test_a_prediction_may_magnify_the_errors_and_add_its_own() -> None:
+    growth = Growth(torch.zeros(2, 3, dtype=torch.float64), torch.Size([2]))
+    found = growth.read(lambda state: 5 * state.sum(dim=-1), torch.zeros(2, 3, dtype=torch.float64))
+    assert found == 1 + 15

@@ -24,18 +24,21 @@ class Growth:
 
     def __init__(self, state: Any, batch: torch.Size) -> None:
         self.batch = batch
+        self.steps = 0
+        self.grown = 1.0
         self._errors: Matrix = torch.diag_embed(_scale(self._flat(state)))
 
-    def advance(self, step: Callable[[Any], Any], state: Any, after: Any) -> float:
-        """Go on by a step, `after` being the state it leads to; how far errors have grown."""
+    def advance(self, step: Callable[[Any], Any], state: Any, after: Any) -> None:
+        """Go on by a step, `after` being the state it leads to; `grown` is what errors become."""
         scale = _scale(self._flat(after))
         carried = self._derivative(step, state) @ self._errors
         self._errors = torch.cat([carried, torch.diag_embed(scale)], dim=-1)
-        return float((self._errors.abs().sum(dim=-1) / scale).max())
+        self.grown = float((self._errors.abs().sum(dim=-1) / scale).max())
+        self.steps += 1
 
-    def read(self, predict: Callable[[Any], Tensor], state: Any, prediction: Tensor) -> float:
-        """How far they have grown in the prediction, whose reading may add an error of its own."""
-        scale = _scale(self._flat(prediction))
+    def read(self, predict: Callable[[Any], Tensor], state: Any) -> float:
+        """What they become in the prediction, whose reading may add an error of its own."""
+        scale = _scale(self._flat(predict(state)))
         carried = self._derivative(predict, state) @ self._errors
         return 1.0 + float((carried.abs().sum(dim=-1) / scale).max())
 

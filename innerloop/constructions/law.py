@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from innerloop.algorithms.base import Algorithm
 from innerloop.constructions.base import Construction
 from innerloop.constructions.growth import Growth
 from innerloop.errors import InputError
@@ -23,8 +25,8 @@ class Deviations:
     step   from the exact state: the step, and the prediction read after it. The first entry also
            covers the prologue and the prediction before any step. Held against the tolerance.
     free   running from the prompt: the stream after the step, and the prediction read from it.
-    limit  what `free` is held against: the tolerance of an exact construction; for one with a
-           bound, that bound as the algorithm itself makes errors grow (twice the first order).
+    limit  what `free` is held against: the tolerance; where a construction with a bound goes beyond
+           it, that bound as the algorithm itself makes errors grow (twice the first order).
     usage  the share of the construction's declared range that the data used; above 1 is outside.
     moved  how far any step took the reference, measured alike. Where it does not move, any weights
            would do.
@@ -79,16 +81,16 @@ def deviations(
     step, running, limits = [], [], []
     for k in range(transformer.steps):
         before, previous = exact, answer
-        state = law.advance(state, k)
+        state = construction.algorithm.step(problem, state, k)
         exact, answer = law.reference(state)
-        limits.append(law.limit)
         stepped = law.off(law.step(law.noised(before), k), exact, f"in step {k + 1}")
         read = law.off_answer(law.noised(exact), answer, f"in the read-out after step {k + 1}")
         step.append(max(start, stepped, read))
         free, start = law.step(free, k), 0.0
-        drifted = law.off(free, exact, f"running free, by step {k + 1}", law.limit)
-        told = law.off_answer(free, answer, f"running free, step {k + 1}", law.limit)
+        drifted = law.off(free, exact, f"running free, by step {k + 1}", free=True)
+        told = law.off_answer(free, answer, f"running free, step {k + 1}", free=True)
         running.append(max(drifted, told))
+        limits.append(law.limit)
         usage = max(usage, construction.usage(exact))
         moved = max(moved, _deviation(before, exact), _deviation(previous, answer))
         if progress is not None:
@@ -139,23 +141,11 @@ class _Law:
         self.generator = generator
         self.context = construction.context(problem)
         self.dtype = next(transformer.parameters()).dtype
-        self.tolerance = self.limit = construction.tolerance(self.dtype)
+        self.tolerance = construction.tolerance(self.dtype)
+        self.limit = self.tolerance
+        self.states: list[Any] = []
         self.growth: Growth | None = None
         self.broken = ""
-
-    def advance(self, state: Any, k: int) -> Any:
-        """The reference's next state; for a construction with a bound, also the next `limit`."""
-        algorithm, problem = self.construction.algorithm, self.problem
-        after = algorithm.step(problem, state, k)
-        if not self.construction.exact:
-            batch = self.construction.prompt(problem).shape[:-2]
-            self.growth = self.growth or Growth(state, batch)
-            grown = self.growth.advance(lambda s: algorithm.step(problem, s, k), state, after)
-            prediction = algorithm.predict(problem, after)
-            told = self.growth.read(lambda s: algorithm.predict(problem, s), after, prediction)
-            # Twice the first order leaves room for the orders after it.
-            self.limit = 2 * self.tolerance * max(grown, told)
-        return after
 
     def reference(self, state: Any) -> tuple[Tensor, Tensor]:
         """The stream and the prediction that a state of the algorithm stands for."""
@@ -163,6 +153,8 @@ class _Law:
         if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
             name = self.construction.name
             raise InputError(f"{name}: the reference itself diverges; build it with smaller steps")
+        self.states.append(state)
+        self.limit = self.tolerance
         answer = self.construction.algorithm.predict(self.problem, state)
         return self.construction.encode(self.problem, state), answer
 
@@ -179,11 +171,11 @@ class _Law:
         ignored = self.construction.ignored(exact).to(exact.device)
         return torch.where(ignored, noise.to(exact.device), exact).to(self.dtype)
 
-    def off(self, stream: Tensor, exact: Tensor, part: str, limit: float | None = None) -> float:
+    def off(self, stream: Tensor, exact: Tensor, part: str, free: bool = False) -> float:
         """The deviation of a stream from the exact one, where the content matters."""
         matters = ~self.construction.ignored(exact).to(exact.device)
         found = _deviation(stream, exact, matters)
-        if self._is_first_break(found, limit):
+        if self._is_first_break(found, free):
             layout = self.construction.layout
             registers = {
                 name: _deviation(stream, exact, matters & layout.mask(name).to(exact.device))
@@ -192,19 +184,39 @@ class _Law:
             self.broken = f"{part}, register {max(registers, key=lambda name: registers[name])}"
         return found
 
-    def off_answer(
-        self, stream: Tensor, answer: Tensor, part: str, limit: float | None = None
-    ) -> float:
+    def off_answer(self, stream: Tensor, answer: Tensor, part: str, free: bool = False) -> float:
         """The deviation of the prediction read from a stream."""
         out = self.transformer.leave(stream, self.context)
         found = _deviation(self.construction.decode(self.problem, out), answer)
-        if self._is_first_break(found, limit):
+        if self._is_first_break(found, free):
             self.broken = f"{part}, prediction"
         return found
 
-    def _is_first_break(self, found: float, limit: float | None) -> bool:
-        """Whether this is the first deviation beyond its limit, by default the tolerance."""
-        return not self.broken and not found <= (self.tolerance if limit is None else limit)
+    def _is_first_break(self, found: float, free: bool) -> bool:
+        """Whether this is the first deviation beyond what is allowed."""
+        if self.broken or found <= self.tolerance:
+            return False
+        if free and not self.construction.exact:
+            self.limit = self._grown()
+        return not found <= self.limit
+
+    def _grown(self) -> float:
+        """How far the free run may be off by now: twice the first order, for those after it."""
+        algorithm, problem = self.construction.algorithm, self.problem
+        if self.growth is None:
+            batch = self.construction.prompt(problem).shape[:-2]
+            self.growth = Growth(self.states[0], batch)
+        while self.growth.steps < len(self.states) - 1:
+            k = self.growth.steps
+            step = functools.partial(_stepped, algorithm, problem, k)
+            self.growth.advance(step, self.states[k], self.states[k + 1])
+        state = self.states[-1]
+        told = self.growth.read(lambda s: algorithm.predict(problem, s), state)
+        return 2 * self.tolerance * max(self.growth.grown, told)
+
+
+def _stepped(algorithm: Algorithm[Any, Any], problem: Any, k: int, state: Any) -> Any:
+    return algorithm.step(problem, state, k)
 
 
 def _deviation(value: Tensor, reference: Tensor, where: Tensor | None = None) -> float:

@@ -99,8 +99,9 @@ class Layout:
         kind = _common(values, tensors)
         parts = {k: self._shaped(k, v, tensors) for k, v in tensors.items()}
         try:
-            lead = torch.broadcast_shapes(*(part.shape[:-1] for part in parts.values()))
-        except RuntimeError:
+            # NumPy's: torch's own imports a compiler, which takes a second.
+            lead = np.broadcast_shapes(*(part.shape[:-1] for part in parts.values()))
+        except ValueError:
             shapes = ", ".join(f"{k} {tuple(v.shape)}" for k, v in tensors.items())
             raise InputError(f"registers disagree on batch or token count: {shapes}") from None
         stream = kind.new_zeros(*lead, self.width)
@@ -174,7 +175,7 @@ def join(*groups: Float[Tensor, "*_ _ _"]) -> Float[Tensor, "*batch n width"]:
     if len({(group.shape[-1], group.dtype) for group in groups}) != 1:
         found = ", ".join(f"{tuple(group.shape)} {group.dtype}" for group in groups)
         raise InputError(f"groups must share one layout and precision, got {found or 'none'}")
-    lead = torch.broadcast_shapes(*(group.shape[:-2] for group in groups))
+    lead = np.broadcast_shapes(*(group.shape[:-2] for group in groups))
     return torch.cat([group.expand(*lead, *group.shape[-2:]) for group in groups], dim=-2)
 
 

@@ -1,0 +1,67 @@
+"""A mixture of two Gaussian clouds, and a vector to start from: which point is from which cloud?
+
+x = c ± μ + noise with a sign for each point; the centre c, the direction of μ and the starting
+vector are drawn for each instance.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.errors import InputError
+from innerloop.parameters import parameter
+from innerloop.problems.base import Distribution, normals
+from innerloop.problems.principal_components import PCAProblem, on_the_sphere
+
+
+@dataclass(frozen=True, eq=False)
+class BinaryMixtureProblem(PCAProblem):
+    """Data with the cloud of each point, +1 or −1, which no algorithm may look at."""
+
+    labels: Float[Tensor, "*batch n"]
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.labels.shape != self.x.shape[:-1] or not bool((self.labels.abs() == 1).all()):
+            raise InputError(f"labels must be ±1, one for each of the {self.n} points")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BinaryMixture(Distribution):
+    """A distribution over `BinaryMixtureProblem`s."""
+
+    source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers)"
+    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"d": 3, "n": 8},
+        {"d": 4, "n": 4},
+        {"d": 5, "n": 30, "separation": 0.0},
+        {"d": 2, "n": 7, "separation": 3.0, "balance": 0.2},
+        {"d": 1, "n": 3},
+        {"d": 6, "n": 25, "offset": 5.0},
+    )
+
+    d: int = parameter(5, "features", least=1, most=512)
+    n: int = parameter(20, "points", least=1, most=100_000)
+    separation: float = parameter(2.0, "‖μ‖, in standard deviations of the noise", least=0)
+    balance: float = parameter(0.5, "share of the points with sign +1", least=0, most=1)
+    offset: float = parameter(1.0, "standard deviation of each entry of the centre c", least=0)
+
+    def sample(
+        self,
+        *batch: int,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> BinaryMixtureProblem:
+        normal = normals(batch, generator)
+        coin = torch.rand(*batch, self.n, generator=generator, dtype=torch.float64)
+        labels = torch.where(coin < self.balance, 1.0, -1.0).to(torch.float64)
+        mean = self.separation * on_the_sphere(1, self.d, batch, generator)
+        noise = normal(self.n, self.d)
+        x = self.offset * normal(1, self.d) + labels.unsqueeze(-1) * mean + noise
+        start = on_the_sphere(1, self.d, batch, generator)
+        return BinaryMixtureProblem(x, start, labels).to(dtype)

@@ -1,0 +1,108 @@
+"""Principal components: data whose covariance has a given spectrum, and vectors to start from.
+
+Rows x are N(0, Σ), Σ with a fresh random rotation for every instance; the starting vectors are
+uniform on the unit sphere. Wanted are the leading eigenvectors of A = (1/n) Σᵢ xᵢ xᵢᵀ.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.errors import InputError
+from innerloop.parameters import parameter
+from innerloop.problems.base import Distribution, normals
+from innerloop.problems.linear_regression import LinearRegression
+
+P = TypeVar("P", bound="PCAProblem")
+
+
+@dataclass(frozen=True, eq=False)
+class PCAProblem:
+    """A batch of data sets, each with a starting vector for every component that is wanted."""
+
+    x: Float[Tensor, "*batch n d"]
+    start: Float[Tensor, "*batch components d"]
+
+    def __post_init__(self) -> None:
+        shapes = f"x {tuple(self.x.shape)}, start {tuple(self.start.shape)}"
+        fits = self.x.ndim >= 2 and self.start.shape[:-2] == self.x.shape[:-2]
+        if not fits or self.start.shape[-1] != self.x.shape[-1]:
+            raise InputError(f"expected x (*batch, n, d), start (*batch, components, d); {shapes}")
+        if self.components > self.d or 0 in self.x.shape or 0 in self.start.shape:
+            raise InputError(f"need data and 1 to d components; got {shapes}")
+        if not bool(torch.isfinite(self.x).all() & torch.isfinite(self.start).all()):
+            raise InputError("x and start must be finite, got NaN or infinity")
+        if not bool((self.start.norm(dim=-1) > 0).all()):
+            raise InputError("a starting vector must not be zero")
+
+    @property
+    def n(self) -> int:
+        return self.x.shape[-2]
+
+    @property
+    def d(self) -> int:
+        return self.x.shape[-1]
+
+    @property
+    def components(self) -> int:
+        return self.start.shape[-2]
+
+    @property
+    def covariance(self) -> Float[Tensor, "*batch d d"]:
+        """A = (1/n) Σᵢ xᵢ xᵢᵀ, without centring."""
+        return self.x.mT @ self.x / self.n
+
+    def to(self: P, where: torch.dtype | torch.device | str) -> P:
+        """The same instances in another precision or on another device."""
+        return replace(self, x=self.x.to(where), start=self.start.to(where))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PrincipalComponents(Distribution):
+    """A distribution over `PCAProblem`s; the spectrum falls by `gap` from one eigenvalue on."""
+
+    source: ClassVar[str] = "Q. Liu 2025, Algorithm 1"
+    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"d": 3, "n": 9},
+        {"d": 4, "n": 4},
+        {"d": 5, "n": 30, "gap": 0.3},
+        {"d": 6, "n": 12, "gap": 0.8},
+        {"d": 7, "n": 8, "gap": 0.6},
+    )
+
+    d: int = parameter(5, "features", least=1, most=512)
+    n: int = parameter(20, "data points", least=1, most=100_000)
+    components: int = parameter(2, "eigenvectors wanted", least=1)
+    gap: float = parameter(
+        0.5, "ratio of each eigenvalue of Σ to the one before", least=0.01, most=1
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.components > self.d:
+            raise InputError(f"components must be at most d={self.d}, got {self.components}")
+
+    def sample(
+        self,
+        *batch: int,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> PCAProblem:
+        spectrum = self.gap ** torch.arange(self.d, dtype=torch.float64)
+        rows = LinearRegression(d=self.d, n=self.n, spectrum=spectrum)
+        x = rows.sample(*batch, generator=generator).x
+        start = on_the_sphere(self.components, self.d, batch, generator)
+        return PCAProblem(x, start).to(dtype)
+
+
+def on_the_sphere(
+    count: int, d: int, batch: tuple[int, ...], generator: torch.Generator | None
+) -> Float[Tensor, "*batch count d"]:
+    """Vectors drawn uniformly from the unit sphere."""
+    drawn = normals(batch, generator)(count, d)
+    return drawn / drawn.norm(dim=-1, keepdim=True)

@@ -1,0 +1,193 @@
+"""Principal components and spectral clustering: libraries' eigenvectors, rates, ranges."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.decomposition import PCA, TruncatedSVD
+
+import innerloop
+from innerloop.algorithms.power_method import PowerMethod
+from innerloop.algorithms.spectral_clustering import SpectralClustering
+from innerloop.constructions import pca
+from innerloop.constructions.certificate import certify
+from innerloop.constructions.law import deviations
+from innerloop.constructions.spectral_clustering import SpectralClusteringByAttention
+from innerloop.errors import InputError, OutOfRange
+from innerloop.problems.binary_mixture import BinaryMixture, BinaryMixtureProblem
+from innerloop.problems.principal_components import PCAProblem, PrincipalComponents
+from innerloop.transformer import Attention, Block, Head, signed
+
+
+def cosines(found: torch.Tensor, expected: np.ndarray) -> np.ndarray:
+    """|cos| between rows."""
+    found_ = found.numpy() / np.linalg.norm(found.numpy(), axis=-1, keepdims=True)
+    return np.abs((found_ * expected).sum(axis=-1))
+
+
+def test_the_power_method_finds_the_eigenvectors_of_numpy_and_scikit_learn() -> None:
+    problem = PrincipalComponents(d=4, n=50, components=3).sample(6)
+    algorithm = PowerMethod(600)
+    *_, last = algorithm.states(problem, 600)
+    for k in range(6):
+        values, vectors = np.linalg.eigh(problem.x[k].numpy().T @ problem.x[k].numpy() / 50)
+        np.testing.assert_allclose(cosines(last.vectors[k], vectors.T[:0:-1]), 1.0, atol=1e-9)
+        by_svd = TruncatedSVD(n_components=3, algorithm="arpack").fit(problem.x[k].numpy())
+        np.testing.assert_allclose(
+            cosines(last.vectors[k], np.array(by_svd.components_)), 1.0, atol=1e-9
+        )
+        left = np.linalg.eigvalsh(last.matrix[k].numpy())
+        np.testing.assert_allclose(left, [0.0, 0.0, 0.0, values[0]], atol=1e-9)
+
+
+def test_the_angle_falls_at_the_rate_of_the_gap() -> None:
+    """tan θ_τ ≤ (λ₂/λ₁)^τ tan θ₀, with equality where only two eigenvalues are in play."""
+    problem = PrincipalComponents(d=2, n=30, components=1).sample(8)
+    values, vectors = np.linalg.eigh(problem.covariance.numpy())
+    tangents = []
+    for state in PowerMethod(6).states(problem, 6):
+        vector = state.vectors[:, 0].numpy()
+        along, across = (np.abs((vector * vectors[..., k]).sum(axis=-1)) for k in (1, 0))
+        tangents.append(across / along)
+    for k, tangent in enumerate(tangents):
+        expected = (values[:, 0] / values[:, 1]) ** k * tangents[0]
+        np.testing.assert_allclose(tangent, expected, rtol=1e-9)
+
+
+def test_built_weights_find_the_eigenvectors_of_a_library() -> None:
+    built = innerloop.build("pca", d=4, n=40, components=3, steps=180, instances=8)
+    problem = PrincipalComponents(d=4, n=40, components=3, gap=0.4).sample(5)
+    found = built.predict(problem)
+    for k in range(5):
+        _, vectors = np.linalg.eigh(problem.covariance[k].numpy())
+        np.testing.assert_allclose(cosines(found[k], vectors.T[:0:-1]), 1.0, atol=1e-9)
+        np.testing.assert_allclose(np.linalg.norm(found[k].numpy(), axis=-1), 1.0, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["pca", "spectral-clustering"])
+def test_the_error_falls_like_the_fourth_power_of_the_knots(name: str) -> None:
+    """At the declared rate, and within the declared bound without slack to hide in."""
+    counts, found = np.array([80, 230, 640]), []
+    for knots in counts:
+        certificate = innerloop.build(name, knots=int(knots), instances=16).certificate
+        assert certificate.holds
+        found.append(max(certificate.step_deviation))
+        assert found[-1] > certificate.tolerance / 30
+    slope = np.polyfit(np.log(counts - 1), np.log(found), 1)[0]
+    assert abs(slope + 4) < 0.15
+
+
+def test_directions_are_exact_whatever_the_knots() -> None:
+    construction = pca.PCA(d=5, n=12, components=1, steps=10, knots=10)
+    problem = construction.distributions()[0].sample(4)
+    stream = construction.transformer(construction.prompt(problem))
+    found = construction.decode(problem, stream)
+    *_, state = construction.algorithm.states(problem, 10)
+    assert (found.norm(dim=-1) - 1).abs().max() > 1e-3
+    np.testing.assert_allclose(cosines(found, state.vectors.numpy()), 1.0, atol=1e-12)
+
+
+def test_printed_forms_that_do_not_hold() -> None:
+    """What the source prints of its first layer, and of its pairs of heads."""
+    construction = pca.PCA(d=3, n=6, components=1, steps=2)
+    problem = construction.distributions()[0].sample(3)
+    layout = construction.layout
+
+    def broken(first: Block) -> str:
+        mutant = pca.PCA(d=3, n=6, components=1, steps=2).transformer
+        mutant.prologue[0] = first
+        return deviations(construction, mutant, problem).broken
+
+    def block(*heads: Head) -> Block:
+        return Block(Attention.of(layout, heads, kind="relu", mask="all", normalisation="1/N"))
+
+    head = Head({("id", "x"): 1.0}, {("x", "cov"): 1.0})
+    assert broken(block(*signed(head))) == ""
+    # V = I writes every register into itself, x to begin with.
+    whole = Head({("id", "x"): 1.0}, {("x", "x"): 1.0, ("x", "cov"): 1.0})
+    assert broken(block(*signed(whole))) == "in the prologue, register x"
+    # A sum of the two ReLU parts is |score|, not the score.
+    plus = [replace(part, value={("x", "cov"): 1.0}) for part in signed(head)]
+    assert broken(block(*plus)) == "in the prologue, register cov"
+
+
+def test_spectral_scores_are_the_principal_component_of_scikit_learn() -> None:
+    built = innerloop.build("spectral-clustering", d=4, n=60, steps=150, instances=4)
+    problem = BinaryMixture(d=4, n=60, separation=2.0, offset=3.0).sample(6)
+    found = built.predict(problem)
+    for k in range(6):
+        expected = PCA(1).fit_transform(problem.x[k].numpy())[:, 0]
+        sign = np.sign(expected @ found[k, :, 0].numpy())
+        np.testing.assert_allclose(found[k, :, 0].numpy(), sign * expected, atol=1e-5)
+
+
+def test_labels_find_the_clouds() -> None:
+    built = innerloop.build("spectral-clustering", d=3, n=80, steps=60, instances=4)
+    problem = BinaryMixture(d=3, n=80, separation=3.0).sample(20)
+    scores, labels = built.predict(problem).unbind(dim=-1)
+    sure = scores.abs() > 0.1
+    torch.testing.assert_close(labels[sure], scores[sure].sign(), rtol=1e-12, atol=0)
+    agreement = (labels.sign() * problem.labels).mean(dim=-1).abs()
+    assert agreement.min() > 0.95
+
+
+def test_spectral_clustering_is_the_power_method_on_centred_points() -> None:
+    problem = BinaryMixture(d=3, n=9).sample(4)
+    spectral = SpectralClustering(torch.tensor(0.1, dtype=torch.float64))
+    centred = PCAProblem(problem.x - problem.x.mean(dim=-2, keepdim=True), problem.start)
+    *_, power = PowerMethod(7).states(centred, 7)
+    *_, state = spectral.states(problem, 7)
+    torch.testing.assert_close(state, power.vectors[:, 0], rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "says"),
+    [
+        ("pca", {"d": 5, "n": 4}, "n ≥ d=5, got n=4"),
+        ("pca", {"d": 2, "components": 3}, "at most d=2, .* got components=3"),
+        ("pca", {"steps": 1}, "an iteration each of steps=1"),
+        ("pca", {"least": 2.0, "most": 1.0}, "least=2 must be below most=1"),
+        ("spectral-clustering", {"d": 3, "n": 2}, "n ≥ d=3, got n=2"),
+    ],
+)
+def test_impossible_parameters_name_the_limit(name: str, parameters: dict, says: str) -> None:
+    with pytest.raises(OutOfRange, match=says):
+        innerloop.build(name, **parameters)
+
+
+@pytest.mark.parametrize("name", ["pca", "spectral-clustering"])
+@pytest.mark.parametrize("scale", [1e-3, 1e3])
+def test_data_outside_the_range_of_the_knots_are_detected(name: str, scale: float) -> None:
+    built = innerloop.build(name, instances=4)
+    problem = built.construction.distributions()[0].sample(3)
+    with pytest.raises(OutOfRange, match=r"the data meet .* build it with another least and most"):
+        built.predict(replace(problem, x=scale * problem.x))
+    with pytest.raises(OutOfRange, match="was built for n=20"):
+        built.predict(replace(problem, x=problem.x[:, :7], **_labels(problem, 7)))
+
+
+def _labels(problem: PCAProblem, n: int) -> dict:
+    return {"labels": problem.labels[:, :n]} if isinstance(problem, BinaryMixtureProblem) else {}
+
+
+def test_a_certificate_on_data_out_of_range_is_refused() -> None:
+    narrow = SpectralClusteringByAttention(least=0.1, most=0.2)
+    with pytest.raises(OutOfRange, match="the data meet"):
+        certify(narrow, narrow.transformer)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"start": torch.zeros(2, 1, 3, dtype=torch.float64)}, "must not be zero"),
+        ({"start": torch.ones(2, 4, 3, dtype=torch.float64)}, "1 to d components"),
+        ({"x": torch.full((2, 5, 3), torch.nan, dtype=torch.float64)}, "finite"),
+    ],
+)
+def test_bad_problems_are_named(change: dict, says: str) -> None:
+    problem = PrincipalComponents(d=3, n=5, components=1).sample(2)
+    with pytest.raises(InputError, match=says):
+        replace(problem, **change)
