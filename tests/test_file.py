@@ -223,7 +223,7 @@ def test_exit_codes_of_verify(saved: Path, tmp_path: Path, run) -> None:
     broken = rewritten(saved, tmp_path / "broken", tensors=lambda t: t[QUERY].neg_())
     found = run("verify", str(broken))
     assert found.code == 1
-    assert "breaks the law: deviation" in found.err
+    assert "breaks the law: a step deviates by" in found.err
     assert "first in step 1, register m" in found.err
     assert "BROKEN" in found.out
     nan = rewritten(saved, tmp_path / "nan", tensors=lambda t: t[QUERY].fill_(torch.nan))

@@ -1,0 +1,49 @@
+"""EM for a mixture of Gaussians whose covariance σ²I and weights π are known.
+
+γ_ik ∝ π_k exp(−‖x_i − μ_k‖²/2σ²),   μ_k ← Σ_i γ_ik x_i / Σ_i γ_ik
+
+There are no empty clusters: every γ is positive, and they are kept as logarithms, so that a mean
+however far from all points moves to the weighted mean that the formula says.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.problems.gaussian_mixture import MixtureProblem
+
+Means = Float[Tensor, "*batch clusters d"]
+Shares = Float[Tensor, "*batch n clusters"]
+
+
+@dataclass(frozen=True, eq=False)
+class EM(Algorithm[MixtureProblem, Means]):
+    """State: the means. Prediction: the share γ that each cluster has in each point."""
+
+    source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
+    noise: Float[Tensor, ""]
+    log_weights: Float[Tensor, " clusters"]
+
+    def init(self, problem: MixtureProblem) -> Means:
+        return problem.start
+
+    def step(self, problem: MixtureProblem, state: Means, k: int) -> Means:
+        weights = self._log_shares(problem, state).softmax(dim=-2)
+        return weights.mT @ problem.x
+
+    def predict(self, problem: MixtureProblem, state: Means) -> Shares:
+        return self._log_shares(problem, state).exp()
+
+    def _log_shares(self, problem: MixtureProblem, means: Means) -> Shares:
+        logits = -half_squared_distances(problem, means) / self.noise**2
+        return (logits + self.log_weights.to(logits)).log_softmax(dim=-1)
+
+
+def half_squared_distances(problem: MixtureProblem, means: Means) -> Shares:
+    """½‖x_i − μ_k‖²."""
+    return (problem.x.unsqueeze(-2) - means.unsqueeze(-3)).square().sum(dim=-1) / 2

@@ -1,0 +1,46 @@
+"""Lloyd's algorithm (k-means): each point to its nearest mean, each mean to the mean of its points.
+
+A cluster that has lost all of its points moves to the mean of all points.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.algorithms.em import Means, Shares, half_squared_distances
+from innerloop.problems.gaussian_mixture import MixtureProblem
+
+
+@dataclass(frozen=True, eq=False)
+class Lloyd(Algorithm[MixtureProblem, Means]):
+    """State: the means. Prediction: 1 for the cluster of each point, 0 for the others."""
+
+    source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
+
+    def init(self, problem: MixtureProblem) -> Means:
+        return problem.start
+
+    def step(self, problem: MixtureProblem, state: Means, k: int) -> Means:
+        members = self.predict(problem, state)
+        counts = members.sum(dim=-2).unsqueeze(-1)
+        own = members.mT @ problem.x / counts.clamp_min(1)
+        return torch.where(counts > 0, own, problem.x.mean(dim=-2, keepdim=True))
+
+    def predict(self, problem: MixtureProblem, state: Means) -> Shares:
+        nearest = half_squared_distances(problem, state).argmin(dim=-1)
+        return torch.nn.functional.one_hot(nearest, problem.clusters).to(problem.x)
+
+
+def margin(problem: MixtureProblem, means: Means) -> Float[Tensor, ""]:
+    """The least gap in ½‖x − μ‖² between a point's nearest mean and the next; ∞ for one cluster."""
+    distances = half_squared_distances(problem, means)
+    if distances.shape[-1] == 1:
+        return distances.new_tensor(torch.inf)
+    first, second = distances.topk(2, dim=-1, largest=False).values.unbind(dim=-1)
+    return (second - first).min()

@@ -1,0 +1,93 @@
+"""Lloyd's algorithm (k-means), run by sharp softmax attention.
+
+Algorithm  each point to its nearest mean, each mean to the mean of its points; a cluster that has
+           lost all of its points moves to the mean of all points
+Invariant  centroid token k holds μ_k; data tokens hold their points
+Proof      see clustering.py: shares with a = b, a large number, are 1 for the nearest mean and 0
+           for the others, but for ε = (K − 1) e^{−b·margin} where the nearest mean is nearer by
+           margin in ½‖x − μ‖². Means with scores β·share are those of the cluster's own points: the
+           others weigh e^{−β(1 − 2ε)} as much. Without points of its own all scores are within βε
+           of each other, and the mean is that of all points
+Bound      diam [n e^{−β(1 − 2ε)} + e^{βε} − 1] + ε, with diam = 2·bound in each entry
+Holds for  entries within `bound`, up to n points, and no point closer to a tie than margin
+Source     yang2025.he.em-steps: the hard limit of its E and M heads
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from innerloop.algorithms.lloyd import Lloyd, margin
+from innerloop.constructions.base import Cost
+from innerloop.constructions.clustering import ClusteringConstruction
+from innerloop.errors import OutOfRange
+from innerloop.parameters import parameter
+from innerloop.problems.gaussian_mixture import MixtureProblem
+from innerloop.transformer import MLP, Block, clear
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LloydByAttention(ClusteringConstruction):
+    """Three blocks with one head for each step, and two to read out."""
+
+    source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm), the hard limit"
+    cost: ClassVar[Cost] = Cost("3k + 2", "1", "3d + 2K + 4", where="K = clusters")
+    error: ClassVar[str] = "2 bound [n e^{−β(1−2ε)} + e^{βε} − 1] + ε, ε = (K−1) e^{−b·margin}"
+    looped: ClassVar[bool] = True
+    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"d": 2, "n": 25, "clusters": 5, "steps": 10},
+        {"d": 2, "n": 12, "clusters": 2, "steps": 3, "focus": 15.0},
+    )
+
+    sharpness: float = parameter(1e8, "b, how sharply the nearest mean is chosen", least=1e-6)
+    focus: float = parameter(60.0, "β, how little the points of other clusters weigh", least=1.0)
+    margin: float = parameter(1e-6, "the least gap in ½‖x − μ‖² of a point's two nearest means")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.blur > 0.01 / self.focus:
+            least = math.log(100 * self.focus * max(1, self.clusters - 1))
+            raise OutOfRange(
+                f"sharpness · margin must be at least {least:.3g} to choose among "
+                f"{self.clusters} clusters at focus {self.focus:g}, got "
+                f"{self.sharpness * self.margin:.3g}"
+            )
+
+    @property
+    def blur(self) -> float:
+        """ε, the largest error of a share."""
+        return (self.clusters - 1) * math.exp(-min(700.0, self.sharpness * self.margin))
+
+    @property
+    def precision(self) -> float:
+        return self.sharpness
+
+    @cached_property
+    def algorithm(self) -> Lloyd:
+        return Lloyd()
+
+    def tolerance(self, dtype: torch.dtype) -> float:
+        others = self.n * math.exp(-self.focus * (1 - 2 * self.blur))
+        off = 2 * self.bound * (others + math.expm1(self.focus * self.blur))
+        return super().tolerance(dtype) + off + self.blur
+
+    def body(self, k: int) -> list[Block]:
+        return [
+            self.squares(),
+            Block(self.shares(), MLP.of(self.layout, [clear("square")])),
+            self.means({("id", "share"): self.focus}, self.focus, "share"),
+        ]
+
+    def usage(self, stream: Tensor) -> float:
+        """How much closer to a tie than `margin` a point is."""
+        data = self.layout.read(stream, "data")[(0,) * (stream.ndim - 2)]
+        x, mu = (self.layout.read(stream, name) for name in ("x", "mu"))
+        points, means = x[..., data > 0, :], mu[..., data == 0, :]
+        problem = MixtureProblem(points, means, torch.zeros(points.shape[:-1], dtype=torch.long))
+        return self.margin / max(float(margin(problem, means)), 1e-300)
