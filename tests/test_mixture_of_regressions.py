@@ -1,216 +1,255 @@
-"""Mixtures of regressions: their distribution, and gradient EM against SciPy and scikit-learn."""
+"""Mixtures of regressions as weights: SciPy's posteriors, and the declared error and range."""
 
 from __future__ import annotations
 
-import itertools
+import copy
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 import torch
 from scipy.stats import norm
-from sklearn.linear_model import LinearRegression as SklearnRegression
 
-from innerloop.algorithms.gradient_em import GradientEM
-from innerloop.algorithms.symmetric_gradient_em import SymmetricGradientEM
-from innerloop.errors import InputError
+import innerloop
+from innerloop.constructions.certificate import Built, certify
+from innerloop.constructions.law import deviations
+from innerloop.constructions.mixture_of_regressions import (
+    MOST_ROUNDING,
+    SoftmaxMixtureOfRegressions,
+)
+from innerloop.constructions.mixture_of_two_regressions import (
+    TANH_ERROR,
+    MixtureOfTwoRegressions,
+    tanh_knots,
+)
+from innerloop.errors import InputError, OutOfRange
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions, MixtureProblem
+from innerloop.transformer import Transformer
 
-PI = torch.tensor([0.5, 0.3, 0.2], dtype=torch.float64)
-
-
-def number(value: float) -> torch.Tensor:
-    return torch.tensor(value, dtype=torch.float64)
+TWO, MANY = "mixture-of-two-regressions", "mixture-of-regressions"
+PI = [0.5, 0.3, 0.2]
 
 
-def em(noise: float = 0.5, step_size: float = 0.3, inner: int = 4) -> GradientEM:
-    return GradientEM(PI, number(noise), number(step_size), inner)
+def drawn(built: Built, *batch: int, **settings: object) -> MixtureProblem:
+    distribution = built.construction.distributions()[0]
+    return MixtureOfRegressions.made({**distribution.values(), **settings}).sample(*batch)
 
 
-def drawn(*batch: int, **settings: object) -> MixtureProblem:
-    given = {"d": 3, "n": 30, "components": 3, "proportions": PI, **settings}
-    return MixtureOfRegressions.made(given).sample(*batch)
+def scaled(problem: MixtureProblem, factor: float) -> MixtureProblem:
+    """The same instances with labels and vectors so many times as large."""
+    y, start = factor * problem.y, factor * problem.start
+    return MixtureProblem(problem.x, y, problem.x_query, start)
 
 
-def logpdf(problem: MixtureProblem, betas: torch.Tensor, noise: float) -> np.ndarray:
-    """log π_k N(y_i; ⟨x_i, β_k⟩, ϑ²) by SciPy, (batch, n, components)."""
-    fits = np.einsum("bnd,bkd->bnk", problem.x.numpy(), betas.numpy())
-    return PI.log().numpy() + norm.logpdf(problem.y.numpy()[..., None], fits, noise)
+@pytest.mark.parametrize("count", [8, 9, 33, 500, 4001])
+def test_tanh_on_its_knots_is_as_good_as_declared(count: int) -> None:
+    knots = tanh_knots(count).numpy()
+    x = np.concatenate([np.linspace(-20, 20, 100_001), np.linspace(knots[-2], knots[-1], 1001)])
+    off = np.abs(np.interp(x, knots, np.tanh(knots)) - np.tanh(x)).max()
+    assert 0.9 * TANH_ERROR <= off * count**2 <= TANH_ERROR
+    uniform = np.linspace(-knots[-1], knots[-1], count)
+    assert off < np.abs(np.interp(x, uniform, np.tanh(uniform)) - np.tanh(x)).max()
 
 
-def test_labels_follow_a_component_with_its_proportion() -> None:
-    problem = drawn(2000, noise=0.0, n=10)
-    assert problem.betas is not None
-    torch.testing.assert_close(problem.betas.norm(dim=-1), torch.ones(2000, 3).double())
-    off = (problem.y.unsqueeze(-1) - problem.x @ problem.betas.mT).abs()
-    assert float(off.min(dim=-1).values.max()) < 1e-12
-    shares = torch.bincount(off.argmin(dim=-1).flatten(), minlength=3) / 20_000
-    np.testing.assert_allclose(shares.numpy(), PI.numpy(), atol=0.015)
-    noisy = drawn(2000, noise=0.7, n=10, components=1, proportions=None, signal=2.5)
-    assert noisy.betas is not None
-    rest = noisy.y - (noisy.x @ noisy.betas.mT).squeeze(-1)
-    assert float(rest.std()) == pytest.approx(0.7, rel=0.03)
-    assert float(noisy.betas.norm(dim=-1).mean()) == pytest.approx(2.5)
+def test_the_block_computes_tanh_on_the_knots() -> None:
+    built = innerloop.build(TWO, knots=250, steps=1, instances=4)
+    problem = drawn(built, 6)
+    found = built.trace(problem)[2]["tau"][:, :-1].numpy()
+    fits = np.einsum("bnd,bd->bn", problem.x.numpy(), problem.start[:, 0].numpy())
+    knots = tanh_knots(250).numpy()
+    expected = np.interp(problem.y.numpy() * fits / 0.25, knots, np.tanh(knots))
+    np.testing.assert_allclose(found, expected, atol=1e-12)
 
 
-def test_starts_are_as_far_as_they_say() -> None:
-    near, far = drawn(50, warm=0.2), drawn(50)
-    assert near.betas is not None
-    ones = torch.ones(50, 3).double()
-    torch.testing.assert_close((near.start - near.betas).norm(dim=-1), 0.2 * ones)
-    torch.testing.assert_close(far.start.norm(dim=-1), ones)
-    for warm in (None, 0.3):
-        pair = drawn(5, components=2, symmetric=True, proportions=None, warm=warm)
-        assert pair.betas is not None
-        assert pair.symmetric
-        assert torch.equal(pair.betas[:, 1], -pair.betas[:, 0])
-    assert not far.symmetric
-    assert not drawn(5, components=2, proportions=None).symmetric
-
-
-@pytest.mark.parametrize(
-    ("setting", "says"),
-    [
-        ({"components": 0}, "components must be at least 1"),
-        ({"symmetric": True}, "symmetric mixture has 2 components, got 3"),
-        ({"proportions": [0.5, 0.5]}, "proportions must be 3 positive numbers with sum 1"),
-        ({"proportions": [0.5, 0.6, -0.1]}, "proportions must be 3 positive numbers"),
-        ({"proportions": [0.5, 0.5, 0.5]}, "sum 1, got"),
-        ({"warm": -1.0}, "warm must be at least 0"),
-    ],
-)
-def test_bad_settings_are_named(setting: dict, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        MixtureOfRegressions.made(setting)
-
-
-def test_problems_from_arrays_and_what_they_refuse() -> None:
-    x, y, query = np.ones((4, 2)), [1.0, 2.0, 3.0, 4.0], [1.0, 1.0]
-    problem = MixtureProblem.of(x, y, query, [[1, 0], [0, 1], [1, 1]])
-    assert (problem.n, problem.d, problem.queries, problem.components) == (4, 2, 1, 3)
-    with pytest.raises(InputError, match="x must be finite"):
-        MixtureProblem.of(x * np.inf, y, query, [[1, 0]])
-    with pytest.raises(InputError, match="rows of one length"):
-        MixtureProblem.of(x, y, query, [[1, 0], [1]])
-
-
-@pytest.mark.parametrize(
-    ("start", "betas", "says"),
-    [
-        (torch.ones(1, 3), None, r"start must be \(components, 2\).*got \(1, 3\)"),
-        (torch.ones(5, 1, 2), None, "start must be"),
-        (torch.ones(0, 2), None, "start must be"),
-        (torch.full((1, 2), torch.nan), None, "start must be finite"),
-        (torch.ones(1, 2), torch.ones(2, 2), "betas must be"),
-        (torch.ones(1, 2).double(), None, "convert one"),
-        ([[1.0, 2.0]], None, "start must be a tensor"),
-    ],
-)
-def test_mismatched_or_bad_vectors_are_named(start, betas, says: str) -> None:
-    # The shapes in the annotations would refuse some of these first; users run without them.
-    problem = object.__new__(MixtureProblem)
-    data = {"x": torch.ones(4, 2), "y": torch.ones(4), "x_query": torch.ones(1, 2)}
-    for name, value in {**data, "start": start, "betas": betas}.items():
-        object.__setattr__(problem, name, value)
-    with pytest.raises(InputError, match=says):
-        problem.__post_init__()
-
-
-@pytest.mark.parametrize("settings", [{}, {"d": 1, "n": 1}, {"d": 4, "n": 3, "signal": 8.0}])
-def test_responsibilities_are_scipys_posterior(settings: dict) -> None:
-    problem = drawn(5, **settings)
-    found = em(0.4).responsibilities(problem.x, problem.y, problem.start)
-    joint = logpdf(problem, problem.start, 0.4)
-    expected = np.exp(joint - np.logaddexp.reduce(joint, axis=-1, keepdims=True))
-    np.testing.assert_allclose(found.numpy(), expected, rtol=1e-11, atol=1e-300)
-
-
-def test_many_gradient_steps_are_scikit_learns_weighted_least_squares() -> None:
-    problem = drawn(3, n=60)
-    algorithm = em(noise=1.0, step_size=1.0, inner=3000)
-    found = algorithm.step(problem, problem.start, 0)
-    shares = algorithm.responsibilities(problem.x, problem.y, problem.start).numpy()
-    for b, k in np.ndindex(3, 3):
-        fit = SklearnRegression(fit_intercept=False)
-        fit.fit(problem.x[b].numpy(), problem.y[b].numpy(), sample_weight=shares[b, :, k])
-        np.testing.assert_allclose(found[b, k].numpy(), fit.coef_, rtol=1e-9, atol=1e-10)
-
-
-def test_a_step_in_numpy_example_by_example() -> None:
-    problem = drawn(2, n=5)
-    found = em(inner=2).step(problem, problem.start, 0)
-    joint = logpdf(problem, problem.start, 0.5)
-    shares = np.exp(joint - np.logaddexp.reduce(joint, axis=-1, keepdims=True))
-    for b, k in np.ndindex(2, 3):
-        x, y, beta = problem.x[b].numpy(), problem.y[b].numpy(), problem.start[b, k].numpy()
-        for _ in range(2):
-            pulls = [shares[b, i, k] * (y[i] - x[i] @ beta) * x[i] for i in range(5)]
-            beta = beta + 0.3 * np.sum(pulls, axis=0) / 5
-        np.testing.assert_allclose(found[b, k].numpy(), beta, rtol=1e-12, atol=1e-14)
-    prediction = em().predict(problem, found).numpy()
-    expected = np.einsum("bqd,bkd,k->bq", problem.x_query, found, PI)
-    np.testing.assert_allclose(prediction, expected, rtol=1e-12)
-
-
-@pytest.mark.parametrize("inner", [1, 5])
-def test_the_likelihood_never_falls(inner: int) -> None:
-    problem = drawn(20)
-    states = em(0.5, 0.2, inner).states(problem, 30)
-    rows = [np.sum(np.logaddexp.reduce(logpdf(problem, s, 0.5), axis=-1), axis=-1) for s in states]
-    for before, after in itertools.pairwise(rows):
-        assert (after >= before - 1e-9).all()
-    assert (rows[-1] > rows[0] + 1).all()
-
-
-def test_a_component_that_no_example_wants_stays_where_it_is() -> None:
-    problem = drawn(4)
-    start = problem.start.clone()
-    start[:, 2] = 1e6
-    after = em().step(problem, start, 0)
-    assert torch.equal(after[:, 2], start[:, 2])
-    assert bool(torch.isfinite(after).all())
-
-
-def test_two_tied_components_are_the_symmetric_mixture() -> None:
-    """One gradient step of β alone is the sum of what it does to β and what it does to −(−β)."""
-    problem = drawn(6, components=2, symmetric=True, proportions=None)
-    beta = problem.start[:, 0]
-    alone = SymmetricGradientEM(number(0.5), number(0.3), 1)
-    half = number(0.5).expand(2)
-    both = GradientEM(half, number(0.5), number(0.3), 1).step(problem, problem.start, 0)
-    expected = beta + (both[:, 0] - beta) - (both[:, 1] + beta)
-    torch.testing.assert_close(alone.step(problem, beta, 0), expected)
-    tied = GradientEM(half, number(0.5), number(0.3), 1)
-    gamma = tied.responsibilities(problem.x, problem.y, problem.start).numpy()
-    fits = np.einsum("bnd,bd->bn", problem.x.numpy(), beta.numpy())
-    tau = np.tanh(problem.y.numpy() * fits / 0.25)
-    np.testing.assert_allclose(gamma[..., 0] - gamma[..., 1], tau, atol=1e-14)
-
-
-def test_many_symmetric_steps_are_numpys_least_squares_on_signed_labels() -> None:
-    problem = drawn(3, components=2, symmetric=True, proportions=None)
-    found = SymmetricGradientEM(number(0.5), number(0.4), 2000).step(
-        problem, problem.start[:, 0], 0
+def test_the_error_falls_like_one_over_knots_squared() -> None:
+    """One example and one feature: thousands of instances come near the worst error there is."""
+    settings = {"d": 1, "n": 1, "steps": 2, "inner": 1, "step_size": 0.1, "bound": 5.0}
+    counts = [20, 40, 80, 160, 320, 640]
+    problem = MixtureOfRegressions(d=1, n=1, components=2, symmetric=True).sample(3000)
+    kept = (problem.y * problem.x[..., 0]).abs().squeeze(-1) < 5
+    problem = MixtureProblem(
+        problem.x[kept], problem.y[kept], problem.x_query[kept], problem.start[kept]
     )
-    for b in range(3):
-        x, y = problem.x[b].numpy(), problem.y[b].numpy()
-        signed = np.tanh(y * (x @ problem.start[b, 0].numpy()) / 0.25) * y
-        expected = np.linalg.lstsq(x, signed, rcond=None)[0]
-        np.testing.assert_allclose(found[b].numpy(), expected, rtol=1e-10, atol=1e-12)
+    shares = []
+    for count in counts:
+        construction = MixtureOfTwoRegressions.made({**settings, "knots": count})
+        found = deviations(construction, construction.transformer, problem)
+        assert not found.broken
+        assert found.usage <= 1
+        shares.append(max(found.step))
+    slope = np.polyfit(np.log(counts), np.log(shares), 1)[0]
+    assert slope == pytest.approx(-2.0, abs=0.06)
+    declared = [TANH_ERROR * 0.1 * 5.0 / count**2 for count in counts]
+    assert all(0.3 * bound < share <= bound for share, bound in zip(shares, declared, strict=True))
 
 
-def test_the_truth_is_found_up_to_sign() -> None:
-    problem = drawn(30, n=400, components=2, symmetric=True, proportions=None, noise=0.1)
-    algorithm = SymmetricGradientEM(number(0.1), number(0.7), 8)
-    *_, last = algorithm.states(problem, 60)
+def test_shares_are_scipys_posterior() -> None:
+    built = innerloop.build(MANY, proportions=PI, noise=0.4, steps=2)
+    problem = drawn(built, 5)
+    fits = np.einsum("bnd,bkd->bnk", problem.x.numpy(), problem.start.numpy())
+    joint = np.array(PI) * norm.pdf(problem.y.numpy()[..., None], fits, 0.4)
+    expected = joint / joint.sum(axis=-1, keepdims=True)
+    found = built.trace(problem)[3]["gamma"][:, :30].numpy()
+    np.testing.assert_allclose(found, expected, rtol=0, atol=1e-12)
+
+
+def test_labels_far_from_every_component_are_still_shared_out() -> None:
+    """e^logit of both components underflows: without C the other tokens would take it all."""
+    built = innerloop.build(MANY, d=1, n=3, components=2, noise=0.1, bound=60.0, steps=1)
+    start = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
+    problem = MixtureProblem.of([[1e-4], [1e-4], [1e-4]], [59.0, -59.0, 0.0], [1.0], start)
+    found = built.trace(problem)[3]["gamma"][:3].numpy()
+    expected = 1 / (1 + np.exp(-2 * problem.y.numpy() * 1e-4 / 0.1**2))
+    np.testing.assert_allclose(found, np.stack([expected, 1 - expected], -1), rtol=0, atol=1e-10)
+
+
+@pytest.mark.parametrize(("n", "noise"), [(5, 0.05), (30, 0.1), (200, 0.2)])
+def test_rounding_is_small_up_to_the_declared_limit(n: int, noise: float) -> None:
+    bound = noise * (0.999 * MOST_ROUNDING / n) ** 0.5
+    construction = SoftmaxMixtureOfRegressions(d=3, n=n, noise=noise, bound=bound, inner=3)
+    wide = MixtureOfRegressions(d=3, n=n, noise=5 * noise, signal=bound / 12)
+    found = deviations(construction, construction.transformer, wide.sample(8))
+    assert not found.broken
+    assert 0.3 < found.usage <= 1
+
+
+def test_any_number_of_queries() -> None:
+    built = innerloop.build(MANY, proportions=PI, steps=3)
+    problem = drawn(built, 4)
+    queries = torch.randn(4, 7, 4, dtype=torch.float64)
+    more = MixtureProblem(problem.x, problem.y, queries, problem.start)
+    *_, last = built.construction.algorithm.states(more, 3)
+    expected = np.einsum("bqd,bkd,k->bq", queries.numpy(), last.numpy(), PI)
+    np.testing.assert_allclose(built.predict(more).numpy(), expected, atol=1e-12)
+    two = innerloop.build(TWO, steps=3)
+    pair = drawn(two, 4)
+    many = MixtureProblem(pair.x, pair.y, queries, pair.start)
+    assert torch.equal(two.predict(many), two.predict(pair)), "queries are not data"
+
+
+def test_an_empty_component_stays_and_breaks_nothing() -> None:
+    """The third component misses every label by 40 standard deviations."""
+    built = innerloop.build(MANY, noise=1.0, bound=200.0, steps=3, step_size=1e-5)
+    problem = drawn(built, 4)
+    x, start = problem.x.clone(), problem.start.clone()
+    x[..., 3], start[:, :2, 3] = 40.0, 0.0
+    start[:, 2] = torch.tensor([0.0, 0.0, 0.0, 1.0])
+    lonely = MixtureProblem(x, problem.y, problem.x_query, start)
+    betas = built.trace(lonely).after_step(3)["beta"][:, 30:33]
+    torch.testing.assert_close(betas[:, 2], start[:, 2], rtol=0, atol=1e-12)
+    assert float((betas[:, :2] - start[:, :2]).abs().max()) > 1e-5
+
+
+def test_transformers_find_the_truth() -> None:
+    two = innerloop.build(TWO, d=3, n=200, steps=15, inner=4, noise=0.1, instances=1)
+    problem = drawn(two, 8)
     assert problem.betas is not None
-    off = (last.unsqueeze(1) - problem.betas).norm(dim=-1).min(dim=-1).values
-    assert float(off.max()) < 0.03, "√(d/n) ϑ is 0.009"
-
-
-def test_three_components_are_found_from_a_warm_start() -> None:
-    problem = drawn(30, n=600, noise=0.1, warm=0.2)
-    *_, last = em(0.1, 1.0, 20).states(problem, 60)
+    off = (two.predict(problem).unsqueeze(-2) - problem.betas).norm(dim=-1).min(dim=-1).values
+    assert float(off.max()) < 0.03
+    many = innerloop.build(
+        MANY, d=3, n=200, steps=15, inner=4, noise=0.1, proportions=PI, instances=1
+    )
+    problem = drawn(many, 8, warm=0.2)
     assert problem.betas is not None
-    assert float((last - problem.betas).norm(dim=-1).max()) < 0.1
-    expected = torch.einsum("bqd,bkd,k->bq", problem.x_query, problem.betas, PI)
-    assert float((em().predict(problem, last) - expected).abs().max()) < 0.1
+    expected = torch.einsum(
+        "bqd,bkd,k->bq", problem.x_query, problem.betas, torch.tensor(PI).double()
+    )
+    assert float((many.predict(problem) - expected).abs().max()) < 0.1
+
+
+@pytest.mark.parametrize("name", [TWO, MANY])
+def test_data_outside_the_range_are_detected(name: str) -> None:
+    built = innerloop.build(name, steps=2)
+    problem = drawn(built, 3)
+    built.predict(problem)
+    with pytest.raises(OutOfRange, match=r"after step 0 .* times the range"):
+        built.predict(scaled(problem, 30.0))
+    narrow = innerloop.build(name, bound=0.5, steps=2, instances=4)
+    assert narrow.certificate.range_used > 1
+    assert not narrow.certificate.holds
+
+
+def test_steps_that_grow_what_they_add_are_detected() -> None:
+    """α λmax > 2: the error of tanh would grow with T, though |y| and |y x| are within bounds."""
+    calm = MixtureOfTwoRegressions(d=3, n=6, inner=6)
+    wild = MixtureOfTwoRegressions(d=3, n=6, inner=6, step_size=3.0)
+    problem = calm.distributions()[0].sample(5)
+    for construction, inside in ((calm, True), (wild, False)):
+        stream = construction.encode(problem, construction.algorithm.init(problem))
+        assert (construction.usage(stream) <= 1) == inside
+
+
+def test_residuals_are_watched_inside_the_m_step() -> None:
+    """α = 2.4 on x = 1: the residual goes 1, −1.4, 1.96 within one M step."""
+    settings = {"d": 1, "n": 2, "components": 1, "noise": 1.0, "bound": 1.2, "step_size": 2.4}
+    problem = MixtureProblem.of([[1.0], [1.0]], [1.0, 1.0], [0.1], [[0.0]])
+    for inner, reached in ((1, 1.4), (2, 1.96)):
+        construction = SoftmaxMixtureOfRegressions.made({**settings, "inner": inner})
+        stream = construction.prompt(problem)
+        assert construction.usage(stream) == pytest.approx(reached / 1.2)
+
+
+@pytest.mark.parametrize(
+    ("name", "problem", "says"),
+    [
+        (TWO, {"n": 31, "components": 2, "symmetric": True}, "built for n=30, got n=31"),
+        (TWO, {"d": 3, "n": 30, "components": 2, "symmetric": True}, "built for d=4, got d=3"),
+        (TWO, {"n": 30, "components": 2}, "two such vectors"),
+        (TWO, {"n": 30, "components": 3}, "two such vectors"),
+        (MANY, {"n": 29}, "built for n=30, got n=29"),
+        (MANY, {"n": 30, "components": 4}, "components=3, got 4 start vectors"),
+    ],
+)
+def test_problems_beyond_a_limit_are_refused(name: str, problem: dict, says: str) -> None:
+    built = innerloop.build(name, steps=2, instances=2)
+    with pytest.raises(OutOfRange, match=says):
+        built.predict(MixtureOfRegressions.made(problem).sample())
+
+
+@pytest.mark.parametrize(
+    ("name", "parameters", "says"),
+    [
+        (MANY, {"noise": 0.01}, r"n \(bound/noise\)² must be at most 1e\+07.* got 1.2e\+08"),
+        (MANY, {"proportions": [0.5, 0.5]}, "proportions must be 3 positive numbers"),
+        (MANY, {"components": 0}, "components must be at least 1"),
+        (TWO, {"knots": 7}, "knots must be at least 8"),
+        (TWO, {"noise": 0.0}, "noise must be at least"),
+        (TWO, {"knots": 8, "bound": 1e3}, "use larger steps"),
+    ],
+)
+def test_impossible_parameters_are_named(name: str, parameters: dict, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        innerloop.build(name, **parameters)
+
+
+def without(register: str, side: str) -> Callable[[Transformer], None]:
+    """A mutation: no query (or key) reads this register any more."""
+
+    def mutate(mutant: Transformer) -> None:
+        places = list(mutant.layout[register].places)
+        for block in mutant.blocks():
+            assert block.attention is not None
+            getattr(block.attention, side)[..., places] = 0
+
+    return mutate
+
+
+@pytest.mark.parametrize(
+    ("name", "register", "side"),
+    [(TWO, "p", "query"), (MANY, "p", "key"), (MANY, "e", "query"), (MANY, "y", "query")],
+)
+def test_tokens_that_hear_what_is_not_theirs_are_refused(
+    name: str, register: str, side: str
+) -> None:
+    built = innerloop.build(name, steps=2, instances=8)
+    assert built.certificate.holds
+    mutant = copy.deepcopy(built.transformer)
+    without(register, side)(mutant)
+    assert not certify(built.construction, mutant, instances=8).holds
+
+
+def test_a_prior_in_the_wrong_order_is_refused() -> None:
+    built = innerloop.build(MANY, proportions=PI, steps=2, instances=8)
+    other = innerloop.build(MANY, proportions=PI[::-1], steps=2, instances=8)
+    assert built.certificate.holds
+    assert not certify(built.construction, other.transformer, instances=8).holds
