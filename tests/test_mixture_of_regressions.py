@@ -206,6 +206,14 @@ def test_problems_beyond_a_limit_are_refused(name: str, problem: dict, says: str
         built.predict(MixtureOfRegressions.made(problem).sample())
 
 
+@pytest.mark.parametrize("name", [TWO, MANY])
+def test_a_problem_of_another_kind_is_named(name: str) -> None:
+    built = innerloop.build(name, steps=2, instances=2)
+    problem = innerloop.LinearRegression(d=4, n=30).sample()
+    with pytest.raises(InputError, match="takes a MixtureProblem, got a RegressionProblem"):
+        built.predict(problem)
+
+
 @pytest.mark.parametrize(
     ("name", "parameters", "says"),
     [

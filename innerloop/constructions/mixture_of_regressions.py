@@ -107,7 +107,7 @@ class SoftmaxMixtureOfRegressions(MixtureConstruction):
             )
         ]
 
-    def accept(self, problem: MixtureProblem) -> None:
+    def accept(self, problem: Any) -> None:
         super().accept(problem)
         if problem.components != self.components:
             raise OutOfRange(

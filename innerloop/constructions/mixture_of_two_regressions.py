@@ -96,7 +96,7 @@ class MixtureOfTwoRegressions(MixtureConstruction):
         steps = float(self.rate) * self.inner
         return super().tolerance(dtype) + TANH_ERROR * steps * self.bound / self.knots**2
 
-    def accept(self, problem: MixtureProblem) -> None:
+    def accept(self, problem: Any) -> None:
         super().accept(problem)
         if not problem.symmetric:
             raise OutOfRange(
