@@ -20,6 +20,10 @@ if TYPE_CHECKING:
     from innerloop.constructions.overview import show as show
     from innerloop.problems.linear_regression import LinearRegression as LinearRegression
     from innerloop.problems.linear_regression import RegressionProblem as RegressionProblem
+    from innerloop.problems.mixture_of_regressions import (
+        MixtureOfRegressions as MixtureOfRegressions,
+    )
+    from innerloop.problems.mixture_of_regressions import MixtureProblem as MixtureProblem
     from innerloop.transformer.model import Transformer as Transformer
 
 _HOMES = {
@@ -31,6 +35,8 @@ _HOMES = {
     "listing": "constructions.overview",
     "show": "constructions.overview",
     "LinearRegression": "problems.linear_regression",
+    "MixtureOfRegressions": "problems.mixture_of_regressions",
+    "MixtureProblem": "problems.mixture_of_regressions",
     "RegressionProblem": "problems.linear_regression",
     "Transformer": "transformer.model",
 }
@@ -39,6 +45,8 @@ __all__ = [
     "Built",
     "Certificate",
     "LinearRegression",
+    "MixtureOfRegressions",
+    "MixtureProblem",
     "RegressionProblem",
     "Transformer",
     "build",

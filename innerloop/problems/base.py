@@ -28,6 +28,16 @@ def normals(
     return normal
 
 
+def tensor_of(value: Any) -> Tensor:
+    """Tensors keep their precision; NumPy arrays and lists become float64."""
+    if isinstance(value, Tensor) and value.is_floating_point():
+        return value
+    try:
+        return torch.as_tensor(value, dtype=torch.float64)
+    except (ValueError, TypeError, RuntimeError) as error:
+        raise InputError(f"expected numbers in rows of one length: {error}") from None
+
+
 @dataclass(frozen=True, kw_only=True)
 class Distribution(Parameters, ABC):
     """A distribution over instances. `sample` draws a batch of them: a problem."""

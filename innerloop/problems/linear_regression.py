@@ -15,7 +15,7 @@ from torch import Tensor
 
 from innerloop.errors import InputError, OutOfRange
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, normals
+from innerloop.problems.base import Distribution, normals, tensor_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,23 +29,11 @@ class RegressionProblem:
 
     @classmethod
     def of(cls, x: Any, y: Any, x_query: Any, weights: Any = None) -> RegressionProblem:
-        """A problem from tensors, NumPy arrays or lists; one query may come without its axis.
-
-        Tensors keep their precision, everything else becomes float64.
-        """
-
-        def tensor(value: Any) -> Tensor:
-            if isinstance(value, Tensor) and value.is_floating_point():
-                return value
-            try:
-                return torch.as_tensor(value, dtype=torch.float64)
-            except (ValueError, TypeError, RuntimeError) as error:
-                raise InputError(f"expected numbers in rows of one length: {error}") from None
-
-        x, y, x_query = tensor(x), tensor(y), tensor(x_query)
+        """A problem from what `tensor_of` takes; one query may come without its axis."""
+        x, y, x_query = tensor_of(x), tensor_of(y), tensor_of(x_query)
         if x_query.ndim == x.ndim - 1:
             x_query = x_query.unsqueeze(-2)
-        return cls(x, y, x_query, None if weights is None else tensor(weights))
+        return cls(x, y, x_query, None if weights is None else tensor_of(weights))
 
     def __post_init__(self) -> None:
         tensors = {"x": self.x, "y": self.y, "x_query": self.x_query}

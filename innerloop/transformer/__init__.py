@@ -12,6 +12,8 @@ from innerloop.transformer.head import summed as summed
 from innerloop.transformer.layout import Address as Address
 from innerloop.transformer.layout import Layout as Layout
 from innerloop.transformer.layout import join as join
+from innerloop.transformer.marks import marks as marks
+from innerloop.transformer.marks import own_token as own_token
 from innerloop.transformer.mlp import MLP as MLP
 from innerloop.transformer.model import Block as Block
 from innerloop.transformer.model import Transformer as Transformer

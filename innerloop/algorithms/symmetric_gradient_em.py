@@ -1,0 +1,49 @@
+"""EM for the mixture of the regressions β and −β, whose M step is T gradient steps.
+
+    E   τ_i = tanh(y_i ⟨x_i, β⟩ / ϑ²), the posterior mean of the sign
+    M   β ← β + α (1/n) Σ_i (τ_i y_i − ⟨x_i, β⟩) x_i        T times, τ held
+
+The answer is β, which the data determine up to its sign: the oracle's prediction, the mean of
+⟨x, β⟩ and −⟨x, β⟩, would be 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.algorithms.regression import Weights
+from innerloop.problems.mixture_of_regressions import MixtureProblem
+
+
+@dataclass(frozen=True, eq=False)
+class SymmetricGradientEM(Algorithm[MixtureProblem, Weights]):
+    """The state is β, the first start vector at first; ϑ is known, α = `step_size`, T = `inner`."""
+
+    source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024), K = 2"
+    noise: Float[Tensor, ""]
+    step_size: Float[Tensor, ""]
+    inner: int
+
+    def init(self, problem: MixtureProblem) -> Weights:
+        return problem.start[..., 0, :]
+
+    def step(self, problem: MixtureProblem, state: Weights, k: int) -> Weights:
+        x, y = problem.x, problem.y
+        signs = torch.tanh(y * _products(x, state) / self.noise.to(x) ** 2)
+        for _ in range(self.inner):
+            pull = x.mT @ (signs * y - _products(x, state)).unsqueeze(-1) / problem.n
+            state = state + self.step_size.to(x) * pull.squeeze(-1)
+        return state
+
+    def predict(self, problem: MixtureProblem, state: Weights) -> Weights:
+        return state
+
+
+def _products(x: Tensor, weights: Tensor) -> Tensor:
+    return (x @ weights.unsqueeze(-1)).squeeze(-1)
