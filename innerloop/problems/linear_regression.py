@@ -15,7 +15,7 @@ from torch import Tensor
 
 from innerloop.errors import InputError, OutOfRange
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, normals
+from innerloop.problems.base import Distribution, check_numbers, normals, tensor_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,19 +33,10 @@ class RegressionProblem:
 
         Tensors keep their precision, everything else becomes float64.
         """
-
-        def tensor(value: Any) -> Tensor:
-            if isinstance(value, Tensor) and value.is_floating_point():
-                return value
-            try:
-                return torch.as_tensor(value, dtype=torch.float64)
-            except (ValueError, TypeError, RuntimeError) as error:
-                raise InputError(f"expected numbers in rows of one length: {error}") from None
-
-        x, y, x_query = tensor(x), tensor(y), tensor(x_query)
+        x, y, x_query = tensor_of(x), tensor_of(y), tensor_of(x_query)
         if x_query.ndim == x.ndim - 1:
             x_query = x_query.unsqueeze(-2)
-        return cls(x, y, x_query, None if weights is None else tensor(weights))
+        return cls(x, y, x_query, None if weights is None else tensor_of(weights))
 
     def __post_init__(self) -> None:
         tensors = {"x": self.x, "y": self.y, "x_query": self.x_query}
@@ -75,13 +66,7 @@ class RegressionProblem:
             )
         if 0 in self.x.shape or 0 in self.x_query.shape:
             raise InputError(f"need at least one example, feature and query; got {shapes}")
-        for name, tensor in tensors.items():
-            if not tensor.is_floating_point():
-                raise InputError(f"{name} must hold floating-point numbers, got {tensor.dtype}")
-            if tensor.dtype != self.x.dtype:
-                raise InputError(f"x is {self.x.dtype} but {name} is {tensor.dtype}: convert one")
-            if not bool(torch.isfinite(tensor).all()):
-                raise InputError(f"{name} must be finite, got NaN or infinity")
+        check_numbers(tensors)
 
     @property
     def n(self) -> int:
