@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import math
 import re
 from collections.abc import Callable
 from typing import Any
@@ -203,24 +204,47 @@ def test_what_a_certificate_says() -> None:
     assert other != certificate
 
 
-def evaluated(formula: str, k: int, d: int, n: int) -> int:
-    """A sum of terms such as `2d`, `k` and `3`."""
+def evaluated(formula: str, letters: dict[str, int]) -> int:
+    """A sum of terms such as `2d`, `− NK²` and `3`."""
     total = 0
-    for term in formula.split("+"):
-        number, letter = re.fullmatch(r"\s*(\d*)([kdn]?)\s*", term).groups()  # pyright: ignore[reportOptionalMemberAccess]
-        total += int(number or 1) * {"k": k, "d": d, "n": n, "": 1}[letter]
+    for sign, number, product in re.findall(r"([+−]?) ?(\d*)((?:[A-Za-z]²?)*)", formula):
+        factors = re.findall(r"([A-Za-z])(²?)", product)
+        powers = [letters[letter] ** (2 if squared else 1) for letter, squared in factors]
+        if number or powers:
+            total += (-1 if sign == "−" else 1) * int(number or 1) * math.prod(powers)
     return total
+
+
+def letters_of(construction: Any) -> dict[str, int]:
+    """k, d and n, and what a parameter's help begins with: "K, units of …"."""
+    fields = construction.__dataclass_fields__
+    named = {
+        fields[name].metadata["help"].split(",")[0]: value
+        for name, value in construction.values().items()
+    }
+    own = {letter: value for letter, value in named.items() if type(value) is int}
+    return {**own, "k": construction.steps, "d": construction.d, "n": construction.n}
+
+
+def test_formulas_are_evaluated() -> None:
+    letters = {"k": 5, "d": 2, "K": 3, "N": 7}
+    found = [evaluated(text, letters) for text in ("k + 2", "2d", "4", "2Nk − 2K²", "− d + NK")]
+    assert found == [7, 4, 4, 52, 19]
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_declared_cost_is_the_cost(name: str) -> None:
     kind = members("constructions", Construction)[name]
-    for steps, d, n in ((1, 2, 5), (5, 3, 9)):
-        k = kind.capped("steps", steps)
-        count = kind.made({"steps": k, "d": d, "n": n}).transformer.count()
-        assert count["layers"] == evaluated(kind.cost.layers, k, d, n)
-        assert count["heads"] == evaluated(kind.cost.heads, k, d, n)
-        assert count["width"] == evaluated(kind.cost.width, k, d, n)
+    sizes = [
+        {"steps": kind.capped("steps", steps), "d": d, "n": n}
+        for steps, d, n in ((1, 2, 5), (5, 3, 9))
+    ]
+    for parameters in (*sizes, *kind.cases):
+        construction = kind.made(parameters)
+        count, letters = construction.transformer.count(), letters_of(construction)
+        assert count["layers"] == evaluated(kind.cost.layers, letters)
+        assert count["heads"] == evaluated(kind.cost.heads, letters)
+        assert count["width"] == evaluated(kind.cost.width, letters)
 
 
 @pytest.mark.parametrize("name", NAMES)

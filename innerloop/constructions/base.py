@@ -29,7 +29,10 @@ from innerloop.transformer import Block, Layout, Transformer
 
 
 class Cost(NamedTuple):
-    """What k steps take, as formulas in k, d and n, and what the source prints of it."""
+    """What k steps take, as formulas, and what the source prints of it.
+
+    Letters are k, d, n, and those that a parameter's help begins with, as in "K, units of …".
+    """
 
     layers: str
     heads: str
@@ -51,6 +54,8 @@ class Construction(Parameters, ABC):
     """The relative deviation allowed in each precision that the construction declares."""
     looped: ClassVar[bool] = False
     """Whether the body is one step, run `steps` times."""
+    remedy: ClassVar[str] = "build it with a larger bound"
+    """What to do about data beyond the declared range."""
     cases: ClassVar[tuple[dict[str, Any], ...]] = ()
     """Parameters of its own to test the law at, besides the problem's general cases."""
 
@@ -152,7 +157,7 @@ def streams(construction: Construction, transformer: Transformer, problem: Any) 
         if (usage := construction.usage(stream)) > 1:
             raise OutOfRange(
                 f"after step {k} the data reach {usage:.3g} times the range that "
-                f"{construction.name} was built for: build it with a larger bound"
+                f"{construction.name} was built for: {construction.remedy}"
             )
         yield stream
 
