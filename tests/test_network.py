@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import copy
 import itertools
+from collections.abc import Callable
 
 import pytest
 import torch
 from torch import Tensor
 from torch.nn import functional
 
+import innerloop
 from innerloop.algorithms.network_gradient_descent import Loss, NetworkGradientDescent
-from innerloop.errors import InputError
+from innerloop.constructions.base import streams
+from innerloop.constructions.certificate import certify
+from innerloop.errors import InputError, OutOfRange
+from innerloop.problems.linear_regression import LinearRegression
 from innerloop.problems.network_regression import NetworkProblem, NetworkRegression
+from innerloop.transformer import Transformer
 
 SHAPES = [
     {"layers": 2, "width": 4, "d": 3, "n": 7},
@@ -110,70 +117,169 @@ def test_gradient_descent_lowers_the_risk() -> None:
     assert all(b <= a for a, b in itertools.pairwise(risks))
 
 
-def test_labels_are_the_teachers() -> None:
-    problem = sampled(3, noise=0.0, outputs=2)
-    assert problem.teacher is not None
-    for i in range(3):
-        teacher = [v[i] for v in problem.teacher]
-        torch.testing.assert_close(problem.y[i], output(teacher, problem.x[i]))
-        torch.testing.assert_close(problem.targets[i], output(teacher, problem.x_query[i]))
-    noisy, quiet = sampled(400, n=50, noise=0.5), sampled(400, n=50, noise=0.0)
-    assert noisy.teacher is not None
-    clean = torch.stack(
-        [output([v[i] for v in noisy.teacher], noisy.x[i]) for i in range(len(noisy.x))]
-    )
-    assert float((noisy.y - clean).std()) == pytest.approx(0.5, rel=0.05)
-    assert bool((quiet.y >= 0).all()), "the output has a ReLU"
+NAME = "network-gradient-descent"
 
 
-def test_start_and_teacher_are_independent_and_scaled_by_their_columns() -> None:
-    problem = sampled(4000, d=5, width=3)
-    assert problem.teacher is not None
-    for start, teacher in zip(problem.start, problem.teacher, strict=True):
-        for network in (start, teacher):
-            variance = float(network.square().mean())
-            assert variance == pytest.approx(2 / network.shape[-1], rel=0.05)
-        assert abs(float((start * teacher).mean())) < 0.05
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("shape", SHAPES)
+@pytest.mark.parametrize("box", [0.7, 100.0])
+def test_the_transformer_is_torchs_training(shape: dict, loss: Loss, box: float) -> None:
+    """No reference of ours in between: registers after each step against torch's weights."""
+    built = innerloop.build(NAME, **shape, loss=loss, box=box, step_size=0.2, steps=4, instances=8)
+    problem = sampled(4, seed=1, **shape)
+    layout = built.transformer.layout
+    expected = [trained(problem, (i,), loss, 4, 0.2, box) for i in range(4)]
+    running = streams(built.construction, built.transformer, problem)
+    for step, (stream, answer) in enumerate(zip(running, built.predictions(problem), strict=True)):
+        for i, steps in enumerate(expected):
+            for j, reference in enumerate(steps[step], 1):
+                for found in layout.read(stream, f"V{j}")[i]:  # every token holds the weights
+                    torch.testing.assert_close(found, reference, rtol=1e-11, atol=1e-12)
+            reference = output(steps[step], problem.x_query[i])
+            torch.testing.assert_close(answer[i], reference, rtol=1e-11, atol=1e-12)
 
 
-def test_problems_from_lists() -> None:
-    x, y, query = [[1.0, 2.0], [0.0, 1.0], [1.0, 1.0]], [1.0, 0.0, 2.0], [1.0, 0.0]
-    start = [[[1.0, 0.0], [0.5, 1.0]], [[1.0, -1.0]]]
-    problem = NetworkProblem.of(x, y, query, start)
-    assert problem.y.shape == (3, 1)
-    assert problem.shapes == [(2, 2), (1, 2)]
-    assert problem.to(torch.float32).start[0].dtype == torch.float32
-    with pytest.raises(InputError, match="targets need the teacher"):
-        _ = problem.targets
-    with pytest.raises(InputError, match="start must be a list of matrices, got str"):
-        NetworkProblem.of(x, y, query, "none")
-    with pytest.raises(InputError, match="expected numbers"):
-        NetworkProblem.of([["a"]], y, query, start)
+def test_signals_are_torchs_derivatives() -> None:
+    """Registers `s` in mid-step: the derivative of each example's loss by each unit's input."""
+    built = innerloop.build(NAME, layers=3, steps=1, outputs=2)
+    problem = sampled(layers=3, outputs=2)
+    inputs, rows = [], problem.x
+    for matrix in problem.start:
+        inputs.append((rows @ matrix.mT).requires_grad_())
+        rows = inputs[-1].relu()
+    loss = functional.mse_loss(rows, problem.y, reduction="sum") / 2
+    derivatives = torch.autograd.grad(loss, inputs)
+    before_update = built.trace(problem)[2 * 3 - 1]
+    for j, reference in enumerate(derivatives, 1):
+        found = before_update[f"s{j}"]
+        torch.testing.assert_close(found[:-1], reference, rtol=1e-12, atol=1e-13)
+        assert not found[-1].any(), "the query has no loss"
+
+
+def at_input(value: float) -> NetworkProblem:
+    """One example whose first hidden unit has this input; the others' are large."""
+    start = [[[value, 0.0], [0.0, 1.0]], [[1.0, 1.0]]]
+    return NetworkProblem.of([[1.0, 1.0]], [0.5], [1.0, 2.0], start)
+
+
+def test_an_input_inside_the_ramp_is_detected() -> None:
+    built = innerloop.build(NAME, d=2, n=1, layers=2, width=2, steps=2, box=10.0)
+
+    def off(value: float) -> float:
+        """How far the bare transformer is from torch after one step."""
+        problem = at_input(value)
+        stream = built.transformer.step(built.construction.prompt(problem), 0)
+        found = built.transformer.layout.read(stream, "V1")[0]
+        return float((found - trained(problem, (), "squared", 1, 0.1, 10.0)[1][0]).abs().max())
+
+    for value in (0.4e-9, -0.4e-9, 1e-12):
+        with pytest.raises(OutOfRange, match=r"after step 0 .* times the range .* larger slope"):
+            built.predict(at_input(value))
+    assert off(0.4e-9) > 1e-3, "the ramp is there: it is not detected for nothing"
+    for value in (0.0, 1.0001e-9, -1.0001e-9, 1.0):
+        built.predict(at_input(value))
+        assert off(value) < 1e-15
+    shallow = innerloop.build(NAME, slope=1.0).certificate
+    assert shallow.range_used > 1
+    assert not shallow.holds
+
+
+def test_numbers_beyond_the_bound_are_detected() -> None:
+    tight = innerloop.build(NAME, bound=0.1).certificate
+    assert tight.range_used > 1
+    assert not tight.holds
+    built = innerloop.build(NAME, d=2, n=1, layers=2, width=2)
+    near = at_input(1.0)
+    for scale in (1e5, 1e200):
+        far = NetworkProblem(scale * near.x, near.y, near.x_query, near.start)
+        with pytest.raises(OutOfRange, match="times the range"):
+            built.predict(far)
+
+
+@pytest.mark.parametrize("slope", [1e6, 1e9, 1e12])
+def test_a_steep_ramp_and_a_wide_gate_cost_no_precision(slope: float) -> None:
+    certificate = innerloop.build(NAME, slope=slope, bound=1e9).certificate
+    assert certificate.max_deviation < 1e-13
+
+
+@pytest.mark.parametrize("layers", [2, 3, 4, 6])
+def test_fewer_layers_than_printed(layers: int) -> None:
+    """(2N + 4)L printed, which reads nothing out; 2N a step here, and N to read out."""
+    transformer = innerloop.build(NAME, layers=layers, steps=5, instances=8).transformer
+    count = transformer.count()["layers"] - len(transformer.epilogue)
+    assert (count, len(transformer.epilogue)) == (2 * layers * 5, layers)
+    assert count == (2 * layers + 4) * 5 - 4 * 5
+
+
+def ungated_units(mutant: Transformer) -> None:
+    """Back-propagation that forgets which units were silent."""
+    for j in (1, 2):
+        place = list(mutant.layout[f"off{j}"].places)
+        for block in mutant.blocks():
+            assert block.attention is not None
+            block.attention.query[..., place] = 0
+
+
+def ungated_output(mutant: Transformer) -> None:
+    error = mutant.blocks()[2].mlp
+    assert error is not None
+    error.inner[:, list(mutant.layout["off3"].places)] = 0
+
+
+def divided_by_tokens(mutant: Transformer) -> None:
+    """1/(n+1) of the sum, where the mean over examples is asked for."""
+    update = mutant.blocks()[5].attention
+    assert update is not None
+    update.value.mul_(12 / 13)
+
+
+def learning_from_the_query(mutant: Transformer) -> None:
+    last = mutant.blocks()[2].attention
+    assert last is not None
+    last.value[-1] = 0
+
+
+def unprojected(mutant: Transformer) -> None:
+    tidy = mutant.blocks()[5].mlp
+    assert tidy is not None
+    for piece in tidy.everywhere:
+        piece.weight.zero_()  # pyright: ignore[reportCallIssue]
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    "mutate",
+    [ungated_units, ungated_output, divided_by_tokens, learning_from_the_query, unprojected],
+)
+def test_what_is_left_out_is_missed(mutate: Callable[[Transformer], None]) -> None:
+    built = innerloop.build(NAME, instances=16)
+    assert built.certificate.holds
+    mutant = copy.deepcopy(built.transformer)
+    mutate(mutant)
+    assert certify(built.construction, mutant, instances=16).max_deviation > 1e-4
+
+
+def test_problems_beyond_a_limit_are_refused() -> None:
+    built = innerloop.build(NAME, steps=1)
+    with pytest.raises(OutOfRange, match="built for n=12, got n=5"):
+        built.predict(sampled(n=5))
+    with pytest.raises(OutOfRange, match="weights 4×3, 4×4, 1×4, got 4×3, 1×4"):
+        built.predict(sampled(layers=2))
+    with pytest.raises(InputError, match="takes a NetworkProblem, got RegressionProblem"):
+        built.predict(LinearRegression(d=3, n=12).sample())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "says"),
     [
-        ({"start": (torch.ones(2, 2),)}, r"weights from d to m.*start\[0\] \(2, 2\)"),
-        ({"start": ()}, "weights from d to m"),
-        ({"start": (torch.ones(2), torch.ones(1))}, "weights from d to m"),
-        ({"start": ([[1.0]],)}, r"start\[0\] must be a tensor, got list: NetworkProblem\.of"),
-        ({"start": (torch.ones(2, 2), torch.full((1, 2), torch.inf))}, r"start\[1\] must be fin"),
-        ({"teacher": (torch.ones(2, 2),)}, r"weights from d to m.*teacher\[0\]"),
-        ({"y": torch.ones(2, 1)}, r"expected x \(\*batch, n, d\).*y \(2, 1\)"),
-        ({"y": torch.ones(3, 2)}, "weights from d to m"),
-        ({"y": torch.full((3, 1), torch.nan)}, "y must be finite"),
-        ({"y": torch.ones(3, 1).double()}, r"x is torch\.float32 but y is torch\.float64"),
-        ({"x_query": torch.ones(1, 2)}, r"x_query \(\*batch, d\).*x_query \(1, 2\)"),
-        ({"x": torch.ones(0, 2), "y": torch.ones(0, 1)}, "at least one instance, example"),
+        ({"layers": 1}, "layers must be at least 2, got 1"),
+        ({"layers": 4, "width": 16}, "up to 400 weights, got 576 .16×3, 16×16, 16×16, 1×16."),
+        ({"loss": "logistic"}, "loss must be 'squared' or 'huber', got 'logistic'"),
+        ({"box": 0.0}, "box must be at least"),
+        ({"slope": 1e13}, "slope must be at most"),
+        ({"n": 0}, "n must be at least 1"),
+        ({"step_size": 0.0, "box": 1e6}, "moves by .* use larger steps"),
     ],
 )
-def test_mismatched_or_bad_data_are_named(change: dict, says: str) -> None:
-    # The shapes in the annotations would refuse some of these first; users run without them.
-    start = (torch.ones(2, 2), torch.ones(1, 2))
-    whole = {"x": torch.ones(3, 2), "y": torch.ones(3, 1), "x_query": torch.ones(2)}
-    problem = object.__new__(NetworkProblem)
-    for name, value in ({"start": start, "teacher": None} | whole | change).items():
-        object.__setattr__(problem, name, value)
+def test_impossible_parameters_are_named(parameters: dict, says: str) -> None:
     with pytest.raises(InputError, match=says):
-        problem.__post_init__()
+        innerloop.build(NAME, **parameters)

@@ -126,7 +126,7 @@ class ReLUNetworkGradientDescent(Construction):
         sizes = {name: getattr(self, name) for name in names}
         return [NetworkRegression(**sizes, noise=0.3)]
 
-    def accept(self, problem: NetworkProblem) -> None:
+    def accept(self, problem: Any) -> None:
         if not isinstance(problem, NetworkProblem):
             raise InputError(f"{self.name} takes a NetworkProblem, got {type(problem).__name__}")
         if problem.shapes != self.shapes:
