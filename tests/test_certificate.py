@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import math
 import re
 from collections.abc import Callable
@@ -28,10 +29,17 @@ NAMES = list(members("constructions", Construction))
 LINEAR = ["preconditioned-gradient-descent", "looped-gradient-descent", "gd-plus-plus", "newton"]
 
 
-def refused(name: str, mutate: Callable[[Transformer], object], **parameters: Any) -> bool:
-    """Whether the certificate refuses a construction's weights after a mutation."""
+@functools.cache
+def certified(name: str, **parameters: Any) -> innerloop.Built:
+    """A construction whose certificate holds; made once, so copy its weights before a change."""
     built = innerloop.build(name, instances=8, **parameters)
     assert built.certificate.holds, "unmutated weights must certify"
+    return built
+
+
+def refused(name: str, mutate: Callable[[Transformer], object], **parameters: Any) -> bool:
+    """Whether the certificate refuses a construction's weights after a mutation."""
+    built = certified(name, **parameters)
     mutant = copy.deepcopy(built.transformer)
     mutate(mutant)
     return not certify(built.construction, mutant, instances=8).holds
@@ -41,7 +49,7 @@ def refused(name: str, mutate: Callable[[Transformer], object], **parameters: An
 def test_every_weight_matters(name: str) -> None:
     """Flip the sign of any one tensor of any block: the certificate refuses."""
     steps = members("constructions", Construction)[name].capped("steps", 2)
-    weights = dict(innerloop.build(name, steps=steps).transformer.named_parameters())
+    weights = dict(certified(name, steps=steps).transformer.named_parameters())
     survivors = []
     for place, weight in weights.items():
 
@@ -117,8 +125,7 @@ def test_a_wrong_normalisation_is_refused(name: str) -> None:
                 assert block.attention is not None
                 block.attention.normalisation = other
 
-        built = innerloop.build(name)
-        own = built.transformer.blocks()[0].attention
+        own = certified(name).transformer.blocks()[0].attention
         assert own is not None
         if own.normalisation != other:
             assert refused(name, renormalise)

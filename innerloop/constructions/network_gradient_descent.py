@@ -77,7 +77,7 @@ class ReLUNetworkGradientDescent(Construction):
         {"layers": 3, "loss": "huber", "n": 15, "steps": 6},
         {"layers": 4, "width": 3, "loss": "huber", "outputs": 3, "box": 0.5, "steps": 5},
         {"layers": 2, "width": 1, "d": 1, "n": 1, "outputs": 4, "steps": 3},
-        {"layers": 6, "width": 5, "d": 2, "n": 6, "steps": 2, "box": 2.0},
+        {"layers": 6, "width": 3, "d": 2, "n": 6, "steps": 2, "box": 2.0},
     )
 
     d: int = parameter(3, "features", least=1, most=64)
@@ -89,7 +89,7 @@ class ReLUNetworkGradientDescent(Construction):
     loss: Loss = parameter("squared", "the loss, squared or huber")
     box: float = parameter(1.0, "C, the largest weight that the projection allows", least=1e-6)
     slope: float = parameter(
-        1e9, "S; a unit's input between 0 and 1/S is out of range", least=1.0, most=1e12
+        1e10, "S; a unit's input between 0 and 1/S is out of range", least=1.0, most=1e12
     )
     bound: float = parameter(
         1e3, "B, the largest residual or back-propagated sum allowed", least=1e-6, most=1e9
