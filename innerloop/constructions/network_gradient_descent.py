@@ -53,6 +53,7 @@ from innerloop.transformer import (
     clip,
     signed,
 )
+from innerloop.transformer.pieces import Piece
 
 MOST_WEIGHTS = 400
 """Every head of the update stores a matrix between its registers and all weights: memory grows with
@@ -87,7 +88,9 @@ class ReLUNetworkGradientDescent(Construction):
     outputs: int = parameter(1, "m, outputs of the network", least=1, most=64)
     step_size: float = parameter(0.1, "η")
     loss: Loss = parameter("squared", "the loss, squared or huber")
-    box: float = parameter(1.0, "C, the largest weight that the projection allows", least=1e-6)
+    box: float = parameter(
+        1.0, "C, the largest weight that the projection allows", least=1e-6, most=1e6
+    )
     slope: float = parameter(
         1e10, "S; a unit's input between 0 and 1/S is out of range", least=1.0, most=1e12
     )
@@ -220,7 +223,7 @@ class ReLUNetworkGradientDescent(Construction):
         ]
         return [head for pair in pairs for head in pair]
 
-    def tidying(self) -> list[Any]:
+    def tidying(self) -> list[Piece]:
         """The projection onto the box, and an empty desk for the next step."""
         layers = range(1, self.layers + 1)
         used = [clear(f"{name}{j}") for name in ("p", "off", "s") for j in layers]
