@@ -57,7 +57,7 @@ def list_(as_json: AsJson = False) -> None:
     if as_json:
         return _print_json(found)
     for kind, members in found.items():
-        cost = ["layers", "heads", "width", "error"] if kind == "constructions" else []
+        cost = ["layers", "heads", "width", "where", "error"] if kind == "constructions" else []
         columns = ["name", "description", *cost, "source"]
         _print_table(
             kind, columns, [[_short(member[c], 300) for c in columns] for member in members]
@@ -257,7 +257,8 @@ def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for column in columns:
-        table.add_column(column, overflow="fold")
+        # A name is to be copied: it stays on one line.
+        table.add_column(column, overflow="fold", no_wrap=column in ("name", "construction"))
     for row in rows:
         table.add_row(*row)
     # Piped output keeps every word of a row on its line: nothing there to wrap for.

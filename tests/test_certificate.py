@@ -222,16 +222,28 @@ def test_what_a_certificate_says() -> None:
     assert other != certificate
 
 
-def evaluated(formula: str, construction: Construction) -> int:
-    """A sum of terms such as `2d`, `kd` and `3`, with the letters that the cost explains."""
-    pairs = (part.split(" = ") for part in construction.cost.where.split(", ") if part)
-    letters = {"k": "steps", "d": "d", "n": "n", **dict(pairs)}
+def evaluated(formula: str, letters: dict[str, int]) -> int:
+    """A sum of terms such as `2d`, `− NK²` and `3`."""
     total = 0
-    for term in formula.split("+"):
-        number, factors = re.fullmatch(r"\s*(\d*)([a-zA-Z]*)\s*", term).groups()  # pyright: ignore[reportOptionalMemberAccess]
-        values = (construction.values()[letters[factor]] for factor in factors)
-        total += math.prod(values, start=int(number or 1))
+    for sign, number, product in re.findall(r"([+−]?) ?(\d*)((?:[A-Za-z]²?)*)", formula):
+        factors = re.findall(r"([A-Za-z])(²?)", product)
+        powers = [letters[letter] ** (2 if squared else 1) for letter, squared in factors]
+        if number or powers:
+            total += (-1 if sign == "−" else 1) * int(number or 1) * math.prod(powers)
     return total
+
+
+def letters_of(construction: Construction) -> dict[str, int]:
+    """k, d and n, and what the cost says that other letters stand for."""
+    pairs = (part.split(" = ") for part in construction.cost.where.split(", ") if part)
+    names = {"k": "steps", "d": "d", "n": "n", **dict(pairs)}
+    return {letter: construction.values()[name] for letter, name in names.items()}
+
+
+def test_formulas_are_evaluated() -> None:
+    letters = {"k": 5, "d": 2, "K": 3, "N": 7}
+    found = [evaluated(text, letters) for text in ("k + 2", "2d", "4", "2Nk − 2K²", "− d + NK")]
+    assert found == [7, 4, 4, 52, 19]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -242,15 +254,15 @@ def test_the_declared_cost_is_the_cost(name: str) -> None:
         for steps, d, n in ((1, 2, 5), (5, 3, 9), (8, 4, 7))
     ]
     made = []
-    for size in sizes:
+    for parameters in (*sizes, *kind.cases):
         with suppress(OutOfRange):
-            made.append(kind.made(size))
+            made.append(kind.made(parameters))
     assert len(made) >= 2
     for construction in made:
-        count = construction.transformer.count()
-        assert count["layers"] == evaluated(kind.cost.layers, construction)
-        assert count["heads"] == evaluated(kind.cost.heads, construction)
-        assert count["width"] == evaluated(kind.cost.width, construction)
+        count, letters = construction.transformer.count(), letters_of(construction)
+        assert count["layers"] == evaluated(kind.cost.layers, letters)
+        assert count["heads"] == evaluated(kind.cost.heads, letters)
+        assert count["width"] == evaluated(kind.cost.width, letters)
 
 
 @pytest.mark.parametrize("name", NAMES)

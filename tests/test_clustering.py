@@ -21,7 +21,7 @@ from innerloop.constructions.em import EMByAttention
 from innerloop.constructions.law import deviations
 from innerloop.constructions.lloyd import LloydByAttention
 from innerloop.errors import InputError, OutOfRange
-from innerloop.problems.gaussian_mixture import GaussianMixture, MixtureProblem
+from innerloop.problems.gaussian_mixture import ClusteringProblem, GaussianMixture
 
 
 def em(noise: float = 1.0, weights: tuple[float, ...] = (0.2, 0.5, 0.3)) -> EM:
@@ -34,10 +34,10 @@ def k_means(start: torch.Tensor, **settings: int) -> KMeans:
     return KMeans(len(start), **given)
 
 
-def one(points: list[list[float]], start: list[list[float]]) -> MixtureProblem:
+def one(points: list[list[float]], start: list[list[float]]) -> ClusteringProblem:
     """A problem from plain lists."""
     x, means = (torch.tensor([rows], dtype=torch.float64) for rows in (points, start))
-    return MixtureProblem(x, means, torch.zeros(1, len(points), dtype=torch.long))
+    return ClusteringProblem(x, means, torch.zeros(1, len(points), dtype=torch.long))
 
 
 def test_shares_are_the_posteriors_of_scipy() -> None:

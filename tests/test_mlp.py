@@ -15,6 +15,7 @@ from innerloop.transformer import (
     Units,
     affine,
     clear,
+    clip,
     gate,
     piecewise_linear,
     soft_threshold,
@@ -39,6 +40,14 @@ def test_soft_threshold(x: list[float], theta: float) -> None:
     expected = np.sign(x) * np.maximum(np.abs(x) - theta, 0)
     np.testing.assert_allclose(found, expected, atol=1e-14)
     assert np.all(found[np.abs(x) <= theta] == 0), "inside the threshold it is exactly zero"
+
+
+@given(x=st.lists(NUMBERS, min_size=3, max_size=3), bound=st.floats(0, 6))
+def test_clip(x: list[float], bound: float) -> None:
+    found = after([clip("x", bound)], stream_of(x), "x")
+    np.testing.assert_allclose(found, np.clip(x, -bound, bound), atol=1e-14)
+    inside = np.abs(x) <= bound
+    assert np.all(found[inside] == np.array(x)[inside]), "inside the bound nothing changes"
 
 
 @given(

@@ -15,35 +15,35 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
-from innerloop.problems.gaussian_mixture import MixtureProblem
+from innerloop.problems.gaussian_mixture import ClusteringProblem
 
 Means = Float[Tensor, "*batch clusters d"]
 Shares = Float[Tensor, "*batch n clusters"]
 
 
 @dataclass(frozen=True, eq=False)
-class EM(Algorithm[MixtureProblem, Means]):
+class EM(Algorithm[ClusteringProblem, Means]):
     """State: the means. Prediction: the share γ that each cluster has in each point."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
     noise: Float[Tensor, ""]
     log_weights: Float[Tensor, " clusters"]
 
-    def init(self, problem: MixtureProblem) -> Means:
+    def init(self, problem: ClusteringProblem) -> Means:
         return problem.start
 
-    def step(self, problem: MixtureProblem, state: Means, k: int) -> Means:
+    def step(self, problem: ClusteringProblem, state: Means, k: int) -> Means:
         weights = self._log_shares(problem, state).softmax(dim=-2)
         return weights.mT @ problem.x
 
-    def predict(self, problem: MixtureProblem, state: Means) -> Shares:
+    def predict(self, problem: ClusteringProblem, state: Means) -> Shares:
         return self._log_shares(problem, state).exp()
 
-    def _log_shares(self, problem: MixtureProblem, means: Means) -> Shares:
+    def _log_shares(self, problem: ClusteringProblem, means: Means) -> Shares:
         logits = -half_squared_distances(problem, means) / self.noise**2
         return (logits + self.log_weights.to(logits)).log_softmax(dim=-1)
 
 
-def half_squared_distances(problem: MixtureProblem, means: Means) -> Shares:
+def half_squared_distances(problem: ClusteringProblem, means: Means) -> Shares:
     """½‖x_i − μ_k‖²."""
     return (problem.x.unsqueeze(-2) - means.unsqueeze(-3)).square().sum(dim=-1) / 2

@@ -14,30 +14,30 @@ from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
 from innerloop.algorithms.em import Means, Shares, half_squared_distances
-from innerloop.problems.gaussian_mixture import MixtureProblem
+from innerloop.problems.gaussian_mixture import ClusteringProblem
 
 
 @dataclass(frozen=True, eq=False)
-class Lloyd(Algorithm[MixtureProblem, Means]):
+class Lloyd(Algorithm[ClusteringProblem, Means]):
     """State: the means. Prediction: 1 for the cluster of each point, 0 for the others."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
 
-    def init(self, problem: MixtureProblem) -> Means:
+    def init(self, problem: ClusteringProblem) -> Means:
         return problem.start
 
-    def step(self, problem: MixtureProblem, state: Means, k: int) -> Means:
+    def step(self, problem: ClusteringProblem, state: Means, k: int) -> Means:
         members = self.predict(problem, state)
         counts = members.sum(dim=-2).unsqueeze(-1)
         own = members.mT @ problem.x / counts.clamp_min(1)
         return torch.where(counts > 0, own, problem.x.mean(dim=-2, keepdim=True))
 
-    def predict(self, problem: MixtureProblem, state: Means) -> Shares:
+    def predict(self, problem: ClusteringProblem, state: Means) -> Shares:
         nearest = half_squared_distances(problem, state).argmin(dim=-1)
         return torch.nn.functional.one_hot(nearest, problem.clusters).to(problem.x)
 
 
-def margin(problem: MixtureProblem, means: Means) -> Float[Tensor, ""]:
+def margin(problem: ClusteringProblem, means: Means) -> Float[Tensor, ""]:
     """The least gap in ½‖x − μ‖² between a point's nearest mean and the next; ∞ for one cluster."""
     distances = half_squared_distances(problem, means)
     if distances.shape[-1] == 1:

@@ -57,6 +57,8 @@ class Construction(Parameters, ABC):
     """The relative deviation allowed in each precision that the construction declares."""
     looped: ClassVar[bool] = False
     """Whether the body is one step, run `steps` times."""
+    remedy: ClassVar[str] = "build it with a larger bound"
+    """What to do about data beyond the declared range."""
     cases: ClassVar[tuple[dict[str, Any], ...]] = ()
     """Parameters of its own to test the law at, besides the problem's general cases."""
 
@@ -158,7 +160,7 @@ def streams(construction: Construction, transformer: Transformer, problem: Any) 
         if (usage := construction.usage(stream)) > 1:
             raise OutOfRange(
                 f"after step {k} the data reach {usage:.3g} times the range that "
-                f"{construction.name} was built for: build it with a larger bound"
+                f"{construction.name} was built for: {construction.remedy}"
             )
         yield stream
 

@@ -27,7 +27,7 @@ from innerloop.algorithms.em import Means
 from innerloop.constructions.base import Construction
 from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter
-from innerloop.problems.gaussian_mixture import GaussianMixture, MixtureProblem
+from innerloop.problems.gaussian_mixture import ClusteringProblem, GaussianMixture
 from innerloop.transformer import (
     MLP,
     Attention,
@@ -89,7 +89,7 @@ class ClusteringConstruction(Construction, ABC):
         fewer = max(self.n // 2, self.clusters)
         return [most, GaussianMixture(d=self.d, n=fewer, clusters=self.clusters, start="near")]
 
-    def accept(self, problem: MixtureProblem) -> None:
+    def accept(self, problem: ClusteringProblem) -> None:
         found, built = (f"d={part.d}, clusters={part.clusters}" for part in (problem, self))
         if found != built:
             raise OutOfRange(f"{self.name} was built for {built}; got {found}")
@@ -102,13 +102,13 @@ class ClusteringConstruction(Construction, ABC):
                 f"{self.bound:g} that {self.name} was built for: build it with a larger bound"
             )
 
-    def context(self, problem: MixtureProblem) -> int:
+    def context(self, problem: ClusteringProblem) -> int:
         return problem.n
 
-    def prompt(self, problem: MixtureProblem) -> Tensor:
+    def prompt(self, problem: ClusteringProblem) -> Tensor:
         return self.encode(problem, problem.start)
 
-    def encode(self, problem: MixtureProblem, state: Means) -> Tensor:
+    def encode(self, problem: ClusteringProblem, state: Means) -> Tensor:
         data = self.layout.tokens(x=problem.x, **self.on_data(problem), one=1.0, data=1.0)
         identity = torch.eye(self.clusters).to(state)
         centroids = self.layout.tokens(
@@ -116,7 +116,7 @@ class ClusteringConstruction(Construction, ABC):
         )
         return join(data, centroids)
 
-    def on_data(self, problem: MixtureProblem) -> dict[str, Tensor]:
+    def on_data(self, problem: ClusteringProblem) -> dict[str, Tensor]:
         """What data tokens hold in registers of a construction's own."""
         return {}
 
@@ -152,6 +152,6 @@ class ClusteringConstruction(Construction, ABC):
     def epilogue(self) -> list[Block]:
         return [self.squares(), Block(self.shares())]
 
-    def decode(self, problem: MixtureProblem, stream: Tensor) -> Tensor:
+    def decode(self, problem: ClusteringProblem, stream: Tensor) -> Tensor:
         """The share of each cluster in each point."""
         return self.layout.read(stream, "share")[..., : problem.n, :]

@@ -1,13 +1,12 @@
 """EM for a mixture of spherical Gaussians with known σ and weights, run by softmax attention.
 
 Algorithm  γ_ik ∝ π_k e^{−‖x_i − μ_k‖²/2σ²},   μ_k ← Σ_i γ_ik x_i / Σ_i γ_ik
-Invariant  centroid token k holds μ_k and log π_k; data token i holds its point and a place p_i on
-           the unit circle
+Invariant  centroid token k holds μ_k and log π_k; data token i holds its point and its mark p_i
 Proof      see clustering.py: with a = 1/σ² and log π_k added to the scores, shares are γ, exactly.
            The M head needs log γ_ik up to what depends on k alone, a⟨μ_k, x_i⟩ − λ_i, where λ_i is
            the logarithm of the sum that normalises γ_i·; and λ_i = Σ_k γ_ik (l_ik − log γ_ik) with
            l_ik the scores. The E head also brings Σ_k γ_ik μ_k and Σ_k γ_ik (log π_k − a‖μ_k‖²/2),
-           a signed pair of ReLU heads that hear their own place only adds a⟨x_i, Σ_k γ_ik μ_k⟩,
+           a signed pair of ReLU heads that hear their own token only adds a⟨x_i, Σ_k γ_ik μ_k⟩,
            and an MLP gives −γ log γ on knots
 Bound      on the m + 1 knots (j/m)² the function −γ log γ is too small by 1/(2m²) at most, and λ_i
            by e = K/(2m²): weights are off by factors within [1, eᵉ], and a mean of entries within
@@ -32,9 +31,20 @@ from innerloop.constructions.base import Cost
 from innerloop.constructions.clustering import ClusteringConstruction
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.gaussian_mixture import MixtureProblem
-from innerloop.transformer import MLP, Attention, Block, Head, clear, piecewise_linear, signed
-from innerloop.transformer.head import summed
+from innerloop.problems.gaussian_mixture import ClusteringProblem
+from innerloop.transformer import (
+    MLP,
+    Attention,
+    Block,
+    Head,
+    clear,
+    marks,
+    own_token,
+    piecewise_linear,
+    signed,
+)
+from innerloop.transformer.layout import Where
+from innerloop.transformer.marks import MARK
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -42,7 +52,7 @@ class EMByAttention(ClusteringConstruction):
     """Four blocks for each step, and two to read out."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
-    cost: ClassVar[Cost] = Cost("4k + 2", "2", "3d + 3K + 8", where="K = clusters")
+    cost: ClassVar[Cost] = Cost("4k + 2", "2", "3d + 3K + 10", where="K = clusters")
     error: ClassVar[str] = "2 bound tanh(e/4), e = K/(2m²), m + 1 knots"
     looped: ClassVar[bool] = True
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
@@ -73,11 +83,10 @@ class EMByAttention(ClusteringConstruction):
 
     @property
     def more(self) -> dict[str, int | tuple[int, ...]]:
-        return {"entropy": self.clusters, "level": (), "log_weight": (), "place": 2}
+        return {"entropy": self.clusters, "level": (), "log_weight": (), "p": MARK}
 
-    def on_data(self, problem: MixtureProblem) -> dict[str, Tensor]:
-        angles = 2 * math.pi / self.n * torch.arange(problem.n, dtype=torch.float64)
-        return {"place": torch.stack([angles.cos(), angles.sin()], dim=-1).to(problem.x)}
+    def on_data(self, problem: ClusteringProblem) -> dict[str, Tensor]:
+        return {"p": marks(self.n)[: problem.n].to(problem.x)}
 
     def on_centroids(self, state: Means) -> dict[str, Tensor]:
         return {"log_weight": self.algorithm.log_weights.to(state)}
@@ -89,8 +98,8 @@ class EMByAttention(ClusteringConstruction):
         return EM(torch.tensor(self.noise, dtype=torch.float64), weights.log())
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        # The gate of `_own_product` adds and takes away a number that grows with n².
-        rounding = 8 * torch.finfo(dtype).eps * self.away
+        # The gate of `_own_product` adds and takes away a number that grows with n.
+        rounding = 8 * torch.finfo(dtype).eps * self.own[("p", "p")]
         level = self.clusters / (2 * (self.knots - 1) ** 2) + rounding
         return super().tolerance(dtype) + 2 * self.bound * math.tanh(level / 4)
 
@@ -124,13 +133,11 @@ class EMByAttention(ClusteringConstruction):
         ]
 
     @property
-    def away(self) -> float:
-        """What a token at another place loses: at least the largest |a⟨x, mean⟩|."""
-        apart = 1 - math.cos(2 * math.pi / self.n) if self.n > 1 else 1.0
-        return self.scores / apart
+    def own(self) -> dict[tuple[Where, Where], float]:
+        """The gate by which a data token hears itself alone."""
+        return own_token(self.scores, self.n)
 
     def _own_product(self) -> Attention:
-        """level += a⟨x, mean⟩ on each data token; what lies at other places is silent."""
-        own = summed({("one", "one"): -self.away}, {("place", "place"): self.away})
-        head = Head({("x", "mean"): self.precision}, {("one", "level"): 1.0}, gate=own)
+        """level += a⟨x, mean⟩ on each data token."""
+        head = Head({("x", "mean"): self.precision}, {("one", "level"): 1.0}, gate=self.own)
         return Attention.of(self.layout, signed(head), kind="relu", mask="all", normalisation="1")

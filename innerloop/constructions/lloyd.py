@@ -28,7 +28,7 @@ from innerloop.constructions.base import Cost
 from innerloop.constructions.clustering import ClusteringConstruction
 from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter
-from innerloop.problems.gaussian_mixture import MixtureProblem
+from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.transformer import MLP, Block, clear
 
 
@@ -40,6 +40,7 @@ class LloydByAttention(ClusteringConstruction):
     cost: ClassVar[Cost] = Cost("3k + 2", "1", "3d + 2K + 4", where="K = clusters")
     error: ClassVar[str] = "2 bound [n e^{−β(1−2ε)} + e^{βε} − 1] + ε, ε = (K−1) e^{−b·margin}"
     looped: ClassVar[bool] = True
+    remedy: ClassVar[str] = "build it with a smaller margin and a larger sharpness"
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 2, "n": 25, "clusters": 5, "steps": 10},
         {"d": 2, "n": 12, "clusters": 2, "steps": 3, "focus": 15.0},
@@ -89,5 +90,5 @@ class LloydByAttention(ClusteringConstruction):
         data = self.layout.read(stream, "data")[(0,) * (stream.ndim - 2)]
         x, mu = (self.layout.read(stream, name) for name in ("x", "mu"))
         points, means = x[..., data > 0, :], mu[..., data == 0, :]
-        problem = MixtureProblem(points, means, torch.zeros(points.shape[:-1], dtype=torch.long))
+        problem = ClusteringProblem(points, means, torch.zeros(points.shape[:-1], dtype=torch.long))
         return self.margin / max(float(margin(problem, means)), 1e-300)

@@ -29,13 +29,25 @@ def normals(
 
 
 def tensor_of(value: Any) -> Tensor:
-    """Tensors keep their precision; NumPy arrays and lists become float64."""
+    """A tensor from a tensor, an array or lists; what is not a floating tensor becomes float64."""
     if isinstance(value, Tensor) and value.is_floating_point():
         return value
     try:
         return torch.as_tensor(value, dtype=torch.float64)
     except (ValueError, TypeError, RuntimeError) as error:
         raise InputError(f"expected numbers in rows of one length: {error}") from None
+
+
+def check_numbers(tensors: dict[str, Tensor]) -> None:
+    """Refuse data that are not finite floating-point numbers of the precision of the first."""
+    first, dtype = next((name, tensor.dtype) for name, tensor in tensors.items())
+    for name, tensor in tensors.items():
+        if not tensor.is_floating_point():
+            raise InputError(f"{name} must hold floating-point numbers, got {tensor.dtype}")
+        if tensor.dtype != dtype:
+            raise InputError(f"{first} is {dtype} but {name} is {tensor.dtype}: convert one")
+        if not bool(torch.isfinite(tensor).all()):
+            raise InputError(f"{name} must be finite, got NaN or infinity")
 
 
 @dataclass(frozen=True, kw_only=True)

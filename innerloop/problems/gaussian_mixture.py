@@ -15,11 +15,11 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, normals
+from innerloop.problems.base import Distribution, check_numbers, normals
 
 
 @dataclass(frozen=True, eq=False)
-class MixtureProblem:
+class ClusteringProblem:
     """A batch of data sets with centres to start from, and the cloud that each point came from."""
 
     x: Float[Tensor, "*batch n d"]
@@ -36,8 +36,7 @@ class MixtureProblem:
             )
         if 0 in self.x.shape or 0 in self.start.shape:
             raise InputError(f"need points and clusters; got {shapes}")
-        if not bool(torch.isfinite(self.x).all() & torch.isfinite(self.start).all()):
-            raise InputError("x and start must be finite, got NaN or infinity")
+        check_numbers({"x": self.x, "start": self.start})
 
     @property
     def n(self) -> int:
@@ -51,15 +50,15 @@ class MixtureProblem:
     def clusters(self) -> int:
         return self.start.shape[-2]
 
-    def to(self, where: torch.dtype | torch.device | str) -> MixtureProblem:
+    def to(self, where: torch.dtype | torch.device | str) -> ClusteringProblem:
         """The same instances in another precision or on another device."""
         labels = self.labels if isinstance(where, torch.dtype) else self.labels.to(where)
-        return MixtureProblem(self.x.to(where), self.start.to(where), labels)
+        return ClusteringProblem(self.x.to(where), self.start.to(where), labels)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GaussianMixture(Distribution):
-    """A distribution over `MixtureProblem`s."""
+    """A distribution over `ClusteringProblem`s."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
@@ -93,7 +92,7 @@ class GaussianMixture(Distribution):
         *batch: int,
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
-    ) -> MixtureProblem:
+    ) -> ClusteringProblem:
         normal = normals(batch, generator)
         centres = self.separation * normal(self.clusters, self.d)
         labels = torch.randint(self.clusters, (*batch, self.n), generator=generator)
@@ -105,4 +104,4 @@ class GaussianMixture(Distribution):
             order = torch.rand(*batch, self.n, generator=generator).argsort(dim=-1)
             chosen = order[..., : self.clusters, None].expand(*batch, self.clusters, self.d)
             start = x.gather(-2, chosen)
-        return MixtureProblem(x, start, labels).to(dtype)
+        return ClusteringProblem(x, start, labels).to(dtype)

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from innerloop.errors import InputError, OutOfRange
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, normals, tensor_of
+from innerloop.problems.base import Distribution, check_numbers, normals, tensor_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,7 +29,10 @@ class RegressionProblem:
 
     @classmethod
     def of(cls, x: Any, y: Any, x_query: Any, weights: Any = None) -> RegressionProblem:
-        """A problem from what `tensor_of` takes; one query may come without its axis."""
+        """A problem from tensors, NumPy arrays or lists; one query may come without its axis.
+
+        Tensors keep their precision, everything else becomes float64.
+        """
         x, y, x_query = tensor_of(x), tensor_of(y), tensor_of(x_query)
         if x_query.ndim == x.ndim - 1:
             x_query = x_query.unsqueeze(-2)
@@ -63,13 +66,7 @@ class RegressionProblem:
             )
         if 0 in self.x.shape or 0 in self.x_query.shape:
             raise InputError(f"need at least one example, feature and query; got {shapes}")
-        for name, tensor in tensors.items():
-            if not tensor.is_floating_point():
-                raise InputError(f"{name} must hold floating-point numbers, got {tensor.dtype}")
-            if tensor.dtype != self.x.dtype:
-                raise InputError(f"x is {self.x.dtype} but {name} is {tensor.dtype}: convert one")
-            if not bool(torch.isfinite(tensor).all()):
-                raise InputError(f"{name} must be finite, got NaN or infinity")
+        check_numbers(tensors)
 
     @property
     def n(self) -> int:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, normals
+from innerloop.problems.base import Distribution, check_numbers, normals
 from innerloop.problems.linear_regression import LinearRegression
 
 P = TypeVar("P", bound="PCAProblem")
@@ -35,8 +35,7 @@ class PCAProblem:
             raise InputError(f"expected x (*batch, n, d), start (*batch, components, d); {shapes}")
         if self.components > self.d or 0 in self.x.shape or 0 in self.start.shape:
             raise InputError(f"need data and 1 to d components; got {shapes}")
-        if not bool(torch.isfinite(self.x).all() & torch.isfinite(self.start).all()):
-            raise InputError("x and start must be finite, got NaN or infinity")
+        check_numbers({"x": self.x, "start": self.start})
         if not bool((self.start.norm(dim=-1) > 0).all()):
             raise InputError("a starting vector must not be zero")
 

@@ -21,6 +21,7 @@ from innerloop.transformer.pieces import Elementwise as Elementwise
 from innerloop.transformer.pieces import Units as Units
 from innerloop.transformer.pieces import affine as affine
 from innerloop.transformer.pieces import clear as clear
+from innerloop.transformer.pieces import clip as clip
 from innerloop.transformer.pieces import gate as gate
 from innerloop.transformer.pieces import piecewise_linear as piecewise_linear
 from innerloop.transformer.pieces import soft_threshold as soft_threshold

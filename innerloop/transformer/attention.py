@@ -117,12 +117,8 @@ class Attention(nn.Module):
         if context < 1 and (self.mask == "context" or self.normalisation == "1/n"):
             raise InputError(f"attention to the context needs context tokens, got {context}")
         keyed = stream[..., :context, :] if self.mask == "context" else stream
-        query, key, value = (
-            source.unsqueeze(-3) @ weight.to(source.device).mT
-            for source, weight in zip(
-                (stream, keyed, keyed), (self.query, self.key, self.value), strict=True
-            )
-        )
+        query = _projected(stream, self.query)
+        key, value = _projected(keyed, self.key), _projected(keyed, self.value)
         if self.kind == "linear" and (order or self.cheaper_order(tokens, key.shape[-2])) == "gram":
             mixed = (
                 _causal_gram(query, key, value)
@@ -185,6 +181,14 @@ class Attention(nn.Module):
             given = torch.tensor(self.given, device=balanced.device)
             scores = torch.where(given, largest, balanced).max()
             return float(scores), float(torch.linalg.matrix_norm(self.value, ord=2).sum())
+
+
+def _projected(
+    stream: Stream, weight: Float[Tensor, "heads rows width"]
+) -> Float[Tensor, "*batch heads tokens rows"]:
+    """W h of every head and token. One product for all heads is many times faster than one each."""
+    rows = stream @ weight.to(stream.device).flatten(0, 1).mT
+    return rows.unflatten(-1, weight.shape[:2]).transpose(-2, -3)
 
 
 def _causal_gram(query: Tensor, key: Tensor, value: Tensor) -> Tensor:

@@ -120,6 +120,20 @@ def soft_threshold(register: Where, threshold: float) -> Piece:
     )
 
 
+def clip(register: Where, bound: float) -> Piece:
+    """register ← min(max(x, −bound), bound) on every entry: x − σ(x − C) + σ(−x − C)."""
+    if not bound >= 0:
+        raise InputError(f"bound must be at least 0, got {bound}")
+    return Elementwise(
+        register,
+        register,
+        slope=torch.tensor([1.0, -1.0], dtype=torch.float64),
+        bias=torch.tensor([-bound, -bound], dtype=torch.float64),
+        weight=torch.tensor([-1.0, 1.0], dtype=torch.float64),
+        note=f"{label(register)} ← {label(register)} clipped to ±{bound:.4g}",
+    )
+
+
 def piecewise_linear(
     source: Where,
     target: Where,

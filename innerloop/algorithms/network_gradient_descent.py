@@ -1,0 +1,64 @@
+"""Projected gradient descent on the empirical risk of a ReLU network, by back-propagation.
+
+    V ← Proj( V − η ∇R(V) ),   R(V) = 1/n Σᵢ ℓ(f(xᵢ) − yᵢ),   Proj onto the box |V| ≤ C
+
+    s_N = ℓ'(p_N − y) where p_N > 0,   s_j = V_{j+1}ᵀ s_{j+1} where p_j > 0,   0 elsewhere
+    ∇R(V_j) = 1/n Σᵢ s_j p_{j−1}ᵀ
+
+ℓ sums over outputs r²/2, or Huber's loss, r²/2 up to |r| = 1 and |r| − ½ beyond. Where a unit's
+input is 0 its derivative is taken to be 0.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm, entry
+from innerloop.problems.network_regression import NetworkProblem, NetworkWeights, activations
+
+Loss = Literal["squared", "huber"]
+HUBER = 1.0
+"""Where Huber's loss turns from quadratic to linear."""
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkGradientDescent(Algorithm[NetworkProblem, NetworkWeights]):
+    """The state is the weights V_1 … V_N, from the problem's start; step k uses `step_sizes[k]`."""
+
+    source: ClassVar[str] = "Yang 2025, second paper (Wu et al. 2024)"
+    step_sizes: Float[Tensor, " steps"]
+    box: Float[Tensor, ""]
+    loss: Loss = "squared"
+
+    def init(self, problem: NetworkProblem) -> NetworkWeights:
+        return problem.start
+
+    def step(self, problem: NetworkProblem, state: NetworkWeights, k: int) -> NetworkWeights:
+        size, box = entry(self.step_sizes, k, problem.x), self.box.to(problem.x)
+        moved = (v - size * g for v, g in zip(state, self.gradient(problem, state), strict=True))
+        return tuple(matrix.clamp(-box, box) for matrix in moved)
+
+    def predict(self, problem: NetworkProblem, state: NetworkWeights) -> Float[Tensor, "*batch m"]:
+        return activations(state, problem.x_query.unsqueeze(-2))[-1].squeeze(-2)
+
+    def gradient(self, problem: NetworkProblem, weights: NetworkWeights) -> NetworkWeights:
+        """∇R(V_1) … ∇R(V_N)."""
+        passed = activations(weights, problem.x)
+        signals = self.signals(weights, passed, problem.y)
+        pairs = zip(signals, passed[:-1], strict=True)
+        return tuple(signal.mT @ below / problem.n for signal, below in pairs)
+
+    def signals(
+        self, weights: NetworkWeights, passed: list[Tensor], y: Float[Tensor, "*batch n m"]
+    ) -> list[Tensor]:
+        """s_1 … s_N of every row: the derivative of its loss by the input of each unit."""
+        residual = passed[-1] - y
+        residual = residual.clamp(-HUBER, HUBER) if self.loss == "huber" else residual
+        found = [residual * (passed[-1] > 0)]
+        for above, active in zip(weights[:0:-1], passed[-2:0:-1], strict=True):
+            found.insert(0, found[0] @ above * (active > 0))
+        return found

@@ -1,0 +1,179 @@
+"""In-context regression by a network: n examples (x, y), one query, and the weights to start from.
+
+    f(x) = p_N,   p_0 = x,   p_j = σ(V_j p_{j−1})      σ the ReLU, on the output too; no biases
+
+V_1 is K×d, those between are K×K, V_N is m×K. A teacher of the same shape draws the labels, y =
+f(x) + noise; rows x are N(0, I). Teacher and start are independent, and an entry of V_j is
+N(0, 2/columns) in both: the weights 0 would be a stationary point.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.errors import InputError
+from innerloop.parameters import parameter
+from innerloop.problems.base import Distribution, check_numbers, normals, tensor_of
+
+NetworkWeights = tuple[Float[Tensor, "*batch _ _"], ...]
+"""V_1 … V_N, each of shape (*batch, rows, columns)."""
+
+
+def activations(weights: NetworkWeights, rows: Float[Tensor, "*batch n d"]) -> list[Tensor]:
+    """p_0 … p_N of every row: p_0 the row itself, p_N the network's output."""
+    passed = [rows]
+    for matrix in weights:
+        passed.append((passed[-1] @ matrix.mT).relu())
+    return passed
+
+
+def network_shapes(d: int, width: int, layers: int, outputs: int) -> list[tuple[int, int]]:
+    """Rows and columns of V_1 … V_N."""
+    sizes = [d, *[width] * (layers - 1), outputs]
+    return [(rows, columns) for columns, rows in pairwise(sizes)]
+
+
+@dataclass(frozen=True, eq=False)
+class NetworkProblem:
+    """One batch of instances: examples, a query, the weights to start from, maybe the teacher's."""
+
+    x: Float[Tensor, "*batch n d"]
+    y: Float[Tensor, "*batch n m"]
+    x_query: Float[Tensor, "*batch d"]
+    start: NetworkWeights
+    teacher: NetworkWeights | None = None
+
+    @classmethod
+    def of(cls, x: Any, y: Any, x_query: Any, start: Any, teacher: Any = None) -> NetworkProblem:
+        """A problem from tensors, NumPy arrays or lists; one output may come without its axis.
+
+        Tensors keep their precision, everything else becomes float64.
+        """
+        x, y = tensor_of(x), tensor_of(y)
+        y = y.unsqueeze(-1) if y.ndim == x.ndim - 1 else y
+        for name, network in (("start", start), ("teacher", teacher or ())):
+            if not isinstance(network, list | tuple):
+                raise InputError(f"{name} must be a list of matrices, got {type(network).__name__}")
+        truth = None if teacher is None else tuple(map(tensor_of, teacher))
+        return cls(x, y, tensor_of(x_query), tuple(map(tensor_of, start)), truth)
+
+    def __post_init__(self) -> None:
+        networks = {"start": self.start, "teacher": self.teacher or ()}
+        tensors = {"x": self.x, "y": self.y, "x_query": self.x_query} | {
+            f"{name}[{j}]": matrix
+            for name, network in networks.items()
+            for j, matrix in enumerate(network)
+        }
+        for name, value in tensors.items():
+            if not isinstance(value, Tensor):
+                raise InputError(
+                    f"{name} must be a tensor, got {type(value).__name__}: "
+                    "NetworkProblem.of takes arrays and lists"
+                )
+        shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in tensors.items())
+        if not (self._data_fit() and all(self._fits(net) for net in networks.values() if net)):
+            raise InputError(
+                "expected x (*batch, n, d), y (*batch, n, m), x_query (*batch, d), and weights "
+                f"from d to m, (*batch, K, d), (*batch, K, K), …, (*batch, m, K); got {shapes}"
+            )
+        if any(0 in tensor.shape for tensor in tensors.values()):
+            raise InputError(f"need at least one instance, example, feature and unit; got {shapes}")
+        check_numbers(tensors)
+
+    def _data_fit(self) -> bool:
+        x, y, query = self.x, self.y, self.x_query
+        lead, row = x.shape[:-1], (*x.shape[:-2], *x.shape[-1:])
+        return x.ndim >= 2 and y.shape[:-1] == lead and query.shape == row and len(self.start) > 0
+
+    def _fits(self, network: tuple[Tensor, ...]) -> bool:
+        """Whether each matrix takes what the one before it gives, from d to m."""
+        batch = self.x.shape[:-2]
+        if any(v.ndim != self.x.ndim or v.shape[:-2] != batch for v in network):
+            return False
+        columns = [matrix.shape[-1] for matrix in network]
+        rows = [matrix.shape[-2] for matrix in network]
+        return [*columns, self.y.shape[-1]] == [self.x.shape[-1], *rows]
+
+    @property
+    def n(self) -> int:
+        return self.x.shape[-2]
+
+    @property
+    def shapes(self) -> list[tuple[int, int]]:
+        """Rows and columns of V_1 … V_N."""
+        return [(matrix.shape[-2], matrix.shape[-1]) for matrix in self.start]
+
+    @property
+    def targets(self) -> Float[Tensor, "*batch m"]:
+        """The teacher's noiseless output at the query."""
+        if self.teacher is None:
+            raise InputError("targets need the teacher's weights, and this problem has none")
+        return activations(self.teacher, self.x_query.unsqueeze(-2))[-1].squeeze(-2)
+
+    def to(self, where: torch.dtype | torch.device | str) -> NetworkProblem:
+        """The same instances in another precision or on another device."""
+        x, y, x_query = self.x.to(where), self.y.to(where), self.x_query.to(where)
+        start = tuple(matrix.to(where) for matrix in self.start)
+        teacher = None if self.teacher is None else tuple(v.to(where) for v in self.teacher)
+        return NetworkProblem(x, y, x_query, start, teacher)
+
+    def encoder_format(self) -> dict[str, Tensor]:
+        """Data registers of a prompt with x and y in one token, the query last.
+
+        `x`, `y` (0 on the query), `one`, and `t`, which is 1 on examples and 0 on the query.
+        """
+        t = torch.cat([self.y.new_ones(self.n), self.y.new_zeros(1)])
+        return {
+            "x": torch.cat([self.x, self.x_query.unsqueeze(-2)], dim=-2),
+            "y": torch.cat([self.y, torch.zeros_like(self.y[..., :1, :])], dim=-2),
+            "one": torch.ones_like(t),
+            "t": t,
+        }
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NetworkRegression(Distribution):
+    """A distribution over `NetworkProblem`s."""
+
+    source: ClassVar[str] = "Yang 2025, second paper (Wu et al. 2024)"
+    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"d": 3, "n": 7, "layers": 2, "width": 4, "noise": 0.1},
+        {"d": 2, "n": 9, "layers": 3, "width": 3},
+        {"d": 4, "n": 5, "layers": 4, "width": 5, "noise": 0.3},
+        {"d": 1, "n": 6, "layers": 2, "width": 3},
+        {"d": 3, "n": 1, "layers": 2, "width": 4},
+        {"d": 5, "n": 8, "layers": 2, "width": 1, "noise": 0.5},
+        {"d": 2, "n": 30, "layers": 3, "width": 4, "outputs": 2},
+        {"d": 3, "n": 4, "layers": 3, "width": 2, "outputs": 5},
+    )
+
+    d: int = parameter(3, "features", least=1, most=4096)
+    n: int = parameter(12, "context examples", least=1, most=1_000_000)
+    layers: int = parameter(3, "N, layers of the network", least=1, most=100)
+    width: int = parameter(4, "K, units of each hidden layer", least=1, most=4096)
+    outputs: int = parameter(1, "m, outputs of the network", least=1, most=4096)
+    noise: float = parameter(0.0, "standard deviation of the labels' noise", least=0)
+
+    def sample(
+        self,
+        *batch: int,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> NetworkProblem:
+        """A batch of instances, drawn in float64 so that every precision sees the same data."""
+        normal = normals(batch, generator)
+        shapes = network_shapes(self.d, self.width, self.layers, self.outputs)
+
+        def network() -> NetworkWeights:
+            return tuple((2 / columns) ** 0.5 * normal(rows, columns) for rows, columns in shapes)
+
+        x, x_query = normal(self.n, self.d), normal(self.d)
+        teacher = network()
+        y = activations(teacher, x)[-1] + self.noise * normal(self.n, self.outputs)
+        return NetworkProblem(x, y, x_query, network(), teacher).to(dtype)
