@@ -15,7 +15,7 @@ from torch import Tensor
 
 from innerloop.errors import InputError, OutOfRange
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, normals
+from innerloop.problems.base import Distribution, check_numbers, check_tensors, normals
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,12 +51,7 @@ class RegressionProblem:
         tensors = {"x": self.x, "y": self.y, "x_query": self.x_query}
         if self.weights is not None:
             tensors["weights"] = self.weights
-        for name, value in tensors.items():
-            if not isinstance(value, Tensor):
-                raise InputError(
-                    f"{name} must be a tensor, got {type(value).__name__}: "
-                    "RegressionProblem.of takes arrays and lists"
-                )
+        check_tensors(tensors, "RegressionProblem.of takes arrays and lists")
         shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in tensors.items())
         batch = tuple(self.x.shape[:-2])
         fits = self.x.ndim >= 2 and self.x_query.ndim >= 2
@@ -75,13 +70,7 @@ class RegressionProblem:
             )
         if 0 in self.x.shape or 0 in self.x_query.shape:
             raise InputError(f"need at least one example, feature and query; got {shapes}")
-        for name, tensor in tensors.items():
-            if not tensor.is_floating_point():
-                raise InputError(f"{name} must hold floating-point numbers, got {tensor.dtype}")
-            if tensor.dtype != self.x.dtype:
-                raise InputError(f"x is {self.x.dtype} but {name} is {tensor.dtype}: convert one")
-            if not bool(torch.isfinite(tensor).all()):
-                raise InputError(f"{name} must be finite, got NaN or infinity")
+        check_numbers(tensors)
 
     @property
     def n(self) -> int:
