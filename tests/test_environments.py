@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from worlds import seeded
 
 from innerloop.errors import InputError, OutOfRange
 from innerloop.problems.base import Distribution
@@ -22,10 +23,6 @@ from innerloop.registry import members
 
 KINDS = [LinearBandits, BernoulliBandits, TabularMDPs, RiverSwim]
 CASES = [(kind, case) for kind in KINDS for case in kind.cases]
-
-
-def seeded(seed: int = 0) -> torch.Generator:
-    return torch.Generator().manual_seed(seed)
 
 
 def unchecked(kind: type, **values: object) -> Any:

@@ -9,14 +9,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.parameters import parameter
 from innerloop.policies.base import SoftPolicy
 from innerloop.policies.linear import LinearPolicy
-from innerloop.policies.posterior import Posterior, batch_last
+from innerloop.policies.posterior import Posterior, batch_first, batch_last
 from innerloop.problems.bandit import ActionSet, Bandit
 
 
@@ -31,4 +30,4 @@ class LinUCB(LinearPolicy, SoftPolicy[Bandit, Posterior]):
     def scores(self, state: Posterior, observation: ActionSet) -> Float[Tensor, "*batch actions"]:
         features = batch_last(observation.features)
         widths = state.widths(features)
-        return torch.add(state.values(features), widths, alpha=self.alpha).movedim(0, -1)
+        return batch_first(state.values(features) + self.alpha * widths)

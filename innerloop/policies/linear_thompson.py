@@ -18,7 +18,7 @@ from torch import Tensor
 from innerloop.parameters import parameter
 from innerloop.policies.base import greedy
 from innerloop.policies.linear import LinearPolicy
-from innerloop.policies.posterior import Posterior, batch_last
+from innerloop.policies.posterior import Posterior, batch_first, batch_last
 from innerloop.problems.bandit import ActionSet, Bandit
 
 
@@ -44,4 +44,4 @@ class LinearThompson(LinearPolicy):
         self, state: Posterior, observation: ActionSet, noise: Float[Tensor, "*batch d"]
     ) -> Float[Tensor, "*batch actions"]:
         drawn = self.weights(state, noise).movedim(-1, 0)
-        return greedy((batch_last(observation.features) * drawn).sum(dim=1).movedim(0, -1))
+        return greedy(batch_first((batch_last(observation.features) * drawn).sum(dim=1)))

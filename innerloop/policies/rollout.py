@@ -99,9 +99,10 @@ def play(policy: Policy[Any, Any], environment: Environment, draws: Draws) -> Ro
         odds.append(probabilities)
         actions.append(action)
         rewards.append(reward)
-    told = torch.stack(odds, dim=-2)
+    told = torch.stack(odds).movedim(0, -2)
     _check_odds(policy, environment, told)
-    history = environment.history(seen, torch.stack(actions, dim=-1), torch.stack(rewards, dim=-1))
+    chosen, earned = (torch.stack(part).movedim(0, -1) for part in (actions, rewards))
+    history = environment.history(seen, chosen, earned)
     return Rollout(history, told, environment.regret(history, plans))
 
 
