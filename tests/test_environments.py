@@ -250,6 +250,7 @@ ONES = torch.ones(2, 3, 4)
         (LinearBandit, {"features": ONES, "weights": torch.ones(4).double()}, "convert one"),
         (LinearBandit, {"features": [[[1.0]]], "weights": torch.ones(4)}, "must be a tensor"),
         (LinearBandit, {"features": ONES, "weights": torch.ones(4), "noise": -1.0}, "noise must"),
+        (LinearBandit, {"features": ONES * 1e30, "weights": torch.ones(4) * 1e30}, "scale"),
         (BernoulliBandit, {"chances": torch.tensor([0.5, -0.1])}, "must lie in"),
         (BernoulliBandit, {"chances": torch.ones(2, 0)}, "at least one arm"),
         (BernoulliBandit, {"chances": torch.ones(2).long()}, "floating-point"),

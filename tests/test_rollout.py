@@ -210,3 +210,9 @@ def test_odds_that_are_none_are_refused(scale: float) -> None:
     object.__setattr__(broken, "scale", scale)
     with pytest.raises(InputError, match=r"the odds of .* must"):
         rollout(broken, WORLDS["fixed"].sample(2), 5, 0)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63, True])
+def test_seeds_that_are_none_are_refused(seed: int) -> None:
+    with pytest.raises(InputError, match="a seed from 0, got"):
+        rollout(Uniform(), WORLDS["fixed"].sample(2), 5, seed)

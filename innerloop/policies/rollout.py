@@ -40,9 +40,7 @@ class Draws:
         """Drawn step by step and in float64: more steps only add, every precision sees the same."""
         policy.accept(environment)
         environment.check_steps(steps)
-        if isinstance(generator, int):
-            generator = torch.Generator().manual_seed(generator)
-        seeds = torch.randint(2**62, (3,), generator=generator).tolist()
+        seeds = torch.randint(2**62, (3,), generator=_generator(generator)).tolist()
         lots, luck, noise = (torch.Generator().manual_seed(seed) for seed in seeds)
         batch, like = environment.batch, environment.like
         width = policy.normals(environment)
@@ -104,6 +102,15 @@ def play(policy: Policy[Any, Any], environment: Environment, draws: Draws) -> Ro
     chosen, earned = (torch.stack(part).movedim(0, -1) for part in (actions, rewards))
     history = environment.history(seen, chosen, earned)
     return Rollout(history, told, environment.regret(history, plans))
+
+
+def _generator(given: torch.Generator | int | None) -> torch.Generator | None:
+    """A generator, or the one that a seed stands for."""
+    if given is None or isinstance(given, torch.Generator):
+        return given
+    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 2**63:
+        raise InputError(f"generator must be a torch.Generator or a seed from 0, got {given!r}")
+    return torch.Generator().manual_seed(given)
 
 
 def _check_odds(policy: Policy[Any, Any], environment: Environment, odds: Tensor) -> None:

@@ -43,6 +43,8 @@ class LinearBandit(Bandit):
         check_numbers(tensors)
         if not bool((self.features != 0).any(dim=-1).all()):
             raise InputError("an action whose features are all 0 teaches nothing: leave it out")
+        if not bool(torch.isfinite(self.means).all()):
+            raise InputError("⟨a, w⟩ of an action is not finite: scale features or weights down")
         if not (math.isfinite(self.noise) and self.noise >= 0):
             raise InputError(f"noise must be finite and at least 0, got {self.noise}")
 
