@@ -32,6 +32,7 @@ tests: $(READY)
 bench: $(READY)
 	$(BIN)/python benchmarks/linear_attention.py
 	$(BIN)/python benchmarks/startup.py
+	$(BIN)/python benchmarks/rollouts.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -18,12 +18,17 @@ if TYPE_CHECKING:
     from innerloop.constructions.certificate import verify as verify
     from innerloop.constructions.overview import listing as listing
     from innerloop.constructions.overview import show as show
+    from innerloop.policies.rollout import rollout as rollout
+    from innerloop.problems.bernoulli_bandits import BernoulliBandits as BernoulliBandits
+    from innerloop.problems.linear_bandits import LinearBandits as LinearBandits
     from innerloop.problems.linear_regression import LinearRegression as LinearRegression
     from innerloop.problems.linear_regression import RegressionProblem as RegressionProblem
     from innerloop.problems.mixture_of_regressions import (
         MixtureOfRegressions as MixtureOfRegressions,
     )
     from innerloop.problems.mixture_of_regressions import MixtureProblem as MixtureProblem
+    from innerloop.problems.river_swim import RiverSwim as RiverSwim
+    from innerloop.problems.tabular_mdps import TabularMDPs as TabularMDPs
     from innerloop.transformer.model import Transformer as Transformer
 
 _HOMES = {
@@ -34,24 +39,34 @@ _HOMES = {
     "verify": "constructions.certificate",
     "listing": "constructions.overview",
     "show": "constructions.overview",
+    "rollout": "policies.rollout",
+    "BernoulliBandits": "problems.bernoulli_bandits",
+    "LinearBandits": "problems.linear_bandits",
     "LinearRegression": "problems.linear_regression",
     "MixtureOfRegressions": "problems.mixture_of_regressions",
     "MixtureProblem": "problems.mixture_of_regressions",
     "RegressionProblem": "problems.linear_regression",
+    "RiverSwim": "problems.river_swim",
+    "TabularMDPs": "problems.tabular_mdps",
     "Transformer": "transformer.model",
 }
 
 __all__ = [
+    "BernoulliBandits",
     "Built",
     "Certificate",
+    "LinearBandits",
     "LinearRegression",
     "MixtureOfRegressions",
     "MixtureProblem",
     "RegressionProblem",
+    "RiverSwim",
+    "TabularMDPs",
     "Transformer",
     "build",
     "certify",
     "listing",
+    "rollout",
     "show",
     "verify",
 ]

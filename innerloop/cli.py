@@ -50,7 +50,7 @@ def _root(
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """What there is: problems, algorithms, constructions."""
+    """What there is: problems, algorithms, policies, constructions."""
     from innerloop.constructions.overview import listing
 
     found = listing()

@@ -1,7 +1,7 @@
 """Declared parameters: a dataclass whose fields say their type, range and meaning.
 
-Problems and constructions inherit from `Parameters`; values are checked when an object is made,
-and `parse` converts the `key=value` words of the command line by the declared types.
+Problems, policies and constructions inherit from `Parameters`; values are checked when an object
+is made, and `parse` converts the `key=value` words of the command line by the declared types.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Finds the problems, algorithms and constructions: one file each, no list to keep.
+"""Finds the problems, algorithms, policies and constructions: one file each, no list to keep.
 
 The name of a member is the name of its file, with dashes.
 """

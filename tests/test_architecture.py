@@ -20,6 +20,8 @@ ROOT = Path(innerloop.__file__).parent
 ARROWS = [
     ("problems", "algorithms"),
     ("algorithms", "constructions"),
+    ("problems", "policies"),
+    ("policies", "constructions"),
     ("constructions", "recipes"),
     ("recipes", "identify"),
     ("identify", "claims"),

@@ -12,16 +12,18 @@ from torch import nn
 from innerloop.algorithms.base import Algorithm
 from innerloop.constructions.base import Construction
 from innerloop.parameters import Parameters
+from innerloop.policies.base import Policy
 from innerloop.problems.base import Distribution
 from innerloop.registry import find, members, summary_of
 from innerloop.transformer import Block
 
 
 def listing() -> dict[str, list[dict[str, Any]]]:
-    """Problems, algorithms and constructions, each with name, description and source."""
+    """Problems, algorithms, policies and constructions, each with name, description and source."""
     return {
         "problems": _described(members("problems", Distribution)),
         "algorithms": _described(members("algorithms", Algorithm)),
+        "policies": _described(members("policies", Policy)),
         "constructions": _described(members("constructions", Construction)),
     }
 

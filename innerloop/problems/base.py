@@ -15,12 +15,17 @@ from innerloop.errors import InputError
 from innerloop.parameters import Parameters
 
 
+def check_batch(batch: tuple[int, ...]) -> None:
+    """Refuse leading dimensions that leave nothing to draw."""
+    if any(size < 1 for size in batch):
+        raise InputError(f"batch dimensions must be at least 1, got {batch}")
+
+
 def normals(
     batch: tuple[int, ...], generator: torch.Generator | None
 ) -> Callable[..., Float[Tensor, ...]]:
     """Draws standard normal tensors of a given shape for every instance of a batch, in float64."""
-    if any(size < 1 for size in batch):
-        raise InputError(f"batch dimensions must be at least 1, got {batch}")
+    check_batch(batch)
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*batch, *shape, generator=generator, dtype=torch.float64)
@@ -38,9 +43,17 @@ def tensor_of(value: Any) -> Tensor:
         raise InputError(f"expected numbers in rows of one length: {error}") from None
 
 
+def check_tensors(tensors: dict[str, Any], instead: str) -> None:
+    """Refuse what is not a tensor; `instead` says what takes arrays and lists."""
+    for name, value in tensors.items():
+        if not isinstance(value, Tensor):
+            raise InputError(f"{name} must be a tensor, got {type(value).__name__}: {instead}")
+
+
 def check_numbers(tensors: dict[str, Tensor]) -> None:
-    """Refuse data that are not finite floating-point numbers of the precision of the first."""
-    first, dtype = next((name, tensor.dtype) for name, tensor in tensors.items())
+    """Refuse numbers that are not floating-point, not finite, or not of one precision."""
+    first, *_ = tensors
+    dtype = tensors[first].dtype
     for name, tensor in tensors.items():
         if not tensor.is_floating_point():
             raise InputError(f"{name} must hold floating-point numbers, got {tensor.dtype}")

@@ -15,7 +15,13 @@ from torch import Tensor
 
 from innerloop.errors import InputError, OutOfRange
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, check_numbers, normals, tensor_of
+from innerloop.problems.base import (
+    Distribution,
+    check_numbers,
+    check_tensors,
+    normals,
+    tensor_of,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,12 +48,7 @@ class RegressionProblem:
         tensors = {"x": self.x, "y": self.y, "x_query": self.x_query}
         if self.weights is not None:
             tensors["weights"] = self.weights
-        for name, value in tensors.items():
-            if not isinstance(value, Tensor):
-                raise InputError(
-                    f"{name} must be a tensor, got {type(value).__name__}: "
-                    "RegressionProblem.of takes arrays and lists"
-                )
+        check_tensors(tensors, "RegressionProblem.of takes arrays and lists")
         shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in tensors.items())
         batch = tuple(self.x.shape[:-2])
         fits = self.x.ndim >= 2 and self.x_query.ndim >= 2

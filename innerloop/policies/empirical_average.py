@@ -1,0 +1,29 @@
+"""The arm with the largest average reward, each arm once before that; at random with odds ε."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.parameters import parameter
+from innerloop.policies.arms import ArmPolicy, Tally
+from innerloop.policies.base import greedy
+from innerloop.problems.bandit import ActionSet
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class EmpiricalAverage(ArmPolicy):
+    """Greed, with ε of exploration."""
+
+    source: ClassVar[str] = "Yang 2025, third paper, experiments (Lin et al. 2023)"
+
+    epsilon: float = parameter(0.0, "ε, the odds of any action at random", least=0, most=1)
+
+    def probabilities(
+        self, state: Tally, observation: ActionSet, noise: Float[Tensor, "*batch normals"]
+    ) -> Float[Tensor, "*batch actions"]:
+        best = greedy(state.means)
+        return (1 - self.epsilon) * best + self.epsilon / best.shape[-1]

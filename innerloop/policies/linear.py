@@ -1,0 +1,39 @@
+"""What policies for linear bandits share: the ridge posterior as their state."""
+
+from __future__ import annotations
+
+from abc import ABC
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from innerloop.parameters import parameter
+from innerloop.policies.base import Policy
+from innerloop.policies.posterior import Posterior, batch_last
+from innerloop.problems.bandit import ActionSet, Bandit
+from innerloop.problems.environment import Environment
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LinearPolicy(Policy[Bandit, Posterior], ABC):
+    """A policy whose state is the posterior of the weights."""
+
+    plays: ClassVar[type[Environment]] = Bandit
+
+    ridge: float = parameter(1.0, "λ, the weight of the ridge penalty", least=1e-12, most=1e12)
+
+    def start(self, environment: Bandit) -> Posterior:
+        return Posterior.start(environment.shown, self.ridge)
+
+    def update(
+        self,
+        state: Posterior,
+        observation: ActionSet,
+        action: Int[Tensor, "*batch"],
+        reward: Float[Tensor, "*batch"],
+    ) -> Posterior:
+        features = batch_last(observation.features)
+        place = action.expand(1, features.shape[1], *action.shape)
+        return state.updated(features.gather(0, place).squeeze(0), reward)

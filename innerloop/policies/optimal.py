@@ -1,0 +1,36 @@
+"""The best action, by somebody who knows the environment: regret 0, and the expert to imitate."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from innerloop.policies.base import Policy, greedy
+from innerloop.problems.environment import Environment
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Optimal(Policy[Environment, Environment]):
+    """The yardstick of regret; its state is the environment itself."""
+
+    source: ClassVar[str] = "Yang 2025, third paper, experiments: the expert of pre-training"
+
+    def start(self, environment: Environment) -> Environment:
+        return environment
+
+    def probabilities(
+        self, state: Environment, observation: Any, noise: Float[Tensor, "*batch normals"]
+    ) -> Float[Tensor, "*batch actions"]:
+        return greedy(state.action_values(observation))
+
+    def update(
+        self,
+        state: Environment,
+        observation: Any,
+        action: Int[Tensor, "*batch"],
+        reward: Float[Tensor, "*batch"],
+    ) -> Environment:
+        return state

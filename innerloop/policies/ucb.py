@@ -1,0 +1,33 @@
+"""UCB1: the arm with the largest average reward + √(c ln t / N), each arm once before that.
+
+t is the number of steps so far and N how often the arm was chosen.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.parameters import parameter
+from innerloop.policies.arms import ArmPolicy, Tally
+from innerloop.policies.base import greedy
+from innerloop.problems.bandit import ActionSet
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class UCB(ArmPolicy):
+    """Optimism about the mean of each arm."""
+
+    source: ClassVar[str] = "Auer et al. 2002, figure 1; Yang 2025, third paper, experiments"
+
+    width: float = parameter(2.0, "c, the weight of the uncertainty", least=0)
+
+    def probabilities(
+        self, state: Tally, observation: ActionSet, noise: Float[Tensor, "*batch normals"]
+    ) -> Float[Tensor, "*batch actions"]:
+        log = math.log(max(observation.step, 1))
+        return greedy(state.means + (self.width * log / state.counts.clamp_min(1)).sqrt())

@@ -1,0 +1,50 @@
+"""Random tabular decision processes: flat Dirichlet transitions, uniform rewards, a flat start.
+
+Every step of the episode has its own transitions and rewards, every environment its own process.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+
+from innerloop.parameters import parameter
+from innerloop.problems.base import Distribution, check_batch
+from innerloop.problems.mdp import TabularMDP
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TabularMDPs(Distribution):
+    """A distribution over `TabularMDP`s."""
+
+    source: ClassVar[str] = "Yang 2025, third paper (Lin et al. 2023)"
+    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"states": 3, "arms": 2, "horizon": 4},
+        {"states": 2, "arms": 5, "horizon": 3},
+        {"states": 1, "arms": 3, "horizon": 2},
+        {"states": 4, "arms": 1, "horizon": 3},
+        {"states": 3, "arms": 3, "horizon": 1},
+    )
+
+    states: int = parameter(5, "states S", least=1, most=1000)
+    arms: int = parameter(3, "actions A", least=1, most=1000)
+    horizon: int = parameter(4, "steps of an episode H", least=1, most=10_000)
+
+    def sample(
+        self,
+        *batch: int,
+        generator: torch.Generator | None = None,
+        dtype: torch.dtype = torch.float64,
+    ) -> TabularMDP:
+        """A batch of environments, drawn in float64 so that every precision sees the same ones."""
+        check_batch(batch)
+        shape = (*batch, self.horizon, self.states, self.arms)
+        weights = torch.empty(*shape, self.states, dtype=torch.float64)
+        # Independent exponentials over their sum are uniform on the simplex: flat Dirichlet.
+        weights.exponential_(generator=generator)
+        transitions = weights / weights.sum(dim=-1, keepdim=True)
+        rewards = torch.rand(*shape, generator=generator, dtype=torch.float64)
+        initial = torch.full((*batch, self.states), 1 / self.states, dtype=torch.float64)
+        return TabularMDP(transitions, rewards, initial).to(dtype)
