@@ -153,8 +153,6 @@ def test_a_new_construction_is_one_new_file(
     new = next(member for member in listed if member["name"] == "brand-new")
     assert new["description"].startswith("Another iteration")
     assert json.loads(ran("-m", "innerloop", "build", "brand-new", "--json"))["holds"]
-    ran("-m", "innerloop", "report", "-o", "page.html")
-    assert "brand-new" in (tmp_path / "page.html").read_text("utf-8")
     tests = [str(Path(__file__).with_name(f"test_{name}.py")) for name in ("law", "certificate")]
     told = ran("-m", "pytest", *tests, "-k", "brand-new", "-p", "no:cacheprovider", "-vv")
     assert "test_law_in_float64[brand-new] PASSED" in told

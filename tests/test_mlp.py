@@ -20,6 +20,7 @@ from innerloop.transformer import (
     piecewise_linear,
     soft_threshold,
 )
+from innerloop.transformer.pieces import sum_of_hinges
 
 LAYOUT = Layout(x=3, z=(), out=3, s=(), one=())
 NUMBERS = st.floats(-5, 5, allow_nan=False).filter(lambda v: v == 0 or abs(v) > 1e-100)
@@ -187,3 +188,18 @@ def test_units_on_overlapping_places_add_up() -> None:
 def test_mistakes_are_named(wrong, says: str) -> None:
     with pytest.raises(InputError, match=says):
         wrong()
+
+
+@given(seed=st.integers(0, 50), units=st.integers(1, 60))
+def test_a_sum_of_hinges_is_what_it_says(seed: int, units: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+
+    def drawn(*shape: int) -> torch.Tensor:
+        return torch.randn(*shape, generator=generator, dtype=torch.float64)
+
+    slope, bias, weight, entries = drawn(units), drawn(units), drawn(units), drawn(3, 4)
+    slope[::5] = 0.0
+    entries[0, 0] = -bias[1 % units] / slope[1 % units] if slope[1 % units] else 0.0
+    found = sum_of_hinges(entries, slope, bias, weight)
+    expected = (entries.unsqueeze(-1) * slope + bias).relu() @ weight
+    torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)

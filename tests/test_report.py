@@ -15,7 +15,9 @@ import pytest
 import torch
 import vl_convert
 
+import innerloop
 from innerloop.constructions import survey
+from innerloop.constructions.certificate import Certificate
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.report.figures import deviation_per_step, error_against_layers
 
@@ -52,6 +54,13 @@ class Page(HTMLParser):
 @pytest.fixture(scope="module")
 def rows() -> list[dict]:
     return [row for rows in survey.convergence() for row in rows]
+
+
+@pytest.fixture(scope="module")
+def certificates() -> list[Certificate]:
+    """Some constructions' certificates; the whole survey runs once, in the first test."""
+    names = ("gd-plus-plus", "newton", "spectral-clustering")
+    return [innerloop.build(name, instances=4).certificate for name in names]
 
 
 def charts(html: str) -> dict[str, Any]:
@@ -114,8 +123,10 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
     ]
 
 
-def test_a_construction_that_fails_is_told_everywhere(run, tmp_path: Path, monkeypatch) -> None:
-    whole = list(survey.certificates())
+def test_a_construction_that_fails_is_told_everywhere(
+    run, tmp_path: Path, monkeypatch, certificates: list[Certificate]
+) -> None:
+    whole = certificates
     spoiled = [replace(whole[0], holds=False, max_deviation=3.0), *whole[1:]]
     monkeypatch.setattr(survey, "certificates", lambda _: iter(spoiled))
     path = tmp_path / "report.html"
@@ -152,8 +163,11 @@ def test_the_curves_are_what_the_page_says_they_are(monkeypatch, rows: list[dict
     assert other != rows
 
 
-def test_the_scripts_of_the_page_run(run, tmp_path: Path) -> None:
+def test_the_scripts_of_the_page_run(
+    run, tmp_path: Path, monkeypatch, certificates: list[Certificate]
+) -> None:
     """In node, with a page that only counts what is embedded where."""
+    monkeypatch.setattr(survey, "certificates", lambda _: iter(certificates))
     path = tmp_path / "report.html"
     assert run("report", "-o", str(path)).code == 0
     bundle, calls = re.findall(r"<script>(.*?)</script>", path.read_text("utf-8"), flags=re.S)
@@ -179,10 +193,12 @@ def test_the_scripts_of_the_page_run(run, tmp_path: Path) -> None:
     assert all(count > 50 for count in drawn.values())
 
 
-def test_charts_are_drawn_with_titles_and_legends(rows: list[dict]) -> None:
-    certificates = [certificate.as_dict() for certificate in survey.certificates()]
-    first = vl_convert.vegalite_to_svg(deviation_per_step(certificates).to_dict())
-    for words in (*SERIES, "relative deviation", ">step<", *(c["name"] for c in certificates)):
+def test_charts_are_drawn_with_titles_and_legends(
+    rows: list[dict], certificates: list[Certificate]
+) -> None:
+    told = [certificate.as_dict() for certificate in certificates]
+    first = vl_convert.vegalite_to_svg(deviation_per_step(told).to_dict())
+    for words in (*SERIES, "relative deviation", ">step<", *(c["name"] for c in told)):
         assert words in first
     second = vl_convert.vegalite_to_svg(error_against_layers(rows).to_dict())
     algorithms = {row["algorithm"] for row in rows}

@@ -11,7 +11,10 @@ from torch import Tensor, nn
 
 from innerloop.errors import InputError
 from innerloop.transformer.layout import Layout
-from innerloop.transformer.pieces import Elementwise, Piece, Registers, Units
+from innerloop.transformer.pieces import Elementwise, Piece, Registers, Units, sum_of_hinges
+
+FEW = 32
+"""Up to so many element-wise units are evaluated one by one; beyond, a search is faster."""
 
 
 class Everywhere(nn.Module):
@@ -39,9 +42,11 @@ class Everywhere(nn.Module):
 
     def forward(self, stream: Tensor) -> Tensor:
         """What to add at `target`."""
-        entries = stream.index_select(-1, self.source.to(stream.device)).unsqueeze(-1)
+        entries = stream.index_select(-1, self.source.to(stream.device))
         slope, bias, weight = (p.to(stream.device) for p in (self.slope, self.bias, self.weight))
-        return (entries * slope + bias).relu() @ weight
+        if len(slope) <= FEW:
+            return (entries.unsqueeze(-1) * slope + bias).relu() @ weight
+        return sum_of_hinges(entries, slope, bias, weight)
 
     def dense(self, width: int) -> tuple[Tensor, Tensor]:
         """The same units written out, (W₁ | b) with entries·units rows, and W₂."""

@@ -171,5 +171,25 @@ def _hinges(knots: Tensor, values: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _cancellation(net: tuple[Tensor, Tensor, Tensor], knots: Tensor, values: Tensor) -> float:
     """The largest ratio of the terms' size to the sum's, over the knots."""
     slope, bias, weight = net
-    terms = (knots[:, None] * slope + bias).relu() * weight
-    return float((terms.abs().sum(dim=1) / values.abs().clamp_min(1e-300)).max())
+    terms = sum_of_hinges(knots, slope, bias, weight.abs())
+    return float((terms / values.abs().clamp_min(1e-300)).max())
+
+
+def sum_of_hinges(entries: Tensor, slope: Tensor, bias: Tensor, weight: Tensor) -> Tensor:
+    """Σ_k weight_k σ(slope_k·x + bias_k) for every entry x, without a number for each pair.
+
+    Between two thresholds −bias/slope the sum is a line, and a search finds which.
+    """
+    constant = (bias.relu() * weight)[slope == 0].sum()
+    rising, falling = slope > 0, slope < 0
+    up = _rising(entries, slope[rising], bias[rising], weight[rising])
+    down = _rising(-entries, -slope[falling], bias[falling], weight[falling])
+    return constant + up + down
+
+
+def _rising(entries: Tensor, slope: Tensor, bias: Tensor, weight: Tensor) -> Tensor:
+    thresholds, order = (-bias / slope).sort()
+    part = weight[order] * torch.stack([slope[order], bias[order]])
+    lines = torch.cat([part.new_zeros(2, 1), part.cumsum(dim=-1)], dim=-1)
+    steepness, level = lines[:, torch.searchsorted(thresholds, entries.contiguous())]
+    return steepness * entries + level
