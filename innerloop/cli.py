@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import math
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -319,6 +320,9 @@ def _stop(message: str) -> NoReturn:
 
 def main() -> None:
     """Run the command line; a user's mistake is one line on standard error and exit code 2."""
+    # One thread unless asked otherwise: the matrices are small, on a busy machine more threads wait
+    # for each other, and numbers are the same whatever the machine.
+    os.environ.setdefault("OMP_NUM_THREADS", "1")
     try:
         app()
     except InputError as error:

@@ -73,25 +73,36 @@ def _table(certificates: list[dict[str, Any]]) -> str:
     head = "".join(f'<th class="number">{title}</th>' for title in _COLUMNS.values())
     rows = "".join(_row(certificate) for certificate in certificates)
     return (
-        f"<table><thead><tr><th>construction</th><th>law</th>{head}<th>error of a step</th></tr>"
+        f"<table><thead><tr><th>construction</th><th>law</th>{head}</tr>"
         f"</thead><tbody>{rows}</tbody></table>"
     )
 
 
 def _costs(certificates: list[dict[str, Any]]) -> str:
     """What k steps take, as formulas, beside what the sources print."""
-    titles = ("construction", "layers", "heads", "width", "where", "the source prints")
+    titles = (
+        "construction",
+        "layers",
+        "heads",
+        "width",
+        "where",
+        "error of a step",
+        "the source prints",
+    )
     head = "".join(f"<th>{title}</th>" for title in titles)
     rows = "".join(
         f"<tr><td>{escape(certificate['name'])}</td>"
-        + "".join(
-            f"<td>{escape(certificate['cost'][key])}</td>"
-            for key in ("layers", "heads", "width", "where", "printed")
-        )
+        + "".join(f"<td>{escape(cell)}</td>" for cell in _cost(certificate))
         + "</tr>"
         for certificate in certificates
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def _cost(certificate: dict[str, Any]) -> tuple[str, ...]:
+    cost = certificate["cost"]
+    formulas = tuple(cost[key] for key in ("layers", "heads", "width", "where"))
+    return (*formulas, certificate["error"], cost["printed"])
 
 
 def _row(certificate: dict[str, Any]) -> str:
@@ -104,8 +115,7 @@ def _row(certificate: dict[str, Any]) -> str:
     )
     return (
         f"<tr><td>{escape(certificate['name'])}<small>{escape(about)}</small></td>"
-        f'<td class="{verdict}">{verdict}</td>{numbers}'
-        f"<td>{escape(certificate['error'])}</td></tr>"
+        f'<td class="{verdict}">{verdict}</td>{numbers}</tr>'
     )
 
 
