@@ -382,3 +382,11 @@ def test_bad_parameters_are_named(parameters: dict, says: str) -> None:
 def test_matrices_of_the_wrong_shape_are_named() -> None:
     with pytest.raises(InputError, match="5×5 or 8×5×5, got 3×3"):
         innerloop.build("gd-plus-plus", transforms=torch.eye(3))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_problem_of_another_kind_is_named(name: str) -> None:
+    built = innerloop.build(name, instances=4, **small(name))
+    for what in (built.predict, built.trace):
+        with pytest.raises(InputError, match=f"{name} takes a .*Problem.*, got a str"):
+            what("a problem")

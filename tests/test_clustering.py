@@ -36,8 +36,7 @@ def k_means(start: torch.Tensor, **settings: int) -> KMeans:
 
 def one(points: list[list[float]], start: list[list[float]]) -> ClusteringProblem:
     """A problem from plain lists."""
-    x, means = (torch.tensor([rows], dtype=torch.float64) for rows in (points, start))
-    return ClusteringProblem(x, means, torch.zeros(1, len(points), dtype=torch.long))
+    return ClusteringProblem.of([points], [start])
 
 
 def test_shares_are_the_posteriors_of_scipy() -> None:

@@ -266,7 +266,7 @@ def test_problems_beyond_a_limit_are_refused() -> None:
         built.predict(sampled(n=5))
     with pytest.raises(OutOfRange, match="weights 4×3, 4×4, 1×4, got 4×3, 1×4"):
         built.predict(sampled(layers=2))
-    with pytest.raises(InputError, match="takes a NetworkProblem, got RegressionProblem"):
+    with pytest.raises(InputError, match="takes a NetworkProblem, got a RegressionProblem"):
         built.predict(LinearRegression(d=3, n=12).sample())
 
 

@@ -17,7 +17,7 @@ from innerloop.constructions.certificate import certify
 from innerloop.constructions.law import deviations
 from innerloop.constructions.spectral_clustering import SpectralClusteringByAttention
 from innerloop.errors import InputError, OutOfRange
-from innerloop.problems.binary_mixture import BinaryMixture, BinaryMixtureProblem
+from innerloop.problems.binary_mixture import BinaryMixture
 from innerloop.problems.principal_components import PCAProblem, PrincipalComponents
 from innerloop.transformer import Attention, Block, Head, signed
 
@@ -130,6 +130,7 @@ def test_labels_find_the_clouds() -> None:
     scores, labels = built.predict(problem).unbind(dim=-1)
     sure = scores.abs() > 0.1
     torch.testing.assert_close(labels[sure], scores[sure].sign(), rtol=1e-12, atol=0)
+    assert problem.labels is not None
     agreement = (labels.sign() * problem.labels).mean(dim=-1).abs()
     assert agreement.min() > 0.95
 
@@ -166,11 +167,7 @@ def test_data_outside_the_range_of_the_knots_are_detected(name: str, scale: floa
     with pytest.raises(OutOfRange, match=r"the data meet .* build it with another least and most"):
         built.predict(replace(problem, x=scale * problem.x))
     with pytest.raises(OutOfRange, match="was built for n=20"):
-        built.predict(replace(problem, x=problem.x[:, :7], **_labels(problem, 7)))
-
-
-def _labels(problem: PCAProblem, n: int) -> dict:
-    return {"labels": problem.labels[:, :n]} if isinstance(problem, BinaryMixtureProblem) else {}
+        built.predict(PCAProblem(problem.x[:, :7], problem.start))
 
 
 def test_a_certificate_on_data_out_of_range_is_refused() -> None:

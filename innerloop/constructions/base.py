@@ -10,6 +10,7 @@ source), the parameters, and the methods below that it needs.
 
 from __future__ import annotations
 
+import typing
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -106,6 +107,14 @@ class Construction(Parameters, ABC):
         """How many leading tokens are context."""
         return None
 
+    def check(self, problem: Any) -> None:
+        """Refuse a problem of another kind, or beyond a documented limit."""
+        sample = type(self.distributions()[0]).sample
+        kind = typing.get_type_hints(sample)["return"]
+        if not isinstance(problem, kind):
+            raise InputError(f"{self.name} takes a {kind.__name__}, got a {type(problem).__name__}")
+        self.accept(problem)
+
     def accept(self, problem: Any) -> None:
         """Raise `OutOfRange` for a problem beyond a documented limit."""
 
@@ -151,7 +160,7 @@ def streams(construction: Construction, transformer: Transformer, problem: Any) 
 
     Raises `OutOfRange` as soon as one leaves the construction's declared range.
     """
-    construction.accept(problem)
+    construction.check(problem)
     context = construction.context(problem)
     stream = transformer.enter(construction.prompt(problem), context)
     for k in range(transformer.steps + 1):

@@ -88,7 +88,7 @@ class Built:
 
     def trace(self, problem: Any) -> Trace:
         """The stream after every block, with registers by name."""
-        self.construction.accept(problem)
+        self.construction.check(problem)
         prompt = self.construction.prompt(problem)
         return self.transformer.trace(prompt, self.construction.context(problem))
 

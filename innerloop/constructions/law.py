@@ -69,7 +69,7 @@ def deviations(
     ignores is filled with random numbers before every part of the law. `progress` is called after
     every step.
     """
-    construction.accept(problem)
+    construction.check(problem)
     law = _Law(construction, transformer, problem, generator)
     exact, answer = law.reference(state := construction.algorithm.init(problem))
     free = law.enter()

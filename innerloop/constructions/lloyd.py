@@ -90,5 +90,4 @@ class LloydByAttention(ClusteringConstruction):
         data = self.layout.read(stream, "data")[(0,) * (stream.ndim - 2)]
         x, mu = (self.layout.read(stream, name) for name in ("x", "mu"))
         points, means = x[..., data > 0, :], mu[..., data == 0, :]
-        problem = ClusteringProblem(points, means, torch.zeros(points.shape[:-1], dtype=torch.long))
-        return self.margin / max(float(margin(problem, means)), 1e-300)
+        return self.margin / max(float(margin(ClusteringProblem(points, means), means)), 1e-300)

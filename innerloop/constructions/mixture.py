@@ -11,7 +11,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.constructions.base import Construction
-from innerloop.errors import InputError, OutOfRange
+from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter
 from innerloop.problems.mixture_of_regressions import MixtureProblem
 from innerloop.transformer import marks
@@ -41,11 +41,6 @@ class MixtureConstruction(Construction, ABC):
         return _number(self.noise)
 
     def accept(self, problem: Any) -> None:
-        if not isinstance(problem, MixtureProblem):
-            raise InputError(
-                f"{self.name} takes a MixtureProblem, got a {type(problem).__name__}: "
-                "MixtureProblem.of(x, y, x_query, start) makes one"
-            )
         for what in ("d", "n"):
             built, given = getattr(self, what), getattr(problem, what)
             if given != built:

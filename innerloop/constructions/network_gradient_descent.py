@@ -33,7 +33,7 @@ from torch import Tensor
 
 from innerloop.algorithms.network_gradient_descent import HUBER, Loss, NetworkGradientDescent
 from innerloop.constructions.base import Construction, Cost
-from innerloop.errors import InputError, OutOfRange
+from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter
 from innerloop.problems.network_regression import (
     NetworkProblem,
@@ -130,9 +130,7 @@ class ReLUNetworkGradientDescent(Construction):
         sizes = {name: getattr(self, name) for name in names}
         return [NetworkRegression(**sizes, noise=0.3)]
 
-    def accept(self, problem: Any) -> None:
-        if not isinstance(problem, NetworkProblem):
-            raise InputError(f"{self.name} takes a NetworkProblem, got {type(problem).__name__}")
+    def accept(self, problem: NetworkProblem) -> None:
         if problem.shapes != self.shapes:
             raise OutOfRange(
                 f"{self.name} was built for weights {_spelled(self.shapes)}, "

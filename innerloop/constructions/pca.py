@@ -41,7 +41,7 @@ class PCA(SpectralConstruction):
         "4k + 5c + 1",
         "3",
         "cd + 5d + 4",
-        "2k + 4c + 1 layers, λ₁^d C/ε² heads",
+        "2τ + 4c + 1 layers, τ = k/c, and λ₁^d C/ε² heads",
         where="c = components",
     )
     exact: ClassVar[bool] = False

@@ -10,30 +10,15 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
-from torch import Tensor
 
-from innerloop.errors import InputError
 from innerloop.parameters import parameter
 from innerloop.problems.base import Distribution, normals
 from innerloop.problems.principal_components import PCAProblem, on_the_sphere
 
 
-@dataclass(frozen=True, eq=False)
-class BinaryMixtureProblem(PCAProblem):
-    """Data with the cloud of each point, +1 or −1, which no algorithm may look at."""
-
-    labels: Float[Tensor, "*batch n"]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.labels.shape != self.x.shape[:-1] or not bool((self.labels.abs() == 1).all()):
-            raise InputError(f"labels must be ±1, one for each of the {self.n} points")
-
-
 @dataclass(frozen=True, kw_only=True, eq=False)
 class BinaryMixture(Distribution):
-    """A distribution over `BinaryMixtureProblem`s."""
+    """A distribution over `PCAProblem`s with labels."""
 
     source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers)"
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
@@ -56,7 +41,7 @@ class BinaryMixture(Distribution):
         *batch: int,
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
-    ) -> BinaryMixtureProblem:
+    ) -> PCAProblem:
         normal = normals(batch, generator)
         coin = torch.rand(*batch, self.n, generator=generator, dtype=torch.float64)
         labels = torch.where(coin < self.balance, 1.0, -1.0).to(torch.float64)
@@ -64,4 +49,4 @@ class BinaryMixture(Distribution):
         noise = normal(self.n, self.d)
         x = self.offset * normal(1, self.d) + labels.unsqueeze(-1) * mean + noise
         start = on_the_sphere(1, self.d, batch, generator)
-        return BinaryMixtureProblem(x, start, labels).to(dtype)
+        return PCAProblem(x, start, labels).to(dtype)

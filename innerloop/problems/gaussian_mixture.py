@@ -15,28 +15,45 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, check_numbers, normals
+from innerloop.problems.base import (
+    Distribution,
+    check_numbers,
+    check_tensors,
+    normals,
+    tensor_of,
+)
 
 
 @dataclass(frozen=True, eq=False)
 class ClusteringProblem:
-    """A batch of data sets with centres to start from, and the cloud that each point came from."""
+    """A batch of data sets with centres to start from.
+
+    `labels` may say which cloud each point came from; no algorithm looks at it.
+    """
 
     x: Float[Tensor, "*batch n d"]
     start: Float[Tensor, "*batch clusters d"]
-    labels: Int[Tensor, "*batch n"]
+    labels: Int[Tensor, "*batch n"] | None = None
+
+    @classmethod
+    def of(cls, x: Any, start: Any) -> ClusteringProblem:
+        """A problem from tensors, NumPy arrays or lists."""
+        return cls(tensor_of(x), tensor_of(start))
 
     def __post_init__(self) -> None:
+        tensors = {"x": self.x, "start": self.start}
+        check_tensors(tensors, "ClusteringProblem.of takes arrays and lists")
         shapes = f"x {tuple(self.x.shape)}, start {tuple(self.start.shape)}"
         fits = self.x.ndim >= 2 and self.start.shape[:-2] == self.x.shape[:-2]
-        if not fits or self.start.shape[-1] != self.d or self.labels.shape != self.x.shape[:-1]:
+        if not fits or self.start.shape[-1] != self.d:
             raise InputError(
-                f"expected x (*batch, n, d), start (*batch, clusters, d), labels (*batch, n); "
-                f"got {shapes}, labels {tuple(self.labels.shape)}"
+                f"expected x (*batch, n, d), start (*batch, clusters, d); got {shapes}"
             )
+        if self.labels is not None and self.labels.shape != self.x.shape[:-1]:
+            raise InputError(f"labels must be one for each of the {self.n} points, or None")
         if 0 in self.x.shape or 0 in self.start.shape:
             raise InputError(f"need points and clusters; got {shapes}")
-        check_numbers({"x": self.x, "start": self.start})
+        check_numbers(tensors)
 
     @property
     def n(self) -> int:
@@ -52,7 +69,9 @@ class ClusteringProblem:
 
     def to(self, where: torch.dtype | torch.device | str) -> ClusteringProblem:
         """The same instances in another precision or on another device."""
-        labels = self.labels if isinstance(where, torch.dtype) else self.labels.to(where)
+        labels = self.labels
+        if labels is not None and not isinstance(where, torch.dtype):
+            labels = labels.to(where)
         return ClusteringProblem(self.x.to(where), self.start.to(where), labels)
 
 

@@ -6,8 +6,8 @@ uniform on the unit sphere. Wanted are the leading eigenvectors of A = (1/n) Σ�
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import Any, ClassVar, TypeVar
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -15,29 +15,49 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, check_numbers, normals
+from innerloop.problems.base import (
+    Distribution,
+    check_numbers,
+    check_tensors,
+    normals,
+    tensor_of,
+)
 from innerloop.problems.linear_regression import LinearRegression
-
-P = TypeVar("P", bound="PCAProblem")
 
 
 @dataclass(frozen=True, eq=False)
 class PCAProblem:
-    """A batch of data sets, each with a starting vector for every component that is wanted."""
+    """A batch of data sets, each with a starting vector for every component that is wanted.
+
+    Where the points come from two clouds, `labels` may say from which; no algorithm looks at it.
+    """
 
     x: Float[Tensor, "*batch n d"]
     start: Float[Tensor, "*batch components d"]
+    labels: Float[Tensor, "*batch n"] | None = None
+
+    @classmethod
+    def of(cls, x: Any, start: Any) -> PCAProblem:
+        """A problem from tensors, arrays or lists; one starting vector needs no axis."""
+        x, start = tensor_of(x), tensor_of(start)
+        return cls(x, start.unsqueeze(-2) if start.ndim == x.ndim - 1 else start)
 
     def __post_init__(self) -> None:
+        tensors = {"x": self.x, "start": self.start}
+        check_tensors(tensors, "PCAProblem.of takes arrays and lists")
         shapes = f"x {tuple(self.x.shape)}, start {tuple(self.start.shape)}"
         fits = self.x.ndim >= 2 and self.start.shape[:-2] == self.x.shape[:-2]
         if not fits or self.start.shape[-1] != self.x.shape[-1]:
             raise InputError(f"expected x (*batch, n, d), start (*batch, components, d); {shapes}")
         if self.components > self.d or 0 in self.x.shape or 0 in self.start.shape:
             raise InputError(f"need data and 1 to d components; got {shapes}")
-        check_numbers({"x": self.x, "start": self.start})
+        check_numbers(tensors)
         if not bool((self.start.norm(dim=-1) > 0).all()):
             raise InputError("a starting vector must not be zero")
+        if self.labels is not None and (
+            self.labels.shape != self.x.shape[:-1] or not bool((self.labels.abs() == 1).all())
+        ):
+            raise InputError(f"labels must be ±1, one for each of the {self.n} points, or None")
 
     @property
     def n(self) -> int:
@@ -56,9 +76,10 @@ class PCAProblem:
         """A = (1/n) Σᵢ xᵢ xᵢᵀ, without centring."""
         return self.x.mT @ self.x / self.n
 
-    def to(self: P, where: torch.dtype | torch.device | str) -> P:
+    def to(self, where: torch.dtype | torch.device | str) -> PCAProblem:
         """The same instances in another precision or on another device."""
-        return replace(self, x=self.x.to(where), start=self.start.to(where))
+        labels = None if self.labels is None else self.labels.to(where)
+        return PCAProblem(self.x.to(where), self.start.to(where), labels)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
