@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from innerloop.constructions.overview import show as show
     from innerloop.policies.rollout import rollout as rollout
     from innerloop.problems.bernoulli_bandits import BernoulliBandits as BernoulliBandits
+    from innerloop.problems.gaussian_mixture import ClusteringProblem as ClusteringProblem
     from innerloop.problems.linear_bandits import LinearBandits as LinearBandits
     from innerloop.problems.linear_regression import LinearRegression as LinearRegression
     from innerloop.problems.linear_regression import RegressionProblem as RegressionProblem
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         MixtureOfRegressions as MixtureOfRegressions,
     )
     from innerloop.problems.mixture_of_regressions import MixtureProblem as MixtureProblem
+    from innerloop.problems.principal_components import PCAProblem as PCAProblem
     from innerloop.problems.river_swim import RiverSwim as RiverSwim
     from innerloop.problems.tabular_mdps import TabularMDPs as TabularMDPs
     from innerloop.transformer.model import Transformer as Transformer
@@ -41,10 +43,12 @@ _HOMES = {
     "show": "constructions.overview",
     "rollout": "policies.rollout",
     "BernoulliBandits": "problems.bernoulli_bandits",
+    "ClusteringProblem": "problems.gaussian_mixture",
     "LinearBandits": "problems.linear_bandits",
     "LinearRegression": "problems.linear_regression",
     "MixtureOfRegressions": "problems.mixture_of_regressions",
     "MixtureProblem": "problems.mixture_of_regressions",
+    "PCAProblem": "problems.principal_components",
     "RegressionProblem": "problems.linear_regression",
     "RiverSwim": "problems.river_swim",
     "TabularMDPs": "problems.tabular_mdps",
@@ -55,10 +59,12 @@ __all__ = [
     "BernoulliBandits",
     "Built",
     "Certificate",
+    "ClusteringProblem",
     "LinearBandits",
     "LinearRegression",
     "MixtureOfRegressions",
     "MixtureProblem",
+    "PCAProblem",
     "RegressionProblem",
     "RiverSwim",
     "TabularMDPs",
