@@ -164,6 +164,18 @@ def test_other_weights_give_other_answers() -> None:
     assert (even.predict(problem) - uneven.predict(problem)).abs().max() > 0.1
 
 
+def test_points_at_the_margin_go_to_the_nearest_mean() -> None:
+    """Just beyond the margin, for means as far out as the bound allows: the choice is right."""
+    construction = LloydByAttention(d=3, n=3, clusters=2, steps=1)
+    means = 30 * (0.97 + 0.02 * torch.rand(200, 2, 3, dtype=torch.float64))
+    apart = means[:, 1] - means[:, 0]
+    shift = 1.5e-6 * apart / apart.square().sum(dim=-1, keepdim=True)
+    points = torch.stack([means[:, 0], means[:, 1], means.mean(dim=1) + shift], dim=1)
+    found = deviations(construction, construction.transformer, ClusteringProblem(points, means))
+    assert 0.5 < found.usage <= 1
+    assert not found.broken
+
+
 def test_points_near_a_tie_are_detected() -> None:
     built = innerloop.build("lloyd", d=1, n=3, clusters=2, instances=4)
     problem = one([[0.0], [1.0 + 1e-8], [2.0]], [[0.0], [2.0]])
@@ -188,8 +200,12 @@ def test_data_beyond_a_limit_are_refused(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "parameters", "says"),
     [
-        ("em", {"weights": [0.5, 0.5]}, "weights must be 3 positive numbers with sum 1"),
-        ("em", {"weights": [0.5, 0.6, -0.1]}, "weights must be 3 positive"),
+        ("em", {"weights": [0.5, 0.5]}, "proportions must be 3 positive numbers with sum 1"),
+        ("em", {"weights": [0.5, 0.6, -0.1]}, "proportions must be 3 positive"),
+        ("em", {"noise": 1e300}, "noise must be at most"),
+        ("lloyd", {"margin": -1.0}, "margin must be at least"),
+        ("lloyd", {"d": 128, "bound": 1e4}, "distances are rounded to .* use a smaller bound"),
+        ("lloyd", {"sharpness": 1e6, "margin": 9e-6}, "must be at least 9.39 .* got 9"),
         ("lloyd", {"sharpness": 1.0}, r"sharpness · margin must be at least 9.*got 1e-06"),
         ("em", {"noise": 0.0}, "noise must be at least"),
     ],
@@ -197,6 +213,11 @@ def test_data_beyond_a_limit_are_refused(name: str) -> None:
 def test_impossible_parameters_name_the_limit(name: str, parameters: dict, says: str) -> None:
     with pytest.raises(InputError, match=says):
         innerloop.build(name, **parameters)
+
+
+@pytest.mark.parametrize("name", ["em", "lloyd"])
+def test_fewer_points_than_clusters(name: str) -> None:
+    assert innerloop.build(name, n=2, clusters=4, instances=4).certificate.holds
 
 
 def test_bad_problems_are_named() -> None:

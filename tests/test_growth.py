@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 import torch
 
 from innerloop.algorithms.gradient_descent import GradientDescent
@@ -50,3 +51,13 @@ def test_a_prediction_may_magnify_the_errors_and_add_its_own() -> None:
     growth = Growth(torch.zeros(2, 3, dtype=torch.float64), torch.Size([2]))
     found = growth.read(lambda state: 5 * state.sum(dim=-1), torch.zeros(2, 3, dtype=torch.float64))
     assert found == 1 + 15
+
+
+def test_errors_are_relative_to_large_entries() -> None:
+    """s ← 10 s from s = 1: every error is a share of s, and all shares stay as they are."""
+    state = torch.ones(1, 1, dtype=torch.float64)
+    growth = Growth(state, torch.Size([1]))
+    for k in range(4):
+        growth.advance(lambda s: 10 * s, state, after := 10 * state)
+        assert growth.grown == pytest.approx(k + 2)
+        state = after

@@ -261,3 +261,33 @@ def test_a_prior_in_the_wrong_order_is_refused() -> None:
     other = innerloop.build(MANY, proportions=PI[::-1], steps=2, instances=8)
     assert built.certificate.holds
     assert not certify(built.construction, other.transformer, instances=8).holds
+
+
+def test_an_unstable_free_run_does_not_certify() -> None:
+    """Its errors may grow without end; weights that end up elsewhere do not run the algorithm."""
+    certificate = innerloop.build(
+        "mixture-of-two-regressions",
+        noise=0.01,
+        steps=60,
+        n=8,
+        d=3,
+        inner=1,
+        step_size=1.5,
+        instances=32,
+    ).certificate
+    assert max(certificate.deviation) > 0.1
+    assert max(certificate.free_tolerance) <= 1e-2
+    assert not certificate.holds
+    assert certificate.broken.startswith("running free")
+
+
+def test_rounding_at_the_limits() -> None:
+    """Few examples and a large bound over the noise; many examples and a large bound."""
+    few = {"n": 1, "bound": 3162.0, "noise": 1.0, "steps": 2, "step_size": 1.0}
+    certificate = innerloop.build("mixture-of-regressions", **few, instances=16).certificate
+    assert certificate.holds
+    assert 1e-10 < certificate.tolerance < 1e-8
+    many = {"n": 2500, "bound": 1e4, "step_size": 1e-6, "knots": 20000, "inner": 1, "steps": 1}
+    construction = MixtureOfTwoRegressions.made(many)
+    problem = construction.distributions()[0].sample(2)
+    assert not deviations(construction, construction.transformer, problem).broken

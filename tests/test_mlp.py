@@ -144,14 +144,22 @@ def test_hidden_units_and_norms_count_every_entry() -> None:
 def test_norms_of_a_piece_from_one_register_to_another() -> None:
     piece = piecewise_linear("x", "out", torch.tensor([0.0, 3.0, -1.0]), torch.arange(3.0))
     mlp = MLP.of(LAYOUT, [piece, soft_threshold("x", 0.5)])
-    everywhere = [e.dense(LAYOUT.width) for e in mlp._everywhere()]
+    first, second = [], []
+    for slope, bias, weight, target in (
+        *zip([0.0, 1, 1, 1], [1.0, 0, -1, -2], [0.0, 3, -7, 4], ["out"] * 4, strict=True),
+        *zip([1.0, -1, 1, -1], [0.0, 0, -0.5, -0.5], [-1.0, 1, 1, -1], ["x"] * 4, strict=True),
+    ):
+        for entry in range(3):
+            read, write = np.zeros(LAYOUT.width + 1), np.zeros(LAYOUT.width)
+            read[LAYOUT["x"].places[entry]], read[-1] = slope, bias
+            write[LAYOUT[target].places[entry]] = weight
+            first.append(read)
+            second.append(write)
     stream = torch.randn(4, LAYOUT.width, dtype=torch.float64)
-    dense = stream.clone()
-    for inner, outer in everywhere:
-        dense += (stream @ inner[:, :-1].mT + inner[:, -1]).relu() @ outer.mT
-    torch.testing.assert_close(mlp(stream), dense)
-    first = np.concatenate([inner.detach().numpy() for inner, _ in everywhere])
-    assert mlp.operator_norms()[0] == pytest.approx(np.linalg.norm(first, 2), rel=1e-12)
+    hidden = np.maximum(stream.numpy() @ np.array(first)[:, :-1].T + np.array(first)[:, -1], 0)
+    np.testing.assert_allclose(mlp(stream).numpy(), stream.numpy() + hidden @ np.array(second))
+    norms = [np.linalg.norm(np.array(matrix), 2) for matrix in (first, second)]
+    assert mlp.operator_norms() == pytest.approx(norms, rel=1e-12)
 
 
 def test_units_on_overlapping_places_add_up() -> None:

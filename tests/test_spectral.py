@@ -80,13 +80,26 @@ def test_the_error_falls_like_the_fourth_power_of_the_knots(name: str) -> None:
     assert abs(slope + 4) < 0.15
 
 
+def test_the_bound_holds_at_its_worst() -> None:
+    """Every length between the knots, not only those that random data meet."""
+    for knots in (30, 60, 200):
+        construction = SpectralClusteringByAttention(d=2, n=4, steps=1, knots=knots)
+        lengths = torch.logspace(-0.8, 0.9, 4000, dtype=torch.float64)
+        points = torch.tensor([[1.0, 0], [-1, 0], [0, 0], [0, 0]], dtype=torch.float64)
+        start = torch.tensor([[1.0, 0]], dtype=torch.float64).expand(4000, 1, 2)
+        problem = PCAProblem(lengths[:, None, None] * points, start)
+        found = deviations(construction, construction.transformer, problem)
+        assert not found.broken
+        assert max(found.step) > 0.99 * construction.blocks.error
+
+
 def test_directions_are_exact_whatever_the_knots() -> None:
-    construction = pca.PCA(d=5, n=12, components=1, steps=10, knots=10)
+    construction = pca.PCA(d=5, n=12, components=1, steps=10, knots=30)
     problem = construction.distributions()[0].sample(4)
     stream = construction.transformer(construction.prompt(problem))
     found = construction.decode(problem, stream)
     *_, state = construction.algorithm.states(problem, 10)
-    assert (found.norm(dim=-1) - 1).abs().max() > 1e-3
+    assert (found.norm(dim=-1) - 1).abs().max() > 1e-4
     np.testing.assert_allclose(cosines(found, state.vectors.numpy()), 1.0, atol=1e-12)
 
 
@@ -151,7 +164,9 @@ def test_spectral_clustering_is_the_power_method_on_centred_points() -> None:
         ("pca", {"d": 2, "components": 3}, "at most d=2, .* got components=3"),
         ("pca", {"steps": 1}, "an iteration each of steps=1"),
         ("pca", {"least": 2.0, "most": 1.0}, "least=2 must be below most=1"),
+        ("pca", {"knots": 5}, "5 knots from 0.001 to 10 are off by .* use more knots"),
         ("spectral-clustering", {"d": 3, "n": 2}, "n ≥ d=3, got n=2"),
+        ("spectral-clustering", {"d": 1}, "d must be at least 2, got 1"),
     ],
 )
 def test_impossible_parameters_name_the_limit(name: str, parameters: dict, says: str) -> None:
@@ -188,3 +203,24 @@ def test_bad_problems_are_named(change: dict, says: str) -> None:
     problem = PrincipalComponents(d=3, n=5, components=1).sample(2)
     with pytest.raises(InputError, match=says):
         replace(problem, **change)
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "says"),
+    [
+        ("pca", 0.0, "the data are constant"),
+        ("pca", 1e200, "far too large"),
+        ("spectral-clustering", 1.0, "the data are constant"),
+        ("spectral-clustering", 1e200, "entries up to 10000"),
+    ],
+)
+def test_degenerate_data_are_named(name: str, value: float, says: str) -> None:
+    built = innerloop.build(name, instances=4)
+    start = built.construction.distributions()[0].sample(1).start
+    with pytest.raises(OutOfRange, match=says):
+        built.predict(PCAProblem(torch.full((1, 20, 5), value, dtype=torch.float64), start))
+
+
+def test_own_data_come_as_arrays() -> None:
+    problem = PCAProblem.of(np.eye(3), [1.0, 0, 0])
+    assert problem.start.shape == (1, 3)

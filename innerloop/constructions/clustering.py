@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -85,9 +85,9 @@ class ClusteringConstruction(Construction, ABC):
 
     def distributions(self) -> list[GaussianMixture]:
         """Points to start from can lie badly; a smaller number of points must do as well."""
-        most = GaussianMixture(d=self.d, n=max(self.n, self.clusters), clusters=self.clusters)
-        fewer = max(self.n // 2, self.clusters)
-        return [most, GaussianMixture(d=self.d, n=fewer, clusters=self.clusters, start="near")]
+        most = GaussianMixture(d=self.d, n=self.n, clusters=self.clusters, start="near")
+        first = most if self.clusters > self.n else replace(most, start="points")
+        return [first, replace(most, n=self.n // 2 + 1)]
 
     def accept(self, problem: ClusteringProblem) -> None:
         found, built = (f"d={part.d}, clusters={part.clusters}" for part in (problem, self))

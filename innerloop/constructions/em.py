@@ -29,8 +29,8 @@ from torch import Tensor
 from innerloop.algorithms.em import EM, Means
 from innerloop.constructions.base import Cost
 from innerloop.constructions.clustering import ClusteringConstruction
-from innerloop.errors import InputError
 from innerloop.parameters import parameter
+from innerloop.problems.base import mixture_proportions
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.transformer import (
     MLP,
@@ -61,21 +61,13 @@ class EMByAttention(ClusteringConstruction):
         {"noise": 0.3, "steps": 3},
     )
 
-    noise: float = parameter(1.0, "σ", least=1e-3)
+    noise: float = parameter(1.0, "σ", least=1e-3, most=1e6)
     weights: Tensor | None = parameter(None, "π, K positive numbers with sum 1; equal if none")
-    knots: int = parameter(4000, "knots of −γ log γ", least=2, most=1_000_000)
+    knots: int = parameter(4000, "knots of −γ log γ", least=2, most=100_000)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.weights is not None and not (
-            self.weights.shape == (self.clusters,)
-            and bool((self.weights > 0).all())
-            and abs(float(self.weights.sum()) - 1) < 1e-6
-        ):
-            raise InputError(
-                f"weights must be {self.clusters} positive numbers with sum 1, "
-                f"got {self.weights.tolist()}"
-            )
+        mixture_proportions(self.weights, self.clusters)
 
     @property
     def precision(self) -> float:
@@ -93,8 +85,7 @@ class EMByAttention(ClusteringConstruction):
 
     @cached_property
     def algorithm(self) -> EM:
-        equal = torch.full((self.clusters,), 1 / self.clusters, dtype=torch.float64)
-        weights = equal if self.weights is None else self.weights
+        weights = mixture_proportions(self.weights, self.clusters)
         return EM(torch.tensor(self.noise, dtype=torch.float64), weights.log())
 
     def tolerance(self, dtype: torch.dtype) -> float:

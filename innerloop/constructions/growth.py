@@ -26,12 +26,22 @@ class Growth:
         self.batch = batch
         self.steps = 0
         self.grown = 1.0
-        self._errors: Matrix = torch.diag_embed(_scale(self._flat(state)))
+        self._start = _scale(self._flat(state))
+        self._errors: Matrix | None = None
+
+    @property
+    def entries(self) -> int:
+        """The numbers in a state."""
+        return self._start.shape[-1]
+
+    def _grown(self) -> Matrix:
+        """What each error so far has become, a column for each, but for its size."""
+        return torch.diag_embed(self._start) if self._errors is None else self._errors
 
     def advance(self, step: Callable[[Any], Any], state: Any, after: Any) -> None:
         """Go on by a step, `after` being the state it leads to; `grown` is what errors become."""
         scale = _scale(self._flat(after))
-        carried = self._derivative(step, state) @ self._errors
+        carried = self._derivative(step, state) @ self._grown()
         self._errors = torch.cat([carried, torch.diag_embed(scale)], dim=-1)
         self.grown = float((self._errors.abs().sum(dim=-1) / scale).max())
         self.steps += 1
@@ -39,7 +49,7 @@ class Growth:
     def read(self, predict: Callable[[Any], Tensor], state: Any) -> float:
         """What they become in the prediction, whose reading may add an error of its own."""
         scale = _scale(self._flat(predict(state)))
-        carried = self._derivative(predict, state) @ self._errors
+        carried = self._derivative(predict, state) @ self._grown()
         return 1.0 + float((carried.abs().sum(dim=-1) / scale).max())
 
     def _derivative(self, function: Callable[[Any], Any], state: Any) -> Matrix:

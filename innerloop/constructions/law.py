@@ -17,6 +17,11 @@ from innerloop.errors import InputError
 from innerloop.problems.base import Distribution
 from innerloop.transformer import Transformer
 
+LOOSEST = 1e-2
+"""However unstable an algorithm is, weights that are off by more do not run it."""
+MOST_ENTRIES = 500
+"""The derivative of a state with more entries than this is not taken: the tolerance has to do."""
+
 
 @dataclass(frozen=True)
 class Deviations:
@@ -26,7 +31,8 @@ class Deviations:
            covers the prologue and the prediction before any step. Held against the tolerance.
     free   running from the prompt: the stream after the step, and the prediction read from it.
     limit  what `free` is held against: the tolerance; where a construction with a bound goes beyond
-           it, that bound as the algorithm itself makes errors grow (twice the first order).
+           it, that bound as the algorithm itself makes errors grow (twice the first order), if that
+           can be computed, and 1e-2 at most.
     usage  the share of the construction's declared range that the data used; above 1 is outside.
     moved  how far any step took the reference, measured alike. Where it does not move, any weights
            would do.
@@ -206,13 +212,15 @@ class _Law:
         if self.growth is None:
             batch = self.construction.prompt(problem).shape[:-2]
             self.growth = Growth(self.states[0], batch)
+        if self.growth.entries > MOST_ENTRIES:
+            return self.tolerance
         while self.growth.steps < len(self.states) - 1:
             k = self.growth.steps
             step = functools.partial(_stepped, algorithm, problem, k)
             self.growth.advance(step, self.states[k], self.states[k + 1])
         state = self.states[-1]
         told = self.growth.read(lambda s: algorithm.predict(problem, s), state)
-        return 2 * self.tolerance * max(self.growth.grown, told)
+        return min(LOOSEST, 2 * self.tolerance * max(self.growth.grown, told))
 
 
 def _stepped(algorithm: Algorithm[Any, Any], problem: Any, k: int, state: Any) -> Any:

@@ -9,7 +9,8 @@ Proof      see clustering.py: shares with a = b, a large number, are 1 for the n
            others weigh e^{−β(1 − 2ε)} as much. Without points of its own all scores are within βε
            of each other, and the mean is that of all points
 Bound      diam [n e^{−β(1 − 2ε)} + e^{βε} − 1] + ε, with diam = 2·bound in each entry
-Holds for  entries within `bound`, up to n points, and no point closer to a tie than margin
+Holds for  entries within `bound`, up to n points, and no point closer to a tie than margin, which
+           must be above the rounding of distances
 Source     yang2025.he.em-steps: the hard limit of its E and M heads
 """
 
@@ -46,12 +47,24 @@ class LloydByAttention(ClusteringConstruction):
         {"d": 2, "n": 12, "clusters": 2, "steps": 3, "focus": 15.0},
     )
 
-    sharpness: float = parameter(1e8, "b, how sharply the nearest mean is chosen", least=1e-6)
-    focus: float = parameter(60.0, "β, how little the points of other clusters weigh", least=1.0)
-    margin: float = parameter(1e-6, "the least gap in ½‖x − μ‖² of a point's two nearest means")
+    sharpness: float = parameter(
+        1e8, "b, how sharply the nearest mean is chosen", least=1e-6, most=1e15
+    )
+    focus: float = parameter(
+        60.0, "β, how little the points of other clusters weigh", least=1.0, most=1e4
+    )
+    margin: float = parameter(
+        1e-6, "the least gap in ½‖x − μ‖² of a point's two nearest means", least=1e-12
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        rounding = 32 * torch.finfo(torch.float64).eps * self.reach
+        if self.margin < rounding:
+            raise OutOfRange(
+                f"with d={self.d} and bound={self.bound:g} distances are rounded to "
+                f"{rounding:.1g}; margin must be larger, got {self.margin:g}: use a smaller bound"
+            )
         if self.blur > 0.01 / self.focus:
             least = math.log(100 * self.focus * max(1, self.clusters - 1))
             raise OutOfRange(

@@ -27,7 +27,9 @@ class MixtureConstruction(Construction, ABC):
     step_size: float | None = parameter(
         None, "α; none is n/(√n + √d + 5)², below 1/λmax(XᵀX/n)", least=1e-9
     )
-    noise: float = parameter(0.5, "ϑ, standard deviation of the labels' noise", least=1e-3)
+    noise: float = parameter(
+        0.5, "ϑ, standard deviation of the labels' noise", least=1e-3, most=1e6
+    )
 
     @property
     def rate(self) -> Float[Tensor, ""]:

@@ -35,10 +35,10 @@ from innerloop.constructions.base import Cost
 from innerloop.constructions.mixture import MixtureConstruction
 from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter
+from innerloop.problems.base import mixture_proportions
 from innerloop.problems.mixture_of_regressions import (
     MixtureOfRegressions,
     MixtureProblem,
-    mixture_proportions,
 )
 from innerloop.transformer import (
     MLP,
@@ -80,9 +80,14 @@ class SoftmaxMixtureOfRegressions(MixtureConstruction):
         reached = self.n * (self.bound / self.noise) ** 2
         if reached > MOST_ROUNDING:
             raise OutOfRange(
-                f"n (bound/noise)² must be at most {MOST_ROUNDING:g}, or rounding shows, got "
-                f"{reached:.3g}: build it with fewer examples, a smaller bound or a larger noise"
+                f"n (bound/noise)² must be at most {MOST_ROUNDING:g}, or rounding "
+                f"shows; got {reached:.3g}: use fewer examples, a smaller bound or a larger noise"
             )
+
+    def tolerance(self, dtype: torch.dtype) -> float:
+        """Scores reach (R/ϑ)², and their rounding shows in γ where that is large."""
+        scores = (self.bound / self.noise) ** 2 * max(1.0, float(self.rate) * self.inner)
+        return max(super().tolerance(dtype), 2 * torch.finfo(dtype).eps * scores)
 
     @cached_property
     def layout(self) -> Layout:

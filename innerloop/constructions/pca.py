@@ -6,7 +6,7 @@ Invariant  token j ≤ d holds column j of A in `cov` and e_j in `id`; every tok
 Proof      the first block, query id, key x, value x under 1/N: (1/n) Σ x ⟨x, e_j⟩ is column j of
            A. The others: see power_iteration.py. The answer is W̃₀ H W̃₁: `v` of the first token
 Bound      vectors are off by ε = 3/2 δ² + 1/2 δ³ in length, not in direction, and entries of A by
-           4 ε ‖Av‖; δ = (3/32) ln² r for knots of ratio r: the error falls like knots⁻⁴
+           4 ε ‖Av‖; δ ≈ (3/32) ln² r for knots of ratio r: the error falls like knots⁻⁴
 Holds for  n ≥ d as built, components ≤ d, and least ≤ ‖Av‖ ≤ most, checked on the data
 Source     qliu2025.theorem-7 and its proof, with: a key of the deflation that reads the identity,
            values of the first layer that map x to the covariance alone, differences inside pairs,
@@ -45,7 +45,7 @@ class PCA(SpectralConstruction):
         where="c = components",
     )
     exact: ClassVar[bool] = False
-    error: ClassVar[str] = "6 δ² max(1, most), δ = (3/32) ln² r"
+    error: ClassVar[str] = "6 δ² max(1, most), δ ≈ (3/32) ln² r"
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 1, "n": 3, "steps": 2, "components": 1},
         {"d": 3, "n": 3, "steps": 3, "components": 3},

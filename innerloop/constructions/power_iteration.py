@@ -6,9 +6,10 @@ Registers  `id` holds e_j on token j ≤ d and 0 elsewhere, `cov` column j of A 
 Proof      query v, key id, value n·cov: u = Av. Query u, key u, value one: s = ‖u‖². The MLP gives
            g ≈ s^{−1/2} on knots. Query g, key g, value s: t = s g². A head with score g and one
            with score ⟨t, g⟩ add 3/2 g u − 1/2 t g u to v: u times Newton's next iterate of g
-Bound      on geometric knots of ratio r, g is s^{−1/2} (1 + e) with 0 ≤ e ≤ δ = (3/32) ln² r, and
-           g (3 − s g²)/2 is s^{−1/2} (1 − 3/2 e² − 1/2 e³): a length is off by 3/2 δ² + 1/2 δ³ at
-           most, and directions are exact. A ← A − ‖Av‖ v vᵀ makes the same error once more, and
+Bound      on geometric knots of ratio r, g is s^{−1/2} (1 + e) with 0 ≤ e ≤ δ, where
+           δ = 2((q + 1)/3)^{3/2}/q − 1 ≈ (3/32) ln² r for q = r + √r, and g (3 − s g²)/2 is
+           s^{−1/2} (1 − 3/2 e² − 1/2 e³): a length is off by 3/2 δ² + 1/2 δ³ at most, and
+           directions are exact. A ← A − ‖Av‖ v vᵀ makes the same error once more, and
            meets that of v three times
 """
 
@@ -47,9 +48,14 @@ class PowerIteration:
     @property
     def error(self) -> float:
         """The largest relative error of a length, 3/2 δ² + 1/2 δ³."""
-        ratio = 2 * math.log(self.most / self.least) / (self.knots - 1)
-        delta = 3 / 32 * ratio**2
-        return 1.5 * delta**2 + 0.5 * delta**3
+        return 1.5 * self.delta**2 + 0.5 * self.delta**3
+
+    @property
+    def delta(self) -> float:
+        """The largest relative error of the knots' s^{−1/2}: of a chord, at (q + 1)/3."""
+        root = math.exp(math.log(self.most / self.least) / (self.knots - 1))
+        q = root**2 + root
+        return 2 * ((q + 1) / 3) ** 1.5 / q - 1
 
     def covariance(self) -> Block:
         """cov_j ← column j of (1/n) Σ x xᵀ."""

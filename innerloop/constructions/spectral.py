@@ -29,7 +29,7 @@ class SpectralConstruction(Construction, ABC):
     n: int = parameter(20, "data points; the weights depend on n", least=1, most=2_000)
     knots: int = parameter(400, "knots of the inverse length", least=2, most=100_000)
     least: float = parameter(1e-3, "the least ‖Av‖ allowed", least=1e-6)
-    most: float = parameter(10.0, "the largest ‖Av‖ allowed", least=1e-6)
+    most: float = parameter(10.0, "the largest ‖Av‖ allowed", least=1e-6, most=1e9)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,6 +37,11 @@ class SpectralConstruction(Construction, ABC):
             raise OutOfRange(f"{self.name} spreads A over d tokens: n ≥ d={self.d}, got n={self.n}")
         if not self.least < self.most:
             raise OutOfRange(f"least={self.least:g} must be below most={self.most:g}")
+        if (delta := self.blocks.delta) > 0.1:
+            raise OutOfRange(
+                f"{self.knots} knots from {self.least:g} to {self.most:g} are off by {delta:.2g}, "
+                "0.1 is allowed: use more knots or a narrower range"
+            )
 
     @cached_property
     def blocks(self) -> PowerIteration:
@@ -52,6 +57,11 @@ class SpectralConstruction(Construction, ABC):
     def check_lengths(self, lengths: Iterable[Tensor]) -> None:
         """Refuse data whose ‖Av‖ leave the range that the knots were laid on."""
         met = torch.stack(list(lengths))
+        if not bool((torch.isfinite(met) & (met > 0)).all()):
+            raise OutOfRange(
+                f"{self.name} met a vector v with ‖Av‖ = 0 or beyond all numbers: the data are "
+                "constant or far too large, or a starting vector is at right angles to all of them"
+            )
         low, high = float(met.min()), float(met.max())
         if not (self.least <= low and high <= self.most):
             raise OutOfRange(

@@ -6,9 +6,10 @@ Invariant  `x` holds the centred points; token j ≤ d holds column j of C in `c
 Proof      a head with score 1 and value −x takes the mean away; the next block lays out C; then
            power_iteration.py. Read-out: a signed pair with query x, key v and value one adds
            ⟨x_i, v⟩ to `score` of token i, and the MLP a ramp of it to `label`
-Bound      v is off by ε = 3/2 δ² + 1/2 δ³ in length, not in direction; δ = (3/32) ln² r for knots
-           of ratio r: the error falls like knots⁻⁴. Everything else is exact
-Holds for  n ≥ d as built, and least ≤ ‖Cv‖ ≤ most, checked on the data
+Bound      v is off by ε = 3/2 δ² + 1/2 δ³ in length, not in direction; δ ≈ (3/32) ln² r for knots
+           of ratio r: the error falls like knots⁻⁴. Everything else is exact, but that a ramp
+           magnifies the rounding of scores
+Holds for  n ≥ d ≥ 2 as built, entries up to 10⁴, and least ≤ ‖Cv‖ ≤ most, checked on the data
 Source     yang2025.he.gmm, after the steps of its spectral algorithm
 """
 
@@ -25,10 +26,13 @@ from innerloop.algorithms.power_method import Vector, product
 from innerloop.algorithms.spectral_clustering import SpectralClustering
 from innerloop.constructions.base import Cost
 from innerloop.constructions.spectral import SpectralConstruction, unit_vectors
+from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter
 from innerloop.problems.binary_mixture import BinaryMixture
 from innerloop.problems.principal_components import PCAProblem
 from innerloop.transformer import MLP, Attention, Block, Head, Layout, piecewise_linear, signed
+
+MOST_ENTRY = 1e4
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -37,7 +41,7 @@ class SpectralClusteringByAttention(SpectralConstruction):
 
     source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers), Theorem 3.2"
     cost: ClassVar[Cost] = Cost("4k + 3", "2", "5d + 6")
-    error: ClassVar[str] = "3/2 δ² + 1/2 δ³, δ = (3/32) ln² r"
+    error: ClassVar[str] = "3/2 δ² + 1/2 δ³, δ ≈ (3/32) ln² r"
     looped: ClassVar[bool] = True
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 2, "n": 2, "steps": 1},
@@ -46,8 +50,13 @@ class SpectralClusteringByAttention(SpectralConstruction):
 
     steps: int = parameter(20, "iterations", least=1, most=1_000)
     least: float = parameter(1e-2, "the least ‖Cv‖ allowed", least=1e-6)
-    most: float = parameter(100.0, "the largest ‖Cv‖ allowed", least=1e-6)
-    ramp: float = parameter(0.1, "scores beyond ± this are labelled ±1", least=1e-6)
+    most: float = parameter(100.0, "the largest ‖Cv‖ allowed", least=1e-6, most=1e9)
+    ramp: float = parameter(0.1, "scores beyond ± this are labelled ±1", least=1e-6, most=1e6)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.d < 2:
+            raise OutOfRange(f"{self.name} looks for a direction: d must be at least 2, got 1")
 
     @cached_property
     def layout(self) -> Layout:
@@ -59,13 +68,20 @@ class SpectralClusteringByAttention(SpectralConstruction):
         return SpectralClustering(torch.tensor(self.ramp, dtype=torch.float64))
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        return super().tolerance(dtype) + self.blocks.error
+        # No score is above √(n·most): their squares have the mean ⟨v, Cv⟩.
+        rounding = 16 * torch.finfo(dtype).eps * (self.n * self.most) ** 0.5 / self.ramp
+        return super().tolerance(dtype) + rounding + self.blocks.error
 
     def distributions(self) -> list[BinaryMixture]:
         return [BinaryMixture(d=self.d, n=self.n)]
 
     def accept(self, problem: PCAProblem) -> None:
         self.check_sizes(problem, 1)
+        if (largest := float(problem.x.abs().max())) > MOST_ENTRY:
+            raise OutOfRange(
+                f"{self.name} takes entries up to {MOST_ENTRY:g}, or centring them loses digits; "
+                f"got {largest:.3g}: take a common part away"
+            )
         covariance = self.algorithm.covariance(problem)
         states = self.algorithm.states(problem, self.steps - 1)
         self.check_lengths(product(covariance, state).norm(dim=-1) for state in states)

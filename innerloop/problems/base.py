@@ -33,6 +33,26 @@ def normals(
     return normal
 
 
+def on_the_sphere(
+    count: int, d: int, batch: tuple[int, ...], generator: torch.Generator | None
+) -> Float[Tensor, "*batch count d"]:
+    """Vectors drawn uniformly from the unit sphere."""
+    drawn = normals(batch, generator)(count, d)
+    return drawn / drawn.norm(dim=-1, keepdim=True)
+
+
+def mixture_proportions(given: Tensor | None, components: int) -> Float[Tensor, " components"]:
+    """π as given, checked; equal shares where none are."""
+    if given is None:
+        return torch.full((components,), 1 / components, dtype=torch.float64)
+    whole = given.shape == (components,) and bool((given > 0).all())
+    if not whole or abs(float(given.sum()) - 1) > 1e-9:
+        raise InputError(
+            f"proportions must be {components} positive numbers with sum 1, got {given.tolist()}"
+        )
+    return given
+
+
 def tensor_of(value: Any) -> Tensor:
     """A tensor from a tensor, an array or lists; what is not a floating tensor becomes float64."""
     if isinstance(value, Tensor) and value.is_floating_point():

@@ -12,8 +12,8 @@ from typing import Any, ClassVar
 import torch
 
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, normals
-from innerloop.problems.principal_components import PCAProblem, on_the_sphere
+from innerloop.problems.base import Distribution, normals, on_the_sphere
+from innerloop.problems.principal_components import PCAProblem
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -44,7 +44,8 @@ class ClusteringProblem:
         tensors = {"x": self.x, "start": self.start}
         check_tensors(tensors, "ClusteringProblem.of takes arrays and lists")
         shapes = f"x {tuple(self.x.shape)}, start {tuple(self.start.shape)}"
-        fits = self.x.ndim >= 2 and self.start.shape[:-2] == self.x.shape[:-2]
+        fits = self.x.ndim >= 2 and self.start.ndim == self.x.ndim
+        fits = fits and self.start.shape[:-2] == self.x.shape[:-2]
         if not fits or self.start.shape[-1] != self.d:
             raise InputError(
                 f"expected x (*batch, n, d), start (*batch, clusters, d); got {shapes}"

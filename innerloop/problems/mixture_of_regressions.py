@@ -18,7 +18,13 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, normals, tensor_of
+from innerloop.problems.base import (
+    Distribution,
+    mixture_proportions,
+    normals,
+    on_the_sphere,
+    tensor_of,
+)
 from innerloop.problems.linear_regression import RegressionProblem
 
 
@@ -142,8 +148,8 @@ class MixtureOfRegressions(Distribution):
         """A batch of instances, drawn in float64 so that every precision sees the same data."""
         normal = normals(batch, generator)
         rows = normal(self.n + 1, self.d)
-        betas = self._mirrored(self.signal * _directions(normal(self.components, self.d)))
-        away = _directions(normal(self.components, self.d))
+        truth, away = (on_the_sphere(self.components, self.d, batch, generator) for _ in range(2))
+        betas = self._mirrored(self.signal * truth)
         start = self.signal * away if self.warm is None else betas + self.warm * away
         x, x_query = rows[..., : self.n, :], rows[..., self.n :, :]
         chosen = self._labels(torch.rand(*batch, self.n, generator=generator, dtype=torch.float64))
@@ -163,19 +169,3 @@ class MixtureOfRegressions(Distribution):
         """The component of each example, from a uniform number."""
         ends = mixture_proportions(self.proportions, self.components).cumsum(dim=0)
         return torch.searchsorted(ends, uniform).clamp_max(self.components - 1)
-
-
-def mixture_proportions(given: Tensor | None, components: int) -> Float[Tensor, " components"]:
-    """π as given, checked; equal shares where none are."""
-    if given is None:
-        return torch.full((components,), 1 / components, dtype=torch.float64)
-    whole = given.shape == (components,) and bool((given > 0).all())
-    if not whole or abs(float(given.sum()) - 1) > 1e-9:
-        raise InputError(
-            f"proportions must be {components} positive numbers with sum 1, got {given.tolist()}"
-        )
-    return given
-
-
-def _directions(vectors: Tensor) -> Tensor:
-    return vectors / vectors.norm(dim=-1, keepdim=True)

@@ -19,7 +19,7 @@ from innerloop.problems.base import (
     Distribution,
     check_numbers,
     check_tensors,
-    normals,
+    on_the_sphere,
     tensor_of,
 )
 from innerloop.problems.linear_regression import LinearRegression
@@ -46,7 +46,8 @@ class PCAProblem:
         tensors = {"x": self.x, "start": self.start}
         check_tensors(tensors, "PCAProblem.of takes arrays and lists")
         shapes = f"x {tuple(self.x.shape)}, start {tuple(self.start.shape)}"
-        fits = self.x.ndim >= 2 and self.start.shape[:-2] == self.x.shape[:-2]
+        fits = self.x.ndim >= 2 and self.start.ndim == self.x.ndim
+        fits = fits and self.start.shape[:-2] == self.x.shape[:-2]
         if not fits or self.start.shape[-1] != self.x.shape[-1]:
             raise InputError(f"expected x (*batch, n, d), start (*batch, components, d); {shapes}")
         if self.components > self.d or 0 in self.x.shape or 0 in self.start.shape:
@@ -118,11 +119,3 @@ class PrincipalComponents(Distribution):
         x = rows.sample(*batch, generator=generator).x
         start = on_the_sphere(self.components, self.d, batch, generator)
         return PCAProblem(x, start).to(dtype)
-
-
-def on_the_sphere(
-    count: int, d: int, batch: tuple[int, ...], generator: torch.Generator | None
-) -> Float[Tensor, "*batch count d"]:
-    """Vectors drawn uniformly from the unit sphere."""
-    drawn = normals(batch, generator)(count, d)
-    return drawn / drawn.norm(dim=-1, keepdim=True)

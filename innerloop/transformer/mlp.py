@@ -48,15 +48,17 @@ class Everywhere(nn.Module):
             return (entries.unsqueeze(-1) * slope + bias).relu() @ weight
         return sum_of_hinges(entries, slope, bias, weight)
 
-    def dense(self, width: int) -> tuple[Tensor, Tensor]:
-        """The same units written out, (W₁ | b) with entries·units rows, and W₂."""
-        read = self.slope.new_zeros(len(self.source), len(self.slope), width + 1)
-        write = torch.zeros_like(read[..., :width])
-        entry = torch.arange(len(self.source))
-        read[entry, :, self.source] = self.slope
-        read[..., width] = self.bias
-        write[entry, :, self.target] = self.weight
-        return read.flatten(0, 1), write.flatten(0, 1).mT
+    def grams(self, width: int) -> tuple[Tensor, Tensor]:
+        """(W₁ | b)ᵀ(W₁ | b) and W₂W₂ᵀ, were the units written out for every entry."""
+        slope, bias, weight = (p.detach().double() for p in (self.slope, self.bias, self.weight))
+        inner, outer = slope.new_zeros(width + 1, width + 1), slope.new_zeros(width, width)
+        for source, target in zip(self.source.tolist(), self.target.tolist(), strict=True):
+            inner[source, source] += slope @ slope
+            inner[source, width] += slope @ bias
+            inner[width, source] += slope @ bias
+            inner[width, width] += bias @ bias
+            outer[target, target] += weight @ weight
+        return inner, outer
 
 
 class MLP(nn.Module):
@@ -141,7 +143,7 @@ class MLP(nn.Module):
         return result
 
     def operator_norms(self) -> tuple[float, float]:
-        """‖W₁‖ and ‖W₂‖ in operator norm, element-wise units written out.
+        """‖W₁‖ and ‖W₂‖ in operator norm, element-wise units counted for every entry.
 
         A bias counts as a column of W₁, where a constant register would put it.
         """
@@ -150,15 +152,20 @@ class MLP(nn.Module):
             outer = self.outer.new_zeros(width, len(self.bias))
             outer[self.targets] = self.outer
             inner = torch.cat([self.inner, self.bias.unsqueeze(1)], dim=1)
-            written = [(inner, outer), *(e.dense(width) for e in self._everywhere())]
-            first = torch.cat([inner for inner, _ in written])
-            second = torch.cat([outer for _, outer in written], dim=1)
-            return float(torch.linalg.matrix_norm(first, 2)), float(
-                torch.linalg.matrix_norm(second, 2)
-            )
+            inner, outer = inner.double(), outer.double()
+            first, second = inner.mT @ inner, outer @ outer.mT
+            for piece in self._everywhere():
+                more = piece.grams(width)
+                first, second = first + more[0].to(first), second + more[1].to(second)
+            return _root_of_largest(first), _root_of_largest(second)
 
     def _everywhere(self) -> list[Everywhere]:
         return [piece for piece in self.everywhere if isinstance(piece, Everywhere)]
+
+
+def _root_of_largest(gram: Tensor) -> float:
+    """The operator norm of a matrix from its Gram matrix."""
+    return float(torch.linalg.eigvalsh(gram)[-1].clamp_min(0).sqrt())
 
 
 def _assembled(layout: Layout, blocks: Registers, hidden: int, side: str) -> Tensor:
