@@ -141,6 +141,20 @@ def test_later_tokens_see_the_noise_that_came_with_the_observation() -> None:
         won = won.scatter_add(-1, action, game.history.rewards[:, t : t + 1])
 
 
+def test_an_answer_to_another_observation_is_not_gone_on_from() -> None:
+    """Asked about one thing and told about another: as if it had never been asked."""
+    world = BernoulliBandits(arms=ARMS).sample(5)
+    policy, noise = player(Remembering), torch.ones(5, ARMS, dtype=torch.float64)
+    seen, zero = world.observe(0, world.luck(None), None), torch.zeros(5, dtype=torch.long)
+    one = torch.ones(5, dtype=torch.float64)
+    fresh = policy.update(policy.start(world), seen, zero, one)
+    asked = policy.start(world)
+    policy.probabilities(asked, seen._replace(features=seen.features + 1), noise.cumsum(dim=-1))
+    after = policy.update(asked, seen, zero, one)
+    expected = policy.probabilities(fresh, seen, noise)
+    assert torch.equal(policy.probabilities(after, seen, noise), expected)
+
+
 def test_a_state_can_be_gone_on_from_twice() -> None:
     world = BernoulliBandits(arms=ARMS).sample(5)
     policy, noise = player(), torch.zeros(5, ARMS, dtype=torch.float64)
