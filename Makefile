@@ -33,6 +33,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/linear_attention.py
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/rollouts.py
+	$(BIN)/python benchmarks/acting.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from innerloop.constructions.base import Construction
 from innerloop.policies.base import Policy
+from innerloop.problems.environment import Environment
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,6 +29,15 @@ class ActingConstruction(Construction, ABC):
     def policy(self) -> Policy[Any, Any]:
         """The reference policy that it is meant to play like."""
         raise TypeError(f"{self.name} must define its policy")
+
+    @property
+    def longest(self) -> int | None:
+        """The most steps that a game may have; none if there is no limit."""
+        return None
+
+    def admit(self, environment: Environment) -> None:
+        """Raise `OutOfRange` for an environment that it was not built for."""
+        self.policy.accept(environment)
 
     @abstractmethod
     def observed(

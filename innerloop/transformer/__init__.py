@@ -4,6 +4,7 @@ It knows no problem and no algorithm.
 """
 
 from innerloop.transformer.attention import Attention as Attention
+from innerloop.transformer.cache import Cache as Cache
 from innerloop.transformer.head import Head as Head
 from innerloop.transformer.head import Split as Split
 from innerloop.transformer.head import keys_where as keys_where

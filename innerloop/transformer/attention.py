@@ -23,6 +23,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from innerloop.errors import InputError
+from innerloop.transformer.cache import Kept
 from innerloop.transformer.head import Compiled, Head, compiled
 from innerloop.transformer.layout import Layout
 
@@ -127,7 +128,26 @@ class Attention(nn.Module):
             )
         else:
             mixed = self._weights(query @ key.mT) @ value
-        update = mixed.sum(dim=-3) * self._scale(stream, context)
+        return self._added(stream, mixed, self._scale(stream, context, tokens))
+
+    def extend(self, kept: Kept, stream: Stream) -> tuple[Stream, Kept]:
+        """The new tokens after this layer, which keeps the keys and values of those before them."""
+        if self.mask != "causal" or self.normalisation not in ("1/i", "1"):
+            raise InputError(
+                "tokens can be added to a causal layer of normalisation 1/i or 1, this one has "
+                f"mask {self.mask!r} and normalisation {self.normalisation!r}: run all tokens"
+            )
+        kept = Kept(
+            kept.key.extended(_projected(stream, self.key)),
+            kept.value.extended(_projected(stream, self.value)),
+        )
+        weights = self._weights(_projected(stream, self.query) @ kept.key.all.mT)
+        scale = self._scale(stream, 0, kept.key.length)
+        return self._added(stream, weights @ kept.value.all, scale), kept
+
+    def _added(self, stream: Stream, mixed: Tensor, scale: Tensor | float) -> Stream:
+        """The stream with what the heads found, in their targets."""
+        update = mixed.sum(dim=-3) * scale
         if len(self.targets) == stream.shape[-1]:
             return stream + update
         return stream.index_add(-1, self.targets.to(stream.device), update)
@@ -143,11 +163,12 @@ class Attention(nn.Module):
         return "gram" if gram < tokens * keys * (rank + out) else "scores"
 
     def _weights(self, scores: Tensor) -> Tensor:
-        """act(s_ij), with the keys that the causal mask forbids taken out."""
+        """act(s_ij), with the keys that the causal mask forbids taken out: queries come last."""
         future = None
         if self.mask == "causal":
-            ones = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
-            future = ones.triu(1)
+            queries, keys = scores.shape[-2:]
+            ones = torch.ones(queries, keys, dtype=torch.bool, device=scores.device)
+            future = ones.triu(1 + keys - queries)
         if self.kind == "softmax":
             if future is not None:
                 scores = scores.masked_fill(future, -math.inf)
@@ -155,12 +176,13 @@ class Attention(nn.Module):
         weights = scores.relu() if self.kind == "relu" else scores
         return weights if future is None else weights.masked_fill(future, 0.0)
 
-    def _scale(self, stream: Tensor, context: int) -> Tensor | float:
-        tokens = stream.shape[-2]
+    def _scale(self, stream: Tensor, context: int, tokens: int) -> Tensor | float:
+        """c_i of a stream that ends with token number `tokens`."""
         if self.normalisation == "1/i":
-            count = torch.arange(1, tokens + 1, device=stream.device, dtype=stream.dtype)
+            first = tokens - stream.shape[-2] + 1
+            count = torch.arange(first, tokens + 1, device=stream.device, dtype=stream.dtype)
             return count.reciprocal().unsqueeze(-1)
-        return {"1/n": 1 / max(context, 1), "1/N": 1 / tokens, "1": 1.0}[self.normalisation]
+        return {"1/n": 1 / max(context, 1), "1/N": 1 / max(tokens, 1), "1": 1.0}[self.normalisation]
 
     def score_matrices(self) -> Float[Tensor, "heads width width"]:
         """QᵀK of every head."""

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from innerloop.errors import InputError
 from innerloop.transformer.attention import Attention, Kind, Mask, Normalisation, Stream
+from innerloop.transformer.cache import Cache, Kept
 from innerloop.transformer.layout import Layout
 from innerloop.transformer.mlp import MLP
 from innerloop.transformer.trace import Trace
@@ -35,6 +36,14 @@ class Block(nn.Module):
         if self.attention is not None:
             stream = self.attention(stream, context)
         return stream if self.mlp is None else self.mlp(stream)
+
+    def extend(self, kept: Iterator[Kept], stream: Stream) -> tuple[Stream, list[Kept]]:
+        """New tokens after this block; takes what its attention kept, gives what it keeps now."""
+        keeps = []
+        if self.attention is not None:
+            stream, own = self.attention.extend(next(kept), stream)
+            keeps.append(own)
+        return (stream if self.mlp is None else self.mlp(stream)), keeps
 
     def operator_norm(self) -> float:
         """max_m max(‖Q_m‖, ‖K_m‖) + Σ_m ‖V_m‖ + ‖W₁‖ + ‖W₂‖."""
@@ -140,6 +149,32 @@ class Transformer(nn.Module):
         for _, block in self._schedule():
             stream = block(stream, context)
         return stream
+
+    def begin(self) -> Cache:
+        """What is kept before the first token, to `extend`."""
+        layers = sum(block.attention is not None for _, block in self._schedule())
+        return Cache(0, (Kept(),) * layers)
+
+    @torch.no_grad()
+    def extend(self, cache: Cache, tokens: Stream) -> tuple[Stream, Cache]:
+        """The new tokens after the last block, and what to go on from; without gradients.
+
+        Equal to the end of `forward` on all tokens so far, in time that grows with their number
+        and not with its square. Every block must be causal.
+        """
+        self._entered(tokens, 0)
+        if cache.batch not in (None, tokens.shape[:-2]):
+            raise InputError(
+                f"the tokens before have batch dimensions {tuple(cache.batch or ())}, "
+                f"the new ones {tuple(tokens.shape[:-2])}"
+            )
+        if len(cache.layers) != len(self.begin().layers):
+            raise InputError("the cache is of another transformer: start with this one's begin()")
+        stream, layers, before = tokens, [], iter(cache.layers)
+        for _, block in self._schedule():
+            stream, keeps = block.extend(before, stream)
+            layers += keeps
+        return stream, Cache(cache.tokens + tokens.shape[-2], tuple(layers))
 
     def trace(self, tokens: Stream, context: int | None = None) -> Trace:
         """The stream before and after every block, with registers by name."""

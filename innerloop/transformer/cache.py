@@ -1,0 +1,79 @@
+"""What earlier tokens left behind, so that a causal transformer runs on the new tokens alone.
+
+A block needs of the tokens before only their keys and values. A `Cache` holds them for every block
+that attends, once for each time that a loop passes it. Caches are values: extending one makes
+another, and several may grow from the same one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+_LEAST = 16
+"""Rows that the first store has room for."""
+
+
+class _Store:
+    """Room for rows, of which the first `used` are taken for good."""
+
+    def __init__(self, rows: Float[Tensor, "*lead capacity size"], used: int) -> None:
+        self.rows = rows
+        self.used = used
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """A sequence of rows that is extended at its end, in time that does not grow with its length.
+
+    Sequences that grow from one another share a store, each seeing its own `length` of it. Who
+    comes first writes behind the last row; who finds that place taken, or no room, takes a copy
+    with room for as many again.
+    """
+
+    length: int = 0
+    store: _Store | None = None
+
+    def extended(self, new: Float[Tensor, "*lead new size"]) -> Rows:
+        """These rows and the new ones."""
+        count = new.shape[-2]
+        length, store = self.length + count, self.store
+        if store is None or store.used != self.length or length > store.rows.shape[-2]:
+            room = new.new_empty(*new.shape[:-2], max(2 * length, _LEAST), new.shape[-1])
+            if store is not None:
+                room[..., : self.length, :] = self.all
+            store = _Store(room, self.length)
+        store.rows[..., self.length : length, :] = new
+        store.used = length
+        return Rows(length, store)
+
+    @property
+    def all(self) -> Float[Tensor, "*lead length size"]:
+        """The rows, as a view that nobody writes into."""
+        assert self.store is not None, "nothing was ever added"
+        return self.store.rows[..., : self.length, :]
+
+
+@dataclass(frozen=True, eq=False)
+class Kept:
+    """The keys and values of one attention layer."""
+
+    key: Rows = Rows()
+    value: Rows = Rows()
+
+
+@dataclass(frozen=True, eq=False)
+class Cache:
+    """All that a causal transformer keeps of the tokens so far; `layers` in running order."""
+
+    tokens: int
+    layers: tuple[Kept, ...]
+
+    @property
+    def batch(self) -> torch.Size | None:
+        """The leading dimensions of the tokens so far; none before the first."""
+        store = self.layers[0].key.store if self.layers else None
+        return None if store is None else store.rows.shape[:-3]
