@@ -27,11 +27,11 @@ from torch import Tensor
 
 from innerloop.algorithms.accelerated_ridge import AcceleratedRidge, Solves
 from innerloop.constructions.acting import ActingConstruction
-from innerloop.errors import OutOfRange
+from innerloop.errors import InputError, OutOfRange
 from innerloop.parameters import parameter
 from innerloop.problems.bandit import ActionSet
 from innerloop.problems.linear_bandit_games import BanditGame, LinearBanditGames
-from innerloop.transformer import MLP, Attention, Block, Head, Layout, Units, join, signed, summed
+from innerloop.transformer import MLP, Attention, Block, Head, Layout, Units, signed, summed
 from innerloop.transformer.head import Blocks
 from innerloop.transformer.layout import Where
 from innerloop.transformer.positions import own_position
@@ -96,30 +96,30 @@ class LinearBanditConstruction(ActingConstruction, ABC):
         return [most, replace(most, n=self.n // 2 + 1)]
 
     def accept(self, problem: BanditGame) -> None:
-        if problem.n > self.n:
-            raise OutOfRange(f"{self.name} was built for {self.n} steps, got {problem.n}")
-        self._check(problem.n - 1, problem.features)
-        self._check_reward(problem.rewards)
+        self.check_shown(0, problem.features, problem.noise)
+        self._check_rewards(problem.rewards)
 
-    def _check(self, t: int, features: Tensor) -> None:
-        """Refuse an action set of another shape, or beyond the built range."""
-        if not 0 <= t < self.n:
-            raise OutOfRange(f"{self.name} was built for steps 0 … {self.n - 1}, got step {t}")
-        arms, d = features.shape[-2:]
+    def check_shown(self, start: int, features: Tensor, noise: Tensor) -> None:
+        """Refuse action sets of another shape, or steps and actions beyond the built range."""
+        steps, arms, d = features.shape[-3:]
+        if not 0 <= start <= start + steps <= self.n:
+            raise OutOfRange(
+                f"{self.name} was built for {self.n} steps of a game, got step {start + steps}"
+            )
         if (arms, d) != (self.arms, self.d):
             raise OutOfRange(
                 f"{self.name} was built for arms={self.arms}, d={self.d}; got arms={arms}, d={d}"
             )
         longest = float(features.norm(dim=-1).max())
-        if longest > self.bound * SLACK:
+        if not longest <= self.bound * SLACK:
             raise OutOfRange(
                 f"{self.name} was built for actions with norms up to bound={self.bound:g}, "
                 f"got {longest:.4g}: {self.remedy}"
             )
 
-    def _check_reward(self, reward: Tensor) -> None:
-        largest = float(reward.abs().max())
-        if largest > self.reward * SLACK:
+    def _check_rewards(self, rewards: Tensor) -> None:
+        largest = float(rewards.abs().max())
+        if not largest <= self.reward * SLACK:
             raise OutOfRange(
                 f"{self.name} was built for rewards up to reward={self.reward:g} in size, "
                 f"got {largest:.4g}: build it with a larger reward"
@@ -133,8 +133,7 @@ class LinearBanditConstruction(ActingConstruction, ABC):
     def observed(
         self, t: int, observation: ActionSet, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch 1 width"]:
-        self._check(t, observation.features)
-        return self._token(2 * t + 1, a=observation.features)
+        return self._shown(t, observation.features.unsqueeze(-3), noise.unsqueeze(-2))
 
     def acted(
         self,
@@ -143,25 +142,38 @@ class LinearBanditConstruction(ActingConstruction, ABC):
         action: Int[Tensor, "*batch"],
         reward: Float[Tensor, "*batch"],
     ) -> Float[Tensor, "*batch 1 width"]:
-        self._check_reward(reward)
-        chosen = torch.nn.functional.one_hot(action, self.arms).to(reward)
-        return self._token(2 * t + 2, chosen=chosen, reward=reward)
-
-    def _token(self, position: int, **values: Tensor) -> Tensor:
-        registers = {
-            name: value.unsqueeze(value.ndim - len(self.layout[name].shape))
-            for name, value in values.items()
-        }
-        return self.layout.tokens(**registers, pos=float(position), one=1.0)
+        return self._played(t, action.unsqueeze(-1), reward.unsqueeze(-1))
 
     def prompt(self, problem: BanditGame) -> Tensor:
-        tokens = []
-        for t in range(problem.n):
-            shown = ActionSet(t, problem.features[..., t, :, :])
-            action, reward = problem.actions[..., t], problem.rewards[..., t]
-            tokens.append(self.observed(t, shown, problem.noise[..., t, :]))
-            tokens.append(self.acted(t, shown, action, reward))
-        return join(*tokens)
+        shown = self._shown(0, problem.features, problem.noise)
+        played = self._played(0, problem.actions, problem.rewards)
+        return torch.stack([shown, played], dim=-2).flatten(-3, -2)
+
+    def _shown(
+        self,
+        start: int,
+        features: Float[Tensor, "*batch n arms d"],
+        noise: Float[Tensor, "*batch n normals"],
+    ) -> Float[Tensor, "*batch n width"]:
+        """The first tokens of consecutive steps."""
+        self.check_shown(start, features, noise)
+        pos = 2 * torch.arange(start, start + features.shape[-3]).to(features) + 1
+        return self.layout.tokens(a=features, pos=pos, one=1.0, **self.sampled(noise))
+
+    def _played(
+        self, start: int, actions: Int[Tensor, "*batch n"], rewards: Float[Tensor, "*batch n"]
+    ) -> Float[Tensor, "*batch n width"]:
+        """The second tokens of consecutive steps."""
+        self._check_rewards(rewards)
+        if not bool(((actions >= 0) & (actions < self.arms)).all()):
+            raise InputError(f"actions must be in 0 … {self.arms - 1}, got {actions.tolist()}")
+        chosen = torch.nn.functional.one_hot(actions, self.arms).to(rewards)
+        pos = 2 * torch.arange(start, start + actions.shape[-1]).to(rewards) + 2
+        return self.layout.tokens(chosen=chosen, reward=rewards, pos=pos, one=1.0)
+
+    def sampled(self, noise: Tensor) -> dict[str, Tensor]:
+        """The registers of first tokens that hold given normals, if any do."""
+        return {}
 
     def encode(self, problem: BanditGame, state: Solves) -> Tensor:
         stream, place = self.prompt(problem), self.layout

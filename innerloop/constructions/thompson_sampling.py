@@ -23,7 +23,6 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.accelerated_ridge import Pace
@@ -34,8 +33,6 @@ from innerloop.constructions.linear_bandit import SLACK, LinearBanditConstructio
 from innerloop.errors import OutOfRange
 from innerloop.parameters import parameter
 from innerloop.policies.linear_thompson import LinearThompson
-from innerloop.problems.bandit import ActionSet
-from innerloop.problems.linear_bandit_games import BanditGame
 from innerloop.transformer import Block, Head, signed
 from innerloop.transformer.layout import Where
 from innerloop.transformer.positions import own_position
@@ -104,27 +101,19 @@ class ThompsonSamplingByAttention(LinearBanditConstruction):
         off = left * (self.estimates + self.deviations) + self.root.error * self.deviations
         return 2 * self.bound * off / self.temperature
 
-    def accept(self, problem: BanditGame) -> None:
-        super().accept(problem)
-        self._check_normals(problem.noise)
-
-    def observed(
-        self, t: int, observation: ActionSet, noise: Float[Tensor, "*batch normals"]
-    ) -> Float[Tensor, "*batch 1 width"]:
-        self._check_normals(noise)
-        token = super().observed(t, observation, noise)
-        token[..., self.layout["z"].index] = noise.unsqueeze(-2)
-        return token
-
-    def _check_normals(self, noise: Tensor) -> None:
+    def check_shown(self, start: int, features: Tensor, noise: Tensor) -> None:
+        super().check_shown(start, features, noise)
         if noise.shape[-1] != self.d:
             raise OutOfRange(f"{self.name} needs {self.d} normals a step, got {noise.shape[-1]}")
         longest = float(noise.norm(dim=-1).max())
-        if longest > self.normal * SLACK:
+        if not longest <= self.normal * SLACK:
             raise OutOfRange(
                 f"{self.name} was built for normals with ‖z‖ up to normal={self.normal:g}, "
                 f"got {longest:.4g}: build it with a larger normal"
             )
+
+    def sampled(self, noise: Tensor) -> dict[str, Tensor]:
+        return {"z": noise}
 
     def epilogue(self) -> list[Block]:
         heads = [head for k in range(self.arms) for head in signed(self._product(k))]
