@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from innerloop.policies.rollout import rollout as rollout
     from innerloop.problems.bernoulli_bandits import BernoulliBandits as BernoulliBandits
     from innerloop.problems.gaussian_mixture import ClusteringProblem as ClusteringProblem
+    from innerloop.problems.linear_bandit_games import BanditGame as BanditGame
+    from innerloop.problems.linear_bandit_games import LinearBanditGames as LinearBanditGames
     from innerloop.problems.linear_bandits import LinearBandits as LinearBandits
     from innerloop.problems.linear_regression import LinearRegression as LinearRegression
     from innerloop.problems.linear_regression import RegressionProblem as RegressionProblem
@@ -42,8 +44,10 @@ _HOMES = {
     "listing": "constructions.overview",
     "show": "constructions.overview",
     "rollout": "policies.rollout",
+    "BanditGame": "problems.linear_bandit_games",
     "BernoulliBandits": "problems.bernoulli_bandits",
     "ClusteringProblem": "problems.gaussian_mixture",
+    "LinearBanditGames": "problems.linear_bandit_games",
     "LinearBandits": "problems.linear_bandits",
     "LinearRegression": "problems.linear_regression",
     "MixtureOfRegressions": "problems.mixture_of_regressions",
@@ -56,10 +60,12 @@ _HOMES = {
 }
 
 __all__ = [
+    "BanditGame",
     "BernoulliBandits",
     "Built",
     "Certificate",
     "ClusteringProblem",
+    "LinearBanditGames",
     "LinearBandits",
     "LinearRegression",
     "MixtureOfRegressions",

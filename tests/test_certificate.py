@@ -223,7 +223,9 @@ def test_what_a_certificate_says() -> None:
 
 
 def evaluated(formula: str, letters: dict[str, int]) -> int:
-    """A sum of terms such as `2d`, `− NK²` and `3`."""
+    """A sum of terms such as `2d`, `− NK²` and `3`, or `max(…, …)` of such sums."""
+    if formula.startswith("max("):
+        return max(evaluated(part, letters) for part in formula[4:-1].split(", "))
     total = 0
     for sign, number, product in re.findall(r"([+−]?) ?(\d*)((?:[A-Za-z]²?)*)", formula):
         factors = re.findall(r"([A-Za-z])(²?)", product)
@@ -244,6 +246,8 @@ def test_formulas_are_evaluated() -> None:
     letters = {"k": 5, "d": 2, "K": 3, "N": 7}
     found = [evaluated(text, letters) for text in ("k + 2", "2d", "4", "2Nk − 2K²", "− d + NK")]
     assert found == [7, 4, 4, 52, 19]
+    assert evaluated("max(2d + 3, 3K)", letters) == 9
+    assert evaluated("max(2N + 3, 3K)", letters) == 17
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -1,0 +1,128 @@
+"""Soft LinUCB on linear bandits, run by causal ReLU attention, at every step of a game.
+
+Algorithm  odds of a_k ∝ exp( (⟨a_k, ŵ⟩ + α √⟨a_k, G⁻¹a_k⟩) / τ ), G = λI + Σ φφᵀ, with ŵ and each
+           G⁻¹a_k by accelerated gradient descent, a step for all of them: see algorithms/
+Invariant  see linear_bandit.py: `ahead` and `behind` hold 1 + A systems, ŵ's first
+Proof      steps: see linear_bandit.py. Epilogue: a signed pair for each action that hears its own
+           token alone adds ⟨ŵ, a_k⟩/τ to `score`, a single head adds ⟨G⁻¹a_k, a_k⟩, which is never
+           negative, to `width`. The MLP adds (α/τ)(√width − √M) on knots: softmax does not see the
+           constant, and hinges that start at the far end cancel less
+Bound      on the m + 1 knots M (j/m)⁴ the root is too small by at most √M/(2m²), since between a²
+           and b² a chord is off by (b − a)²/(4(a + b)); so log odds are off by (α/τ)√M/(2m²). With
+           M = 2B²/λ every step of the solves is inside. The error falls like knots⁻²
+Policy     in the declared range the log odds differ from the policy lin-ucb by at most `accuracy`,
+           2/τ (1 + kq)(1 − q)^k B (‖ŵ‖ + α/√λ) and the knots: k ≈ √κ log(1/ε), q = 1/√κ, and
+           κ = (2T − 1)(B²/2 + λ)/λ; so layers grow like √T
+Holds for  up to T steps, A actions with ‖a‖ ≤ B, |rewards| ≤ reward; all checked on the data
+Source     yang2025.lin.theorem-8. Layers and width have the printed order
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from innerloop.algorithms.accelerated_ridge import Pace
+from innerloop.algorithms.soft_lin_ucb import SoftLinUCB
+from innerloop.constructions.base import Cost
+from innerloop.constructions.linear_bandit import LinearBanditConstruction
+from innerloop.parameters import parameter
+from innerloop.policies.lin_ucb import LinUCB
+from innerloop.transformer import MLP, Block, Head, piecewise_linear, signed
+from innerloop.transformer.layout import Where
+from innerloop.transformer.positions import own_position
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class SoftLinUCBByAttention(LinearBanditConstruction):
+    """A block to begin with, one for each step, one to read out."""
+
+    source: ClassVar[str] = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023)"
+    cost: ClassVar[Cost] = Cost(
+        "k + 2",
+        "max(2A + 3, 3A)",
+        "3Ad + 3d + 3A + 3",
+        "Õ(√T) layers, width O(dA)",
+        where="A = arms",
+    )
+    exact: ClassVar[bool] = False
+    error: ClassVar[str] = "(α/τ) √M/(2m²), M = 2B²/λ, m + 1 knots"
+    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"ridge": 0.1, "arms": 5, "n": 12, "steps": 20},
+        {"alpha": 0.0, "steps": 5},
+        {"alpha": 3.0, "temperature": 0.1, "knots": 200, "n": 6, "steps": 8},
+        {"bound": 3.0, "reward": 30.0, "d": 4, "n": 5, "steps": 6},
+    )
+
+    alpha: float = parameter(1.0, "α, the weight of the uncertainty", least=0, most=1e6)
+    knots: int = parameter(500, "knots of the root", least=2, most=100_000)
+
+    @property
+    def more(self) -> dict[str, int | tuple[int, ...]]:
+        return {"width": self.arms}
+
+    @property
+    def given(self) -> list[Where]:
+        return [self.layout["a"][k] for k in range(self.arms)]
+
+    @cached_property
+    def algorithm(self) -> SoftLinUCB:
+        alpha, temperature, ridge = (
+            torch.tensor(value, dtype=torch.float64)
+            for value in (self.alpha, self.temperature, self.ridge)
+        )
+        ridges = ridge.expand(1 + self.arms)
+        return SoftLinUCB(ridges, Pace.of(ridges, self.bound, self.n), alpha, temperature)
+
+    @cached_property
+    def policy(self) -> LinUCB:
+        return LinUCB(ridge=self.ridge, alpha=self.alpha, temperature=self.temperature)
+
+    @property
+    def squares(self) -> float:
+        """M: no step makes more of ⟨x, a⟩ than twice what it ends with, B²/λ at most."""
+        return 2 * self.bound**2 / self.ridge
+
+    @property
+    def scores(self) -> float:
+        return max(2 * self.bound * self.estimates, self.squares)
+
+    @property
+    def interpolation(self) -> float:
+        """What the knots add to the error of the log odds."""
+        width = self.squares**0.5 / (2 * (self.knots - 1) ** 2)
+        return self.alpha / self.temperature * width
+
+    @property
+    def accuracy(self) -> float:
+        """The largest |Δ log odds| between these weights and the policy, for data in range."""
+        left = float(self.algorithm.pace.left(self.steps).max())
+        unsolved = left * self.bound * (self.estimates + self.alpha / self.ridge**0.5)
+        return 2 * unsolved / self.temperature + self.interpolation
+
+    def tolerance(self, dtype: torch.dtype) -> float:
+        return super().tolerance(dtype) + self.interpolation
+
+    def epilogue(self) -> list[Block]:
+        heads = [head for k in range(self.arms) for head in self._products(k)]
+        return [Block(self.causal(heads, "1"), MLP.of(self.layout, [self._root()]))]
+
+    def _products(self, k: int) -> list[Head]:
+        a, x = self.layout["a"][k], self.layout["behind"]
+        score, width = self.layout["score"][k], self.layout["width"][k]
+        gate = own_position(self.scores)
+        value = Head({(x[0], a): 1.0}, {("one", score): 1 / self.temperature}, gate)
+        return [*signed(value), Head({(x[1 + k], a): 1.0}, {("one", width): 1.0}, gate)]
+
+    def _root(self) -> Any:
+        gain, most = self.alpha / self.temperature, self.squares
+        grid = torch.linspace(0.0, 1.0, self.knots, dtype=torch.float64)
+
+        def root(square: Tensor) -> Tensor:
+            return gain * (square.sqrt() - most**0.5)
+
+        return piecewise_linear("width", "score", root, most * grid**4)

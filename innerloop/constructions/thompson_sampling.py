@@ -1,0 +1,129 @@
+"""Soft Thompson sampling on linear bandits with given normals, exactly, by causal ReLU attention.
+
+Algorithm  odds of a_k ∝ exp(⟨a_k, w⟩/τ), w = ŵ + s Σ_j weight_j (G + shift_j I)⁻¹ z, where the sum
+           stands for G^(−1/2) z and G = λI + Σ φφᵀ; ŵ and each term by accelerated gradient
+           descent, a step for all of them: see algorithms/
+Invariant  see linear_bandit.py: `ahead` and `behind` hold 1 + m systems, ŵ's first; first tokens
+           hold z
+Proof      steps: see linear_bandit.py, each system with its own η, β and ridge λ + shift_j.
+           Epilogue: w is linear in `behind`, so a signed pair for each action, which hears its own
+           token alone, has the score ⟨w, a_k⟩ and adds it over τ to `score`
+Policy     in the declared range the log odds differ from the policy linear-thompson with the same z
+           by at most `accuracy`, 2B/τ ((1 + kq)(1 − q)^k (‖ŵ‖ + s‖z‖/√λ) + δ s‖z‖/√λ), with δ
+           the error of the root, 2ω/(1 + ω), that falls geometrically with m (inverse_root.py)
+Exact for  up to T steps, A actions with ‖a‖ ≤ B, |rewards| ≤ reward, ‖z‖ ≤ normal; all checked
+Source     yang2025.lin.theorem-10, which takes the root by a Padé decomposition: a sum of shifted
+           inverses like this one. Normals come with the prompt: what is random is given
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from innerloop.algorithms.accelerated_ridge import Pace
+from innerloop.algorithms.inverse_root import InverseRoot, inverse_root
+from innerloop.algorithms.thompson_sampling import ThompsonSampling
+from innerloop.constructions.base import Cost
+from innerloop.constructions.linear_bandit import SLACK, LinearBanditConstruction
+from innerloop.errors import OutOfRange
+from innerloop.parameters import parameter
+from innerloop.policies.linear_thompson import LinearThompson
+from innerloop.transformer import Block, Head, signed
+from innerloop.transformer.layout import Where
+from innerloop.transformer.positions import own_position
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ThompsonSamplingByAttention(LinearBanditConstruction):
+    """A block to begin with, one for each step, one to read out."""
+
+    source: ClassVar[str] = "Yang 2025, third paper, Theorem 10 (Lin et al. 2023)"
+    cost: ClassVar[Cost] = Cost(
+        "k + 2",
+        "max(2m + 3, 2A)",
+        "Ad + 4d + 2md + 2A + 3",
+        where="A = arms, m = terms",
+    )
+    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+        {"ridge": 0.1, "arms": 5, "n": 12, "terms": 8, "steps": 20},
+        {"terms": 1, "arms": 4, "n": 5, "steps": 5},
+        {"scale": 2.0, "temperature": 0.1, "n": 6, "steps": 8},
+        {"bound": 3.0, "reward": 30.0, "d": 4, "n": 5, "steps": 6},
+    )
+
+    scale: float = parameter(0.5, "s, the deviation of the reward's noise", least=0, most=1e6)
+    terms: int = parameter(6, "m, terms of the inverse root", least=1, most=64)
+    normal: float = parameter(10.0, "the largest ‖z‖", least=1e-6, most=1e6)
+
+    @property
+    def more(self) -> dict[str, int | tuple[int, ...]]:
+        return {"z": self.d}
+
+    @property
+    def given(self) -> list[Where]:
+        return ["z"] * self.terms
+
+    @cached_property
+    def root(self) -> InverseRoot:
+        """G^(−1/2) on the spectrum that n − 1 actions allow."""
+        return inverse_root(self.terms, self.ridge, self.ridge + (self.n - 1) * self.bound**2)
+
+    @cached_property
+    def algorithm(self) -> ThompsonSampling:
+        one = torch.ones(1, dtype=torch.float64)
+        ridges = self.ridge + torch.cat([0 * one, self.root.shifts])
+        mix = torch.cat([one, self.scale * self.root.weights])
+        temperature = torch.tensor(self.temperature, dtype=torch.float64)
+        return ThompsonSampling(ridges, Pace.of(ridges, self.bound, self.n), mix, temperature)
+
+    @cached_property
+    def policy(self) -> LinearThompson:
+        return LinearThompson(ridge=self.ridge, scale=self.scale, temperature=self.temperature)
+
+    @property
+    def deviations(self) -> float:
+        """The largest ‖s G^(−1/2) z‖; the sum of terms is never more than the root."""
+        return self.scale * self.normal / self.ridge**0.5
+
+    @property
+    def scores(self) -> float:
+        return 2 * self.bound * max(self.estimates + self.deviations, 1e-6)
+
+    @property
+    def accuracy(self) -> float:
+        """The largest |Δ log odds| between these weights and the policy, for data in range."""
+        left = float(self.algorithm.pace.left(self.steps).max())
+        off = left * (self.estimates + self.deviations) + self.root.error * self.deviations
+        return 2 * self.bound * off / self.temperature
+
+    def check_shown(self, start: int, features: Tensor, noise: Tensor) -> None:
+        super().check_shown(start, features, noise)
+        if noise.shape[-1] != self.d:
+            raise OutOfRange(f"{self.name} needs {self.d} normals a step, got {noise.shape[-1]}")
+        longest = float(noise.norm(dim=-1).max())
+        if not longest <= self.normal * SLACK:
+            raise OutOfRange(
+                f"{self.name} was built for normals with ‖z‖ up to normal={self.normal:g}, "
+                f"got {longest:.4g}: build it with a larger normal"
+            )
+
+    def sampled(self, noise: Tensor) -> dict[str, Tensor]:
+        return {"z": noise}
+
+    def epilogue(self) -> list[Block]:
+        heads = [head for k in range(self.arms) for head in signed(self._product(k))]
+        return [Block(self.causal(heads, "1"))]
+
+    def _product(self, k: int) -> Head:
+        """score_k += ⟨w, a_k⟩/τ with w = Σ_s mix_s x_s."""
+        mix = torch.kron(self.algorithm.mix[:, None], torch.eye(self.d, dtype=torch.float64))
+        return Head(
+            {("behind", self.layout["a"][k]): mix},
+            {("one", self.layout["score"][k]): 1 / self.temperature},
+            gate=own_position(self.scores),
+        )
