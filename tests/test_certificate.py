@@ -239,7 +239,7 @@ def letters_of(construction: Construction) -> dict[str, int]:
     """k, d and n, and what the cost says that other letters stand for."""
     pairs = (part.split(" = ") for part in construction.cost.where.split(", ") if part)
     names = {"k": "steps", "d": "d", "n": "n", **dict(pairs)}
-    return {letter: construction.values()[name] for letter, name in names.items()}
+    return {letter: getattr(construction, name) for letter, name in names.items()}
 
 
 def test_formulas_are_evaluated() -> None:
@@ -392,5 +392,5 @@ def test_matrices_of_the_wrong_shape_are_named() -> None:
 def test_a_problem_of_another_kind_is_named(name: str) -> None:
     built = innerloop.build(name, instances=4, **small(name))
     for what in (built.predict, built.trace):
-        with pytest.raises(InputError, match=f"{name} takes a .*Problem.*, got a str"):
+        with pytest.raises(InputError, match=f"{name} takes a [A-Za-z]+, got a str"):
             what("a problem")

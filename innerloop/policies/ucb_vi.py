@@ -54,13 +54,17 @@ class UCBVI(SoftPolicy[TabularMDP, Counts]):
         """The same counts with the values that follow from them."""
         visits = counts.visits.clamp_min(1)
         horizon, states, actions = visits.shape[-3:]
-        log = math.log(states * actions * self.steps / self.delta)
-        width = self.bonus * horizon * (log / visits).sqrt()
+        width = self.width(horizon, states, actions) / visits.sqrt()
         width = torch.where(counts.visits == 0, float(horizon), width)
         values = dynamic_programming(
             counts.earned / visits + width, counts.moves / visits.unsqueeze(-1), most=horizon
         )
         return counts._replace(values=values)
+
+    def width(self, horizon: int, states: int, actions: int) -> float:
+        """The bonus of what was tried once, c H √ln(S A T / δ)."""
+        log = math.log(states * actions * self.steps / self.delta)
+        return self.bonus * horizon * math.sqrt(log)
 
     def scores(self, state: Counts, observation: Situation) -> Float[Tensor, "*batch actions"]:
         return at(state.values, observation)

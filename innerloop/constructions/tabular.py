@@ -1,0 +1,108 @@
+"""Parts of planning in tables: copies by position, cells, counts of earlier episodes, maxima.
+
+They use the registers `one`, `i` and `i2` (a token's position, and its square) and `e` (its
+episode).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+from innerloop.transformer import Address, Head, Layout, Units, affine, clear
+from innerloop.transformer.layout import Where
+from innerloop.transformer.pieces import Piece
+
+Pairs = dict[tuple[Where, Where], float]
+
+
+def copy_from(back: int) -> Pairs:
+    """The score 1 − (i − o − j)²: 1 at the token that is o = `back` before, at most 0 elsewhere."""
+    return {
+        ("one", "one"): 1.0 - back**2,
+        ("i2", "one"): -1.0,
+        ("one", "i2"): -1.0,
+        ("i", "i"): 2.0,
+        ("i", "one"): 2.0 * back,
+        ("one", "i"): -2.0 * back,
+    }
+
+
+def earlier(names: dict[str, str]) -> list[Head]:
+    """Adds up registers over the tokens of earlier episodes: σ(e_i − e_j) − σ(e_i − e_j − 1)."""
+    ahead: Pairs = {("e", "one"): 1.0, ("one", "e"): -1.0}
+    added, taken = (dict.fromkeys(names.items(), sign) for sign in (1.0, -1.0))
+    return [Head(ahead, added), Head({**ahead, ("one", "one"): -1.0}, taken)]
+
+
+def cells(reads: list[tuple[str, int, int]], target: str, amount: str | None = None) -> Piece:
+    """1 (or an amount in [0, 1]) in the cell of a table that one-hot registers name, 0 elsewhere.
+
+    `reads` says of each register which axis of the table it names, and by how much its entries are
+    ahead of the table's.
+    """
+
+    def sized(layout: Layout) -> Units:
+        table = layout[target]
+        axes = torch.cartesian_prod(*(torch.arange(size) for size in table.shape))
+        weights: dict[str, Tensor] = {}
+        for name, axis, ahead in reads:
+            weights[name] = torch.zeros(table.size, layout[name].size, dtype=torch.float64)
+            weights[name][torch.arange(table.size), axes[:, axis] + ahead] = 1.0
+        bias = torch.full((table.size,), 1.0 - len(reads), dtype=torch.float64)
+        if amount is not None:
+            weights[amount] = torch.ones(table.size, 1, dtype=torch.float64)
+            bias -= 1.0
+        one = torch.eye(table.size, dtype=torch.float64)
+        named = ", ".join(name for name, _, _ in reads)
+        return Units(weights, bias, {target: one}, f"{target} += {amount or 1} at ({named})")
+
+    return sized
+
+
+def hoped(most: float, h: int, erased: Sequence[Address] = ()) -> list[Piece]:
+    """Q_h ← min(most, R_h + Q_h), where Q_h held what comes later; and registers are erased."""
+
+    def sized(layout: Layout) -> Units:
+        """Q + σ(0·Q + most) − (σ(Q) − σ(−Q)) − σ(most − R − Q)."""
+        value, hope = layout["Q"][h], layout["R"][h]
+        one = torch.eye(value.size, dtype=torch.float64)
+        none, top = torch.zeros_like(one), one.new_full((value.size,), float(most))
+        reads: dict[Where, Tensor] = {
+            value: torch.cat([none, one, -one, -one]),
+            hope: torch.cat([none, none, none, -one]),
+        }
+        bias = torch.cat([top, 0 * top, 0 * top, top])
+        writes: dict[Where, Tensor] = {value: torch.cat([one, -one, one, -one], dim=1)}
+        note = f"{value.label} ← min({most:g}, {hope.label} + {value.label})"
+        return Units(reads, bias, writes, note)
+
+    return [sized, *(clear(register) for register in erased)]
+
+
+def maxima(
+    table: Address, room: Address, own: Pairs
+) -> tuple[Address, list[tuple[list[Head], list[Piece]]]]:
+    """The maximum of each row of a table (rows, columns), as a tree of x + σ(y − x).
+
+    Gives where the maxima will be, and heads and pieces for each block of the tree: heads add
+    σ(y − x) to a slot of `room` (columns, rows), the MLP adds x. Slots must be 0 before.
+    """
+    rows, slots = table.shape[0], iter(range(room.shape[0]))
+    left = [table[:, column] for column in range(table.shape[1])]
+    tree = []
+    while len(left) > 1:
+        heads, pieces, after = [], [], []
+        for x, y in zip(left[0::2], left[1::2], strict=False):
+            slot = room[next(slots)]
+            pieces.append(affine(x, slot))
+            after.append(slot)
+            for row in range(rows):
+                part = slice(row, row + 1)
+                score: Pairs = {(y[part], "one"): 1.0, (x[part], "one"): -1.0}
+                heads.append(Head(score, {("one", slot[part]): 1.0}, own))
+        left = after + left[2 * len(after) :]
+        tree.append((heads, pieces))
+    return left[0], tree
