@@ -124,6 +124,14 @@ def test_an_empty_cluster_moves_to_the_mean_of_all_points() -> None:
     assert result.usage <= 1
 
 
+def test_clusters_that_are_empty_together_are_a_tie() -> None:
+    """Both move to the mean of all points, and nobody can tell them apart: said, not guessed."""
+    points = [[0.0, 0.0], [1.0, 0.0], [8.0, 1.0]]
+    built = innerloop.build("lloyd", d=2, n=3, steps=3, instances=4)
+    with pytest.raises(OutOfRange, match="after step 1 the data reach"):
+        built.predict(one(points, [[1.0, 0.1], [-20.0, 0.0], [-25.0, 0.0]]))
+
+
 def test_lloyds_error_falls_as_its_bound_says() -> None:
     """Like e^{−β}: the points of other clusters are all that is left of the error."""
     found, focuses = [], (16.0, 20.0, 24.0)

@@ -10,7 +10,8 @@ Proof      see clustering.py: shares with a = b, a large number, are 1 for the n
            of each other, and the mean is that of all points
 Bound      diam [n e^{−β(1 − 2ε)} + e^{βε} − 1] + ε, with diam = 2·bound in each entry
 Holds for  entries within `bound`, up to n points, and no point closer to a tie than margin, which
-           must be above the rounding of distances
+           must be above the rounding of distances. Clusters that are empty together stay together
+           from then on: a tie, detected where they are the nearest
 Source     yang2025.he.em-steps: the hard limit of its E and M heads
 """
 

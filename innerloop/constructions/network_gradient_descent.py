@@ -18,7 +18,7 @@ Exact for  every N ≥ 2, K, d, m, η, C, both losses, one query, the built n, u
            0 to its score, so neither S nor B costs precision
 Source     yang2025.wu.theorem-1, printed for a smooth activation, with (2N + 4)L layers and w = 0.
            ReLU is not smooth, hence S; 0 is a stationary point, so the prompt brings the start. The
-           output has a ReLU, as in the paper
+           output has a ReLU too
 """
 
 from __future__ import annotations
