@@ -10,70 +10,19 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
-from jaxtyping import Float, Int
-from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import (
-    Distribution,
-    check_numbers,
-    check_tensors,
-    normals,
-    tensor_of,
-)
+from innerloop.problems.base import Distribution, normals
+from innerloop.problems.points import Points
 
 
-@dataclass(frozen=True, eq=False)
-class ClusteringProblem:
-    """A batch of data sets with centres to start from.
-
-    `labels` may say which cloud each point came from; no algorithm looks at it.
-    """
-
-    x: Float[Tensor, "*batch n d"]
-    start: Float[Tensor, "*batch clusters d"]
-    labels: Int[Tensor, "*batch n"] | None = None
-
-    @classmethod
-    def of(cls, x: Any, start: Any) -> ClusteringProblem:
-        """A problem from tensors, NumPy arrays or lists."""
-        return cls(tensor_of(x), tensor_of(start))
-
-    def __post_init__(self) -> None:
-        tensors = {"x": self.x, "start": self.start}
-        check_tensors(tensors, "ClusteringProblem.of takes arrays and lists")
-        shapes = f"x {tuple(self.x.shape)}, start {tuple(self.start.shape)}"
-        fits = self.x.ndim >= 2 and self.start.ndim == self.x.ndim
-        fits = fits and self.start.shape[:-2] == self.x.shape[:-2]
-        if not fits or self.start.shape[-1] != self.d:
-            raise InputError(
-                f"expected x (*batch, n, d), start (*batch, clusters, d); got {shapes}"
-            )
-        if self.labels is not None and self.labels.shape != self.x.shape[:-1]:
-            raise InputError(f"labels must be one for each of the {self.n} points, or None")
-        if 0 in self.x.shape or 0 in self.start.shape:
-            raise InputError(f"need points and clusters; got {shapes}")
-        check_numbers(tensors)
-
-    @property
-    def n(self) -> int:
-        return self.x.shape[-2]
-
-    @property
-    def d(self) -> int:
-        return self.x.shape[-1]
+class ClusteringProblem(Points):
+    """A batch of data sets with centres to start from."""
 
     @property
     def clusters(self) -> int:
         return self.start.shape[-2]
-
-    def to(self, where: torch.dtype | torch.device | str) -> ClusteringProblem:
-        """The same instances in another precision or on another device."""
-        labels = self.labels
-        if labels is not None and not isinstance(where, torch.dtype):
-            labels = labels.to(where)
-        return ClusteringProblem(self.x.to(where), self.start.to(where), labels)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -20,6 +20,8 @@ from innerloop.errors import InputError
 from innerloop.parameters import parameter
 from innerloop.problems.base import (
     Distribution,
+    check_numbers,
+    check_tensors,
     mixture_proportions,
     normals,
     on_the_sphere,
@@ -47,19 +49,17 @@ class MixtureProblem:
 
     def __post_init__(self) -> None:
         batch, d = tuple(self.examples.x.shape[:-2]), self.d
-        given = [("start", self.start), ("betas", self.betas)]
-        for name, vectors in given if self.betas is not None else given[:1]:
-            if not isinstance(vectors, Tensor):
-                raise InputError(f"{name} must be a tensor: MixtureProblem.of takes arrays, lists")
-            shape = tuple(vectors.shape)
-            fits = vectors.ndim >= 2 and 0 not in shape and shape[-2:] == (self.components, d)
+        vectors = {"start": self.start}
+        if self.betas is not None:
+            vectors["betas"] = self.betas
+        check_tensors(vectors, "MixtureProblem.of takes arrays, lists")
+        for name, given in vectors.items():
+            shape = tuple(given.shape)
+            fits = given.ndim >= 2 and 0 not in shape and shape[-2:] == (self.components, d)
             if not fits or shape[:-2] != batch:
                 expected = ", ".join([*map(str, batch), "components", str(d)])
                 raise InputError(f"{name} must be ({expected}), the same for all; got {shape}")
-            if vectors.dtype != self.x.dtype:
-                raise InputError(f"x is {self.x.dtype} but {name} is {vectors.dtype}: convert one")
-            if not bool(torch.isfinite(vectors).all()):
-                raise InputError(f"{name} must be finite, got NaN or infinity")
+        check_numbers({"x": self.x, **vectors})
 
     @property
     def examples(self) -> RegressionProblem:

@@ -15,26 +15,13 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import (
-    Distribution,
-    check_numbers,
-    check_tensors,
-    on_the_sphere,
-    tensor_of,
-)
+from innerloop.problems.base import Distribution, on_the_sphere, tensor_of
 from innerloop.problems.linear_regression import LinearRegression
+from innerloop.problems.points import Points
 
 
-@dataclass(frozen=True, eq=False)
-class PCAProblem:
-    """A batch of data sets, each with a starting vector for every component that is wanted.
-
-    Where the points come from two clouds, `labels` may say from which; no algorithm looks at it.
-    """
-
-    x: Float[Tensor, "*batch n d"]
-    start: Float[Tensor, "*batch components d"]
-    labels: Float[Tensor, "*batch n"] | None = None
+class PCAProblem(Points):
+    """A batch of data sets, each with a starting vector for every component that is wanted."""
 
     @classmethod
     def of(cls, x: Any, start: Any) -> PCAProblem:
@@ -43,30 +30,11 @@ class PCAProblem:
         return cls(x, start.unsqueeze(-2) if start.ndim == x.ndim - 1 else start)
 
     def __post_init__(self) -> None:
-        tensors = {"x": self.x, "start": self.start}
-        check_tensors(tensors, "PCAProblem.of takes arrays and lists")
-        shapes = f"x {tuple(self.x.shape)}, start {tuple(self.start.shape)}"
-        fits = self.x.ndim >= 2 and self.start.ndim == self.x.ndim
-        fits = fits and self.start.shape[:-2] == self.x.shape[:-2]
-        if not fits or self.start.shape[-1] != self.x.shape[-1]:
-            raise InputError(f"expected x (*batch, n, d), start (*batch, components, d); {shapes}")
-        if self.components > self.d or 0 in self.x.shape or 0 in self.start.shape:
-            raise InputError(f"need data and 1 to d components; got {shapes}")
-        check_numbers(tensors)
+        super().__post_init__()
+        if self.components > self.d:
+            raise InputError(f"need 1 to d components, got {self.components} for d={self.d}")
         if not bool((self.start.norm(dim=-1) > 0).all()):
             raise InputError("a starting vector must not be zero")
-        if self.labels is not None and (
-            self.labels.shape != self.x.shape[:-1] or not bool((self.labels.abs() == 1).all())
-        ):
-            raise InputError(f"labels must be ±1, one for each of the {self.n} points, or None")
-
-    @property
-    def n(self) -> int:
-        return self.x.shape[-2]
-
-    @property
-    def d(self) -> int:
-        return self.x.shape[-1]
 
     @property
     def components(self) -> int:
@@ -76,11 +44,6 @@ class PCAProblem:
     def covariance(self) -> Float[Tensor, "*batch d d"]:
         """A = (1/n) Σᵢ xᵢ xᵢᵀ, without centring."""
         return self.x.mT @ self.x / self.n
-
-    def to(self, where: torch.dtype | torch.device | str) -> PCAProblem:
-        """The same instances in another precision or on another device."""
-        labels = None if self.labels is None else self.labels.to(where)
-        return PCAProblem(self.x.to(where), self.start.to(where), labels)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
