@@ -1,0 +1,1 @@
+"""Claims of ahn2023; see `innerloop.claims.sources`."""

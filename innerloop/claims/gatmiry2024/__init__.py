@@ -1,0 +1,1 @@
+"""Claims of gatmiry2024; see `innerloop.claims.sources`."""

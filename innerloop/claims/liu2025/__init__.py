@@ -1,0 +1,1 @@
+"""Claims of liu2025; see `innerloop.claims.sources`."""

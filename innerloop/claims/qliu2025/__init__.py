@@ -1,0 +1,1 @@
+"""Claims of qliu2025; see `innerloop.claims.sources`."""

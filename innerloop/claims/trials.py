@@ -1,0 +1,201 @@
+"""How a statement is put to the test: many cases, the worst of them, the smallest that breaks it.
+
+    trial = Equality("w₊ = w + A ∇R(w)", tolerance=1e-10)
+    trial.add(left, right, size=(d, n, k), about=f"d = {d}, n = {n}, layer {k}")
+    Part(printed=trial.check())
+
+`size` orders counterexamples: the smallest is the one that is shown. Equalities are held to
+rounding, inequalities to their margin, expectations to standard errors, rates to a fitted exponent.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import scipy.optimize
+import scipy.stats
+import torch
+from torch import Tensor
+
+from innerloop.claims.evidence import Check
+
+Number = float | int | Tensor
+
+
+@dataclass(eq=False)
+class _Trial:
+    """Counts cases, and keeps the smallest that breaks the statement."""
+
+    statement: str
+    cases: int = field(default=0, init=False)
+    broken: int = field(default=0, init=False)
+    smallest: tuple[tuple[float, ...], str] | None = field(default=None, init=False)
+
+    def _count(self, breaks: bool, size: Sequence[float], about: str) -> None:
+        self.cases += 1
+        self.broken += breaks
+        key = tuple(float(part) for part in size)
+        if breaks and (self.smallest is None or key < self.smallest[0]):
+            self.smallest = (key, about)
+
+    def _check(self, passed: bool | None, summary: str) -> Check:
+        if not self.cases:
+            raise ValueError(f"nothing was tried: {self.statement}")
+        counterexample = self.smallest[1] if self.smallest and passed is False else ""
+        return Check(
+            statement=self.statement,
+            passed=passed,
+            summary=summary,
+            counterexample=counterexample,
+        )
+
+
+@dataclass(eq=False)
+class Equality(_Trial):
+    """left = right in every case, to rounding: |left − right| ≤ tolerance · max(1, |right|)."""
+
+    tolerance: float = 1e-9
+    worst: float = field(default=0.0, init=False)
+
+    def add(self, left: Number, right: Number, *, size: Sequence[float], about: str) -> float:
+        """Try a case; its deviation."""
+        one, other = torch.as_tensor(left), torch.as_tensor(right)
+        if one.shape != other.shape:
+            raise ValueError(f"{tuple(one.shape)} cannot equal {tuple(other.shape)}: {about}")
+        scale = max(1.0, _largest(other))
+        deviation = _largest(one.double() - other.double()) / scale
+        self.worst = max(self.worst, deviation)
+        breaks = deviation > self.tolerance
+        self._count(breaks, size, f"{about}: off by {deviation:.3g}")
+        return deviation
+
+    def check(self) -> Check:
+        failing = f", {self.broken} of them unequal" if self.broken else ""
+        return self._check(
+            not self.broken,
+            f"{self.cases} cases{failing}, largest relative difference {self.worst:.2g} "
+            f"(allowed {self.tolerance:.0e})",
+        )
+
+
+@dataclass(eq=False)
+class Inequality(_Trial):
+    """left ≤ right in every case. The margin is (right − left) / max(|left|, |right|)."""
+
+    rounding: float = 1e-12
+    least: float = field(default=math.inf, init=False)
+    looked: str = field(default="", init=False)
+    """How far a search for a violation went, in words."""
+
+    def add(self, left: Number, right: Number, *, size: Sequence[float], about: str) -> float:
+        """Try a case; its margin, negative where it is violated."""
+        one, other = float(left), float(right)
+        if math.isnan(one) or math.isnan(other):
+            raise ValueError(f"a side is not a number: {about}")
+        margin = 0.0 if one == other else (other - one) / max(abs(one), abs(other))
+        self.least = min(self.least, margin)
+        about = f"{about}: {one:.6g} against {other:.6g}"
+        self._count(margin < -self.rounding, size, about)
+        return margin
+
+    def check(self) -> Check:
+        failing = f", violated in {self.broken}" if self.broken else ""
+        looked = f"; {self.looked}" if self.looked else ""
+        return self._check(
+            not self.broken,
+            f"{self.cases} cases{failing}, least margin {self.least:.3g} of the larger{looked}",
+        )
+
+
+@dataclass(eq=False)
+class Expectation(_Trial):
+    """A mean over samples equals what is stated, within `sigmas` standard errors, entry by entry.
+
+    Of thousands of normals the largest is near 4: beyond six is a chance of 2e-9 for each.
+    A mean of a few samples says little: the summary tells the standard error beside the size.
+    """
+
+    sigmas: float = 6.0
+    worst: float = field(default=0.0, init=False)
+    precision: float = field(default=0.0, init=False)
+
+    def add(self, samples: Tensor, stated: Number, *, size: Sequence[float], about: str) -> float:
+        """Try a case, samples along the first dimension; how many standard errors it is off."""
+        count = samples.shape[0]
+        if count < 2:
+            raise ValueError("a standard error needs two samples")
+        error = samples.std(dim=0) / count**0.5
+        target = torch.as_tensor(stated, dtype=samples.dtype).expand(samples.shape[1:])
+        off = (samples.mean(dim=0) - target).abs()
+        scale = max(_largest(target), _largest(samples.mean(dim=0)), 1e-300)
+        # An entry without spread is known exactly; only rounding may part it from what is stated.
+        ratios = off / error.clamp(min=1e-12 * scale)
+        found = _largest(ratios)
+        self.worst = max(self.worst, found)
+        self.precision = max(self.precision, _largest(error) / scale)
+        self._count(found > self.sigmas, size, f"{about}: off by {found:.3g} standard errors")
+        return found
+
+    def check(self) -> Check:
+        failing = f", {self.broken} of them off" if self.broken else ""
+        return self._check(
+            not self.broken,
+            f"{self.cases} expectations{failing}, largest difference {self.worst:.2g} standard "
+            f"errors (allowed {self.sigmas:g}), standard error up to {self.precision:.1g} of the "
+            "largest entry",
+        )
+
+
+def fitted_exponent(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
+    """The exponent of y ~ x^p by least squares on logarithms, with its 95 % interval.
+
+    At least a decade of x: less cannot tell one power from another.
+    """
+    if len(x) < 3 or max(x) < 10 * min(x):
+        raise ValueError("a rate is fitted to three points or more over at least a decade")
+    (slope, _), covariance = np.polyfit(np.log(x), np.log(y), 1, cov=True)
+    wide = float(scipy.stats.t.ppf(0.975, len(x) - 2) * np.sqrt(covariance[0, 0]))
+    return float(slope), float(slope) - wide, float(slope) + wide
+
+
+def search(
+    margin: Callable[[Tensor], Tensor],
+    starts: Tensor,
+    *,
+    iterations: int = 200,
+) -> tuple[Tensor, float, int]:
+    """The point with the least margin that L-BFGS finds from each of the starts (rows).
+
+    `margin` maps a float64 vector to a scalar that can be differentiated. Where it is not finite
+    the search turns back. Returns the point, its margin, and how often the margin was evaluated.
+    """
+    evaluations = 0
+
+    def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
+        nonlocal evaluations
+        evaluations += 1
+        at = torch.tensor(point, dtype=torch.float64, requires_grad=True)
+        value = margin(at)
+        (slope,) = torch.autograd.grad(value, at)
+        if not (bool(torch.isfinite(value)) and bool(torch.isfinite(slope).all())):
+            return 1e300, np.zeros_like(point)
+        return float(value), slope.numpy()
+
+    best, least = starts[0], math.inf
+    for start in starts:
+        found = scipy.optimize.minimize(
+            objective, start.numpy(), jac=True, method="L-BFGS-B", options={"maxiter": iterations}
+        )
+        if found.fun < least:
+            best, least = torch.tensor(found.x, dtype=torch.float64), float(found.fun)
+    return best, least, evaluations
+
+
+def _largest(values: Tensor) -> float:
+    """The largest magnitude; a value that is not a number breaks the check, not the statement."""
+    if not bool(torch.isfinite(values).all()):
+        raise ValueError("a value is not finite")
+    return float(values.abs().max()) if values.numel() else 0.0

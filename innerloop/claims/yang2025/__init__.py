@@ -1,0 +1,1 @@
+"""Claims of yang2025; see `innerloop.claims.sources`."""

@@ -1,0 +1,88 @@
+"""Every claim rejects the falsified forms that it declares, and its evidence is plain data."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+
+from innerloop.claims.base import PRESETS, Claim, chosen, claims, wanted
+from innerloop.claims.evidence import Evidence
+from innerloop.claims.sources import SOURCES
+from innerloop.errors import InputError
+
+CLAIMS = claims()
+
+
+@pytest.fixture(scope="module")
+def evidence() -> dict[str, Evidence]:
+    """The tiny run of each claim, made once."""
+    return {}
+
+
+def tiny(known: dict[str, Evidence], claim: Claim) -> Evidence:
+    if claim.id not in known:
+        known[claim.id] = claim.check(claim.tiny)
+    return known[claim.id]
+
+
+@pytest.mark.parametrize("id", CLAIMS)
+def test_a_claim_says_what_it_is(id: str, evidence: dict[str, Evidence]) -> None:
+    claim = CLAIMS[id]
+    assert id in wanted(), "wanted.txt lists every statement"
+    assert claim.source in SOURCES
+    assert claim.statement.endswith(".")
+    assert claim.where
+    found = tiny(evidence, claim)
+    assert found.verdict == "out of reach" or claim.falsified, "a claim that cannot fail"
+    for part in found.parts:
+        assert re.search(r"\d", part.printed.summary), "how often, on what sizes, what margin"
+        if part.printed.passed is False:
+            assert part.printed.counterexample, "what fails shows a counterexample"
+
+
+@pytest.mark.parametrize("id", CLAIMS)
+def test_a_claim_is_reproducible_and_plain(id: str, evidence: dict[str, Evidence]) -> None:
+    claim = CLAIMS[id]
+    found = tiny(evidence, claim)
+    told = json.loads(json.dumps(found.as_dict(), allow_nan=False))
+    again = Evidence.of(told)
+    assert again.verdict == found.verdict
+    assert json.dumps(again.as_dict()) == json.dumps(told)
+    repeated = claim.check(claim.tiny)
+    assert json.dumps(repeated.as_dict()) == json.dumps(told), "the same seed, the same numbers"
+    for preset in PRESETS:
+        assert claim.presets[preset]
+        assert json.loads(json.dumps(claim.presets[preset])) == claim.presets[preset]
+
+
+@pytest.mark.parametrize("id", CLAIMS)
+def test_falsified_statements_are_rejected(id: str, evidence: dict[str, Evidence]) -> None:
+    """Each form that a claim declares, and together they reach every part that holds."""
+    claim = CLAIMS[id]
+    genuine = tiny(evidence, claim)
+    failing = set()
+    for form, replaced in claim.falsified.items():
+        found = claim.check(claim.tiny, **replaced)
+        broken = {
+            k
+            for k, (part, true) in enumerate(zip(found.parts, genuine.parts, strict=True))
+            if part.verdict == "fails" and true.verdict != "fails"
+        }
+        assert broken, f"accepted: {form} ({found.summary})"
+        failing |= broken
+    holding = {k for k, part in enumerate(genuine.parts) if part.verdict.startswith("holds")}
+    unreached = [genuine.parts[k].printed.statement for k in sorted(holding - failing)]
+    assert not unreached, "parts that no falsified form can break"
+
+
+def test_words_choose_claims() -> None:
+    assert chosen([]) == list(dict.fromkeys([*wanted(), *CLAIMS]))
+    assert chosen(["ahn2023.theorem-1"]) == ["ahn2023.theorem-1"]
+    assert chosen(["yang2025.fu", "ahn2023.lemma-2"])[0] == "ahn2023.lemma-2"
+    assert set(chosen(["yang2025.fu"])) == {id for id in wanted() if id.startswith("yang2025.fu")}
+    with pytest.raises(InputError, match=r"did you mean 'ahn2023\.lemma-2'"):
+        chosen(["ahn2023.lema-2"])
+    with pytest.raises(InputError, match="no claim"):
+        chosen([""])
