@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import itertools
-import json
-import math
 import os
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any, NoReturn
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from innerloop import __version__
-from innerloop.errors import InputError
+from innerloop.errors import InputError, unknown
+from innerloop.terminal import (
+    print_certificates,
+    print_json,
+    print_outcomes,
+    print_table,
+    progress_bar,
+    short,
+)
+
+if TYPE_CHECKING:
+    from innerloop.ledger.run import Outcome
 
 app = typer.Typer(
     help="Finds the algorithm inside a transformer: builds, shows and verifies transformers "
@@ -31,6 +38,18 @@ Settings = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random instances.")]
+PresetName = Annotated[str, typer.Option(help="How much is run: quick, full or paper.")]
+Workers = Annotated[
+    int | None, typer.Option(help="Processes to run in; one for each core unless given.")
+]
+EngineName = Annotated[
+    str, typer.Option("--engine", help="local, or dask:ADDRESS for a Dask cluster.")
+]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Run also what is stored.")]
+RESULTS = Path("results/cells")
+Results = Annotated[
+    Path, typer.Option(envvar="INNERLOOP_RESULTS", help="The folder of finished results.")
+]
 
 
 def _version(asked: bool | None) -> None:
@@ -51,18 +70,17 @@ def _root(
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """What there is: problems, algorithms, policies, constructions."""
+    """What there is: problems, algorithms, policies, constructions, claims."""
+    from innerloop.claims.base import described
     from innerloop.constructions.overview import listing
 
-    found = listing()
+    found = {**listing(), "claims": described()}
     if as_json:
-        return _print_json(found)
+        return print_json(found)
     for kind, members in found.items():
         cost = ["layers", "heads", "width", "where", "error"] if kind == "constructions" else []
         columns = ["name", "description", *cost, "source"]
-        _print_table(
-            kind, columns, [[_short(member[c], 300) for c in columns] for member in members]
-        )
+        print_table(kind, columns, [[short(member[c], 300) for c in columns] for member in members])
     return None
 
 
@@ -81,12 +99,12 @@ def build(
     """Build a transformer and certify it; exit 1 where the law is broken."""
     from innerloop.constructions.certificate import build as make
     from innerloop.constructions.certificate import precision
-    from innerloop.transformer.file import check_writable
+    from innerloop.files import check_writable
 
     values = _chosen(name, settings)
     if output is not None:
         check_writable(output)
-    with _progress("certifying") as progress:
+    with progress_bar("certifying") as progress:
         built = make(
             name,
             instances=instances,
@@ -111,13 +129,13 @@ def show(
 
     shown = describe(name, **_chosen(name, settings))
     if as_json:
-        return _print_json(shown)
+        return print_json(shown)
     print(f"{shown['header']}\nPrecision  {shown['precisions']}\n")
     settings_ = shown["settings"].items()
-    rows = [[key, _short(part["value"]), part["help"]] for key, part in settings_]
-    _print_table("parameters (-s name=value)", ["name", "value", "meaning"], rows)
+    rows = [[key, short(part["value"]), part["help"]] for key, part in settings_]
+    print_table("parameters (-s name=value)", ["name", "value", "meaning"], rows)
     registers = [[r["name"], str(tuple(r["shape"])), r["places"]] for r in shown["registers"]]
-    _print_table(f"registers (width {shown['width']})", ["name", "shape", "places"], registers)
+    print_table(f"registers (width {shown['width']})", ["name", "shape", "places"], registers)
     cost = shown["cost"]
     where = f" ({cost['where']})" if cost["where"] else ""
     print(
@@ -143,9 +161,36 @@ def verify(
     """Recompute a file's certificate from its weights; exit 1 where the law is broken."""
     from innerloop.constructions.certificate import verify as check
 
-    with _progress("verifying") as progress:
+    with progress_bar("verifying") as progress:
         built = check(file, progress=progress)
     _finish(built.certificate, as_json, None)
+
+
+@app.command()
+def check(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[ID …]", help="Claims, or how their ids begin; none: all."),
+    ] = None,
+    preset: PresetName = "quick",
+    workers: Workers = None,
+    engine: EngineName = "local",
+    fresh: Fresh = False,
+    seed: Seed = 0,
+    results: Results = RESULTS,
+    as_json: AsJson = False,
+) -> None:
+    """Put what the literature claims to the test; exit 1 where a check itself broke."""
+    from innerloop.claims.base import chosen
+
+    found, unwritten = _checked(
+        chosen(ids or []), preset, workers, engine, fresh, seed, results, fuller=False
+    )
+    if as_json:
+        print_json([outcome.as_dict() for outcome in found])
+    else:
+        print_outcomes([outcome.as_dict() for outcome in found])
+    _finish_check(found, unwritten)
 
 
 @app.command()
@@ -153,22 +198,40 @@ def report(
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
         "report.html"
     ),
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write each figure to this folder: PNG, SVG, CSV.")
+    ] = None,
+    preset: PresetName = "quick",
+    workers: Workers = None,
+    engine: EngineName = "local",
+    fresh: Fresh = False,
     seed: Seed = 0,
+    results: Results = RESULTS,
     as_json: AsJson = False,
 ) -> None:
-    """Certify every construction and write one self-contained page; exit 1 where one fails."""
+    """Check every claim, certify every construction, and write one self-contained page.
+
+    What is stored is not run again, and where a larger preset is stored, that is shown. Exit 1
+    where a check itself broke or a construction fails.
+    """
     import time
 
+    from innerloop.claims.base import chosen
     from innerloop.constructions import survey
     from innerloop.constructions.base import Construction
+    from innerloop.files import check_writable, write_atomically
     from innerloop.registry import members
-    from innerloop.report.page import page
-    from innerloop.transformer.file import check_writable, write_atomically
+    from innerloop.report.export import write_figures
+    from innerloop.report.page import drawn, page
 
     check_writable(output)
     start = time.perf_counter()
+    checked, unwritten = _checked(
+        chosen([]), preset, workers, engine, fresh, seed, results, fuller=True
+    )
+    outcomes = [outcome.as_dict() for outcome in checked]
     total = len(members("constructions", Construction)) + survey.contenders()
-    with _progress("certifying") as progress:
+    with progress_bar("certifying") as progress:
         parts = itertools.chain(survey.certificates(seed), survey.convergence(seed))
         found = []
         for part in parts:
@@ -176,24 +239,82 @@ def report(
             progress(len(found) / total)
     certificates = [part.as_dict() for part in found if not isinstance(part, list)]
     curves = [row for part in found if isinstance(part, list) for row in part]
+    charts = drawn(outcomes, certificates, curves)
     html = page(
+        outcomes,
         certificates,
-        curves,
+        charts,
         setting=survey.convergence_setting(),
-        command=f"innerloop report -o {output} --seed {seed}",
+        command=f"innerloop report -o {output} --preset {preset} --seed {seed}",
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         seconds=time.perf_counter() - start,
     )
     write_atomically(output, html.encode())
-    failed = [c["name"] for c in certificates if not c["holds"]]
+    if figures is not None:
+        with progress_bar("drawing") as progress:
+            write_figures(figures, charts, progress)
     if as_json:
-        _print_json({"path": str(output), "certificates": certificates, "convergence": curves})
+        told = {"path": str(output), "claims": outcomes, "certificates": certificates}
+        print_json({**told, "convergence": curves})
     else:
-        _print_certificates(certificates)
+        print_outcomes(outcomes)
+        print_certificates(certificates)
         print(f"report written to {output}")
-    if failed:
+    if failed := [c["name"] for c in certificates if not c["holds"]]:
         print(f"innerloop: the law is broken by {', '.join(failed)}", file=sys.stderr)
         raise typer.Exit(1)
+    _finish_check(checked, unwritten)
+
+
+def _checked(
+    ids: list[str],
+    preset: str,
+    workers: int | None,
+    engine: str,
+    fresh: bool,
+    seed: int,
+    results: Path,
+    *,
+    fuller: bool,
+) -> tuple[list[Outcome], list[str]]:
+    """The outcomes of claims, and why finished ones could not be stored."""
+    from innerloop.claims.base import PRESETS
+    from innerloop.ledger.engines import engine_of
+    from innerloop.ledger.run import Run
+    from innerloop.ledger.store import Store
+
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    if seed < 0:
+        raise InputError(f"seed must be at least 0, got {seed}")
+    if results.exists() and not results.is_dir():
+        raise InputError(f"cannot store results in {results}: it is not a folder")
+    with progress_bar("checking") as progress:
+        run = Run(
+            Store(results, progress.notice),
+            engine_of(engine, workers),
+            seed=seed,
+            fresh=fresh,
+            progress=progress,
+            notice=progress.notice,
+        )
+        try:
+            return run.check(ids, preset, fuller=fuller), run.unwritten
+        except KeyboardInterrupt:
+            print(
+                "innerloop: stopped; what is finished is stored, the same command goes on",
+                file=sys.stderr,
+            )
+            raise SystemExit(130) from None
+
+
+def _finish_check(found: list[Outcome], unwritten: list[str]) -> None:
+    """Exit 1 where a check itself broke, 2 where results could not be kept."""
+    if broken := [outcome.id for outcome in found if outcome.state == "broken"]:
+        print(f"innerloop: these checks broke: {', '.join(broken)}", file=sys.stderr)
+        raise typer.Exit(1)
+    if unwritten:
+        raise InputError(f"{len(unwritten)} results could not be kept: {unwritten[0]}")
 
 
 def _chosen(name: str, settings: list[str] | None) -> dict[str, Any]:
@@ -208,9 +329,9 @@ def _chosen(name: str, settings: list[str] | None) -> dict[str, Any]:
 def _finish(certificate: Any, as_json: bool, note: str | None) -> None:
     """Print a certificate; exit 1 if it does not hold."""
     if as_json:
-        _print_json(certificate.as_dict())
+        print_json(certificate.as_dict())
     else:
-        _print_certificates([certificate.as_dict()])
+        print_certificates([certificate.as_dict()])
         if note:
             print(note)
     if certificate.holds:
@@ -224,93 +345,6 @@ def _finish(certificate: Any, as_json: bool, note: str | None) -> None:
     )
     print(f"innerloop: {certificate.name} breaks the law: {reason}", file=sys.stderr)
     raise typer.Exit(1)
-
-
-_MEASURED = {
-    **{name: name for name in ("layers", "heads", "width", "parameters")},
-    "operator_norm": "operator norm",
-    "step_deviation": "step deviation",
-    "tolerance": "tolerance",
-    "deviation": "free deviation",
-    "free_tolerance": "free tolerance",
-}
-
-
-def _print_certificates(certificates: list[dict[str, Any]]) -> None:
-    """One certificate as a list, several as a table; of a number for each step, the largest."""
-    titles = ["law", *_MEASURED.values()]
-    rows = [
-        ["holds" if c["holds"] else "BROKEN", *(_short(c[name]) for name in _MEASURED)]
-        for c in certificates
-    ]
-    if len(certificates) == 1:
-        name = certificates[0]["name"]
-        lines = [list(pair) for pair in zip(titles, rows[0], strict=True)]
-        return _print_table(f"certificate of {name}", ["", "measured"], lines)
-    named = [[c["name"], *row] for c, row in zip(certificates, rows, strict=True)]
-    return _print_table("certificates", ["construction", *titles], named)
-
-
-def _print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    from rich import box
-    from rich.console import Console
-    from rich.table import Table
-
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
-    for column in columns:
-        # A name is to be copied: it stays on one line.
-        table.add_column(column, overflow="fold", no_wrap=column in ("name", "construction"))
-    for row in rows:
-        table.add_row(*row)
-    # Piped output keeps every word of a row on its line: nothing there to wrap for.
-    width = None if sys.stdout.isatty() else 160
-    Console(width=width, highlight=False, markup=False).print(table)
-
-
-@contextmanager
-def _progress(what: str) -> Iterator[Callable[[float], None]]:
-    """A progress bar with the time left, on standard error and only where somebody watches."""
-    from rich.console import Console
-    from rich.progress import (
-        BarColumn,
-        Progress,
-        TaskProgressColumn,
-        TextColumn,
-        TimeRemainingColumn,
-    )
-
-    columns = [TextColumn(what), BarColumn(), TaskProgressColumn(), TimeRemainingColumn()]
-    console = Console(stderr=True)
-    with Progress(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as bar:
-        task = bar.add_task(what, total=1.0)
-        yield lambda share: bar.update(task, completed=share)
-
-
-def _print_json(value: Any) -> None:
-    print(json.dumps(_strict(value), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def _strict(value: Any) -> Any:
-    """JSON has no infinity: a number that is not finite becomes null."""
-    if isinstance(value, dict):
-        return {key: _strict(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_strict(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _short(value: Any, most: int = 40) -> str:
-    """A value as people read it."""
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, tuple):
-        value = max(value)
-    if isinstance(value, float):
-        return f"{value:.4g}"
-    text = str(value)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def _stop(message: str) -> NoReturn:

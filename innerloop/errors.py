@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterable
 
+MOST_NAMES = 40
+"""More than that are not read in an error message."""
+
 
 class InputError(ValueError):
     """The caller's mistake. The command line prints it without a traceback and exits with 2."""
@@ -23,4 +26,7 @@ def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     names = sorted(known)
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    return InputError(f"no {kind} called {name!r}{hint} (there is: {', '.join(names) or 'none'})")
+    there = ", ".join(names) or "none"
+    if len(names) > MOST_NAMES:
+        there = f"{len(names)} of them, see `innerloop list`"
+    return InputError(f"no {kind} called {name!r}{hint} (there is: {there})")

@@ -37,9 +37,9 @@ ARROWS = [
     ("problems", "training"),
     ("transformer", "training"),
 ]
-FOUNDATION = {"errors", "parameters", "registry"}
+FOUNDATION = {"errors", "files", "parameters", "registry"}
 """Small modules under everything; they import none of the folders."""
-ENTRIES = {"__init__", "__main__", "cli"}
+ENTRIES = {"__init__", "__main__", "cli", "terminal"}
 
 
 def below(folder: str) -> set[str]:

@@ -166,3 +166,19 @@ def chosen(words: Sequence[str]) -> list[str]:
             raise unknown("claim", word, known)
         found.update(matching)
     return [id for id in known if id in found]
+
+
+def described() -> list[dict[str, Any]]:
+    """Every claim with its statement and source, and whether there is a check for it."""
+    known = claims()
+    return [
+        {
+            "name": id,
+            "description": known[id].statement if id in known else wanted()[id],
+            "source": ", ".join(
+                [id.partition(".")[0], *([known[id].where] if id in known else [])]
+            ),
+            "checked": id in known,
+        }
+        for id in chosen([])
+    ]

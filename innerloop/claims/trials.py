@@ -15,8 +15,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-import scipy.optimize
-import scipy.stats
 import torch
 from torch import Tensor
 
@@ -154,10 +152,12 @@ def fitted_exponent(x: Sequence[float], y: Sequence[float]) -> tuple[float, floa
 
     At least a decade of x: less cannot tell one power from another.
     """
+    from scipy.stats import t as student
+
     if len(x) < 3 or max(x) < 10 * min(x):
         raise ValueError("a rate is fitted to three points or more over at least a decade")
     (slope, _), covariance = np.polyfit(np.log(x), np.log(y), 1, cov=True)
-    wide = float(scipy.stats.t.ppf(0.975, len(x) - 2) * np.sqrt(covariance[0, 0]))
+    wide = float(student.ppf(0.975, len(x) - 2) * np.sqrt(covariance[0, 0]))
     return float(slope), float(slope) - wide, float(slope) + wide
 
 
@@ -172,6 +172,8 @@ def search(
     `margin` maps a float64 vector to a scalar that can be differentiated. Where it is not finite
     the search turns back. Returns the point, its margin, and how often the margin was evaluated.
     """
+    from scipy.optimize import minimize
+
     evaluations = 0
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
@@ -186,7 +188,7 @@ def search(
 
     best, least = starts[0], math.inf
     for start in starts:
-        found = scipy.optimize.minimize(
+        found = minimize(
             objective, start.numpy(), jac=True, method="L-BFGS-B", options={"maxiter": iterations}
         )
         if found.fun < least:

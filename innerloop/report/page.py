@@ -1,4 +1,4 @@
-"""One self-contained HTML page: certificates as a table, figures inlined, no network."""
+"""One self-contained HTML page: claims, certificates, figures inlined, no network."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 from html import escape
 from importlib.resources import files
 from string import Template
-from typing import Any
+from typing import Any, NamedTuple
 
 import vl_convert
 
+from innerloop.report.charts import chart_of
+from innerloop.report.claims import Outcomes, articles, figures, options, summary
 from innerloop.report.figures import Rows, deviation_per_step, error_against_layers
 
 _COLUMNS = {
@@ -25,9 +27,33 @@ _COLUMNS = {
 }
 
 
+class Drawn(NamedTuple):
+    """A chart as Vega-Lite, and the rows that it is drawn from."""
+
+    spec: dict[str, Any]
+    rows: Rows
+
+
+def drawn(
+    outcomes: Outcomes, certificates: list[dict[str, Any]], convergence: Rows
+) -> dict[str, Drawn]:
+    """Every chart of the report by its name, which is its place on the page and its file's."""
+    charts: dict[str, Drawn] = {}
+    for name, figure in figures(outcomes).items():
+        charts[name] = Drawn(chart_of(figure).to_dict(), figure["rows"])
+    for name, chart in (
+        ("deviation", deviation_per_step(certificates)),
+        ("layers", error_against_layers(convergence)),
+    ):
+        spec = chart.to_dict()
+        charts[name] = Drawn(spec, spec["data"]["values"])
+    return charts
+
+
 def page(
+    outcomes: Outcomes,
     certificates: list[dict[str, Any]],
-    convergence: Rows,
+    charts: dict[str, Drawn],
     *,
     setting: str,
     command: str,
@@ -36,13 +62,15 @@ def page(
 ) -> str:
     """The report as HTML. Every number on it comes from the arguments."""
     held = sum(certificate["holds"] for certificate in certificates)
-    charts = {
-        "deviation": deviation_per_step(certificates),
-        "layers": error_against_layers(convergence),
-    }
+    verdicts, sources = options(outcomes)
     versions = certificates[0]["versions"].items() if certificates else ()
     return Template(files("innerloop.report").joinpath("page.html").read_text("utf-8")).substitute(
-        verdict=f"{held} of {len(certificates)} constructions certify.",
+        summary=summary(outcomes),
+        verdicts=verdicts,
+        sources=sources,
+        claims=articles(outcomes),
+        total=len(outcomes),
+        certified=f"{held} of {len(certificates)} constructions certify.",
         table=_table(certificates),
         costs=_costs(certificates),
         setting=escape(setting),
@@ -52,7 +80,7 @@ def page(
             + ", ".join(f"{name} {version}" for name, version in versions)
         ),
         bundle=_bundle(),
-        charts=_inline({name: chart.to_dict() for name, chart in charts.items()}),
+        charts=_inline({name: chart.spec for name, chart in charts.items()}),
     )
 
 

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
-import tempfile
 from pathlib import Path
 from typing import Any, cast
 
@@ -19,6 +17,7 @@ from safetensors.torch import save as serialise
 from torch import Tensor, nn
 
 from innerloop.errors import FileError, InputError
+from innerloop.files import write_atomically
 from innerloop.transformer.attention import Attention, check_setting
 from innerloop.transformer.head import Compiled
 from innerloop.transformer.layout import Layout
@@ -65,45 +64,6 @@ def load(path: Path) -> tuple[Transformer, dict[str, Any]]:
     except (KeyError, TypeError, IndexError, ValueError, AttributeError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise FileError(f"{path} does not hold the weights it describes: {reason}") from None
-
-
-def check_writable(path: Path) -> None:
-    """Refuse a path that cannot be written, before any work is done for it."""
-    try:
-        special, folder = path.exists() and not path.is_file(), path.parent.is_dir()
-    except OSError as error:
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from None
-    if special:
-        raise FileError(f"cannot write {path}: it is a folder or a device, give a file name")
-    if not folder:
-        raise FileError(f"cannot write {path}: there is no folder {path.parent}")
-    if not os.access(path.parent, os.W_OK):
-        raise FileError(f"cannot write {path}: no permission to write into {path.parent}")
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write to a temporary name beside `path`, then rename."""
-    check_writable(path)
-    path = path.resolve()  # through a link, the file it points to is what is replaced
-    temporary: str | None = None
-    try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".innerloop-")
-        with os.fdopen(handle, "wb") as stream:
-            stream.write(data)
-            stream.flush()
-            os.fsync(stream.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
-        os.replace(temporary, path)
-    except OSError as error:
-        if temporary is not None:
-            Path(temporary).unlink(missing_ok=True)
-        raise FileError(f"cannot write {path}: {error.strerror or error}") from None
-
-
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
 
 
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:

@@ -1,0 +1,1 @@
+"""Runs claims, keeps what they found, and tells it: cells, files, engines."""

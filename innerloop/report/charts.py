@@ -1,0 +1,100 @@
+"""A claim's figure as a chart: what its evidence says to draw, and nothing else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+WIDTH, HEIGHT, PANEL = "container", 300, 260
+"""One panel is as wide as the page allows; several have a width of their own."""
+
+
+def chart_of(figure: dict[str, Any]) -> alt.TopLevelMixin:
+    """The chart of a figure as evidence tells it (`innerloop.claims.evidence.Figure`)."""
+    layers = _heat(figure) if figure["mark"] == "heat" else _curves(figure)
+    chart = alt.layer(*layers, data=alt.Data(values=[dict(row) for row in figure["rows"]]))
+    if figure["panel"] is None:
+        return chart.properties(width=WIDTH, height=HEIGHT, title=figure["title"])
+    panels = len({row[figure["panel"]] for row in figure["rows"]})
+    return (
+        chart.properties(width=PANEL, height=PANEL * 3 // 4)
+        .facet(alt.Facet(f"{_name(figure['panel'])}:N", title=None), columns=min(panels, 3))
+        .properties(title=figure["title"])
+    )
+
+
+def _curves(figure: dict[str, Any]) -> list[alt.Chart]:
+    """Lines, points or bars, over their bands and under the levels to compare with."""
+    x, y = _position(alt.X, figure, "x"), _position(alt.Y, figure, "y")
+    colour = {}
+    if figure["colour"]:
+        legend = alt.Legend(orient="top", columns=3, labelLimit=260, symbolType="stroke")
+        order = list(dict.fromkeys(row[figure["colour"]["field"]] for row in figure["rows"]))
+        colour["color"] = alt.Color(
+            f"{_name(figure['colour']['field'])}:N",
+            title=figure["colour"]["title"],
+            legend=legend,
+            sort=order,
+        )
+    layers = []
+    if figure["band"]:
+        low, high = (_name(column) for column in figure["band"])
+        area = alt.Chart().mark_area(opacity=0.2).encode(x, alt.Y(f"{low}:Q"), alt.Y2(high))
+        layers.append(area.encode(**colour))
+    marks = {
+        "line": lambda chart: chart.mark_line(point=alt.OverlayMarkDef(size=20)),
+        "point": lambda chart: chart.mark_point(filled=True, size=30),
+        "bar": lambda chart: chart.mark_bar(),
+    }
+    shown = [alt.Tooltip(_name(name)) for name in figure["rows"][0]]
+    layers.append(marks[figure["mark"]](alt.Chart()).encode(x, y, tooltip=shown, **colour))
+    for name, level in figure["rules"].items():
+        base = alt.Chart().encode(y=alt.datum(level))
+        layers.append(base.mark_rule(strokeDash=[4, 3], color="#555"))
+        words = base.mark_text(align="left", baseline="bottom", color="#555", dx=4)
+        layers.append(words.encode(x=alt.value(0), text=alt.value(name)))
+    return layers
+
+
+def _heat(figure: dict[str, Any]) -> list[alt.Chart]:
+    """Cells filled by a number."""
+    colour = figure["colour"]
+    fill = alt.Color(
+        f"{_name(colour['field'])}:Q",
+        title=colour["title"],
+        scale=alt.Scale(scheme="blueorange", domainMid=0),
+    )
+    cells = (
+        alt.Chart()
+        .mark_rect()
+        .encode(
+            _position(alt.X, figure, "x"),
+            _position(alt.Y, figure, "y"),
+            fill,
+            tooltip=[alt.Tooltip(_name(name)) for name in figure["rows"][0]],
+        )
+    )
+    return [cells]
+
+
+def _position(channel: Any, figure: dict[str, Any], name: str) -> Any:
+    """The encoding of an axis, with its title and scale."""
+    axis = figure[name]
+    if axis["scale"] == "category" or figure["mark"] == "heat":
+        return channel(f"{_name(axis['field'])}:O", title=axis["title"], sort=None)
+    if axis["scale"] == "log":
+        ticks = alt.Axis(format="~g", tickCount=6)
+        return channel(f"{_name(axis['field'])}:Q", title=axis["title"], axis=ticks).scale(
+            type="log"
+        )
+    zero = figure["mark"] == "bar" and name == "y"
+    return channel(f"{_name(axis['field'])}:Q", title=axis["title"]).scale(zero=zero)
+
+
+def _name(column: str) -> str:
+    """A column's name where dots, brackets and colons mean something else."""
+    escaped = column
+    for letter in "\\.[]:":
+        escaped = escaped.replace(letter, f"\\{letter}")
+    return escaped

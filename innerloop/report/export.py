@@ -1,0 +1,47 @@
+"""Figures as files: PNG and SVG to place in a paper, and the numbers behind them as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import vl_convert
+
+from innerloop.errors import FileError
+from innerloop.files import write_atomically
+from innerloop.report.figures import Rows
+from innerloop.report.page import Drawn
+
+PRINTED_WIDTH = 520
+"""How wide a chart is drawn that would fill a page."""
+
+
+def write_figures(
+    folder: Path,
+    charts: Mapping[str, Drawn],
+    progress: Callable[[float], None],
+) -> None:
+    """Each chart as NAME.png and NAME.svg, its rows as NAME.csv."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot write figures to {folder}: {error.strerror or error}") from None
+    for k, (name, chart) in enumerate(charts.items(), 1):
+        spec = chart.spec
+        if spec.get("width") == "container":
+            spec = {**spec, "width": PRINTED_WIDTH}
+        write_atomically(folder / f"{name}.svg", vl_convert.vegalite_to_svg(spec).encode())
+        write_atomically(folder / f"{name}.png", vl_convert.vegalite_to_png(spec, scale=2))
+        write_atomically(folder / f"{name}.csv", _csv(chart.rows).encode())
+        progress(k / len(charts))
+
+
+def _csv(rows: Rows) -> str:
+    columns = list(dict.fromkeys(name for row in rows for name in row))
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(rows)
+    return text.getvalue()
