@@ -67,7 +67,7 @@ def fewer_layers(horizon: int) -> int:
     where="Third paper (Lin et al. 2023), Theorem 12",
     kind="equality",
     quick={"sizes": 6, "games": 20},
-    full={"sizes": 6, "games": 1_000},
+    full={"sizes": 6, "games": 200},
     tiny={"sizes": 2, "games": 4},
     falsified={
         "the average action for the best": {"value": average},
