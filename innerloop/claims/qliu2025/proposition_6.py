@@ -1,0 +1,209 @@
+"""Proposition 6: a small decoder turns the alternating prompt into the encoder's.
+
+Printed    input H with columns (x_i; 0; p), (0; y_i; p), …, (x_{N+1}; 0; p), p = (0; ⌈i/2⌉; 1;
+           (i+1) mod 2). A decoder of 2 layers, 3 heads per layer, hidden dimension 2 and ‖θ‖ ≤ 12
+           gives H̃, whose display repeats H; rows {1, 2, …, D−1, D−2, D} and columns
+           {2, 4, …, 2N, 2N+1} of H̃ are said to be the encoder's format. No proof, no weights
+Tested     the display against the encoder's format; both readings of the rows; the built weights
+           run as the slides define a decoder, D×D matrices and an MLP without bias, the norm by its
+           definition with the balanced split of each score into Q and K
+Correction column 2i of H̃ is (x_i; y_i; p); rows {1, …, D−3, D−1, D}, all but that of ⌈i/2⌉
+Beyond     fewer heads than printed (2 and 1), half of the norm; two of the zero rows of p are used,
+           so D ≥ d + 6, where the slides leave D open
+Note       as displayed, H̃ = H, which a transformer with zero weights outputs. The bound is printed
+           on ‖θ‖₂, which the slides do not define; their ‖θ‖_op is taken
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import torch
+from torch import Tensor
+
+from innerloop.claims.base import claim
+from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.trials import Equality, Inequality
+from innerloop.constructions.format_conversion import FormatConversion
+from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
+from innerloop.transformer import Block
+
+LIMITS = {"layers": 2.0, "heads in a layer": 3.0, "hidden units": 2.0, "‖θ‖": 12.0}
+LARGEST_D, SIZES = 5, (1, 2, 3, 5, 10, 20, 50, 100)
+Rows = Callable[[int], list[int]]
+Change = Callable[[list[Block]], list[Block]]
+
+
+def unchanged(blocks: list[Block]) -> list[Block]:
+    return blocks
+
+
+def not_erased(blocks: list[Block]) -> list[Block]:
+    return [Block(block.attention) for block in blocks]
+
+
+def swapped(blocks: list[Block]) -> list[Block]:
+    return blocks[::-1]
+
+
+def printed_rows(D: int) -> list[int]:
+    """{1, 2, …, D−1, D−2, D}: every row, the last but one and the one before in turn."""
+    return [*range(1, D - 2), D - 1, D - 2, D]
+
+
+def proper_rows(D: int) -> list[int]:
+    return [*range(1, D - 2), D - 1, D]
+
+
+def without_flag(D: int) -> list[int]:
+    return [*range(1, D)]
+
+
+@claim(
+    "qliu2025.proposition-6",
+    "Two decoder layers with up to three heads, two hidden units and norm at most 12 turn the "
+    "decoder's alternating prompt into one that contains the encoder's.",
+    where="Proposition 6",
+    kind="equality",
+    quick={"trials": 200, "longest": 500},
+    full={"trials": 2_000, "longest": 2_000},
+    tiny={"trials": 12, "longest": 40},
+    falsified={
+        "scratch is left behind": {"change": not_erased},
+        "the layers in the other order": {"change": swapped},
+        "the encoder's flag is dropped": {"rows": without_flag},
+        "norm at most 5": {"limits": {**LIMITS, "‖θ‖": 5.0}},
+    },
+)
+def proposition_6(
+    generator: torch.Generator,
+    *,
+    trials: int,
+    longest: int,
+    change: Change = unchanged,
+    rows: Rows = proper_rows,
+    limits: dict[str, float] = LIMITS,
+) -> Evidence:
+    display = Equality("H̃ as displayed (H again) holds the encoder's format", tolerance=1e-12)
+    paired = Equality("column 2i of H̃ is (x_i; y_i; p), the others as in H", tolerance=1e-9)
+    listed = Equality("rows {1, 2, …, D−1, D−2, D} of it are the encoder's", tolerance=1e-12)
+    kept = Equality("rows {1, …, D−3, D−1, D} of it are the encoder's", tolerance=1e-9)
+    enough = Inequality("2 layers, 3 heads per layer, hidden dimension 2, ‖θ‖ ≤ 12 suffice")
+    table, counted = {}, {}
+    for trial in range(trials):
+        d = 1 + trial % LARGEST_D
+        N = longest if trial == trials - 1 else SIZES[trial // LARGEST_D % len(SIZES)]
+        problem = LinearRegression(d=d, n=N, noise=0.5).sample(generator=generator)
+        if trial == 0:
+            d, N, problem = 1, 1, RegressionProblem.of([[3.0]], [5.0], [7.0])
+        construction = FormatConversion(d=d, n=N)
+        blocks = change(construction.body(0))
+        H, D = construction.prompt(problem), construction.layout.width
+        wanted, encoder = _paired(H, problem), _encoder(problem, D)
+        out = _decoded(blocks, H)
+        size, about = (d, N, trial), f"d = {d}, N = {N}"
+        shown = _restricted(H, proper_rows(D))
+        display.add(shown, encoder, size=size, about=f"{about}{_first(shown, encoder)}")
+        off = paired.add(out, wanted, size=size, about=about)
+        table[N] = max(off, table.get(N, 0.0))
+        full = _restricted(wanted, printed_rows(D))
+        padded = torch.cat([encoder, torch.zeros_like(encoder[:, :1])], dim=1)
+        listed.add(full, padded, size=size, about=f"{about}, D = {D}: {D} rows for {D - 1}")
+        kept.add(_restricted(out, rows(D)), encoder, size=size, about=about)
+        counted = {**_counted(blocks), "zero rows of p in use": D - d - 4}
+        for what, most in limits.items():
+            enough.add(counted[what], most, size=size, about=f"{about}, {what}")
+    return Evidence(
+        parts=[
+            Part(printed=display.check(), corrected=paired.check()),
+            Part(printed=listed.check(), corrected=kept.check()),
+            Part(printed=enough.check()),
+        ],
+        numbers={**counted, "largest N": max(table), "deviation there": table[max(table)]},
+        table=[{"N": N, "largest deviation": table[N]} for N in sorted(table)],
+    )
+
+
+def _paired(H: Tensor, problem: RegressionProblem) -> Tensor:
+    out = H.clone()
+    out[1::2, : problem.d] = problem.x
+    return out
+
+
+def _encoder(problem: RegressionProblem, D: int) -> Tensor:
+    """The encoder's prompt with one row less than D: tokens × (D − 1)."""
+    parts = problem.encoder_format()
+    tokens = torch.zeros(problem.n + 1, D - 1, dtype=torch.float64)
+    tokens[:, : problem.d], tokens[:, problem.d] = parts["x"], parts["y"]
+    tokens[:, -2], tokens[:, -1] = parts["one"], parts["t"]
+    return tokens
+
+
+def _restricted(stream: Tensor, rows: Sequence[int]) -> Tensor:
+    """Columns {2, 4, …, 2N, 2N+1} and the given rows, counted from 1, of tokens × D."""
+    columns = [*range(1, stream.shape[0], 2), stream.shape[0] - 1]
+    return stream[columns][:, [row - 1 for row in rows]]
+
+
+def _first(shown: Tensor, encoder: Tensor) -> str:
+    """The first column of both, as a reader can check it."""
+    told = [", ".join(f"{value:.3g}" for value in part[0]) for part in (shown, encoder)]
+    return f", first column ({told[0]}) for ({told[1]})"
+
+
+def _heads(block: Block) -> list[tuple[Tensor, Tensor, Tensor]]:
+    """Q, K, V of each head as D×D matrices, Q and K of equal norm."""
+    attention, found = block.attention, []
+    assert attention is not None
+    for score, value in zip(attention.score_matrices(), attention.value, strict=True):
+        left, root, right = torch.linalg.svd(score)
+        V = torch.zeros_like(score)
+        V[attention.targets] = value
+        found.append((root.sqrt()[:, None] * left.mT, root.sqrt()[:, None] * right, V))
+    return found
+
+
+def _units(block: Block) -> tuple[Tensor, Tensor]:
+    """W₁ and W₂; the slides' MLP has no bias."""
+    mlp = block.mlp
+    assert mlp is not None
+    assert not mlp.bias.any()
+    assert not len(mlp.everywhere)
+    outer = torch.zeros(mlp.inner.shape[1], mlp.inner.shape[0], dtype=torch.float64)
+    outer[mlp.targets] = mlp.outer
+    return mlp.inner, outer
+
+
+def _decoded(blocks: list[Block], H: Tensor) -> Tensor:
+    """The slides' decoder: h_i + Σ_m 1/i Σ_{j ≤ i} σ(⟨Q h_i, K h_j⟩) V h_j, then h + W₂ σ(W₁ h)."""
+    count = torch.arange(1.0, H.shape[0] + 1, dtype=torch.float64)[:, None]
+    for block in blocks:
+        added = torch.zeros_like(H)
+        for Q, K, V in _heads(block):
+            added += ((H @ Q.mT) @ (H @ K.mT).mT).relu().tril() @ (H @ V.mT)
+        H = H + added / count
+        if block.mlp is not None:
+            inner, outer = _units(block)
+            H = H + (H @ inner.mT).relu() @ outer.mT
+    return H
+
+
+def _counted(blocks: list[Block]) -> dict[str, float | int]:
+    """Layers, heads, hidden units and the norm, each as the slides define it."""
+    norms, heads, hidden = [], [], [0]
+    for block in blocks:
+        each = _heads(block)
+        op = [[float(torch.linalg.matrix_norm(part, 2)) for part in head] for head in each]
+        norm = max(max(q, k) for q, k, _ in op) + sum(v for _, _, v in op)
+        if block.mlp is not None:
+            units = _units(block)
+            hidden.append(len(units[0]))
+            norm += sum(float(torch.linalg.matrix_norm(part, 2)) for part in units)
+        norms.append(norm)
+        heads.append(len(each))
+    return {
+        "layers": len(blocks),
+        "heads in a layer": max(heads),
+        "hidden units": max(hidden),
+        "‖θ‖": max(norms),
+    }
