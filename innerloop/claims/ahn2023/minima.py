@@ -81,8 +81,8 @@ def alone(
     """Is every global minimum that was found the one stated?"""
     printed = Equality("the global optimum (b, A) is unique", tolerance=1e-4)
     corrected = Equality(
-        "b ⊗ A is unique for d ≥ 2, so (b, A) up to (γb, A/γ); for d = 1 also with its two "
-        "coordinates swapped",
+        "for Σ ≻ 0 and d ≥ 2, b ⊗ A is unique, so (b, A) up to (γb, A/γ); for d = 1 also with the "
+        "two coordinates swapped",
         tolerance=1e-4,
     )
     for end in ends:
