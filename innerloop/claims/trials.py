@@ -184,7 +184,7 @@ def search(
         (slope,) = torch.autograd.grad(value, at)
         if not (bool(torch.isfinite(value)) and bool(torch.isfinite(slope).all())):
             return 1e300, np.zeros_like(point)
-        return float(value), slope.numpy()
+        return float(value.detach()), slope.numpy()
 
     best, least = starts[0], math.inf
     for start in starts:

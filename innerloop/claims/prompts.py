@@ -1,0 +1,65 @@
+"""Prompts and attention as the papers on linear attention print them, tokens in columns.
+
+Z is (…, d+1, n+1): the rows are x and the label, the columns n context tokens and the query, whose
+label is 0. Written from the equations, apart from `innerloop.transformer`: what is claimed about
+tokens is tested on tokens.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.theory.gaussian import product_rule
+
+
+def normal(generator: torch.Generator, *shape: int) -> Tensor:
+    return torch.randn(shape, generator=generator, dtype=torch.float64)
+
+
+def whole(generator: torch.Generator, least: int, most: int) -> int:
+    """A whole number, both ends included."""
+    return int(torch.randint(least, most + 1, (), generator=generator))
+
+
+def covariance(generator: torch.Generator, d: int, condition: float) -> Float[Tensor, "d d"]:
+    """A dense Σ with trace d whose eigenvalues lie within a factor of `condition`."""
+    rotation, _ = torch.linalg.qr(normal(generator, d, d))
+    powers = torch.rand(d, generator=generator, dtype=torch.float64)
+    spectrum = condition**powers
+    return rotation * (d * spectrum / spectrum.sum()) @ rotation.mT
+
+
+def tokens(
+    X: Float[Tensor, "*batch n d"], w: Float[Tensor, "*batch d"], query: Float[Tensor, "*batch d"]
+) -> Float[Tensor, "*batch d1 n1"]:
+    """The prompt, its labels ⟨w, x⟩ without noise."""
+    labels = X @ w.unsqueeze(-1)
+    context = torch.cat([X, labels], dim=-1)
+    last = torch.cat([query, torch.zeros_like(query[..., :1])], dim=-1)
+    return torch.cat([context, last.unsqueeze(-2)], dim=-2).mT
+
+
+def attention(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
+    """P Z M (Zᵀ Q Z): the query is no key."""
+    M = torch.ones(Z.shape[-1], dtype=Z.dtype)
+    M[-1] = 0.0
+    return P @ (Z * M) @ (Z.mT @ Q @ Z)
+
+
+def unmasked(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
+    """What would change if the query were a key."""
+    return P @ Z @ (Z.mT @ Q @ Z)
+
+
+def every_prompt(
+    root: Float[Tensor, "d d"], n: int, degree: int
+) -> tuple[Float[Tensor, "points d1 n1"], Float[Tensor, "points d"], Float[Tensor, " points"]]:
+    """Prompts with x ~ N(0, R Rᵀ), their w ~ N(0, I) and weights: sums over them are expectations,
+    exact for polynomials of this degree in each number drawn."""
+    d = len(root)
+    points, weights = product_rule(d * (n + 2), degree)
+    drawn = points.reshape(-1, n + 2, d)
+    X, w, query = drawn[:, :n] @ root.mT, drawn[:, n], drawn[:, n + 1] @ root.mT
+    return tokens(X, w, query), w, weights

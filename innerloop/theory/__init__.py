@@ -1,0 +1,1 @@
+"""Closed forms: exact expectations, optimal weights, bounds. What no sampling has touched."""

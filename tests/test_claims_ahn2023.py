@@ -1,0 +1,131 @@
+"""What the claims of ahn2023 found, recomputed by hand: NumPy, sampling, the package's machine."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import torch
+
+from innerloop.claims.ahn2023.theorem_1 import equation_8
+from innerloop.claims.base import claims
+from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
+from innerloop.problems.linear_regression import LinearRegression
+from innerloop.theory.single_layer import SingleLayer
+from innerloop.theory.wishart import Wishart
+
+VERDICTS: dict[str, list[str]] = {
+    "theorem-1": [
+        "holds as corrected",  # (6) lacks its square
+        "holds as corrected",  # n for d in what the loss depends on
+        "holds",
+        "holds",
+        "holds",
+        "holds",
+        "holds as corrected",  # A → Σ⁻¹ has the wrong sign
+        "holds as corrected",  # f_j has more minima
+        "holds as corrected",  # and so has f
+    ],
+    "moments-16-21": [*["holds"] * 4, "holds as corrected", *["holds"] * 5],
+    "lemma-8": ["holds", "holds", "holds", "holds as corrected", "holds"],
+}
+
+
+@pytest.mark.parametrize("name", VERDICTS)
+def test_verdicts(name: str) -> None:
+    claim = claims()[f"ahn2023.{name}"]
+    found = claim.check(claim.tiny)
+    assert [part.verdict for part in found.parts] == VERDICTS[name]
+
+
+def sampled_loss(
+    b: np.ndarray, A: np.ndarray, S: np.ndarray, n: int, samples: int = 40_000
+) -> tuple[float, float]:
+    """The loss (5) of one layer on drawn prompts, and its standard error."""
+    rng, d = np.random.default_rng(0), len(S)
+    x = rng.multivariate_normal(np.zeros(d), S, size=(samples, n + 1))
+    w = rng.standard_normal((samples, d))
+    y = np.einsum("sid,sd->si", x[:, :n], w)
+    z = np.concatenate([x[:, :n], y[..., None]], axis=-1)
+    values = z @ b
+    keys = np.einsum("sie,ed,sd->si", z, A, x[:, n])
+    errors = ((values * keys).sum(1) / n + (w * x[:, n]).sum(1)) ** 2
+    return float(errors.mean()), float(errors.std() / samples**0.5)
+
+
+def test_the_optimum_s_loss_is_that_of_drawn_prompts() -> None:
+    S = np.array([[1.0, 0.4], [0.4, 0.6]])
+    layer = SingleLayer(torch.from_numpy(S), 4)
+    b, A = equation_8(torch.from_numpy(S), 4)
+    mean, error = sampled_loss(b.numpy(), A.numpy(), S, 4)
+    assert abs(mean - float(layer.loss(b, A))) < 5 * error
+
+
+def test_the_built_transformer_at_the_optimum_has_the_least_loss() -> None:
+    """Theorem 1's weights in the package's own machine."""
+    S, n = torch.tensor([[1.0, 0.4], [0.4, 0.6]], dtype=torch.float64), 5
+    b, A = equation_8(S, n)
+    built = LinearGradientDescent(d=2, steps=1, preconditioners=-A[:2])
+    problem = LinearRegression(d=2, n=n, covariance=S).sample(
+        40_000, generator=torch.Generator().manual_seed(0)
+    )
+    stream = built.transformer(built.prompt(problem))
+    errors = (built.decode(problem, stream) - problem.targets)[:, 0] ** 2
+    known = float(SingleLayer(S, n).loss(b, A))
+    assert abs(float(errors.mean()) - known) < 5 * float(errors.std()) / len(errors) ** 0.5
+
+
+def test_a_second_family_of_minima_for_one_feature() -> None:
+    """d = n = 1, Σ = 1: b = (1, 0), A = (0, −1/3) predicts what b = (0, 1), A = (−1/3, 0) does."""
+    x, w, q = np.random.default_rng(0).standard_normal((3, 7))
+    z = np.stack([x, w * x])
+    for b, A in (((0, 1), (-1 / 3, 0)), ((1, 0), (0, -1 / 3))):
+        told = (np.array(b) @ z) * (np.array(A) @ z) * q
+        np.testing.assert_allclose(told, -w * x**2 * q / 3)
+        layer = SingleLayer(torch.ones(1, 1, dtype=torch.float64), 1)
+        loss = layer.loss(torch.tensor(b).double(), torch.tensor(A).double()[:, None])
+        assert float(loss) == pytest.approx(2 / 3)
+
+
+def test_a_minimum_that_is_not_global() -> None:
+    """Σ = diag(2, 1), n = 2: 3 − 4/4.5 at b = e_1, A = [0; 0; (−1/4.5, 0)], 1/3 above the least."""
+    claim = claims()["ahn2023.theorem-1"]
+    numbers = claim.check(claim.tiny).numbers
+    least = numbers["Σ = diag(2, 1), n = 2: least loss"]
+    assert least == pytest.approx(3 - 4 / 4.5 - 1 / 3)
+    b, A = np.array([1.0, 0, 0]), np.array([[0, 0], [0, 0], [-1 / 4.5, 0]])
+    mean, error = sampled_loss(b, A, np.diag([2.0, 1.0]), 2, samples=200_000)
+    assert abs(mean - (3 - 4 / 4.5)) < 5 * error
+    assert mean > 1.05 * (3 - 4 / 4.5 - 1 / 3)
+    assert numbers["the gradient there"] == pytest.approx(0, abs=1e-12)
+    assert numbers["the next curvature there"] == pytest.approx(0.2624478, rel=1e-6)
+
+
+def test_the_minima_of_the_components_are_not_unique() -> None:
+    """⟨C, X⟩ does not tell X from its transpose: C is symmetric."""
+    z = np.random.default_rng(0).standard_normal((3, 9))
+    C, X = z @ z.T / 9, np.zeros((3, 3))
+    X[2, 0] = -0.4
+    assert (C * X).sum() == pytest.approx((C * X.T).sum())
+
+
+def test_what_one_example_of_one_feature_has_for_a_loss() -> None:
+    """Lemma 8's smallest case: E[(1 + a g)²] = 1 + 2a + 3a², g a chi-squared of one degree."""
+    law = Wishart(torch.ones(1, 1, dtype=torch.float64), 1)
+    assert [float(law.power(k)) for k in (1, 2)] == [1.0, 3.0]
+    a = -1 / 3
+    assert 1 + 2 * a + 3 * a**2 == pytest.approx(2 / 3)
+
+
+def test_layers_that_are_not_in_proportion_cannot_be_swapped() -> None:
+    """One prompt in NumPy: the error changes with the order, unless the matrices are alike."""
+    rng = np.random.default_rng(0)
+    X = rng.standard_normal((4, 2))
+    G, eye = X.T @ X / 4, np.eye(2)
+    A, B = np.diag([-1.0, 0.0]), np.diag([0.0, -1.0])
+    x, w = rng.standard_normal((2, 2))
+
+    def error(first: np.ndarray, second: np.ndarray) -> float:
+        return float(w @ (eye + G @ first) @ (eye + G @ second) @ x)
+
+    assert error(A, B) != pytest.approx(error(B, A))
+    assert error(A, 3 * A) == pytest.approx(error(3 * A, A))

@@ -1,0 +1,139 @@
+"""Closed forms against sums over a product rule, sampling, and what is known from textbooks."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+import scipy.stats
+import torch
+from torch import Tensor
+
+from innerloop.errors import InputError
+from innerloop.theory.gaussian import product_rule
+from innerloop.theory.single_layer import SingleLayer
+from innerloop.theory.stack import expected_loss
+from innerloop.theory.wishart import Wishart
+
+DENSE = torch.tensor([[2.0, 0.7], [0.7, 0.5]], dtype=torch.float64)
+
+
+def trace(values: Tensor) -> Tensor:
+    return values.diagonal(dim1=-2, dim2=-1).sum(-1)
+
+
+def scatter(covariance: Tensor, n: int, degree: int) -> tuple[Tensor, Tensor]:
+    """W of every prompt of a rule, and the weights of the sum."""
+    d = len(covariance)
+    points, mass = product_rule(n * d, degree)
+    X = points.reshape(-1, n, d) @ torch.linalg.cholesky(covariance).mT
+    return X.mT @ X, mass
+
+
+@pytest.mark.parametrize("degree", [1, 3, 5, 8])
+def test_the_product_rule_integrates_polynomials(degree: int) -> None:
+    points, mass = product_rule(2, degree)
+    for a in range(degree + 1):
+        for b in range(degree + 1):
+            found = float((mass * points[:, 0] ** a * points[:, 1] ** b).sum())
+            known = math.prod(float(scipy.stats.norm.moment(k)) for k in (a, b))
+            assert found == pytest.approx(known, abs=1e-9 * max(1.0, known))
+
+
+def test_the_product_rule_says_what_it_cannot() -> None:
+    with pytest.raises(InputError, match=r"3\^20 points"):
+        product_rule(20, 5)
+    with pytest.raises(InputError, match="variables ≥ 1"):
+        product_rule(0, 5)
+
+
+@pytest.mark.parametrize("n", [1, 3])
+def test_powers_are_the_rule_s(n: int) -> None:
+    W, mass = scatter(DENSE, n, 8)
+    law = Wishart(DENSE, n)
+    for traces, k in [((), 1), ((), 2), ((), 3), ((), 4), ((1,), 2), ((2, 1), 1), ((1, 1, 2), 0)]:
+        value = torch.linalg.matrix_power(W, k)
+        for a in traces:
+            value = value * trace(torch.linalg.matrix_power(W, a))[:, None, None]
+        known = torch.tensordot(mass, value, dims=1)
+        torch.testing.assert_close(law.power(k, traces), known, rtol=1e-10, atol=0)
+
+
+def test_words_are_the_rule_s() -> None:
+    n = 2
+    W, mass = scatter(DENSE, n, 8)
+    A, B, C, D = torch.randn(4, 2, 2, dtype=torch.float64)
+    law = Wishart(DENSE, n)
+
+    def mean(values: Tensor) -> float:
+        return float((mass * values).sum())
+
+    one = trace(W @ A @ W @ B @ W @ C @ W @ D)
+    assert float(law.trace([A, B, C, D])) == pytest.approx(mean(one))
+    two = trace(W @ A @ W @ B) * trace(W @ C) * trace(W @ D)
+    assert float(law.trace([A, B], [C], [D])) == pytest.approx(mean(two))
+    three = trace(W @ A @ W @ B @ W @ C) * trace(W @ D)
+    assert float(law.trace([A, B, C], [D])) == pytest.approx(mean(three))
+    assert float(law.trace([D], [C, A, B])) == pytest.approx(
+        mean(trace(W @ D) * trace(W @ C @ W @ A @ W @ B))
+    )
+
+
+def test_known_moments() -> None:
+    """E[W²] = n(n+1)Σ² + n tr(Σ)Σ; one column of one feature is a chi-squared."""
+    law = Wishart(DENSE, 7)
+    known = 56 * DENSE @ DENSE + 7 * DENSE.trace() * DENSE
+    torch.testing.assert_close(law.power(2), known)
+    single = Wishart(torch.ones(1, 1, dtype=torch.float64), 5)
+    for k in range(1, 6):
+        assert float(single.power(k)) == pytest.approx(float(scipy.stats.chi2(5).moment(k)))
+        word = [torch.ones(1, 1, dtype=torch.float64)] * k
+        assert float(single.trace(word)) == pytest.approx(float(single.power(k)))
+    with pytest.raises(InputError, match="n ≥ 1"):
+        Wishart(DENSE, 0)
+    with pytest.raises(InputError, match="at least 0"):
+        law.power(-1)
+
+
+def test_powers_against_samples() -> None:
+    rng = np.random.default_rng(0)
+    W = scipy.stats.wishart(df=6, scale=DENSE.numpy()).rvs(200_000, random_state=rng)
+    samples = W @ W @ W
+    error = samples.std(axis=0) / math.sqrt(len(samples))
+    assert (np.abs(samples.mean(axis=0) - Wishart(DENSE, 6).power(3).numpy()) < 5 * error).all()
+
+
+@pytest.mark.parametrize("n", [1, 2])
+def test_the_single_layer_is_the_rule_s(n: int) -> None:
+    """The loss, and E[⟨C, E⟩ C] and E[⟨v, w⟩ C], straight from tokens."""
+    d, root = 2, torch.linalg.cholesky(DENSE)
+    points, mass = product_rule(d * (n + 2), 5)
+    drawn = points.reshape(-1, n + 2, d)
+    X, w, query = drawn[:, :n] @ root.mT, drawn[:, n], drawn[:, n + 1] @ root.mT
+    z = torch.cat([X, X @ w[:, :, None]], dim=-1)
+    C = z.mT @ z / n
+    layer = SingleLayer(DENSE, n)
+    b, A = torch.randn(d + 1, dtype=torch.float64), torch.randn(d + 1, d, dtype=torch.float64)
+    error = torch.einsum("i,pij,jk,pk->p", b, C, A, query) + (w * query).sum(-1)
+    assert float(layer.loss(b, A)) == pytest.approx(float((mass * error**2).sum()))
+    E, v = torch.randn(d + 1, d + 1, dtype=torch.float64), torch.randn(d, dtype=torch.float64)
+    known = torch.tensordot(mass * (C * E).sum((-1, -2)), C, dims=1)
+    torch.testing.assert_close(layer.second(E), known)
+    torch.testing.assert_close(layer.along(v), torch.tensordot(mass * (w @ v), C, dims=1))
+
+
+def test_the_stack_is_the_rule_s() -> None:
+    n, d = 2, 2
+    W, mass = scatter(DENSE, n, 8)
+    weights = torch.tensor([[1.0, -0.3], [-0.3, 2.0]], dtype=torch.float64)
+    A = torch.randn(2, 3, d, d, dtype=torch.float64)
+    found = expected_loss(A, DENSE, weights, n)
+    eye, G = torch.eye(d, dtype=torch.float64), W / n
+    for k in range(3):
+        R = (eye + G @ A[0, k]) @ (eye + G @ A[1, k])
+        known = float((mass * trace(R.mT @ weights @ R @ DENSE)).sum())
+        assert float(found[k]) == pytest.approx(known)
+    assert float(expected_loss(A[:0, 0], DENSE, weights, n)) == pytest.approx(
+        float((weights @ DENSE).trace())
+    )
