@@ -11,13 +11,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from innerloop.claims.base import check as check
     from innerloop.constructions.certificate import Built as Built
     from innerloop.constructions.certificate import Certificate as Certificate
     from innerloop.constructions.certificate import build as build
     from innerloop.constructions.certificate import certify as certify
     from innerloop.constructions.certificate import verify as verify
-    from innerloop.constructions.overview import listing as listing
     from innerloop.constructions.overview import show as show
+    from innerloop.ledger.overview import listing as listing
     from innerloop.policies.rollout import rollout as rollout
     from innerloop.problems.bernoulli_bandits import BernoulliBandits as BernoulliBandits
     from innerloop.problems.gaussian_mixture import ClusteringProblem as ClusteringProblem
@@ -36,12 +37,13 @@ if TYPE_CHECKING:
     from innerloop.transformer.model import Transformer as Transformer
 
 _HOMES = {
+    "check": "claims.base",
     "Built": "constructions.certificate",
     "Certificate": "constructions.certificate",
     "build": "constructions.certificate",
     "certify": "constructions.certificate",
     "verify": "constructions.certificate",
-    "listing": "constructions.overview",
+    "listing": "ledger.overview",
     "show": "constructions.overview",
     "rollout": "policies.rollout",
     "BanditGame": "problems.linear_bandit_games",
@@ -77,6 +79,7 @@ __all__ = [
     "Transformer",
     "build",
     "certify",
+    "check",
     "listing",
     "rollout",
     "show",

@@ -71,10 +71,9 @@ def _root(
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
     """What there is: problems, algorithms, policies, constructions, claims."""
-    from innerloop.claims.base import described
-    from innerloop.constructions.overview import listing
+    from innerloop.ledger.overview import listing
 
-    found = {**listing(), "claims": described()}
+    found = listing()
     if as_json:
         return print_json(found)
     for kind, members in found.items():

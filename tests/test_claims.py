@@ -7,6 +7,7 @@ import re
 
 import pytest
 
+import innerloop
 from innerloop.claims.base import PRESETS, Claim, chosen, claims, wanted
 from innerloop.claims.evidence import Evidence
 from innerloop.claims.sources import SOURCES
@@ -75,6 +76,18 @@ def test_falsified_statements_are_rejected(id: str, evidence: dict[str, Evidence
     holding = {k for k, part in enumerate(genuine.parts) if part.verdict.startswith("holds")}
     unreached = [genuine.parts[k].printed.statement for k in sorted(holding - failing)]
     assert not unreached, "parts that no falsified form can break"
+
+
+def test_a_claim_is_checked_from_python() -> None:
+    claim = CLAIMS["ahn2023.lemma-2"]
+    assert innerloop.check(claim.id) == claim.check(claim.presets["quick"])
+    assert innerloop.check(claim.id, seed=1) != innerloop.check(claim.id)
+    with pytest.raises(InputError, match=r"did you mean 'ahn2023\.lemma-2'"):
+        innerloop.check("ahn2023.lema-2")
+    with pytest.raises(InputError, match="has no check yet"):
+        innerloop.check("yang2025.he.real-data")
+    with pytest.raises(InputError, match="no preset called 'fast'"):
+        innerloop.check("ahn2023.lemma-2", preset="fast")  # pyright: ignore
 
 
 def test_words_choose_claims() -> None:

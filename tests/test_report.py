@@ -16,6 +16,7 @@ import torch
 import vl_convert
 
 import innerloop
+from innerloop.claims import base
 from innerloop.constructions import survey
 from innerloop.constructions.certificate import Certificate
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
@@ -64,7 +65,15 @@ def certificates() -> list[Certificate]:
 
 
 def charts(html: str) -> dict[str, Any]:
-    return json.loads(html.rsplit("Object.entries(", maxsplit=1)[-1].split(")) {\n", maxsplit=1)[0])
+    return json.loads(html.rsplit("const charts = ", maxsplit=1)[-1].split(";\n", maxsplit=1)[0])
+
+
+@pytest.fixture(autouse=True)
+def few_claims(monkeypatch, tmp_path: Path) -> None:
+    """Two claims, one of them without a check; all are run by the test of each."""
+    ids = ["ahn2023.lemma-2", "yang2025.he.real-data"]
+    monkeypatch.setattr(base, "chosen", lambda words: ids)
+    monkeypatch.setenv("INNERLOOP_RESULTS", str(tmp_path / "cells"))
 
 
 def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Path) -> None:
@@ -73,17 +82,20 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
     assert found.code == 0
     told = json.loads(found.out)
     assert told["path"] == str(path)
+    assert [claim["verdict"] for claim in told["claims"]] == ["holds", "not yet checked"]
+    assert "--seed 1" in told["claims"][0]["command"]
     html = path.read_text("utf-8")
     page = Page()
     page.feed(html)
     for tag, attributes in page.tags:
         assert "src" not in attributes, f"<{tag}> loads {attributes['src']}"
-        assert tag not in {"link", "iframe", "img"}
+        assert tag not in {"iframe", "img"}
+        assert tag != "link" or attributes["href"] == "data:,", "nothing is fetched, no icon either"
     total = len(told["certificates"])
     assert f"{total} of {total} constructions certify." in html
     assert "$" not in re.sub(r"<script>.*?</script>", "", html, flags=re.S)
 
-    (titles, *rows), (names, *costs) = page.tables
+    _, (titles, *rows), (names, *costs) = page.tables
     for certificate, row in zip(told["certificates"], rows, strict=True):
         assert certificate["seed"] == 1
         cells = dict(zip(titles, row, strict=True))
@@ -180,13 +192,14 @@ def test_the_scripts_of_the_page_run(
     monkeypatch.setattr(survey, "certificates", lambda _: iter(certificates))
     path = tmp_path / "report.html"
     assert run("report", "-o", str(path)).code == 0
-    bundle, calls = re.findall(r"<script>(.*?)</script>", path.read_text("utf-8"), flags=re.S)
+    bundle, calls, _ = re.findall(r"<script>(.*?)</script>", path.read_text("utf-8"), flags=re.S)
     code = f"""
         globalThis.window = globalThis;
         {bundle}
         if (typeof window.vegaEmbed !== "function") throw "no vegaEmbed";
         const drawn = [];
         window.vegaEmbed = (where, spec) => drawn.push([where, spec.data.values.length]);
+        globalThis.document = {{getElementById: (id) => "#" + id}};
         {calls}
         console.log(JSON.stringify(drawn));
     """

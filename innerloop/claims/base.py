@@ -127,6 +127,17 @@ def generator_of(id: str, settings: Settings, seed: int) -> torch.Generator:
     return torch.Generator().manual_seed(drawn >> 1)
 
 
+def check(id: str, preset: Preset = "quick", seed: int = 0) -> Evidence:
+    """Put one claim to the test here and now; nothing is stored."""
+    known = claims()
+    if id not in known:
+        told = " (it is listed, but has no check yet)" if id in wanted() else ""
+        raise InputError(f"{unknown('claim', id, known)}{told}")
+    if preset not in PRESETS:
+        raise unknown("preset", preset, PRESETS)
+    return known[id].check(known[id].presets[preset], seed)
+
+
 @cache
 def claims() -> dict[str, Claim]:
     """Every claim that a file below `innerloop.claims` declares, by id, in the order of `wanted`.

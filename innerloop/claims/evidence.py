@@ -6,6 +6,7 @@ JSON can hold, and says so when it is not (a NaN is a broken check, not a result
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -82,9 +83,18 @@ class Figure:
         columns += [self.panel] if self.panel else []
         if not 0 < len(self.rows) <= MOST_ROWS:
             raise ValueError(f"a figure has 1 to {MOST_ROWS} rows, {self.title!r} {len(self.rows)}")
+        if "count" in columns:
+            raise ValueError("Vega groups lines by a column of its own called count: name it else")
+        logarithmic = [axis.field for axis in (self.x, self.y) if axis.scale == "log"]
         for row in self.rows:
+            if bad := [name for name in logarithmic if not _positive(row.get(name))]:
+                raise ValueError(f"{bad[0]} of {self.title!r} has no logarithm: {row[bad[0]]!r}")
             if missing := [name for name in columns if name not in row]:
                 raise ValueError(f"a row of {self.title!r} lacks {', '.join(missing)}")
+
+
+def _positive(value: Value) -> bool:
+    return isinstance(value, int | float) and value > 0
 
 
 _ORDER: tuple[Verdict, ...] = ("fails", "undecided", "holds as corrected", "holds")
@@ -123,7 +133,7 @@ class Evidence:
 
     def as_dict(self) -> dict[str, Any]:
         """As JSON holds it; `Evidence.of` is the way back."""
-        return asdict(self)
+        return json.loads(json.dumps(asdict(self)))
 
     @classmethod
     def of(cls, told: Mapping[str, Any]) -> Evidence:

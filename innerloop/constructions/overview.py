@@ -1,4 +1,4 @@
-"""What there is, and what a construction consists of: the data behind `list` and `show`."""
+"""What there is to build with, and what a construction consists of: behind `list` and `show`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from innerloop.registry import find, members, summary_of
 from innerloop.transformer import Block
 
 
-def listing() -> dict[str, list[dict[str, Any]]]:
+def members_listed() -> dict[str, list[dict[str, Any]]]:
     """Problems, algorithms, policies and constructions, each with name, description and source."""
     return {
         "problems": _described(members("problems", Distribution)),

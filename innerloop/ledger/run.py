@@ -42,6 +42,7 @@ class Outcome:
     made: str = ""
     versions: dict[str, str] = field(default_factory=dict)
     error: str = ""
+    command: str = ""
 
     @property
     def verdict(self) -> str:
@@ -68,7 +69,7 @@ class Outcome:
             "summary": evidence.summary if evidence else self.error,
             "made": self.made,
             "versions": dict(self.versions),
-            "command": f"innerloop check {self.id} --preset {self.preset}" if self.preset else "",
+            "command": self.command,
             "evidence": evidence.as_dict() if evidence else None,
             "error": self.error,
         }
@@ -211,7 +212,7 @@ def _outcome(
     preset = cells[0].preset
     errors = [broken[cell] for cell in cells if cell in broken]
     if errors:
-        return Outcome(claim.id, "broken", preset, error=errors[0])
+        return Outcome(claim.id, "broken", preset, error=errors[0], command=cells[0].command)
     parts = [ready[cell] for cell in cells]
     try:
         evidence = claim.evidence([part.found for part in parts])
@@ -225,4 +226,5 @@ def _outcome(
         sum(part.seconds for part in parts),
         max(part.made for part in parts),
         dict(parts[0].versions),
+        command=cells[0].command,
     )

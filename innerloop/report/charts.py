@@ -9,18 +9,22 @@ import altair as alt
 WIDTH, HEIGHT, PANEL = "container", 300, 260
 """One panel is as wide as the page allows; several have a width of their own."""
 
+_POWERS = "abs(log(datum.value)) > 10 ? format(datum.value, '.0e') : format(datum.value, '~g')"
+"""Labels of a log axis: plain numbers while they are short."""
+
 
 def chart_of(figure: dict[str, Any]) -> alt.TopLevelMixin:
     """The chart of a figure as evidence tells it (`innerloop.claims.evidence.Figure`)."""
     layers = _heat(figure) if figure["mark"] == "heat" else _curves(figure)
     chart = alt.layer(*layers, data=alt.Data(values=[dict(row) for row in figure["rows"]]))
+    title = alt.TitleParams(figure["title"], anchor="start")
     if figure["panel"] is None:
-        return chart.properties(width=WIDTH, height=HEIGHT, title=figure["title"])
+        return chart.properties(width=WIDTH, height=HEIGHT, title=title)
     panels = len({row[figure["panel"]] for row in figure["rows"]})
     return (
         chart.properties(width=PANEL, height=PANEL * 3 // 4)
         .facet(alt.Facet(f"{_name(figure['panel'])}:N", title=None), columns=min(panels, 3))
-        .properties(title=figure["title"])
+        .properties(title=title)
     )
 
 
@@ -29,8 +33,9 @@ def _curves(figure: dict[str, Any]) -> list[alt.Chart]:
     x, y = _position(alt.X, figure, "x"), _position(alt.Y, figure, "y")
     colour = {}
     if figure["colour"]:
-        legend = alt.Legend(orient="top", columns=3, labelLimit=260, symbolType="stroke")
         order = list(dict.fromkeys(row[figure["colour"]["field"]] for row in figure["rows"]))
+        columns = max(1, 60 // (max(len(str(name)) for name in order) + 4))  # fits a phone
+        legend = alt.Legend(orient="top", columns=columns, labelLimit=300, symbolType="stroke")
         colour["color"] = alt.Color(
             f"{_name(figure['colour']['field'])}:N",
             title=figure["colour"]["title"],
@@ -47,8 +52,9 @@ def _curves(figure: dict[str, Any]) -> list[alt.Chart]:
         "point": lambda chart: chart.mark_point(filled=True, size=30),
         "bar": lambda chart: chart.mark_bar(),
     }
-    shown = [alt.Tooltip(_name(name)) for name in figure["rows"][0]]
-    layers.append(marks[figure["mark"]](alt.Chart()).encode(x, y, tooltip=shown, **colour))
+    layers.append(
+        marks[figure["mark"]](alt.Chart()).encode(x, y, tooltip=_tooltips(figure), **colour)
+    )
     for name, level in figure["rules"].items():
         base = alt.Chart().encode(y=alt.datum(level))
         layers.append(base.mark_rule(strokeDash=[4, 3], color="#555"))
@@ -72,7 +78,7 @@ def _heat(figure: dict[str, Any]) -> list[alt.Chart]:
             _position(alt.X, figure, "x"),
             _position(alt.Y, figure, "y"),
             fill,
-            tooltip=[alt.Tooltip(_name(name)) for name in figure["rows"][0]],
+            tooltip=_tooltips(figure),
         )
     )
     return [cells]
@@ -82,14 +88,27 @@ def _position(channel: Any, figure: dict[str, Any], name: str) -> Any:
     """The encoding of an axis, with its title and scale."""
     axis = figure[name]
     if axis["scale"] == "category" or figure["mark"] == "heat":
-        return channel(f"{_name(axis['field'])}:O", title=axis["title"], sort=None)
+        ticks = alt.Axis(labelOverlap=True)
+        if not any(isinstance(row[axis["field"]], str) for row in figure["rows"]):
+            ticks = alt.Axis(labelOverlap=True, format=".3~g")
+        return channel(f"{_name(axis['field'])}:O", title=axis["title"], sort=None, axis=ticks)
     if axis["scale"] == "log":
-        ticks = alt.Axis(format="~g", tickCount=6)
+        ticks = alt.Axis(labelExpr=_POWERS, tickCount=6)
         return channel(f"{_name(axis['field'])}:Q", title=axis["title"], axis=ticks).scale(
             type="log"
         )
     zero = figure["mark"] == "bar" and name == "y"
     return channel(f"{_name(axis['field'])}:Q", title=axis["title"]).scale(zero=zero)
+
+
+def _tooltips(figure: dict[str, Any]) -> list[alt.Tooltip]:
+    """Every column of a row, numbers to four digits."""
+    return [
+        alt.Tooltip(f"{_name(name)}:N", title=name)
+        if isinstance(value, str | bool | None)
+        else alt.Tooltip(f"{_name(name)}:Q", title=name, format=".4~g")
+        for name, value in figure["rows"][0].items()
+    ]
 
 
 def _name(column: str) -> str:

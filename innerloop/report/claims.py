@@ -45,7 +45,7 @@ def summary(outcomes: Outcomes) -> str:
         cells = "".join(f'<td class="number">{own[verdict] or ""}</td>' for verdict in verdicts)
         rows += f"<tr><td>{escape(members[0]['source'])}</td>{cells}</tr>"
     return (
-        f'<ul class="tiles">{tiles}</ul><div class="scroll"><table><thead><tr>'
+        f'<ul class="tiles">{tiles}</ul><div class="scroll"><table class="verdicts"><thead><tr>'
         f"<th>source</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
     )
 
@@ -128,7 +128,7 @@ def _details(outcome: dict[str, Any]) -> str:
         f"{parts}{reason}{drawn}"
         + (f"<dl>{numbers}</dl>" if numbers else "")
         + _table(evidence["table"])
-        + f'<p class="made">{escape(made)}<br><code>{escape(outcome["command"])} --fresh</code></p>'
+        + f'<p class="made">{escape(made)}<br><code>{escape(outcome["command"])}</code></p>'
     )
 
 

@@ -175,12 +175,12 @@ def _figure() -> Figure:
     return Figure(
         title="Layers that run UCB-VI exactly",
         rows=[
-            {"H": H, "layers": curve(H), "count": name}
+            {"H": H, "layers": curve(H), "transformer": name}
             for name, curve in curves.items()
             for H in horizons
         ],
         x=Axis(field="H", title="steps H of an episode"),
         y=Axis(field="layers", title="layers"),
-        colour=Axis(field="count", title="count", scale="category"),
+        colour=Axis(field="transformer", title="transformer", scale="category"),
         caption="Up to eight actions the built transformers stay below the printed count.",
     )

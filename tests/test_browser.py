@@ -1,0 +1,230 @@
+"""The report in a real browser: no errors, every chart drawn, filter and search, also on a phone.
+
+It needs Chromium (Debian's package `chromium`). Where INNERLOOP_BROWSER is `required`, as in
+continuous integration, its absence is a failure; elsewhere the tests say that they were skipped.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, Page, sync_playwright
+
+import innerloop
+from innerloop.claims.base import claims
+from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.constructions import survey
+from innerloop.ledger.run import Outcome
+from innerloop.report.page import drawn, page
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script> & $broken"
+
+
+def figures() -> list[Figure]:
+    """One of every kind."""
+    rows = [
+        {"x": x, "y": (1 + x) ** p, "low": 0.9 * x, "high": 1.1 * x, "power": f"p = {p}"}
+        for p in (1, 2)
+        for x in range(1, 9)
+    ]
+    x, y = Axis(field="x", title="examples n"), Axis(field="y", title="error")
+    colour = Axis(field="power", title="power")
+    logs = [Axis(field=a.field, title=a.title, scale="log") for a in (x, y)]
+    return [
+        Figure(title="lines", rows=rows, x=x, y=y, colour=colour, band=("low", "high")),
+        Figure(title="logs", rows=rows, x=logs[0], y=logs[1], colour=colour, rules={"level": 9.0}),
+        Figure(title="panels", rows=rows, x=x, y=y, panel="power", mark="point"),
+        Figure(
+            title=HOSTILE,
+            rows=[{"name": name, "y": k} for k, name in enumerate(("one", "two"), 1)],
+            x=Axis(field="name", title="which", scale="category"),
+            y=y,
+            mark="bar",
+        ),
+        Figure(
+            title="heat",
+            rows=[{"i": i, "j": j, "y": i - j + 0.1} for i in range(4) for j in range(4)],
+            x=Axis(field="i", title="column"),
+            y=Axis(field="j", title="row"),
+            colour=Axis(field="y", title="entry"),
+            mark="heat",
+        ),
+    ]
+
+
+def outcomes() -> list[Outcome]:
+    """Every verdict, real ids, and text that would break a careless page."""
+    held = Check(statement="a = b", passed=True, summary="12 cases")
+    failed = Check(statement=HOSTILE, passed=False, summary="3 of 12", counterexample=HOSTILE)
+    unknown = Check(statement="a ≤ b", passed=None, summary="2 cases")
+    found = {
+        "ahn2023.lemma-2": Evidence(
+            parts=[Part(printed=held)],
+            figures=figures(),
+            numbers={"size": 3, HOSTILE: 1e-9},
+            table=[{"n": n, "error": 1 / n} for n in range(1, 100)],
+        ),
+        "ahn2023.theorem-1": Evidence(parts=[Part(printed=failed, corrected=held)]),
+        "liu2025.eq-4.3": Evidence(parts=[Part(printed=failed)]),
+        "yang2025.fu.rates": Evidence(parts=[Part(printed=unknown)]),
+        "yang2025.fu.newton": Evidence(out_of_reach="no machine is large enough"),
+    }
+    made = [
+        Outcome(id, "checked", "quick", found[id], 1.5, "2026-01-01 00:00 UTC", {"torch": "2"})
+        if id in found
+        else Outcome(id, "not yet checked")
+        for id in (*found, "yang2025.he.gmm")
+    ]
+    broken = Outcome("yang2025.lin.theorem-12", "broken", "quick", error=f"RuntimeError: {HOSTILE}")
+    return sorted(
+        [*made, broken],
+        key=lambda outcome: list(claims()).index(outcome.id) if outcome.id in claims() else 999,
+    )
+
+
+@pytest.fixture(scope="module")
+def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    told = [outcome.as_dict() for outcome in outcomes()]
+    names = ("gd-plus-plus", "newton")
+    certificates = [innerloop.build(name, instances=2).certificate.as_dict() for name in names]
+    rows = next(iter(survey.convergence()))
+    charts = drawn(told, certificates, rows)
+    html = page(
+        told,
+        certificates,
+        charts,
+        setting="a setting",
+        command="innerloop report",
+        made="today",
+        seconds=1.0,
+    )
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    path.write_text(html, "utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = next((found for name in NAMES if (found := shutil.which(name))), None)
+    if path is None:
+        reason = "no Chromium here: install Debian's package `chromium`"
+        if os.environ.get("INNERLOOP_BROWSER") == "required":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(params=[1280, 390], ids=["desktop", "phone"])
+def opened(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Page]:
+    """The page, opened without a network; what it says on the console fails the test."""
+    view = browser.new_page(viewport={"width": request.param, "height": 900}, offline=True)
+    said: list[str] = []
+    view.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
+    view.on("pageerror", lambda error: said.append(f"error: {error}"))
+    view.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
+    view.goto(report.as_uri())
+    view.wait_for_function(
+        "document.querySelectorAll('.chart svg').length === Object.keys(charts).length"
+    )
+    yield view
+    assert not said
+    view.close()
+
+
+def test_every_chart_is_drawn(opened: Page) -> None:
+    charts = opened.evaluate(
+        """Object.keys(charts).map((name) => {
+            const place = document.getElementById(name), drawn = place.querySelector("svg");
+            return [name, drawn.getBoundingClientRect().width, drawn.textContent,
+                    drawn.querySelectorAll("[aria-roledescription$=mark]").length,
+                    drawn.querySelectorAll(".mark-line path, .mark-symbol path, .mark-rect path")
+                      .length];
+        })"""
+    )
+    assert len(charts) == len(figures()) + 2
+    for name, width, text, _, marks in charts:
+        assert width > 150, name
+        assert marks > 1, f"{name} shows no data"
+        assert len(text) > 20, f"{name} has no titles and labels"
+    words = " ".join(text for _, _, text, _, _ in charts)
+    for wanted in ("lines", "examples n", "error", "p = 1", "level", HOSTILE, "entry"):
+        assert wanted in words
+
+
+def test_what_is_wider_than_the_window_scrolls_in_its_own_box(opened: Page) -> None:
+    assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def shown(view: Page) -> list[str]:
+    return view.evaluate(
+        "[...document.querySelectorAll('.claim')].filter((c) => c.offsetParent).map((c) => c.id)"
+    )
+
+
+def test_filter_and_search(opened: Page) -> None:
+    everything = [outcome.id for outcome in outcomes()]
+    assert shown(opened) == everything
+    opened.select_option("#verdict", "holds as corrected")
+    assert shown(opened) == ["ahn2023.theorem-1"]
+    assert opened.inner_text("#count") == f"1 of {len(everything)} claims"
+    opened.select_option("#verdict", "")
+    opened.select_option("#source", "yang2025")
+    assert shown(opened) == [id for id in everything if id.startswith("yang2025")]
+    assert opened.locator(".source:visible").count() == 1
+    opened.fill("#search", "LARGE machine")
+    assert shown(opened) == ["yang2025.fu.newton"]
+    opened.fill("#search", "nothing says this")
+    assert not shown(opened)
+    assert opened.is_visible("#none")
+    opened.fill("#search", "")
+    opened.select_option("#source", "")
+    assert shown(opened) == everything
+
+
+def test_the_counts_at_the_top_are_those_of_the_claims(opened: Page) -> None:
+    tiles = [text.split(" ", maxsplit=1) for text in opened.locator(".tile").all_inner_texts()]
+    assert {verdict: int(count) for count, verdict in tiles} == {
+        "holds": 1,
+        "holds as corrected": 1,
+        "fails": 1,
+        "undecided": 1,
+        "out of reach": 1,
+        "not yet checked": 1,
+        "broken": 1,
+    }
+    cells = opened.locator("table.verdicts tbody tr").all()
+    assert len(cells) == 3
+    assert opened.locator(".claim .badge").count() == sum(int(count) for count, _ in tiles)
+
+
+def test_text_is_text(opened: Page) -> None:
+    """What a claim says cannot become a part of the page."""
+    assert opened.locator("img").count() == 0
+    assert opened.locator("script").count() == 3
+    assert HOSTILE in opened.inner_text("[id='liu2025.eq-4.3'] pre")
+
+
+def test_a_long_table_says_that_it_is_cut(opened: Page) -> None:
+    table = opened.locator("[id='ahn2023.lemma-2'] details")
+    table.locator("summary").click()
+    assert "99 rows, the first 60 shown" in table.inner_text()
+    assert table.locator("tbody tr").count() == 60
+
+
+def test_it_prints_with_everything_on_paper(browser: Browser, report: Path) -> None:
+    view = browser.new_page(offline=True)
+    view.goto(report.as_uri())
+    view.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert view.locator("details:not([open])").count() == 0
+    view.emulate_media(media="print")
+    assert not view.is_visible(".controls")
+    assert len(view.pdf()) > 10_000
+    view.close()
