@@ -270,4 +270,9 @@ class UCBVIDecoder(ActingConstruction):
 
     def log_odds(self, stream: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch actions"]:
         values = self.layout.read(stream.unsqueeze(-2), "out").squeeze(-2)
-        return greedy(values).log() if self.temperature == 0 else values / self.temperature
+        if self.temperature > 0:
+            return values / self.temperature
+        # What differs by rounding alone is a tie, in whatever order the machine adds up.
+        best = values.amax(dim=-1, keepdim=True)
+        tied = values >= best - self.tolerance(values.dtype)
+        return greedy(torch.where(tied, best, values)).log()
