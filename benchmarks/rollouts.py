@@ -3,7 +3,10 @@
 The reference policies play 200 steps (d = 5, ten actions, float64) with the same random numbers on
 both sides and one thread. Sides take turns: each round plays the batch, of which the median
 counts, and then a fifth of the environments one by one, which are added up. Thompson sampling needs
-an eigendecomposition for every environment at every step, and that does not get faster in a batch.
+the symmetric root of G⁻¹ for every environment at every step, by an eigendecomposition, which does
+not get faster in a batch: 0.61 ms of the 0.82 ms that 200 roots of 5×5 matrices took. Newton's
+iteration for the polar factor of any other root, with scaling, came to within 3e-15 of the same on
+all that was tried, but in six batched inversions, 0.76 ms: no gain, so eigendecompositions stay.
 """
 
 from __future__ import annotations

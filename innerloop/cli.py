@@ -230,20 +230,26 @@ def report(
     )
     outcomes = [outcome.as_dict() for outcome in checked]
     total = len(members("constructions", Construction)) + survey.contenders()
+    total += len(survey.players())
     with progress_bar("certifying") as progress:
-        parts = itertools.chain(survey.certificates(seed), survey.convergence(seed))
+        parts = itertools.chain(
+            survey.certificates(seed), survey.convergence(seed), survey.regret(seed)
+        )
         found = []
         for part in parts:
             found.append(part)
             progress(len(found) / total)
     certificates = [part.as_dict() for part in found if not isinstance(part, list)]
-    curves = [row for part in found if isinstance(part, list) for row in part]
-    charts = drawn(outcomes, certificates, curves)
+    rows = [row for part in found if isinstance(part, list) for row in part]
+    curves = [row for row in rows if "player" not in row]
+    played = [row for row in rows if "player" in row]
+    charts = drawn(outcomes, certificates, curves, played)
     html = page(
         outcomes,
         certificates,
         charts,
         setting=survey.convergence_setting(),
+        played=survey.regret_setting(),
         command=f"innerloop report -o {output} --preset {preset} --seed {seed}",
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         seconds=time.perf_counter() - start,
@@ -254,7 +260,7 @@ def report(
             write_figures(figures, charts, progress)
     if as_json:
         told = {"path": str(output), "claims": outcomes, "certificates": certificates}
-        print_json({**told, "convergence": curves})
+        print_json({**told, "convergence": curves, "regret": played})
     else:
         print_outcomes(outcomes)
         print_certificates(certificates)

@@ -93,12 +93,16 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     names = ("gd-plus-plus", "newton")
     certificates = [innerloop.build(name, instances=2).certificate.as_dict() for name in names]
     rows = next(iter(survey.convergence()))
-    charts = drawn(told, certificates, rows)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(survey, "WORLDS", 4)
+        played = next(iter(survey.regret()))
+    charts = drawn(told, certificates, rows, played)
     html = page(
         told,
         certificates,
         charts,
         setting="a setting",
+        played="some games",
         command="innerloop report",
         made="today",
         seconds=1.0,
@@ -149,7 +153,7 @@ def test_every_chart_is_drawn(opened: Page) -> None:
                       .length];
         })"""
     )
-    assert len(charts) == len(figures()) + 2
+    assert len(charts) == len(figures()) + 3
     for name, width, text, _, marks in charts:
         assert width > 150, name
         assert marks > 1, f"{name} shows no data"

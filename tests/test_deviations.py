@@ -8,10 +8,12 @@ import pytest
 import torch
 
 import innerloop
+from innerloop.constructions import law
 from innerloop.constructions.certificate import certify
+from innerloop.constructions.growth import Growth
 from innerloop.constructions.law import _deviation, deviations
 from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
-from innerloop.problems.linear_regression import LinearRegression
+from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.transformer import MLP, Attention, Block, Head, Layout, affine, clear
 
 
@@ -161,3 +163,58 @@ def test_an_answer_of_the_wrong_shape_breaks_the_law_and_is_no_limit() -> None:
     problem = LinearRegression(d=3, n=5, queries=4).sample(2)
     short = Short(d=3, n=5, steps=2)
     assert deviations(short, short.transformer, problem).largest == float("inf")
+
+
+ROUGH = 1e-6
+
+
+class Rough(LinearGradientDescent):
+    """Every step goes a little too far, by nearly what it declares."""
+
+    exact = False
+    error = "1e-6"
+
+    def tolerance(self, dtype: torch.dtype) -> float:
+        return ROUGH
+
+    def body(self, k: int):
+        head = Head({("x", "x"): -self.algorithm.preconditioners[k]}, {("y", "y"): 1 + 2e-6})
+        return [Block(Attention.of(self.layout, [head]))]
+
+
+def rough() -> tuple[Rough, RegressionProblem]:
+    steps = 0.05 * torch.eye(3, dtype=torch.float64)
+    problem = LinearRegression(d=3, n=8).sample(4, generator=torch.Generator().manual_seed(0))
+    return Rough(d=3, n=8, steps=12, preconditioners=steps), problem
+
+
+def test_the_free_run_may_be_off_by_twice_what_errors_grow_to() -> None:
+    construction, problem = rough()
+    found = deviations(construction, construction.transformer, problem)
+    algorithm, limits = construction.algorithm, []
+    states = list(algorithm.states(problem, 12))
+    growth = Growth(states[0], torch.Size([4]))
+    for k in range(12):
+        growth.advance(
+            lambda s, k=k: algorithm.step(problem, s, k), states[k], after := states[k + 1]
+        )
+        told = growth.read(lambda s: algorithm.predict(problem, s), after)
+        limits.append(2 * ROUGH * max(growth.grown, told))
+    beyond = [off > ROUGH for off in found.free]
+    assert max(found.step) <= ROUGH
+    assert sum(beyond) >= 6, "errors add up"
+    for limit, expected, asked in zip(found.limit, limits, beyond, strict=True):
+        assert limit == pytest.approx(expected if asked else ROUGH, rel=1e-12)
+        assert ROUGH <= limit < 1e-2
+    assert not found.broken
+
+
+@pytest.mark.parametrize(("most", "says"), [(3, ""), (2, "running free, by step")])
+def test_large_states_have_to_do_with_the_tolerance(monkeypatch, most: int, says: str) -> None:
+    """The state has three entries: where no more than two are allowed, nothing is granted."""
+    monkeypatch.setattr(law, "MOST_ENTRIES", most)
+    construction, problem = rough()
+    found = deviations(construction, construction.transformer, problem)
+    assert found.broken.startswith(says)
+    assert bool(found.broken) == bool(says)
+    assert (set(found.limit) == {ROUGH}) == bool(says)

@@ -20,7 +20,7 @@ from innerloop.claims import base
 from innerloop.constructions import survey
 from innerloop.constructions.certificate import Certificate
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
-from innerloop.report.figures import deviation_per_step, error_against_layers
+from innerloop.report.figures import deviation_per_step, error_against_layers, regret_over_time
 
 SERIES = {"from the exact state": "step_deviation", "running free": "deviation"}
 
@@ -76,6 +76,15 @@ def few_claims(monkeypatch, tmp_path: Path) -> None:
     monkeypatch.setenv("INNERLOOP_RESULTS", str(tmp_path / "cells"))
 
 
+@pytest.fixture
+def few(monkeypatch) -> None:
+    """Games in a few environments, and short ones: what they are like at length is tested alone."""
+    played = {name: {**settings, "n": 6} for name, settings in survey.PLAYED.items()}
+    monkeypatch.setattr(survey, "WORLDS", 4)
+    monkeypatch.setattr(survey, "PLAYED", played)
+
+
+@pytest.mark.usefixtures("few")
 def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     found = run("report", "-o", str(path), "--seed", "1", "--json")
@@ -125,7 +134,11 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
     ]
 
     drawn = charts(html)
-    assert set(drawn) == {"deviation", "layers"}
+    assert set(drawn) == {"deviation", "layers", "regret"}
+    assert drawn["regret"]["data"]["values"] == told["regret"]
+    for row in told["regret"]:
+        alike = f"{row['same']:,} of {row['choices']:,} with {row['construction']}"
+        assert alike in html
     points = {
         (row["construction"], row["series"], row["step"], row["deviation"], row["tolerance"])
         for row in drawn["deviation"]["data"]["values"]
@@ -145,6 +158,7 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
     ]
 
 
+@pytest.mark.usefixtures("few")
 def test_a_construction_that_fails_is_told_everywhere(
     run, tmp_path: Path, monkeypatch, certificates: list[Certificate]
 ) -> None:
@@ -185,6 +199,7 @@ def test_the_curves_are_what_the_page_says_they_are(monkeypatch, rows: list[dict
     assert other != rows
 
 
+@pytest.mark.usefixtures("few")
 def test_the_scripts_of_the_page_run(
     run, tmp_path: Path, monkeypatch, certificates: list[Certificate]
 ) -> None:
@@ -212,7 +227,7 @@ def test_the_scripts_of_the_page_run(
     )
     assert found.returncode == 0, found.stderr[-2000:]
     drawn = dict(json.loads(found.stdout))
-    assert set(drawn) == {"#deviation", "#layers"}
+    assert set(drawn) == {"#deviation", "#layers", "#regret"}
     assert all(count > 50 for count in drawn.values())
 
 
@@ -228,6 +243,20 @@ def test_charts_are_drawn_with_titles_and_legends(
     for words in (*algorithms, "relative prediction error", ">layers<", "κ = 100"):
         assert words in second
         assert words == ">layers<" or second.count(f">{words}<") <= 1, "one legend is enough"
+
+
+@pytest.mark.usefixtures("few")
+def test_regret_is_drawn_for_every_construction_that_acts() -> None:
+    parts = list(survey.regret(seed=3))
+    assert [part[0]["construction"] for part in parts] == list(survey.players())
+    drawn = regret_over_time([row for part in parts for row in part]).to_dict()
+    svg = vl_convert.vegalite_to_svg(drawn)
+    words = ("uniform", "policy", "transformer", "mean cumulative regret (reward)", "step t")
+    for word in (*words, "episode t", *survey.players()):
+        assert f">{word}<" in svg
+    assert svg.count(">transformer<") == 1, "one legend is enough"
+    assert "n 6" in survey.regret_setting()
+    assert "same 4 environments" in survey.regret_setting()
 
 
 def test_newton_is_exponentially_faster_than_gradient_descent(rows: list[dict]) -> None:

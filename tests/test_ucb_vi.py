@@ -11,12 +11,12 @@ import innerloop
 from innerloop.constructions.certificate import certify
 from innerloop.constructions.player import TransformerPolicy
 from innerloop.constructions.ucb_vi import UCBVIDecoder
-from innerloop.errors import OutOfRange
+from innerloop.errors import InputError, OutOfRange
 from innerloop.policies.rollout import rollout
 from innerloop.policies.uniform import Uniform
 from innerloop.problems.mdp import Situation
 from innerloop.problems.river_swim import RiverSwim
-from innerloop.problems.tabular_games import TabularGames
+from innerloop.problems.tabular_games import TabularGame, TabularGames
 from innerloop.problems.tabular_mdps import TabularMDPs
 
 
@@ -37,10 +37,9 @@ def test_values_are_those_of_the_policy_at_every_step_of_random_games() -> None:
             state = construction.policy.update(state, here, chosen, paid)
 
 
-@pytest.mark.parametrize("temperature", [0.0, 0.2])
-def test_whole_games_are_those_of_the_policy(temperature: float) -> None:
-    """200 decision processes with the same luck: every action is equal, hard or soft."""
-    built = innerloop.build("ucb-vi", temperature=temperature, n=5, instances=4)
+def test_whole_games_are_those_of_the_policy() -> None:
+    """200 decision processes with the same luck: every action is equal, ties and all."""
+    built = innerloop.build("ucb-vi", temperature=0.0, n=5, instances=4)
     construction = built.construction
     assert isinstance(construction, UCBVIDecoder)
     worlds = TabularMDPs(states=3, arms=2, horizon=3).sample(200)
@@ -93,3 +92,38 @@ def test_what_is_out_of_range_is_named() -> None:
         rollout(TransformerPolicy.of(built), five, 3, 0)
     with pytest.raises(OutOfRange, match="up to 1000 are built"):
         innerloop.build("ucb-vi", d=12, arms=5)
+
+
+@pytest.mark.parametrize(
+    ("change", "says"),
+    [
+        ({"states": torch.zeros(2, 4, 2).long()}, r"none empty; got \(2, 4, 2\), \(2, 4, 3\)"),
+        ({"states": torch.full((2, 4, 3), 3)}, "states must be in 0 … 2, got 3 … 3"),
+        ({"actions": torch.zeros(2, 4, 3)}, "actions must be whole numbers, got torch.float32"),
+        ({"states": torch.zeros(2, 4, 3).bool()}, "states must be whole numbers, got torch.bool"),
+        ({"rewards": torch.full((2, 4, 3), 2.0)}, r"rewards must lie in \[0, 1\]"),
+        ({"rewards": torch.full((2, 4, 3), torch.nan)}, "rewards must be finite"),
+        ({"rewards": [[0.0]]}, "rewards must be a tensor, got list"),
+    ],
+)
+def test_bad_games_are_named(change: dict, says: str) -> None:
+    game = vars(TabularGames(states=3, arms=2, horizon=3, episodes=4).sample(2))
+    # Made without its constructor, whose shapes the tests enforce.
+    made = object.__new__(TabularGame)
+    for name, value in {**game, **change}.items():
+        object.__setattr__(made, name, value)
+    with pytest.raises(InputError, match=says):
+        made.__post_init__()
+
+
+def test_games_in_another_precision_and_on_another_device() -> None:
+    game = TabularGames(states=3, arms=2, horizon=3, episodes=4).sample(2)
+    single = game.to(torch.float32)
+    assert single.rewards.dtype == torch.float32
+    assert torch.equal(single.states, game.states)
+    for where in ("cpu", torch.device("cpu")):
+        moved = game.to(where)
+        for name in ("states", "actions", "rewards"):
+            assert torch.equal(getattr(moved, name), getattr(game, name))
+            assert getattr(moved, name).device.type == "cpu"
+        assert moved.sizes == (3, 2)

@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
+from innerloop.algorithms.power_method import product
 from innerloop.algorithms.regression import Weights
 from innerloop.problems.mixture_of_regressions import MixtureProblem
 
@@ -35,15 +36,11 @@ class SymmetricGradientEM(Algorithm[MixtureProblem, Weights]):
 
     def step(self, problem: MixtureProblem, state: Weights, k: int) -> Weights:
         x, y = problem.x, problem.y
-        signs = torch.tanh(y * _products(x, state) / self.noise.to(x) ** 2)
+        signs = torch.tanh(y * product(x, state) / self.noise.to(x) ** 2)
         for _ in range(self.inner):
-            pull = x.mT @ (signs * y - _products(x, state)).unsqueeze(-1) / problem.n
+            pull = x.mT @ (signs * y - product(x, state)).unsqueeze(-1) / problem.n
             state = state + self.step_size.to(x) * pull.squeeze(-1)
         return state
 
     def predict(self, problem: MixtureProblem, state: Weights) -> Weights:
         return state
-
-
-def _products(x: Tensor, weights: Tensor) -> Tensor:
-    return (x @ weights.unsqueeze(-1)).squeeze(-1)

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from innerloop.constructions.base import Construction
 from innerloop.policies.base import Policy
+from innerloop.problems.base import Distribution
 from innerloop.problems.environment import Environment
 
 
@@ -34,6 +35,10 @@ class ActingConstruction(Construction, ABC):
     def longest(self) -> int | None:
         """The most steps that a game may have; none if there is no limit."""
         return None
+
+    def worlds(self) -> Distribution:
+        """Environments of the sizes that it was built for."""
+        raise TypeError(f"{self.name} must say which worlds it plays in")
 
     def admit(self, environment: Environment) -> None:
         """Raise `OutOfRange` for an environment that it was not built for."""

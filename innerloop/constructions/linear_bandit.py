@@ -31,11 +31,14 @@ from innerloop.errors import InputError, OutOfRange
 from innerloop.parameters import parameter
 from innerloop.problems.bandit import ActionSet
 from innerloop.problems.linear_bandit_games import BanditGame, LinearBanditGames
+from innerloop.problems.linear_bandits import LinearBandits
 from innerloop.transformer import MLP, Attention, Block, Head, Layout, Units, signed, summed
 from innerloop.transformer.head import Blocks
 from innerloop.transformer.layout import Where
 from innerloop.transformer.positions import own_position
 
+NOISE = 0.5
+"""σ of the bandits that are played, for actions with norms up to 1."""
 SLACK = 1 + 1e-9
 """Norms are compared with their bound up to rounding."""
 
@@ -90,6 +93,16 @@ class LinearBanditConstruction(ActingConstruction, ABC):
         """The read-out's gate adds and takes away a number that grows with n."""
         rounding = 8 * torch.finfo(dtype).eps * self.scores * 2 * self.n / self.temperature
         return max(super().tolerance(dtype), rounding)
+
+    @property
+    def longest(self) -> int:
+        return self.n
+
+    def worlds(self) -> LinearBandits:
+        """Bandits with a fresh action set at every step."""
+        return LinearBandits(
+            d=self.d, arms=self.arms, sets=self.n, noise=NOISE * self.bound, bound=self.bound
+        )
 
     def distributions(self) -> list[LinearBanditGames]:
         most = LinearBanditGames(d=self.d, n=self.n, arms=self.arms, bound=self.bound)

@@ -1,4 +1,4 @@
-"""What the report shows: every construction's certificate, and error against layers.
+"""What the report shows: every construction's certificate, error against layers, and regret.
 
 Each survey yields its finished parts one by one, so that whoever runs it can show progress.
 """
@@ -11,16 +11,30 @@ from typing import Any
 
 import torch
 
+from innerloop.constructions.acting import ActingConstruction
 from innerloop.constructions.base import Construction, answer, streams
 from innerloop.constructions.certificate import Certificate, build
+from innerloop.constructions.contest import contest
 from innerloop.constructions.gd_plus_plus import LinearGDPlusPlus
 from innerloop.constructions.looped_gradient_descent import LoopedGradientDescent
 from innerloop.constructions.newton import LinearNewton
 from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
 from innerloop.problems.linear_regression import LinearRegression
+from innerloop.problems.mdp import TabularMDP
 from innerloop.registry import members
 
 D, N, INSTANCES = 5, 40, 64
+WORLDS = 200
+"""Environments that `regret` plays in."""
+PLAYED: dict[str, dict[str, Any]] = {
+    "soft-lin-ucb": {"n": 25, "steps": 110, "alpha": 0.5, "temperature": 0.1, "reward": 5.0},
+    "thompson-sampling": {
+        **{"n": 25, "steps": 110, "terms": 5, "temperature": 0.1},
+        **{"reward": 5.0, "normal": 6.0},
+    },
+    "ucb-vi": {"n": 20, "temperature": 0.02},
+}
+"""Parameters for games that are long enough to learn in; others have their defaults."""
 
 
 def certificates(seed: int = 0) -> Iterator[Certificate]:
@@ -65,6 +79,48 @@ def convergence_setting() -> str:
         "form coincide. GD++ with B = I/3 and A growing by 9/4 at every layer squares its error as "
         "Newton's iteration does, and needs fewer layers here."
     )
+
+
+def regret(seed: int = 0) -> Iterator[list[dict[str, Any]]]:
+    """Mean cumulative regret of transformer, policy and blind play, construction by construction.
+
+    All three play the same games with the same luck; every row also says how many actions
+    transformer and policy chose alike.
+    """
+    for name, construction in players().items():
+        generator = torch.Generator().manual_seed(seed)
+        environment = construction.worlds().sample(WORLDS, generator=generator)
+        steps = construction.longest
+        assert steps is not None, f"{name} must say how long its games may be"
+        found = contest(construction, environment, steps, seed)
+        about = {
+            "construction": name,
+            "unit": "episode" if isinstance(environment, TabularMDP) else "step",
+            "same": found.same,
+            "choices": found.choices,
+        }
+        yield [{**about, **row} for row in found.rows()]
+
+
+def regret_setting() -> str:
+    """What `regret` plays, in a sentence."""
+    told = "; ".join(
+        f"{name}: " + ", ".join(f"{key} {value:g}" for key, value in PLAYED.get(name, {}).items())
+        for name in players()
+    )
+    return (
+        f"Each transformer, its reference policy and uniform play, in the same {WORLDS} "
+        "environments with the same luck, drawn beforehand. Regret is what the best action, or "
+        "plan, would have earned more on average; bands are means ± 1.96 standard errors over "
+        "environments. Linear bandits show a fresh action set at every step, with rewards' noise "
+        f"σ = 0.5; decision processes are random. Parameters: {told}."
+    )
+
+
+def players() -> dict[str, ActingConstruction]:
+    """The constructions that act, as `regret` plays them."""
+    kinds = members("constructions", ActingConstruction)
+    return {name: kind.made(PLAYED.get(name, {})) for name, kind in kinds.items()}
 
 
 def contenders() -> int:

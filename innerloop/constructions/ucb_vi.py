@@ -40,6 +40,7 @@ from innerloop.policies.ucb_vi import UCBVI
 from innerloop.problems.environment import Environment
 from innerloop.problems.mdp import Situation, TabularMDP
 from innerloop.problems.tabular_games import TabularGame, TabularGames
+from innerloop.problems.tabular_mdps import TabularMDPs
 from innerloop.transformer import (
     MLP,
     Attention,
@@ -131,6 +132,9 @@ class UCBVIDecoder(ActingConstruction):
     def distributions(self) -> list[TabularGames]:
         size = {"states": self.d, "arms": self.arms, "horizon": self.horizon}
         return [TabularGames(**size, episodes=n) for n in (self.n, self.n // 2 + 1)]
+
+    def worlds(self) -> TabularMDPs:
+        return TabularMDPs(states=self.d, arms=self.arms, horizon=self.horizon)
 
     def accept(self, problem: TabularGame) -> None:
         self._fits(*problem.sizes, problem.horizon)
@@ -270,4 +274,9 @@ class UCBVIDecoder(ActingConstruction):
 
     def log_odds(self, stream: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch actions"]:
         values = self.layout.read(stream.unsqueeze(-2), "out").squeeze(-2)
-        return greedy(values).log() if self.temperature == 0 else values / self.temperature
+        if self.temperature > 0:
+            return values / self.temperature
+        # What differs by rounding alone is a tie, in whatever order the machine adds up.
+        best = values.amax(dim=-1, keepdim=True)
+        tied = values >= best - self.tolerance(values.dtype)
+        return greedy(torch.where(tied, best, values)).log()

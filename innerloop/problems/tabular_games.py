@@ -5,7 +5,7 @@ A decision process is drawn as `TabularMDPs` draws it, and every action is unifo
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution
+from innerloop.problems.base import Distribution, check_numbers, check_tensors
 from innerloop.problems.mdp import Situation
 from innerloop.problems.tabular_mdps import TabularMDPs
 
@@ -29,12 +29,17 @@ class TabularGame:
     sizes: tuple[int, int]
 
     def __post_init__(self) -> None:
-        shapes = {tuple(part.shape) for part in (self.states, self.actions, self.rewards)}
+        tensors = {"states": self.states, "actions": self.actions, "rewards": self.rewards}
+        check_tensors(tensors, "torch.as_tensor takes arrays and lists")
+        check_numbers({"rewards": self.rewards})
+        shapes = {tuple(part.shape) for part in tensors.values()}
         if len(shapes) > 1 or self.rewards.ndim < 2 or 0 in self.rewards.shape:
             found = ", ".join(map(str, sorted(shapes)))
             raise InputError(f"a game has (*batch, episodes, H) of each, none empty; got {found}")
         for name, size in zip(("states", "actions"), self.sizes, strict=True):
-            values = getattr(self, name)
+            values = tensors[name]
+            if values.is_floating_point() or values.dtype == torch.bool:
+                raise InputError(f"{name} must be whole numbers, got {values.dtype}")
             if bool(((values < 0) | (values >= size)).any()):
                 least, most = int(values.min()), int(values.max())
                 raise InputError(f"{name} must be in 0 … {size - 1}, got {least} … {most}")
@@ -49,9 +54,11 @@ class TabularGame:
     def horizon(self) -> int:
         return self.rewards.shape[-1]
 
-    def to(self, where: torch.dtype) -> TabularGame:
-        """The same games in another precision."""
-        return replace(self, rewards=self.rewards.to(where))
+    def to(self, where: torch.dtype | torch.device | str) -> TabularGame:
+        """The same games in another precision or on another device."""
+        rewards = self.rewards.to(where)
+        states, actions = (part.to(rewards.device) for part in (self.states, self.actions))
+        return TabularGame(states, actions, rewards, self.sizes)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

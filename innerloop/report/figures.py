@@ -88,3 +88,41 @@ def error_against_layers(rows: Rows) -> alt.FacetChart:
     return line.facet(alt.Facet("problem:N", title=None), columns=2).properties(
         title="Error against layers: forward passes of built transformers"
     )
+
+
+def regret_over_time(rows: Rows) -> alt.ConcatChart:
+    """Mean cumulative regret against time; dashes show the policy's line beneath them."""
+    units = {row["construction"]: row["unit"] for row in rows}
+    return alt.concat(
+        *(_regret(name, unit) for name, unit in units.items()),
+        data=alt.Data(values=rows),
+        columns=3,
+    ).properties(title="Regret of transformers that act, and of the policies they are built from")
+
+
+def _regret(name: str, unit: str) -> alt.LayerChart | alt.FacetChart:
+    players = ["uniform", "policy", "transformer"]
+    legend = alt.Legend(orient="top", symbolType="stroke", symbolOpacity=1, symbolSize=500)
+    colours = alt.Scale(domain=players, range=["#999999", "#f2a65a", "#1f4e9c"])
+    dashes = alt.Scale(domain=players, range=[[1, 0], [1, 0], [6, 5]])
+    base = (
+        alt.Chart()
+        .transform_filter(alt.datum.construction == name)
+        .encode(
+            alt.X("t:Q", title=f"{unit} t", axis=alt.Axis(tickMinStep=1, format="d")),
+            alt.Color("player:N", title=None, scale=colours, legend=legend),
+        )
+    )
+    title = "mean cumulative regret (reward)"
+    band = base.mark_area(opacity=0.18).encode(alt.Y("low:Q", title=title), alt.Y2("high:Q"))
+    lines = [
+        base.mark_line(strokeWidth=width)
+        .transform_filter(alt.datum.player == player)
+        .encode(
+            alt.Y("regret:Q", title=title),
+            alt.StrokeDash("player:N", title=None, scale=dashes, legend=legend),
+            tooltip=["construction:N", "player:N", "t:Q", "regret:Q", "low:Q", "high:Q"],
+        )
+        for player, width in zip(players, (2, 5, 2), strict=True)
+    ]
+    return alt.layer(band, *lines).properties(width=270, height=240, title=name)

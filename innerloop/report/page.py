@@ -12,7 +12,12 @@ import vl_convert
 
 from innerloop.report.charts import chart_of
 from innerloop.report.claims import Outcomes, articles, figures, options, summary
-from innerloop.report.figures import Rows, deviation_per_step, error_against_layers
+from innerloop.report.figures import (
+    Rows,
+    deviation_per_step,
+    error_against_layers,
+    regret_over_time,
+)
 
 _COLUMNS = {
     "layers": "layers",
@@ -35,7 +40,7 @@ class Drawn(NamedTuple):
 
 
 def drawn(
-    outcomes: Outcomes, certificates: list[dict[str, Any]], convergence: Rows
+    outcomes: Outcomes, certificates: list[dict[str, Any]], convergence: Rows, regret: Rows
 ) -> dict[str, Drawn]:
     """Every chart of the report by its name, which is its place on the page and its file's."""
     charts: dict[str, Drawn] = {}
@@ -44,6 +49,7 @@ def drawn(
     for name, chart in (
         ("deviation", deviation_per_step(certificates)),
         ("layers", error_against_layers(convergence)),
+        ("regret", regret_over_time(regret)),
     ):
         spec = chart.to_dict()
         charts[name] = Drawn(spec, spec["data"]["values"])
@@ -56,6 +62,7 @@ def page(
     charts: dict[str, Drawn],
     *,
     setting: str,
+    played: str,
     command: str,
     made: str,
     seconds: float,
@@ -74,6 +81,8 @@ def page(
         table=_table(certificates),
         costs=_costs(certificates),
         setting=escape(setting),
+        played=escape(played),
+        alike=escape(_alike(charts["regret"].rows)),
         command=escape(command),
         footer=escape(
             f"Made {made} in {seconds:.0f} s. "
@@ -82,6 +91,13 @@ def page(
         bundle=_bundle(),
         charts=_inline({name: chart.spec for name, chart in charts.items()}),
     )
+
+
+def _alike(regret: Rows) -> str:
+    """How many actions transformer and policy chose alike, for each construction."""
+    counts = {row["construction"]: (row["same"], row["choices"]) for row in regret}
+    told = (f"{same:,} of {total:,} with {name}" for name, (same, total) in counts.items())
+    return f"Actions that transformer and policy chose alike: {', '.join(told)}."
 
 
 def _bundle() -> str:

@@ -23,7 +23,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from innerloop.errors import InputError
-from innerloop.transformer.cache import Kept
+from innerloop.transformer.cache import Kept, Reading
 from innerloop.transformer.head import Compiled, Head, compiled
 from innerloop.transformer.layout import Layout
 
@@ -128,26 +128,38 @@ class Attention(nn.Module):
             )
         else:
             mixed = self._weights(query @ key.mT) @ value
-        return self._added(stream, mixed, self._scale(stream, context, tokens))
+        return self._added(stream, mixed.sum(dim=-3), self._scale(stream, context, tokens))
 
     def extend(self, kept: Kept, stream: Stream) -> tuple[Stream, Kept]:
-        """The new tokens after this layer, which keeps the keys and values of those before them."""
+        """The new tokens after this layer, which keeps what it reads of those before them."""
         if self.mask != "causal" or self.normalisation not in ("1/i", "1"):
             raise InputError(
                 "tokens can be added to a causal layer of normalisation 1/i or 1, this one has "
                 f"mask {self.mask!r} and normalisation {self.normalisation!r}: run all tokens"
             )
-        kept = Kept(
-            kept.key.extended(_projected(stream, self.key)),
-            kept.value.extended(_projected(stream, self.value)),
-        )
-        weights = self._weights(_projected(stream, self.query) @ kept.key.all.mT)
-        scale = self._scale(stream, 0, kept.key.length)
-        return self._added(stream, weights @ kept.value.all, scale), kept
+        reading = kept.reading or self._reading(stream)
+        places, score, value = reading
+        rows = kept.rows.extended(stream[..., places])
+        sought = (stream @ score).unflatten(-1, (self.heads, len(places)))
+        # Heads and new tokens side by side: one product for each instance, not one for each head.
+        scores = sought.transpose(-2, -3).flatten(-3, -2) @ rows.all.mT
+        weights = self._weights(scores.unflatten(-2, (self.heads, stream.shape[-2])))
+        found = (weights.flatten(-3, -2) @ rows.all).unflatten(-2, weights.shape[-3:-1])
+        mixed = found.transpose(-2, -3).flatten(-2) @ value
+        scale = self._scale(stream, 0, rows.length)
+        return self._added(stream, mixed, scale), Kept(reading, rows)
+
+    def _reading(self, like: Tensor) -> Reading:
+        """What keys and values read of the stream, and the weights as they act on that."""
+        read = (self.key != 0).any(dim=1).any(dim=0) | (self.value != 0).any(dim=1).any(dim=0)
+        places = read.nonzero().squeeze(-1)
+        score = (self.query.mT @ self.key[..., places]).transpose(0, 1).flatten(1)
+        value = self.value[..., places].mT.flatten(0, 1)
+        return Reading(*(part.to(like.device) for part in (places, score, value)))
 
     def _added(self, stream: Stream, mixed: Tensor, scale: Tensor | float) -> Stream:
         """The stream with what the heads found, in their targets."""
-        update = mixed.sum(dim=-3) * scale
+        update = mixed * scale
         if len(self.targets) == stream.shape[-1]:
             return stream + update
         return stream.index_add(-1, self.targets.to(stream.device), update)

@@ -1,16 +1,18 @@
 """What earlier tokens left behind, so that a causal transformer runs on the new tokens alone.
 
-A block needs of the tokens before only their keys and values. A `Cache` holds them for every block
-that attends, once for each time that a loop passes it. Caches are values: extending one makes
-another, and several may grow from the same one.
+A block needs of the tokens before only the places of the stream that its keys and values read: with
+many heads on few registers, far fewer numbers than the keys and values themselves. A `Cache` holds
+them for every block that attends, once for each time that a loop passes it. Caches are values:
+extending one makes another, and several may grow from the same one.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 _LEAST = 16
@@ -57,12 +59,20 @@ class Rows:
         return self.store.rows[..., : self.length, :]
 
 
+class Reading(NamedTuple):
+    """The places of the stream that keys or values read, and QᵀK and V of all heads on them."""
+
+    places: Int[Tensor, " read"]
+    score: Float[Tensor, "width heads_read"]
+    value: Float[Tensor, "heads_read targets"]
+
+
 @dataclass(frozen=True, eq=False)
 class Kept:
-    """The keys and values of one attention layer."""
+    """What one attention layer reads of the tokens so far; nothing before the first."""
 
-    key: Rows = Rows()
-    value: Rows = Rows()
+    reading: Reading | None = None
+    rows: Rows = Rows()
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,5 +85,5 @@ class Cache:
     @property
     def batch(self) -> torch.Size | None:
         """The leading dimensions of the tokens so far; none before the first."""
-        store = self.layers[0].key.store if self.layers else None
-        return None if store is None else store.rows.shape[:-3]
+        store = self.layers[0].rows.store if self.layers else None
+        return None if store is None else store.rows.shape[:-2]
