@@ -86,8 +86,6 @@ def test_a_claim_is_checked_from_python() -> None:
         innerloop.check("ahn2023.lema-2")
     with pytest.raises(InputError, match="has no check yet"):
         innerloop.check("yang2025.he.real-data")
-    with pytest.raises(InputError, match="no preset called 'fast'"):
-        innerloop.check("ahn2023.lemma-2", preset="fast")  # pyright: ignore
 
 
 def test_words_choose_claims() -> None:
