@@ -70,7 +70,7 @@ def outcomes() -> list[Outcome]:
             table=[{"n": n, "error": 1 / n} for n in range(1, 100)],
         ),
         "ahn2023.theorem-1": Evidence(parts=[Part(printed=failed, corrected=held)]),
-        "liu2025.eq-4.3": Evidence(parts=[Part(printed=failed)]),
+        "liu2025.eq-4.3": Evidence(parts=[Part(printed=failed, matters="result")]),
         "yang2025.fu.rates": Evidence(parts=[Part(printed=unknown)]),
         "yang2025.fu.newton": Evidence(out_of_reach="no machine is large enough"),
     }
@@ -207,6 +207,16 @@ def test_the_counts_at_the_top_are_those_of_the_claims(opened: Page) -> None:
     cells = opened.locator("table.verdicts tbody tr").all()
     assert len(cells) == 3
     assert opened.locator(".claim .badge").count() == sum(int(count) for count, _ in tiles)
+
+
+def test_what_does_not_hold_as_printed_is_found_most_consequential_first(opened: Page) -> None:
+    found = opened.locator("#found ~ ol li a").all_inner_texts()
+    assert found == ["liu2025.eq-4.3", "ahn2023.theorem-1"]
+    titles = opened.locator("#found ~ h3").all_inner_texts()[:2]
+    assert titles[0].startswith("What a source concludes changes")
+    texts = opened.locator("#found ~ ol li").all_inner_texts()
+    assert "No correction is known." in texts[0]
+    assert "Corrected, and it holds: A = b." in texts[1]
 
 
 def test_text_is_text(opened: Page) -> None:

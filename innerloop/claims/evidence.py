@@ -13,6 +13,9 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 Verdict = Literal["holds", "holds as corrected", "fails", "undecided", "out of reach"]
+Matters = Literal["result", "step", "print"]
+"""What a mistake changes: what a source concludes; a formula on the way there, while the conclusion
+stands; or only the print, where a reader sees what is meant."""
 Value = float | int | str | bool | None
 Rows = Sequence[Mapping[str, Value]]
 
@@ -40,6 +43,8 @@ class Part:
 
     printed: Check
     corrected: Check | None = None
+    matters: Matters = "step"
+    """What it changes if the printed form does not hold."""
 
     @property
     def verdict(self) -> Verdict:
@@ -148,7 +153,11 @@ class Evidence:
             return Figure(**{**part, **axes, "band": band})
 
         parts = [
-            Part(printed=Check(**part["printed"]), corrected=check(part["corrected"]))
+            Part(
+                printed=Check(**part["printed"]),
+                corrected=check(part["corrected"]),
+                matters=part["matters"],
+            )
             for part in told["parts"]
         ]
         return cls(**{**told, "parts": parts, "figures": [figure(f) for f in told["figures"]]})

@@ -50,6 +50,45 @@ def summary(outcomes: Outcomes) -> str:
     )
 
 
+MATTERS = {
+    "result": "What a source concludes changes",
+    "step": "A formula on the way is wrong, the conclusion stands",
+    "print": "The print is wrong, and it is plain what is meant",
+}
+"""How much a mistake changes, most first."""
+
+
+def findings(outcomes: Outcomes) -> str:
+    """Every statement that does not hold as printed, with its correction, by what it changes."""
+    wrong = [
+        (outcome["id"], part)
+        for outcome in outcomes
+        if outcome["evidence"]
+        for part in outcome["evidence"]["parts"]
+        if part["printed"]["passed"] is False
+    ]
+    if not wrong:
+        return "<p>Every statement that was checked holds as printed.</p>"
+    told = ""
+    for matters, title in MATTERS.items():
+        lines = "".join(_finding(id, part) for id, part in wrong if part["matters"] == matters)
+        told += f"<h3>{title}</h3><ol>{lines}</ol>" if lines else ""
+    return told
+
+
+def _finding(id: str, part: dict[str, Any]) -> str:
+    printed, corrected = part["printed"], part["corrected"]
+    found = f"<code>{escape(printed['counterexample'])}</code>"
+    mended = "No correction is known."
+    if corrected:
+        holds = {True: "holds", False: "fails too", None: "cannot be told"}[corrected["passed"]]
+        mended = f"Corrected, and it {holds}: <i>{escape(_sentence(corrected['statement']))}</i>"
+    return (
+        f'<li><a href="#{escape(id)}">{escape(id)}</a>: '
+        f"<i>{escape(_sentence(printed['statement']))}</i> Counterexample: {found}. {mended}</li>"
+    )
+
+
 def articles(outcomes: Outcomes) -> str:
     """Every claim, source by source."""
     told = ""

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import vl_convert
 
 from innerloop.report.charts import chart_of
-from innerloop.report.claims import Outcomes, articles, figures, options, summary
+from innerloop.report.claims import Outcomes, articles, figures, findings, options, summary
 from innerloop.report.figures import (
     Rows,
     deviation_per_step,
@@ -73,6 +73,7 @@ def page(
     versions = certificates[0]["versions"].items() if certificates else ()
     return Template(files("innerloop.report").joinpath("page.html").read_text("utf-8")).substitute(
         summary=summary(outcomes),
+        findings=findings(outcomes),
         verdicts=verdicts,
         sources=sources,
         claims=articles(outcomes),
