@@ -113,7 +113,7 @@ def lemma_8(
         Part(printed=commuting.check()),
         Part(printed=written.check()),
         Part(printed=all_layers.check()),
-        Part(printed=one_less.check(), corrected=inside.check()),
+        Part(printed=one_less.check(), corrected=inside.check(), matters="print"),
         Part(printed=gaps.check()),
     ]
     figure, numbers = landscape(grid)

@@ -133,7 +133,7 @@ def of_components(generator: torch.Generator, stated: Callable[[Tensor, int], We
             left = torch.cat([least.flatten(), torch.tensor([float(free)])])
             right = torch.cat([((X + X.mT) / 2).flatten(), torch.tensor([d * (d + 1) / 2])])
             corrected.add(left, right, size=size, about=about)
-    return Part(printed=printed.check(), corrected=corrected.check())
+    return Part(printed=printed.check(), corrected=corrected.check(), matters="result")
 
 
 def told(ends: list[End]) -> dict[str, Value]:

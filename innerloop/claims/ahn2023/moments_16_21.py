@@ -198,7 +198,7 @@ def _inner(prompts: list[Contexts], mean: Callable[[Tensor, int], Tensor]) -> Pa
         total = (p.y.unsqueeze(-1) * p.x).sum(1)
         printed.add(p.C[:, d, :d], total, size=p.size, about=p.about)
         corrected.add(p.C[:, d, :d], mean(total, n), size=p.size, about=p.about)
-    return Part(printed=printed.check(), corrected=corrected.check())
+    return Part(printed=printed.check(), corrected=corrected.check(), matters="print")
 
 
 def _other_blocks(prompts: list[Contexts], nought: float) -> Check:

@@ -38,7 +38,7 @@ def loss(generator: torch.Generator, power: int) -> Part:
             trial.add(left, right, size=(d, n), about=about)
     plain = "d = n = 1, Σ = 1, A = 0: (6) is E[w*x] = 0, the loss E[(w*x)²] = 1"
     printed.add(0.0, 1.0, size=(0, 0), about=plain)
-    return Part(printed=printed.check(), corrected=corrected.check())
+    return Part(printed=printed.check(), corrected=corrected.check(), matters="print")
 
 
 def dependence(generator: torch.Generator, trials: int, columns: Callable[[int], int]) -> Part:
@@ -58,7 +58,7 @@ def dependence(generator: torch.Generator, trials: int, columns: Callable[[int],
             Q2[:, count:] = normal(generator, *Q2[:, count:].shape)
             left, right = attention(Z, P2, Q2)[d, n], attention(Z, P, Q)[d, n]
             trial.add(left, right, size=(d, n), about=f"d = {d}, n = {n}, redrawn weights")
-    return Part(printed=printed.check(), corrected=corrected.check())
+    return Part(printed=printed.check(), corrected=corrected.check(), matters="print")
 
 
 def _second_column(trial: Equality) -> None:
@@ -102,7 +102,7 @@ def approach(
         )
         for sign, fitted in slopes.items()
     }
-    return Part(printed=checks[1], corrected=checks[-1]), rows
+    return Part(printed=checks[1], corrected=checks[-1], matters="print"), rows
 
 
 def losses() -> list[dict[str, float | int]]:

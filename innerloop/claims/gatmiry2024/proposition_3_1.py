@@ -82,7 +82,7 @@ def proposition_3_1(
     check = {name: trial.check() for name, trial in forms.items()}
     parts = [
         Part(printed=check["exists"]),
-        Part(printed=check["loss"], corrected=check["gradient, corrected"]),
+        Part(printed=check["loss"], corrected=check["gradient, corrected"], matters="print"),
         Part(printed=check["gradient"], corrected=check["gradient, corrected"]),
         Part(printed=check["6"]),
         Part(printed=check["7, as printed"], corrected=check["7, corrected"]),

@@ -88,7 +88,14 @@ def theorem_a_1(
         apart = max(apart, _cross(case))
     check = {name: trial.check() for name, trial in forms.items()}
     pairs = ("12", "13", "step of y", "step of y_q", "Σ")
-    parts = [Part(printed=check[name], corrected=check[f"{name}, corrected"]) for name in pairs]
+    parts = [
+        Part(
+            printed=check[name],
+            corrected=check[f"{name}, corrected"],
+            matters="step" if name in ("12", "13") else "print",
+        )
+        for name in pairs
+    ]
     parts.insert(2, Part(printed=check["u = 0"]))
     numbers = {
         "largest d": LARGEST_D,

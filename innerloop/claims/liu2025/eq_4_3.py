@@ -85,7 +85,7 @@ def eq_4_3(
             Part(printed=scalar[0].check(), corrected=scalar[1].check()),
             Part(printed=weights[0].check(), corrected=weights[1].check()),
             Part(printed=rest.check()),
-            Part(printed=display.check(), corrected=proper.check()),
+            Part(printed=display.check(), corrected=proper.check(), matters="print"),
         ],
         numbers={
             "largest difference between the printed MLP and the shift β − θ": shift,

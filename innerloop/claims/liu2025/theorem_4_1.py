@@ -106,7 +106,8 @@ def theorem_4_1(
     return Evidence(
         parts=[
             Part(printed=checks[0]),
-            *(Part(printed=checks[k], corrected=checks[k + 1]) for k in (1, 3, 5)),
+            Part(printed=checks[1], corrected=checks[2]),
+            *(Part(printed=checks[k], corrected=checks[k + 1], matters="print") for k in (3, 5)),
         ],
         numbers={
             "largest d": LARGEST_D,

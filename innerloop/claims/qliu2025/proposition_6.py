@@ -115,8 +115,8 @@ def proposition_6(
             enough.add(counted[what], most, size=size, about=f"{about}, {what}")
     return Evidence(
         parts=[
-            Part(printed=display.check(), corrected=paired.check()),
-            Part(printed=listed.check(), corrected=kept.check()),
+            Part(printed=display.check(), corrected=paired.check(), matters="print"),
+            Part(printed=listed.check(), corrected=kept.check(), matters="print"),
             Part(printed=enough.check()),
         ],
         numbers={**counted, "largest N": max(table), "deviation there": table[max(table)]},

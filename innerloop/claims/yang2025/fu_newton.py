@@ -161,7 +161,7 @@ def _starts(generator: torch.Generator, below: Fraction) -> Part:
         off = torch.linalg.matrix_norm(M - inverse) / torch.linalg.matrix_norm(inverse)
         about = f"d = 4, n = {n}, αλmax² = {0.99 * float(below)}, ‖M − S⁺‖/‖S⁺‖ after 22 steps"
         inside.add(float(off.nan_to_num(1e9, 1e9)), 1e-3, size=(4.0, n), about=about)
-    return Part(printed=edge.check(), corrected=inside.check())
+    return Part(printed=edge.check(), corrected=inside.check(), matters="result")
 
 
 def _left(alpha: Fraction, top: Fraction) -> Fraction:
@@ -207,7 +207,7 @@ def _moments(generator: torch.Generator, trials: int, cubic: float) -> Part:
         about = f"d = {d}" + (", S = 1, α = 1, M₁ = 1 but −2 by (38)" if trial == 0 else "")
         told.add(2 * alpha * S - 4 * cube, M1, size=(d, trial), about=about)
         proper.add(2 * alpha * S - cubic * cube, M1, size=(d, trial), about=about)
-    return Part(printed=told.check(), corrected=proper.check())
+    return Part(printed=told.check(), corrected=proper.check(), matters="print")
 
 
 def _edge(generator: torch.Generator, runs: int) -> dict[str, int]:
