@@ -100,7 +100,7 @@ def alone(
             swapped = alike(b.flip(0), A.flip(0))
             right = min(right, swapped, key=lambda form: float((form - left).abs().max()))
         corrected.add(left, right, size=size, about=f"d = {end.d}, n = {end.n}")
-    return Part(printed=printed.check(), corrected=corrected.check())
+    return Part(printed=printed.check(), corrected=corrected.check(), matters="result")
 
 
 def _told(values: Tensor) -> str:
@@ -133,7 +133,7 @@ def of_components(generator: torch.Generator, stated: Callable[[Tensor, int], We
             left = torch.cat([least.flatten(), torch.tensor([float(free)])])
             right = torch.cat([((X + X.mT) / 2).flatten(), torch.tensor([d * (d + 1) / 2])])
             corrected.add(left, right, size=size, about=about)
-    return Part(printed=printed.check(), corrected=corrected.check(), matters="result")
+    return Part(printed=printed.check(), corrected=corrected.check())
 
 
 def told(ends: list[End]) -> dict[str, Value]:
