@@ -37,7 +37,11 @@ def deviation_per_step(certificates: list[dict[str, Any]]) -> alt.FacetChart:
     top = max((max(row["deviation"], row["tolerance"]) for row in rows), default=1.0)
     y = y.scale(type="log", domain=[FLOOR, 10 * top])
     base = alt.Chart(alt.Data(values=rows)).encode(
-        alt.X("step:Q", title="step", axis=alt.Axis(tickMinStep=1, format="d"))
+        alt.X(
+            "step:Q",
+            title="step",
+            axis=alt.Axis(format="d", labelExpr="datum.value % 1 ? '' : datum.label"),
+        )
     )
     legend = alt.Legend(orient="top", symbolType="stroke")
     lines = base.mark_line(point=True).encode(
