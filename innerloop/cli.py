@@ -220,10 +220,12 @@ def report(
     from innerloop.constructions.base import Construction
     from innerloop.files import check_writable, write_atomically
     from innerloop.registry import members
-    from innerloop.report.export import write_figures
+    from innerloop.report.export import make_folder, write_figures
     from innerloop.report.page import drawn, page
 
     check_writable(output)
+    if figures is not None:
+        make_folder(figures)
     start = time.perf_counter()
     checked, unwritten = _checked(
         chosen([]), preset, workers, engine, fresh, seed, results, fuller=True

@@ -57,16 +57,28 @@ def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
 
 
 def _print_evidence(outcome: dict[str, Any]) -> None:
-    print(f"{outcome['id']} ({outcome['where']}): {outcome['statement']}")
-    print(f"  {outcome['summary']}")
-    for check in [*(outcome["printed"] or ()), *(outcome["corrected"] or ())]:
-        if check["counterexample"]:
-            print(f"  counterexample to {check['statement']}:")
-            print("\n".join(f"    {line}" for line in check["counterexample"].splitlines()))
-    numbers = outcome["evidence"]["numbers"] if outcome["evidence"] else {}
-    for name, value in numbers.items():
+    where = f" ({outcome['where']})" if outcome["where"] else ""
+    print(f"{outcome['id']}{where}: {outcome['statement']}")
+    evidence = outcome["evidence"]
+    if evidence is None:
+        print(f"  {outcome['error']}\n" if outcome["error"] else "")
+        return
+    for part in evidence["parts"]:
+        _print_check("as printed", part["printed"])
+        if part["corrected"]:
+            _print_check("corrected", part["corrected"])
+    if evidence["out_of_reach"]:
+        print(f"  {evidence['out_of_reach']}")
+    for name, value in evidence["numbers"].items():
         print(f"  {name}: {short(value)}")
     print()
+
+
+def _print_check(form: str, check: dict[str, Any]) -> None:
+    outcome = {True: "holds", False: "FAILS", None: "cannot be told"}[check["passed"]]
+    print(f"  {form}, {outcome}: {check['statement']}\n    {check['summary']}")
+    for line in check["counterexample"].splitlines():
+        print(f"    counterexample: {line}")
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import subprocess
@@ -282,3 +283,43 @@ def test_every_curve_starts_near_the_trivial_error(rows: list[dict]) -> None:
         for algorithm in curves:
             first = next(r for r in rows if r["kappa"] == kappa and r["algorithm"] == algorithm)
             assert 0.3 < first["error"] < 1.2
+
+
+def test_figures_as_files(
+    run, tmp_path: Path, monkeypatch, certificates: list[Certificate]
+) -> None:
+    """Each chart of the page as PNG, SVG and CSV, and the numbers of the CSV are the page's."""
+    from innerloop.report import export, page
+
+    folder = tmp_path / "figures"
+    export.make_folder(folder)
+    told = [certificate.as_dict() for certificate in certificates]
+    spec = deviation_per_step(told).to_dict()
+    wide = {"mark": "point", "width": "container", "data": {"values": [{"a": 1, "b": 0.1}]}}
+    wide["encoding"] = {"x": {"field": "a", "type": "quantitative"}}
+    charts = {
+        "deviation": page.Drawn(spec, spec["data"]["values"]),
+        "wide": page.Drawn(wide, [{"a": 1, "b": 0.1}, {"a": 2, "c": "x,y"}]),
+    }
+    shares: list[float] = []
+    export.write_figures(folder, charts, shares.append)
+    assert shares == [0.5, 1.0]
+    names = {f"{name}.{kind}" for name in charts for kind in ("png", "svg", "csv")}
+    assert {path.name for path in folder.iterdir()} == names
+    assert (folder / "deviation.png").read_bytes().startswith(b"\x89PNG")
+    assert "relative deviation" in (folder / "deviation.svg").read_text("utf-8")
+    assert f'width="{export.PRINTED_WIDTH}' not in (folder / "deviation.svg").read_text("utf-8")
+    assert (folder / "wide.csv").read_text("utf-8") == 'a,b,c\n1,0.1,\n2,,"x,y"\n'
+    lines = (folder / "deviation.csv").read_text("utf-8").splitlines()
+    rows = list(csv.DictReader(lines))
+    assert [float(row["deviation"]) for row in rows] == [
+        row["deviation"] for row in charts["deviation"].rows
+    ]
+
+
+def test_a_folder_for_figures_that_cannot_be(run, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    found = run("report", "-o", str(tmp_path / "x.html"), "--figures", str(tmp_path / "file" / "x"))
+    assert found.code == 2
+    assert "cannot write figures to" in found.err
+    assert not (tmp_path / "x.html").exists()

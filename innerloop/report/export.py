@@ -18,16 +18,20 @@ PRINTED_WIDTH = 520
 """How wide a chart is drawn that would fill a page."""
 
 
+def make_folder(folder: Path) -> None:
+    """A folder for figures, before any work is done for them."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise FileError(f"cannot write figures to {folder}: {error.strerror or error}") from None
+
+
 def write_figures(
     folder: Path,
     charts: Mapping[str, Drawn],
     progress: Callable[[float], None],
 ) -> None:
     """Each chart as NAME.png and NAME.svg, its rows as NAME.csv."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot write figures to {folder}: {error.strerror or error}") from None
     for k, (name, chart) in enumerate(charts.items(), 1):
         spec = chart.spec
         if spec.get("width") == "container":
