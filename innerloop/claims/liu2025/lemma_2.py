@@ -1,9 +1,9 @@
 """Lemma 2: the support of the iterates stays inside that of β*.
 
 Printed    under the conditions of Theorem 5.1: if support(β) ⊂ 𝕊 and
-           ‖β_𝕊 − β*_𝕊‖ ≤ c₁ e^(−c₂(k−1)), then support(β₊) ⊂ 𝕊. The paper's ‖·‖ is the 2-norm; θ is that "of Theorem 1", which can
-           only be Lemma 1's γσ_max c₁ e^(−c₂(k−2)). The proof uses the 1-norm, and needs no more of
-           θ than γσ_max c₁ e^(−c₂(k−1))
+           ‖β_𝕊 − β*_𝕊‖ ≤ c₁ e^(−c₂(k−1)), then support(β₊) ⊂ 𝕊. The paper's ‖·‖ is the 2-norm; θ is
+           that "of Theorem 1", which can only be Lemma 1's γσ_max c₁ e^(−c₂(k−2)). The proof uses
+           the 1-norm, and needs no more of θ than γσ_max c₁ e^(−c₂(k−1))
 Tested     DᵀX as at n ≥ N_0: σ_max(2S−1) ≤ σ_min, γ from 0.05 to 1; β at the edge of its ball, in
            the worst direction (all entries alike, signs those of a row of DᵀX) and at random; both
            norms with both thresholds
