@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from innerloop.claims.base import claims
-from innerloop.claims.liu2025 import printed
+from innerloop.claims.liu2025 import measurements, printed, readouts
+from innerloop.theory import sparse
 
 
 def relu(x: np.ndarray) -> np.ndarray:
@@ -69,3 +70,85 @@ def test_what_holds_and_what_does_not() -> None:
     assert [part.verdict for part in evidence.parts] == ["holds"] + ["holds as corrected"] * 3
     # x = 1, y = 2, M = 1, θ = 1: S_1(2/3) = 0, but 2/3 − 1 with the printed bias.
     assert "found -0.333" in evidence.parts[1].printed.counterexample
+
+
+def test_constants_of_sparse_recovery() -> None:
+    """N_0 and the rate recomputed, and where n < d first becomes possible."""
+    assert sparse.least_examples(3, 20, 0.1, 0.25) == pytest.approx(8 * 100 * np.log(600) * 4)
+    a, b = np.sqrt(np.log(10) * 4 / 679), np.sqrt(np.log(200) * 4 / 679)
+    assert sparse.factor(679, 1, 20, 0.1, 0.25, 1.5) == pytest.approx(1.5 * (a + b))
+    assert sparse.factor(679, 1, 20, 0.1, 0.25, 1.5, weight=1.0) == pytest.approx(a + 1.5 * b)
+    least = sparse.underdetermined_from(1, 0.1, 0.25)
+    assert sparse.least_examples(1, least, 0.1, 0.25) < least
+    assert sparse.least_examples(1, least - 1, 0.1, 0.25) >= least - 1
+
+
+@pytest.mark.parametrize("law", measurements.LAWS)
+def test_bounded_laws_have_unit_variance(law: str) -> None:
+    z = measurements.entries(torch.Generator().manual_seed(0), law, 100_000)
+    assert float(z.abs().max()) <= measurements.LAWS[law] + 1e-12
+    assert float(z.mean()) == pytest.approx(0, abs=0.02)
+    assert float(z.square().mean()) == pytest.approx(1, abs=0.03)
+
+
+def test_coherence_of_a_matrix_by_hand() -> None:
+    X = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]])
+    M = np.diag([1.0, 2.0, 3.0])
+    G = M @ X.T @ X / 5
+    np.testing.assert_allclose(sparse.gram(torch.tensor(X), torch.tensor(M)).numpy(), G)
+    least, largest, off = (float(v) for v in sparse.coherence(torch.tensor(G), 2))
+    assert (least, largest) == pytest.approx((G[0, 0], G[1, 1]))
+    assert off == pytest.approx(np.abs(G - np.diag(np.diag(G))).max())
+
+
+def test_an_iterate_outside_the_support_is_not_contracted() -> None:
+    """Lemma 1: D = diag(1, 0), X = I, γ = 1/2 leaves (1, 1) where it is."""
+    beta, star = np.array([1.0, 1.0]), np.array([1.0, 0.0])
+    after = soft(beta - 0.5 * np.diag([1.0, 0.0]) @ (beta - star), 0.0)
+    assert np.abs(after - star).sum() == 1.0, "1/2 is printed"
+
+
+def test_the_printed_ball_does_not_hold_the_first_iterate() -> None:
+    """Lemma 4: x = 10, β* = 1, N = 1, M = 2/100: 0 goes to 2/3, outside 10 · 2/100."""
+    after = 0 - 2 / 100 * 10 * (0 - 10 * 1) / 3
+    assert after == pytest.approx(2 / 3)
+    assert after > 1 * 10 * 1 * 2 / 100
+
+
+def test_the_printed_gate_is_too_low() -> None:
+    """Proposition 1: x = 10⁶, β* = 10³, γM = 10⁻¹¹, K = 2."""
+    x, star, g = 1e6, 1e3, 1e-11
+    beta = g * x * (x * star) / 3
+    growth = 1 + g * (x**2 + star * x)
+    assert beta > growth**3
+    assert beta * x > star * x + x * (star + growth**2)
+
+
+def test_early_prefixes_diverge_and_the_linear_read_out_with_them() -> None:
+    found = readouts.simulate(torch.Generator().manual_seed(1), 8, 300, 12, 1.0, 473)
+    x, star = found.x[0].numpy(), found.star[0].numpy()
+    a, b = np.sqrt(np.log(10) * 4 / 473), np.sqrt(np.log(40) * 4 / 473)
+    shrink, beta = b + 1 - 473 / 475 * (1 - a), np.zeros(4)
+    for k in range(12):
+        step = 2 / 15 * x[:7].T @ (x[:7] @ (beta - star))
+        beta = soft(beta - step, b * shrink**k)
+    np.testing.assert_allclose(found.beta[12][0, 7].numpy(), beta, rtol=1e-8, atol=1e-10)
+    y = found.labels[:, 300]
+    errors = {K: float((found.linear(K, 300, -1e5) - y - 1e5 / 601).abs().mean()) for K in (4, 12)}
+    assert errors[12] > errors[4]
+    assert float((found.query(12)[:, 300] - y).abs().max()) < 1e-4
+
+
+def test_verdicts_on_the_theory_of_liu2025() -> None:
+    corrected = "holds as corrected"
+    wanted = {
+        "lemma-2": [corrected, "holds"],
+        "lemma-4": [corrected] * 2,
+        "proposition-1": [corrected] * 3,
+        "theorem-5.1": ["holds", corrected, corrected],
+        "corollary-D.1": ["holds"] + [corrected] * 4,
+        "theorem-E.1": [corrected, "fails", corrected, corrected],
+    }
+    for name, verdicts in wanted.items():
+        claim = claims()[f"liu2025.{name}"]
+        assert [part.verdict for part in claim.check(claim.tiny).parts] == verdicts, name

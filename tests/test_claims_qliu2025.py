@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 
 from innerloop.claims.base import claims
+from innerloop.claims.qliu2025 import deflation
+from innerloop.claims.qliu2025.deflation import proper_tau
+from innerloop.claims.qliu2025.lemma_8 import within
+from innerloop.claims.qliu2025.lipschitz import constant
 
 
 def decoded(H: np.ndarray) -> np.ndarray:
@@ -58,3 +63,75 @@ def test_what_holds_and_what_does_not() -> None:
     score[0], score[1], score[2] = (4 / 3, 10 / 3), (-2, -4), (0, -6)  # q, par, r by pos, 1
     norm = np.sqrt(np.linalg.norm(score, 2)) + 1 + 1 + 1
     assert numbers["‖θ‖"] == pytest.approx(norm)
+
+
+def test_the_matrix_form_of_attention_swaps_query_and_key() -> None:
+    """H = V = K = I, Q = [[1, 1], [0, 1]]: column i must hold σ⟨Qh_i, Kh_j⟩ in row j."""
+    Q = np.array([[1.0, 1.0], [0.0, 1.0]])
+    wanted = np.array([[relu(Q[:, i] @ np.eye(2)[:, j]) for i in range(2)] for j in range(2)])
+    np.testing.assert_array_equal(relu(np.eye(2).T @ Q), wanted)
+    assert not np.array_equal(relu(Q.T @ np.eye(2)), wanted)
+
+
+def relu(x: np.ndarray) -> np.ndarray:
+    return np.maximum(x, 0)
+
+
+@pytest.mark.parametrize("d", [2, 3, 4])
+def test_small_inner_products_on_the_sphere(d: int) -> None:
+    """Closed forms: 2 asin(δ)/π on the circle, δ on the sphere, (2/π)(asin δ + δ√(1−δ²)) next."""
+    delta = 0.9 / (2 * d)
+    arc, chord = np.arcsin(delta), delta * np.sqrt(1 - delta**2)
+    closed = {2: 2 * arc / np.pi, 3: delta, 4: 2 / np.pi * (arc + chord)}[d]
+    assert within(d, delta) == pytest.approx(closed, rel=1e-12)
+    assert closed <= np.sqrt(delta / np.pi)
+
+
+def test_the_lipschitz_constant_of_a_scalar_layer() -> None:
+    """Q = K = V = t and no MLP at h = 1: 1 + t³; no constant does for all t, λ(B) for ‖θ‖ ≤ B."""
+    for t in (1.0, 3.0, 9.0):
+        assert t**3 <= constant(2 * t, 1.0, 1) * 2 * t
+    assert 9.0**3 > (1.0 / 2.0) * 18.0
+
+
+def test_power_iterations_that_cannot_know_the_gap() -> None:
+    """λ = (100², 99²), δ = 0.1, ε₀ = 0.1: 46 iterations are far from enough, 127 are enough."""
+    A, p = np.diag([1.0, 0.9801]), np.array([0.1, np.sqrt(0.99)])
+    tau = int(np.log(1 / (0.1 * 0.1)) / 0.1)
+    after = np.linalg.matrix_power(A, tau) @ p
+    assert after[0] / np.linalg.norm(after) == pytest.approx(0.2456, abs=1e-4)
+    needed = proper_tau(0.1, 0.1, 1.0, 0.9801)
+    after = np.linalg.matrix_power(A, needed) @ p
+    assert after[0] / np.linalg.norm(after) >= 0.9
+
+
+@pytest.mark.parametrize("tau", [1, 4, 15])
+def test_deflation_is_algorithm_1(tau: int) -> None:
+    generator = torch.Generator().manual_seed(tau)
+    spectrum = torch.tensor([4.0, 2.5, 1.0, 0.5], dtype=torch.float64)
+    A, vectors = deflation.matrix(generator, spectrum)
+    starts = [deflation.start(generator, vectors[:, i], 0.3) for i in range(2)]
+    found = deflation.run(A, vectors, spectrum, starts, [tau, tau])
+    B, v = A.numpy().copy(), vectors.numpy()
+    for eta in range(2):
+        p = starts[eta].numpy()
+        for _ in range(tau):
+            p = B @ p / np.linalg.norm(B @ p)
+        value = np.linalg.norm(B @ p)
+        B = B - value * np.outer(p, p)
+        apart = min(np.linalg.norm(v[:, eta] - p), np.linalg.norm(v[:, eta] + p))
+        assert found.a[eta] == pytest.approx(apart, abs=1e-10)
+        assert found.b[eta] == pytest.approx(abs(float(spectrum[eta]) - value), abs=1e-10)
+
+
+def test_verdicts_on_the_slides_of_qliu2025() -> None:
+    corrected = "holds as corrected"
+    wanted = {
+        "definition-masks": [corrected] * 3 + ["holds"],
+        "lemma-8": ["holds"] * 2 + [corrected],
+        "lipschitz": [corrected],
+        "theorem-7": [corrected] * 5 + ["holds"],
+    }
+    for name, verdicts in wanted.items():
+        claim = claims()[f"qliu2025.{name}"]
+        assert [part.verdict for part in claim.check(claim.tiny).parts] == verdicts, name

@@ -1,0 +1,69 @@
+"""The power method with deflation on a matrix of known spectrum, and how far it is off."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from innerloop.claims.prompts import normal
+
+
+class Found(NamedTuple):
+    """What Algorithm 1 finds, component by component."""
+
+    a: list[float]
+    """‖v_η − p_η‖, v_η with the sign of p_η."""
+    b: list[float]
+    """|λ_η − λ̂_η|."""
+    own: list[float]
+    """‖u_η − p_η‖, u_η the leading eigenvector of the matrix that was iterated."""
+
+
+def matrix(generator: torch.Generator, spectrum: Tensor) -> tuple[Tensor, Tensor]:
+    """A symmetric matrix with that spectrum, and its eigenvectors as columns."""
+    d = len(spectrum)
+    vectors, _ = torch.linalg.qr(normal(generator, d, d))
+    return vectors * spectrum @ vectors.mT, vectors
+
+
+def start(generator: torch.Generator, vector: Tensor, delta: float) -> Tensor:
+    """A unit vector whose inner product with `vector` is δ."""
+    other = normal(generator, len(vector))
+    other = other - other.dot(vector) * vector
+    if len(vector) == 1:
+        return vector.clone()
+    return delta * vector + math.sqrt(1 - delta**2) * other / other.norm()
+
+
+def run(
+    A: Tensor, vectors: Tensor, spectrum: Tensor, starts: list[Tensor], taus: list[int]
+) -> Found:
+    """τ iterations for each component, then A ← A − λ̂ p pᵀ."""
+    found = Found([], [], [])
+    for eta, (first, tau) in enumerate(zip(starts, taus, strict=True)):
+        values, basis = torch.linalg.eigh(A)
+        # A^τ p up to its length: any number of iterations at once.
+        p = basis @ ((values / values[-1]) ** tau * (basis.mT @ first))
+        p = p / p.norm()
+        value = (A @ p).norm()
+        for kept, target in ((found.a, vectors[:, eta]), (found.own, basis[:, -1])):
+            sign = 1.0 if target.dot(p) >= 0 else -1.0
+            kept.append(float((sign * target - p).norm()))
+        found.b.append(float((spectrum[eta] - value).abs()))
+        A = A - value * torch.outer(p, p)
+    return found
+
+
+def printed_tau(epsilon: float, delta: float) -> int:
+    """log(1/(ε₀δ))/ε₀, the most that the theorem allows."""
+    return math.floor(math.log(1 / (epsilon * delta)) / epsilon)
+
+
+def proper_tau(epsilon: float, delta: float, larger: float, smaller: float) -> int:
+    """log(1/(δ√ε₀))/log(λ_η/λ_{η+1}): then tan θ ≤ √ε₀."""
+    if smaller <= 0:
+        return 1
+    return math.ceil(math.log(1 / (delta * math.sqrt(epsilon))) / math.log(larger / smaller))
