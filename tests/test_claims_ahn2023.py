@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+from innerloop.claims.ahn2023 import lemma_7
 from innerloop.claims.ahn2023.theorem_1 import equation_8
 from innerloop.claims.base import claims
 from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
@@ -26,6 +27,18 @@ VERDICTS: dict[str, list[str]] = {
         "holds as corrected",  # and so has f
     ],
     "moments-16-21": [*["holds"] * 4, "holds as corrected", *["holds"] * 5],
+    "lemma-6": ["holds", "holds as corrected", "holds", "holds"],
+    "lemma-7": ["holds", "holds as corrected", "holds", "holds", "holds"],
+    "distorted-view": [
+        "holds as corrected",  # w* = W⁻ᵀ w̄
+        "holds",
+        "holds",
+        "holds as corrected",  # the Hessian is twice as large
+        "holds",
+        "holds as corrected",  # n is missing
+    ],
+    "lemma-9": ["holds"] * 3,
+    "lemma-10": [*["holds"] * 4, "holds as corrected"],
     "lemma-8": ["holds", "holds", "holds", "holds as corrected", "holds"],
 }
 
@@ -129,3 +142,35 @@ def test_layers_that_are_not_in_proportion_cannot_be_swapped() -> None:
 
     assert error(A, B) != pytest.approx(error(B, A))
     assert error(A, 3 * A) == pytest.approx(error(3 * A, A))
+
+
+def test_a_distorted_view_by_hand() -> None:
+    """d = 1, W = −1: y = x̄w̄, and ⟨Wx̄, Σ^{−1/2}w̄⟩ = −x̄w̄; a rotation by 90° in NumPy."""
+    W = np.array([[0.0, -1.0], [1.0, 0.0]])
+    x, w = np.random.default_rng(0).standard_normal((2, 2))
+    np.testing.assert_allclose(W @ W.T, np.eye(2))
+    assert (W @ x) @ w != pytest.approx(x @ w)  # Σ^{−1/2} is the identity
+    assert (W @ x) @ (np.linalg.inv(W).T @ w) == pytest.approx(x @ w)
+
+
+def test_the_least_of_a_component_by_sampling() -> None:
+    """Lemma 7 at λ = (2, ½), n = 3, j = 1: the entry of X_j is −1/(4/3·2 + 5/6)."""
+    rng, n = np.random.default_rng(0), 3
+    x = rng.standard_normal((400_000, n, 2)) * np.sqrt([2.0, 0.5])
+    w = rng.standard_normal((400_000, 2))
+    side = np.einsum("snd,snj,sj->sd", x, x, w)[:, 0] / n
+    best = -(side * w[:, 0]).mean() / (side**2).mean()
+    X = lemma_7.printed(torch.tensor([2.0, 0.5], dtype=torch.float64), n, 0)
+    assert float(X[2, 0]) == pytest.approx(-1 / (4 / 3 * 2 + 2.5 / 3))
+    assert best == pytest.approx(float(X[2, 0]), rel=0.02)
+
+
+def test_a_label_in_the_query_s_slot_is_added_by_the_built_transformer() -> None:
+    """Lemma 10 in the package's own machine."""
+    built = LinearGradientDescent(d=2, steps=3, preconditioners=0.3 * torch.eye(2).double())
+    problem = LinearRegression(d=2, n=4).sample(5, generator=torch.Generator().manual_seed(0))
+    prompt = built.prompt(problem)
+    labelled = prompt.clone()
+    labelled[:, -1, -1] += 0.7  # the registers are x and y, the last token is the query
+    one, two = built.transformer(prompt), built.transformer(labelled)
+    torch.testing.assert_close(two - one, labelled - prompt)
