@@ -53,7 +53,7 @@ def prefixes(game: BanditGame, ridge: float) -> tuple[Tensor, Tensor]:
 def needed(algorithm: AcceleratedRidge, game: BanditGame, wanted: Tensor, error: float) -> int:
     """The last step at which a log-probability is off by more than the error, plus one."""
     state, last, k = algorithm.init(game), 0, 0
-    while k <= 4 * last + 50:
+    while k <= 1.3 * last + 30:
         state = algorithm.step(game, state, k)
         k += 1
         if float((algorithm.predict(game, state) - wanted).abs().max()) > error:

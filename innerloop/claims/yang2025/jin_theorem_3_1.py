@@ -4,8 +4,8 @@ Printed    for η ≥ CKρ_π log(Kρ_π), with probability 1 − 9δ, |read_y(T
            most O(√log(d/δ) (√(dKρ_π² log²(nK²/δ)/n) + √(dK/n))). β^OR is the oracle's Σ_k π_k β_k
            and ρ_π the ratio of the largest and the least π_k, neither explained on the slides
 Tested     gradient EM, which `mixture-of-regressions` runs (the same predictions on a small
-           sample), from starts near the truth: the 1 − 9δ quantile of the error over problems, n over more
-           than a decade, K from 2 to 4, d from 2 to 6, equal and unequal π
+           sample), from starts near the truth: the 1 − 9δ quantile of the error over problems,
+           n over a decade or more, K from 2 to 4, d from 2 to 6, equal and unequal π
 Correction none: the rate holds, with constant 1 and room of an order of magnitude
 Beyond     errors are near ϑ√(d/n): neither K nor the logarithms show
 Note       a condition is missing: the start. From random starts EM stays in wrong optima for K > 2
