@@ -1,0 +1,187 @@
+"""Theorem 2.1 of He et al.: a transformer approximates the power method for k components.
+
+Printed    eigenvalues λ_1 > … > λ_k of XXᵀ: L = 2τ + 4k + 1 layers, heads ≤ λ_1^d C/ε², and
+           ‖v̂_{η+1} − v_{η+1}‖ ≤ Cτελ_1² + (Cλ_1 √ε₀/Δ) ∏_{i=1}^k 5λ_{i+1}/Δ, the first term from
+           approximating iterations, the second from their finite number. τ, ε₀, Δ and the start are
+           not explained; slides on the same theorem (qliu2025) have τ ≤ log(1/ε₀δ)/ε₀ iterations
+           from vectors with ⟨p_i, v_i⟩ ≥ δ, and Δ the least gap among the first k
+Tested     the transformer `pca` against the power method with deflation written out; exact
+           iterations (ε = 0) from the stated start against the second term, over ε₀, spectra with
+           and without further eigenvalues; heads over scales of the data; layers
+Correction the product ends at i = η, and Δ is the least of λ_i − λ_{i+1}, i ≤ k: with λ_{k+1} = 0
+           the printed term is 0 after any number of iterations, and v_2 turns arbitrarily slowly if
+           λ_3 is near λ_2, which the printed Δ does not see. Heads: three suffice at every scale,
+           while λ_1^d C/ε² is below one for small λ_1, and the power method does not change when
+           X is scaled
+Beyond     4kτ + 5k + 1 layers as built, with normalisation in every iteration
+Note       2τ + 4k + 1 layers count the iterations once for all k components, which deflation runs
+           one after another: k(2τ + 4) + 1 would be the count of the printed parts. Whether fewer
+           are possible is not decided here (repeated squaring needs only log τ products)
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from innerloop.claims.base import claim
+from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.trials import Equality, Inequality
+from innerloop.constructions.pca import PCA
+from innerloop.problems.principal_components import PCAProblem, PrincipalComponents
+
+CONSTANT, DELTA = 1.0, 0.1
+"""C of the second term, once for all cases; the least |⟨start, v_i⟩|."""
+
+
+@claim(
+    "yang2025.he.pca",
+    "A transformer with 2τ + 4k + 1 layers runs the power method for k principal components, with "
+    "an error from approximating iterations and one from their finite number.",
+    where="Sixth paper (Learning spectral methods by transformers): Theorem 2.1",
+    kind="inequality",
+    quick={"trials": 60},
+    full={"trials": 3_000},
+    tiny={"trials": 5},
+    falsified={
+        "an iteration with A²": {"squared": True},
+        "a 250th of the second term": {"constant": CONSTANT / 250},
+        "two heads": {"heads": 2},
+    },
+)
+def he_pca(
+    generator: torch.Generator,
+    *,
+    trials: int,
+    squared: bool = False,
+    constant: float = CONSTANT,
+    heads: int = 3,
+) -> Evidence:
+    return Evidence(
+        parts=[
+            _runs(generator, trials, squared),
+            _finite(generator, trials, constant),
+            _heads(generator, heads),
+            Part(printed=_layers()),
+        ],
+        numbers={"layers as built": "4kτ + 5k + 1", "constant C of the second term": constant},
+    )
+
+
+def _runs(generator: torch.Generator, trials: int, squared: bool) -> Part:
+    same = Equality("the transformer runs the power method with deflation", tolerance=1e-6)
+    for d, n, k, steps in ((3, 9, 1, 6), (4, 4, 2, 10), (5, 20, 2, 16)):
+        built = PCA(d=d, n=n, components=k, steps=steps, least=1e-4)
+        drawn = PrincipalComponents(d=d, n=n, components=k)
+        problem = drawn.sample(trials, generator=generator)
+        told = built.decode(problem, built.transformer(built.prompt(problem)))
+        A = problem.x.mT @ problem.x / n
+        wanted = _power_method(A @ A if squared else A, problem.start, steps // k)
+        same.add(told, wanted, size=(d, n), about=f"d = {d}, n = {n}, k = {k}, {steps} iterations")
+    return Part(printed=same.check())
+
+
+def _power_method(A: Tensor, start: Tensor, iterations: int) -> Tensor:
+    """For each start: iterate, then take the component out of A."""
+    found = []
+    for v in start.unbind(dim=-2):
+        for _ in range(iterations):
+            v = (A @ v.unsqueeze(-1)).squeeze(-1)  # noqa: PLW2901
+            v = v / v.norm(dim=-1, keepdim=True)  # noqa: PLW2901
+        length = (A @ v.unsqueeze(-1)).norm(dim=-2, keepdim=True)
+        A = A - length * v.unsqueeze(-1) * v.unsqueeze(-2)
+        found.append(v)
+    return torch.stack(found, dim=-2)
+
+
+def _finite(generator: torch.Generator, trials: int, constant: float) -> Part:
+    """Exact iterations, in the eigenbasis of A, against the second term."""
+    told = Inequality(f"‖v̂_η+1 − v_η+1‖ ≤ (Cλ₁√ε₀/Δ) ∏_(i ≤ k) 5λ_(i+1)/Δ, ε = 0, C = {constant:g}")
+    proper = Inequality(
+        f"the same with ∏_(i ≤ η) and Δ = min_(i ≤ k) λ_i − λ_(i+1), C = {constant:g}"
+    )
+    for trial in range(trials):
+        d, k = (3, 2) if trial == 0 else (3 + trial % 4, 1 + trial % 3)
+        if trial == 0:
+            spectrum = torch.tensor([1.0, 0.5, 0.0], dtype=torch.float64)
+        else:
+            spectrum = torch.rand(d, generator=generator, dtype=torch.float64).sort().values.flip(0)
+            spectrum = spectrum * 10.0 ** (trial % 3 - 1)
+            if trial % 2:
+                spectrum[k:] = 0.0
+        start = torch.randn(k, d, generator=generator, dtype=torch.float64)
+        start = torch.ones_like(start) if trial == 0 else start
+        start = start / start.norm(dim=-1, keepdim=True)
+        if float(start.diagonal().abs().min()) < DELTA:
+            continue
+        for level in (0.5, 0.3, 0.1, 0.03):
+            _compare((told, proper), trial, spectrum, start, level, constant)
+    for level in (0.5, 0.1, 0.03):
+        for share in (0.25, 0.5, 1.0, 2.0, 4.0):
+            # As slow as can be: two levels, and a start that hardly knows the first.
+            spectrum = torch.tensor([1.0, max(0.0, 1 - share * level)], dtype=torch.float64)
+            start = torch.tensor([[DELTA, math.sqrt(1 - DELTA**2)]], dtype=torch.float64)
+            _compare((told, proper), trials, spectrum, start, level, constant)
+    proper.looked = "spectra of rank k and full, gaps down to those of uniform order statistics"
+    return Part(printed=told.check(), corrected=proper.check())
+
+
+def _compare(
+    trials: tuple[Inequality, Inequality],
+    trial: int,
+    spectrum: Tensor,
+    start: Tensor,
+    level: float,
+    constant: float,
+) -> None:
+    (k, d), eigen = start.shape, [*spectrum.tolist(), 0.0]
+    tau = math.ceil(math.log(1 / (level * DELTA)) / level)
+    found = _power_method(torch.diag(spectrum), start, tau)
+    gaps = [eigen[i] - eigen[i + 1] for i in range(k)]
+    among = min(gaps[: k - 1], default=gaps[0])
+    for eta in range(k):
+        v = found[eta] * found[eta, eta].sign()
+        truth = torch.eye(d, dtype=torch.float64)[eta]
+        error = float((v - truth).norm())
+        about = f"λ = {', '.join(f'{e:.3g}' for e in eigen[:d])}, k = {k}, η = {eta}, ε₀ = {level}"
+        about += f", τ = {tau}"
+        about += ", start (1, 1, 1)/√3" if trial == 0 else ""
+        pairs = ((among, k), (min(gaps), eta))
+        for found_in, (gap, last) in zip(trials, pairs, strict=True):
+            product = math.prod(5 * eigen[i + 1] / gap for i in range(last))
+            bound = constant * eigen[0] * math.sqrt(level) / gap * product
+            found_in.add(error, bound + 1e-12, size=(trial > 0, d, k, tau), about=about)
+
+
+def _heads(generator: torch.Generator, heads: int) -> Part:
+    """The same data at several scales: one head is less than λ_1^d C/ε² allows, and three do."""
+    told = Inequality("heads ≤ λ₁^d C/ε², at least one, ε = 0.1, C up to 10³")
+    proper = Inequality(f"{heads} heads at every scale and accuracy")
+    d, n = 6, 12
+    base = PrincipalComponents(d=d, n=n, components=1).sample(generator=generator)
+    for scale in (1.0, 0.1, 0.01):
+        problem = PCAProblem(base.x * scale**0.5, base.start)
+        top = float(torch.linalg.eigvalsh(problem.x.mT @ problem.x)[-1])
+        built = PCA(d=d, n=n, components=1, steps=5, least=1e-4 * scale, most=10 * scale)
+        answer = built.decode(problem, built.transformer(built.prompt(problem)))
+        wanted = _power_method(problem.covariance, problem.start, 5)
+        about = f"d = {d}, λ₁ = {top:.3g}, the same answer at every scale"
+        told.add(1, top**d * 1e3 / 0.01, size=(-scale,), about=about)
+        off = float((answer - wanted).abs().max())
+        proper.add(built.transformer.count()["heads"], heads, size=(-scale,), about=about)
+        proper.add(off, 1e-6, size=(-scale, 1), about=f"{about}, error")
+    return Part(printed=told.check(), corrected=proper.check())
+
+
+def _layers() -> Check:
+    rows = []
+    for k, tau in ((1, 5), (2, 5), (3, 20)):
+        built = PCA(d=4, n=6, components=k, steps=k * tau).transformer.count()["layers"]
+        rows.append(f"k = {k}, τ = {tau}: {built} built, {2 * tau + 4 * k + 1} printed")
+    return Check(
+        statement="2τ + 4k + 1 layers suffice for τ iterations of each of k components",
+        passed=None,
+        summary="; ".join(rows) + "; that there is no shorter way is not shown",
+    )
