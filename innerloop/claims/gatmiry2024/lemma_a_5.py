@@ -2,8 +2,8 @@
 
 Printed    λ_j^k − δλ_1^k ≤ α_j ≤ λ_j^k + δλ_1^k for the k-th moment of the sample covariance; no
            range of k
-Readings   δ = 4kd/√n as section 3.7 has it and the proof ends with; δ = (8Ld/√n)^{1/(2L)} as section
-           3.5 has it, a larger number than its k-th power where n is large; k ≤ 2L as in Lemma 4.2
+Readings   δ = 4kd/√n as section 3.7 has it and the proof ends with; δ = (8Ld/√n)^{1/(2L)} as
+           section 3.5 has it, more than its k-th power where n is large; k ≤ 2L as in Lemma 4.2
 Tested     as lemma-4.2
 Correction the upper bound needs n ≥ 4k²d², as there
 Note       the proof's third line has λ_j^k where λ_1 stood before, and its last, a lower bound

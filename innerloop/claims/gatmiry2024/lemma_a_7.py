@@ -1,8 +1,8 @@
 """Lemma A.7: Lemma 4.3 once more, for powers of A^½ΣA^½ − I.
 
-Printed    E[A^{−½}(A^½ΣA^½ − I)^kA^½] can be written as E[(A^½ΣA^½ − I)^k] = Σ β_i u_i u_iᵀ, and with
-           δ^k = 4kd/√n, |β_i − (λ_i − 1)^k| ≤ δ^k(λ_1 + 1)^k; (21), in the proof, expands the power
-           as Σ_{i=1}^k (−1)^i C(k, i) (A^½ΣA^½)^i between A^{−½} and A^½
+Printed    E[A^{−½}(A^½ΣA^½ − I)^kA^½] can be written as E[(A^½ΣA^½ − I)^k] = Σ β_i u_i u_iᵀ, and
+           with δ^k = 4kd/√n, |β_i − (λ_i − 1)^k| ≤ δ^k(λ_1 + 1)^k; (21), in the proof, expands
+           the power as Σ_{i=1}^k (−1)^i C(k, i) (A^½ΣA^½)^i between A^{−½} and A^½
 Tested     as lemma-4.3; the first equation and (21) on Σ* and A that do not commute
 Correction E[A^{−½}(…)^kA^½] = A^{−½} Σ β_i u_i u_iᵀ A^½: equal to the printed sum where A and Σ*
            commute; (21) begins with i = 0 and has the sign (−1)^{k−i}; for n > d both bounds
