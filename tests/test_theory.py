@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
@@ -12,6 +13,13 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.theory.gaussian import product_rule
+from innerloop.theory.looped import (
+    Looped,
+    isotropic_loss,
+    isotropic_minimum,
+    isotropic_moments,
+    wishart_rule,
+)
 from innerloop.theory.single_layer import SingleLayer
 from innerloop.theory.stack import expected_loss
 from innerloop.theory.wishart import Wishart
@@ -137,3 +145,39 @@ def test_the_stack_is_the_rule_s() -> None:
     assert float(expected_loss(A[:0, 0], DENSE, weights, n)) == pytest.approx(
         float((weights @ DENSE).trace())
     )
+
+
+@pytest.mark.parametrize(("d", "n", "loops"), [(1, 1, 3), (2, 2, 2), (3, 5, 1)])
+def test_the_looped_loss_is_the_words(d: int, n: int, loops: int) -> None:
+    """A Gauss rule in Bartlett's numbers against a sum over pairings, and against fractions."""
+    B, v = torch.randn(d, d, dtype=torch.float64), torch.randn(d, dtype=torch.float64)
+    eye, law = torch.eye(d, dtype=torch.float64), Looped(d, n, loops)
+    known = float(expected_loss(-B.expand(loops, d, d), eye, eye, n))
+    assert float(law.loss(B)) == pytest.approx(known)
+    scalar = float(isotropic_loss(d, n, loops, Fraction(7, 10)))
+    assert float(law.loss(0.7 * eye)) == pytest.approx(scalar)
+    assert float(law.traced(0.7 * eye)) == pytest.approx(scalar)
+    R = torch.linalg.matrix_power(law.residual(B), loops)
+    row = v @ (eye - R)
+    known += float(((row**2).sum(-1) * law.rule[1]).sum())
+    assert float(law.loss(B, v)) == pytest.approx(known)
+
+
+def test_isotropic_moments_are_wishart_s() -> None:
+    d, n = 3, 4
+    law = Wishart(torch.eye(d, dtype=torch.float64) / n, n)
+    for k, moment in enumerate(isotropic_moments(d, n, 6)):
+        assert float(moment) == pytest.approx(float(law.power(k)[0, 0]))
+
+
+def test_the_isotropic_minimum() -> None:
+    """One loop: b = n/(n + d + 1). Digits are kept where n is so large that b rounds to 1."""
+    for n in (5, 10**6, 10**15):
+        assert isotropic_minimum(2, n, 1) == pytest.approx(3 / (n + 3), rel=1e-12)
+        eye = torch.eye(2, dtype=torch.float64)
+        exact = float(isotropic_loss(2, n, 2, Fraction(1)))
+        assert float(Looped(2, n, 2).loss(eye)) == pytest.approx(exact, rel=1e-9)
+    with pytest.raises(InputError, match="1 ≤ d ≤ n"):
+        wishart_rule(3, 2, 2)
+    with pytest.raises(InputError, match="points"):
+        wishart_rule(6, 7, 6)

@@ -1,0 +1,70 @@
+"""The loss around its minimum in whitened weights B = Σ*^½AΣ*^½, by exact expectations.
+
+Two functions go by the name L(A, 0): the transformer's loss (section 3.5), E‖(I − SB)^L‖², and the
+trace that Lemma 4.1 equates it with, E tr((I − SB)^{2L}). They agree on multiples of the identity.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from innerloop.claims.trials import search
+from innerloop.theory.looped import Looped
+
+Loss = Callable[[Looped, Tensor], Tensor]
+FORMS: dict[str, Loss] = {"the loss": Looped.loss, "the trace of Lemma 4.1": Looped.traced}
+
+
+def delta(loops: int, d: int, n: int) -> float:
+    """δ = (8Ld/√n)^{1/(2L)} of section 3.5."""
+    return (8 * loops * d / n**0.5) ** (1 / (2 * loops))
+
+
+def identity(d: int) -> Tensor:
+    return torch.eye(d, dtype=torch.float64)
+
+
+def lowest(
+    generator: torch.Generator, law: Looped, starts: int, *, symmetric: bool, loss: Loss
+) -> tuple[Tensor, float]:
+    """B − I at the lowest point that a search finds from around the identity, and the loss."""
+    d, unit = law.d, law.n**-0.5
+
+    def offset(point: Tensor) -> Tensor:
+        P = point.reshape(d, d) * unit
+        return (P + P.mT) / 2 if symmetric else P
+
+    def objective(point: Tensor) -> Tensor:
+        return loss(law, identity(d) + offset(point)).log()
+
+    first = -law.scalar() / unit * identity(d).flatten()
+    drawn = torch.randn(starts, d * d, generator=generator, dtype=torch.float64)
+    best, _, _ = search(objective, torch.cat([first + drawn, first[None]]), iterations=200)
+    found = offset(best)
+    return found, float(loss(law, identity(d) + found))
+
+
+def reach(inside: Callable[[Tensor], Tensor], start: float, rows: int) -> Tensor:
+    """The largest t ≥ 0 of each row, by doubling and halving, at which a condition still holds."""
+    low, high = torch.zeros(rows, dtype=torch.float64), torch.full((rows,), start).double()
+    for _ in range(60):
+        held = inside(high)
+        if not bool(held.any()):
+            break
+        high = torch.where(held, 2 * high, high)
+    for _ in range(30):
+        middle = (low + high) / 2
+        held = inside(middle)
+        low, high = torch.where(held, middle, low), torch.where(held, high, middle)
+    return low
+
+
+def directions(generator: torch.Generator, d: int, extra: int) -> Tensor:
+    """Diagonals of largest entry 1: all alike, one eigenvalue, and some at random, either sign."""
+    drawn = torch.randn(extra, d, generator=generator, dtype=torch.float64)
+    rows = torch.cat([torch.ones(1, d, dtype=torch.float64), identity(d)[:1], drawn])
+    rows = rows / rows.abs().amax(dim=1, keepdim=True)
+    return torch.diag_embed(torch.cat([rows, -rows]))

@@ -1,0 +1,152 @@
+"""The in-context loss of a looped block of linear attention, exactly: value, gradient, minimum.
+
+Setting    x ~ N(0, Σ*), w* ~ N(0, Σ*⁻¹), Σ = (1/n) Σᵢ xᵢxᵢᵀ; L loops leave the error
+           (w* + u)ᵀ(I − ΣA)^L x_q − uᵀx_q on a query
+Whitened   with B = Σ*^½ A Σ*^½, v = Σ*^½ u and S the Σ of standard normals the loss depends on no
+           Σ*: E‖(I − SB)^L‖² + E‖vᵀ(I − (I − SB)^L)‖²
+Rule       S = TTᵀ/n with T lower triangular, T_jj² a chi-squared and the rest normal (Bartlett),
+           each by its Gauss rule: exact for polynomials in S, and in terms of E = S − I, so that
+           no digits are lost however large n is
+Isotropic  B = bI: d Σ_j C(2L, j) (−b)^j α_j with E[S^j] = α_j I, rational in n and d of any size
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cache, cached_property
+from math import comb
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.errors import InputError
+from innerloop.theory.gaussian import MOST_POINTS
+
+
+def wishart_rule(
+    d: int, n: int, degree: int
+) -> tuple[Float[Tensor, "points d d"], Float[Tensor, " points"]]:
+    """Points E = S − I and weights, exact for polynomials of this degree in S, n ≥ d."""
+    if not 1 <= d <= n or degree < 0:
+        raise InputError(f"expected 1 ≤ d ≤ n and degree ≥ 0, got d = {d}, n = {n}, {degree}")
+    below = [(i, j) for i in range(d) for j in range(i)]
+    radial, angular = degree // 2 + 1, degree + 1
+    if radial**d * angular ** len(below) > MOST_POINTS:
+        raise InputError(f"degree {degree} at d = {d} takes more than {MOST_POINTS} points")
+    nodes, weights = np.polynomial.hermite_e.hermegauss(angular)
+    rules = [_chi_squared(n - j, n, radial) for j in range(d)]
+    rules += [(nodes / n**0.5, weights / weights.sum())] * len(below)
+    points = _grid([torch.from_numpy(values) for values, _ in rules])
+    mass = _grid([torch.from_numpy(values) for _, values in rules]).prod(dim=1)
+    lower = torch.zeros(len(points), d, d, dtype=torch.float64)
+    for k, (i, j) in enumerate(below):
+        lower[:, i, j] = points[:, d + k]
+    # With D the diagonal of T and N what is below: TTᵀ − I = (D² − I) + ND + DNᵀ + NNᵀ.
+    diagonal = torch.diag_embed((1 + points[:, :d]).sqrt())
+    crossed = lower @ diagonal
+    return torch.diag_embed(points[:, :d]) + crossed + crossed.mT + lower @ lower.mT, mass
+
+
+def _chi_squared(m: int, n: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """A Gauss rule for χ²_m/n − 1: eigenvalues of the shifted Jacobi matrix of Laguerre."""
+    k = np.arange(count, dtype=np.float64)
+    beside = 2 * np.sqrt(k[1:] * (k[1:] + m / 2 - 1)) / n
+    jacobi = np.diag((4 * k + (m - n)) / n) + np.diag(beside, 1) + np.diag(beside, -1)
+    values, vectors = np.linalg.eigh(jacobi)
+    return values, vectors[0] ** 2
+
+
+def _grid(values: list[Tensor]) -> Tensor:
+    return torch.cartesian_prod(*values).reshape(-1, len(values))
+
+
+@dataclass(frozen=True, eq=False)
+class Looped:
+    """The loss of L loops in whitened weights; leading dimensions of B are a batch."""
+
+    d: int
+    n: int
+    loops: int
+
+    @cached_property
+    def rule(self) -> tuple[Tensor, Tensor]:
+        return wishart_rule(self.d, self.n, 2 * self.loops)
+
+    def residual(self, B: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch points d d"]:
+        """I − SB at every point of the rule."""
+        B = B.unsqueeze(-3)
+        return torch.eye(self.d, dtype=B.dtype) - B - self.rule[0] @ B
+
+    def loss(
+        self, B: Float[Tensor, "*batch d d"], v: Float[Tensor, "*batch d"] | None = None
+    ) -> Float[Tensor, "*batch"]:
+        """What the transformer's squared error is on average, for any B, symmetric or not."""
+        R = torch.linalg.matrix_power(self.residual(B), self.loops)
+        total = (R**2).sum((-2, -1))
+        if v is not None:
+            row = v[..., None, None, :] @ (torch.eye(self.d, dtype=B.dtype) - R)
+            total = total + (row**2).sum((-2, -1))
+        return total @ self.rule[1]
+
+    def traced(self, B: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
+        """E tr((I − SB)^{2L}): the loss only where B is a multiple of the identity."""
+        R = torch.linalg.matrix_power(self.residual(B), self.loops)
+        return (R @ R).diagonal(dim1=-2, dim2=-1).sum(-1) @ self.rule[1]
+
+    def scalar(self) -> float:
+        """1 − b at the least loss among B = bI."""
+        return isotropic_minimum(self.d, self.n, self.loops)
+
+
+@cache
+def isotropic_moments(d: int, n: int, most: int) -> tuple[Fraction, ...]:
+    """α_0, …, α_most with E[S^k] = α_k I, by the recursion of `innerloop.theory.wishart`."""
+    known: dict[tuple[tuple[int, ...], int], int] = {}
+
+    def power(k: int, traces: tuple[int, ...]) -> int:
+        key = (traces, k)
+        if key not in known:
+            known[key] = fresh(k, traces)
+        return known[key]
+
+    def fresh(k: int, traces: tuple[int, ...]) -> int:
+        if k == 0:
+            return d * power(traces[0], traces[1:]) if traces else 1
+        total = (n + k - 1) * power(k - 1, traces)
+        for i in range(k - 1):
+            total += power(k - 2 - i, tuple(sorted((i + 1, *traces))))
+        for j, a in enumerate(traces):
+            total += 2 * a * power(a + k - 1, traces[:j] + traces[j + 1 :])
+        return total
+
+    return tuple(Fraction(power(k, ()), n**k) for k in range(most + 1))
+
+
+def isotropic_loss(d: int, n: int, loops: int, b: Fraction, derivative: int = 0) -> Fraction:
+    """The loss at B = bI, or its derivative in b, without rounding."""
+    total = Fraction(0)
+    for j, moment in enumerate(isotropic_moments(d, n, 2 * loops)):
+        if j >= derivative:
+            falling = Fraction(1)
+            for i in range(derivative):
+                falling *= j - i
+            total += comb(2 * loops, j) * (-1) ** j * falling * b ** (j - derivative) * moment
+    return d * total
+
+
+@cache
+def isotropic_minimum(d: int, n: int, loops: int) -> float:
+    """c = 1 − b of the least loss among B = bI, which is convex in b and least in 0 < b < 1."""
+    low, high = Fraction(0), Fraction(1)
+    for _ in range(160):
+        middle = (low + high) / 2
+        if isotropic_loss(d, n, loops, 1 - middle, 1) > 0:
+            low = middle
+        else:
+            high = middle
+        if float(low) == float(high):
+            break
+    return float(low)
