@@ -112,6 +112,9 @@ def _in_n(gaps: dict[tuple[int, int], float], start: int, exponent: float) -> Ch
         slope, low, high = fitted_exponent(sizes, [gaps[K, m] for m in sizes])
         told.append(f"K = {K}: {slope:.2f} ({low:.2f} … {high:.2f})")
         right = right and abs(slope - exponent) < 0.5 and slope < -0.5
+    few, many = gaps[LAYERS[1], start], gaps[LAYERS[-1], start]
+    right = right and many > few
+    told.append(f"at n = {start + 1} it is {few:.2g} for K = {LAYERS[1]}, {many:.2g} for K = 12")
     return Check(
         statement="the gap falls faster than 1/√n, like 1/n, at fixed K, and grows with K",
         passed=right,
