@@ -6,12 +6,14 @@ import sys
 from collections.abc import Callable
 from typing import NamedTuple
 
+import jaxtyping
 import pytest
+import strict
 import torch
 from hypothesis import settings
-from jaxtyping import install_import_hook
 
-install_import_hook("innerloop", "strict.check")
+jaxtyping.jaxtyped = strict.jaxtyped  # which the hook applies to every function
+jaxtyping.install_import_hook("innerloop", "strict.check")
 torch.set_num_threads(1)
 # No deadlines: the machine is shared. Derandomised: a failure is a failure every time.
 settings.register_profile("innerloop", deadline=None, derandomize=True, max_examples=40)
