@@ -106,9 +106,7 @@ def theorem_a_11(
     return Evidence(parts=parts, numbers=_first())
 
 
-def _isotropic(
-    both: list[tuple[Inequality, Factor]], power: Callable[[int], float]
-) -> None:
+def _isotropic(both: list[tuple[Inequality, Factor]], power: Callable[[int], float]) -> None:
     """A = aI, where L and ∇L are fractions: ∇L = (dL/da)/d · I."""
     for d, L, a in ((65_537, 2, 0), (65_537, 2, 3), (10_120, 5, 0), (10**6, 3, -1), (50, 4, 0)):
         n = (16 * L * 16**L) ** 2 * 4
