@@ -3,9 +3,9 @@
 Printed    Σ* = I, 8δd^{3/(4L)} ≤ ε ≤ 1 and 4dδ^{4L−2} ≤ 1: L(A, 0) ≥ ε^{2L} + dδ^{2L}(ε + 2)^{2L}
            implies ‖∇L(A, 0)‖² ≥ ¼ε^{4L−2}; the proof's Hölder inequality is
            Σ(λ_i − 1)^{4L−2} ≥ d^{−(L−1)/(2L−1)} (Σ(λ_i − 1)^{2L})^{(2L−1)/L}
-Tested     both forms of L(A, 0), as in theorem-A.11, at the smallest n that the conditions allow and
-           far above it, ε from its least value to 1, from the level out; multiples of the identity
-           in fractions, for d of any size
+Tested     both forms of L(A, 0), as in theorem-A.11, at the smallest n that the conditions allow
+           and far above it, ε from its least value to 1, from the level out; multiples of the
+           identity in fractions, for d of any size
 Correction ‖∇L‖² ≥ ¼d^{−(L−1)/L}ε^{4L−2}. As printed it fails at L = 2, d = 10⁶, A = 0.96I, ε = 1,
            n = 10⁶⁰: the loss is 2.56 and ‖∇L‖² = 16·0.04⁶·10⁶ = 0.0655. For L = 2 it can fail from
            d = 4097 on (4L² < d^{(L−1)/L}/4). Hölder gives d^{−(L−1)/L}: with all λ_i − 1 equal to

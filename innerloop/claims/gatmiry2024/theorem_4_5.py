@@ -5,12 +5,12 @@ Printed    Σ* ≼ Σ^out ≼ (2 − ζ)Σ* (10), 0 < ζ < 1, Σ^out = X^out X^o
 Tested     TF − y_q = −wᵀ(I − (1/n)XXᵀA^opt)^L x_q with A^opt = bΣ*⁻¹, b by exact moments, on Σ*
            with a condition number up to 10⁶, Σ^out at the ends of (10) and between, w and x_q at
            random and as bad as can be; n from d + 1 to 10⁴⁰, L ≤ 4, d ≤ 4
-Readings   Σ^out = XXᵀ as printed, the transformer dividing by n; or Σ^out = XXᵀ/n. ‖v‖²_M = vᵀMv, as
-           the proof writes it out
+Readings   Σ^out = XXᵀ as printed, the transformer dividing by n; or Σ^out = XXᵀ/n. ‖v‖²_M = vᵀMv,
+           as the proof writes it out
 Correction Σ^out = XXᵀ/n, and ‖x_q‖²_{Σ*⁻¹}‖w‖²_{Σ*}: the two matrices change places, as
            A^opt ≈ Σ*⁻¹ stands by x_q and its inverse by w
-Beyond     with (10) in the appendix' form, ζΣ* ≼ Σ^out, see theorem-A.13; from two loops on A^opt is
-           the minimiser among symmetric A, see theorem-A.8
+Beyond     with (10) in the appendix' form, ζΣ* ≼ Σ^out, see theorem-A.13; from two loops on A^opt
+           is the minimiser among symmetric A, see theorem-A.8
 """
 
 from __future__ import annotations

@@ -4,9 +4,8 @@ Printed    ζΣ* ≼ Σ^out ≼ (2 − ζ)Σ* (30), the rest as in Theorem 4.5; 
            (1 − r)A^{opt −1} ≼ Σ* ≼ (1 + r)A^{opt −1} and (30) give (31),
            ‖I − A^{opt ½}Σ^outA^{opt ½}‖ ≤ 1 + r − ζ
 Tested     as theorem-4.5; (31) from what is said to imply it, and for A^opt = bΣ*⁻¹
-Correction Σ^out = XXᵀ/n and the norms exchanged, as there. (31) does not follow: A^{opt ½}Σ^outA^{opt ½}
-           may reach (2 − ζ)(1 + r), which is 1 + r(2 − ζ) − ζ from 1; it holds as A^opt is below
-           Σ*⁻¹
+Correction Σ^out = XXᵀ/n and the norms exchanged, as there. (31) does not follow: the matrix in
+           it may reach (2 − ζ)(1 + r), 1 + r(2 − ζ) − ζ from 1; it holds as A^opt is below Σ*⁻¹
 """
 
 from __future__ import annotations
