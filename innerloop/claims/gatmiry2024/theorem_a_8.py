@@ -129,8 +129,8 @@ def _turned() -> dict[str, float | int | str | bool | None]:
     """From which n on a turn lowers the loss, d = 2."""
     J = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
     found: dict[str, float | int | str | bool | None] = {}
-    for L in (2, 3, 4):
-        for n in range(2, 200):
+    for L in (2, 3):
+        for n in range(10, 200):
             law = Looped(2, n, L)
             best = (1 - law.scalar()) * identity(2)
             if law.loss(best + 1e-3 * J) < law.loss(best):
