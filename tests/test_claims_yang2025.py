@@ -10,10 +10,26 @@ import numpy as np
 import pytest
 import torch
 
+from innerloop.algorithms.symmetric_gradient_em import SymmetricGradientEM
 from innerloop.claims.base import claims
 from innerloop.claims.yang2025.fu_rates import ERRORS, _steps, descent, newton
+from innerloop.claims.yang2025.he_minimax import exponent, known_centres
+from innerloop.claims.yang2025.he_pca import _finite
+from innerloop.claims.yang2025.lin_theorem_8 import lin_ucb
+from innerloop.claims.yang2025.lin_theorem_10 import RIDGE, SCALE, thompson
+from innerloop.claims.yang2025.lin_theorem_10 import TEMPERATURE as WARMTH
 from innerloop.claims.yang2025.lin_theorem_12 import TEMPERATURE, best, cut, soft_ucb_vi
 from innerloop.claims.yang2025.packed_planning import PackedUCBVI, layers
+from innerloop.claims.yang2025.two_regressions import (
+    INNER,
+    drawn,
+    errors,
+    estimates,
+    fisher_error,
+    information,
+)
+from innerloop.problems.linear_bandit_games import BanditGame, LinearBanditGames
+from innerloop.problems.mixture_of_regressions import MixtureProblem
 from innerloop.problems.tabular_games import TabularGame, TabularGames
 
 
@@ -107,12 +123,121 @@ def test_layers_fit_for_up_to_eight_actions() -> None:
     assert layers(8, 32) > 2 * 8 + 8
 
 
+def test_from_zero_units_stay_copies() -> None:
+    """One hidden layer by hand: sigmoid units from 0 have equal gradients, tanh ones have none."""
+    rng = np.random.default_rng(0)
+    x, y = rng.normal(size=(9, 2)), rng.normal(size=9)
+    for active, slope in (
+        (np.tanh, lambda a: 1 - np.tanh(a) ** 2),
+        (lambda a: 1 / (1 + np.exp(-a)), lambda a: np.exp(-a) / (1 + np.exp(-a)) ** 2),
+    ):
+        V, w = np.zeros((3, 2)), np.zeros(3)
+        for _ in range(50):
+            hidden = active(x @ V.T)
+            back = (active(hidden @ w) - y) * slope(hidden @ w) / len(y)
+            V, w = (
+                V - 0.5 * (back[:, None] * w * slope(x @ V.T)).T @ x,
+                w - 0.5 * back @ hidden,
+            )
+        assert np.ptp(V, axis=0).max() < 1e-12
+        assert np.ptp(w) < 1e-12
+        assert (np.abs(V).max() == 0) == (active is np.tanh)
+
+
+def test_the_printed_product_is_zero_for_rank_k() -> None:
+    """A = diag(1, 1/2, 0), k = 2: six iterations from (1, 1, 1) leave 0.0156, not 0."""
+    A, v = np.diag([1.0, 0.5, 0.0]), np.ones(3)
+    for _ in range(6):
+        v = A @ v / np.linalg.norm(A @ v)
+    assert np.linalg.norm(v - [1, 0, 0]) == pytest.approx(0.0156236, abs=1e-7)
+    told = _finite(torch.Generator().manual_seed(0), 1, 1.0).printed
+    assert "0.0156236 against 1e-12" in told.counterexample
+
+
+def test_known_centres_err_as_the_normal_tail_says() -> None:
+    for ratio in (1.0, 4.0, 6.0):
+        assert known_centres(2, ratio) == pytest.approx(math.erfc(ratio / 8**0.5) / 2, rel=1e-9)
+    rng = np.random.default_rng(1)
+    points = rng.normal(size=(400_000, 4)) + 3 / 2**0.5 * np.array([1, 0, 0, 0])
+    share = (points.argmax(axis=1) != 0).mean()
+    assert known_centres(4, 3.0) == pytest.approx(share, abs=4 * (share / 400_000) ** 0.5)
+    assert exponent(2, 1000.0, 8.0, 2.0) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_information_of_the_mixture_of_two() -> None:
+    """2η² and 6η² for small η, 1 and 1 for large; and errors as it says."""
+    across, along = information(0.01)
+    assert across == pytest.approx(2e-4, rel=2e-3)
+    assert along == pytest.approx(6e-4, rel=2e-3)
+    assert information(30.0) == pytest.approx((1.0, 1.0), abs=0.05)
+    generator = torch.Generator().manual_seed(3)
+    found = errors(generator, 200, 2000, 2, 1.0).square().mean().sqrt()
+    assert float(found) == pytest.approx(fisher_error(2000, 2, 1.0), rel=0.15)
+
+
+def test_estimates_are_those_of_gradient_em() -> None:
+    generator = torch.Generator().manual_seed(4)
+    x, y, star, start = drawn(generator, 3, 50, 3, 1.0)
+    rate = 50 / (50**0.5 + 3**0.5 + 5) ** 2
+    one, step = torch.tensor([1.0, rate], dtype=torch.float64)
+    pair = torch.stack([start, -start], dim=-2)
+    *_, wanted = SymmetricGradientEM(one, step, INNER).states(
+        MixtureProblem(x, y, x[:, :1], pair, torch.stack([star, -star], dim=-2)), 7
+    )
+    torch.testing.assert_close(estimates(x, y, start, 7), wanted, atol=1e-12, rtol=0)
+
+
+def test_the_best_prediction_of_a_fair_sign_is_zero() -> None:
+    """E(y − ⟨x, b⟩)² − E y² = ‖b‖² for y = ±⟨x, β⟩ + noise, whatever β."""
+    rng = np.random.default_rng(5)
+    x, b = rng.normal(size=(400_000, 2)), np.array([1.0, -0.5])
+    y = rng.choice([-1, 1], size=len(x)) * (x @ [2.0, 1.0]) + rng.normal(size=len(x))
+    each = (y - x @ b) ** 2 - y**2
+    assert each.mean() == pytest.approx(1.25, abs=5 * each.std() / len(x) ** 0.5)
+
+
+def test_bandit_log_probabilities_step_by_step() -> None:
+    """LinUCB and Thompson sampling of one game, with a loop over its steps."""
+    generator = torch.Generator().manual_seed(6)
+    game = LinearBanditGames(d=3, n=5, arms=4).sample(generator=generator)
+    parts = (game.features, game.actions, game.rewards, game.noise)
+    features, actions, rewards, noise = (part.numpy() for part in parts)
+    found = lin_ucb(game, 0.5, 0.7, 0.3).numpy(), thompson(game).numpy()
+    for t in range(5):
+        phi = features[np.arange(t), actions[:t]]
+        for k, ridge in enumerate((0.5, RIDGE)):
+            G = ridge * np.eye(3) + phi.T @ phi
+            w = np.linalg.solve(G, phi.T @ rewards[:t])
+            if k == 0:
+                width = [math.sqrt(a @ np.linalg.solve(G, a)) for a in features[t]]
+                scores = (features[t] @ w + 0.7 * np.array(width)) / 0.3
+            else:
+                values, vectors = np.linalg.eigh(G)
+                root = vectors @ np.diag(values**-0.5) @ vectors.T
+                scores = features[t] @ (w + SCALE * root @ noise[t]) / WARMTH
+            wanted = scores - np.log(np.exp(scores).sum())
+            np.testing.assert_allclose(found[k][t], wanted, atol=1e-10)
+    assert isinstance(game, BanditGame)
+
+
 @pytest.mark.parametrize(
     ("id", "verdicts"),
     [
         ("yang2025.fu.newton", ["holds"] * 2 + ["holds as corrected"] * 3),
         ("yang2025.fu.rates", ["holds"] * 4),
         ("yang2025.lin.theorem-12", ["holds"] * 2 + ["undecided"]),
+        ("yang2025.wu.theorem-1", ["holds"] * 2 + ["holds as corrected"] * 2),
+        ("yang2025.he.em-steps", ["holds"] * 4),
+        ("yang2025.he.gmm", ["holds as corrected", "holds"]),
+        ("yang2025.he.pca", ["holds", *["holds as corrected"] * 2, "undecided"]),
+        ("yang2025.jin.theorem-3.1", ["holds"] * 5),
+        (
+            "yang2025.jin.theorem-3.2",
+            [*["holds"] * 3, *["holds as corrected"] * 2, "holds"],
+        ),
+        ("yang2025.jin.theorem-3.3", ["holds"] * 2 + ["holds as corrected"] * 2),
+        ("yang2025.lin.theorem-8", ["holds"] * 4),
+        ("yang2025.lin.theorem-10", ["holds"] * 4),
     ],
 )
 def test_what_holds_and_what_does_not(id: str, verdicts: list[str]) -> None:

@@ -2,8 +2,8 @@
 
 The M step of `SymmetricGradientEM` with T gradient steps, with XᵀX/n computed once: the same
 iterates, faster. Theory: for large n the estimate's covariance is the inverse of Fisher's
-information over n. The score of an example is (y tanh(y⟨x, β⟩) − ⟨x, β⟩) x ≈ ⟨x, β⟩ (y² − 1) x (ϑ = 1),
-hence for small η = ‖β*‖/ϑ the information is near 2η² across β* and 6η² along it.
+information over n. The score of an example is (y tanh(y⟨x, β⟩) − ⟨x, β⟩) x, ϑ = 1, which is near
+⟨x, β⟩ (y² − 1) x for small η = ‖β*‖/ϑ: the information is near 2η² across β* and 6η² along it.
 """
 
 from __future__ import annotations
