@@ -31,7 +31,7 @@ from innerloop.claims.trials import Equality
     kind="equality",
     quick={"trials": 50},
     full={"trials": 1000},
-    tiny={"trials": 4},
+    tiny={"trials": 5},
     falsified={
         "Σ*^½ and Σ*^{−½} change places": {"corrected": closed("law", swapped=True)},
         "the proof's root on one side only": {"inside": lambda root, S: root @ S},

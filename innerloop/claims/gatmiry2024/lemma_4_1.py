@@ -33,7 +33,7 @@ from innerloop.theory.looped import Looped
     kind="equality",
     quick={"trials": 50},
     full={"trials": 1000},
-    tiny={"trials": 4},
+    tiny={"trials": 5},
     falsified={
         "Σ*^½ and Σ*^{−½} change places": {"corrected": closed("law", swapped=True)},
         "A = cI": {"aligned": lambda star: torch.eye(len(star), dtype=star.dtype)},

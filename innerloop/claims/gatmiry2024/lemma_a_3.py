@@ -45,7 +45,7 @@ def _after_weights(case: Case, S: Tensor, between: Tensor | None) -> Tensor:
     kind="equality",
     quick={"trials": 50},
     full={"trials": 1000},
-    tiny={"trials": 4},
+    tiny={"trials": 5},
     falsified={
         "Σ*^½ and Σ*^{−½} change places": {"corrected": closed("law", swapped=True)},
         "the layers in reverse": {"corrected": earlier},
