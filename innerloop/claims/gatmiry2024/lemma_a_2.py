@@ -6,8 +6,8 @@ Printed    n ≥ 4k²d²: E[(1/n) Σ xᵢxᵢᵀ] = αI with 1 ≤ α ≤ 1 + 4k
 Tested     exact moments in fractions, k ≤ 12, d ≤ 50, n = 4k²d² and more; pairings listed for k ≤ 5
 Correction E[Σ^k] = αI (as printed the statement is true, α = 1, and says nothing about k);
            (2m − 1)!! pairings; the sum needs n ≥ 16k²d² for its bound: at n = 4k²d² it is k + 1
-           and the bound 3. The lemma holds all the same: at n = 4k²d² the excess α − 1 is 0.28 at
-           most where 2 is allowed
+           and the bound 3. The lemma holds all the same: at n = 4k²d² and k ≤ 12 the excess
+           α − 1 is 0.254 at most where 2 is allowed
 Note       (18) and (19) sum to n where d is meant: (19) is d^{C(G') − 1} I
 """
 

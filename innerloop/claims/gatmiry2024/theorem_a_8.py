@@ -11,7 +11,8 @@ Correction (2) and (3) speak of a symmetric A. From two loops on the transformer
            B = [[0.9962, 0.0313], [−0.0313, 0.9962]]. Among symmetric A the minimum is bΣ*⁻¹, b < 1;
            over all A the bounds hold with B = Σ*^½AΣ*^½ and for the quadratic form of A. The term
            in u is 0 at A = 0; at A^opt it is positive
-Beyond     the turn is by about 1/√n: b ± i/√n are the eigenvalues of B; 1 − b is of order 1/n
+Beyond     the turn is of order 1/√n: at d = L = 2 the eigenvalues of B are near b ± i/√n; 1 − b is
+           of order 1/n
 """
 
 from __future__ import annotations
