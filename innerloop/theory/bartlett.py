@@ -9,6 +9,8 @@ Nodes      Gauss–Hermite for the normals, Gauss–Laguerre for the T_ii². A p
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -19,6 +21,7 @@ from innerloop.errors import InputError
 from innerloop.theory.gaussian import MOST_POINTS
 
 
+@lru_cache(maxsize=8)
 def wishart_rule(
     d: int, n: int, degree: int
 ) -> tuple[Float[Tensor, "points d d"], Float[Tensor, " points"]]:

@@ -26,7 +26,7 @@ from innerloop.errors import InputError
 from innerloop.theory.gaussian import MOST_POINTS
 
 
-def wishart_rule(
+def deviation_rule(
     d: int, n: int, degree: int
 ) -> tuple[Float[Tensor, "points d d"], Float[Tensor, " points"]]:
     """Points E = S − I and weights, exact for polynomials of this degree in S, n ≥ d."""
@@ -73,7 +73,7 @@ class Looped:
 
     @cached_property
     def rule(self) -> tuple[Tensor, Tensor]:
-        return wishart_rule(self.d, self.n, 2 * self.loops)
+        return deviation_rule(self.d, self.n, 2 * self.loops)
 
     def residual(self, B: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch points d d"]:
         """I − SB at every point of the rule."""
