@@ -93,7 +93,7 @@ def _runs(generator: torch.Generator, trials: int, squared: bool) -> Part:
             worst[knots] = max(worst[knots], float((told - wanted).abs().max()))
         tried += int(inside.sum())
     check = follows(
-        "the transformer approximates the power method: its distance falls at least like knots^(−4)",
+        "the transformer nears the power method, its distance at least like knots^(−4)",
         list(worst),
         list(worst.values()),
         -4.0,
