@@ -11,7 +11,8 @@ Correction for the first reading: with equal weights the best prediction of y fr
            excess of ⟨x, β̂⟩ is ‖β̂‖², and tends to ‖β*‖²; the second reading is the one that
            holds. Above the edge it is O(d log²n/(n min(1, η²))): at the edge that is the first
            line's rate, where the printed second line has its square
-Note       logarithms hide the difference at sizes that can be drawn; see jin.theorem-3.2
+Note       that it fails at the edge is Fisher's information, not a measurement: at sizes that can
+           be drawn logarithms hide the difference; see jin.theorem-3.2
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ def _uniform(measured: list[float], sizes: list[int]) -> Check:
     return Check(
         statement="every η above the edge: the risk is ≤ C d log²n/n, one constant",
         passed=ratios[-1] <= 10 * ratios[0],
-        summary=f"along the edge {check.summary.partition(', stated')[0]}, {len(sizes)} sizes",
+        summary=f"from Fisher's information at {len(FAR)} sizes up to {FAR[-1]:.0e}; where "
+        f"problems can be drawn it is not passed, {check.summary.partition(', stated')[0]}",
         counterexample=f"d = {D}, η = (d log²n/n)^(1/4): risks, near ((d − 1)/2 + 1/6)/(nη²), over "
         f"the bound are {told}",
     )
