@@ -11,6 +11,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+import innerloop.transformer.attention as attention_module
 from innerloop.errors import InputError
 from innerloop.transformer import Attention, Block, Head, Layout, Split, keys_where, signed, summed
 from innerloop.transformer.head import compiled
@@ -89,6 +90,47 @@ def test_attention_is_its_definition(kind, mask, normalisation, context: int) ->
     for a, b in itertools.product(range(2), range(3)):
         expected = by_definition(heads, stream[a, b].numpy(), context, kind, mask, normalisation)
         np.testing.assert_allclose(out[a, b].numpy(), expected, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mask", MASKS)
+@pytest.mark.parametrize("at_once", [1, 500, 1 << 18])
+def test_zeros_left_out_and_scores_in_parts_change_nothing(
+    kind, mask, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With gradients every weight and all scores are used; without, as few as can be."""
+    monkeypatch.setattr(attention_module, "_SCORES", at_once)
+    monkeypatch.setattr(attention_module, "_WORTH_PACKING", 0)
+    wide = Layout(x=3, y=(), beta=2, one=(), spare=20)
+    attention = Attention.of(wide, random_heads(seed=5), kind=kind, mask=mask, normalisation="1")
+    dense = Attention.free(wide.width, 2, kind=kind, mask=mask, normalisation="1", rank=3)
+    for one, lead in itertools.product((attention, dense), ((), (3,), (2, 0), (2, 2))):
+        for tokens in (1, 64, 65, 150):
+            stream = torch.randn(*lead, tokens, wide.width, dtype=torch.float64)
+            context = max(1, tokens - 1)
+            expected = one(stream.clone().requires_grad_(), context, "scores").detach()
+            given_ = stream.clone()
+            with torch.no_grad():
+                found = one(stream, context, "scores")
+            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-11)
+            assert torch.equal(stream, given_)
+
+
+def test_many_weights_at_once_and_derivatives_forwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_module, "_WORTH_PACKING", 0)
+    attention = Attention.free(6, 2, kind="relu", mask="causal", normalisation="1", rank=3)
+    attention.requires_grad_(False)
+    stream = torch.randn(70, 6, dtype=torch.float64)
+    for name in ("query", "key", "value"):
+        several = torch.randn(4, *getattr(attention, name).shape, dtype=torch.float64)
+
+        def out(weight: torch.Tensor, name: str = name) -> torch.Tensor:
+            return torch.func.functional_call(attention, {name: weight}, (stream, 69))
+
+        expected = torch.stack([out(weight) for weight in several])
+        torch.testing.assert_close(torch.func.vmap(out)(several), expected)
+        columns = torch.func.jacfwd(out)(several[0])
+        torch.testing.assert_close(columns, torch.func.jacrev(out)(several[0]))
 
 
 @given(tokens=st.integers(1, 200), seed=st.integers(0, 99), mask=st.sampled_from(MASKS))
@@ -210,6 +252,26 @@ def test_operator_norm_of_a_head() -> None:
     assert block.operator_norm() == pytest.approx(
         max(math.sqrt(spectral[0]), 2.0) + spectral[1] + 0.5, rel=1e-12
     )
+
+
+@given(seed=st.integers(0, 99), rank=st.integers(1, 9), heads=st.integers(1, 4))
+def test_operator_norms_are_those_of_the_whole_matrices(seed: int, rank: int, heads: int) -> None:
+    generator = torch.Generator().manual_seed(seed)
+    free = Attention.free(7, heads, rank=rank, generator=generator).requires_grad_(False)
+    free.value[:, ::2], free.value[0, :, 1:], free.key[:, -1] = 0, 0, 0
+    free.given = tuple(m % 2 == seed % 2 for m in range(heads))
+    for attention in (free, Attention.of(LAYOUT, random_heads(seed))):
+        queries, keys, values = (
+            torch.linalg.svdvals(part)[:, 0].tolist()
+            for part in (attention.query, attention.key, attention.value)
+        )
+        whole = torch.linalg.svdvals(attention.score_matrices())[:, 0].sqrt().tolist()
+        largest = [
+            max(q, k) if given_ else balanced
+            for q, k, balanced, given_ in zip(queries, keys, whole, attention.given, strict=True)
+        ]
+        found = attention.operator_norms()
+        assert found == pytest.approx((max(largest), sum(values)), rel=1e-12)
 
 
 def test_a_given_split_is_kept_by_the_norm_and_does_not_change_the_scores() -> None:

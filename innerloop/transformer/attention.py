@@ -9,7 +9,8 @@ Normalisations  1/n, 1/N, 1/i, 1 for c_i: by context tokens, by all tokens, by t
 
 Softmax normalises over the keys that the mask admits. Linear attention is computed in whichever
 order is cheaper: the scores (quadratic in the number of tokens) or the Gram matrix Σ V h (K h)ᵀ
-(linear in it); the result is the same up to rounding.
+(linear in it); the result is the same up to rounding. Without gradients, rows and columns of the
+weights that are zero take no time, and scores are made a few at a time, and none for the future.
 """
 
 from __future__ import annotations
@@ -35,6 +36,10 @@ Stream = Float[Tensor, "*batch tokens width"]
 
 _CHUNK = 64
 """Tokens per chunk of causal linear attention: scores inside a chunk, Gram matrices between."""
+_SCORES = 1 << 18
+"""Scores that are made at a time, without gradients: as many as a processor keeps close by."""
+_WORTH_PACKING = 1 << 22
+"""Multiplications by weights that take longer than finding out which of them are zero."""
 
 
 class Attention(nn.Module):
@@ -112,23 +117,54 @@ class Attention(nn.Module):
     def heads(self) -> int:
         return self.query.shape[0]
 
+    @property
+    def _rank(self) -> int:
+        """Rows of Q, K and V of a head."""
+        return self.query.shape[1] + self.key.shape[1] + self.value.shape[1]
+
     def forward(self, stream: Stream, context: int, order: Order | None = None) -> Stream:
         """The stream after this layer. `order` forces an order of linear attention."""
         tokens = stream.shape[-2]
         if context < 1 and (self.mask == "context" or self.normalisation == "1/n"):
             raise InputError(f"attention to the context needs context tokens, got {context}")
         keyed = stream[..., :context, :] if self.mask == "context" else stream
-        query = _projected(stream, self.query)
-        key, value = _projected(keyed, self.key), _projected(keyed, self.value)
+        lean = not _transformed() and not _differentiated(stream, self)
+        sparse = lean and stream.numel() * self.heads * self._rank > _WORTH_PACKING
+        weight, written = _rows(self.value) if sparse else (self.value, None)
+        project = _projected_sparsely if sparse else _projected
+        query, key = project(stream, self.query), project(keyed, self.key)
+        value = project(keyed, weight)
         if self.kind == "linear" and (order or self.cheaper_order(tokens, key.shape[-2])) == "gram":
             mixed = (
                 _causal_gram(query, key, value)
                 if self.mask == "causal"
                 else query @ (key.mT @ value)
             )
+        elif lean:
+            mixed = self._mixed(query, key, value)
         else:
             mixed = self._weights(query @ key.mT) @ value
-        return self._added(stream, mixed.sum(dim=-3), self._scale(stream, context, tokens))
+        scale = self._scale(stream, context, tokens)
+        if written is None:
+            return self._added(stream, mixed.sum(dim=-3), scale)
+        update = mixed.transpose(-2, -3).flatten(-2) * scale
+        return stream.index_add(-1, self.targets.to(stream.device)[written].flatten(), update)
+
+    def _mixed(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Σ_j act(s_ij) v_j of every head, some heads and query tokens at a time."""
+        lead, (tokens, keys) = query.shape[:-2], (query.shape[-2], key.shape[-2])
+        query, key, value = (part.flatten(0, -3) for part in (query, key, value))
+        mixed = value.new_empty(len(value), tokens, value.shape[-1])
+        causal = self.mask == "causal"
+        rows = min(tokens, _CHUNK) if causal else tokens
+        heads = max(1, _SCORES // max(1, rows * keys))
+        for some in (slice(first, first + heads) for first in range(0, len(query), heads)):
+            for first in range(0, tokens, max(rows, 1)):
+                asked = slice(first, first + rows)
+                seen = slice(0, min(first + rows, keys) if causal else keys)
+                weights = self._weights(query[some, asked] @ key[some, seen].mT)
+                mixed[some, asked] = weights @ value[some, seen]
+        return mixed.unflatten(0, lead)
 
     def extend(self, kept: Kept, stream: Stream) -> tuple[Stream, Kept]:
         """The new tokens after this layer, which keeps what it reads of those before them."""
@@ -175,18 +211,21 @@ class Attention(nn.Module):
         return "gram" if gram < tokens * keys * (rank + out) else "scores"
 
     def _weights(self, scores: Tensor) -> Tensor:
-        """act(s_ij), with the keys that the causal mask forbids taken out: queries come last."""
-        future = None
-        if self.mask == "causal":
-            queries, keys = scores.shape[-2:]
-            ones = torch.ones(queries, keys, dtype=torch.bool, device=scores.device)
-            future = ones.triu(1 + keys - queries)
+        """act(s_ij), with the keys that the causal mask forbids taken out: queries come last.
+
+        Overwrites the scores where no gradient is taken.
+        """
+        queries, keys = scores.shape[-2:]
         if self.kind == "softmax":
-            if future is not None:
-                scores = scores.masked_fill(future, -math.inf)
+            if self.mask == "causal":
+                ones = torch.ones(queries, keys, dtype=torch.bool, device=scores.device)
+                scores = scores.masked_fill(ones.triu(1 + keys - queries), -math.inf)
             return scores.softmax(dim=-1)
-        weights = scores.relu() if self.kind == "relu" else scores
-        return weights if future is None else weights.masked_fill(future, 0.0)
+        if scores.requires_grad or _transformed():
+            weights = scores.relu() if self.kind == "relu" else scores
+            return weights.tril(keys - queries) if self.mask == "causal" else weights
+        weights = scores.relu_() if self.kind == "relu" else scores
+        return weights.tril_(keys - queries) if self.mask == "causal" else weights
 
     def _scale(self, stream: Tensor, context: int, tokens: int) -> Tensor | float:
         """c_i of a stream that ends with token number `tokens`."""
@@ -207,14 +246,48 @@ class Attention(nn.Module):
         split, for which both norms are √‖QᵀK‖, the smallest that the larger can be.
         """
         with torch.no_grad():
-            balanced = torch.linalg.matrix_norm(self.score_matrices(), ord=2).sqrt()
+            # ‖QᵀK‖ = ‖RSᵀ‖ where Qᵀ and Kᵀ are R and S after orthogonal matrices: small ones.
+            query, key = (torch.linalg.qr(part.mT, mode="r").R for part in (self.query, self.key))
+            balanced = torch.linalg.matrix_norm(query @ key.mT, ord=2).sqrt()
             largest = torch.maximum(
-                torch.linalg.matrix_norm(self.query, ord=2),
-                torch.linalg.matrix_norm(self.key, ord=2),
+                torch.linalg.matrix_norm(query, ord=2), torch.linalg.matrix_norm(key, ord=2)
             )
             given = torch.tensor(self.given, device=balanced.device)
             scores = torch.where(given, largest, balanced).max()
-            return float(scores), float(torch.linalg.matrix_norm(self.value, ord=2).sum())
+            value = _rows(_rows(self.value)[0].mT)[0]
+            return float(scores), float(torch.linalg.matrix_norm(value, ord=2).sum())
+
+
+def _transformed() -> bool:
+    """Whether this is compiled, or run by torch.func: neither choices by numbers nor in place."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+
+
+def _differentiated(stream: Tensor, module: nn.Module) -> bool:
+    """Whether gradients are taken through this module now."""
+    taking = stream.requires_grad or any(part.requires_grad for part in module.parameters())
+    return taking and torch.is_grad_enabled()
+
+
+def _rows(weight: Float[Tensor, "heads rows width"]) -> tuple[Tensor, Tensor]:
+    """The rows of every head that are not zero, filled up to as many for each, and which they are.
+
+    What fills them up is zero, and no row comes twice.
+    """
+    used = (weight != 0).any(dim=-1)
+    most = max(1, int(used.sum(dim=-1).max()))
+    places = used.byte().argsort(dim=-1, descending=True, stable=True)[:, :most]
+    return weight.gather(1, places.unsqueeze(-1).expand(-1, -1, weight.shape[-1])), places
+
+
+def _projected_sparsely(
+    stream: Stream, weight: Float[Tensor, "heads rows width"]
+) -> Float[Tensor, "*batch heads tokens rows"]:
+    """As `_projected`, from the places that any weight reads alone."""
+    read = (weight != 0).flatten(0, 1).any(dim=0).nonzero().squeeze(-1)
+    if 2 * len(read) <= weight.shape[-1]:
+        stream, weight = stream.index_select(-1, read.to(stream.device)), weight[..., read]
+    return _projected(stream, weight)
 
 
 def _projected(

@@ -107,14 +107,17 @@ def compiled(layout: Layout, heads: Sequence[Head]) -> Compiled:
         raise InputError("attention needs at least one head")
     factors = [_factors(layout, head) for head in heads]
     rank = max(query.shape[0] for query, _ in factors)
-    values = torch.stack([_matrix(layout, _flipped(head.value), "value") for head in heads])
-    targets = values.abs().sum(dim=(0, 2)).nonzero().flatten()
+    values = [_matrix(layout, {"value": _flipped(head.value)}) for head in heads]
+    targets = torch.cat([rows for rows, _, _ in values]).unique()
     if not len(targets):
         targets = torch.tensor([0])
+    value = torch.zeros(len(heads), len(targets), layout.width, dtype=torch.float64)
+    for m, (rows, columns, weights) in enumerate(values):
+        value[m, torch.searchsorted(targets, rows)[:, None], columns] = weights
     return Compiled(
         query=torch.stack([_padded(query, rank) for query, _ in factors]),
         key=torch.stack([_padded(key, rank) for _, key in factors]),
-        value=values[:, targets],
+        value=value,
         targets=targets,
         given=tuple(any(isinstance(w, Split) for w in head.score.values()) for head in heads),
     )
@@ -123,13 +126,16 @@ def compiled(layout: Layout, heads: Sequence[Head]) -> Compiled:
 def _factors(layout: Layout, head: Head) -> tuple[Tensor, Tensor]:
     """Q and K of one head, (rank, width) each, with QᵀK its score matrix."""
     whole = {pair: w for pair, w in head.score.items() if not isinstance(w, Split)}
-    score = _matrix(layout, whole, "score") + _matrix(layout, head.gate, "gate")
-    rows, columns = (score.abs().sum(dim=axis).nonzero().flatten() for axis in (1, 0))
-    identity = torch.eye(layout.width, dtype=torch.float64)
-    if len(rows) <= len(columns):
-        queries, keys = [identity[rows]], [score[rows]]
+    rows, columns, score = _matrix(layout, {"score": whole, "gate": head.gate})
+    rank = min(len(rows), len(columns))
+    query, key = (torch.zeros(rank, layout.width, dtype=torch.float64) for _ in range(2))
+    if rank == len(rows):
+        query[torch.arange(rank), rows] = 1.0
+        key[:, columns] = score
     else:
-        queries, keys = [score[:, columns].T], [identity[columns]]
+        query[:, rows] = score.T
+        key[torch.arange(rank), columns] = 1.0
+    queries, keys = [query], [key]
     for (a, b), split in head.score.items():
         if isinstance(split, Split):
             queries.append(_placed(split.query, layout[a], layout.width))
@@ -137,13 +143,27 @@ def _factors(layout: Layout, head: Head) -> tuple[Tensor, Tensor]:
     return torch.cat(queries), torch.cat(keys)
 
 
-def _matrix(layout: Layout, blocks: Blocks, what: str) -> Tensor:
-    """The (width, width) matrix with each block at its registers' places."""
-    matrix = torch.zeros(layout.width, layout.width, dtype=torch.float64)
-    for (row, column), weight in blocks.items():
-        a, b = layout[row], layout[column]
-        matrix[torch.tensor(a.places)[:, None], torch.tensor(b.places)] += block(weight, a, b, what)
-    return matrix
+def _matrix(layout: Layout, kinds: Mapping[str, Blocks]) -> tuple[Tensor, Tensor, Tensor]:
+    """The rows and columns of the stream's places where blocks are not zero, and their sum there.
+
+    Of (width, width) little is ever filled, so that much is never made.
+    """
+    placed = [
+        (layout[row], layout[column], weight, what)
+        for what, blocks in kinds.items()
+        for (row, column), weight in blocks.items()
+    ]
+    rows = sorted({place for a, _, _, _ in placed for place in a.places})
+    columns = sorted({place for _, b, _, _ in placed for place in b.places})
+    row_of, column_of = ({place: k for k, place in enumerate(side)} for side in (rows, columns))
+    matrix = torch.zeros(len(rows), len(columns), dtype=torch.float64)
+    for a, b, weight, what in placed:
+        at = torch.tensor([row_of[place] for place in a.places]).unsqueeze(-1)
+        matrix[at, [column_of[place] for place in b.places]] += block(weight, a, b, what)
+    filled = matrix != 0
+    live, wide = filled.any(dim=1), filled.any(dim=0)
+    first, second = (torch.tensor(side, dtype=torch.long) for side in (rows, columns))
+    return first[live], second[wide], matrix[live][:, wide]
 
 
 def block(weight: Weight, rows: Address, columns: Address, what: str) -> Tensor:

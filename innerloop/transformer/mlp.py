@@ -164,8 +164,11 @@ class MLP(nn.Module):
 
 
 def _root_of_largest(gram: Tensor) -> float:
-    """The operator norm of a matrix from its Gram matrix."""
-    return float(torch.linalg.eigvalsh(gram)[-1].clamp_min(0).sqrt())
+    """The operator norm of a matrix from its Gram matrix, of which only what is not 0 counts."""
+    used = (gram != 0).any(dim=0)
+    if not bool(used.any()):
+        return 0.0
+    return float(torch.linalg.eigvalsh(gram[used][:, used])[-1].clamp_min(0).sqrt())
 
 
 def _assembled(layout: Layout, blocks: Registers, hidden: int, side: str) -> Tensor:
