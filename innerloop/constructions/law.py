@@ -173,9 +173,16 @@ class _Law:
 
     def noised(self, exact: Tensor) -> Tensor:
         """An exact stream as the transformer may meet it: anything where the content is ignored."""
-        noise = torch.randn(exact.shape, generator=self.generator, dtype=exact.dtype)
         ignored = self.construction.ignored(exact).to(exact.device)
-        return torch.where(ignored, noise.to(exact.device), exact).to(self.dtype)
+        if ignored.all(dim=0).equal(ignored.any(dim=0)):  # the same registers of every token
+            places = ignored[0].nonzero().squeeze(-1)
+            shape = (*exact.shape[:-1], len(places))
+        else:
+            places, shape = ignored, (*exact.shape[:-2], int(ignored.sum()))
+        noised = exact.clone()
+        noise = torch.randn(shape, generator=self.generator, dtype=exact.dtype)
+        noised[..., places] = noise.to(exact.device)
+        return noised.to(self.dtype)
 
     def off(self, stream: Tensor, exact: Tensor, part: str, free: bool = False) -> float:
         """The deviation of a stream from the exact one, where the content matters."""

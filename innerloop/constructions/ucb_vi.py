@@ -47,7 +47,6 @@ from innerloop.transformer import (
     Block,
     Head,
     Layout,
-    join,
     marks,
     own_token,
     piecewise_linear,
@@ -174,28 +173,38 @@ class UCBVIDecoder(ActingConstruction):
         place = self._place(2 * t + 1, observation.step, done)
         return self.layout.tokens(**place, a=done, r=reward.unsqueeze(-1))
 
-    def _place(self, i: int, step: int, like: Tensor) -> dict[str, Any]:
+    def _place(self, i: int, step: int, like: Tensor) -> dict[str, Tensor]:
         """Positions, the episode and the step in it, of token i, counted from 0."""
-        tokens = 2 * self.longest
-        if i >= tokens:
+        if i >= 2 * self.longest:
             raise OutOfRange(f"{self.name} was built for up to n={self.n} episodes")
-        step_of = one_hot(torch.tensor([step]), self.horizon).to(like)
-        numbers = {
-            "one": 1.0,
-            "i": float(i),
-            "i2": float(i * i),
-            "e": float(i // 2 // self.horizon),
-        }
-        return {**numbers, "p": marks(tokens)[i : i + 1].to(like), "h": step_of}
+        at = torch.tensor([i, step], device=like.device)
+        return self._places(at[:1], at[1:], like)
+
+    def _places(
+        self, i: Int[Tensor, " tokens"], step: Int[Tensor, " tokens"], like: Tensor
+    ) -> dict[str, Tensor]:
+        """What `_place` says, of many tokens."""
+        numbers = {"one": torch.ones_like(i), "i": i, "i2": i * i, "e": i // (2 * self.horizon)}
+        places = {"p": self._marks.to(i.device)[i], "h": one_hot(step, self.horizon)}
+        return {name: value.to(like) for name, value in (numbers | places).items()}
+
+    @cached_property
+    def _marks(self) -> Tensor:
+        return marks(2 * self.longest)
 
     def prompt(self, problem: TabularGame) -> Tensor:
-        parts, none = [], problem.rewards.new_zeros(*problem.rewards.shape[:-2], 0)
-        for t in range(problem.episodes * self.horizon):
-            episode, step = divmod(t, self.horizon)
-            seen = Situation(step, problem.states[..., episode, step])
-            did, paid = problem.actions[..., episode, step], problem.rewards[..., episode, step]
-            parts += [self.observed(t, seen, none), self.acted(t, seen, did, paid)]
-        return join(*parts)
+        rewards = problem.rewards.flatten(-2)
+        seen = one_hot(problem.states.flatten(-2), self.d).to(rewards)
+        done = one_hot(problem.actions.flatten(-2), self.arms).to(rewards)
+        i = torch.arange(2 * rewards.shape[-1], device=rewards.device)
+        places = self._places(i, i // 2 % self.horizon, rewards)
+        # What is shown, and what was chosen and earned, take turns.
+        return self.layout.tokens(
+            **places,
+            s=torch.stack([seen, 0 * seen], dim=-2).flatten(-3, -2),
+            a=torch.stack([0 * done, done], dim=-2).flatten(-3, -2),
+            r=torch.stack([0 * rewards, rewards], dim=-1).flatten(-2),
+        )
 
     def encode(self, problem: TabularGame, state: Plan) -> Tensor:
         stream = self.prompt(problem)
