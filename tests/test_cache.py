@@ -125,6 +125,22 @@ def test_two_futures_may_grow_from_one_past() -> None:
     torch.testing.assert_close(more, whole, rtol=1e-12, atol=1e-12)
 
 
+def test_many_futures_may_grow_from_one_past_at_once() -> None:
+    transformer = machine("relu", "1/i", 2)
+    past = torch.randn(3, 5, LAYOUT.width, dtype=torch.float64)
+    futures = torch.randn(4, 3, 2, LAYOUT.width, dtype=torch.float64)
+    _, cache = transformer.extend(transformer.begin(), past)
+    found, after = transformer.extend(cache.repeated(4), futures)
+    more, _ = transformer.extend(after, futures)
+    whole = torch.cat([past.expand(4, *past.shape), futures, futures], dim=-2)
+    expected = transformer(whole)[..., 5:, :]
+    torch.testing.assert_close(torch.cat([found, more], -2), expected, rtol=1e-12, atol=1e-12)
+    alone, _ = transformer.extend(cache, futures[1])
+    torch.testing.assert_close(alone, found[1], rtol=1e-12, atol=1e-12)
+    first, _ = transformer.extend(transformer.begin().repeated(4), futures)
+    torch.testing.assert_close(first, transformer(futures), rtol=1e-12, atol=1e-12)
+
+
 def test_rows_grow_in_place_and_stay_below_twice_their_number() -> None:
     rows, stores = Rows(), set()
     for k in range(1000):

@@ -12,6 +12,7 @@ from innerloop.constructions.certificate import certify
 from innerloop.constructions.player import TransformerPolicy
 from innerloop.constructions.ucb_vi import UCBVIDecoder
 from innerloop.errors import InputError, OutOfRange
+from innerloop.policies.base import Policy
 from innerloop.policies.rollout import rollout
 from innerloop.policies.uniform import Uniform
 from innerloop.problems.mdp import Situation
@@ -49,6 +50,36 @@ def test_whole_games_are_those_of_the_policy() -> None:
     torch.testing.assert_close(found.regret, expected.regret, rtol=1e-10, atol=1e-10)
     blind = rollout(Uniform(), worlds, 15, 1)
     assert not torch.equal(found.history.actions, blind.history.actions)
+
+
+def test_a_plan_is_what_is_asked_for_one_by_one() -> None:
+    construction = UCBVIDecoder(d=3, arms=2, n=3, steps=2)
+    player = TransformerPolicy(construction=construction, transformer=construction.transformer)
+    worlds, noise = TabularMDPs(states=3, arms=2, horizon=3).sample(2, 4), torch.zeros(2, 4, 0)
+    state, noise = player.start(worlds), noise.double()
+    for t in range(9):
+        if worlds.begins(t):
+            found = player.plan(state, worlds, noise)
+            assert found.shape == (2, 4, 3, 3, 2)
+            expected = Policy.plan(player, state, worlds, noise)
+            torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-11)
+        here = Situation(t % 3, torch.randint(3, (2, 4)))
+        action, reward = torch.randint(2, (2, 4)), torch.rand(2, 4, dtype=torch.float64)
+        state = player.update(state, here, action, reward)
+    with pytest.raises(OutOfRange, match="up to 9 steps"):
+        player.plan(state, worlds, noise)
+
+
+def test_prompts_are_the_tokens_of_a_game_one_after_the_other() -> None:
+    construction = UCBVIDecoder(d=3, arms=2, n=5, steps=3)
+    game = TabularGames(states=3, arms=2, horizon=4, episodes=4).sample(2, 3)
+    none, tokens = game.rewards.new_zeros(2, 3, 0), []
+    for t in range(16):
+        at = (..., t // 4, t % 4)
+        here = Situation(t % 4, game.states[at])
+        tokens.append(construction.observed(t, here, none))
+        tokens.append(construction.acted(t, here, game.actions[at], game.rewards[at]))
+    assert torch.equal(construction.prompt(game), torch.cat(tokens, dim=-2))
 
 
 def test_it_plays_a_named_world() -> None:

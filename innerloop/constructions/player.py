@@ -20,6 +20,7 @@ from innerloop.constructions.certificate import Built
 from innerloop.errors import InputError, OutOfRange
 from innerloop.policies.base import Policy
 from innerloop.problems.environment import Environment
+from innerloop.problems.mdp import Situation, TabularMDP
 from innerloop.transformer import Cache, Transformer
 
 
@@ -94,6 +95,20 @@ class TransformerPolicy(Policy[Environment, Playing]):
     ) -> Float[Tensor, "*batch actions"]:
         return self._log_odds(state, observation, noise).log_softmax(dim=-1)
 
+    def plan(
+        self, state: Playing, environment: TabularMDP, noise: Float[Tensor, "*batch normals"]
+    ) -> Float[Tensor, "*batch horizon states actions"]:
+        """As any policy's, with all situations side by side: the past is read once for them."""
+        self._check_length(state)
+        sizes = (environment.horizon, environment.states)
+        here = torch.zeros(environment.batch, dtype=torch.long, device=environment.like.device)
+        situations = [Situation(h, here + s) for h in range(sizes[0]) for s in range(sizes[1])]
+        tokens = [self.construction.observed(state.t, one, noise) for one in situations]
+        cache = state.cache.repeated(len(tokens))
+        stream, _ = self.transformer.extend(cache, torch.stack(tokens))
+        odds = self.construction.log_odds(stream[..., -1, :]).softmax(dim=-1)
+        return odds.movedim(0, -2).unflatten(-2, sizes)
+
     def _log_odds(self, state: Playing, observation: Any, noise: Tensor) -> Tensor:
         asked = self._ask(state, observation, noise)
         return self.construction.log_odds(asked.stream[..., -1, :])
@@ -114,17 +129,20 @@ class TransformerPolicy(Policy[Environment, Playing]):
 
     def _ask(self, state: Playing, observation: Any, noise: Tensor) -> _Asked:
         """Run the tokens of an observation, and note it."""
+        self._check_length(state)
+        tokens = self.construction.observed(state.t, observation, noise)
+        asked = state.asked
+        asked.stream, asked.cache = self.transformer.extend(state.cache, tokens)
+        asked.observation = observation
+        return asked
+
+    def _check_length(self, state: Playing) -> None:
         longest = self.construction.longest
         if longest is not None and state.t >= longest:
             raise OutOfRange(
                 f"{self.name} was built for games of up to {longest} steps, got one more: "
                 "build it for longer games"
             )
-        tokens = self.construction.observed(state.t, observation, noise)
-        asked = state.asked
-        asked.stream, asked.cache = self.transformer.extend(state.cache, tokens)
-        asked.observation = observation
-        return asked
 
 
 def _same(one: Any, other: Any) -> bool:

@@ -8,7 +8,7 @@ extending one makes another, and several may grow from the same one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import torch
@@ -52,6 +52,13 @@ class Rows:
         store.used = length
         return Rows(length, store)
 
+    def repeated(self, times: int) -> Rows:
+        """These rows, as often as said along a new first dimension, to be extended each alone."""
+        if self.store is None:
+            return self
+        # Full, so that whoever extends them takes a copy.
+        return Rows(self.length, _Store(self.all.expand(times, *self.all.shape), self.length))
+
     @property
     def all(self) -> Float[Tensor, "*lead length size"]:
         """The rows, as a view that nobody writes into."""
@@ -81,6 +88,13 @@ class Cache:
 
     tokens: int
     layers: tuple[Kept, ...]
+
+    def repeated(self, times: int) -> Cache:
+        """The same past for several futures: the new tokens have one batch dimension more."""
+        return Cache(
+            self.tokens,
+            tuple(replace(kept, rows=kept.rows.repeated(times)) for kept in self.layers),
+        )
 
     @property
     def batch(self) -> torch.Size | None:
