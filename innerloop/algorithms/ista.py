@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
@@ -18,8 +19,20 @@ def soft_threshold(values: Tensor, threshold: Tensor) -> Tensor:
     return values.sign() * (values.abs() - threshold).clamp_min(0.0)
 
 
+_found: WeakKeyDictionary[RegressionProblem, Tensor] = WeakKeyDictionary()
+
+
 def lipschitz(problem: RegressionProblem) -> Float[Tensor, "*batch 1"]:
-    """L = λmax(XᵀX) of every instance, by the smaller of the two Gram matrices."""
+    """L = λmax(XᵀX) of every instance; every step asks, so it is computed once for a problem."""
+    if problem.x.requires_grad:
+        return _largest(problem)
+    if problem not in _found:
+        _found[problem] = _largest(problem)
+    return _found[problem]
+
+
+def _largest(problem: RegressionProblem) -> Float[Tensor, "*batch 1"]:
+    """By the smaller of the two Gram matrices."""
     x = problem.x
     gram = x @ x.mT if problem.n < problem.d else x.mT @ x
     return torch.linalg.eigvalsh(gram)[..., -1:]
