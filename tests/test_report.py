@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import itertools
 import json
 import re
 import subprocess
@@ -65,6 +66,29 @@ def certificates() -> list[Certificate]:
     return [innerloop.build(name, instances=4).certificate for name in names]
 
 
+@pytest.fixture(scope="module")
+def regrets() -> list[list[dict]]:
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch)
+        return list(survey.regret())
+
+
+@pytest.fixture
+def surveyed(
+    monkeypatch,
+    rows: list[dict],
+    regrets: list[list[dict]],
+    certificates: list[Certificate],
+    few: None,
+) -> None:
+    """A report of what was measured before: the whole survey runs once, in the first test."""
+    curves = itertools.groupby(rows, key=lambda row: (row["kappa"], row["algorithm"]))
+    parts = [list(curve) for _, curve in curves]
+    for name, found in (("certificates", certificates), ("convergence", parts)):
+        monkeypatch.setattr(survey, name, lambda _, found=found: iter(found))
+    monkeypatch.setattr(survey, "regret", lambda _: iter(regrets))
+
+
 def charts(html: str) -> dict[str, Any]:
     return json.loads(html.rsplit("const charts = ", maxsplit=1)[-1].split(";\n", maxsplit=1)[0])
 
@@ -80,9 +104,13 @@ def few_claims(monkeypatch, tmp_path: Path) -> None:
 @pytest.fixture
 def few(monkeypatch) -> None:
     """Games in a few environments, and short ones: what they are like at length is tested alone."""
+    shorten(monkeypatch)
+
+
+def shorten(patch: pytest.MonkeyPatch) -> None:
     played = {name: {**settings, "n": 6} for name, settings in survey.PLAYED.items()}
-    monkeypatch.setattr(survey, "WORLDS", 4)
-    monkeypatch.setattr(survey, "PLAYED", played)
+    patch.setattr(survey, "WORLDS", 4)
+    patch.setattr(survey, "PLAYED", played)
 
 
 @pytest.mark.usefixtures("few")
@@ -159,7 +187,7 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
     ]
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.usefixtures("surveyed")
 def test_a_construction_that_fails_is_told_everywhere(
     run, tmp_path: Path, monkeypatch, certificates: list[Certificate]
 ) -> None:
@@ -196,16 +224,13 @@ def test_the_curves_are_what_the_page_says_they_are(monkeypatch, rows: list[dict
         assert float(spectrum[-1]) == pytest.approx(1.0)
     last = [row for row in rows if row["algorithm"] == "Newton"][-1]
     assert last["layers"] == 32, "30 steps, the prologue and the epilogue"
-    other = [row for part in survey.convergence(seed=1) for row in part]
-    assert other != rows
+    other = next(survey.convergence(seed=1))
+    assert other != rows[: len(other)]
 
 
-@pytest.mark.usefixtures("few")
-def test_the_scripts_of_the_page_run(
-    run, tmp_path: Path, monkeypatch, certificates: list[Certificate]
-) -> None:
+@pytest.mark.usefixtures("surveyed")
+def test_the_scripts_of_the_page_run(run, tmp_path: Path) -> None:
     """In node, with a page that only counts what is embedded where."""
-    monkeypatch.setattr(survey, "certificates", lambda _: iter(certificates))
     path = tmp_path / "report.html"
     assert run("report", "-o", str(path)).code == 0
     bundle, calls, _ = re.findall(r"<script>(.*?)</script>", path.read_text("utf-8"), flags=re.S)
