@@ -116,6 +116,23 @@ def test_zeros_left_out_and_scores_in_parts_change_nothing(
             assert torch.equal(stream, given_)
 
 
+def test_many_weights_at_once_and_derivatives_forwards(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention_module, "_WORTH_PACKING", 0)
+    attention = Attention.free(6, 2, kind="relu", mask="causal", normalisation="1", rank=3)
+    attention.requires_grad_(False)
+    stream = torch.randn(70, 6, dtype=torch.float64)
+    for name in ("query", "key", "value"):
+        several = torch.randn(4, *getattr(attention, name).shape, dtype=torch.float64)
+
+        def out(weight: torch.Tensor, name: str = name) -> torch.Tensor:
+            return torch.func.functional_call(attention, {name: weight}, (stream, 69))
+
+        expected = torch.stack([out(weight) for weight in several])
+        torch.testing.assert_close(torch.func.vmap(out)(several), expected)
+        columns = torch.func.jacfwd(out)(several[0])
+        torch.testing.assert_close(columns, torch.func.jacrev(out)(several[0]))
+
+
 @given(tokens=st.integers(1, 200), seed=st.integers(0, 99), mask=st.sampled_from(MASKS))
 def test_both_orders_of_linear_attention_agree(tokens: int, seed: int, mask) -> None:
     normalisation = "1/i" if mask == "causal" else "1/n"

@@ -128,7 +128,7 @@ class Attention(nn.Module):
         if context < 1 and (self.mask == "context" or self.normalisation == "1/n"):
             raise InputError(f"attention to the context needs context tokens, got {context}")
         keyed = stream[..., :context, :] if self.mask == "context" else stream
-        lean = not torch.compiler.is_compiling() and not _differentiated(stream, self)
+        lean = not _transformed() and not _differentiated(stream, self)
         sparse = lean and stream.numel() * self.heads * self._rank > _WORTH_PACKING
         weight, written = _rows(self.value) if sparse else (self.value, None)
         project = _projected_sparsely if sparse else _projected
@@ -221,7 +221,7 @@ class Attention(nn.Module):
                 ones = torch.ones(queries, keys, dtype=torch.bool, device=scores.device)
                 scores = scores.masked_fill(ones.triu(1 + keys - queries), -math.inf)
             return scores.softmax(dim=-1)
-        if scores.requires_grad or torch.compiler.is_compiling():
+        if scores.requires_grad or _transformed():
             weights = scores.relu() if self.kind == "relu" else scores
             return weights.tril(keys - queries) if self.mask == "causal" else weights
         weights = scores.relu_() if self.kind == "relu" else scores
@@ -256,6 +256,11 @@ class Attention(nn.Module):
             scores = torch.where(given, largest, balanced).max()
             value = _rows(_rows(self.value)[0].mT)[0]
             return float(scores), float(torch.linalg.matrix_norm(value, ord=2).sum())
+
+
+def _transformed() -> bool:
+    """Whether this is compiled, or run by torch.func: neither choices by numbers nor in place."""
+    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
 def _differentiated(stream: Tensor, module: nn.Module) -> bool:
