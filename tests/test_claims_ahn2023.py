@@ -37,6 +37,9 @@ VERDICTS: dict[str, list[str]] = {
         "holds",
         "holds as corrected",  # n is missing
     ],
+    "theorem-4": ["holds", "holds", "holds as corrected", "holds", "holds as corrected"],
+    "theorem-5": ["holds", "holds", *["holds as corrected"] * 3],
+    "gdpp": ["holds", *["holds as corrected"] * 3],
     "lemma-9": ["holds"] * 3,
     "lemma-10": [*["holds"] * 4, "holds as corrected"],
     "lemma-8": ["holds", "holds", "holds", "holds as corrected", "holds"],
@@ -174,3 +177,24 @@ def test_a_label_in_the_query_s_slot_is_added_by_the_built_transformer() -> None
     labelled[:, -1, -1] += 0.7  # the registers are x and y, the last token is the query
     one, two = built.transformer(prompt), built.transformer(labelled)
     torch.testing.assert_close(two - one, labelled - prompt)
+
+
+def test_the_second_layer_of_the_best_three_can_worsen_the_conditioning() -> None:
+    """d = 5, n = 10, Σ = I: the best a and b found, on drawn prompts, against a worse minimum."""
+    X = np.random.default_rng(0).standard_normal((20_000, 5, 10))
+    start = np.linalg.eigvalsh(X @ X.transpose(0, 2, 1) / 10)
+    found = {}
+    for a, b in (
+        ((-0.539, -1.570, -11.781), (0.297, 0.948)),
+        ((-0.531, -2.343, -8.332), (0.327, 0.351)),
+    ):
+        g, h, medians = start, 1.0, []
+        for i in range(3):
+            medians.append(np.median(g.max(1) / g.min(1)))
+            h = h * (1 + a[i] * g)
+            g = g * (1 + a[i] * (*b, 0.0)[i] * g) ** 2
+        found[a] = (np.mean(h**2), medians)
+    (best, rising), (other, falling) = found.values()
+    assert best < 0.9 * other
+    assert rising[0] > rising[1] < 0.5 * rising[2]
+    assert falling[0] > falling[1] > falling[2]

@@ -12,7 +12,9 @@ import torch
 from torch import Tensor
 
 from innerloop.errors import InputError
+from innerloop.theory.bartlett import bartlett_rule
 from innerloop.theory.gaussian import product_rule
+from innerloop.theory.layers import Layers, inside, residual
 from innerloop.theory.looped import (
     Looped,
     isotropic_loss,
@@ -21,6 +23,7 @@ from innerloop.theory.looped import (
     wishart_rule,
 )
 from innerloop.theory.single_layer import SingleLayer
+from innerloop.theory.spectrum import spectral_rule
 from innerloop.theory.stack import expected_loss
 from innerloop.theory.wishart import Wishart
 
@@ -181,3 +184,45 @@ def test_the_isotropic_minimum() -> None:
         wishart_rule(3, 2, 2)
     with pytest.raises(InputError, match="points"):
         wishart_rule(6, 7, 6)
+
+
+@pytest.mark.parametrize(("d", "n"), [(1, 1), (2, 1), (2, 3), (3, 2), (2, 50)])
+def test_rules_of_the_wishart_matrix_and_its_spectrum(d: int, n: int) -> None:
+    """Against the recursion for powers, up to the degree that the rules were asked for."""
+    law = Wishart(torch.eye(d, dtype=torch.float64) / n, n)
+    G, mass = bartlett_rule(d, n, 5)
+    nodes, weights = spectral_rule(d, n, 5)
+    for k in range(6):
+        power = torch.tensordot(mass, torch.linalg.matrix_power(G, k), dims=1)
+        torch.testing.assert_close(power, law.power(k))
+        assert float((weights * nodes**k).sum()) == pytest.approx(float(law.power(k).trace()))
+    with pytest.raises(InputError, match="more than"):
+        bartlett_rule(6, 9, 20)
+    with pytest.raises(InputError, match="degree"):
+        spectral_rule(d, n, -1)
+
+
+def test_layers_without_b_are_the_stack() -> None:
+    A = torch.randn(2, 2, 2, dtype=torch.float64)
+    law = Layers(DENSE, 3, 2)
+    known = expected_loss(A, DENSE, torch.linalg.inv(DENSE), 3)
+    assert float(law.loss(A)) == pytest.approx(float(known))
+
+
+def test_layers_that_move_x_are_the_tokens_and_the_spectrum() -> None:
+    """One prompt in NumPy, layer by layer; then the exact loss of proportional weights."""
+    rng = np.random.default_rng(0)
+    X, w = rng.standard_normal((2, 5)), rng.standard_normal(2)
+    A, B = rng.standard_normal((2, 3, 2, 2)) / 4
+    M = np.diag([1.0, 1, 1, 1, 0])
+    x, y = X, w @ X
+    for i in range(3):
+        scores = M @ x.T @ A[i] @ x / 4
+        x, y = x + B[i] @ x @ scores, y + y @ scores
+    G = torch.from_numpy(X @ M @ X.T / 4)
+    H = residual(G, torch.from_numpy(A), torch.from_numpy(B[:2])).numpy()
+    assert y[4] == pytest.approx(w @ H @ X[:, 4])
+    a, b = torch.tensor([-0.4, -0.9]).double(), torch.tensor([0.3]).double()
+    inverse, eye = torch.linalg.inv(DENSE), torch.eye(2, dtype=torch.float64)
+    loss = Layers(DENSE, 4, 2, True).loss(a[:, None, None] * inverse, b[:, None, None] * eye)
+    assert float(inside(a, b, 2, 4)) == pytest.approx(float(loss))

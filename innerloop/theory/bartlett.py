@@ -9,6 +9,8 @@ Nodes      Gauss–Hermite for the normals, Gauss–Laguerre for the T_ii². A p
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 import numpy as np
 import torch
 from jaxtyping import Float
@@ -19,7 +21,8 @@ from innerloop.errors import InputError
 from innerloop.theory.gaussian import MOST_POINTS
 
 
-def wishart_rule(
+@lru_cache(maxsize=8)
+def bartlett_rule(
     d: int, n: int, degree: int
 ) -> tuple[Float[Tensor, "points d d"], Float[Tensor, " points"]]:
     """Matrices G and weights whose weighted sum is the expectation of any polynomial of at most

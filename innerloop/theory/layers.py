@@ -1,0 +1,75 @@
+"""The in-context loss of linear layers that may move x as well as labels, exactly.
+
+Setting    layers of form (13) of ahn2023, P_i = diag(B_i, 1), Q_i = diag(A_i, 0): with G the
+           average of x xᵀ over the context, x becomes P_i x, and the error on a query w*ᵀ H_i x:
+           H_{i+1} = H_i (I + G P_iᵀ A_i P_i),  P_{i+1} = (I + B_i P_i G P_iᵀ A_i) P_i
+Loss       E tr(Hᵀ Cov(w*) H Cov(x)), a polynomial of degree 2L in G without B_i, 3^L − 1 with them
+Inside     A_i = a_i Σ⁻¹, B_i = b_i I, Cov(w*) = Σ⁻¹: all is a function of the eigenvalues g of the
+           whitened G, whatever Σ
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.theory.bartlett import bartlett_rule
+from innerloop.theory.spectrum import spectral_rule
+
+
+def degree(layers: int, moving: bool) -> int:
+    """Of the loss in G; a layer whose x has degree p in G has a label of degree 2p + 1."""
+    return 3**layers - 1 if moving else 2 * layers
+
+
+def residual(
+    G: Float[Tensor, "*batch d d"],
+    A: Float[Tensor, "layers d d"],
+    B: Float[Tensor, "steps d d"] | None = None,
+) -> Float[Tensor, "*batch d d"]:
+    """H: the error on a query x is w*ᵀ H x. The last B_i is without effect."""
+    identity = torch.eye(G.shape[-1], dtype=G.dtype)
+    P, H = identity, identity
+    for i in range(len(A)):
+        inner = P.mT @ A[i] @ P
+        H = H + H @ G @ inner
+        if B is not None and i < len(A) - 1:
+            P = P + B[i] @ P @ G @ inner
+    return H
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """Layers on prompts with x ~ N(0, Σ), w* ~ N(0, Σ⁻¹), n examples."""
+
+    covariance: Float[Tensor, "d d"]
+    n: int
+    layers: int
+    moving: bool = False
+    """Whether there are B_i."""
+
+    def loss(self, A: Tensor, B: Tensor | None = None) -> Tensor:
+        """f(A, B), for any matrices; differentiable."""
+        S, d = self.covariance, len(self.covariance)
+        G, mass = bartlett_rule(d, self.n, degree(self.layers, self.moving))
+        root = torch.linalg.cholesky(S)
+        H = residual(root @ G @ root.mT, A, B)
+        return (mass * (H * (torch.linalg.inv(S) @ H @ S)).sum((-1, -2))).sum()
+
+
+def inside(
+    a: Float[Tensor, "*batch layers"], b: Float[Tensor, "*batch steps"] | None, d: int, n: int
+) -> Float[Tensor, "*batch"]:
+    """f at A_i = a_i Σ⁻¹, B_i = b_i I, the same for every Σ; b has one entry less than a."""
+    layers = a.shape[-1]
+    g, mass = spectral_rule(d, n, degree(layers, b is not None))
+    p, h = torch.ones_like(g), torch.ones_like(g)
+    for i in range(layers):
+        now = g * p**2
+        h = h * (1 + a[..., i, None] * now)
+        if b is not None and i < layers - 1:
+            p = p * (1 + (a[..., i] * b[..., i])[..., None] * now)
+    return (mass * h**2).sum(-1)
