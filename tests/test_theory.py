@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from innerloop.errors import InputError
-from innerloop.theory.bartlett import wishart_rule
+from innerloop.theory.bartlett import bartlett_rule
 from innerloop.theory.gaussian import product_rule
 from innerloop.theory.layers import Layers, inside, residual
 from innerloop.theory.looped import (
@@ -190,14 +190,14 @@ def test_the_isotropic_minimum() -> None:
 def test_rules_of_the_wishart_matrix_and_its_spectrum(d: int, n: int) -> None:
     """Against the recursion for powers, up to the degree that the rules were asked for."""
     law = Wishart(torch.eye(d, dtype=torch.float64) / n, n)
-    G, mass = wishart_rule(d, n, 5)
+    G, mass = bartlett_rule(d, n, 5)
     nodes, weights = spectral_rule(d, n, 5)
     for k in range(6):
         power = torch.tensordot(mass, torch.linalg.matrix_power(G, k), dims=1)
         torch.testing.assert_close(power, law.power(k))
         assert float((weights * nodes**k).sum()) == pytest.approx(float(law.power(k).trace()))
     with pytest.raises(InputError, match="more than"):
-        wishart_rule(6, 9, 20)
+        bartlett_rule(6, 9, 20)
     with pytest.raises(InputError, match="degree"):
         spectral_rule(d, n, -1)
 

@@ -22,7 +22,7 @@ from innerloop.theory.gaussian import MOST_POINTS
 
 
 @lru_cache(maxsize=8)
-def wishart_rule(
+def bartlett_rule(
     d: int, n: int, degree: int
 ) -> tuple[Float[Tensor, "points d d"], Float[Tensor, " points"]]:
     """Matrices G and weights whose weighted sum is the expectation of any polynomial of at most

@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.theory.bartlett import wishart_rule
+from innerloop.theory.bartlett import bartlett_rule
 from innerloop.theory.spectrum import spectral_rule
 
 
@@ -54,7 +54,7 @@ class Layers:
     def loss(self, A: Tensor, B: Tensor | None = None) -> Tensor:
         """f(A, B), for any matrices; differentiable."""
         S, d = self.covariance, len(self.covariance)
-        G, mass = wishart_rule(d, self.n, degree(self.layers, self.moving))
+        G, mass = bartlett_rule(d, self.n, degree(self.layers, self.moving))
         root = torch.linalg.cholesky(S)
         H = residual(root @ G @ root.mT, A, B)
         return (mass * (H * (torch.linalg.inv(S) @ H @ S)).sum((-1, -2))).sum()
