@@ -144,11 +144,13 @@ class Attention(nn.Module):
             mixed = self._mixed(query, key, value)
         else:
             mixed = self._weights(query @ key.mT) @ value
-        scale = self._scale(stream, context, tokens)
         if written is None:
-            return self._added(stream, mixed.sum(dim=-3), scale)
-        update = mixed.transpose(-2, -3).flatten(-2) * scale
-        return stream.index_add(-1, self.targets.to(stream.device)[written].flatten(), update)
+            update = mixed.sum(dim=-3)
+        else:
+            rows = mixed.transpose(-2, -3).flatten(-2)
+            update = rows.new_zeros(*rows.shape[:-1], len(self.targets))
+            update.index_add_(-1, written.flatten().to(rows.device), rows)
+        return self._added(stream, update, self._scale(stream, context, tokens))
 
     def _mixed(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Σ_j act(s_ij) v_j of every head, some heads and query tokens at a time."""
