@@ -25,8 +25,8 @@ if TYPE_CHECKING:
     from innerloop.ledger.run import Outcome
 
 app = typer.Typer(
-    help="Finds the algorithm inside a transformer: builds, shows and verifies transformers "
-    "whose forward pass runs a known algorithm.",
+    help="Finds the algorithm inside a transformer: builds and verifies transformers whose forward "
+    "pass runs a known algorithm, trains others, and checks what the literature claims.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -70,7 +70,7 @@ def _root(
 
 @app.command("list")
 def list_(as_json: AsJson = False) -> None:
-    """What there is: problems, algorithms, policies, constructions, claims."""
+    """What there is: problems, algorithms, policies, constructions, recipes, claims."""
     from innerloop.ledger.overview import listing
 
     found = listing()
@@ -119,20 +119,35 @@ def build(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="A construction; see `innerloop list`.")],
+    name: Annotated[str, typer.Argument(help="A construction or recipe; see `innerloop list`.")],
     settings: Settings = None,
     as_json: AsJson = False,
 ) -> None:
-    """A construction's registers, and block by block what each head and MLP piece does."""
+    """A construction's registers and what each of its blocks does; a recipe's settings."""
+    from innerloop.constructions.base import Construction
     from innerloop.constructions.overview import show as describe
+    from innerloop.parameters import parse
+    from innerloop.recipes.base import Recipe
+    from innerloop.recipes.overview import show as describe_recipe
+    from innerloop.registry import members
 
-    shown = describe(name, **_chosen(name, settings))
+    recipes = members("recipes", Recipe)
+    constructions = members("constructions", Construction)
+    if name in recipes:
+        shown = describe_recipe(name, **parse(recipes[name], settings or []))
+    elif name in constructions:
+        shown = describe(name, **parse(constructions[name], settings or []))
+    else:
+        raise unknown("construction or recipe", name, [*recipes, *constructions])
     if as_json:
         return print_json(shown)
-    print(f"{shown['header']}\nPrecision  {shown['precisions']}\n")
+    precision = f"Precision  {shown['precisions']}\n" if "precisions" in shown else ""
+    print(f"{shown['header']}\n{precision}")
     settings_ = shown["settings"].items()
     rows = [[key, short(part["value"]), part["help"]] for key, part in settings_]
     print_table("parameters (-s name=value)", ["name", "value", "meaning"], rows)
+    if name in recipes:
+        return print(f"{shown['parameters']} weights are trained")
     registers = [[r["name"], str(tuple(r["shape"])), r["places"]] for r in shown["registers"]]
     print_table(f"registers (width {shown['width']})", ["name", "shape", "places"], registers)
     cost = shown["cost"]
@@ -163,6 +178,66 @@ def verify(
     with progress_bar("verifying") as progress:
         built = check(file, progress=progress)
     _finish(built.certificate, as_json, None)
+
+
+@app.command()
+def train(
+    name: Annotated[str, typer.Argument(help="A recipe; see `innerloop list`.")],
+    settings: Settings = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("-o", "--output", help="The folder of the run; else under results/runs."),
+    ] = None,
+    seed: Seed = 0,
+    seeds: Annotated[int, typer.Option(help="Runs, each with a seed one higher.")] = 1,
+    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was stopped.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Train a model by a recipe; stopped or killed, `--resume` goes on as if nothing happened."""
+    from innerloop.parameters import parse
+    from innerloop.recipes.base import RUNS, Recipe, begun
+    from innerloop.recipes.base import train as run
+    from innerloop.registry import find
+
+    kind = find("recipes", Recipe, name)
+    recipe = kind.made(parse(kind, settings or []))
+    if seeds < 1:
+        raise InputError(f"seeds must be at least 1, got {seeds}")
+    parent = recipe.folder(RUNS) if output is None else output
+    wanted = [(number, parent / f"seed-{number}") for number in range(seed, seed + seeds)]
+    found = []
+    with progress_bar("training") as progress:
+        for done, (number, folder) in enumerate(wanted):
+            go_on = resume and (seeds == 1 or begun(folder))
+
+            def told(share: float, doing: str, done: int = done, number: int = number) -> None:
+                progress((done + share) / seeds, f"seed {number}, {doing}")
+
+            try:
+                found.append(
+                    run(
+                        recipe,
+                        seed=number,
+                        folder=folder,
+                        resume=go_on,
+                        progress=told,
+                        notice=progress.notice,
+                    )
+                )
+            except KeyboardInterrupt:
+                print(f"innerloop: stopped, saved in {folder}; --resume goes on", file=sys.stderr)
+                raise SystemExit(130) from None
+    if as_json:
+        return print_json([trained.as_dict() for trained in found])
+    measures = [key for key in found[0].history[-1] if key not in ("step", "learning_rate")]
+    rows = [
+        [str(t.seed), str(int(t.history[-1]["step"])), t.ended]
+        + [f"{t.history[-1][key]:.4g}" for key in measures]
+        for t in found
+    ]
+    print_table(f"{name}, trained", ["seed", "steps", "ended by", *measures], rows)
+    print(f"written to {parent}")
+    return None
 
 
 @app.command()

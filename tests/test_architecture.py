@@ -37,7 +37,7 @@ ARROWS = [
     ("problems", "training"),
     ("transformer", "training"),
 ]
-FOUNDATION = {"errors", "files", "parameters", "registry"}
+FOUNDATION = {"errors", "files", "parameters", "registry", "sealed"}
 """Small modules under everything; they import none of the folders."""
 ENTRIES = {"__init__", "__main__", "cli", "terminal"}
 

@@ -21,7 +21,14 @@ FIELDS = {
 
 def test_list_for_machines_and_for_people(run) -> None:
     found = json.loads(run("list", "--json").out)
-    assert set(found) == {"problems", "algorithms", "policies", "constructions", "claims"}
+    assert set(found) == {
+        "problems",
+        "algorithms",
+        "policies",
+        "constructions",
+        "recipes",
+        "claims",
+    }
     for members in found.values():
         assert members
         for member in members:

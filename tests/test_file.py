@@ -19,8 +19,9 @@ import innerloop
 from innerloop.constructions.base import Construction
 from innerloop.errors import FileError
 from innerloop.registry import members
+from innerloop.sealed import _digest
 from innerloop.transformer import MLP, Attention, Block, Head, Layout, Transformer, soft_threshold
-from innerloop.transformer.file import _digest, load
+from innerloop.transformer.file import load
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +149,7 @@ QUERY = "body.0.0.attention.query"
 FORGERIES: dict[str, tuple[dict[str, Any], str]] = {
     "newer version": ({"metadata": lambda m: m.update(version="99")}, "format version 99"),
     "no version": ({"metadata": lambda m: m.pop("version")}, "no readable format version"),
-    "other format": ({"metadata": lambda m: m.update(format="tracr")}, "not an innerloop file"),
+    "other format": ({"metadata": lambda m: m.update(format="tracr")}, "not the file expected"),
     "wrong shape": (
         {"tensors": lambda t: t.update({QUERY: t[QUERY][:, :, :3].clone()})},
         "should be",

@@ -118,7 +118,11 @@ def gone(processes: list[psutil.Process], patience: float = 10.0) -> bool:
 
 
 def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    return psutil.Process(process.pid).children(recursive=True)
+    """Those it started that still run; none once it has ended, which may be at any moment."""
+    try:
+        return psutil.Process(process.pid).children(recursive=True)
+    except psutil.NoSuchProcess:
+        return []
 
 
 def until(condition: Any, patience: float = 60.0) -> None:

@@ -7,12 +7,14 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.stats
 import torch
 from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.theory.bartlett import bartlett_rule
+from innerloop.theory.flow import gradient_flow, isotropic_flow, looped_loss
 from innerloop.theory.gaussian import product_rule
 from innerloop.theory.layers import Layers, inside, residual
 from innerloop.theory.looped import (
@@ -226,3 +228,69 @@ def test_layers_that_move_x_are_the_tokens_and_the_spectrum() -> None:
     inverse, eye = torch.linalg.inv(DENSE), torch.eye(2, dtype=torch.float64)
     loss = Layers(DENSE, 4, 2, True).loss(a[:, None, None] * inverse, b[:, None, None] * eye)
     assert float(inside(a, b, 2, 4)) == pytest.approx(float(loss))
+
+
+def times(*values: float) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def test_the_flow_of_one_loop_is_a_matrix_exponential() -> None:
+    """L = tr(I − 2B + κBBᵀ), κ = 1 + (d + 1)/n: dA/dt = −2(κΣAΣ − Σ), linear; SciPy's expm."""
+    d, n = 2, 5
+    start = torch.tensor([[3.0, -1.0], [0.5, -2.0]], dtype=torch.float64)
+    asked = times(0.0, 0.1, 1.0, 7.0)
+    found = gradient_flow(looped_loss(Looped(d, n, 1), DENSE), start, asked)
+    S, kappa = DENSE.numpy(), 1 + (d + 1) / n
+    end = np.linalg.inv(S) / kappa
+    for time, A in zip(asked.tolist(), found.points, strict=True):
+        decay = scipy.linalg.expm(-2 * kappa * time * np.kron(S, S))
+        known = end + (decay @ (start.numpy() - end).ravel()).reshape(d, d)
+        np.testing.assert_allclose(A.numpy(), known, rtol=1e-6, atol=1e-7)
+
+
+def test_the_flow_goes_downhill_as_the_words_say() -> None:
+    """Its first step is the gradient of the sum over pairings, the loss only falls, u goes to 0."""
+    d, n, loops = 2, 4, 2
+    weights = torch.tensor([[0.6, 0.1], [-0.2, 0.4], [0.3, -0.5]], dtype=torch.float64)
+    loss = looped_loss(Looped(d, n, loops), DENSE)
+    A = weights[:2].clone().requires_grad_()
+    stack = expected_loss(-A.expand(loops, d, d), DENSE, torch.linalg.inv(DENSE), n)
+    (slope,) = torch.autograd.grad(stack, A)
+    short = gradient_flow(loss, weights[:2], times(1e-7), rtol=1e-10, atol=1e-14)
+    torch.testing.assert_close((weights[:2] - short.points[0]) / 1e-7, slope, rtol=1e-4, atol=1e-5)
+    found = gradient_flow(loss, torch.stack([weights, weights / 2]), times(0, 0.1, 0.5, 2, 5))
+    assert found.losses.shape == (5, 2)
+    assert bool((found.losses.diff(dim=0) < 0).all())
+    assert bool((found.points[:, :, 2].norm(dim=-1).diff(dim=0) < 0).all())
+    assert [row["loss"] for row in found.rows()[:2]] == found.losses[0].tolist()
+    again = gradient_flow(loss, weights, times(0.5), method="DOP853")
+    torch.testing.assert_close(again.points[0], found.points[2, 0], rtol=1e-5, atol=1e-6)
+
+
+def test_the_flow_of_multiples_of_the_identity() -> None:
+    """The dense flow; without noise, z' = −4z³ at two loops, whatever d is."""
+    eye, asked = torch.eye(2, dtype=torch.float64), times(0.1, 1.0)
+    dense = gradient_flow(looped_loss(Looped(2, 9, 2), eye), -0.5 * eye, asked)
+    single = isotropic_flow(2, 9, 2, -0.5, asked)
+    torch.testing.assert_close(single.losses, dense.losses, rtol=1e-6, atol=0)
+    torch.testing.assert_close(single.points, dense.points[:, 0, 0], rtol=1e-6, atol=1e-7)
+    many = isotropic_flow(900, 10**16, 2, 0.0, asked)
+    torch.testing.assert_close(many.losses, 900 / (1 + 8 * asked) ** 2, rtol=1e-6, atol=0)
+
+
+def test_a_flow_says_what_it_cannot() -> None:
+    eye, law = torch.eye(2, dtype=torch.float64), Looped(2, 3, 1)
+    with pytest.raises(InputError, match=r"stopped at t = 0\.125 of 10: Required step"):
+        gradient_flow(lambda x: -(x**4), times(1.0), times(1.0, 10.0), method="RK45")
+    with pytest.raises(InputError, match="increasing times"):
+        gradient_flow(looped_loss(law, eye), eye, times(1.0, 0.5))
+    with pytest.raises(InputError, match="finite numbers"):
+        gradient_flow(looped_loss(law, eye), eye * math.inf, times(1.0))
+    with pytest.raises(InputError, match="2×2 covariance"):
+        looped_loss(law, torch.eye(3, dtype=torch.float64))
+    with pytest.raises(InputError, match="eigenvalues are positive"):
+        looped_loss(law, torch.ones(2, 2, dtype=torch.float64) - eye)
+    with pytest.raises(InputError, match="one more row"):
+        looped_loss(law, eye)(torch.eye(3, dtype=torch.float64))
+    with pytest.raises(InputError, match="loops ≥ 1"):
+        isotropic_flow(2, 3, 0, 0.0, times(1.0))

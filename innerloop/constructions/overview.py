@@ -21,10 +21,10 @@ from innerloop.transformer import Block
 def members_listed() -> dict[str, list[dict[str, Any]]]:
     """Problems, algorithms, policies and constructions, each with name, description and source."""
     return {
-        "problems": _described(members("problems", Distribution)),
-        "algorithms": _described(members("algorithms", Algorithm)),
-        "policies": _described(members("policies", Policy)),
-        "constructions": _described(members("constructions", Construction)),
+        "problems": described(members("problems", Distribution)),
+        "algorithms": described(members("algorithms", Algorithm)),
+        "policies": described(members("policies", Policy)),
+        "constructions": described(members("constructions", Construction)),
     }
 
 
@@ -46,7 +46,7 @@ def show(name: str, **parameters: Any) -> dict[str, Any]:
         "cost": construction.cost._asdict(),
         "error": construction.error,
         "header": inspect.getdoc(inspect.getmodule(kind)) or "",
-        "settings": _parameters(kind, construction),
+        "settings": parameters_of(kind, construction),
         "registers": [
             {"name": name, "shape": list(shape), "places": _places(construction, name)}
             for name, shape in construction.layout.registers.items()
@@ -61,14 +61,15 @@ def show(name: str, **parameters: Any) -> dict[str, Any]:
     }
 
 
-def _described(found: dict[str, type[Any]]) -> list[dict[str, Any]]:
+def described(found: dict[str, type[Any]]) -> list[dict[str, Any]]:
+    """Each member's name, description, source, and what can be set."""
     return [
         {
             "name": name,
             "description": summary_of(member),
             "source": member.source,
             **_cost(member),
-            **({"parameters": _parameters(member)} if issubclass(member, Parameters) else {}),
+            **({"parameters": parameters_of(member)} if issubclass(member, Parameters) else {}),
         }
         for name, member in found.items()
     ]
@@ -81,7 +82,7 @@ def _cost(member: type[Any]) -> dict[str, Any]:
     return {**member.cost._asdict(), "exact": member.exact, "error": member.error}
 
 
-def _parameters(kind: type[Parameters], made: Parameters | None = None) -> dict[str, Any]:
+def parameters_of(kind: type[Parameters], made: Parameters | None = None) -> dict[str, Any]:
     """Each parameter's meaning and its value (the default where nothing was made)."""
     values = (made or kind()).values()
     fields = kind.__dataclass_fields__

@@ -17,7 +17,7 @@ from pathlib import Path
 import innerloop
 
 ROOT = Path(innerloop.__file__).parent
-REGISTERED = ("problems", "algorithms", "policies", "constructions")
+REGISTERED = ("problems", "algorithms", "policies", "constructions", "recipes")
 
 
 @cache

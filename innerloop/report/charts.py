@@ -9,6 +9,9 @@ import altair as alt
 WIDTH, HEIGHT, PANEL = "container", 300, 260
 """One panel is as wide as the page allows; several have a width of their own."""
 
+MOST_LABELS = 12
+"""On an axis of a heat map; more of them run into each other."""
+
 _POWERS = "abs(log(datum.value)) > 10 ? format(datum.value, '.0e') : format(datum.value, '~g')"
 """Labels of a log axis: plain numbers while they are short."""
 
@@ -89,8 +92,10 @@ def _position(channel: Any, figure: dict[str, Any], name: str) -> Any:
     axis = figure[name]
     if axis["scale"] == "category" or figure["mark"] == "heat":
         ticks = alt.Axis(labelOverlap=True)
-        if not any(isinstance(row[axis["field"]], str) for row in figure["rows"]):
-            ticks = alt.Axis(labelOverlap=True, format=".3~g")
+        values = list(dict.fromkeys(row[axis["field"]] for row in figure["rows"]))
+        if not any(isinstance(value, str) for value in values):
+            every = -(-len(values) // MOST_LABELS)
+            ticks = alt.Axis(labelOverlap=True, format=".3~g", values=values[::every])
         return channel(f"{_name(axis['field'])}:O", title=axis["title"], sort=None, axis=ticks)
     if axis["scale"] == "log":
         ticks = alt.Axis(labelExpr=_POWERS, tickCount=6)
@@ -98,7 +103,9 @@ def _position(channel: Any, figure: dict[str, Any], name: str) -> Any:
             type="log"
         )
     zero = figure["mark"] == "bar" and name == "y"
-    return channel(f"{_name(axis['field'])}:Q", title=axis["title"]).scale(zero=zero)
+    whole = all(float(row[axis["field"]]).is_integer() for row in figure["rows"])
+    ticks = alt.Axis(tickMinStep=1) if whole else alt.Axis()
+    return channel(f"{_name(axis['field'])}:Q", title=axis["title"], axis=ticks).scale(zero=zero)
 
 
 def _tooltips(figure: dict[str, Any]) -> list[alt.Tooltip]:

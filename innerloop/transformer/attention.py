@@ -113,6 +113,25 @@ class Attention(nn.Module):
         attention = cls(weights, kind=kind, mask=mask, normalisation=normalisation or _usual(kind))
         return attention.requires_grad_(True)
 
+    def dense(self) -> Attention:
+        """The same function with trainable weights for every place that is read or written."""
+        heads, rank, width = self.query.shape
+        rows = max(rank, width)
+        drawn = {
+            name: torch.cat([weight, weight.new_zeros(heads, rows - rank, width)], dim=1)
+            for name, weight in (("query", self.query), ("key", self.key))
+        }
+        value = self.value.new_zeros(heads, width, width).index_add(1, self.targets, self.value)
+        places = torch.arange(width, device=value.device)
+        weights = Compiled(**drawn, value=value, targets=places, given=(True,) * heads)
+        return Attention(
+            weights,
+            kind=self.kind,
+            mask=self.mask,
+            normalisation=self.normalisation,
+            notes=self.notes,
+        ).requires_grad_(True)
+
     @property
     def heads(self) -> int:
         return self.query.shape[0]

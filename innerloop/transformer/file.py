@@ -1,23 +1,16 @@
-"""Transformers as safetensors files that are whole or refused.
-
-safetensors alone loads a flipped bit silently, so the metadata hold a SHA-256 of everything else:
-tensors, structure, and what the file says about itself. Nothing is ever unpickled.
-"""
+"""Transformers as sealed safetensors files: structure, weights and what is said about them."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import SafetensorError, safe_open
-from safetensors.torch import save as serialise
 from torch import Tensor, nn
 
+from innerloop import sealed
 from innerloop.errors import FileError, InputError
-from innerloop.files import write_atomically
 from innerloop.transformer.attention import Attention, check_setting
 from innerloop.transformer.head import Compiled
 from innerloop.transformer.layout import Layout
@@ -30,67 +23,22 @@ VERSION = 1
 
 def save(transformer: Transformer, path: Path, about: dict[str, Any]) -> None:
     """Write atomically: the file is there whole, or not at all."""
-    tensors = {
-        name: tensor.detach().to("cpu").contiguous().clone()
-        for name, tensor in transformer.state_dict().items()
-    }
     metadata = {
-        "format": FORMAT,
-        "version": str(VERSION),
         "structure": json.dumps(_structure(transformer), sort_keys=True),
         "about": json.dumps(about, sort_keys=True),
     }
-    metadata["sha256"] = _digest(metadata, tensors)
-    write_atomically(path, serialise(tensors, metadata))
+    sealed.write(path, transformer.state_dict(), metadata, format=FORMAT, version=VERSION)
 
 
 def load(path: Path) -> tuple[Transformer, dict[str, Any]]:
     """The transformer of a file and what the file says about it."""
-    metadata, tensors = _read(path)
-    if metadata.get("format") != FORMAT:
-        raise FileError(f"{path} is not an innerloop file: its metadata do not say {FORMAT!r}")
-    version = metadata.get("version", "")
-    if not version.isdecimal():
-        raise FileError(f"{path} has no readable format version, got {version!r}")
-    if int(version) > VERSION:
-        raise FileError(
-            f"{path} has format version {version}, this innerloop reads up to {VERSION}: upgrade it"
-        )
-    if metadata.get("sha256") != _digest(metadata, tensors):
-        raise FileError(f"{path} is damaged: its contents do not match their SHA-256")
+    metadata, tensors = sealed.read(path, format=FORMAT, version=VERSION)
     try:
         structure, about = json.loads(metadata["structure"]), json.loads(metadata["about"])
         return _restored(structure, tensors), dict(about)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise FileError(f"{path} does not hold the weights it describes: {reason}") from None
-
-
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
-    if not path.is_file():
-        what = "it is not a file" if path.exists() else "there is no such file"
-        raise FileError(f"cannot read {path}: {what}")
-    try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name).clone() for name in sorted(file.keys())}
-            return file.metadata() or {}, tensors
-    except OSError as error:
-        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
-    except SafetensorError as error:
-        raise FileError(
-            f"{path} was cut short or changed, or is not a safetensors file ({error})"
-        ) from None
-
-
-def _digest(metadata: dict[str, str], tensors: dict[str, Tensor]) -> str:
-    digest = hashlib.sha256()
-    signed = {key: value for key, value in metadata.items() if key != "sha256"}
-    digest.update(json.dumps(signed, sort_keys=True).encode())
-    for name in sorted(tensors):
-        tensor = tensors[name].contiguous()
-        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
-        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
-    return digest.hexdigest()
 
 
 def _structure(transformer: Transformer) -> dict[str, Any]:

@@ -123,6 +123,21 @@ class MLP(nn.Module):
         bias = torch.zeros(hidden, dtype=torch.float64)
         return cls(inner, bias, outer, torch.arange(width)).requires_grad_(True)
 
+    def dense(self) -> MLP:
+        """The same function with trainable weights from every place to every place."""
+        width = self.inner.shape[1]
+        eye = torch.eye(width, dtype=self.inner.dtype, device=self.inner.device)
+        inner, bias = [self.inner], [self.bias]
+        outer = [eye[:, self.targets] @ self.outer]
+        for piece in self._everywhere():
+            read, written = eye[piece.source], eye[piece.target]
+            inner.append(torch.einsum("h,sw->hsw", piece.slope, read).flatten(0, 1))
+            bias.append(piece.bias.repeat_interleave(len(piece.source)))
+            outer.append(torch.einsum("h,sw->whs", piece.weight, written).flatten(1))
+        weights = torch.cat(inner), torch.cat(bias), torch.cat(outer, dim=1)
+        places = torch.arange(width, device=eye.device)
+        return MLP(*weights, places, notes=self.notes).requires_grad_(True)
+
     @property
     def hidden(self) -> int:
         """Hidden units, element-wise ones counted once per entry."""

@@ -32,6 +32,11 @@ class Block(nn.Module):
         self.attention = attention
         self.mlp = mlp
 
+    def dense(self) -> Block:
+        """The same function with trainable weights throughout."""
+        attention = None if self.attention is None else self.attention.dense()
+        return Block(attention, None if self.mlp is None else self.mlp.dense())
+
     def forward(self, stream: Stream, context: int) -> Stream:
         if self.attention is not None:
             stream = self.attention(stream, context)
@@ -136,6 +141,20 @@ class Transformer(nn.Module):
             )
 
         return cls(layout, [[block()] for _ in range(layers)], loops=loops)
+
+    def dense(self) -> Transformer:
+        """The same function with trainable weights throughout: a start for a training."""
+
+        def freed(blocks: nn.ModuleList) -> list[Block]:
+            return [cast(Block, block).dense() for block in blocks]
+
+        return Transformer(
+            self.layout,
+            [freed(cast(nn.ModuleList, step)) for step in self.body],
+            prologue=freed(self.prologue),
+            epilogue=freed(self.epilogue),
+            loops=self.loops,
+        )
 
     @property
     def steps(self) -> int:

@@ -17,6 +17,8 @@ Beyond     the turn is of order 1/√n: at d = L = 2 the eigenvalues of B are ne
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 
 from innerloop.claims.base import claim
@@ -26,42 +28,53 @@ from innerloop.claims.prompts import normal
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory.looped import Looped
 
+SIZES = [[1, 1], [1, 2], [1, 3], [2, 1], [2, 2], [2, 3], [3, 1], [2, 4]]
+MORE = [[d, L] for L in (1, 2, 3) for d in (1, 2, 3)]
+FALSIFIED = {
+    "a thousandth of the loss": {"value": 1e-3},
+    "a millionth of the width": {"width": 1e-6},
+    "u lowers the loss": {"sign": -1.0},
+    "symmetric, but not a multiple of the inverse covariance": {"shape": 1000.0},
+}
 
-@claim(
-    "gatmiry2024.theorem-A.8",
-    "At the global minimum u = 0, the loss is at most d(2δ)^{2L}, and A is within a factor "
-    "1 ± 8δd^{1/(2L)} of the inverse covariance.",
-    where="Appendix A.1, Theorem A.8, (22) and (23)",
-    kind="inequality",
-    quick={"starts": 3, "sizes": [[1, 1], [1, 2], [1, 3], [2, 1], [2, 2], [2, 3], [3, 1], [2, 4]]},
-    full={"starts": 12, "sizes": [[d, L] for L in (1, 2, 3) for d in (1, 2, 3)]},
-    tiny={"starts": 1, "sizes": [[1, 1], [2, 2]]},
-    falsified={
-        "a thousandth of the loss": {"value": 1e-3},
-        "a millionth of the width": {"width": 1e-6},
-        "u lowers the loss": {"sign": -1.0},
-        "symmetric, but not a multiple of the inverse covariance": {"shape": 1000.0},
-    },
-)
-def theorem_a_8(
+
+class Minimum(NamedTuple):
+    """Trials of the global minimum, each at two n for every size."""
+
+    small: Inequality
+    near: Inequality
+    order: Inequality
+    zero: Inequality
+    alike: Equality
+    among: Equality
+
+
+def least(d: int, L: int) -> int:
+    """The n at which δd^{1/(2L)} = 1/2."""
+    return (8 * L * d**2 * 4**L) ** 2
+
+
+def tested(
     generator: torch.Generator,
-    *,
     starts: int,
     sizes: list[list[int]],
-    value: float = 1.0,
-    width: float = 1.0,
-    sign: float = 1.0,
-    shape: float = 1.0,
-) -> Evidence:
+    ample: int,
+    *,
+    value: float,
+    width: float,
+    sign: float,
+    shape: float,
+) -> Minimum:
+    """From `ample` more examples than the least on."""
     small = Inequality("(1): L(A^opt, 0) ≤ d(2δ)^{2L}")
     near = Inequality("(2): ‖B − I‖ ≤ 4δd^{1/(2L)}, B = Σ*^½A^optΣ*^½")
-    order = Inequality("(3): (1 ± 8δd^{1/(2L)})Σ*⁻¹ around A^opt, as quadratic forms")
-    zero = Inequality("(2): u^opt = 0, the term in u is not negative")
+    order = Inequality("(1 ± 8δd^{1/(2L)})Σ*⁻¹ around A^opt, as quadratic forms")
+    zero = Inequality("u^opt = 0: the term in u is not negative")
     alike = Equality("A^opt is symmetric, as ½ and ≼ suppose", tolerance=1e-4)
     among = Equality("among symmetric A the minimum is a multiple of Σ*⁻¹", tolerance=1e-4)
     for d, L in sizes:
-        least = (8 * L * d**2 * 4**L) ** 2 + 1
-        for n in (least, 100 * least):
+        first = least(d, L) + ample
+        for n in (first, 100 * first):
             law, r = Looped(d, n, L), delta(L, d, n) * d ** (1 / (2 * L))
             size, about, off = (d, L, n), f"d = {d}, L = {L}, n = {n}", 0 * identity(d)
             for name, loss in FORMS.items():
@@ -87,10 +100,36 @@ def theorem_a_8(
             v = normal(generator, d)
             plus = law.loss(identity(d) + off, v)
             zero.add(sign * law.loss(identity(d) + off), sign * plus, size=size, about=about)
+    return Minimum(small, near, order, zero, alike, among)
+
+
+@claim(
+    "gatmiry2024.theorem-A.8",
+    "At the global minimum u = 0, the loss is at most d(2δ)^{2L}, and A is within a factor "
+    "1 ± 8δd^{1/(2L)} of the inverse covariance.",
+    where="Appendix A.1, Theorem A.8, (22) and (23)",
+    kind="inequality",
+    quick={"starts": 3, "sizes": SIZES},
+    full={"starts": 12, "sizes": MORE},
+    tiny={"starts": 1, "sizes": [[1, 1], [2, 2]]},
+    falsified=FALSIFIED,
+)
+def theorem_a_8(
+    generator: torch.Generator,
+    *,
+    starts: int,
+    sizes: list[list[int]],
+    value: float = 1.0,
+    width: float = 1.0,
+    sign: float = 1.0,
+    shape: float = 1.0,
+) -> Evidence:
+    found = tested(generator, starts, sizes, 1, value=value, width=width, sign=sign, shape=shape)
     parts = [
-        *(Part(printed=trial.check()) for trial in (small, zero, near, order)),
-        Part(printed=alike.check(), corrected=among.check()),
-        _positive(zero),
+        *(Part(printed=trial.check()) for trial in (found.small, found.zero, found.order)),
+        Part(printed=found.near.check()),
+        Part(printed=found.alike.check(), corrected=found.among.check()),
+        _positive(found.zero),
     ]
     return Evidence(parts=parts, numbers=_turned(), figures=[_figure()])
 

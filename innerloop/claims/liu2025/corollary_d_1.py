@@ -118,7 +118,7 @@ def corollary_d_1(
             Part(printed=shifted.check(), corrected=proper.check()),
             Part(printed=whole_of.check(), corrected=beta_only.check()),
             Part(printed=dense.check(), corrected=step.check()),
-            Part(printed=early.check(), corrected=late.check()),
+            Part(printed=early.check(), corrected=late.check(), matters="print"),
         ],
         table=table,
         numbers={

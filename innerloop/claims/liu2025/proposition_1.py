@@ -89,7 +89,7 @@ def proposition_1(
         _layers(generator, given, found, (implicit, explicit), (d, n, K, trial), told)
     return Evidence(
         parts=[
-            Part(printed=implicit.check(), corrected=explicit.check()),
+            Part(printed=implicit.check(), corrected=explicit.check(), matters="print"),
             Part(printed=ball[0].check(), corrected=ball[1].check()),
             Part(printed=gate[0].check(), corrected=gate[1].check()),
         ],

@@ -124,8 +124,8 @@ def theorem_5_1(
     return Evidence(
         parts=[
             Part(printed=exists.check()),
-            Part(printed=least.check(), corrected=inverse.check()),
-            Part(printed=one.check(), corrected=many.check()),
+            Part(printed=least.check(), corrected=inverse.check(), matters="result"),
+            Part(printed=one.check(), corrected=many.check(), matters="result"),
         ],
         numbers={
             "N_0 at the paper's d = 20, S = 3 (δ = 0.1, z = ±1), where N = 10": math.ceil(

@@ -68,8 +68,8 @@ def theorem_5_2(
     return Evidence(
         parts=[
             Part(printed=query.check()),
-            Part(printed=seen.check(), corrected=unseen.check()),
-            Part(printed=in_k, corrected=in_n),
+            Part(printed=seen.check(), corrected=unseen.check(), matters="print"),
+            Part(printed=in_k, corrected=in_n, matters="result"),
         ],
         numbers={
             f"gap at n = {start + 1}, K = {K}": gaps[K, start] for K in (LAYERS[0], LAYERS[-1])

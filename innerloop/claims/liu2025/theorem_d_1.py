@@ -84,8 +84,8 @@ def theorem_d_1(
     return Evidence(
         parts=[
             Part(printed=knowing.check()),
-            Part(printed=fixed.check(), corrected=bounded.check()),
-            Part(printed=real.check(), corrected=limited.check()),
+            Part(printed=fixed.check(), corrected=bounded.check(), matters="result"),
+            Part(printed=real.check(), corrected=limited.check(), matters="result"),
         ],
         numbers={
             "draws with θ from X and β*": knowing.cases * draws,

@@ -72,8 +72,8 @@ def theorem_e_1(
     positive, limited = _eta(more)
     return Evidence(
         parts=[
-            Part(printed=printed.check(), corrected=proper.check()),
-            Part(printed=says.check()),
+            Part(printed=printed.check(), corrected=proper.check(), matters="result"),
+            Part(printed=says.check(), matters="result"),
             Part(printed=expansion.check(), corrected=better.check()),
             Part(printed=positive.check(), corrected=limited.check()),
         ],

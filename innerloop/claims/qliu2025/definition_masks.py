@@ -128,9 +128,9 @@ def definition_masks(
         mlp.add(H + W2 @ (W1 @ H).relu(), by_token, size=size, about=about)
     return Evidence(
         parts=[
-            Part(printed=full.check(), corrected=full_right.check()),
-            Part(printed=causal.check(), corrected=causal_right.check()),
-            Part(printed=whole_of.check(), corrected=causal_right.check()),
+            Part(printed=full.check(), corrected=full_right.check(), matters="print"),
+            Part(printed=causal.check(), corrected=causal_right.check(), matters="print"),
+            Part(printed=whole_of.check(), corrected=causal_right.check(), matters="print"),
             Part(printed=mlp.check()),
         ],
         numbers={

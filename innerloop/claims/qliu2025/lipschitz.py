@@ -105,7 +105,7 @@ def lipschitz(
     best, evaluations = _search(generator, starts, ball, scale)
     ball.looked = f"a search over θ, θ' evaluated it {evaluations} times"
     return Evidence(
-        parts=[Part(printed=anywhere.check(), corrected=ball.check())],
+        parts=[Part(printed=anywhere.check(), corrected=ball.check(), matters="result")],
         numbers={
             "largest quotient at random, in units of λ": nearest,
             "largest quotient of the search (L = 1, D = 1, B = r = 1), in units of λ": best,

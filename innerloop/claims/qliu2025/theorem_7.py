@@ -83,8 +83,8 @@ def theorem_7(
     run, numbers = _built(generator, knots, closer)
     return Evidence(
         parts=[
-            Part(printed=depth.check(), corrected=deeper.check()),
-            Part(printed=enough.check(), corrected=more.check()),
+            Part(printed=depth.check(), corrected=deeper.check(), matters="result"),
+            Part(printed=enough.check(), corrected=more.check(), matters="result"),
             *(Part(printed=a.check(), corrected=b.check()) for a, b in bounds),
             Part(printed=run.check()),
         ],

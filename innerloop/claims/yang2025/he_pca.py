@@ -147,7 +147,7 @@ def _finite(generator: torch.Generator, trials: int, constant: float) -> Part:
             start = torch.tensor([[DELTA, math.sqrt(1 - DELTA**2)]], dtype=torch.float64)
             _compare((told, proper), trials, spectrum, start, level, constant)
     proper.looked = "spectra of rank k and full, gaps down to those of uniform order statistics"
-    return Part(printed=told.check(), corrected=proper.check())
+    return Part(printed=told.check(), corrected=proper.check(), matters="result")
 
 
 def _compare(
@@ -194,7 +194,7 @@ def _heads(generator: torch.Generator, heads: int) -> Part:
         off = float((answer - wanted).abs().max())
         proper.add(built.transformer.count()["heads"], heads, size=(-scale,), about=about)
         proper.add(off, 1e-6, size=(-scale, 1), about=f"{about}, error")
-    return Part(printed=told.check(), corrected=proper.check())
+    return Part(printed=told.check(), corrected=proper.check(), matters="result")
 
 
 def _layers() -> Check:

@@ -1,0 +1,1 @@
+"""Recipes: one training each, with its problem, model, start and settings."""

@@ -1,0 +1,101 @@
+"""A transformer of free weights learns linear regression in context, token by token.
+
+Model      the machine on registers x and y: linear, ReLU or softmax attention, with an MLP or not;
+           its answer is −y at the query, as in ahn2023
+Start      random weights; those of preconditioned gradient descent; or near those
+Loss       (prediction − ⟨w, x⟩)² at the query
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import ClassVar, Literal
+
+import torch
+from torch import Tensor, nn
+
+from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
+from innerloop.errors import InputError
+from innerloop.parameters import parameter
+from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
+from innerloop.recipes.base import Recipe
+from innerloop.training.objective import SquaredError
+from innerloop.training.start import perturb
+from innerloop.transformer import Transformer
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TransformerOnRegression(Recipe):
+    """The plain way: every token of every prompt goes through the machine."""
+
+    source: ClassVar[str] = "Ahn et al. 2023, section 3; von Oswald et al. 2023"
+    small: ClassVar = {"d": 2, "n": 4, "blocks": 2, "batch": 8}
+
+    d: int = parameter(5, "features", least=1, most=64)
+    n: int = parameter(20, "context examples", least=1, most=10_000)
+    kappa: float = parameter(1.0, "condition number of Σ, rotated for every prompt", least=1)
+    blocks: int = parameter(3, "layers", least=1, most=64)
+    heads: int = parameter(1, "heads in a layer", least=1, most=64)
+    hidden: int = parameter(0, "hidden units of each MLP; 0 is none", least=0, most=4096)
+    kind: Literal["linear", "relu", "softmax"] = parameter("linear", "of attention")
+    batch: int = parameter(256, "prompts in a batch", least=1, most=1_000_000)
+    start: Literal["random", "construction", "near"] = parameter("random", "where weights begin")
+    scale: float | None = parameter(None, "size of random weights; none is 0.3", least=0)
+    noise: float | None = parameter(None, "near: size of what is added; none is 0.05", least=0)
+    steps: int = parameter(2000, "steps of the optimiser", least=1)
+    learning_rate: float = parameter(3e-3, "the largest on the schedule", least=0)
+    schedule: Literal["constant", "cosine", "linear", "halving"] = parameter(
+        "cosine", "of the learning rate"
+    )
+    clip: float | None = parameter(1.0, "largest norm of the whole gradient", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        plain = self.kind == "linear" and self.heads == 1 and not self.hidden
+        if self.start != "random" and not plain:
+            raise InputError(
+                f"start={self.start} is for linear attention with one head and no MLP, as built"
+            )
+        for name, start in (("scale", "random"), ("noise", "near")):
+            if getattr(self, name) is not None and self.start != start:
+                raise InputError(f"start={self.start} does not use {name}: leave it out")
+
+    @cached_property
+    def _construction(self) -> LinearGradientDescent:
+        return LinearGradientDescent(
+            d=self.d, n=self.n, steps=self.blocks, preconditioners="identity", step_size=0.5
+        )
+
+    def model(self, generator: torch.Generator) -> Transformer:
+        if self.start == "random":
+            return Transformer.free(
+                self._construction.layout,
+                layers=self.blocks,
+                heads=self.heads,
+                hidden=self.hidden,
+                kind=self.kind,
+                scale=0.3 if self.scale is None else self.scale,
+                generator=generator,
+            ).float()
+        transformer = self._construction.transformer.dense()
+        if self.start == "near":
+            perturb(transformer, 0.05 if self.noise is None else self.noise, generator)
+        return transformer.float()
+
+    def problems(self) -> LinearRegression:
+        return LinearRegression(d=self.d, n=self.n, kappa=self.kappa)
+
+    def objective(self) -> SquaredError:
+        return SquaredError(self.problems(), self.batch, self._predict)
+
+    def _predict(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
+        construction = self._construction
+        stream = model(construction.prompt(problem), construction.context(problem))
+        return construction.decode(problem, stream)
+
+    def layers(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
+        assert isinstance(model, Transformer)
+        construction = self._construction
+        trace = model.trace(construction.prompt(problem), construction.context(problem))
+        return torch.stack([construction.decode(problem, snapshot.stream) for snapshot in trace])

@@ -1,0 +1,75 @@
+"""Tensors as safetensors files that are whole or refused.
+
+safetensors alone loads a flipped bit silently, so the metadata hold a SHA-256 of everything else:
+tensors, and what the file says about itself. Nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+
+import torch
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save as serialise
+from torch import Tensor
+
+from innerloop.errors import FileError
+from innerloop.files import write_atomically
+
+
+def write(
+    path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], *, format: str, version: int
+) -> None:
+    """Write atomically: the file is there whole, or not at all."""
+    kept = {
+        name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()
+    }
+    told = {"format": format, "version": str(version), **metadata}
+    told["sha256"] = _digest(told, kept)
+    write_atomically(path, serialise(kept, told))
+
+
+def read(path: Path, *, format: str, version: int) -> tuple[dict[str, str], dict[str, Tensor]]:
+    """The metadata and tensors of a file of this format, up to this version."""
+    metadata, tensors = _read(path)
+    if metadata.get("format") != format:
+        raise FileError(f"{path} is not the file expected: its metadata do not say {format!r}")
+    found = metadata.get("version", "")
+    if not found.isdecimal():
+        raise FileError(f"{path} has no readable format version, got {found!r}")
+    if int(found) > version:
+        raise FileError(
+            f"{path} has format version {found}, this innerloop reads up to {version}: upgrade it"
+        )
+    if metadata.get("sha256") != _digest(metadata, tensors):
+        raise FileError(f"{path} is damaged: its contents do not match their SHA-256")
+    return metadata, tensors
+
+
+def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+    if not path.is_file():
+        what = "it is not a file" if path.exists() else "there is no such file"
+        raise FileError(f"cannot read {path}: {what}")
+    try:
+        with safe_open(path, framework="pt") as file:
+            tensors = {name: file.get_tensor(name).clone() for name in sorted(file.keys())}
+            return file.metadata() or {}, tensors
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    except SafetensorError as error:
+        raise FileError(
+            f"{path} was cut short or changed, or is not a safetensors file ({error})"
+        ) from None
+
+
+def _digest(metadata: dict[str, str], tensors: dict[str, Tensor]) -> str:
+    digest = hashlib.sha256()
+    signed = {key: value for key, value in metadata.items() if key != "sha256"}
+    digest.update(json.dumps(signed, sort_keys=True).encode())
+    for name in sorted(tensors):
+        tensor = tensors[name].contiguous()
+        digest.update(json.dumps([name, str(tensor.dtype), list(tensor.shape)]).encode())
+        digest.update(tensor.flatten().view(torch.uint8).numpy().tobytes())
+    return digest.hexdigest()

@@ -1,0 +1,61 @@
+"""What is minimised: batches drawn from a generator, a loss, and measures to watch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import Tensor, nn
+
+from innerloop.problems.base import Distribution
+
+
+@runtime_checkable
+class Objective(Protocol):
+    """A batch comes from the generator alone, so that a run can be resumed at any step."""
+
+    def draw(self, generator: torch.Generator) -> Any:
+        """One batch."""
+        ...
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        """A scalar to be minimised."""
+        ...
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        """Measures on examples of its own, the same every time; one of them is `loss`."""
+        ...
+
+
+@dataclass(frozen=True)
+class SquaredError:
+    """E (prediction − target)² over a distribution of problems that know their targets.
+
+    `predict(model, problem)` gives predictions of the shape of `target(problem)`.
+    """
+
+    distribution: Distribution
+    batch: int
+    predict: Callable[[nn.Module, Any], Tensor]
+    target: Callable[[Any], Tensor] = lambda problem: problem.targets
+    examples: int = 1024
+    dtype: torch.dtype = torch.float32
+
+    def draw(self, generator: torch.Generator) -> Any:
+        return self.distribution.sample(self.batch, generator=generator, dtype=self.dtype)
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        device = next(model.parameters()).device
+        batch = batch if batch.x.device == device else batch.to(device)
+        return (self.predict(model, batch) - self.target(batch)).square().mean()
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        return {"loss": float(self.loss(model, self._held_out))}
+
+    @cached_property
+    def _held_out(self) -> Any:
+        generator = torch.Generator().manual_seed(2**31 - 1)
+        return self.distribution.sample(self.examples, generator=generator, dtype=self.dtype)
