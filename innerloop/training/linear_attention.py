@@ -139,11 +139,10 @@ class GaussianPrompts(Parameters):
             target = prompts.target.new_zeros(self.d + 1, self.d, 1)
             first = torch.cat([first, u[None]])
             return kernel.loss(prompts._replace(target=target), A, first, offset)
-        if B is None:
+        if B is None or len(A) == 1:
             return kernel.loss(prompts, A, first)
-        identity = torch.eye(self.d, dtype=self.dtype)
-        gamma = [torch.block_diag(identity, b) for b in (*B, torch.zeros_like(identity))]
-        return kernel.loss(prompts, A, torch.cat([first, identity]), gamma=gamma)
+        first = torch.cat([first, torch.eye(self.d, dtype=self.dtype)])
+        return kernel.loss(prompts, A, first, gamma=list(B))
 
     def distances(self, weights: Weights) -> dict[str, float]:
         """Dist of each A_i in whitened coordinates and as it is, and of each B_i."""
