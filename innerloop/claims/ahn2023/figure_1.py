@@ -54,7 +54,7 @@ N = 20
         "white": False,
         "starts": 20,
     },
-    tiny={"runs": 1, "grams": 2, "images": True, "iterations": 90, "white": True, "starts": 1},
+    tiny={"runs": 1, "grams": 2, "images": True, "iterations": 60, "white": True, "starts": 1},
     falsified={
         "A_i → multiples of I": {"limit": "A"},
         "Dist(A_i, I) → 0": {"plain": 0.0},
@@ -88,7 +88,7 @@ def figure_1(
         )
         for _ in range(runs)
     ]
-    rows, ends = _ends(generator, starts, grams)
+    rows, ends = _ends(generator, starts, grams, iterations)
     exact = least_inside(D, N, 3, False)[1]
     parts = [
         proportional(found, limit),
@@ -149,7 +149,7 @@ def _lowest(ends: list[tuple[int, float, float]], slack: float) -> Part:
 
 
 def _ends(
-    generator: torch.Generator, starts: int, grams: int
+    generator: torch.Generator, starts: int, grams: int, iterations: int
 ) -> tuple[list[dict[str, Value]], list[tuple[int, float, float]]]:
     """Where trainings with one, two and three layers end, all on one batch."""
     law = SampledLoss(d=D, n=N, truth="inverse", batch=min(grams, 25), images=True)
@@ -162,7 +162,7 @@ def _ends(
         best = None
         for _ in range(starts):
             start = START * normal(generator, layers, D, D)
-            run = train(law, batch, start, layers, 300, white=True)
+            run = train(law, batch, start, layers, min(iterations, 300), white=True)
             best = _best(run) if best is None else best
             far = max(run.ends("Σ"))
             told = ", ".join(f"{a:.3f}" for a in run.multiples.tolist())

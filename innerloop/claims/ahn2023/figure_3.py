@@ -44,17 +44,17 @@ N = 10
     paper={"runs": 5, "grams": 20_000, "images": False, "iterations": 4000, "white": False},
     tiny={
         "runs": 1,
-        "grams": 6,
+        "grams": 12,
         "images": True,
-        "iterations": 60,
+        "iterations": 20,
         "white": True,
-        "near": 0.03,
+        "near": 0.003,
     },
     falsified={
         "A_i → multiples of I": {"limit": "A"},
         "B_i → multiples of diag(1, …, 1, 2)": {"stretched": 2.0},
         "half of the least loss": {"share": 0.5},
-        "no layer is as bad": {"bar": 1e300},
+        "far more, and not above": {"bar": 1e100},
     },
 )
 def figure_3(
@@ -142,6 +142,6 @@ def _beyond(runs: list[Run], bar: float) -> Part:
     corrected = Inequality("(5) at the learned a_i, b_i is above that of no layer")
     for k, run in enumerate(runs):
         about = f"run {k}, {run.loss:.2g} of that of no layer on the batch, exactly"
-        printed.add(_exact(run), 0.01, size=(k,), about=about)
+        printed.add(bar * _exact(run), 0.01, size=(k,), about=about)
         corrected.add(bar, _exact(run), size=(k,), about=about)
     return Part(printed=printed.check(), corrected=corrected.check(), matters="result")

@@ -32,11 +32,11 @@ N = 10
     paper={"runs": 5, "grams": 20_000, "images": False, "iterations": 4000, "white": False},
     tiny={
         "runs": 1,
-        "grams": 6,
+        "grams": 12,
         "images": True,
         "iterations": 30,
         "white": True,
-        "near": 0.03,
+        "near": 0.003,
     },
     falsified={
         "A_i shrink": {"order": -1.0},

@@ -81,17 +81,21 @@ class Run:
         return self.losses[-1] / self.law.d
 
     def best_inside(self, start: Tensor) -> tuple[Tensor, float]:
-        """a and b of the least loss on the batch of A_i = a_i Σ⁻¹, B_i = b_i I, and that loss over
-        that of no layer: where L-BFGS over these numbers alone ends from `start`."""
-        white = SampledLoss(d=self.law.d, n=self.law.n, truth="inverse")
-        eye = torch.eye(self.law.d, dtype=torch.float64)
+        """The best point of the theorem on the batch, near `start`."""
+        return best_inside(self.batch, self.law.n, self.layers, start)
 
-        def loss(scales: Tensor) -> Tensor:
-            matrices = scales[:, None, None] * eye
-            return 1e3 * white.loss_of(split(matrices, self.layers), self.batch) / self.law.d
 
-        scales, least, _ = search(loss, start[None], iterations=200)
-        return scales, least / 1e3
+def best_inside(batch: Prompts, n: int, layers: int, start: Tensor) -> tuple[Tensor, float]:
+    """a and b of the least loss on a batch of A_i = a_i Σ⁻¹, B_i = b_i I, and that loss over that
+    of no layer: where L-BFGS over these numbers alone ends from `start`."""
+    white = SampledLoss(d=D, n=n, truth="inverse")
+    eye = torch.eye(D, dtype=torch.float64)
+
+    def loss(scales: Tensor) -> Tensor:
+        return 1e3 * white.loss_of(split(scales[:, None, None] * eye, layers), batch) / D
+
+    scales, least, _ = search(loss, start[None], iterations=200)
+    return scales, least / 1e3
 
 
 def _title(name: str) -> str:
@@ -156,7 +160,7 @@ def trained(
     near: float = 0.0,
 ) -> Run:
     """One run of the source's experiment, with a Σ, a batch and a start of its own. `near` > 0
-    starts that far from the best point of the theorem instead: an experiment in a hurry."""
+    starts that far from the theorem's best point on the batch: an experiment in a hurry."""
     law = SampledLoss(
         d=D, n=n, covariance=rotated(generator), truth="inverse", batch=grams, images=images
     )
@@ -164,8 +168,8 @@ def trained(
     noise = normal(generator, 2 * LAYERS - 1 if moving else LAYERS, D, D)
     start = START * noise
     if near:
-        best = least_inside(D, n, LAYERS, moving)[0][:, None, None]
-        inner = best * (torch.eye(D, dtype=torch.float64) + near * noise)
+        best = best_inside(batch, n, LAYERS, least_inside(D, n, LAYERS, moving)[0])[0]
+        inner = best[:, None, None] * (torch.eye(D, dtype=torch.float64) + near * noise)
         start = _joined(law.coloured(split(inner, LAYERS)))
     return train(law, batch, start, LAYERS, iterations, white)
 
