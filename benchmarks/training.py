@@ -5,7 +5,7 @@ One gradient   d = 5, n = 20, 3 layers, A and B of form (13) of ahn2023 free, 20
 To the target  the setting of figure 1 of ahn2023: the time from a random start until
                Dist(Σ^½ A_i Σ^½, I) ≤ 0.05 in all three layers, by L-BFGS; tokens are given up after
                a hundred times our time
-Both           on one core, from the same start, in one run
+Both           on one core, from the same start, in one run; seconds are the processor's
 Growth         the time of one gradient with d, n and the number of layers, fitted exponents
 """
 
@@ -28,7 +28,8 @@ from innerloop.training.kernel import Prompts
 from innerloop.training.linear_attention import SampledLoss, distance
 from innerloop.training.stacks import LinearStack, Weights
 
-D, N, LAYERS, PROMPTS, DRAWS, TARGET = 5, 20, 3, 20_000, 24, 0.05
+D, N, LAYERS, PROMPTS, DRAWS, TARGET = 5, 20, 3, 20_000, 16, 0.05
+CLOCK = time.process_time
 SPECTRUM = torch.tensor([1.0, 1.0, 0.5, 0.25, 1.0], dtype=torch.float64)
 
 
@@ -75,11 +76,11 @@ def one_gradient() -> dict[str, float]:
 
     grams, tokens = law.draw(generator), token_batch(root, generator)
     fast, slow = (
-        median_seconds(lambda: ours(grams), 30),
-        median_seconds(lambda: theirs(tokens), 5),
+        median_seconds(lambda: ours(grams), 30, CLOCK),
+        median_seconds(lambda: theirs(tokens), 3, CLOCK),
     )
-    drawn_fast = median_seconds(lambda: ours(law.draw(generator)), 10)
-    drawn_slow = median_seconds(lambda: theirs(token_batch(root, generator)), 3)
+    drawn_fast = median_seconds(lambda: ours(law.draw(generator)), 10, CLOCK)
+    drawn_slow = median_seconds(lambda: theirs(token_batch(root, generator)), 3, CLOCK)
 
     def variance(work: Callable[[], Tensor]) -> float:
         """Of the whole gradient: summed over its entries."""
@@ -119,13 +120,13 @@ def search(
     loss: Callable[[Tensor], Tensor], start: Tensor, white: Callable[[Tensor], Tensor], limit: float
 ) -> tuple[float, int, float]:
     """L-BFGS to the target or the limit: seconds, evaluations and the largest distance left."""
-    begin, count, least = time.perf_counter(), 0, math.inf
+    begin, count, least = CLOCK(), 0, math.inf
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
         nonlocal count, least
         A = torch.from_numpy(point).reshape(LAYERS, D, D).requires_grad_()
         least = float(distance(white(A.detach())).max())
-        if least <= TARGET or time.perf_counter() - begin > limit:
+        if least <= TARGET or CLOCK() - begin > limit:
             raise Reached
         count += 1
         value = loss(A)
@@ -140,10 +141,10 @@ def search(
             method="L-BFGS-B",
             options={"maxiter": 100_000, "maxcor": 50, "ftol": 0.0, "gtol": 0.0},
         )
-    return time.perf_counter() - begin, count, least
+    return CLOCK() - begin, count, least
 
 
-def to_the_target(seeds: int = 3) -> dict[str, list[float]]:
+def to_the_target(seeds: int = 2) -> dict[str, list[float]]:
     """Ours draws whitened Gram matrices with their images, and searches in whitened coordinates."""
     told: dict[str, list[float]] = {"gram": [], "tokens": [], "ratio": [], "token_distance": []}
     for seed in range(seeds):
@@ -151,7 +152,7 @@ def to_the_target(seeds: int = 3) -> dict[str, list[float]]:
         U, _ = torch.linalg.qr(torch.randn(D, D, generator=generator, dtype=torch.float64))
         root = torch.linalg.cholesky(U.mT * SPECTRUM**2 @ U)
         start = 0.1 * torch.randn(LAYERS, D, D, generator=generator, dtype=torch.float64)
-        begin = time.perf_counter()
+        begin = CLOCK()
         law = SampledLoss(d=D, n=N, truth="inverse", batch=10, images=True)
         batch = law.draw(generator)
 
@@ -159,8 +160,8 @@ def to_the_target(seeds: int = 3) -> dict[str, list[float]]:
             return law.loss_of(Weights(A), batch)
 
         search(ours, start, lambda A: A, math.inf)
-        fast = time.perf_counter() - begin
-        begin = time.perf_counter()
+        fast = CLOCK() - begin
+        begin = CLOCK()
         tokens, truth = token_batch(root, generator)
         _, count, left = search(
             lambda A, tokens=tokens, truth=truth: token_loss(A, None, tokens, truth),
@@ -168,7 +169,7 @@ def to_the_target(seeds: int = 3) -> dict[str, list[float]]:
             lambda A, root=root: root.mT @ A @ root,
             100 * fast,
         )
-        slow = time.perf_counter() - begin
+        slow = CLOCK() - begin
         bound = "" if left <= TARGET else "more than "
         told["gram"].append(fast)
         told["tokens"].append(slow)
@@ -191,7 +192,7 @@ def growth() -> dict[str, float]:
         model = LinearStack.random(d, layers, moving=True, scale=0.1 / d, generator=generator)
         batch = law.draw(generator)
         parameters = list(model.parameters())
-        return median_seconds(lambda: slope_of(law.loss(model, batch), *parameters), 5)
+        return median_seconds(lambda: slope_of(law.loss(model, batch), *parameters), 5, CLOCK)
 
     def fitted(values: list[int], times: list[float]) -> float:
         logs = [math.log(v) for v in values]
