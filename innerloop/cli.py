@@ -47,6 +47,7 @@ EngineName = Annotated[
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Run also what is stored.")]
 RESULTS = Path("results/cells")
+RUNS = Path("results/runs")
 Results = Annotated[
     Path, typer.Option(envvar="INNERLOOP_RESULTS", help="The folder of finished results.")
 ]
@@ -195,7 +196,7 @@ def train(
 ) -> None:
     """Train a model by a recipe; stopped or killed, `--resume` goes on as if nothing happened."""
     from innerloop.parameters import parse
-    from innerloop.recipes.base import RUNS, Recipe, begun
+    from innerloop.recipes.base import Recipe, begun
     from innerloop.recipes.base import train as run
     from innerloop.registry import find
 
@@ -281,6 +282,7 @@ def report(
     fresh: Fresh = False,
     seed: Seed = 0,
     results: Results = RESULTS,
+    runs: Annotated[Path, typer.Option(help="The folder of trained runs.")] = RUNS,
     as_json: AsJson = False,
 ) -> None:
     """Check every claim, certify every construction, and write one self-contained page.
@@ -294,6 +296,7 @@ def report(
     from innerloop.constructions import survey
     from innerloop.constructions.base import Construction
     from innerloop.files import check_writable, write_atomically
+    from innerloop.recipes.runs import finished
     from innerloop.registry import members
     from innerloop.report.export import make_folder, write_figures
     from innerloop.report.page import drawn, page
@@ -301,6 +304,7 @@ def report(
     check_writable(output)
     if figures is not None:
         make_folder(figures)
+    trained = list(finished(runs))
     start = time.perf_counter()
     checked, unwritten = _checked(
         chosen([]), preset, workers, engine, fresh, seed, results, fuller=True
@@ -320,11 +324,12 @@ def report(
     rows = [row for part in found if isinstance(part, list) for row in part]
     curves = [row for row in rows if "player" not in row]
     played = [row for row in rows if "player" in row]
-    charts = drawn(outcomes, certificates, curves, played)
+    charts = drawn(outcomes, certificates, curves, played, trained)
     html = page(
         outcomes,
         certificates,
         charts,
+        trained,
         setting=survey.convergence_setting(),
         played=survey.regret_setting(),
         command=f"innerloop report -o {output} --preset {preset} --seed {seed}",

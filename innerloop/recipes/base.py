@@ -31,7 +31,6 @@ from innerloop.training.settings import Settings
 
 FORMAT = "innerloop-model"
 VERSION = 1
-RUNS = Path("results/runs")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +62,7 @@ class Recipe(Settings, ABC):
     def layers(self, model: nn.Module, problem: Any) -> Tensor:
         """What is predicted at the queries after each layer: layers × batch × queries."""
 
-    def folder(self, root: Path = RUNS) -> Path:
+    def folder(self, root: Path) -> Path:
         """Where runs of this recipe with these settings go: settings of one's own have a mark."""
         values = self.values()
         if values == type(self).made({}).values():
