@@ -239,12 +239,40 @@ def test_a_layer_trained_on_the_population_loss_is_theorem_1_s() -> None:
         optimiser.zero_grad()
         loss = law.loss(model, None)
         loss.backward()
-        return float(loss)
+        return float(loss.detach())
 
     optimiser.step(closure)
     b, A = S.optimum()
     assert law.evaluate(model)["loss"] == pytest.approx(float(S.loss(b, A)), rel=1e-12)
     torch.testing.assert_close(model.A[0].detach(), A[:3], rtol=0, atol=1e-6)
+
+
+def test_images_make_the_symmetry_of_the_law_exact() -> None:
+    """Mean and variance are kept; at A_i ∝ Σ⁻¹, B_i ∝ I every slope is a multiple of theirs."""
+    law = SampledLoss(d=3, n=5, covariance=DENSE, truth="inverse", batch=4, images=True)
+    few, batch = law.gram(4, generator()), law.draw(generator())
+    assert batch.size == 4 * 12
+    kept = [
+        torch.linalg.eigvalsh(g.permute(2, 0, 1)).sum(0) / g.shape[-1] for g in (few, batch.gram)
+    ]
+    torch.testing.assert_close(*kept)
+    inner = torch.tensor([-0.4, -0.9, 0.3]).double()[:, None, None] * torch.eye(3).double()
+    model = LinearStack(*law.coloured(Weights(inner[:2], inner[2:]))[:2])
+    torch.testing.assert_close(law.whitened(model.weights()).A, inner[:2])
+    law.loss(model, batch).backward()
+    assert model.A.grad is not None
+    assert model.B is not None
+    assert model.B.grad is not None
+    C = law.root
+    sides = [torch.linalg.solve(C, g) @ torch.linalg.inv(C).mT for g in model.A.grad]
+    sides += [C.mT @ g @ torch.linalg.inv(C).mT for g in model.B.grad]
+    assert all(float(distance(side)) < 1e-6 for side in sides)
+    plain = SampledLoss(d=3, n=5, covariance=DENSE, truth="inverse", batch=48)
+    model.zero_grad()
+    plain.loss(model, plain.draw(generator())).backward()
+    assert float(distance(torch.linalg.solve(C, model.A.grad[0]) @ torch.linalg.inv(C).mT)) > 0.01
+    with pytest.raises(InputError, match="images"):
+        SampledLoss(d=12, n=20, batch=1, images=True).draw(generator())
 
 
 def test_distance_to_the_identity() -> None:
@@ -258,11 +286,11 @@ def test_distance_to_the_identity() -> None:
 
 def test_starts() -> None:
     zero = LinearStack.random(3, 2, moving=True, scale=0.0)
-    assert all(float(p.abs().max()) == 0 for p in zero.parameters())
+    assert not any(bool(p.any()) for p in zero.parameters())
     for model in (zero, LoopedBlock.random(3, 2, with_u=True), FullStack.random(3, 2)):
         near = model.near(1e-3, generator())
         pairs = list(zip(model.parameters(), near.parameters(), strict=True))
-        assert all(0 < float((a - b).abs().max()) < 1e-2 for a, b in pairs)
+        assert all(0 < float((a - b).detach().abs().max()) < 1e-2 for a, b in pairs)
         assert pairs
 
 

@@ -2,10 +2,10 @@
 
 State      Y, rows × d for each prompt, starts at Y_0, the same for all. Its last d rows are T, the
            map that the layers so far have applied to a token
-Layer      S = G Tᵀ A T,  Y ← Y + Γ Y S,  with G the prompt's Gram matrix. Without Γ the tokens do
-           not move: T = I, and Y ← Y + Y G A
+Layer      S = G Tᵀ A T with G the prompt's Gram matrix; T ← T + Γ T S, and R ← R + R S for the
+           rows R above T. Without Γ the tokens do not move: T = I, R ← R + R G A, and Y is R
 Loss       Σ_b m_b ‖Y_L − O − O_b‖² over the prompts b, over the leading rows, which O_b has
-Backward   by hand: with X = ΓY, S̄ = XᵀȲ and X̄ = ȲSᵀ; with S = GU, Ū = GS̄; with U = TᵀN and
+Backward   by hand: with X = [R; ΓT], S̄ = XᵀȲ and X̄ = ȲSᵀ; with S = GU, Ū = GS̄; with U = TᵀN and
            N = AT, N̄ = TŪ and T̄ += NŪᵀ + AᵀN̄
 Layout     the batch is the last, contiguous dimension. A product of two batches is a sum over k of
            slices a[:, k] b[k], long vector operations that need no compiler; a product with
@@ -132,10 +132,13 @@ def loss(
     A: Float[Tensor, "layers d d"],
     first: Float[Tensor, "rows d"],
     offset: Float[Tensor, "read d"] | None = None,
-    gamma: Sequence[Float[Tensor, "rows rows"]] = (),
+    gamma: Sequence[Float[Tensor, "d d"]] = (),
 ) -> Float[Tensor, ""]:
-    """The loss, differentiable once in A, Γ (gamma, one for each layer), O (offset, none is 0) and
-    Y_0 (first; with Γ its last d rows must be the identity, and it is taken as given)."""
+    """The loss, differentiable once in A, Γ (gamma), O (offset, none is 0) and Y_0 (first).
+
+    With Γ, Y_0 must end in the identity, and is taken as given; rows above it are all that is read,
+    and the last layer's Γ may be left out. Without such rows the first ones of T are read.
+    """
     read = prompts.target.shape[0]
     offset = first.new_zeros(read, first.shape[1]) if offset is None else offset
     return _Loss.apply(prompts, A, first, offset, *gamma)  # pyright: ignore[reportReturnType]
@@ -214,25 +217,42 @@ def _moving(
     offset: Tensor,
     gamma: Sequence[Tensor],
 ) -> tuple[Tensor, list[Tensor]]:
-    """Y ← Y + X S with X = Γ Y, S = G Tᵀ A T; of the last Y only what is read."""
+    """Y ← Y + X S with X = [R; ΓT], S = G Tᵀ A T; of the last Y only what is read."""
     G, d, read = part.gram, part.gram.shape[0], part.target.shape[0]
-    S = _by(G, A[0])
-    Y = _weighted(gamma[0] @ first, S).add_(first[..., None])
+    rows = read if len(A) == 1 else len(first)
+    Y = _weighted(_start(first, gamma, d)[:rows], _by(G, A[0])).add_(first[:rows, :, None])
     layers: list[_Layer] = []
     for i in range(1, len(A)):
-        rows = slice(0, read if i == len(A) - 1 else None)
+        rows = read if i == len(A) - 1 else len(first)
         T = Y[-d:]
         N = _weighted(A[i], T)
         S = times(G, times(T.transpose(0, 1), N))
-        X = _weighted(gamma[i][rows], Y)
+        X = _mixed(Y, gamma, i, rows)
         layers.append(_Layer(N, S, X, Y))
-        Y = times(X, S, onto=_copied(Y[rows]))
-    value, slope = _error(part, Y[:read], offset)
+        Y = times(X, S, onto=_copied(Y[:rows]))
+    value, slope = _error(part, Y, offset)
     if not wanted:
         return value, []
     off = -slope.sum(-1)
     A_slope, *gamma_slopes = _back(G, layers, slope, A, first, gamma)
     return value, [A_slope, torch.zeros_like(first), off, *gamma_slopes]
+
+
+def _start(first: Tensor, gamma: Sequence[Tensor], d: int) -> Tensor:
+    """X of the first layer, the same for all prompts."""
+    return torch.cat([first[:-d], gamma[0]])
+
+
+def _mixed(Y: Batch, gamma: Sequence[Tensor], i: int, rows: int) -> Batch:
+    """The leading rows of X = [R; ΓT]."""
+    above = len(Y) - Y.shape[1]
+    if rows <= above:
+        return Y[:rows]
+    X = _desk.take(Y, rows, *Y.shape[1:])
+    X[:above] = Y[:above]
+    below = X[above:].view(rows - above, -1)
+    torch.mm(gamma[i][: rows - above], Y[above:].reshape(Y.shape[1], -1), out=below)
+    return X
 
 
 def _back(
@@ -245,22 +265,28 @@ def _back(
 ) -> list[Tensor]:
     """The gradient in A and every Γ."""
     d, A_slope = len(G), torch.empty_like(A)
+    above = len(first) - d
     gamma_slopes = [torch.zeros_like(g) for g in gamma]
     for i in reversed(range(1, len(A))):
         N, S, X, Y = layers[i - 1]
-        rows, T = len(X), Y[-d:]
+        rows, T = len(X), Y[above:]
         X_slope = times(slope, S.transpose(0, 1))
         U_slope = times(G, times(X.transpose(0, 1), slope))
-        gamma_slopes[i][:rows] = _outer(X_slope, Y)
         N_slope = times(T, U_slope)
         A_slope[i] = _outer(N_slope, T)
-        onto = _weighted(gamma[i][:rows].mT, X_slope)
+        onto = _desk.take(Y, *Y.shape)
+        onto[:above] = X_slope[:above]
+        torch.mm(A[i].mT, N_slope.view(d, -1), out=onto[above:].view(d, -1))
+        if rows > above:
+            gamma_slopes[i][: rows - above] = _outer(X_slope[above:], T)
+            onto[above:] += _weighted(gamma[i][: rows - above].mT, X_slope[above:])
         onto[:rows] += slope
-        onto[-d:] += _weighted(A[i].mT, N_slope)
-        times(N, U_slope.transpose(0, 1), onto=onto[-d:])
+        times(N, U_slope.transpose(0, 1), onto=onto[above:])
         slope = onto
     # The first layer has T = I, S = G A and a Y that all prompts share.
     rows = len(slope)
-    A_slope[0] = _inner(G, _weighted((gamma[0] @ first)[:rows].mT, slope))
-    gamma_slopes[0][:rows] = _inner(slope, _by(G, A[0]).transpose(0, 1)) @ first.mT
+    A_slope[0] = _inner(G, _weighted(_start(first, gamma, d)[:rows].mT, slope))
+    if rows > above:
+        S_mean = _inner(slope[above:], _by(G, A[0]).transpose(0, 1))
+        gamma_slopes[0][: rows - above] = S_mean
     return [A_slope, *gamma_slopes]

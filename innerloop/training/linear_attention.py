@@ -122,6 +122,28 @@ class GaussianPrompts(Parameters):
         u = weights.u if weights.u is None else C.mT @ weights.u
         return Weights(A.to(self.dtype), *(t if t is None else t.to(self.dtype) for t in (B, u)))
 
+    def coloured(self, weights: Weights) -> Weights:
+        """The way back: weights for x ~ N(0, Σ) from those of whitened coordinates."""
+        back = torch.linalg.inv(self.root).to(weights.A.dtype)
+        C = self.root.to(weights.A.dtype)
+        A = back.mT @ weights.A @ back
+        B = weights.B if weights.B is None else C @ weights.B @ back
+        return Weights(A, B, weights.u if weights.u is None else back.mT @ weights.u)
+
+    def loss_of(self, weights: Weights, prompts: Prompts) -> Float[Tensor, ""]:
+        """The mean over the given Gram matrices (whitened, as `gram` draws them)."""
+        A, B, u = self.whitened(weights)
+        first = self.factor.mT.to(self.dtype)
+        if u is not None:
+            offset = torch.cat([torch.zeros_like(first), u[None]])
+            target = prompts.target.new_zeros(self.d + 1, self.d, 1)
+            first = torch.cat([first, u[None]])
+            return kernel.loss(prompts._replace(target=target), A, first, offset)
+        if B is None or len(A) == 1:
+            return kernel.loss(prompts, A, first)
+        first = torch.cat([first, torch.eye(self.d, dtype=self.dtype)])
+        return kernel.loss(prompts, A, first, gamma=list(B))
+
     def distances(self, weights: Weights) -> dict[str, float]:
         """Dist of each A_i in whitened coordinates and as it is, and of each B_i."""
         told: dict[str, float] = {}
@@ -152,20 +174,45 @@ def distance(M: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
 class SampledLoss(GaussianPrompts):
     """The loss over Gram matrices that are drawn, fresh or once and for all."""
 
-    batch: int = parameter(20_000, "prompts in a draw", least=1)
+    batch: int = parameter(20_000, "Gram matrices in a draw", least=1)
+    images: bool = parameter(
+        False, "whether each counts with its images under sign changes and turns of the axes"
+    )
 
     def draw(self, generator: torch.Generator) -> Prompts:
         gram = self.gram(self.batch, generator)
-        mass = gram.new_full((1, 1), 1 / self.batch)
+        if self.images:
+            gram = all_images(gram)
+        mass = gram.new_full((1, 1), 1 / gram.shape[-1])
         return Prompts(gram, mass, gram.new_zeros(self.d, self.d, 1))
 
     def loss(self, model: Stack, batch: Prompts) -> Float[Tensor, ""]:
-        return gram_loss(self, model.weights(), batch)
+        return self.loss_of(model.weights(), batch)
 
     def evaluate(self, model: Stack) -> dict[str, float]:
         """The loss on prompts that no training has seen, its standard error, and the distances."""
         parts = [self.loss(model, part) for part in fresh(self)]
         return spread(parts) | self.distances(model.weights())
+
+
+MOST_IMAGES = 10_000
+
+
+def all_images(gram: Float[Tensor, "d d batch"]) -> Float[Tensor, "d d images"]:
+    """Each G under the d·2^(d−1) sign changes and cyclic shifts of the axes.
+
+    The law of whitened G is the same after each of them, and only multiples of the identity commute
+    with all: the mean over them has the symmetry that makes A_i ∝ Σ⁻¹, B_i ∝ I critical for
+    w* ~ N(0, Σ⁻¹), which a mean over draws alone has only in the limit.
+    """
+    d = len(gram)
+    if d * 2 ** (d - 1) > MOST_IMAGES:
+        raise InputError(f"d = {d} has {d * 2 ** (d - 1)} images of each, more than {MOST_IMAGES}")
+    halves = torch.cartesian_prod(*[torch.tensor([1.0, -1.0])] * (d - 1)).reshape(-1, d - 1)
+    signs = torch.cat([torch.ones(len(halves), 1), halves], dim=1).to(gram.dtype)
+    flips = torch.einsum("si,sj->ijs", signs, signs)
+    turned = [gram.roll((k, k), dims=(0, 1)) for k in range(d)]
+    return torch.cat([(one[:, :, None] * flips[..., None]).flatten(2) for one in turned], dim=-1)
 
 
 GROUPS = 20
@@ -208,28 +255,13 @@ class PopulationLoss(GaussianPrompts):
                 f"the rule is for {self.layers} layers{rule}, the model has {len(weights.A)}{has}"
             )
         if batch is not None:
-            return gram_loss(self, weights, batch)
+            return self.loss_of(weights, batch)
         return _by_words(self, self.whitened(weights))
 
     @torch.no_grad()
     def evaluate(self, model: Stack) -> dict[str, float]:
         loss = float(self.loss(model, self.draw()))
         return {"loss": loss} | self.distances(model.weights())
-
-
-def gram_loss(law: GaussianPrompts, weights: Weights, prompts: Prompts) -> Float[Tensor, ""]:
-    """The mean over the given Gram matrices (whitened, as `gram` draws them)."""
-    A, B, u = law.whitened(weights)
-    identity = torch.eye(law.d, dtype=law.dtype)
-    first = law.factor.mT.to(law.dtype)
-    if u is not None:
-        first, offset = torch.cat([first, u[None]]), torch.cat([torch.zeros_like(first), u[None]])
-        target = prompts.target.new_zeros(law.d + 1, law.d, 1)
-        return kernel.loss(prompts._replace(target=target), A, first, offset)
-    if B is None:
-        return kernel.loss(prompts, A, first)
-    gamma = [torch.block_diag(identity, b) for b in (*B, torch.zeros_like(identity))]
-    return kernel.loss(prompts, A, torch.cat([first, identity]), gamma=gamma)
 
 
 def _by_words(law: GaussianPrompts, weights: Weights) -> Float[Tensor, ""]:
