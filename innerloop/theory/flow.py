@@ -106,7 +106,7 @@ def looped_loss(law: Looped, covariance: Float[Tensor, "d d"]) -> Loss:
     if covariance.shape != (d, d):
         raise InputError(f"expected a {d}×{d} covariance, got {tuple(covariance.shape)}")
     values, U = torch.linalg.eigh(covariance.double())
-    if not bool((values > 0).all()) or not torch.equal(covariance, covariance.mT):
+    if not bool((values > 0).all()) or not torch.allclose(covariance, covariance.mT):
         raise InputError("expected a symmetric covariance whose eigenvalues are positive")
     root = U * values.sqrt() @ U.mT
 
@@ -124,7 +124,7 @@ def looped_loss(law: Looped, covariance: Float[Tensor, "d d"]) -> Loss:
 
 
 def isotropic_flow(
-    d: int, n: int, loops: int, start: float, times: Float[Tensor, " times"]
+    d: int, n: int, loops: int, start: float, times: Float[Tensor, " times"], rtol: float = 1e-8
 ) -> Trajectory:
     """a and the loss along the flow of A = aI, Σ* = I, u = 0, in any dimension."""
     if d < 1 or n < 1 or loops < 1:
@@ -143,5 +143,5 @@ def isotropic_flow(
         powers = torch.arange(2 * loops + 1, dtype=torch.float64)
         return (coefficients * (1 - a).unsqueeze(-1) ** powers).sum(-1)
 
-    found = gradient_flow(share, torch.tensor(start, dtype=torch.float64), times)
+    found = gradient_flow(share, torch.tensor(start, dtype=torch.float64), times, rtol=rtol)
     return Trajectory(found.times, found.points, found.losses * d, found.evaluations)
