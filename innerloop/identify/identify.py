@@ -29,8 +29,8 @@ Progress = Callable[[float, str], object]
 NONE = "none fits"
 SPARE = 6
 """Prompts to fit on for every entry of a d×d matrix, at least."""
-PER_LAYER = 4
-"""The most steps of an iteration that a fit looks for in a layer."""
+PER_LAYER, AT_LEAST = 4, 32
+"""The steps of an iteration that a fit looks at: so many per layer, and so many in all."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,6 +47,7 @@ class Identified:
     matches: list[Match]
     scored: Scored
     errors: list[float]
+    power: float
     problem: Any
     model: Layers
 
@@ -125,7 +126,7 @@ def identify(
     answers = predicted(seen, scoring)
     wanted = Wanted(fitting, target, scale(target, truth(fitting)))
     found = candidates(fitting, target[0], algorithms)
-    most = max(min(steps, PER_LAYER * len(labels)), len(labels))
+    most = max(min(steps, max(PER_LAYER * len(labels), AT_LEAST)), len(labels))
     matches = []
     for k, candidate in enumerate(found):
         if progress is not None:
@@ -141,9 +142,9 @@ def concluded(
     """The verdict that follows from the scores."""
     layers, best = layer_verdicts(matches, scored, labels), named(matches, scored)
     target = truth(problem)
-    power = model[-1] if target is None else target
-    missed = loss(model, torch.zeros_like(power) if target is None else target)
-    errors = (missed / power.square().sum(dim=-1).mean()).sqrt().tolist()
+    against = torch.zeros_like(model[-1]) if target is None else target
+    power = float((model[-1] if target is None else target).square().sum(dim=-1).mean())
+    errors = (loss(model, against) / power).sqrt().tolist()
     relation, hyperparameters = None, {}
     if best is not None:
         match = matches[best]
@@ -162,6 +163,7 @@ def concluded(
         matches=matches,
         scored=scored,
         errors=errors,
+        power=power,
         problem=problem,
         model=model,
     )
