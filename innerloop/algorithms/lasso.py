@@ -52,7 +52,7 @@ class Lasso(ExactModel):
         self,
         gram: Float[Tensor, "*batch d d"],
         moment: Weights,
-        penalty: Float[Tensor, "*batch 1"],
+        penalty: Float[Tensor, "*#batch 1"],
     ) -> Weights:
         weights = torch.zeros_like(moment)
         diagonal = gram.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(gram.dtype).tiny)

@@ -11,13 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
 from innerloop.errors import InputError, unknown
 from innerloop.identify.fitting import Schedule
-from innerloop.identify.hyper import free, ran
+from innerloop.identify.hyper import free, said
 from innerloop.registry import members
 
 
@@ -87,9 +86,11 @@ def _schedules(
     guesses = [] if view is None else algorithm.guesses(view)
     if not guesses:
         return []
-    with torch.no_grad():
-        if ran(guesses[0], view, 0).shape[1:] != prediction.shape:
-            return []
+    state = guesses[0].init(view)
+    if guesses[0].predict(view, state).ndim != prediction.ndim:
+        return []
+    if said(guesses[0], view, state).shape != prediction.shape:
+        return []
     schedules: list[Schedule] = ["one for all"] if algorithm.has_steps else ["exact"]
     if algorithm.has_steps and any(part.per_step for part in free(guesses[0])):
         schedules.append("per step")
