@@ -17,6 +17,7 @@ from innerloop.terminal import (
     print_json,
     print_outcomes,
     print_table,
+    print_verdict,
     progress_bar,
     short,
 )
@@ -238,6 +239,54 @@ def train(
     ]
     print_table(f"{name}, trained", ["seed", "steps", "ended by", *measures], rows)
     print(f"written to {parent}")
+    return None
+
+
+@app.command()
+def identify(
+    model: Annotated[str, typer.Argument(help="A file of `build -o`, or module:attribute.")],
+    problem: Annotated[
+        str | None, typer.Option(help="The problems it is for; a file knows its own.")
+    ] = None,
+    settings: Settings = None,
+    candidate: Annotated[
+        list[str] | None, typer.Option(help="Compare with this algorithm only; repeat for more.")
+    ] = None,
+    prompts: Annotated[int, typer.Option(help="Prompts that score the candidates.")] = 256,
+    steps: Annotated[int, typer.Option(help="Steps of a candidate that are looked at.")] = 64,
+    seed: Seed = 0,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw layer × step to this file: html, png or svg.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which algorithm each layer of a model runs, how surely, or that none fits."""
+    from innerloop.files import check_writable
+    from innerloop.identify.drawing import drawing, measured
+    from innerloop.identify.identify import identify as run
+    from innerloop.identify.loading import chosen, loaded
+    from innerloop.report.export import check_kind, write_chart
+    from innerloop.report.identified import identified
+
+    if figure is not None:
+        check_kind(figure)
+        check_writable(figure)
+    seen = loaded(model)
+    distribution = chosen(seen, problem, settings or [])
+    limits = {"prompts": prompts, "steps": steps, "seed": seed}
+    with progress_bar("identifying") as progress:
+        found = run(seen, distribution, algorithms=candidate, progress=progress, **limits)
+    told = {"model": model, "problem": distribution.values(), **limits, **found.as_dict()}
+    for layer, measures in zip(told["layers"], measured(found, seen), strict=True):
+        layer["measures"] = measures
+    if figure is not None:
+        chart = identified(**drawing(found, seen, steps), title=f"{model}: {found.verdict}")
+        write_chart(figure, chart.to_dict())
+    if as_json:
+        return print_json(told)
+    print_verdict(told)
+    if figure is not None:
+        print(f"figure written to {figure}")
     return None
 
 
