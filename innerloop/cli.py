@@ -231,20 +231,23 @@ def train(
                 raise SystemExit(130) from None
     if as_json:
         return print_json([trained.as_dict() for trained in found])
-    measures = [key for key in found[0].history[-1] if key not in ("step", "learning_rate")]
     rows = [
-        [str(t.seed), str(int(t.history[-1]["step"])), t.ended]
-        + [f"{t.history[-1][key]:.4g}" for key in measures]
+        [str(t.seed), str(t.step), t.ended, f"{t.seconds:.1f}", f"{t.final['loss']:.4g}"]
         for t in found
     ]
-    print_table(f"{name}, trained", ["seed", "steps", "ended by", *measures], rows)
+    print_table(f"{name}, trained", ["seed", "steps", "ended by", "seconds", "loss"], rows)
+    others = {k: v for k, v in found[-1].final.items() if k not in ("step", "seconds", "loss")}
+    if len(found) == 1:
+        print_table("at the end", ["", ""], [[k, f"{v:.4g}"] for k, v in others.items()])
     print(f"written to {parent}")
     return None
 
 
 @app.command()
 def identify(
-    model: Annotated[str, typer.Argument(help="A file of `build -o`, or module:attribute.")],
+    model: Annotated[
+        str, typer.Argument(help="A file of `build -o`, a run of `train`, or module:attribute.")
+    ],
     problem: Annotated[
         str | None, typer.Option(help="The problems it is for; a file knows its own.")
     ] = None,

@@ -464,8 +464,7 @@ def test_the_loss_on_gram_matrices_is_that_of_the_answers(name: str) -> None:
     problem = recipe.problems().sample(40_000, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
         answers = recipe.layers(model, problem)
-    assert len(answers) == 1 + {"looped-attention": 4, "linear-attention": 3}.get(name, 1)
-    assert not answers[0].any(), "before the first layer nothing is answered"
+    assert len(answers) == {"looped-attention": 4, "linear-attention": 3}.get(name, 1)
     errors = (answers[-1] - problem.targets).square()
     spread = float(errors.std()) / len(errors) ** 0.5 + said["standard error"]
     assert abs(float(errors.mean()) - said["loss"]) < 4 * spread
@@ -493,3 +492,17 @@ def test_finished_runs_are_found_for_the_report(tmp_path: Path) -> None:
     assert words[:3] == ["innerloop", "train", "linear-regression"]
     assert "d=2" in words
     assert words[-2:] == ["--seed", "2"]
+
+
+def test_a_trained_model_is_identified(run, tmp_path: Path) -> None:
+    """Started at gradient descent and not moved from there, that is what it is found to run."""
+    folder = tmp_path / "run"
+    still = {**SMALL, "n": 8, "steps": 1, "learning_rate": 0.0, "start": "construction"}
+    train("linear-regression", folder=folder, **still)
+    for path in (folder, folder / "model.safetensors"):
+        found = run("identify", str(path), "--steps", "4", "--prompts", "64", "--json")
+        assert found.code == 0, found.err
+        told_of = json.loads(found.out)
+        assert told_of["verdict"] == "gradient-descent"
+        assert [(layer["layer"], layer["step"]) for layer in told_of["layers"]] == [(1, 1), (2, 2)]
+    assert "there is no such file" in run("identify", str(tmp_path)).err

@@ -1,4 +1,4 @@
-"""A model named by a word: a file that `build -o` wrote, or `module:attribute` of Python code."""
+"""A model named by a word: a file of `build -o`, a run of `train`, or `module:attribute`."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from innerloop import sealed
 from innerloop.errors import InputError, unknown
 from innerloop.identify.identify import model_of
 from innerloop.identify.models import ConstructionModel, Model
+from innerloop.identify.trained import TrainedModel
 from innerloop.parameters import parse
 from innerloop.problems.base import Distribution
+from innerloop.recipes.base import FORMAT
 from innerloop.registry import find
 
 
@@ -22,7 +25,11 @@ def loaded(word: str) -> Model:
     """The model of that name; an attribute that is a function of nothing is called for it."""
     module, colon, attribute = word.partition(":")
     if not colon or Path(word).exists():
-        return ConstructionModel.read(Path(word))
+        path = Path(word)
+        if path.is_dir():
+            path = path / "model.safetensors"
+        trained = sealed.format_of(path) == FORMAT
+        return TrainedModel.read(path) if trained else ConstructionModel.read(path)
     value: Any = _imported(module)
     for name in attribute.split("."):
         if not hasattr(value, name):

@@ -83,16 +83,25 @@ class Trained:
     ended: str
     folder: Path | None = None
 
+    @property
+    def final(self) -> dict[str, float]:
+        """The last row of the history."""
+        return self.history[-1]
+
+    @property
+    def step(self) -> int:
+        return int(self.final["step"])
+
     def as_dict(self) -> dict[str, Any]:
         """What was measured, for machines."""
         return {
             "recipe": self.recipe.name,
             "settings": self.recipe.values(),
             "seed": self.seed,
-            "steps": int(self.history[-1]["step"]),
+            "steps": self.step,
             "ended": self.ended,
             "seconds": round(self.seconds, 3),
-            "final": self.history[-1],
+            "final": self.final,
             "folder": None if self.folder is None else str(self.folder),
         }
 

@@ -57,4 +57,4 @@ class GramRecipe(Recipe, ABC):
         made, prompt = transformer(), problem.encoder_format()
         tokens = made.layout.tokens(x=prompt["x"], y=prompt["y"])
         trace = made.trace(tokens, problem.n)
-        return torch.stack([-snapshot["y"][..., problem.n :] for snapshot in trace])
+        return torch.stack([-snapshot["y"][..., problem.n :] for snapshot in list(trace)[1:]])
