@@ -37,6 +37,21 @@ VERDICTS: dict[str, list[str]] = {
         "holds",
         "holds as corrected",  # n is missing
     ],
+    "theorem-3": [*["holds"] * 3, "holds as corrected"],  # the first display of the proof
+    "figure-1": [
+        "holds",
+        "holds as corrected",  # Dist(A_i, I) moves to that of Σ⁻¹
+        "holds as corrected",  # the loss ends above 0
+        "holds",
+    ],
+    "figure-2": ["holds"] * 3,
+    "figure-3": [
+        "holds",
+        "holds",
+        "holds as corrected",  # the loss ends above 0
+        "holds as corrected",  # and it is that of the batch
+    ],
+    "figure-4": ["holds"] * 3,
     "theorem-4": ["holds", "holds", "holds as corrected", "holds", "holds as corrected"],
     "theorem-5": ["holds", "holds", *["holds as corrected"] * 3],
     "gdpp": ["holds", *["holds as corrected"] * 3],
@@ -198,3 +213,18 @@ def test_the_second_layer_of_the_best_three_can_worsen_the_conditioning() -> Non
     assert best < 0.9 * other
     assert rising[0] > rising[1] < 0.5 * rising[2]
     assert falling[0] > falling[1] > falling[2]
+
+
+def test_layers_trained_on_a_batch_fail_where_it_has_no_prompts() -> None:
+    """d = 5, n = 10: a and b as learned on 20,000 prompts, with their loss there, 0.0058 d."""
+    a, b = (-0.32366, -3.41557, -11.52435), (0.94211, 0.36118, 0.0)
+    X = np.random.default_rng(0).standard_normal((100_000, 5, 10))
+    g = np.linalg.eigvalsh(X @ X.transpose(0, 2, 1) / 10)
+    p = h = np.ones_like(g)
+    for i in range(3):
+        now = g * p**2
+        h, p = h * (1 + a[i] * now), p * (1 + a[i] * b[i] * now)
+    errors = (h**2).mean(1)
+    assert np.median(errors) < 0.0058
+    assert errors.max() > 1e6
+    assert errors.mean() > 1.0  # that of no layer

@@ -18,13 +18,14 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, no_type_check
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
+# What runs many times in a pass is not checked when it runs: checks would take longer than it does.
 Batch = Float[Tensor, "_ _ batch"]
 Left = Float[Tensor, "rows inner #batch"]
 Right = Float[Tensor, "inner columns #batch"]
@@ -85,6 +86,7 @@ class _Desk(threading.local):
 _desk = _Desk()
 
 
+@no_type_check
 def times(a: Left, b: Right, onto: Product | None = None) -> Product:
     """a b for every member of the batch, added in place to `onto`."""
     if a.shape[1] >= _WIDE:
@@ -99,6 +101,7 @@ def times(a: Left, b: Right, onto: Product | None = None) -> Product:
     return onto
 
 
+@no_type_check
 def _weighted(weights: Float[Tensor, "rows inner"], b: Right) -> Product:
     """One matrix times every member of the batch."""
     found = _desk.take(b, len(weights), *b.shape[1:])
@@ -106,6 +109,7 @@ def _weighted(weights: Float[Tensor, "rows inner"], b: Right) -> Product:
     return found
 
 
+@no_type_check
 def _by(a: Left, weights: Float[Tensor, "inner columns"]) -> Product:
     """Every member of the batch times one matrix."""
     columns = weights.shape[1]
@@ -113,15 +117,18 @@ def _by(a: Left, weights: Float[Tensor, "inner columns"]) -> Product:
     return torch.bmm(weights.mT.expand(len(a), -1, -1), a, out=found)
 
 
+@no_type_check
 def _copied(a: Batch) -> Batch:
     return _desk.take(a, *a.shape).copy_(a)
 
 
+@no_type_check
 def _outer(a: Batch, b: Batch) -> Float[Tensor, "_ _"]:
     """Σ a bᵀ over the batch."""
     return a.reshape(len(a), -1) @ b.reshape(len(b), -1).mT
 
 
+@no_type_check
 def _inner(a: Left, b: Right) -> Float[Tensor, "rows columns"]:
     """Σ a b over the batch."""
     return torch.bmm(a.transpose(0, 1), b.mT).sum(0)
@@ -170,6 +177,7 @@ class _Loss(torch.autograd.Function):
         return None, A, None if gamma else first, offset, *gamma
 
 
+@no_type_check
 def _error(part: Prompts, last: Batch, offset: Tensor) -> tuple[Tensor, Batch]:
     """The loss of a piece, and its slope in Y_L."""
     wanted = part.target + offset[..., None]
@@ -243,6 +251,7 @@ def _start(first: Tensor, gamma: Sequence[Tensor], d: int) -> Tensor:
     return torch.cat([first[:-d], gamma[0]])
 
 
+@no_type_check
 def _mixed(Y: Batch, gamma: Sequence[Tensor], i: int, rows: int) -> Batch:
     """The leading rows of X = [R; ΓT]."""
     above = len(Y) - Y.shape[1]

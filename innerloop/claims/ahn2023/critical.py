@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 
 import torch
@@ -103,6 +103,7 @@ def best(law: Layers, first: Family, second: Family) -> Point:
     return member(law, scales, first, second)
 
 
+@cache
 def least_inside(d: int, n: int, layers: int, moving: bool) -> tuple[Tensor, float]:
     """The least loss over d of A_i = a_i Σ⁻¹, B_i = b_i I, any Σ, and its a and b: the lowest of
     the minima that L-BFGS finds."""

@@ -20,9 +20,10 @@ import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-from innerloop.claims.evidence import Axis, Figure
+from innerloop.claims.ahn2023.critical import least_inside
+from innerloop.claims.evidence import Axis, Figure, Part
 from innerloop.claims.prompts import normal
-from innerloop.claims.trials import search
+from innerloop.claims.trials import Equality, Inequality, search
 from innerloop.training.kernel import Prompts
 from innerloop.training.linear_attention import SampledLoss, root_of
 from innerloop.training.stacks import Weights
@@ -56,6 +57,12 @@ class Run:
         found = self.law.distances(split(self.points[self.at(k)], self.layers))
         return {_title(name): value for name, value in found.items()}
 
+    def ends(self, limit: str) -> list[float]:
+        """Dist of every Σ^½A_iΣ^½ at the end, or of every A_i itself."""
+        last = self.distances(len(self.points))
+        first = "Σ" if limit == "Σ" else "A"
+        return [value for name, value in last.items() if name.startswith(first)]
+
     @cached_property
     def inner(self) -> Tensor:
         """At the end: Σ^½ A_i Σ^½, then B_i."""
@@ -74,17 +81,21 @@ class Run:
         return self.losses[-1] / self.law.d
 
     def best_inside(self, start: Tensor) -> tuple[Tensor, float]:
-        """a and b of the least loss on the batch of A_i = a_i Σ⁻¹, B_i = b_i I, and that loss over
-        that of no layer: where L-BFGS over these numbers alone ends from `start`."""
-        white = SampledLoss(d=self.law.d, n=self.law.n, truth="inverse")
-        eye = torch.eye(self.law.d, dtype=torch.float64)
+        """The best point of the theorem on the batch, near `start`."""
+        return best_inside(self.batch, self.law.n, self.layers, start)
 
-        def loss(scales: Tensor) -> Tensor:
-            matrices = scales[:, None, None] * eye
-            return 1e3 * white.loss_of(split(matrices, self.layers), self.batch) / self.law.d
 
-        scales, least, _ = search(loss, start[None], iterations=200)
-        return scales, least / 1e3
+def best_inside(batch: Prompts, n: int, layers: int, start: Tensor) -> tuple[Tensor, float]:
+    """a and b of the least loss on a batch of A_i = a_i Σ⁻¹, B_i = b_i I, and that loss over that
+    of no layer: where L-BFGS over these numbers alone ends from `start`."""
+    white = SampledLoss(d=D, n=n, truth="inverse")
+    eye = torch.eye(D, dtype=torch.float64)
+
+    def loss(scales: Tensor) -> Tensor:
+        return 1e3 * white.loss_of(split(scales[:, None, None] * eye, layers), batch) / D
+
+    scales, least, _ = search(loss, start[None], iterations=200)
+    return scales, least / 1e3
 
 
 def _title(name: str) -> str:
@@ -146,15 +157,21 @@ def trained(
     images: bool,
     iterations: int,
     white: bool,
-    layers: int = LAYERS,
+    near: float = 0.0,
 ) -> Run:
-    """One run of the source's experiment, with a Σ, a batch and a start of its own."""
+    """One run of the source's experiment, with a Σ, a batch and a start of its own. `near` > 0
+    starts that far from the theorem's best point on the batch: an experiment in a hurry."""
     law = SampledLoss(
         d=D, n=n, covariance=rotated(generator), truth="inverse", batch=grams, images=images
     )
     batch = law.draw(generator)
-    start = START * normal(generator, 2 * layers - 1 if moving else layers, D, D)
-    return train(law, batch, start, layers, iterations, white)
+    noise = normal(generator, 2 * LAYERS - 1 if moving else LAYERS, D, D)
+    start = START * noise
+    if near:
+        best = best_inside(batch, n, LAYERS, least_inside(D, n, LAYERS, moving)[0])[0]
+        inner = best[:, None, None] * (torch.eye(D, dtype=torch.float64) + near * noise)
+        start = _joined(law.coloured(split(inner, LAYERS)))
+    return train(law, batch, start, LAYERS, iterations, white)
 
 
 def ticks(most: int) -> list[int]:
@@ -232,3 +249,26 @@ def heat(run: Run, title: str, caption: str) -> Figure:
         panel="matrix",
         caption=caption,
     )
+
+
+def proportional(runs: list[Run], limit: str) -> Part:
+    """Whether every Σ^½A_iΣ^½ ends as a multiple of I; or every A_i, where that is the `limit`."""
+    name = "Σ^½ A_i Σ^½" if limit == "Σ" else "A_i"
+    trial = Inequality(f"Dist({name}, I) ends below 0.05")
+    for k, run in enumerate(runs):
+        for i, value in enumerate(run.ends(limit)):
+            trial.add(value, 0.05, size=(k, i), about=f"run {k}, A_{i}, Dist against 0.05")
+    return Part(printed=trial.check(), matters="result")
+
+
+def settled(runs: list[Run], starts: list[Tensor], share: float, tolerance: float) -> Part:
+    """Whether the loss ends at 0; or at the least of the theorem's points, sought from `starts`."""
+    printed = Inequality("the loss converges to 0: at the end below 0.1 % of that of no layer")
+    corrected = Equality("the loss converges to the least of the theorem's points", tolerance)
+    for k, (run, start) in enumerate(zip(runs, starts, strict=True)):
+        fell = run.losses[run.at(len(run.losses) - 21)] / run.losses[-1] - 1
+        about = f"run {k}, {run.loss:.4f} of that of no layer, {fell:.0e} less in 20 iterations"
+        printed.add(run.loss, 1e-3, size=(k,), about=about)
+        ratio = run.loss / run.best_inside(start)[1]
+        corrected.add(ratio, share, size=(k,), about=f"{about}, over the least")
+    return Part(printed=printed.check(), corrected=corrected.check(), matters="print")
