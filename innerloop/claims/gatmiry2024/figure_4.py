@@ -90,9 +90,7 @@ def _time(n: int, L: int) -> float:
 
 
 def _slower(loops: list[int], sign: float) -> Part:
-    printed = Inequality(
-        "more loops take longer to come within 1 % of the limit, exact flow from 0"
-    )
+    printed = Inequality("more loops take longer to within 1 % of the limit, exact flow from 0")
     right = Inequality("more loops take longer, exact flow from 0, n ≥ 40")
     for n in (N, 40, 100):
         for few, many in pairwise(loops):
