@@ -101,7 +101,7 @@ def multiples(arrival: Arrival, dimensions: list[int], loops: list[int], scale: 
             n, first = (16 * L * 16**L * d) ** 2, d * (1 + scale) ** (2 * L)
             both = [stated(d, L, 1.0, first), arrival.time(d, L, 1.0, first)]
             times = torch.tensor(sorted({0.0, *both}), dtype=torch.float64)
-            found = isotropic_flow(d, n, L, -scale, times, rtol=1e-6)
+            found = isotropic_flow(d, n, L, -scale, times)
             losses = [float(found.losses[times.tolist().index(time)]) for time in both]
             about = f"d = {d}, L = {L}, n = {n}, A(0) = −{scale:g}·I, t = {both[0]:.5g}"
             arrival.add(losses, 1.0, d, n, L, about)
