@@ -6,7 +6,7 @@ Printed    "Visualization of each Σ^½A_iΣ^½ at the end of training. Note tha
 Tested     the runs of Figure 1: entries off the diagonal, the spread on it, and the multiples a_i
            against the best point of Theorem 4 on the same batch, entry by entry, in some order
 Beyond     layers in proportion can be swapped (Lemma 8): which of the six orders a run ends in is
-           its start's choice, so that there is no trend in the layers at all
+           its start's choice, and a trend in the layers is no property of the minimum
 """
 
 from __future__ import annotations
@@ -123,7 +123,6 @@ def _stationary(runs: list[Run], factor: float) -> Part:
 
 
 def _trend(runs: list[Run], growth: float) -> Part:
-    """Averaged over the orders, a layer's place says nothing of its size."""
     told = "no trend as pronounced as with B_i: the largest |a_i| is below 10 times the least"
     trial = Inequality(told)
     for k, run in enumerate(runs):

@@ -105,7 +105,11 @@ def figure_3(
                 least_inside(D, N, 3, True)[1],
                 f"Figure 3c: mean and range of {runs} runs, on the batch that each was trained on.",
             ),
-            distance_curves(found, "Three layers that move x: A_i and B_i", {}),
+            distance_curves(
+                found,
+                "Three layers that move x: A_i goes to the inverse covariance, B_i to I",
+                {"Dist(Σ⁻¹, I)": found[0].inverse},
+            ),
         ],
     )
 

@@ -25,7 +25,7 @@ from innerloop.claims.evidence import Axis, Figure, Part
 from innerloop.claims.prompts import normal
 from innerloop.claims.trials import Equality, Inequality, search
 from innerloop.training.kernel import Prompts
-from innerloop.training.linear_attention import SampledLoss, root_of
+from innerloop.training.linear_attention import SampledLoss, distance, root_of
 from innerloop.training.stacks import Weights
 
 D, LAYERS, SCALES, START = 5, 3, (1.0, 1.0, 0.5, 0.25, 1.0), 0.1
@@ -69,6 +69,11 @@ class Run:
         S = root_of(self.law.root @ self.law.root.mT)
         A, B, _ = split(self.points[-1], self.layers)
         return torch.cat([S @ A @ S, *([] if B is None else [B])])
+
+    @cached_property
+    def inverse(self) -> float:
+        """Dist(Σ⁻¹, I), the same for every U."""
+        return float(distance(torch.linalg.inv(self.law.root @ self.law.root.mT)))
 
     @cached_property
     def multiples(self) -> Tensor:
