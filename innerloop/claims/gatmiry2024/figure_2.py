@@ -73,7 +73,7 @@ def figure_2(
             )
             loss = measured(generator, run, 500)
             ends[L, layered] = float(loss[-1].mean())
-            low = least_layered(generator, D, N, L, 4) if layered else least(D, N, L)
+            low = least_layered(D, N, L) if layered else least(D, N, L)
             kind = "layers" if layered else "loops"
             panel = {"L": f"L = {L}"}
             rows += banded(run.steps, loss, what=kind, **panel)
@@ -81,7 +81,7 @@ def figure_2(
     parts = [
         Part(printed=_lower(ends, most, sign)),
         Part(printed=_apart(ends, most, apart)),
-        _matched(generator, most, matching),
+        _matched(most, matching),
     ]
     figure = Figure(
         title=f"Loops and layers in training, d = {D}, n = {N}",
@@ -94,7 +94,7 @@ def figure_2(
         caption=f"Mean over {seeds} random starts, from least to largest. Theory: least loss of "
         "multiples of the identity. The best of all predictors makes no error, as n > d.",
     )
-    return Evidence(parts=parts, table=_table(generator, most), figures=[figure])
+    return Evidence(parts=parts, table=_table(most), figures=[figure])
 
 
 def _lower(ends: dict[tuple[int, bool], float], most: int, sign: float) -> Check:
@@ -120,12 +120,12 @@ def _apart(ends: dict[tuple[int, bool], float], most: int, apart: float) -> Chec
     return trial.check()
 
 
-def _matched(generator: torch.Generator, most: int, matching: Matching) -> Part:
+def _matched(most: int, matching: Matching) -> Part:
     """By the exact minima, as ratios."""
     printed = Inequality("L layers do no better than L + 1 loops")
     right = Inequality("L layers do at least as well as L loops and no better than 2L, n = 20")
     for L in range(1, most + 1):
-        layers = least_layered(generator, D, N, L, 6)
+        layers = least_layered(D, N, L)
         about = f"d = {D}, n = {N}, L = {L}, least losses of loops and of layers"
         printed.add(least(D, N, L + 1), layers, size=(L,), about=about)
         right.add(layers, least(D, N, L) * (1 + 1e-9), size=(L,), about=about)
@@ -133,12 +133,12 @@ def _matched(generator: torch.Generator, most: int, matching: Matching) -> Part:
     return Part(printed=printed.check(), corrected=right.check())
 
 
-def _table(generator: torch.Generator, most: int) -> list[dict[str, Value]]:
+def _table(most: int) -> list[dict[str, Value]]:
     """The exact minima for other n."""
     rows: list[dict[str, Value]] = []
     for n in (11, N, 40, 100):
         for L in range(1, most + 1):
-            loops, layers = least(D, n, L), least_layered(generator, D, n, L, 4)
+            loops, layers = least(D, n, L), least_layered(D, n, L)
             ratio = loops / layers
             rows.append({"n": n, "L": L, "loops": loops, "layers": layers, "ratio": ratio})
     return rows

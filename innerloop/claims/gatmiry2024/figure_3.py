@@ -73,6 +73,7 @@ def _curve(S: Tensor, A: Tensor, loops: int, where: str, share: float) -> Curve:
     tiny={"loops": [2], "seeds": 1, "steps": 80, "batch": 48, "count": 400},
     falsified={
         "the worst prompts as well": {"share": 0.995},
+        "the median prompt gets worse": {"sense": -1.0},
         "out of distribution no worse": {"sign": -1.0},
     },
 )
@@ -85,6 +86,7 @@ def figure_3(
     batch: int,
     count: int,
     share: float = 0.5,
+    sense: float = 1.0,
     sign: float = 1.0,
 ) -> Evidence:
     curves = []
@@ -103,8 +105,8 @@ def figure_3(
         if curve.where != INSIDE:
             _falling(outside, curve.mean, curve)
     parts = [
-        Part(printed=inside.check(), corrected=_median(curves, INSIDE), matters="result"),
-        Part(printed=outside.check(), corrected=_median(curves, BELOW), matters="result"),
+        Part(printed=inside.check(), corrected=_median(curves, INSIDE, sense), matters="result"),
+        Part(printed=outside.check(), corrected=_median(curves, BELOW, sense), matters="result"),
         _higher(curves, sign),
     ]
     numbers: dict[str, Value] = {
@@ -131,11 +133,11 @@ def _falling(trial: Inequality, values: Tensor, curve: Curve) -> None:
             trial.add(values[k, seed], values[k - 1, seed], size=size, about=about)
 
 
-def _median(curves: list[Curve], where: str) -> Check:
+def _median(curves: list[Curve], where: str, sense: float) -> Check:
     trial = Inequality(f"{where}: one more loop, a lower error of the median prompt")
     for curve in curves:
         if curve.where == where:
-            _falling(trial, curve.middle, curve)
+            _falling(trial, sense * curve.middle, curve)
     return trial.check()
 
 

@@ -5,11 +5,13 @@ Printed    "The iterate A converges to identity for all number of loops. The con
 Tested     trained as in `trained`, n = 20 (not told), several random starts; converged to I:
            ‖A − I‖_F at most a tenth of ‖I‖_F. How fast: the exact flow from 0, until within 1 % of
            its limit
-Correction A converges to bI, and b < 1 falls with the number of loops: 0.645, 0.628, 0.594, 0.528
-           for 1, 2, 4, 8 at n = 20. One loop converges, to n/(n + d + 1) I, as a convex quadratic
-           must; what stays is its loss, (d + 1)/(n + d + 1). More loops are slower where prompts
-           are long: at n = 100 it takes 2.1, 4.0, 19, 430 for 1, 2, 4, 8 loops, at n = 20 it takes
-           1.5, 1.3, 1.3, 1.4
+Correction up to a turn A converges to bI, and b < 1 falls with the number of loops: 0.645, 0.628,
+           0.594, 0.528 for 1, 2, 4, 8 at n = 20. One loop goes to n/(n + d + 1) I, as a convex
+           quadratic must; what stays is its loss, (d + 1)/(n + d + 1). More loops are slower where
+           prompts are long: at n = 100 they take 2.1, 4.0, 19, 430 for 1, 2, 4, 8, at n = 20 they
+           take 1.5, 1.3, 1.3, 1.4
+Beyond     with eight loops nearly half of A becomes antisymmetric, and its loss falls below that of
+           every multiple of I
 """
 
 from __future__ import annotations
@@ -18,10 +20,20 @@ from collections.abc import Callable
 from itertools import pairwise
 
 import torch
+from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
-from innerloop.claims.gatmiry2024.trained import Run, Value, banded, flat, scalar, trained
+from innerloop.claims.gatmiry2024.trained import (
+    Run,
+    Value,
+    banded,
+    flat,
+    least,
+    measured,
+    scalar,
+    trained,
+)
 from innerloop.claims.trials import Inequality
 from innerloop.theory.flow import isotropic_flow
 
@@ -39,7 +51,7 @@ Target = Callable[[int, int, int], float]
     full={"loops": [1, 2, 4, 8], "seeds": 5, "steps": 600, "batch": 128},
     tiny={"loops": [1, 2], "seeds": 1, "steps": 100, "batch": 48},
     falsified={
-        "a limit 30 % higher": {"target": lambda d, n, L: 1.3 * scalar(d, n, L)},
+        "a limit half as high again": {"target": lambda d, n, L: 1.5 * scalar(d, n, L)},
         "faster for more loops": {"sign": -1.0},
     },
 )
@@ -54,7 +66,7 @@ def figure_4(
     sign: float = 1.0,
 ) -> Evidence:
     identity = Inequality("‖A − I‖_F ≤ ‖I‖_F/10 at the end")
-    limit = Inequality("the symmetric part of A is within ‖bI‖_F/5 of bI, b the minimiser")
+    limit = Inequality("the symmetric part of A is within ‖bI‖_F/4 of bI, b the minimiser")
     never = Inequality("one loop: A stays a tenth or more away from its limit")
     single = Inequality("one loop: A comes within a tenth of n/(n + d + 1) I")
     rows, table = [], []
@@ -65,15 +77,15 @@ def figure_4(
         for seed in range(seeds):
             identity.add(run.far(1.0)[-1, seed], 0.1, size=(L,), about=about)
             end = float(run.straight(stated)[-1, seed]) / stated
-            limit.add(end, 0.2, size=(L,), about=about)
+            limit.add(end, 0.25, size=(L,), about=about)
             if L == 1:
-                never.add(0.1, end, size=(L,), about=about)
+                never.add(0.1, run.straight(b)[-1, seed] / b, size=(L,), about=about)
                 single.add(end, 0.1, size=(L,), about=about)
         panel = {"loops": f"{L} loop{'s' if L > 1 else ''}"}
         rows += banded(run.steps, run.far(1.0), what="from I", **panel)
         rows += flat(run.steps, 1 - b, what="from I, theory", **panel)
         rows += banded(run.steps, run.far(b) / b, what="from bI", **panel)
-        table.append(_row(L, run))
+        table.append(_row(L, run, measured(generator, run, 500)[-1]))
     parts = [
         Part(printed=identity.check(), corrected=limit.check(), matters="result"),
         _slower(loops, sign),
@@ -102,12 +114,14 @@ def _slower(loops: list[int], sign: float) -> Part:
     return Part(printed=printed.check(), corrected=right.check())
 
 
-def _row(L: int, run: Run) -> dict[str, Value]:
+def _row(L: int, run: Run, loss: Tensor) -> dict[str, Value]:
     return {
         "loops": L,
         "b, theory": scalar(D, N, L),
         "mean diagonal of A": float(run.final[:, 0].diagonal(dim1=-2, dim2=-1).mean()),
         "antisymmetric share of A": float(run.turn()[-1].mean()),
+        "loss": float(loss.mean()),
+        "least loss of a multiple of I": least(D, N, L),
         "time of the flow, n = 20": _time(N, L),
         "time of the flow, n = 100": _time(100, L),
     }

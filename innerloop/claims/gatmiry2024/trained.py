@@ -136,14 +136,18 @@ def least(d: int, n: int, loops: int) -> float:
     return float(isotropic_loss(d, n, loops, Fraction(scalar(d, n, loops)))) / d
 
 
-def least_layered(generator: torch.Generator, d: int, n: int, layers: int, starts: int) -> float:
-    """The least loss of layers that are multiples of the identity, over d."""
+@cache
+def least_layered(d: int, n: int, layers: int) -> float:
+    """The least loss of layers that are multiples of the identity, over d: a search from the steps
+    of Chebyshev's iteration for eigenvalues within 1 + d/n ± 2√(d/n)."""
 
     def objective(point: Tensor) -> Tensor:
         return inside(-point, None, d, n).log()
 
-    drawn = torch.rand(starts, layers, generator=generator, dtype=torch.float64)
-    best, _, _ = search(objective, drawn, iterations=300)
+    angles = torch.arange(1, 2 * layers, 2, dtype=torch.float64) * torch.pi / (2 * layers)
+    middle = 1 + d / n
+    eigenvalues = middle + min(2 * (d / n) ** 0.5, 0.95 * middle) * angles.cos()
+    best, _, _ = search(objective, 1 / eigenvalues[None], iterations=300)
     return float(inside(-best, None, d, n)) / d
 
 
