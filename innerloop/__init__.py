@@ -34,10 +34,12 @@ if TYPE_CHECKING:
     from innerloop.problems.principal_components import PCAProblem as PCAProblem
     from innerloop.problems.river_swim import RiverSwim as RiverSwim
     from innerloop.problems.tabular_mdps import TabularMDPs as TabularMDPs
+    from innerloop.recipes.base import train as train
     from innerloop.transformer.model import Transformer as Transformer
 
 _HOMES = {
     "check": "claims.base",
+    "train": "recipes.base",
     "Built": "constructions.certificate",
     "Certificate": "constructions.certificate",
     "build": "constructions.certificate",
@@ -83,6 +85,7 @@ __all__ = [
     "listing",
     "rollout",
     "show",
+    "train",
     "verify",
 ]
 __version__ = "0.1.0"

@@ -17,6 +17,7 @@ from innerloop.terminal import (
     print_json,
     print_outcomes,
     print_table,
+    print_verdict,
     progress_bar,
     short,
 )
@@ -47,6 +48,7 @@ EngineName = Annotated[
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Run also what is stored.")]
 RESULTS = Path("results/cells")
+RUNS = Path("results/runs")
 Results = Annotated[
     Path, typer.Option(envvar="INNERLOOP_RESULTS", help="The folder of finished results.")
 ]
@@ -195,7 +197,7 @@ def train(
 ) -> None:
     """Train a model by a recipe; stopped or killed, `--resume` goes on as if nothing happened."""
     from innerloop.parameters import parse
-    from innerloop.recipes.base import RUNS, Recipe, begun
+    from innerloop.recipes.base import Recipe, begun
     from innerloop.recipes.base import train as run
     from innerloop.registry import find
 
@@ -229,14 +231,65 @@ def train(
                 raise SystemExit(130) from None
     if as_json:
         return print_json([trained.as_dict() for trained in found])
-    measures = [key for key in found[0].history[-1] if key not in ("step", "learning_rate")]
     rows = [
-        [str(t.seed), str(int(t.history[-1]["step"])), t.ended]
-        + [f"{t.history[-1][key]:.4g}" for key in measures]
+        [str(t.seed), str(t.step), t.ended, f"{t.seconds:.1f}", f"{t.final['loss']:.4g}"]
         for t in found
     ]
-    print_table(f"{name}, trained", ["seed", "steps", "ended by", *measures], rows)
+    print_table(f"{name}, trained", ["seed", "steps", "ended by", "seconds", "loss"], rows)
+    others = {k: v for k, v in found[-1].final.items() if k not in ("step", "seconds", "loss")}
+    if len(found) == 1:
+        print_table("at the end", ["", ""], [[k, f"{v:.4g}"] for k, v in others.items()])
     print(f"written to {parent}")
+    return None
+
+
+@app.command()
+def identify(
+    model: Annotated[
+        str, typer.Argument(help="A file of `build -o`, a run of `train`, or module:attribute.")
+    ],
+    problem: Annotated[
+        str | None, typer.Option(help="The problems it is for; a file knows its own.")
+    ] = None,
+    settings: Settings = None,
+    candidate: Annotated[
+        list[str] | None, typer.Option(help="Compare with this algorithm only; repeat for more.")
+    ] = None,
+    prompts: Annotated[int, typer.Option(help="Prompts that score the candidates.")] = 256,
+    steps: Annotated[int, typer.Option(help="Steps of a candidate that are looked at.")] = 64,
+    seed: Seed = 0,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw layer × step to this file: html, png or svg.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which algorithm each layer of a model runs, how surely, or that none fits."""
+    from innerloop.files import check_writable
+    from innerloop.identify.drawing import drawing, measured
+    from innerloop.identify.identify import identify as run
+    from innerloop.identify.loading import chosen, loaded
+    from innerloop.report.export import check_kind, write_chart
+    from innerloop.report.identified import identified
+
+    if figure is not None:
+        check_kind(figure)
+        check_writable(figure)
+    seen = loaded(model)
+    distribution = chosen(seen, problem, settings or [])
+    limits = {"prompts": prompts, "steps": steps, "seed": seed}
+    with progress_bar("identifying") as progress:
+        found = run(seen, distribution, algorithms=candidate, progress=progress, **limits)
+    told = {"model": model, "problem": distribution.values(), **limits, **found.as_dict()}
+    for layer, measures in zip(told["layers"], measured(found, seen), strict=True):
+        layer["measures"] = measures
+    if figure is not None:
+        chart = identified(**drawing(found, seen, steps), title=f"{model}: {found.verdict}")
+        write_chart(figure, chart.to_dict())
+    if as_json:
+        return print_json(told)
+    print_verdict(told)
+    if figure is not None:
+        print(f"figure written to {figure}")
     return None
 
 
@@ -281,6 +334,7 @@ def report(
     fresh: Fresh = False,
     seed: Seed = 0,
     results: Results = RESULTS,
+    runs: Annotated[Path, typer.Option(help="The folder of trained runs.")] = RUNS,
     as_json: AsJson = False,
 ) -> None:
     """Check every claim, certify every construction, and write one self-contained page.
@@ -294,6 +348,7 @@ def report(
     from innerloop.constructions import survey
     from innerloop.constructions.base import Construction
     from innerloop.files import check_writable, write_atomically
+    from innerloop.recipes.runs import finished
     from innerloop.registry import members
     from innerloop.report.export import make_folder, write_figures
     from innerloop.report.page import drawn, page
@@ -301,6 +356,7 @@ def report(
     check_writable(output)
     if figures is not None:
         make_folder(figures)
+    trained = list(finished(runs))
     start = time.perf_counter()
     checked, unwritten = _checked(
         chosen([]), preset, workers, engine, fresh, seed, results, fuller=True
@@ -320,11 +376,12 @@ def report(
     rows = [row for part in found if isinstance(part, list) for row in part]
     curves = [row for row in rows if "player" not in row]
     played = [row for row in rows if "player" in row]
-    charts = drawn(outcomes, certificates, curves, played)
+    charts = drawn(outcomes, certificates, curves, played, trained)
     html = page(
         outcomes,
         certificates,
         charts,
+        trained,
         setting=survey.convergence_setting(),
         played=survey.regret_setting(),
         command=f"innerloop report -o {output} --preset {preset} --seed {seed}",

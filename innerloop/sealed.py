@@ -48,6 +48,11 @@ def read(path: Path, *, format: str, version: int) -> tuple[dict[str, str], dict
     return metadata, tensors
 
 
+def format_of(path: Path) -> str:
+    """Which kind of file it says it is."""
+    return _read(path)[0].get("format", "")
+
+
 def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     if not path.is_file():
         what = "it is not a file" if path.exists() else "there is no such file"

@@ -81,6 +81,53 @@ def _print_check(form: str, check: dict[str, Any]) -> None:
         print(f"    counterexample: {line}")
 
 
+def print_verdict(found: dict[str, Any]) -> None:
+    """A line for each layer of a model, then what it amounts to."""
+    columns = ["layer", "algorithm", "step", "score", "95 %", "runner-up", "also fits"]
+    rows = [
+        [
+            str(layer["layer"]),
+            {"match": "", "close": "close to "}.get(layer["fit"], "none fits; nearest ")
+            + layer["nearest"],
+            "" if layer["step"] is None else str(layer["step"]),
+            _score(layer["score"]),
+            f"{_score(layer['low'])} … {_score(layer['high'])}",
+            ""
+            if layer["runner_up"] is None
+            else f"{layer['runner_up']} {_score(layer['runner_up_score'])}",
+            ", ".join(layer["also_fits"]),
+        ]
+        for layer in found["layers"]
+    ]
+    print_table(f"what the layers of {found['model']} do", columns, rows)
+    print(f"verdict: {found['verdict']}")
+    for name, value in found["hyperparameters"].items():
+        print(f"  {name}: {_numbers(value)}")
+    if relation := found["relation"]:
+        fit = relation[relation["better"]]
+        print(
+            f"  steps grow {relation['better']}ly with layers "
+            f"(slope {fit['slope']:.3g}, R² {fit['r2']:.3f})"
+        )
+    if order := found["order_of_convergence"]:
+        print(f"  order of convergence {order['order']:.2f} (R² {order['r2']:.3f})")
+
+
+def _score(value: float) -> str:
+    """Four digits after the point, or how little is missing to 1."""
+    if value < 0.9999:
+        return f"{value:.4f}"
+    return "1" if value >= 1 - 1e-12 else f"1 − {1 - value:.0e}"
+
+
+def _numbers(value: Any) -> str:
+    """Numbers to four digits, and of many the first."""
+    if isinstance(value, list):
+        shown = ", ".join(_numbers(part) for part in value[:3])
+        return f"[{shown}{', …' if len(value) > 3 else ''}]"
+    return short(value)
+
+
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     from rich import box
     from rich.console import Console

@@ -19,6 +19,8 @@ from innerloop.claims.base import claims
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
 from innerloop.constructions import survey
 from innerloop.ledger.run import Outcome
+from innerloop.recipes.base import train
+from innerloop.recipes.runs import finished
 from innerloop.report.page import drawn, page
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
@@ -96,11 +98,17 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(survey, "WORLDS", 4)
         played = next(iter(survey.regret()))
-    charts = drawn(told, certificates, rows, played)
+    folder = tmp_path_factory.mktemp("runs")
+    for seed in range(2):
+        run = folder / f"seed-{seed}"
+        train("linear-attention", seed=seed, folder=run, d=2, batch=50, steps=20, evaluate_every=5)
+    runs = list(finished(folder))
+    charts = drawn(told, certificates, rows, played, runs)
     html = page(
         told,
         certificates,
         charts,
+        runs,
         setting="a setting",
         played="some games",
         command="innerloop report",
@@ -153,7 +161,7 @@ def test_every_chart_is_drawn(opened: Page) -> None:
                       .length];
         })"""
     )
-    assert len(charts) == len(figures()) + 3
+    assert len(charts) == len(figures()) + 4
     for name, width, text, _, marks in charts:
         assert width > 150, name
         assert marks > 1, f"{name} shows no data"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.special
 import scipy.stats
 import torch
 
@@ -160,3 +162,43 @@ def test_out_of_distribution_norms_by_hand() -> None:
     assert error == pytest.approx(625, rel=1e-6)
     assert factor * 1e-4 < 1e-3, "‖e₁‖²_{Σ*} ‖e₂‖²_{Σ*⁻¹} = 10⁻⁴"
     assert error < factor * 1e4, "‖e₁‖²_{Σ*⁻¹} ‖e₂‖²_{Σ*} = 10⁴"
+
+
+def test_a_minimiser_lies_above_the_threshold() -> None:
+    """One loop, d = 2^14, n = d + 1: the least loss is d/2, and 16Ld4^L/√n is less."""
+    d = 2**14
+    n = d + 1
+    b = Fraction(n, n + d + 1)
+    assert float(isotropic_loss(d, n, 1, b)) == d * (d + 1) / (n + d + 1) == d / 2
+    assert isotropic_loss(d, n, 1, b, 1) == 0
+    assert 16 * d * 4 / n**0.5 < d / 2
+
+
+def test_the_time_of_the_flow_by_hand() -> None:
+    """Without noise z' = −4z³ for every eigenvalue 1 − z, two loops: Σz⁴ from z = 11 on."""
+    time = 32 ** (1 / 3)  # what is stated for ξ = 1
+
+    def loss(d: int) -> float:
+        return d / (1 / 121 + 8 * time) ** 2
+
+    assert loss(645) < 1 < loss(646)
+
+
+def test_more_loops_than_trained_with_by_moments() -> None:
+    """e₁ᵀ(I − bS)^{2k}e₁ ≥ (1 − bS₁₁)^{2k}, a chi-squared: without bound, whatever d is."""
+    n, b = 20, Fraction(628, 1000)
+    moments = [float(scipy.special.poch(n / 2, j)) * (2 / n) ** j for j in range(13)]
+
+    def single(k: int) -> float:
+        return sum(math.comb(2 * k, j) * float(-b) ** j * moments[j] for j in range(2 * k + 1))
+
+    for k in (1, 3, 6):
+        assert float(isotropic_loss(1, n, k, b)) == pytest.approx(single(k), rel=1e-6)
+        assert float(isotropic_loss(10, n, k, b)) / 10 > single(k)
+    errors = [float(isotropic_loss(10, n, k, b)) / 10 for k in (4, 5, 6, 12)]
+    assert errors[1] == min(errors)
+    assert errors[3] > 50
+    S = scipy.stats.wishart(df=n, scale=np.eye(10) / n).rvs(4000, random_state=0)
+    R = np.linalg.matrix_power(np.eye(10) - float(b) * S, 4)
+    sampled = (R**2).sum((1, 2)) / 10
+    assert sampled.mean() == pytest.approx(errors[0], abs=6 * sampled.std() / 4000**0.5)

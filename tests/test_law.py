@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from hypothesis import given, reject
+from hypothesis import given, reject, settings
 from hypothesis import strategies as st
 
 from innerloop.constructions.base import Construction
@@ -64,6 +64,7 @@ def test_law_in_float32(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", CONSTRUCTIONS)
+@settings(max_examples=15)
 @given(d=st.integers(1, 6), n=st.integers(1, 12), steps=st.integers(1, 6), seed=st.integers(0, 99))
 def test_law_at_random_sizes(name: str, d: int, n: int, steps: int, seed: int) -> None:
     """Sizes that nobody chose; those that a construction refuses are passed over."""

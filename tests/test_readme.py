@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-import subprocess
-import sys
+import runpy
 from pathlib import Path
 
 import pytest
@@ -44,29 +43,27 @@ def assert_prints(expected: str, found: str) -> None:
 
 def test_the_readme_has_examples() -> None:
     assert len(EXAMPLES) == len([kind for kind, _ in FENCES if kind == "python"]) == 5
-    assert len(COMMANDS) == 6
+    assert len(COMMANDS) == 8
 
 
 @pytest.mark.parametrize(("code", "expected"), EXAMPLES)
-def test_python_examples_print_what_they_say(code: str, expected: str, tmp_path: Path) -> None:
-    found = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
-    )
-    assert_prints(expected, found.stdout)
+def test_python_examples_print_what_they_say(
+    code: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    script = tmp_path / "example.py"
+    script.write_text(code, "utf-8")
+    runpy.run_path(str(script))
+    assert_prints(expected, capsys.readouterr().out)
 
 
-def test_commands_print_what_they_say(tmp_path: Path) -> None:
+def test_commands_print_what_they_say(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     for command, expected in COMMANDS:
         program, *words = command.split()
         assert program == "innerloop"
-        found = subprocess.run(
-            [sys.executable, "-m", "innerloop", *words],
-            capture_output=True,
-            text=True,
-            check=True,
-            cwd=tmp_path,
-        )
-        assert_prints(expected, found.stdout)
+        found = run(*words)
+        assert found.code == 0, found.err
+        assert_prints(expected, found.out)
 
 
 def test_the_table_lists_every_construction() -> None:

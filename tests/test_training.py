@@ -26,6 +26,7 @@ from innerloop.constructions.base import Construction
 from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
 from innerloop.errors import FileError, InputError
 from innerloop.recipes.base import Recipe, command, load, train
+from innerloop.recipes.runs import finished
 from innerloop.registry import members
 from innerloop.training import checkpoint
 from innerloop.training.history import as_csv
@@ -450,3 +451,58 @@ def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
     assert state["step"] in (9, 10)
     again = fit(Training(Point(), Valley(), settings), path=path, every=1000)
     assert_same(again.model, training.model)
+
+
+@pytest.mark.parametrize("name", ["linear-attention", "looped-attention", "full-linear-attention"])
+def test_the_loss_on_gram_matrices_is_that_of_the_answers(name: str) -> None:
+    """What the layers answer on tokens, squared, is what the objective says, Σ and all."""
+    recipe = members("recipes", Recipe)[name].made(
+        {"d": 2, "n": 5, "covariance": [[2.0, 0.6], [0.6, 0.5]], "batch": 20_000}
+    )
+    model = recipe.model(torch.Generator().manual_seed(0))
+    said = recipe.objective().evaluate(model)
+    problem = recipe.problems().sample(40_000, generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        answers = recipe.layers(model, problem)
+    assert len(answers) == {"looped-attention": 4, "linear-attention": 3}.get(name, 1)
+    errors = (answers[-1] - problem.targets).square()
+    spread = float(errors.std()) / len(errors) ** 0.5 + said["standard error"]
+    assert abs(float(errors.mean()) - said["loss"]) < 4 * spread
+    assert spread < 0.03 * said["loss"]
+
+
+def test_bad_covariances_are_said(run) -> None:
+    for given, said in (
+        ("[[1,1],[1,1]]", "covariance must be positive definite"),
+        ("[[1,2],[0,1]]", "covariance must be symmetric"),
+        ("[[1]]", "covariance must be 2×2"),
+    ):
+        found = run("train", "linear-attention", "-s", "d=2", "-s", f"covariance={given}")
+        assert found.code == 2
+        assert said in found.err
+
+
+def test_finished_runs_are_found_for_the_report(tmp_path: Path) -> None:
+    trained = train("linear-regression", seed=2, folder=tmp_path / "a" / "seed-2", **SMALL)
+    (told_of,) = finished(tmp_path)
+    assert told_of["folder"] == "a/seed-2"
+    assert told_of["recipe"] == "linear-regression"
+    assert told_of["history"] == trained.history
+    words = told_of["command"].split()
+    assert words[:3] == ["innerloop", "train", "linear-regression"]
+    assert "d=2" in words
+    assert words[-2:] == ["--seed", "2"]
+
+
+def test_a_trained_model_is_identified(run, tmp_path: Path) -> None:
+    """Started at gradient descent and not moved from there, that is what it is found to run."""
+    folder = tmp_path / "run"
+    still = {**SMALL, "n": 8, "steps": 1, "learning_rate": 0.0, "start": "construction"}
+    train("linear-regression", folder=folder, **still)
+    for path in (folder, folder / "model.safetensors"):
+        found = run("identify", str(path), "--steps", "4", "--prompts", "64", "--json")
+        assert found.code == 0, found.err
+        told_of = json.loads(found.out)
+        assert told_of["verdict"] == "gradient-descent"
+        assert [(layer["layer"], layer["step"]) for layer in told_of["layers"]] == [(1, 1), (2, 2)]
+    assert "there is no such file" in run("identify", str(tmp_path)).err

@@ -1,13 +1,15 @@
 """What every algorithm has: a first state, a step, and a prediction. All of it batched.
 
 Hyper-parameters (step sizes, preconditioners, thresholds) are tensors; states are tensors or
-NamedTuples of tensors.
+NamedTuples of tensors. A hyper-parameter whose shape names `*batch` may differ from instance to
+instance: it then has the problem's batch dimensions where the shape says so.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
+from dataclasses import fields, is_dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 from torch import Tensor
@@ -20,6 +22,10 @@ class Algorithm(ABC, Generic[Problem, State]):
     """An iteration on a problem."""
 
     source: ClassVar[str]
+    has_steps: ClassVar[bool] = True
+    """Whether there are steps; a solution in closed form has none, and its first state is it."""
+    special_case_of: ClassVar[tuple[str, ...]] = ()
+    """Algorithms, by name, that do the same for some choice of their own hyper-parameters."""
 
     @abstractmethod
     def init(self, problem: Problem) -> State:
@@ -32,6 +38,12 @@ class Algorithm(ABC, Generic[Problem, State]):
     @abstractmethod
     def predict(self, problem: Problem, state: State) -> Tensor:
         """The answer that a state gives."""
+
+    @classmethod
+    def guesses(cls, problem: Problem) -> list[Any]:
+        """Rough choices of the hyper-parameters that a fit may start from, with one value for all
+        steps; none where nobody said how to fit them."""
+        return [] if is_dataclass(cls) and fields(cls) else [cls()]
 
     def states(self, problem: Problem, steps: int) -> Iterator[State]:
         """The states after 0, 1, …, `steps` steps."""

@@ -9,8 +9,8 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
-from innerloop.algorithms.ista import proximal_step
-from innerloop.algorithms.regression import Predictions, linear_prediction
+from innerloop.algorithms.ista import penalties, proximal_step
+from innerloop.algorithms.regression import Predictions, linear_prediction, number
 from innerloop.problems.linear_regression import RegressionProblem
 
 
@@ -27,7 +27,11 @@ class FISTA(Algorithm[RegressionProblem, Accelerated]):
     """From β = 0 and t = 1."""
 
     source: ClassVar[str] = "R. Liu et al. 2025, section 6 (Beck and Teboulle 2009)"
-    penalty: Float[Tensor, ""]
+    penalty: Float[Tensor, "*batch"]
+
+    @classmethod
+    def guesses(cls, problem: RegressionProblem) -> list[FISTA]:
+        return [cls(number(penalty)) for penalty in penalties(problem)]
 
     def init(self, problem: RegressionProblem) -> Accelerated:
         zeros = problem.x.new_zeros(*problem.x.shape[:-2], problem.d)

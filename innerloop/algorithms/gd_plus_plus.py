@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm, entry
+from innerloop.algorithms.gradient_descent import step_sizes
 from innerloop.algorithms.regression import gradient, linear_prediction
 from innerloop.problems.linear_regression import RegressionProblem
 
@@ -34,8 +35,14 @@ class GDPlusPlus(Algorithm[RegressionProblem, Transformed]):
     """Step k uses A = `preconditioners[k]` and B = `transforms[k]`, symmetric or not."""
 
     source: ClassVar[str] = "Ahn et al. 2023, eq. (13); GD++ of von Oswald et al. 2022"
-    preconditioners: Float[Tensor, "steps d d"]
-    transforms: Float[Tensor, "steps d d"]
+    preconditioners: Float[Tensor, "steps *batch d d"]
+    transforms: Float[Tensor, "steps *batch d d"]
+
+    @classmethod
+    def guesses(cls, problem: RegressionProblem) -> list[GDPlusPlus]:
+        identity = torch.eye(problem.d, dtype=torch.float64).unsqueeze(0)
+        sizes, shares = step_sizes(problem), (0.0, 0.5)
+        return [cls(size * identity, share * identity) for size in sizes for share in shares]
 
     def init(self, problem: RegressionProblem) -> Transformed:
         batch = problem.x.shape[:-2]

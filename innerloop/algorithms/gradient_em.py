@@ -18,7 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
-from innerloop.algorithms.regression import Predictions
+from innerloop.algorithms.regression import Predictions, number, steepest
 from innerloop.problems.mixture_of_regressions import MixtureProblem
 
 Rows = Float[Tensor, "*batch n d"]
@@ -32,10 +32,15 @@ class GradientEM(Algorithm[MixtureProblem, Betas]):
     """The state is the K vectors β_k; π and ϑ are known, α = `step_size`, T = `inner`."""
 
     source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024)"
-    proportions: Float[Tensor, " components"]
-    noise: Float[Tensor, ""]
-    step_size: Float[Tensor, ""]
+    proportions: Float[Tensor, "*batch components"]
+    noise: Float[Tensor, "*batch"]
+    step_size: Float[Tensor, "*batch"]
     inner: int
+
+    @classmethod
+    def guesses(cls, problem: MixtureProblem) -> list[GradientEM]:
+        equal = torch.full((problem.components,), 1 / problem.components, dtype=torch.float64)
+        return [cls(equal, *rest) for rest in settings(problem)]
 
     def init(self, problem: MixtureProblem) -> Betas:
         return problem.start
@@ -45,12 +50,15 @@ class GradientEM(Algorithm[MixtureProblem, Betas]):
         return last
 
     def predict(self, problem: MixtureProblem, state: Betas) -> Predictions:
-        return problem.x_query @ state.mT @ self.proportions.to(state)
+        shares = self.proportions.to(state).unsqueeze(-1)
+        return (problem.x_query @ state.mT @ shares).squeeze(-1)
 
     def responsibilities(self, x: Rows, y: Labels, betas: Betas) -> Shares:
         """γ, the share that each component has in each example."""
-        logits = -residuals(x, y, betas).square() / (2 * self.noise.to(x) ** 2)
-        return torch.softmax(self.proportions.to(x).log() + logits, dim=-1)
+        noise = self.noise.to(x)[..., None, None]
+        logits = -residuals(x, y, betas).square() / (2 * noise**2)
+        prior = self.proportions.to(x).log().unsqueeze(-2)
+        return torch.softmax(prior + logits, dim=-1)
 
     def iterates(self, x: Rows, y: Labels, betas: Betas) -> Iterator[Betas]:
         """The vectors after 0, 1, …, T gradient steps on the examples shared out by γ."""
@@ -58,8 +66,19 @@ class GradientEM(Algorithm[MixtureProblem, Betas]):
         yield betas
         for _ in range(self.inner):
             pull = (shares * residuals(x, y, betas)).mT @ x / x.shape[-2]
-            betas = betas + self.step_size.to(x) * pull
+            betas = betas + self.step_size.to(x)[..., None, None] * pull
             yield betas
+
+
+def settings(problem: MixtureProblem) -> list[tuple[Tensor, Tensor, int]]:
+    """Noise, step size and T worth a try."""
+    label, top = float(problem.y.square().mean().sqrt()), steepest(problem.examples)
+    return [
+        (number(share * label), number(size / top), inner)
+        for inner in range(1, 7)
+        for share in (0.2, 0.5)
+        for size in (0.25, 0.75)
+    ]
 
 
 def residuals(x: Rows, y: Labels, betas: Betas) -> Shares:

@@ -10,7 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.regression import LinearModel, Weights, gradient
+from innerloop.algorithms.regression import (
+    LinearModel,
+    Weights,
+    correlation,
+    gradient,
+    number,
+)
 from innerloop.problems.linear_regression import RegressionProblem
 
 
@@ -42,7 +48,12 @@ def proximal_step(problem: RegressionProblem, weights: Weights, penalty: Tensor)
     """One gradient step on ½‖y − Xβ‖², one soft threshold."""
     size = lipschitz(problem)
     moved = weights - problem.n * gradient(problem, weights) / size
-    return soft_threshold(moved, penalty.to(problem.x) / size)
+    return soft_threshold(moved, penalty.to(problem.x).unsqueeze(-1) / size)
+
+
+def penalties(problem: RegressionProblem) -> list[float]:
+    """Penalties worth a try: from nearly least squares to nearly nothing left."""
+    return [share * correlation(problem) for share in (0.001, 0.01, 0.1, 0.3)]
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,7 +61,11 @@ class ISTA(LinearModel):
     """From β = 0; L is the largest eigenvalue of XᵀX."""
 
     source: ClassVar[str] = "R. Liu et al. 2025, section 4.2"
-    penalty: Float[Tensor, ""]
+    penalty: Float[Tensor, "*batch"]
+
+    @classmethod
+    def guesses(cls, problem: RegressionProblem) -> list[ISTA]:
+        return [cls(number(penalty)) for penalty in penalties(problem)]
 
     def step(self, problem: RegressionProblem, state: Weights, k: int) -> Weights:
         return proximal_step(problem, state, self.penalty)

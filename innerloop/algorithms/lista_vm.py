@@ -19,6 +19,7 @@ from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm, entry
 from innerloop.algorithms.ista import soft_threshold
+from innerloop.algorithms.regression import steepest
 from innerloop.errors import OutOfRange
 from innerloop.problems.linear_regression import RegressionProblem
 
@@ -34,10 +35,24 @@ class ListaVM(Algorithm[RegressionProblem, Prefixes]):
     """
 
     source: ClassVar[str] = "R. Liu et al. 2025, eq. (4.4); Appendix D.2 with a support"
-    matrices: Float[Tensor, "steps d d"]
-    thresholds: Float[Tensor, " steps"]
+    matrices: Float[Tensor, "steps *batch d d"]
+    thresholds: Float[Tensor, " steps *batch"]
     support: int | None = None
-    linear: Float[Tensor, 2] | None = None
+    linear: Float[Tensor, "*batch 2"] | None = None
+
+    @classmethod
+    def guesses(cls, problem: RegressionProblem) -> list[ListaVM]:
+        """Steps of a few sizes, two thresholds of the weights' scale, and both read-outs."""
+        identity = torch.eye(problem.d, dtype=torch.float64).unsqueeze(0)
+        top, label = steepest(problem), float(problem.y.square().mean().sqrt())
+        entry = label / float(problem.x.square().sum(dim=-1).mean().sqrt())
+        lines = (None, torch.tensor([-4 * label, 1.0], dtype=torch.float64))
+        return [
+            cls(2 * size / top * identity, identity.new_tensor([share * entry]), None, line)
+            for line in lines
+            for size in (0.05, 0.2, 0.8)
+            for share in (0.03, 0.2)
+        ]
 
     def init(self, problem: RegressionProblem) -> Prefixes:
         if problem.queries != 1:
@@ -50,7 +65,7 @@ class ListaVM(Algorithm[RegressionProblem, Prefixes]):
         residual = (state @ x.mT - y.unsqueeze(-2)) * inside
         tokens = 2 * torch.arange(n + 1, dtype=x.dtype, device=x.device).unsqueeze(-1) + 1
         moved = state - residual @ x @ entry(self.matrices, k, x).mT / tokens
-        shrunk = soft_threshold(moved, entry(self.thresholds, k, x))
+        shrunk = soft_threshold(moved, entry(self.thresholds, k, x)[..., None, None])
         return shrunk if self.support is None else shrunk * self.mask(problem.d).to(x)
 
     def predict(
@@ -59,8 +74,8 @@ class ListaVM(Algorithm[RegressionProblem, Prefixes]):
         rows = torch.cat([problem.x, problem.x_query], dim=-2)
         if self.linear is None:
             return (rows * state).sum(dim=-1)
-        threshold, share = self.linear.to(rows)
-        heard = (rows @ state.mT - threshold).relu().tril().sum(dim=-1)
+        threshold, share = self.linear.to(rows).unsqueeze(-2).unbind(dim=-1)
+        heard = (rows @ state.mT - threshold.unsqueeze(-1)).relu().tril().sum(dim=-1)
         return 2 / share * heard / (2 * torch.arange(problem.n + 1).to(rows) + 1) + threshold
 
     def mask(self, d: int) -> Tensor:

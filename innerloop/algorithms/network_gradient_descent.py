@@ -12,8 +12,9 @@ input is 0 its derivative is taken to be 0.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -30,15 +31,24 @@ class NetworkGradientDescent(Algorithm[NetworkProblem, NetworkWeights]):
     """The state is the weights V_1 … V_N, from the problem's start; step k uses `step_sizes[k]`."""
 
     source: ClassVar[str] = "Yang 2025, second paper (Wu et al. 2024)"
-    step_sizes: Float[Tensor, " steps"]
-    box: Float[Tensor, ""]
+    step_sizes: Float[Tensor, " steps *batch"]
+    box: Float[Tensor, "*batch"]
     loss: Loss = "squared"
+
+    @classmethod
+    def guesses(cls, problem: NetworkProblem) -> list[NetworkGradientDescent]:
+        """Boxes from out of reach to a fifth of the largest weight at the start."""
+        largest = max(float(matrix.abs().max()) for matrix in problem.start)
+        sizes = torch.tensor([[0.01], [0.03], [0.1], [0.3]], dtype=torch.float64)
+        boxes = largest * torch.tensor([2.0, 0.6, 0.35, 0.2], dtype=torch.float64)
+        return [cls(s, box, loss) for loss in get_args(Loss) for s in sizes for box in boxes]
 
     def init(self, problem: NetworkProblem) -> NetworkWeights:
         return problem.start
 
     def step(self, problem: NetworkProblem, state: NetworkWeights, k: int) -> NetworkWeights:
-        size, box = entry(self.step_sizes, k, problem.x), self.box.to(problem.x)
+        size = entry(self.step_sizes, k, problem.x)[..., None, None]
+        box = self.box.to(problem.x)[..., None, None]
         moved = (v - size * g for v, g in zip(state, self.gradient(problem, state), strict=True))
         return tuple(matrix.clamp(-box, box) for matrix in moved)
 

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
-from innerloop.algorithms.regression import linear_prediction
+from innerloop.algorithms.regression import linear_prediction, number, steepest
 from innerloop.problems.linear_regression import RegressionProblem
 
 Inverse = Float[Tensor, "*batch d d"]
@@ -24,10 +24,15 @@ class Newton(Algorithm[RegressionProblem, Inverse]):
     """The state is M; `alpha` scales the start M = αS."""
 
     source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
-    alpha: Float[Tensor, ""]
+    alpha: Float[Tensor, "*batch"]
+
+    @classmethod
+    def guesses(cls, problem: RegressionProblem) -> list[Newton]:
+        top = problem.n * steepest(problem)
+        return [cls(number(2.0**power / top**2)) for power in range(-12, 1)]
 
     def init(self, problem: RegressionProblem) -> Inverse:
-        return self.alpha.to(problem.x) * (problem.x.mT @ problem.x)
+        return self.alpha.to(problem.x)[..., None, None] * (problem.x.mT @ problem.x)
 
     def step(self, problem: RegressionProblem, state: Inverse, k: int) -> Inverse:
         # Not (M Xᵀ)(M Xᵀ)ᵀ, though M is symmetric: the skew part of M, rounding alone, would double

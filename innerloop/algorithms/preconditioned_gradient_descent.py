@@ -5,10 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import entry
+from innerloop.algorithms.gradient_descent import step_sizes
 from innerloop.algorithms.regression import LinearModel, Weights, gradient
 from innerloop.problems.linear_regression import RegressionProblem
 
@@ -18,7 +20,13 @@ class PreconditionedGradientDescent(LinearModel):
     """Step k uses `preconditioners[k]`, symmetric or not; fewer than steps are used again."""
 
     source: ClassVar[str] = "Ahn et al. 2023, eq. (11)"
-    preconditioners: Float[Tensor, "steps d d"]
+    special_case_of: ClassVar[tuple[str, ...]] = ("gd-plus-plus", "lista-vm")
+    preconditioners: Float[Tensor, "steps *batch d d"]
+
+    @classmethod
+    def guesses(cls, problem: RegressionProblem) -> list[PreconditionedGradientDescent]:
+        identity = torch.eye(problem.d, dtype=torch.float64).unsqueeze(0)
+        return [cls(size * identity) for size in step_sizes(problem)]
 
     def step(self, problem: RegressionProblem, state: Weights, k: int) -> Weights:
         matrix = entry(self.preconditioners, k, problem.x)

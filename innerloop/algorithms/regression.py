@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from abc import ABC
+from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -25,6 +27,23 @@ def linear_prediction(problem: RegressionProblem, weights: Weights) -> Predictio
     return (problem.x_query @ weights.unsqueeze(-1)).squeeze(-1)
 
 
+def steepest(problem: RegressionProblem) -> float:
+    """λmax(XᵀX/n) of a typical instance: gradient steps diverge from about 2 over it on."""
+    gram = problem.x.mT @ problem.x / problem.n
+    return float(torch.linalg.eigvalsh(gram)[..., -1].mean())
+
+
+def correlation(problem: RegressionProblem) -> float:
+    """max |Xᵀy| of a typical instance: the lasso's penalty from which on its weights are 0."""
+    moment = problem.x.mT @ problem.y.unsqueeze(-1)
+    return float(moment.abs().amax(dim=(-2, -1)).mean())
+
+
+def number(value: float) -> Float[Tensor, ""]:
+    """A hyper-parameter that is one number."""
+    return torch.tensor(value, dtype=torch.float64)
+
+
 class LinearModel(Algorithm[RegressionProblem, Weights], ABC):
     """An iteration whose state is the weights, from w = 0."""
 
@@ -37,6 +56,8 @@ class LinearModel(Algorithm[RegressionProblem, Weights], ABC):
 
 class ExactModel(LinearModel, ABC):
     """A solution in closed form: the first state is the answer, and steps leave it as it is."""
+
+    has_steps: ClassVar[bool] = False
 
     def step(self, problem: RegressionProblem, state: Weights, k: int) -> Weights:
         return state

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.regression import ExactModel, Weights
+from innerloop.algorithms.regression import ExactModel, Weights, number, steepest
 from innerloop.errors import InputError
 from innerloop.problems.linear_regression import RegressionProblem
 
@@ -19,19 +19,24 @@ class Ridge(ExactModel):
     """What scikit-learn's Ridge without an intercept gives, batched."""
 
     source: ClassVar[str] = "sklearn.linear_model.Ridge solves the same problem"
-    penalty: Float[Tensor, ""]
+    penalty: Float[Tensor, "*batch"]
+
+    @classmethod
+    def guesses(cls, problem: RegressionProblem) -> list[Ridge]:
+        top = problem.n * steepest(problem)
+        return [cls(number(10.0**power * top)) for power in range(-5, 2)]
 
     def __post_init__(self) -> None:
-        if not float(self.penalty) > 0:
-            raise InputError(
-                f"penalty must be positive, got {float(self.penalty)}: use least squares"
-            )
+        least = float(self.penalty.detach().min())
+        if not least > 0:
+            raise InputError(f"penalty must be positive, got {least}: use least squares")
 
     def init(self, problem: RegressionProblem) -> Weights:
         identity = torch.eye(problem.d).to(problem.x)
-        gram = problem.x.mT @ problem.x + self.penalty.to(problem.x) * identity
+        gram = problem.x.mT @ problem.x + self.penalty.to(problem.x)[..., None, None] * identity
         moment = problem.x.mT @ problem.y.unsqueeze(-1)
         factor, failed = torch.linalg.cholesky_ex(gram)
         if bool(failed.any()):
-            raise InputError(f"penalty {float(self.penalty)} leaves XᵀX + λI singular: enlarge it")
+            least = float(self.penalty.detach().min())
+            raise InputError(f"penalty {least} leaves XᵀX + λI singular: enlarge it")
         return torch.cholesky_solve(moment, factor).squeeze(-1)

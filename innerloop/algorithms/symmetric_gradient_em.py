@@ -17,6 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
+from innerloop.algorithms.gradient_em import settings
 from innerloop.algorithms.power_method import product
 from innerloop.algorithms.regression import Weights
 from innerloop.problems.mixture_of_regressions import MixtureProblem
@@ -27,19 +28,23 @@ class SymmetricGradientEM(Algorithm[MixtureProblem, Weights]):
     """The state is β, the first start vector at first; ϑ is known, α = `step_size`, T = `inner`."""
 
     source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024), K = 2"
-    noise: Float[Tensor, ""]
-    step_size: Float[Tensor, ""]
+    noise: Float[Tensor, "*batch"]
+    step_size: Float[Tensor, "*batch"]
     inner: int
+
+    @classmethod
+    def guesses(cls, problem: MixtureProblem) -> list[SymmetricGradientEM]:
+        return [cls(*rest) for rest in settings(problem)]
 
     def init(self, problem: MixtureProblem) -> Weights:
         return problem.start[..., 0, :]
 
     def step(self, problem: MixtureProblem, state: Weights, k: int) -> Weights:
         x, y = problem.x, problem.y
-        signs = torch.tanh(y * product(x, state) / self.noise.to(x) ** 2)
+        signs = torch.tanh(y * product(x, state) / self.noise.to(x).unsqueeze(-1) ** 2)
         for _ in range(self.inner):
             pull = x.mT @ (signs * y - product(x, state)).unsqueeze(-1) / problem.n
-            state = state + self.step_size.to(x) * pull.squeeze(-1)
+            state = state + self.step_size.to(x).unsqueeze(-1) * pull.squeeze(-1)
         return state
 
     def predict(self, problem: MixtureProblem, state: Weights) -> Weights:

@@ -31,7 +31,6 @@ from innerloop.training.settings import Settings
 
 FORMAT = "innerloop-model"
 VERSION = 1
-RUNS = Path("results/runs")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -63,7 +62,7 @@ class Recipe(Settings, ABC):
     def layers(self, model: nn.Module, problem: Any) -> Tensor:
         """What is predicted at the queries after each layer: layers × batch × queries."""
 
-    def folder(self, root: Path = RUNS) -> Path:
+    def folder(self, root: Path) -> Path:
         """Where runs of this recipe with these settings go: settings of one's own have a mark."""
         values = self.values()
         if values == type(self).made({}).values():
@@ -84,16 +83,25 @@ class Trained:
     ended: str
     folder: Path | None = None
 
+    @property
+    def final(self) -> dict[str, float]:
+        """The last row of the history."""
+        return self.history[-1]
+
+    @property
+    def step(self) -> int:
+        return int(self.final["step"])
+
     def as_dict(self) -> dict[str, Any]:
         """What was measured, for machines."""
         return {
             "recipe": self.recipe.name,
             "settings": self.recipe.values(),
             "seed": self.seed,
-            "steps": int(self.history[-1]["step"]),
+            "steps": self.step,
             "ended": self.ended,
             "seconds": round(self.seconds, 3),
-            "final": self.history[-1],
+            "final": self.final,
             "folder": None if self.folder is None else str(self.folder),
         }
 

@@ -98,4 +98,4 @@ class TransformerOnRegression(Recipe):
         assert isinstance(model, Transformer)
         construction = self._construction
         trace = model.trace(construction.prompt(problem), construction.context(problem))
-        return torch.stack([construction.decode(problem, snapshot.stream) for snapshot in trace])
+        return torch.stack([construction.decode(problem, s.stream) for s in list(trace)[1:]])

@@ -23,10 +23,11 @@ def chart_of(figure: dict[str, Any]) -> alt.TopLevelMixin:
     title = alt.TitleParams(figure["title"], anchor="start")
     if figure["panel"] is None:
         return chart.properties(width=WIDTH, height=HEIGHT, title=title)
-    panels = len({row[figure["panel"]] for row in figure["rows"]})
+    panels = list(dict.fromkeys(row[figure["panel"]] for row in figure["rows"]))
+    facet = alt.Facet(f"{_name(figure['panel'])}:N", title=None, sort=panels)
     return (
         chart.properties(width=PANEL, height=PANEL * 3 // 4)
-        .facet(alt.Facet(f"{_name(figure['panel'])}:N", title=None), columns=min(panels, 3))
+        .facet(facet, columns=min(len(panels), 3))
         .properties(title=title)
     )
 
@@ -38,7 +39,9 @@ def _curves(figure: dict[str, Any]) -> list[alt.Chart]:
     if figure["colour"]:
         order = list(dict.fromkeys(row[figure["colour"]["field"]] for row in figure["rows"]))
         columns = max(1, 60 // (max(len(str(name)) for name in order) + 4))  # fits a phone
-        legend = alt.Legend(orient="top", columns=columns, labelLimit=300, symbolType="stroke")
+        legend = alt.Legend(
+            orient="top", columns=columns, labelLimit=300, symbolType="stroke", symbolOpacity=1
+        )
         colour["color"] = alt.Color(
             f"{_name(figure['colour']['field'])}:N",
             title=figure["colour"]["title"],

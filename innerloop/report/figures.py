@@ -94,6 +94,27 @@ def error_against_layers(rows: Rows) -> alt.FacetChart:
     )
 
 
+def training_curves(runs: list[dict[str, Any]]) -> alt.Chart:
+    """The evaluated loss of runs of one recipe against the step, a line for each run."""
+    rows = [
+        {"run": run["folder"], "step": row["step"], "loss": row["loss"]}
+        for run in runs
+        for row in run["history"]
+    ]
+    scale = "log" if all(row["loss"] > 0 for row in rows) else "linear"
+    return (
+        alt.Chart(alt.Data(values=rows))
+        .mark_line(point=alt.OverlayMarkDef(size=20))
+        .encode(
+            alt.X("step:Q", title="step of the optimiser"),
+            alt.Y("loss:Q", title="evaluated loss").scale(type=scale),
+            alt.Color("run:N", title="run", legend=alt.Legend(orient="top", labelLimit=300)),
+            tooltip=["run:N", "step:Q", alt.Tooltip("loss:Q", format=".4~g")],
+        )
+        .properties(width="container", height=300, title=f"{runs[0]['recipe']}, trained")
+    )
+
+
 def regret_over_time(rows: Rows) -> alt.ConcatChart:
     """Mean cumulative regret against time; dashes show the policy's line beneath them."""
     units = {row["construction"]: row["unit"] for row in rows}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from html import escape
 from importlib.resources import files
+from itertools import groupby
 from string import Template
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from innerloop.report.figures import (
     deviation_per_step,
     error_against_layers,
     regret_over_time,
+    training_curves,
 )
 
 _COLUMNS = {
@@ -40,16 +42,22 @@ class Drawn(NamedTuple):
 
 
 def drawn(
-    outcomes: Outcomes, certificates: list[dict[str, Any]], convergence: Rows, regret: Rows
+    outcomes: Outcomes,
+    certificates: list[dict[str, Any]],
+    convergence: Rows,
+    regret: Rows,
+    runs: list[dict[str, Any]],
 ) -> dict[str, Drawn]:
     """Every chart of the report by its name, which is its place on the page and its file's."""
     charts: dict[str, Drawn] = {}
     for name, figure in figures(outcomes).items():
         charts[name] = Drawn(chart_of(figure).to_dict(), figure["rows"])
+    recipes = groupby(sorted(runs, key=_recipe), key=_recipe)
     for name, chart in (
         ("deviation", deviation_per_step(certificates)),
         ("layers", error_against_layers(convergence)),
         ("regret", regret_over_time(regret)),
+        *((f"training-{name}", training_curves(list(group))) for name, group in recipes),
     ):
         spec = chart.to_dict()
         charts[name] = Drawn(spec, spec["data"]["values"])
@@ -60,6 +68,7 @@ def page(
     outcomes: Outcomes,
     certificates: list[dict[str, Any]],
     charts: dict[str, Drawn],
+    runs: list[dict[str, Any]],
     *,
     setting: str,
     played: str,
@@ -84,6 +93,7 @@ def page(
         setting=escape(setting),
         played=escape(played),
         alike=escape(_alike(charts["regret"].rows)),
+        trainings=_trainings(runs),
         command=escape(command),
         footer=escape(
             f"Made {made} in {seconds:.0f} s. "
@@ -92,6 +102,31 @@ def page(
         bundle=_bundle(),
         charts=_inline({name: chart.spec for name, chart in charts.items()}),
     )
+
+
+def _recipe(run: dict[str, Any]) -> str:
+    return run["recipe"]
+
+
+def _trainings(runs: list[dict[str, Any]]) -> str:
+    """The runs by recipe, with what they ended at and the command that makes them again."""
+    if not runs:
+        return "<p>No runs yet: <code>innerloop train linear-attention</code> makes one.</p>"
+    told = ""
+    for name, group in groupby(sorted(runs, key=_recipe), key=_recipe):
+        rows = "".join(
+            f"<tr><td>{escape(run['folder'])}<small><code>{escape(run['command'])}</code></small>"
+            f'</td><td class="number">{run["final"]["step"]:,}</td>'
+            f'<td class="number">{run["final"]["loss"]:.4g}</td>'
+            f'<td class="number">{run["seconds"]:.0f}</td></tr>'
+            for run in group
+        )
+        told += (
+            f'<div class="chart" id="training-{escape(name)}"></div><div class="scroll"><table>'
+            '<thead><tr><th>run</th><th class="number">steps</th><th class="number">loss</th>'
+            f'<th class="number">seconds</th></tr></thead><tbody>{rows}</tbody></table></div>'
+        )
+    return told
 
 
 def _alike(regret: Rows) -> str:

@@ -20,6 +20,7 @@ from typing import Literal
 import numpy as np
 import torch
 from jaxtyping import Float
+from numpy.polynomial import Polynomial
 from scipy.integrate import solve_ivp
 from torch import Tensor
 
@@ -66,13 +67,36 @@ def gradient_flow(
 
     `LSODA` changes to an implicit method where the loss is far steeper one way than another.
     """
-    asked = times.detach().double()
-    if len(asked) == 0 or bool(asked[0] < 0) or bool((asked.diff() <= 0).any()):
+    shape = start.shape
+
+    def slope(point: np.ndarray) -> np.ndarray:
+        at = torch.from_numpy(point.copy()).reshape(shape).requires_grad_()
+        (found,) = torch.autograd.grad(loss(at).sum(), at)
+        return found.flatten().numpy()
+
+    path, evaluations = _integrated(
+        slope, start.detach().double().flatten().numpy(), times, rtol, atol, method
+    )
+    points = torch.from_numpy(path).reshape(len(times), *shape)
+    losses = torch.stack([loss(point).detach() for point in points])
+    return Trajectory(times, points, losses, evaluations)
+
+
+def _integrated(
+    slope: Callable[[np.ndarray], np.ndarray],
+    start: np.ndarray,
+    times: Tensor,
+    rtol: float,
+    atol: float,
+    method: Method,
+) -> tuple[np.ndarray, int]:
+    """The points at the times, in rows, and how many gradients that took."""
+    asked = times.detach().double().numpy()
+    if len(asked) == 0 or asked[0] < 0 or (np.diff(asked) <= 0).any():
         raise InputError(f"expected increasing times from 0 on, got {asked.tolist()}")
-    if not bool(torch.isfinite(start).all()):
+    if not np.isfinite(start).all():
         raise InputError("expected a start of finite numbers")
-    shape, until = start.shape, float(asked[-1])
-    evaluations, latest = 0, 0.0
+    until, evaluations, latest = float(asked[-1]), 0, 0.0
 
     def stopped(why: str) -> InputError:
         return InputError(
@@ -83,21 +107,17 @@ def gradient_flow(
     def downhill(time: float, point: np.ndarray) -> np.ndarray:
         nonlocal evaluations, latest
         evaluations, latest = evaluations + 1, time
-        at = torch.from_numpy(point.copy()).reshape(shape).requires_grad_()
-        (slope,) = torch.autograd.grad(loss(at).sum(), at)
-        if not bool(torch.isfinite(slope).all()):
+        found = slope(point)
+        if not np.isfinite(found).all():
             raise stopped("the gradient is not finite")
         if evaluations > MOST_EVALUATIONS:
             raise stopped(f"more than {MOST_EVALUATIONS} gradients")
-        return -slope.flatten().numpy()
+        return -found
 
-    first = start.detach().double().flatten().numpy()
-    found = solve_ivp(downhill, (0.0, until), first, method, asked.numpy(), rtol=rtol, atol=atol)
+    found = solve_ivp(downhill, (0.0, until), start, method, asked, rtol=rtol, atol=atol)
     if not found.success:
         raise stopped(found.message)
-    points = torch.from_numpy(found.y.T.copy()).reshape(len(asked), *shape)
-    losses = torch.stack([loss(point).detach() for point in points])
-    return Trajectory(asked, points, losses, evaluations)
+    return found.y.T.copy(), evaluations
 
 
 def looped_loss(law: Looped, covariance: Float[Tensor, "d d"]) -> Loss:
@@ -106,7 +126,7 @@ def looped_loss(law: Looped, covariance: Float[Tensor, "d d"]) -> Loss:
     if covariance.shape != (d, d):
         raise InputError(f"expected a {d}×{d} covariance, got {tuple(covariance.shape)}")
     values, U = torch.linalg.eigh(covariance.double())
-    if not bool((values > 0).all()) or not torch.equal(covariance, covariance.mT):
+    if not bool((values > 0).all()) or not torch.allclose(covariance, covariance.mT):
         raise InputError("expected a symmetric covariance whose eigenvalues are positive")
     root = U * values.sqrt() @ U.mT
 
@@ -130,18 +150,15 @@ def isotropic_flow(
     if d < 1 or n < 1 or loops < 1:
         raise InputError(f"expected d, n and loops ≥ 1, got {d}, {n} and {loops}")
     # By Taylor around a = 1, where the loss is small: no digits are lost however large n is.
-    coefficients = torch.tensor(
+    share = Polynomial(
         [
             float(isotropic_loss(d, n, loops, Fraction(1), k) * (-1) ** k / (factorial(k) * d))
             for k in range(2 * loops + 1)
-        ],
-        dtype=torch.float64,
+        ]
     )
-
-    def share(a: Tensor) -> Tensor:
-        """L/d: its slope is what one entry of the diagonal follows."""
-        powers = torch.arange(2 * loops + 1, dtype=torch.float64)
-        return (coefficients * (1 - a).unsqueeze(-1) ** powers).sum(-1)
-
-    found = gradient_flow(share, torch.tensor(start, dtype=torch.float64), times)
-    return Trajectory(found.times, found.points, found.losses * d, found.evaluations)
+    slope = share.deriv()
+    # In c = 1 − a, which follows the slope of L/d as a does.
+    first = np.array([1.0 - start])
+    path, evaluations = _integrated(slope, first, times, 1e-8, 1e-10, "LSODA")
+    losses = torch.from_numpy(d * share(path[:, 0]))
+    return Trajectory(times, 1 - torch.from_numpy(path[:, 0]), losses, evaluations)

@@ -21,11 +21,11 @@ class Objective(Protocol):
         """One batch."""
         ...
 
-    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+    def loss(self, model: Any, batch: Any) -> Tensor:
         """A scalar to be minimised."""
         ...
 
-    def evaluate(self, model: nn.Module) -> dict[str, float]:
+    def evaluate(self, model: Any) -> dict[str, float]:
         """Measures on examples of its own, the same every time; one of them is `loss`."""
         ...
 

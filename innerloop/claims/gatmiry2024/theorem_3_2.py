@@ -58,7 +58,7 @@ def theorem_3_2(
     found = tested(generator, starts, sizes, 0, value=value, width=width, sign=sign, shape=shape)
     parts = [
         *(Part(printed=trial.check()) for trial in (found.small, found.zero, found.order)),
-        Part(printed=found.alike.check(), corrected=found.among.check()),
+        Part(printed=found.alike.check(), corrected=found.among.check(), matters="result"),
         _closeness(rate),
     ]
     # The loops of the sizes tried, at d = 2, so that a small preset has a small table.

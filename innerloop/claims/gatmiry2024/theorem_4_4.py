@@ -62,7 +62,7 @@ def tested(
         parts.append(Part(printed=_symmetric(generator, sizes, extra, least, level, wide, name)))
         if loss is Looped.loss:
             turned = _nilpotent(sizes, least, level, wide)
-            parts.append(Part(printed=turned, corrected=parts[0].printed))
+            parts.append(Part(printed=turned, corrected=parts[0].printed, matters="result"))
     return Evidence(parts=parts, numbers=_beginnings(wide))
 
 

@@ -87,8 +87,8 @@ def tested(
     right.looked = "half of the instances with the worst w and x_q"
     check: Check = right.check()
     parts = [
-        Part(printed=undivided.check(), corrected=check),
-        Part(printed=divided.check(), corrected=check),
+        Part(printed=undivided.check(), corrected=check, matters="result"),
+        Part(printed=divided.check(), corrected=check, matters="result"),
     ]
     return Evidence(parts=parts, numbers={"largest d": 4, "most loops": 4, "largest n": 1e40})
 

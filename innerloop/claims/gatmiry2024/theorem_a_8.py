@@ -128,7 +128,7 @@ def theorem_a_8(
     parts = [
         *(Part(printed=trial.check()) for trial in (found.small, found.zero, found.order)),
         Part(printed=found.near.check()),
-        Part(printed=found.alike.check(), corrected=found.among.check()),
+        Part(printed=found.alike.check(), corrected=found.among.check(), matters="result"),
         _positive(found.zero),
     ]
     return Evidence(parts=parts, numbers=_turned(), figures=[_figure()])

@@ -1,0 +1,20 @@
+"""The average of y x over the examples, ŵ = (1/n) Σᵢ yᵢ xᵢ: a gradient step of size 1. No steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from innerloop.algorithms.regression import ExactModel, Weights, gradient
+from innerloop.problems.linear_regression import RegressionProblem
+
+
+@dataclass(frozen=True, eq=False)
+class Averaging(ExactModel):
+    """Consistent where rows have the covariance I."""
+
+    source: ClassVar[str] = "Garg et al. 2022, a baseline of in-context linear regression"
+    special_case_of: ClassVar[tuple[str, ...]] = ("gradient-descent",)
+
+    def init(self, problem: RegressionProblem) -> Weights:
+        return -gradient(problem, super().init(problem))

@@ -1,0 +1,1 @@
+"""Which algorithm does a transformer run? Its layers × candidate algorithms → a verdict."""

@@ -1,0 +1,33 @@
+"""Layers of linear attention with every weight free.
+
+Model      P_l and Q_l with all (d+1)² entries, as in equation (3) of ahn2023
+Loss       exact over the query, drawn over the prompts' Gram matrices and the weights to be found
+Expect     one layer comes to form (7) of theorem 1
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from innerloop.parameters import parameter
+from innerloop.recipes.gram import GramRecipe
+from innerloop.training.full_attention import FullSampledLoss
+from innerloop.training.stacks import FullStack
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class FullLinearAttention(GramRecipe):
+    """Nothing is set to zero beforehand."""
+
+    source: ClassVar[str] = "Ahn et al. 2023, sections 3 and 4"
+
+    blocks: int = parameter(1, "layers", least=1, most=32)
+
+    def model(self, generator: torch.Generator) -> FullStack:
+        return FullStack.random(self.d, self.blocks, scale=self.scale, generator=generator)
+
+    def objective(self) -> FullSampledLoss:
+        return FullSampledLoss(**self.law())

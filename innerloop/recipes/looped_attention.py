@@ -1,0 +1,40 @@
+"""One block of linear attention, looped, learns preconditioned gradient descent with one matrix.
+
+Model      P = [0 0; uᵀ 1], Q = diag(A, 0) in every loop: (3) to (5) of gatmiry2024
+Loss       exact over the weights to be found and the query, drawn over the prompts' Gram matrices
+Expect     u comes near 0 and the symmetric part of A near Σ⁻¹ (theorem 3.2); where there are few
+           examples, A turns as well: see the claim gatmiry2024.theorem-A.8
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar, Literal
+
+import torch
+
+from innerloop.parameters import parameter
+from innerloop.recipes.gram import GramRecipe
+from innerloop.training.linear_attention import SampledLoss
+from innerloop.training.stacks import LoopedBlock
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LoopedAttention(GramRecipe):
+    """Its weights are N(0, Σ⁻¹), as in the theorems."""
+
+    source: ClassVar[str] = "Gatmiry et al. 2024, section 3"
+
+    loops: int = parameter(4, "times that the block is applied", least=1, most=64)
+    shift: bool = parameter(True, "whether u is learned; otherwise it is 0")
+    truth: Literal["identity", "inverse"] = parameter(
+        "inverse", "covariance of the weights to be found: I or Σ⁻¹"
+    )
+
+    def model(self, generator: torch.Generator) -> LoopedBlock:
+        return LoopedBlock.random(
+            self.d, self.loops, with_u=self.shift, scale=self.scale, generator=generator
+        )
+
+    def objective(self) -> SampledLoss:
+        return SampledLoss(**self.law())

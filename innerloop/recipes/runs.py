@@ -1,0 +1,26 @@
+"""Runs that `train` left on disk: what they were and how the loss went, for the report."""
+
+from __future__ import annotations
+
+import csv
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from innerloop import sealed
+from innerloop.recipes.base import FORMAT, VERSION, command
+
+
+def finished(root: Path) -> Iterator[dict[str, Any]]:
+    """Every finished run under `root`: what its model says of it, and its history."""
+    for path in sorted(root.glob("**/model.safetensors")):
+        told, _ = sealed.read(path, format=FORMAT, version=VERSION)
+        about = json.loads(told["about"])
+        with (path.parent / "history.csv").open(encoding="utf-8") as table:
+            history = [
+                {name: float(value) for name, value in row.items() if value}
+                for row in csv.DictReader(table)
+            ]
+        folder = str(path.parent.relative_to(root))
+        yield {**about, "folder": folder, "history": history, "command": command(about)}
