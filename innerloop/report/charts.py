@@ -72,11 +72,12 @@ def _curves(figure: dict[str, Any]) -> list[alt.Chart]:
 def _heat(figure: dict[str, Any]) -> list[alt.Chart]:
     """Cells filled by a number."""
     colour = figure["colour"]
-    fill = alt.Color(
-        f"{_name(colour['field'])}:Q",
-        title=colour["title"],
-        scale=alt.Scale(scheme="blueorange", domainMid=0),
-    )
+    values = [row[colour["field"]] for row in figure["rows"]]
+    scale = alt.Scale(scheme="blueorange", domainMid=0)
+    if min(values) < 0 < max(values):  # the same shade for the same size, whatever the sign
+        most = max(map(abs, values))
+        scale = alt.Scale(scheme="blueorange", domain=[-most, most])
+    fill = alt.Color(f"{_name(colour['field'])}:Q", title=colour["title"], scale=scale)
     cells = (
         alt.Chart()
         .mark_rect()

@@ -40,7 +40,7 @@ N = 10
     where="Section 6.1, Figure 3",
     kind="figure",
     quick={"runs": 2, "grams": 12, "images": True, "iterations": 500, "white": True},
-    full={"runs": 5, "grams": 50, "images": True, "iterations": 800, "white": True},
+    full={"runs": 5, "grams": 50, "images": True, "iterations": 3000, "white": True},
     paper={"runs": 5, "grams": 20_000, "images": False, "iterations": 4000, "white": False},
     tiny={
         "runs": 1,

@@ -28,7 +28,7 @@ N = 10
     where="Section 6.1, Figure 4",
     kind="figure",
     quick={"runs": 3, "grams": 12, "images": True, "iterations": 250, "white": True},
-    full={"runs": 5, "grams": 50, "images": True, "iterations": 800, "white": True},
+    full={"runs": 5, "grams": 50, "images": True, "iterations": 3000, "white": True},
     paper={"runs": 5, "grams": 20_000, "images": False, "iterations": 4000, "white": False},
     tiny={
         "runs": 1,

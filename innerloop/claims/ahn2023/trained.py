@@ -29,6 +29,8 @@ from innerloop.training.linear_attention import SampledLoss, distance, root_of
 from innerloop.training.stacks import Weights
 
 D, LAYERS, SCALES, START = 5, 3, (1.0, 1.0, 0.5, 0.25, 1.0), 0.1
+PAUSE = 40
+"""A run ends once the loss has fallen by no more than a millionth in so many iterations."""
 
 
 def rotated(generator: torch.Generator) -> Tensor:
@@ -137,6 +139,8 @@ def train(
     def keep(intermediate_result: OptimizeResult) -> None:
         points.append(coloured(intermediate_result.x))
         losses.append(float(intermediate_result.fun))
+        if len(losses) > 2 * PAUSE and losses[-PAUSE] - losses[-1] < 1e-6 * losses[-1]:
+            raise StopIteration
 
     minimize(
         objective,
