@@ -37,6 +37,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/regret.py
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/training.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
