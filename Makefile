@@ -36,8 +36,6 @@ bench: $(READY)
 	$(BIN)/python benchmarks/acting.py
 	$(BIN)/python benchmarks/regret.py
 	$(BIN)/python benchmarks/training.py
-	$(BIN)/python benchmarks/training.py
-	$(BIN)/python benchmarks/training.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .
