@@ -18,7 +18,7 @@ from innerloop.algorithms.regression import ExactModel, Weights, number
 from innerloop.errors import InputError
 from innerloop.problems.linear_regression import RegressionProblem
 
-SWEEPS, SETTLED = 2000, 1e-9
+SWEEPS, SETTLED = 2000, 1e-7
 """The descent ends when a sweep moves no weight by more than this share of the largest."""
 
 
