@@ -19,7 +19,7 @@ from innerloop.constructions.base import Construction
 from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
 from innerloop.errors import InputError, OutOfRange
 from innerloop.identify.candidates import larger
-from innerloop.identify.identify import NONE, Identified, identify
+from innerloop.identify.identification import NONE, Identified, identify
 from innerloop.identify.models import ConstructionModel, FunctionModel, Model
 from innerloop.problems.gaussian_mixture import GaussianMixture
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from innerloop.errors import InputError, unknown
-from innerloop.identify.identify import model_of
+from innerloop.identify.identification import model_of
 from innerloop.identify.models import ConstructionModel, Model
 from innerloop.parameters import parse
 from innerloop.problems.base import Distribution
