@@ -122,8 +122,8 @@ def test_hyperparameters_may_differ_from_instance_to_instance(distribution) -> N
         for guess in candidate.guesses[:: max(len(candidate.guesses) // 3, 1)]:
             parts, view = free(guess), candidate.view(given)
             own = [unpacked(guess, packed(guess) * (1 + 0.1 * k)) for k in range(3)]
-            together = replace(  # pyright: ignore[reportArgumentType]
-                guess,
+            together = replace(
+                guess,  # pyright: ignore[reportArgumentType]
                 **{
                     p.name: torch.stack([getattr(a, p.name) for a in own], dim=p.batch_at)
                     for p in parts
