@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from innerloop.constructions.base import Construction
+from innerloop.identify.instances import at_queries
 from innerloop.identify.models import Model, Predictions
 from innerloop.transformer import MLP, Attention, Block, Transformer
 from innerloop.transformer.head import Compiled
@@ -53,8 +54,7 @@ class Disguised(Model):
             stream = self.transformer.step(stream, k, context)
             out = self.transformer.leave(stream, context) @ self.rotation
             found.append(self.construction.decode(problem, out))
-        every = found[0].shape[-1] == problem.n + 1
-        return torch.stack(found)[..., -1:] if every else torch.stack(found)
+        return at_queries(problem, torch.stack(found))
 
 
 def _block(block: Block, rotation: Tensor, generator: torch.Generator) -> Block:

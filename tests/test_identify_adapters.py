@@ -183,6 +183,8 @@ def test_a_file_on_the_command_line(run, mine: Path) -> None:
     some = ("--candidate", "newton", "--candidate", "ridge", "--prompts", "32", "--steps", "4")
     found = json.loads(run("identify", "n.safetensors", *some, "--json").out)
     assert found["verdict"] == "newton"
+    assert found["fitted"]["newton"] == found["hyperparameters"]
+    assert found["hyperparameters"]["alpha"] > 0
     fields = {"layer", "algorithm", "step", "score", "low", "high", "runner_up"}
     fields |= {"runner_up_score", "also_fits", "measures", "error"}
     for k, layer in enumerate(found["layers"], 1):
