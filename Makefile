@@ -34,6 +34,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/acting.py
+	$(BIN)/python benchmarks/identify.py
 	$(BIN)/python benchmarks/regret.py
 	$(BIN)/python benchmarks/training.py
 

@@ -266,7 +266,7 @@ def identify(
     """Say which algorithm each layer of a model runs, how surely, or that none fits."""
     from innerloop.files import check_writable
     from innerloop.identify.drawing import drawing, measured
-    from innerloop.identify.identify import identify as run
+    from innerloop.identify.identification import identify as run
     from innerloop.identify.loading import chosen, loaded
     from innerloop.report.export import check_kind, write_chart
     from innerloop.report.identified import identified

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from innerloop.constructions.base import Construction
+from innerloop.identify.instances import at_queries
 from innerloop.identify.models import Model, Predictions
 from innerloop.transformer import MLP, Attention, Block, Transformer
 from innerloop.transformer.head import Compiled
@@ -53,8 +54,7 @@ class Disguised(Model):
             stream = self.transformer.step(stream, k, context)
             out = self.transformer.leave(stream, context) @ self.rotation
             found.append(self.construction.decode(problem, out))
-        every = found[0].shape[-1] == problem.n + 1
-        return torch.stack(found)[..., -1:] if every else torch.stack(found)
+        return at_queries(problem, torch.stack(found))
 
 
 def _block(block: Block, rotation: Tensor, generator: torch.Generator) -> Block:
@@ -71,8 +71,7 @@ def _attention(plain: Attention, rotation: Tensor, generator: torch.Generator) -
     weights = [plain.query @ rotation.mT, plain.key @ rotation.mT, rotation @ value @ rotation.mT]
     noisy = [_noisy(weight[order], generator) for weight in weights]
     compiled = Compiled(*noisy, targets=torch.arange(len(rotation)), given=plain.given)
-    setting = {"mask": plain.mask, "normalisation": plain.normalisation}
-    return Attention(compiled, kind=plain.kind, **setting)
+    return Attention(compiled, kind=plain.kind, mask=plain.mask, normalisation=plain.normalisation)
 
 
 def _mlp(plain: MLP, rotation: Tensor, generator: torch.Generator) -> MLP:
@@ -87,8 +86,8 @@ def _mlp(plain: MLP, rotation: Tensor, generator: torch.Generator) -> MLP:
             outer.append(unit[target].unsqueeze(-1) * piece.weight)
             bias.append(piece.bias)
     reads, writes = torch.cat(inner) @ rotation.mT, rotation @ torch.cat(outer, dim=1)
-    parts = [_noisy(part, generator) for part in (reads, torch.cat(bias), writes)]
-    return MLP(*parts, torch.arange(len(rotation)))
+    reads, writes, shift = (_noisy(part, generator) for part in (reads, writes, torch.cat(bias)))
+    return MLP(reads, shift, writes, torch.arange(len(rotation)))
 
 
 def _scattered(rows: Tensor, places: Tensor, width: int) -> Tensor:

@@ -19,7 +19,7 @@ from innerloop.constructions.base import Construction
 from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
 from innerloop.errors import InputError, OutOfRange
 from innerloop.identify.candidates import larger
-from innerloop.identify.identify import NONE, Identified, identify
+from innerloop.identify.identification import NONE, Identified, identify
 from innerloop.identify.models import ConstructionModel, FunctionModel, Model
 from innerloop.problems.gaussian_mixture import GaussianMixture
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
@@ -29,7 +29,7 @@ from innerloop.transformer import Transformer
 CONSTRUCTIONS = members("constructions", Construction)
 ELSEWHERE = {"format-conversion", "mixture-of-two-regressions"}
 """Not at the query: they give back the prompt, and the weights."""
-QUICK: dict[str, Any] = {"prompts": 128, "steps": 8}
+QUICK: dict[str, Any] = {"prompts": 96, "steps": 6}
 
 
 def asks(kind: type[Construction]) -> bool:
@@ -42,22 +42,22 @@ AT_A_QUERY = sorted(n for n, kind in CONSTRUCTIONS.items() if asks(kind) and n n
 SMALL: dict[str, Any] = {"d": 3, "n": 10}
 SPARSE: dict[str, Any] = {"d": 4, "n": 8, "steps": 3, "bound": 30.0}
 PARAMETERS: dict[str, Callable[[Callable[..., float]], dict[str, Any]]] = {
-    "preconditioned-gradient-descent": lambda at: {**SMALL, "steps": 4, "step_size": at(0.2, 0.4)},
-    "looped-gradient-descent": lambda at: {**SMALL, "steps": 4, "step_size": at(0.2, 0.4)},
+    "preconditioned-gradient-descent": lambda at: {**SMALL, "steps": 3, "step_size": at(0.2, 0.4)},
+    "looped-gradient-descent": lambda at: {**SMALL, "steps": 3, "step_size": at(0.2, 0.4)},
     "gd-plus-plus": lambda at: {
         **{**SMALL, "steps": 3, "step_size": at(0.3, 0.4)},
         "transform_size": at(0.5, 0.7),
     },
     "relu-gradient-descent": lambda at: {
-        **{**SMALL, "steps": 4, "step_size": at(0.1, 0.4)},
+        **{**SMALL, "steps": 3, "step_size": at(0.1, 0.4)},
         "bound": 40.0,
     },
     "decoder-gradient-descent": lambda at: {
-        **{**SMALL, "steps": 4, "step_size": at(0.1, 0.4)},
+        **{**SMALL, "steps": 3, "step_size": at(0.1, 0.4)},
         "bound": 40.0,
     },
-    "newton": lambda at: {**SMALL, "steps": 4, "alpha": at(3e-4, 9e-4)},
-    "relu-newton": lambda at: {**SMALL, "steps": 4, "alpha": at(3e-4, 9e-4)},
+    "newton": lambda at: {**SMALL, "steps": 3, "alpha": at(3e-4, 9e-4)},
+    "relu-newton": lambda at: {**SMALL, "steps": 3, "alpha": at(3e-4, 9e-4)},
     "lista-vm": lambda at: {**SPARSE, "threshold": at(0.05, 0.2), "step_size": at(0.3, 0.5)},
     "lista-vm-linear": lambda at: {
         **{**SPARSE, "threshold": at(0.05, 0.2), "step_size": at(0.3, 0.5)},
@@ -122,14 +122,18 @@ def test_every_construction_at_a_query_is_tried() -> None:
     assert set(PARAMETERS) <= set(AT_A_QUERY)
 
 
-@pytest.mark.parametrize("kind", ["linear", "relu", "softmax"])
-def test_random_weights_fit_nothing(kind: Any) -> None:
-    construction = LinearGradientDescent(d=3, n=10, steps=3)
+@pytest.mark.parametrize(
+    ("kind", "names"),
+    [("linear", None), ("softmax", ["averaging", "nearest-neighbours", "newton", "ridge"])],
+)
+def test_random_weights_fit_nothing(kind: Any, names: list[str] | None) -> None:
+    construction = LinearGradientDescent(d=3, n=10, steps=2)
     generator = torch.Generator().manual_seed(5)
     free = Transformer.free(
-        construction.layout, layers=3, heads=2, hidden=8, kind=kind, generator=generator
+        construction.layout, layers=2, heads=2, hidden=8, kind=kind, generator=generator
     )
-    found = identify(ConstructionModel(construction, free.requires_grad_(False)), **QUICK)
+    model = ConstructionModel(construction, free.requires_grad_(False))
+    found = identify(model, algorithms=names, **QUICK)
     assert found.verdict == NONE
     assert all(layer.algorithm is None and layer.step is None for layer in found.layers)
     assert all(layer.nearest and layer.score < 0.9 for layer in found.layers)
@@ -219,7 +223,7 @@ def curved(X: Tensor, y: Tensor, query: Tensor) -> Tensor:
     return plain + 0.05 * plain.abs()
 
 
-RIVALS = ["gradient-descent", "least-squares", "newton", "ridge"]
+RIVALS = ["gradient-descent", "least-squares", "ridge"]
 
 
 def test_scores_do_not_change_with_the_scale() -> None:

@@ -14,11 +14,10 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.ista import penalties, soft_threshold
-from innerloop.algorithms.regression import ExactModel, Weights, number
-from innerloop.errors import InputError
+from innerloop.algorithms.regression import ExactModel, Weights, check_penalty, number
 from innerloop.problems.linear_regression import RegressionProblem
 
-SWEEPS, SETTLED = 2000, 1e-9
+SWEEPS, SETTLED = 2000, 1e-7
 """The descent ends when a sweep moves no weight by more than this share of the largest."""
 
 
@@ -30,9 +29,7 @@ class Lasso(ExactModel):
     penalty: Float[Tensor, "*batch"]
 
     def __post_init__(self) -> None:
-        least = float(self.penalty.detach().min())
-        if not least > 0:
-            raise InputError(f"penalty must be positive, got {least}: use least squares")
+        check_penalty(self.penalty)
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[Lasso]:

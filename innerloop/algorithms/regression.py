@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
+from innerloop.errors import InputError
 from innerloop.problems.linear_regression import RegressionProblem
 
 Weights = Float[Tensor, "*batch d"]
@@ -37,6 +38,13 @@ def correlation(problem: RegressionProblem) -> float:
     """max |Xᵀy| of a typical instance: the lasso's penalty from which on its weights are 0."""
     moment = problem.x.mT @ problem.y.unsqueeze(-1)
     return float(moment.abs().amax(dim=(-2, -1)).mean())
+
+
+def check_penalty(penalty: Float[Tensor, "*batch"]) -> None:
+    """Refuse a penalty that is not positive."""
+    least = float(penalty.detach().min())
+    if not least > 0:
+        raise InputError(f"penalty must be positive, got {least}: use least squares")
 
 
 def number(value: float) -> Float[Tensor, ""]:

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.regression import ExactModel, Weights, number, steepest
+from innerloop.algorithms.regression import ExactModel, Weights, check_penalty, number, steepest
 from innerloop.errors import InputError
 from innerloop.problems.linear_regression import RegressionProblem
 
@@ -27,9 +27,7 @@ class Ridge(ExactModel):
         return [cls(number(10.0**power * top)) for power in range(-5, 2)]
 
     def __post_init__(self) -> None:
-        least = float(self.penalty.detach().min())
-        if not least > 0:
-            raise InputError(f"penalty must be positive, got {least}: use least squares")
+        check_penalty(self.penalty)
 
     def init(self, problem: RegressionProblem) -> Weights:
         identity = torch.eye(problem.d).to(problem.x)

@@ -128,6 +128,6 @@ def _parted(answers: Tensor, d: int) -> tuple[Tensor, Tensor]:
     return fresh, measures.sensitivity(ahead, behind, STEP)
 
 
-def _own_layer(table: Table, match: Match) -> Table:
+def _own_layer(table: Table, match: Match) -> Float[Tensor, "layers _"]:
     """Of a solution that is fitted to each layer, the one fitted to it."""
     return table.diagonal().unsqueeze(-1) if match.candidate.schedule == "exact" else table

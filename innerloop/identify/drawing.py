@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from innerloop.identify.comparison import compared
-from innerloop.identify.identify import Identified
+from innerloop.identify.identification import Identified
 from innerloop.identify.models import Model
 from innerloop.identify.verdict import Match
 
@@ -31,7 +31,8 @@ def measured(found: Identified, model: Model) -> list[dict[str, float]]:
 def drawing(found: Identified, model: Model, steps: int) -> dict[str, Rows]:
     """Rows of the heat maps (`scores`, best match marked) and of the curves (`errors`)."""
     matches = _best(found)
-    tables = compared(model, matches, found.problem, steps)
+    worth = 2 * max(max(match.steps) for match in matches) + 2
+    tables = compared(model, matches, found.problem, min(steps, worth))
     scores, errors = [], _curve("the model", found.errors, 1)
     for match in matches:
         label, table = match.candidate.label, tables[match.candidate.label]

@@ -11,7 +11,7 @@ All minimise Σ_layers E ‖m − c‖² / scale (see measures.py) by the Levenb
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
 
@@ -33,7 +33,7 @@ from innerloop.identify.hyper import (
     unpacked,
 )
 from innerloop.identify.instances import first
-from innerloop.identify.marquardt import PERFECT, least_squares
+from innerloop.identify.marquardt import ITERATIONS, PERFECT, least_squares
 from innerloop.identify.measures import Layers, squared_distance
 
 Schedule = Literal["one for all", "per step", "exact"]
@@ -45,6 +45,10 @@ FEW, SPARE = 64, 10
 numbers for each of theirs."""
 PACES = (1, 2)
 """Steps per layer to start from, besides the best match of every layer by itself."""
+TRIED, FOLLOWED = 2, 3
+"""Iterations of each belief, and how often the best one is followed and looked at again."""
+PROMISING, HOPELESS = 1e-4, 0.5
+"""Costs per layer below which no other belief is tried, and above which none is followed."""
 SHOWN = 4
 """Values that are the same at every step are fitted to so many layers, first and last included."""
 
@@ -93,13 +97,7 @@ def fitted(
         matched = _paced(wanted, 1)
         best = min(fits, key=lambda fit: _cost(wanted.table(fit, wanted.layers), matched))
         return [best] * wanted.layers, matched
-    best, cost = guesses[0], torch.inf
-    for group in _grouped(guesses):
-        for algorithm, reached in _fitted_for_all(group, few, steps):
-            if reached < cost:
-                best, cost = algorithm, reached
-        if cost < PERFECT * wanted.layers:
-            break
+    best = _fitted_for_all(_grouped(guesses), few, steps)
     return [best] * wanted.layers, _matched(wanted.table(best, steps))
 
 
@@ -122,29 +120,39 @@ def _fitted_exactly(
 
 
 def _fitted_for_all(
-    guesses: Sequence[Algorithm[Any, Any]], wanted: Wanted, steps: int
-) -> Iterator[tuple[Algorithm[Any, Any], float]]:
-    """Fits from several beliefs about which step a layer is, and what each of them costs."""
-    tables = [wanted.table(guess, steps) for guess in guesses]
-    nearest = min(tables, key=lambda table: _cost(table, _matched(table)))
-    beliefs = [_paced(wanted, pace) for pace in PACES] + [_matched(nearest)]
+    groups: Sequence[Sequence[Algorithm[Any, Any]]], wanted: Wanted, steps: int
+) -> Algorithm[Any, Any]:
+    """From several beliefs about which step a layer is: each is tried, the best one followed."""
     shown = sorted({k * (wanted.layers - 1) // (SHOWN - 1) for k in range(SHOWN)})
-    for belief in beliefs:
-        if max(belief) > steps:
-            continue
-        costs = [_cost(table, belief) for table in tables]
-        algorithm, matched = guesses[costs.index(min(costs))], belief
-        cost = torch.inf
-        for _ in range(2):
-            algorithm = _descended(algorithm, wanted, shown, [matched[layer] for layer in shown])
-            table = wanted.table(algorithm, steps)
-            before, matched = matched, _matched(table)
-            cost = _cost(table, matched)
-            if matched == before:
-                break
-        yield algorithm, cost
-        if cost < PERFECT * wanted.layers:
-            return
+
+    def moved(
+        algorithm: Algorithm[Any, Any], matched: Sequence[int], iterations: int
+    ) -> tuple[float, list[int], Algorithm[Any, Any]]:
+        there = [matched[layer] for layer in shown]
+        algorithm = _descended(algorithm, wanted, shown, there, iterations=iterations)
+        table = wanted.table(algorithm, steps)
+        return _cost(table, _matched(table)), _matched(table), algorithm
+
+    tables = [[wanted.table(guess, steps) for guess in group] for group in groups]
+    tried = []
+    for pace in (*PACES, None):
+        for group, own in zip(groups, tables, strict=True):
+            nearest = min(own, key=lambda table: _cost(table, _matched(table)))
+            belief = _matched(nearest) if pace is None else _paced(wanted, pace)
+            if max(belief) <= steps:
+                costs = [_cost(table, belief) for table in own]
+                tried.append(moved(group[costs.index(min(costs))], belief, TRIED))
+        if min(tried, key=lambda each: each[0])[0] < PROMISING * wanted.layers:
+            break
+    cost, matched, algorithm = min(tried, key=lambda each: each[0])
+    for _ in range(FOLLOWED):
+        if not PERFECT < cost / wanted.layers < HOPELESS:
+            break
+        before = matched
+        cost, matched, algorithm = moved(algorithm, matched, ITERATIONS)
+        if matched == before:
+            break
+    return algorithm
 
 
 def _fitted_per_step(guesses: Sequence[Algorithm[Any, Any]], wanted: Wanted) -> Algorithm[Any, Any]:
@@ -179,6 +187,7 @@ def _descended(
     allowed: Tensor | None = None,
     before: tuple[int, Any] | None = None,
     shows: Tensor | None = None,
+    iterations: int = ITERATIONS,
 ) -> Algorithm[Any, Any]:
     """Fit the allowed numbers so that `steps` match `layers`; `shows` is told which ones matter."""
     theta = packed(algorithm)
@@ -202,7 +211,7 @@ def _descended(
             shows[allowed] = jacobian.abs().amax(dim=0) > 0
         return wanted.residual(predictions, layers), jacobian
 
-    numbers = least_squares(residual, theta[allowed])
+    numbers = least_squares(residual, theta[allowed], iterations)
     return unpacked(algorithm, theta.masked_scatter(allowed, numbers))
 
 

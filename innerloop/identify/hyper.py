@@ -18,6 +18,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
+from innerloop.identify.instances import at_queries
 
 Predictions = Float[Tensor, "steps batch outputs"]
 Theta = Float[Tensor, " numbers"]
@@ -93,10 +94,8 @@ def ran(algorithm: Algorithm[Any, Any], problem: Any, steps: int) -> Predictions
 def said(
     algorithm: Algorithm[Any, Any], problem: Any, state: Any
 ) -> Float[Tensor, "batch outputs"]:
-    """What a state says of the queries, which come last where it speaks of every position."""
-    prediction = algorithm.predict(problem, state)
-    everywhere = hasattr(problem, "queries") and prediction.shape[-1] == problem.n + problem.queries
-    return prediction[..., problem.n :] if everywhere else prediction
+    """What a state says of the queries."""
+    return at_queries(problem, algorithm.predict(problem, state))
 
 
 def derivative(

@@ -65,6 +65,14 @@ def prefixes(problem: RegressionProblem) -> list[RegressionProblem]:
     ]
 
 
+def at_queries(
+    problem: Any, prediction: Float[Tensor, "*k batch positions"]
+) -> Float[Tensor, "*k batch outputs"]:
+    """What a prediction says of the queries, which come last where it speaks of every position."""
+    everywhere = hasattr(problem, "queries") and prediction.shape[-1] == problem.n + problem.queries
+    return prediction[..., problem.n :] if everywhere else prediction
+
+
 def truth(problem: Any) -> Float[Tensor, "batch outputs"] | None:
     """The noiseless answers at the queries, where the problem knows them."""
     try:

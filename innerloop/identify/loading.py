@@ -12,7 +12,7 @@ from typing import Any
 
 from innerloop import sealed
 from innerloop.errors import InputError, unknown
-from innerloop.identify.identify import model_of
+from innerloop.identify.identification import model_of
 from innerloop.identify.models import ConstructionModel, Model
 from innerloop.identify.trained import TrainedModel
 from innerloop.parameters import parse

@@ -22,6 +22,7 @@ PERFECT, SETTLED = 1e-13, 0.02
 def least_squares(
     residual: Callable[[Tensor, bool], tuple[Tensor, Tensor | None] | None],
     start: Float[Tensor, " numbers"],
+    iterations: int = ITERATIONS,
 ) -> Float[Tensor, " numbers"]:
     """Minimise ‖r(θ)‖² from `start`.
 
@@ -29,7 +30,7 @@ def least_squares(
     """
     numbers, damping = start, 1e-4
     found = residual(numbers, True)
-    for _ in range(ITERATIONS):
+    for _ in range(iterations):
         if found is None or not bool(torch.isfinite(found[0]).all()):
             return numbers
         r, jacobian = found

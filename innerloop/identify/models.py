@@ -19,6 +19,7 @@ from torch import Tensor
 from innerloop.constructions.base import Construction, answer, streams
 from innerloop.constructions.certificate import Built
 from innerloop.errors import FileError, InputError
+from innerloop.identify.instances import at_queries
 from innerloop.problems.base import Distribution, tensor_of
 from innerloop.registry import find
 from innerloop.transformer import Transformer
@@ -77,9 +78,7 @@ class ConstructionModel(Model):
             answer(self.construction, self.transformer, problem, stream)
             for stream in streams(self.construction, self.transformer, problem)
         ]
-        found = torch.stack(said[1:])
-        everywhere = hasattr(problem, "queries") and found.shape[-1] == problem.n + problem.queries
-        return found[..., problem.n :] if everywhere else found
+        return at_queries(problem, torch.stack(said[1:]))
 
     def distribution(self) -> Distribution:
         return self.construction.distributions()[0]

@@ -88,14 +88,17 @@ class Scored:
         power = done[-1:] if truth is None else truth.square().sum(dim=-1).unsqueeze(0)
         apart = torch.stack([(m.predictions - model).square().sum(dim=-1) for m in matches])
 
-        def scored(share: Float[Tensor, "k prompts"]) -> Float[Tensor, "k candidates layers"]:
-            scale = torch.minimum(share @ done.mT, share @ left.mT)
-            scale = torch.maximum(scale, FLOOR * (share @ power.mT)).clamp_min(1e-300)
-            return 1 - torch.einsum("kp,clp->kcl", share, bounded) / scale.unsqueeze(1)
+        def scale(share: Float[Tensor, "k prompts"]) -> Float[Tensor, "k layers"]:
+            least = torch.minimum(share @ done.mT, share @ left.mT)
+            return torch.maximum(least, FLOOR * (share @ power.mT)).clamp_min(1e-300)
 
         even = torch.full((1, prompts), 1 / prompts).to(model)
-        ceiling = WORST * torch.minimum(done.mean(dim=-1), left.mean(dim=-1)).clamp_min(1e-300)
-        bounded = torch.minimum(apart.nan_to_num(torch.inf, torch.inf), ceiling.unsqueeze(-1))
+        ceiling = WORST * scale(even).mT
+        bounded = torch.minimum(apart.nan_to_num(torch.inf, torch.inf), ceiling)
+
+        def scored(share: Float[Tensor, "k prompts"]) -> Float[Tensor, "k candidates layers"]:
+            return 1 - torch.einsum("kp,clp->kcl", share, bounded) / scale(share).unsqueeze(1)
+
         draws = torch.randint(prompts, (RESAMPLED, prompts), generator=generator)
         counts = torch.zeros(RESAMPLED, prompts).scatter_add_(1, draws, torch.ones(draws.shape))
         return cls(scored(even)[0], scored(counts.to(model) / prompts))

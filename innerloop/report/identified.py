@@ -6,6 +6,9 @@ import altair as alt
 
 from innerloop.report.figures import FLOOR, Rows
 
+PALETTE = ("#4c78a8", "#f58518", "#54a24b", "#b279a2")
+"""Colours of the candidates; the model is black."""
+
 
 def identified(scores: Rows, errors: Rows, title: str) -> alt.VConcatChart:
     """`scores` has candidate, layer, step, score, best; `errors` has series, at, error."""
@@ -34,19 +37,22 @@ def _heat(name: str) -> alt.LayerChart | alt.FacetChart:
     )
 
 
-def _curves(rows: Rows) -> alt.Chart:
+def _curves(rows: Rows) -> alt.LayerChart | alt.FacetChart:
+    """Lines of the candidates under the dots of the model, whose rows come first."""
     order = list(dict.fromkeys(row["series"] for row in rows))
     floored = [{**row, "error": max(row["error"], FLOOR)} for row in rows]
-    return (
-        alt.Chart(alt.Data(values=floored))
-        .mark_line(point=alt.OverlayMarkDef(size=20))
-        .encode(
-            alt.X("at:Q", title="layers of the model, steps of a candidate").axis(tickMinStep=1),
-            alt.Y("error:Q", title="error / truth (rms)", axis=alt.Axis(format=".0e")).scale(
-                type="log"
-            ),
-            alt.Color("series:N", title=None, sort=order),
-            tooltip=["series:N", "at:Q", alt.Tooltip("error:Q", format=".3e")],
-        )
-        .properties(width=700, height=240, title="Error of the model and of the candidates")
+    scale = alt.Scale(domain=order, range=["#111111", *PALETTE[: len(order) - 1]])
+    base = alt.Chart(alt.Data(values=floored)).encode(
+        alt.X("at:Q", title="layers of the model, steps of a candidate").axis(tickMinStep=1),
+        alt.Y("error:Q", title="error / truth (rms)", axis=alt.Axis(format=".0e")).scale(
+            type="log"
+        ),
+        alt.Color("series:N", title=None, scale=scale),
+        tooltip=["series:N", "at:Q", alt.Tooltip("error:Q", format=".3e")],
+    )
+    own = alt.datum.series == order[0]
+    lines = base.mark_line(strokeWidth=2).transform_filter(~own)
+    dots = base.mark_point(filled=True, size=50).transform_filter(own)
+    return alt.layer(lines, dots).properties(
+        width=700, height=240, title="Error of the model (dots) and of the candidates"
     )

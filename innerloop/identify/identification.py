@@ -66,12 +66,18 @@ class Identified:
         return compared(model, self.matches, self.problem, steps)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON can hold it."""
+        """As JSON can hold it; `fitted` has the hyper-parameters of all that some layer does."""
+        named_somewhere = {layer.nearest for layer in self.layers if layer.fit != "none"}
         return {
             "verdict": self.verdict,
             "algorithm": self.algorithm,
             "schedule": self.schedule,
             "hyperparameters": self.hyperparameters,
+            "fitted": {
+                match.candidate.label: _values(match)
+                for match in self.matches
+                if match.candidate.label in named_somewhere
+            },
             "relation": self.relation,
             "order_of_convergence": self.order,
             "layers": [
