@@ -31,6 +31,7 @@ from innerloop.identify.hyper import (
     ran,
     said,
     unpacked,
+    window_of,
 )
 from innerloop.identify.instances import first
 from innerloop.identify.marquardt import ITERATIONS, PERFECT, least_squares
@@ -159,24 +160,26 @@ def _fitted_per_step(guesses: Sequence[Algorithm[Any, Any]], wanted: Wanted) -> 
     """Step after step; numbers that do not show at their own layer are fitted at a later one."""
     best = min(guesses, key=lambda guess: float(wanted.table(guess, 1)[0, 1]))
     algorithm = lengthened(best, wanted.layers)
-    owners = owner(algorithm)
+    owners, theta = owner(algorithm), packed(algorithm)
     waiting = owners < 0
     states = [algorithm.init(wanted.problem)]
     for layer in range(wanted.layers):
-        now = waiting | (owners == layer)
         if layer:
-            theta = packed(algorithm)
             theta[owners == layer] = theta[owners == layer - 1]
-            algorithm = unpacked(algorithm, theta)
+        now = waiting | (owners == layer)
         start = int(owners[now].clamp_min(0).min()) if bool(now.any()) else layer
-        before = (start, states[start])
-        shows = torch.zeros_like(now)
-        algorithm = _descended(algorithm, wanted, [layer], [layer + 1], now, before, shows)
-        waiting = now & ~shows
+        inside = (owners < 0) | ((owners >= start) & (owners <= layer))
+        window = window_of(unpacked(algorithm, theta), start, layer + 1)
+        shows = torch.zeros_like(now[inside])
+        before, after = (0, states[start]), [layer + 1 - start]
+        window = _descended(window, wanted, [layer], after, now[inside], before, shows)
+        theta[inside] = packed(window)
+        waiting = now.clone()
+        waiting[inside] &= ~shows
         states = states[: start + 1]
-        for k in range(start, layer + 1):
-            states.append(algorithm.step(wanted.problem, states[-1], k))
-    return algorithm
+        for k in range(layer + 1 - start):
+            states.append(window.step(wanted.problem, states[-1], k))
+    return unpacked(algorithm, theta)
 
 
 def _descended(
