@@ -41,13 +41,15 @@ Schedule = Literal["one for all", "per step", "exact"]
 Fitted = tuple[list[Algorithm[Any, Any]], list[int]]
 """The algorithm and the step that match each layer."""
 
-FEW, SPARE = 64, 10
+FEW, SPARE = 64, 6
 """Values that are the same at every step are fitted to at least so many prompts, and to so many
 numbers for each of theirs."""
 PACES = (1, 2)
 """Steps per layer to start from, besides the best match of every layer by itself."""
 TRIED, FOLLOWED = 2, 3
 """Iterations of each belief, and how often the best one is followed and looked at again."""
+MANY = 100
+"""With more free numbers than that, only so many steps are looked at as the paces reach."""
 PROMISING, HOPELESS = 1e-4, 0.5
 """Costs per layer below which no other belief is tried, and above which none is followed."""
 SHOWN = 4
@@ -98,6 +100,8 @@ def fitted(
         matched = _paced(wanted, 1)
         best = min(fits, key=lambda fit: _cost(wanted.table(fit, wanted.layers), matched))
         return [best] * wanted.layers, matched
+    if len(packed(guesses[0])) > MANY:
+        steps = min(steps, max(PACES) * wanted.layers)
     best = _fitted_for_all(_grouped(guesses), few, steps)
     return [best] * wanted.layers, _matched(wanted.table(best, steps))
 
