@@ -31,6 +31,7 @@ from innerloop.identify.hyper import (
     ran,
     said,
     unpacked,
+    window_of,
 )
 from innerloop.identify.instances import first
 from innerloop.identify.marquardt import ITERATIONS, PERFECT, least_squares
@@ -40,13 +41,15 @@ Schedule = Literal["one for all", "per step", "exact"]
 Fitted = tuple[list[Algorithm[Any, Any]], list[int]]
 """The algorithm and the step that match each layer."""
 
-FEW, SPARE = 64, 10
+FEW, SPARE = 64, 6
 """Values that are the same at every step are fitted to at least so many prompts, and to so many
 numbers for each of theirs."""
 PACES = (1, 2)
 """Steps per layer to start from, besides the best match of every layer by itself."""
 TRIED, FOLLOWED = 2, 3
 """Iterations of each belief, and how often the best one is followed and looked at again."""
+MANY = 100
+"""With more free numbers than that, only so many steps are looked at as the paces reach."""
 PROMISING, HOPELESS = 1e-4, 0.5
 """Costs per layer below which no other belief is tried, and above which none is followed."""
 SHOWN = 4
@@ -97,6 +100,8 @@ def fitted(
         matched = _paced(wanted, 1)
         best = min(fits, key=lambda fit: _cost(wanted.table(fit, wanted.layers), matched))
         return [best] * wanted.layers, matched
+    if len(packed(guesses[0])) > MANY:
+        steps = min(steps, max(PACES) * wanted.layers)
     best = _fitted_for_all(_grouped(guesses), few, steps)
     return [best] * wanted.layers, _matched(wanted.table(best, steps))
 
@@ -159,24 +164,26 @@ def _fitted_per_step(guesses: Sequence[Algorithm[Any, Any]], wanted: Wanted) -> 
     """Step after step; numbers that do not show at their own layer are fitted at a later one."""
     best = min(guesses, key=lambda guess: float(wanted.table(guess, 1)[0, 1]))
     algorithm = lengthened(best, wanted.layers)
-    owners = owner(algorithm)
+    owners, theta = owner(algorithm), packed(algorithm)
     waiting = owners < 0
     states = [algorithm.init(wanted.problem)]
     for layer in range(wanted.layers):
-        now = waiting | (owners == layer)
         if layer:
-            theta = packed(algorithm)
             theta[owners == layer] = theta[owners == layer - 1]
-            algorithm = unpacked(algorithm, theta)
+        now = waiting | (owners == layer)
         start = int(owners[now].clamp_min(0).min()) if bool(now.any()) else layer
-        before = (start, states[start])
-        shows = torch.zeros_like(now)
-        algorithm = _descended(algorithm, wanted, [layer], [layer + 1], now, before, shows)
-        waiting = now & ~shows
+        inside = (owners < 0) | ((owners >= start) & (owners <= layer))
+        window = window_of(unpacked(algorithm, theta), start, layer + 1)
+        shows = torch.zeros_like(now[inside])
+        before, after = (0, states[start]), [layer + 1 - start]
+        window = _descended(window, wanted, [layer], after, now[inside], before, shows)
+        theta[inside] = packed(window)
+        waiting = now.clone()
+        waiting[inside] &= ~shows
         states = states[: start + 1]
-        for k in range(start, layer + 1):
-            states.append(algorithm.step(wanted.problem, states[-1], k))
-    return algorithm
+        for k in range(layer + 1 - start):
+            states.append(window.step(wanted.problem, states[-1], k))
+    return unpacked(algorithm, theta)
 
 
 def _descended(

@@ -74,6 +74,13 @@ def lengthened(algorithm: Algorithm[Any, Any], steps: int) -> Algorithm[Any, Any
     return replace(algorithm, **values)  # pyright: ignore[reportArgumentType]
 
 
+def window_of(algorithm: Algorithm[Any, Any], first: int, last: int) -> Algorithm[Any, Any]:
+    """The algorithm from step `first` to before `last` alone, which then are its first."""
+    parts = [part.name for part in free(algorithm) if part.per_step]
+    values = {name: getattr(algorithm, name)[first:last] for name in parts}
+    return replace(algorithm, **values)  # pyright: ignore[reportArgumentType]
+
+
 def owner(algorithm: Algorithm[Any, Any]) -> Float[Tensor, " numbers"]:
     """The step that each number of θ belongs to; −1 where it belongs to all."""
     owners = []
