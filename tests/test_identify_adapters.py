@@ -213,3 +213,21 @@ def test_every_measure_has_a_table_of_layers_and_steps() -> None:
             assert table.shape == (3, steps), name
     best = tables["newton"]["similarity of errors"].argmax(dim=-1)
     assert best.tolist() == [1, 2, 3]
+
+
+@pytest.mark.parametrize("steps", [2, 5])
+def test_a_function_alone_is_any_step(steps: int) -> None:
+    """One layer is seen: which step it is must be found, and the step size with it."""
+
+    def descent(X: Tensor, y: Tensor, x_query: Tensor) -> Tensor:
+        w = torch.zeros_like(x_query)
+        for _ in range(steps):
+            residual = y - torch.einsum("bnd,bd->bn", X, w)
+            w = w + 0.4 * torch.einsum("bnd,bn->bd", X, residual) / X.shape[1]
+        return (w * x_query).sum(-1)
+
+    problems = LinearRegression(d=3, n=12, kappa=5.0)
+    found = identify(descent, problems, algorithms=["gradient-descent", "newton"], prompts=64)
+    (layer,) = found.layers
+    assert (found.verdict, layer.step) == ("gradient-descent", steps)
+    assert layer.score > 1 - 1e-9

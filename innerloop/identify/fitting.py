@@ -46,6 +46,8 @@ FEW, SPARE = 64, 6
 numbers for each of theirs."""
 PACES = (1, 2)
 """Steps per layer to start from, besides the best match of every layer by itself."""
+ALONE = 12
+"""Where one layer is all that is seen, it may be any step: so many are started from."""
 TRIED, FOLLOWED = 2, 3
 """Iterations of each belief, and how often the best one is followed and looked at again."""
 MANY = 100
@@ -140,14 +142,16 @@ def _fitted_for_all(
 
     tables = [[wanted.table(guess, steps) for guess in group] for group in groups]
     tried = []
-    for pace in (*PACES, None):
+    paces = PACES if wanted.layers > 1 else range(1, ALONE + 1)
+    for pace in (*paces, None):
         for group, own in zip(groups, tables, strict=True):
             nearest = min(own, key=lambda table: _cost(table, _matched(table)))
             belief = _matched(nearest) if pace is None else _paced(wanted, pace)
             if max(belief) <= steps:
                 costs = [_cost(table, belief) for table in own]
                 tried.append(moved(group[costs.index(min(costs))], belief, TRIED))
-        if min(tried, key=lambda each: each[0])[0] < PROMISING * wanted.layers:
+        best = min(tried, key=lambda each: each[0])[0]
+        if wanted.layers > 1 and best < PROMISING * wanted.layers:
             break
     cost, matched, algorithm = min(tried, key=lambda each: each[0])
     for _ in range(FOLLOWED):
