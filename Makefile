@@ -27,7 +27,7 @@ types: $(READY)
 	$(BIN)/pyright
 
 tests: $(READY)
-	$(BIN)/pytest -n 2
+	$(BIN)/pytest -n 3
 
 bench: $(READY)
 	$(BIN)/python benchmarks/linear_attention.py

