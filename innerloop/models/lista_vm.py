@@ -1,7 +1,9 @@
 """LISTA-VM: β ← S_θ(β − 1/(2n+1) M Xᵀ(Xβ − y)), M free in every layer (liu2025, (4.4)).
 
 D = X Mᵀ/(2n+1) follows the measurements, so one set of parameters serves every X. With a support,
-columns of X beyond it count as zero (LISTA-VM-SS: liu2025, Section 6 and Appendix D.2).
+columns of X beyond it count as zero (LISTA-VM-SS, liu2025, Section 6) and β stays zero there
+(Appendix D.2): for an M that is not diagonal these are two things, and rows and columns of M beyond
+the support that are zero give both.
 
 M = γ I + E/10: the law of X does not change under permutations and signs of its columns, so most of
 what can be learned is γ, and the entries of E learn a tenth as fast. Large steps come last: an
@@ -41,12 +43,12 @@ class ListaVM(Unrolled):
 
     def matrices(self) -> Float[Tensor, "layers d d"]:
         """M of every layer."""
-        eye = torch.eye(self.entries.shape[-1], dtype=self.steps.dtype, device=self.steps.device)
-        return self.steps[:, None, None] * eye + ENTRIES * self.entries
+        d, like = self.entries.shape[-1], self.steps
+        inside = (torch.arange(d, device=like.device) < (self.support or d)).to(like)
+        found = self.steps[:, None, None] * inside.diag() + ENTRIES * self.entries
+        return found * inside * inside.unsqueeze(-1)
 
     def prepare(self, x: Measurements, y: Labels) -> tuple[Tensor, Tensor, Tensor]:
-        if self.support is not None:
-            x = x * (torch.arange(x.shape[-1], device=x.device) < self.support)
         x = x / (2 * x.shape[-2] + 1) ** 0.5
         return x.mT @ x, times(x.mT, y) / (2 * x.shape[-2] + 1) ** 0.5, self.matrices()
 

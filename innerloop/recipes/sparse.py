@@ -10,7 +10,7 @@ from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Literal
+from typing import ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,6 @@ from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.recipes.base import Recipe
 
-EXAMPLES = 4096
 Answer = Callable[[nn.Module, RegressionProblem], Tensor]
 
 
@@ -31,6 +30,7 @@ class Held:
 
     distribution: SparseRecovery
     batch: int
+    examples: ClassVar[int] = 4096
 
     def draw(self, generator: torch.Generator) -> RegressionProblem:
         return self.distribution.sample(self.batch, generator=generator, dtype=torch.float32)
@@ -38,7 +38,7 @@ class Held:
     @cached_property
     def held_out(self) -> RegressionProblem:
         generator = torch.Generator().manual_seed(2**31 - 1)
-        return self.distribution.sample(EXAMPLES, generator=generator, dtype=torch.float32)
+        return self.distribution.sample(self.examples, generator=generator, dtype=torch.float32)
 
 
 @dataclass(frozen=True)
@@ -60,6 +60,7 @@ class Recovery(Held):
 class Labels(Held):
     """E (ŷ − y)² at the query alone, as the paper trains its transformers, or at every prefix."""
 
+    examples: ClassVar[int] = 1024
     answer: Answer
     """Labels of all examples and the query, each from those before it: batch × (n + 1)."""
     every: bool
