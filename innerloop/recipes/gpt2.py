@@ -34,7 +34,7 @@ class GPT2OnSparseRecovery(SparseRecipe):
     heads: int = parameter(4, "heads in a layer", least=1, most=64)
     width: int = parameter(64, "of the network", least=1, most=2048)
     longest: int | None = parameter(None, "examples there are positions for; none is n", least=1)
-    every: bool = parameter(True, "loss at every prefix, not at the query alone")
+    prefixes: bool = parameter(True, "loss at every prefix, not at the query alone")
     batch: int = parameter(64, "prompts in a batch", least=1, most=100_000)
     learning_rate: float = parameter(1e-3, "the largest on the schedule", least=0)
     warmup: int = parameter(200, "steps in which the learning rate rises from 0", least=0)
@@ -57,7 +57,7 @@ class GPT2OnSparseRecovery(SparseRecipe):
             )
 
     def objective(self) -> Labels:
-        return Labels(self.problems(), self.batch, self.answers, self.every)
+        return Labels(self.problems(), self.batch, self.answers, self.prefixes)
 
     def answers(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
         """Labels of all examples and the query, each from those before it."""

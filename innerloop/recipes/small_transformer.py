@@ -25,6 +25,10 @@ from innerloop.recipes.sparse import Labels, SparseRecipe
 from innerloop.training.start import perturb
 from innerloop.transformer import Transformer
 
+BOUND = 20.0
+"""B of the construction, a few standard deviations of ⟨β, x⟩. A larger one is safer to run but not
+to train: an error in a weight beside it is multiplied by it."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SmallTransformer(SparseRecipe):
@@ -37,10 +41,12 @@ class SmallTransformer(SparseRecipe):
     heads: int = parameter(4, "heads in a layer", least=1, most=64)
     hidden: int | None = parameter(None, "hidden units of each MLP; none is 4(2d + 2)", least=0)
     readout: Literal["linear", "query", "constructed"] = parameter("query", "of the label")
-    every: bool = parameter(True, "loss at every prefix, not at the query alone")
+    prefixes: bool = parameter(True, "loss at every prefix, not at the query alone")
     start: Literal["random", "construction", "near"] = parameter("random", "where weights begin")
     scale: float | None = parameter(None, "size of random weights; none is 0.2", least=0)
     noise: float | None = parameter(None, "near: size of what is added; none is 0.02", least=0)
+    gammas: Tensor | None = parameter(None, "construction: M = γI of each layer; none is γ = 2/d")
+    thetas: Tensor | None = parameter(None, "construction: θ of each layer; none is 0.02")
     batch: int = parameter(64, "prompts in a batch", least=1, most=100_000)
     learning_rate: float = parameter(1e-3, "the largest on the schedule", least=0)
     warmup: int = parameter(200, "steps in which the learning rate rises from 0", least=0)
@@ -49,22 +55,32 @@ class SmallTransformer(SparseRecipe):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, start in (("scale", "random"), ("noise", "near")):
-            if getattr(self, name) is not None and self.start != start:
+        built = ("construction", "near")
+        heeded = {"scale": ("random",), "noise": ("near",), "gammas": built, "thetas": built}
+        for name, starts in heeded.items():
+            if getattr(self, name) is not None and self.start not in starts:
                 raise InputError(f"start={self.start} does not use {name}: leave it out")
-        built = self.heads == 4 and self.hidden in (None, 4 * self.d)
-        if self.start != "random" and not built:
+        as_built = self.heads == 4 and self.hidden in (None, 4 * self.d)
+        if self.start != "random" and not as_built:
             raise InputError(f"start={self.start} has 4 heads and 4d hidden units, as built")
+        for name in ("gammas", "thetas"):
+            given = getattr(self, name)
+            if given is not None and given.shape != (self.blocks,):
+                raise InputError(f"{name} must be {self.blocks} numbers, one for each layer")
 
     @cached_property
     def construction(self) -> ListaVMDecoder:
-        steps = torch.linspace(0.4, 1.4, self.blocks, dtype=torch.float64)
+        """Unless given, steps that few X are too large for at any prefix: after one example, an
+        eigenvalue of XᵀX/(2m+1) is ‖x‖²/3, near d/3."""
+        eye = torch.eye(self.d, dtype=torch.float64)
+        gammas = torch.tensor([2 / self.d]) if self.gammas is None else self.gammas
         return ListaVMDecoder(
             d=self.d,
             n=self.n,
             steps=self.blocks,
-            preconditioners=steps[:, None, None] * torch.eye(self.d, dtype=torch.float64),
-            threshold=torch.linspace(0.3, 0.05, self.blocks, dtype=torch.float64),
+            preconditioners=gammas.expand(self.blocks)[:, None, None] * eye,
+            threshold=0.02 if self.thetas is None else self.thetas,
+            bound=BOUND,
         )
 
     def model(self, generator: torch.Generator) -> Decoder:
@@ -90,7 +106,7 @@ class SmallTransformer(SparseRecipe):
         return machine
 
     def objective(self) -> Labels:
-        return Labels(self.problems(), self.batch, self.answers, self.every)
+        return Labels(self.problems(), self.batch, self.answers, self.prefixes)
 
     def answers(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
         """Labels of all examples and the query, each from those before it."""
