@@ -35,6 +35,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/rollouts.py
 	$(BIN)/python benchmarks/acting.py
 	$(BIN)/python benchmarks/regret.py
+	$(BIN)/python benchmarks/small_transformer.py
+	$(BIN)/python benchmarks/sparse_solvers.py
+	$(BIN)/python benchmarks/lista_vm_training.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -32,14 +32,14 @@ to train: an error in a weight beside it is multiplied by it."""
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SmallTransformer(SparseRecipe):
-    """Sizes as in the paper; the MLPs have four times the width, as the construction's."""
+    """Sizes as in the paper. MLPs of twice the width have room for a soft threshold, 4d units."""
 
     source: ClassVar[str] = "R. Liu et al. 2025, section 6"
     small: ClassVar = {"d": 2, "n": 3, "sparsity": 1, "blocks": 2, "heads": 2, "batch": 4}
 
     blocks: int = parameter(12, "layers", least=1, most=64)
     heads: int = parameter(4, "heads in a layer", least=1, most=64)
-    hidden: int | None = parameter(None, "hidden units of each MLP; none is 4(2d + 2)", least=0)
+    hidden: int | None = parameter(None, "hidden units of each MLP; none is 2(2d + 2)", least=0)
     readout: Literal["linear", "query", "constructed"] = parameter("query", "of the label")
     prefixes: bool = parameter(True, "loss at every prefix, not at the query alone")
     start: Literal["random", "construction", "near"] = parameter("random", "where weights begin")
@@ -93,7 +93,7 @@ class SmallTransformer(SparseRecipe):
                 self.construction.layout,
                 layers=self.blocks,
                 heads=self.heads,
-                hidden=4 * width if self.hidden is None else self.hidden,
+                hidden=2 * width if self.hidden is None else self.hidden,
                 kind="relu",
                 mask="causal",
                 normalisation="1/i",

@@ -153,8 +153,7 @@ class Attention(nn.Module):
             order = self.cheaper_order(tokens, keyed.shape[-2])
         by_scores = self.kind == "relu" or (self.kind == "linear" and order == "scores")
         if not lean and by_scores and 2 * self.query.shape[1] >= stream.shape[-1]:
-            update = self._folded(stream, keyed)
-            return self._added(stream, update, self._scale(stream, context, tokens))
+            return self._added(stream, self._folded(stream, keyed, context))
         sparse = lean and stream.numel() * self.heads * self._rank > _WORTH_PACKING
         weight, written = _rows(self.value) if sparse else (self.value, None)
         project = _projected_sparsely if sparse else _projected
@@ -176,10 +175,12 @@ class Attention(nn.Module):
             rows = mixed.transpose(-2, -3).flatten(-2)
             update = rows.new_zeros(*rows.shape[:-1], len(self.targets))
             update.index_add_(-1, written.flatten().to(rows.device), rows)
-        return self._added(stream, update, self._scale(stream, context, tokens))
+        return self._added(stream, update * self._scale(stream, context, tokens))
 
-    def _folded(self, stream: Stream, keyed: Float[Tensor, "*batch keys width"]) -> Tensor:
-        """Σ_m Σ_j act(h_iᵀQ_mᵀK_m h_j) V_m h_j, with as few and as large products as there can be.
+    def _folded(
+        self, stream: Stream, keyed: Float[Tensor, "*batch keys width"], context: int
+    ) -> Tensor:
+        """c_i Σ_m Σ_j act(h_iᵀQ_mᵀK_m h_j) V_m h_j, with as few and large products as can be.
 
         Heads stand side by side in a token, so no product needs its factors rearranged.
         """
@@ -188,9 +189,11 @@ class Attention(nn.Module):
         sought = (stream @ score).unflatten(-1, (heads, width)).flatten(-3, -2)
         scores = (sought @ keyed.mT).unflatten(-2, (-1, heads))
         weights = scores.relu() if self.kind == "relu" else scores
+        share = self._scale(stream, context, stream.shape[-2])
         if self.mask == "causal":
-            size = scores.shape[-3], scores.shape[-1]
-            weights = weights * scores.new_ones(size).tril().unsqueeze(-2)
+            share = share * scores.new_ones(scores.shape[-3], scores.shape[-1]).tril()
+            share = share.unsqueeze(-2)
+        weights = weights * share
         found = (weights.flatten(-3, -2) @ keyed).unflatten(-2, (-1, heads))
         return found.flatten(-2) @ self.value.to(stream.device).mT.flatten(0, 1)
 
@@ -227,7 +230,7 @@ class Attention(nn.Module):
         found = (weights.flatten(-3, -2) @ rows.all).unflatten(-2, weights.shape[-3:-1])
         mixed = found.transpose(-2, -3).flatten(-2) @ value
         scale = self._scale(stream, 0, rows.length)
-        return self._added(stream, mixed, scale), Kept(reading, rows)
+        return self._added(stream, mixed * scale), Kept(reading, rows)
 
     def _reading(self, like: Tensor) -> Reading:
         """What keys and values read of the stream, and the weights as they act on that."""
@@ -237,9 +240,8 @@ class Attention(nn.Module):
         value = self.value[..., places].mT.flatten(0, 1)
         return Reading(*(part.to(like.device) for part in (places, score, value)))
 
-    def _added(self, stream: Stream, mixed: Tensor, scale: Tensor | float) -> Stream:
+    def _added(self, stream: Stream, update: Tensor) -> Stream:
         """The stream with what the heads found, in their targets."""
-        update = mixed * scale
         if len(self.targets) == stream.shape[-1]:
             return stream + update
         return stream.index_add(-1, self.targets.to(stream.device), update)
