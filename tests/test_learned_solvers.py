@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
@@ -19,6 +21,7 @@ from innerloop.models.unrolled import Unrolled
 from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.recipes.base import train
 from innerloop.recipes.small_transformer import SmallTransformer
+from innerloop.recipes.sparse import OVERFLOW, chosen
 
 D, N, K = 7, 4, 3
 GENERATOR = torch.Generator().manual_seed(5)
@@ -153,7 +156,7 @@ def test_a_transformer_that_starts_at_the_construction_is_the_construction() -> 
 
 def test_training_learns_and_selection_helps() -> None:
     """One X is learned well by LISTA-CP; a known support lowers the loss of LISTA-VM."""
-    sizes = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "batch": 128, "steps": 40}
+    sizes: dict[str, Any] = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "batch": 128, "steps": 40}
     cp = train("lista-cp", fixed=0, **sizes).history
     assert cp[-1]["loss"] < 0.5 * cp[0]["loss"]
     plain, selected = (
@@ -174,3 +177,21 @@ def test_one_x_for_all() -> None:
         ListaVM(3, 0)
     with pytest.raises(InputError, match="support must be"):
         ListaVM(3, 1, support=4)
+
+
+def test_a_prompt_that_overflows_is_left_out_of_training_and_counted_in_the_loss() -> None:
+    recipe = SmallTransformer(d=2, n=2, sparsity=1, blocks=1, start="construction")
+    model, objective = recipe.model(GENERATOR), recipe.objective()
+    batch = objective.draw(GENERATOR)
+    sound = objective.loss(model, batch).detach()
+    worse = chosen(batch, slice(None))
+    worse.x[0] *= 1e25
+    errors = objective.errors(model, chosen(batch, slice(1, None))).detach()
+    torch.testing.assert_close(objective.loss(model, worse).detach(), errors.mean())
+    assert not torch.equal(sound, errors.mean())
+    held = objective.held_out
+    with torch.no_grad():
+        before = objective.evaluate(model)["loss"]
+        held.x[0] *= 1e25
+        after = objective.evaluate(model)["loss"]
+    assert after == pytest.approx(before + OVERFLOW / len(held.x), rel=0.02)
