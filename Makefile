@@ -37,6 +37,9 @@ bench: $(READY)
 	$(BIN)/python benchmarks/identify.py
 	$(BIN)/python benchmarks/regret.py
 	$(BIN)/python benchmarks/training.py
+	$(BIN)/python benchmarks/small_transformer.py
+	$(BIN)/python benchmarks/sparse_solvers.py
+	$(BIN)/python benchmarks/lista_vm_training.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

@@ -314,3 +314,25 @@ def test_a_given_split_is_kept_by_the_norm_and_does_not_change_the_scores() -> N
 def test_mistakes_are_named(wrong, says: str) -> None:
     with pytest.raises(InputError, match=says):
         wrong()
+
+
+@pytest.mark.parametrize("kind", ["linear", "relu"])
+@pytest.mark.parametrize("mask", MASKS)
+def test_folded_heads_compute_the_same_and_have_their_gradient(kind, mask) -> None:
+    """With gradients, heads of full rank are folded; without, they are not."""
+    normalisation = "1/i" if mask == "causal" else "1/n"
+    generator = torch.Generator().manual_seed(3)
+    attention = Attention.free(
+        4, 3, kind=kind, mask=mask, normalisation=normalisation, generator=generator
+    )
+    stream = torch.randn(2, 5, 4, dtype=torch.float64, generator=generator)
+    with torch.no_grad():
+        expected = attention(stream, 4, "scores")
+    torch.testing.assert_close(attention(stream, 4, "scores").detach(), expected)
+    weights = (attention.query, attention.key, attention.value)
+
+    def run(stream: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
+        named = dict(zip(("query", "key", "value"), weights, strict=True))
+        return torch.func.functional_call(attention, named, (stream, 4, "scores"))
+
+    assert torch.autograd.gradcheck(run, (stream.requires_grad_(), *weights))

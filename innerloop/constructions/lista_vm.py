@@ -53,12 +53,13 @@ class ListaVMDecoder(Construction):
         {"threshold": 0.0, "d": 5, "n": 8, "steps": 6},  # causal gradient descent
         {"support": 4, "d": 9, "n": 6, "steps": 5},
         {"preconditioners": "identity", "steps": 12},
+        {"threshold": torch.tensor([0.3, 0.0, 0.1]), "d": 5, "n": 4, "steps": 3},
     )
 
     d: int = parameter(20, "features", least=1, most=512)
     n: int = parameter(10, "examples of the problems it is certified on", least=1, most=2_000)
     steps: int = parameter(12, "steps of the algorithm", least=1, most=10_000)
-    threshold: float = parameter(0.05, "θ of every step", least=0)
+    threshold: float | Tensor = parameter(0.05, "θ of every step, or one for each", least=0)
     step_size: float | None = parameter(None, "scale of M if it is a word; none is 0.1")
     preconditioners: Matrices = parameter("random", "M of each step: d×d, or steps×d×d, or a word")
     support: int | None = parameter(None, "keep the weights within the first entries", least=1)
@@ -68,6 +69,10 @@ class ListaVMDecoder(Construction):
         super().__post_init__()
         if self.support is not None and self.support > self.d:
             raise InputError(f"support must be at most d={self.d}, got {self.support}")
+        if isinstance(self.threshold, Tensor) and (
+            self.threshold.shape != (self.steps,) or bool((self.threshold < 0).any())
+        ):
+            raise InputError(f"threshold must be one number ≥ 0, or {self.steps} of them")
 
     @cached_property
     def layout(self) -> Layout:
@@ -77,7 +82,7 @@ class ListaVMDecoder(Construction):
     def algorithm(self) -> ListaVM:
         given, scale = self.preconditioners, self.step_size
         each = matrices(given, scale, 0.1, "preconditioners", self.steps, self.d, seed=1)
-        thresholds = torch.full((self.steps,), self.threshold, dtype=torch.float64)
+        thresholds = torch.as_tensor(self.threshold, dtype=torch.float64).expand(self.steps)
         return ListaVM(each, thresholds, self.support)
 
     def distributions(self) -> list[SparseRecovery]:

@@ -1,7 +1,8 @@
 """In-context sparse recovery: linear regression whose weights have few entries that are not zero.
 
 Rows x are N(0, diag(variances)); the weights are Gaussian on a random support, which may be
-restricted to the first entries. The paper's setting is d = 20, n = 10, sparsity 3, no noise.
+restricted to the first entries. The paper's setting is d = 20, n = 10, sparsity 3, no noise. Its
+fixed X is drawn once and shared by all instances; their queries still differ.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.errors import InputError
@@ -30,6 +32,7 @@ class SparseRecovery(Distribution):
         {"d": 1, "n": 4, "sparsity": 1},
         {"d": 6, "n": 10, "sparsity": 2, "support": 3},
         {"d": 3, "n": 12, "sparsity": 3, "variances": torch.tensor([1.0, 4.0, 0.25])},
+        {"d": 4, "n": 3, "sparsity": 2, "fixed": 7},
     )
 
     d: int = parameter(20, "features", least=1, most=4096)
@@ -38,6 +41,7 @@ class SparseRecovery(Distribution):
     support: int | None = parameter(None, "the support lies in the first so many", least=1)
     noise: float = parameter(0.0, "standard deviation of the context labels' noise", least=0)
     variances: Tensor | None = parameter(None, "variance of each feature; 1 if none")
+    fixed: int | None = parameter(None, "seed of one X for all; a fresh X each if none", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -59,9 +63,7 @@ class SparseRecovery(Distribution):
     ) -> RegressionProblem:
         """A batch of instances, drawn in float64 so that every precision sees the same data."""
         normal = normals(batch, generator)
-        rows = normal(self.n + 1, self.d)
-        if self.variances is not None:
-            rows = rows * self.variances.sqrt()
+        rows = self._scaled(normal(self.n + 1, self.d))
         within = self.d if self.support is None else self.support
         # The places of the largest of independent uniforms are a uniformly random support.
         lots = torch.rand(*batch, within, generator=generator, dtype=torch.float64)
@@ -69,7 +71,17 @@ class SparseRecovery(Distribution):
         weights = torch.zeros(*batch, self.d, dtype=torch.float64)
         weights.scatter_(-1, places, normal(self.sparsity))
         x, x_query = rows[..., : self.n, :], rows[..., self.n :, :]
+        if self.fixed is not None:
+            x = self.measurements(self.fixed).expand_as(x)
         y = (x @ weights.unsqueeze(-1)).squeeze(-1)
         if self.noise:
             y = y + self.noise * normal(self.n)
         return RegressionProblem(x, y, x_query, weights).to(dtype)
+
+    def measurements(self, seed: int) -> Float[Tensor, "n d"]:
+        """The X of a seed: drawn from the law of the distribution, the same every time."""
+        normal = normals((), torch.Generator().manual_seed(seed))
+        return self._scaled(normal(self.n, self.d))
+
+    def _scaled(self, rows: Tensor) -> Tensor:
+        return rows if self.variances is None else rows * self.variances.sqrt()

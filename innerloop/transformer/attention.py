@@ -11,6 +11,7 @@ Softmax normalises over the keys that the mask admits. Linear attention is compu
 order is cheaper: the scores (quadratic in the number of tokens) or the Gram matrix Σ V h (K h)ᵀ
 (linear in it); the result is the same up to rounding. Without gradients, rows and columns of the
 weights that are zero take no time, and scores are made a few at a time, and none for the future.
+With gradients, heads of large rank are folded: scores from QᵀK, and values after the sum.
 """
 
 from __future__ import annotations
@@ -148,12 +149,17 @@ class Attention(nn.Module):
             raise InputError(f"attention to the context needs context tokens, got {context}")
         keyed = stream[..., :context, :] if self.mask == "context" else stream
         lean = not _transformed() and not _differentiated(stream, self)
+        if self.kind == "linear" and order is None:
+            order = self.cheaper_order(tokens, keyed.shape[-2])
+        by_scores = self.kind == "relu" or (self.kind == "linear" and order == "scores")
+        if not lean and by_scores and 2 * self.query.shape[1] >= stream.shape[-1]:
+            return self._added(stream, self._folded(stream, keyed, context))
         sparse = lean and stream.numel() * self.heads * self._rank > _WORTH_PACKING
         weight, written = _rows(self.value) if sparse else (self.value, None)
         project = _projected_sparsely if sparse else _projected
         query, key = project(stream, self.query), project(keyed, self.key)
         value = project(keyed, weight)
-        if self.kind == "linear" and (order or self.cheaper_order(tokens, key.shape[-2])) == "gram":
+        if self.kind == "linear" and order == "gram":
             mixed = (
                 _causal_gram(query, key, value)
                 if self.mask == "causal"
@@ -169,7 +175,27 @@ class Attention(nn.Module):
             rows = mixed.transpose(-2, -3).flatten(-2)
             update = rows.new_zeros(*rows.shape[:-1], len(self.targets))
             update.index_add_(-1, written.flatten().to(rows.device), rows)
-        return self._added(stream, update, self._scale(stream, context, tokens))
+        return self._added(stream, update * self._scale(stream, context, tokens))
+
+    def _folded(
+        self, stream: Stream, keyed: Float[Tensor, "*batch keys width"], context: int
+    ) -> Tensor:
+        """c_i Σ_m Σ_j act(h_iᵀQ_mᵀK_m h_j) V_m h_j, with as few and large products as can be.
+
+        Heads stand side by side in a token, so no product needs its factors rearranged.
+        """
+        heads, _, width = self.query.shape
+        score = self.score_matrices().to(stream.device).transpose(0, 1).flatten(1)
+        sought = (stream @ score).unflatten(-1, (heads, width)).flatten(-3, -2)
+        scores = (sought @ keyed.mT).unflatten(-2, (-1, heads))
+        weights = scores.relu() if self.kind == "relu" else scores
+        share = self._scale(stream, context, stream.shape[-2])
+        if self.mask == "causal":
+            share = share * scores.new_ones(scores.shape[-3], scores.shape[-1]).tril()
+            share = share.unsqueeze(-2)
+        weights = weights * share
+        found = (weights.flatten(-3, -2) @ keyed).unflatten(-2, (-1, heads))
+        return found.flatten(-2) @ self.value.to(stream.device).mT.flatten(0, 1)
 
     def _mixed(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """Σ_j act(s_ij) v_j of every head, some heads and query tokens at a time."""
@@ -204,7 +230,7 @@ class Attention(nn.Module):
         found = (weights.flatten(-3, -2) @ rows.all).unflatten(-2, weights.shape[-3:-1])
         mixed = found.transpose(-2, -3).flatten(-2) @ value
         scale = self._scale(stream, 0, rows.length)
-        return self._added(stream, mixed, scale), Kept(reading, rows)
+        return self._added(stream, mixed * scale), Kept(reading, rows)
 
     def _reading(self, like: Tensor) -> Reading:
         """What keys and values read of the stream, and the weights as they act on that."""
@@ -214,9 +240,8 @@ class Attention(nn.Module):
         value = self.value[..., places].mT.flatten(0, 1)
         return Reading(*(part.to(like.device) for part in (places, score, value)))
 
-    def _added(self, stream: Stream, mixed: Tensor, scale: Tensor | float) -> Stream:
+    def _added(self, stream: Stream, update: Tensor) -> Stream:
         """The stream with what the heads found, in their targets."""
-        update = mixed * scale
         if len(self.targets) == stream.shape[-1]:
             return stream + update
         return stream.index_add(-1, self.targets.to(stream.device), update)

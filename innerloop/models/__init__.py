@@ -1,0 +1,1 @@
+"""What is learned and is not our machine: LISTA and its kin, GPT-2."""

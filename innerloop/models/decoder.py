@@ -1,0 +1,50 @@
+"""The machine with a read-out: what token 2m+1 says of the label of x_{m+1} (liu2025, Section 4.3).
+
+Linear       ŷ = vᵀh                  v free (Definition 4.1)
+Query        ŷ = hᵀ V x               V free (Definition 4.2)
+Constructed  ŷ = ⟨β, x⟩               V = [0; I; 0] of Corollary E.1, nothing to learn
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from innerloop.transformer import Transformer
+
+Readout = Literal["linear", "query", "constructed"]
+
+
+class Decoder(nn.Module):
+    """Prompts in the paired decoder format (4.2), registers x, y, beta, odd."""
+
+    def __init__(self, machine: Transformer, readout: Readout) -> None:
+        super().__init__()
+        self.machine = machine
+        self.readout: Readout = readout
+        layout = machine.layout
+        if readout == "linear":
+            self.reading = nn.Parameter(torch.zeros(1, layout.width, dtype=torch.float64))
+        elif readout == "query":
+            size = layout["beta"].size, layout.width
+            start = torch.zeros(size, dtype=torch.float64)
+            start[:, list(layout["beta"].places)] = torch.eye(size[0], dtype=torch.float64)
+            self.reading = nn.Parameter(start)
+
+    def forward(
+        self, tokens: Float[Tensor, "*batch tokens width"]
+    ) -> Float[Tensor, "*batch prefixes"]:
+        """The label of each example, from those before it; the query's comes last."""
+        return self.read(tokens, self.machine(tokens))
+
+    def read(self, tokens: Tensor, stream: Tensor) -> Tensor:
+        """What a stream says, after the last layer or any other."""
+        layout = self.machine.layout
+        odd, rows = stream[..., 0::2, :], layout.read(tokens, "x")[..., 0::2, :]
+        if self.readout == "linear":
+            return (odd @ self.reading.mT).squeeze(-1)
+        held = layout.read(odd, "beta") if self.readout == "constructed" else odd @ self.reading.mT
+        return (held * rows).sum(dim=-1)

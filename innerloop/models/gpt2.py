@@ -1,0 +1,67 @@
+"""The `transformers` library's GPT-2 on prompts of numbers: a map in, the network, a map out.
+
+Softmax attention, layer normalisation, learned positions, GELU. A token is what a prompt holds, not
+a word; the answer at a token is a linear function of its last hidden state.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from innerloop.errors import InputError
+
+
+class GPT2(nn.Module):
+    """Without dropout, so that a training can be repeated."""
+
+    def __init__(self, inputs: int, *, width: int, layers: int, heads: int, tokens: int) -> None:
+        super().__init__()
+        if width % heads:
+            raise InputError(f"width must be a multiple of heads={heads}, got {width}")
+        library = _library()
+        config = library.GPT2Config(
+            vocab_size=1,
+            n_positions=tokens,
+            n_embd=width,
+            n_layer=layers,
+            n_head=heads,
+            resid_pdrop=0.0,
+            embd_pdrop=0.0,
+            attn_pdrop=0.0,
+            use_cache=False,
+        )
+        self.tokens = tokens
+        self.read_in = nn.Linear(inputs, width)
+        self.network = library.GPT2Model(config)
+        self.read_out = nn.Linear(width, 1)
+
+    def forward(
+        self, prompt: Float[Tensor, "batch tokens inputs"]
+    ) -> Float[Tensor, "batch tokens"]:
+        """The answer at every token."""
+        return self.layers(prompt)[-1]
+
+    def layers(self, prompt: Tensor) -> Float[Tensor, "layers batch tokens"]:
+        """The answers before the first layer, and after each, as if it were the last."""
+        if prompt.shape[-2] > self.tokens:
+            raise InputError(f"at most {self.tokens} tokens have positions, got {prompt.shape[-2]}")
+        found = self.network(inputs_embeds=self.read_in(prompt), output_hidden_states=True)
+        # The library has normalised the last of them already.
+        hidden = [self.network.ln_f(state) for state in found.hidden_states[:-1]]
+        streams = torch.stack([*hidden, found.last_hidden_state])
+        return self.read_out(streams).squeeze(-1)
+
+
+def _library() -> Any:
+    """Imported late: it takes seconds, and few need it."""
+    try:
+        import transformers
+    except ImportError:
+        raise InputError(
+            "GPT-2 is the transformers library's: pip install 'innerloop[hf]'"
+        ) from None
+    return transformers

@@ -1,0 +1,23 @@
+"""LISTA: β ← S_θ(W y + U β), all matrices free (Gregor and LeCun 2010)."""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from innerloop.models.unrolled import Unrolled, Weights, unit_step
+
+
+class Lista(Unrolled):
+    """Never sees X itself: the matrices begin as ISTA's for the `x` that is given."""
+
+    def __init__(self, x: Float[Tensor, "n d"], layers: int, threshold: float = 0.1) -> None:
+        super().__init__(layers, threshold)
+        first = unit_step(x) * x.mT
+        eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
+        self.encoders = nn.Parameter(first.repeat(layers, 1, 1))
+        self.couplings = nn.Parameter((eye - first @ x).repeat(layers, 1, 1))
+
+    def move(self, k: int, beta: Weights, data: tuple[Tensor, Tensor]) -> Weights:
+        return data[1] @ self.encoders[k].mT + beta @ self.couplings[k].mT

@@ -1,0 +1,26 @@
+"""LISTA-CP learns sparse recovery on one X, or (meta-trained) on many.
+
+Model  β ← S_θ(β − Dᵀ(Xβ − y)), D free; begins as ISTA on the fixed X, or on an X at random
+Loss   ‖β̂ − β‖²
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+
+from innerloop.models.lista_cp import ListaCP
+from innerloop.recipes.sparse import UnrolledRecipe
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TrainedListaCP(UnrolledRecipe):
+    """It sees X, but moves along directions D that do not follow it."""
+
+    source: ClassVar[str] = "Chen et al. 2018; R. Liu et al. 2025, section 6 and Appendix F"
+    small: ClassVar = {"d": 4, "n": 3, "sparsity": 1, "batch": 8, "blocks": 2}
+
+    def model(self, generator: torch.Generator) -> ListaCP:
+        return ListaCP(self.start_at(generator), self.blocks).float()

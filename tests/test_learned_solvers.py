@@ -1,0 +1,197 @@
+"""Learned solvers and the decoder's read-outs: against NumPy, and against what they must equal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from innerloop.algorithms.lista_vm import ListaVM as Iteration
+from innerloop.constructions.lista_vm import ListaVMDecoder
+from innerloop.errors import InputError, OutOfRange
+from innerloop.models.alista import Alista, analytic_weight
+from innerloop.models.decoder import Decoder
+from innerloop.models.lista import Lista
+from innerloop.models.lista_cp import ListaCP
+from innerloop.models.lista_vm import ListaVM
+from innerloop.models.unrolled import Unrolled
+from innerloop.problems.sparse_recovery import SparseRecovery
+from innerloop.recipes.base import train
+from innerloop.recipes.small_transformer import SmallTransformer
+from innerloop.recipes.sparse import OVERFLOW, chosen
+
+D, N, K = 7, 4, 3
+GENERATOR = torch.Generator().manual_seed(5)
+
+
+def soft(values: np.ndarray, theta: float) -> np.ndarray:
+    return np.sign(values) * np.maximum(np.abs(values) - theta, 0)
+
+
+def disturbed(model: Unrolled) -> Unrolled:
+    """The same model at weights that nothing is special about."""
+    with torch.no_grad():
+        for weight in model.parameters():
+            weight.add_(0.1 * torch.randn(weight.shape, generator=GENERATOR, dtype=weight.dtype))
+    return model
+
+
+def formulas(model: Unrolled, x: np.ndarray, y: np.ndarray, k: int, beta: np.ndarray) -> np.ndarray:
+    """Layer k before its threshold, as the papers write it."""
+
+    def at(weight: Tensor) -> np.ndarray:
+        return weight.detach().numpy()
+
+    if isinstance(model, Lista):
+        return at(model.encoders[k]) @ y + at(model.couplings[k]) @ beta
+    if isinstance(model, ListaCP):
+        return beta - at(model.directions[k]).T @ (x @ beta - y)
+    if isinstance(model, Alista):
+        given = analytic_weight(torch.tensor(x)) if model.weight is None else model.weight
+        return beta - model.steps[k].item() * at(given).T @ (x @ beta - y)
+    assert isinstance(model, ListaVM)
+    x = x * (np.arange(D) < (model.support or D))
+    moved = at(model.matrices()[k]) @ x.T @ (x @ beta - y) / (2 * N + 1)
+    return (beta - moved) * (np.arange(D) < (model.support or D))
+
+
+X = SparseRecovery(d=D, n=N, sparsity=2).measurements(3)
+MODELS = {
+    "lista": disturbed(Lista(X, K)),
+    "lista-cp": disturbed(ListaCP(X, K)),
+    "alista": disturbed(Alista(X, K)),
+    "alista, W for each X": disturbed(Alista(None, K)),
+    "lista-vm": disturbed(ListaVM(D, K)),
+    "lista-vm-ss": disturbed(ListaVM(D, K, support=3)),
+}
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_learned_solver_is_its_formula(name: str) -> None:
+    """Every layer of every instance of a batch with two dimensions, each with its own X."""
+    model = MODELS[name]
+    problem = SparseRecovery(d=D, n=N, sparsity=2).sample(2, 3, generator=GENERATOR)
+    found = model.iterates(problem.x, problem.y).detach().numpy()
+    assert found.shape == (K, 2, 3, D)
+    for a, b in np.ndindex(2, 3):
+        beta = np.zeros(D)
+        for k in range(K):
+            moved = formulas(model, problem.x[a, b].numpy(), problem.y[a, b].numpy(), k, beta)
+            beta = soft(moved, abs(model.thresholds[k].item()))
+            np.testing.assert_allclose(found[k, a, b], beta, rtol=1e-10, atol=1e-12)
+
+
+def test_untrained_lista_and_lista_cp_are_ista() -> None:
+    problem = SparseRecovery(d=D, n=N, sparsity=2, fixed=3).sample(5, generator=GENERATOR)
+    torch.testing.assert_close(
+        Lista(X, K)(problem.x, problem.y), ListaCP(X, K)(problem.x, problem.y)
+    )
+
+
+def test_the_analytic_weight_has_the_least_coherence() -> None:
+    weight = analytic_weight(X)
+    ones = (weight * X).sum(dim=0)
+    torch.testing.assert_close(ones, torch.ones_like(ones))
+    least = (weight.mT @ X).square().sum()
+    for _ in range(20):
+        other = weight + 0.1 * torch.randn(N, D, generator=GENERATOR, dtype=torch.float64)
+        other = other / (other * X).sum(dim=0)
+        assert (other.mT @ X).square().sum() > least
+    with pytest.raises(OutOfRange, match="at most as many examples"):
+        analytic_weight(X.mT)
+
+
+def test_lista_vm_is_the_iteration_that_the_transformer_runs() -> None:
+    """A learned solver, handed to the construction, predicts the same at the query."""
+    model = MODELS["lista-vm-ss"]
+    assert isinstance(model, ListaVM)
+    thresholds = model.thresholds.detach().abs()
+    problem = SparseRecovery(d=D, n=N, sparsity=2).sample(6, generator=GENERATOR)
+    iteration = Iteration(model.matrices().detach(), thresholds, support=3)
+    state = iteration.init(problem)
+    for k in range(K):
+        state = iteration.step(problem, state, k)
+    beta = model(problem.x, problem.y).detach()
+    torch.testing.assert_close(state[..., -1, :], beta)
+    built = ListaVMDecoder(
+        d=D,
+        n=N,
+        steps=K,
+        preconditioners=model.matrices().detach(),
+        threshold=thresholds,
+        support=3,
+    )
+    decoder = Decoder(built.transformer, "constructed")
+    found = decoder(built.prompt(problem))[..., -1]
+    torch.testing.assert_close(found, (beta * problem.x_query.squeeze(-2)).sum(dim=-1))
+
+
+def test_read_outs() -> None:
+    built = ListaVMDecoder(d=3, n=2, steps=1)
+    problem = SparseRecovery(d=3, n=2, sparsity=1).sample(4, generator=GENERATOR)
+    prompt = built.prompt(problem)
+    machine = built.transformer
+    constructed, query = (Decoder(machine, kind) for kind in ("constructed", "query"))
+    torch.testing.assert_close(query(prompt), constructed(prompt), msg="V begins as constructed")
+    linear = Decoder(machine, "linear")
+    with torch.no_grad():
+        linear.reading.copy_(torch.arange(8.0))
+    stream = machine(prompt)[:, 0::2].numpy()
+    np.testing.assert_allclose(linear(prompt).detach().numpy(), stream @ np.arange(8.0))
+
+
+def test_a_transformer_that_starts_at_the_construction_is_the_construction() -> None:
+    recipe = SmallTransformer(d=3, n=2, sparsity=1, blocks=2, start="construction")
+    model = recipe.model(GENERATOR).double()
+    problem = recipe.problems().sample(4, generator=GENERATOR)
+    built = recipe.construction
+    expected = built.decode(problem, built.transformer(built.prompt(problem)))
+    torch.testing.assert_close(model(built.prompt(problem)), expected, rtol=1e-5, atol=1e-5)
+    with pytest.raises(InputError, match="4 heads"):
+        SmallTransformer(start="near", heads=2)
+
+
+def test_training_learns_and_selection_helps() -> None:
+    """One X is learned well by LISTA-CP; a known support lowers the loss of LISTA-VM."""
+    sizes: dict[str, Any] = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "batch": 128, "steps": 40}
+    cp = train("lista-cp", fixed=0, **sizes).history
+    assert cp[-1]["loss"] < 0.5 * cp[0]["loss"]
+    plain, selected = (
+        train("lista-vm-learned", support=3, select=select, **sizes).history[-1]["loss"]
+        for select in (False, True)
+    )
+    assert selected < 0.8 * plain
+    with pytest.raises(InputError, match="select needs a support"):
+        train("lista-vm-learned", select=True)
+
+
+def test_one_x_for_all() -> None:
+    distribution = SparseRecovery(d=5, n=3, sparsity=2, fixed=4)
+    problem = distribution.sample(6, generator=GENERATOR)
+    assert all(torch.equal(x, distribution.measurements(4)) for x in problem.x)
+    assert problem.x_query.unique(dim=0).shape[0] == 6
+    with pytest.raises(InputError, match="layers must be"):
+        ListaVM(3, 0)
+    with pytest.raises(InputError, match="support must be"):
+        ListaVM(3, 1, support=4)
+
+
+def test_a_prompt_that_overflows_is_left_out_of_training_and_counted_in_the_loss() -> None:
+    recipe = SmallTransformer(d=2, n=2, sparsity=1, blocks=1, start="construction")
+    model, objective = recipe.model(GENERATOR), recipe.objective()
+    batch = objective.draw(GENERATOR)
+    sound = objective.loss(model, batch).detach()
+    worse = chosen(batch, slice(None))
+    worse.x[0] *= 1e25
+    errors = objective.errors(model, chosen(batch, slice(1, None))).detach()
+    torch.testing.assert_close(objective.loss(model, worse).detach(), errors.mean())
+    assert not torch.equal(sound, errors.mean())
+    held = objective.held_out
+    with torch.no_grad():
+        before = objective.evaluate(model)["loss"]
+        held.x[0] *= 1e25
+        after = objective.evaluate(model)["loss"]
+    assert after == pytest.approx(before + OVERFLOW / len(held.x), rel=0.02)
