@@ -332,7 +332,7 @@ def test_folded_heads_compute_the_same_and_have_their_gradient(kind, mask) -> No
     weights = (attention.query, attention.key, attention.value)
 
     def run(stream: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
-        named = dict(zip(("query", "key", "value"), weights, strict=True))
+        named: dict[str, torch.Tensor] = dict(zip(["query", "key", "value"], weights, strict=True))
         return torch.func.functional_call(attention, named, (stream, 4, "scores"))
 
     assert torch.autograd.gradcheck(run, (stream.requires_grad_(), *weights))
