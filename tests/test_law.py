@@ -17,7 +17,7 @@ from innerloop.errors import OutOfRange
 from innerloop.registry import members
 
 CONSTRUCTIONS = members("constructions", Construction)
-BATCHES = [(8,), (2, 3), ()]
+BATCHES = [(2, 3), ()]
 
 
 def accepted(kind: type[Construction], dtype: torch.dtype) -> Iterator[tuple[str, str, float]]:

@@ -6,6 +6,7 @@ leaves that nothing happened to.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import random
@@ -29,7 +30,7 @@ import innerloop
 from innerloop.claims.base import Preset
 from innerloop.errors import InputError
 from innerloop.files import write_atomically
-from innerloop.ledger import engines
+from innerloop.ledger import code, engines
 from innerloop.ledger import run as running
 from innerloop.ledger import store as storing
 from innerloop.ledger.engines import Engine, Processes
@@ -159,10 +160,10 @@ def test_a_cell_says_how_it_was_made(undisturbed: Ledger) -> None:
 
 
 def test_killed_at_any_moment_nothing_finished_is_lost(undisturbed: Ledger, ledger: Ledger) -> None:
-    """Killed six times at random moments; what was finished stays, and the end is the same."""
+    """Killed four times at random moments; what was finished stays, and the end is the same."""
     chance = random.Random(0)
     whole, seen = contents(undisturbed.folder), dict[str, Any]()
-    for _ in range(6):
+    for _ in range(4):
         process = ledger.started("toy", "--workers", "2")
         before = len(seen)
         until(lambda: len(family(process)) > 2 or process.poll() is not None)  # noqa: B023
@@ -479,27 +480,33 @@ def test_claims_without_a_check_are_told(run, tmp_path: Path) -> None:
     assert told["statement"]
 
 
-def test_the_code_that_counts(tmp_path: Path) -> None:
+def test_the_code_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a claim's file imports counts, directly or not; comments and docstrings do not."""
     root = Path(innerloop.__file__).parent
     copy = tmp_path / "innerloop"
     shutil.copytree(root, copy, ignore=shutil.ignore_patterns("__pycache__"))
     module = "innerloop.claims.ahn2023.lemma_2"
 
-    code = (
-        "import innerloop.ledger.code as c, json; print(json.dumps([c.fingerprint(m) for m in {}]))"
-    )
+    caches = (code.fingerprint, code._parsed, code._path)
+    for cached in caches:
+        cached.cache_clear()
+    monkeypatch.setattr(code, "ROOT", copy)
+    plain = code._parsed.__wrapped__
+
+    @functools.cache
+    def parsed(module: str, changed: int) -> tuple[str, list[str]]:
+        return plain(module)
+
+    def of(module: str) -> tuple[str, list[str]]:
+        """Parsed again only where the file changed: the copy is large."""
+        path = code._path(module)
+        return parsed(module, path.stat().st_mtime_ns if path else 0)
+
+    monkeypatch.setattr(code, "_parsed", of)
 
     def digest(*modules: str) -> list[str]:
-        found = subprocess.run(
-            [sys.executable, "-c", code.format(list(modules))],
-            env={**os.environ, "PYTHONPATH": str(tmp_path)},
-            cwd=tmp_path,
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-        return json.loads(found.stdout)
+        code.fingerprint.cache_clear()
+        return [code.fingerprint(module) for module in modules]
 
     through = "innerloop.constructions.certificate"
     before = digest(module, through)
@@ -525,3 +532,5 @@ def test_the_code_that_counts(tmp_path: Path) -> None:
         "the registry reaches every member"
     )
     assert changed("transformer/head.py", "import torch", "import torch  # so") == [False, False]
+    for cached in caches:
+        cached.cache_clear()

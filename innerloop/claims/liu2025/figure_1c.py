@@ -5,6 +5,8 @@ Printed    the query read-outs (V free, or V of Theorem 5.2's proof) have a lowe
            very similarly
 Tested     three trainings from the same random weights, loss at every prefix; "insignificant" is at
            most half of the largest gap over n, "similarly" within a fifth
+Beyond     after the 150 steps of `quick` at d = 4 the linear read-out is ahead from n = 2 on: the
+           order printed is, at the least, not there from the beginning of a training
 Theory     Theorem 5.2's gap, of order K/√n, is one of bounds for weights that are built: it speaks
            from N_0 on (liu2025.theorem-5.2), and of no n that is drawn here
 """
