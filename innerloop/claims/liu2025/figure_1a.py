@@ -65,7 +65,13 @@ PAIRS = [
     Pair("varying X: LISTA-VM < ISTA", "LISTA-VM", "ISTA"),
     *(Pair(f"varying X: ISTA, FISTA < {name} of one X", "ISTA", name) for name in SOLVERS),
     *(
-        Pair(f"own X: {name} at most twice Small TF", f"{name} on its X", "Small TF on its X", 2.0)
+        Pair(
+            f"own X: {name} at most twice Small TF",
+            f"{name} on its X",
+            "Small TF on its X",
+            2.0,
+            hollow=SHORT,
+        )
         for name in SOLVERS
     ),
     *(
