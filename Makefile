@@ -10,7 +10,7 @@ setup: $(READY)
 $(READY): pyproject.toml constraints.txt
 	@echo "setting up .venv: a few minutes, once"
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
-	$(BIN)/pip install --quiet --disable-pip-version-check --constraint constraints.txt \
+	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt \
 		--config-settings editable_mode=compat --editable '.[dev]'
 	touch $@
 

@@ -58,13 +58,13 @@ def libraries() -> dict[str, Callable[[float, int], Any]]:
         "scikit-learn": lambda a, k: Lasso(alpha=a, max_iter=k, fit_intercept=False, tol=1e-4)
     }
     try:
-        import celer
+        import celer  # pyright: ignore[reportMissingImports]
 
         found["celer"] = lambda a, k: celer.Lasso(alpha=a, max_iter=k, fit_intercept=False)
     except ImportError:
         print("celer is not installed")
     try:
-        import skglm
+        import skglm  # pyright: ignore[reportMissingImports]
 
         found["skglm"] = lambda a, k: skglm.Lasso(alpha=a, max_iter=k, fit_intercept=False)
     except ImportError:
