@@ -30,8 +30,9 @@ class Ran(NamedTuple):
 
 @pytest.fixture(autouse=True)
 def fixed_seed() -> None:
-    """The same draws whatever ran before."""
+    """The same draws and the same checks whatever ran before."""
     torch.manual_seed(0)
+    strict.next_test()
 
 
 @pytest.fixture

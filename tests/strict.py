@@ -1,8 +1,8 @@
 """The type checker that the tests switch on: beartype, where a whole number counts as a float.
 
 `jaxtyped` does for jaxtyping's import hook what jaxtyping's own decorator of that name does, in a
-fraction of the time: arguments are checked once, not twice, and functions whose annotations have no
-shapes get no memory of shapes.
+fraction of the time: arguments are checked once, not twice, functions whose annotations have no
+shapes get no memory of shapes, and in each test the first calls of every function are checked.
 """
 
 from __future__ import annotations
@@ -20,6 +20,14 @@ from jaxtyping import AbstractArray
 
 check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 _scope = jaxtyping.jaxtyped  # jaxtyping's own
+MOST = 20
+"""Calls of a function that are checked in a test: in a loop, the others look the same."""
+_TEST = [0]
+
+
+def next_test() -> None:
+    """Check everything anew."""
+    _TEST[0] += 1
 
 
 def jaxtyped(fn: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
@@ -33,18 +41,28 @@ def jaxtyped(fn: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
         return fn
     if not inspect.isfunction(fn):
         raise TypeError(f"{fn!r} is decorated before it is checked: put its decorators above")
+    if "<locals>" in fn.__qualname__:
+        return fn  # made anew at every call of what it is in: to check it would cost more than it
     hints = {name: _known(hint, fn) for name, hint in fn.__annotations__.items()}
     fn.__annotations__ = hints
     checked = typechecker(fn)
-    if not any(_has_shape(hint) for hint in hints.values()):
-        return checked
+    shaped = any(_has_shape(hint) for hint in hints.values())
+    test, calls = -1, 0
 
     @functools.wraps(fn)
-    def scoped(*args: Any, **kwargs: Any) -> Any:
+    def limited(*args: Any, **kwargs: Any) -> Any:
+        nonlocal test, calls
+        if test != _TEST[0]:
+            test, calls = _TEST[0], 0
+        if calls >= MOST:
+            return fn(*args, **kwargs)
+        calls += 1
+        if not shaped:
+            return checked(*args, **kwargs)
         with _scope("context"):
             return checked(*args, **kwargs)
 
-    return scoped
+    return limited
 
 
 def _known(hint: Any, fn: Any) -> Any:

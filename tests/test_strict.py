@@ -47,6 +47,17 @@ class Pair:
     y: Float[Tensor, " n"]
 
 
+def test_the_first_calls_in_a_test_are_checked() -> None:
+    for _ in range(strict.MOST - 1):
+        product(torch.ones(2, 3), torch.ones(3, 4))
+    with pytest.raises(BeartypeCallHintViolation):
+        product(torch.ones(2, 3).int(), torch.ones(3, 4).int())
+    assert product(torch.ones(2, 3).int(), torch.ones(3, 4).int()).sum() == 24
+    strict.next_test()
+    with pytest.raises(BeartypeCallHintViolation):
+        product(torch.ones(2, 3).int(), torch.ones(3, 4).int())
+
+
 def test_shapes_must_agree_among_arguments_and_with_what_is_returned() -> None:
     assert product(torch.ones(2, 3), torch.ones(3, 4)).shape == (2, 4)
     assert product(b=torch.ones(5, 1), a=torch.ones(1, 5)).shape == (1, 1), "nothing is remembered"
