@@ -116,6 +116,31 @@ def test_a_run_that_was_stopped_anywhere_ends_as_one_that_was_not(
     assert not torch.equal(weights(other.model)["w"], weights(whole.model)["w"])
 
 
+@pytest.mark.parametrize(("redraw", "distinct"), [(1, 8), (4, 2), (3, 3), (0, 1)])
+def test_batches_are_redrawn_as_set_and_follow_from_the_seed(redraw: int, distinct: int) -> None:
+    def batches(seed: int) -> list[tuple[float, ...]]:
+        seen = list[tuple[float, ...]]()
+
+        class Watched(Valley):
+            def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
+                seen.append(tuple(batch.tolist()))
+                return super().loss(model, batch)
+
+            def evaluate(self, model: nn.Module) -> dict[str, float]:
+                return {"loss": 1.0}
+
+        fit(Training(Point(), Watched(), Settings(steps=8, redraw=redraw), seed))
+        return seen
+
+    found = batches(0)
+    assert len(found) == 8
+    assert len(set(found)) == distinct
+    every = redraw or 8
+    assert all(found[k] == found[k - k % every] for k in range(8)), "in a row, not at random"
+    assert found == batches(0)
+    assert not set(found) & set(batches(1))
+
+
 def test_the_callers_generators_are_left_alone() -> None:
     """Python's own is looked at apart: the checks of types in tests draw from it."""
 
