@@ -68,7 +68,7 @@ def outcomes() -> list[Outcome]:
         "ahn2023.lemma-2": Evidence(
             parts=[Part(printed=held)],
             figures=figures(),
-            numbers={"size": 3, HOSTILE: 1e-9},
+            numbers={"size": 3, HOSTILE: 1e-9, "a number whose name is long: " + "so " * 40: 0.5},
             table=[{"n": n, "error": 1 / n} for n in range(1, 100)],
         ),
         "ahn2023.theorem-1": Evidence(parts=[Part(printed=failed, corrected=held)]),
@@ -173,6 +173,24 @@ def test_every_chart_is_drawn(opened: Page) -> None:
 
 def test_what_is_wider_than_the_window_scrolls_in_its_own_box(opened: Page) -> None:
     assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
+
+
+def test_numbers_stand_beside_their_names_however_long_these_are(opened: Page) -> None:
+    widths = opened.evaluate(
+        "[...document.querySelectorAll('dd')].map((dd) => dd.getBoundingClientRect().width)"
+    )
+    assert len(widths) >= 3
+    assert min(widths) >= 60
+
+
+def test_a_level_is_named_once(opened: Page) -> None:
+    """Words drawn over themselves, once for each row, cannot be read."""
+    found = opened.evaluate(
+        """[...document.querySelectorAll('.chart')].map((chart) =>
+          [...chart.querySelectorAll('.mark-text text')].filter((t) =>
+            t.textContent === 'level' && t.closest('.role-mark')).length)"""
+    )
+    assert max(found) == 1
 
 
 def shown(view: Page) -> list[str]:

@@ -400,9 +400,7 @@ def cluster(notes: Path) -> Iterator[Callable[[], Engine]]:
 
     with (
         config.set({"distributed.scheduler.allowed-failures": 1}),
-        LocalCluster(
-            n_workers=2, threads_per_worker=1, processes=True, dashboard_address=""
-        ) as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
     ):
         yield lambda: engines.Dask(cluster.scheduler_address)  # pyright: ignore
 
