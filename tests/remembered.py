@@ -1,0 +1,88 @@
+"""Runs of one claim that differ in one statement share the work that does not depend on it.
+
+A function of a claim that takes the generator is a function of its arguments and the generator's
+state alone. While `remembering`, it is run once for each of these: called again with the same, it
+gives a copy of what it gave, and leaves the generator as it left it. An argument that cannot be
+compared by what it holds is never taken for another.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from types import FunctionType
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+CLAIMS = "innerloop.claims."
+
+
+@contextmanager
+def remembering() -> Iterator[None]:
+    """In all modules of claims."""
+    held: dict[Any, tuple[Any, Tensor]] = {}
+    made: dict[Any, Callable[..., Any]] = {}
+    with pytest.MonkeyPatch.context() as patch:
+        for module in [m for name, m in sys.modules.items() if name.startswith(CLAIMS)]:
+            for name, value in list(vars(module).items()):
+                if draws(value):
+                    made.setdefault(value, remembered(value, held))
+                    patch.setattr(module, name, made[value])
+        yield
+
+
+def draws(value: Any) -> bool:
+    """Whether this is a function of a claim, of a generator first of all, and gives a value."""
+    return (
+        isinstance(value, FunctionType)
+        and value.__module__.startswith(CLAIMS)
+        and not inspect.isgeneratorfunction(inspect.unwrap(value))
+        and next(iter(inspect.signature(value).parameters), "") == "generator"
+    )
+
+
+def remembered(fn: Callable[..., Any], held: dict[Any, tuple[Any, Tensor]]) -> Callable[..., Any]:
+    """A function whose first argument is a generator, run once for all that it may depend on."""
+
+    @functools.wraps(fn)
+    def once(generator: torch.Generator, *args: Any, **kwargs: Any) -> Any:
+        try:
+            key = fn, mark(generator), mark(args), mark(kwargs)
+        except TypeError:
+            return fn(generator, *args, **kwargs)
+        if key not in held:
+            found = fn(generator, *args, **kwargs)
+            if (mark(args), mark(kwargs)) == key[2:]:  # else it says what it found in an argument
+                held[key] = copy.deepcopy(found), generator.get_state()
+            return found
+        found, state = held[key]
+        generator.set_state(state)
+        return copy.deepcopy(found)
+
+    return once
+
+
+def mark(value: Any) -> Any:
+    """What stands for a value: two that differ never have the same."""
+    if value is None or isinstance(value, bool | int | float | str | complex):
+        return type(value), repr(value)
+    if isinstance(value, FunctionType | type):
+        return value
+    if isinstance(value, Tensor):
+        if value.requires_grad:
+            raise TypeError("its history may matter")
+        return value.dtype, value.shape, value.contiguous().numpy().tobytes()
+    if isinstance(value, torch.Generator):
+        return value.get_state().numpy().tobytes()
+    if isinstance(value, tuple | list):
+        return type(value), tuple(mark(part) for part in value)
+    if isinstance(value, dict):
+        return dict, tuple((mark(name), mark(part)) for name, part in value.items())
+    raise TypeError(f"{type(value)} cannot be compared by what it holds")
