@@ -1,12 +1,13 @@
 """10,000 sparse problems at equal label error: LISTA-VM in a batch, and libraries in a loop.
 
 d = 20, n = 10, S = 3, no noise. The transformer is the construction of Theorem 4.1 with the weights
-of the recorded LISTA-VM (results/sparse/lista-vm.safetensors), float32, one thread, 200 problems at
-a time; it answers every prefix of each, and so does 11 times what is asked for. The iteration that
-it runs, alone and on whole prompts only, is beside it. A library solves one problem after another:
-scikit-learn's Lasso, and celer's and skglm's where they are installed (extra `bench`). Each may
-stop as early as it likes: of several iteration limits and penalties, the fastest counts with which
-its label error on other problems is at most the transformer's.
+of the recorded LISTA-VM (results/sparse/lista-vm.safetensors), float32, one thread, 1000 problems
+at a time: the last token alone, which answers what is asked (`Transformer.last`); beside it all
+tokens, which answers every prefix of each prompt, and the iteration that it runs, without a
+transformer. A library solves one problem after another: scikit-learn's Lasso, and celer's and
+skglm's where they are installed (extra `bench`). Each may stop as early as it likes: of several
+iteration limits and penalties, the fastest counts with which its label error on other problems is
+at most the transformer's.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.recipes.base import load
 
-PROBLEMS, TUNING, LOOPED, CHUNK = 10_000, 200, 1000, 200
+PROBLEMS, TUNING, LOOPED, CHUNK = 10_000, 200, 1000, 1000
 WANTED = 20
 PENALTIES = (0.03, 0.1, 0.2)
 LIMITS = (4, 8, 16, 32)
@@ -102,17 +103,22 @@ def main() -> None:
     built = transformer(model)
     machine, given = built.transformer.float(), problem.to(torch.float32)
 
-    def run() -> torch.Tensor:
+    def run(forward: Callable[[torch.Tensor], torch.Tensor], chunk: int) -> torch.Tensor:
         with torch.no_grad():
             prompts = built.prompt(given)
-            streams = torch.cat([machine(part) for part in prompts.split(CHUNK)])
+            streams = torch.cat([forward(part) for part in prompts.split(chunk)])
             return built.decode(given, streams)[:, -1:]
 
     def iterate() -> torch.Tensor:
         return (given.x_query @ model(given.x, given.y).unsqueeze(-1)).squeeze(-1)
 
     found: dict[str, Any] = {}
-    for name, work in (("transformer", run), ("iteration", iterate)):
+    ways: dict[str, Callable[[], torch.Tensor]] = {
+        "transformer": lambda: run(machine.last, CHUNK),
+        "all tokens": lambda: run(machine, CHUNK // 5),
+        "iteration": iterate,
+    }
+    for name, work in ways.items():
         error = float((work().double() - problem.targets).square().mean())
         found[name] = {"error": error, "seconds": median_seconds(work, 3)}
         print(f"LISTA-VM, {name}: label error {error:.3f}, {found[name]['seconds']:.2f} s")
@@ -124,10 +130,7 @@ def main() -> None:
         (_, a, k) = min(enough or tried, key=lambda each: each[0][1] if enough else each[0][0])
         reached, each = solved(make(a, k), some)
         told = {"penalty": a, "iterations": k, "error": reached, "seconds": each * PROBLEMS}
-        ratios = {
-            f"over {way}": told["seconds"] / found[way]["seconds"]
-            for way in ("transformer", "iteration")
-        }
+        ratios = {f"over {way}": told["seconds"] / found[way]["seconds"] for way in ways}
         found[name] = told | ratios
         print(
             f"{name}: label error {reached:.3f} (α={a}, {k} iterations), {told['seconds']:.1f} s,"
@@ -137,7 +140,7 @@ def main() -> None:
         )
     settings = {"d": 20, "n": 10, "sparsity": 3, "problems": PROBLEMS, "looped over": LOOPED}
     record("sparse_solvers", start, settings, found)
-    if found["scikit-learn"]["over iteration"] < WANTED:
+    if found["scikit-learn"]["over transformer"] < WANTED:
         sys.exit(f"a claim does not hold in this run: {WANTED} times faster than scikit-learn")
 
 

@@ -25,7 +25,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from innerloop.errors import InputError
-from innerloop.transformer.cache import Kept, Reading
+from innerloop.transformer.cache import Kept, Reading, Seen
 from innerloop.transformer.head import Compiled, Head, compiled
 from innerloop.transformer.layout import Layout
 
@@ -215,27 +215,57 @@ class Attention(nn.Module):
 
     def extend(self, kept: Kept, stream: Stream) -> tuple[Stream, Kept]:
         """The new tokens after this layer, which keeps what it reads of those before them."""
+        self._must_grow()
+        reading = kept.reading or self._reading(stream)
+        rows = kept.rows.extended(stream[..., reading.places])
+        return self._attended(reading, rows.all, stream), Kept(reading, rows)
+
+    def _must_grow(self) -> None:
+        """Refuse a layer of which tokens depend on those after them."""
         if self.mask != "causal" or self.normalisation not in ("1/i", "1"):
             raise InputError(
                 "tokens can be added to a causal layer of normalisation 1/i or 1, this one has "
                 f"mask {self.mask!r} and normalisation {self.normalisation!r}: run all tokens"
             )
-        reading = kept.reading or self._reading(stream)
-        places, score, value = reading
-        rows = kept.rows.extended(stream[..., places])
-        sought = (stream @ score).unflatten(-1, (self.heads, len(places)))
+
+    def _attended(self, reading: Reading, rows: Tensor, stream: Stream) -> Stream:
+        """The last tokens after this layer, from what it reads of all tokens up to them."""
+        _, score, value = reading
+        sought = (stream @ score).unflatten(-1, (self.heads, rows.shape[-1]))
         # Heads and new tokens side by side: one product for each instance, not one for each head.
-        scores = sought.transpose(-2, -3).flatten(-3, -2) @ rows.all.mT
+        scores = sought.transpose(-2, -3).flatten(-3, -2) @ rows.mT
         weights = self._weights(scores.unflatten(-2, (self.heads, stream.shape[-2])))
-        found = (weights.flatten(-3, -2) @ rows.all).unflatten(-2, weights.shape[-3:-1])
+        found = (weights.flatten(-3, -2) @ rows).unflatten(-2, weights.shape[-3:-1])
         mixed = found.transpose(-2, -3).flatten(-2) @ value
-        scale = self._scale(stream, 0, rows.length)
-        return self._added(stream, mixed * scale), Kept(reading, rows)
+        return self._added(stream, mixed * self._scale(stream, 0, rows.shape[-2]))
+
+    def last(self, own: Stream, seen: Seen) -> Stream:
+        """The last token after this layer, from what is seen of all tokens, which has room for it.
+
+        Layers that read the same places find what they read gathered.
+        """
+        self._must_grow()
+        reading = self._reading(own)
+        rows = seen.of(reading.places)
+        rows[..., -1:, :] = own[..., reading.places]
+        return self._attended(reading, rows, own)
+
+    def reads(self) -> set[int]:
+        """The places that keys or values read."""
+        return set(self._read().tolist())
+
+    def writes(self) -> set[int]:
+        """The places that values are added to."""
+        used = (self.value != 0).any(dim=-1).any(dim=0)
+        return set(self.targets[used].tolist())
+
+    def _read(self) -> Tensor:
+        read = (self.key != 0).any(dim=1).any(dim=0) | (self.value != 0).any(dim=1).any(dim=0)
+        return read.nonzero().squeeze(-1)
 
     def _reading(self, like: Tensor) -> Reading:
         """What keys and values read of the stream, and the weights as they act on that."""
-        read = (self.key != 0).any(dim=1).any(dim=0) | (self.value != 0).any(dim=1).any(dim=0)
-        places = read.nonzero().squeeze(-1)
+        places = self._read()
         score = (self.query.mT @ self.key[..., places]).transpose(0, 1).flatten(1)
         value = self.value[..., places].mT.flatten(0, 1)
         return Reading(*(part.to(like.device) for part in (places, score, value)))
@@ -262,16 +292,17 @@ class Attention(nn.Module):
         Overwrites the scores where no gradient is taken.
         """
         queries, keys = scores.shape[-2:]
+        causal = self.mask == "causal" and queries > 1  # the last token sees all
         if self.kind == "softmax":
-            if self.mask == "causal":
+            if causal:
                 ones = torch.ones(queries, keys, dtype=torch.bool, device=scores.device)
                 scores = scores.masked_fill(ones.triu(1 + keys - queries), -math.inf)
             return scores.softmax(dim=-1)
         if scores.requires_grad or _transformed():
             weights = scores.relu() if self.kind == "relu" else scores
-            return weights.tril(keys - queries) if self.mask == "causal" else weights
+            return weights.tril(keys - queries) if causal else weights
         weights = scores.relu_() if self.kind == "relu" else scores
-        return weights.tril_(keys - queries) if self.mask == "causal" else weights
+        return weights.tril_(keys - queries) if causal else weights
 
     def _scale(self, stream: Tensor, context: int, tokens: int) -> Tensor | float:
         """c_i of a stream that ends with token number `tokens`."""

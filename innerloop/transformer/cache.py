@@ -74,6 +74,21 @@ class Reading(NamedTuple):
     value: Float[Tensor, "heads_read targets"]
 
 
+class Seen:
+    """A stream, and the places of it that blocks read: gathered once for all that read the same."""
+
+    def __init__(self, stream: Float[Tensor, "*batch tokens width"]) -> None:
+        self._stream = stream
+        self._rows: dict[tuple[int, ...], Tensor] = {}
+
+    def of(self, places: Int[Tensor, " read"]) -> Float[Tensor, "*batch tokens read"]:
+        """These places of all tokens; the last token's may be overwritten."""
+        name = tuple(places.tolist())
+        if name not in self._rows:
+            self._rows[name] = self._stream[..., places]
+        return self._rows[name]
+
+
 @dataclass(frozen=True, eq=False)
 class Kept:
     """What one attention layer reads of the tokens so far; nothing before the first."""

@@ -157,6 +157,11 @@ class MLP(nn.Module):
             result = result.index_add(-1, piece.target.to(stream.device), piece(stream))
         return result
 
+    def writes(self) -> set[int]:
+        """The places that units are added to."""
+        used = self.targets[(self.outer != 0).any(dim=-1)]
+        return {*used.tolist(), *(k for e in self._everywhere() for k in e.target.tolist())}
+
     def operator_norms(self) -> tuple[float, float]:
         """‖W₁‖ and ‖W₂‖ in operator norm, element-wise units counted for every entry.
 

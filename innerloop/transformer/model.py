@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Any, TypedDict, cast
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from innerloop.errors import InputError
 from innerloop.transformer.attention import Attention, Kind, Mask, Normalisation, Stream
-from innerloop.transformer.cache import Cache, Kept
+from innerloop.transformer.cache import Cache, Kept, Seen
 from innerloop.transformer.layout import Layout
 from innerloop.transformer.mlp import MLP
 from innerloop.transformer.trace import Trace
@@ -49,6 +50,20 @@ class Block(nn.Module):
             stream, own = self.attention.extend(next(kept), stream)
             keeps.append(own)
         return (stream if self.mlp is None else self.mlp(stream)), keeps
+
+    def last(self, own: Stream, seen: Seen) -> Stream:
+        """The last token after this block, from what is seen of all tokens."""
+        if self.attention is not None:
+            own = self.attention.last(own, seen)
+        return own if self.mlp is None else self.mlp(own)
+
+    def reads(self) -> set[int]:
+        """The places that it reads of other tokens."""
+        return set() if self.attention is None else self.attention.reads()
+
+    def writes(self) -> set[int]:
+        """The places that it changes."""
+        return {k for part in (self.attention, self.mlp) if part is not None for k in part.writes()}
 
     def operator_norm(self) -> float:
         """max_m max(‖Q_m‖, ‖K_m‖) + Σ_m ‖V_m‖ + ‖W₁‖ + ‖W₂‖."""
@@ -195,6 +210,24 @@ class Transformer(nn.Module):
             layers += keeps
         return stream, Cache(cache.tokens + tokens.shape[-2], tuple(layers))
 
+    @torch.no_grad()
+    def last(self, tokens: Stream) -> Float[Tensor, "*batch 1 width"]:
+        """The last token after the last block, without gradients; every block must be causal.
+
+        Equal to the end of `forward`, but the other tokens are run only as far as a block reads of
+        them what was written: in a decoder whose keys and values are the prompt's, not at all.
+        """
+        context = self._entered(tokens, None)
+        blocks = [block for _, block in self._schedule()]
+        first = _first_alone(blocks)
+        stream = tokens
+        for block in blocks[:first]:
+            stream = block(stream, context)
+        own, seen = stream[..., -1:, :], Seen(stream)
+        for block in blocks[first:]:
+            own = block.last(own, seen)
+        return own
+
     def trace(self, tokens: Stream, context: int | None = None) -> Trace:
         """The stream before and after every block, with registers by name."""
         streams, labels, context = [tokens], ["prompt"], self._entered(tokens, context)
@@ -303,3 +336,13 @@ class Transformer(nn.Module):
                 raise InputError(
                     f"a block of width {widths} does not fit a layout of width {width}"
                 )
+
+
+def _first_alone(blocks: Sequence[Block]) -> int:
+    """The first block from which on none reads of other tokens what one of these has written."""
+    read: set[int] = set()
+    for k in range(len(blocks) - 1, 0, -1):
+        read |= blocks[k].reads()
+        if read & blocks[k - 1].writes():
+            return k
+    return 0
