@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 import torch
 
+from innerloop.algorithms.fista import FISTA
 from innerloop.claims.base import claims
-from innerloop.claims.liu2025 import measurements, printed, readouts
+from innerloop.claims.liu2025 import contest, measurements, printed, readouts
+from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.theory import sparse
 
 
@@ -152,3 +154,15 @@ def test_verdicts_on_the_theory_of_liu2025() -> None:
     for name, verdicts in wanted.items():
         claim = claims()[f"liu2025.{name}"]
         assert [part.verdict for part in claim.check(claim.tiny).parts] == verdicts, name
+
+
+def test_the_lasso_of_the_library_is_the_lasso_that_fista_ends_at() -> None:
+    """½ ‖y − Xβ‖² + a ‖β‖₁, not the library's own scale of a."""
+    problem = SparseRecovery(d=6, n=9, sparsity=2).sample(
+        5, generator=torch.Generator().manual_seed(0)
+    )
+    algorithm = FISTA(torch.tensor(0.7, dtype=torch.float64))
+    state = algorithm.init(problem)
+    for k in range(2000):
+        state = algorithm.step(problem, state, k)
+    torch.testing.assert_close(contest.lasso(problem, 0.7), state.weights, rtol=0, atol=2e-3)

@@ -15,7 +15,7 @@ def called() -> tuple[Any, list[int]]:
 
     def drawn(generator: torch.Generator, size: int, scale: Any = 1.0) -> list[Tensor]:
         calls.append(size)
-        factor = scale(2.0) if callable(scale) else scale
+        factor: Any = scale(2.0) if callable(scale) else scale
         return [factor * torch.randn(size, generator=generator)]
 
     return remembered(drawn, {}), calls

@@ -124,7 +124,7 @@ SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 3}
     "trained on one X; on its own X each LISTA comes near the transformer.",
     where="Section 6, Figure 1a",
     kind="ordering",
-    quick=[{**SMALL, "steps": 150, "batch": 128, "examples": 2000, "restart": k} for k in range(2)],
+    quick=[{**SMALL, "steps": 150, "batch": 128, "examples": 1000, "restart": k} for k in range(2)],
     full={**PAPER, "steps": 1500, "batch": 512, "examples": 4000, "restart": 0}
     | {"machine": "small-transformer"},
     paper=[

@@ -84,7 +84,7 @@ SMALL = {"d": 8, "n": 6, "sparsity": 2, "blocks": 4, "support": 4}
     "A support in the first half helps transformers and LISTA-VM-SS a lot, and not ISTA and FISTA.",
     where="Section 6, Figure 1b",
     kind="ordering",
-    quick=[{**SMALL, "steps": 120, "batch": 128, "examples": 2000, "restart": k} for k in range(2)],
+    quick=[{**SMALL, "steps": 120, "batch": 128, "examples": 1000, "restart": k} for k in range(2)],
     full={"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "support": 10}
     | {"steps": 1500, "batch": 512, "examples": 4000, "restart": 0},
     paper=[
