@@ -1,9 +1,10 @@
-"""Training LISTA-VM: our schedule, and Adam at a constant rate as in the paper, in one run.
+"""Training LISTA-VM: our recipe, and Adam at a constant rate as in the paper, in one run.
 
-d = 20, n = 10, S = 3, K = 12, 512 instances a step, float32, one thread. All begin with the same
-model and weights, and have the same number of steps; a constant rate is tried at three values.
-Told are the steps and seconds to a given loss, and the last loss. The loss is E ‖β̂ − β‖² on 4,096
-held-out instances, looked at every 25 steps.
+d = 20, n = 10, S = 3, K = 12, 512 instances a step, float32, one thread. Ours begins with steps of
+Chebyshev's polynomial and ends with a small rate. The paper says nothing of its start: beside ours,
+all steps begin as ISTA's, at a constant rate of three values; and each half of our recipe alone.
+Told are the steps and seconds to the paper's loss, and the last loss. The loss is E ‖β̂ − β‖² on
+4,096 held-out instances, looked at every 25 steps.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from common import record
 
 from innerloop.recipes.base import train
 
-STEPS, TARGET = 600, 0.75
+STEPS, TARGET = 600, 0.68
 RATES = (1e-3, 5e-3, 2e-2)
 
 
@@ -31,9 +32,16 @@ def measured(**settings: Any) -> dict[str, Any]:
 def main() -> None:
     start = time.perf_counter()
     torch.set_num_threads(1)
-    runs = {"cosine, 0.02": measured()}
+    runs = {
+        "Chebyshev's steps, cosine, 0.02": measured(),
+        "Chebyshev's steps, constant, 0.02": measured(schedule="constant"),
+        "ISTA's steps, cosine, 0.02": measured(start="ista"),
+    }
     runs |= {
-        f"constant, {rate}": measured(schedule="constant", learning_rate=rate) for rate in RATES
+        f"ISTA's steps, constant, {rate}": measured(
+            start="ista", schedule="constant", learning_rate=rate
+        )
+        for rate in RATES
     }
     for name, found in runs.items():
         reached = f"in {found['steps']} steps" if "steps" in found else "never"

@@ -49,7 +49,7 @@ def learned() -> ListaVM:
 def transformer(model: ListaVM) -> ListaVMDecoder:
     """The construction with its weights."""
     return ListaVMDecoder(
-        preconditioners=model.matrices().double(), threshold=model.thresholds.double().abs()
+        preconditioners=model.matrices().double(), threshold=model.thresholds.double()
     )
 
 

@@ -16,7 +16,7 @@ from innerloop.models.alista import Alista, analytic_weight
 from innerloop.models.decoder import Decoder
 from innerloop.models.lista import Lista
 from innerloop.models.lista_cp import ListaCP
-from innerloop.models.lista_vm import ListaVM
+from innerloop.models.lista_vm import ListaVM, chebyshev_steps, spectrum
 from innerloop.models.unrolled import Unrolled
 from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.recipes.base import train
@@ -59,13 +59,14 @@ def formulas(model: Unrolled, x: np.ndarray, y: np.ndarray, k: int, beta: np.nda
 
 
 X = SparseRecovery(d=D, n=N, sparsity=2).measurements(3)
+STEPS = torch.linspace(0.4, 1.4, K, dtype=torch.float64)
 MODELS = {
     "lista": disturbed(Lista(X, K)),
     "lista-cp": disturbed(ListaCP(X, K)),
     "alista": disturbed(Alista(X, K)),
     "alista, W for each X": disturbed(Alista(None, K)),
-    "lista-vm": disturbed(ListaVM(D, K)),
-    "lista-vm-ss": disturbed(ListaVM(D, K, support=3)),
+    "lista-vm": disturbed(ListaVM(D, STEPS)),
+    "lista-vm-ss": disturbed(ListaVM(D, STEPS, support=3)),
 }
 
 
@@ -80,7 +81,7 @@ def test_a_learned_solver_is_its_formula(name: str) -> None:
         beta = np.zeros(D)
         for k in range(K):
             moved = formulas(model, problem.x[a, b].numpy(), problem.y[a, b].numpy(), k, beta)
-            beta = soft(moved, abs(model.thresholds[k].item()))
+            beta = soft(moved, model.thresholds[k].item())
             np.testing.assert_allclose(found[k, a, b], beta, rtol=1e-10, atol=1e-12)
 
 
@@ -89,6 +90,29 @@ def test_untrained_lista_and_lista_cp_are_ista() -> None:
     torch.testing.assert_close(
         Lista(X, K)(problem.x, problem.y), ListaCP(X, K)(problem.x, problem.y)
     )
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 7, 12, 16])
+def test_steps_of_chebyshev_are_his_polynomial(count: int) -> None:
+    least, largest = 0.08, 2.8
+    places = np.linspace(least, largest, 200)
+    steps = chebyshev_steps(least, largest, count).numpy()
+    factors = 1 - steps[:, None] * places
+    scaled = (2 * np.append(places, 0.0) - largest - least) / (largest - least)
+    values = np.polynomial.chebyshev.chebval(scaled, np.eye(count + 1)[-1])
+    np.testing.assert_allclose(factors.prod(axis=0), values[:-1] / values[-1], atol=1e-9)
+    # The order decides how far it goes astray on the way.
+    worst = np.abs(np.cumprod(factors, axis=0)).max()
+    assert worst <= 60
+    large_first = 1 - np.sort(steps)[::-1, None] * places
+    assert count < 12 or np.abs(np.cumprod(large_first, axis=0)).max() > 1000 * worst
+
+
+def test_where_the_spectrum_lies() -> None:
+    for n, d in ((300, 600), (600, 300)):
+        x = torch.randn(n, d, generator=GENERATOR, dtype=torch.float64)
+        values = torch.linalg.svdvals(x).square() / (2 * n + 1)
+        np.testing.assert_allclose(spectrum(n, d), [values[-1], values[0]], rtol=0.15)
 
 
 def test_the_analytic_weight_has_the_least_coherence() -> None:
@@ -108,7 +132,7 @@ def test_lista_vm_is_the_iteration_that_the_transformer_runs() -> None:
     """A learned solver, handed to the construction, predicts the same at the query."""
     model = MODELS["lista-vm-ss"]
     assert isinstance(model, ListaVM)
-    thresholds = model.thresholds.detach().abs()
+    thresholds = model.thresholds.detach()
     problem = SparseRecovery(d=D, n=N, sparsity=2).sample(6, generator=GENERATOR)
     iteration = Iteration(model.matrices().detach(), thresholds, support=3)
     state = iteration.init(problem)
@@ -156,11 +180,11 @@ def test_a_transformer_that_starts_at_the_construction_is_the_construction() -> 
 
 def test_training_learns_and_selection_helps() -> None:
     """One X is learned well by LISTA-CP; a known support lowers the loss of LISTA-VM."""
-    sizes: dict[str, Any] = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "batch": 128, "steps": 40}
+    sizes: dict[str, Any] = {"d": 8, "n": 6, "sparsity": 2, "blocks": 4, "batch": 128, "steps": 40}
     cp = train("lista-cp", fixed=0, **sizes).history
     assert cp[-1]["loss"] < 0.5 * cp[0]["loss"]
     plain, selected = (
-        train("lista-vm-learned", support=3, select=select, **sizes).history[-1]["loss"]
+        train("lista-vm-learned", support=4, select=select, **sizes).history[-1]["loss"]
         for select in (False, True)
     )
     assert selected < 0.8 * plain
@@ -174,9 +198,9 @@ def test_one_x_for_all() -> None:
     assert all(torch.equal(x, distribution.measurements(4)) for x in problem.x)
     assert problem.x_query.unique(dim=0).shape[0] == 6
     with pytest.raises(InputError, match="layers must be"):
-        ListaVM(3, 0)
+        ListaVM(3, STEPS[:0])
     with pytest.raises(InputError, match="support must be"):
-        ListaVM(3, 1, support=4)
+        ListaVM(3, STEPS, support=4)
 
 
 def test_a_prompt_that_overflows_is_left_out_of_training_and_counted_in_the_loss() -> None:

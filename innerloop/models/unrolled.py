@@ -1,7 +1,7 @@
 """Iterations for sparse recovery, unrolled into layers whose parameters are learned.
 
-All start from β = 0 and end each layer with a soft threshold of its own, S_θ; a negative θ counts
-as its magnitude. Every instance of a batch has its own measurements X (n×d) and labels y.
+All start from β = 0 and end each layer with a soft threshold of its own, S_θ; what is learned is
+log θ. Every instance of a batch has its own measurements X (n×d) and labels y.
 """
 
 from __future__ import annotations
@@ -23,18 +23,21 @@ Weights = Float[Tensor, "*batch d"]
 class Unrolled(nn.Module, ABC):
     """K layers; a subclass says what a layer adds to β before its threshold."""
 
-    thresholds: Tensor
-
     def __init__(self, layers: int, threshold: float | Tensor) -> None:
         super().__init__()
         if layers < 1:
             raise InputError(f"layers must be at least 1, got {layers}")
         given = torch.as_tensor(threshold, dtype=torch.float64).expand(layers)
-        self.thresholds = nn.Parameter(given.clone())
+        self.log_thresholds = nn.Parameter(given.log())
 
     @property
     def layers(self) -> int:
-        return len(self.thresholds)
+        return len(self.log_thresholds)
+
+    @property
+    def thresholds(self) -> Float[Tensor, " layers"]:
+        """θ of every layer."""
+        return self.log_thresholds.exp()
 
     def prepare(self, x: Measurements, y: Labels) -> Any:
         """What every layer needs of the data, made once; by default the data."""
@@ -47,9 +50,9 @@ class Unrolled(nn.Module, ABC):
     def iterates(self, x: Measurements, y: Labels) -> Float[Tensor, "layers *batch d"]:
         """β after every layer."""
         beta = x.new_zeros(*x.shape[:-2], x.shape[-1])
-        data, found = self.prepare(x, y), []
+        data, found, thresholds = self.prepare(x, y), [], self.thresholds
         for k in range(self.layers):
-            beta = shrunk(self.move(k, beta, data), self.thresholds[k].abs())
+            beta = shrunk(self.move(k, beta, data), thresholds[k])
             found.append(beta)
         return torch.stack(found)
 

@@ -152,7 +152,7 @@ def prefixes(trained: Trained, problem: RegressionProblem) -> Tensor:
     assert isinstance(model, ListaVM)
     with torch.no_grad():
         matrices = model.matrices().double()
-        iteration = Iteration(matrices, model.thresholds.double().abs(), model.support)
+        iteration = Iteration(matrices, model.thresholds.double(), model.support)
         found = iteration.predict(problem, _run(iteration, problem, model.layers))
     return bounded((found - torch.cat([problem.y, problem.targets], dim=-1)).square())
 
@@ -209,8 +209,9 @@ def judged(pair: Pair, restarts: Sequence[Sequence[float]]) -> Part:
 
 
 def judgements(pairs: Sequence[Pair], cells: Sequence[Mapping[str, Any]]) -> list[Part]:
-    """A part for every pair, from the cells of a claim."""
-    return [judged(pair, [cell["pairs"][k] for cell in cells]) for k, pair in enumerate(pairs)]
+    """A part for every pair, from the cells of a claim; of a falsified one nothing is excused."""
+    bare = [pair if cells[0]["excused"] else pair._replace(excuse="", hollow="") for pair in pairs]
+    return [judged(pair, [cell["pairs"][k] for cell in cells]) for k, pair in enumerate(bare)]
 
 
 def rows(
