@@ -51,11 +51,14 @@ class GPT2(nn.Module):
 
     def layers(self, prompt: Tensor) -> Float[Tensor, "layers batch tokens"]:
         """The answers before the first layer, and after each, as if it were the last."""
+        return self.read_out(torch.stack(self.streams(prompt))).squeeze(-1)
+
+    def streams(self, prompt: Tensor) -> list[Float[Tensor, "batch tokens width"]]:
+        """What is read out before the first layer, and after each: normalised as after the last."""
         found = self._run(prompt, output_hidden_states=True)
         # The library has normalised the last of them already.
         hidden = [self.network.ln_f(state) for state in found.hidden_states[:-1]]
-        streams = torch.stack([*hidden, found.last_hidden_state])
-        return self.read_out(streams).squeeze(-1)
+        return [*hidden, found.last_hidden_state]
 
     def _run(self, prompt: Tensor, **wanted: bool) -> Any:
         if prompt.shape[-2] > self.tokens:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 
 class LSTM(nn.Module):
-    """A layer is a module of its own, so that each can be listened to."""
+    """A layer is a module of its own: nn.LSTM gives the last one's h alone."""
 
     def __init__(self, inputs: int, *, width: int, layers: int) -> None:
         super().__init__()
@@ -26,13 +26,14 @@ class LSTM(nn.Module):
         self, prompt: Float[Tensor, "batch tokens inputs"]
     ) -> Float[Tensor, "batch tokens"]:
         """The answer at every token."""
-        return self.read_out(self._streams(prompt)[-1]).squeeze(-1)
+        return self.read_out(self.streams(prompt)[-1]).squeeze(-1)
 
     def layers(self, prompt: Tensor) -> Float[Tensor, "layers batch tokens"]:
         """The answers after each layer, as if it were the last."""
-        return self.read_out(torch.stack(self._streams(prompt))).squeeze(-1)
+        return self.read_out(torch.stack(self.streams(prompt))).squeeze(-1)
 
-    def _streams(self, prompt: Tensor) -> list[Tensor]:
+    def streams(self, prompt: Tensor) -> list[Float[Tensor, "batch tokens width"]]:
+        """h of every layer."""
         found = [prompt]
         for layer in self.network:
             found.append(layer(found[-1])[0])

@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-import innerloop
 from innerloop.algorithms.fista import FISTA, Accelerated
 from innerloop.algorithms.ista import ISTA
 from innerloop.algorithms.lista_vm import ListaVM as Iteration
@@ -23,7 +21,7 @@ from innerloop.claims.evidence import Check, Part
 from innerloop.models.lista_vm import ListaVM
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.problems.sparse_recovery import SparseRecovery
-from innerloop.recipes.base import Trained, load, train
+from innerloop.recipes.base import Trained, train
 from innerloop.recipes.small_transformer import SmallTransformer
 from innerloop.recipes.sparse import OVERFLOW, chosen
 
@@ -35,7 +33,6 @@ CONVERGED = 300
 """Iterations of FISTA after which a lasso is solved, for all that a loss shows."""
 TUNING = 500
 """Examples that choose a penalty."""
-RECORDED = Path(innerloop.__file__).parents[1] / "results" / "sparse"
 
 
 @dataclass(frozen=True)
@@ -110,13 +107,6 @@ def classical(
         "FISTA": best(FISTA, iterations, PENALTIES),
         "lasso, solved": best(FISTA, CONVERGED, LASSO),
     }
-
-
-def recorded(name: str) -> Trained:
-    """A model that was trained before, from its file in the repository."""
-    path = RECORDED / f"{name}.safetensors"
-    recipe, model, about = load(path)
-    return Trained(recipe, model, about["seed"], [], about["seconds"], about["ended"])
 
 
 def _run(algorithm: Any, problem: RegressionProblem, iterations: int) -> Any:
