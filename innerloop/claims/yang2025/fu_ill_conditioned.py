@@ -55,7 +55,7 @@ FEW = 30
     kind="ordering",
     quick={"machines": ["gpt2", "gpt2-100"], "sizes": SMALL, "prompts": 400, "examples": 600}
     | {"most": 1000},
-    full={"machines": ["gpt2", "gpt2-100"], "sizes": SMALL, "prompts": 4000, "examples": 4000}
+    full={"machines": ["gpt2", "gpt2-100"], "sizes": SMALL, "prompts": 1500, "examples": 3000}
     | {"most": 2000},
     paper={"machines": None, "sizes": {**PRINTED, "heads": 8}, "prompts": 4000, "examples": 4000}
     | {"most": 2000},

@@ -58,8 +58,8 @@ def deepening(recipe: str, machine: Any, sizes: Mapping[str, Any], *_: Any) -> L
     kind="ordering",
     quick={"machines": ["gpt2", "lstm-6", "lstm-1"], "sizes": SMALL, "prompts": 400}
     | {"examples": 600},
-    full={"machines": ["gpt2", "lstm-6", "lstm-1"], "sizes": SMALL, "prompts": 4000}
-    | {"examples": 4000},
+    full={"machines": ["gpt2", "lstm-6", "lstm-1"], "sizes": SMALL, "prompts": 1500}
+    | {"examples": 3000},
     paper={"machines": None, "sizes": PRINTED, "prompts": 4000, "examples": 4000},
     tiny={"machines": None, "sizes": SMALL, "prompts": 30, "examples": 300},
     falsified={
