@@ -161,7 +161,7 @@ def swapped(n: int, N: int) -> dict[str, int]:
     where="First paper: Theorem 1 (of Bai et al. 2023)",
     kind="rate",
     quick={"numbers": 1_000_000, "draws": 4000, "points": 5},
-    full={"numbers": 30_000_000, "draws": 100_000, "points": 9},
+    full={"numbers": 3_000_000, "draws": 20_000, "points": 9},
     tiny={"numbers": 20_000, "draws": 300, "points": 4},
     falsified={
         "1/n² for √(1/n)": {"first": -2.0},

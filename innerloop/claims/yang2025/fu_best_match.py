@@ -75,7 +75,7 @@ class Best(NamedTuple):
     where="First paper (Fu et al. 2023): key result 4",
     kind="rate",
     quick={"machine": "gpt2", "sizes": SMALL, "prompts": 400, "examples": 200, "most": 1000},
-    full={"machine": "gpt2", "sizes": SMALL, "prompts": 1500, "examples": 1000, "most": 2000},
+    full={"machine": "gpt2", "sizes": SMALL, "prompts": 1500, "examples": 500, "most": 1000},
     paper={"machine": None, "sizes": {**PRINTED, "heads": 8}, "prompts": 4000}
     | {"examples": 1000, "most": 2000},
     tiny={"machine": None, "sizes": SMALL, "prompts": 60, "examples": 60, "most": 40},

@@ -184,12 +184,11 @@ def _part(statement: str, passed: bool | None, ratio: Ratio, where: str, short: 
 
 
 def _needed(errors: Mapping[str, Sequence[Tensor]], level: float) -> dict[str, int | None]:
-    """What each iteration needs to be as good at κ = 100 as the transformer."""
+    """What each iteration needs to be as good as the transformer is at κ = 100."""
     return {
-        f"steps to the transformer's error at κ = 100, {name}": reached(
-            errors[name][1].mean(dim=-1).tolist(), level
-        )
+        f"steps to that at κ = {kappa:g}, {name}": reached(each.mean(dim=-1).tolist(), level)
         for name in ("Newton", "descent")
+        for kappa, each in zip(KAPPAS, errors[name], strict=True)
     }
 
 
