@@ -10,8 +10,9 @@ Tested     a GPT-2 trained here (6 layers, width 64, d = 5, n = 10 = 2d as there
            first within twice the last one's error, where training ends, and before any that least
            squares, the limit of both, matches as well; it holds where 19 of 20 draws of prompts
            say so
-Note       k iterations of Newton's are 2^(k/2) to 2^k steps of gradient descent on any prompt, so
-           that either trend nearly is the other
+Note       2^k steps of gradient descent are enough for k iterations of Newton's, so that either
+           trend nearly is the other; likeness itself does not tell the two apart: at their best
+           steps both are as like the layers
 """
 
 from __future__ import annotations

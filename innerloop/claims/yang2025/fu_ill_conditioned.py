@@ -8,6 +8,8 @@ Tested     two GPT-2s trained here (6 layers, width 64, d = 5, n = 10 = 2d as th
            rows is larger. To keep converging fast is to need at most twice the layers (or steps)
            that Σ = I takes, to degrade is to need more: steps down to an error of 10⁻³ E y², and
            layers down to the higher of both transformers' last errors
+Weak       the transformer of κ = 100 was trained for 2,000 steps, that of Σ = I for 7,000: where
+           its error ends, near 1 %, gradient descent has lost only a factor of two or three
 """
 
 from __future__ import annotations
