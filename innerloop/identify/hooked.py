@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from innerloop.errors import InputError, unknown
-from innerloop.identify.instances import drawn, truth
+from innerloop.identify.instances import drawn, prefixes, truth
 from innerloop.identify.models import Model, Predictions
 from innerloop.problems.base import Distribution
 from innerloop.problems.linear_regression import RegressionProblem
@@ -54,19 +54,24 @@ class HookedModel(Model):
         *,
         prompts: int = 2000,
         seed: int = 0,
+        everywhere: bool = False,
     ) -> HookedModel:
         """`prompt` makes the module's input from a problem, a dictionary for named arguments;
-        `layers` names submodules, by default those of its longest `nn.ModuleList`."""
+        `layers` names submodules, by default those of its longest `nn.ModuleList`; `everywhere`
+        fits the read-outs at every prefix of the prompts, as for a module that takes them all."""
         names = tuple(_longest(module) if layers is None else layers)
         known = dict(module.named_modules())
         for name in names:
             if name not in known:
                 raise unknown("layer", name, [each for each in known if each])
         problem = drawn(distribution, prompts, torch.Generator().manual_seed(seed))
-        target = truth(problem)
-        if target is None:
+        if truth(problem) is None:
             raise InputError("read-outs are fitted to the truth, and these problems have none")
-        features = heard(module, prompt, names, problem)
+        ends = prefixes(problem) if everywhere else [problem]
+        heard_at = [heard(module, prompt, names, end) for end in ends]
+        # Prompt by prompt, so that the quarter that is held out has prompts of its own.
+        target = torch.stack([end.targets for end in ends], dim=1).flatten(0, 1)
+        features = [torch.stack(each, dim=1).flatten(0, 1) for each in zip(*heard_at, strict=True)]
         read_outs = tuple(_read_out(each, target) for each in features)
         return cls(module, prompt, names, read_outs, distribution)
 

@@ -29,6 +29,10 @@ class GPT2(nn.Module):
             n_embd=width,
             n_layer=layers,
             n_head=heads,
+            # The same function as GPT-2's own, in one kernel.
+            activation_function="gelu_pytorch_tanh",
+            bos_token_id=None,
+            eos_token_id=None,
             resid_pdrop=0.0,
             embd_pdrop=0.0,
             attn_pdrop=0.0,
@@ -43,17 +47,23 @@ class GPT2(nn.Module):
         self, prompt: Float[Tensor, "batch tokens inputs"]
     ) -> Float[Tensor, "batch tokens"]:
         """The answer at every token."""
-        return self.layers(prompt)[-1]
+        return self.read_out(self._run(prompt).last_hidden_state).squeeze(-1)
 
     def layers(self, prompt: Tensor) -> Float[Tensor, "layers batch tokens"]:
         """The answers before the first layer, and after each, as if it were the last."""
-        if prompt.shape[-2] > self.tokens:
-            raise InputError(f"at most {self.tokens} tokens have positions, got {prompt.shape[-2]}")
-        found = self.network(inputs_embeds=self.read_in(prompt), output_hidden_states=True)
+        return self.read_out(torch.stack(self.streams(prompt))).squeeze(-1)
+
+    def streams(self, prompt: Tensor) -> list[Float[Tensor, "batch tokens width"]]:
+        """What is read out before the first layer, and after each: normalised as after the last."""
+        found = self._run(prompt, output_hidden_states=True)
         # The library has normalised the last of them already.
         hidden = [self.network.ln_f(state) for state in found.hidden_states[:-1]]
-        streams = torch.stack([*hidden, found.last_hidden_state])
-        return self.read_out(streams).squeeze(-1)
+        return [*hidden, found.last_hidden_state]
+
+    def _run(self, prompt: Tensor, **wanted: bool) -> Any:
+        if prompt.shape[-2] > self.tokens:
+            raise InputError(f"at most {self.tokens} tokens have positions, got {prompt.shape[-2]}")
+        return self.network(inputs_embeds=self.read_in(prompt), **wanted)
 
 
 def _library() -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from innerloop import sealed
 from innerloop.recipes.base import FORMAT, VERSION, command
+from innerloop.training.history import read_history
 
 
 def finished(root: Path) -> Iterator[dict[str, Any]]:
@@ -17,10 +17,6 @@ def finished(root: Path) -> Iterator[dict[str, Any]]:
     for path in sorted(root.glob("**/model.safetensors")):
         told, _ = sealed.read(path, format=FORMAT, version=VERSION)
         about = json.loads(told["about"])
-        with (path.parent / "history.csv").open(encoding="utf-8") as table:
-            history = [
-                {name: float(value) for name, value in row.items() if value}
-                for row in csv.DictReader(table)
-            ]
+        history = read_history(path.parent / "history.csv")
         folder = str(path.parent.relative_to(root))
         yield {**about, "folder": folder, "history": history, "command": command(about)}

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from innerloop.models.unrolled import Unrolled
 from innerloop.parameters import parameter
+from innerloop.problems.base import Distribution
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.recipes.base import Recipe
@@ -31,7 +32,7 @@ Answer = Callable[[nn.Module, RegressionProblem], Tensor]
 class Held:
     """Batches of a distribution, and examples that are held out, the same every time."""
 
-    distribution: SparseRecovery
+    distribution: Distribution
     batch: int
     examples: ClassVar[int] = 4096
 

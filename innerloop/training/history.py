@@ -7,6 +7,7 @@ import io
 from pathlib import Path
 from typing import Any
 
+from innerloop.errors import FileError
 from innerloop.files import write_atomically
 
 
@@ -22,3 +23,15 @@ def as_csv(history: list[dict[str, Any]]) -> str:
 
 def write_history(path: Path, history: list[dict[str, Any]]) -> None:
     write_atomically(path, as_csv(history).encode())
+
+
+def read_history(path: Path) -> list[dict[str, float]]:
+    """The rows that `write_history` wrote."""
+    try:
+        with path.open(encoding="utf-8") as table:
+            return [
+                {name: float(value) for name, value in row.items() if value}
+                for row in csv.DictReader(table)
+            ]
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None

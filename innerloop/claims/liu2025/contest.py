@@ -9,14 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-import innerloop
 from innerloop.algorithms.fista import FISTA, Accelerated
 from innerloop.algorithms.ista import ISTA
 from innerloop.algorithms.lista_vm import ListaVM as Iteration
@@ -25,7 +23,7 @@ from innerloop.claims.evidence import Check, Part
 from innerloop.models.lista_vm import ListaVM
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.problems.sparse_recovery import SparseRecovery
-from innerloop.recipes.base import Trained, load, train
+from innerloop.recipes.base import Trained, train
 from innerloop.recipes.small_transformer import SmallTransformer
 from innerloop.recipes.sparse import OVERFLOW, chosen
 
@@ -37,7 +35,6 @@ PENALTIES = (0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 LASSO = (0.02, 0.05, 0.1, 0.2)
 TUNING = 200
 """Examples that choose a penalty."""
-RECORDED = Path(innerloop.__file__).parents[1] / "results" / "sparse"
 
 
 @dataclass(frozen=True)
@@ -130,13 +127,6 @@ def _iterated(
 ) -> Tensor:
     state = _run(kind(torch.tensor(penalty, dtype=torch.float64)), problem, iterations)
     return state.weights if isinstance(state, Accelerated) else state
-
-
-def recorded(name: str) -> Trained:
-    """A model that was trained before, from its file in the repository."""
-    path = RECORDED / f"{name}.safetensors"
-    recipe, model, about = load(path)
-    return Trained(recipe, model, about["seed"], [], about["seconds"], about["ended"])
 
 
 def _run(algorithm: Any, problem: RegressionProblem, iterations: int) -> Any:

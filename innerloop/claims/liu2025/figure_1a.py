@@ -35,10 +35,10 @@ from innerloop.claims.liu2025.contest import (
     judgements,
     means,
     prefixes,
-    recorded,
     recovered,
     rows,
 )
+from innerloop.claims.recorded import recorded
 from innerloop.models.lista_vm import ListaVM
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.recipes.base import Trained
@@ -161,7 +161,9 @@ def figure_1a(
         return sizes.train(name, restart, steps, batch, **given)
 
     iteration = learned("lista-vm-learned")
-    transformer = built(sizes, iteration, restart, steps) if machine is None else recorded(machine)
+    transformer = (
+        built(sizes, iteration, restart, steps) if machine is None else recorded("sparse", machine)
+    )
     errors = {
         "Small TF": answered(transformer, problem)[:, -1],
         "LISTA-VM": recovered(iteration, problem),

@@ -1,0 +1,330 @@
+"""The excess risk of a transformer that is pretrained for in-context linear regression.
+
+Printed    L_icl(θ̂) − E ½(y − ⟨w*, x⟩)² ≤ Õ(√((κ²d² + log 1/ξ)/n) + dσ²/N) for the empirical risk
+           minimiser θ̂ over transformers with L = O(κ log(κN/σ)) layers and N ≥ Õ(d); "N is the
+           number of training tasks, n the number of in-context examples"; optimal, dσ²/N, from
+           n ≥ Õ(κ²N/σ²) on
+Tested     transformers of L = 2κ log(κN/σ) layers of gradient descent, as `relu-gradient-descent`
+           is built, with a free d×d matrix A after the last: ŷ = xᵀA ŵ. Least squares in A on so
+           many prompts is the minimiser (of least norm, where many are), and the risk of A is exact
+           given the moments of ŵ. x ~ N(0, Σ), Σ from 1 to 1/κ, w ~ N(0, I/d), noise σ
+Names      swapped: with few tasks no prompt is long enough. The proof's n is that of the training
+           instances Z^(1:n), its N that of the examples in a prompt (Bai et al. 2023). So read, the
+           bound holds with constant 1; what n leaves falls like 1/n here, faster than √(1/n), as
+           least squares does from n > d² on
+Regime     the first term is below the second from n ≥ κ²N²/σ⁴ on; at κ²N/σ² it is √N/σ times as
+           large. (Here the risk itself is within twice of optimal from n ≈ dN on.)
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from innerloop.claims.base import claim
+from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.claims.trials import Inequality
+from innerloop.claims.yang2025.rates import follows
+
+LONG = 40_000
+"""Examples of a prompt that is as good as infinite."""
+
+
+@dataclass(frozen=True)
+class Setting:
+    """d, κ, σ; how many prompts are trained on, and how many examples each holds."""
+
+    d: int
+    prompts: int
+    examples: int
+    kappa: float = 1.0
+    sigma: float = 0.5
+
+    @property
+    def spectrum(self) -> Tensor:
+        return self.kappa ** -torch.linspace(0, 1, self.d, dtype=torch.float64)
+
+    @property
+    def layers(self) -> int:
+        return math.ceil(2 * self.kappa * math.log(self.kappa * self.examples / self.sigma))
+
+    @property
+    def step(self) -> float:
+        """1/λmax of nearly every prompt; below 2/λmax of all but a few in a million."""
+        return 1 / (1 + math.sqrt(self.d / self.examples) + 2 / math.sqrt(self.examples)) ** 2
+
+    def grams(self, count: int, generator: torch.Generator) -> Tensor:
+        """XᵀX/N of so many prompts: R T Tᵀ R / N by Bartlett's law of T, R² = Σ."""
+        d, N = self.d, self.examples
+        T = torch.randn(count, d, d, generator=generator, dtype=torch.float64).tril(-1)
+        drawn = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
+        squares = torch.from_numpy(drawn.chisquare(N - np.arange(d), (count, d)))
+        T = self.spectrum.sqrt().unsqueeze(-1) * (T + squares.sqrt().diag_embed())
+        return T @ T.mT / N
+
+    def parts(self, grams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Eigenvectors and eigenvalues of XᵀX/N, and what L steps have done of each component."""
+        values, vectors = torch.linalg.eigh(grams)
+        return vectors, values, 1 - (1 - self.step * values) ** self.layers
+
+    def estimates(self, grams: Tensor, w: Tensor, noise: Tensor) -> Tensor:
+        """ŵ of every prompt after L steps of gradient descent; the noise of Xᵀy/N is N(0, σ²S/N),
+        of which standard normals are given."""
+        vectors, values, done = self.parts(grams)
+        stray = self.sigma * noise / (values * self.examples).sqrt()
+        seen = (vectors.mT @ w.unsqueeze(-1)).squeeze(-1) + stray
+        return (vectors @ (done * seen).unsqueeze(-1)).squeeze(-1)
+
+    def moments(self, draws: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """E ŵŵᵀ and E ŵwᵀ: over w and the noise exactly, over X by `draws` prompts."""
+        vectors, values, done = self.parts(self.grams(draws, generator))
+        power = done**2 / self.d + self.sigma**2 * done**2 / (values * self.examples)
+        return _mean(vectors, power), _mean(vectors, done / self.d)
+
+
+def _mean(vectors: Tensor, values: Tensor) -> Tensor:
+    return ((vectors * values.unsqueeze(-2)) @ vectors.mT).mean(dim=0)
+
+
+@dataclass(frozen=True)
+class Risk:
+    """½ E (xᵀ(A ŵ − w))² of any A, from the moments of ŵ."""
+
+    setting: Setting
+    square: Tensor
+    cross: Tensor
+
+    def of(self, a: Tensor) -> Tensor:
+        eye = torch.eye(self.setting.d, dtype=torch.float64) / self.setting.d
+        inner = a @ self.square @ a.mT - 2 * a @ self.cross + eye
+        return (inner.diagonal(dim1=-2, dim2=-1) * self.setting.spectrum).sum(dim=-1) / 2
+
+    def least(self) -> float:
+        """That of the best A: of infinitely many prompts."""
+        return float(self.of(torch.linalg.solve(self.square, self.cross).mT))
+
+
+def minimisers(setting: Setting, times: int, generator: torch.Generator) -> Tensor:
+    """A of the empirical risk minimiser, from so many trainings: times × d × d."""
+    count, d = times * setting.prompts, setting.d
+    w, query, stray = torch.randn(3, count, d, generator=generator, dtype=torch.float64)
+    w, query = w / d**0.5, query * setting.spectrum.sqrt()
+    noise = setting.sigma * torch.randn(count, generator=generator, dtype=torch.float64)
+    labels = ((query * w).sum(dim=-1) + noise).reshape(times, -1, 1)
+    estimates = setting.estimates(setting.grams(count, generator), w, stray)
+    features = (query.unsqueeze(-1) * estimates.unsqueeze(-2)).reshape(times, -1, d**2)
+    inverse = torch.linalg.pinv(features.mT @ features, hermitian=True)
+    return (inverse @ (features.mT @ labels)).reshape(times, d, d)
+
+
+@dataclass(frozen=True)
+class Lab:
+    """Excess risks, with as many trainings and draws as a preset pays for."""
+
+    numbers: int
+    """At most so many in the features of all trainings of a setting, which are one or more."""
+    draws: int
+    generator: torch.Generator
+
+    def risk(self, setting: Setting) -> Risk:
+        return Risk(setting, *setting.moments(self.draws, self.generator))
+
+    def excess(self, setting: Setting) -> tuple[float, float]:
+        """The mean over trainings, and what infinitely many prompts would leave."""
+        times = min(400, max(1, self.numbers // (setting.prompts * setting.d**2)))
+        risk = self.risk(setting)
+        found = risk.of(minimisers(setting, times, self.generator))
+        return float(found.mean()), risk.least()
+
+
+Reading = Callable[[int, int], dict[str, int]]
+
+
+def as_printed(n: int, N: int) -> dict[str, int]:
+    return {"prompts": N, "examples": n}
+
+
+def swapped(n: int, N: int) -> dict[str, int]:
+    return {"prompts": n, "examples": N}
+
+
+@claim(
+    "yang2025.bai.theorem-1",
+    "A transformer pretrained for in-context linear regression has excess risk "
+    "Õ(√(κ²d²/n) + dσ²/N), optimal from n ≥ Õ(κ²N/σ²) on.",
+    where="First paper: Theorem 1 (of Bai et al. 2023)",
+    kind="rate",
+    quick={"numbers": 1_000_000, "draws": 4000, "points": 5},
+    full={"numbers": 3_000_000, "draws": 20_000, "points": 9},
+    tiny={"numbers": 20_000, "draws": 300, "points": 4},
+    falsified={
+        "1/n² for √(1/n)": {"first": -2.0},
+        "1/N² for 1/N": {"second": -2.0},
+        "a thousandth of the bound": {"scale": 1e-3},
+        "optimal from κ²N^1.5/σ³ on": {"regime": (1.5, 3.0)},
+    },
+)
+def bai_theorem_1(
+    generator: torch.Generator,
+    *,
+    numbers: int,
+    draws: int,
+    points: int,
+    first: float = -0.5,
+    second: float = -1.0,
+    scale: float = 1.0,
+    regime: tuple[float, float] = (2.0, 4.0),
+) -> Evidence:
+    lab = Lab(numbers, draws, generator)
+    tasks = [_row(lab, n, 2 * D, as_printed, 0.1) for n in _spread(10 * D, 1000 * D, points)]
+    lengths = [_row(lab, n, 10 * D, swapped) for n in _spread(4 * D**2, 100 * D**2, points)]
+    return Evidence(
+        parts=[
+            Part(
+                printed=_first(f"n in-context examples, N = {2 * D} tasks", tasks, first),
+                corrected=_first(f"n training prompts of N = {10 * D} examples", lengths, first),
+                matters="result",
+            ),
+            _second(lab, points, second),
+            Part(
+                printed=_bound(lab, as_printed, scale),
+                corrected=_bound(lab, swapped, scale),
+                matters="result",
+            ),
+            Part(printed=_regime(1.0, 2.0), corrected=_regime(*regime), matters="step"),
+        ],
+        numbers={
+            "prompts to twice the optimal risk": next(
+                (row.n for row in lengths if row.excess <= 2 * row.least), None
+            ),
+            "dN there": 10 * D**2,
+        },
+        table=[{"names": name, **row._asdict()} for name, row in _named(tasks, lengths)],
+        figures=[_figure(tasks, lengths)],
+    )
+
+
+D = 4
+SLACK = 0.15
+"""What an exponent may be off: logarithms are hidden in Õ."""
+
+
+class Row(NamedTuple):
+    """n and N of the bound, the excess risk, and that of infinitely many prompts."""
+
+    n: int
+    N: int
+    excess: float
+    least: float
+    bound: float
+
+
+def _spread(low: float, high: float, points: int) -> list[int]:
+    ratio = (high / low) ** (1 / (points - 1))
+    return [round(low * ratio**k) for k in range(points)]
+
+
+def _row(
+    lab: Lab, n: int, N: int, names: Reading, sigma: float = 0.5, d: int = D, kappa: float = 1.0
+) -> Row:
+    setting = Setting(d, **names(n, N), kappa=kappa, sigma=sigma)
+    return Row(n, N, *lab.excess(setting), math.sqrt((kappa * d) ** 2 / n) + d * sigma**2 / N)
+
+
+def _first(where: str, rows: Sequence[Row], power: float) -> Check:
+    """What is above the part that n does not touch: dσ²/N in the print, the best A's risk here."""
+    left = [row.excess - (row.least if row.n > row.N else 0.0) for row in rows]
+    statement = f"{where}: what n can mend falls at least like n^{power:g}"
+    n = [float(row.n) for row in rows]
+    return follows(statement, n, left, power, within=SLACK, what="n", bound=True)
+
+
+def _second(lab: Lab, points: int, power: float) -> Part:
+    """Where the first term is gone: prompts as good as infinite, or infinitely many of them."""
+    sizes = _spread(2, 20, points)
+    tasks, lengths = _spread(4 * D**2, 60 * D**2, points), _spread(5 * D, 500 * D, points)
+    printed = [
+        _rate(f"N tasks of {LONG} examples: excess at most like 1/N", tasks, power)(
+            [_row(lab, LONG, N, as_printed).excess for N in tasks]
+        ),
+        _rate("like d for N = 1600", sizes, 1.0)(
+            [_row(lab, LONG, 1600, as_printed, d=d).excess for d in sizes]
+        ),
+    ]
+    corrected = [
+        _rate("N examples, n = ∞: excess at most like 1/N", lengths, power)(
+            [lab.risk(Setting(D, 1, N)).least() for N in lengths]
+        ),
+        _rate("like d for N = 400", sizes, 1.0)(
+            [lab.risk(Setting(d, 1, 400)).least() for d in sizes]
+        ),
+    ]
+    return Part(printed=_both(printed), corrected=_both(corrected), matters="result")
+
+
+def _rate(statement: str, sizes: Sequence[int], power: float) -> Callable[[Sequence[float]], Check]:
+    x = [float(size) for size in sizes]
+    return lambda y: follows(statement, x, y, power, within=SLACK, what="size", bound=True)
+
+
+def _both(checks: Sequence[Check]) -> Check:
+    passed = [check.passed for check in checks]
+    return Check(
+        statement=", and ".join(check.statement for check in checks),
+        passed=False if False in passed else (None if None in passed else True),
+        summary="; ".join(check.summary for check in checks),
+        counterexample="; ".join(c.counterexample for c in checks if c.counterexample),
+    )
+
+
+def _bound(lab: Lab, names: Reading, scale: float) -> Check:
+    """The whole bound with constant 1, N ≥ 2d and many n, over d, κ and σ."""
+    named = "n in-context examples, N tasks" if names is as_printed else "n prompts of N examples"
+    trial = Inequality(f"excess ≤ √(κ²d²/n) + dσ²/N, {named}")
+    for d, kappa, sigma in ((2, 1.0, 0.1), (4, 1.0, 0.1), (4, 10.0, 0.5), (3, 30.0, 0.1)):
+        for n, N in ((4 * d**2, 3 * d), (100 * d**2, 3 * d), (40 * d**2, 10 * d)):
+            row = _row(lab, n, N, names, sigma, d, kappa)
+            about = f"d = {d}, κ = {kappa:g}, σ = {sigma:g}, n = {n}, N = {N}"
+            trial.add(row.excess, scale * row.bound, size=(d, kappa, n), about=about)
+    return trial.check()
+
+
+def _regime(of_examples: float, of_noise: float) -> Check:
+    """Whether √(κ²d²/n) stays below dσ²/N, but for logarithms, at n = κ²N^a/σ^b."""
+    d, kappa, sigma = 5, 3.0, 0.5
+    counts = [10.0**k for k in range(1, 7)]
+    terms = [
+        (kappa * d / math.sqrt(kappa**2 * N**of_examples / sigma**of_noise), d * sigma**2 / N)
+        for N in counts
+    ]
+    ratios = [first / second for first, second in terms]
+    statement = f"n = κ²N^{of_examples:g}/σ^{of_noise:g}: the first term is of the second's order"
+    return follows(statement, counts, ratios, 0.0, within=SLACK, what="N", bound=True)
+
+
+def _named(tasks: Sequence[Row], lengths: Sequence[Row]) -> list[tuple[str, Row]]:
+    printed, swap = "n in-context examples", "n training prompts"
+    return [*((printed, row) for row in tasks), *((swap, row) for row in lengths)]
+
+
+def _figure(tasks: Sequence[Row], lengths: Sequence[Row]) -> Figure:
+    rows = []
+    for name, row in _named(tasks, lengths):
+        for what, value in (("measured", row.excess), ("bound, constant 1", row.bound)):
+            rows.append({"n": row.n, "risk": value, "what": what, "names": name})
+    return Figure(
+        title=f"Excess risk at d = {D}, κ = 1, both ways to read n",
+        rows=rows,
+        x=Axis(field="n", title="n", scale="log"),
+        y=Axis(field="risk", title="excess risk", scale="log"),
+        colour=Axis(field="what", title="which", scale="category"),
+        panel="names",
+        caption=f"N = {2 * D} tasks, σ = 0.1, on the side of the print; N = {10 * D} examples, "
+        "σ = 0.5, on the other.",
+    )

@@ -1,0 +1,188 @@
+"""An LSTM on the same prompts: its error, and whether more layers make it smaller.
+
+Printed    the LSTM's error is high and does not improve with more layers; the transformer's does,
+           layer by layer. The paper's sizes: d = 20, n = 40, a GPT-2 of 12 layers and width 256
+Tested     a GPT-2 of 6 layers and an LSTM of 3, trained here (width 64, d = 5, n = 10 = 2d as
+           there), each read out after every layer; and an LSTM of one layer, trained alike. (An
+           LSTM of 6 layers had learned nothing after 600 steps, where that of one layer had lost
+           70 % of its error.)
+           High is over twice the transformer's error after as many steps of training; not to
+           improve is to lose less than a fifth of the error of the first layer, or of the network
+           of one layer; the transformer improves where every layer's error is below the one's
+           before. Each by the middle 95 % over prompts drawn again
+Note       a layer inside a deep LSTM serves the layers above it: its read-out need not tell what a
+           network of as many layers could do. So both readings of "more layers" are tried
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from innerloop.claims.base import claim
+from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.yang2025.networks import (
+    LEARNED,
+    PRINTED,
+    SHORT,
+    SMALL,
+    Layers,
+    between,
+    curve,
+    curves,
+    in_its_place,
+    layer_shares,
+    network,
+    newton,
+    resampled,
+)
+from innerloop.problems.linear_regression import RegressionProblem
+
+TIMES = 200
+HIGH, IMPROVED = 2.0, 0.8
+NOTHING = 0.9
+"""A network whose error is a larger share of the labels' power has learned nothing at all."""
+
+
+def deepening(recipe: str, machine: Any, sizes: Mapping[str, Any], *_: Any) -> Layers:
+    """Two of Newton's iterations in each layer, whatever the number of layers."""
+    return in_its_place(newton, *range(2, 2 * sizes["blocks"] + 1, 2))(recipe, machine, sizes)
+
+
+@claim(
+    "yang2025.fu.lstm",
+    "An LSTM's error is high and does not improve with more layers; a transformer's does.",
+    where="First paper (Fu et al. 2023): key result 3",
+    kind="ordering",
+    quick={"machines": ["gpt2", "lstm-3", "lstm-1"], "sizes": SMALL, "prompts": 400}
+    | {"examples": 600},
+    full={"machines": ["gpt2", "lstm-3", "lstm-1"], "sizes": SMALL, "prompts": 1500}
+    | {"examples": 3000},
+    paper={"machines": None, "sizes": PRINTED, "prompts": 4000, "examples": 4000},
+    tiny={"machines": None, "sizes": SMALL, "prompts": 30, "examples": 300},
+    falsified={
+        "two of Newton's iterations for each of the LSTM's layers": {"recurrent": deepening},
+        "Newton's iterations backwards for the transformer's layers": {
+            "layered": in_its_place(newton, 11, 10, 9)
+        },
+    },
+)
+def fu_lstm(
+    generator: torch.Generator,
+    *,
+    machines: Sequence[str] | None,
+    sizes: Mapping[str, Any],
+    prompts: int,
+    examples: int,
+    layered: Callable[..., Layers] = network,
+    recurrent: Callable[..., Layers] = network,
+) -> Evidence:
+    gpt2, deep, shallow = machines or (None, None, None)
+    heads = {"heads": sizes.get("heads", 8)}
+    plain = {name: value for name, value in sizes.items() if name != "heads"}
+    networks = {
+        "transformer": layered("gpt2-regression", gpt2, {**plain, **heads}, prompts),
+        "LSTM": recurrent("lstm-regression", deep, plain, prompts),
+        "LSTM of one layer": recurrent("lstm-regression", shallow, {**plain, "blocks": 1}, prompts),
+    }
+    problem = networks["transformer"].drawn(examples, generator)
+    errors = {name: layer_shares(each, problem) for name, each in networks.items()}
+    means = {name: each.mean(dim=-1).tolist() for name, each in errors.items()}
+    ends = {name: each[-1] for name, each in means.items()}
+    picks = resampled(examples, TIMES, generator)
+    again = {name: picks @ each.mT for name, each in errors.items()}
+    own, other = again["LSTM"], again["transformer"]
+    untrained = _short(ends["transformer"], LEARNED, "transformer")
+    nothing = _short(ends["LSTM"], NOTHING, "LSTM") or _short(
+        ends["LSTM of one layer"], NOTHING, "LSTM of one layer"
+    )
+    equal = _after(networks, problem)
+    listed = [f"{name} ({networks[name].told}) {end:.4g}" for name, end in ends.items()]
+    told = "; ".join([*listed, f"the transformer after as many steps as the LSTM {equal:.4g}"])
+    falls = (other[:, 1:] / other[:, :-1]).amax(dim=1)
+    return Evidence(
+        parts=[
+            _more("its error is over twice the transformer's", own[:, -1] / equal, HIGH)(
+                told, untrained or nothing
+            ),
+            _more("its last layer's is over 0.8 of its first's", own[:, -1] / own[:, 0], IMPROVED)(
+                _listed(errors["LSTM"]), nothing
+            ),
+            _more(
+                "its error is over 0.8 of that of an LSTM of one layer",
+                own[:, -1] / again["LSTM of one layer"][:, -1],
+                IMPROVED,
+            )(told, nothing),
+            _more("every layer of the transformer lowers its error", 1 / falls, 1.0)(
+                _listed(errors["transformer"]), untrained
+            ),
+        ],
+        numbers={f"error of the {name}": end for name, end in ends.items()},
+        table=[
+            {"layer": k + 1, "transformer": a, "LSTM": b}
+            for k, (a, b) in enumerate(
+                zip(
+                    *(errors[n].mean(dim=-1).tolist() for n in ("transformer", "LSTM")),
+                    strict=False,
+                )
+            )
+        ],
+        figures=[
+            curves(
+                "Errors after each layer, read out apart",
+                [
+                    row
+                    for name in ("transformer", "LSTM")
+                    for row in curve(
+                        f"{name}, layers", _from_one(errors[name]), picks, min(ends.values()) / 2
+                    )
+                ],
+            )
+        ],
+    )
+
+
+def _after(networks: Mapping[str, Layers], problem: RegressionProblem) -> float:
+    """The transformer's error, as a share, after as many steps as the LSTM was trained for."""
+    steps, rows = networks["LSTM"].history, networks["transformer"].history
+    most = steps[-1]["step"] if steps else math.inf
+    losses = [row["loss"] for row in rows if row["step"] <= most]
+    if not losses:
+        return float(layer_shares(networks["transformer"], problem)[-1].mean())
+    return losses[-1] / float(problem.targets.square().mean())
+
+
+def _from_one(errors: Tensor) -> Tensor:
+    """Layers are counted from 1."""
+    return torch.cat([torch.ones_like(errors[:1]), errors])
+
+
+def _short(error: float, most: float, name: str) -> str:
+    return f"{SHORT}: the {name}'s error is {error:.2g} of E y²" if error > most else ""
+
+
+def _listed(errors: Tensor) -> str:
+    return "errors " + ", ".join(f"{error:.4g}" for error in errors.mean(dim=-1).tolist())
+
+
+def _more(statement: str, ratios: Tensor, least: float) -> Callable[[str, str], Part]:
+    """Whether a ratio is over `least`; told what is shown beside it and what stands against it."""
+    low, high = between(ratios.tolist())
+    passed = True if low > least else (False if high < least else None)
+
+    def part(told: str, against: str) -> Part:
+        summary = f"ratio [{low:.3g}, {high:.3g}] at 95 %, stated over {least:g}; {told}"
+        decided = None if against else passed
+        check = Check(
+            statement=statement,
+            passed=decided,
+            summary=f"{against}; {summary}" if against else summary,
+            counterexample=summary if decided is False else "",
+        )
+        return Part(printed=check, matters="result")
+
+    return part

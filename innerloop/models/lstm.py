@@ -1,0 +1,40 @@
+"""An LSTM of several layers on prompts of numbers: torch.nn.LSTM, and a map out.
+
+gates      i, f, o = σ(W x + U h + b),   g = tanh(W x + U h + b)
+cell       c ← f ⊙ c + i ⊙ g,            h = o ⊙ tanh(c)
+Layer ℓ reads h of layer ℓ − 1, the first reads the tokens; the answer at a token is a linear
+function of the last layer's h.
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+
+class LSTM(nn.Module):
+    """A layer is a module of its own: nn.LSTM gives the last one's h alone."""
+
+    def __init__(self, inputs: int, *, width: int, layers: int) -> None:
+        super().__init__()
+        sizes = [inputs, *[width] * (layers - 1)]
+        self.network = nn.ModuleList(nn.LSTM(size, width, batch_first=True) for size in sizes)
+        self.read_out = nn.Linear(width, 1)
+
+    def forward(
+        self, prompt: Float[Tensor, "batch tokens inputs"]
+    ) -> Float[Tensor, "batch tokens"]:
+        """The answer at every token."""
+        return self.read_out(self.streams(prompt)[-1]).squeeze(-1)
+
+    def layers(self, prompt: Tensor) -> Float[Tensor, "layers batch tokens"]:
+        """The answers after each layer, as if it were the last."""
+        return self.read_out(torch.stack(self.streams(prompt))).squeeze(-1)
+
+    def streams(self, prompt: Tensor) -> list[Float[Tensor, "batch tokens width"]]:
+        """h of every layer."""
+        found = [prompt]
+        for layer in self.network:
+            found.append(layer(found[-1])[0])
+        return found[1:]

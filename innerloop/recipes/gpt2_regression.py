@@ -1,0 +1,23 @@
+"""GPT-2 learns linear regression in context, at every prefix.
+
+Model  the `transformers` library's GPT-2 on the tokens of sequence.py, where the paper's even
+       tokens hold y alone
+Loss   (ŷ − y)² at every prefix
+Paper  12 layers, 8 heads, width 256, d = 20, n = 40, 500,000 steps of 64 prompts; here, for two
+       cores, 6 layers, width 64, d = 5, and as there n = 2d
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from innerloop.recipes.sequence import GPT2Recipe, RegressionRecipe
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GPT2OnRegression(GPT2Recipe, RegressionRecipe):
+    """κ = 1 or not."""
+
+    source: ClassVar[str] = "Fu et al. 2023, section 4; Garg et al. 2022"
+    small: ClassVar = {"d": 2, "n": 3, "batch": 4, "blocks": 2, "heads": 2, "width": 8}

@@ -1,0 +1,24 @@
+"""An LSTM learns linear regression in context, at every prefix.
+
+Model  torch.nn.LSTM of several layers on the tokens of sequence.py
+Loss   (ŷ − y)² at every prefix
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from innerloop.models.lstm import LSTM
+from innerloop.recipes.sequence import RegressionRecipe
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class LSTMOnRegression(RegressionRecipe):
+    """As many layers and as wide as the GPT-2 that it is held against."""
+
+    source: ClassVar[str] = "Fu et al. 2023, section 4.4"
+    small: ClassVar = {"d": 2, "n": 3, "batch": 4, "blocks": 2, "width": 8}
+
+    def network(self, inputs: int) -> LSTM:
+        return LSTM(inputs, width=self.width, layers=self.blocks)
