@@ -24,6 +24,9 @@ from innerloop.recipes.base import Recipe
 OVERFLOW = 1e4
 """From this squared error on a prompt overflows. Nothing normalises the machine's stream, and what
 is added is cubic in it: on a rare prompt it leaves float32 within a few layers."""
+LARGE, LOST = 1e2, 1e12
+"""Training counts an error e above LARGE as LARGE (1 + log(e / LARGE)), so that a prompt on which
+the stream runs away is learned from but does not drown the others. From LOST on it is left out."""
 Answer = Callable[[nn.Module, RegressionProblem], Tensor]
 
 
@@ -67,14 +70,24 @@ class Labels(Held):
     answer: Answer
     """Labels of all examples and the query, each from those before it: batch × (n + 1)."""
     prefixes: bool
+    missed: Answer | None = None
+    """What training minimises at every prefix, if not the squared error of the label."""
+    emphasis: float = 0.0
+    """The weight of the prefix of m examples is (m + 1) to this power, over the mean of these."""
 
     def loss(self, model: nn.Module, batch: RegressionProblem) -> Tensor:
-        """Over the prompts that do not overflow: one that does has no gradient to learn from."""
-        errors = self.errors(model, batch)
-        sound = (errors < OVERFLOW).all(dim=-1)
+        """Over the prompts that are not lost: one that is has no gradient to learn from."""
+        missed = self.missed or self.errors
+        errors = missed(model, batch)
+        sound = (errors < LOST).all(dim=-1)
         if bool(sound.any()) and not bool(sound.all()):
-            errors = self.errors(model, chosen(batch, sound))
-        return errors.mean() if self.prefixes else errors[..., -1].mean()
+            errors = missed(model, chosen(batch, sound))
+        large = LARGE * (1 + (errors.clamp_min(LARGE) / LARGE).log())
+        errors = torch.where(errors > LARGE, large, errors)
+        if not self.prefixes:
+            return errors[..., -1].mean()
+        weights = torch.arange(1.0, errors.shape[-1] + 1).to(errors) ** self.emphasis
+        return (errors * (weights / weights.mean())).mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Over all prompts; one that overflows counts with the error from which on it does."""
