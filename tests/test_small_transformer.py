@@ -178,6 +178,22 @@ def test_a_large_error_counts_by_its_logarithm() -> None:
     assert loss == pytest.approx(LARGE * (1 + np.log(error / LARGE)))
 
 
+def test_prompts_that_run_away_are_learned_from_where_they_still_can_be() -> None:
+    recipe = SmallTransformer(**SMALL, blocks=2, supervision="weights")
+    model, objective = model_of(recipe), recipe.objective()
+    problem = recipe.problems().sample(4, generator=generator())
+    second = model.machine.blocks()[1].attention
+    assert second is not None
+    with torch.no_grad():
+        second.value.mul_(1e9)
+    loss = objective.loss(model, problem)
+    loss.backward()
+    assert second.value.grad is None
+    assert model.depth is None
+    model.depth = 1
+    torch.testing.assert_close(loss.detach(), recipe.missed(model, problem).mean().detach())
+
+
 @pytest.mark.parametrize(
     ("settings", "message"),
     [

@@ -18,7 +18,7 @@ Growth     the first layers are trained alone, then they are run twice over and 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -30,7 +30,7 @@ from innerloop.errors import InputError
 from innerloop.models.decoder import Decoder
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import RegressionProblem
-from innerloop.recipes.sparse import Labels, SparseRecipe
+from innerloop.recipes.sparse import LOST, Labels, SparseRecipe
 from innerloop.training.start import perturb, repeat
 from innerloop.training.symmetry import Orbits, average_gradients, draw_alike, orbits, places
 from innerloop.transformer import Transformer
@@ -170,10 +170,25 @@ class SmallTransformer(SparseRecipe):
         return {**found, "reading": Orbits.of(read, places(machine.layout))}
 
     def objective(self) -> Labels:
-        missed = self.missed if self.supervision == "weights" else None
-        return Labels(
-            self.problems(), self.batch, self.answers, self.prefixes, missed, self.emphasis
-        )
+        labels = Labels(self.problems(), self.batch, self.answers, self.prefixes)
+        missed = self.missed if self.supervision == "weights" else labels.errors
+
+        def earlier(model: nn.Module, problem: RegressionProblem) -> Tensor:
+            """After the last layer where none of the prompts is lost: it need not go so far."""
+            assert isinstance(model, Decoder)
+            whole = model.depth
+            try:
+                for depth in range((whole or self.blocks) - 1, 0, -1):
+                    model.depth = depth
+                    with torch.no_grad():
+                        sound = bool((missed(model, problem) < LOST).all())
+                    if sound:
+                        return missed(model, problem)
+            finally:
+                model.depth = whole
+            return problem.y.new_zeros(0, problem.n + 1)
+
+        return replace(labels, missed=missed, emphasis=self.emphasis, earlier=earlier)
 
     def missed(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
         """‖β̂ − β‖² at every prefix."""

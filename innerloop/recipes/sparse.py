@@ -26,7 +26,8 @@ OVERFLOW = 1e4
 is added is cubic in it: on a rare prompt it leaves float32 within a few layers."""
 LARGE, LOST = 1e2, 1e12
 """Training counts an error e above LARGE as LARGE (1 + log(e / LARGE)), so that a prompt on which
-the stream runs away is learned from but does not drown the others. From LOST on it is left out."""
+the stream runs away is learned from but does not drown the others. From LOST on it has no gradient
+that float32 can hold."""
 Answer = Callable[[nn.Module, RegressionProblem], Tensor]
 
 
@@ -74,14 +75,18 @@ class Labels(Held):
     """What training minimises at every prefix, if not the squared error of the label."""
     emphasis: float = 0.0
     """The weight of the prefix of m examples is (m + 1) to this power, over the mean of these."""
+    earlier: Answer | None = None
+    """What to minimise on prompts that are lost, if anything: they are left out otherwise."""
 
     def loss(self, model: nn.Module, batch: RegressionProblem) -> Tensor:
-        """Over the prompts that are not lost: one that is has no gradient to learn from."""
+        """Over the prompts that are not lost, and what can be had of those that are."""
         missed = self.missed or self.errors
         errors = missed(model, batch)
         sound = (errors < LOST).all(dim=-1)
-        if bool(sound.any()) and not bool(sound.all()):
-            errors = missed(model, chosen(batch, sound))
+        if not bool(sound.all()):
+            kept = [missed(model, chosen(batch, sound))] if bool(sound.any()) else []
+            found = [] if self.earlier is None else [self.earlier(model, chosen(batch, ~sound))]
+            errors = torch.cat(kept + found) if kept or found else errors
         large = LARGE * (1 + (errors.clamp_min(LARGE) / LARGE).log())
         errors = torch.where(errors > LARGE, large, errors)
         if not self.prefixes:
