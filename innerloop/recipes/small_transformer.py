@@ -174,14 +174,14 @@ class SmallTransformer(SparseRecipe):
         missed = self.missed if self.supervision == "weights" else labels.errors
 
         def earlier(model: nn.Module, problem: RegressionProblem) -> Tensor:
-            """After the last layer where none of the prompts is lost: it need not go so far."""
+            """After the last layer where no stream has run away: it need not go so far."""
             assert isinstance(model, Decoder)
-            whole = model.depth
+            whole, prompt = model.depth, self.construction.prompt(problem)
             try:
                 for depth in range((whole or self.blocks) - 1, 0, -1):
                     model.depth = depth
                     with torch.no_grad():
-                        sound = bool((missed(model, problem) < LOST).all())
+                        sound = bool((model.stream(prompt).square() < LOST).all())
                     if sound:
                         return missed(model, problem)
             finally:

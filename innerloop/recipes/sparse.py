@@ -24,7 +24,7 @@ from innerloop.recipes.base import Recipe
 OVERFLOW = 1e4
 """From this squared error on a prompt overflows. Nothing normalises the machine's stream, and what
 is added is cubic in it: on a rare prompt it leaves float32 within a few layers."""
-LARGE, LOST = 1e2, 1e12
+LARGE, LOST = 1e2, 1e8
 """Training counts an error e above LARGE as LARGE (1 + log(e / LARGE)), so that a prompt on which
 the stream runs away is learned from but does not drown the others. From LOST on it has no gradient
 that float32 can hold."""

@@ -182,20 +182,19 @@ class Attention(nn.Module):
     ) -> Tensor:
         """c_i Σ_m Σ_j act(h_iᵀQ_mᵀK_m h_j) V_m h_j, with as few and large products as can be.
 
-        Heads stand side by side in a token, so no product needs its factors rearranged. Scores have
-        their keys first: these products are the faster ones, forward and backward.
+        Heads stand side by side in a token, so no product needs its factors rearranged.
         """
         heads, _, width = self.query.shape
         score = self.score_matrices().to(stream.device).transpose(0, 1).flatten(1)
         sought = (stream @ score).unflatten(-1, (heads, width)).flatten(-3, -2)
-        scores = (keyed @ sought.mT).unflatten(-1, (-1, heads))
+        scores = (sought @ keyed.mT).unflatten(-2, (-1, heads))
         weights = scores.relu() if self.kind == "relu" else scores
         share = self._scale(stream, context, stream.shape[-2])
         if self.mask == "causal":
-            share = share * scores.new_ones(scores.shape[-2], scores.shape[-3]).tril()
-            share = share.mT.unsqueeze(-1)
+            share = share * scores.new_ones(scores.shape[-3], scores.shape[-1]).tril()
+            share = share.unsqueeze(-2)
         weights = weights * share
-        found = (weights.flatten(-2).mT @ keyed).unflatten(-2, (-1, heads))
+        found = (weights.flatten(-3, -2) @ keyed).unflatten(-2, (-1, heads))
         return found.flatten(-2) @ self.value.to(stream.device).mT.flatten(0, 1)
 
     def _mixed(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
