@@ -19,7 +19,7 @@ from common import record
 
 from innerloop.recipes.base import train
 
-STEPS, TARGETS, FASTER = 800, (0.6, 0.4), 3.0
+STEPS, TARGETS, FASTER = 800, (0.6, 0.4), 2.0
 SIZES: dict[str, Any] = {"d": 8, "n": 5, "sparsity": 1, "blocks": 4}
 OURS: dict[str, Any] = {
     **{"learning_rate": 1e-2, "warmup": 100, "scale": 0.1},
