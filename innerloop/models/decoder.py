@@ -25,6 +25,8 @@ class Decoder(nn.Module):
         super().__init__()
         self.machine = machine
         self.readout: Readout = readout
+        self.depth: int | None = None
+        """Layers in use, the first so many; all if none."""
         layout = machine.layout
         if readout == "linear":
             self.reading = nn.Parameter(torch.zeros(1, layout.width, dtype=torch.float64))
@@ -38,13 +40,31 @@ class Decoder(nn.Module):
         self, tokens: Float[Tensor, "*batch tokens width"]
     ) -> Float[Tensor, "*batch prefixes"]:
         """The label of each example, from those before it; the query's comes last."""
-        return self.read(tokens, self.machine(tokens))
+        return self.read(tokens, self.stream(tokens))
+
+    def stream(
+        self, tokens: Float[Tensor, "*batch tokens width"]
+    ) -> Float[Tensor, "*batch tokens width"]:
+        """The stream after the last layer that is in use."""
+        if self.depth is None:
+            return self.machine(tokens)
+        stream = self.machine.enter(tokens)
+        for k in range(self.depth):
+            stream = self.machine.step(stream, k)
+        return stream
 
     def read(self, tokens: Tensor, stream: Tensor) -> Tensor:
         """What a stream says, after the last layer or any other."""
-        layout = self.machine.layout
-        odd, rows = stream[..., 0::2, :], layout.read(tokens, "x")[..., 0::2, :]
         if self.readout == "linear":
-            return (odd @ self.reading.mT).squeeze(-1)
-        held = layout.read(odd, "beta") if self.readout == "constructed" else odd @ self.reading.mT
-        return (held * rows).sum(dim=-1)
+            return (stream[..., 0::2, :] @ self.reading.mT).squeeze(-1)
+        rows = self.machine.layout.read(tokens, "x")[..., 0::2, :]
+        return (self.weights(stream) * rows).sum(dim=-1)
+
+    def weights(
+        self, stream: Float[Tensor, "*batch tokens width"]
+    ) -> Float[Tensor, "*batch prefixes d"]:
+        """β̂ = Vᵀh, whose product with x is the label that a query read-out tells."""
+        odd = stream[..., 0::2, :]
+        if self.readout == "constructed":
+            return self.machine.layout.read(odd, "beta")
+        return odd @ self.reading.mT

@@ -25,6 +25,10 @@ from innerloop.recipes.base import Recipe
 OVERFLOW = 1e4
 """From this squared error on a prompt overflows. Nothing normalises the machine's stream, and what
 is added is cubic in it: on a rare prompt it leaves float32 within a few layers."""
+LARGE, LOST = 1e2, 1e8
+"""Training counts an error e above LARGE as LARGE (1 + log(e / LARGE)), so that a prompt on which
+the stream runs away is learned from but does not drown the others. From LOST on it has no gradient
+that float32 can hold."""
 Answer = Callable[[nn.Module, RegressionProblem], Tensor]
 
 
@@ -68,14 +72,28 @@ class Labels(Held):
     answer: Answer
     """Labels of all examples and the query, each from those before it: batch × (n + 1)."""
     prefixes: bool
+    missed: Answer | None = None
+    """What training minimises at every prefix, if not the squared error of the label."""
+    emphasis: float = 0.0
+    """The weight of the prefix of m examples is (m + 1) to this power, over the mean of these."""
+    earlier: Answer | None = None
+    """What to minimise on prompts that are lost, if anything: they are left out otherwise."""
 
     def loss(self, model: nn.Module, batch: RegressionProblem) -> Tensor:
-        """Over the prompts that do not overflow: one that does has no gradient to learn from."""
-        errors = self.errors(model, batch)
-        sound = (errors < OVERFLOW).all(dim=-1)
-        if bool(sound.any()) and not bool(sound.all()):
-            errors = self.errors(model, chosen(batch, sound))
-        return errors.mean() if self.prefixes else errors[..., -1].mean()
+        """Over the prompts that are not lost, and what can be had of those that are."""
+        missed = self.missed or self.errors
+        errors = missed(model, batch)
+        sound = (errors < LOST).all(dim=-1)
+        if not bool(sound.all()):
+            kept = [missed(model, chosen(batch, sound))] if bool(sound.any()) else []
+            found = [] if self.earlier is None else [self.earlier(model, chosen(batch, ~sound))]
+            errors = torch.cat(kept + found) if kept or found else errors
+        large = LARGE * (1 + (errors.clamp_min(LARGE) / LARGE).log())
+        errors = torch.where(errors > LARGE, large, errors)
+        if not self.prefixes:
+            return errors[..., -1].mean()
+        weights = torch.arange(1.0, errors.shape[-1] + 1).to(errors) ** self.emphasis
+        return (errors * (weights / weights.mean())).mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Over all prompts; one that overflows counts with the error from which on it does."""

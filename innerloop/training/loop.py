@@ -81,6 +81,7 @@ class Training:
     def advance(self) -> None:
         """One step of the optimiser, preceded and followed by an evaluation where one is due."""
         began = time.perf_counter()
+        self.settings.prepare(self.model, self.step)
         if self.step == 0:
             self._evaluate()
         for group in self.optimizer.param_groups:
@@ -93,6 +94,7 @@ class Training:
             loss = self.objective.loss(self.model, batch)
             if loss.requires_grad:
                 loss.backward()
+            self.settings.revise(self.model, self.step)
             losses.append(float(loss.detach()))
             self._check(losses[-1], self.settings.clipped(self.model))
             return loss.detach()

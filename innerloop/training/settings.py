@@ -80,7 +80,14 @@ class Settings(Parameters):
             0.999 if self.beta2 is None else self.beta2,
         )
         kind = Adam if self.optimizer == "adam" else AdamW
-        return kind(weights, lr=rate, betas=betas, weight_decay=decay)
+        return kind(weights, lr=rate, betas=betas, weight_decay=decay, fused=True)
+
+    def prepare(self, model: nn.Module, step: int) -> None:
+        """Change the model before a step. What is done must follow from the model and the step
+        alone, so that a run can be resumed at any; most recipes change nothing."""
+
+    def revise(self, model: nn.Module, step: int) -> None:
+        """Change the gradient of a step before it is clipped; the same holds."""
 
     def rate(self, step: int) -> float:
         """The learning rate of step 0, 1, …: a function of the step, so it has no state to keep."""

@@ -148,7 +148,7 @@ class MLP(nn.Module):
         result = stream
         if len(self.bias):
             inner, bias, outer = (p.to(stream.device) for p in (self.inner, self.bias, self.outer))
-            update = (stream @ inner.mT + bias).relu() @ outer.mT
+            update = nn.functional.linear(stream, inner, bias).relu() @ outer.mT
             if len(self.targets) == stream.shape[-1]:
                 result = result + update
             else:
