@@ -202,6 +202,9 @@ def test_prompts_that_run_away_are_learned_from_where_they_still_can_be() -> Non
         ({"growth": [5, 5]}, "different whole numbers"),
         ({"growth": [5], "start": "near"}, "does not use growth"),
         ({"supervision": "weights", "readout": "linear"}, "no β̂"),
+        ({"emphasis": 1, "prefixes": False}, "does not use emphasis"),
+        ({"sharing": 5, "start": "near"}, "does not use sharing"),
+        ({"sharing": 5, "fixed": 0}, "not alike"),
     ],
 )
 def test_settings_that_make_no_sense_are_refused(settings: dict[str, Any], message: str) -> None:

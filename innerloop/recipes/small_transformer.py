@@ -90,7 +90,18 @@ class SmallTransformer(SparseRecipe):
                 raise InputError(f"{name} must be {self.blocks} numbers, one for each layer")
         if self.supervision == "weights" and self.readout == "linear":
             raise InputError("a linear read-out has no β̂: take supervision=labels")
+        if self.emphasis and not self.prefixes:
+            raise InputError("prefixes=false does not use emphasis: leave it out")
+        self._check_sharing()
         self._check_growth()
+
+    def _check_sharing(self) -> None:
+        if not self.sharing:
+            return
+        if self.start in ("construction", "near"):
+            raise InputError(f"start={self.start} does not use sharing: leave it out")
+        if self.support is not None or self.fixed is not None:
+            raise InputError("with a support or a fixed X features are not alike: set sharing=0")
 
     def _check_growth(self) -> None:
         if self.growth is None:
