@@ -6,7 +6,9 @@ Start      random weights as in the paper; random ones that treat all features a
            LISTA-VM by Theorem 4.1; or near those
 Sharing    gradients are averaged over features for the first steps (`training.symmetry`): problems
            are as likely with their features renamed, and no feature has to learn alone what all of
-           them need. It says nothing of an algorithm
+           them need. It says nothing of an algorithm. It is what learning waits for: three layers
+           at the paper's problem have a loss of 1.31 after 1,500 steps, and 1.85 without it; with
+           labels in the loss, not β, 1.46 and 2.23 (LISTA-VM of three layers: 1.11)
 Loss       (ŷ − y)² at the query as in the paper, or at every prefix (which teaches n + 1 problems
            for the price of one). Or ‖β̂ − β‖², as the paper trains its baselines: a query read-out
            says ŷ = ⟨β̂, x⟩, so this is (ŷ − y)² in expectation over the x that are asked, without
