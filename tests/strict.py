@@ -20,7 +20,7 @@ from jaxtyping import AbstractArray
 
 check = beartype(conf=BeartypeConf(is_pep484_tower=True))
 _scope = jaxtyping.jaxtyped  # jaxtyping's own
-MOST = 20
+MOST = 8
 """Calls of a function that are checked in a test: in a loop, the others look the same."""
 _TEST = [0]
 

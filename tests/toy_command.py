@@ -1,5 +1,6 @@
 """The command line with the toys for claims: something to be killed."""
 
+import signal
 import sys
 
 import toys
@@ -8,6 +9,8 @@ from innerloop.claims import base
 from innerloop.ledger import run
 
 if __name__ == "__main__":
+    # Where tests run in the background of a shell, interrupts are ignored, and this would be by us.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     base.claims = run.claims = lambda: toys.CLAIMS
     sys.argv[0] = "innerloop"
     from innerloop.cli import main
