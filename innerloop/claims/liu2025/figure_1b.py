@@ -9,11 +9,11 @@ Tested     each trained here with and without the restriction; "almost ten times
 Correction where "almost ten times" fails: twice as good. At sizes that are not the paper's a
            failure of the number is not held against it
 Beyond     0.07 was not reached at the paper's sizes: a recorded training ends at 0.11
-           (results/sparse/lista-vm-ss), and searches by L-BFGS from four other starts end at 0.109
-           to 0.119 on the examples they see. Without thresholds, 12 steps leave at least 1/13 of
-           E ‖β‖² = 3, which is 0.23, in the mean over large square X (the Christoffel number of the
-           semicircle law at 0). LISTA-VM itself can select: rows of M that are zero keep β in the
-           support
+           (results/sparse/lista-vm-ss; on 6 of 200,000 fresh X it overflows beyond 10⁴), and
+           searches by L-BFGS from four other starts end at 0.109 to 0.119 on the examples they see.
+           Without thresholds, 12 steps leave at least 1/13 of E ‖β‖² = 3, so 0.23, in the mean over
+           large square X (the Christoffel number of the semicircle law at 0). LISTA-VM itself
+           can select: rows of M that are zero keep β in the support
 """
 
 from __future__ import annotations

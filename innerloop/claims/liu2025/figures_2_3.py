@@ -6,7 +6,9 @@ Tested     each trained here on fresh X for every instance, history on examples 
            β̂ = 0 scores, since E ‖β‖² = S: "around 3" is S within a tenth, and no trend is a
            last loss of at least nine tenths of S
 Beyond     with Chebyshev's steps to begin with, γ apart from the rest of M, LISTA-VM ends far below
-           0.68: at 0.43 on held-out labels (results/sparse/lista-vm)
+           0.68: at 0.43 on held-out labels (results/sparse/lista-vm). But its large steps overflow
+           on rare X, 8 of 200,000 fresh ones beyond 10⁴: these decide the mean over all, which is
+           then no number to quote
 """
 
 from __future__ import annotations
