@@ -20,8 +20,18 @@ from innerloop.models.lista_vm import ListaVM, chebyshev_steps, spectrum
 from innerloop.models.unrolled import Unrolled
 from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.recipes.base import train
+from innerloop.recipes.gpt2 import GPT2OnSparseRecovery
+from innerloop.recipes.lista_vm_learned import TrainedListaVM
 from innerloop.recipes.small_transformer import SmallTransformer
-from innerloop.recipes.sparse import OVERFLOW, chosen
+from innerloop.recipes.sparse import (
+    LARGE,
+    OVERFLOW,
+    STRETCHED,
+    Held,
+    SparseRecipe,
+    chosen,
+    tempered,
+)
 
 D, N, K = 7, 4, 3
 GENERATOR = torch.Generator().manual_seed(5)
@@ -219,3 +229,49 @@ def test_a_prompt_that_overflows_is_left_out_of_training_and_counted_in_the_loss
         held.x[0] *= 1e25
         after = objective.evaluate(model)["loss"]
     assert after == pytest.approx(before + OVERFLOW / len(held.x), rel=0.02)
+
+
+@pytest.mark.parametrize("recipe", [TrainedListaVM, SmallTransformer, GPT2OnSparseRecovery])
+def test_stretched_problems_are_longer_have_their_own_labels_and_are_for_training_alone(
+    recipe: type[SparseRecipe],
+) -> None:
+    given: dict[str, Any] = {"d": 4, "n": 3, "sparsity": 2, "batch": 20_000}
+    plain, stretched = (recipe(**given, stretch=far).objective() for far in (1.0, 1.5))
+    assert isinstance(plain, Held)
+    assert isinstance(stretched, Held)
+    before, after = (each.draw(torch.Generator().manual_seed(3)) for each in (plain, stretched))
+    factors = (after.x / before.x).mean(dim=(-1, -2))
+    torch.testing.assert_close(after.x, before.x * factors[:, None, None])
+    assert after.weights is not None
+    assert torch.equal(after.x_query, before.x_query)
+    labels = np.einsum("bnd,bd->bn", after.x.numpy(), after.weights.numpy())
+    np.testing.assert_allclose(after.y.numpy(), labels, rtol=1e-4, atol=1e-5)
+    moved = factors[(factors - 1).abs() > 1e-5]
+    assert len(moved) == pytest.approx(STRETCHED * given["batch"], rel=0.2)
+    assert 1 < moved.min() < 1.05
+    assert 1.45 < moved.max() <= 1.5 + 1e-5
+    assert torch.equal(plain.held_out.x, stretched.held_out.x)
+
+
+def test_an_error_that_is_large_is_learned_from_without_drowning_the_others() -> None:
+    errors = torch.tensor([0.5, LARGE, 1e9], dtype=torch.float64, requires_grad=True)
+    counted = tempered(errors)
+    np.testing.assert_allclose(counted.detach(), [0.5, LARGE, LARGE * (1 + np.log(1e9 / LARGE))])
+    counted.sum().backward()
+    assert errors.grad is not None
+    np.testing.assert_allclose(errors.grad, [1, 1, LARGE / 1e9])
+
+
+def test_lista_vm_that_saw_stretched_x_is_safe_on_a_rare_one() -> None:
+    sizes: dict[str, Any] = {"d": 8, "n": 5, "sparsity": 2, "blocks": 8}
+    problem = SparseRecovery(d=8, n=5, sparsity=2).sample(
+        20_000, generator=torch.Generator().manual_seed(0), dtype=torch.float32
+    )
+    worst = []
+    for stretch in (1.0, 1.4):
+        model = train("lista-vm-learned", stretch=stretch, batch=128, steps=150, **sizes).model
+        with torch.no_grad():
+            found = model(problem.x, problem.y)
+        worst.append(float((found - problem.weights).square().sum(dim=-1).max()))
+    assert worst[0] > 1e3
+    assert worst[1] < 50

@@ -48,9 +48,14 @@ def renaming(order: tuple[int, ...], places: int) -> np.ndarray:
     return np.kron(np.eye(places // width), moved)
 
 
-def test_the_mean_over_orbits_is_the_mean_over_all_renamings() -> None:
+@pytest.mark.parametrize("support", [None, 1, 2])
+def test_the_mean_over_orbits_is_the_mean_over_all_renamings(support: int | None) -> None:
+    """Of all features, or of those of the support and of the others, each among themselves."""
     machine = model_of(SmallTransformer(**SMALL, blocks=1)).machine
-    among = orbits(machine)
+    among = orbits(machine, support)
+    inside = set(range(support or D))
+    orders = [order for order in permutations(range(D)) if set(order[: len(inside)]) == inside]
+    assert len(orders) == (6 if support is None else 2)
     for name, weight in machine.named_parameters():
         drawn = torch.randn(weight.shape, generator=generator(), dtype=torch.float64)
         matrix = drawn if drawn.ndim > 1 else drawn.unsqueeze(-1)
@@ -60,7 +65,7 @@ def test_the_mean_over_orbits_is_the_mean_over_all_renamings() -> None:
                 renaming(order, rows)
                 @ matrix.numpy()
                 @ (renaming(order, columns).T if columns > 1 else np.eye(1))
-                for order in permutations(range(D))
+                for order in orders
             ],
             axis=0,
         )
@@ -88,15 +93,20 @@ def renamed(problem: RegressionProblem, order: list[int]) -> RegressionProblem:
     return RegressionProblem(x, problem.y, query, weights)
 
 
-def test_features_stay_alike_while_gradients_are_shared_and_not_after() -> None:
-    recipe = SmallTransformer(**SMALL, blocks=2, start="symmetric", steps=5, sharing=3)
+@pytest.mark.parametrize(("support", "order"), [(None, [2, 0, 1]), (2, [1, 0, 2])])
+def test_features_stay_alike_while_gradients_are_shared_and_not_after(
+    support: int | None, order: list[int]
+) -> None:
+    recipe = SmallTransformer(
+        **SMALL, blocks=2, start="symmetric", steps=5, sharing=3, support=support
+    )
     training = Training(recipe.model(generator()).double(), recipe.objective(), recipe)
     training.objective = DoubleBatches(recipe)
     problem = recipe.problems().sample(6, generator=generator())
     for step in range(5):
         training.advance()
         labels, other = (
-            recipe.answers(training.model, p) for p in (problem, renamed(problem, [2, 0, 1]))
+            recipe.answers(training.model, p) for p in (problem, renamed(problem, order))
         )
         assert torch.allclose(labels, other, atol=1e-12, rtol=1e-12) == (step < 3)
 

@@ -77,7 +77,8 @@ class Figure:
     panel: str | None = None
     """A column whose values get a panel each."""
     band: tuple[str, str] | None = None
-    """Columns with the lower and upper end of an interval around y."""
+    """Columns with the lower and upper end of an interval around y, or around x where y is a
+    category."""
     rules: Mapping[str, float] = field(default_factory=dict)
     """Levels of y to compare with, by name."""
     caption: str = ""

@@ -1,17 +1,31 @@
 """GPT-2 learns sparse recovery in context.
 
-Model  the `transformers` library's GPT-2 on the tokens of sequence.py
-Loss   (ŷ − y)² at the query as in the paper, or at every prefix
+Model       the `transformers` library's GPT-2 on the tokens of sequence.py, with a linear read-out
+            as in the paper, or a query read-out as Small TF has: ŷ = ⟨β̂, x⟩, β̂ read out linearly
+Loss        (ŷ − y)² at the query as in the paper, or at every prefix; or ‖β̂ − β‖², which tells d
+            numbers where a label tells one
+Curriculum  the first 5 features alone, then one more every so many steps (Garg et al. 2022): x is 0
+            beyond them, and the weight of a feature that is not there yet is added to that of one
+            which is, so that β is as sparse and as large as it will be
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar, Literal
 
+import torch
+from torch import Tensor, nn
+
+from innerloop.errors import InputError
+from innerloop.models.gpt2 import GPT2
 from innerloop.parameters import parameter
+from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.recipes.sequence import GPT2Recipe
-from innerloop.recipes.sparse import SparseRecipe
+from innerloop.recipes.sparse import Labels, SparseRecipe
+
+FIRST = 5
+"""Features to begin with."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -25,3 +39,46 @@ class GPT2OnSparseRecovery(GPT2Recipe, SparseRecipe):
     }
 
     d: int = parameter(20, "features", least=1, most=512)
+    readout: Literal["linear", "query"] = parameter("linear", "of the label")
+    supervision: Literal["labels", "weights"] = parameter("labels", "what the loss compares")
+    curriculum: int | None = parameter(
+        None, "steps for each feature beyond the first 5; none is all at once", least=1
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.supervision == "weights" and self.readout == "linear":
+            raise InputError("a linear read-out has no β̂: take supervision=labels or readout=query")
+        if self.curriculum is not None and self.fixed is not None:
+            raise InputError("a fixed X has all its features: leave curriculum out")
+
+    @property
+    def query(self) -> int | None:
+        return self.d if self.readout == "query" else None
+
+    def objective(self) -> Labels:
+        missed = self.missed if self.supervision == "weights" else None
+        return replace(super().objective(), stretch=self.stretch, missed=missed)
+
+    def missed(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
+        """‖β̂ − β‖² at every prefix."""
+        assert isinstance(model, GPT2)
+        assert problem.weights is not None
+        found = model.read(self.tokens(problem))[..., 0::2, :]
+        return (found - problem.weights.unsqueeze(-2)).square().sum(dim=-1)
+
+    def simplify(self, batch: RegressionProblem, step: int) -> RegressionProblem:
+        if self.curriculum is None:
+            return batch
+        features = FIRST + step // self.curriculum
+        if features >= self.d:
+            return batch
+        assert batch.weights is not None
+        there = torch.arange(self.d, device=batch.x.device) < features
+        x, x_query = batch.x * there, batch.x_query * there
+        folds = min(features, self.support or self.d)
+        weights = torch.zeros_like(batch.weights)
+        for part in batch.weights.split(folds, dim=-1):
+            weights[..., : part.shape[-1]] += part
+        y = (x @ weights.unsqueeze(-1)).squeeze(-1)
+        return RegressionProblem(x, y, x_query, weights)

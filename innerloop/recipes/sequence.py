@@ -83,7 +83,13 @@ class GPT2Recipe(SequenceRecipe, ABC):
             layers=self.blocks,
             heads=self.heads,
             tokens=2 * (self.longest or self.n) + 1,
+            query=self.query,
         )
+
+    @property
+    def query(self) -> int | None:
+        """The features of a query read-out; the read-out is linear if none."""
+        return None
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -34,7 +34,15 @@ from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.recipes.sparse import LOST, Labels, SparseRecipe
 from innerloop.training.start import perturb, repeat
-from innerloop.training.symmetry import Orbits, average_gradients, draw_alike, orbits, places
+from innerloop.training.symmetry import (
+    Orbits,
+    Place,
+    average_gradients,
+    draw_alike,
+    orbits,
+    place,
+    places,
+)
 from innerloop.transformer import Transformer
 
 BOUND = 20.0
@@ -102,8 +110,8 @@ class SmallTransformer(SparseRecipe):
             return
         if self.start in ("construction", "near"):
             raise InputError(f"start={self.start} does not use sharing: leave it out")
-        if self.support is not None or self.fixed is not None:
-            raise InputError("with a support or a fixed X features are not alike: set sharing=0")
+        if self.fixed is not None:
+            raise InputError("with a fixed X features are not alike: set sharing=0")
 
     def _check_growth(self) -> None:
         if self.growth is None:
@@ -152,7 +160,7 @@ class SmallTransformer(SparseRecipe):
                 generator=generator,
             )
             if self.start == "symmetric":
-                draw_alike(machine, scale, generator)
+                draw_alike(machine, scale, generator, self.support)
             return machine
         machine = self.construction.transformer.dense()
         if self.start == "near":
@@ -176,14 +184,18 @@ class SmallTransformer(SparseRecipe):
     def _orbits(self) -> dict[str, Orbits]:
         """Of every weight of the model; a query read-out has a row for each feature."""
         machine = self._machine(torch.Generator())
-        found = {f"machine.{name}": among for name, among in orbits(machine).items()}
+        found = {f"machine.{name}": among for name, among in orbits(machine, self.support).items()}
         if self.readout == "constructed":
             return found
-        read = [("read", k) for k in range(self.d)] if self.readout == "query" else [("read", None)]
-        return {**found, "reading": Orbits.of(read, places(machine.layout))}
+        read: list[Place] = [("read", None)]
+        if self.readout == "query":
+            read = [place("read", k, self.support) for k in range(self.d)]
+        return {**found, "reading": Orbits.of(read, places(machine.layout, self.support))}
 
     def objective(self) -> Labels:
-        labels = Labels(self.problems(), self.batch, self.answers, self.prefixes)
+        labels = Labels(
+            self.problems(), self.batch, self.answers, self.prefixes, stretch=self.stretch
+        )
         missed = self.missed if self.supervision == "weights" else labels.errors
 
         def earlier(model: nn.Module, problem: RegressionProblem) -> Tensor:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -27,8 +27,10 @@ OVERFLOW = 1e4
 is added is cubic in it: on a rare prompt it leaves float32 within a few layers."""
 LARGE, LOST = 1e2, 1e8
 """Training counts an error e above LARGE as LARGE (1 + log(e / LARGE)), so that a prompt on which
-the stream runs away is learned from but does not drown the others. From LOST on it has no gradient
-that float32 can hold."""
+a model runs away is learned from but does not drown the others. From LOST on a stream has no
+gradient that float32 can hold."""
+STRETCHED = 0.03
+"""Share of a batch that is stretched, if any is."""
 Answer = Callable[[nn.Module, RegressionProblem], Tensor]
 
 
@@ -38,10 +40,18 @@ class Held:
 
     distribution: Distribution
     batch: int
+    stretch: float = field(default=1.0, kw_only=True)
+    """Training: some X are up to so many times as long."""
     examples: ClassVar[int] = 4096
 
     def draw(self, generator: torch.Generator) -> RegressionProblem:
-        return self.distribution.sample(self.batch, generator=generator, dtype=torch.float32)
+        problem = self.distribution.sample(self.batch, generator=generator, dtype=torch.float32)
+        if self.stretch == 1:
+            return problem
+        which, far = torch.rand(2, self.batch, generator=generator)
+        factors = torch.where(which < STRETCHED, 1 + (self.stretch - 1) * far, 1.0)[:, None]
+        x, y = problem.x * factors[..., None], problem.y * factors
+        return RegressionProblem(x, y, problem.x_query, problem.weights)
 
     @cached_property
     def held_out(self) -> RegressionProblem:
@@ -55,7 +65,7 @@ class Recovery(Held):
     in expectation; `label` is the label loss of the queries that were drawn."""
 
     def loss(self, model: nn.Module, batch: RegressionProblem) -> Tensor:
-        return (model(batch.x, batch.y) - batch.weights).square().sum(dim=-1).mean()
+        return tempered((model(batch.x, batch.y) - batch.weights).square().sum(dim=-1)).mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         problem = self.held_out
@@ -88,8 +98,7 @@ class Labels(Held):
             kept = [missed(model, chosen(batch, sound))] if bool(sound.any()) else []
             found = [] if self.earlier is None else [self.earlier(model, chosen(batch, ~sound))]
             errors = torch.cat(kept + found) if kept or found else errors
-        large = LARGE * (1 + (errors.clamp_min(LARGE) / LARGE).log())
-        errors = torch.where(errors > LARGE, large, errors)
+        errors = tempered(errors)
         if not self.prefixes:
             return errors[..., -1].mean()
         weights = torch.arange(1.0, errors.shape[-1] + 1).to(errors) ** self.emphasis
@@ -106,8 +115,14 @@ class Labels(Held):
         return (self.answer(model, problem) - truth).square()
 
 
-def chosen(problem: RegressionProblem, which: Tensor | slice) -> RegressionProblem:
-    """Some instances of a batch."""
+def tempered(errors: Tensor) -> Tensor:
+    """Errors as training counts them."""
+    large = LARGE * (1 + (errors.clamp_min(LARGE) / LARGE).log())
+    return torch.where(errors > LARGE, large, errors)
+
+
+def chosen(problem: RegressionProblem, which: Tensor | slice | int) -> RegressionProblem:
+    """Some instances of a batch, or the batch that is one of several."""
     weights = None if problem.weights is None else problem.weights[which]
     return RegressionProblem(problem.x[which], problem.y[which], problem.x_query[which], weights)
 
@@ -121,6 +136,7 @@ class SparseRecipe(Recipe, ABC):
     sparsity: int = parameter(3, "entries of the weights that are not zero", least=1)
     support: int | None = parameter(None, "the support lies in the first so many", least=1)
     fixed: int | None = parameter(None, "seed of one X for all; a fresh X each if none", least=0)
+    stretch: float = parameter(1.0, "some X are up to so many times as long in training", least=1)
     batch: int = parameter(512, "instances in a batch", least=1, most=1_000_000)
     steps: int = parameter(2000, "steps of the optimiser", least=1)
     learning_rate: float = parameter(1e-2, "the largest on the schedule", least=0)
@@ -146,7 +162,7 @@ class UnrolledRecipe(SparseRecipe, ABC):
     blocks: int = parameter(12, "layers K", least=1, most=1000)
 
     def objective(self) -> Recovery:
-        return Recovery(self.problems(), self.batch)
+        return Recovery(self.problems(), self.batch, stretch=self.stretch)
 
     def layers(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
         assert isinstance(model, Unrolled)

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from textwrap import wrap
 from typing import Any
 
 import altair as alt
 
 WIDTH, HEIGHT, PANEL = "container", 300, 260
 """One panel is as wide as the page allows; several have a width of their own."""
+
+TITLE = 46
+"""Letters in a line of a title: a phone shows no more of them."""
 
 MOST_LABELS = 12
 """On an axis of a heat map; more of them run into each other."""
@@ -20,7 +24,7 @@ def chart_of(figure: dict[str, Any]) -> alt.TopLevelMixin:
     """The chart of a figure as evidence tells it (`innerloop.claims.evidence.Figure`)."""
     layers = _heat(figure) if figure["mark"] == "heat" else _curves(figure)
     chart = alt.layer(*layers, data=alt.Data(values=[dict(row) for row in figure["rows"]]))
-    title = alt.TitleParams(figure["title"], anchor="start")
+    title = alt.TitleParams(wrap(figure["title"], TITLE), anchor="start")
     if figure["panel"] is None:
         return chart.properties(width=WIDTH, height=HEIGHT, title=title)
     panels = list(dict.fromkeys(row[figure["panel"]] for row in figure["rows"]))
@@ -40,7 +44,11 @@ def _curves(figure: dict[str, Any]) -> list[alt.Chart]:
         order = list(dict.fromkeys(row[figure["colour"]["field"]] for row in figure["rows"]))
         columns = max(1, 60 // (max(len(str(name)) for name in order) + 4))  # fits a phone
         legend = alt.Legend(
-            orient="top", columns=columns, labelLimit=300, symbolType="stroke", symbolOpacity=1
+            orient="top",
+            columns=columns,
+            labelLimit=300,
+            symbolType="stroke" if figure["mark"] == "line" else "circle",
+            symbolOpacity=1,
         )
         colour["color"] = alt.Color(
             f"{_name(figure['colour']['field'])}:N",
@@ -51,8 +59,12 @@ def _curves(figure: dict[str, Any]) -> list[alt.Chart]:
     layers = []
     if figure["band"]:
         low, high = (_name(column) for column in figure["band"])
-        area = alt.Chart().mark_area(opacity=0.2).encode(x, alt.Y(f"{low}:Q"), alt.Y2(high))
-        layers.append(area.encode(**colour))
+        if figure["y"]["scale"] == "category":
+            ends = alt.Chart().mark_rule(strokeWidth=2, opacity=0.5)
+            layers.append(ends.encode(alt.X(f"{low}:Q"), alt.X2(high), y, **colour))
+        else:
+            area = alt.Chart().mark_area(opacity=0.2)
+            layers.append(area.encode(x, alt.Y(f"{low}:Q"), alt.Y2(high), **colour))
     marks = {
         "line": lambda chart: chart.mark_line(point=alt.OverlayMarkDef(size=20)),
         "point": lambda chart: chart.mark_point(filled=True, size=30),

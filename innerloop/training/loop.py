@@ -86,7 +86,7 @@ class Training:
             self._evaluate()
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.rate(self.step)
-        batch = self._current_batch()
+        batch = self.settings.simplify(self._current_batch(), self.step)
         losses: list[float] = []
 
         def closure() -> Tensor:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor, nn
@@ -81,6 +81,11 @@ class Settings(Parameters):
         )
         kind = Adam if self.optimizer == "adam" else AdamW
         return kind(weights, lr=rate, betas=betas, weight_decay=decay, fused=True)
+
+    def simplify(self, batch: Any, step: int) -> Any:
+        """The batch of a step as it is used: a curriculum begins with something easier. What is
+        done must follow from the batch and the step alone, so that a run can be resumed."""
+        return batch
 
     def prepare(self, model: nn.Module, step: int) -> None:
         """Change the model before a step. What is done must follow from the model and the step

@@ -4,7 +4,8 @@ Setting   places of a stream belong to registers; those of a register with d ent
           by their feature alone. Renaming features by a permutation π moves places by ρ(π)
 Orbits    of the entries of a matrix: (r, c) and (r', c') are of one orbit if some renaming moves
           one to the other, that is if they join the same registers and agree on whether r and c are
-          of one feature
+          of one feature. Where a support lies in the first so many features, these are renamed
+          among themselves, and the others too: two kinds of places in each register
 Average   over all π of ρ(π) W ρ(π)ᵀ is the mean over each orbit (the Reynolds operator)
 Why       where every renaming is as likely a problem, the expected gradient at weights that are
           constant on orbits is so too: averaging takes out noise alone. Without it each feature has
@@ -25,7 +26,7 @@ from innerloop.errors import InputError
 from innerloop.transformer import Layout, Transformer
 
 Place = tuple[str, int | None]
-"""The register that a place is of, and its feature if it has one."""
+"""What a place is of, a register or a kind of its features, and its feature if it has one."""
 
 
 @dataclass(frozen=True)
@@ -74,21 +75,26 @@ class Orbits:
         return (scale * drawn / norms)[..., self.number]
 
 
-def places(layout: Layout) -> list[Place]:
+def places(layout: Layout, support: int | None = None) -> list[Place]:
     """The places of a stream; every register that has entries must have one for each feature."""
     if len({shape for shape in layout.registers.values() if shape}) > 1:
         raise InputError(f"registers must be scalars or of one length, got {layout.registers}")
     return [
-        (name, k if shape else None)
+        place(name, k, support) if shape else (name, None)
         for name, shape in layout.registers.items()
         for k in range(layout[name].size)
     ]
 
 
-def orbits(machine: Transformer) -> dict[str, Orbits]:
+def place(name: str, feature: int, support: int | None) -> Place:
+    """The place of a feature in a register; features beyond the support are of another kind."""
+    return name if support is None or feature < support else f"{name} beyond", feature
+
+
+def orbits(machine: Transformer, support: int | None = None) -> dict[str, Orbits]:
     """The orbits of every weight of a free machine, by its name. Rows of Q and K, and hidden units,
     are taken for places of streams of their own, one stream or several side by side."""
-    stream, one = places(machine.layout), [("one", None)]
+    stream, one = places(machine.layout, support), [("one", None)]
     alike: dict[torch.Size, Orbits] = {}
     found = {}
     for name, weight in machine.named_parameters():
@@ -112,9 +118,14 @@ def _streams(name: str, stream: list[Place], size: int) -> list[Place]:
 
 
 @torch.no_grad()
-def draw_alike(machine: Transformer, scale: float, generator: torch.Generator | None) -> None:
-    """Random weights that treat all features alike; biases stay as they are."""
-    for name, among in orbits(machine).items():
+def draw_alike(
+    machine: Transformer,
+    scale: float,
+    generator: torch.Generator | None,
+    support: int | None = None,
+) -> None:
+    """Random weights that treat all features of a kind alike; biases stay as they are."""
+    for name, among in orbits(machine, support).items():
         weight = machine.get_parameter(name)
         if weight.ndim > 1:
             weight.copy_(among.random(weight.shape[:-2], scale, generator))

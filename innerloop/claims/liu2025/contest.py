@@ -20,17 +20,21 @@ from innerloop.algorithms.ista import ISTA
 from innerloop.algorithms.lista_vm import ListaVM as Iteration
 from innerloop.algorithms.regression import linear_prediction
 from innerloop.claims.evidence import Check, Part
+from innerloop.claims.recorded import is_recorded, recorded
 from innerloop.models.lista_vm import ListaVM
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.recipes.base import Trained, train
-from innerloop.recipes.small_transformer import SmallTransformer
-from innerloop.recipes.sparse import OVERFLOW, chosen
+from innerloop.recipes.sparse import OVERFLOW, Labels, chosen
 
 Errors = Mapping[str, Tensor]
 """Squared errors of each method, example by example."""
+Losses = Mapping[str, Sequence[float]]
+"""Of each method the mean of its squared errors, and the standard error of that."""
 Solve = Callable[[RegressionProblem, float], Tensor]
 """Weights of every instance at a penalty."""
+PRINTED = 0.68
+"""Label loss of LISTA-VM in the paper, trained on many X (Appendix F)."""
 PENALTIES = (0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 LASSO = (0.02, 0.05, 0.1, 0.2)
 TUNING = 200
@@ -74,11 +78,34 @@ def missed(problem: RegressionProblem, found: Tensor) -> Tensor:
     return bounded(errors.squeeze(-1).square())
 
 
+def transformers(
+    sizes: Sizes,
+    restart: int,
+    *,
+    machines: Mapping[str, str] | None,
+    epochs: int | None,
+    support: int | None = None,
+) -> dict[str, Trained]:
+    """Recorded ones by their files' names; or Small TF and GPT-2 trained here as in the paper, for
+    so many epochs of 64 prompts (it prints no learning rate: 10⁻⁴ is that of Garg et al.). None
+    where neither is said, or where a package without its results was installed."""
+    if machines is not None and all(is_recorded("sparse", file) for file in machines.values()):
+        return {name: recorded("sparse", file) for name, file in machines.items()}
+    if epochs is None:
+        return {}
+    given = {"prefixes": False, "schedule": "constant", "learning_rate": 1e-4, "support": support}
+    given |= {"evaluate_every": max(1, epochs // 100)}
+    return {
+        "Small TF": sizes.train("small-transformer", restart, epochs, 64, **given),
+        "GPT-2": sizes.train("gpt2", restart, epochs, 64, width=256, heads=8, **given),
+    }
+
+
 def answered(trained: Trained, problem: RegressionProblem) -> Tensor:
     """(ŷ − y)² of a transformer at every prefix: examples × (n + 1)."""
-    assert isinstance(trained.recipe, SmallTransformer)
+    objective = trained.recipe.objective()
+    assert isinstance(objective, Labels)
     with torch.no_grad():
-        objective = trained.recipe.objective()
         return bounded(objective.errors(trained.model, problem.to(torch.float32)))
 
 
@@ -204,18 +231,56 @@ def judgements(pairs: Sequence[Pair], cells: Sequence[Mapping[str, Any]]) -> lis
     return [judged(pair, [cell["pairs"][k] for cell in cells]) for k, pair in enumerate(bare)]
 
 
-def rows(
-    groups: Mapping[str, str], restarts: Sequence[Mapping[str, float]]
+def rows(groups: Mapping[str, str], restarts: Sequence[Losses]) -> list[dict[str, Any]]:
+    """A row for each method that took part: its mean loss, and the ends of its band."""
+    return [
+        {"method": name, "setting": group, **banded([each[name] for each in restarts])}
+        for name, group in groups.items()
+        if name in restarts[0]
+    ]
+
+
+def banded(restarts: Sequence[Sequence[float]]) -> dict[str, float]:
+    """The mean loss of restarts and their least and largest; of one, two standard errors about it.
+
+    A band ends at a tenth of the loss: what a logarithm cannot show is not drawn.
+    """
+    losses = [loss for loss, _ in restarts]
+    mean = sum(losses) / len(losses)
+    ends = min(losses), max(losses)
+    if len(restarts) == 1:
+        ((_, error),) = restarts
+        ends = max(mean - 2 * error, mean / 10), mean + 2 * error
+    return {"loss": mean, "least": ends[0], "largest": ends[1]}
+
+
+def bands(restarts: int, examples: int) -> str:
+    """What the bands of a figure are."""
+    if restarts > 1:
+        return f"Bands: the least and largest of {restarts} restarts."
+    return f"Bands: two standard errors over {examples:,} prompts."
+
+
+def losses(errors: Errors) -> Losses:
+    """The mean of each method and its standard error."""
+    return {name: _mean(values) for name, values in errors.items()}
+
+
+def curve(errors: Tensor) -> list[list[float]]:
+    """The same for every prefix: examples × prefixes."""
+    return [_mean(column) for column in errors.unbind(dim=-1)]
+
+
+def _mean(values: Tensor) -> list[float]:
+    return [float(values.mean()), float(values.std()) / len(values) ** 0.5]
+
+
+def curve_rows(
+    restarts: Sequence[Mapping[str, Sequence[Sequence[float]]]], column: str, first: int
 ) -> list[dict[str, Any]]:
-    """A row for each method: its mean loss, and the least and largest of the restarts."""
-    found = []
-    for name, group in groups.items():
-        losses = [each[name] for each in restarts]
-        ends = {"least": min(losses), "largest": max(losses)}
-        mean = sum(losses) / len(losses)
-        found.append({"method": name, "setting": group, "loss": mean, **ends})
-    return found
-
-
-def means(errors: Errors) -> dict[str, float]:
-    return {name: float(values.mean()) for name, values in errors.items()}
+    """A row for each method, named in `column`, and each number of examples, from `first` on."""
+    return [
+        {"n": n, column: name, **banded([each[name][n - first] for each in restarts])}
+        for name in restarts[0]
+        for n in range(first, first + len(restarts[0][name]))
+    ]

@@ -3,14 +3,17 @@
 Printed    support within the first 10 of d = 20, in training and test: Small TF and GPT-2 improve a
            lot, other baselines do not; LISTA-VM-SS (columns of X beyond the support set to zero)
            reaches about 0.07, almost ten times better than LISTA-VM
-Tested     each trained here with and without the restriction; "almost ten times" is five times or
-           more, "no significant improvement" at most a fifth, "a lot" at least a fifth. Small TF
-           from random weights, trained for as many steps as the others
+Tested     each trained here with and without the restriction but for the transformers, which are
+           recorded ones as in liu2025.figure-1a; "almost ten times" is five times or more, "no
+           significant improvement" at most a fifth, "a lot" at least a fifth. Without its recorded
+           ones the package trains Small TF from random weights for as many steps as the others
 Correction where "almost ten times" fails: twice as good. At sizes that are not the paper's a
            failure of the number is not held against it
-Beyond     0.07 was not reached at the paper's sizes: a recorded training ends at 0.11
-           (results/sparse/lista-vm-ss; on 6 of 200,000 fresh X it overflows beyond 10⁴), and
-           searches by L-BFGS from four other starts end at 0.109 to 0.119 on the examples they see.
+Beyond     Small TF from random weights goes below the printed 0.07: 0.030 ± 0.002 on 24,576 fresh
+           prompts (results/sparse/small-transformer-restricted). LISTA-VM-SS does not: a recorded
+           training ends at 0.13 (results/sparse/lista-vm-ss, 400,000 fresh prompts), or at 0.11
+           with no X stretched in training, which overflows on 6 of 200,000 beyond 10⁴; searches by
+           L-BFGS from four other starts end at 0.109 to 0.119 on the examples they see.
            Without thresholds, 12 steps leave at least 1/13 of E ‖β‖² = 3, so 0.23, in the mean over
            large square X (the Christoffel number of the semicircle law at 0). LISTA-VM itself
            can select: rows of M that are zero keep β in the support
@@ -18,6 +21,7 @@ Beyond     0.07 was not reached at the paper's sizes: a recorded training ends a
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import torch
@@ -30,35 +34,43 @@ from innerloop.claims.liu2025.contest import (
     Pair,
     Sizes,
     answered,
+    bands,
     classical,
     compared,
     judgements,
-    means,
+    losses,
     recovered,
     rows,
+    transformers,
 )
+from innerloop.recipes.base import Trained
 
 ANY, FIRST = "any support", "support in the first half"
+RESTRICTED = ", restricted"
 GROUPS = {
-    **dict.fromkeys(("Small TF", "LISTA-VM", "FISTA", "ISTA", "lasso, solved"), ANY),
+    **dict.fromkeys(("GPT-2", "Small TF", "LISTA-VM", "FISTA", "ISTA", "lasso, solved"), ANY),
     **{
-        f"{name}, restricted": FIRST
-        for name in ("Small TF", "LISTA-VM", "LISTA-VM-SS", "FISTA", "ISTA", "lasso, solved")
+        f"{name}{RESTRICTED}": FIRST
+        for name in ("GPT-2", "Small TF", "LISTA-VM", "LISTA-VM-SS", "FISTA", "ISTA")
     },
+    f"lasso, solved{RESTRICTED}": FIRST,
 }
-SELECTED, PLAIN = "LISTA-VM-SS, restricted", "LISTA-VM, restricted"
+SELECTED, PLAIN = f"LISTA-VM-SS{RESTRICTED}", f"LISTA-VM{RESTRICTED}"
 PAIRS = [
     Pair("LISTA-VM-SS is almost ten times better than LISTA-VM", SELECTED, PLAIN, 0.2),
-    Pair("Small TF improves a lot", "Small TF, restricted", "Small TF", 0.8, SHORT),
-    Pair("ISTA does not", "ISTA", "ISTA, restricted", 1.25),
-    Pair("FISTA does not", "FISTA", "FISTA, restricted", 1.25),
+    Pair("Small TF improves a lot", f"Small TF{RESTRICTED}", "Small TF", 0.8, SHORT),
+    Pair("ISTA does not", "ISTA", f"ISTA{RESTRICTED}", 1.25),
+    Pair("FISTA does not", "FISTA", f"FISTA{RESTRICTED}", 1.25),
 ]
+GAIN = Pair("GPT-2 improves a lot", f"GPT-2{RESTRICTED}", "GPT-2", 0.8, SHORT)
+"""Where GPT-2 takes part."""
 TWICE = Pair("LISTA-VM-SS is twice as good as LISTA-VM", SELECTED, PLAIN, 0.5)
 
 
 def concluded(found: list[dict[str, Any]]) -> Evidence:
-    ten, *rest = PAIRS
-    sized = ten if found[0]["printed"] else ten._replace(excuse=SIZES)
+    first = found[0]
+    ten, *rest = pairs_of(first["losses"])
+    sized = ten if first["printed"] else ten._replace(excuse=SIZES)
     printed, *others = judgements([sized, *rest], found)
     (twice,) = judgements([TWICE], [{**cell, "pairs": [cell["twice"]]} for cell in found])
     corrected = twice.printed if printed.verdict == "fails" else None
@@ -74,12 +86,27 @@ def concluded(found: list[dict[str, Any]]) -> Evidence:
                 x=Axis(field="loss", title="E (ŷ − y)² at the query", scale="log"),
                 y=Axis(field="method", title="method", scale="category"),
                 colour=Axis(field="setting", title="β has", scale="category"),
+                band=("least", "largest"),
+                caption=bands(len(found), first["examples"]),
             )
         ],
     )
 
 
-SMALL = {"d": 8, "n": 6, "sparsity": 2, "blocks": 4, "support": 4}
+def pairs_of(taking_part: Collection[str]) -> list[Pair]:
+    return [*PAIRS, *([GAIN] if "GPT-2" in taking_part else [])]
+
+
+SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "support": 3}
+
+
+def recorded_as(before: str = "", after: str = "") -> dict[str, dict[str, str]]:
+    """The recorded transformers, without and with the restriction."""
+    names = {"Small TF": "small-transformer", "GPT-2": "gpt2"}
+    return {
+        ending: {name: f"{before}{file}{middle}{after}" for name, file in names.items()}
+        for ending, middle in (("", ""), (RESTRICTED, "-restricted"))
+    }
 
 
 @claim(
@@ -87,12 +114,17 @@ SMALL = {"d": 8, "n": 6, "sparsity": 2, "blocks": 4, "support": 4}
     "A support in the first half helps transformers and LISTA-VM-SS a lot, and not ISTA and FISTA.",
     where="Section 6, Figure 1b",
     kind="ordering",
-    quick=[{**SMALL, "steps": 120, "batch": 128, "examples": 1000, "restart": k} for k in range(2)],
+    quick=[
+        {**SMALL, "steps": 200, "batch": 128, "examples": 2000, "restart": k}
+        | {"machines": recorded_as("quick-", f"-{k}")}
+        for k in range(2)
+    ],
     full={"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "support": 10}
-    | {"steps": 1500, "batch": 512, "examples": 4000, "restart": 0},
+    | {"steps": 1500, "batch": 512, "examples": 4000, "restart": 0, "machines": recorded_as()},
     paper=[
         {"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "support": 10}
         | {"steps": 17_000, "batch": 1000, "examples": 20_000, "restart": k}
+        | {"epochs": 10**6}
         for k in range(3)
     ],
     tiny={"d": 4, "n": 3, "sparsity": 1, "blocks": 2, "support": 2}
@@ -112,35 +144,43 @@ def figure_1b(
     batch: int,
     examples: int,
     restart: int,
+    machines: Mapping[str, Mapping[str, str]] | None = None,
+    epochs: int | None = None,
     share: float = 1.0,
     excused: bool = True,
 ) -> dict[str, Any]:
     sizes, errors = Sizes(d, n, sparsity, blocks), {}
-    for ending, within in (("", None), (", restricted", support)):
+    for ending, within in (("", None), (RESTRICTED, support)):
         tuning, problem = (
             sizes.problems(support=within).sample(examples, generator=generator) for _ in range(2)
         )
+        named = None if machines is None else machines[ending]
+        taking_part = transformers(sizes, restart, machines=named, epochs=epochs, support=within)
+        if not taking_part:
+            taking_part = {"Small TF": _short(sizes, restart, steps, within)}
+        iteration = sizes.train("lista-vm-learned", restart, steps, batch, support=within)
         found = {
-            "LISTA-VM": recovered(
-                sizes.train("lista-vm-learned", restart, steps, batch, support=within), problem
-            ),
-            "Small TF": answered(_transformer(sizes, restart, steps, within), problem)[:, -1],
+            **{name: answered(each, problem)[:, -1] for name, each in taking_part.items()},
+            "LISTA-VM": recovered(iteration, problem),
             **classical(tuning, problem, blocks),
         }
         if within:
-            given = {"support": within, "select": True}
+            given = {"support": within, "select": True, "stretch": 1.3}
             chosen = sizes.train("lista-vm-learned", restart, steps, batch, **given)
             found["LISTA-VM-SS"] = recovered(chosen, problem)
         errors |= {f"{name}{ending}": values for name, values in found.items()}
     return {
-        "losses": means(errors),
-        "pairs": compared(errors, PAIRS, share),
+        "losses": losses(errors),
+        "examples": examples,
+        "pairs": compared(errors, pairs_of(errors), share),
         "excused": excused,
         "twice": compared(errors, [TWICE], share)[0],
         "printed": sizes.printed,
     }
 
 
-def _transformer(sizes: Sizes, restart: int, steps: int, support: int | None) -> Any:
-    given = {"support": support, "learning_rate": 5e-3, "warmup": steps // 10}
+def _short(sizes: Sizes, restart: int, steps: int, support: int | None) -> Trained:
+    """Small TF from random weights, for as many steps as the others, as the recorded ones learn."""
+    given = {"support": support, "learning_rate": 5e-3, "warmup": steps // 10, "scale": 0.1}
+    given |= {"sharing": steps, "supervision": "weights", "emphasis": 2.0}
     return sizes.train("small-transformer", restart, steps, 64, **given)
