@@ -27,6 +27,7 @@ import pytest
 import toys
 
 import innerloop
+from innerloop.claims import recorded
 from innerloop.claims.base import Preset
 from innerloop.errors import InputError
 from innerloop.files import write_atomically
@@ -481,6 +482,31 @@ def test_claims_without_a_check_are_told(run, tmp_path: Path) -> None:
     keys = {"id", "source", "kind", "verdict", "preset", "seconds", "printed", "corrected"}
     assert keys | {"summary"} <= told.keys()
     assert told["statement"]
+
+
+def test_recorded_weights_that_a_cell_names_count_as_code_does(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Other weights of that name: the cell is made again. Others, or elsewhere: it is not."""
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
+    folder = tmp_path / "results" / "kind"
+    folder.mkdir(parents=True)
+
+    def digest() -> str:
+        ledger.check(["named.weights"])
+        (path,) = (ledger.folder / "quick" / "named.weights").glob("*.json")
+        return json.loads(path.read_bytes())["content"]["code"]
+
+    none = digest()
+    (folder / "toy-weights.safetensors").write_bytes(b"some")
+    some = digest()
+    (folder / "other.safetensors").write_bytes(b"others")
+    (folder / "toy-weights.json").write_bytes(b"{}")
+    assert digest() == some != none
+    (folder / "toy-weights.safetensors").write_bytes(b"more")
+    assert digest() not in (some, none)
+    (folder / "toy-weights.safetensors").unlink()
+    assert digest() == none
 
 
 def test_the_code_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

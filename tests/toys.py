@@ -53,6 +53,14 @@ def three(generator: torch.Generator, *, part: int) -> float:
     return float(torch.rand((), generator=generator, dtype=torch.float64))
 
 
+WEIGHTS = {"sizes": {"machine": "toy-weights"}}
+
+
+@declared("named.weights", quick=WEIGHTS, full=WEIGHTS)
+def weights(generator: torch.Generator, *, sizes: dict[str, str]) -> Evidence:
+    return evidence(generator)
+
+
 @declared("bad.raises")
 def raises(generator: torch.Generator, *, pause: float, more: bool = False) -> Evidence:
     raise RuntimeError("this check is broken")

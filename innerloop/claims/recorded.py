@@ -24,5 +24,11 @@ def is_recorded(folder: str, name: str) -> bool:
     return _path(folder, name).exists()
 
 
+def files(name: str) -> list[Path]:
+    """All models of this name, whatever folder they are in."""
+    paths = (folder / f"{name}.safetensors" for folder in RESULTS.glob("*") if "/" not in name)
+    return [path for path in paths if path.is_file()]
+
+
 def _path(folder: str, name: str) -> Path:
     return RESULTS / folder / f"{name}.safetensors"

@@ -2,22 +2,42 @@
 
 What a module imports from innerloop counts, wherever in the file it stands, and so does what that
 imports. A module that looks names up in the registry may reach any member, so it counts with all of
-them. Comments and docstrings decide nothing and are left out.
+them. Comments and docstrings decide nothing and are left out. Weights that a cell's settings name
+decide as code does.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import innerloop
+from innerloop.claims.recorded import files
 
 ROOT = Path(innerloop.__file__).parent
 REGISTERED = ("problems", "algorithms", "policies", "constructions", "recipes")
+
+
+def decided(module: str, settings: Mapping[str, Any]) -> str:
+    """The digest of what decides a cell: a claim's code, and recorded weights that it names."""
+    named = sorted({path for name in _texts(settings) for path in files(name)})
+    digest = hashlib.sha256(fingerprint(module).encode())
+    for path in named:
+        digest.update(hashlib.sha256(path.read_bytes()).digest())
+    return digest.hexdigest() if named else fingerprint(module)
+
+
+def _texts(settings: Any) -> Iterator[str]:
+    """The words among settings, however deep."""
+    if isinstance(settings, str):
+        yield settings
+    elif isinstance(settings, Mapping):
+        yield from (text for value in settings.values() for text in _texts(value))
 
 
 @cache

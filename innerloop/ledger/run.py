@@ -18,7 +18,7 @@ from innerloop.claims.base import PRESETS, Claim, Preset, claims, wanted
 from innerloop.claims.evidence import Evidence
 from innerloop.claims.sources import SOURCES
 from innerloop.errors import FileError
-from innerloop.ledger.code import fingerprint, package
+from innerloop.ledger.code import decided, package
 from innerloop.ledger.engines import Engine
 from innerloop.ledger.store import Cell, Finished, Store, finished
 
@@ -120,9 +120,12 @@ class Run:
 
     def _current(self, claim: Claim, cells: Sequence[Cell]) -> dict[Cell, Finished]:
         """Of some cells those that are stored, by the code that is here."""
-        code = fingerprint(claim.module)
         found = {cell: self.store.read(cell) for cell in cells}
-        return {cell: done for cell, done in found.items() if done and done.code == code}
+        return {
+            cell: done
+            for cell, done in found.items()
+            if done and done.code == decided(claim.module, cell.settings)
+        }
 
     def _run(self, cells: Sequence[Cell], ready: dict[Cell, Finished]) -> dict[Cell, str]:
         """Run cells, add what they find to `ready`, and tell why the others did not finish."""
@@ -183,7 +186,7 @@ class Run:
             return told["error"]
         if told["package"] != package():
             return "the worker has another version of innerloop: install the same one everywhere"
-        code = fingerprint(claims()[cell.claim].module)
+        code = decided(claims()[cell.claim].module, cell.settings)
         ready[cell] = finished(told["found"], told["seconds"], code)
         try:
             self.store.write(cell, ready[cell])
