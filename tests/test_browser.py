@@ -49,6 +49,18 @@ def figures() -> list[Figure]:
             mark="bar",
         ),
         Figure(
+            title="a title that is too long for one line of a phone, d = 20",
+            rows=[
+                {"name": name, "y": k, "low": k / 2, "high": 2 * k, "kind": "so"}
+                for k, name in enumerate(("one", "two"), 1)
+            ],
+            x=y,
+            y=Axis(field="name", title="which", scale="category"),
+            colour=Axis(field="kind", title="kind"),
+            band=("low", "high"),
+            mark="point",
+        ),
+        Figure(
             title="heat",
             rows=[{"i": i, "j": j, "y": i - j + 0.1} for i in range(4) for j in range(4)],
             x=Axis(field="i", title="column"),

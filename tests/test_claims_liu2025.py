@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
 import torch
+from scipy.stats import sem
 
 from innerloop.algorithms.fista import FISTA
+from innerloop.claims import recorded
 from innerloop.claims.base import claims
-from innerloop.claims.liu2025 import contest, measurements, printed, readouts
+from innerloop.claims.liu2025 import contest, figure_1a, measurements, printed, readouts
 from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.theory import sparse
 
@@ -166,3 +171,80 @@ def test_the_lasso_of_the_library_is_the_lasso_that_fista_ends_at() -> None:
     for k in range(2000):
         state = algorithm.step(problem, state, k)
     torch.testing.assert_close(contest.lasso(problem, 0.7), state.weights, rtol=0, atol=2e-3)
+
+
+def test_bands_are_of_restarts_or_of_prompts() -> None:
+    several = contest.banded([[0.2, 9.0], [0.6, 9.0], [0.1, 9.0]])
+    assert several == pytest.approx({"loss": 0.3, "least": 0.1, "largest": 0.6})
+    assert contest.banded([[0.5, 0.1]]) == pytest.approx(
+        {"loss": 0.5, "least": 0.3, "largest": 0.7}
+    )
+    wide = contest.banded([[0.5, 0.4]])
+    assert wide == pytest.approx({"loss": 0.5, "least": 0.05, "largest": 1.3})
+    assert "3 restarts" in contest.bands(3, 1000)
+    assert "standard errors over 4,000 prompts" in contest.bands(1, 4000)
+
+
+def test_losses_and_curves_are_means_with_their_standard_errors() -> None:
+    errors = torch.tensor([[1.0, 2.0], [3.0, 6.0], [5.0, 1.0]], dtype=torch.float64)
+    sems = [sem(column) for column in errors.T.numpy()]
+    np.testing.assert_allclose(contest.curve(errors), [[3.0, sems[0]], [3.0, sems[1]]])
+    np.testing.assert_allclose(contest.losses({"a": errors[:, 0]})["a"], [3.0, sems[0]])
+    told = contest.curve_rows([{"a": contest.curve(errors), "b": [[7.0, 1.0]]}], "who", 1)
+    assert [(row["n"], row["who"], row["loss"]) for row in told] == [
+        (1, "a", 3.0),
+        (2, "a", 3.0),
+        (1, "b", 7.0),
+    ]
+
+
+def test_transformers_are_recorded_ones_or_trained_or_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sizes = contest.Sizes(6, 4, 1, 4)
+    machines = {"Small TF": "quick-small-transformer-1"}
+    (found,) = contest.transformers(sizes, 0, machines=machines, epochs=None).values()
+    assert found.seed == 1
+    assert found.recipe.values()["blocks"] == 4
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path)
+    assert contest.transformers(sizes, 0, machines=machines, epochs=None) == {}
+    asked: list[tuple[str, int, dict[str, Any]]] = []
+
+    def train(
+        self: contest.Sizes, name: str, seed: int, steps: int, batch: int, **given: Any
+    ) -> str:
+        asked.append((name, steps, {"batch": batch, **given}))
+        return name
+
+    monkeypatch.setattr(contest.Sizes, "train", train)
+    assert list(contest.transformers(sizes, 0, machines=None, epochs=7, support=3)) == [
+        "Small TF",
+        "GPT-2",
+    ]
+    assert [(name, steps) for name, steps, _ in asked] == [("small-transformer", 7), ("gpt2", 7)]
+    for _, _, given in asked:
+        assert given["batch"] == 64
+        assert given["support"] == 3
+        assert given["prefixes"] is False
+        assert given["schedule"] == "constant"
+    assert (asked[1][2]["width"], asked[1][2]["heads"]) == (256, 8)
+
+
+def test_small_tf_must_be_as_good_as_printed_for_others_to_come_near_it() -> None:
+    """What was trained for less than in the paper may be near for that reason alone."""
+    restart = [[0.1, 1.0, -0.9, 0.01] for _ in figure_1a.PAIRS]
+    cell = {
+        "losses": {name: [1.0, 0.1] for name in figure_1a.GROUPS if name != figure_1a.GPT2},
+        "curves": {"ISTA": [[1.0, 0.1]]},
+        **{"pairs": restart, "excused": True, "start": "random", "examples": 10},
+        "sizes": {"d": 6, "n": 4, "sparsity": 1, "blocks": 4},
+    }
+    near = "own X: LISTA at most twice Small TF (from random weights)"
+
+    def verdict(pairs: list[list[float]]) -> str:
+        parts = figure_1a.concluded([{**cell, "pairs": pairs}]).parts
+        (part,) = (part for part in parts if part.printed.statement == near)
+        return part.verdict
+
+    assert verdict(restart) == "holds"
+    assert verdict([[1.0, 0.1, 0.9, 0.01], *restart[1:]]) == "undecided"

@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 import sys
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,11 @@ import vl_convert
 
 import innerloop
 from innerloop.claims import base
+from innerloop.claims.evidence import Axis, Figure
 from innerloop.constructions import survey
 from innerloop.constructions.certificate import Certificate
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
+from innerloop.report.charts import chart_of
 from innerloop.report.figures import deviation_per_step, error_against_layers, regret_over_time
 
 SERIES = {"from the exact state": "step_deviation", "running free": "deviation"}
@@ -270,6 +272,33 @@ def test_charts_are_drawn_with_titles_and_legends(
     for words in (*algorithms, "relative prediction error", ">layers<", "κ = 100"):
         assert words in second
         assert words == ">layers<" or second.count(f">{words}<") <= 1, "one legend is enough"
+
+
+def test_a_point_has_its_band_along_x_where_y_is_a_category_and_a_long_title_is_broken() -> None:
+    rows = [{"name": "one", "loss": 2.0, "low": 1.0, "high": 4.0, "kind": "so"}]
+    figure = Figure(
+        title="A title that is too long for one line of a phone, n = 20",
+        rows=rows,
+        x=Axis(field="loss", title="loss"),
+        y=Axis(field="name", title="method", scale="category"),
+        colour=Axis(field="kind", title="kind"),
+        band=("low", "high"),
+        mark="point",
+    )
+    drawn = chart_of(asdict(figure)).to_dict()
+    assert drawn["title"]["text"] == [
+        "A title that is too long for one line of a",
+        "phone, n\u00a0=\u00a020",
+    ]
+    band, points = drawn["layer"]
+    assert band["mark"]["type"] == "rule"
+    assert (band["encoding"]["x"]["field"], band["encoding"]["x2"]["field"]) == ("low", "high")
+    assert band["encoding"]["y"]["field"] == "name"
+    assert points["encoding"]["color"]["legend"]["symbolType"] == "circle"
+    lined = chart_of(asdict(replace(figure, mark="line", y=Axis(field="loss", title="loss"))))
+    area, line = lined.to_dict()["layer"]
+    assert area["mark"]["type"] == "area"
+    assert line["encoding"]["color"]["legend"]["symbolType"] == "stroke"
 
 
 @pytest.mark.usefixtures("few")

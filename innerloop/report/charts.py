@@ -24,7 +24,9 @@ def chart_of(figure: dict[str, Any]) -> alt.TopLevelMixin:
     """The chart of a figure as evidence tells it (`innerloop.claims.evidence.Figure`)."""
     layers = _heat(figure) if figure["mark"] == "heat" else _curves(figure)
     chart = alt.layer(*layers, data=alt.Data(values=[dict(row) for row in figure["rows"]]))
-    title = alt.TitleParams(wrap(figure["title"], TITLE), anchor="start")
+    # An equation is not broken: between no-break spaces it is one word.
+    lines = wrap(figure["title"].replace(" = ", "\u00a0=\u00a0"), TITLE)
+    title = alt.TitleParams(lines, anchor="start")
     if figure["panel"] is None:
         return chart.properties(width=WIDTH, height=HEIGHT, title=title)
     panels = list(dict.fromkeys(row[figure["panel"]] for row in figure["rows"]))

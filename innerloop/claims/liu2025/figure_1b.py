@@ -115,7 +115,7 @@ def recorded_as(before: str = "", after: str = "") -> dict[str, dict[str, str]]:
     where="Section 6, Figure 1b",
     kind="ordering",
     quick=[
-        {**SMALL, "steps": 200, "batch": 128, "examples": 2000, "restart": k}
+        {**SMALL, "steps": 200, "batch": 128, "examples": 4000, "restart": k}
         | {"machines": recorded_as("quick-", f"-{k}")}
         for k in range(2)
     ],
