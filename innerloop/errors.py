@@ -21,6 +21,10 @@ class FileError(InputError):
     """A file that cannot be read, written or trusted."""
 
 
+class MissingLibrary(InputError):
+    """What is asked for needs a library that is not installed."""
+
+
 def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
     """The error for a name that does not exist; it names the nearest one that does."""
     names = sorted(known)

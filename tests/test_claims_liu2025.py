@@ -13,7 +13,16 @@ from scipy.stats import sem
 from innerloop.algorithms.fista import FISTA
 from innerloop.claims import recorded
 from innerloop.claims.base import claims
-from innerloop.claims.liu2025 import contest, figure_1a, measurements, printed, readouts
+from innerloop.claims.liu2025 import (
+    contest,
+    figure_1a,
+    figure_1b,
+    figure_1c,
+    measurements,
+    printed,
+    readouts,
+)
+from innerloop.errors import FileError
 from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.theory import sparse
 
@@ -226,6 +235,75 @@ def test_transformers_are_recorded_ones_or_trained_or_none(
         assert given["prefixes"] is False
         assert given["schedule"] == "constant"
     assert (asked[1][2]["width"], asked[1][2]["heads"]) == (256, 8)
+
+
+@pytest.mark.parametrize("missing", [None, "quick-gpt2-restricted-0.safetensors"])
+def test_recorded_transformers_take_part_in_every_figure(
+    missing: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The files that presets name, on few examples; one that is not there is an error, lest what
+    is compared was trained in two ways."""
+    for path in (recorded.RESULTS / "sparse").iterdir():
+        (tmp_path / "sparse").mkdir(exist_ok=True)
+        if path.name != missing:
+            (tmp_path / "sparse" / path.name).symlink_to(path)
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path)
+    short = {"steps": 2, "examples": 300}
+    names = ("liu2025.figure-1a", "liu2025.figure-1b")
+    first, second = ({**claims()[name].presets["quick"][0], **short, "batch": 8} for name in names)
+    if missing:
+        with pytest.raises(FileError, match=missing):
+            figure_1b.figure_1b.run(second, 0)
+        return
+    whole = figure_1a.figure_1a.run(first, 0)
+    assert len(whole["pairs"]) == len(figure_1a.PAIRS) + 1
+    assert len(whole["curves"]["Small TF"]) == 2 * first["n"]
+    assert len(whole["curves"][contest.GPT2]) == first["n"]
+    assert whole["losses"]["Small TF"][0] < 0.5, "a trained one"
+    halves = figure_1b.figure_1b.run(second, 0)
+    for name in ("Small TF", contest.GPT2):
+        restricted, any_support = (
+            halves["losses"][f"{name}{end}"][0] for end in (", restricted", "")
+        )
+        assert restricted < 0.5 * any_support
+    assert len(halves["pairs"]) == len(figure_1b.PAIRS) + 1
+    assert figure_1b.concluded([halves]).parts[-1].printed.statement == "GPT-2 improves a lot"
+
+
+def test_read_outs_are_compared_at_the_length_of_training() -> None:
+    settings = {**claims()["liu2025.figure-1c"].presets["quick"][0], "steps": 2, "examples": 300}
+    settings["recipe"] = {"warmup": 0}
+    found = figure_1c.figure_1c.run(settings, 0)
+    curves = found["curves"]
+    assert len(curves["linear"]) == 3 * settings["n"] + 1
+    n = settings["n"]
+    assert found["pairs"][0][:2] == [curves["query"][n][0], curves["linear"][n][0]]
+    gaps = np.abs(
+        [one[0] - two[0] for one, two in zip(curves["linear"], curves["query"], strict=True)]
+    )
+    np.testing.assert_allclose(found["pairs"][-1][:2], [gaps[-1], gaps.max()])
+
+
+@pytest.mark.parametrize("name", ["figure-1a", "figure-1b", "figure-1c"])
+def test_a_training_as_long_as_the_papers_has_no_excuse(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    claim = claims()[f"liu2025.{name}"]
+    (settings, *_), tiny = claim.presets["paper"], claim.presets["quick"][0]
+    asked: list[int] = []
+    plain = contest.Sizes.train
+
+    def train(sizes: Any, name: str, seed: int, steps: int, batch: int, **given: Any) -> Any:
+        asked.append(steps)
+        given = {k: v for k, v in given.items() if k not in ("width", "heads")}
+        given |= {"warmup": 0, "evaluate_every": 1}
+        return plain(sizes, name, seed, 1, 4, **given)
+
+    monkeypatch.setattr(contest.Sizes, "train", train)
+    sizes = {key: tiny[key] for key in ("d", "n", "sparsity", "blocks", "support") if key in tiny}
+    found = claim.run({**settings, **sizes, "examples": 300}, 0)
+    assert max(asked) == 10**6
+    assert found["excused"] is False
 
 
 def test_small_tf_must_be_as_good_as_printed_for_others_to_come_near_it() -> None:

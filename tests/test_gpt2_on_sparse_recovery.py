@@ -88,6 +88,9 @@ def test_a_curriculum_is_what_is_trained_on_and_resumes_bit_for_bit(tmp_path: Pa
     [
         ({"supervision": "weights"}, "no β̂"),
         ({"curriculum": 5, "fixed": 1}, "leave curriculum out"),
+        ({"curriculum": 5, "d": 5}, "leave it out"),
+        ({"curriculum": 20, "d": 20, "steps": 300}, "a curriculum below 20"),
+        ({"curriculum": 5, "optimizer": "lbfgs", "redraw": 0, "clip": None}, "leave curriculum"),
         ({"curriculum": 0}, "curriculum"),
     ],
 )

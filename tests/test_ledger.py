@@ -488,15 +488,19 @@ def test_recorded_weights_that_a_cell_names_count_as_code_does(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     """Other weights of that name: the cell is made again. Others, or elsewhere: it is not."""
-    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
-    folder = tmp_path / "results" / "kind"
-    folder.mkdir(parents=True)
 
-    def digest() -> str:
+    def made_by() -> str:
         ledger.check(["named.weights"])
         (path,) = (ledger.folder / "quick" / "named.weights").glob("*.json")
         return json.loads(path.read_bytes())["content"]["code"]
 
+    def digest() -> str:
+        return code.decided("toys", toys.WEIGHTS)
+
+    assert made_by() == digest()
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
+    folder = tmp_path / "results" / "kind"
+    folder.mkdir(parents=True)
     none = digest()
     (folder / "toy-weights.safetensors").write_bytes(b"some")
     some = digest()
@@ -505,8 +509,31 @@ def test_recorded_weights_that_a_cell_names_count_as_code_does(
     assert digest() == some != none
     (folder / "toy-weights.safetensors").write_bytes(b"more")
     assert digest() not in (some, none)
+    # A worker looks for weights elsewhere: let it find what is here.
+    monkeypatch.setattr(running, "weights", lambda settings: "")
+    assert made_by() == digest()
     (folder / "toy-weights.safetensors").unlink()
-    assert digest() == none
+    assert made_by() == digest() == none
+
+
+def test_weights_are_found_however_deep_they_are_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(recorded, "RESULTS", tmp_path)
+    (tmp_path / "kind").mkdir()
+    for name in ("one", "two"):
+        (tmp_path / "kind" / f"{name}.safetensors").write_bytes(b"the same")
+    found = [code.weights(at) for at in ({"a": "one"}, {"a": ["x", {"b": "one"}]}, {"a": ["two"]})]
+    assert found[0] == found[1] != found[2], "by name, too"
+    assert code.weights({"a": ["x", 3, None]}) == ""
+
+
+def test_other_weights_on_a_worker_are_refused(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "weights", lambda settings: "those of last year")
+    (outcome,) = ledger.check(["toy.one"])
+    assert "recorded weights" in outcome.error
 
 
 def test_the_code_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

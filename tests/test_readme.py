@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import re
 import runpy
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from innerloop.constructions.base import Construction
 from innerloop.registry import members
 
-README = (Path(__file__).parent.parent / "README.md").read_text("utf-8")
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text("utf-8")
 FENCES = re.findall(r"^```(\w+)\n(.*?)^```$", README, flags=re.M | re.S)
 EXAMPLES = [
     (code, following)
@@ -69,3 +71,16 @@ def test_commands_print_what_they_say(run, tmp_path: Path, monkeypatch: pytest.M
 def test_the_table_lists_every_construction() -> None:
     named = set(re.findall(r"^\| `([a-z-]+)` \|", README, flags=re.M))
     assert named == set(members("constructions", Construction))
+
+
+def test_the_table_of_sparse_recovery_is_what_was_recorded() -> None:
+    (path,) = (ROOT / "results" / "cells" / "full" / "liu2025.figure-1a").glob("*.json")
+    cell = json.loads(path.read_text("utf-8"))["content"]
+    losses = cell["found"]["losses"]
+    told = re.findall(r"^\| (.+) \| (\d+\.\d\d) ± (\d+\.\d\d) \|$", README, flags=re.M)
+    assert len(told) == 10
+    for name, loss, error in told:
+        found = losses[name]
+        assert (loss, error) == (f"{found[0]:.2f}", f"{2 * found[1]:.2f}")
+    assert [float(loss) for _, loss, _ in told] == sorted(float(loss) for _, loss, _ in told)
+    assert f"the same {cell['cell']['settings']['examples']:,} prompts" in README.replace("\n", " ")

@@ -19,8 +19,13 @@ def recorded(folder: str, name: str) -> Trained:
     return Trained(recipe, model.eval(), about["seed"], history, about["seconds"], about["ended"])
 
 
+def has_results(folder: str) -> bool:
+    """Whether any are there: an installed package comes without its results."""
+    return (RESULTS / folder).is_dir()
+
+
 def is_recorded(folder: str, name: str) -> bool:
-    """Whether it is there: an installed package comes without its results."""
+    """Whether it is there."""
     return _path(folder, name).exists()
 
 

@@ -25,11 +25,19 @@ REGISTERED = ("problems", "algorithms", "policies", "constructions", "recipes")
 
 def decided(module: str, settings: Mapping[str, Any]) -> str:
     """The digest of what decides a cell: a claim's code, and recorded weights that it names."""
+    named = weights(settings)
+    if not named:
+        return fingerprint(module)
+    return hashlib.sha256(f"{fingerprint(module)} {named}".encode()).hexdigest()
+
+
+def weights(settings: Mapping[str, Any]) -> str:
+    """The digest of recorded weights that settings name; nothing where they name none."""
     named = sorted({path for name in _texts(settings) for path in files(name)})
-    digest = hashlib.sha256(fingerprint(module).encode())
+    digest = hashlib.sha256()
     for path in named:
-        digest.update(hashlib.sha256(path.read_bytes()).digest())
-    return digest.hexdigest() if named else fingerprint(module)
+        digest.update(f"{path.parent.name}/{path.name}\n".encode() + path.read_bytes())
+    return digest.hexdigest() if named else ""
 
 
 def _texts(settings: Any) -> Iterator[str]:
@@ -38,6 +46,8 @@ def _texts(settings: Any) -> Iterator[str]:
         yield settings
     elif isinstance(settings, Mapping):
         yield from (text for value in settings.values() for text in _texts(value))
+    elif isinstance(settings, list | tuple):
+        yield from (text for value in settings for text in _texts(value))
 
 
 @cache

@@ -18,7 +18,7 @@ from innerloop.claims.base import PRESETS, Claim, Preset, claims, wanted
 from innerloop.claims.evidence import Evidence
 from innerloop.claims.sources import SOURCES
 from innerloop.errors import FileError
-from innerloop.ledger.code import decided, package
+from innerloop.ledger.code import decided, package, weights
 from innerloop.ledger.engines import Engine
 from innerloop.ledger.store import Cell, Finished, Store, finished
 
@@ -184,8 +184,8 @@ class Run:
             return f"its worker died {deaths[cell]} times or more (is there enough memory?)"
         if "error" in told:
             return told["error"]
-        if told["package"] != package():
-            return "the worker has another version of innerloop: install the same one everywhere"
+        if other := _other(told, cell):
+            return other
         code = decided(claims()[cell.claim].module, cell.settings)
         ready[cell] = finished(told["found"], told["seconds"], code)
         try:
@@ -206,6 +206,15 @@ class Run:
         """How many seconds a cell may take: what it took with other code."""
         before = self.store.read(cell)
         return before.seconds + 0.1 if before else GUESS
+
+
+def _other(told: dict[str, Any], cell: Cell) -> str:
+    """How what a worker used differs from what is here, if it does."""
+    if told["package"] != package():
+        return "the worker has another version of innerloop: install the same one everywhere"
+    if told["weights"] != weights(cell.settings):
+        return "its recorded weights are others by now, or on the worker: run it again"
+    return ""
 
 
 def _outcome(

@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from innerloop.errors import InputError
+from innerloop.errors import InputError, MissingLibrary
 
 
 class GPT2(nn.Module):
@@ -95,7 +95,7 @@ def _library() -> Any:
     try:
         import transformers
     except ImportError:
-        raise InputError(
+        raise MissingLibrary(
             "GPT-2 is the transformers library's: pip install 'innerloop[hf]'"
         ) from None
     return transformers

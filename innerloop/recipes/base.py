@@ -21,7 +21,7 @@ from torch import Tensor, nn
 
 import innerloop
 from innerloop import sealed
-from innerloop.errors import FileError, InputError
+from innerloop.errors import FileError, InputError, MissingLibrary
 from innerloop.problems.base import Distribution
 from innerloop.registry import find, name_of
 from innerloop.training.history import write_history
@@ -212,6 +212,8 @@ def load(path: Path) -> tuple[Recipe, nn.Module, dict[str, Any]]:
         recipe = find("recipes", Recipe, about["recipe"]).made(about["settings"])
         model = recipe.model(torch.Generator().manual_seed(about["seed"]))
         model.load_state_dict(tensors)
+    except MissingLibrary:
+        raise
     except (KeyError, ValueError, TypeError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise FileError(f"{path} does not hold the model it describes: {reason}") from None

@@ -6,7 +6,7 @@ Loss        (ŷ − y)² at the query as in the paper, or at every prefix; or �
             numbers where a label tells one
 Curriculum  the first 5 features alone, then one more every so many steps (Garg et al. 2022): x is 0
             beyond them, and the weight of a feature that is not there yet is added to that of one
-            which is, so that β is as sparse and as large as it will be
+            which is, so that β is as large as it will be, with at most as many entries
 """
 
 from __future__ import annotations
@@ -49,8 +49,23 @@ class GPT2OnSparseRecovery(GPT2Recipe, SparseRecipe):
         super().__post_init__()
         if self.supervision == "weights" and self.readout == "linear":
             raise InputError("a linear read-out has no β̂: take supervision=labels or readout=query")
-        if self.curriculum is not None and self.fixed is not None:
+        self._check_curriculum()
+
+    def _check_curriculum(self) -> None:
+        if self.curriculum is None:
+            return
+        if self.fixed is not None:
             raise InputError("a fixed X has all its features: leave curriculum out")
+        if self.optimizer == "lbfgs":
+            raise InputError("L-BFGS needs one batch throughout: leave curriculum out")
+        if self.d <= FIRST:
+            raise InputError(f"a curriculum begins with {FIRST} features: leave it out")
+        ends = (self.d - FIRST) * self.curriculum
+        if ends >= self.steps:
+            raise InputError(
+                f"curriculum={self.curriculum} has all features after {ends} steps: more steps, or "
+                f"a curriculum below {self.steps / (self.d - FIRST):g}"
+            )
 
     @property
     def query(self) -> int | None:

@@ -10,7 +10,9 @@ Tested     all on the same examples, each trained here but for the transformers,
            where the paper's has 12 and 256, with a query read-out, 3 % of the paper's steps.
            Without its recorded ones the package trains Small TF from the construction of Theorem
            4.1 for the trained LISTA-VM, and no GPT-2. That a LISTA on its own X comes near Small TF
-           counts where Small TF is as good as printed, that is better than LISTA-VM
+           counts where Small TF has what the paper prints of it, that it is better than LISTA-VM.
+           LISTA-VM sees some X stretched in training: without that it is better on most prompts
+           (0.43 at the paper's sizes, with it 0.48), and beyond any bound on a rare one
 Beyond     ALISTA's W is a small solve for each X: then it needs no X of its own, and is the best of
            the learned iterations on varying X. The lasso, solved, is better than all with K layers.
            With fewer examples than it was trained for, LISTA-VM diverges: its steps are too large.
@@ -30,6 +32,8 @@ import torch
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure
 from innerloop.claims.liu2025.contest import (
+    EPOCHS,
+    GPT2,
     SHORT,
     Pair,
     Sizes,
@@ -59,7 +63,6 @@ STARTS = {
     "construction": "from the construction",
     "near": "from near the construction",
 }
-GPT2 = "GPT-2"
 NEAR = "Small TF (from near the construction)"
 GROUPS = {
     GPT2: VARYING,
@@ -83,7 +86,11 @@ PAIRS = [
     Pair("varying X: Small TF < LISTA-VM", "Small TF", "LISTA-VM", excuse=SHORT),
     Pair("varying X: LISTA-VM < FISTA", "LISTA-VM", "FISTA"),
     Pair("varying X: LISTA-VM < ISTA", "LISTA-VM", "ISTA"),
-    *(Pair(f"varying X: ISTA, FISTA < {name} of one X", "ISTA", name) for name in SOLVERS),
+    *(
+        Pair(f"varying X: {plain} < {name} of one X", plain, name)
+        for plain in ("ISTA", "FISTA")
+        for name in SOLVERS
+    ),
     *(
         Pair(
             f"own X: {name} at most twice Small TF",
@@ -173,7 +180,7 @@ SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4}
     | {"machines": MACHINES},
     paper=[
         {**PAPER, "steps": 17_000, "batch": 1000, "examples": 20_000, "restart": k}
-        | {"epochs": 10**6}
+        | {"epochs": EPOCHS}
         for k in range(3)
     ],
     tiny={"d": 3, "n": 2, "sparsity": 1, "blocks": 2, "steps": 20, "batch": 32, "examples": 200}
@@ -231,7 +238,7 @@ def figure_1a(
         "start": taking_part["Small TF"].recipe.values()["start"],
         "losses": losses(errors),
         "pairs": compared(errors, pairs, share),
-        "excused": excused,
+        "excused": excused and (epochs or 0) < EPOCHS,
         "curves": _curves(
             taking_part, iteration, adapted, blocks, *(chosen(longer, k) for k in (0, 1))
         ),

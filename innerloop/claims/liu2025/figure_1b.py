@@ -6,29 +6,33 @@ Printed    support within the first 10 of d = 20, in training and test: Small TF
 Tested     each trained here with and without the restriction but for the transformers, which are
            recorded ones as in liu2025.figure-1a; "almost ten times" is five times or more, "no
            significant improvement" at most a fifth, "a lot" at least a fifth. Without its recorded
-           ones the package trains Small TF from random weights for as many steps as the others
+           ones the package trains Small TF from random weights for as many steps as the others.
+           LISTA-VM and LISTA-VM-SS see some X stretched in training, as in liu2025.figure-1a
 Correction where "almost ten times" fails: twice as good. At sizes that are not the paper's a
-           failure of the number is not held against it
-Beyond     Small TF from random weights goes below the printed 0.07: 0.030 ± 0.002 on 24,576 fresh
-           prompts (results/sparse/small-transformer-restricted). LISTA-VM-SS does not: a recorded
-           training ends at 0.13 (results/sparse/lista-vm-ss, 400,000 fresh prompts), or at 0.11
-           with no X stretched in training, which overflows on 6 of 200,000 beyond 10⁴; searches by
-           L-BFGS from four other starts end at 0.109 to 0.119 on the examples they see.
+           failure of the number is not held against it. Where LISTA-VM improves: by a tenth or
+           more. It is a baseline too, and it can select: rows of M that are zero keep β in the
+           support
+Beyond     Small TF from random weights goes below the printed 0.07 (SMALL on fresh prompts,
+           results/benchmarks/sparse_tails.json). LISTA-VM-SS does not: SSMEAN, or SSPLAIN with no X
+           stretched in training, which overflows on rare X; searches by L-BFGS from four other
+           starts end at 0.109 to 0.119 on the examples they see.
            Without thresholds, 12 steps leave at least 1/13 of E ‖β‖² = 3, so 0.23, in the mean over
-           large square X (the Christoffel number of the semicircle law at 0). LISTA-VM itself
-           can select: rows of M that are zero keep β in the support
+           large square X (the Christoffel number of the semicircle law at 0)
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Axis, Evidence, Figure, Part
+from innerloop.claims.evidence import Axis, Evidence, Figure
 from innerloop.claims.liu2025.contest import (
+    EPOCHS,
+    GPT2,
     SHORT,
     SIZES,
     Pair,
@@ -47,36 +51,37 @@ from innerloop.recipes.base import Trained
 
 ANY, FIRST = "any support", "support in the first half"
 RESTRICTED = ", restricted"
-GROUPS = {
-    **dict.fromkeys(("GPT-2", "Small TF", "LISTA-VM", "FISTA", "ISTA", "lasso, solved"), ANY),
-    **{
-        f"{name}{RESTRICTED}": FIRST
-        for name in ("GPT-2", "Small TF", "LISTA-VM", "LISTA-VM-SS", "FISTA", "ISTA")
-    },
-    f"lasso, solved{RESTRICTED}": FIRST,
-}
+METHODS = (GPT2, "Small TF", "LISTA-VM", "LISTA-VM-SS", "FISTA", "ISTA", "lasso, solved")
+GROUPS = dict.fromkeys(METHODS, ANY) | {f"{name}{RESTRICTED}": FIRST for name in METHODS}
 SELECTED, PLAIN = f"LISTA-VM-SS{RESTRICTED}", f"LISTA-VM{RESTRICTED}"
 PAIRS = [
     Pair("LISTA-VM-SS is almost ten times better than LISTA-VM", SELECTED, PLAIN, 0.2),
-    Pair("Small TF improves a lot", f"Small TF{RESTRICTED}", "Small TF", 0.8, SHORT),
+    Pair("LISTA-VM itself does not improve", "LISTA-VM", PLAIN, 1.25),
     Pair("ISTA does not", "ISTA", f"ISTA{RESTRICTED}", 1.25),
     Pair("FISTA does not", "FISTA", f"FISTA{RESTRICTED}", 1.25),
+    Pair("Small TF improves a lot", f"Small TF{RESTRICTED}", "Small TF", 0.8, SHORT),
 ]
-GAIN = Pair("GPT-2 improves a lot", f"GPT-2{RESTRICTED}", "GPT-2", 0.8, SHORT)
+GAIN = Pair("GPT-2 improves a lot", f"{GPT2}{RESTRICTED}", GPT2, 0.8, SHORT)
 """Where GPT-2 takes part."""
-TWICE = Pair("LISTA-VM-SS is twice as good as LISTA-VM", SELECTED, PLAIN, 0.5)
+CORRECTED = [
+    Pair("LISTA-VM-SS is twice as good as LISTA-VM", SELECTED, PLAIN, 0.5),
+    Pair("LISTA-VM improves by a tenth or more: M learns the support", PLAIN, "LISTA-VM", 0.9),
+]
+"""What is said in place of the first pairs where they fail."""
 
 
 def concluded(found: list[dict[str, Any]]) -> Evidence:
     first = found[0]
     ten, *rest = pairs_of(first["losses"])
     sized = ten if first["printed"] else ten._replace(excuse=SIZES)
-    printed, *others = judgements([sized, *rest], found)
-    (twice,) = judgements([TWICE], [{**cell, "pairs": [cell["twice"]]} for cell in found])
-    corrected = twice.printed if printed.verdict == "fails" else None
+    parts = judgements([sized, *rest], found)
+    corrected = judgements(CORRECTED, [{**cell, "pairs": cell["corrected"]} for cell in found])
+    for k, part in enumerate(corrected):
+        if parts[k].verdict == "fails":
+            parts[k] = replace(parts[k], corrected=part.printed)
     table = rows(GROUPS, [cell["losses"] for cell in found])
     return Evidence(
-        parts=[Part(printed=printed.printed, corrected=corrected, matters="result"), *others],
+        parts=parts,
         table=table,
         figures=[
             Figure(
@@ -94,7 +99,7 @@ def concluded(found: list[dict[str, Any]]) -> Evidence:
 
 
 def pairs_of(taking_part: Collection[str]) -> list[Pair]:
-    return [*PAIRS, *([GAIN] if "GPT-2" in taking_part else [])]
+    return [*PAIRS, *([GAIN] if GPT2 in taking_part else [])]
 
 
 SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "support": 3}
@@ -102,7 +107,7 @@ SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "support": 3}
 
 def recorded_as(before: str = "", after: str = "") -> dict[str, dict[str, str]]:
     """The recorded transformers, without and with the restriction."""
-    names = {"Small TF": "small-transformer", "GPT-2": "gpt2"}
+    names = {"Small TF": "small-transformer", GPT2: "gpt2"}
     return {
         ending: {name: f"{before}{file}{middle}{after}" for name, file in names.items()}
         for ending, middle in (("", ""), (RESTRICTED, "-restricted"))
@@ -124,7 +129,7 @@ def recorded_as(before: str = "", after: str = "") -> dict[str, dict[str, str]]:
     paper=[
         {"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "support": 10}
         | {"steps": 17_000, "batch": 1000, "examples": 20_000, "restart": k}
-        | {"epochs": 10**6}
+        | {"epochs": EPOCHS}
         for k in range(3)
     ],
     tiny={"d": 4, "n": 3, "sparsity": 1, "blocks": 2, "support": 2}
@@ -165,7 +170,7 @@ def figure_1b(
             **classical(tuning, problem, blocks),
         }
         if within:
-            given = {"support": within, "select": True, "stretch": 1.3}
+            given = {"support": within, "select": True}
             chosen = sizes.train("lista-vm-learned", restart, steps, batch, **given)
             found["LISTA-VM-SS"] = recovered(chosen, problem)
         errors |= {f"{name}{ending}": values for name, values in found.items()}
@@ -173,8 +178,8 @@ def figure_1b(
         "losses": losses(errors),
         "examples": examples,
         "pairs": compared(errors, pairs_of(errors), share),
-        "excused": excused,
-        "twice": compared(errors, [TWICE], share)[0],
+        "excused": excused and (epochs or 0) < EPOCHS,
+        "corrected": compared(errors, CORRECTED, share),
         "printed": sizes.printed,
     }
 

@@ -6,9 +6,12 @@ Printed    the query read-outs (V free, or V of Theorem 5.2's proof) have a lowe
 Tested     three trainings alike from the same random weights, loss at every prefix; "insignificant"
            is at most half of the largest gap over n, "similarly" within a fifth at the n of the
            training. Prompts are up to three times as long as in training. In `full` the three are
-           recorded ones (results/sparse/readout-linear, -query, -constructed)
-Beyond     after the 150 steps of `quick` at d = 4 the linear read-out is ahead from n = 2 on: the
-           order printed is, at the least, not there from the beginning of a training
+           recorded ones (results/sparse/readout-linear, -query, -constructed). All are trained at
+           every prefix, where the paper says "at the query": the figure is over n
+Beyond     in `full` the gap closes in size, not in proportion: at n = 30, as at n = 10, the linear
+           read-out has about twice the loss. After the 150 steps of `quick` at d = 4 the linear
+           read-out is ahead from n = 2 on: the order printed is, at the least, not there from the
+           beginning of a training
 Theory     Theorem 5.2's gap, of order K/√n, is one of bounds for weights that are built: it speaks
            from N_0 on (liu2025.theorem-5.2), and of no n that is drawn here
 """
@@ -24,6 +27,7 @@ import torch
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure
 from innerloop.claims.liu2025.contest import (
+    EPOCHS,
     SHORT,
     Pair,
     Sizes,
@@ -43,7 +47,14 @@ PAIRS = [
     Pair("query < linear", "query", "linear", excuse=SHORT),
     Pair("query, V of the proof < linear", "constructed", "linear", excuse=SHORT),
     Pair("the two query read-outs are near each other", "constructed", "query", 1.2),
-    Pair("for large n the gap becomes insignificant", "last gap", "largest gap", 0.5, SHORT),
+    Pair("and the other way round", "query", "constructed", 1.2),
+    Pair(
+        "for large n, three times that of training, the gap is at most half of the largest",
+        "last gap",
+        "largest gap",
+        0.5,
+        SHORT,
+    ),
 ]
 
 
@@ -69,6 +80,10 @@ def concluded(found: list[dict[str, Any]]) -> Evidence:
 
 SMALL = {"d": 4, "sparsity": 1, "blocks": 2}
 MACHINES = {name: f"readout-{name}" for name in READOUTS}
+RECORDED = {"learning_rate": 4e-3, "warmup": 100, "hidden": 84, "growth": [1200, 1800]} | {
+    **{"sharing": 3500, "scale": 0.1, "stretch": 1.2}
+}
+"""How these were trained; without them the package does so again."""
 
 
 @claim(
@@ -76,14 +91,16 @@ MACHINES = {name: f"readout-{name}" for name in READOUTS}
     "Query read-outs predict better than the linear one; the gap closes as n grows.",
     where="Section 6, Figure 1c",
     kind="ordering",
-    quick=[{**SMALL, "n": 6, "steps": 150, "examples": 2000, "restart": k} for k in range(2)],
-    full={"d": 20, "n": 10, "sparsity": 3, "blocks": 12}
-    | {"steps": 6000, "examples": 4000, "restart": 0, "machines": MACHINES},
-    paper=[
-        {"d": 20, "n": 10, "sparsity": 3, "blocks": 12}
-        | {"steps": 10**6, "examples": 20_000, "restart": 0}
+    quick=[
+        {**SMALL, "n": 6, "steps": 150, "examples": 2000, "restart": k}
+        | {"recipe": {"learning_rate": 5e-3, "warmup": 15}}
+        for k in range(2)
     ],
-    tiny={**SMALL, "n": 2, "steps": 12, "examples": 300, "restart": 0},
+    full={"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "examples": 4000, "restart": 0}
+    | {"steps": 4000, "recipe": RECORDED, "machines": MACHINES},
+    paper={"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "examples": 20_000, "restart": 0}
+    | {"steps": EPOCHS, "recipe": {"learning_rate": 1e-4, "schedule": "constant"}},
+    tiny={**SMALL, "n": 2, "steps": 12, "examples": 300, "restart": 0, "recipe": {"warmup": 1}},
     conclude=concluded,
     falsified={"a million times": {"share": 1e-6, "excused": False}},
 )
@@ -97,6 +114,7 @@ def figure_1c(
     steps: int,
     examples: int,
     restart: int,
+    recipe: Mapping[str, Any],
     machines: Mapping[str, str] | None = None,
     share: float = 1.0,
     excused: bool = True,
@@ -105,10 +123,8 @@ def figure_1c(
     problem = replace(sizes, n=LONGER * n).problems().sample(examples, generator=generator)
     trained = transformers(sizes, restart, machines=machines, epochs=None)
     if not trained:
-        rate = 5e-3 if blocks < 6 else 1e-4
-        given = {"learning_rate": rate, "warmup": steps // 10}
         trained = {
-            readout: sizes.train("small-transformer", restart, steps, 64, readout=readout, **given)
+            readout: sizes.train("small-transformer", restart, steps, 64, readout=readout, **recipe)
             for readout in READOUTS
         }
     found = {readout: answered(each, problem) for readout, each in trained.items()}
@@ -121,5 +137,5 @@ def figure_1c(
         "examples": examples,
         "n": n,
         "pairs": compared(errors, PAIRS, share),
-        "excused": excused,
+        "excused": excused and steps < EPOCHS,
     }
