@@ -45,6 +45,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/small_transformer_training.py
 	$(BIN)/python benchmarks/sparse_solvers.py
 	$(BIN)/python benchmarks/lista_vm_training.py
+	$(BIN)/python benchmarks/sparse_tails.py
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

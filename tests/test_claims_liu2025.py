@@ -312,7 +312,7 @@ def test_small_tf_must_be_as_good_as_printed_for_others_to_come_near_it() -> Non
     cell = {
         "losses": {name: [1.0, 0.1] for name in figure_1a.GROUPS if name != figure_1a.GPT2},
         "curves": {"ISTA": [[1.0, 0.1]]},
-        **{"pairs": restart, "excused": True, "start": "random", "examples": 10},
+        **{"pairs": restart, "excused": True, "start": "random", "examples": 10, "drawn": 10},
         "sizes": {"d": 6, "n": 4, "sparsity": 1, "blocks": 4},
     }
     near = "own X: LISTA at most twice Small TF (from random weights)"

@@ -22,8 +22,10 @@ def analytic_weight(x: Measurements) -> Measurements:
     n, d = x.shape[-2:]
     if n > d:
         raise OutOfRange(f"ALISTA's weight needs at most as many examples as features, got {n}×{d}")
-    solved = torch.linalg.solve(x @ x.mT, x)
-    return solved / (x * solved).sum(dim=-2, keepdim=True)
+    # XXᵀ of a rare X is singular in float32 where n is near d.
+    exact = x.double()
+    solved = torch.linalg.solve(exact @ exact.mT, exact)
+    return (solved / (exact * solved).sum(dim=-2, keepdim=True)).to(x)
 
 
 class Alista(Unrolled):

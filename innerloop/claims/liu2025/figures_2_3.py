@@ -6,9 +6,9 @@ Tested     each trained here on fresh X for every instance, history on examples 
            β̂ = 0 scores, since E ‖β‖² = S: "around 3" is S within a tenth, and no trend is a
            last loss of at least nine tenths of S
 Beyond     with Chebyshev's steps to begin with, γ apart from the rest of M, LISTA-VM ends far below
-           0.68: at 0.48 on 400,000 fresh prompts, none beyond 23 (results/sparse/lista-vm). Some
-           X must be stretched in training for that: else the mean over most prompts is lower, 0.43,
-           but steps are too large for a rare X, and 8 of 200,000 are beyond 10⁴
+           0.68: at 0.484 on 409,600 fresh prompts, none beyond 10² (results/benchmarks/
+           sparse_tails.json). Some X must be stretched in training for that: else it is better on
+           most prompts, 0.43 to 0.45, but steps are too large for a rare X, and 10 are beyond 10⁴
 """
 
 from __future__ import annotations
