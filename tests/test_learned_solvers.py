@@ -275,3 +275,9 @@ def test_lista_vm_that_saw_stretched_x_is_safe_on_a_rare_one() -> None:
         worst.append(float((found - problem.weights).square().sum(dim=-1).max()))
     assert worst[0] > 1e3
     assert worst[1] < 50
+
+
+def test_alistas_weight_in_float32_is_that_of_float64_where_x_is_nearly_singular() -> None:
+    x = torch.tensor([[1.0, 1.0], [1.0, 1.0001]])
+    expected = analytic_weight(x.double()).numpy()
+    np.testing.assert_allclose(analytic_weight(x).numpy(), expected, rtol=1e-6)
