@@ -1,11 +1,11 @@
-# make setup | report | test | bench. Each sets up what it needs; the second time that is instant.
+# make setup | report | check | test | bench. Each sets up what it needs; the second time that is instant.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 # Where this is set, every process compiles all it imports anew: a third of the time of all tests.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup report test lint types tests bench format clean
+.PHONY: setup report check test lint types tests tests-fast coverage bench format clean
 
 setup: $(READY)
 
@@ -18,6 +18,10 @@ $(READY): pyproject.toml constraints.txt
 
 report: $(READY)
 	$(BIN)/innerloop report -o report.html
+
+# Lint, types and everything fast: before each commit.
+check: lint
+	@$(MAKE) --no-print-directory -j 2 types tests-fast
 
 # Types beside tests: these wait for processes that they kill, which leaves time for those.
 test: lint
@@ -32,6 +36,15 @@ types: $(READY)
 
 tests: $(READY)
 	$(BIN)/pytest -n 4 --dist worksteal
+
+tests-fast: $(READY)
+	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+
+# The table is printed also where a test fails; TESTS names those to run, all unless given.
+coverage: $(READY)
+	rm -f .coverage .coverage.*
+	$(BIN)/coverage run -m pytest -n 4 --dist worksteal $(TESTS); status=$$?; \
+		$(BIN)/coverage combine --quiet && $(BIN)/coverage report && exit $$status
 
 bench: $(READY)
 	$(BIN)/python benchmarks/linear_attention.py

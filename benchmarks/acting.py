@@ -1,10 +1,10 @@
-"""A constructed transformer that plays: on what it kept, next to running the whole game again.
+"""Playing a game with a constructed transformer: cached activations against rerunning every prefix.
 
 Soft LinUCB by causal ReLU attention (d = 2, three actions, 4 bandits in a batch, float64, one
-thread) plays games of T steps through `play`, with 20 layers at every T: enough for the cost, which
-is what is measured, not for the odds. Going on from what was kept, a step costs a time that grows
-with T at most; the other player runs every prefix from its first token. Sides take turns, and the
-median of the rounds counts. Both must make the same game.
+thread) plays games of T steps through `play`, with 20 layers at every T: enough to measure the
+cost, not for accurate probabilities. With the cache, the time of a step grows at most linearly in
+T; the other player runs every prefix from its first token. Sides take turns, and the median of the
+rounds counts. Both must play the same game.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ import torch
 from common import record
 from torch import Tensor
 
-from innerloop.constructions.player import TransformerPolicy
-from innerloop.constructions.soft_lin_ucb import SoftLinUCBByAttention
+from innerloop.constructions.soft_lin_ucb import SoftLinUCBConstruction
+from innerloop.playing.player import TransformerPolicy
 from innerloop.policies.base import Policy
 from innerloop.policies.rollout import Draws, play
 from innerloop.problems.bandit import Bandit
@@ -32,61 +32,64 @@ LENGTHS = [25, 50, 100, 200]
 CLAIMED = 4
 
 
-class Tokens(NamedTuple):
-    """A game so far, as its tokens."""
+class GameTokens(NamedTuple):
+    """The tokens of a game so far."""
 
     t: int
     tokens: list[Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Again(Policy[Bandit, Tokens]):
-    """Plays a construction by running all tokens of the game at every step."""
+class RerunPolicy(Policy[Bandit, GameTokens]):
+    """Plays a construction by running all tokens of the game again at every step."""
 
-    construction: SoftLinUCBByAttention
+    construction: SoftLinUCBConstruction
     transformer: Transformer
 
     def __post_init__(self) -> None:
         """No parameters to check."""
 
-    def start(self, environment: Bandit) -> Tokens:
-        return Tokens(0, [])
+    def init_state(self, environment: Bandit) -> GameTokens:
+        return GameTokens(0, [])
 
-    def probabilities(self, state: Tokens, observation: Any, noise: Tensor) -> Tensor:
-        shown = self.construction.observed(state.t, observation, noise)
+    def probabilities(self, state: GameTokens, observation: Any, noise: Tensor) -> Tensor:
+        observed = self.construction.encode_observation(state.t, observation, noise)
         with torch.no_grad():
-            stream = self.transformer(torch.cat([*state.tokens, shown], dim=-2))
+            stream = self.transformer(torch.cat([*state.tokens, observed], dim=-2))
         return self.construction.log_odds(stream[..., -1, :]).softmax(dim=-1)
 
-    def update(self, state: Tokens, observation: Any, action: Tensor, reward: Tensor) -> Tokens:
-        none = reward.new_zeros(*reward.shape, 0)
-        shown = self.construction.observed(state.t, observation, none)
-        acted = self.construction.acted(state.t, observation, action, reward)
-        return Tokens(state.t + 1, [*state.tokens, shown, acted])
+    def update(
+        self, state: GameTokens, observation: Any, action: Tensor, reward: Tensor
+    ) -> GameTokens:
+        no_noise = reward.new_zeros(*reward.shape, 0)
+        observed = self.construction.encode_observation(state.t, observation, no_noise)
+        acted = self.construction.encode_action(state.t, observation, action, reward)
+        return GameTokens(state.t + 1, [*state.tokens, observed, acted])
 
 
 def measure(length: int) -> dict[str, float]:
-    """Seconds of both for a game of `length` steps, and how far their odds differ."""
-    construction = SoftLinUCBByAttention(n=length, steps=STEPS, alpha=0.5, temperature=0.1)
+    """Measure the seconds of both players for a game of `length` steps, and how far their
+    probabilities differ."""
+    construction = SoftLinUCBConstruction(n=length, steps=STEPS, alpha=0.5, temperature=0.1)
     parts: dict[str, Any] = {"construction": construction, "transformer": construction.transformer}
-    kept = TransformerPolicy(**parts)
-    players = {"kept": kept, "again": Again(**parts)}
-    bandits = construction.worlds().sample(BATCH, generator=torch.Generator().manual_seed(0))
-    draws = Draws.of(kept, bandits, length, 1)
+    cached = TransformerPolicy(**parts)
+    players = {"kept": cached, "again": RerunPolicy(**parts)}
+    bandits = construction.environments().sample(BATCH, generator=torch.Generator().manual_seed(0))
+    draws = Draws.sample(cached, bandits, length, 1)
     times: dict[str, list[float]] = {name: [] for name in players}
-    odds = {}
+    probabilities = {}
     for _ in range(ROUNDS):
         for name, player in players.items():
             start = time.perf_counter()
-            odds[name] = play(player, bandits, draws).probabilities
+            probabilities[name] = play(player, bandits, draws).probabilities
             times[name].append(time.perf_counter() - start)
     ours, theirs = (statistics.median(times[name]) for name in players)
-    differ = float((odds["kept"] - odds["again"]).abs().max())
-    return {"kept": ours, "again": theirs, "ratio": theirs / ours, "differ": differ}
+    difference = float((probabilities["kept"] - probabilities["again"]).abs().max())
+    return {"kept": ours, "again": theirs, "ratio": theirs / ours, "differ": difference}
 
 
-def exponent(rows: dict[int, dict[str, float]], side: str) -> float:
-    """The least-squares slope of log time against log T."""
+def fit_exponent(rows: dict[int, dict[str, float]], side: str) -> float:
+    """Fit the least-squares slope of log time against log T."""
     xs, ys = [math.log(n) for n in rows], [math.log(row[side]) for row in rows.values()]
     return statistics.linear_regression(xs, ys).slope
 
@@ -102,15 +105,15 @@ def main() -> None:
             f"{length:>5} {row['kept']:>8.2f}s {row['again']:>8.2f}s {row['ratio']:>5.0f}x",
             flush=True,
         )
-    ours, theirs = exponent(rows, "kept"), exponent(rows, "again")
-    print(f"time ~ T^{ours:.2f} on what was kept, T^{theirs:.2f} by running all again")
+    ours, theirs = fit_exponent(rows, "kept"), fit_exponent(rows, "again")
+    print(f"time ~ T^{ours:.2f} with the cache, T^{theirs:.2f} by rerunning every prefix")
     print(f"claimed: at least {CLAIMED} times faster at T = {LENGTHS[-1]}")
     settings = {
         **{"construction": "soft-lin-ucb", "layers": STEPS + 2, "batch": BATCH},
         **{"rounds": ROUNDS, "lengths": LENGTHS},
     }
-    found = {"lengths": rows, "exponent_kept": ours, "exponent_again": theirs}
-    record("acting", start, settings, found)
+    results = {"lengths": rows, "exponent_kept": ours, "exponent_again": theirs}
+    record("acting", start, settings, results)
     if rows[LENGTHS[-1]]["ratio"] < CLAIMED or max(row["differ"] for row in rows.values()) > 1e-9:
         sys.exit("the claim does not hold in this run")
 

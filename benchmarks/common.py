@@ -1,4 +1,4 @@
-"""What the benchmarks share: timing by the median, and results that say how they were made."""
+"""Helpers shared by the benchmarks: median timing, and result files that record their settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ RESULTS = Path(__file__).resolve().parent.parent / "results" / "benchmarks"
 def median_seconds(
     work: Callable[[], object], repeats: int, clock: Callable[[], float] = time.perf_counter
 ) -> float:
-    """The median time of `repeats` runs, after one to warm up."""
+    """Measure the median time of `repeats` runs, after one warm-up run."""
     work()
     times = []
     for _ in range(repeats):
@@ -28,19 +28,19 @@ def median_seconds(
     return statistics.median(times)
 
 
-def record(name: str, start: float, settings: dict[str, Any], found: dict[str, Any]) -> None:
-    """Write a result beside everything that is needed to make it again."""
-    from innerloop.constructions.certificate import versions
+def record(name: str, start: float, settings: dict[str, Any], results: dict[str, Any]) -> None:
+    """Write a result together with everything needed to reproduce it."""
+    from innerloop.provenance import collect_versions
 
     RESULTS.mkdir(parents=True, exist_ok=True)
-    told = {
+    contents = {
         "command": f"python benchmarks/{Path(sys.argv[0]).name}",
         "settings": settings,
-        "versions": versions(),
+        "versions": collect_versions(),
         "machine": {"cores": os.cpu_count(), "processor": platform.machine()},
         "seconds": round(time.perf_counter() - start, 1),
-        **found,
+        **results,
     }
     path = RESULTS / f"{name}.json"
-    path.write_text(json.dumps(told, indent=2) + "\n")
+    path.write_text(json.dumps(contents, indent=2) + "\n")
     print(f"recorded in results/benchmarks/{path.name}")

@@ -1,8 +1,8 @@
-"""The cost of linear attention as the context grows: Gram order next to n×n scores, in one run.
+"""The cost of linear attention as the context grows: Gram order against n×n scores, in one run.
 
 One step of preconditioned gradient descent, d = 16, float64, on contexts of 10³ … 10⁶ examples.
-Each point runs in a process of its own, so that peak memory is its own. The n×n way goes as far
-as 10 GiB of memory allow.
+Each point runs in its own process, so that peak memory is its own. The n×n scores go as far as
+10 GiB of memory allow.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ REPEATS = {"gram": 7, "scores": 3}
 
 
 def measure(n: int, order: str) -> dict[str, float]:
-    """Time and peak memory of one forward pass over n + 1 tokens."""
+    """Measure time and peak memory of one forward pass over n + 1 tokens."""
     import torch
     from common import median_seconds
 
@@ -42,17 +42,17 @@ def measure(n: int, order: str) -> dict[str, float]:
     return {"seconds": seconds, "peak_gib": peak, "checksum": checksum}
 
 
-def in_own_process(n: int, order: str) -> dict[str, float]:
-    found = subprocess.run(
+def measure_in_subprocess(n: int, order: str) -> dict[str, float]:
+    process = subprocess.run(
         [sys.executable, __file__, str(n), order], capture_output=True, text=True, check=True
     )
-    return json.loads(found.stdout)
+    return json.loads(process.stdout)
 
 
-def slope(points: dict[int, dict[str, float]]) -> float:
-    """The least-squares slope of log time against log n."""
+def fit_slope(points: dict[int, dict[str, float]]) -> float:
+    """Fit the least-squares slope of log time against log n."""
     xs = [math.log(n) for n in points]
-    ys = [math.log(found["seconds"]) for found in points.values()]
+    ys = [math.log(point["seconds"]) for point in points.values()]
     return statistics.linear_regression(xs, ys).slope
 
 
@@ -64,10 +64,10 @@ def main() -> None:
     scores: dict[int, dict[str, float]] = {}
     print(f"{'n':>9} {'gram':>10} {'n×n':>10} {'ratio':>7} {'peak gram':>10} {'peak n×n':>9}")
     for n in LENGTHS:
-        ours = gram[n] = in_own_process(n, "gram")
+        ours = gram[n] = measure_in_subprocess(n, "gram")
         line = f"{n:>9} {ours['seconds'] * 1e3:>8.2f}ms"
         if n <= LONGEST_SCORES:
-            theirs = scores[n] = in_own_process(n, "scores")
+            theirs = scores[n] = measure_in_subprocess(n, "scores")
             assert math.isclose(theirs["checksum"], ours["checksum"], rel_tol=1e-9)
             line += (
                 f" {theirs['seconds'] * 1e3:>8.2f}ms {theirs['seconds'] / ours['seconds']:>6.0f}x"
@@ -76,13 +76,13 @@ def main() -> None:
         else:
             line += f" {'—':>10} {'—':>7} {ours['peak_gib']:>7.2f}GiB {'—':>9}"
         print(line, flush=True)
-    linear, quadratic = slope(gram), slope(scores)
+    linear, quadratic = fit_slope(gram), fit_slope(scores)
     peak = gram[LENGTHS[-1]]["peak_gib"]
     print(f"time ~ n^{linear:.2f} by Gram matrices (claimed: at most 1.15)")
     print(f"time ~ n^{quadratic:.2f} by n×n scores")
     print(f"peak memory at 10⁶ tokens: {peak:.2f} GiB (claimed: below 2 GB)")
-    found = {"gram": gram, "scores": scores, "slope_gram": linear, "slope_scores": quadratic}
-    record("linear_attention", start, {"d": D, "dtype": "float64", "lengths": LENGTHS}, found)
+    results = {"gram": gram, "scores": scores, "slope_gram": linear, "slope_scores": quadratic}
+    record("linear_attention", start, {"d": D, "dtype": "float64", "lengths": LENGTHS}, results)
     if linear > 1.15 or peak * 1024**3 > 2e9:
         sys.exit("a claim does not hold in this run")
 

@@ -1,14 +1,14 @@
-"""How regret grows, of constructed transformers and of the policies they are built from.
+"""How the regret of constructed transformers grows, and that of the policies they implement.
 
-Both play the same 200 environments with the same luck: linear bandits with a fresh action set at
-every step (d = 2, three actions of norm up to 1, σ = 0.5) and random decision processes (three
-states, two actions, episodes of three). The exponent is the slope of log mean cumulative regret
-against log t over the last decade of t, its interval a bootstrap over environments.
+Both play the same 200 environments with the same random numbers: linear bandits with a fresh action
+set at every step (d = 2, three actions of norm up to 1, σ = 0.5) and random decision processes
+(three states, two actions, episodes of three). The exponent is the slope of log mean cumulative
+regret against log t over the last decade of t, its interval a bootstrap over environments.
 
 The theorems bound regret by √T up to logarithms, for the worst environments; on drawn ones it may
-grow more slowly, and a slope above 1/2 would contradict them only if it stayed. A softmax of fixed
-temperature goes on exploring, which in the end adds regret linear in t: theory lets τ fall like
-1/√T. The policies alone, which cost little, are played ten times as long with both.
+grow more slowly, and a slope above 1/2 would contradict them only if it persisted. A softmax of
+fixed temperature keeps exploring, which eventually adds regret linear in t: theory lets τ fall like
+1/√T. The policies alone, which are cheap, are played ten times as long with both temperatures.
 """
 
 from __future__ import annotations
@@ -22,76 +22,80 @@ import torch
 from common import record
 
 from innerloop.constructions.acting import ActingConstruction
-from innerloop.constructions.contest import banded, contest
-from innerloop.constructions.soft_lin_ucb import SoftLinUCBByAttention
-from innerloop.constructions.thompson_sampling import ThompsonSamplingByAttention
-from innerloop.constructions.ucb_vi import UCBVIDecoder
+from innerloop.constructions.soft_lin_ucb import SoftLinUCBConstruction
+from innerloop.constructions.thompson_sampling import ThompsonSamplingConstruction
+from innerloop.constructions.ucb_vi import UCBVIConstruction
+from innerloop.playing.contest import mean_with_band, play_contest
 from innerloop.policies.rollout import rollout
 
 ENVIRONMENTS, SEED, RESAMPLES, LONGER = 200, 0, 1000, 10
 BANDIT: dict[str, Any] = {"n": 100, "steps": 220, "temperature": 0.05, "reward": 5.0}
 PLAYERS: list[tuple[type[ActingConstruction], dict[str, Any]]] = [
-    (SoftLinUCBByAttention, {**BANDIT, "alpha": 0.5}),
-    (ThompsonSamplingByAttention, {**BANDIT, "terms": 6, "normal": 6.0}),
-    (UCBVIDecoder, {"n": 60, "temperature": 0.02}),
+    (SoftLinUCBConstruction, {**BANDIT, "alpha": 0.5}),
+    (ThompsonSamplingConstruction, {**BANDIT, "terms": 6, "normal": 6.0}),
+    (UCBVIConstruction, {"n": 60, "temperature": 0.02}),
 ]
 
 
-def exponent(regret: torch.Tensor) -> dict[str, float]:
-    """The slope over the last decade of time, with a 95 % interval."""
+def fit_exponent(regret: torch.Tensor) -> dict[str, float]:
+    """Fit the slope over the last decade of time, with a 95 % interval."""
     total = regret.cumsum(dim=-1).numpy()
     games = total.shape[-1]
     times = np.arange(games // 10, games + 1)
     times = times[times > 0]
-    drawn = np.random.default_rng(SEED).integers(len(total), size=(RESAMPLES, len(total)))
-    means = np.concatenate([total.mean(axis=0)[None], total[drawn].mean(axis=1)])
+    samples = np.random.default_rng(SEED).integers(len(total), size=(RESAMPLES, len(total)))
+    means = np.concatenate([total.mean(axis=0)[None], total[samples].mean(axis=1)])
     slopes = np.polyfit(np.log(times), np.log(means[:, times - 1]).T, 1)[0]
     low, high = np.quantile(slopes[1:], [0.025, 0.975])
     return {"exponent": float(slopes[0]), "low": float(low), "high": float(high)}
 
 
-def told(regret: torch.Tensor) -> dict[str, Any]:
-    """The fit, and the curve with its 95 % band at about thirty times."""
-    means = banded(regret)
-    shown = np.unique(np.geomspace(1, len(means), 30).round().astype(int)).tolist()
-    curve = [{"t": t, "regret": means[t - 1][0], "band": means[t - 1][1]} for t in shown]
-    return {**exponent(regret), "curve": curve}
+def summarise(regret: torch.Tensor) -> dict[str, Any]:
+    """Return the fitted exponent, and the curve with its 95 % band at about thirty times."""
+    means = mean_with_band(regret)
+    times = np.unique(np.geomspace(1, len(means), 30).round().astype(int)).tolist()
+    curve = [{"t": t, "regret": means[t - 1][0], "band": means[t - 1][1]} for t in times]
+    return {**fit_exponent(regret), "curve": curve}
 
 
-def longer(kind: type[ActingConstruction], settings: dict[str, Any]) -> dict[str, Any]:
-    """The policy alone in games ten times as long, with the same τ and with τ/√10."""
-    found, n = {}, kind.capped("n", LONGER * settings["n"])
+def measure_longer_games(
+    kind: type[ActingConstruction], settings: dict[str, Any]
+) -> dict[str, Any]:
+    """Measure the policy alone in games ten times as long, with the same τ and with τ/√10."""
+    fits, n = {}, kind.cap_value("n", LONGER * settings["n"])
     for name, shrink in (("same temperature", 1.0), ("temperature over √10", LONGER**-0.5)):
-        construction = kind.made({**settings, "temperature": shrink * settings["temperature"]})
-        worlds = kind.made({**settings, "n": n}).worlds()
-        environment = worlds.sample(ENVIRONMENTS, generator=_seeded())
-        assert construction.longest is not None
-        game = rollout(construction.policy, environment, LONGER * construction.longest, SEED)
-        found[name] = exponent(game.regret)
-    return found
+        construction = kind.from_values(
+            {**settings, "temperature": shrink * settings["temperature"]}
+        )
+        worlds = kind.from_values({**settings, "n": n}).environments()
+        environment = worlds.sample(ENVIRONMENTS, generator=_make_generator())
+        assert construction.max_game_steps is not None
+        game = rollout(construction.policy, environment, LONGER * construction.max_game_steps, SEED)
+        fits[name] = fit_exponent(game.regret)
+    return fits
 
 
-def _seeded() -> torch.Generator:
+def _make_generator() -> torch.Generator:
     return torch.Generator().manual_seed(SEED)
 
 
 def measure(kind: type[ActingConstruction], settings: dict[str, Any]) -> dict[str, Any]:
     start = time.perf_counter()
-    construction = kind.made(settings)
-    environment = construction.worlds().sample(ENVIRONMENTS, generator=_seeded())
-    assert construction.longest is not None
-    game = contest(construction, environment, construction.longest, SEED)
-    apart = (game.transformer.regret - game.policy.regret).sum(dim=-1)
+    construction = kind.from_values(settings)
+    environment = construction.environments().sample(ENVIRONMENTS, generator=_make_generator())
+    assert construction.max_game_steps is not None
+    game = play_contest(construction, environment, construction.max_game_steps, SEED)
+    difference = (game.transformer.regret - game.policy.regret).sum(dim=-1)
     return {
         "settings": settings,
         "layers": construction.transformer.count()["layers"],
         "accuracy": getattr(construction, "accuracy", 0.0),
-        "same_actions": game.same,
-        "actions": game.choices,
-        "regret_apart": float(apart.mean()),
-        "regret_apart_standard_error": float(apart.std() / len(apart) ** 0.5),
-        **{name: told(part.regret) for name, part in zip(game._fields, game, strict=True)},
-        "policy_ten_times_longer": longer(kind, settings),
+        "same_actions": game.agreement_count,
+        "actions": game.action_count,
+        "regret_apart": float(difference.mean()),
+        "regret_apart_standard_error": float(difference.std() / len(difference) ** 0.5),
+        **{name: summarise(part.regret) for name, part in zip(game._fields, game, strict=True)},
+        "policy_ten_times_longer": measure_longer_games(kind, settings),
         "seconds": round(time.perf_counter() - start, 1),
     }
 
@@ -99,11 +103,11 @@ def measure(kind: type[ActingConstruction], settings: dict[str, Any]) -> dict[st
 def main() -> None:
     start = time.perf_counter()
     torch.set_num_threads(1)
-    found = {}
+    rows = {}
     print(f"{'construction':<18} {'transformer':>20} {'policy':>20} {'uniform':>8} {'same':>14}")
     for kind, settings in PLAYERS:
         row = measure(kind, settings)
-        found[kind.made(settings).name] = row
+        rows[kind.from_values(settings).name] = row
         fits = (
             f"t^{fit['exponent']:.2f} ({fit['low']:.2f}–{fit['high']:.2f})"
             for fit in (row["transformer"], row["policy"])
@@ -111,18 +115,18 @@ def main() -> None:
         same = f"{row['same_actions']}/{row['actions']}"
         uniform = row["uniform"]["exponent"]
         print(
-            f"{kind.made(settings).name:<18} "
+            f"{kind.from_values(settings).name:<18} "
             + " ".join(f"{fit:>20}" for fit in fits)
             + f" {uniform:>8.2f} {same:>14}",
             flush=True,
         )
-    print("claimed: transformers' regret grows no faster than √t, and is the policies'")
+    print("claimed: transformers' regret grows no faster than √t, and equals the policies'")
     settings = {"environments": ENVIRONMENTS, "seed": SEED, "resamples": RESAMPLES}
-    record("regret", start, settings, {"constructions": found})
-    slow = all(row["transformer"]["low"] <= 0.5 for row in found.values())
+    record("regret", start, settings, {"constructions": rows})
+    slow = all(row["transformer"]["low"] <= 0.5 for row in rows.values())
     equal = all(
         abs(row["regret_apart"]) <= 3 * row["regret_apart_standard_error"] + 1e-9
-        for row in found.values()
+        for row in rows.values()
     )
     if not (slow and equal):
         sys.exit("the claim does not hold in this run")

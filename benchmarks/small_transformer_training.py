@@ -1,11 +1,11 @@
-"""Training Small TF from random weights: our recipe, and Adam at a constant rate as in the paper.
+"""Training Small TF from random weights: our recipe against the paper's Adam at a constant rate.
 
 d = 8, n = 5, S = 1, 4 layers of 4 heads, 64 prompts a step, float32, one thread, 800 steps each.
 The paper's loss is that of the label at the query alone, at a constant rate, tried at two values.
-Ours is also run without each of its parts in turn, with layers that double (which pays with more of
-them), and from random weights that are alike for all features. Told are steps and the processor's
-seconds to two losses, and the last one: (ŷ − y)² at the query of 1,024 held-out prompts, looked at
-every 25 steps. LISTA-VM of as many layers, trained for 500 steps, stands beside them.
+Ours is also run without each of its parts in turn, with layers that double (which pays off with
+more layers), and from random weights that treat all features alike. Reported are steps and CPU
+seconds to two losses, and the last loss: (ŷ − y)² at the query of 1,024 held-out prompts, evaluated
+every 25 steps. LISTA-VM with as many layers, trained for 500 steps, is the reference.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ OURS: dict[str, Any] = {
     **{"sharing": STEPS, "supervision": "weights", "emphasis": 2},
 }
 PAPER: dict[str, Any] = {"prefixes": False, "schedule": "constant", "warmup": 0, "beta2": None}
-TRIED: dict[str, dict[str, Any]] = {
+VARIANTS: dict[str, dict[str, Any]] = {
     "ours": OURS,
     "ours, a gradient of its own for each feature": {**OURS, "sharing": 0},
     "ours, half the layers for 300 steps": {**OURS, "growth": [300]},
@@ -36,46 +36,46 @@ TRIED: dict[str, dict[str, Any]] = {
 }
 
 
-def measured(settings: dict[str, Any]) -> dict[str, Any]:
-    """The last loss, and steps and seconds to each target that is reached."""
-    began, spent = time.process_time(), [0.0]
+def measure(settings: dict[str, Any]) -> dict[str, Any]:
+    """Measure the last loss, and steps and seconds to each target that is reached."""
+    begin, spent = time.process_time(), [0.0]
 
-    def note(done: float, doing: str) -> None:
-        spent.append(time.process_time() - began)
+    def record_seconds(share: float, doing: str = "") -> None:
+        spent.append(time.process_time() - begin)
 
-    told = {**SIZES, "steps": STEPS, "evaluate_every": 25, **settings}
-    history = train("small-transformer", **told, progress=note).history
-    found: dict[str, Any] = {"last loss": history[-1]["loss"], "seconds": spent[-1]}
+    values = {**SIZES, "steps": STEPS, "evaluate_every": 25, **settings}
+    history = train("small-transformer", **values, progress=record_seconds).history
+    results: dict[str, Any] = {"last loss": history[-1]["loss"], "seconds": spent[-1]}
     for target in TARGETS:
         step = next((int(row["step"]) for row in history if row["loss"] <= target), None)
         if step is not None:
-            found[f"to {target}"] = {"steps": step, "seconds": spent[step]}
-    return found
+            results[f"to {target}"] = {"steps": step, "seconds": spent[step]}
+    return results
 
 
 def main() -> None:
     start = time.perf_counter()
     torch.set_num_threads(1)
     runs: dict[str, dict[str, Any]] = {}
-    train("small-transformer", **SIZES, sharing=2, steps=2, warmup=0)  # what is done once, is done
-    for name, settings in TRIED.items():
-        found = runs[name] = measured(settings)
+    train("small-transformer", **SIZES, sharing=2, steps=2, warmup=0)  # warm up
+    for name, settings in VARIANTS.items():
+        results = runs[name] = measure(settings)
         reached = [
             f"{target} in {to['steps']} steps, {to['seconds']:.1f} s"
             for target in TARGETS
-            if (to := found.get(f"to {target}"))
+            if (to := results.get(f"to {target}"))
         ]
-        print(f"{name}: {'; '.join([*reached, ''])}last {found['last loss']:.3f}", flush=True)
+        print(f"{name}: {'; '.join([*reached, ''])}last {results['last loss']:.3f}", flush=True)
     solver = train("lista-vm-learned", **SIZES, steps=500).final["label"]
     print(f"LISTA-VM of {SIZES['blocks']} layers: {solver:.3f}")
     first = f"to {TARGETS[0]}"
     ours = runs["ours"].get(first, {"seconds": float("inf")})["seconds"]
-    theirs = [found for name, found in runs.items() if name.startswith("Adam")]
-    plain = min(found.get(first, found)["seconds"] for found in theirs)
+    theirs = [results for name, results in runs.items() if name.startswith("Adam")]
+    plain = min(results.get(first, results)["seconds"] for results in theirs)
     print(f"{plain / ours:.1f} times faster to {TARGETS[0]} (claimed: at least {FASTER})")
-    told = {"steps": STEPS, "targets": TARGETS, "sizes": SIZES, "tried": TRIED}
-    found = {"runs": runs, "LISTA-VM": solver, "times faster": plain / ours}
-    record("small_transformer_training", start, told, found)
+    settings_used = {"steps": STEPS, "targets": TARGETS, "sizes": SIZES, "tried": VARIANTS}
+    results = {"runs": runs, "LISTA-VM": solver, "times faster": plain / ours}
+    record("small_transformer_training", start, settings_used, results)
     if plain < FASTER * ours:
         sys.exit("a claim does not hold in this run")
 

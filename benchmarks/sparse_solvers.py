@@ -1,14 +1,13 @@
-"""10,000 sparse problems at equal label error: LISTA-VM in a batch, and libraries in a loop.
+"""10,000 sparse problems at equal label error: LISTA-VM in a batch against libraries in a loop.
 
 d = 20, n = 10, S = 3, no noise. The transformer is the construction of Theorem 4.1 with the weights
 of the recorded LISTA-VM (results/sparse/lista-vm.safetensors), float32, one thread, 2500 problems
-at a time: the last token alone, which answers what is asked (`Transformer.last`); beside it all
-tokens, which answers every prefix of each prompt, and the iteration that it runs, without a
-transformer. A library solves one problem after another: scikit-learn's Lasso, and celer's and
-skglm's where they are installed (extra `bench`); scikit-learn's also without its checks of what
-comes in, which take most of its time. Each may stop as early as it likes: of several
-iteration limits and penalties, the fastest counts with which its label error on other problems is
-at most the transformer's.
+at a time: the last token alone, which predicts at the query (`Transformer.forward_last`); for
+comparison all tokens, which predict at every prefix of each prompt, and the iteration itself,
+without a transformer. A library solves one problem after another: scikit-learn's Lasso, and celer's
+and skglm's where they are installed (extra `bench`); scikit-learn's also without its input
+validation, which takes most of its time. Each may stop early: of several iteration limits and
+penalties, the fastest counts whose label error on other problems is at most the transformer's.
 """
 
 from __future__ import annotations
@@ -27,39 +26,41 @@ import sklearn
 import torch
 from common import median_seconds, record
 
-from innerloop.constructions.lista_vm import ListaVMDecoder
+from innerloop.constructions.lista_vm import ListaVMConstruction
 from innerloop.models.lista_vm import ListaVM
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.recipes.base import load
-from innerloop.recipes.sparse import chosen
+from innerloop.recipes.sparse import select_instances
 
 PROBLEMS, TUNING, LOOPED, CHUNK = 10_000, 200, 1000, 2500
-WANTED, ROUNDS = 20, 7
-QUICK = ("transformer", "iteration")
-"""What is timed anew beside each library."""
+CLAIMED, ROUNDS = 20, 7
+RETIMED_WAYS = ("transformer", "iteration")
+"""Methods of ours that are timed again next to each library."""
 PENALTIES = (0.03, 0.1, 0.2)
 LIMITS = (4, 8, 16, 32)
-RECORDED = Path(__file__).resolve().parent.parent / "results" / "sparse" / "lista-vm.safetensors"
+RECORDED_MODEL = (
+    Path(__file__).resolve().parent.parent / "results" / "sparse" / "lista-vm.safetensors"
+)
 
 
-def learned() -> ListaVM:
-    """The recorded iteration."""
-    _, model, _ = load(RECORDED)
+def load_iteration() -> ListaVM:
+    """Load the recorded LISTA-VM."""
+    _, model, _ = load(RECORDED_MODEL)
     assert isinstance(model, ListaVM)
     return model.requires_grad_(False)
 
 
-def transformer(model: ListaVM) -> ListaVMDecoder:
-    """The construction with its weights."""
-    return ListaVMDecoder(
+def build_construction(model: ListaVM) -> ListaVMConstruction:
+    """Build the construction with the weights of a trained LISTA-VM."""
+    return ListaVMConstruction(
         preconditioners=model.matrices().double(), threshold=model.thresholds.double()
     )
 
 
 @dataclass(frozen=True)
-class Unchecked:
-    """A lasso that is told that its data are as it wants them."""
+class UncheckedLasso:
+    """A lasso that skips the validation of its input."""
 
     lasso: Any
 
@@ -68,50 +69,53 @@ class Unchecked:
             return self.lasso.fit(np.asfortranarray(x), y, check_input=False)
 
 
-def libraries() -> dict[str, Callable[[float, int], Any]]:
-    """Estimators by penalty and largest number of iterations (celer's and skglm's: of its outer
-    loop, the inner ones as they are)."""
+def make_estimators() -> dict[str, Callable[[float, int], Any]]:
+    """Map libraries to functions that make an estimator from a penalty and an iteration limit.
+
+    For celer and skglm the limit is on the outer loop; inner limits keep their defaults.
+    """
     from sklearn.linear_model import Lasso
 
-    found: dict[str, Callable[[float, int], Any]] = {
+    estimators: dict[str, Callable[[float, int], Any]] = {
         "scikit-learn": lambda a, k: Lasso(alpha=a, max_iter=k, fit_intercept=False),
-        "scikit-learn, unchecked": lambda a, k: Unchecked(
+        "scikit-learn, unchecked": lambda a, k: UncheckedLasso(
             Lasso(alpha=a, max_iter=k, fit_intercept=False)
         ),
     }
     try:
         import celer  # pyright: ignore[reportMissingImports]
 
-        found["celer"] = lambda a, k: celer.Lasso(alpha=a, max_iter=k, fit_intercept=False)
+        estimators["celer"] = lambda a, k: celer.Lasso(alpha=a, max_iter=k, fit_intercept=False)
     except ImportError:
         print("celer is not installed")
     try:
         import skglm  # pyright: ignore[reportMissingImports]
 
-        found["skglm"] = lambda a, k: skglm.Lasso(alpha=a, max_iter=k, fit_intercept=False)
+        estimators["skglm"] = lambda a, k: skglm.Lasso(alpha=a, max_iter=k, fit_intercept=False)
     except ImportError:
         print("skglm is not installed")
-    return found
+    return estimators
 
 
-def solved(estimator: Any, problem: RegressionProblem) -> tuple[float, float]:
-    """Mean label error, and seconds for each problem, one after another."""
+def measure_solver(estimator: Any, problem: RegressionProblem) -> tuple[float, float]:
+    """Measure the mean label error and the seconds per problem, one problem after another."""
     xs, ys = problem.x.numpy(), problem.y.numpy()
-    found = np.zeros((len(xs), xs.shape[-1]))
+    weights = np.zeros((len(xs), xs.shape[-1]))
     start = time.perf_counter()
     for k, (x, y) in enumerate(zip(xs, ys, strict=True)):
-        found[k] = estimator.fit(x, y).coef_
+        weights[k] = estimator.fit(x, y).coef_
     seconds = (time.perf_counter() - start) / len(xs)
-    missed = (
-        np.einsum("bd,bd->b", problem.x_query[:, 0].numpy(), found) - problem.targets[:, 0].numpy()
+    errors = (
+        np.einsum("bd,bd->b", problem.x_query[:, 0].numpy(), weights)
+        - problem.targets[:, 0].numpy()
     )
-    return float(np.square(missed).mean()), seconds
+    return float(np.square(errors).mean()), seconds
 
 
 def main() -> None:
     start = time.perf_counter()
     torch.set_num_threads(1)
-    warnings.simplefilter("ignore")  # stopping early is the point
+    warnings.simplefilter("ignore")  # early stopping is intended
     distribution, generator = SparseRecovery(), torch.Generator().manual_seed(0)
     tuning, problem = (distribution.sample(k, generator=generator) for k in (TUNING, PROBLEMS))
     some = RegressionProblem(
@@ -120,58 +124,64 @@ def main() -> None:
         problem.x_query[:LOOPED],
         problem.weights[:LOOPED],  # pyright: ignore[reportOptionalSubscript]
     )
-    model = learned()
-    built = transformer(model)
-    machine, given = built.transformer.float(), problem.to(torch.float32)
+    model = load_iteration()
+    construction = build_construction(model)
+    machine, single = construction.transformer.float(), problem.to(torch.float32)
 
     def run(forward: Callable[[torch.Tensor], torch.Tensor], chunk: int) -> torch.Tensor:
         with torch.inference_mode():
-            parts = [chosen(given, slice(k, k + chunk)) for k in range(0, PROBLEMS, chunk)]
-            found = [built.decode(part, forward(built.prompt(part)))[:, -1:] for part in parts]
-            return torch.cat(found)
+            parts = [
+                select_instances(single, slice(k, k + chunk)) for k in range(0, PROBLEMS, chunk)
+            ]
+            results = [
+                construction.decode(part, forward(construction.prompt(part)))[:, -1:]
+                for part in parts
+            ]
+            return torch.cat(results)
 
     def iterate() -> torch.Tensor:
-        return (given.x_query @ model(given.x, given.y).unsqueeze(-1)).squeeze(-1)
+        return (single.x_query @ model(single.x, single.y).unsqueeze(-1)).squeeze(-1)
 
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     ways: dict[str, Callable[[], torch.Tensor]] = {
-        "transformer": lambda: run(machine.last, CHUNK),
+        "transformer": lambda: run(machine.forward_last, CHUNK),
         "all tokens": lambda: run(machine, 200),
         "iteration": iterate,
     }
     for name, work in ways.items():
         error = float((work().double() - problem.targets).square().mean())
-        found[name] = {"error": error, "seconds": median_seconds(work, 3)}
-        print(f"LISTA-VM, {name}: label error {error:.3f}, {found[name]['seconds']:.2f} s")
-    error = found["transformer"]["error"]
-    for name, make in libraries().items():
-        make(0.1, 100).fit(problem.x[0].numpy(), problem.y[0].numpy())  # compiles, where it does
-        tried = [(solved(make(a, k), tuning), a, k) for k in LIMITS for a in PENALTIES]
+        results[name] = {"error": error, "seconds": median_seconds(work, 3)}
+        print(f"LISTA-VM, {name}: label error {error:.3f}, {results[name]['seconds']:.2f} s")
+    error = results["transformer"]["error"]
+    for name, make in make_estimators().items():
+        make(0.1, 100).fit(problem.x[0].numpy(), problem.y[0].numpy())  # compile, if it does
+        tried = [(measure_solver(make(a, k), tuning), a, k) for k in LIMITS for a in PENALTIES]
         enough = [each for each in tried if each[0][0] <= error]
         (_, a, k) = min(enough or tried, key=lambda each: each[0][1] if enough else each[0][0])
-        # Both in turn, several times: a machine that others use is not as fast at all times.
+        # Both in turn, several times: the speed of a shared machine varies.
         rounds = [
-            (solved(make(a, k), some), {way: median_seconds(ways[way], 1) for way in QUICK})
+            (
+                measure_solver(make(a, k), some),
+                {way: median_seconds(ways[way], 1) for way in RETIMED_WAYS},
+            )
             for _ in range(ROUNDS)
         ]
         (reached, _), _ = rounds[0]
         each = median(seconds for (_, seconds), _ in rounds)
-        told = {"penalty": a, "iterations": k, "error": reached, "seconds": each * PROBLEMS}
+        row = {"penalty": a, "iterations": k, "error": reached, "seconds": each * PROBLEMS}
         ratios = {
             f"over {way}": median(seconds * PROBLEMS / own[way] for (_, seconds), own in rounds)
-            for way in QUICK
+            for way in RETIMED_WAYS
         }
-        found[name] = told | ratios
-        print(
-            f"{name}: label error {reached:.3f} (α={a}, {k} iterations), {told['seconds']:.1f} s,"
-        )
+        results[name] = row | ratios
+        print(f"{name}: label error {reached:.3f} (α={a}, {k} iterations), {row['seconds']:.1f} s,")
         print(
             "  " + ", ".join(f"{ratio:.1f} times as long, {way}" for way, ratio in ratios.items())
         )
     settings = {"d": 20, "n": 10, "sparsity": 3, "problems": PROBLEMS, "looped over": LOOPED}
-    record("sparse_solvers", start, settings, found)
-    if found["scikit-learn"]["over transformer"] < WANTED:
-        sys.exit(f"a claim does not hold in this run: {WANTED} times faster than scikit-learn")
+    record("sparse_solvers", start, settings, results)
+    if results["scikit-learn"]["over transformer"] < CLAIMED:
+        sys.exit(f"a claim does not hold in this run: {CLAIMED} times faster than scikit-learn")
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
-"""How solvers of sparse recovery do on many fresh prompts: their mean, and their rare large errors.
+"""Errors of sparse recovery solvers on many fresh prompts: the mean, and rare large errors.
 
 d = 20, n = 10, S = 3, float32, one thread. Recorded models (results/sparse), and LISTA-VM and
-LISTA-VM-SS trained here with no X stretched, as the paper does. The error is ‖β̂ − β‖² of LISTA-VM,
-the label loss in expectation over queries, and (ŷ − y)² at one query of transformers. One beyond
-10⁴ counts as 10⁴ in the mean.
+LISTA-VM-SS trained here with no X stretched, as the paper does. For LISTA-VM the error is
+‖β̂ − β‖², the expected label loss over queries; for transformers it is (ŷ − y)² at one query. An
+error above 10⁴ counts as 10⁴ in the mean.
 """
 
 from __future__ import annotations
@@ -16,41 +16,46 @@ import torch
 from common import record
 from torch import Tensor
 
-from innerloop.claims.recorded import recorded
+from innerloop.claims.recorded import load_recorded
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.problems.sparse_recovery import SparseRecovery
-from innerloop.recipes.base import Trained, train
-from innerloop.recipes.sparse import OVERFLOW, Labels
+from innerloop.recipes.base import TrainedRun, train
+from innerloop.recipes.sparse import OVERFLOW, LabelObjective
 
 SEED, CHUNK = 7, 4096
 MANY, FEWER = 100 * CHUNK, 8 * CHUNK
-"""Prompts for an iteration, and for a transformer."""
-Missed = Callable[[RegressionProblem], Tensor]
+"""Number of prompts for an iteration, and for a transformer."""
+ErrorFunction = Callable[[RegressionProblem], Tensor]
 
 
-def weights(trained: Trained) -> Missed:
-    """‖β̂ − β‖² of every instance."""
+def make_weight_errors(trained: TrainedRun) -> ErrorFunction:
+    """Make a function that computes ‖β̂ − β‖² of every instance."""
 
-    def missed(problem: RegressionProblem) -> Tensor:
+    def errors(problem: RegressionProblem) -> Tensor:
         assert problem.weights is not None
         return (trained.model(problem.x, problem.y) - problem.weights).square().sum(dim=-1)
 
-    return missed
+    return errors
 
 
-def labels(trained: Trained) -> Missed:
-    """(ŷ − y)² at the query of every prompt."""
-    objective = trained.recipe.objective()
-    assert isinstance(objective, Labels)
-    return lambda problem: objective.errors(trained.model, problem)[:, -1]
+def make_label_errors(trained: TrainedRun) -> ErrorFunction:
+    """Make a function that computes (ŷ − y)² at the query of every prompt."""
+    objective = trained.recipe.build_objective()
+    assert isinstance(objective, LabelObjective)
+    return lambda problem: objective.label_errors(trained.model, problem)[:, -1]
 
 
-def solvers() -> Iterator[tuple[str, int | None, int, Missed]]:
-    """Names, supports, how many prompts, and errors."""
+def list_solvers() -> Iterator[tuple[str, int | None, int, ErrorFunction]]:
+    """Yield each solver's name, support, number of prompts and error function."""
     for ending, select, support in (("", False, None), ("-ss", True, 10)):
-        given: dict[str, Any] = {"select": select, "support": support, "stretch": 1.0}
-        yield f"lista-vm{ending}", support, MANY, weights(recorded("sparse", f"lista-vm{ending}"))
-        plain = weights(train("lista-vm-learned", **given))
+        settings: dict[str, Any] = {"select": select, "support": support, "stretch": 1.0}
+        yield (
+            f"lista-vm{ending}",
+            support,
+            MANY,
+            make_weight_errors(load_recorded("sparse", f"lista-vm{ending}")),
+        )
+        plain = make_weight_errors(train("lista-vm-learned", **settings))
         yield f"lista-vm{ending}, no X stretched", support, MANY, plain
     for ending, support in (("", None), ("-restricted", 10)):
         for name in ("small-transformer", "gpt2"):
@@ -58,22 +63,22 @@ def solvers() -> Iterator[tuple[str, int | None, int, Missed]]:
                 f"{name}{ending}",
                 support,
                 FEWER,
-                labels(recorded("sparse", f"{name}{ending}")),
+                make_label_errors(load_recorded("sparse", f"{name}{ending}")),
             )
     near = "small-transformer-near"
-    yield near, None, FEWER, labels(recorded("sparse", near))
+    yield near, None, FEWER, make_label_errors(load_recorded("sparse", near))
 
 
 @torch.no_grad()
-def measured(support: int | None, prompts: int, missed: Missed) -> dict[str, Any]:
-    """The mean with its standard error, and how many errors are how large."""
-    generator, found = torch.Generator().manual_seed(SEED), []
+def measure(support: int | None, prompts: int, error_function: ErrorFunction) -> dict[str, Any]:
+    """Measure the mean error with its standard error, the median, and counts of large errors."""
+    generator, parts = torch.Generator().manual_seed(SEED), []
     for _ in range(prompts // CHUNK):
         problem = SparseRecovery(support=support).sample(
             CHUNK, generator=generator, dtype=torch.float32
         )
-        found.append(missed(problem).nan_to_num(float("inf")).double())
-    errors = torch.cat(found)
+        parts.append(error_function(problem).nan_to_num(float("inf")).double())
+    errors = torch.cat(parts)
     cut = errors.clamp_max(OVERFLOW)
     return {
         "prompts": len(errors),
@@ -89,9 +94,9 @@ def measured(support: int | None, prompts: int, missed: Missed) -> dict[str, Any
 def main() -> None:
     start = time.perf_counter()
     torch.set_num_threads(1)
-    found = {}
-    for name, support, prompts, missed in solvers():
-        row = found[name] = measured(support, prompts, missed)
+    rows = {}
+    for name, support, prompts, error_function in list_solvers():
+        row = rows[name] = measure(support, prompts, error_function)
         print(
             f"{name}: {row['mean']:.3f} ± {row['standard error']:.3f} over {prompts:,} prompts, "
             f"largest {row['largest']:.3g}, beyond 10²: {row['beyond 10^2']}, "
@@ -99,7 +104,7 @@ def main() -> None:
             flush=True,
         )
     settings = {"d": 20, "n": 10, "sparsity": 3, "seed": SEED}
-    record("sparse_tails", start, settings, {"solvers": found})
+    record("sparse_tails", start, settings, {"solvers": rows})
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""How long `innerloop --help` takes next to a bare interpreter, in one run, taking turns."""
+"""The time of `innerloop --help` against a bare interpreter, taking turns in one run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMANDS = {
 }
 
 
-def seconds(command: list[str]) -> float:
+def measure_seconds(command: list[str]) -> float:
     start = time.perf_counter()
     subprocess.run(command, check=True, capture_output=True)
     return time.perf_counter() - start
@@ -26,11 +26,11 @@ def seconds(command: list[str]) -> float:
 def main() -> None:
     start = time.perf_counter()
     for command in COMMANDS.values():
-        seconds(command)
+        measure_seconds(command)
     times: dict[str, list[float]] = {name: [] for name in COMMANDS}
     for _ in range(RUNS):
         for name, command in COMMANDS.items():
-            times[name].append(seconds(command))
+            times[name].append(measure_seconds(command))
     medians = {name: statistics.median(values) for name, values in times.items()}
     bare = medians["python -c pass"]
     for name, median in medians.items():

@@ -1,11 +1,11 @@
-"""Training linear attention by Gram matrices, next to the tokens' n×n scores in eager PyTorch.
+"""Training linear attention by Gram matrices, against tokens with n×n scores in eager PyTorch.
 
 One gradient   d = 5, n = 20, 3 layers, A and B of form (13) of ahn2023 free, 20,000 prompts, single
                precision: time, and the variance of the gradient over fresh draws
 To the target  the setting of figure 1 of ahn2023: the time from a random start until
-               Dist(Σ^½ A_i Σ^½, I) ≤ 0.05 in all three layers, by L-BFGS; tokens are given up after
-               a hundred times our time
-Both           on one core, from the same start, in one run; seconds are the processor's
+               Dist(Σ^½ A_i Σ^½, I) ≤ 0.05 in all three layers, by L-BFGS; the token run is stopped
+               after a hundred times our time
+Both           on one core, from the same start, in one run; seconds are CPU time
 Growth         the time of one gradient with d, n and the number of layers, fitted exponents
 """
 
@@ -25,7 +25,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 from innerloop.training.kernel import Prompts
-from innerloop.training.linear_attention import SampledLoss, distance
+from innerloop.training.linear_attention import SampledLoss, distance_to_identity
 from innerloop.training.stacks import LinearStack, Weights
 
 D, N, LAYERS, PROMPTS, DRAWS, TARGET = 5, 20, 3, 20_000, 16, 0.05
@@ -34,7 +34,7 @@ SPECTRUM = torch.tensor([1.0, 1.0, 0.5, 0.25, 1.0], dtype=torch.float64)
 
 
 def token_loss(A: Tensor, B: Tensor | None, tokens: Tensor, truth: Tensor) -> Tensor:
-    """(5) of ahn2023 as it is printed: scores between all tokens, one w* and one query each."""
+    """The loss (5) of ahn2023 as printed: scores between all tokens, one w* and query each."""
     Z, n, d = tokens, tokens.shape[1] - 1, A.shape[-1]
     context = torch.ones(n + 1, dtype=Z.dtype)
     context[-1] = 0.0
@@ -46,8 +46,8 @@ def token_loss(A: Tensor, B: Tensor | None, tokens: Tensor, truth: Tensor) -> Te
     return ((Z[:, -1, -1] + truth) ** 2).mean()
 
 
-def token_batch(root: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-    """Prompts with x ~ N(0, CCᵀ), w* ~ N(0, (CCᵀ)⁻¹), and the label of the query."""
+def draw_token_batch(root: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Draw prompts with x ~ N(0, CCᵀ), w* ~ N(0, (CCᵀ)⁻¹), and the labels of the queries."""
     x = torch.randn(PROMPTS, N + 1, D, generator=generator, dtype=root.dtype)
     w = torch.randn(PROMPTS, D, 1, generator=generator, dtype=root.dtype)
     y = x @ w
@@ -56,11 +56,11 @@ def token_batch(root: Tensor, generator: torch.Generator) -> tuple[Tensor, Tenso
     return tokens, y[:, -1, 0]
 
 
-def slope_of(value: Tensor, *weights: Tensor) -> Tensor:
+def flat_gradient(value: Tensor, *weights: Tensor) -> Tensor:
     return torch.cat([g.flatten() for g in torch.autograd.grad(value, weights)])
 
 
-def one_gradient() -> dict[str, float]:
+def measure_gradient() -> dict[str, float]:
     law = SampledLoss(d=D, n=N, truth="inverse", batch=PROMPTS, precision="float32")
     generator = torch.Generator().manual_seed(0)
     model = LinearStack.random(D, LAYERS, moving=True, generator=generator).float()
@@ -69,25 +69,25 @@ def one_gradient() -> dict[str, float]:
     assert B is not None
 
     def ours(batch: Prompts) -> Tensor:
-        return slope_of(law.loss(model, batch), A, B)
+        return flat_gradient(law.loss(model, batch), A, B)
 
     def theirs(batch: tuple[Tensor, Tensor]) -> Tensor:
-        return slope_of(token_loss(A, B, *batch), A, B)
+        return flat_gradient(token_loss(A, B, *batch), A, B)
 
-    grams, tokens = law.draw(generator), token_batch(root, generator)
+    grams, tokens = law.draw(generator), draw_token_batch(root, generator)
     fast, slow = (
         median_seconds(lambda: ours(grams), 30, CLOCK),
         median_seconds(lambda: theirs(tokens), 3, CLOCK),
     )
     drawn_fast = median_seconds(lambda: ours(law.draw(generator)), 10, CLOCK)
-    drawn_slow = median_seconds(lambda: theirs(token_batch(root, generator)), 3, CLOCK)
+    drawn_slow = median_seconds(lambda: theirs(draw_token_batch(root, generator)), 3, CLOCK)
 
     def variance(work: Callable[[], Tensor]) -> float:
-        """Of the whole gradient: summed over its entries."""
+        """The variance of the whole gradient: summed over its entries."""
         return float(torch.stack([work() for _ in range(DRAWS)]).var(dim=0).sum())
 
     noise = variance(lambda: ours(law.draw(generator)))
-    token_noise = variance(lambda: theirs(token_batch(root, generator)))
+    token_noise = variance(lambda: theirs(draw_token_batch(root, generator)))
     print(
         f"one gradient, {PROMPTS} prompts: {fast * 1e3:.1f} ms by Gram matrices, "
         f"{slow * 1e3:.0f} ms by tokens: {slow / fast:.0f} times faster (claimed: 25)"
@@ -112,28 +112,28 @@ def one_gradient() -> dict[str, float]:
     }
 
 
-class Reached(Exception):
-    """The search may stop: the target is reached, or the time is up."""
+class SearchStopped(Exception):
+    """Raised to stop the search: the target is reached, or the time is up."""
 
 
 def search(
     loss: Callable[[Tensor], Tensor], start: Tensor, white: Callable[[Tensor], Tensor], limit: float
 ) -> tuple[float, int, float]:
-    """L-BFGS to the target or the limit: seconds, evaluations and the largest distance left."""
-    begin, count, least = CLOCK(), 0, math.inf
+    """Run L-BFGS to the target or the limit; return seconds, evaluations and largest distance."""
+    begin, count, largest = CLOCK(), 0, math.inf
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal count, least
+        nonlocal count, largest
         A = torch.from_numpy(point).reshape(LAYERS, D, D).requires_grad_()
-        least = float(distance(white(A.detach())).max())
-        if least <= TARGET or CLOCK() - begin > limit:
-            raise Reached
+        largest = float(distance_to_identity(white(A.detach())).max())
+        if largest <= TARGET or CLOCK() - begin > limit:
+            raise SearchStopped
         count += 1
         value = loss(A)
         (slope,) = torch.autograd.grad(value, A)
         return float(value.detach()), slope.numpy().ravel()
 
-    with contextlib.suppress(Reached):
+    with contextlib.suppress(SearchStopped):
         minimize(
             objective,
             start.numpy().ravel(),
@@ -141,12 +141,15 @@ def search(
             method="L-BFGS-B",
             options={"maxiter": 100_000, "maxcor": 50, "ftol": 0.0, "gtol": 0.0},
         )
-    return CLOCK() - begin, count, least
+    return CLOCK() - begin, count, largest
 
 
-def to_the_target(seeds: int = 2) -> dict[str, list[float]]:
-    """Ours draws whitened Gram matrices with their images, and searches in whitened coordinates."""
-    told: dict[str, list[float]] = {"gram": [], "tokens": [], "ratio": [], "token_distance": []}
+def measure_search(seeds: int = 2) -> dict[str, list[float]]:
+    """Measure the time to the target.
+
+    Ours draws whitened Gram matrices with their images, and searches in whitened coordinates.
+    """
+    results: dict[str, list[float]] = {"gram": [], "tokens": [], "ratio": [], "token_distance": []}
     for seed in range(seeds):
         generator = torch.Generator().manual_seed(seed)
         U, _ = torch.linalg.qr(torch.randn(D, D, generator=generator, dtype=torch.float64))
@@ -157,34 +160,34 @@ def to_the_target(seeds: int = 2) -> dict[str, list[float]]:
         batch = law.draw(generator)
 
         def ours(A: Tensor, law=law, batch=batch) -> Tensor:
-            return law.loss_of(Weights(A), batch)
+            return law.loss_at(Weights(A), batch)
 
         search(ours, start, lambda A: A, math.inf)
         fast = CLOCK() - begin
         begin = CLOCK()
-        tokens, truth = token_batch(root, generator)
-        _, count, left = search(
+        tokens, truth = draw_token_batch(root, generator)
+        _, count, largest = search(
             lambda A, tokens=tokens, truth=truth: token_loss(A, None, tokens, truth),
             start,
             lambda A, root=root: root.mT @ A @ root,
             100 * fast,
         )
         slow = CLOCK() - begin
-        bound = "" if left <= TARGET else "more than "
-        told["gram"].append(fast)
-        told["tokens"].append(slow)
-        told["ratio"].append(slow / fast)
-        told["token_distance"].append(left)
+        bound = "" if largest <= TARGET else "more than "
+        results["gram"].append(fast)
+        results["tokens"].append(slow)
+        results["ratio"].append(slow / fast)
+        results["token_distance"].append(largest)
         print(
             f"start {seed}: {fast:.3f} s by Gram matrices; {bound}{slow:.1f} s by tokens, "
-            f"{count} gradients, distance {left:.2f}: {bound}{slow / fast:.0f} times faster",
+            f"{count} gradients, distance {largest:.2f}: {bound}{slow / fast:.0f} times faster",
             flush=True,
         )
-    return told
+    return results
 
 
-def growth() -> dict[str, float]:
-    """Exponents of the time of one gradient."""
+def measure_growth() -> dict[str, float]:
+    """Measure the exponents of the time of one gradient in d, n and layers."""
 
     def seconds(d: int, n: int, layers: int) -> float:
         law = SampledLoss(d=d, n=n, truth="inverse", batch=4000, precision="float32")
@@ -192,31 +195,31 @@ def growth() -> dict[str, float]:
         model = LinearStack.random(d, layers, moving=True, scale=0.1 / d, generator=generator)
         batch = law.draw(generator)
         parameters = list(model.parameters())
-        return median_seconds(lambda: slope_of(law.loss(model, batch), *parameters), 5, CLOCK)
+        return median_seconds(lambda: flat_gradient(law.loss(model, batch), *parameters), 5, CLOCK)
 
-    def fitted(values: list[int], times: list[float]) -> float:
+    def fit_exponent(values: list[int], times: list[float]) -> float:
         logs = [math.log(v) for v in values]
         return statistics.linear_regression(logs, [math.log(t) for t in times]).slope
 
-    told = {}
+    exponents = {}
     for name, values, at in (
         ("d", [4, 8, 16, 32], lambda v: (v, 40, 3)),
         ("n", [5, 20, 80, 320], lambda v: (5, v, 3)),
         ("layers", [2, 4, 8, 16], lambda v: (5, 20, v)),
     ):
         times = [seconds(*at(v)) for v in values]
-        told[name] = fitted(values, times)
-        shown = ", ".join(f"{v}: {t * 1e3:.1f}" for v, t in zip(values, times, strict=True))
-        print(f"time ~ {name}^{told[name]:.2f} (ms at {name} = {shown})")
-    return told
+        exponents[name] = fit_exponent(values, times)
+        listed = ", ".join(f"{v}: {t * 1e3:.1f}" for v, t in zip(values, times, strict=True))
+        print(f"time ~ {name}^{exponents[name]:.2f} (ms at {name} = {listed})")
+    return exponents
 
 
 def main() -> None:
     start = time.perf_counter()
-    torch.set_num_threads(1)  # both ways: what a cell of a claim has
-    gradient = one_gradient()
-    target = to_the_target()
-    found = {"one_gradient": gradient, "to_the_target": target, "exponents": growth()}
+    torch.set_num_threads(1)  # for both sides; a cell of a claim has one thread too
+    gradient = measure_gradient()
+    target = measure_search()
+    results = {"one_gradient": gradient, "to_the_target": target, "exponents": measure_growth()}
     settings = {
         "d": D,
         "n": N,
@@ -224,7 +227,7 @@ def main() -> None:
         "prompts": PROMPTS,
         "threads": torch.get_num_threads(),
     }
-    record("training", start, settings, found)
+    record("training", start, settings, results)
     slow = gradient["ratio"] < 25 or gradient["variance_ratio"] < 1
     if slow or statistics.median(target["ratio"]) < 100:
         sys.exit("a claim does not hold in this run")

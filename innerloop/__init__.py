@@ -4,98 +4,61 @@
     built = innerloop.build("newton", d=5, n=20, steps=12)
     print(built.certificate.max_deviation)
 
-Names load on first use, so that importing the package costs nothing.
+Every public name is here: what to do (`build`, `identify`, `train`, `check`, …), the bases of
+members, every problem, distribution and policy, and the errors. They are listed once, in
+`__init__.pyi`, and load on first use, so that importing the package costs nothing.
 """
 
+import ast
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from pathlib import Path
+from typing import Any
 
-if TYPE_CHECKING:
-    from innerloop.claims.base import check as check
-    from innerloop.constructions.certificate import Built as Built
-    from innerloop.constructions.certificate import Certificate as Certificate
-    from innerloop.constructions.certificate import build as build
-    from innerloop.constructions.certificate import certify as certify
-    from innerloop.constructions.certificate import verify as verify
-    from innerloop.constructions.overview import show as show
-    from innerloop.ledger.overview import listing as listing
-    from innerloop.policies.rollout import rollout as rollout
-    from innerloop.problems.bernoulli_bandits import BernoulliBandits as BernoulliBandits
-    from innerloop.problems.gaussian_mixture import ClusteringProblem as ClusteringProblem
-    from innerloop.problems.linear_bandit_games import BanditGame as BanditGame
-    from innerloop.problems.linear_bandit_games import LinearBanditGames as LinearBanditGames
-    from innerloop.problems.linear_bandits import LinearBandits as LinearBandits
-    from innerloop.problems.linear_regression import LinearRegression as LinearRegression
-    from innerloop.problems.linear_regression import RegressionProblem as RegressionProblem
-    from innerloop.problems.mixture_of_regressions import (
-        MixtureOfRegressions as MixtureOfRegressions,
-    )
-    from innerloop.problems.mixture_of_regressions import MixtureProblem as MixtureProblem
-    from innerloop.problems.principal_components import PCAProblem as PCAProblem
-    from innerloop.problems.river_swim import RiverSwim as RiverSwim
-    from innerloop.problems.tabular_mdps import TabularMDPs as TabularMDPs
-    from innerloop.recipes.base import train as train
-    from innerloop.transformer.model import Transformer as Transformer
+__version__ = "0.2.0"
 
-_HOMES = {
-    "check": "claims.base",
-    "train": "recipes.base",
-    "Built": "constructions.certificate",
-    "Certificate": "constructions.certificate",
-    "build": "constructions.certificate",
-    "certify": "constructions.certificate",
-    "verify": "constructions.certificate",
-    "listing": "ledger.overview",
-    "show": "constructions.overview",
-    "rollout": "policies.rollout",
-    "BanditGame": "problems.linear_bandit_games",
-    "BernoulliBandits": "problems.bernoulli_bandits",
-    "ClusteringProblem": "problems.gaussian_mixture",
-    "LinearBanditGames": "problems.linear_bandit_games",
-    "LinearBandits": "problems.linear_bandits",
-    "LinearRegression": "problems.linear_regression",
-    "MixtureOfRegressions": "problems.mixture_of_regressions",
-    "MixtureProblem": "problems.mixture_of_regressions",
-    "PCAProblem": "problems.principal_components",
-    "RegressionProblem": "problems.linear_regression",
-    "RiverSwim": "problems.river_swim",
-    "TabularMDPs": "problems.tabular_mdps",
-    "Transformer": "transformer.model",
+_FOLDERS_OF_PUBLIC_CLASSES = ("problems", "policies")
+_RENAMED = {
+    "BanditGame": "BanditGameProblem",
+    "Built": "BuiltTransformer",
+    "MissingLibrary": "MissingLibraryError",
+    "OutOfRange": "OutOfRangeError",
+    "listing": "list_members",
 }
+"""Old public names, which work with a warning until the next release."""
 
-__all__ = [
-    "BanditGame",
-    "BernoulliBandits",
-    "Built",
-    "Certificate",
-    "ClusteringProblem",
-    "LinearBanditGames",
-    "LinearBandits",
-    "LinearRegression",
-    "MixtureOfRegressions",
-    "MixtureProblem",
-    "PCAProblem",
-    "RegressionProblem",
-    "RiverSwim",
-    "TabularMDPs",
-    "Transformer",
-    "build",
-    "certify",
-    "check",
-    "listing",
-    "rollout",
-    "show",
-    "train",
-    "verify",
-]
-__version__ = "0.1.0"
+
+@cache
+def _load_homes() -> dict[str, str]:
+    """Read which module each public name is from: the imports of `__init__.pyi`."""
+    stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
+    imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
+    return {alias.name: str(node.module) for node in imports for alias in node.names}
+
+
+def find_home(name: str) -> str:
+    """Name the module that a public name is from; a submodule is its own home."""
+    if name in _load_homes():
+        return _load_homes()[name]
+    for folder in _FOLDERS_OF_PUBLIC_CLASSES:
+        for path in sorted((Path(__file__).parent / folder).glob("*.py")):
+            if f"\nclass {name}(" in path.read_text("utf-8"):
+                return f"innerloop.{folder}.{path.stem}"
+    return f"innerloop.{name}"
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"innerloop.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'innerloop' has no attribute {name!r}")
+    if name in _RENAMED:
+        from warnings import warn
+
+        new = _RENAMED[name]
+        warn(f"innerloop.{name} is now innerloop.{new}", DeprecationWarning, stacklevel=2)
+        return __getattr__(new)
+    home = find_home(name)
+    if name.startswith("__") or home == f"innerloop.{name}":
+        raise AttributeError(f"module 'innerloop' has no attribute {name!r}")
+    return getattr(import_module(home), name)
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return [*globals(), *_load_homes()]

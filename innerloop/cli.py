@@ -2,32 +2,35 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import sys
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 
 from innerloop import __version__
-from innerloop.errors import InputError, unknown
+from innerloop.errors import InputError
+from innerloop.results import VARIABLE, find_results
 from innerloop.terminal import (
     print_certificates,
     print_json,
     print_outcomes,
-    print_table,
+    print_runs,
     print_verdict,
     progress_bar,
-    short,
 )
 
 if TYPE_CHECKING:
+    from innerloop.certification.certificate import Certificate
     from innerloop.ledger.run import Outcome
 
 app = typer.Typer(
     help="Finds the algorithm inside a transformer: builds and verifies transformers whose forward "
-    "pass runs a known algorithm, trains others, and checks what the literature claims.",
+    "pass runs a known algorithm, trains others, and checks what the literature claims. Wherever a "
+    "name is taken, module:attribute or file.py:attribute stands for something of your own: it is "
+    "imported, which runs its code.",
     no_args_is_help=True,
     context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
@@ -47,14 +50,24 @@ EngineName = Annotated[
     str, typer.Option("--engine", help="local, or dask:ADDRESS for a Dask cluster.")
 ]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Run also what is stored.")]
-RESULTS = Path("results/cells")
-RUNS = Path("results/runs")
 Results = Annotated[
-    Path, typer.Option(envvar="INNERLOOP_RESULTS", help="The folder of finished results.")
+    Path | None,
+    typer.Option(
+        envvar=VARIABLE,
+        help="The folder of results, with cells and runs below it; else that of the checkout, or "
+        "of the user's data.",
+    ),
+]
+Definition = Annotated[
+    str | None,
+    typer.Option(
+        metavar="FILE:ATTRIBUTE",
+        help="The construction or recipe that the file was made with, if it is your own.",
+    ),
 ]
 
 
-def _version(asked: bool | None) -> None:
+def _print_version(asked: bool | None) -> None:
     if asked:
         print(f"innerloop {__version__}")
         raise typer.Exit
@@ -64,25 +77,51 @@ def _version(asked: bool | None) -> None:
 def _root(
     version: Annotated[
         bool | None,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = None,
 ) -> None:
     del version  # its callback has done the work
 
 
 @app.command("list")
-def list_(as_json: AsJson = False) -> None:
-    """What there is: problems, algorithms, policies, constructions, recipes, claims."""
-    from innerloop.ledger.overview import listing
+def list_(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            help="problems, algorithms, policies, constructions, recipes or claims; none: all."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what there is: problems, algorithms, policies, constructions, recipes, claims."""
+    from innerloop.catalogue.listing import list_members
+    from innerloop.printing import print_members
 
-    found = listing()
-    if as_json:
-        return print_json(found)
-    for kind, members in found.items():
-        cost = ["layers", "heads", "width", "where", "error"] if kind == "constructions" else []
-        columns = ["name", "description", *cost, "source"]
-        print_table(kind, columns, [[short(member[c], 300) for c in columns] for member in members])
-    return None
+    members = list_members(kind)
+    print_json(members) if as_json else print_members(members)
+
+
+@app.command()
+def show(
+    name: Annotated[
+        str, typer.Argument(help="Any member; kind/name where several kinds share the name.")
+    ],
+    settings: Settings = None,
+    as_json: AsJson = False,
+) -> None:
+    """Show what a member is made of, of whatever kind, and what can be set."""
+    from innerloop.catalogue.showing import find_parameters
+    from innerloop.catalogue.showing import show as describe
+    from innerloop.parameters import parse_settings
+    from innerloop.printing import print_description
+
+    owner = find_parameters(name)
+    if owner is None and settings:
+        raise InputError(f"{name} has no parameters that -s could set")
+    shown = describe(name, **(parse_settings(owner, settings or []) if owner else {}))
+    print_json(shown) if as_json else print_description(shown)
 
 
 @app.command()
@@ -98,149 +137,80 @@ def build(
     as_json: AsJson = False,
 ) -> None:
     """Build a transformer and certify it; exit 1 where the law is broken."""
-    from innerloop.constructions.certificate import build as make
-    from innerloop.constructions.certificate import precision
+    from innerloop.certification.building import build as make
+    from innerloop.certification.building import resolve_dtype
+    from innerloop.constructions.base import Construction
     from innerloop.files import check_writable
 
-    values = _chosen(name, settings)
+    values = _parse_parameters("constructions", Construction, name, settings)
     if output is not None:
         check_writable(output)
+    options = {"instances": instances, "seed": seed, "dtype": resolve_dtype(dtype)}
     with progress_bar("certifying") as progress:
-        built = make(
-            name,
-            instances=instances,
-            seed=seed,
-            dtype=precision(dtype),
-            progress=progress,
-            **values,
-        )
+        built = make(name, progress=progress, **options, **values)
     if output is not None:
         built.save(output)
-    _finish(built.certificate, as_json, f"written to {output}" if output else None)
-
-
-@app.command()
-def show(
-    name: Annotated[str, typer.Argument(help="A construction or recipe; see `innerloop list`.")],
-    settings: Settings = None,
-    as_json: AsJson = False,
-) -> None:
-    """A construction's registers and what each of its blocks does; a recipe's settings."""
-    from innerloop.constructions.base import Construction
-    from innerloop.constructions.overview import show as describe
-    from innerloop.parameters import parse
-    from innerloop.recipes.base import Recipe
-    from innerloop.recipes.overview import show as describe_recipe
-    from innerloop.registry import members
-
-    recipes = members("recipes", Recipe)
-    constructions = members("constructions", Construction)
-    if name in recipes:
-        shown = describe_recipe(name, **parse(recipes[name], settings or []))
-    elif name in constructions:
-        shown = describe(name, **parse(constructions[name], settings or []))
-    else:
-        raise unknown("construction or recipe", name, [*recipes, *constructions])
-    if as_json:
-        return print_json(shown)
-    precision = f"Precision  {shown['precisions']}\n" if "precisions" in shown else ""
-    print(f"{shown['header']}\n{precision}")
-    settings_ = shown["settings"].items()
-    rows = [[key, short(part["value"]), part["help"]] for key, part in settings_]
-    print_table("parameters (-s name=value)", ["name", "value", "meaning"], rows)
-    if name in recipes:
-        return print(f"{shown['parameters']} weights are trained")
-    registers = [[r["name"], str(tuple(r["shape"])), r["places"]] for r in shown["registers"]]
-    print_table(f"registers (width {shown['width']})", ["name", "shape", "places"], registers)
-    cost = shown["cost"]
-    where = f" ({cost['where']})" if cost["where"] else ""
-    print(
-        f"cost of k steps: {cost['layers']} layers, {cost['heads']} heads, "
-        f"width {cost['width']}{where}"
-    )
-    print(f"the source prints: {cost['printed']}")
-    print(f"error of a step: {shown['error']}\n")
-    loops = f", looped {shown['loops']} times" if shown["loops"] > 1 else ""
-    print(f"blocks ({shown['layers']} layers{loops})")
-    for part in shown["blocks"]:
-        print(f"  {part['section']}, block {part['block']}")
-        for line in part["does"]:
-            print(f"    {line}")
-    return None
+    _finish_certificate(built.certificate, as_json, f"written to {output}" if output else None)
 
 
 @app.command()
 def verify(
     file: Annotated[Path, typer.Argument(help="A file that `build -o` wrote.")],
+    definition: Definition = None,
     as_json: AsJson = False,
 ) -> None:
     """Recompute a file's certificate from its weights; exit 1 where the law is broken."""
-    from innerloop.constructions.certificate import verify as check
+    from innerloop.certification.building import verify as check
 
     with progress_bar("verifying") as progress:
-        built = check(file, progress=progress)
-    _finish(built.certificate, as_json, None)
+        built = check(file, construction=definition, progress=progress)
+    _finish_certificate(built.certificate, as_json, None)
 
 
 @app.command()
 def train(
-    name: Annotated[str, typer.Argument(help="A recipe; see `innerloop list`.")],
+    name: Annotated[str, typer.Argument(help="A recipe; see `innerloop list recipes`.")],
     settings: Settings = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The folder of the run; else under results/runs."),
+        typer.Option("-o", "--output", help="The folder of the run; else below the results."),
     ] = None,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option(help="Runs, each with a seed one higher.")] = 1,
     resume: Annotated[bool, typer.Option("--resume", help="Go on with what was stopped.")] = False,
+    results: Results = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model by a recipe; stopped or killed, `--resume` goes on as if nothing happened."""
-    from innerloop.parameters import parse
-    from innerloop.recipes.base import Recipe, begun
-    from innerloop.recipes.base import train as run
-    from innerloop.registry import find
+    from innerloop.recipes.base import Recipe, train_seeds
+    from innerloop.recipes.runs import note_run
+    from innerloop.registry import make_member
 
-    kind = find("recipes", Recipe, name)
-    recipe = kind.made(parse(kind, settings or []))
-    if seeds < 1:
-        raise InputError(f"seeds must be at least 1, got {seeds}")
-    parent = recipe.folder(RUNS) if output is None else output
-    wanted = [(number, parent / f"seed-{number}") for number in range(seed, seed + seeds)]
-    found = []
+    values = _parse_parameters("recipes", Recipe, name, settings)
+    recipe = make_member("recipes", Recipe, name, values)
+    runs = find_results(results) / "runs"
+    folder = recipe.name_folder(runs) if output is None else output
     with progress_bar("training") as progress:
-        for done, (number, folder) in enumerate(wanted):
-            go_on = resume and (seeds == 1 or begun(folder))
-
-            def told(share: float, doing: str, done: int = done, number: int = number) -> None:
-                progress((done + share) / seeds, f"seed {number}, {doing}")
-
-            try:
-                found.append(
-                    run(
-                        recipe,
-                        seed=number,
-                        folder=folder,
-                        resume=go_on,
-                        progress=told,
-                        notice=progress.notice,
-                    )
-                )
-            except KeyboardInterrupt:
-                print(f"innerloop: stopped, saved in {folder}; --resume goes on", file=sys.stderr)
-                raise SystemExit(130) from None
+        try:
+            note_run(runs, folder)
+        except InputError as error:
+            progress.notice(f"a report will not know of this run: {error}")
+        try:
+            trained = train_seeds(
+                recipe,
+                range(seed, seed + seeds),
+                folder,
+                resume=resume,
+                progress=progress,
+                notice=progress.notice,
+            )
+        except KeyboardInterrupt:
+            print(f"innerloop: stopped, saved in {folder}; --resume goes on", file=sys.stderr)
+            raise SystemExit(130) from None
     if as_json:
-        return print_json([trained.as_dict() for trained in found])
-    rows = [
-        [str(t.seed), str(t.step), t.ended, f"{t.seconds:.1f}", f"{t.final['loss']:.4g}"]
-        for t in found
-    ]
-    print_table(f"{name}, trained", ["seed", "steps", "ended by", "seconds", "loss"], rows)
-    others = {k: v for k, v in found[-1].final.items() if k not in ("step", "seconds", "loss")}
-    if len(found) == 1:
-        print_table("at the end", ["", ""], [[k, f"{v:.4g}"] for k, v in others.items()])
-    print(f"written to {parent}")
-    return None
+        return print_json([run.as_dict() for run in trained])
+    print_runs(name, [run.as_dict() for run in trained])
+    return print(f"written to {folder}")
 
 
 @app.command()
@@ -253,8 +223,10 @@ def identify(
     ] = None,
     settings: Settings = None,
     candidate: Annotated[
-        list[str] | None, typer.Option(help="Compare with this algorithm only; repeat for more.")
+        list[str] | None,
+        typer.Option(help="Compare with this algorithm only; repeat for more."),
     ] = None,
+    definition: Definition = None,
     prompts: Annotated[int, typer.Option(help="Prompts that score the candidates.")] = 256,
     steps: Annotated[int, typer.Option(help="Steps of a candidate that are looked at.")] = 64,
     seed: Seed = 0,
@@ -264,30 +236,37 @@ def identify(
     as_json: AsJson = False,
 ) -> None:
     """Say which algorithm each layer of a model runs, how surely, or that none fits."""
-    from innerloop.files import check_writable
-    from innerloop.identify.drawing import drawing, measured
-    from innerloop.identify.identification import identify as run
-    from innerloop.identify.loading import chosen, loaded
-    from innerloop.report.export import check_kind, write_chart
-    from innerloop.report.identified import identified
+    from innerloop.identification.identification import identify as run
+    from innerloop.identification.loading import load_model, select_distribution
 
     if figure is not None:
-        check_kind(figure)
+        from innerloop.files import check_writable
+        from innerloop.report.export import check_format
+
+        check_format(figure)
         check_writable(figure)
-    seen = loaded(model)
-    distribution = chosen(seen, problem, settings or [])
+    loaded = load_model(model, definition)
+    distribution = select_distribution(loaded, problem, settings or [])
     limits = {"prompts": prompts, "steps": steps, "seed": seed}
     with progress_bar("identifying") as progress:
-        found = run(seen, distribution, algorithms=candidate, progress=progress, **limits)
-    told = {"model": model, "problem": distribution.values(), **limits, **found.as_dict()}
-    for layer, measures in zip(told["layers"], measured(found, seen), strict=True):
-        layer["measures"] = measures
+        found = run(loaded, distribution, algorithms=candidate, progress=progress, **limits)
+    about = {"model": model, "problem": distribution.values(), **limits, **found.as_dict()}
     if figure is not None:
-        chart = identified(**drawing(found, seen, steps), title=f"{model}: {found.verdict}")
+        from innerloop.identification.drawing import collect_figure_rows
+        from innerloop.report.export import write_chart
+        from innerloop.report.identified import plot_identification
+
+        rows = collect_figure_rows(found, loaded, steps)
+        chart = plot_identification(**rows, title=f"{model}: {found.verdict}")
         write_chart(figure, chart.to_dict())
     if as_json:
-        return print_json(told)
-    print_verdict(told)
+        from innerloop.identification.drawing import measure_layers
+
+        measures = measure_layers(found, loaded)
+        layers = zip(about["layers"], measures, strict=True)
+        about["layers"] = [{**layer, "measures": each} for layer, each in layers]
+        return print_json(about)
+    print_verdict(about)
     if figure is not None:
         print(f"figure written to {figure}")
     return None
@@ -304,20 +283,17 @@ def check(
     engine: EngineName = "local",
     fresh: Fresh = False,
     seed: Seed = 0,
-    results: Results = RESULTS,
+    results: Results = None,
     as_json: AsJson = False,
 ) -> None:
     """Put what the literature claims to the test; exit 1 where a check itself broke."""
-    from innerloop.claims.base import chosen
-
-    found, unwritten = _checked(
-        chosen(ids or []), preset, workers, engine, fresh, seed, results, fuller=False
-    )
-    if as_json:
-        print_json([outcome.as_dict() for outcome in found])
-    else:
-        print_outcomes([outcome.as_dict() for outcome in found])
-    _finish_check(found, unwritten)
+    options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
+    checked, unwritten = _check_claims(ids or [], results, fuller=False, **options)
+    outcomes = [outcome.as_dict() for outcome in checked]
+    print_json(outcomes) if as_json else print_outcomes(outcomes)
+    _finish_check(checked, unwritten)
+    if missing := [outcome for outcome in checked if outcome.state == "unavailable"]:
+        raise InputError(f"{missing[0].id} cannot be checked here: {missing[0].error}")
 
 
 @app.command()
@@ -333,8 +309,10 @@ def report(
     engine: EngineName = "local",
     fresh: Fresh = False,
     seed: Seed = 0,
-    results: Results = RESULTS,
-    runs: Annotated[Path, typer.Option(help="The folder of trained runs.")] = RUNS,
+    results: Results = None,
+    runs: Annotated[
+        Path | None, typer.Option(help="The folder of trained runs; else that of the results.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every claim, certify every construction, and write one self-contained page.
@@ -344,101 +322,57 @@ def report(
     """
     import time
 
-    from innerloop.claims.base import chosen
-    from innerloop.constructions import survey
-    from innerloop.constructions.base import Construction
     from innerloop.files import check_writable, write_atomically
-    from innerloop.recipes.runs import finished
-    from innerloop.registry import members
+    from innerloop.recipes.runs import load_finished_runs
     from innerloop.report.export import make_folder, write_figures
-    from innerloop.report.page import drawn, page
+    from innerloop.report.page import draw_charts, render_page
+    from innerloop.surveys.survey import measure_report
 
     check_writable(output)
     if figures is not None:
         make_folder(figures)
-    trained = list(finished(runs))
+    finished_runs = list(load_finished_runs(runs or find_results(results) / "runs"))
     start = time.perf_counter()
-    checked, unwritten = _checked(
-        chosen([]), preset, workers, engine, fresh, seed, results, fuller=True
-    )
-    outcomes = [outcome.as_dict() for outcome in checked]
-    total = len(members("constructions", Construction)) + survey.contenders()
-    total += len(survey.players())
+    options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
+    checked, unwritten = _check_claims([], results, fuller=True, **options)
     with progress_bar("certifying") as progress:
-        parts = itertools.chain(
-            survey.certificates(seed), survey.convergence(seed), survey.regret(seed)
+        data = measure_report(
+            [outcome.as_dict() for outcome in checked],
+            finished_runs,
+            seed=seed,
+            command=f"innerloop report -o {output} --preset {preset} --seed {seed}",
+            progress=progress,
+            start=start,
         )
-        found = []
-        for part in parts:
-            found.append(part)
-            progress(len(found) / total)
-    certificates = [part.as_dict() for part in found if not isinstance(part, list)]
-    rows = [row for part in found if isinstance(part, list) for row in part]
-    curves = [row for row in rows if "player" not in row]
-    played = [row for row in rows if "player" in row]
-    charts = drawn(outcomes, certificates, curves, played, trained)
-    html = page(
-        outcomes,
-        certificates,
-        charts,
-        trained,
-        setting=survey.convergence_setting(),
-        played=survey.regret_setting(),
-        command=f"innerloop report -o {output} --preset {preset} --seed {seed}",
-        made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
-        seconds=time.perf_counter() - start,
-    )
-    write_atomically(output, html.encode())
+    charts = draw_charts(data)
+    write_atomically(output, render_page(data, charts).encode())
     if figures is not None:
         with progress_bar("drawing") as progress:
             write_figures(figures, charts, progress)
     if as_json:
-        told = {"path": str(output), "claims": outcomes, "certificates": certificates}
-        print_json({**told, "convergence": curves, "regret": played})
+        print_json({"path": str(output), **data.as_dict()})
     else:
-        print_outcomes(outcomes)
-        print_certificates(certificates)
+        print_outcomes(data.outcomes)
+        print_certificates(data.certificates)
         print(f"report written to {output}")
-    if failed := [c["name"] for c in certificates if not c["holds"]]:
+    if failed := [c["name"] for c in data.certificates if not c["holds"]]:
         print(f"innerloop: the law is broken by {', '.join(failed)}", file=sys.stderr)
         raise typer.Exit(1)
     _finish_check(checked, unwritten)
 
 
-def _checked(
-    ids: list[str],
-    preset: str,
-    workers: int | None,
-    engine: str,
-    fresh: bool,
-    seed: int,
-    results: Path,
-    *,
-    fuller: bool,
+def _check_claims(
+    words: list[str], results: Path | None, *, fuller: bool, **options: Any
 ) -> tuple[list[Outcome], list[str]]:
-    """The outcomes of claims, and why finished ones could not be stored."""
-    from innerloop.claims.base import PRESETS
-    from innerloop.ledger.engines import engine_of
-    from innerloop.ledger.run import Run
-    from innerloop.ledger.store import Store
+    """Check claims with a progress bar; an interrupt says how to go on."""
+    from innerloop.ledger.checking import CheckOptions, check_claims
 
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
-    if seed < 0:
-        raise InputError(f"seed must be at least 0, got {seed}")
-    if results.exists() and not results.is_dir():
-        raise InputError(f"cannot store results in {results}: it is not a folder")
+    chosen = CheckOptions(results=find_results(results), **options)
     with progress_bar("checking") as progress:
-        run = Run(
-            Store(results, progress.notice),
-            engine_of(engine, workers),
-            seed=seed,
-            fresh=fresh,
-            progress=progress,
-            notice=progress.notice,
-        )
         try:
-            return run.check(ids, preset, fuller=fuller), run.unwritten
+            return check_claims(
+                words, chosen, progress=progress, notice=progress.notice, fuller=fuller
+            )
         except KeyboardInterrupt:
             print(
                 "innerloop: stopped; what is finished is stored, the same command goes on",
@@ -447,25 +381,26 @@ def _checked(
             raise SystemExit(130) from None
 
 
-def _finish_check(found: list[Outcome], unwritten: list[str]) -> None:
+def _finish_check(outcomes: list[Outcome], unwritten: list[str]) -> None:
     """Exit 1 where a check itself broke, 2 where results could not be kept."""
-    if broken := [outcome.id for outcome in found if outcome.state == "broken"]:
+    if broken := [outcome.id for outcome in outcomes if outcome.state == "broken"]:
         print(f"innerloop: these checks broke: {', '.join(broken)}", file=sys.stderr)
         raise typer.Exit(1)
     if unwritten:
         raise InputError(f"{len(unwritten)} results could not be kept: {unwritten[0]}")
 
 
-def _chosen(name: str, settings: list[str] | None) -> dict[str, Any]:
-    """The `-s key=value` words as parameters of construction `name`."""
-    from innerloop.constructions.base import Construction
-    from innerloop.parameters import parse
-    from innerloop.registry import find
+def _parse_parameters(
+    kind: str, base: type, name: str, settings: list[str] | None
+) -> dict[str, Any]:
+    """Parse `-s key=value` words by what a member declares."""
+    from innerloop.parameters import parse_settings
+    from innerloop.registry import find_class
 
-    return parse(find("constructions", Construction, name), settings or [])
+    return parse_settings(find_class(kind, base, name), settings or [])
 
 
-def _finish(certificate: Any, as_json: bool, note: str | None) -> None:
+def _finish_certificate(certificate: Certificate, as_json: bool, note: str | None) -> None:
     """Print a certificate; exit 1 if it does not hold."""
     if as_json:
         print_json(certificate.as_dict())
@@ -473,17 +408,20 @@ def _finish(certificate: Any, as_json: bool, note: str | None) -> None:
         print_certificates([certificate.as_dict()])
         if note:
             print(note)
-    if certificate.holds:
-        return
-    reason = (
-        f"a step deviates by {max(certificate.step_deviation):.3g} "
-        f"(allowed {certificate.tolerance:.3g}), running free by {max(certificate.deviation):.3g} "
-        f"(allowed {max(certificate.free_tolerance):.3g}); first {certificate.broken}"
-        if certificate.range_used <= 1
-        else f"the data reach {certificate.range_used:.3g} times the declared range"
-    )
-    print(f"innerloop: {certificate.name} breaks the law: {reason}", file=sys.stderr)
-    raise typer.Exit(1)
+    if not certificate.holds:
+        print(
+            f"innerloop: {certificate.name} breaks the law: {certificate.explain()}",
+            file=sys.stderr,
+        )
+        raise typer.Exit(1)
+
+
+def _print_warning(message: Warning | str, category: type[Warning], *place: Any, **_: Any) -> None:
+    """Print a warning of this package as one line; others as Python does."""
+    if category.__module__.startswith("innerloop."):
+        print(f"innerloop: {message}", file=sys.stderr)
+    else:
+        sys.stderr.write(warnings.formatwarning(message, category, *place[:2]))
 
 
 def _stop(message: str) -> NoReturn:
@@ -496,6 +434,7 @@ def main() -> None:
     # One thread unless asked otherwise: the matrices are small, on a busy machine more threads wait
     # for each other, and numbers are the same whatever the machine.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
+    warnings.showwarning = _print_warning
     try:
         app()
     except InputError as error:

@@ -1,19 +1,19 @@
-"""What a user got wrong, said in one line: what was expected, what came, what to do."""
+"""Errors of the caller, in one line: what was expected, what was given, what to do."""
 
 from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
 
-MOST_NAMES = 40
-"""More than that are not read in an error message."""
+MAX_NAMES = 40
+"""An error lists at most this many names."""
 
 
 class InputError(ValueError):
-    """The caller's mistake. The command line prints it without a traceback and exits with 2."""
+    """A mistake of the caller: the command line prints it without a traceback and exits with 2."""
 
 
-class OutOfRange(InputError):
+class OutOfRangeError(InputError):
     """A request beyond a limit that a construction documents (a second query, another n, …)."""
 
 
@@ -21,16 +21,16 @@ class FileError(InputError):
     """A file that cannot be read, written or trusted."""
 
 
-class MissingLibrary(InputError):
-    """What is asked for needs a library that is not installed."""
+class MissingLibraryError(InputError):
+    """A request that needs a library which is not installed."""
 
 
-def unknown(kind: str, name: str, known: Iterable[str]) -> InputError:
-    """The error for a name that does not exist; it names the nearest one that does."""
+def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> InputError:
+    """Make the error for a name that does not exist; it suggests the nearest one that does."""
     names = sorted(known)
     nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
-    there = ", ".join(names) or "none"
-    if len(names) > MOST_NAMES:
-        there = f"{len(names)} of them, see `innerloop list`"
-    return InputError(f"no {kind} called {name!r}{hint} (there is: {there})")
+    listed = ", ".join(names) or "none"
+    if len(names) > MAX_NAMES:
+        listed = f"{len(names)} of them, see `innerloop list`"
+    return InputError(f"no {kind} called {name!r}{hint} (there is: {listed})")

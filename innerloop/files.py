@@ -1,4 +1,4 @@
-"""Files that are there whole or not at all."""
+"""Atomic writing: a file is complete or absent, never half-written."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from pathlib import Path
 
 from innerloop.errors import FileError
 
-PARTIAL = ".innerloop-"
-"""How the name of a file begins that is still being written."""
+PARTIAL_PREFIX = ".innerloop-"
+"""Prefix of the name of a file that is still being written."""
 
 
 def check_writable(path: Path) -> None:
@@ -29,15 +29,15 @@ def check_writable(path: Path) -> None:
 def write_atomically(path: Path, data: bytes) -> None:
     """Write to a temporary name beside `path`, then rename."""
     check_writable(path)
-    path = path.resolve()  # through a link, the file it points to is what is replaced
+    path = path.resolve()  # replaces the file that a link points to, not the link
     temporary: str | None = None
     try:
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=PARTIAL)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=PARTIAL_PREFIX)
         with os.fdopen(handle, "wb") as stream:
             stream.write(data)
             stream.flush()
             os.fsync(stream.fileno())
-        os.chmod(temporary, 0o666 & ~_umask())
+        os.chmod(temporary, 0o666 & ~_read_umask())
         os.replace(temporary, path)
     except OSError as error:
         if temporary is not None:
@@ -45,7 +45,7 @@ def write_atomically(path: Path, data: bytes) -> None:
         raise FileError(f"cannot write {path}: {error.strerror or error}") from None
 
 
-def _umask() -> int:
+def _read_umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask

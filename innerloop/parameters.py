@@ -1,12 +1,13 @@
-"""Declared parameters: a dataclass whose fields say their type, range and meaning.
+"""Declared parameters: dataclasses whose fields declare a type, a range and a meaning.
 
-Problems, policies and constructions inherit from `Parameters`; values are checked when an object
-is made, and `parse` converts the `key=value` words of the command line by the declared types.
+Problems, policies and constructions inherit from `Parameters`. Values are checked when an object is
+created; `parse_settings` converts the command line's `key=value` words to the declared types.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import math
 import types
@@ -17,7 +18,8 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 
-from innerloop.errors import InputError, unknown
+from innerloop.deprecation import RenamedMethod
+from innerloop.errors import InputError, unknown_name_error
 
 P = TypeVar("P", bound="Parameters")
 
@@ -25,70 +27,78 @@ P = TypeVar("P", bound="Parameters")
 def parameter(
     default: Any, help: str, *, least: float | None = None, most: float | None = None
 ) -> Any:
-    """A field of a `Parameters` class: its default, its meaning, and the range it must lie in."""
+    """Declare a field of a `Parameters` class: its default, its meaning, and its range."""
     return dataclasses.field(default=default, metadata={"help": help, "least": least, "most": most})
 
 
 @dataclasses.dataclass(frozen=True, kw_only=True)
 class Parameters:
-    """Base of everything that is set by named, checked values."""
+    """Base class of objects with declared, checked parameters."""
 
     def __post_init__(self) -> None:
-        for name, kind in self.types().items():
+        for name, kind in self.declared_types().items():
             field = self.__dataclass_fields__[name]
-            value = _checked(name, kind, getattr(self, name))
+            value = _check_value(name, kind, getattr(self, name))
             object.__setattr__(self, name, value)
             if isinstance(value, int | float) and not isinstance(value, bool):
-                _in_range(name, value, field.metadata)
+                _check_range(name, value, field.metadata)
 
     @classmethod
-    def types(cls) -> dict[str, Any]:
-        """The declared type of each parameter, in order."""
-        hints = typing.get_type_hints(cls)
-        return {field.name: hints[field.name] for field in dataclasses.fields(cls)}
+    def declared_types(cls) -> dict[str, Any]:
+        """Return the declared type of each parameter, in order."""
+        return dict(_resolve_types(cls))
 
     @classmethod
-    def made(cls: type[P], values: dict[str, Any]) -> P:
-        """An object from values by name; an unknown name is an error that says the nearest one."""
-        declared = cls.types()
+    def from_values(cls: type[P], values: dict[str, Any]) -> P:
+        """Create an object from values by name; an unknown name is refused with the nearest one."""
+        declared = cls.declared_types()
         for name in values:
             if name not in declared:
-                raise unknown("parameter", name, declared)
-        return cls(**{name: _checked(name, declared[name], v) for name, v in values.items()})
+                raise unknown_name_error("parameter", name, declared)
+        return cls(**{name: _check_value(name, declared[name], v) for name, v in values.items()})
 
     @classmethod
-    def capped(cls, name: str, wanted: int) -> int:
-        """`wanted`, or the largest value of the parameter if that is smaller."""
+    def cap_value(cls, name: str, value: int) -> int:
+        """Return `value`, or the parameter's largest allowed value if that is smaller."""
         limit = cls.__dataclass_fields__[name].metadata["most"]
-        return wanted if limit is None else min(wanted, limit)
+        return value if limit is None else min(value, limit)
 
     def values(self) -> dict[str, Any]:
-        """The parameters as JSON can hold them; `made` takes them back."""
-        plain = {name: getattr(self, name) for name in self.types()}
+        """Return the parameters as plain values for JSON; `from_values` takes them back."""
+        plain = {name: getattr(self, name) for name in self.declared_types()}
         return {k: v.tolist() if isinstance(v, torch.Tensor) else v for k, v in plain.items()}
 
+    made = RenamedMethod("from_values")
 
-def parse(owner: type[Parameters], words: Iterable[str]) -> dict[str, Any]:
-    """Convert `key=value` words by the types that `owner` declares."""
+
+@functools.cache
+def _resolve_types(owner: type[Parameters]) -> dict[str, Any]:
+    """Evaluate the annotations of a class, once: objects of it are made by the thousand."""
+    hints = typing.get_type_hints(owner)
+    return {field.name: hints[field.name] for field in dataclasses.fields(owner)}
+
+
+def parse_settings(owner: type[Parameters], words: Iterable[str]) -> dict[str, Any]:
+    """Convert `key=value` words to the types that `owner` declares."""
     values: dict[str, Any] = {}
-    declared = owner.types()
+    declared = owner.declared_types()
     for word in words:
         name, equals, text = word.partition("=")
         name = name.strip()
         if not equals:
             raise InputError(f"expected key=value, got {word!r}; for instance -s d=5")
         if name not in declared:
-            raise unknown("parameter", name, declared)
+            raise unknown_name_error("parameter", name, declared)
         if name in values:
             raise InputError(f"{name} is given twice")
-        values[name] = _converted(name, declared[name], text.strip())
+        values[name] = _convert_text(name, declared[name], text.strip())
     return values
 
 
-def _converted(name: str, kind: Any, text: str) -> Any:
-    """The value that `text` stands for: JSON where it is JSON, otherwise a word."""
-    options = _options(kind)
-    if str in options or text in _words(kind):
+def _convert_text(name: str, kind: Any, text: str) -> Any:
+    """Convert the text of a setting: a word where the type allows it, otherwise JSON."""
+    options = _list_alternatives(kind)
+    if str in options or text in _list_literals(kind):
         return text
     if type(None) in options and text.lower() in ("none", "null"):
         return None
@@ -97,18 +107,18 @@ def _converted(name: str, kind: Any, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InputError(f"{name} must be {_spelled(kind)}, got {text!r}") from None
+        raise InputError(f"{name} must be {_describe_type(kind)}, got {text!r}") from None
 
 
-def _checked(name: str, kind: Any, value: Any) -> Any:
-    """`value` if it is of the declared `kind` (lists become tensors, whole numbers floats)."""
-    options = _options(kind)
-    wrong = InputError(f"{name} must be {_spelled(kind)}, got {_shown(value)}")
+def _check_value(name: str, kind: Any, value: Any) -> Any:
+    """Check a value against its declared type; lists become tensors, whole numbers floats."""
+    options = _list_alternatives(kind)
+    wrong = InputError(f"{name} must be {_describe_type(kind)}, got {_format_value(value)}")
     if isinstance(value, np.generic | np.ndarray):
         value = value.item() if value.ndim == 0 else value.tolist()
     if isinstance(value, bool) and bool not in options:
         raise wrong
-    if isinstance(value, str) and value in _words(kind):
+    if isinstance(value, str) and value in _list_literals(kind):
         return value
     if torch.Tensor in options and isinstance(value, list | torch.Tensor):
         try:
@@ -128,7 +138,7 @@ def _checked(name: str, kind: Any, value: Any) -> Any:
     raise wrong
 
 
-def _in_range(name: str, value: float, limits: Any) -> None:
+def _check_range(name: str, value: float, limits: Any) -> None:
     least, most = limits.get("least"), limits.get("most")
     if least is not None and value < least:
         raise InputError(f"{name} must be at least {least}, got {value}")
@@ -136,20 +146,22 @@ def _in_range(name: str, value: float, limits: Any) -> None:
         raise InputError(f"{name} must be at most {most}, got {value}")
 
 
-def _options(kind: Any) -> tuple[Any, ...]:
-    """The alternatives of a declared type: `float | None` → (float, NoneType)."""
+def _list_alternatives(kind: Any) -> tuple[Any, ...]:
+    """List the alternatives of a declared type: `float | None` → (float, NoneType)."""
     if typing.get_origin(kind) in (typing.Union, types.UnionType):
         return typing.get_args(kind)
     return (kind,)
 
 
-def _words(kind: Any) -> tuple[Any, ...]:
-    """The words that a declared type allows by `Literal`."""
-    literals = (option for option in _options(kind) if typing.get_origin(option) is Literal)
+def _list_literals(kind: Any) -> tuple[Any, ...]:
+    """List the words that a declared type allows by `Literal`."""
+    literals = (
+        option for option in _list_alternatives(kind) if typing.get_origin(option) is Literal
+    )
     return tuple(word for option in literals for word in typing.get_args(option))
 
 
-_NAMES = {
+_TYPE_NAMES = {
     int: "a whole number",
     float: "a number",
     str: "a word",
@@ -159,11 +171,13 @@ _NAMES = {
 }
 
 
-def _spelled(kind: Any) -> str:
-    words = [repr(word) for word in _words(kind)]
-    return " or ".join(words + [_NAMES[o] for o in _options(kind) if o in _NAMES])
+def _describe_type(kind: Any) -> str:
+    words = [repr(word) for word in _list_literals(kind)]
+    return " or ".join(
+        words + [_TYPE_NAMES[o] for o in _list_alternatives(kind) if o in _TYPE_NAMES]
+    )
 
 
-def _shown(value: Any) -> str:
+def _format_value(value: Any) -> str:
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -1,63 +1,296 @@
-"""Finds the problems, algorithms, policies and constructions: one file each, no list to keep.
+"""Finds members of every kind: problems, algorithms, policies, constructions, recipes, claims.
 
-The name of a member is the name of its file, with dashes.
+A member comes through one of three doors, and there is no list to keep:
+
+    a file of this package          innerloop/constructions/newton.py is `newton`
+    an entry point of another one   group `innerloop.constructions`, by the entry point's name
+    the caller                      an object, a class, `module:attribute` or `file.py:attribute`
+
+A file that cannot be loaded is skipped with one line that says which and why; asking for its
+member by name is an error. Lookups can be recorded, so that a result knows what it depends on.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import inspect
 import pkgutil
+import warnings
 from abc import ABC
-from typing import TypeVar
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from functools import cache
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+from types import ModuleType
+from typing import Any, NamedTuple, TypeVar, cast
 
-from innerloop.errors import InputError, unknown
+from innerloop.errors import InputError, unknown_name_error
+from innerloop.locations import describe_failure, get_location, load_object
 
 T = TypeVar("T")
 
+KINDS = {
+    "problems": "problem",
+    "algorithms": "algorithm",
+    "policies": "policy",
+    "constructions": "construction",
+    "recipes": "recipe",
+    "claims": "claim",
+}
+"""Folder and entry-point group of each kind, and what one member is called."""
+PACKAGE = "innerloop"
 
-def name_of(member: type) -> str:
-    """`innerloop.algorithms.gradient_descent` → `gradient-descent`."""
-    return member.__module__.rpartition(".")[2].replace("_", "-")
+
+class SkippedMember(UserWarning):
+    """A file or entry point that could not be loaded; everything else works."""
 
 
-def summary_of(member: type) -> str:
-    """The first line of the docstring of the member's file (or of the member)."""
-    doc = inspect.getdoc(inspect.getmodule(member)) or inspect.getdoc(member) or ""
-    return doc.strip().partition("\n")[0]
+class Entry(NamedTuple):
+    """A registered member: its name, its owner, and the class (or claim)."""
+
+    name: str
+    owner: str
+    value: Any
 
 
-def members(package: str, base: type[T]) -> dict[str, type[T]]:
-    """Every subclass of `base` that a file of `innerloop.<package>` defines, by name.
+class _Skipped(NamedTuple):
+    name: str
+    reason: str
 
-    A class that names ABC among its own bases is meant to be abstract and is passed over.
-    """
-    root = importlib.import_module(f"innerloop.{package}")
-    found: dict[str, type[T]] = {}
-    for info in sorted(pkgutil.iter_modules(root.__path__), key=lambda info: info.name):
-        module = importlib.import_module(f"{root.__name__}.{info.name}")
-        for _, value in inspect.getmembers(module, inspect.isclass):
-            own = value.__module__ == module.__name__ and ABC not in value.__bases__
-            if own and issubclass(value, base):
-                _check_whole(value)
-                if name_of(value) in found:
-                    raise InputError(f"{module.__name__} defines two members: one file each")
-                found[name_of(value)] = value
+
+class _Scan(NamedTuple):
+    entries: tuple[Entry, ...]
+    skipped: tuple[_Skipped, ...]
+
+
+def load_members(kind: str, base: type[T]) -> dict[str, type[T]]:
+    """Load every registered class of a kind that derives from `base`, by name."""
+    _record(kind, None)
+    return {name: entry.value for name, entry in load_entries(kind, base).items()}
+
+
+def load_entries(kind: str, base: type) -> dict[str, Entry]:
+    """Load every registered member of a kind, with its owner. If names clash, the first wins."""
+    entries: dict[str, Entry] = {}
+    for entry in _scan_checked(kind, base).entries:
+        if entry.name in entries:
+            _warn_once(_describe_clash(kind, [entries[entry.name], entry]))
+        else:
+            entries[entry.name] = entry
+    return entries
+
+
+def find_member(kind: str, base: type[T], name: str) -> type[T]:
+    """Find the class called `name`, or the one at `module:attribute` or `file.py:attribute`."""
+    if ":" in name:
+        value = load_object(name)
+        if inspect.isclass(value) and issubclass(value, base):
+            _check_complete(value)
+            return value
+        raise InputError(f"{name} is not a {KINDS[kind]}: expected a subclass of {base.__name__}")
+    scan = _scan_checked(kind, base)
+    matching = [entry for entry in scan.entries if entry.name == name]
+    if len(matching) > 1:
+        raise InputError(_describe_clash(kind, matching))
+    if matching:
+        _record(kind, matching[0].value)
+        return matching[0].value
+    for skipped in scan.skipped:
+        if skipped.name == name:
+            raise InputError(f"the {KINDS[kind]} {name!r} cannot be loaded: {skipped.reason}")
+    raise unknown_name_error(KINDS[kind], name, [entry.name for entry in scan.entries])
+
+
+def make_member(kind: str, base: type[T], given: Any, settings: Mapping[str, Any]) -> T:
+    """Make a member from a name, a location, a class, or an object, with settings by name."""
+    if isinstance(given, str) and ":" in given:
+        given = load_object(given)
+    if isinstance(given, str):
+        given = find_member(kind, base, given)
+    if inspect.isclass(given) and issubclass(given, base):
+        _check_complete(given)
+        return cast(Any, given).from_values(dict(settings))
+    if isinstance(given, base):
+        if not settings:
+            return given
+        made = cast(Any, given)
+        return type(made).from_values({**made.values(), **settings})
+    raise InputError(
+        f"expected a {KINDS[kind]}: a name, a subclass of {base.__name__} or an object of one, "
+        f"or module:attribute; got {_describe(given)}"
+    )
+
+
+def find_class(kind: str, base: type[T], given: Any) -> type[T]:
+    """Find the class of a member that is given by name, location, class or object."""
+    if isinstance(given, str) and ":" in given:
+        given = load_object(given)
+    if isinstance(given, str):
+        return find_member(kind, base, given)
+    found = given if inspect.isclass(given) else type(given)
+    if not issubclass(found, base):
+        raise InputError(f"expected a {KINDS[kind]}, got {_describe(given)}")
     return found
 
 
-def _check_whole(member: type) -> None:
-    """Refuse a class that forgot something, rather than leave it out without a word."""
+def get_name(member: type) -> str:
+    """Name a member: its file in this package, its entry point, or where it is defined.
+
+    `innerloop.algorithms.gradient_descent` → `gradient-descent`; a class of somebody's own is
+    `module:Class`, or `file.py:Class` where it was loaded from a file.
+    """
+    module = member.__module__
+    if module.partition(".")[0] == PACKAGE:
+        return _name_file(module)
+    value = f"{module}:{member.__qualname__}"
+    for kind in KINDS:
+        for point in _entry_points(kind):
+            if point.value == value:
+                return point.name
+    return f"{get_location(module)}:{member.__qualname__}"
+
+
+def get_summary(member: type) -> str:
+    """Return the first line of the docstring of the member's file, or of the member."""
+    inside = member.__module__.partition(".")[0] == PACKAGE
+    documented = [inspect.getmodule(member), member] if inside else [member]
+    doc = next((text for text in map(inspect.getdoc, documented) if text), "")
+    return doc.strip().partition("\n")[0]
+
+
+_lookups: ContextVar[set[str] | None] = ContextVar("lookups", default=None)
+
+
+@contextmanager
+def record_lookups() -> Iterator[set[str]]:
+    """Record which members are looked up by name: their modules, or `kind *` for all of a kind."""
+    names: set[str] = set()
+    token = _lookups.set(names)
+    try:
+        yield names
+    finally:
+        _lookups.reset(token)
+
+
+def list_modules(kind: str) -> list[str]:
+    """List the modules that members of a kind come from, without loading any."""
+    root = Path(__file__).parent / kind
+    own = [f"{PACKAGE}.{kind}.{path.stem}" for path in sorted(root.glob("[!_]*.py"))]
+    return own + [point.value.partition(":")[0] for point in _entry_points(kind)]
+
+
+def _record(kind: str, member: type | None) -> None:
+    names = _lookups.get()
+    if names is not None:
+        names.add(f"{kind} *" if member is None else member.__module__)
+
+
+def _scan_checked(kind: str, base: type) -> _Scan:
+    """Scan a kind for subclasses of `base`, and warn once of everything that was skipped."""
+    scan = _scan_classes(kind, base)
+    for skipped in scan.skipped:
+        _warn_once(f"skipped: {skipped.reason}")
+    return scan
+
+
+@cache
+def _scan_classes(kind: str, base: type) -> _Scan:
+    entries, skipped = [], []
+    for name, module, reason in scan_modules(f"{PACKAGE}.{kind}"):
+        if module is None:
+            skipped.append(_Skipped(_name_file(name), reason))
+            continue
+        classes = [value for value in vars(module).values() if _defines(module, value, base)]
+        reasons = [_describe_missing(value) for value in classes]
+        if len(classes) > 1:
+            reasons.append(f"{name} defines {len(classes)} members: one file each")
+        if broken := [reason for reason in reasons if reason]:
+            skipped.append(_Skipped(_name_file(name), broken[0]))
+        else:
+            entries += [Entry(_name_file(name), PACKAGE, value) for value in classes]
+    for point, owner, value, reason in scan_entry_points(kind):
+        own = inspect.isclass(value)
+        if not reason and not own:
+            reason = f"{point} of {owner} is not a class"  # noqa: PLW2901
+        if not reason and issubclass(value, base):
+            reason = _describe_missing(value)  # noqa: PLW2901
+            entries += [] if reason else [Entry(point, owner, value)]
+        if reason:
+            skipped.append(_Skipped(point, reason))
+    return _Scan(tuple(entries), tuple(skipped))
+
+
+def scan_modules(package: str, deep: bool = False) -> Iterator[tuple[str, ModuleType | None, str]]:
+    """Import the modules of a package: name, module, and why it could not be imported."""
+    root = importlib.import_module(package)
+    if deep:
+        infos = pkgutil.walk_packages(root.__path__, f"{package}.", onerror=lambda name: None)
+    else:
+        infos = pkgutil.iter_modules(root.__path__, f"{package}.")
+    for name in sorted(info.name for info in infos):
+        try:
+            yield name, importlib.import_module(name), ""
+        except (Exception, SystemExit) as error:
+            yield name, None, describe_failure(error)
+
+
+def scan_entry_points(kind: str) -> Iterator[tuple[str, str, Any, str]]:
+    """Load the entry points of a kind: name, owner, value, and why it could not be loaded."""
+    for point in _entry_points(kind):
+        owner = point.dist.name if point.dist is not None else point.module
+        try:
+            yield point.name, owner, point.load(), ""
+        except (Exception, SystemExit) as error:
+            yield point.name, owner, None, f"{point.name} of {owner}: {describe_failure(error)}"
+
+
+@cache
+def _entry_points(kind: str) -> tuple[EntryPoint, ...]:
+    return tuple(sorted(entry_points(group=f"{PACKAGE}.{kind}"), key=lambda point: point.name))
+
+
+def _defines(module: ModuleType, value: Any, base: type) -> bool:
+    """Tell whether a module defines a class that is a member, not a base for others (ABC)."""
+    own = inspect.isclass(value) and value.__module__ == module.__name__
+    return own and issubclass(value, base) and ABC not in value.__bases__
+
+
+def _name_file(module: str) -> str:
+    return module.rpartition(".")[2].replace("_", "-")
+
+
+def _check_complete(member: type) -> None:
+    if reason := _describe_missing(member):
+        raise InputError(reason)
+
+
+def _describe_missing(member: type) -> str:
+    """Describe what a class lacks; empty if it is complete."""
     missing = sorted(getattr(member, "__abstractmethods__", ()))
-    required = getattr(member, "required", ("source",))
+    required: Iterable[str] = getattr(member, "required", ("source",))
     missing += [name for name in required if not hasattr(member, name)]
-    if missing:
-        raise InputError(f"{member.__module__}: {member.__name__} lacks {', '.join(missing)}")
+    if not missing:
+        return ""
+    return f"{get_location(member.__module__)}: {member.__name__} lacks {', '.join(missing)}"
 
 
-def find(package: str, base: type[T], name: str) -> type[T]:
-    """The member called `name`, or an error that names the nearest one."""
-    known = members(package, base)
-    if name not in known:
-        raise unknown(package.removesuffix("s"), name, known)
-    return known[name]
+def _describe_clash(kind: str, entries: Iterable[Entry]) -> str:
+    places = [f"{e.value.__module__}:{e.value.__qualname__} ({e.owner})" for e in entries]
+    name = next(iter(entries)).name
+    return f"two {kind} are called {name!r}: {' and '.join(places)}; rename one"
+
+
+def _describe(value: Any) -> str:
+    return f"the class {value.__name__}" if inspect.isclass(value) else f"a {type(value).__name__}"
+
+
+_warned: set[str] = set()
+
+
+def _warn_once(text: str) -> None:
+    if text not in _warned:
+        _warned.add(text)
+        warnings.warn(text, SkippedMember, stacklevel=2)

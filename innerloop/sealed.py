@@ -1,7 +1,7 @@
-"""Tensors as safetensors files that are whole or refused.
+"""Tensor files with a checksum: safetensors that are read complete and unchanged, or refused.
 
 safetensors alone loads a flipped bit silently, so the metadata hold a SHA-256 of everything else:
-tensors, and what the file says about itself. Nothing is ever unpickled.
+the tensors and the other metadata. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from innerloop.files import write_atomically
 def write(
     path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], *, format: str, version: int
 ) -> None:
-    """Write atomically: the file is there whole, or not at all."""
-    kept = {
+    """Write tensors and metadata with their checksum, atomically: a complete file or none."""
+    stored = {
         name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()
     }
-    told = {"format": format, "version": str(version), **metadata}
-    told["sha256"] = _digest(told, kept)
-    write_atomically(path, serialise(kept, told))
+    signed = {"format": format, "version": str(version), **metadata}
+    signed["sha256"] = _compute_digest(signed, stored)
+    write_atomically(path, serialise(stored, signed))
 
 
 def read(path: Path, *, format: str, version: int) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """The metadata and tensors of a file of this format, up to this version."""
-    metadata, tensors = _read(path)
+    """Read the metadata and tensors of a file of this format, up to this version."""
+    metadata, tensors = _read_file(path)
     if metadata.get("format") != format:
         raise FileError(f"{path} is not the file expected: its metadata do not say {format!r}")
     found = metadata.get("version", "")
@@ -43,17 +43,17 @@ def read(path: Path, *, format: str, version: int) -> tuple[dict[str, str], dict
         raise FileError(
             f"{path} has format version {found}, this innerloop reads up to {version}: upgrade it"
         )
-    if metadata.get("sha256") != _digest(metadata, tensors):
+    if metadata.get("sha256") != _compute_digest(metadata, tensors):
         raise FileError(f"{path} is damaged: its contents do not match their SHA-256")
     return metadata, tensors
 
 
-def format_of(path: Path) -> str:
-    """Which kind of file it says it is."""
-    return _read(path)[0].get("format", "")
+def read_format(path: Path) -> str:
+    """Read the format that a file declares; empty where it declares none."""
+    return _read_file(path)[0].get("format", "")
 
 
-def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
+def _read_file(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
     if not path.is_file():
         what = "it is not a file" if path.exists() else "there is no such file"
         raise FileError(f"cannot read {path}: {what}")
@@ -69,7 +69,7 @@ def _read(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         ) from None
 
 
-def _digest(metadata: dict[str, str], tensors: dict[str, Tensor]) -> str:
+def _compute_digest(metadata: dict[str, str], tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256()
     signed = {key: value for key, value in metadata.items() if key != "sha256"}
     digest.update(json.dumps(signed, sort_keys=True).encode())

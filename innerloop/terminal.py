@@ -1,4 +1,4 @@
-"""What people see in a terminal: tables, progress with the time left, and JSON for machines."""
+"""Output on the terminal: tables, progress bars with the time left, and JSON."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-COPIED = ("name", "construction", "claim")
-"""Columns of names that are to be copied: each stays on one line."""
+NAME_COLUMNS = ("name", "construction", "claim")
+"""Columns of names that users copy: they are not wrapped."""
 
-_MEASURED = {
+_MEASURE_TITLES = {
     **{name: name for name in ("layers", "heads", "width", "parameters")},
     "operator_norm": "operator norm",
     "step_deviation": "step deviation",
@@ -28,22 +28,22 @@ _MEASURED = {
 
 
 def print_certificates(certificates: list[dict[str, Any]]) -> None:
-    """One certificate as a list, several as a table; of a number for each step, the largest."""
-    titles = ["law", *_MEASURED.values()]
+    """Print one certificate as a list, several as a table; numbers per step by the largest."""
+    titles = ["law", *_MEASURE_TITLES.values()]
     rows = [
-        ["holds" if c["holds"] else "BROKEN", *(short(c[name]) for name in _MEASURED)]
+        ["holds" if c["holds"] else "BROKEN", *(format_value(c[name]) for name in _MEASURE_TITLES)]
         for c in certificates
     ]
     if len(certificates) == 1:
         name = certificates[0]["name"]
         lines = [list(pair) for pair in zip(titles, rows[0], strict=True)]
         return print_table(f"certificate of {name}", ["", "measured"], lines)
-    named = [[c["name"], *row] for c, row in zip(certificates, rows, strict=True)]
-    return print_table("certificates", ["construction", *titles], named)
+    lines = [[c["name"], *row] for c, row in zip(certificates, rows, strict=True)]
+    return print_table("certificates", ["construction", *titles], lines)
 
 
 def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
-    """A line for each claim and how many there are of each verdict; of a few, everything."""
+    """Print a line per claim and the number per verdict; up to three claims also in full."""
     rows = [
         [o["id"], o["verdict"], o["preset"] or "", f"{o['seconds']:.1f}" if o["preset"] else ""]
         for o in outcomes
@@ -52,6 +52,13 @@ def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
     if len(outcomes) <= 3:
         for outcome in outcomes:
             _print_evidence(outcome)
+    for outcome in outcomes:
+        if stale := outcome["stale"]:
+            changed = ", ".join(stale["changed"][:3]) + (", …" if len(stale["changed"]) > 3 else "")
+            print(
+                f"stale: {outcome['id']} at {stale['preset']}, {stale['verdict']} on "
+                f"{stale['made']}; changed since: {changed}"
+            )
     counts = Counter(outcome["verdict"] for outcome in outcomes)
     print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()))
 
@@ -70,19 +77,38 @@ def _print_evidence(outcome: dict[str, Any]) -> None:
     if evidence["out_of_reach"]:
         print(f"  {evidence['out_of_reach']}")
     for name, value in evidence["numbers"].items():
-        print(f"  {name}: {short(value)}")
+        print(f"  {name}: {format_value(value)}")
     print()
 
 
 def _print_check(form: str, check: dict[str, Any]) -> None:
-    outcome = {True: "holds", False: "FAILS", None: "cannot be told"}[check["passed"]]
+    outcome = {True: "holds", False: "FAILS", None: "undecided"}[check["passed"]]
     print(f"  {form}, {outcome}: {check['statement']}\n    {check['summary']}")
     for line in check["counterexample"].splitlines():
         print(f"    counterexample: {line}")
 
 
-def print_verdict(found: dict[str, Any]) -> None:
-    """A line for each layer of a model, then what it amounts to."""
+def print_runs(name: str, runs: list[dict[str, Any]]) -> None:
+    """Print a line per run of a recipe; one run also with everything it measured at the end."""
+    rows = [
+        [
+            str(run["seed"]),
+            str(run["steps"]),
+            run["ended"],
+            f"{run['seconds']:.1f}",
+            f"{run['final']['loss']:.4g}",
+        ]
+        for run in runs
+    ]
+    print_table(f"{name}, trained", ["seed", "steps", "ended by", "seconds", "loss"], rows)
+    if len(runs) == 1:
+        final = runs[0]["final"].items()
+        others = [[k, f"{v:.4g}"] for k, v in final if k not in ("step", "seconds", "loss")]
+        print_table("at the end", ["", ""], others)
+
+
+def print_verdict(identification: dict[str, Any]) -> None:
+    """Print a line per layer of a model, then the verdict on the whole model."""
     columns = ["layer", "algorithm", "step", "score", "95 %", "runner-up", "also fits"]
     rows = [
         [
@@ -90,42 +116,42 @@ def print_verdict(found: dict[str, Any]) -> None:
             {"match": "", "close": "close to "}.get(layer["fit"], "none fits; nearest ")
             + layer["nearest"],
             "" if layer["step"] is None else str(layer["step"]),
-            _score(layer["score"]),
-            f"{_score(layer['low'])} … {_score(layer['high'])}",
+            _format_score(layer["score"]),
+            f"{_format_score(layer['low'])} … {_format_score(layer['high'])}",
             ""
             if layer["runner_up"] is None
-            else f"{layer['runner_up']} {_score(layer['runner_up_score'])}",
+            else f"{layer['runner_up']} {_format_score(layer['runner_up_score'])}",
             ", ".join(layer["also_fits"]),
         ]
-        for layer in found["layers"]
+        for layer in identification["layers"]
     ]
-    print_table(f"what the layers of {found['model']} do", columns, rows)
-    print(f"verdict: {found['verdict']}")
-    for name, value in found["hyperparameters"].items():
-        print(f"  {name}: {_numbers(value)}")
-    if relation := found["relation"]:
+    print_table(f"what the layers of {identification['model']} do", columns, rows)
+    print(f"verdict: {identification['verdict']}")
+    for name, value in identification["hyperparameters"].items():
+        print(f"  {name}: {_format_numbers(value)}")
+    if relation := identification["relation"]:
         fit = relation[relation["better"]]
         print(
             f"  steps grow {relation['better']}ly with layers "
             f"(slope {fit['slope']:.3g}, R² {fit['r2']:.3f})"
         )
-    if order := found["order_of_convergence"]:
+    if order := identification["order_of_convergence"]:
         print(f"  order of convergence {order['order']:.2f} (R² {order['r2']:.3f})")
 
 
-def _score(value: float) -> str:
-    """Four digits after the point, or how little is missing to 1."""
+def _format_score(value: float) -> str:
+    """Format a score to four decimals, or near 1 by what is missing to 1."""
     if value < 0.9999:
         return f"{value:.4f}"
     return "1" if value >= 1 - 1e-12 else f"1 − {1 - value:.0e}"
 
 
-def _numbers(value: Any) -> str:
-    """Numbers to four digits, and of many the first."""
+def _format_numbers(value: Any) -> str:
+    """Format numbers to four digits; of a list the first three."""
     if isinstance(value, list):
-        shown = ", ".join(_numbers(part) for part in value[:3])
+        shown = ", ".join(_format_numbers(part) for part in value[:3])
         return f"[{shown}{', …' if len(value) > 3 else ''}]"
-    return short(value)
+    return format_value(value)
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
@@ -135,37 +161,34 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for column in columns:
-        # A name is to be copied: it stays on one line.
-        table.add_column(
-            column, overflow="fold", no_wrap=column in ("name", "construction", "claim")
-        )
+        table.add_column(column, overflow="fold", no_wrap=column in NAME_COLUMNS)
     for row in rows:
         table.add_row(*row)
-    # Piped output keeps every word of a row on its line: nothing there to wrap for.
+    # Piped output has no window to wrap for: wide, so that rows stay on one line.
     width = None if sys.stdout.isatty() else 160
     Console(width=width, highlight=False, markup=False).print(table)
 
 
 @dataclass(frozen=True)
-class Told:
-    """A progress bar that is called with the share that is done and what is being done."""
+class ProgressReporter:
+    """A progress callback (`innerloop.progress.Progress`) that updates a bar."""
 
     bar: Progress
     task: TaskID
 
     def __call__(self, share: float, doing: str = "") -> None:
-        self.bar.update(self.task, completed=share, doing=short(doing, 60))
+        self.bar.update(self.task, completed=share, doing=format_value(doing, 60))
 
     def notice(self, text: str) -> None:
-        """One line on standard error, above the bar."""
+        """Print one line on standard error, above the bar."""
         self.bar.console.print(f"innerloop: {text}", markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
-def progress_bar(what: str) -> Iterator[Told]:
-    """A progress bar with the time left, on standard error and only where somebody watches.
+def progress_bar(title: str) -> Iterator[ProgressReporter]:
+    """Show a progress bar with the time left, on standard error and only if that is a terminal.
 
-    It is told the share that is done and, where that says more, what is being done.
+    The callback takes the share that is done and, optionally, what is being done.
     """
     from rich.console import Console
     from rich.progress import (
@@ -177,7 +200,7 @@ def progress_bar(what: str) -> Iterator[Told]:
     )
 
     columns = [
-        TextColumn(what),
+        TextColumn(title),
         BarColumn(),
         TaskProgressColumn(),
         TimeRemainingColumn(),
@@ -187,24 +210,24 @@ def progress_bar(what: str) -> Iterator[Told]:
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        yield Told(bar, bar.add_task(what, total=1.0, doing=""))
+        yield ProgressReporter(bar, bar.add_task(title, total=1.0, doing=""))
 
 
 def print_json(value: Any) -> None:
-    print(json.dumps(_strict(value), indent=2, ensure_ascii=False, allow_nan=False))
+    print(json.dumps(_replace_nonfinite(value), indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def _strict(value: Any) -> Any:
-    """JSON has no infinity: a number that is not finite becomes null."""
+def _replace_nonfinite(value: Any) -> Any:
+    """Replace numbers that are not finite by null: JSON has no infinity."""
     if isinstance(value, dict):
-        return {key: _strict(part) for key, part in value.items()}
+        return {key: _replace_nonfinite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
-        return [_strict(part) for part in value]
+        return [_replace_nonfinite(part) for part in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def short(value: Any, most: int = 40) -> str:
-    """A value as people read it."""
+def format_value(value: Any, max_length: int = 40) -> str:
+    """Format a value for reading: numbers to four digits, of a tuple the largest, text cut off."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):
@@ -212,4 +235,4 @@ def short(value: Any, most: int = 40) -> str:
     if isinstance(value, float):
         return f"{value:.4g}"
     text = str(value)
-    return text if len(text) <= most else f"{text[: most - 1]}…"
+    return text if len(text) <= max_length else f"{text[: max_length - 1]}…"

@@ -26,7 +26,7 @@ _TEST = [0]
 
 
 def next_test() -> None:
-    """Check everything anew."""
+    """Start a test: the first calls of every function are checked again."""
     _TEST[0] += 1
 
 
@@ -43,20 +43,21 @@ def jaxtyped(fn: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
         raise TypeError(f"{fn!r} is decorated before it is checked: put its decorators above")
     if "<locals>" in fn.__qualname__:
         return fn  # made anew at every call of what it is in: to check it would cost more than it
-    hints = {name: _known(hint, fn) for name, hint in fn.__annotations__.items()}
-    fn.__annotations__ = hints
-    checked = typechecker(fn)
-    shaped = any(_has_shape(hint) for hint in hints.values())
-    test, calls = -1, 0
+    checked: Any = None
+    shaped, test, calls = False, -1, 0
 
     @functools.wraps(fn)
     def limited(*args: Any, **kwargs: Any) -> Any:
-        nonlocal test, calls
+        nonlocal checked, shaped, test, calls
         if test != _TEST[0]:
             test, calls = _TEST[0], 0
         if calls >= MOST:
             return fn(*args, **kwargs)
         calls += 1
+        if checked is None:
+            hints = {name: _resolve_hint(hint, fn) for name, hint in fn.__annotations__.items()}
+            fn.__annotations__ = hints
+            checked, shaped = typechecker(fn), any(map(_has_shape, hints.values()))
         if not shaped:
             return checked(*args, **kwargs)
         with _scope("context"):
@@ -65,14 +66,14 @@ def jaxtyped(fn: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
     return limited
 
 
-def _known(hint: Any, fn: Any) -> Any:
-    """An annotation that was a string; one that names what is not there yet allows anything."""
+def _resolve_hint(hint: Any, fn: Any) -> Any:
+    """Evaluate an annotation; one that names something undefined allows anything."""
 
-    def of(value: Any) -> None: ...
+    def holder(value: Any) -> None: ...
 
-    of.__annotations__ = {"value": hint}
+    holder.__annotations__ = {"value": hint}
     try:
-        return typing.get_type_hints(of, fn.__globals__, include_extras=True)["value"]
+        return typing.get_type_hints(holder, fn.__globals__, include_extras=True)["value"]
     except (NameError, AttributeError, TypeError, ValueError):
         return Any
 

@@ -15,20 +15,21 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import innerloop
-from innerloop.claims.base import claims
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
-from innerloop.constructions import survey
+from innerloop.claims.loading import load_claims
 from innerloop.ledger.run import Outcome
 from innerloop.recipes.base import train
-from innerloop.recipes.runs import finished
-from innerloop.report.page import drawn, page
+from innerloop.recipes.runs import load_finished_runs
+from innerloop.report.page import render_page
+from innerloop.surveys import survey
+from innerloop.surveys.data import ReportData
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script> & $broken"
 
 
-def figures() -> list[Figure]:
-    """One of every kind."""
+def make_figures() -> list[Figure]:
+    """Make one figure of every kind."""
     rows = [
         {"x": x, "y": (1 + x) ** p, "low": 0.9 * x, "high": 1.1 * x, "power": f"p = {p}"}
         for p in (1, 2)
@@ -71,15 +72,15 @@ def figures() -> list[Figure]:
     ]
 
 
-def outcomes() -> list[Outcome]:
-    """Every verdict, real ids, and text that would break a careless page."""
+def make_outcomes() -> list[Outcome]:
+    """Make outcomes of every verdict, with real ids and text that would break a careless page."""
     held = Check(statement="a = b", passed=True, summary="12 cases")
     failed = Check(statement=HOSTILE, passed=False, summary="3 of 12", counterexample=HOSTILE)
     unknown = Check(statement="a ≤ b", passed=None, summary="2 cases")
     found = {
         "ahn2023.lemma-2": Evidence(
             parts=[Part(printed=held)],
-            figures=figures(),
+            figures=make_figures(),
             numbers={"size": 3, HOSTILE: 1e-9, "a number whose name is long: " + "so " * 40: 0.5},
             table=[{"n": n, "error": 1 / n} for n in range(1, 100)],
         ),
@@ -88,7 +89,7 @@ def outcomes() -> list[Outcome]:
         "yang2025.fu.rates": Evidence(parts=[Part(printed=unknown)]),
         "yang2025.fu.newton": Evidence(out_of_reach="no machine is large enough"),
     }
-    made = [
+    checked = [
         Outcome(id, "checked", "quick", found[id], 1.5, "2026-01-01 00:00 UTC", {"torch": "2"})
         if id in found
         else Outcome(id, "not yet checked")
@@ -96,37 +97,40 @@ def outcomes() -> list[Outcome]:
     ]
     broken = Outcome("yang2025.lin.theorem-12", "broken", "quick", error=f"RuntimeError: {HOSTILE}")
     return sorted(
-        [*made, broken],
-        key=lambda outcome: list(claims()).index(outcome.id) if outcome.id in claims() else 999,
+        [*checked, broken],
+        key=lambda outcome: (
+            list(load_claims()).index(outcome.id) if outcome.id in load_claims() else 999
+        ),
     )
 
 
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    told = [outcome.as_dict() for outcome in outcomes()]
+    rows_of_claims = [outcome.as_dict() for outcome in make_outcomes()]
     names = ("gd-plus-plus", "newton")
     certificates = [innerloop.build(name, instances=2).certificate.as_dict() for name in names]
-    rows = next(iter(survey.convergence()))
+    rows = next(iter(survey.measure_convergence()))
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(survey, "WORLDS", 4)
-        played = next(iter(survey.regret()))
+        patch.setattr(survey, "ENVIRONMENTS", 4)
+        regret = next(iter(survey.measure_regret()))
     folder = tmp_path_factory.mktemp("runs")
     for seed in range(2):
         run = folder / f"seed-{seed}"
         train("linear-attention", seed=seed, folder=run, d=2, batch=50, steps=20, evaluate_every=5)
-    runs = list(finished(folder))
-    charts = drawn(told, certificates, rows, played, runs)
-    html = page(
-        told,
-        certificates,
-        charts,
-        runs,
-        setting="a setting",
-        played="some games",
+    runs = list(load_finished_runs(folder))
+    data = ReportData(
+        outcomes=rows_of_claims,
+        certificates=certificates,
+        convergence=rows,
+        convergence_setting="a setting",
+        regret=regret,
+        regret_setting="some games",
+        runs=runs,
         command="innerloop report",
         made="today",
         seconds=1.0,
     )
+    html = render_page(data)
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(html, "utf-8")
     return path
@@ -147,24 +151,24 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture(params=[1280, 390], ids=["desktop", "phone"])
-def opened(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Page]:
-    """The page, opened without a network; what it says on the console fails the test."""
+def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Page]:
+    """Open the page without a network; any message on its console fails the test."""
     view = browser.new_page(viewport={"width": request.param, "height": 900}, offline=True)
-    said: list[str] = []
-    view.on("console", lambda message: said.append(f"{message.type}: {message.text}"))
-    view.on("pageerror", lambda error: said.append(f"error: {error}"))
-    view.on("dialog", lambda dialog: said.append(f"dialog: {dialog.message}"))
+    messages: list[str] = []
+    view.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
+    view.on("pageerror", lambda error: messages.append(f"error: {error}"))
+    view.on("dialog", lambda dialog: messages.append(f"dialog: {dialog.message}"))
     view.goto(report.as_uri())
     view.wait_for_function(
         "document.querySelectorAll('.chart svg').length === Object.keys(charts).length"
     )
     yield view
-    assert not said
+    assert not messages
     view.close()
 
 
-def test_every_chart_is_drawn(opened: Page) -> None:
-    charts = opened.evaluate(
+def test_every_chart_is_drawn(page: Page) -> None:
+    charts = page.evaluate(
         """Object.keys(charts).map((name) => {
             const place = document.getElementById(name), drawn = place.querySelector("svg");
             return [name, drawn.getBoundingClientRect().width, drawn.textContent,
@@ -173,7 +177,7 @@ def test_every_chart_is_drawn(opened: Page) -> None:
                       .length];
         })"""
     )
-    assert len(charts) == len(figures()) + 4
+    assert len(charts) == len(make_figures()) + 4
     for name, width, text, _, marks in charts:
         assert width > 150, name
         assert marks > 1, f"{name} shows no data"
@@ -183,21 +187,21 @@ def test_every_chart_is_drawn(opened: Page) -> None:
         assert wanted in words
 
 
-def test_what_is_wider_than_the_window_scrolls_in_its_own_box(opened: Page) -> None:
-    assert opened.evaluate("document.documentElement.scrollWidth <= innerWidth")
+def test_what_is_wider_than_the_window_scrolls_in_its_own_box(page: Page) -> None:
+    assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 
-def test_numbers_stand_beside_their_names_however_long_these_are(opened: Page) -> None:
-    widths = opened.evaluate(
+def test_numbers_stand_beside_their_names_however_long_these_are(page: Page) -> None:
+    widths = page.evaluate(
         "[...document.querySelectorAll('dd')].map((dd) => dd.getBoundingClientRect().width)"
     )
     assert len(widths) >= 3
     assert min(widths) >= 60
 
 
-def test_a_level_is_named_once(opened: Page) -> None:
+def test_a_level_is_named_once(page: Page) -> None:
     """Words drawn over themselves, once for each row, cannot be read."""
-    found = opened.evaluate(
+    found = page.evaluate(
         """[...document.querySelectorAll('.chart')].map((chart) =>
           [...chart.querySelectorAll('.mark-text text')].filter((t) =>
             t.textContent === 'level' && t.closest('.role-mark')).length)"""
@@ -205,34 +209,34 @@ def test_a_level_is_named_once(opened: Page) -> None:
     assert max(found) == 1
 
 
-def shown(view: Page) -> list[str]:
+def list_shown(view: Page) -> list[str]:
     return view.evaluate(
         "[...document.querySelectorAll('.claim')].filter((c) => c.offsetParent).map((c) => c.id)"
     )
 
 
-def test_filter_and_search(opened: Page) -> None:
-    everything = [outcome.id for outcome in outcomes()]
-    assert shown(opened) == everything
-    opened.select_option("#verdict", "holds as corrected")
-    assert shown(opened) == ["ahn2023.theorem-1"]
-    assert opened.inner_text("#count") == f"1 of {len(everything)} claims"
-    opened.select_option("#verdict", "")
-    opened.select_option("#source", "yang2025")
-    assert shown(opened) == [id for id in everything if id.startswith("yang2025")]
-    assert opened.locator(".source:visible").count() == 1
-    opened.fill("#search", "LARGE machine")
-    assert shown(opened) == ["yang2025.fu.newton"]
-    opened.fill("#search", "nothing says this")
-    assert not shown(opened)
-    assert opened.is_visible("#none")
-    opened.fill("#search", "")
-    opened.select_option("#source", "")
-    assert shown(opened) == everything
+def test_filter_and_search(page: Page) -> None:
+    everything = [outcome.id for outcome in make_outcomes()]
+    assert list_shown(page) == everything
+    page.select_option("#verdict", "holds as corrected")
+    assert list_shown(page) == ["ahn2023.theorem-1"]
+    assert page.inner_text("#count") == f"1 of {len(everything)} claims"
+    page.select_option("#verdict", "")
+    page.select_option("#source", "yang2025")
+    assert list_shown(page) == [id for id in everything if id.startswith("yang2025")]
+    assert page.locator(".source:visible").count() == 1
+    page.fill("#search", "LARGE machine")
+    assert list_shown(page) == ["yang2025.fu.newton"]
+    page.fill("#search", "nothing says this")
+    assert not list_shown(page)
+    assert page.is_visible("#none")
+    page.fill("#search", "")
+    page.select_option("#source", "")
+    assert list_shown(page) == everything
 
 
-def test_the_counts_at_the_top_are_those_of_the_claims(opened: Page) -> None:
-    tiles = [text.split(" ", maxsplit=1) for text in opened.locator(".tile").all_inner_texts()]
+def test_the_counts_at_the_top_are_those_of_the_claims(page: Page) -> None:
+    tiles = [text.split(" ", maxsplit=1) for text in page.locator(".tile").all_inner_texts()]
     assert {verdict: int(count) for count, verdict in tiles} == {
         "holds": 1,
         "holds as corrected": 1,
@@ -242,30 +246,30 @@ def test_the_counts_at_the_top_are_those_of_the_claims(opened: Page) -> None:
         "not yet checked": 1,
         "broken": 1,
     }
-    cells = opened.locator("table.verdicts tbody tr").all()
+    cells = page.locator("table.verdicts tbody tr").all()
     assert len(cells) == 3
-    assert opened.locator(".claim .badge").count() == sum(int(count) for count, _ in tiles)
+    assert page.locator(".claim .badge").count() == sum(int(count) for count, _ in tiles)
 
 
-def test_what_does_not_hold_as_printed_is_found_most_consequential_first(opened: Page) -> None:
-    found = opened.locator("#found ~ ol li a").all_inner_texts()
+def test_what_does_not_hold_as_printed_is_found_most_consequential_first(page: Page) -> None:
+    found = page.locator("#found ~ ol li a").all_inner_texts()
     assert found == ["liu2025.eq-4.3", "ahn2023.theorem-1"]
-    titles = opened.locator("#found ~ h3").all_inner_texts()[:2]
+    titles = page.locator("#found ~ h3").all_inner_texts()[:2]
     assert titles[0].startswith("What a source concludes changes")
-    texts = opened.locator("#found ~ ol li").all_inner_texts()
+    texts = page.locator("#found ~ ol li").all_inner_texts()
     assert "No correction is known." in texts[0]
     assert "Corrected, and it holds: A = b." in texts[1]
 
 
-def test_text_is_text(opened: Page) -> None:
+def test_text_is_text(page: Page) -> None:
     """What a claim says cannot become a part of the page."""
-    assert opened.locator("img").count() == 0
-    assert opened.locator("script").count() == 3
-    assert HOSTILE in opened.inner_text("[id='liu2025.eq-4.3'] pre")
+    assert page.locator("img").count() == 0
+    assert page.locator("script").count() == 3
+    assert HOSTILE in page.inner_text("[id='liu2025.eq-4.3'] pre")
 
 
-def test_a_long_table_says_that_it_is_cut(opened: Page) -> None:
-    table = opened.locator("[id='ahn2023.lemma-2'] details")
+def test_a_long_table_says_that_it_is_cut(page: Page) -> None:
+    table = page.locator("[id='ahn2023.lemma-2'] details")
     table.locator("summary").click()
     assert "99 rows, the first 60 shown" in table.inner_text()
     assert table.locator("tbody tr").count() == 60

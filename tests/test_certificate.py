@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import copy
 import functools
-import math
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
@@ -15,81 +13,69 @@ import pytest
 import torch
 
 import innerloop
+from innerloop.certification.building import BuiltTransformer
+from innerloop.certification.certificate import certify
+from innerloop.certification.cost import check_cost, evaluate_formula
+from innerloop.certification.law import measure_deviations
 from innerloop.constructions.base import Construction
-from innerloop.constructions.certificate import Built, certify
-from innerloop.constructions.law import deviations
-from innerloop.errors import InputError, OutOfRange
+from innerloop.errors import InputError, OutOfRangeError
 from innerloop.problems.linear_regression import LinearRegression
-from innerloop.registry import members
+from innerloop.registry import load_members
+from innerloop.testing.constructions import check_every_weight
 from innerloop.transformer import (
     Transformer,
 )
 from innerloop.transformer.attention import Normalisation
 
-NAMES = list(members("constructions", Construction))
+NAMES = list(load_members("constructions", Construction))
 LINEAR = ["preconditioned-gradient-descent", "looped-gradient-descent", "gd-plus-plus", "newton"]
 
 
-def refused(name: str, mutate: Callable[[Transformer], object], **parameters: Any) -> bool:
+def is_refused(name: str, mutate: Callable[[Transformer], object], **parameters: Any) -> bool:
     """Whether the certificate refuses a construction's weights after a mutation."""
     built = innerloop.build(name, instances=8, **parameters)
     assert built.certificate.holds, "unmutated weights must certify"
-    return refuses(built, mutate)
+    return is_detected(built, mutate)
 
 
-def refuses(built: Built, mutate: Callable[[Transformer], object]) -> bool:
-    """One instance may be enough to see it; where it is not, there are four."""
+def is_detected(built: BuiltTransformer, mutate: Callable[[Transformer], object]) -> bool:
+    """Whether the certificate refuses mutated weights on one instance, or else on four."""
     mutant = copy.deepcopy(built.transformer)
     mutate(mutant)
     return any(not certify(built.construction, mutant, instances=few).holds for few in (1, 4))
 
 
 @functools.cache
-def built_small(name: str) -> Built:
-    """A construction at its smallest, to look at or to copy and spoil."""
-    return innerloop.build(name, instances=4, **small(name))
+def build_small(name: str) -> BuiltTransformer:
+    """Build a construction with few steps, once: copy it before changing weights."""
+    return innerloop.build(name, instances=4, **choose_small_parameters(name))
 
 
-def small(name: str) -> dict[str, Any]:
-    """Few steps, and few steps inside a step where there are any."""
-    kind = members("constructions", Construction)[name]
-    few = {"steps": kind.capped("steps", 2), "inner": 2}
-    return {key: value for key, value in few.items() if key in kind.types()}
+def choose_small_parameters(name: str) -> dict[str, Any]:
+    """Choose two steps, and two inner steps where the construction has any."""
+    kind = load_members("constructions", Construction)[name]
+    few = {"steps": kind.cap_value("steps", 2), "inner": 2}
+    return {key: value for key, value in few.items() if key in kind.declared_types()}
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_weight_matters(name: str) -> None:
-    """Multiply any one tensor of any block by −3/2: the certificate refuses.
-
-    A sign alone may not matter, of what only enters squared; nor may a factor, before a length.
-    """
-    built = built_small(name)
-    assert built.certificate.holds, "unmutated weights must certify"
-    survivors, seen = [], list[torch.Tensor]()
-    for place, weight in built.transformer.named_parameters():
-        if any(torch.equal(weight, other) for other in seen):
-            continue  # the same matrix in another step
-        seen.append(weight)
-
-        def spoil(mutant: Transformer, place: str = place) -> None:
-            dict(mutant.named_parameters())[place].mul_(-1.5)
-
-        if weight.any() and not refuses(built, spoil):
-            survivors.append(place)
-    assert not survivors
+    check_every_weight(load_members("constructions", Construction)[name])
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_small_error_in_the_last_digit_kept_is_refused(name: str) -> None:
     """One part in a million on the values is far above 1e-10; of a bound, a hundredfold."""
-    tolerance = members("constructions", Construction)[name].made({}).tolerance(torch.float64)
+    tolerance = (
+        load_members("constructions", Construction)[name].from_values({}).tolerance(torch.float64)
+    )
 
     def nudge(mutant: Transformer) -> None:
         for block in mutant.blocks():
             if block.attention is not None:
                 block.attention.value.mul_(1 + max(1e-6, 100 * tolerance))
 
-    assert refused(name, nudge)
+    assert is_refused(name, nudge)
 
 
 @pytest.mark.parametrize("name", LINEAR[:3])
@@ -102,7 +88,7 @@ def test_a_transposed_matrix_is_refused(name: str) -> None:
             attention.query.copy_(swapped[0])
             attention.key.copy_(swapped[1])
 
-    assert refused(name, transpose)
+    assert is_refused(name, transpose)
 
 
 @pytest.mark.parametrize("name", LINEAR)
@@ -112,7 +98,7 @@ def test_a_query_that_leaks_into_the_context_is_refused(name: str) -> None:
             assert block.attention is not None
             block.attention.mask = "all"
 
-    assert refused(name, unmask)
+    assert is_refused(name, unmask)
 
 
 def test_a_query_that_leaks_through_relu_attention_is_refused() -> None:
@@ -132,8 +118,8 @@ def test_a_query_that_leaks_through_relu_attention_is_refused() -> None:
             block.attention.key[..., x] += block.attention.key[..., xk]
             block.attention.key[..., xk] = 0
 
-    assert refused("relu-gradient-descent", ungate)
-    assert refused("relu-newton", unkey)
+    assert is_refused("relu-gradient-descent", ungate)
+    assert is_refused("relu-newton", unkey)
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -146,11 +132,11 @@ def test_a_wrong_normalisation_is_refused(name: str) -> None:
                 assert block.attention is not None
                 block.attention.normalisation = other
 
-        built = built_small(name)
+        built = build_small(name)
         own = built.transformer.blocks()[0].attention
         assert own is not None
         if own.normalisation != other:
-            assert refuses(built, renormalise)
+            assert is_detected(built, renormalise)
 
 
 def test_two_sizes_and_all_instances_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -158,9 +144,9 @@ def test_two_sizes_and_all_instances_are_measured(monkeypatch: pytest.MonkeyPatc
 
     def spy(construction, transformer, problem, *rest):
         seen.append((problem.n, problem.queries, len(problem.x)))
-        return deviations(construction, transformer, problem, *rest)
+        return measure_deviations(construction, transformer, problem, *rest)
 
-    monkeypatch.setattr("innerloop.constructions.certificate.deviations", spy)
+    monkeypatch.setattr("innerloop.certification.certificate.measure_deviations", spy)
     innerloop.build("gd-plus-plus", n=20, instances=7)
     assert seen == [(20, 2, 4), (11, 3, 3)]
 
@@ -185,7 +171,7 @@ def test_a_register_that_no_answer_reads_counts() -> None:
         rows = [attention.targets.tolist().index(place) for place in mutant.layout["x"].places]
         attention.value[:, rows] *= 1 + 1e-6
 
-    assert refused("gd-plus-plus", spoil)
+    assert is_refused("gd-plus-plus", spoil)
 
 
 def test_float32_is_held_against_float64(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,9 +179,9 @@ def test_float32_is_held_against_float64(monkeypatch: pytest.MonkeyPatch) -> Non
 
     def spy(construction, transformer, problem, *rest):
         seen.append((next(transformer.parameters()).dtype, problem.x.dtype, problem.x))
-        return deviations(construction, transformer, problem, *rest)
+        return measure_deviations(construction, transformer, problem, *rest)
 
-    monkeypatch.setattr("innerloop.constructions.certificate.deviations", spy)
+    monkeypatch.setattr("innerloop.certification.certificate.measure_deviations", spy)
     innerloop.build("gd-plus-plus", dtype="float32")
     assert len(seen) == 2
     for weights, data, x in seen:
@@ -210,7 +196,7 @@ def test_a_weight_that_is_right_for_one_n_only_is_refused() -> None:
             block.attention.normalisation = "1"
             block.attention.value.div_(20)
 
-    assert refused("preconditioned-gradient-descent", specialise, n=20)
+    assert is_refused("preconditioned-gradient-descent", specialise, n=20)
 
 
 def test_what_a_certificate_says() -> None:
@@ -233,57 +219,42 @@ def test_what_a_certificate_says() -> None:
     assert other != certificate
 
 
-def evaluated(formula: str, letters: dict[str, int]) -> int:
-    """A sum of terms such as `2d`, `− NK²` and `3`, or `max(…, …)` of such sums."""
-    if formula.startswith("max("):
-        return max(evaluated(part, letters) for part in formula[4:-1].split(", "))
-    total = 0
-    for sign, number, product in re.findall(r"([+−]?) ?(\d*)((?:[A-Za-z]²?)*)", formula):
-        factors = re.findall(r"([A-Za-z])(²?)", product)
-        powers = [letters[letter] ** (2 if squared else 1) for letter, squared in factors]
-        if number or powers:
-            total += (-1 if sign == "−" else 1) * int(number or 1) * math.prod(powers)
-    return total
-
-
-def letters_of(construction: Construction) -> dict[str, int]:
-    """k, d and n, and what the cost says that other letters stand for."""
-    pairs = (part.split(" = ") for part in construction.cost.where.split(", ") if part)
-    names = {"k": "steps", "d": "d", "n": "n", **dict(pairs)}
-    return {letter: getattr(construction, name) for letter, name in names.items()}
-
-
 def test_formulas_are_evaluated() -> None:
     letters = {"k": 5, "d": 2, "K": 3, "N": 7}
-    found = [evaluated(text, letters) for text in ("k + 2", "2d", "4", "2Nk − 2K²", "− d + NK")]
+    found = [
+        evaluate_formula(text, letters) for text in ("k + 2", "2d", "4", "2Nk − 2K²", "− d + NK")
+    ]
     assert found == [7, 4, 4, 52, 19]
-    assert evaluated("max(2d + 3, 3K)", letters) == 9
-    assert evaluated("max(2N + 3, 3K)", letters) == 17
+    assert evaluate_formula("max(2d + 3, 3K)", letters) == 9
+    assert evaluate_formula("max(2N + 3, 3K)", letters) == 17
+
+
+@pytest.mark.parametrize("formula", ["O(d)", "2d +3", "", "d^2", "3 d", "kT", "max(d)x"])
+def test_formulas_that_cannot_be_read_are_refused(formula: str) -> None:
+    with pytest.raises(InputError, match=r"cannot read|let `where` explain it"):
+        evaluate_formula(formula, {"k": 5, "d": 2})
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_the_declared_cost_is_the_cost(name: str) -> None:
-    kind = members("constructions", Construction)[name]
+    kind = load_members("constructions", Construction)[name]
     sizes = [
-        {"steps": kind.capped("steps", steps), "d": d, "n": n}
+        {"steps": kind.cap_value("steps", steps), "d": d, "n": n}
         for steps, d, n in ((1, 2, 5), (5, 3, 9), (8, 4, 7))
     ]
-    made = []
+    constructions = []
     for parameters in (*sizes, *kind.cases):
-        with suppress(OutOfRange):
-            made.append(kind.made(parameters))
-    assert len(made) >= 2
-    for construction in made:
-        count, letters = construction.transformer.count(), letters_of(construction)
-        assert count["layers"] == evaluated(kind.cost.layers, letters)
-        assert count["heads"] == evaluated(kind.cost.heads, letters)
-        assert count["width"] == evaluated(kind.cost.width, letters)
+        with suppress(OutOfRangeError):
+            constructions.append(kind.from_values(parameters))
+    assert len(constructions) >= 2
+    for construction in constructions:
+        assert check_cost(construction, construction.transformer) == ""
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_predictions_are_the_reference_algorithms(name: str) -> None:
-    kind = members("constructions", Construction)[name]
-    steps, instances = kind.capped("steps", 6), 8 if kind.exact else 64
+    kind = load_members("constructions", Construction)[name]
+    steps, instances = kind.cap_value("steps", 6), 8 if kind.exact else 64
     built = innerloop.build(name, d=3, n=12, steps=steps, instances=instances)
     problem = built.construction.distributions()[0].sample(5)
     algorithm = built.construction.algorithm
@@ -340,12 +311,12 @@ def test_data_outside_the_declared_range_are_detected() -> None:
     problem = LinearRegression(d=2, n=4).sample(3)
     scaled = problem.__class__(problem.x * 1e3, problem.y * 1e3, problem.x_query)
     assert wide.predict(problem).shape == (3, 1)
-    with pytest.raises(OutOfRange, match="times the range"):
+    with pytest.raises(OutOfRangeError, match="times the range"):
         wide.predict(scaled)
 
 
 @pytest.mark.parametrize(
-    ("name", "setting", "says"),
+    ("name", "setting", "message"),
     [
         ("newton", {"d": 3}, "built for d=5, got d=3"),
         ("newton", {"n": 21}, "up to n=20 examples, got n=21"),
@@ -353,21 +324,21 @@ def test_data_outside_the_declared_range_are_detected() -> None:
         ("relu-gradient-descent", {"queries": 2}, "one query, got 2"),
     ],
 )
-def test_problems_beyond_a_limit_are_refused(name: str, setting: dict, says: str) -> None:
+def test_problems_beyond_a_limit_are_refused(name: str, setting: dict, message: str) -> None:
     built = innerloop.build(name)
-    problem = LinearRegression.made({"d": 5, "n": 20, **setting}).sample()
-    with pytest.raises(OutOfRange, match=says):
+    problem = LinearRegression.from_values({"d": 5, "n": 20, **setting}).sample()
+    with pytest.raises(OutOfRangeError, match=message):
         built.predict(problem)
-    with pytest.raises(OutOfRange, match=says):
+    with pytest.raises(OutOfRangeError, match=message):
         built.trace(problem)
 
 
 def test_too_many_newton_steps_on_a_singular_problem_are_refused() -> None:
-    with pytest.raises(OutOfRange, match=r"exact to 20 steps.*got 21 steps"):
+    with pytest.raises(OutOfRangeError, match=r"exact to 20 steps.*got 21 steps"):
         innerloop.build("newton", d=5, n=3, steps=21)
     built = innerloop.build("newton", d=2, n=40, steps=40)
     problem = LinearRegression(d=2, n=40, kappa=1e6).sample(3)
-    with pytest.raises(OutOfRange, match="got 40 steps"):
+    with pytest.raises(OutOfRangeError, match="got 40 steps"):
         built.predict(problem)
 
 
@@ -380,9 +351,9 @@ def test_divergence_is_an_error_not_a_number() -> None:
 
 
 @pytest.mark.parametrize(
-    ("parameters", "says"),
+    ("parameters", "message"),
     [
-        ({"instances": 0}, "instances must be a whole number from 1 on"),
+        ({"instances": 0}, "instances must be a whole number of at least 1"),
         ({"seed": -1}, "seed must be"),
         ({"steps": 0}, "steps must be at least 1"),
         ({"dept": 3}, "no parameter called 'dept'"),
@@ -390,8 +361,8 @@ def test_divergence_is_an_error_not_a_number() -> None:
         ({"alpha": 1e-40, "steps": 1}, "moves by .* use larger steps"),
     ],
 )
-def test_bad_parameters_are_named(parameters: dict, says: str) -> None:
-    with pytest.raises(InputError, match=says):
+def test_bad_parameters_are_named(parameters: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         innerloop.build("newton", **parameters)
 
 
@@ -402,7 +373,7 @@ def test_matrices_of_the_wrong_shape_are_named() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_a_problem_of_another_kind_is_named(name: str) -> None:
-    built = built_small(name)
+    built = build_small(name)
     for what in (built.predict, built.trace):
         with pytest.raises(InputError, match=f"{name} takes a [A-Za-z]+, got a str"):
             what("a problem")

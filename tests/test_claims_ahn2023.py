@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 
 from innerloop.claims.ahn2023 import lemma_7
 from innerloop.claims.ahn2023.theorem_1 import equation_8
-from innerloop.claims.base import claims
-from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
+from innerloop.claims.base import Claim
+from innerloop.claims.evidence import Evidence
+from innerloop.claims.loading import load_claims
+from innerloop.constructions.preconditioned_gradient_descent import (
+    PreconditionedGradientDescentConstruction,
+)
 from innerloop.problems.linear_regression import LinearRegression
-from innerloop.theory.single_layer import SingleLayer
+from innerloop.theory.single_layer import SingleLayerLoss
 from innerloop.theory.wishart import Wishart
 
 VERDICTS: dict[str, list[str]] = {
@@ -62,16 +68,16 @@ VERDICTS: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("name", VERDICTS)
-def test_verdicts(name: str) -> None:
-    claim = claims()[f"ahn2023.{name}"]
-    found = claim.check(claim.tiny)
+def test_verdicts(name: str, check_tiny: Callable[[Claim], Evidence]) -> None:
+    claim = load_claims()[f"ahn2023.{name}"]
+    found = check_tiny(claim)
     assert [part.verdict for part in found.parts] == VERDICTS[name]
 
 
-def sampled_loss(
+def estimate_loss(
     b: np.ndarray, A: np.ndarray, S: np.ndarray, n: int, samples: int = 40_000
 ) -> tuple[float, float]:
-    """The loss (5) of one layer on drawn prompts, and its standard error."""
+    """Estimate the loss (5) of one layer on sampled prompts, and its standard error."""
     rng, d = np.random.default_rng(0), len(S)
     x = rng.multivariate_normal(np.zeros(d), S, size=(samples, n + 1))
     w = rng.standard_normal((samples, d))
@@ -85,9 +91,9 @@ def sampled_loss(
 
 def test_the_optimum_s_loss_is_that_of_drawn_prompts() -> None:
     S = np.array([[1.0, 0.4], [0.4, 0.6]])
-    layer = SingleLayer(torch.from_numpy(S), 4)
+    layer = SingleLayerLoss(torch.from_numpy(S), 4)
     b, A = equation_8(torch.from_numpy(S), 4)
-    mean, error = sampled_loss(b.numpy(), A.numpy(), S, 4)
+    mean, error = estimate_loss(b.numpy(), A.numpy(), S, 4)
     assert abs(mean - float(layer.loss(b, A))) < 5 * error
 
 
@@ -95,13 +101,13 @@ def test_the_built_transformer_at_the_optimum_has_the_least_loss() -> None:
     """Theorem 1's weights in the package's own machine."""
     S, n = torch.tensor([[1.0, 0.4], [0.4, 0.6]], dtype=torch.float64), 5
     b, A = equation_8(S, n)
-    built = LinearGradientDescent(d=2, steps=1, preconditioners=-A[:2])
+    built = PreconditionedGradientDescentConstruction(d=2, steps=1, preconditioners=-A[:2])
     problem = LinearRegression(d=2, n=n, covariance=S).sample(
         40_000, generator=torch.Generator().manual_seed(0)
     )
     stream = built.transformer(built.prompt(problem))
     errors = (built.decode(problem, stream) - problem.targets)[:, 0] ** 2
-    known = float(SingleLayer(S, n).loss(b, A))
+    known = float(SingleLayerLoss(S, n).loss(b, A))
     assert abs(float(errors.mean()) - known) < 5 * float(errors.std()) / len(errors) ** 0.5
 
 
@@ -110,21 +116,21 @@ def test_a_second_family_of_minima_for_one_feature() -> None:
     x, w, q = np.random.default_rng(0).standard_normal((3, 7))
     z = np.stack([x, w * x])
     for b, A in (((0, 1), (-1 / 3, 0)), ((1, 0), (0, -1 / 3))):
-        told = (np.array(b) @ z) * (np.array(A) @ z) * q
-        np.testing.assert_allclose(told, -w * x**2 * q / 3)
-        layer = SingleLayer(torch.ones(1, 1, dtype=torch.float64), 1)
+        prediction = (np.array(b) @ z) * (np.array(A) @ z) * q
+        np.testing.assert_allclose(prediction, -w * x**2 * q / 3)
+        layer = SingleLayerLoss(torch.ones(1, 1, dtype=torch.float64), 1)
         loss = layer.loss(torch.tensor(b).double(), torch.tensor(A).double()[:, None])
         assert float(loss) == pytest.approx(2 / 3)
 
 
-def test_a_minimum_that_is_not_global() -> None:
+def test_a_minimum_that_is_not_global(check_tiny: Callable[[Claim], Evidence]) -> None:
     """Σ = diag(2, 1), n = 2: 3 − 4/4.5 at b = e_1, A = [0; 0; (−1/4.5, 0)], 1/3 above the least."""
-    claim = claims()["ahn2023.theorem-1"]
-    numbers = claim.check(claim.tiny).numbers
+    claim = load_claims()["ahn2023.theorem-1"]
+    numbers = check_tiny(claim).numbers
     least = numbers["Σ = diag(2, 1), n = 2: least loss"]
     assert least == pytest.approx(3 - 4 / 4.5 - 1 / 3)
     b, A = np.array([1.0, 0, 0]), np.array([[0, 0], [0, 0], [-1 / 4.5, 0]])
-    mean, error = sampled_loss(b, A, np.diag([2.0, 1.0]), 2, samples=200_000)
+    mean, error = estimate_loss(b, A, np.diag([2.0, 1.0]), 2, samples=200_000)
     assert abs(mean - (3 - 4 / 4.5)) < 5 * error
     assert mean > 1.05 * (3 - 4 / 4.5 - 1 / 3)
     assert numbers["the gradient there"] == pytest.approx(0, abs=1e-12)
@@ -178,14 +184,16 @@ def test_the_least_of_a_component_by_sampling() -> None:
     w = rng.standard_normal((400_000, 2))
     side = np.einsum("snd,snj,sj->sd", x, x, w)[:, 0] / n
     best = -(side * w[:, 0]).mean() / (side**2).mean()
-    X = lemma_7.printed(torch.tensor([2.0, 0.5], dtype=torch.float64), n, 0)
+    X = lemma_7.printed_minimiser(torch.tensor([2.0, 0.5], dtype=torch.float64), n, 0)
     assert float(X[2, 0]) == pytest.approx(-1 / (4 / 3 * 2 + 2.5 / 3))
     assert best == pytest.approx(float(X[2, 0]), rel=0.02)
 
 
 def test_a_label_in_the_query_s_slot_is_added_by_the_built_transformer() -> None:
     """Lemma 10 in the package's own machine."""
-    built = LinearGradientDescent(d=2, steps=3, preconditioners=0.3 * torch.eye(2).double())
+    built = PreconditionedGradientDescentConstruction(
+        d=2, steps=3, preconditioners=0.3 * torch.eye(2).double()
+    )
     problem = LinearRegression(d=2, n=4).sample(5, generator=torch.Generator().manual_seed(0))
     prompt = built.prompt(problem)
     labelled = prompt.clone()

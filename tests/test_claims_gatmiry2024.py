@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -11,10 +12,14 @@ import scipy.special
 import scipy.stats
 import torch
 
-from innerloop.claims.base import claims
-from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
+from innerloop.claims.base import Claim
+from innerloop.claims.evidence import Evidence
+from innerloop.claims.loading import load_claims
+from innerloop.constructions.preconditioned_gradient_descent import (
+    PreconditionedGradientDescentConstruction,
+)
 from innerloop.problems.linear_regression import LinearRegression
-from innerloop.theory.looped import Looped, isotropic_loss, isotropic_moments
+from innerloop.theory.looped import LoopedLoss, isotropic_loss, isotropic_moments
 
 VERDICTS: dict[str, list[str]] = {
     "proposition-3.1": [
@@ -45,14 +50,14 @@ VERDICTS: dict[str, list[str]] = {
 
 
 @pytest.mark.parametrize("name", VERDICTS)
-def test_verdicts(name: str) -> None:
-    claim = claims()[f"gatmiry2024.{name}"]
-    found = claim.check(claim.tiny)
+def test_verdicts(name: str, check_tiny: Callable[[Claim], Evidence]) -> None:
+    claim = load_claims()[f"gatmiry2024.{name}"]
+    found = check_tiny(claim)
     assert [part.verdict for part in found.parts] == VERDICTS[name]
 
 
-def looped(Z: np.ndarray, A: np.ndarray, u: np.ndarray, loops: int) -> np.ndarray:
-    """(3) with (11), written out once more."""
+def run_loops(Z: np.ndarray, A: np.ndarray, u: np.ndarray, loops: int) -> np.ndarray:
+    """Run the recursion (3) with the weights of (11) in NumPy."""
     d, n = Z.shape[0] - 1, Z.shape[1] - 1
     P, Q, M = np.zeros((d + 1, d + 1)), np.zeros((d + 1, d + 1)), np.eye(n + 1)
     P[d], Q[:d, :d], M[n, n] = [*u, 1.0], A, 0.0
@@ -64,13 +69,13 @@ def looped(Z: np.ndarray, A: np.ndarray, u: np.ndarray, loops: int) -> np.ndarra
 def test_the_smallest_loop_by_hand() -> None:
     """d = 1, n = 2, ones: the step is w = 1, neither −1 (∇ℓ = Xy) nor 2 (∇ℓ = −2Xy)."""
     Z = np.array([[1.0, 1, 1], [1, 1, 0]])
-    np.testing.assert_allclose(looped(Z, np.eye(1), np.zeros(1), 1)[1], [0, 0, -1])
+    np.testing.assert_allclose(run_loops(Z, np.eye(1), np.zeros(1), 1)[1], [0, 0, -1])
 
 
 def test_the_sign_of_u_by_hand() -> None:
     """d = 1, n = 2, w* = 0, all else 1: (12) says +1 and the label is −1."""
     Z = np.array([[1.0, 1, 1], [0, 0, 0]])
-    np.testing.assert_allclose(looped(Z, np.eye(1), np.ones(1), 1)[1], [-1, -1, -1])
+    np.testing.assert_allclose(run_loops(Z, np.eye(1), np.ones(1), 1)[1], [-1, -1, -1])
 
 
 def test_the_recursion_with_u_against_tokens() -> None:
@@ -82,7 +87,7 @@ def test_the_recursion_with_u_against_tokens() -> None:
     S, r = X @ X.T / 5, w
     for _ in range(4):
         r = r - A.T @ S @ (r + u)
-    found = looped(Z, A, u, 4)[3]
+    found = run_loops(Z, A, u, 4)[3]
     np.testing.assert_allclose(found[:5], r @ X)
     np.testing.assert_allclose(found[5], (r - w) @ q)
 
@@ -90,13 +95,13 @@ def test_the_recursion_with_u_against_tokens() -> None:
 def test_the_built_transformer_is_the_corrected_step() -> None:
     """The package's machine for w ← w − M∇½‖Xᵀw − y‖²/n, beside the printed loop with A = Mᵀ."""
     M = torch.tensor([[0.3, 0.2], [-0.1, 0.4]], dtype=torch.float64)
-    built = LinearGradientDescent(d=2, steps=3, preconditioners=M)
+    built = PreconditionedGradientDescentConstruction(d=2, steps=3, preconditioners=M)
     problem = LinearRegression(d=2, n=4).sample(generator=torch.Generator().manual_seed(0))
-    told = built.decode(problem, built.transformer(built.prompt(problem)))
+    answer = built.decode(problem, built.transformer(built.prompt(problem)))
     Z = np.zeros((3, 5))
     Z[:2] = np.column_stack([problem.x.numpy().T, problem.x_query[0].numpy()])
     Z[2, :4] = problem.y.numpy()
-    np.testing.assert_allclose(-looped(Z, M.numpy().T, np.zeros(2), 3)[2, 4], float(told))
+    np.testing.assert_allclose(-run_loops(Z, M.numpy().T, np.zeros(2), 3)[2, 4], float(answer))
 
 
 def one_loop(B: np.ndarray, n: int) -> float:
@@ -109,24 +114,24 @@ def test_the_loss_is_not_its_printed_trace() -> None:
     """d = 2, n = 3, one loop, A = diag(1, 0): the loss is 2, the trace of Lemma 4.1 is 5/3."""
     B = np.diag([1.0, 0.0])
     trace = 2 - 2 * np.trace(B) + (B**2).sum() * (1 + 1 / 3) + np.trace(B) ** 2 / 3
-    law = Looped(2, 3, 1)
+    law = LoopedLoss(2, 3, 1)
     assert one_loop(B, 3) == pytest.approx(2.0)
     assert trace == pytest.approx(5 / 3)
     assert float(law.loss(torch.from_numpy(B))) == pytest.approx(2.0)
-    assert float(law.traced(torch.from_numpy(B))) == pytest.approx(5 / 3)
+    assert float(law.trace_loss(torch.from_numpy(B))) == pytest.approx(5 / 3)
 
 
 def test_a_turn_lowers_the_loss_of_two_loops() -> None:
     """Sampled: with common draws the turned weight beats the best multiple of the identity."""
     rng, n = np.random.default_rng(0), 200
     S = scipy.stats.wishart(df=n, scale=np.eye(2) / n).rvs(40_000, random_state=rng)
-    law = Looped(2, n, 2)
+    law = LoopedLoss(2, n, 2)
 
     def losses(B: np.ndarray) -> np.ndarray:
         R = np.eye(2) - S @ B
         return ((R @ R) ** 2).sum((1, 2))
 
-    b, J = 1 - law.scalar(), np.array([[0.0, 1.0], [-1.0, 0.0]])
+    b, J = 1 - law.minimum_deviation(), np.array([[0.0, 1.0], [-1.0, 0.0]])
     straight, turned = b * np.eye(2), b * np.eye(2) + 0.7 * J / n**0.5
     gain = losses(straight) - losses(turned)
     error = gain.std() / len(gain) ** 0.5

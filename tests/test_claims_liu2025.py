@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,8 @@ from scipy.stats import sem
 
 from innerloop.algorithms.fista import FISTA
 from innerloop.claims import recorded
-from innerloop.claims.base import claims
+from innerloop.claims.base import Claim
+from innerloop.claims.evidence import Evidence
 from innerloop.claims.liu2025 import (
     contest,
     figure_1a,
@@ -22,6 +24,7 @@ from innerloop.claims.liu2025 import (
     printed,
     readouts,
 )
+from innerloop.claims.loading import load_claims
 from innerloop.errors import FileError
 from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.theory import sparse
@@ -45,7 +48,7 @@ def test_the_printed_bias_shifts_and_the_corrected_one_thresholds() -> None:
 @pytest.mark.parametrize("d", [1, 3])
 def test_the_printed_mlp_is_laid_out_as_printed(d: int) -> None:
     """(C.2) stacked by hand: four blocks of 2d + 2 rows, and the bias from its five parts."""
-    weights = printed.units(d, 0.5, 1.0)
+    weights = printed.printed_units(d, 0.5, 1.0)
     parts = [np.zeros(5 * d + 5), np.full(d, -0.5), np.zeros(d + 2), np.full(d, 0.5), np.zeros(1)]
     np.testing.assert_array_equal(weights.bias.numpy(), np.concatenate(parts))
     sub = np.zeros((2 * d + 2, 2 * d + 2))
@@ -60,29 +63,29 @@ def test_a_printed_layer_token_by_token() -> None:
     rng = np.random.default_rng(3)
     d, n, theta, bound = 3, 4, 0.1, 50.0
     X, y, M = rng.normal(size=(n, d)), rng.normal(size=n), rng.normal(size=(d, d))
-    H = printed.prompt(*(torch.tensor(part) for part in (X, y, rng.normal(size=d))))
+    H = printed.printed_prompt(*(torch.tensor(part) for part in (X, y, rng.normal(size=d))))
     H[d + 1 : 2 * d + 1] = torch.tensor(rng.normal(size=(d, 2 * n + 1)))
-    heads = printed.heads(d, torch.tensor(M), bound)
+    heads = printed.printed_heads(d, torch.tensor(M), bound)
     h, out = H.numpy(), H.numpy().copy()
     for i in range(2 * n + 1):
         for head in heads:
             Q, K, V = (part.numpy() for part in head)
             for j in range(i + 1):
                 out[:, i] += relu((Q @ h[:, i]) @ (K @ h[:, j])) * (V @ h[:, j]) / (i + 1)
-    np.testing.assert_allclose(printed.attended(H, heads).numpy(), out, atol=1e-12)
-    after = printed.thresholded(torch.tensor(out), printed.units(d, theta, -1.0)).numpy()
+    np.testing.assert_allclose(printed.attend(H, heads).numpy(), out, atol=1e-12)
+    after = printed.apply_mlp(torch.tensor(out), printed.printed_units(d, theta, -1.0)).numpy()
     for m in range(n + 1):
         beta = h[d + 1 : 2 * d + 1, 2 * m]
-        wanted = soft(beta - M @ X[:m].T @ (X[:m] @ beta - y[:m]) / (2 * m + 1), theta)
-        np.testing.assert_allclose(after[d + 1 : 2 * d + 1, 2 * m], wanted, atol=1e-12)
+        expected = soft(beta - M @ X[:m].T @ (X[:m] @ beta - y[:m]) / (2 * m + 1), theta)
+        np.testing.assert_allclose(after[d + 1 : 2 * d + 1, 2 * m], expected, atol=1e-12)
 
 
-def test_what_holds_and_what_does_not() -> None:
-    found = claims()["liu2025.eq-4.3"]
-    verdicts = [part.verdict for part in found.check(found.tiny).parts]
+def test_what_holds_and_what_does_not(check_tiny: Callable[[Claim], Evidence]) -> None:
+    found = load_claims()["liu2025.eq-4.3"]
+    verdicts = [part.verdict for part in check_tiny(found).parts]
     assert verdicts == ["holds as corrected"] * 2 + ["holds", "holds as corrected"]
-    found = claims()["liu2025.theorem-4.1"]
-    evidence = found.check(found.tiny)
+    found = load_claims()["liu2025.theorem-4.1"]
+    evidence = check_tiny(found)
     assert [part.verdict for part in evidence.parts] == ["holds"] + ["holds as corrected"] * 3
     # x = 1, y = 2, M = 1, θ = 1: S_1(2/3) = 0, but 2/3 − 1 with the printed bias.
     assert "found -0.333" in evidence.parts[1].printed.counterexample
@@ -92,16 +95,16 @@ def test_constants_of_sparse_recovery() -> None:
     """N_0 and the rate recomputed, and where n < d first becomes possible."""
     assert sparse.least_examples(3, 20, 0.1, 0.25) == pytest.approx(8 * 100 * np.log(600) * 4)
     a, b = np.sqrt(np.log(10) * 4 / 679), np.sqrt(np.log(200) * 4 / 679)
-    assert sparse.factor(679, 1, 20, 0.1, 0.25, 1.5) == pytest.approx(1.5 * (a + b))
-    assert sparse.factor(679, 1, 20, 0.1, 0.25, 1.5, weight=1.0) == pytest.approx(a + 1.5 * b)
-    least = sparse.underdetermined_from(1, 0.1, 0.25)
+    assert sparse.rate_factor(679, 1, 20, 0.1, 0.25, 1.5) == pytest.approx(1.5 * (a + b))
+    assert sparse.rate_factor(679, 1, 20, 0.1, 0.25, 1.5, weight=1.0) == pytest.approx(a + 1.5 * b)
+    least = sparse.least_underdetermined(1, 0.1, 0.25)
     assert sparse.least_examples(1, least, 0.1, 0.25) < least
     assert sparse.least_examples(1, least - 1, 0.1, 0.25) >= least - 1
 
 
 @pytest.mark.parametrize("law", measurements.LAWS)
 def test_bounded_laws_have_unit_variance(law: str) -> None:
-    z = measurements.entries(torch.Generator().manual_seed(0), law, 100_000)
+    z = measurements.draw_entries(torch.Generator().manual_seed(0), law, 100_000)
     assert float(z.abs().max()) <= measurements.LAWS[law] + 1e-12
     assert float(z.mean()) == pytest.approx(0, abs=0.02)
     assert float(z.square().mean()) == pytest.approx(1, abs=0.03)
@@ -141,7 +144,7 @@ def test_the_printed_gate_is_too_low() -> None:
 
 
 def test_early_prefixes_diverge_and_the_linear_read_out_with_them() -> None:
-    found = readouts.simulate(torch.Generator().manual_seed(1), 8, 300, 12, 1.0, 473)
+    found = readouts.simulate_prefixes(torch.Generator().manual_seed(1), 8, 300, 12, 1.0, 473)
     x, star = found.x[0].numpy(), found.star[0].numpy()
     a, b = np.sqrt(np.log(10) * 4 / 473), np.sqrt(np.log(40) * 4 / 473)
     shrink, beta = b + 1 - 473 / 475 * (1 - a), np.zeros(4)
@@ -150,14 +153,16 @@ def test_early_prefixes_diverge_and_the_linear_read_out_with_them() -> None:
         beta = soft(beta - step, b * shrink**k)
     np.testing.assert_allclose(found.beta[12][0, 7].numpy(), beta, rtol=1e-8, atol=1e-10)
     y = found.labels[:, 300]
-    errors = {K: float((found.linear(K, 300, -1e5) - y - 1e5 / 601).abs().mean()) for K in (4, 12)}
+    errors = {
+        K: float((found.linear_readout(K, 300, -1e5) - y - 1e5 / 601).abs().mean()) for K in (4, 12)
+    }
     assert errors[12] > errors[4]
-    assert float((found.query(12)[:, 300] - y).abs().max()) < 1e-4
+    assert float((found.query_readout(12)[:, 300] - y).abs().max()) < 1e-4
 
 
 def test_verdicts_on_the_theory_of_liu2025() -> None:
     corrected = "holds as corrected"
-    wanted = {
+    expected = {
         "lemma-2": [corrected, "holds"],
         "lemma-4": [corrected] * 2,
         "proposition-1": [corrected] * 3,
@@ -165,8 +170,8 @@ def test_verdicts_on_the_theory_of_liu2025() -> None:
         "corollary-D.1": ["holds"] + [corrected] * 4,
         "theorem-E.1": [corrected, "fails", corrected, corrected],
     }
-    for name, verdicts in wanted.items():
-        claim = claims()[f"liu2025.{name}"]
+    for name, verdicts in expected.items():
+        claim = load_claims()[f"liu2025.{name}"]
         assert [part.verdict for part in claim.check(claim.tiny).parts] == verdicts, name
 
 
@@ -179,28 +184,28 @@ def test_the_lasso_of_the_library_is_the_lasso_that_fista_ends_at() -> None:
     state = algorithm.init(problem)
     for k in range(2000):
         state = algorithm.step(problem, state, k)
-    torch.testing.assert_close(contest.lasso(problem, 0.7), state.weights, rtol=0, atol=2e-3)
+    torch.testing.assert_close(contest.solve_lasso(problem, 0.7), state.weights, rtol=0, atol=2e-3)
 
 
 def test_bands_are_of_restarts_or_of_prompts() -> None:
-    several = contest.banded([[0.2, 9.0], [0.6, 9.0], [0.1, 9.0]])
+    several = contest.loss_band([[0.2, 9.0], [0.6, 9.0], [0.1, 9.0]])
     assert several == pytest.approx({"loss": 0.3, "least": 0.1, "largest": 0.6})
-    assert contest.banded([[0.5, 0.1]]) == pytest.approx(
+    assert contest.loss_band([[0.5, 0.1]]) == pytest.approx(
         {"loss": 0.5, "least": 0.3, "largest": 0.7}
     )
-    wide = contest.banded([[0.5, 0.4]])
+    wide = contest.loss_band([[0.5, 0.4]])
     assert wide == pytest.approx({"loss": 0.5, "least": 0.05, "largest": 1.3})
-    assert "3 restarts" in contest.bands(3, 1000)
-    assert "standard errors over 4,000 prompts" in contest.bands(1, 4000)
+    assert "3 restarts" in contest.describe_bands(3, 1000)
+    assert "standard errors over 4,000 prompts" in contest.describe_bands(1, 4000)
 
 
 def test_losses_and_curves_are_means_with_their_standard_errors() -> None:
     errors = torch.tensor([[1.0, 2.0], [3.0, 6.0], [5.0, 1.0]], dtype=torch.float64)
     sems = [sem(column) for column in errors.T.numpy()]
-    np.testing.assert_allclose(contest.curve(errors), [[3.0, sems[0]], [3.0, sems[1]]])
-    np.testing.assert_allclose(contest.losses({"a": errors[:, 0]})["a"], [3.0, sems[0]])
-    told = contest.curve_rows([{"a": contest.curve(errors), "b": [[7.0, 1.0]]}], "who", 1)
-    assert [(row["n"], row["who"], row["loss"]) for row in told] == [
+    np.testing.assert_allclose(contest.mean_curve(errors), [[3.0, sems[0]], [3.0, sems[1]]])
+    np.testing.assert_allclose(contest.mean_losses({"a": errors[:, 0]})["a"], [3.0, sems[0]])
+    rows = contest.curve_rows([{"a": contest.mean_curve(errors), "b": [[7.0, 1.0]]}], "who", 1)
+    assert [(row["n"], row["who"], row["loss"]) for row in rows] == [
         (1, "a", 3.0),
         (2, "a", 3.0),
         (1, "b", 7.0),
@@ -212,31 +217,34 @@ def test_transformers_are_recorded_ones_or_trained_or_none(
 ) -> None:
     sizes = contest.Sizes(6, 4, 1, 4)
     machines = {"Small TF": "quick-small-transformer-1"}
-    (found,) = contest.transformers(sizes, 0, machines=machines, epochs=None).values()
+    (found,) = contest.load_transformers(sizes, 0, machines=machines, epochs=None).values()
     assert found.seed == 1
     assert found.recipe.values()["blocks"] == 4
     monkeypatch.setattr(recorded, "RESULTS", tmp_path)
-    assert contest.transformers(sizes, 0, machines=machines, epochs=None) == {}
-    asked: list[tuple[str, int, dict[str, Any]]] = []
+    with pytest.raises(FileError, match="the recorded weights sparse/quick-small-transformer-1"):
+        contest.load_transformers(sizes, 0, machines=machines, epochs=None)
+    assert contest.load_transformers(sizes, 0, machines=None, epochs=None) == {}
+    calls: list[tuple[str, int, dict[str, Any]]] = []
 
-    def train(sizes: Any, name: str, seed: int, steps: int, batch: int, **given: Any) -> Any:
-        asked.append((name, steps, {"batch": batch, **given}))
+    def train(sizes: Any, name: str, seed: int, steps: int, batch: int, **options: Any) -> Any:
+        calls.append((name, steps, {"batch": batch, **options}))
         return found
 
     monkeypatch.setattr(contest.Sizes, "train", train)
-    assert list(contest.transformers(sizes, 0, machines=None, epochs=7, support=3)) == [
+    assert list(contest.load_transformers(sizes, 0, machines=None, epochs=7, support=3)) == [
         "Small TF",
         "GPT-2",
     ]
-    assert [(name, steps) for name, steps, _ in asked] == [("small-transformer", 7), ("gpt2", 7)]
-    for _, _, given in asked:
-        assert given["batch"] == 64
-        assert given["support"] == 3
-        assert given["prefixes"] is False
-        assert given["schedule"] == "constant"
-    assert (asked[1][2]["width"], asked[1][2]["heads"]) == (256, 8)
+    assert [(name, steps) for name, steps, _ in calls] == [("small-transformer", 7), ("gpt2", 7)]
+    for _, _, options in calls:
+        assert options["batch"] == 64
+        assert options["support"] == 3
+        assert options["prefixes"] is False
+        assert options["schedule"] == "constant"
+    assert (calls[1][2]["width"], calls[1][2]["heads"]) == (256, 8)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("missing", [None, "quick-gpt2-restricted-0.safetensors"])
 def test_recorded_transformers_take_part_in_every_figure(
     missing: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -250,7 +258,9 @@ def test_recorded_transformers_take_part_in_every_figure(
     monkeypatch.setattr(recorded, "RESULTS", tmp_path)
     short = {"steps": 2, "examples": 300}
     names = ("liu2025.figure-1a", "liu2025.figure-1b")
-    first, second = ({**claims()[name].presets["quick"][0], **short, "batch": 8} for name in names)
+    first, second = (
+        {**load_claims()[name].presets["quick"][0], **short, "batch": 8} for name in names
+    )
     if missing:
         with pytest.raises(FileError, match=missing):
             figure_1b.figure_1b.run(second, 0)
@@ -267,11 +277,15 @@ def test_recorded_transformers_take_part_in_every_figure(
         )
         assert restricted < 0.5 * any_support
     assert len(halves["pairs"]) == len(figure_1b.PAIRS) + 1
-    assert figure_1b.concluded([halves]).parts[-1].printed.statement == "GPT-2 improves a lot"
+    assert figure_1b.conclude([halves]).parts[-1].printed.statement == "GPT-2 improves a lot"
 
 
 def test_read_outs_are_compared_at_the_length_of_training() -> None:
-    settings = {**claims()["liu2025.figure-1c"].presets["quick"][0], "steps": 2, "examples": 300}
+    settings = {
+        **load_claims()["liu2025.figure-1c"].presets["quick"][0],
+        "steps": 2,
+        "examples": 300,
+    }
     settings["recipe"] = {"warmup": 0}
     found = figure_1c.figure_1c.run(settings, 0)
     curves = found["curves"]
@@ -284,25 +298,26 @@ def test_read_outs_are_compared_at_the_length_of_training() -> None:
     np.testing.assert_allclose(found["pairs"][-1][:2], [gaps[-1], gaps.max()])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["figure-1a", "figure-1b", "figure-1c"])
 def test_a_training_as_long_as_the_papers_has_no_excuse(
     name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claim = claims()[f"liu2025.{name}"]
+    claim = load_claims()[f"liu2025.{name}"]
     (settings, *_), tiny = claim.presets["paper"], claim.presets["quick"][0]
-    asked: list[int] = []
+    calls: list[int] = []
     plain = contest.Sizes.train
 
-    def train(sizes: Any, name: str, seed: int, steps: int, batch: int, **given: Any) -> Any:
-        asked.append(steps)
-        given = {k: v for k, v in given.items() if k not in ("width", "heads")}
-        given |= {"warmup": 0, "evaluate_every": 1}
-        return plain(sizes, name, seed, 1, 4, **given)
+    def train(sizes: Any, name: str, seed: int, steps: int, batch: int, **options: Any) -> Any:
+        calls.append(steps)
+        options = {k: v for k, v in options.items() if k not in ("width", "heads")}
+        options |= {"warmup": 0, "evaluate_every": 1}
+        return plain(sizes, name, seed, 1, 4, **options)
 
     monkeypatch.setattr(contest.Sizes, "train", train)
     sizes = {key: tiny[key] for key in ("d", "n", "sparsity", "blocks", "support") if key in tiny}
     found = claim.run({**settings, **sizes, "examples": 300}, 0)
-    assert max(asked) == 10**6
+    assert max(calls) == 10**6
     assert found["excused"] is False
 
 
@@ -318,7 +333,7 @@ def test_small_tf_must_be_as_good_as_printed_for_others_to_come_near_it() -> Non
     near = "own X: LISTA at most twice Small TF (from random weights)"
 
     def verdict(pairs: list[list[float]]) -> str:
-        parts = figure_1a.concluded([{**cell, "pairs": pairs}]).parts
+        parts = figure_1a.conclude([{**cell, "pairs": pairs}]).parts
         (part,) = (part for part in parts if part.printed.statement == near)
         return part.verdict
 

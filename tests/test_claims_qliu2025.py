@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import pytest
 import torch
 
-from innerloop.claims.base import claims
+from innerloop.claims.base import Claim
+from innerloop.claims.evidence import Evidence
+from innerloop.claims.loading import load_claims
 from innerloop.claims.qliu2025 import deflation
 from innerloop.claims.qliu2025.deflation import proper_tau
-from innerloop.claims.qliu2025.lemma_8 import within
-from innerloop.claims.qliu2025.lipschitz import constant
+from innerloop.claims.qliu2025.lemma_8 import probability_within
+from innerloop.claims.qliu2025.lipschitz import lipschitz_constant
 
 
-def decoded(H: np.ndarray) -> np.ndarray:
+def decode(H: np.ndarray) -> np.ndarray:
     """The two layers by their formulas: rows are x, y, r, q, ⌈i/2⌉, 1, parity of the columns."""
     H = H.copy()
     r, q, pos, par = (H.shape[0] - k for k in (5, 4, 3, 1))
@@ -40,10 +44,10 @@ def test_two_layers_pair_x_with_y(N: int) -> None:
     H = np.zeros((d + 6, 2 * N + 1))
     H[:d, 0::2], H[d, 1::2] = X, y
     H[-3], H[-2], H[-1] = (i + 1) // 2, 1, (i + 1) % 2
-    out = decoded(H)
-    wanted = H.copy()
-    wanted[:d, 1::2] = X[:, :N]
-    np.testing.assert_allclose(out, wanted, atol=1e-11)
+    out = decode(H)
+    expected = H.copy()
+    expected[:d, 1::2] = X[:, :N]
+    np.testing.assert_allclose(out, expected, atol=1e-11)
     # Without row D − 2 and in columns 2, 4, …, 2N, 2N + 1 it is the encoder's prompt.
     kept = np.delete(out, -3, axis=0)[:, [*range(1, 2 * N, 2), 2 * N]]
     encoder = np.vstack([X, np.append(y, 0), np.zeros((2, N + 1)), np.ones(N + 1), np.ones(N + 1)])
@@ -51,9 +55,9 @@ def test_two_layers_pair_x_with_y(N: int) -> None:
     np.testing.assert_allclose(kept, encoder, atol=1e-11)
 
 
-def test_what_holds_and_what_does_not() -> None:
-    claim = claims()["qliu2025.proposition-6"]
-    evidence = claim.check(claim.tiny)
+def test_what_holds_and_what_does_not(check_tiny: Callable[[Claim], Evidence]) -> None:
+    claim = load_claims()["qliu2025.proposition-6"]
+    evidence = check_tiny(claim)
     assert [part.verdict for part in evidence.parts] == ["holds as corrected"] * 2 + ["holds"]
     assert "(0, 5, 0, 0, 1, 1) for (3, 5, 0, 0, 1, 1)" in evidence.parts[0].printed.counterexample
     numbers = evidence.numbers
@@ -68,9 +72,9 @@ def test_what_holds_and_what_does_not() -> None:
 def test_the_matrix_form_of_attention_swaps_query_and_key() -> None:
     """H = V = K = I, Q = [[1, 1], [0, 1]]: column i must hold σ⟨Qh_i, Kh_j⟩ in row j."""
     Q = np.array([[1.0, 1.0], [0.0, 1.0]])
-    wanted = np.array([[relu(Q[:, i] @ np.eye(2)[:, j]) for i in range(2)] for j in range(2)])
-    np.testing.assert_array_equal(relu(np.eye(2).T @ Q), wanted)
-    assert not np.array_equal(relu(Q.T @ np.eye(2)), wanted)
+    expected = np.array([[relu(Q[:, i] @ np.eye(2)[:, j]) for i in range(2)] for j in range(2)])
+    np.testing.assert_array_equal(relu(np.eye(2).T @ Q), expected)
+    assert not np.array_equal(relu(Q.T @ np.eye(2)), expected)
 
 
 def relu(x: np.ndarray) -> np.ndarray:
@@ -83,14 +87,14 @@ def test_small_inner_products_on_the_sphere(d: int) -> None:
     delta = 0.9 / (2 * d)
     arc, chord = np.arcsin(delta), delta * np.sqrt(1 - delta**2)
     closed = {2: 2 * arc / np.pi, 3: delta, 4: 2 / np.pi * (arc + chord)}[d]
-    assert within(d, delta) == pytest.approx(closed, rel=1e-12)
+    assert probability_within(d, delta) == pytest.approx(closed, rel=1e-12)
     assert closed <= np.sqrt(delta / np.pi)
 
 
 def test_the_lipschitz_constant_of_a_scalar_layer() -> None:
     """Q = K = V = t and no MLP at h = 1: 1 + t³; no constant does for all t, λ(B) for ‖θ‖ ≤ B."""
     for t in (1.0, 3.0, 9.0):
-        assert t**3 <= constant(2 * t, 1.0, 1) * 2 * t
+        assert t**3 <= lipschitz_constant(2 * t, 1.0, 1) * 2 * t
     assert 9.0**3 > (1.0 / 2.0) * 18.0
 
 
@@ -109,9 +113,9 @@ def test_power_iterations_that_cannot_know_the_gap() -> None:
 def test_deflation_is_algorithm_1(tau: int) -> None:
     generator = torch.Generator().manual_seed(tau)
     spectrum = torch.tensor([4.0, 2.5, 1.0, 0.5], dtype=torch.float64)
-    A, vectors = deflation.matrix(generator, spectrum)
-    starts = [deflation.start(generator, vectors[:, i], 0.3) for i in range(2)]
-    found = deflation.run(A, vectors, spectrum, starts, [tau, tau])
+    A, vectors = deflation.draw_matrix(generator, spectrum)
+    starts = [deflation.draw_start(generator, vectors[:, i], 0.3) for i in range(2)]
+    found = deflation.run_deflation(A, vectors, spectrum, starts, [tau, tau])
     B, v = A.numpy().copy(), vectors.numpy()
     for eta in range(2):
         p = starts[eta].numpy()
@@ -126,12 +130,12 @@ def test_deflation_is_algorithm_1(tau: int) -> None:
 
 def test_verdicts_on_the_slides_of_qliu2025() -> None:
     corrected = "holds as corrected"
-    wanted = {
+    expected = {
         "definition-masks": [corrected] * 3 + ["holds"],
         "lemma-8": ["holds"] * 2 + [corrected],
         "lipschitz": [corrected],
         "theorem-7": [corrected] * 5 + ["holds"],
     }
-    for name, verdicts in wanted.items():
-        claim = claims()[f"qliu2025.{name}"]
+    for name, verdicts in expected.items():
+        claim = load_claims()[f"qliu2025.{name}"]
         assert [part.verdict for part in claim.check(claim.tiny).parts] == verdicts, name

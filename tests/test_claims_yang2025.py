@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from fractions import Fraction
 
 import numpy as np
@@ -11,26 +12,33 @@ import pytest
 import torch
 
 from innerloop.algorithms.symmetric_gradient_em import SymmetricGradientEM
-from innerloop.claims.base import claims
-from innerloop.claims.yang2025.fu_rates import ERRORS, _steps, descent, newton
-from innerloop.claims.yang2025.he_minimax import exponent, known_centres
-from innerloop.claims.yang2025.he_pca import _finite
-from innerloop.claims.yang2025.lin_theorem_8 import lin_ucb
-from innerloop.claims.yang2025.lin_theorem_10 import RIDGE, SCALE, thompson
+from innerloop.claims.base import Claim
+from innerloop.claims.evidence import Evidence
+from innerloop.claims.loading import load_claims
+from innerloop.claims.yang2025.fu_rates import ERRORS, _count_steps, descent_errors, newton_errors
+from innerloop.claims.yang2025.he_minimax import error_exponent, known_centres_error
+from innerloop.claims.yang2025.he_pca import _check_finite_iterations
+from innerloop.claims.yang2025.lin_theorem_8 import lin_ucb_log_probabilities
+from innerloop.claims.yang2025.lin_theorem_10 import RIDGE, SCALE, thompson_log_probabilities
 from innerloop.claims.yang2025.lin_theorem_10 import TEMPERATURE as WARMTH
-from innerloop.claims.yang2025.lin_theorem_12 import TEMPERATURE, best, cut, soft_ucb_vi
-from innerloop.claims.yang2025.packed_planning import PackedUCBVI, layers
-from innerloop.claims.yang2025.two_regressions import (
-    INNER,
-    drawn,
-    errors,
-    estimates,
-    fisher_error,
-    information,
+from innerloop.claims.yang2025.lin_theorem_12 import (
+    TEMPERATURE,
+    best_value,
+    clip_values,
+    soft_ucb_vi,
 )
-from innerloop.problems.linear_bandit_games import BanditGame, LinearBanditGames
+from innerloop.claims.yang2025.packed_planning import PackedUCBVI, count_layers
+from innerloop.claims.yang2025.two_regressions import (
+    INNER_STEPS,
+    draw_mixture,
+    em_estimates,
+    estimation_errors,
+    fisher_error,
+    fisher_information,
+)
+from innerloop.problems.linear_bandit_games import BanditGameProblem, LinearBanditGames
 from innerloop.problems.mixture_of_regressions import MixtureProblem
-from innerloop.problems.tabular_games import TabularGame, TabularGames
+from innerloop.problems.tabular_games import TabularGameProblem, TabularGames
 
 
 def test_newton_from_the_edge_never_moves() -> None:
@@ -66,12 +74,12 @@ def test_steps_are_those_of_the_closed_forms(kappa: float) -> None:
     errors = ERRORS[:6]
     fast = [math.ceil(math.log2(math.log(e) / math.log1p(-(kappa**-2)))) for e in errors]
     slow = [math.ceil(math.log(e) / math.log1p(-1 / kappa)) for e in errors]
-    assert _steps(newton, kappa, errors) == fast
-    assert _steps(descent, kappa, errors) == slow
+    assert _count_steps(newton_errors, kappa, errors) == fast
+    assert _count_steps(descent_errors, kappa, errors) == slow
 
 
-def planned(game: TabularGame, width: float) -> np.ndarray:
-    """Soft UCB-VI of one game with dictionaries: log-odds (episodes, H, A)."""
+def plan_with_dictionaries(game: TabularGameProblem, width: float) -> np.ndarray:
+    """Plan one game by soft UCB-VI, with dictionaries: log-odds (episodes, H, A)."""
     parts = (game.states, game.actions, game.rewards)
     states, actions, rewards = (part[0].numpy() for part in parts)
     (S, A), (episodes, H) = game.sizes, states.shape
@@ -105,22 +113,22 @@ def test_packed_planning_is_soft_ucb_vi(S: int, A: int, H: int, n: int) -> None:
     built = PackedUCBVI(d=S, arms=A, steps=H - 1, n=n, bonus=0.02, temperature=TEMPERATURE)
     generator = torch.Generator().manual_seed(1)
     game = TabularGames(states=S, arms=A, horizon=H, episodes=n).sample(1, generator=generator)
-    wanted = planned(game, float(built.algorithm.width))
-    reference = soft_ucb_vi(game, float(built.algorithm.width), best, cut)[0].numpy()
-    np.testing.assert_allclose(reference, wanted, atol=1e-12)
+    expected = plan_with_dictionaries(game, float(built.algorithm.width))
+    reference = soft_ucb_vi(game, float(built.algorithm.width), best_value, clip_values)[0].numpy()
+    np.testing.assert_allclose(reference, expected, atol=1e-12)
     values = built.decode(game, built.transformer(built.prompt(game)))
     found = (values / TEMPERATURE).log_softmax(dim=-1)[0].numpy()
-    np.testing.assert_allclose(found, wanted, atol=1e-11)
+    np.testing.assert_allclose(found, expected, atol=1e-11)
     assert (values < H - 1e-6).double().mean() > 0.1, "not everything is as hopeful as can be"
-    assert built.transformer.count()["layers"] == layers(H, A)
+    assert built.transformer.count()["layers"] == count_layers(H, A)
 
 
 def test_layers_fit_for_up_to_eight_actions() -> None:
     for H in (2, 3, 10, 1000):
-        assert layers(H, 2) == H + 3
-        assert layers(H, 8) == layers(H, 3) == 2 * H + 2
-    assert layers(7, 32) == 2 * 7 + 8
-    assert layers(8, 32) > 2 * 8 + 8
+        assert count_layers(H, 2) == H + 3
+        assert count_layers(H, 8) == count_layers(H, 3) == 2 * H + 2
+    assert count_layers(7, 32) == 2 * 7 + 8
+    assert count_layers(8, 32) > 2 * 8 + 8
 
 
 def test_from_zero_units_stay_copies() -> None:
@@ -150,41 +158,43 @@ def test_the_printed_product_is_zero_for_rank_k() -> None:
     for _ in range(6):
         v = A @ v / np.linalg.norm(A @ v)
     assert np.linalg.norm(v - [1, 0, 0]) == pytest.approx(0.0156236, abs=1e-7)
-    told = _finite(torch.Generator().manual_seed(0), 1, 1.0).printed
-    assert "0.0156236 against 1e-12" in told.counterexample
+    check = _check_finite_iterations(torch.Generator().manual_seed(0), 1, 1.0).printed
+    assert "0.0156236 against 1e-12" in check.counterexample
 
 
 def test_known_centres_err_as_the_normal_tail_says() -> None:
     for ratio in (1.0, 4.0, 6.0):
-        assert known_centres(2, ratio) == pytest.approx(math.erfc(ratio / 8**0.5) / 2, rel=1e-9)
+        assert known_centres_error(2, ratio) == pytest.approx(
+            math.erfc(ratio / 8**0.5) / 2, rel=1e-9
+        )
     rng = np.random.default_rng(1)
     points = rng.normal(size=(400_000, 4)) + 3 / 2**0.5 * np.array([1, 0, 0, 0])
     share = (points.argmax(axis=1) != 0).mean()
-    assert known_centres(4, 3.0) == pytest.approx(share, abs=4 * (share / 400_000) ** 0.5)
-    assert exponent(2, 1000.0, 8.0, 2.0) == pytest.approx(1.0, abs=1e-3)
+    assert known_centres_error(4, 3.0) == pytest.approx(share, abs=4 * (share / 400_000) ** 0.5)
+    assert error_exponent(2, 1000.0, 8.0, 2.0) == pytest.approx(1.0, abs=1e-3)
 
 
 def test_information_of_the_mixture_of_two() -> None:
     """2η² and 6η² for small η, 1 and 1 for large; and errors as it says."""
-    across, along = information(0.01)
+    across, along = fisher_information(0.01)
     assert across == pytest.approx(2e-4, rel=2e-3)
     assert along == pytest.approx(6e-4, rel=2e-3)
-    assert information(30.0) == pytest.approx((1.0, 1.0), abs=0.05)
+    assert fisher_information(30.0) == pytest.approx((1.0, 1.0), abs=0.05)
     generator = torch.Generator().manual_seed(3)
-    found = errors(generator, 200, 2000, 2, 1.0).square().mean().sqrt()
+    found = estimation_errors(generator, 200, 2000, 2, 1.0).square().mean().sqrt()
     assert float(found) == pytest.approx(fisher_error(2000, 2, 1.0), rel=0.15)
 
 
 def test_estimates_are_those_of_gradient_em() -> None:
     generator = torch.Generator().manual_seed(4)
-    x, y, star, start = drawn(generator, 3, 50, 3, 1.0)
+    x, y, star, start = draw_mixture(generator, 3, 50, 3, 1.0)
     rate = 50 / (50**0.5 + 3**0.5 + 5) ** 2
     one, step = torch.tensor([1.0, rate], dtype=torch.float64)
     pair = torch.stack([start, -start], dim=-2)
-    *_, wanted = SymmetricGradientEM(one, step, INNER).states(
+    *_, expected = SymmetricGradientEM(one, step, INNER_STEPS).states(
         MixtureProblem(x, y, x[:, :1], pair, torch.stack([star, -star], dim=-2)), 7
     )
-    torch.testing.assert_close(estimates(x, y, start, 7), wanted, atol=1e-12, rtol=0)
+    torch.testing.assert_close(em_estimates(x, y, start, 7), expected, atol=1e-12, rtol=0)
 
 
 def test_the_best_prediction_of_a_fair_sign_is_zero() -> None:
@@ -202,7 +212,10 @@ def test_bandit_log_probabilities_step_by_step() -> None:
     game = LinearBanditGames(d=3, n=5, arms=4).sample(generator=generator)
     parts = (game.features, game.actions, game.rewards, game.noise)
     features, actions, rewards, noise = (part.numpy() for part in parts)
-    found = lin_ucb(game, 0.5, 0.7, 0.3).numpy(), thompson(game).numpy()
+    found = (
+        lin_ucb_log_probabilities(game, 0.5, 0.7, 0.3).numpy(),
+        thompson_log_probabilities(game).numpy(),
+    )
     for t in range(5):
         phi = features[np.arange(t), actions[:t]]
         for k, ridge in enumerate((0.5, RIDGE)):
@@ -215,9 +228,9 @@ def test_bandit_log_probabilities_step_by_step() -> None:
                 values, vectors = np.linalg.eigh(G)
                 root = vectors @ np.diag(values**-0.5) @ vectors.T
                 scores = features[t] @ (w + SCALE * root @ noise[t]) / WARMTH
-            wanted = scores - np.log(np.exp(scores).sum())
-            np.testing.assert_allclose(found[k][t], wanted, atol=1e-10)
-    assert isinstance(game, BanditGame)
+            expected = scores - np.log(np.exp(scores).sum())
+            np.testing.assert_allclose(found[k][t], expected, atol=1e-10)
+    assert isinstance(game, BanditGameProblem)
 
 
 @pytest.mark.parametrize(
@@ -240,9 +253,11 @@ def test_bandit_log_probabilities_step_by_step() -> None:
         ("yang2025.lin.theorem-10", ["holds"] * 4),
     ],
 )
-def test_what_holds_and_what_does_not(id: str, verdicts: list[str]) -> None:
-    claim = claims()[id]
-    found = claim.check(claim.tiny)
+def test_what_holds_and_what_does_not(
+    id: str, verdicts: list[str], check_tiny: Callable[[Claim], Evidence]
+) -> None:
+    claim = load_claims()[id]
+    found = check_tiny(claim)
     assert [part.verdict for part in found.parts] == verdicts
     if id == "yang2025.fu.newton":
         assert "found 3, wanted 1" in found.parts[3].printed.counterexample

@@ -36,9 +36,13 @@ def test_list_for_machines_and_for_people(run) -> None:
             assert member["description"]
             assert member["source"]
             assert "\n" not in member["description"]
-    people = run("list").out
-    assert all(member["name"] in people for members in found.values() for member in members)
-    assert found == innerloop.listing()
+    assert found == innerloop.list_members()
+    for kind, members in found.items():
+        people = run("list", kind).out
+        assert all(member["name"] in people for member in members)
+        assert run("list", "claim" if kind == "claims" else kind).out == people
+        assert json.loads(run("list", kind, "--json").out) == {kind: members}
+    assert "100" in run("list").out or "statements" in run("list").out
 
 
 def test_build_prints_one_object(run) -> None:
@@ -88,7 +92,7 @@ def test_show_names_registers_and_what_every_head_and_piece_does(run) -> None:
     people = run("show", "relu-gradient-descent", "-s", "bound=50").out
     for word in ("Invariant", "step_size", "prompt", "x → w", "one → y", "50", "blocks (9 layers)"):
         assert word in people
-    newton = json.loads(run("show", "newton", "-s", "d=2", "--json").out)
+    newton = json.loads(run("show", "construction/newton", "-s", "d=2", "--json").out)
     assert [r["name"] for r in newton["registers"]] == ["x", "m", "y", "yhat"]
     sections = [(part["section"], part["does"]) for part in newton["blocks"]]
     assert [section for section, _ in sections] == ["prologue", "step 1 … 8", "epilogue"]
@@ -100,7 +104,7 @@ def test_show_names_registers_and_what_every_head_and_piece_does(run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("words", "message"),
     [
         (("build", "newtn"), "did you mean 'newton'?"),
         (("show", "newtn"), "did you mean 'newton'?"),
@@ -160,10 +164,10 @@ def test_show_names_registers_and_what_every_head_and_piece_does(run) -> None:
         (("report", "-o", "/proc/nowhere/report.html"), "cannot write"),
     ],
 )
-def test_mistakes_are_one_line_and_exit_code_2(run, words: tuple[str, ...], says: str) -> None:
+def test_mistakes_are_one_line_and_exit_code_2(run, words: tuple[str, ...], message: str) -> None:
     found = run(*words)
     assert found.code == 2
-    assert says in found.err
+    assert message in found.err
     assert found.err.startswith("innerloop: ")
     assert len(found.err.splitlines()) == 1
 
@@ -186,20 +190,22 @@ def test_a_broken_law_is_told_and_exits_with_1(run) -> None:
 
 
 @pytest.mark.parametrize(
-    ("error", "code", "says"),
+    ("error", "code", "message"),
     [
         (MemoryError(), 2, "out of memory"),
         (RuntimeError("DefaultCPUAllocator: can't allocate memory"), 2, "out of memory"),
     ],
 )
-def test_running_out_of_memory_is_one_line(run, monkeypatch, error, code: int, says: str) -> None:
+def test_running_out_of_memory_is_one_line(
+    run, monkeypatch, error, code: int, message: str
+) -> None:
     def fail(*_: object, **__: object) -> None:
         raise error
 
-    monkeypatch.setattr("innerloop.constructions.certificate.build", fail)
+    monkeypatch.setattr("innerloop.certification.building.build", fail)
     found = run("build", "newton")
     assert found.code == code
-    assert says in found.err
+    assert message in found.err
     assert len(found.err.splitlines()) == 1
 
 
@@ -207,7 +213,7 @@ def test_a_bug_is_not_hidden(run, monkeypatch) -> None:
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("an honest bug")
 
-    monkeypatch.setattr("innerloop.constructions.certificate.build", fail)
+    monkeypatch.setattr("innerloop.certification.building.build", fail)
     with pytest.raises(RuntimeError, match="an honest bug"):
         run("build", "newton")
 
@@ -224,6 +230,7 @@ def test_version_and_help_in_a_real_process() -> None:
         assert expected in found.stdout
 
 
+@pytest.mark.slow
 def test_a_mistake_in_a_real_process_has_no_traceback() -> None:
     found = subprocess.run(
         [sys.executable, "-m", "innerloop", "build", "newton", "-s", "d=0"],

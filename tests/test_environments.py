@@ -1,4 +1,4 @@
-"""Environments: what they draw, show and pay, what a decision process is worth, what is refused."""
+"""Environments: sampling, observations, rewards, values of decision processes, and refusals."""
 
 from __future__ import annotations
 
@@ -9,51 +9,54 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
-from worlds import seeded
+from worlds import make_generator
 
-from innerloop.errors import InputError, OutOfRange
+from innerloop.errors import InputError, OutOfRangeError
 from innerloop.problems.base import Distribution
 from innerloop.problems.bernoulli_bandits import BernoulliBandit, BernoulliBandits
-from innerloop.problems.environment import Environment, check_probabilities, choose
+from innerloop.problems.environment import Environment, check_probabilities, sample_inverse_cdf
 from innerloop.problems.linear_bandits import LinearBandit, LinearBandits
 from innerloop.problems.mdp import TabularMDP, dynamic_programming
 from innerloop.problems.river_swim import RiverSwim
 from innerloop.problems.tabular_mdps import TabularMDPs
-from innerloop.registry import members
+from innerloop.registry import load_members
 
 KINDS = [LinearBandits, BernoulliBandits, TabularMDPs, RiverSwim]
 CASES = [(kind, case) for kind in KINDS for case in kind.cases]
 
 
-def unchecked(kind: type, **values: object) -> Any:
-    """An object whose shapes the annotations have not seen: users run without them."""
-    made = object.__new__(kind)
+def make_unchecked(kind: type, **values: object) -> Any:
+    """Make an instance without its constructor, whose annotated shapes the tests enforce.
+
+    Users run without that enforcement, so `__post_init__` must refuse bad values itself.
+    """
+    instance = object.__new__(kind)
     for name, value in values.items():
-        object.__setattr__(made, name, value)
-    return made
+        object.__setattr__(instance, name, value)
+    return instance
 
 
 @pytest.mark.parametrize(("kind", "case"), CASES)
 @pytest.mark.parametrize("batch", [(), (3,), (2, 3)])
-def test_every_case_is_drawn_in_any_batch(kind, case: dict, batch: tuple) -> None:
-    environment = kind.made(case).sample(*batch, generator=seeded())
+def test_every_case_can_be_sampled_in_any_batch(kind, case: dict, batch: tuple) -> None:
+    environment = kind.from_values(case).sample(*batch, generator=make_generator())
     assert environment.batch == batch
     again, single = (
-        kind.made(case).sample(*batch, generator=seeded(), dtype=dtype)
+        kind.from_values(case).sample(*batch, generator=make_generator(), dtype=dtype)
         for dtype in (torch.float64, torch.float32)
     )
-    assert torch.equal(environment.like, again.like)
-    assert torch.equal(environment.to(torch.float32).like, single.like)
-    assert single.like.dtype == torch.float32
+    assert torch.equal(environment.reference_tensor, again.reference_tensor)
+    assert torch.equal(environment.to(torch.float32).reference_tensor, single.reference_tensor)
+    assert single.reference_tensor.dtype == torch.float32
 
 
 def test_the_registry_finds_the_environments() -> None:
-    found = members("problems", Distribution)
+    found = load_members("problems", Distribution)
     assert {"linear-bandits", "bernoulli-bandits", "tabular-mdps", "river-swim"} <= set(found)
 
 
-def test_some_of_a_batch() -> None:
-    bandit = LinearBandits(d=2, arms=3).sample(4, 5, generator=seeded())
+def test_a_batch_can_be_indexed_and_sliced() -> None:
+    bandit = LinearBandits(d=2, arms=3).sample(4, 5, generator=make_generator())
     assert torch.equal(bandit[2].features, bandit.features[2])
     assert torch.equal(bandit[1, 3].weights, bandit.weights[1, 3])
     assert bandit[1:3].batch == (2, 5)
@@ -63,12 +66,12 @@ def test_some_of_a_batch() -> None:
         bandit[0, 0, 0]
 
 
-def test_linear_bandits_are_drawn_as_asked() -> None:
-    bandit = LinearBandits(d=4, arms=3, bound=2.0).sample(20_000, generator=seeded())
+def test_linear_bandits_have_the_distribution_of_their_settings() -> None:
+    bandit = LinearBandits(d=4, arms=3, bound=2.0).sample(20_000, generator=make_generator())
     assert float(bandit.features.norm(dim=-1).max()) <= 2.0
     assert stats.kstest(bandit.features.flatten().numpy(), "uniform", (-1.0, 2.0)).pvalue > 0.01
     assert stats.kstest(bandit.weights.flatten().numpy(), "norm", (0.0, 0.5)).pvalue > 0.01
-    uniform = LinearBandits(d=4, prior="uniform").sample(5_000, generator=seeded())
+    uniform = LinearBandits(d=4, prior="uniform").sample(5_000, generator=make_generator())
     assert stats.kstest(uniform.weights.flatten().numpy(), "uniform").pvalue > 0.01
     assert float(uniform.features.abs().max()) <= 1.0
     given = LinearBandits(d=2, prior=torch.tensor([1.0, -2.0])).sample(3)
@@ -76,9 +79,11 @@ def test_linear_bandits_are_drawn_as_asked() -> None:
 
 
 def test_linear_rewards_are_linear_up_to_their_noise() -> None:
-    bandit = LinearBandits(d=3, arms=4, sets=2, noise=0.7).sample(50_000, generator=seeded())
-    luck = bandit.luck(seeded(1))
-    action = torch.randint(4, (50_000,), generator=seeded(2))
+    bandit = LinearBandits(d=3, arms=4, sets=2, noise=0.7).sample(
+        50_000, generator=make_generator()
+    )
+    luck = bandit.draw_luck(make_generator(1))
+    action = torch.randint(4, (50_000,), generator=make_generator(2))
     for t in range(2):
         observation = bandit.observe(t, luck, None)
         assert torch.equal(observation.features, bandit.features[:, t])
@@ -93,12 +98,12 @@ def test_linear_rewards_are_linear_up_to_their_noise() -> None:
         )
 
 
-def test_bernoulli_rewards_have_their_chances() -> None:
-    drawn = BernoulliBandits(arms=2).sample(20_000, generator=seeded()).chances
-    assert stats.kstest(drawn.flatten().numpy(), "beta", (1, 1)).pvalue > 0.01
+def test_bernoulli_rewards_have_the_probabilities_of_their_arms() -> None:
+    sampled = BernoulliBandits(arms=2).sample(20_000, generator=make_generator()).chances
+    assert stats.kstest(sampled.flatten().numpy(), "beta", (1, 1)).pvalue > 0.01
     chances = torch.tensor([0.0, 0.3, 1.0], dtype=torch.float64)
     bandit = BernoulliBandits(arms=3, chances=chances).sample(40_000)
-    observation = bandit.observe(0, luck := bandit.luck(seeded()), None)
+    observation = bandit.observe(0, luck := bandit.draw_luck(make_generator()), None)
     assert torch.equal(observation.features[7], torch.eye(3, dtype=torch.float64))
     for arm, chance in enumerate(chances):
         reward = bandit.reward(observation, torch.full((40_000,), arm), luck)
@@ -106,49 +111,49 @@ def test_bernoulli_rewards_have_their_chances() -> None:
         assert float(reward.mean()) == pytest.approx(float(chance), abs=0.01)
 
 
-def test_transitions_are_flat_on_the_simplex() -> None:
-    mdp = TabularMDPs(states=3, arms=2, horizon=2).sample(5_000, generator=seeded())
+def test_transitions_are_uniform_on_the_simplex() -> None:
+    mdp = TabularMDPs(states=3, arms=2, horizon=2).sample(5_000, generator=make_generator())
     # A coordinate of a flat Dirichlet vector of length S is Beta(1, S − 1).
     assert stats.kstest(mdp.transitions[..., 0].flatten().numpy(), "beta", (1, 2)).pvalue > 0.01
     assert stats.kstest(mdp.rewards.flatten().numpy(), "uniform").pvalue > 0.01
 
 
 def test_moves_follow_the_transitions() -> None:
-    mdp = TabularMDPs(states=3, arms=2, horizon=2).sample(generator=seeded())
+    mdp = TabularMDPs(states=3, arms=2, horizon=2).sample(generator=make_generator())
     many = TabularMDP(
         *(x.expand(60_000, *x.shape) for x in (mdp.transitions, mdp.rewards, mdp.initial))
     )
-    first = many.observe(0, many.luck(seeded(1)), None)
+    first = many.observe(0, many.draw_luck(make_generator(1)), None)
     assert first.step == 0
     np.testing.assert_allclose(first.state.bincount().numpy() / 60_000, mdp.initial, atol=0.01)
-    action = torch.randint(2, (60_000,), generator=seeded(2))
-    second = many.observe(1, many.luck(seeded(3)), (first, action))
+    action = torch.randint(2, (60_000,), generator=make_generator(2))
+    second = many.observe(1, many.draw_luck(make_generator(3)), (first, action))
     assert second.step == 1
     for s, a in itertools.product(range(3), range(2)):
         here = (first.state == s) & (action == a)
-        odds = second.state[here].bincount(minlength=3) / here.sum()
-        np.testing.assert_allclose(odds.numpy(), mdp.transitions[0, s, a], atol=0.02)
-        earned = many.reward(first, action, many.luck(seeded(4)))[here]
-        assert earned.unique().tolist() == [float(mdp.rewards[0, s, a])]
+        frequencies = second.state[here].bincount(minlength=3) / here.sum()
+        np.testing.assert_allclose(frequencies.numpy(), mdp.transitions[0, s, a], atol=0.02)
+        rewards = many.reward(first, action, many.draw_luck(make_generator(4)))[here]
+        assert rewards.unique().tolist() == [float(mdp.rewards[0, s, a])]
 
 
-def brute_force(mdp: TabularMDP, plan: tuple[tuple[int, ...], ...]) -> float:
-    """The value of a deterministic plan, by adding up every path's probability times reward."""
+def sum_over_paths(mdp: TabularMDP, plan: tuple[tuple[int, ...], ...]) -> float:
+    """Value of a deterministic plan: the sum over all paths of probability times reward."""
     total = 0.0
     for path in itertools.product(range(mdp.states), repeat=mdp.horizon):
-        odds, earned = float(mdp.initial[path[0]]), 0.0
+        probability, reward = float(mdp.initial[path[0]]), 0.0
         for h, s in enumerate(path):
-            earned += float(mdp.rewards[h, s, plan[h][s]])
+            reward += float(mdp.rewards[h, s, plan[h][s]])
             if h + 1 < mdp.horizon:
-                odds *= float(mdp.transitions[h, s, plan[h][s], path[h + 1]])
-        total += odds * earned
+                probability *= float(mdp.transitions[h, s, plan[h][s], path[h + 1]])
+        total += probability * reward
     return total
 
 
-def test_values_are_those_of_the_best_of_all_plans() -> None:
-    mdp = TabularMDPs(states=2, arms=3, horizon=3).sample(generator=seeded(5))
+def test_the_value_is_that_of_the_best_plan() -> None:
+    mdp = TabularMDPs(states=2, arms=3, horizon=3).sample(generator=make_generator(5))
     rows = list(itertools.product(range(3), repeat=2))
-    values = {plan: brute_force(mdp, plan) for plan in itertools.product(rows, repeat=3)}
+    values = {plan: sum_over_paths(mdp, plan) for plan in itertools.product(rows, repeat=3)}
     assert float(mdp.value()) == pytest.approx(max(values.values()), abs=1e-12)
     for plan in list(values)[::100]:
         table = torch.nn.functional.one_hot(torch.tensor(plan), 3).double()
@@ -161,27 +166,28 @@ def test_values_are_those_of_the_best_of_all_plans() -> None:
 
 
 def test_dynamic_programming_is_batched_and_clipped() -> None:
-    mdp = TabularMDPs(states=3, arms=2, horizon=4).sample(2, 3, generator=seeded())
-    together = dynamic_programming(mdp.rewards, mdp.transitions, most=1.3)
+    mdp = TabularMDPs(states=3, arms=2, horizon=4).sample(2, 3, generator=make_generator())
+    batched = dynamic_programming(mdp.rewards, mdp.transitions, most=1.3)
     for i, j in np.ndindex(2, 3):
-        one = mdp[i, j]
+        single = mdp[i, j]
         value = np.zeros(3)
         for h in reversed(range(4)):
             q = np.zeros((3, 2))
             for s, a in np.ndindex(3, 2):
                 q[s, a] = min(
-                    1.3, float(one.rewards[h, s, a]) + one.transitions[h, s, a].numpy() @ value
+                    1.3,
+                    float(single.rewards[h, s, a]) + single.transitions[h, s, a].numpy() @ value,
                 )
-            np.testing.assert_allclose(together[i, j, h].numpy(), q, atol=1e-14)
+            np.testing.assert_allclose(batched[i, j, h].numpy(), q, atol=1e-14)
             value = q.max(axis=1)
 
 
-def test_river_swim_by_hand() -> None:
-    """Three places. In two steps nothing beats the left bank; in three the swim does."""
+def test_river_swim_agrees_with_a_calculation_by_hand() -> None:
+    """Three states: staying left is best for a horizon of 2, swimming right for 3."""
     two = RiverSwim(states=3, horizon=2).sample()
     assert float(two.value()) == pytest.approx(0.01, abs=1e-15)
     three = RiverSwim(states=3, horizon=3).sample()
-    # Right, and then: washed back, the left bank twice; in the middle, right once more.
+    # First right. If washed back (0.4), collect left twice; if in the middle (0.6), right again.
     middle = 0.05 * 0.005 + 0.35 * 1.0
     assert float(three.value()) == pytest.approx(0.4 * 0.01 + 0.6 * middle, abs=1e-15)
     right = torch.zeros(3, 3, 2, dtype=torch.float64)
@@ -189,7 +195,7 @@ def test_river_swim_by_hand() -> None:
     assert float(three.value(right)) == pytest.approx(0.6 * 0.35, abs=1e-15)
 
 
-def test_river_swim_by_value_iteration_in_plain_loops() -> None:
+def test_river_swim_agrees_with_value_iteration_in_plain_loops() -> None:
     n, horizon = 6, 20
     river = RiverSwim(states=n, horizon=horizon).sample(2)
     value = [0.0] * n
@@ -203,19 +209,23 @@ def test_river_swim_by_value_iteration_in_plain_loops() -> None:
     np.testing.assert_allclose(river.value().numpy(), value[0], rtol=1e-13)
 
 
-def test_choices_have_their_odds_and_impossible_ones_are_never_made() -> None:
-    odds = torch.tensor([0.2, 0.0, 0.5, 0.3, 0.0], dtype=torch.float64)
-    lots = torch.rand(50_000, generator=seeded(), dtype=torch.float64)
-    chosen = choose(odds.expand(50_000, 5), lots)
-    np.testing.assert_allclose(chosen.bincount(minlength=5).numpy() / 50_000, odds, atol=0.01)
+def test_choices_have_their_probabilities_and_impossible_ones_never_occur() -> None:
+    probabilities = torch.tensor([0.2, 0.0, 0.5, 0.3, 0.0], dtype=torch.float64)
+    uniform = torch.rand(50_000, generator=make_generator(), dtype=torch.float64)
+    choices = sample_inverse_cdf(probabilities.expand(50_000, 5), uniform)
+    np.testing.assert_allclose(
+        choices.bincount(minlength=5).numpy() / 50_000, probabilities, atol=0.01
+    )
     extremes = torch.tensor([0.0, 1 - 2**-53], dtype=torch.float64)
-    assert choose(odds.expand(2, 5), extremes).tolist() == [0, 3]
-    first_is_nought = torch.tensor([[0.0, 0.7, 0.3, 0.0]] * 2)
-    assert choose(first_is_nought, extremes).tolist() == [1, 2], "single precision, double lots"
+    assert sample_inverse_cdf(probabilities.expand(2, 5), extremes).tolist() == [0, 3]
+    first_is_zero = torch.tensor([[0.0, 0.7, 0.3, 0.0]] * 2)
+    assert sample_inverse_cdf(first_is_zero, extremes).tolist() == [1, 2], (
+        "single precision, uniform numbers in double"
+    )
 
 
 @pytest.mark.parametrize(
-    ("kind", "setting", "says"),
+    ("kind", "setting", "message"),
     [
         (LinearBandits, {"arms": 0}, "arms must be at least 1"),
         (LinearBandits, {"d": 0}, "d must be at least 1"),
@@ -231,16 +241,16 @@ def test_choices_have_their_odds_and_impossible_ones_are_never_made() -> None:
         (RiverSwim, {"states": 1}, "states must be at least 2"),
     ],
 )
-def test_bad_settings_are_named(kind, setting: dict, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        kind.made(setting)
+def test_bad_settings_are_named(kind, setting: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        kind.from_values(setting)
 
 
 ONES = torch.ones(2, 3, 4)
 
 
 @pytest.mark.parametrize(
-    ("kind", "values", "says"),
+    ("kind", "values", "message"),
     [
         (LinearBandit, {"features": ONES, "weights": torch.ones(3)}, "expected features"),
         (LinearBandit, {"features": ONES[0], "weights": torch.ones(4)}, "expected features"),
@@ -256,14 +266,14 @@ ONES = torch.ones(2, 3, 4)
         (BernoulliBandit, {"chances": torch.ones(2).long()}, "floating-point"),
     ],
 )
-def test_bad_bandits_are_named(kind, values: dict, says: str) -> None:
-    made = unchecked(kind, **{"noise": 1.0, **values})
-    with pytest.raises(InputError, match=says):
-        made.__post_init__()
+def test_bad_bandits_are_named(kind, values: dict, message: str) -> None:
+    bandit = make_unchecked(kind, **{"noise": 1.0, **values})
+    with pytest.raises(InputError, match=message):
+        bandit.__post_init__()
 
 
 @pytest.mark.parametrize(
-    ("change", "says"),
+    ("change", "message"),
     [
         ({"transitions": torch.full((2, 3, 2, 3), 0.5)}, "transitions must sum to 1, .*normalise"),
         ({"transitions": torch.tensor([1.5, -0.5, 0.0]).expand(2, 3, 2, 3)}, "not be negative"),
@@ -274,33 +284,35 @@ def test_bad_bandits_are_named(kind, values: dict, says: str) -> None:
         ({"rewards": torch.full((2, 3, 2), torch.nan)}, "rewards must be finite"),
     ],
 )
-def test_bad_decision_processes_are_named(change: dict, says: str) -> None:
+def test_bad_decision_processes_are_named(change: dict, message: str) -> None:
     good = {
         "transitions": torch.full((2, 3, 2, 3), 1 / 3),
         "rewards": torch.ones(2, 3, 2),
         "initial": torch.ones(3) / 3,
     }
-    unchecked(TabularMDP, **good).__post_init__()
-    with pytest.raises(InputError, match=says):
-        unchecked(TabularMDP, **{**good, **change}).__post_init__()
+    make_unchecked(TabularMDP, **good).__post_init__()
+    with pytest.raises(InputError, match=message):
+        make_unchecked(TabularMDP, **{**good, **change}).__post_init__()
 
 
 @pytest.mark.parametrize(
-    ("environment", "steps", "error", "says"),
+    ("environment", "steps", "error", "message"),
     [
-        (LinearBandits(sets=5).sample(), 6, OutOfRange, "action sets for 5 steps, got 6"),
+        (LinearBandits(sets=5).sample(), 6, OutOfRangeError, "action sets for 5 steps, got 6"),
         (LinearBandits().sample(), 0, InputError, "at least 1, got 0"),
         (LinearBandits().sample(), True, InputError, "whole number"),
-        (LinearBandits().sample(), 10**9, OutOfRange, "at most"),
+        (LinearBandits().sample(), 10**9, OutOfRangeError, "at most"),
         (RiverSwim(horizon=4).sample(), 6, InputError, "whole episodes of 4, got 6"),
     ],
 )
-def test_steps_that_cannot_be_played(environment: Environment, steps: int, error, says) -> None:
-    with pytest.raises(error, match=says):
+def test_numbers_of_steps_that_cannot_be_played_are_refused(
+    environment: Environment, steps: int, error, message
+) -> None:
+    with pytest.raises(error, match=message):
         environment.check_steps(steps)
 
 
-def test_odds_that_are_none() -> None:
+def test_invalid_probabilities_are_refused() -> None:
     with pytest.raises(InputError, match=r"sums that are 0\.1 away"):
         check_probabilities("odds", torch.tensor([0.5, 0.6]))
     with pytest.raises(InputError, match="not be negative or NaN"):

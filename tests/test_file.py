@@ -1,4 +1,4 @@
-"""Files: whole, or refused with one line; and weights that load but break the law."""
+"""Files of transformers: they reload exactly, and damaged or forged ones are refused."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from safetensors.torch import save_file
 import innerloop
 from innerloop.constructions.base import Construction
 from innerloop.errors import FileError
-from innerloop.registry import members
-from innerloop.sealed import _digest
+from innerloop.registry import load_members
+from innerloop.sealed import _compute_digest
 from innerloop.transformer import MLP, Attention, Block, Head, Layout, Transformer, soft_threshold
 from innerloop.transformer.file import load
 
 
 @pytest.fixture(scope="module")
-def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def saved_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A saved Newton construction, the same file for all tests."""
     path = tmp_path_factory.mktemp("saved") / "newton.safetensors"
     innerloop.build("newton", d=2, n=6, steps=2).save(path)
     return path
@@ -35,12 +36,12 @@ def saved(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ("name", "dtype"),
     [
         (name, str(dtype).removeprefix("torch."))
-        for name, kind in members("constructions", Construction).items()
+        for name, kind in load_members("constructions", Construction).items()
         for dtype in kind.tolerances
     ],
 )
 def test_a_saved_file_reloads_to_the_same_certificate(name: str, dtype, tmp_path: Path) -> None:
-    steps = members("constructions", Construction)[name].capped("steps", 3)
+    steps = load_members("constructions", Construction)[name].cap_value("steps", 3)
     built = innerloop.build(name, steps=steps, instances=16, seed=5, dtype=dtype)
     built.save(tmp_path / "file.safetensors")
     again = innerloop.verify(tmp_path / "file.safetensors")
@@ -50,21 +51,25 @@ def test_a_saved_file_reloads_to_the_same_certificate(name: str, dtype, tmp_path
         assert torch.equal(again.transformer.state_dict()[key], tensor)
 
 
-def test_matrices_given_outright_survive_the_file(tmp_path: Path) -> None:
+def test_explicit_matrices_survive_saving(tmp_path: Path) -> None:
     a = torch.randn(3, 2, 2, dtype=torch.float64) * 0.1
     built = innerloop.build("preconditioned-gradient-descent", d=2, steps=3, preconditioners=a)
     built.save(tmp_path / "file.safetensors")
     assert innerloop.verify(tmp_path / "file.safetensors").certificate == built.certificate
 
 
-def test_free_and_mixed_transformers_survive_the_file(tmp_path: Path) -> None:
+def test_random_and_constructed_blocks_survive_saving(tmp_path: Path) -> None:
     layout = Layout(zeta=2, alpha=(2, 2), y=())
-    mixed = Block(
-        Attention.of(layout, [Head({("zeta", "zeta"): 2.0}, {("y", "y"): 1.0})], kind="softmax"),
-        MLP.of(layout, [soft_threshold("zeta", 0.2)]),
+    constructed = Block(
+        Attention.from_heads(
+            layout, [Head({("zeta", "zeta"): 2.0}, {("y", "y"): 1.0})], kind="softmax"
+        ),
+        MLP.from_pieces(layout, [soft_threshold("zeta", 0.2)]),
     )
-    free = Transformer.free(layout, layers=1, heads=2, hidden=3, kind="relu").blocks()[0]
-    transformer = Transformer(layout, [[mixed, free]], loops=3).requires_grad_(True)
+    random = Transformer.with_random_weights(
+        layout, layers=1, heads=2, hidden=3, kind="relu"
+    ).blocks()[0]
+    transformer = Transformer(layout, [[constructed, random]], loops=3).requires_grad_(True)
     transformer.save(tmp_path / "file.safetensors")
     again = Transformer.load(tmp_path / "file.safetensors")
     tokens = torch.randn(2, 5, layout.width, dtype=torch.float64)
@@ -79,7 +84,7 @@ def test_free_and_mixed_transformers_survive_the_file(tmp_path: Path) -> None:
 
 def test_a_block_used_twice_can_be_saved(tmp_path: Path) -> None:
     layout = Layout(x=2)
-    block = Block(mlp=MLP.of(layout, [soft_threshold("x", 0.2)]))
+    block = Block(mlp=MLP.from_pieces(layout, [soft_threshold("x", 0.2)]))
     transformer = Transformer(layout, [[block], [block]])
     transformer.save(tmp_path / "file.safetensors")
     tokens = torch.randn(3, 2, dtype=torch.float64)
@@ -88,8 +93,8 @@ def test_a_block_used_twice_can_be_saved(tmp_path: Path) -> None:
 
 @settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.integers(0, 10**9), bit=st.integers(0, 7))
-def test_any_flipped_bit_is_noticed(saved: Path, tmp_path: Path, place: int, bit: int) -> None:
-    data = bytearray(saved.read_bytes())
+def test_any_flipped_bit_is_noticed(saved_file: Path, tmp_path: Path, place: int, bit: int) -> None:
+    data = bytearray(saved_file.read_bytes())
     data[place % len(data)] ^= 1 << bit
     (tmp_path / "flipped").write_bytes(data)
     with pytest.raises(FileError) as caught:
@@ -97,50 +102,53 @@ def test_any_flipped_bit_is_noticed(saved: Path, tmp_path: Path, place: int, bit
     assert "\n" not in str(caught.value)
 
 
-def test_damage_anywhere_in_the_header_is_noticed(saved: Path, tmp_path: Path) -> None:
-    """One bit of every third byte, another one in each."""
-    data = saved.read_bytes()
+def test_damage_anywhere_in_the_header_is_noticed(saved_file: Path, tmp_path: Path) -> None:
+    """Flip one bit of every third byte of the header; which bit depends on the position."""
+    data = saved_file.read_bytes()
     header = 8 + int.from_bytes(data[:8], "little")
     for place in range(0, header, 3):
-        spoiled = bytearray(data)
-        spoiled[place] ^= 1 << (place % 8)
-        (tmp_path / "flipped").write_bytes(spoiled)
+        damaged = bytearray(data)
+        damaged[place] ^= 1 << (place % 8)
+        (tmp_path / "flipped").write_bytes(damaged)
         with pytest.raises(FileError):
             load(tmp_path / "flipped")
 
 
 @settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(share=st.floats(0, 0.999))
-def test_any_truncation_is_noticed(saved: Path, tmp_path: Path, share: float) -> None:
-    data = saved.read_bytes()
+def test_any_truncation_is_noticed(saved_file: Path, tmp_path: Path, share: float) -> None:
+    data = saved_file.read_bytes()
     (tmp_path / "cut").write_bytes(data[: int(share * len(data))])
     with pytest.raises(FileError):
         load(tmp_path / "cut")
 
 
-def rewritten(
+def rewrite(
     source: Path,
     target: Path,
     metadata: Callable[[dict[str, str]], object] | None = None,
     tensors: Callable[[dict[str, torch.Tensor]], object] | None = None,
 ) -> Path:
-    """A file changed by somebody who knows how to sign it again."""
+    """Write a changed copy of a file with a correct digest, as a forger could."""
     with safe_open(source, framework="pt") as file:
-        said, held = dict(file.metadata()), {k: file.get_tensor(k) for k in sorted(file.keys())}
+        header = dict(file.metadata())
+        weights = {name: file.get_tensor(name) for name in sorted(file.keys())}
     if metadata:
-        metadata(said)
+        metadata(header)
     if tensors:
-        tensors(held)
-    said["sha256"] = _digest(said, held)
-    save_file(held, target, said)
+        tensors(weights)
+    header["sha256"] = _compute_digest(header, weights)
+    save_file(weights, target, header)
     return target
 
 
-def structure(change: Callable[[Any], object]) -> Callable[[dict[str, str]], None]:
-    def edit(said: dict[str, str]) -> None:
-        described = json.loads(said["structure"])
-        change(described)
-        said["structure"] = json.dumps(described)
+def edit_structure(change: Callable[[Any], object]) -> Callable[[dict[str, str]], None]:
+    """Make an edit of the header that changes the described structure."""
+
+    def edit(header: dict[str, str]) -> None:
+        structure = json.loads(header["structure"])
+        change(structure)
+        header["structure"] = json.dumps(structure)
 
     return edit
 
@@ -165,7 +173,7 @@ FORGERIES: dict[str, tuple[dict[str, Any], str]] = {
         "places below",
     ),
     "unknown kind": (
-        {"metadata": structure(lambda s: s["body"][0][0]["attention"].update(kind="cubic"))},
+        {"metadata": edit_structure(lambda s: s["body"][0][0]["attention"].update(kind="cubic"))},
         "kind must be one of",
     ),
     "two precisions": (
@@ -173,32 +181,34 @@ FORGERIES: dict[str, tuple[dict[str, Any], str]] = {
         "all float32 or all float64",
     ),
     "about a list": ({"metadata": lambda m: m.update(about="[5]")}, "does not hold"),
-    "no loops": ({"metadata": structure(lambda s: s.update(loops=0))}, "loops must be"),
-    "no layout": ({"metadata": structure(lambda s: s.pop("layout"))}, "does not hold"),
+    "no loops": ({"metadata": edit_structure(lambda s: s.update(loops=0))}, "loops must be"),
+    "no layout": ({"metadata": edit_structure(lambda s: s.pop("layout"))}, "does not hold"),
     "broken structure": ({"metadata": lambda m: m.update(structure="{")}, "does not hold"),
 }
 
 
-@pytest.mark.parametrize("what", FORGERIES)
-def test_signed_but_wrong_files_are_refused(what: str, saved: Path, tmp_path: Path) -> None:
-    edit, says = FORGERIES[what]
-    forged = rewritten(saved, tmp_path / "forged", **edit)
-    with pytest.raises(FileError, match=says) as caught:
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_signed_but_wrong_files_are_refused(forgery: str, saved_file: Path, tmp_path: Path) -> None:
+    edit, message = FORGERIES[forgery]
+    forged = rewrite(saved_file, tmp_path / "forged", **edit)
+    with pytest.raises(FileError, match=message) as caught:
         load(forged)
     assert "\n" not in str(caught.value)
 
 
-def about(**changes: Any) -> Callable[[dict[str, str]], None]:
-    def edit(said: dict[str, str]) -> None:
-        told = json.loads(said["about"])
-        told.update(changes)
-        said["about"] = json.dumps(told)
+def edit_about(**changes: Any) -> Callable[[dict[str, str]], None]:
+    """Make an edit of the header that changes what it says about the construction."""
+
+    def edit(header: dict[str, str]) -> None:
+        about = json.loads(header["about"])
+        about.update(changes)
+        header["about"] = json.dumps(about)
 
     return edit
 
 
 @pytest.mark.parametrize(
-    ("changes", "says"),
+    ("changes", "message"),
     [
         ({"construction": "newtonn"}, "did you mean 'newton'"),
         ({"settings": {"d": 3, "n": 6, "steps": 2}}, "other registers or steps"),
@@ -209,49 +219,49 @@ def about(**changes: Any) -> Callable[[dict[str, str]], None]:
         ({"instances": True}, "does not say what it holds"),
     ],
 )
-def test_files_that_lie_about_their_construction(
-    changes: dict, says: str, saved: Path, tmp_path: Path, run
+def test_files_with_a_wrong_description_are_refused(
+    changes: dict, message: str, saved_file: Path, tmp_path: Path, run
 ) -> None:
-    forged = rewritten(saved, tmp_path / "forged", metadata=about(**changes))
-    found = run("verify", str(forged))
-    assert found.code == 2
-    assert says in found.err
-    assert len(found.err.splitlines()) == 1
+    forged = rewrite(saved_file, tmp_path / "forged", metadata=edit_about(**changes))
+    result = run("verify", str(forged))
+    assert result.code == 2
+    assert message in result.err
+    assert len(result.err.splitlines()) == 1
 
 
-def test_exit_codes_of_verify(saved: Path, tmp_path: Path, run) -> None:
-    assert run("verify", str(saved)).code == 0
-    broken = rewritten(saved, tmp_path / "broken", tensors=lambda t: t[QUERY].neg_())
-    found = run("verify", str(broken))
-    assert found.code == 1
-    assert "breaks the law: a step deviates by" in found.err
-    assert "first in step 1, register m" in found.err
-    assert "BROKEN" in found.out
-    nan = rewritten(saved, tmp_path / "nan", tensors=lambda t: t[QUERY].fill_(torch.nan))
-    found = run("verify", str(nan), "--json")
-    assert found.code == 1
-    assert json.loads(found.out)["max_deviation"] is None
-    assert not json.loads(found.out)["holds"]
+def test_exit_codes_of_verify(saved_file: Path, tmp_path: Path, run) -> None:
+    assert run("verify", str(saved_file)).code == 0
+    broken = rewrite(saved_file, tmp_path / "broken", tensors=lambda t: t[QUERY].neg_())
+    result = run("verify", str(broken))
+    assert result.code == 1
+    assert "breaks the law: a step deviates by" in result.err
+    assert "first in step 1, register m" in result.err
+    assert "BROKEN" in result.out
+    nan = rewrite(saved_file, tmp_path / "nan", tensors=lambda t: t[QUERY].fill_(torch.nan))
+    result = run("verify", str(nan), "--json")
+    assert result.code == 1
+    assert json.loads(result.out)["max_deviation"] is None
+    assert not json.loads(result.out)["holds"]
     (tmp_path / "text").write_text("not a model")
     for path in (tmp_path / "text", tmp_path / "absent", tmp_path):
-        found = run("verify", str(path))
-        assert found.code == 2, path
-        assert found.err.startswith("innerloop: ")
-        assert len(found.err.splitlines()) == 1
+        result = run("verify", str(path))
+        assert result.code == 2, path
+        assert result.err.startswith("innerloop: ")
+        assert len(result.err.splitlines()) == 1
 
 
 def test_an_unwritable_path_is_an_error_and_leaves_nothing(tmp_path: Path, run) -> None:
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     for path in (tmp_path / "no" / "such" / "folder.safetensors", tmp_path, pipe, Path("/proc/x")):
-        found = run("build", "newton", "-o", str(path))
-        assert found.code == 2, path
-        assert "cannot write" in found.err
+        result = run("build", "newton", "-o", str(path))
+        assert result.code == 2, path
+        assert "cannot write" in result.err
     assert list(tmp_path.iterdir()) == [pipe]
-    assert pipe.is_fifo(), "what is not a file is never replaced"
+    assert pipe.is_fifo(), "only regular files are replaced"
 
 
-def test_through_a_link_the_file_is_written(tmp_path: Path) -> None:
+def test_saving_to_a_link_writes_the_file_it_points_to(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path / "real")
     innerloop.build("newton", d=2).save(tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
@@ -259,19 +269,21 @@ def test_through_a_link_the_file_is_written(tmp_path: Path) -> None:
 
 
 def test_the_digest_covers_names_types_and_shapes() -> None:
-    said, six = {"format": "x"}, torch.arange(6, dtype=torch.float64)
-    held = {"a": six.reshape(2, 3)}
+    header, six = {"format": "x"}, torch.arange(6, dtype=torch.float64)
+    weights = {"a": six.reshape(2, 3)}
     for other in ({"b": six.reshape(2, 3)}, {"a": six.reshape(3, 2)}):
-        assert _digest(said, held) != _digest(said, other)
-    assert _digest(said, held) != _digest(said, {"a": held["a"].view(torch.int64)})
-    assert _digest(said, held) != _digest({"format": "y"}, held)
+        assert _compute_digest(header, weights) != _compute_digest(header, other)
+    assert _compute_digest(header, weights) != _compute_digest(
+        header, {"a": weights["a"].view(torch.int64)}
+    )
+    assert _compute_digest(header, weights) != _compute_digest({"format": "y"}, weights)
 
 
-def test_registers_in_another_order_are_another_layout(saved: Path, tmp_path: Path) -> None:
+def test_registers_in_another_order_are_another_layout(saved_file: Path, tmp_path: Path) -> None:
     assert Layout(x=2, y=()) != Layout(y=(), x=2)
     assert Layout(x=2, y=()) == Layout(x=2, y=())
-    swap = structure(lambda s: s["layout"].insert(0, s["layout"].pop(1)))
-    forged = rewritten(saved, tmp_path / "forged", metadata=swap)
+    swap = edit_structure(lambda s: s["layout"].insert(0, s["layout"].pop(1)))
+    forged = rewrite(saved_file, tmp_path / "forged", metadata=swap)
     with pytest.raises(FileError, match="other registers"):
         innerloop.verify(forged)
 
@@ -281,21 +293,21 @@ def test_files_have_the_usual_permissions_and_are_replaced_whole(tmp_path: Path)
     path.write_text("old")
     with path.open() as old:
         innerloop.build("newton", d=2).save(path)
-        assert old.read() == "old", "whoever reads the old file keeps it"
+        assert old.read() == "old", "a reader of the old file is not disturbed"
     mask = os.umask(0o022)
     os.umask(mask)
     assert path.stat().st_mode & 0o777 == 0o666 & ~mask
 
 
-def test_a_full_disk_leaves_the_old_file(saved: Path, tmp_path: Path, monkeypatch) -> None:
+def test_a_full_disk_leaves_the_old_file(saved_file: Path, tmp_path: Path, monkeypatch) -> None:
     path = tmp_path / "kept.safetensors"
-    path.write_bytes(saved.read_bytes())
+    path.write_bytes(saved_file.read_bytes())
 
-    def full(_: int) -> None:
+    def fail(_: int) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(os, "fsync", full)
+    monkeypatch.setattr(os, "fsync", fail)
     with pytest.raises(FileError, match="No space left"):
         innerloop.build("newton", d=3).save(path)
-    assert path.read_bytes() == saved.read_bytes()
+    assert path.read_bytes() == saved_file.read_bytes()
     assert [p.name for p in tmp_path.iterdir()] == ["kept.safetensors"]

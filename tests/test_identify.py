@@ -16,29 +16,37 @@ from torch import Tensor
 from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.newton import Newton
 from innerloop.constructions.base import Construction
-from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
-from innerloop.errors import InputError, OutOfRange
-from innerloop.identify.candidates import larger
-from innerloop.identify.identification import NONE, Identified, identify
-from innerloop.identify.models import ConstructionModel, FunctionModel, Model
+from innerloop.constructions.preconditioned_gradient_descent import (
+    PreconditionedGradientDescentConstruction,
+)
+from innerloop.errors import InputError, OutOfRangeError
+from innerloop.identification.candidates import find_generalisations
+from innerloop.identification.identification import NONE_FITS, Identification, identify
+from innerloop.identification.models import ConstructionModel, FunctionModel, Model
 from innerloop.problems.gaussian_mixture import GaussianMixture
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
-from innerloop.registry import members, name_of
+from innerloop.registry import get_name, load_members
 from innerloop.transformer import Transformer
 
-CONSTRUCTIONS = members("constructions", Construction)
+CONSTRUCTIONS = load_members("constructions", Construction)
 ELSEWHERE = {"format-conversion", "mixture-of-two-regressions"}
 """Not at the query: they give back the prompt, and the weights."""
 QUICK: dict[str, Any] = {"prompts": 96, "steps": 6}
 
 
-def asks(kind: type[Construction]) -> bool:
+def has_query(kind: type[Construction]) -> bool:
     problem = typing.get_type_hints(type(kind().distributions()[0]).sample)["return"]
     return "x_query" in problem.__dataclass_fields__
 
 
-AT_A_QUERY = sorted(n for n, kind in CONSTRUCTIONS.items() if asks(kind) and n not in ELSEWHERE)
+AT_A_QUERY = sorted(
+    n for n, kind in CONSTRUCTIONS.items() if has_query(kind) and n not in ELSEWHERE
+)
 
+QUICK_NAMES = {"gd-plus-plus", "newton", "preconditioned-gradient-descent"}
+CASES = [
+    pytest.param(name, marks=[] if name in QUICK_NAMES else pytest.mark.slow) for name in AT_A_QUERY
+]
 SMALL: dict[str, Any] = {"d": 3, "n": 10}
 SPARSE: dict[str, Any] = {"d": 4, "n": 8, "steps": 3, "bound": 30.0}
 PARAMETERS: dict[str, Callable[[Callable[..., float]], dict[str, Any]]] = {
@@ -76,22 +84,24 @@ PARAMETERS: dict[str, Callable[[Callable[..., float]], dict[str, Any]]] = {
 
 
 @functools.cache
-def hidden(name: str) -> tuple[Construction, Identified]:
-    """A construction with random parameters, and what its disguise was taken for."""
+def identify_disguised(name: str) -> tuple[Construction, Identification]:
+    """Disguise a construction with random parameters, and identify it."""
     generator = torch.Generator().manual_seed(AT_A_QUERY.index(name))
 
-    def between(low: float, high: float) -> float:
+    def draw_between(low: float, high: float) -> float:
         return low + (high - low) * float(torch.rand((), generator=generator))
 
-    construction = CONSTRUCTIONS[name].made(PARAMETERS.get(name, lambda at: {})(between))
+    construction = CONSTRUCTIONS[name].from_values(
+        PARAMETERS.get(name, lambda at: {})(draw_between)
+    )
     model = Disguised.of(construction, generator)
     return construction, identify(model, construction.distributions()[0], **QUICK)
 
 
-@pytest.mark.parametrize("name", AT_A_QUERY)
+@pytest.mark.parametrize("name", CASES)
 def test_a_disguised_construction_is_identified(name: str) -> None:
-    construction, found = hidden(name)
-    algorithm = name_of(type(construction.algorithm))
+    construction, found = identify_disguised(name)
+    algorithm = get_name(type(construction.algorithm))
     assert found.algorithm == algorithm, found.verdict
     assert [layer.algorithm for layer in found.layers] == [algorithm] * construction.steps
     assert [layer.step for layer in found.layers] == list(range(1, construction.steps + 1))
@@ -100,11 +110,11 @@ def test_a_disguised_construction_is_identified(name: str) -> None:
     assert found.verdict.split()[0] == algorithm
 
 
-@pytest.mark.parametrize("name", AT_A_QUERY)
+@pytest.mark.parametrize("name", CASES)
 def test_what_is_not_a_candidate_is_not_taken_for_another(name: str) -> None:
     """Without the algorithm, only what contains it may match, or what did so beside it."""
-    construction, found = hidden(name)
-    algorithm = name_of(type(construction.algorithm))
+    construction, found = identify_disguised(name)
+    algorithm = get_name(type(construction.algorithm))
     if {match.candidate.name for match in found.matches} == {algorithm}:
         with pytest.raises(InputError, match="no candidate is left"):
             found.without(algorithm)
@@ -112,7 +122,10 @@ def test_what_is_not_a_candidate_is_not_taken_for_another(name: str) -> None:
     left = found.without(algorithm)
     for layer, full in zip(left.layers, found.layers, strict=True):
         if layer.fit == "match":
-            assert layer.algorithm in larger(algorithm) or layer.nearest in full.also_fits
+            assert (
+                layer.algorithm in find_generalisations(type(construction.algorithm))
+                or layer.nearest in full.also_fits
+            )
         assert layer.score <= full.score + 1e-3
         assert layer.algorithm != algorithm
 
@@ -127,14 +140,14 @@ def test_every_construction_at_a_query_is_tried() -> None:
     [("linear", None), ("softmax", ["averaging", "nearest-neighbours", "newton", "ridge"])],
 )
 def test_random_weights_fit_nothing(kind: Any, names: list[str] | None) -> None:
-    construction = LinearGradientDescent(d=3, n=10, steps=2)
+    construction = PreconditionedGradientDescentConstruction(d=3, n=10, steps=2)
     generator = torch.Generator().manual_seed(5)
-    free = Transformer.free(
+    free = Transformer.with_random_weights(
         construction.layout, layers=2, heads=2, hidden=8, kind=kind, generator=generator
     )
     model = ConstructionModel(construction, free.requires_grad_(False))
     found = identify(model, algorithms=names, **QUICK)
-    assert found.verdict == NONE
+    assert found.verdict == NONE_FITS
     assert all(layer.algorithm is None and layer.step is None for layer in found.layers)
     assert all(layer.nearest and layer.score < 0.9 for layer in found.layers)
 
@@ -154,12 +167,12 @@ class Layered(Model):
         return self.function(problem)
 
 
-def steps_of(algorithm: Any, steps: list[int]) -> Layered:
-    def said(problem: RegressionProblem) -> Tensor:
+def make_layered(algorithm: Any, steps: list[int]) -> Layered:
+    def predict_layers(problem: RegressionProblem) -> Tensor:
         states = list(algorithm.states(problem, max(steps)))
         return torch.stack([algorithm.predict(problem, states[k]) for k in steps])
 
-    return Layered(said, len(steps))
+    return Layered(predict_layers, len(steps))
 
 
 NEWTON = Newton(torch.tensor(5e-4, dtype=torch.float64))
@@ -169,7 +182,7 @@ PROBLEMS = LinearRegression(d=3, n=12, noise=0.1)
 def test_several_steps_in_a_layer() -> None:
     """As the trained transformers of Fu et al., which do about three of Newton's in each."""
     names = ["newton", "gradient-descent", "ridge"]
-    found = identify(steps_of(NEWTON, [2, 4, 6, 8]), PROBLEMS, algorithms=names, prompts=128)
+    found = identify(make_layered(NEWTON, [2, 4, 6, 8]), PROBLEMS, algorithms=names, prompts=128)
     assert found.algorithm == "newton"
     assert [layer.step for layer in found.layers] == [2, 4, 6, 8]
     assert found.relation is not None
@@ -181,7 +194,7 @@ def test_several_steps_in_a_layer() -> None:
 def test_algorithms_that_agree_are_not_ranked() -> None:
     """Newton's iteration at convergence is least squares; there, neither is called the better."""
     names = ["newton", "least-squares"]
-    found = identify(steps_of(NEWTON, [3, 6, 14]), PROBLEMS, algorithms=names, prompts=128)
+    found = identify(make_layered(NEWTON, [3, 6, 14]), PROBLEMS, algorithms=names, prompts=128)
     early, _, late = found.layers
     assert early.also_fits == []
     assert early.runner_up == "least-squares"
@@ -193,7 +206,7 @@ def test_algorithms_that_agree_are_not_ranked() -> None:
 def test_the_smallest_family_is_named_and_larger_ones_also_fit() -> None:
     descent = GradientDescent(torch.tensor([0.3], dtype=torch.float64))
     names = ["gradient-descent", "preconditioned-gradient-descent"]
-    found = identify(steps_of(descent, [1, 2, 3]), PROBLEMS, algorithms=names, prompts=128)
+    found = identify(make_layered(descent, [1, 2, 3]), PROBLEMS, algorithms=names, prompts=128)
     assert (found.algorithm, found.schedule) == ("gradient-descent", "one for all")
     larger_ones = {
         "gradient-descent (per step)",
@@ -215,7 +228,7 @@ class Scaled(LinearRegression):
         return RegressionProblem(p.x, 1000 * p.y, p.x_query, 1000 * p.weights)
 
 
-def curved(X: Tensor, y: Tensor, query: Tensor) -> Tensor:
+def predict_with_kink(X: Tensor, y: Tensor, query: Tensor) -> Tensor:
     """Ridge regression with a kink of its own: close to ridge, and no match. Scales with y."""
     gram = X.mT @ X + 2 * torch.eye(X.shape[-1], dtype=X.dtype)
     weights = torch.linalg.solve(gram, (X.mT @ y.unsqueeze(-1)).squeeze(-1))
@@ -227,16 +240,18 @@ RIVALS = ["gradient-descent", "least-squares", "ridge"]
 
 
 def test_scores_do_not_change_with_the_scale() -> None:
-    one = identify(curved, PROBLEMS, algorithms=RIVALS, prompts=64, steps=6)
+    one = identify(predict_with_kink, PROBLEMS, algorithms=RIVALS, prompts=64, steps=6)
     scaled = Scaled(d=3, n=12, noise=0.1)
-    other = identify(curved, scaled, algorithms=RIVALS, prompts=64, steps=6)
-    torch.testing.assert_close(one.scored.score, other.scored.score, rtol=1e-5, atol=1e-7)
+    other = identify(predict_with_kink, scaled, algorithms=RIVALS, prompts=64, steps=6)
+    torch.testing.assert_close(
+        one.score_table.scores, other.score_table.scores, rtol=1e-5, atol=1e-7
+    )
     assert one.verdict == other.verdict
 
 
 def test_scores_do_not_change_with_the_number_of_prompts() -> None:
     few, many = (
-        identify(curved, PROBLEMS, algorithms=["ridge"], prompts=prompts).layers[0]
+        identify(predict_with_kink, PROBLEMS, algorithms=["ridge"], prompts=prompts).layers[0]
         for prompts in (64, 1024)
     )
     assert few.low <= many.score <= few.high
@@ -258,21 +273,25 @@ def test_fitting_and_scoring_see_different_prompts() -> None:
 
 
 def test_bad_models_and_problems_get_clear_errors() -> None:
-    def refused(model: Any, says: str, distribution: Any = PROBLEMS, **rest: Any) -> None:
-        with pytest.raises(InputError, match=says):
+    def assert_refused(model: Any, message: str, distribution: Any = PROBLEMS, **rest: Any) -> None:
+        with pytest.raises(InputError, match=message):
             identify(model, distribution, **{"prompts": 16, **rest})
 
-    refused(lambda X, y, q: torch.full((len(X),), torch.nan), "NaN or infinite at 54 of 54 prompts")
-    refused(lambda X, y, q: X, r"shape \(54,\) or \(54, outputs\); got \(54, 12, 3\)")
-    refused(3, "expected a Model")
-    refused(curved, "say which problems", None)
-    refused(curved, "no query to predict at", GaussianMixture(d=2, n=9))
-    refused(curved, "did you mean 'newton'", algorithms=["newtn"])
-    refused(curved, "no candidate among em solves a RegressionProblem", algorithms=["em"])
-    refused(curved, "prompts must be at least 2", prompts=1)
-    refused(Layered(lambda p: torch.zeros(2, len(p.x), 1), 3), r"= \(3, 54, …\)")
-    built = CONSTRUCTIONS["relu-gradient-descent"].made({"d": 3, "n": 10, "steps": 1})
-    with pytest.raises(OutOfRange, match="built for n=10, got n=12"):
+    assert_refused(
+        lambda X, y, q: torch.full((len(X),), torch.nan), "NaN or infinite at 54 of 54 prompts"
+    )
+    assert_refused(lambda X, y, q: X, r"shape \(54,\) or \(54, outputs\); got \(54, 12, 3\)")
+    assert_refused(3, "expected a Model")
+    assert_refused(predict_with_kink, "pass a distribution", None)
+    assert_refused(predict_with_kink, "no query to predict at", GaussianMixture(d=2, n=9))
+    assert_refused(predict_with_kink, "did you mean 'newton'", algorithms=["newtn"])
+    assert_refused(
+        predict_with_kink, "no candidate among em solves a RegressionProblem", algorithms=["em"]
+    )
+    assert_refused(predict_with_kink, "prompts must be at least 2", prompts=1)
+    assert_refused(Layered(lambda p: torch.zeros(2, len(p.x), 1), 3), r"= \(3, 54, …\)")
+    built = CONSTRUCTIONS["relu-gradient-descent"].from_values({"d": 3, "n": 10, "steps": 1})
+    with pytest.raises(OutOfRangeError, match="built for n=10, got n=12"):
         identify(ConstructionModel(built, built.transformer), PROBLEMS)
 
 

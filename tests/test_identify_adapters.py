@@ -12,12 +12,17 @@ import torch
 from sklearn.linear_model import Ridge
 from torch import Tensor, nn
 
-from innerloop.constructions.newton import LinearNewton
+from innerloop.constructions.newton import NewtonConstruction
 from innerloop.errors import InputError
-from innerloop.identify.hooked import PENALTIES, HookedModel, alternating, heard
-from innerloop.identify.identification import identify
-from innerloop.identify.instances import drawn
-from innerloop.identify.models import ConstructionModel, predicted
+from innerloop.identification.hooked import (
+    PENALTIES,
+    HookedModel,
+    build_alternating_prompt,
+    read_features,
+)
+from innerloop.identification.identification import identify
+from innerloop.identification.instances import draw_prompts
+from innerloop.identification.models import ConstructionModel, predict_layers
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions
 
@@ -58,13 +63,13 @@ class Solver(nn.Module):
         return self.layers[1](parts).sum() + first.sum()
 
 
-def given(problem: RegressionProblem) -> dict[str, Any]:
+def make_inputs(problem: RegressionProblem) -> dict[str, Any]:
     return {"x": problem.x, "y": problem.y, "query": problem.x_query[:, 0]}
 
 
 def test_read_outs_find_what_is_linear_in_a_layer() -> None:
     """The sum of x·w is linear in the entries of x·w, whatever was added to them."""
-    model = HookedModel.of(Solver(), LinearRegression(d=3, n=8), given, prompts=400)
+    model = HookedModel.fit(Solver(), LinearRegression(d=3, n=8), make_inputs, prompts=400)
     assert model.layers == ["layers.0", "layers.1"]
     found = identify(model, algorithms=["least-squares", "ridge", "averaging"], prompts=64)
     assert found.layers[1].algorithm == "least-squares"
@@ -75,21 +80,23 @@ def test_read_outs_find_what_is_linear_in_a_layer() -> None:
 def test_the_read_out_is_ridge_regression() -> None:
     torch.manual_seed(1)
     module = Stranger()
-    model = HookedModel.of(module, PROBLEMS, prompts=200, seed=3)
-    problem = drawn(PROBLEMS, 200, torch.Generator().manual_seed(3))
+    model = HookedModel.fit(module, PROBLEMS, prompts=200, seed=3)
+    problem = draw_prompts(PROBLEMS, 200, torch.Generator().manual_seed(3))
     assert problem.weights is not None
-    features = heard(module, alternating, model.layers, problem)
+    features = read_features(module, build_alternating_prompt, model.layers, problem)
     rows, target = features[1].numpy(), problem.targets.numpy()
     scale = float(features[1].square().mean()) * 150
     fits = [Ridge(alpha=p * scale).fit(rows[:150], target[:150]) for p in PENALTIES]
     best = min(fits, key=lambda fit: ((fit.predict(rows[150:]) - target[150:, 0]) ** 2).mean())
-    said = predicted(model, problem)[1, :, 0]
-    torch.testing.assert_close(said, torch.as_tensor(best.predict(rows)), rtol=1e-5, atol=1e-6)
+    predictions = predict_layers(model, problem)[1, :, 0]
+    torch.testing.assert_close(
+        predictions, torch.as_tensor(best.predict(rows)), rtol=1e-5, atol=1e-6
+    )
 
 
 def test_a_random_stranger_fits_nothing() -> None:
     torch.manual_seed(0)
-    model = HookedModel.of(Stranger(), PROBLEMS, prompts=400)
+    model = HookedModel.fit(Stranger(), PROBLEMS, prompts=400)
     names = ["averaging", "gradient-descent", "least-squares", "nearest-neighbours", "ridge"]
     found = identify(model, algorithms=names, prompts=64, steps=6)
     assert all(layer.fit != "match" for layer in found.layers)
@@ -98,44 +105,44 @@ def test_a_random_stranger_fits_nothing() -> None:
 def test_what_cannot_be_hooked_is_said() -> None:
     module = Stranger()
     refused: list[tuple[Callable[[], Any], str]] = [
-        (lambda: HookedModel.of(nn.Linear(3, 3), PROBLEMS), "no nn.ModuleList"),
-        (lambda: HookedModel.of(module, PROBLEMS, layers=["blocks.7"]), "no layer called"),
-        (lambda: HookedModel.of(module, PROBLEMS, layers=["unused"]), "it did not run"),
+        (lambda: HookedModel.fit(nn.Linear(3, 3), PROBLEMS), "no nn.ModuleList"),
+        (lambda: HookedModel.fit(module, PROBLEMS, layers=["blocks.7"]), "no layer called"),
+        (lambda: HookedModel.fit(module, PROBLEMS, layers=["unused"]), "it did not run"),
         (
-            lambda: HookedModel.of(Solver(), PROBLEMS, given, layers=[""]),
+            lambda: HookedModel.fit(Solver(), PROBLEMS, make_inputs, layers=[""]),
             r"it gives shape \(\)",
         ),
         (
-            lambda: HookedModel.of(module, MixtureOfRegressions(d=3, n=8)),
+            lambda: HookedModel.fit(module, MixtureOfRegressions(d=3, n=8)),
             "have none",
         ),
     ]
-    for make, says in refused:
-        with pytest.raises(InputError, match=says):
+    for make, message in refused:
+        with pytest.raises(InputError, match=message):
             make()
     assert not any(block._forward_hooks for block in module.modules())
 
 
 def test_gpt2_of_the_transformers_library() -> None:
     transformers = pytest.importorskip("transformers")
-    from innerloop.identify import gpt2
+    from innerloop.identification.hugging_face import wrap_gpt2
 
     torch.manual_seed(0)
     config = transformers.GPT2Config(n_layer=2, n_embd=16, n_head=2, vocab_size=1, n_positions=32)
     backbone, read_in = transformers.GPT2Model(config), nn.Linear(3, 16)
-    model = gpt2(backbone, read_in, PROBLEMS, prompts=200)
+    model = wrap_gpt2(backbone, read_in, PROBLEMS, prompts=200)
     assert model.layers == ["h.0", "h.1"]
     found = identify(model, algorithms=["ridge", "gradient-descent"], prompts=32, steps=4)
     assert all(layer.fit != "match" for layer in found.layers)
-    with pytest.raises(InputError, match="17 examples has 35 tokens, and this GPT-2 takes 32"):
+    with pytest.raises(InputError, match="35 tokens, and this GPT-2 takes at most 32"):
         identify(model, LinearRegression(d=3, n=17), prompts=8)
     with pytest.raises(InputError, match="GPT2Model, got Linear"):
-        gpt2(read_in, read_in, PROBLEMS)
+        wrap_gpt2(read_in, read_in, PROBLEMS)
 
 
 @pytest.fixture
-def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
-    """A folder with somebody's model in it."""
+def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """Make a folder with a user's model, and work in it."""
     (tmp_path / "somebodys.py").write_text(
         "def average(X, y, query):\n"
         "    return ((X * y[..., None]).mean(dim=1) * query).sum(dim=-1)\n"
@@ -154,13 +161,13 @@ def mine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 WORDS = ("--problem", "linear-regression", "-s", "d=2", "-s", "n=6", "--prompts", "32")
 
 
-def test_a_module_and_its_attribute_on_the_command_line(run, mine: Path) -> None:
+def test_a_module_and_its_attribute_on_the_command_line(run, own_folder: Path) -> None:
     some = ("--candidate", "averaging", "--candidate", "ridge")
     for name in ("somebodys:average", "somebodys:made"):
         found = run("identify", name, *WORDS, *some)
         assert found.code == 0, found.err
         assert "verdict: averaging\n" in found.out
-    for words, says in (
+    for words, message in (
         (("somebodys:nothing", *WORDS), "no attribute called 'nothing'"),
         (("somebodys:Holder.number", *WORDS), "expected a Model"),
         (("nobodys:model", *WORDS), "cannot import 'nobodys'"),
@@ -172,11 +179,12 @@ def test_a_module_and_its_attribute_on_the_command_line(run, mine: Path) -> None
     ):
         found = run("identify", *words)
         assert found.code == 2
-        assert says in found.err
+        assert message in found.err
         assert found.err.count("\n") == 1
 
 
-def test_a_file_on_the_command_line(run, mine: Path) -> None:
+@pytest.mark.slow
+def test_a_file_on_the_command_line(run, own_folder: Path) -> None:
     import json
 
     run("build", "newton", "-s", "d=2", "-s", "n=8", "-s", "steps=3", "-o", "n.safetensors")
@@ -196,17 +204,17 @@ def test_a_file_on_the_command_line(run, mine: Path) -> None:
         assert layer["measures"]["cosine of sensitivities"] == pytest.approx(1.0)
         assert layer["measures"]["distance of sensitivities"] < 1e-6
     for kind, start in (("svg", b"<svg"), ("png", b"\x89PNG"), ("html", b"<!DOCTYPE html>")):
-        said = run("identify", "n.safetensors", *some, "--figure", f"f.{kind}").out
-        assert f"figure written to f.{kind}" in said
-        assert (mine / f"f.{kind}").read_bytes().startswith(start)
-    assert b"newton" in (mine / "f.svg").read_bytes()
+        printed = run("identify", "n.safetensors", *some, "--figure", f"f.{kind}").out
+        assert f"figure written to f.{kind}" in printed
+        assert (own_folder / f"f.{kind}").read_bytes().startswith(start)
+    assert b"newton" in (own_folder / "f.svg").read_bytes()
 
 
 def test_every_measure_has_a_table_of_layers_and_steps() -> None:
-    construction = LinearNewton(d=2, n=8, steps=3)
+    construction = NewtonConstruction(d=2, n=8, steps=3)
     model = ConstructionModel(construction, construction.transformer)
     names = ["newton", "least-squares", "gradient-descent"]
-    tables = identify(model, algorithms=names, prompts=32, steps=6).tables(model, 6)
+    tables = identify(model, algorithms=names, prompts=32, steps=6).compute_tables(model, 6)
     for label, steps in (("newton", 7), ("gradient-descent (per step)", 4), ("least-squares", 1)):
         assert len(tables[label]) == 7
         for name, table in tables[label].items():

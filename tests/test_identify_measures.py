@@ -19,27 +19,35 @@ from innerloop.algorithms.lasso import Lasso
 from innerloop.algorithms.lista_vm import ListaVM
 from innerloop.algorithms.nearest_neighbours import NearestNeighbours
 from innerloop.errors import InputError
-from innerloop.identify import measures
-from innerloop.identify.candidates import candidates, larger
-from innerloop.identify.fitting import Wanted, fitted
-from innerloop.identify.hyper import derivative, free, lengthened, owner, packed, ran, unpacked
-from innerloop.identify.instances import asked, changed, drawn, prefixes
-from innerloop.identify.marquardt import least_squares
-from innerloop.identify.relation import order_of_convergence, steps_against_layers
+from innerloop.identification import measures
+from innerloop.identification.candidates import find_generalisations, list_candidates
+from innerloop.identification.fitting import FitTarget, fit_candidate
+from innerloop.identification.hyper import (
+    differentiate_predictions,
+    find_owning_steps,
+    list_free_parameters,
+    pack_parameters,
+    predict_steps,
+    repeat_per_step,
+    unpack_parameters,
+)
+from innerloop.identification.instances import draw_prompts
+from innerloop.identification.marquardt import minimise_squares
+from innerloop.identification.relation import fit_step_growth, order_of_convergence
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions
 from innerloop.problems.network_regression import NetworkRegression
-from innerloop.registry import members
+from innerloop.registry import load_members
 
 PROBLEMS = LinearRegression(d=3, n=6, noise=0.3)
 DISTRIBUTIONS = (PROBLEMS, MixtureOfRegressions(d=3, n=6), NetworkRegression(d=2, n=5))
 
 
-def problem(prompts: int = 7) -> RegressionProblem:
-    return drawn(PROBLEMS, prompts, torch.Generator().manual_seed(0))
+def make_problem(prompts: int = 7) -> RegressionProblem:
+    return draw_prompts(PROBLEMS, prompts, torch.Generator().manual_seed(0))
 
 
-def normal(*shape: int, seed: int = 1) -> Tensor:
+def draw_normal(*shape: int, seed: int = 1) -> Tensor:
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
 
 
@@ -48,8 +56,8 @@ def cosine(a: np.ndarray, b: np.ndarray) -> float:
 
 
 def test_measures_are_their_formulas() -> None:
-    m, c, t = normal(3, 5, 4, seed=1), normal(2, 5, 4, seed=2), normal(5, 4, seed=3)
-    queries = normal(5, 4, 2)
+    m, c, t = draw_normal(3, 5, 4, seed=1), draw_normal(2, 5, 4, seed=2), draw_normal(5, 4, seed=3)
+    queries = draw_normal(5, 4, 2)
     tables = {
         "distance": measures.squared_distance(m, c),
         "errors": measures.error_similarity(m, c, t),
@@ -84,7 +92,7 @@ def test_measures_are_their_formulas() -> None:
 
 
 def test_scale_free_measures_do_not_see_the_scale() -> None:
-    m, c, t = normal(3, 5, 4, seed=1), normal(2, 5, 4, seed=2), normal(5, 4, seed=3)
+    m, c, t = draw_normal(3, 5, 4, seed=1), draw_normal(2, 5, 4, seed=2), draw_normal(5, 4, seed=3)
     for measure in (measures.score, measures.error_similarity):
         torch.testing.assert_close(measure(m, c, t), measure(1e3 * m, 1e3 * c, 1e3 * t))
     diverged = c.clone()
@@ -93,20 +101,20 @@ def test_scale_free_measures_do_not_see_the_scale() -> None:
 
 
 def test_sensitivity_is_the_derivative_by_the_query() -> None:
-    given, h = problem(), 1e-4
+    given, h = make_problem(), 1e-4
     algorithm = GDPlusPlus(0.3 * torch.eye(3).double()[None], 0.2 * torch.eye(3).double()[None])
     moved = h * torch.eye(3, dtype=torch.float64)
-    around = asked(given, torch.cat([given.x_query + moved, given.x_query - moved], dim=1))
-    ahead, behind = ran(algorithm, around, 2).reshape(3, 7, 6).split(3, dim=-1)
+    around = given.with_queries(torch.cat([given.x_query + moved, given.x_query - moved], dim=1))
+    ahead, behind = predict_steps(algorithm, around, 2).reshape(3, 7, 6).split(3, dim=-1)
     query = given.x_query.clone().requires_grad_()
-    ran(algorithm, replace(given, x_query=query), 2)[-1].sum().backward()
+    predict_steps(algorithm, replace(given, x_query=query), 2)[-1].sum().backward()
     assert query.grad is not None
     torch.testing.assert_close(measures.sensitivity(ahead, behind, h)[-1], query.grad[:, 0])
 
 
 def test_prefixes_have_the_examples_before_a_position() -> None:
-    given = problem()
-    parts = prefixes(given)
+    given = make_problem()
+    parts = given.prefixes()
     assert [part.n for part in parts] == [1, 2, 3, 4, 5, 6]
     torch.testing.assert_close(parts[2].x_query, given.x[:, 3:4])
     torch.testing.assert_close(parts[5].x_query, given.x_query)
@@ -116,23 +124,25 @@ def test_prefixes_have_the_examples_before_a_position() -> None:
 @pytest.mark.parametrize("distribution", DISTRIBUTIONS)
 def test_hyperparameters_may_differ_from_instance_to_instance(distribution) -> None:
     """One batch, each instance with its own, is a loop over instances, each with its own."""
-    given = drawn(distribution, 3, torch.Generator().manual_seed(0))
+    given = draw_prompts(distribution, 3, torch.Generator().manual_seed(0))
     tried = set()
-    for candidate in candidates(given, normal(3, 1)):
+    for candidate in list_candidates(given, draw_normal(3, 1)):
         for guess in candidate.guesses[:: max(len(candidate.guesses) // 3, 1)]:
-            parts, view = free(guess), candidate.view(given)
-            own = [unpacked(guess, packed(guess) * (1 + 0.1 * k)) for k in range(3)]
+            parts, view = list_free_parameters(guess), candidate.view(given)
+            own = [
+                unpack_parameters(guess, pack_parameters(guess) * (1 + 0.1 * k)) for k in range(3)
+            ]
             together = replace(
                 guess,  # pyright: ignore[reportArgumentType]
                 **{
-                    p.name: torch.stack([getattr(a, p.name) for a in own], dim=p.batch_at)
+                    p.name: torch.stack([getattr(a, p.name) for a in own], dim=p.batch_dim)
                     for p in parts
                 },
             )
-            found = ran(together, view, 2)
+            found = predict_steps(together, view, 2)
             for k, algorithm in enumerate(own):
-                alone = changed(view, lambda tensor, k=k: tensor[k : k + 1])
-                torch.testing.assert_close(found[:, k : k + 1], ran(algorithm, alone, 2))
+                alone = view[k : k + 1]
+                torch.testing.assert_close(found[:, k : k + 1], predict_steps(algorithm, alone, 2))
             tried.add(candidate.name)
     assert tried
 
@@ -140,8 +150,8 @@ def test_hyperparameters_may_differ_from_instance_to_instance(distribution) -> N
 def test_every_algorithm_with_guesses_is_a_candidate_somewhere() -> None:
     found = set()
     for distribution in DISTRIBUTIONS:
-        given = drawn(distribution, 2, torch.Generator().manual_seed(0))
-        found |= {candidate.name for candidate in candidates(given, normal(2, 1))}
+        given = draw_prompts(distribution, 2, torch.Generator().manual_seed(0))
+        found |= {candidate.name for candidate in list_candidates(given, draw_normal(2, 1))}
     assert {"lasso", "ridge", "averaging", "nearest-neighbours", "least-squares"} <= found
     assert {"newton", "ista", "fista", "lista-vm", "gd-plus-plus", "gradient-em"} <= found
     assert "network-gradient-descent" in found
@@ -149,24 +159,29 @@ def test_every_algorithm_with_guesses_is_a_candidate_somewhere() -> None:
 
 def test_special_cases_are_named_and_true() -> None:
     """Each larger family, fitted to its special case, reproduces it on other prompts."""
-    assert larger("averaging") == {
+    assert find_generalisations(load_members("algorithms", Algorithm)["averaging"]) == {
         "gradient-descent",
         "preconditioned-gradient-descent",
         "gd-plus-plus",
         "lista-vm",
     }
-    fitting, scoring = problem(80), drawn(PROBLEMS, 40, torch.Generator().manual_seed(9))
-    known, checked = members("algorithms", Algorithm), 0
+    fitting, scoring = (
+        make_problem(80),
+        draw_prompts(PROBLEMS, 40, torch.Generator().manual_seed(9)),
+    )
+    known, checked = load_members("algorithms", Algorithm), 0
     for name, kind in known.items():
         for above in kind.special_case_of:
             small = kind.guesses(fitting)[0]
             steps = 2 if kind.has_steps else 0
-            target = ran(small, fitting, steps)[-1:]
-            wanted = Wanted(fitting, target, target.square().mean(dim=(1, 2)))
-            (large,), (step,) = fitted(known[above].guesses(fitting), "one for all", wanted, 4)
-            expected = ran(small, scoring, steps)[-1]
+            target = predict_steps(small, fitting, steps)[-1:]
+            wanted = FitTarget(fitting, target, target.square().mean(dim=(1, 2)))
+            (large,), (step,) = fit_candidate(
+                known[above].guesses(fitting), "one for all", wanted, 4
+            )
+            expected = predict_steps(small, scoring, steps)[-1]
             off = (
-                ran(large, scoring, step)[-1] - expected
+                predict_steps(large, scoring, step)[-1] - expected
             ).square().mean() / expected.square().mean()
             assert float(off) < 1e-4, (name, above)
             checked += 1
@@ -174,21 +189,27 @@ def test_special_cases_are_named_and_true() -> None:
 
 
 def test_derivatives_by_hyperparameters_are_those_of_autograd() -> None:
-    given = problem()
+    given = make_problem()
     base = torch.eye(3, dtype=torch.float64)[None]
-    lista = ListaVM(0.5 * base + 0.1 * normal(1, 3, 3), normal(1).abs() / 10, None, normal(2))
-    for algorithm in (lengthened(lista, 2), GDPlusPlus(0.3 * base, 0.2 * base)):
-        predictions, slopes = derivative(algorithm, given, [1, 2])
-        torch.testing.assert_close(predictions, ran(algorithm, given, 2)[1:])
+    lista = ListaVM(
+        0.5 * base + 0.1 * draw_normal(1, 3, 3), draw_normal(1).abs() / 10, None, draw_normal(2)
+    )
+    for algorithm in (repeat_per_step(lista, 2), GDPlusPlus(0.3 * base, 0.2 * base)):
+        predictions, slopes = differentiate_predictions(algorithm, given, [1, 2])
+        torch.testing.assert_close(predictions, predict_steps(algorithm, given, 2)[1:])
         expected = torch.autograd.functional.jacobian(
-            lambda theta, a=algorithm: ran(unpacked(a, theta), given, 2)[1:], packed(algorithm)
+            lambda theta, a=algorithm: predict_steps(unpack_parameters(a, theta), given, 2)[1:],
+            pack_parameters(algorithm),
         )
         torch.testing.assert_close(slopes, expected)
-    assert owner(lengthened(lista, 2)).tolist() == [0.0] * 9 + [1.0] * 9 + [0.0, 1.0] + [-1.0] * 2
+    assert (
+        find_owning_steps(repeat_per_step(lista, 2)).tolist()
+        == [0.0] * 9 + [1.0] * 9 + [0.0, 1.0] + [-1.0] * 2
+    )
 
 
 def test_least_squares_finds_what_scipy_finds() -> None:
-    x, y = normal(30), normal(30).cos()
+    x, y = draw_normal(30), draw_normal(30).cos()
 
     def residual(theta: Tensor, slopes: bool) -> tuple[Tensor, Tensor | None] | None:
         a, b = theta
@@ -197,7 +218,7 @@ def test_least_squares_finds_what_scipy_finds() -> None:
         return a * wave - y, jacobian if slopes else None
 
     start = torch.tensor([0.5, 1.3], dtype=torch.float64)
-    found = least_squares(residual, start, 200)
+    found = minimise_squares(residual, start, 200)
 
     def plain(theta: np.ndarray) -> np.ndarray:
         return theta[0] * np.sin(theta[1] * x.numpy()) - y.numpy()
@@ -205,7 +226,7 @@ def test_least_squares_finds_what_scipy_finds() -> None:
     best = scipy.optimize.least_squares(plain, start.numpy())
     reached = float(np.square(plain(found.numpy())).sum())
     assert reached == pytest.approx(2 * best.cost, rel=0.03)
-    assert least_squares(lambda theta, slopes: None, start) is start
+    assert minimise_squares(lambda theta, slopes: None, start) is start
 
 
 @pytest.mark.parametrize(("d", "n"), [(3, 7), (5, 3), (1, 4)])
@@ -229,16 +250,16 @@ def test_exact_solvers_against_scikit_learn(d: int, n: int) -> None:
 
 def test_steps_against_layers_and_the_order_of_convergence() -> None:
     layers = [1, 2, 3, 4, 5]
-    linear = steps_against_layers(layers, [3, 6, 9, 12, 15])
+    linear = fit_step_growth(layers, [3, 6, 9, 12, 15])
     assert linear is not None
     assert linear["better"] == "linear"
     assert linear["linear"]["slope"] == pytest.approx(3.0)
-    grown = steps_against_layers(layers, [2, 4, 8, 16, 32])
+    grown = fit_step_growth(layers, [2, 4, 8, 16, 32])
     assert grown is not None
     assert grown["better"] == "exponential"
     assert grown["exponential"]["slope"] == pytest.approx(np.log(2))
     assert grown["exponential"]["r2"] == pytest.approx(1.0)
-    assert steps_against_layers([1, 2], [1, 2]) is None
+    assert fit_step_growth([1, 2], [1, 2]) is None
     halved = order_of_convergence([0.5**k for k in range(1, 8)])
     squared = order_of_convergence([0.7 ** (2**k) for k in range(6)])
     assert halved is not None

@@ -1,4 +1,4 @@
-"""Registers: shapes, addresses, and the errors of whoever gets them wrong."""
+"""Layouts: registers, addresses of their parts, tokens, and what is refused."""
 
 from __future__ import annotations
 
@@ -18,21 +18,21 @@ SHAPES = st.dictionaries(
 
 
 @given(shapes=SHAPES, batch=st.lists(st.integers(1, 3), max_size=2), n=st.integers(1, 4))
-def test_what_is_written_is_read(shapes: dict, batch: list[int], n: int) -> None:
+def test_reading_returns_the_written_values(shapes: dict, batch: list[int], n: int) -> None:
     layout = Layout(**shapes)
     values = {
         name: torch.randn(*batch, n, *shape, dtype=torch.float64)
         for name, shape in layout.registers.items()
     }
-    stream = layout.tokens(**values)
+    stream = layout.make_tokens(**values)
     assert stream.shape == (*batch, n, layout.width)
     for name, value in values.items():
         assert torch.equal(layout.read(stream, name), value)
 
 
-def test_what_is_not_named_is_zero_and_numbers_are_everywhere() -> None:
+def test_missing_registers_are_zero_and_numbers_fill_every_token() -> None:
     layout = Layout(x=2, y=(), one=())
-    stream = layout.tokens(x=torch.ones(3, 4, 2), one=1.0)
+    stream = layout.make_tokens(x=torch.ones(3, 4, 2), one=1.0)
     assert torch.equal(layout.read(stream, "one"), torch.ones(3, 4))
     assert not layout.read(stream, "y").any()
 
@@ -44,9 +44,12 @@ def test_a_register_of_length_one_takes_values_with_or_without_its_axis(
 ) -> None:
     layout = Layout(x=3, y=1)
     x, y = torch.randn(*batch, n, 3), torch.randn(*batch, n)
-    without, with_axis = layout.tokens(x=x, y=y), layout.tokens(x=x, y=y.unsqueeze(-1))
-    assert torch.equal(without, with_axis)
-    assert torch.equal(layout.read(without, "y"), y.unsqueeze(-1))
+    without_axis, with_axis = (
+        layout.make_tokens(x=x, y=y),
+        layout.make_tokens(x=x, y=y.unsqueeze(-1)),
+    )
+    assert torch.equal(without_axis, with_axis)
+    assert torch.equal(layout.read(without_axis, "y"), y.unsqueeze(-1))
 
 
 def test_an_address_is_a_part_of_a_register() -> None:
@@ -60,36 +63,39 @@ def test_an_address_is_a_part_of_a_register() -> None:
     assert layout.read(stream, layout["W"][2, 3]).shape == (2,)
 
 
-def test_whole_numbers_take_the_precision_of_the_rest() -> None:
+def test_integers_take_the_precision_of_the_other_registers() -> None:
     layout = Layout(pos=(), x=2)
-    stream = layout.tokens(pos=torch.arange(3), x=torch.full((3, 2), 0.5, dtype=torch.float64))
+    stream = layout.make_tokens(pos=torch.arange(3), x=torch.full((3, 2), 0.5, dtype=torch.float64))
     assert stream.dtype == torch.float64
     assert stream.tolist() == [[0, 0.5, 0.5], [1, 0.5, 0.5], [2, 0.5, 0.5]]
 
 
 def test_groups_of_tokens_are_joined_over_batches() -> None:
     layout = Layout(x=2, data=(), centroid=())
-    data = layout.tokens(x=torch.randn(5, 4, 2), data=1.0)
-    centroids = layout.tokens(x=torch.randn(3, 2), centroid=1.0)
+    data = layout.make_tokens(x=torch.randn(5, 4, 2), data=1.0)
+    centroids = layout.make_tokens(x=torch.randn(3, 2), centroid=1.0)
     stream = join(data, centroids)
     assert stream.shape == (5, 7, 4)
     assert torch.equal(layout.read(stream, "data")[0], torch.tensor([1.0] * 4 + [0.0] * 3))
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("call", "message"),
     [
         (lambda: Layout(x=0), "at least 1"),
         (lambda: Layout(x=2)["y"], "did you mean 'x'"),
-        (lambda: Layout(x=2).tokens(x=torch.ones(4, 3)), "takes .*got"),
-        (lambda: Layout(x=2).tokens(x=torch.ones(2)), "takes .*got"),
-        (lambda: Layout(x=2, y=()).tokens(x=torch.ones(4, 2), y=torch.ones(5)), "disagree"),
-        (lambda: Layout(x=2).tokens(x=torch.full((4, 2), torch.nan)), "x must be finite"),
-        (lambda: Layout(x=2, y=()).tokens(x=torch.ones(1, 2), y=torch.inf), "y must be finite"),
-        (lambda: Layout(x=2).tokens(x=1.0), "floating-point tensor"),
-        (lambda: Layout(i=()).tokens(i=torch.arange(3)), "floating-point tensor"),
+        (lambda: Layout(x=2).make_tokens(x=torch.ones(4, 3)), "takes .*got"),
+        (lambda: Layout(x=2).make_tokens(x=torch.ones(2)), "takes .*got"),
+        (lambda: Layout(x=2, y=()).make_tokens(x=torch.ones(4, 2), y=torch.ones(5)), "disagree"),
+        (lambda: Layout(x=2).make_tokens(x=torch.full((4, 2), torch.nan)), "x must be finite"),
         (
-            lambda: Layout(x=2, y=()).tokens(x=torch.ones(1, 2), y=torch.ones(1).double()),
+            lambda: Layout(x=2, y=()).make_tokens(x=torch.ones(1, 2), y=torch.inf),
+            "y must be finite",
+        ),
+        (lambda: Layout(x=2).make_tokens(x=1.0), "floating-point tensor"),
+        (lambda: Layout(i=()).make_tokens(i=torch.arange(3)), "floating-point tensor"),
+        (
+            lambda: Layout(x=2, y=()).make_tokens(x=torch.ones(1, 2), y=torch.ones(1).double()),
             "one prec",
         ),
         (lambda: Layout(x=2)["x"][[0, 0]], "each of them once"),
@@ -100,6 +106,6 @@ def test_groups_of_tokens_are_joined_over_batches() -> None:
         (lambda: Layout(x=2)[Layout(x=9)["x"]], "another layout"),
     ],
 )
-def test_mistakes_are_named(wrong, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        wrong()
+def test_mistakes_are_named(call, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()

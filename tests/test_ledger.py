@@ -34,7 +34,7 @@ from innerloop.files import write_atomically
 from innerloop.ledger import code, engines
 from innerloop.ledger import run as running
 from innerloop.ledger import store as storing
-from innerloop.ledger.engines import Engine, Processes
+from innerloop.ledger.engines import Engine, ProcessEngine
 from innerloop.ledger.run import Outcome, Run
 from innerloop.ledger.store import Store
 
@@ -44,10 +44,10 @@ TOYS = ["toy.one", "toy.two", "toy.three"]
 
 @dataclass
 class Ledger:
-    """Runs of the toys in one folder, and what they said on the way."""
+    """Runs of the toy claims in one folder, and the messages that they sent."""
 
     folder: Path
-    said: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def check(
         self,
@@ -56,35 +56,34 @@ class Ledger:
         workers: int = 2,
         engine: Callable[[], Engine] | None = None,
         preset: Preset = "quick",
+        fuller: bool = False,
         **rest: Any,
     ) -> list[Outcome]:
-        store = Store(self.folder, self.said.append)
-        start = engine or (lambda: Processes(workers))
-        self.run = Run(store, start, notice=self.said.append, **rest)
-        return self.run.check(ids, preset)
+        store = Store(self.folder, self.messages.append)
+        start = engine or (lambda: ProcessEngine(workers))
+        self.run = Run(store, start, notice=self.messages.append, **rest)
+        return self.run.check(ids, preset, fuller=fuller)
 
-    def started(self, *words: str) -> subprocess.Popen[str]:
-        """The command line, in a process of its own."""
+    def start_command(self, *words: str) -> subprocess.Popen[str]:
+        """Start the command line in a process of its own."""
         command = [sys.executable, str(HERE / "toy_command.py"), "check", *words, "--json"]
-        command += ["--results", str(self.folder)]
+        command += ["--results", str(self.folder.parent)]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 @pytest.fixture(autouse=True)
 def toy_claims(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     if "run" not in request.fixturenames:
-        monkeypatch.setattr(running, "claims", lambda: toys.CLAIMS)
+        monkeypatch.setattr(running, "load_claims", lambda: toys.CLAIMS)
 
 
 @pytest.fixture(scope="module", autouse=True)
-def notes(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """Where toys leave notes; known before the first worker starts."""
-    folder = tmp_path_factory.mktemp("notes")
+def worker_environment() -> Iterator[None]:
+    """Let workers find the toys, and give each one thread."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("TOYS", str(folder))
         patch.setenv("OMP_NUM_THREADS", "1")
         patch.setenv("PYTHONPATH", f"{HERE}{os.pathsep}{HERE.parent}")
-        yield folder
+        yield
 
 
 @pytest.fixture
@@ -94,45 +93,45 @@ def ledger(tmp_path: Path) -> Ledger:
 
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory, notes: Path) -> Ledger:
-    """A run that nothing happened to, with one worker."""
-    ledger = Ledger(tmp_path_factory.mktemp("undisturbed"))
+    """Run the toys with one worker and without any disturbance."""
+    ledger = Ledger(tmp_path_factory.mktemp("undisturbed") / "cells")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(running, "claims", lambda: toys.CLAIMS)
+        patch.setattr(running, "load_claims", lambda: toys.CLAIMS)
         found = ledger.check(workers=1)
     assert [outcome.verdict for outcome in found] == ["holds"] * 3
-    assert not ledger.said
+    assert not ledger.messages
     return ledger
 
 
-def contents(cells: Path) -> dict[str, Any]:
-    """Every file of a folder, times aside; each is whole, and nothing else lies about."""
+def read_cells(cells: Path) -> dict[str, Any]:
+    """Read every file of a folder as a cell, without its times; a file that is none fails."""
     found = {}
     for path in sorted(path for path in cells.rglob("*") if path.is_file()):
-        told = json.loads(path.read_text("utf-8"))["content"]
-        del told["made"], told["seconds"]
-        found[str(path.relative_to(cells))] = told
+        content = json.loads(path.read_text("utf-8"))["content"]
+        del content["made"], content["seconds"]
+        found[str(path.relative_to(cells))] = content
     return found
 
 
-def finished(cells: Path) -> int:
-    """How many cells are stored, while others may be being written."""
+def count_cells(cells: Path) -> int:
+    """Count the stored cells, while others may be being written."""
     return sum(1 for _ in cells.rglob("*.json"))
 
 
-def gone(processes: list[psutil.Process], patience: float = 10.0) -> bool:
+def have_ended(processes: list[psutil.Process], patience: float = 10.0) -> bool:
     _, alive = psutil.wait_procs(processes, timeout=patience)
     return not [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
-def family(process: subprocess.Popen[str]) -> list[psutil.Process]:
-    """Those it started that still run; none once it has ended, which may be at any moment."""
+def list_descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+    """List the descendants of a process that still run; none once it has ended."""
     try:
         return psutil.Process(process.pid).children(recursive=True)
     except psutil.NoSuchProcess:
         return []
 
 
-def until(condition: Any, patience: float = 60.0) -> None:
+def wait_until(condition: Any, patience: float = 60.0) -> None:
     deadline = time.monotonic() + patience
     while not condition():
         assert time.monotonic() < deadline, "it never happened"
@@ -141,59 +140,59 @@ def until(condition: Any, patience: float = 60.0) -> None:
 
 def test_the_same_numbers_with_any_number_of_workers(undisturbed: Ledger, ledger: Ledger) -> None:
     ledger.check(workers=3)
-    assert contents(ledger.folder) == contents(undisturbed.folder)
-    assert len(contents(ledger.folder)) == 8
+    assert read_cells(ledger.folder) == read_cells(undisturbed.folder)
+    assert len(read_cells(ledger.folder)) == 8
     ledger.check(["toy.one"], seed=1)
-    values = {told["found"]["numbers"]["value"] for told in of("toy.one", ledger)}
+    values = {content["found"]["numbers"]["value"] for content in select_cells("toy.one", ledger)}
     assert len(values) == 2, "another seed, other numbers"
 
 
-def of(claim: str, ledger: Ledger) -> list[dict[str, Any]]:
-    found = contents(ledger.folder).values()
-    return [told for told in found if told["cell"]["claim"] == claim]
+def select_cells(claim: str, ledger: Ledger) -> list[dict[str, Any]]:
+    found = read_cells(ledger.folder).values()
+    return [content for content in found if content["cell"]["claim"] == claim]
 
 
 def test_a_cell_says_how_it_was_made(undisturbed: Ledger) -> None:
-    (told,) = of("toy.one", undisturbed)
-    assert told["cell"] == {
+    (content,) = select_cells("toy.one", undisturbed)
+    assert content["cell"] == {
         "claim": "toy.one",
         "preset": "quick",
         "seed": 0,
         "settings": {"pause": 0.1},
     }
-    assert told["command"] == "innerloop check toy.one --preset quick --fresh"
-    assert {"innerloop", "torch", "numpy", "python"} <= told["versions"].keys()
+    assert content["command"] == "innerloop check toy.one --preset quick --fresh"
+    assert {"innerloop", "torch", "numpy", "python"} <= content["versions"].keys()
 
 
 def test_killed_at_any_moment_nothing_finished_is_lost(undisturbed: Ledger, ledger: Ledger) -> None:
     """Killed four times at random moments; what was finished stays, and the end is the same."""
     chance = random.Random(0)
-    whole, seen = contents(undisturbed.folder), dict[str, Any]()
+    whole, seen = read_cells(undisturbed.folder), dict[str, Any]()
     for _ in range(4):
-        process = ledger.started("toy", "--workers", "2")
+        process = ledger.start_command("toy", "--workers", "2")
         before = len(seen)
-        until(lambda: len(family(process)) > 2 or process.poll() is not None)  # noqa: B023
+        wait_until(lambda: len(list_descendants(process)) > 2 or process.poll() is not None)  # noqa: B023
         if before < 6:
             time.sleep(chance.uniform(0.0, 0.6))
-        workers = family(process)
+        workers = list_descendants(process)
         process.kill()
         process.communicate()
-        assert gone(workers), "workers were left behind"
+        assert have_ended(workers), "workers were left behind"
         for path in ledger.folder.rglob(".innerloop-*"):
             path.unlink()  # half-written, under a name that nobody reads
-        now = contents(ledger.folder)
+        now = read_cells(ledger.folder)
         assert seen.items() <= now.items(), "a finished cell was lost or changed"
         assert now.items() <= whole.items()
         seen = now
     ledger.check()
-    assert contents(ledger.folder) == whole
+    assert read_cells(ledger.folder) == whole
 
 
 def test_a_rerun_does_only_what_is_missing_or_changed(ledger: Ledger) -> None:
     ledger.check()
     files: dict[Path, int] = {}
 
-    def rewritten(**rest: Any) -> list[str]:
+    def list_rewritten(**rest: Any) -> list[str]:
         ledger.check(**rest)
         now = {path: path.stat().st_mtime_ns for path in ledger.folder.rglob("*.json")}
         changed = sorted(path.parent.name for path in now if now[path] != files.get(path))
@@ -201,19 +200,21 @@ def test_a_rerun_does_only_what_is_missing_or_changed(ledger: Ledger) -> None:
         return changed
 
     everything = ["toy.one", *["toy.three"] * 6, "toy.two"]
-    assert rewritten() == everything, "all are new to this test"
-    assert not rewritten()
+    assert list_rewritten() == everything, "all are new to this test"
+    assert not list_rewritten()
     next(path for path in files if path.parent.name == "toy.two").unlink()
-    assert rewritten() == ["toy.two"]
+    assert list_rewritten() == ["toy.two"]
     older = next(path for path in files if path.parent.name == "toy.three")
-    told = json.loads(older.read_text("utf-8"))
-    told["content"]["code"] = "that of last year"
-    told["sha256"] = storing._digest(told["content"])
-    write_atomically(older, json.dumps(told).encode())
-    assert rewritten() == ["toy.three"]
-    assert not ledger.said, "a change is no damage"
-    assert rewritten(fresh=True) == everything
-    assert rewritten(preset="full") == everything
+    file = json.loads(older.read_text("utf-8"))
+    file["content"]["code"] = "that of last year"
+    file["sha256"] = storing._compute_digest(file["content"])
+    write_atomically(older, json.dumps(file).encode())
+    assert list_rewritten() == ["toy.three"]
+    assert ledger.messages == [
+        "1 stored results are stale, 1 of them are run again now: all code changed"
+    ]
+    assert list_rewritten(fresh=True) == everything
+    assert list_rewritten(preset="full") == everything
     assert {path.relative_to(ledger.folder).parts[0] for path in files} == {"quick", "full"}
 
 
@@ -225,39 +226,40 @@ def test_a_fuller_preset_is_taken_where_it_is_stored(ledger: Ledger) -> None:
     assert {outcome.preset for outcome in found} == {"quick"}
 
 
-def waiting(notes: Path) -> int:
-    """The process of the toy that sleeps, once it does."""
+def wait_for_sleeper(notes: Path) -> int:
+    """Wait until the sleeping toy runs, and return the id of its process."""
     log = notes / "pids"
-    until(lambda: log.exists() and log.read_text().endswith("\n"))
+    wait_until(lambda: log.exists() and log.read_text().endswith("\n"))
     return int(log.read_text().split()[0])
 
 
 @pytest.fixture
 def sleeper(notes: Path) -> Iterator[Path]:
-    """A toy that sleeps the first time, and not when it runs again."""
+    """Let the sleeping toy sleep the first time, and not when it runs again."""
     for name in ("pids", "go", "deaths"):
         (notes / name).unlink(missing_ok=True)
     yield notes
     (notes / "go").unlink(missing_ok=True)
 
 
-def killed_once(notes: Path) -> None:
-    pid = waiting(notes)
+def kill_sleeper(notes: Path) -> None:
+    pid = wait_for_sleeper(notes)
     (notes / "go").touch()
     os.kill(pid, signal.SIGKILL)
 
 
 def test_a_worker_that_is_killed_is_replaced(ledger: Ledger, sleeper: Path) -> None:
     with ThreadPoolExecutor(1) as pool:
-        kill = pool.submit(killed_once, sleeper)
+        kill = pool.submit(kill_sleeper, sleeper)
         found = ledger.check(["slow.sleeps", *TOYS])
         kill.result()
-    assert ledger.said == ["a worker died while it ran slow.sleeps: it will run again"]
+    assert ledger.messages == ["a worker died while it ran slow.sleeps: it will run again"]
     assert {outcome.verdict for outcome in found} == {"holds"}
 
 
+@pytest.mark.slow
 def test_an_idle_worker_that_died_is_replaced() -> None:
-    engine = Processes(1)
+    engine = ProcessEngine(1)
     try:
         work = (toys.__name__, "toy.one", {"pause": 0.0}, 0)
         engine.submit(*work).result()
@@ -280,36 +282,36 @@ def test_what_breaks_is_told_and_the_rest_goes_on(
     assert "say in words" in errors["bad.nan"]
     assert "its worker died 3 times or more" in errors["bad.kills"]
     assert (sleeper / "deaths").read_text() == "xxx"
-    assert contents(ledger.folder) == contents(undisturbed.folder), "what breaks leaves no file"
+    assert read_cells(ledger.folder) == read_cells(undisturbed.folder), "what breaks leaves no file"
 
 
 def test_other_code_on_a_worker_is_refused(ledger: Ledger, monkeypatch) -> None:
-    monkeypatch.setattr(running, "package", lambda: "ours")
+    monkeypatch.setattr(running, "digest_package", lambda: "ours")
     (found,) = ledger.check(["toy.one"])
     assert "another version of innerloop" in found.error
-    assert not contents(ledger.folder)
+    assert not read_cells(ledger.folder)
 
 
 def test_the_command_line_ends_as_documented(undisturbed: Ledger, ledger: Ledger) -> None:
-    process = ledger.started("toy", "bad.raises")
+    process = ledger.start_command("toy", "bad.raises")
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "bad.raises broke: RuntimeError: this check is broken" in err
     assert "these checks broke: bad.raises" in err
     assert [outcome["verdict"] for outcome in json.loads(out)].count("holds") == 3
-    assert contents(ledger.folder) == contents(undisturbed.folder)
+    assert read_cells(ledger.folder) == read_cells(undisturbed.folder)
 
 
 def test_an_interrupt_stops_and_says_how_to_go_on(ledger: Ledger, sleeper: Path) -> None:
-    process = ledger.started("slow", "--workers", "1")
-    waiting(sleeper)
-    workers = family(process)
+    process = ledger.start_command("slow", "--workers", "1")
+    wait_for_sleeper(sleeper)
+    workers = list_descendants(process)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
     assert "what is finished is stored, the same command goes on" in err
     assert "Traceback" not in err
-    assert gone(workers)
+    assert have_ended(workers)
 
 
 @pytest.mark.parametrize("damage", ["cut", "flipped", "emptied", "swapped", "folder"])
@@ -331,54 +333,55 @@ def test_a_damaged_cell_is_made_again(undisturbed: Ledger, ledger: Ledger, damag
     else:
         one.write_text(damaged[damage], "utf-8")
     found = ledger.check()
-    assert any(f"{one.name} is damaged and will be made again" in text for text in ledger.said)
+    assert any(f"{one.name} is damaged and will be made again" in text for text in ledger.messages)
     assert {outcome.verdict for outcome in found} == {"holds"}
     if damage == "folder":
-        assert len(ledger.run.unwritten) == 1
+        assert len(ledger.run.write_errors) == 1
     else:
-        assert contents(ledger.folder) == contents(undisturbed.folder)
+        assert read_cells(ledger.folder) == read_cells(undisturbed.folder)
 
 
 def test_two_runs_in_one_folder(undisturbed: Ledger, ledger: Ledger) -> None:
-    process = ledger.started("toy", "--workers", "1")
-    until(lambda: finished(ledger.folder) or process.poll() is not None)
+    process = ledger.start_command("toy", "--workers", "1")
+    wait_until(lambda: count_cells(ledger.folder) or process.poll() is not None)
     found = ledger.check(workers=1)
     out, err = process.communicate(timeout=60)
     assert process.returncode == 0, err
-    assert [o["evidence"]["numbers"] for o in json.loads(out)] == [
-        dict(outcome.evidence.numbers) for outcome in found if outcome.evidence
-    ]
-    assert contents(ledger.folder) == contents(undisturbed.folder)
+    assert {o["id"]: o["evidence"]["numbers"] for o in json.loads(out)} == {
+        outcome.id: dict(outcome.evidence.numbers) for outcome in found if outcome.evidence
+    }
+    assert read_cells(ledger.folder) == read_cells(undisturbed.folder)
 
 
 @pytest.fixture
 def full_disk() -> Iterator[None]:
-    """As on a full disk, a write of more than a few bytes fails."""
+    """Make every write of more than a few bytes fail, as on a full disk."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, limits[1]))
     yield
     resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def told_though_not_kept(undisturbed: Ledger, ledger: Ledger) -> None:
+def assert_reported_though_not_stored(undisturbed: Ledger, ledger: Ledger) -> None:
     found = ledger.check()
-    assert [said for said in ledger.said if "cannot write" in said] == ledger.said
-    assert len(ledger.said) == 1, "said once, not for every cell"
-    assert len(ledger.run.unwritten) == 8
-    (one,) = of("toy.one", undisturbed)
+    assert [message for message in ledger.messages if "cannot write" in message] == ledger.messages
+    assert len(ledger.messages) == 1, "said once, not for every cell"
+    assert len(ledger.run.write_errors) == 8
+    (one,) = select_cells("toy.one", undisturbed)
     assert found[0].evidence
     assert found[0].evidence.numbers == one["found"]["numbers"]
 
 
 def test_a_full_disk(undisturbed: Ledger, ledger: Ledger, full_disk: None) -> None:
-    told_though_not_kept(undisturbed, ledger)
+    assert_reported_though_not_stored(undisturbed, ledger)
     assert not [path for path in ledger.folder.rglob("*") if path.is_file()]
 
 
 def test_a_read_only_disk(undisturbed: Ledger) -> None:
-    told_though_not_kept(undisturbed, Ledger(Path("/proc/sys/cells")))
+    assert_reported_though_not_stored(undisturbed, Ledger(Path("/proc/sys/cells")))
 
 
+@pytest.mark.slow
 def test_results_that_cannot_be_kept_end_with_2(run, monkeypatch) -> None:
     found = run("check", "ahn2023.lemma-2", "--results", "/proc/sys/cells", "--workers", "1")
     assert found.code == 2
@@ -400,7 +403,7 @@ def test_what_a_killed_run_left_half_written_is_removed(ledger: Ledger) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(notes: Path) -> Iterator[Callable[[], Engine]]:
-    """A Dask cluster of two processes."""
+    """Start a Dask cluster of two processes."""
     from dask import config
     from distributed import LocalCluster
 
@@ -408,7 +411,7 @@ def cluster(notes: Path) -> Iterator[Callable[[], Engine]]:
         config.set({"distributed.scheduler.allowed-failures": 1}),
         LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
     ):
-        yield lambda: engines.Dask(cluster.scheduler_address)  # pyright: ignore
+        yield lambda: engines.DaskEngine(cluster.scheduler_address)  # pyright: ignore
 
 
 def test_a_cluster_gives_the_same_and_survives_kills(
@@ -416,22 +419,22 @@ def test_a_cluster_gives_the_same_and_survives_kills(
 ) -> None:
     address = cluster()._client.scheduler.address  # pyright: ignore
     for least in (1, 4):
-        process = ledger.started("toy", "--engine", f"dask:{address}")
-        until(lambda: finished(ledger.folder) >= least or process.poll() is not None)  # noqa: B023
+        process = ledger.start_command("toy", "--engine", f"dask:{address}")
+        wait_until(lambda: count_cells(ledger.folder) >= least or process.poll() is not None)  # noqa: B023
         process.kill()
         process.communicate()
         for path in ledger.folder.rglob(".innerloop-*"):
             path.unlink()
-        assert contents(ledger.folder).items() <= contents(undisturbed.folder).items()
+        assert read_cells(ledger.folder).items() <= read_cells(undisturbed.folder).items()
     ledger.check(engine=cluster)
-    assert contents(ledger.folder) == contents(undisturbed.folder)
+    assert read_cells(ledger.folder) == read_cells(undisturbed.folder)
 
 
 def test_a_cluster_that_loses_a_worker_goes_on(
     ledger: Ledger, cluster: Callable[[], Engine], sleeper: Path
 ) -> None:
     with ThreadPoolExecutor(1) as pool:
-        kill = pool.submit(killed_once, sleeper)
+        kill = pool.submit(kill_sleeper, sleeper)
         found = ledger.check(["slow.sleeps", *TOYS], engine=cluster)
         kill.result()
     assert {outcome.verdict for outcome in found} == {"holds"}
@@ -443,17 +446,17 @@ def test_a_cell_that_kills_the_workers_of_a_cluster_is_given_up(
     found = ledger.check(["bad.kills", *TOYS], engine=cluster)
     assert "its worker died" in found[0].error
     assert [outcome.state for outcome in found] == ["broken"] + ["checked"] * 3
-    assert contents(ledger.folder) == contents(undisturbed.folder)
+    assert read_cells(ledger.folder) == read_cells(undisturbed.folder)
 
 
 def test_a_cluster_that_is_not_there(monkeypatch) -> None:
-    monkeypatch.setattr(engines, "PATIENCE", 0.5)
+    monkeypatch.setattr(engines, "DASK_TIMEOUT", 0.5)
     with pytest.raises(InputError, match=r"no Dask scheduler answers at 'tcp://127\.0\.0\.1:9'"):
-        engines.Dask("tcp://127.0.0.1:9")
+        engines.DaskEngine("tcp://127.0.0.1:9")
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "message"),
     [
         (["--engine", "dusk"], "engine must be local or dask:ADDRESS, got 'dusk'"),
         (["--engine", "dask:"], "engine must be local or dask:ADDRESS, got 'dask:'"),
@@ -465,11 +468,11 @@ def test_a_cluster_that_is_not_there(monkeypatch) -> None:
         (["ahn2023.lema-2"], "did you mean 'ahn2023.lemma-2'?"),
     ],
 )
-def test_a_users_mistake_is_one_line(run, words: list[str], told: str, monkeypatch) -> None:
+def test_a_users_mistake_is_one_line(run, words: list[str], message: str, monkeypatch) -> None:
     monkeypatch.chdir(HERE.parent)
     found = run("check", *words)
     assert found.code == 2
-    assert told in found.err
+    assert message in found.err
     assert len(found.err.strip().splitlines()) == 1
     assert not found.out
 
@@ -477,43 +480,43 @@ def test_a_users_mistake_is_one_line(run, words: list[str], told: str, monkeypat
 def test_claims_without_a_check_are_told(run, tmp_path: Path) -> None:
     found = run("check", "yang2025.he.real", "--results", str(tmp_path), "--json")
     assert found.code == 0
-    (told,) = json.loads(found.out)
-    assert told["verdict"] == "not yet checked"
+    (content,) = json.loads(found.out)
+    assert content["verdict"] == "not yet checked"
     keys = {"id", "source", "kind", "verdict", "preset", "seconds", "printed", "corrected"}
-    assert keys | {"summary"} <= told.keys()
-    assert told["statement"]
+    assert keys | {"summary"} <= content.keys()
+    assert content["statement"]
 
 
 def test_recorded_weights_that_a_cell_names_count_as_code_does(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Other weights of that name: the cell is made again. Others, or elsewhere: it is not."""
+    """Other weights of that name make the cell stale; other files, or elsewhere, do not."""
+    location = "toys"
 
-    def made_by() -> str:
+    def read_recorded_code() -> dict[str, str]:
         ledger.check(["named.weights"])
         (path,) = (ledger.folder / "quick" / "named.weights").glob("*.json")
         return json.loads(path.read_bytes())["content"]["code"]
 
-    def digest() -> str:
-        return code.decided("toys", toys.WEIGHTS)
+    def list_changes() -> list[str]:
+        return code.find_changes(before, location, toys.WEIGHTS)
 
-    assert made_by() == digest()
+    without = read_recorded_code()
+    assert code.WEIGHTS not in without
     monkeypatch.setattr(recorded, "RESULTS", tmp_path / "results")
     folder = tmp_path / "results" / "kind"
     folder.mkdir(parents=True)
-    none = digest()
     (folder / "toy-weights.safetensors").write_bytes(b"some")
-    some = digest()
+    before = code.collect_dependencies(location, [], toys.WEIGHTS)
+    assert before == {**without, code.WEIGHTS: before[code.WEIGHTS]}
+    assert not list_changes()
     (folder / "other.safetensors").write_bytes(b"others")
     (folder / "toy-weights.json").write_bytes(b"{}")
-    assert digest() == some != none
+    assert not list_changes()
     (folder / "toy-weights.safetensors").write_bytes(b"more")
-    assert digest() not in (some, none)
-    # A worker looks for weights elsewhere: let it find what is here.
-    monkeypatch.setattr(running, "weights", lambda settings: "")
-    assert made_by() == digest()
+    assert list_changes() == [code.WEIGHTS]
     (folder / "toy-weights.safetensors").unlink()
-    assert made_by() == digest() == none
+    assert list_changes() == [code.WEIGHTS]
 
 
 def test_weights_are_found_however_deep_they_are_named(
@@ -523,70 +526,130 @@ def test_weights_are_found_however_deep_they_are_named(
     (tmp_path / "kind").mkdir()
     for name in ("one", "two"):
         (tmp_path / "kind" / f"{name}.safetensors").write_bytes(b"the same")
-    found = [code.weights(at) for at in ({"a": "one"}, {"a": ["x", {"b": "one"}]}, {"a": ["two"]})]
+    found = [
+        code.digest_weights(at) for at in ({"a": "one"}, {"a": ["x", {"b": "one"}]}, {"a": ["two"]})
+    ]
     assert found[0] == found[1] != found[2], "by name, too"
-    assert code.weights({"a": ["x", 3, None]}) == ""
+    assert code.digest_weights({"a": ["x", 3, None]}) == ""
 
 
 def test_other_weights_on_a_worker_are_refused(
     ledger: Ledger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(running, "weights", lambda settings: "those of last year")
+    monkeypatch.setattr(running, "digest_weights", lambda settings: "those of last year")
     (outcome,) = ledger.check(["toy.one"])
     assert "recorded weights" in outcome.error
 
 
-def test_the_code_that_counts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a claim's file imports counts, directly or not; comments and docstrings do not."""
+@pytest.fixture
+def copied_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Copy the package, to be edited, and take digests from the copy."""
     root = Path(innerloop.__file__).parent
     copy = tmp_path / "innerloop"
     shutil.copytree(root, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    module = "innerloop.claims.ahn2023.lemma_2"
-
-    caches = (code.fingerprint, code._parsed, code._path)
-    for cached in caches:
-        cached.cache_clear()
-    monkeypatch.setattr(code, "ROOT", copy)
-    plain = code._parsed.__wrapped__
+    plain = code._parse_module.__wrapped__
 
     @functools.cache
-    def parsed(module: str, changed: int) -> tuple[str, list[str]]:
-        return plain(module)
+    def parse(path: Path, changed: int) -> tuple[str, list[str]]:
+        return plain(path)
 
-    def of(module: str) -> tuple[str, list[str]]:
-        """Parsed again only where the file changed: the copy is large."""
-        path = code._path(module)
-        return parsed(module, path.stat().st_mtime_ns if path else 0)
+    monkeypatch.setattr(code, "ROOT", copy)
+    # Parsed again only where the file changed: the copy is large.
+    monkeypatch.setattr(code, "_parse_module", lambda path: parse(path, path.stat().st_mtime_ns))
+    return copy
 
-    monkeypatch.setattr(code, "_parsed", of)
 
-    def digest(*modules: str) -> list[str]:
-        code.fingerprint.cache_clear()
-        return [code.fingerprint(module) for module in modules]
+def edit(file: Path, old: str, new: str) -> Callable[[], int]:
+    """Replace a text in a file, and return the function that undoes it."""
+    text = file.read_text("utf-8")
+    assert old in text
+    file.write_text(text.replace(old, new, 1), "utf-8")
+    return lambda: file.write_text(text, "utf-8")
 
-    through = "innerloop.constructions.certificate"
-    before = digest(module, through)
 
-    def changed(path: str, old: str, new: str) -> list[bool]:
-        file = copy / path
-        text = file.read_text("utf-8")
-        assert old in text
-        file.write_text(text.replace(old, new, 1), "utf-8")
-        try:
-            now = digest(module, through)
-        finally:
-            file.write_text(text, "utf-8")
-        return [one != other for one, other in zip(now, before, strict=True)]
+NEWTON = "constructions.newton"
 
-    own = "claims/ahn2023/lemma_2.py"
-    assert changed(own, "# Steps small", "# Steps quite small") == [False, False]
-    assert changed(own, "One step as", "A step as") == [False, False]
-    assert changed(own, "2 * d + 3", "2 * d + 4") == [True, False]
-    assert changed("claims/evidence.py", "MOST_ROWS = 5000", "MOST_ROWS = 1") == [True, False]
-    assert changed("errors.py", "MOST_NAMES = 40", "MOST_NAMES = 1") == [True, True], "through base"
-    assert changed("algorithms/newton.py", "return 2 *", "return 3 *") == [False, True], (
-        "the registry reaches every member"
-    )
-    assert changed("transformer/head.py", "import torch", "import torch  # so") == [False, False]
-    for cached in caches:
-        cached.cache_clear()
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("path", "old", "new", "stale"),
+    [
+        ("claims/ahn2023/lemma_2.py", "# Steps small", "# Steps quite small", []),
+        ("claims/ahn2023/lemma_2.py", "2 * d + 3", "2 * d + 4", ["claims.ahn2023.lemma_2"]),
+        ("claims/evidence.py", "MAX_ROWS = 5000", "MAX_ROWS = 1", ["claims.evidence"]),
+        ("errors.py", "import difflib", "import difflib as d", ["errors"]),
+        ("transformer/head.py", "import torch", "import torch  # so", []),
+        (
+            "constructions/newton.py",
+            "import torch\n",
+            "import torch as t\n",
+            ["constructions.newton"],
+        ),
+        ("algorithms/newton.py", "return 2 *", "return 3 *", ["algorithms.newton"]),
+        ("policies/ucb.py", "import", "import os\nimport", []),
+        ("constructions/ucb_vi.py", "import", "import os\nimport", []),
+    ],
+)
+def test_the_code_that_counts(
+    copied_package: Path, path: str, old: str, new: str, stale: list[str]
+) -> None:
+    """Imports and looked-up members count, directly or not; comments and other members do not."""
+    module, lookups = "innerloop.claims.ahn2023.lemma_2", ["innerloop.constructions.newton"]
+    before = code.collect_dependencies(module, lookups, {})
+    undo = edit(copied_package / path, old, new)
+    assert code.find_changes(before, module, {}) == [f"innerloop.{name}" for name in stale]
+    undo()
+    assert not code.find_changes(before, module, {})
+
+
+def test_a_lookup_of_all_members_depends_on_all(copied_package: Path) -> None:
+    """What compares with every algorithm is stale when one is added, changed or removed."""
+    module = "innerloop.claims.ahn2023.lemma_2"
+    before = code.collect_dependencies(module, ["algorithms *"], {})
+    undo = edit(copied_package / "algorithms" / "fista.py", "import", "import os\nimport")
+    assert code.find_changes(before, module, {}) == ["innerloop.algorithms.fista"]
+    undo()
+    (copied_package / "algorithms" / "fista.py").unlink()
+    assert "innerloop.algorithms.fista" in code.find_changes(before, module, {})
+
+
+def test_a_stale_result_is_shown_as_stale_with_what_changed(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A larger preset's result of other code is neither used nor dropped without a word."""
+    ledger.check(["toy.one"], preset="full")
+    (outcome,) = ledger.check(["toy.one"], fuller=True)
+    assert (outcome.preset, outcome.stale) == ("full", None)
+    (path,) = (ledger.folder / "full" / "toy.one").glob("*.json")
+    file = json.loads(path.read_bytes())
+    file["content"]["code"]["innerloop.claims.evidence"] = "another"
+    file["sha256"] = storing._compute_digest(file["content"])
+    path.write_text(json.dumps(file))
+    (outcome,) = ledger.check(["toy.one"], fuller=True)
+    assert (outcome.preset, outcome.verdict) == ("quick", "holds")
+    assert outcome.stale is not None
+    assert outcome.stale.changed == ("innerloop.claims.evidence",)
+    assert (outcome.stale.preset, outcome.stale.verdict) == ("full", "holds")
+    assert outcome.as_dict()["stale"]["changed"] == ("innerloop.claims.evidence",)
+    assert ledger.messages[-1] == "1 stored results are stale: innerloop.claims.evidence changed"
+
+
+def test_a_file_of_the_first_format_is_stale_not_damaged(ledger: Ledger) -> None:
+    ledger.check(["toy.one"])
+    (path,) = (ledger.folder / "quick" / "toy.one").glob("*.json")
+    file = json.loads(path.read_bytes())
+    file["version"], file["content"]["code"] = 1, "0" * 64
+    file["sha256"] = storing._compute_digest(file["content"])
+    path.write_text(json.dumps(file))
+    (outcome,) = ledger.check(["toy.one"])
+    assert outcome.stale is None, "it was run again"
+    assert ledger.messages == [
+        "1 stored results are stale, 1 of them are run again now: all code changed"
+    ]
+    assert json.loads(path.read_bytes())["version"] == 2
+
+
+def test_what_a_machine_lacks_is_not_a_broken_check(ledger: Ledger) -> None:
+    (outcome,) = ledger.check(["needs.library"])
+    assert (outcome.state, outcome.verdict) == ("unavailable", "unavailable")
+    assert outcome.error == "this needs the library moonlight"

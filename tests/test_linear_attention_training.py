@@ -1,4 +1,4 @@
-"""The objective by Gram matrices, against tokens in the package's transformer and closed forms."""
+"""Losses computed from Gram matrices, against computations on tokens and closed forms."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ import scipy.stats
 import torch
 from torch import Tensor, nn
 
-from innerloop.claims.prompts import attention, tokens
+from innerloop.claims.prompts import attention, build_tokens
 from innerloop.errors import InputError
-from innerloop.theory.layers import Layers
-from innerloop.theory.looped import Looped
-from innerloop.theory.single_layer import SingleLayer
+from innerloop.theory.layers import LayeredLoss
+from innerloop.theory.looped import LoopedLoss
+from innerloop.theory.single_layer import SingleLayerLoss
 from innerloop.training import kernel
 from innerloop.training.full_attention import FullSampledLoss
 from innerloop.training.linear_attention import (
     GaussianPrompts,
     PopulationLoss,
     SampledLoss,
-    distance,
+    distance_to_identity,
 )
 from innerloop.training.stacks import FullStack, LinearStack, LoopedBlock, Weights
 
@@ -30,18 +30,18 @@ TRUTH = torch.tensor([[1.0, 0.3, 0.0], [0.3, 2.0, 0.4], [0.0, 0.4, 0.5]], dtype=
 Stack = LinearStack | LoopedBlock | FullStack
 
 
-def generator(seed: int = 0) -> torch.Generator:
+def make_generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
-def covariates(law: GaussianPrompts, gram: Tensor) -> Tensor:
-    """Contexts of d tokens whose Gram matrix is C G_0 Cᵀ: nothing else of them matters."""
+def build_covariates(law: GaussianPrompts, gram: Tensor) -> Tensor:
+    """Build contexts of d tokens with Gram matrix C G₀ Cᵀ: the loss depends on nothing else."""
     values, vectors = torch.linalg.eigh(gram.permute(2, 0, 1))
     return (law.d**0.5 * law.root @ (vectors * values.clamp(min=0).sqrt()[:, None])).mT
 
 
-def printed(weights: Weights) -> list[tuple[Tensor, Tensor]]:
-    """P and Q of every layer, as matrices of (d+1)² entries that the tape sees."""
+def build_matrices(weights: Weights) -> list[tuple[Tensor, Tensor]]:
+    """Build the full (d+1)×(d+1) matrices P and Q of every layer, with gradients."""
     d, layers = weights.A.shape[-1], []
     for i, A in enumerate(weights.A):
         P, Q = A.new_zeros(d + 1, d + 1), A.new_zeros(d + 1, d + 1)
@@ -55,37 +55,44 @@ def printed(weights: Weights) -> list[tuple[Tensor, Tensor]]:
     return layers
 
 
-def token_errors(layers: list[tuple[Tensor, Tensor]], X: Tensor, w: Tensor, q: Tensor) -> Tensor:
-    """(5) of ahn2023 from the equations, token by token, for one query of each prompt."""
-    Z = tokens(X, w, q)
+def compute_token_errors(
+    layers: list[tuple[Tensor, Tensor]], X: Tensor, w: Tensor, q: Tensor
+) -> Tensor:
+    """Squared error of each prompt by equation (5) of ahn2023, computed on its tokens."""
+    Z = build_tokens(X, w, q)
     for P, Q in layers:
         Z = Z + attention(Z, P, Q) / X.shape[-2]
     return (Z[..., -1, -1] + (w * q).sum(-1)) ** 2
 
 
-def expected(law: GaussianPrompts, layers: list[tuple[Tensor, Tensor]], X: Tensor) -> Tensor:
-    """The mean over contexts, exactly over w* and the query: both at their roots' columns."""
+def compute_expected_loss(
+    law: GaussianPrompts, layers: list[tuple[Tensor, Tensor]], X: Tensor
+) -> Tensor:
+    """Mean loss over contexts, with exact expectation over w* and the query.
+
+    The loss is quadratic in both, so the columns of the roots of their covariances suffice.
+    """
     root = torch.linalg.solve_triangular(law.root.mT, law.factor, upper=True)
     total = X.new_zeros(())
     for w in (law.d**0.5 * torch.cat([root, -root], dim=1)).mT:
         for q in law.root.mT:
-            errors = token_errors(layers, X, w.expand(len(X), -1), q.expand(len(X), -1))
+            errors = compute_token_errors(layers, X, w.expand(len(X), -1), q.expand(len(X), -1))
             total = total + errors.mean() / (2 * law.d)
     return total
 
 
-def slopes(value: Tensor, model: nn.Module) -> Tensor:
-    found = torch.autograd.grad(value, list(model.parameters()))
-    return torch.cat([slope.flatten() for slope in found])
+def compute_gradient(value: Tensor, model: nn.Module) -> Tensor:
+    gradients = torch.autograd.grad(value, list(model.parameters()))
+    return torch.cat([gradient.flatten() for gradient in gradients])
 
 
 STACKS = {
-    "form (9)": LinearStack.random(3, 3, scale=0.4, generator=generator(1)),
-    "form (13)": LinearStack.random(3, 3, moving=True, scale=0.4, generator=generator(2)),
-    "form (13), two": LinearStack.random(3, 2, moving=True, scale=0.4, generator=generator(3)),
-    "one layer": LinearStack.random(3, 1, moving=True, scale=0.4, generator=generator(4)),
-    "looped": LoopedBlock.random(3, 3, scale=0.4, generator=generator(5)),
-    "looped with u": LoopedBlock.random(3, 3, with_u=True, scale=0.4, generator=generator(6)),
+    "form (9)": LinearStack.random(3, 3, scale=0.4, generator=make_generator(1)),
+    "form (13)": LinearStack.random(3, 3, moving=True, scale=0.4, generator=make_generator(2)),
+    "form (13), two": LinearStack.random(3, 2, moving=True, scale=0.4, generator=make_generator(3)),
+    "one layer": LinearStack.random(3, 1, moving=True, scale=0.4, generator=make_generator(4)),
+    "looped": LoopedBlock.random(3, 3, scale=0.4, generator=make_generator(5)),
+    "looped with u": LoopedBlock.random(3, 3, with_u=True, scale=0.4, generator=make_generator(6)),
 }
 LAWS: dict[str, dict[str, Any]] = {
     "isotropic": {"n": 7},
@@ -96,66 +103,81 @@ LAWS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("setting", LAWS)
 @pytest.mark.parametrize("name", STACKS)
-def test_loss_and_gradient_are_those_of_the_tokens(name: str, setting: str) -> None:
+def test_loss_and_gradient_agree_with_those_on_tokens(name: str, setting: str) -> None:
     law, model = SampledLoss(d=3, batch=11, **LAWS[setting]), STACKS[name]
-    batch = law.draw(generator())
+    batch = law.draw(make_generator())
     loss = law.loss(model, batch)
-    plain = expected(law, printed(model.weights()), covariates(law, batch.gram))
-    torch.testing.assert_close(loss, plain, rtol=1e-11, atol=0)
-    used = [p for p in model.parameters() if p.numel()]
-    ours, theirs = (torch.autograd.grad(value, used) for value in (loss, plain))
-    for one, other in zip(ours, theirs, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-11 * float(other.abs().max()))
+    from_tokens = compute_expected_loss(
+        law, build_matrices(model.weights()), build_covariates(law, batch.gram)
+    )
+    torch.testing.assert_close(loss, from_tokens, rtol=1e-11, atol=0)
+    parameters = [p for p in model.parameters() if p.numel()]
+    ours, theirs = (torch.autograd.grad(value, parameters) for value in (loss, from_tokens))
+    for found, known in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(found, known, rtol=1e-9, atol=1e-11 * float(known.abs().max()))
 
 
 @pytest.mark.parametrize("setting", LAWS)
-def test_full_weights_too(setting: str) -> None:
+def test_loss_and_gradient_of_full_weights_agree_with_those_on_tokens(setting: str) -> None:
     law = FullSampledLoss(d=3, batch=9, **LAWS[setting])
     for layers in (1, 2, 3):
-        model = FullStack.random(3, layers, scale=0.4, generator=generator(layers))
-        batch = law.draw(generator())
-        X = covariates(law, batch.gram[1:, 1:])
+        model = FullStack.random(3, layers, scale=0.4, generator=make_generator(layers))
+        batch = law.draw(make_generator())
+        X = build_covariates(law, batch.gram[1:, 1:])
         w = torch.linalg.solve_triangular(law.root.mT, -batch.target[0, 1:], upper=True).mT
         pairs = list(zip(model.P, model.Q, strict=True))
-        plain = sum(token_errors(pairs, X, w, q.expand(9, -1)).mean() for q in law.root.mT)
-        assert isinstance(plain, Tensor)
+        from_tokens = sum(
+            compute_token_errors(pairs, X, w, q.expand(9, -1)).mean() for q in law.root.mT
+        )
+        assert isinstance(from_tokens, Tensor)
         loss = law.loss(model, batch)
-        torch.testing.assert_close(loss, plain, rtol=1e-11, atol=0)
-        torch.testing.assert_close(slopes(loss, model), slopes(plain, model), rtol=1e-9, atol=1e-9)
+        torch.testing.assert_close(loss, from_tokens, rtol=1e-11, atol=0)
+        torch.testing.assert_close(
+            compute_gradient(loss, model),
+            compute_gradient(from_tokens, model),
+            rtol=1e-9,
+            atol=1e-9,
+        )
 
 
 @pytest.mark.parametrize("name", [*STACKS, "full"])
-def test_its_transformer_computes_the_same(name: str) -> None:
-    """The package's own machine, on tokens, with the weights that were trained."""
-    full = FullStack.random(3, 2, scale=0.4, generator=generator(7))
+def test_the_transformer_of_a_stack_computes_the_same(name: str) -> None:
+    """`model.transformer()`, run on tokens, makes the same errors as the equations."""
+    full = FullStack.random(3, 2, scale=0.4, generator=make_generator(7))
     model: Stack = full if name == "full" else STACKS[name]
-    pairs = list(zip(full.P, full.Q, strict=True)) if name == "full" else printed(model.weights())  # pyright: ignore
-    X, w, q = (torch.randn(5, *s, generator=generator(8)).double() for s in ((4, 3), (3,), (3,)))
+    pairs = (
+        list(zip(full.P, full.Q, strict=True))
+        if name == "full"
+        else build_matrices(model.weights())  # pyright: ignore
+    )
+    X, w, q = (
+        torch.randn(5, *s, generator=make_generator(8)).double() for s in ((4, 3), (3,), (3,))
+    )
     transformer = model.transformer()
-    stream = transformer(tokens(X, w, q).mT)
-    said = -transformer.layout.read(stream, "y")[:, -1]
-    errors = token_errors(pairs, X, w, q)
-    torch.testing.assert_close((said - (w * q).sum(-1)) ** 2, errors)
+    stream = transformer(build_tokens(X, w, q).mT)
+    predictions = -transformer.layout.read(stream, "y")[:, -1]
+    errors = compute_token_errors(pairs, X, w, q)
+    torch.testing.assert_close((predictions - (w * q).sum(-1)) ** 2, errors)
 
 
-def test_a_batch_in_pieces_is_the_same_batch(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_splitting_a_batch_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     law, model = SampledLoss(d=3, n=5, batch=2000, covariance=DENSE), STACKS["form (13)"]
-    batch = law.draw(generator())
+    batch = law.draw(make_generator())
     whole = law.loss(model, batch)
-    slope = slopes(whole, model)
-    monkeypatch.setattr(kernel, "_CLOSE", 9 * 700)
-    assert [part.size for part in batch.cut()] == [700, 700, 600]
+    gradient = compute_gradient(whole, model)
+    monkeypatch.setattr(kernel, "_CACHED_ENTRIES", 9 * 700)
+    assert [part.size for part in batch.split()] == [700, 700, 600]
     pieces = law.loss(model, batch)
     torch.testing.assert_close(pieces, whole)
-    torch.testing.assert_close(slopes(pieces, model), slope)
-    monkeypatch.setattr(kernel, "_WIDE", 1)
-    torch.testing.assert_close(slopes(law.loss(model, batch), model), slope)
+    torch.testing.assert_close(compute_gradient(pieces, model), gradient)
+    monkeypatch.setattr(kernel, "_EINSUM_WIDTH", 1)
+    torch.testing.assert_close(compute_gradient(law.loss(model, batch), model), gradient)
 
 
 def test_single_precision_agrees_to_rounding() -> None:
     model = STACKS["form (13)"]
     exact = SampledLoss(d=3, n=5, batch=500, covariance=DENSE)
-    batch = exact.draw(generator())
+    batch = exact.draw(make_generator())
     rough = SampledLoss(d=3, n=5, batch=500, covariance=DENSE, precision="float32")
     single = rough.loss(model, type(batch)(*(t.float() for t in batch)))
     assert single.dtype == torch.float32
@@ -164,9 +186,9 @@ def test_single_precision_agrees_to_rounding() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 3, 8])
 def test_gram_matrices_have_the_moments_of_the_wishart_law(n: int) -> None:
-    """Mean and all covariances against SciPy's, within 5 standard errors."""
+    """Mean, covariances and E tr W³ of the drawn matrices, some against SciPy."""
     d, count = 3, 40_000
-    G = GaussianPrompts(d=d, n=n).gram(count, generator(n)) * n
+    G = GaussianPrompts(d=d, n=n).draw_gram(count, make_generator(n)) * n
     flat = G.reshape(d * d, count).numpy()
     mean, known = flat.mean(1), n * np.eye(d).ravel()
     assert np.all(np.abs(mean - known) <= 5 * flat.std(1) / count**0.5)
@@ -191,7 +213,7 @@ def test_gram_matrices_have_the_moments_of_the_wishart_law(n: int) -> None:
         ("looped with u", 3, False),
     ],
 )
-def test_the_population_loss_is_the_mean_of_drawn_prompts(
+def test_the_population_loss_is_the_mean_over_sampled_prompts(
     name: str, layers: int, moving: bool
 ) -> None:
     model: Any = STACKS[name]
@@ -204,12 +226,12 @@ def test_the_population_loss_is_the_mean_of_drawn_prompts(
     assert found["standard error"] < 0.1 * exact["loss"]
 
 
-def test_the_population_loss_is_what_theory_has() -> None:
-    """One layer, layers of form (9) and (13), loops with u: each by its own closed form."""
+def test_the_population_loss_agrees_with_closed_forms() -> None:
+    """One layer, layers of form (9) and (13), and loops with u agree with innerloop.theory."""
     A = 0.4 * STACKS["form (9)"].A.detach()
     one = PopulationLoss(d=3, n=4, covariance=DENSE, layers=1)
     b, top = torch.tensor([0.0, 0, 0, 1]).double(), torch.cat([A[0], torch.zeros(1, 3)])
-    known = SingleLayer(DENSE, 4).loss(b, top)
+    known = SingleLayerLoss(DENSE, 4).loss(b, top)
     torch.testing.assert_close(one.loss(LinearStack(A[:1]), None), known)
     for moving, count in ((False, 3), (False, 2), (True, 2)):
         B = STACKS["form (13)"].B
@@ -219,18 +241,20 @@ def test_the_population_loss_is_what_theory_has() -> None:
             d=3, n=4, covariance=DENSE, truth="inverse", layers=count, moving=moving
         )
         found = law.loss(LinearStack(A[:count], moves), law.draw())
-        torch.testing.assert_close(found, Layers(DENSE, 4, count, moving).loss(A[:count], moves))
+        torch.testing.assert_close(
+            found, LayeredLoss(DENSE, 4, count, moving).loss(A[:count], moves)
+        )
     for loops in (1, 2, 3):
         block = LoopedBlock(A[0], loops, A[1, 0])
         law = PopulationLoss(d=3, n=4, truth="inverse", layers=loops)
-        known = Looped(3, 4, loops).loss(A[0], A[1, 0])
+        known = LoopedLoss(3, 4, loops).loss(A[0], A[1, 0])
         torch.testing.assert_close(law.loss(block, law.draw()), known)
 
 
-def test_a_layer_trained_on_the_population_loss_is_theorem_1_s() -> None:
-    """Within 1e-6 of the closed form's loss: 1e-12, and its A to 1e-6."""
-    law, S = PopulationLoss(d=3, n=4, covariance=DENSE, layers=1), SingleLayer(DENSE, 4)
-    model = LinearStack.random(3, 1, generator=generator())
+def test_a_layer_trained_on_the_population_loss_is_the_optimum_of_theorem_1() -> None:
+    """L-BFGS reaches the closed form's loss to 1e-12 and its A to 1e-6."""
+    law, theory = PopulationLoss(d=3, n=4, covariance=DENSE, layers=1), SingleLayerLoss(DENSE, 4)
+    model = LinearStack.random(3, 1, generator=make_generator())
     optimiser = torch.optim.LBFGS(
         model.parameters(), max_iter=200, line_search_fn="strong_wolfe", tolerance_change=0
     )
@@ -242,60 +266,68 @@ def test_a_layer_trained_on_the_population_loss_is_theorem_1_s() -> None:
         return float(loss.detach())
 
     optimiser.step(closure)
-    b, A = S.optimum()
-    assert law.evaluate(model)["loss"] == pytest.approx(float(S.loss(b, A)), rel=1e-12)
+    b, A = theory.optimum()
+    assert law.evaluate(model)["loss"] == pytest.approx(float(theory.loss(b, A)), rel=1e-12)
     torch.testing.assert_close(model.A[0].detach(), A[:3], rtol=0, atol=1e-6)
 
 
-def test_images_make_the_symmetry_of_the_law_exact() -> None:
-    """Mean and variance are kept; at A_i ∝ Σ⁻¹, B_i ∝ I every slope is a multiple of theirs."""
+def test_images_make_the_symmetry_of_the_distribution_exact() -> None:
+    """With all images of each prompt, gradients keep the form of the weights.
+
+    At A_i ∝ Σ⁻¹ and B_i ∝ I, every gradient is a multiple of the identity after whitening.
+    """
     law = SampledLoss(d=3, n=5, covariance=DENSE, truth="inverse", batch=4, images=True)
-    few, batch = law.gram(4, generator()), law.draw(generator())
+    grams, batch = law.draw_gram(4, make_generator()), law.draw(make_generator())
     assert batch.size == 4 * 12
-    kept = [
-        torch.linalg.eigvalsh(g.permute(2, 0, 1)).sum(0) / g.shape[-1] for g in (few, batch.gram)
+    mean_eigenvalues = [
+        torch.linalg.eigvalsh(g.permute(2, 0, 1)).sum(0) / g.shape[-1] for g in (grams, batch.gram)
     ]
-    torch.testing.assert_close(*kept)
+    torch.testing.assert_close(*mean_eigenvalues)
     inner = torch.tensor([-0.4, -0.9, 0.3]).double()[:, None, None] * torch.eye(3).double()
-    model = LinearStack(*law.coloured(Weights(inner[:2], inner[2:]))[:2])
-    torch.testing.assert_close(law.whitened(model.weights()).A, inner[:2])
+    model = LinearStack(*law.colour(Weights(inner[:2], inner[2:]))[:2])
+    torch.testing.assert_close(law.whiten(model.weights()).A, inner[:2])
     law.loss(model, batch).backward()
     assert model.A.grad is not None
     assert model.B is not None
     assert model.B.grad is not None
     C = law.root
-    sides = [torch.linalg.solve(C, g) @ torch.linalg.inv(C).mT for g in model.A.grad]
-    sides += [C.mT @ g @ torch.linalg.inv(C).mT for g in model.B.grad]
-    assert all(float(distance(side)) < 1e-6 for side in sides)
+    gradients = [torch.linalg.solve(C, g) @ torch.linalg.inv(C).mT for g in model.A.grad]
+    gradients += [C.mT @ g @ torch.linalg.inv(C).mT for g in model.B.grad]
+    assert all(float(distance_to_identity(gradient)) < 1e-6 for gradient in gradients)
     plain = SampledLoss(d=3, n=5, covariance=DENSE, truth="inverse", batch=48)
     model.zero_grad()
-    plain.loss(model, plain.draw(generator())).backward()
-    assert float(distance(torch.linalg.solve(C, model.A.grad[0]) @ torch.linalg.inv(C).mT)) > 0.01
+    plain.loss(model, plain.draw(make_generator())).backward()
+    assert (
+        float(distance_to_identity(torch.linalg.solve(C, model.A.grad[0]) @ torch.linalg.inv(C).mT))
+        > 0.01
+    )
     with pytest.raises(InputError, match="images"):
-        SampledLoss(d=12, n=20, batch=1, images=True).draw(generator())
+        SampledLoss(d=12, n=20, batch=1, images=True).draw(make_generator())
 
 
 def test_distance_to_the_identity() -> None:
-    M = torch.randn(4, 3, 3, generator=generator()).double()
-    for one in M:
-        mean = one.trace() / 3 * torch.eye(3)
-        assert float(distance(one)) == pytest.approx(float((one - mean).norm() / one.norm()))
-    assert float(distance(-2.5 * torch.eye(3).double())) == pytest.approx(0, abs=1e-7)
-    assert float(distance(torch.zeros(3, 3).double())) == 1.0
+    M = torch.randn(4, 3, 3, generator=make_generator()).double()
+    for matrix in M:
+        mean = matrix.trace() / 3 * torch.eye(3)
+        assert float(distance_to_identity(matrix)) == pytest.approx(
+            float((matrix - mean).norm() / matrix.norm())
+        )
+    assert float(distance_to_identity(-2.5 * torch.eye(3).double())) == pytest.approx(0, abs=1e-7)
+    assert float(distance_to_identity(torch.zeros(3, 3).double())) == 1.0
 
 
-def test_starts() -> None:
+def test_starting_weights_are_zero_or_near_the_model() -> None:
     zero = LinearStack.random(3, 2, moving=True, scale=0.0)
     assert not any(bool(p.any()) for p in zero.parameters())
     for model in (zero, LoopedBlock.random(3, 2, with_u=True), FullStack.random(3, 2)):
-        near = model.near(1e-3, generator())
+        near = model.perturb(1e-3, make_generator())
         pairs = list(zip(model.parameters(), near.parameters(), strict=True))
         assert all(0 < float((a - b).detach().abs().max()) < 1e-2 for a, b in pairs)
         assert pairs
 
 
 @pytest.mark.parametrize(
-    ("setting", "said"),
+    ("setting", "message"),
     [
         ({"d": 0}, "d must be at least 1"),
         ({"n": 0}, "n must be at least 1"),
@@ -307,13 +339,13 @@ def test_starts() -> None:
         ({"truth": -torch.eye(2)}, "positive semidefinite"),
     ],
 )
-def test_bad_settings_are_said(setting: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
+def test_bad_settings_are_named(setting: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
         SampledLoss(**{"d": 2, "n": 3, **setting})
 
 
-def test_weights_that_do_not_fit_are_said() -> None:
-    with pytest.raises(InputError, match="one less than A"):
+def test_weights_that_do_not_fit_are_named() -> None:
+    with pytest.raises(InputError, match="one matrix fewer"):
         LinearStack(torch.zeros(2, 3, 3), torch.zeros(2, 3, 3))
     with pytest.raises(InputError, match="layers must be at least 1"):
         LinearStack.random(3, 0)

@@ -20,24 +20,27 @@ from innerloop.transformer import (
     piecewise_linear,
     soft_threshold,
 )
-from innerloop.transformer.pieces import sum_of_hinges
+from innerloop.transformer.pieces import sum_hinges
 
 LAYOUT = Layout(x=3, z=(), out=3, s=(), one=())
 NUMBERS = st.floats(-5, 5, allow_nan=False).filter(lambda v: v == 0 or abs(v) > 1e-100)
 
 
-def stream_of(x: list[float], z: float = 1.0) -> torch.Tensor:
+def make_stream(x: list[float], z: float = 1.0) -> torch.Tensor:
     values = torch.tensor([x], dtype=torch.float64)
-    return LAYOUT.tokens(x=values, z=z, out=torch.tensor([[7.0, 8.0, 9.0]]).to(values), one=1.0)
+    return LAYOUT.make_tokens(
+        x=values, z=z, out=torch.tensor([[7.0, 8.0, 9.0]]).to(values), one=1.0
+    )
 
 
-def after(pieces: list, stream: torch.Tensor, register: str) -> np.ndarray:
-    return LAYOUT.read(MLP.of(LAYOUT, pieces)(stream), register)[0].numpy()
+def run_pieces(pieces: list, stream: torch.Tensor, register: str) -> np.ndarray:
+    """Run an MLP of these pieces and read one register of the first token."""
+    return LAYOUT.read(MLP.from_pieces(LAYOUT, pieces)(stream), register)[0].numpy()
 
 
 @given(x=st.lists(NUMBERS, min_size=3, max_size=3), theta=st.floats(0, 3))
 def test_soft_threshold(x: list[float], theta: float) -> None:
-    found = after([soft_threshold("x", theta)], stream_of(x), "x")
+    found = run_pieces([soft_threshold("x", theta)], make_stream(x), "x")
     expected = np.sign(x) * np.maximum(np.abs(x) - theta, 0)
     np.testing.assert_allclose(found, expected, atol=1e-14)
     assert np.all(found[np.abs(x) <= theta] == 0), "inside the threshold it is exactly zero"
@@ -45,7 +48,7 @@ def test_soft_threshold(x: list[float], theta: float) -> None:
 
 @given(x=st.lists(NUMBERS, min_size=3, max_size=3), bound=st.floats(0, 6))
 def test_clip(x: list[float], bound: float) -> None:
-    found = after([clip("x", bound)], stream_of(x), "x")
+    found = run_pieces([clip("x", bound)], make_stream(x), "x")
     np.testing.assert_allclose(found, np.clip(x, -bound, bound), atol=1e-14)
     inside = np.abs(x) <= bound
     assert np.all(found[inside] == np.array(x)[inside]), "inside the bound nothing changes"
@@ -60,39 +63,39 @@ def test_piecewise_linear_is_interpolation(x: list[float], knots: list[int], see
     places = np.sort(np.array(knots)) / 10.0
     heights = np.random.default_rng(seed).normal(size=len(places))
     piece = piecewise_linear("x", "out", torch.tensor(heights), torch.tensor(places))
-    found = after([clear("out"), piece], stream_of(x), "out")
+    found = run_pieces([clear("out"), piece], make_stream(x), "out")
     np.testing.assert_allclose(found, np.interp(x, places, heights), atol=1e-11)
 
 
 @pytest.mark.parametrize("power", [0.5, 1.0, 2.0])
 def test_geometric_knots_have_the_declared_relative_error(power: float) -> None:
-    """x^{−p} on knots of ratio r is off by p(p+1)(ln r)²/8: measured, not only bounded."""
+    """Interpolating x^{−p} on knots of ratio r has relative error p(p+1)(ln r)²/8."""
     errors, ratios = [], (1.2, 1.1, 1.05)
     for ratio in ratios:
         count = int(np.log(1e4) / np.log(ratio)) + 1
         knots = 1e-2 * ratio ** torch.arange(count, dtype=torch.float64)
         piece = piecewise_linear("x", "out", lambda t: t**-power, knots)
         x = torch.linspace(0.02, 50, 30_000, dtype=torch.float64).reshape(-1, 3)
-        stream = LAYOUT.tokens(x=x)
-        found = LAYOUT.read(MLP.of(LAYOUT, [piece])(stream), "out")
+        stream = LAYOUT.make_tokens(x=x)
+        found = LAYOUT.read(MLP.from_pieces(LAYOUT, [piece])(stream), "out")
         errors.append(float(((found - x**-power) / x**-power).abs().max()))
     predicted = [power * (power + 1) * np.log(ratio) ** 2 / 8 for ratio in ratios]
     np.testing.assert_allclose(errors, predicted, rtol=0.12)
 
 
-def test_the_quieter_direction_is_chosen() -> None:
-    """Hinges from the wrong end would cancel 1e9 against 1e9 here and lose six digits."""
+def test_hinges_start_from_the_end_with_less_cancellation() -> None:
+    """Hinges from the end with larger values would cancel 1e9 against 1e9 and lose six digits."""
     knots = 10.0 ** torch.linspace(-6, 6, 241, dtype=torch.float64)
     for exponent in (-1.5, 1.5):
         piece = piecewise_linear("x", "out", lambda t, p=exponent: t**p, knots)
-        stream = LAYOUT.tokens(x=knots[:240].reshape(-1, 3))
-        found = LAYOUT.read(MLP.of(LAYOUT, [piece])(stream), "out").flatten()
+        stream = LAYOUT.make_tokens(x=knots[:240].reshape(-1, 3))
+        found = LAYOUT.read(MLP.from_pieces(LAYOUT, [piece])(stream), "out").flatten()
         torch.testing.assert_close(found, knots[:240] ** exponent, rtol=1e-10, atol=0)
 
 
 @given(x=st.lists(NUMBERS, min_size=3, max_size=3), z=st.sampled_from([0.0, 1.0]))
 def test_gate(x: list[float], z: float) -> None:
-    found = after([clear("out"), gate("z", "x", "out", 5.0)], stream_of(x, z), "out")
+    found = run_pieces([clear("out"), gate("z", "x", "out", 5.0)], make_stream(x, z), "out")
     np.testing.assert_allclose(found, z * np.array(x), atol=1e-14)
 
 
@@ -100,31 +103,31 @@ def test_affine_clear_and_several_pieces_in_one_mlp() -> None:
     matrix = torch.randn(3, 3, dtype=torch.float64)
     x = [0.3, -2.0, 5.0]
     pieces = [affine("x", "out", matrix, bias=torch.tensor([1.0, 2.0, 3.0])), clear("x")]
-    stream = stream_of(x)
+    stream = make_stream(x)
     np.testing.assert_allclose(
-        after(pieces, stream, "out"), [8.0, 10.0, 12.0] + matrix.numpy() @ x, rtol=1e-14
+        run_pieces(pieces, stream, "out"), [8.0, 10.0, 12.0] + matrix.numpy() @ x, rtol=1e-14
     )
-    assert not after(pieces, stream, "x").any(), "both pieces read the input, not each other"
+    assert not run_pieces(pieces, stream, "x").any(), "both pieces read the input, not each other"
 
 
-def test_a_piece_used_twice_is_two_pieces() -> None:
+def test_a_piece_used_twice_shares_no_weights() -> None:
     piece = soft_threshold("x", 0.5)
-    first, second = MLP.of(LAYOUT, [piece]), MLP.of(LAYOUT, [piece])
+    first, second = MLP.from_pieces(LAYOUT, [piece]), MLP.from_pieces(LAYOUT, [piece])
     next(first.parameters()).data.zero_()
     next(first.everywhere[0].parameters()).data.zero_()
-    stream = stream_of([1.0, 2.0, 3.0])
+    stream = make_stream([1.0, 2.0, 3.0])
     assert LAYOUT.read(second(stream), "x").tolist() == [[0.5, 1.5, 2.5]]
 
 
-def test_units_are_any_hidden_layer() -> None:
+def test_units_compute_any_hidden_layer() -> None:
     reads = {"x": torch.tensor([[1.0, -1.0, 0.0]]), "one": torch.tensor([[0.5]])}
     piece = Units(reads, torch.tensor([0.25]), {"s": torch.tensor([[2.0]])})
-    found = after([piece], stream_of([3.0, 1.0, 9.0]), "s")
+    found = run_pieces([piece], make_stream([3.0, 1.0, 9.0]), "s")
     assert found == pytest.approx(2 * max(3 - 1 + 0.5 + 0.25, 0))
 
 
 def test_hidden_units_and_norms_count_every_entry() -> None:
-    mlp = MLP.of(LAYOUT, [soft_threshold("x", 0.5), affine("x", "out")])
+    mlp = MLP.from_pieces(LAYOUT, [soft_threshold("x", 0.5), affine("x", "out")])
     assert mlp.hidden == 4 * 3 + 2 * 3
     stored = sum(parameter.numel() for parameter in mlp.parameters())
     assert stored == 6 * LAYOUT.width + 6 + 3 * 6 + 3 * 4, "element-wise units are stored once"
@@ -143,7 +146,7 @@ def test_hidden_units_and_norms_count_every_entry() -> None:
 
 def test_norms_of_a_piece_from_one_register_to_another() -> None:
     piece = piecewise_linear("x", "out", torch.tensor([0.0, 3.0, -1.0]), torch.arange(3.0))
-    mlp = MLP.of(LAYOUT, [piece, soft_threshold("x", 0.5)])
+    mlp = MLP.from_pieces(LAYOUT, [piece, soft_threshold("x", 0.5)])
     first, second = [], []
     for slope, bias, weight, target in (
         *zip([0.0, 1, 1, 1], [1.0, 0, -1, -2], [0.0, 3, -7, 4], ["out"] * 4, strict=True),
@@ -165,49 +168,51 @@ def test_norms_of_a_piece_from_one_register_to_another() -> None:
 def test_units_on_overlapping_places_add_up() -> None:
     reads = {"x": torch.tensor([[1.0, 0, 0]]), LAYOUT["x"][0]: torch.tensor([[2.0]])}
     piece = Units(reads, torch.zeros(1), {"s": torch.ones(1, 1)})
-    assert after([piece], stream_of([1.0, 0, 0]), "s") == pytest.approx(3.0)
+    assert run_pieces([piece], make_stream([1.0, 0, 0]), "s") == pytest.approx(3.0)
 
 
 @pytest.mark.parametrize(
-    ("wrong", "says"),
+    ("call", "message"),
     [
-        (lambda: MLP.of(LAYOUT, []), "at least one piece"),
+        (lambda: MLP.from_pieces(LAYOUT, []), "at least one piece"),
         (lambda: soft_threshold("x", -1.0), "at least 0"),
         (lambda: soft_threshold("x", float("nan")), "at least 0"),
-        (lambda: MLP.of(LAYOUT, [affine("x", "s")]), "equal sizes"),
-        (lambda: MLP.of(LAYOUT, [gate("x", "x", "out", 1.0)]), "one flag"),
-        (lambda: MLP.of(LAYOUT, [gate("z", "z", "s", 1.0)]), "one flag"),
+        (lambda: MLP.from_pieces(LAYOUT, [affine("x", "s")]), "equal sizes"),
+        (lambda: MLP.from_pieces(LAYOUT, [gate("x", "x", "out", 1.0)]), "one flag"),
+        (lambda: MLP.from_pieces(LAYOUT, [gate("z", "z", "s", 1.0)]), "one flag"),
         (lambda: gate("z", "x", "out", -1.0), "bound must be positive"),
-        (lambda: MLP.of(LAYOUT, [affine("x", "out", bias=torch.ones(2))]), "bias must be"),
+        (lambda: MLP.from_pieces(LAYOUT, [affine("x", "out", bias=torch.ones(2))]), "bias must be"),
         (lambda: piecewise_linear("x", "x", torch.sqrt, torch.tensor([1.0, 0.0])), "increasing"),
         (lambda: piecewise_linear("x", "x", torch.sqrt, torch.tensor([-1.0, 0.0])), "finite"),
         (
-            lambda: MLP.of(LAYOUT, [piecewise_linear("x", "s", torch.sin, torch.arange(3.0))]),
+            lambda: MLP.from_pieces(
+                LAYOUT, [piecewise_linear("x", "s", torch.sin, torch.arange(3.0))]
+            ),
             "equal sizes",
         ),
         (
-            lambda: MLP.of(
+            lambda: MLP.from_pieces(
                 LAYOUT, [Units({"x": torch.ones(1, 2)}, torch.ones(1), {"s": torch.ones(1, 1)})]
             ),
             "1×3 weights",
         ),
     ],
 )
-def test_mistakes_are_named(wrong, says: str) -> None:
-    with pytest.raises(InputError, match=says):
-        wrong()
+def test_mistakes_are_named(call, message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        call()
 
 
 @given(seed=st.integers(0, 50), units=st.integers(1, 60))
-def test_a_sum_of_hinges_is_what_it_says(seed: int, units: int) -> None:
+def test_sum_hinges_agrees_with_its_definition(seed: int, units: int) -> None:
     generator = torch.Generator().manual_seed(seed)
 
-    def drawn(*shape: int) -> torch.Tensor:
+    def draw(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    slope, bias, weight, entries = drawn(units), drawn(units), drawn(units), drawn(3, 4)
+    slope, bias, weight, entries = draw(units), draw(units), draw(units), draw(3, 4)
     slope[::5] = 0.0
     entries[0, 0] = -bias[1 % units] / slope[1 % units] if slope[1 % units] else 0.0
-    found = sum_of_hinges(entries, slope, bias, weight)
+    found = sum_hinges(entries, slope, bias, weight)
     expected = (entries.unsqueeze(-1) * slope + bias).relu() @ weight
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)

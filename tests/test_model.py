@@ -1,4 +1,4 @@
-"""The transformer: order of blocks, loops, traces, counts, batches, precision, free weights."""
+"""The transformer: order of blocks, loops, traces, counts, batches, precision, random weights."""
 
 from __future__ import annotations
 
@@ -23,32 +23,33 @@ from innerloop.transformer import (
 LAYOUT = Layout(x=2, y=(), count=())
 
 
-def scaled(by: float, add: float = 0.0) -> Block:
-    """count ← by · count + add."""
-    return Block(mlp=MLP.of(LAYOUT, [affine("count", "count", by - 1.0, bias=add)]))
+def make_affine_block(factor: float, bias: float = 0.0) -> Block:
+    """A block that computes count ← factor · count + bias."""
+    return Block(mlp=MLP.from_pieces(LAYOUT, [affine("count", "count", factor - 1.0, bias=bias)]))
 
 
-def numbered(loops: int = 1) -> Transformer:
+def make_counting_transformer(loops: int = 1) -> Transformer:
+    """A transformer whose blocks change `count` in ways that do not commute."""
     return Transformer(
         LAYOUT,
-        body=[[scaled(2.0)], [scaled(3.0), scaled(1.0, add=1.0)]],
-        prologue=[scaled(0.0, add=1.0)],
-        epilogue=[scaled(-1.0)],
+        body=[[make_affine_block(2.0)], [make_affine_block(3.0), make_affine_block(1.0, bias=1.0)]],
+        prologue=[make_affine_block(0.0, bias=1.0)],
+        epilogue=[make_affine_block(-1.0)],
         loops=loops,
     )
 
 
 def test_blocks_run_in_order_and_the_body_loops() -> None:
-    tokens = LAYOUT.tokens(x=torch.zeros(3, 2).double())
+    tokens = LAYOUT.make_tokens(x=torch.zeros(3, 2).double())
     for loops, expected in ((1, -7), (2, -43), (3, -259)):
-        out = LAYOUT.read(numbered(loops)(tokens), "count")
+        out = LAYOUT.read(make_counting_transformer(loops)(tokens), "count")
         assert out.tolist() == [expected] * 3
-        assert numbered(loops).steps == 2 * loops
+        assert make_counting_transformer(loops).steps == 2 * loops
 
 
 def test_trace_has_every_block_by_name_and_ends_with_the_output() -> None:
-    transformer = numbered(loops=2)
-    tokens = LAYOUT.tokens(x=torch.randn(4, 3, 2).double())
+    transformer = make_counting_transformer(loops=2)
+    tokens = LAYOUT.make_tokens(x=torch.randn(4, 3, 2).double())
     trace = transformer.trace(tokens)
     assert [float(snapshot["count"][0, 0]) for snapshot in trace] == [
         *(0, 1),
@@ -64,24 +65,24 @@ def test_trace_has_every_block_by_name_and_ends_with_the_output() -> None:
 
 
 @pytest.mark.parametrize("context", [None, 2])
-def test_enter_step_leave_compose_to_forward(context: int | None) -> None:
-    attend = Block(Attention.of(LAYOUT, [Head({("x", "x"): 1.0}, {("x", "x"): 0.5})]))
+def test_prologue_steps_and_epilogue_compose_to_forward(context: int | None) -> None:
+    attend = Block(Attention.from_heads(LAYOUT, [Head({("x", "x"): 1.0}, {("x", "x"): 0.5})]))
     transformer = Transformer(LAYOUT, [[attend], [attend]], prologue=[attend], epilogue=[attend])
-    tokens = LAYOUT.tokens(x=torch.randn(2, 5, 2).double())
-    stream = transformer.enter(tokens, context)
+    tokens = LAYOUT.make_tokens(x=torch.randn(2, 5, 2).double())
+    stream = transformer.run_prologue(tokens, context)
     for k in range(transformer.steps):
         stream = transformer.step(stream, k, context)
-    assert torch.equal(transformer.leave(stream, context), transformer(tokens, context))
+    assert torch.equal(transformer.run_epilogue(stream, context), transformer(tokens, context))
     assert not torch.equal(transformer(tokens, 2), transformer(tokens))
-    transformer = numbered(loops=3)
+    transformer = make_counting_transformer(loops=3)
     with pytest.raises(InputError, match="step must be in 0 … 5"):
         transformer.step(stream, 6)
 
 
 def test_count_and_operator_norm() -> None:
     head = Head({("x", "x"): 4.0}, {("y", "y"): 3.0})
-    attention = Attention.of(LAYOUT, [head, head])
-    block = Block(attention, MLP.of(LAYOUT, [soft_threshold("x", 0.1)]))
+    attention = Attention.from_heads(LAYOUT, [head, head])
+    block = Block(attention, MLP.from_pieces(LAYOUT, [soft_threshold("x", 0.1)]))
     transformer = Transformer(LAYOUT, [[block]], loops=5)
     count = transformer.count()
     assert count["layers"] == 5
@@ -95,12 +96,12 @@ def test_count_and_operator_norm() -> None:
 
 
 def test_count_and_norm_take_the_largest_block() -> None:
-    def block(heads: int, width: float, thresholds: int) -> Block:
+    def make_block(heads: int, width: float, thresholds: int) -> Block:
         head = Head({("x", "x"): 1.0}, {("y", "y"): width})
         pieces = [soft_threshold("x", 0.0)] * thresholds
-        return Block(Attention.of(LAYOUT, [head] * heads), MLP.of(LAYOUT, pieces))
+        return Block(Attention.from_heads(LAYOUT, [head] * heads), MLP.from_pieces(LAYOUT, pieces))
 
-    small, large = block(1, 1.0, 1), block(3, 5.0, 2)
+    small, large = make_block(1, 1.0, 1), make_block(3, 5.0, 2)
     for body in ([[small], [large]], [[large], [small]]):
         transformer = Transformer(LAYOUT, body)
         assert transformer.count()["heads"] == 3
@@ -108,16 +109,16 @@ def test_count_and_norm_take_the_largest_block() -> None:
         assert transformer.operator_norm() == max(small.operator_norm(), large.operator_norm())
 
 
-def test_free_weights_are_drawn_as_said() -> None:
+def test_random_weights_have_the_declared_scale_and_follow_the_seed() -> None:
     layout = Layout(x=400)
 
-    def drawn(seed: int) -> Transformer:
+    def make_transformer(seed: int) -> Transformer:
         generator = torch.Generator().manual_seed(seed)
-        return Transformer.free(
+        return Transformer.with_random_weights(
             layout, layers=2, hidden=100, loops=3, scale=2.0, generator=generator
         )
 
-    transformer = drawn(1)
+    transformer = make_transformer(1)
     assert transformer.steps == 6
     block = transformer.blocks()[0]
     assert block.attention is not None
@@ -129,7 +130,7 @@ def test_free_weights_are_drawn_as_said() -> None:
     ):
         assert weight.requires_grad
         assert float(weight.detach().std()) == pytest.approx(2 / fan**0.5, rel=0.02)
-    again, other = drawn(1), drawn(2)
+    again, other = make_transformer(1), make_transformer(2)
     for name, tensor in transformer.state_dict().items():
         assert torch.equal(tensor, again.state_dict()[name])
     assert not torch.equal(
@@ -142,9 +143,9 @@ def test_free_weights_are_drawn_as_said() -> None:
 def test_leading_batch_dimensions_are_independent(batch: tuple[int, ...]) -> None:
     transformer = innerloop.build("newton", d=3, n=6, steps=3).transformer
     tokens = torch.randn(*batch, 8, transformer.layout.width, dtype=torch.float64)
-    together = transformer(tokens, 6)
+    batched = transformer(tokens, 6)
     for index in np.ndindex(*batch):
-        torch.testing.assert_close(together[index], transformer(tokens[index], 6))
+        torch.testing.assert_close(batched[index], transformer(tokens[index], 6))
 
 
 def test_context_defaults_to_all_but_the_last_token() -> None:
@@ -154,14 +155,14 @@ def test_context_defaults_to_all_but_the_last_token() -> None:
     assert not torch.equal(transformer(tokens), transformer(tokens, 3))
 
 
-def test_free_weights_are_the_same_class_and_learn() -> None:
+def test_random_weights_can_be_trained() -> None:
     """A trainable linear transformer learns one step of gradient descent."""
     generator = torch.Generator().manual_seed(0)
     layout = Layout(x=3, y=())
-    transformer = Transformer.free(layout, layers=1, scale=0.3, generator=generator)
+    transformer = Transformer.with_random_weights(layout, layers=1, scale=0.3, generator=generator)
     problem = LinearRegression(d=3, n=12).sample(256, generator=generator)
-    registers = problem.encoder_format()
-    tokens = layout.tokens(x=registers["x"], y=registers["y"])
+    registers = problem.to_encoder_format()
+    tokens = layout.make_tokens(x=registers["x"], y=registers["y"])
     optimiser = torch.optim.Adam(transformer.parameters(), lr=0.02)
     losses = []
     for _ in range(150):
@@ -182,13 +183,13 @@ def test_a_construction_can_be_unfrozen_and_has_gradients() -> None:
     assert all(parameter.grad is not None for parameter in transformer.parameters())
 
 
-def test_free_transformers_of_every_kind_run() -> None:
+def test_random_transformers_of_every_kind_run() -> None:
     for kind, mask, normalisation in [
         ("linear", "context", "1/n"),
         ("relu", "causal", "1/i"),
         ("softmax", "all", "1"),
     ]:
-        transformer = Transformer.free(
+        transformer = Transformer.with_random_weights(
             LAYOUT,
             layers=2,
             heads=3,
@@ -209,7 +210,7 @@ def test_free_transformers_of_every_kind_run() -> None:
 
 
 @pytest.mark.parametrize(
-    ("tokens", "context", "says"),
+    ("tokens", "context", "message"),
     [
         (torch.ones(3, 5).double(), None, "tokens must have shape"),
         (torch.ones(3, 4), None, "tokens are torch.float32, the weights torch.float64"),
@@ -218,24 +219,24 @@ def test_free_transformers_of_every_kind_run() -> None:
         (torch.ones(3, 4).double(), 4, "context must be in 0 … 3"),
     ],
 )
-def test_bad_tokens_are_named(tokens: torch.Tensor, context: int | None, says: str) -> None:
-    transformer = numbered()
-    for enter in (transformer, transformer.trace, transformer.enter):
-        with pytest.raises(InputError, match=says):
-            enter(tokens, context)
+def test_bad_tokens_are_named(tokens: torch.Tensor, context: int | None, message: str) -> None:
+    transformer = make_counting_transformer()
+    for run in (transformer, transformer.trace, transformer.run_prologue):
+        with pytest.raises(InputError, match=message):
+            run(tokens, context)
 
 
 def test_bad_structures_are_named() -> None:
     with pytest.raises(InputError, match="attention, an MLP, or both"):
         Block()
     with pytest.raises(InputError, match="loops must be at least 1"):
-        numbered(loops=0)
+        make_counting_transformer(loops=0)
     with pytest.raises(InputError, match="does not fit"):
-        Transformer(Layout(x=9), [[scaled(2.0)]])
+        Transformer(Layout(x=9), [[make_affine_block(2.0)]])
     with pytest.raises(InputError, match="layers must be at least 1"):
-        Transformer.free(LAYOUT, layers=0)
+        Transformer.with_random_weights(LAYOUT, layers=0)
     with pytest.raises(InputError, match="hidden must be at least 0"):
-        Transformer.free(LAYOUT, layers=1, hidden=-1)
+        Transformer.with_random_weights(LAYOUT, layers=1, hidden=-1)
 
 
 @pytest.mark.parametrize("name", ["newton", "relu-newton", "relu-gradient-descent"])
@@ -243,10 +244,10 @@ def test_the_device_follows_the_input(name: str) -> None:
     """Tensors on the meta device refuse to mix with any other, as a GPU's do."""
     transformer = innerloop.build(name, d=3, n=8, steps=2).transformer
     stream = torch.empty(2, 9, transformer.layout.width, device="meta", dtype=torch.float64)
-    blocks = [*transformer.blocks(), Block(mlp=MLP.of(LAYOUT, [soft_threshold("x", 0.1)]))]
+    blocks = [*transformer.blocks(), Block(mlp=MLP.from_pieces(LAYOUT, [soft_threshold("x", 0.1)]))]
     for block in blocks[:-1]:
         stream = block(stream, 8)
-    causal = Attention.free(4, 2, mask="causal", normalisation="1/i")
+    causal = Attention.with_random_weights(4, 2, mask="causal", normalisation="1/i")
     narrow = causal(blocks[-1](stream[..., :4], 8), 8)
     assert narrow.device.type == "meta"
     assert stream.shape == (2, 9, transformer.layout.width)

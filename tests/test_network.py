@@ -14,9 +14,9 @@ from torch.nn import functional
 
 import innerloop
 from innerloop.algorithms.network_gradient_descent import Loss, NetworkGradientDescent
-from innerloop.constructions.base import streams
-from innerloop.constructions.certificate import certify
-from innerloop.errors import InputError, OutOfRange
+from innerloop.certification.certificate import certify
+from innerloop.constructions.base import iterate_streams
+from innerloop.errors import InputError, OutOfRangeError
 from innerloop.problems.linear_regression import LinearRegression
 from innerloop.problems.network_regression import NetworkProblem, NetworkRegression
 from innerloop.transformer import Transformer
@@ -29,29 +29,29 @@ SHAPES = [
 ]
 
 
-def number(value: float) -> Tensor:
+def make_scalar(value: float) -> Tensor:
     return torch.tensor(value, dtype=torch.float64)
 
 
 LOSSES: list[Loss] = ["squared", "huber"]
 
 
-def sampled(*batch: int, seed: int = 0, **setting: object) -> NetworkProblem:
-    distribution = NetworkRegression.made({"noise": 0.3, **setting})
+def sample_problem(*batch: int, seed: int = 0, **setting: object) -> NetworkProblem:
+    distribution = NetworkRegression.from_values({"noise": 0.3, **setting})
     return distribution.sample(*batch, generator=torch.Generator().manual_seed(seed))
 
 
-def output(weights: list[Tensor], rows: Tensor) -> Tensor:
-    """The network in torch's own words, for one instance."""
+def run_network(weights: list[Tensor], rows: Tensor) -> Tensor:
+    """Evaluate the network of one instance with torch's own functions."""
     for matrix in weights:
         rows = functional.relu(functional.linear(rows, matrix))
     return rows
 
 
-def trained(
+def train_with_torch(
     problem: NetworkProblem, index: tuple[int, ...], loss: Loss, steps: int, size: float, box: float
 ) -> list[list[Tensor]]:
-    """Weights of one instance after 0, 1, … steps: torch's network, losses, autograd and SGD."""
+    """Train one instance with torch's losses, autograd and SGD: weights after 0, 1, … steps."""
     weights = [v[index].clone().requires_grad_() for v in problem.start]
     optimiser = torch.optim.SGD(weights, lr=size)
     measure = {"squared": functional.mse_loss, "huber": functional.huber_loss}[loss]
@@ -60,7 +60,7 @@ def trained(
     found = [[v.detach().clone() for v in weights]]
     for _ in range(steps):
         optimiser.zero_grad()
-        (scale * measure(output(weights, problem.x[index]), problem.y[index])).backward()
+        (scale * measure(run_network(weights, problem.x[index]), problem.y[index])).backward()
         optimiser.step()
         with torch.no_grad():
             for v in weights:
@@ -69,7 +69,7 @@ def trained(
     return found
 
 
-def each(problem: NetworkProblem) -> list[tuple[int, ...]]:
+def list_indices(problem: NetworkProblem) -> list[tuple[int, ...]]:
     return list(torch.cartesian_prod(*map(torch.arange, problem.x.shape[:-2])).tolist())
 
 
@@ -77,24 +77,24 @@ def each(problem: NetworkProblem) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("box", [0.7, 100.0])
 def test_the_algorithm_is_torchs_training_step_by_step(shape: dict, loss: Loss, box: float) -> None:
-    problem = sampled(2, 3, **shape)
-    algorithm = NetworkGradientDescent(number(0.2)[None], number(box), loss)
+    problem = sample_problem(2, 3, **shape)
+    algorithm = NetworkGradientDescent(make_scalar(0.2)[None], make_scalar(box), loss)
     states = list(algorithm.states(problem, 5))
-    for index in each(problem):
-        expected = trained(problem, tuple(index), loss, 5, 0.2, box)
+    for index in list_indices(problem):
+        expected = train_with_torch(problem, tuple(index), loss, 5, 0.2, box)
         for state, weights in zip(states, expected, strict=True):
             for found, reference in zip(state, weights, strict=True):
                 torch.testing.assert_close(found[tuple(index)], reference, rtol=1e-12, atol=1e-13)
         query = problem.x_query[tuple(index)]
         answer = algorithm.predict(problem, states[-1])[tuple(index)]
-        torch.testing.assert_close(answer, output(expected[-1], query))
+        torch.testing.assert_close(answer, run_network(expected[-1], query))
 
 
 def test_the_losses_differ_and_the_box_binds() -> None:
     """What the comparison with torch rests on: neither setting is without effect."""
-    problem = sampled(8, **SHAPES[0])
-    sizes = number(0.2)[None]
-    far, near = number(100.0), number(0.7)
+    problem = sample_problem(8, **SHAPES[0])
+    sizes = make_scalar(0.2)[None]
+    far, near = make_scalar(100.0), make_scalar(0.7)
     squared, huber = (NetworkGradientDescent(sizes, far, loss) for loss in LOSSES)
     gradients = [algorithm.gradient(problem, problem.start) for algorithm in (squared, huber)]
     assert max(float((a - b).abs().max()) for a, b in zip(*gradients, strict=True)) > 0.1
@@ -103,12 +103,12 @@ def test_the_losses_differ_and_the_box_binds() -> None:
 
 
 def test_gradient_descent_lowers_the_risk() -> None:
-    problem = sampled(32, d=3, n=40, width=6, noise=0.0)
-    algorithm = NetworkGradientDescent(number(0.05)[None], number(10.0))
+    problem = sample_problem(32, d=3, n=40, width=6, noise=0.0)
+    algorithm = NetworkGradientDescent(make_scalar(0.05)[None], make_scalar(10.0))
     risks = [
         torch.stack(
             [
-                (output([v[i] for v in state], problem.x[i]) - problem.y[i]).square().mean()
+                (run_network([v[i] for v in state], problem.x[i]) - problem.y[i]).square().mean()
                 for i in range(32)
             ]
         ).mean()
@@ -121,29 +121,30 @@ def test_gradient_descent_lowers_the_risk() -> None:
 NAME = "network-gradient-descent"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("box", [0.7, 100.0])
 def test_the_transformer_is_torchs_training(shape: dict, loss: Loss, box: float) -> None:
     """No reference of ours in between: registers after each step against torch's weights."""
     built = innerloop.build(NAME, **shape, loss=loss, box=box, step_size=0.2, steps=4, instances=8)
-    problem = sampled(4, seed=1, **shape)
+    problem = sample_problem(4, seed=1, **shape)
     layout = built.transformer.layout
-    expected = [trained(problem, (i,), loss, 4, 0.2, box) for i in range(4)]
-    running = streams(built.construction, built.transformer, problem)
+    expected = [train_with_torch(problem, (i,), loss, 4, 0.2, box) for i in range(4)]
+    running = iterate_streams(built.construction, built.transformer, problem)
     for step, (stream, answer) in enumerate(zip(running, built.predictions(problem), strict=True)):
         for i, steps in enumerate(expected):
             for j, reference in enumerate(steps[step], 1):
                 for found in layout.read(stream, f"V{j}")[i]:  # every token holds the weights
                     torch.testing.assert_close(found, reference, rtol=1e-11, atol=1e-12)
-            reference = output(steps[step], problem.x_query[i])
+            reference = run_network(steps[step], problem.x_query[i])
             torch.testing.assert_close(answer[i], reference, rtol=1e-11, atol=1e-12)
 
 
 def test_signals_are_torchs_derivatives() -> None:
     """Registers `s` in mid-step: the derivative of each example's loss by each unit's input."""
     built = innerloop.build(NAME, layers=3, steps=1, outputs=2)
-    problem = sampled(layers=3, outputs=2)
+    problem = sample_problem(layers=3, outputs=2)
     inputs, rows = [], problem.x
     for matrix in problem.start:
         inputs.append((rows @ matrix.mT).requires_grad_())
@@ -157,30 +158,34 @@ def test_signals_are_torchs_derivatives() -> None:
         assert not found[-1].any(), "the query has no loss"
 
 
-def at_input(value: float) -> NetworkProblem:
-    """One example whose first hidden unit has this input; the others' are large."""
+def make_problem_at(value: float) -> NetworkProblem:
+    """Make a problem of one example whose first hidden unit has this input."""
     start = [[[value, 0.0], [0.0, 1.0]], [[1.0, 1.0]]]
-    return NetworkProblem.of([[1.0, 1.0]], [0.5], [1.0, 2.0], start)
+    return NetworkProblem.from_arrays([[1.0, 1.0]], [0.5], [1.0, 2.0], start)
 
 
 def test_an_input_inside_the_ramp_is_detected() -> None:
     size: dict[str, Any] = {"d": 2, "n": 1, "layers": 2, "width": 2, "steps": 2}
     built = innerloop.build(NAME, slope=1e9, box=10.0, **size)
 
-    def off(value: float) -> float:
-        """How far the bare transformer is from torch after one step."""
-        problem = at_input(value)
+    def measure_deviation(value: float) -> float:
+        """Measure how far the bare transformer is from torch after one step."""
+        problem = make_problem_at(value)
         stream = built.transformer.step(built.construction.prompt(problem), 0)
         found = built.transformer.layout.read(stream, "V1")[0]
-        return float((found - trained(problem, (), "squared", 1, 0.1, 10.0)[1][0]).abs().max())
+        return float(
+            (found - train_with_torch(problem, (), "squared", 1, 0.1, 10.0)[1][0]).abs().max()
+        )
 
     for value in (0.4e-9, -0.4e-9, 1e-12):
-        with pytest.raises(OutOfRange, match=r"after step 0 .* times the range .* larger slope"):
-            built.predict(at_input(value))
-    assert off(0.4e-9) > 1e-3, "the ramp is there: it is not detected for nothing"
+        with pytest.raises(
+            OutOfRangeError, match=r"after step 0 .* times the range .* larger slope"
+        ):
+            built.predict(make_problem_at(value))
+    assert measure_deviation(0.4e-9) > 1e-3, "the ramp is there: it is not detected for nothing"
     for value in (0.0, 1.0001e-9, -1.0001e-9, 1.0):
-        built.predict(at_input(value))
-        assert off(value) < 1e-15
+        built.predict(make_problem_at(value))
+        assert measure_deviation(value) < 1e-15
     shallow = innerloop.build(NAME, slope=1.0).certificate
     assert shallow.range_used > 1
     assert not shallow.holds
@@ -191,10 +196,10 @@ def test_numbers_beyond_the_bound_are_detected() -> None:
     assert tight.range_used > 1
     assert not tight.holds
     built = innerloop.build(NAME, d=2, n=1, layers=2, width=2)
-    near = at_input(1.0)
+    near = make_problem_at(1.0)
     for scale in (1e5, 1e200):
         far = NetworkProblem(scale * near.x, near.y, near.x_query, near.start)
-        with pytest.raises(OutOfRange, match="times the range"):
+        with pytest.raises(OutOfRangeError, match="times the range"):
             built.predict(far)
 
 
@@ -213,8 +218,8 @@ def test_fewer_layers_than_printed(layers: int) -> None:
     assert count == (2 * layers + 4) * 5 - 4 * 5
 
 
-def ungated_units(mutant: Transformer) -> None:
-    """Back-propagation that forgets which units were silent."""
+def ungate_units(mutant: Transformer) -> None:
+    """Let back-propagation forget which units were silent."""
     for j in (1, 2):
         place = list(mutant.layout[f"off{j}"].places)
         for block in mutant.blocks():
@@ -222,35 +227,36 @@ def ungated_units(mutant: Transformer) -> None:
             block.attention.query[..., place] = 0
 
 
-def ungated_output(mutant: Transformer) -> None:
+def ungate_output(mutant: Transformer) -> None:
     error = mutant.blocks()[2].mlp
     assert error is not None
     error.inner[:, list(mutant.layout["off3"].places)] = 0
 
 
-def divided_by_tokens(mutant: Transformer) -> None:
-    """1/(n+1) of the sum, where the mean over examples is asked for."""
+def divide_by_tokens(mutant: Transformer) -> None:
+    """Divide the sum over examples by n + 1 instead of n."""
     update = mutant.blocks()[5].attention
     assert update is not None
     update.value.mul_(12 / 13)
 
 
-def learning_from_the_query(mutant: Transformer) -> None:
+def learn_from_the_query(mutant: Transformer) -> None:
     last = mutant.blocks()[2].attention
     assert last is not None
     last.value[-1] = 0
 
 
-def unprojected(mutant: Transformer) -> None:
+def skip_projection(mutant: Transformer) -> None:
     tidy = mutant.blocks()[5].mlp
     assert tidy is not None
     for piece in tidy.everywhere:
         piece.weight.zero_()  # pyright: ignore[reportCallIssue]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mutate",
-    [ungated_units, ungated_output, divided_by_tokens, learning_from_the_query, unprojected],
+    [ungate_units, ungate_output, divide_by_tokens, learn_from_the_query, skip_projection],
 )
 def test_what_is_left_out_is_missed(mutate: Callable[[Transformer], None]) -> None:
     built = innerloop.build(NAME, instances=16)
@@ -262,16 +268,16 @@ def test_what_is_left_out_is_missed(mutate: Callable[[Transformer], None]) -> No
 
 def test_problems_beyond_a_limit_are_refused() -> None:
     built = innerloop.build(NAME, steps=1)
-    with pytest.raises(OutOfRange, match="built for n=12, got n=5"):
-        built.predict(sampled(n=5))
-    with pytest.raises(OutOfRange, match="weights 4×3, 4×4, 1×4, got 4×3, 1×4"):
-        built.predict(sampled(layers=2))
+    with pytest.raises(OutOfRangeError, match="built for n=12, got n=5"):
+        built.predict(sample_problem(n=5))
+    with pytest.raises(OutOfRangeError, match="weights 4×3, 4×4, 1×4, got 4×3, 1×4"):
+        built.predict(sample_problem(layers=2))
     with pytest.raises(InputError, match="takes a NetworkProblem, got a RegressionProblem"):
         built.predict(LinearRegression(d=3, n=12).sample())
 
 
 @pytest.mark.parametrize(
-    ("parameters", "says"),
+    ("parameters", "message"),
     [
         ({"layers": 1}, "layers must be at least 2, got 1"),
         ({"layers": 4, "width": 16}, "up to 400 weights, got 576 .16×3, 16×16, 16×16, 1×16."),
@@ -282,6 +288,6 @@ def test_problems_beyond_a_limit_are_refused() -> None:
         ({"step_size": 0.0, "box": 1e6}, "moves by .* use larger steps"),
     ],
 )
-def test_impossible_parameters_are_named(parameters: dict, says: str) -> None:
-    with pytest.raises(InputError, match=says):
+def test_impossible_parameters_are_named(parameters: dict, message: str) -> None:
+    with pytest.raises(InputError, match=message):
         innerloop.build(NAME, **parameters)

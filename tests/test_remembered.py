@@ -1,4 +1,4 @@
-"""What is remembered is what would have been computed, and no more than that."""
+"""A remembered result is exactly what the function would have computed again."""
 
 from __future__ import annotations
 
@@ -10,23 +10,24 @@ from remembered import mark, remembered
 from torch import Tensor
 
 
-def called() -> tuple[Any, list[int]]:
+def make_counted_function() -> tuple[Any, list[int]]:
+    """A remembered function that draws numbers, and the list of the calls it computed."""
     calls: list[int] = []
 
-    def drawn(generator: torch.Generator, size: int, scale: Any = 1.0) -> list[Tensor]:
+    def draw(generator: torch.Generator, size: int, scale: Any = 1.0) -> list[Tensor]:
         calls.append(size)
         factor: Any = scale(2.0) if callable(scale) else scale
         return [factor * torch.randn(size, generator=generator)]
 
-    return remembered(drawn, {}), calls
+    return remembered(draw, {}), calls
 
 
-def test_the_same_is_computed_once_and_leaves_the_generator_as_it_would() -> None:
-    once, calls = called()
+def test_equal_calls_are_computed_once_and_advance_the_generator_alike() -> None:
+    once, calls = make_counted_function()
     generator = torch.Generator()
     first = once(generator.manual_seed(3), 4)
     after = torch.randn(2, generator=generator)
-    first[0].zero_()  # what one caller does to it, no other sees
+    first[0].zero_()  # changing a returned value must not change the remembered one
     again = once(generator.manual_seed(3), 4)
     assert calls == [4]
     expected = torch.randn(4, generator=torch.Generator().manual_seed(3))
@@ -44,25 +45,25 @@ def test_the_same_is_computed_once_and_leaves_the_generator_as_it_would() -> Non
         (3, {"size": 4, "scale": torch.ones(4)}),
     ],
 )
-def test_whatever_differs_is_computed(seed: int, rest: dict[str, Any]) -> None:
-    once, calls = called()
+def test_calls_that_differ_are_computed(seed: int, rest: dict[str, Any]) -> None:
+    once, calls = make_counted_function()
     once(torch.Generator().manual_seed(3), size=4)
     once(torch.Generator().manual_seed(seed), **rest)
     assert len(calls) == 2
 
 
-def test_what_cannot_be_compared_or_is_changed_is_computed_every_time() -> None:
-    counted: list[Any] = []
+def test_calls_with_incomparable_or_changed_arguments_are_computed_every_time() -> None:
+    calls: list[Any] = []
 
-    def fills(generator: torch.Generator, rows: Any) -> None:
-        counted.append(rows)
+    def append_one(generator: torch.Generator, rows: Any) -> None:
+        calls.append(rows)
         if isinstance(rows, list):
             rows.append(1)
 
-    once = remembered(fills, {})
+    once = remembered(append_one, {})
     for _ in range(2):
         once(torch.Generator(), [])
         once(torch.Generator(), object())
-    assert len(counted) == 4
+    assert len(calls) == 4
     with pytest.raises(TypeError, match="cannot be compared"):
         mark({"a": [object()]})

@@ -8,7 +8,9 @@ import json
 import re
 import subprocess
 import sys
+import time
 from dataclasses import asdict, replace
+from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -18,13 +20,14 @@ import torch
 import vl_convert
 
 import innerloop
-from innerloop.claims import base
+from innerloop.certification.certificate import Certificate
 from innerloop.claims.evidence import Axis, Figure
-from innerloop.constructions import survey
-from innerloop.constructions.certificate import Certificate
+from innerloop.ledger import checking
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
-from innerloop.report.charts import chart_of
-from innerloop.report.figures import deviation_per_step, error_against_layers, regret_over_time
+from innerloop.report.charts import build_chart
+from innerloop.report.figures import plot_error_against_layers, plot_regret, plot_step_deviations
+from innerloop.report.page import draw_charts, render_page
+from innerloop.surveys import survey
 
 SERIES = {"from the exact state": "step_deviation", "running free": "deviation"}
 
@@ -57,13 +60,14 @@ class Page(HTMLParser):
 
 
 @pytest.fixture(scope="module")
-def rows() -> list[dict]:
-    return [row for rows in survey.convergence() for row in rows]
+def convergence() -> list[dict]:
+    """Measure error against layers, once."""
+    return [row for part in survey.measure_convergence() for row in part]
 
 
 @pytest.fixture(scope="module")
 def certificates() -> list[Certificate]:
-    """Some constructions' certificates; the whole survey runs once, in the first test."""
+    """Certificates of three constructions; the first test certifies all of them."""
     names = ("gd-plus-plus", "newton", "spectral-clustering")
     return [innerloop.build(name, instances=4).certificate for name in names]
 
@@ -71,60 +75,61 @@ def certificates() -> list[Certificate]:
 @pytest.fixture(scope="module")
 def regrets() -> list[list[dict]]:
     with pytest.MonkeyPatch.context() as patch:
-        shorten(patch)
-        return list(survey.regret())
+        shorten_games(patch)
+        return list(survey.measure_regret())
 
 
 @pytest.fixture
-def surveyed(
+def measured_report(
     monkeypatch,
-    rows: list[dict],
+    convergence: list[dict],
     regrets: list[list[dict]],
     certificates: list[Certificate],
-    few: None,
+    short_games: None,
 ) -> None:
-    """A report of what was measured before: the whole survey runs once, in the first test."""
-    curves = itertools.groupby(rows, key=lambda row: (row["kappa"], row["algorithm"]))
+    """Let `innerloop report` show what was measured before; only the first test measures all."""
+    curves = itertools.groupby(convergence, key=lambda row: (row["kappa"], row["algorithm"]))
     parts = [list(curve) for _, curve in curves]
-    for name, found in (("certificates", certificates), ("convergence", parts)):
-        monkeypatch.setattr(survey, name, lambda _, found=found: iter(found))
-    monkeypatch.setattr(survey, "regret", lambda _: iter(regrets))
+    monkeypatch.setattr(survey, "build_certificates", lambda _: iter(certificates))
+    monkeypatch.setattr(survey, "measure_convergence", lambda _: iter(parts))
+    monkeypatch.setattr(survey, "measure_regret", lambda _: iter(regrets))
 
 
-def charts(html: str) -> dict[str, Any]:
+def read_charts(html: str) -> dict[str, Any]:
     return json.loads(html.rsplit("const charts = ", maxsplit=1)[-1].split(";\n", maxsplit=1)[0])
 
 
 @pytest.fixture(autouse=True)
 def few_claims(monkeypatch, tmp_path: Path) -> None:
-    """Two claims, one of them without a check; all are run by the test of each."""
+    """Report two claims, one of them without a check; test_claims runs every claim."""
     ids = ["ahn2023.lemma-2", "yang2025.he.real-data"]
-    monkeypatch.setattr(base, "chosen", lambda words: ids)
+    monkeypatch.setattr(checking, "select_claims", lambda words: list(ids))
     monkeypatch.setenv("INNERLOOP_RESULTS", str(tmp_path / "cells"))
 
 
 @pytest.fixture
-def few(monkeypatch) -> None:
-    """Games in a few environments, and short ones: what they are like at length is tested alone."""
-    shorten(monkeypatch)
+def short_games(monkeypatch) -> None:
+    """Play short games in few environments; longer ones are tested in test_contest."""
+    shorten_games(monkeypatch)
 
 
-def shorten(patch: pytest.MonkeyPatch) -> None:
-    played = {name: {**settings, "n": 6} for name, settings in survey.PLAYED.items()}
-    patch.setattr(survey, "WORLDS", 4)
-    patch.setattr(survey, "PLAYED", played)
+def shorten_games(patch: pytest.MonkeyPatch) -> None:
+    shorter = {name: {**settings, "n": 6} for name, settings in survey.GAME_PARAMETERS.items()}
+    patch.setattr(survey, "ENVIRONMENTS", 4)
+    patch.setattr(survey, "GAME_PARAMETERS", shorter)
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_games")
 def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     none = str(tmp_path / "runs")
     found = run("report", "-o", str(path), "--seed", "1", "--runs", none, "--json")
     assert found.code == 0
-    told = json.loads(found.out)
-    assert told["path"] == str(path)
-    assert [claim["verdict"] for claim in told["claims"]] == ["holds", "not yet checked"]
-    assert "--seed 1" in told["claims"][0]["command"]
+    printed = json.loads(found.out)
+    assert printed["path"] == str(path)
+    assert [claim["verdict"] for claim in printed["claims"]] == ["holds", "not yet checked"]
+    assert "--seed 1" in printed["claims"][0]["command"]
     html = path.read_text("utf-8")
     page = Page()
     page.feed(html)
@@ -132,12 +137,12 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
         assert "src" not in attributes, f"<{tag}> loads {attributes['src']}"
         assert tag not in {"iframe", "img"}
         assert tag != "link" or attributes["href"] == "data:,", "nothing is fetched, no icon either"
-    total = len(told["certificates"])
+    total = len(printed["certificates"])
     assert f"{total} of {total} constructions certify." in html
     assert "$" not in re.sub(r"<script>.*?</script>", "", html, flags=re.S)
 
     _, (titles, *rows), (names, *costs) = page.tables
-    for certificate, row in zip(told["certificates"], rows, strict=True):
+    for certificate, row in zip(printed["certificates"], rows, strict=True):
         assert certificate["seed"] == 1
         cells = dict(zip(titles, row, strict=True))
         assert cells["construction"] == certificate["name"]
@@ -162,22 +167,22 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
     keys = ("layers", "heads", "width", "where")
     assert costs == [
         [c["name"], *(c["cost"][key] for key in keys), c["error"], c["cost"]["printed"]]
-        for c in told["certificates"]
+        for c in printed["certificates"]
     ]
 
-    drawn = charts(html)
-    assert set(drawn) == {"deviation", "layers", "regret"}
-    assert drawn["regret"]["data"]["values"] == told["regret"]
-    for row in told["regret"]:
+    charts = read_charts(html)
+    assert set(charts) == {"deviation", "layers", "regret"}
+    assert charts["regret"]["data"]["values"] == printed["regret"]
+    for row in printed["regret"]:
         alike = f"{row['same']:,} of {row['choices']:,} with {row['construction']}"
         assert alike in html
     points = {
         (row["construction"], row["series"], row["step"], row["deviation"], row["tolerance"])
-        for row in drawn["deviation"]["data"]["values"]
+        for row in charts["deviation"]["data"]["values"]
     }
     assert points == {
         (c["name"], series, step, max(off, 1e-17), limit)
-        for c in told["certificates"]
+        for c in printed["certificates"]
         for series, key, limits in (
             ("from the exact state", "step_deviation", [c["tolerance"]] * len(c["deviation"])),
             ("running free", "deviation", c["free_tolerance"]),
@@ -185,18 +190,46 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
         for step, (off, limit) in enumerate(zip(c[key], limits, strict=True), 1)
     }
     keys = ("kappa", "algorithm", "layers", "error")
-    assert [[row[key] for key in keys] for row in drawn["layers"]["data"]["values"]] == [
-        [row[key] for key in keys] for row in told["convergence"]
+    assert [[row[key] for key in keys] for row in charts["layers"]["data"]["values"]] == [
+        [row[key] for key in keys] for row in printed["convergence"]
     ]
 
 
-@pytest.mark.usefixtures("surveyed")
+@pytest.mark.usefixtures("measured_report")
+def test_one_object_goes_from_measuring_to_the_page(
+    convergence: list[dict], regrets: list[list[dict]], certificates: list[Certificate]
+) -> None:
+    shares: list[float] = []
+    data = survey.measure_report(
+        [], [], seed=2, command="a command", progress=lambda share, doing="": shares.append(share)
+    )
+    assert data.certificates == [certificate.as_dict() for certificate in certificates]
+    assert data.convergence == convergence
+    assert data.regret == [row for part in regrets for row in part]
+    assert len(shares) == len(certificates) + 8 + len(regrets), "four algorithms on two problems"
+    assert shares == sorted(shares)
+    assert 0 < shares[0] < shares[-1] <= 1
+    html = render_page(data)
+    assert html == render_page(data, draw_charts(data))
+    for words in ("a command", data.made, data.convergence_setting, data.regret_setting):
+        assert escape(words) in html
+    late = survey.measure_report([], [], start=time.perf_counter() - 1000)
+    assert data.seconds < 1000 < late.seconds
+
+
+def test_the_data_of_a_report_need_no_torch() -> None:
+    code = "import sys, innerloop.surveys.data; print('torch' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
+
+
+@pytest.mark.usefixtures("measured_report")
 def test_a_construction_that_fails_is_told_everywhere(
     run, tmp_path: Path, monkeypatch, certificates: list[Certificate]
 ) -> None:
     whole = certificates
     spoiled = [replace(whole[0], holds=False, max_deviation=3.0), *whole[1:]]
-    monkeypatch.setattr(survey, "certificates", lambda _: iter(spoiled))
+    monkeypatch.setattr(survey, "build_certificates", lambda _: iter(spoiled))
     path = tmp_path / "report.html"
     found = run("report", "-o", str(path))
     assert found.code == 1
@@ -207,31 +240,31 @@ def test_a_construction_that_fails_is_told_everywhere(
     assert html.count('<td class="broken">broken</td>') == 1
 
 
-def test_the_curves_are_what_the_page_says_they_are(monkeypatch, rows: list[dict]) -> None:
-    asked = []
+def test_the_curves_are_what_the_page_says_they_are(monkeypatch, convergence: list[dict]) -> None:
+    samples = []
 
     class Spy(LinearRegression):
         def sample(self, *batch: int, **rest: Any) -> RegressionProblem:
-            asked.append((self, batch))
+            samples.append((self, batch))
             return super().sample(*batch, **rest)
 
     monkeypatch.setattr(survey, "LinearRegression", Spy)
-    assert [row for part in survey.convergence() for row in part] == rows
-    assert len(asked) == 2
-    for (distribution, batch), kappa in zip(asked, (1.0, 100.0), strict=True):
+    assert [row for part in survey.measure_convergence() for row in part] == convergence
+    assert len(samples) == 2
+    for (distribution, batch), kappa in zip(samples, (1.0, 100.0), strict=True):
         assert (distribution.d, distribution.n, distribution.queries, batch) == (5, 40, 4, (64,))
         assert distribution.weights == "inverse"
         assert distribution.noise == 0
         spectrum = torch.linalg.eigvalsh(distribution.covariance)
         assert float(spectrum[-1] / spectrum[0]) == pytest.approx(kappa)
         assert float(spectrum[-1]) == pytest.approx(1.0)
-    last = [row for row in rows if row["algorithm"] == "Newton"][-1]
+    last = [row for row in convergence if row["algorithm"] == "Newton"][-1]
     assert last["layers"] == 32, "30 steps, the prologue and the epilogue"
-    other = next(survey.convergence(seed=1))
-    assert other != rows[: len(other)]
+    other = next(survey.measure_convergence(seed=1))
+    assert other != convergence[: len(other)]
 
 
-@pytest.mark.usefixtures("surveyed")
+@pytest.mark.usefixtures("measured_report")
 def test_the_scripts_of_the_page_run(run, tmp_path: Path) -> None:
     """In node, with a page that only counts what is embedded where."""
     path = tmp_path / "report.html"
@@ -255,20 +288,25 @@ def test_the_scripts_of_the_page_run(run, tmp_path: Path) -> None:
         check=False,
     )
     assert found.returncode == 0, found.stderr[-2000:]
-    drawn = dict(json.loads(found.stdout))
-    assert set(drawn) == {"#deviation", "#layers", "#regret"}
-    assert all(count > 50 for count in drawn.values())
+    embedded = dict(json.loads(found.stdout))
+    assert set(embedded) == {"#deviation", "#layers", "#regret"}
+    assert all(count > 50 for count in embedded.values())
 
 
 def test_charts_are_drawn_with_titles_and_legends(
-    rows: list[dict], certificates: list[Certificate]
+    convergence: list[dict], certificates: list[Certificate]
 ) -> None:
-    told = [certificate.as_dict() for certificate in certificates]
-    first = vl_convert.vegalite_to_svg(deviation_per_step(told).to_dict())
-    for words in (*SERIES, "relative deviation", ">step<", *(c["name"] for c in told)):
+    rows_of_certificates = [certificate.as_dict() for certificate in certificates]
+    first = vl_convert.vegalite_to_svg(plot_step_deviations(rows_of_certificates).to_dict())
+    for words in (
+        *SERIES,
+        "relative deviation",
+        ">step<",
+        *(c["name"] for c in rows_of_certificates),
+    ):
         assert words in first
-    second = vl_convert.vegalite_to_svg(error_against_layers(rows).to_dict())
-    algorithms = {row["algorithm"] for row in rows}
+    second = vl_convert.vegalite_to_svg(plot_error_against_layers(convergence).to_dict())
+    algorithms = {row["algorithm"] for row in convergence}
     for words in (*algorithms, "relative prediction error", ">layers<", "κ = 100"):
         assert words in second
         assert words == ">layers<" or second.count(f">{words}<") <= 1, "one legend is enough"
@@ -285,43 +323,44 @@ def test_a_point_has_its_band_along_x_where_y_is_a_category_and_a_long_title_is_
         band=("low", "high"),
         mark="point",
     )
-    drawn = chart_of(asdict(figure)).to_dict()
-    assert drawn["title"]["text"] == [
+    chart = build_chart(asdict(figure)).to_dict()
+    assert chart["title"]["text"] == [
         "A title that is too long for one line of a",
         "phone, n\u00a0=\u00a020",
     ]
-    band, points = drawn["layer"]
+    band, points = chart["layer"]
     assert band["mark"]["type"] == "rule"
     assert (band["encoding"]["x"]["field"], band["encoding"]["x2"]["field"]) == ("low", "high")
     assert band["encoding"]["y"]["field"] == "name"
     assert points["encoding"]["color"]["legend"]["symbolType"] == "circle"
-    lined = chart_of(asdict(replace(figure, mark="line", y=Axis(field="loss", title="loss"))))
+    lined = build_chart(asdict(replace(figure, mark="line", y=Axis(field="loss", title="loss"))))
     area, line = lined.to_dict()["layer"]
     assert area["mark"]["type"] == "area"
     assert line["encoding"]["color"]["legend"]["symbolType"] == "stroke"
 
 
-@pytest.mark.usefixtures("few")
+@pytest.mark.slow
+@pytest.mark.usefixtures("short_games")
 def test_regret_is_drawn_for_every_construction_that_acts() -> None:
-    parts = list(survey.regret(seed=3))
-    assert [part[0]["construction"] for part in parts] == list(survey.players())
-    drawn = regret_over_time([row for part in parts for row in part]).to_dict()
-    svg = vl_convert.vegalite_to_svg(drawn)
+    parts = list(survey.measure_regret(seed=3))
+    assert [part[0]["construction"] for part in parts] == list(survey.make_acting_constructions())
+    chart = plot_regret([row for part in parts for row in part]).to_dict()
+    svg = vl_convert.vegalite_to_svg(chart)
     words = ("uniform", "policy", "transformer", "mean cumulative regret (reward)", "step t")
-    for word in (*words, "episode t", *survey.players()):
+    for word in (*words, "episode t", *survey.make_acting_constructions()):
         assert f">{word}<" in svg
     assert svg.count(">transformer<") == 1, "one legend is enough"
-    assert "n 6" in survey.regret_setting()
-    assert "same 4 environments" in survey.regret_setting()
+    assert "n 6" in survey.describe_regret()
+    assert "same 4 environments" in survey.describe_regret()
 
 
-def test_newton_is_exponentially_faster_than_gradient_descent(rows: list[dict]) -> None:
+def test_newton_is_exponentially_faster_than_gradient_descent(convergence: list[dict]) -> None:
     """What the figure shows at κ = 100: tens of layers against thousands."""
 
     def layers_until(algorithm: str, error: float) -> float:
         reached = [
             row["layers"]
-            for row in rows
+            for row in convergence
             if row["kappa"] == 100 and row["algorithm"] == algorithm and row["error"] <= error
         ]
         return min(reached, default=float("inf"))
@@ -331,12 +370,14 @@ def test_newton_is_exponentially_faster_than_gradient_descent(rows: list[dict]) 
     assert layers_until("gradient descent", 1e-10) == float("inf")
 
 
-def test_every_curve_starts_near_the_trivial_error(rows: list[dict]) -> None:
+def test_every_curve_starts_near_the_trivial_error(convergence: list[dict]) -> None:
     for kappa in (1.0, 100.0):
-        curves = {row["algorithm"] for row in rows if row["kappa"] == kappa}
+        curves = {row["algorithm"] for row in convergence if row["kappa"] == kappa}
         assert len(curves) == 4
         for algorithm in curves:
-            first = next(r for r in rows if r["kappa"] == kappa and r["algorithm"] == algorithm)
+            first = next(
+                r for r in convergence if r["kappa"] == kappa and r["algorithm"] == algorithm
+            )
             assert 0.3 < first["error"] < 1.2
 
 
@@ -348,16 +389,16 @@ def test_figures_as_files(
 
     folder = tmp_path / "figures"
     export.make_folder(folder)
-    told = [certificate.as_dict() for certificate in certificates]
-    spec = deviation_per_step(told).to_dict()
+    rows_of_certificates = [certificate.as_dict() for certificate in certificates]
+    spec = plot_step_deviations(rows_of_certificates).to_dict()
     wide = {"mark": "point", "width": "container", "data": {"values": [{"a": 1, "b": 0.1}]}}
     wide["encoding"] = {"x": {"field": "a", "type": "quantitative"}}
     charts = {
-        "deviation": page.Drawn(spec, spec["data"]["values"]),
-        "wide": page.Drawn(wide, [{"a": 1, "b": 0.1}, {"a": 2, "c": "x,y"}]),
+        "deviation": page.Chart(spec, spec["data"]["values"]),
+        "wide": page.Chart(wide, [{"a": 1, "b": 0.1}, {"a": 2, "c": "x,y"}]),
     }
     shares: list[float] = []
-    export.write_figures(folder, charts, shares.append)
+    export.write_figures(folder, charts, lambda share, doing="": shares.append(share))
     assert shares == [0.5, 1.0]
     names = {f"{name}.{kind}" for name in charts for kind in ("png", "svg", "csv")}
     assert {path.name for path in folder.iterdir()} == names

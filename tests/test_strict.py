@@ -1,4 +1,4 @@
-"""The shapes in annotations are enforced in every test: what the decorator of conftest refuses."""
+"""The type checker of the tests: shapes in annotations are enforced in every test."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from beartype.roar import BeartypeCallHintViolation
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.problems.tabular_games import TabularGame
+from innerloop.problems.tabular_games import TabularGameProblem
 from innerloop.transformer import Layout
 from innerloop.transformer.layout import join
-from innerloop.transformer.mlp import Everywhere
+from innerloop.transformer.mlp import ElementwiseUnits
 
 checked = strict.jaxtyped(typechecker=strict.check)
 
 
 @checked
-def product(a: Float[Tensor, "m k"], b: Float[Tensor, "k n"]) -> Float[Tensor, "m n"]:
+def multiply(a: Float[Tensor, "m k"], b: Float[Tensor, "k n"]) -> Float[Tensor, "m n"]:
     return a @ b
 
 
 @checked
-def wrong(a: Float[Tensor, "m k"]) -> Float[Tensor, "k m"]:
-    return product(a, a.new_ones(a.shape[1], a.shape[1]))
+def return_wrong_shape(a: Float[Tensor, "m k"]) -> Float[Tensor, "k m"]:
+    return multiply(a, a.new_ones(a.shape[1], a.shape[1]))
 
 
 @checked
-def each(a: Float[Tensor, "m k"]) -> Iterator[Tensor]:
+def iterate_rows(a: Float[Tensor, "m k"]) -> Iterator[Tensor]:
     yield from a
 
 
 @checked
-def named(name: str, size: float = 1.0, later: NotThereYet | None = None) -> str:  # pyright: ignore
+def repeat(name: str, size: float = 1.0, later: NotThereYet | None = None) -> str:  # pyright: ignore
     return name * int(size)
 
 
@@ -49,36 +49,36 @@ class Pair:
 
 def test_the_first_calls_in_a_test_are_checked() -> None:
     for _ in range(strict.MOST - 1):
-        product(torch.ones(2, 3), torch.ones(3, 4))
+        multiply(torch.ones(2, 3), torch.ones(3, 4))
     with pytest.raises(BeartypeCallHintViolation):
-        product(torch.ones(2, 3).int(), torch.ones(3, 4).int())
-    assert product(torch.ones(2, 3).int(), torch.ones(3, 4).int()).sum() == 24
+        multiply(torch.ones(2, 3).int(), torch.ones(3, 4).int())
+    assert multiply(torch.ones(2, 3).int(), torch.ones(3, 4).int()).sum() == 24
     strict.next_test()
     with pytest.raises(BeartypeCallHintViolation):
-        product(torch.ones(2, 3).int(), torch.ones(3, 4).int())
+        multiply(torch.ones(2, 3).int(), torch.ones(3, 4).int())
 
 
-def test_shapes_must_agree_among_arguments_and_with_what_is_returned() -> None:
-    assert product(torch.ones(2, 3), torch.ones(3, 4)).shape == (2, 4)
-    assert product(b=torch.ones(5, 1), a=torch.ones(1, 5)).shape == (1, 1), "nothing is remembered"
-    assert wrong(torch.ones(2, 2)).shape == (2, 2)
-    assert len(list(each(torch.ones(3, 2)))) == 3
+def test_shapes_of_arguments_and_return_values_must_agree() -> None:
+    assert multiply(torch.ones(2, 3), torch.ones(3, 4)).shape == (2, 4)
+    assert multiply(b=torch.ones(5, 1), a=torch.ones(1, 5)).shape == (1, 1), "nothing is remembered"
+    assert return_wrong_shape(torch.ones(2, 2)).shape == (2, 2)
+    assert len(list(iterate_rows(torch.ones(3, 2)))) == 3
     with pytest.raises(BeartypeCallHintViolation):
-        product(torch.ones(2, 3), torch.ones(2, 3))
+        multiply(torch.ones(2, 3), torch.ones(2, 3))
     with pytest.raises(BeartypeCallHintViolation):
-        product(torch.ones(2, 3).int(), torch.ones(3, 4))
+        multiply(torch.ones(2, 3).int(), torch.ones(3, 4))
     with pytest.raises(BeartypeCallHintViolation, match="return"):
-        wrong(torch.ones(2, 3))
+        return_wrong_shape(torch.ones(2, 3))
 
 
 def test_fields_and_arguments_without_shapes_are_checked_too() -> None:
     assert Pair(torch.ones(2, 3), torch.ones(2)).x.shape == (2, 3)
     with pytest.raises(BeartypeCallHintViolation):
         Pair(torch.ones(2, 3), torch.ones(3))
-    assert named("a", 2) == "aa", "a whole number counts as a float"
-    assert named("a", later="anything")
+    assert repeat("a", 2) == "aa", "a whole number counts as a float"
+    assert repeat("a", later="anything")
     with pytest.raises(BeartypeCallHintViolation):
-        named(3)  # pyright: ignore
+        repeat(3)  # pyright: ignore
 
 
 def test_the_whole_package_is_checked() -> None:
@@ -88,6 +88,6 @@ def test_the_whole_package_is_checked() -> None:
     with pytest.raises(BeartypeCallHintViolation):  # a method
         layout.read(one, "x")
     with pytest.raises(BeartypeCallHintViolation):  # an __init__, and lengths that disagree
-        Everywhere(one, one, torch.ones(2), torch.zeros(1).long(), torch.zeros(1).long())
+        ElementwiseUnits(one, one, torch.ones(2), torch.zeros(1).long(), torch.zeros(1).long())
     with pytest.raises(BeartypeCallHintViolation):  # a dataclass
-        TabularGame(one.long(), one.long(), torch.ones(1, 3), (1, 1))
+        TabularGameProblem(one.long(), one.long(), torch.ones(1, 3), (1, 1))

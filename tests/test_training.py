@@ -1,4 +1,4 @@
-"""Training that can be stopped anywhere: the same weights, bit for bit, as if it had not been."""
+"""Training: a run that is stopped and resumed ends with the same weights, bit for bit."""
 
 from __future__ import annotations
 
@@ -23,14 +23,18 @@ import torch
 from torch import Tensor, nn
 
 from innerloop.constructions.base import Construction
-from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
+from innerloop.constructions.preconditioned_gradient_descent import (
+    PreconditionedGradientDescentConstruction,
+)
 from innerloop.errors import FileError, InputError
-from innerloop.recipes.base import Recipe, command, load, train
-from innerloop.recipes.runs import finished
-from innerloop.registry import members
+from innerloop.recipes.base import Recipe, format_command, load, train
+from innerloop.recipes.runs import load_finished_runs
+from innerloop.registry import load_members
+from innerloop.results import find_results
+from innerloop.testing import check_recipe
 from innerloop.training import checkpoint
-from innerloop.training.history import as_csv
-from innerloop.training.loop import Diverged, Training, fit
+from innerloop.training.history import format_csv
+from innerloop.training.loop import DivergedError, Training, fit
 from innerloop.training.objective import SquaredError
 from innerloop.training.settings import Settings
 from innerloop.training.start import perturb
@@ -38,8 +42,8 @@ from innerloop.training.start import perturb
 SMALL: dict[str, Any] = {"d": 2, "n": 4, "blocks": 2, "batch": 8, "steps": 30, "evaluate_every": 10}
 
 
-class Valley:
-    """(w − drawn)ᵀ C (w − drawn) / 2 with a little luck in it: as small as objectives get."""
+class QuadraticLoss:
+    """A small objective: (w − b)ᵀ C (w − b) / 2, where b is 1 plus normal noise."""
 
     curvature = torch.tensor([[3.0, 1.0], [1.0, 2.0]], dtype=torch.float64)
 
@@ -57,8 +61,8 @@ class Valley:
         return {"loss": float(self.loss(model, torch.ones(2, dtype=torch.float64)))}
 
 
-class Point(nn.Module):
-    """A point, and dropout so that the global generator is part of the run."""
+class PointModel(nn.Module):
+    """A model with two weights, and dropout so that the global generator matters."""
 
     def __init__(self, dropout: float = 0.0) -> None:
         super().__init__()
@@ -69,17 +73,18 @@ class Point(nn.Module):
         return self.dropout(self.w - batch)
 
 
-def told(history: list[dict[str, float]]) -> list[dict[str, float]]:
+def drop_seconds(history: list[dict[str, float]]) -> list[dict[str, float]]:
+    """The history without its times, which differ from run to run."""
     return [{k: v for k, v in row.items() if k != "seconds"} for row in history]
 
 
-def weights(model: nn.Module) -> dict[str, Tensor]:
+def get_weights(model: nn.Module) -> dict[str, Tensor]:
     return dict(model.state_dict())
 
 
 def assert_same(one: nn.Module, other: nn.Module) -> None:
-    for name, weight in weights(one).items():
-        assert torch.equal(weight, weights(other)[name]), name
+    for name, weight in get_weights(one).items():
+        assert torch.equal(weight, get_weights(other)[name]), name
 
 
 OPTIMISERS = [
@@ -91,142 +96,150 @@ OPTIMISERS = [
 ]
 
 
-@pytest.mark.parametrize("chosen", OPTIMISERS)
-def test_a_run_that_was_stopped_anywhere_ends_as_one_that_was_not(
-    chosen: dict[str, Any], tmp_path: Path
+@pytest.mark.parametrize("options", OPTIMISERS)
+def test_a_run_stopped_after_every_step_ends_like_an_uninterrupted_one(
+    options: dict[str, Any], tmp_path: Path
 ) -> None:
-    """Every step is a new process in all but name: nothing survives but the file."""
-    settings = Settings(steps=12, learning_rate=0.05, evaluate_every=5, **chosen)
-    whole = fit(Training(Point(0.3), Valley(), settings, seed=3))
+    """Every step starts from a new model and the checkpoint file, as a new process would."""
+    settings = Settings(steps=12, learning_rate=0.05, evaluate_every=5, **options)
+    whole = fit(Training(PointModel(0.3), QuadraticLoss(), settings, seed=3))
     path = tmp_path / "checkpoint.safetensors"
     part = None
     for _ in range(12):
-        part = Training(Point(0.3), Valley(), settings, seed=3)
-        with checkpoint.own_random_states(part.seed):
+        part = Training(PointModel(0.3), QuadraticLoss(), settings, seed=3)
+        with checkpoint.isolate_random_states(part.seed):
             if path.exists():
                 part.restore(checkpoint.read(path)[1])
             part.advance()
-            checkpoint.write(path, {}, part.state())
+            checkpoint.write(path, {}, part.capture_state())
     assert part is not None
-    assert part.ended == "steps"
+    assert part.stop_reason == "steps"
     assert_same(whole.model, part.model)
-    assert told(whole.history) == told(part.history)
+    assert drop_seconds(whole.history) == drop_seconds(part.history)
     assert [row["step"] for row in whole.history] == [0, 5, 10, 12]
-    other = fit(Training(Point(0.3), Valley(), settings, seed=4))
-    assert not torch.equal(weights(other.model)["w"], weights(whole.model)["w"])
+    other = fit(Training(PointModel(0.3), QuadraticLoss(), settings, seed=4))
+    assert not torch.equal(get_weights(other.model)["w"], get_weights(whole.model)["w"])
 
 
 @pytest.mark.parametrize(("redraw", "distinct"), [(1, 8), (4, 2), (3, 3), (0, 1)])
-def test_batches_are_redrawn_as_set_and_follow_from_the_seed(redraw: int, distinct: int) -> None:
-    def batches(seed: int) -> list[tuple[float, ...]]:
-        seen = list[tuple[float, ...]]()
+def test_batches_are_redrawn_at_the_given_period_and_follow_from_the_seed(
+    redraw: int, distinct: int
+) -> None:
+    def record_batches(seed: int) -> list[tuple[float, ...]]:
+        batches = list[tuple[float, ...]]()
 
-        class Watched(Valley):
+        class RecordingLoss(QuadraticLoss):
             def loss(self, model: nn.Module, batch: Tensor) -> Tensor:
-                seen.append(tuple(batch.tolist()))
+                batches.append(tuple(batch.tolist()))
                 return super().loss(model, batch)
 
             def evaluate(self, model: nn.Module) -> dict[str, float]:
                 return {"loss": 1.0}
 
-        fit(Training(Point(), Watched(), Settings(steps=8, redraw=redraw), seed))
-        return seen
+        fit(Training(PointModel(), RecordingLoss(), Settings(steps=8, redraw=redraw), seed))
+        return batches
 
-    found = batches(0)
-    assert len(found) == 8
-    assert len(set(found)) == distinct
-    every = redraw or 8
-    assert all(found[k] == found[k - k % every] for k in range(8)), "in a row, not at random"
-    assert found == batches(0)
-    assert not set(found) & set(batches(1))
+    recorded = record_batches(0)
+    assert len(recorded) == 8
+    assert len(set(recorded)) == distinct
+    period = redraw or 8
+    assert all(recorded[k] == recorded[k - k % period] for k in range(8)), (
+        "equal batches follow each other"
+    )
+    assert recorded == record_batches(0)
+    assert not set(recorded) & set(record_batches(1))
 
 
 def test_the_callers_generators_are_left_alone() -> None:
-    """Python's own is looked at apart: the checks of types in tests draw from it."""
+    """Python's generator is checked separately: the type checker of the tests draws from it."""
 
-    def drawn() -> tuple[float, float]:
+    def draw_after_seeding() -> tuple[float, float]:
         torch.manual_seed(7)
         np.random.seed(7)
         return float(torch.rand(1)), np.random.rand()
 
-    before = drawn()
+    before = draw_after_seeding()
     torch.manual_seed(7)
     np.random.seed(7)
-    fit(Training(Point(0.5), Valley(), Settings(steps=3, evaluate_every=3)))
+    fit(Training(PointModel(0.5), QuadraticLoss(), Settings(steps=3, evaluate_every=3)))
     assert (float(torch.rand(1)), np.random.rand()) == before
     state = random.getstate()
-    with checkpoint.own_random_states(1):
-        one = random.random()
+    with checkpoint.isolate_random_states(1):
+        number = random.random()
     assert random.getstate() == state
-    with checkpoint.own_random_states(1):
-        assert random.random() == one
+    with checkpoint.isolate_random_states(1):
+        assert random.random() == number
 
 
-@pytest.mark.parametrize("chosen", OPTIMISERS)
-def test_every_optimiser_finds_what_scipy_finds(chosen: dict[str, Any]) -> None:
-    kept = {k: v for k, v in chosen.items() if k in ("optimizer", "momentum", "redraw")}
-    rate = 0.5 if chosen["optimizer"] == "lbfgs" else 0.1
-    settings = Settings(steps=300, learning_rate=rate, schedule="linear", **kept)
-    found = fit(Training(Point(), Valley(noise=0.0), settings))
-    C = Valley.curvature.numpy()
+@pytest.mark.parametrize("options", OPTIMISERS)
+def test_every_optimiser_finds_what_scipy_finds(options: dict[str, Any]) -> None:
+    relevant = {k: v for k, v in options.items() if k in ("optimizer", "momentum", "redraw")}
+    rate = 0.5 if options["optimizer"] == "lbfgs" else 0.1
+    settings = Settings(steps=300, learning_rate=rate, schedule="linear", **relevant)
+    found = fit(Training(PointModel(), QuadraticLoss(noise=0.0), settings))
+    C = QuadraticLoss.curvature.numpy()
     best = scipy.optimize.minimize(lambda w: (w - 1) @ C @ (w - 1) / 2, np.zeros(2), tol=1e-12)
-    np.testing.assert_allclose(weights(found.model)["w"].numpy(), best.x, atol=1e-3)
+    np.testing.assert_allclose(get_weights(found.model)["w"].numpy(), best.x, atol=1e-3)
 
 
-def test_schedules() -> None:
-    def rates(**chosen: Any) -> list[float]:
-        settings = Settings(steps=8, learning_rate=2.0, **chosen)
-        return [settings.rate(k) for k in range(8)]
+def test_schedules_of_the_learning_rate() -> None:
+    def compute_rates(**options: Any) -> list[float]:
+        settings = Settings(steps=8, learning_rate=2.0, **options)
+        return [settings.learning_rate_at(k) for k in range(8)]
 
-    assert rates() == [2.0] * 8
-    assert rates(schedule="halving", period=3) == [2, 2, 2, 1, 1, 1, 0.5, 0.5]
-    np.testing.assert_allclose(rates(schedule="linear"), 2 - np.arange(8) / 4)
-    np.testing.assert_allclose(rates(schedule="cosine"), 1 + np.cos(np.pi * np.arange(8) / 8))
-    np.testing.assert_allclose(rates(warmup=3), [0.5, 1.0, 1.5, *[2.0] * 5])
+    assert compute_rates() == [2.0] * 8
+    assert compute_rates(schedule="halving", period=3) == [2, 2, 2, 1, 1, 1, 0.5, 0.5]
+    np.testing.assert_allclose(compute_rates(schedule="linear"), 2 - np.arange(8) / 4)
+    np.testing.assert_allclose(
+        compute_rates(schedule="cosine"), 1 + np.cos(np.pi * np.arange(8) / 8)
+    )
+    np.testing.assert_allclose(compute_rates(warmup=3), [0.5, 1.0, 1.5, *[2.0] * 5])
 
 
-def test_clipping_is_that_of_each_matrix_or_of_all() -> None:
-    drawn = [torch.randn(2, 3, 3), torch.randn(4)]
-    model = nn.ParameterList([nn.Parameter(torch.zeros_like(gradient)) for gradient in drawn])
-    gradients = [gradient.clone() for gradient in drawn]
+def test_gradients_are_clipped_per_matrix_or_in_total() -> None:
+    original = [torch.randn(2, 3, 3), torch.randn(4)]
+    model = nn.ParameterList([nn.Parameter(torch.zeros_like(gradient)) for gradient in original])
+    gradients = [gradient.clone() for gradient in original]
     for weight, gradient in zip(model, gradients, strict=True):
         weight.grad = gradient
-    norm = Settings(clip_each=0.5).clipped(model)
-    np.testing.assert_allclose(norm, np.linalg.norm(np.concatenate([g.ravel() for g in drawn])))
+    norm = Settings(clip_each=0.5).clip_gradients(model)
+    np.testing.assert_allclose(norm, np.linalg.norm(np.concatenate([g.ravel() for g in original])))
     for k in range(2):
-        expected = drawn[0][k].numpy() * min(1, 0.5 / np.linalg.norm(drawn[0][k]))
+        expected = original[0][k].numpy() * min(1, 0.5 / np.linalg.norm(original[0][k]))
         np.testing.assert_allclose(gradients[0][k], expected, rtol=1e-6)
     np.testing.assert_allclose(np.linalg.norm(gradients[1]), 0.5, rtol=1e-6)
-    Settings(clip=0.1).clipped(model)
+    Settings(clip=0.1).clip_gradients(model)
     total = math.sqrt(sum(float(gradient.square().sum()) for gradient in gradients))
     np.testing.assert_allclose(total, 0.1, rtol=1e-4)
 
 
-def test_early_stops() -> None:
-    calm = Training(Point(), Valley(0.0), Settings(steps=500, learning_rate=0.1, target=1e-3))
-    assert fit(calm).ended == "target"
-    assert calm.step < 500
-    assert calm.history[-1]["loss"] <= 1e-3
-    wild = Settings(steps=400, learning_rate=0.3, optimizer="sgd", evaluate_every=1, patience=3)
-    stopped = fit(Training(Point(), Valley(5.0), wild))
-    assert stopped.ended == "patience"
+def test_training_stops_early_at_its_target_or_out_of_patience() -> None:
+    convergent = Training(
+        PointModel(), QuadraticLoss(0.0), Settings(steps=500, learning_rate=0.1, target=1e-3)
+    )
+    assert fit(convergent).stop_reason == "target"
+    assert convergent.step < 500
+    assert convergent.history[-1]["loss"] <= 1e-3
+    noisy = Settings(steps=400, learning_rate=0.3, optimizer="sgd", evaluate_every=1, patience=3)
+    stopped = fit(Training(PointModel(), QuadraticLoss(5.0), noisy))
+    assert stopped.stop_reason == "patience"
     losses = [row["loss"] for row in stopped.history]
     assert min(losses[-3:]) > min(losses)
     assert len(losses) - 1 - int(np.argmin(losses)) == 3
 
 
-def test_divergence_is_told_before_it_reaches_the_weights(tmp_path: Path) -> None:
+def test_divergence_is_reported_before_it_reaches_the_weights(tmp_path: Path) -> None:
     settings = Settings(steps=3000, learning_rate=10.0, optimizer="sgd", evaluate_every=3000)
-    lost = Training(Point(), Valley(), settings)
-    with pytest.raises(Diverged, match=r"diverged at step \d+: .*learning_rate=1\)"):
-        fit(lost, path=tmp_path / "c.safetensors", every=0)
+    training = Training(PointModel(), QuadraticLoss(), settings)
+    with pytest.raises(DivergedError, match=r"diverged at step \d+: .*learning_rate=1\)"):
+        fit(training, path=tmp_path / "c.safetensors", every=0)
     _, state = checkpoint.read(tmp_path / "c.safetensors")
     assert bool(torch.isfinite(state["model"]["w"]).all()), "the last good state is kept"
     assert 0 < state["step"] < 3000
 
 
 @pytest.mark.parametrize(
-    ("chosen", "said"),
+    ("options", "message"),
     [
         ({"steps": 0}, "steps must be at least 1, got 0"),
         ({"optimizer": "adam", "momentum": 0.5}, "adam does not use momentum: leave it out"),
@@ -239,20 +252,20 @@ def test_divergence_is_told_before_it_reaches_the_weights(tmp_path: Path) -> Non
         ({"learning_rate": math.nan}, "learning_rate must be finite, got nan"),
     ],
 )
-def test_settings_that_make_no_sense(chosen: dict[str, Any], said: str) -> None:
-    with pytest.raises(InputError, match=said):
-        Settings(**chosen)
+def test_settings_that_make_no_sense_are_refused(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(InputError, match=message):
+        Settings(**options)
 
 
-def test_a_model_without_weights_to_train() -> None:
+def test_a_model_without_weights_is_refused() -> None:
     with pytest.raises(InputError, match="no weights to train"):
-        Training(nn.Identity(), Valley(), Settings())
+        Training(nn.Identity(), QuadraticLoss(), Settings())
 
 
-def test_trees_come_back_as_they_were() -> None:
+def test_packing_and_unpacking_a_tree_changes_nothing() -> None:
     tree = {"a": [1, (2.5, None)], 3: {"b": torch.arange(3), "c": []}, "d": (True, "x")}
     tensors: dict[str, Tensor] = {}
-    again = checkpoint.unpacked(json.loads(json.dumps(checkpoint.packed(tree, tensors))), tensors)
+    again = checkpoint.unpack(json.loads(json.dumps(checkpoint.pack(tree, tensors))), tensors)
     assert torch.equal(again[3].pop("b"), tree[3].pop("b"))
     assert again == tree
 
@@ -262,39 +275,32 @@ def test_the_history_is_a_table(tmp_path: Path) -> None:
     rows = list(csv.DictReader(io.StringIO((tmp_path / "run" / "history.csv").read_text())))
     assert [row["step"] for row in rows] == ["0", "10", "20", "30"]
     assert [float(row["loss"]) for row in rows] == [row["loss"] for row in trained.history]
-    assert as_csv(trained.history).count("\n") == 5
+    assert format_csv(trained.history).count("\n") == 5
 
 
-@pytest.mark.parametrize("name", sorted(members("recipes", Recipe)))
-def test_every_recipe_trains_saves_and_loads(name: str, tmp_path: Path) -> None:
-    """Two steps of it: the file gives back model and recipe, and predictions layer by layer."""
-    kind = members("recipes", Recipe)[name]
-    steps = {"steps": 2, "evaluate_every": 1, **kind.small}
-    steps |= {"warmup": 0} if "warmup" not in kind.small else {}
-    trained = train(name, seed=1, folder=tmp_path / "run", **steps)
-    assert all(math.isfinite(row["loss"]) for row in trained.history)
+@pytest.mark.parametrize("name", sorted(load_members("recipes", Recipe)))
+def test_every_recipe_trains_saves_and_loads(name: str) -> None:
+    check_recipe(load_members("recipes", Recipe)[name])
+
+
+def test_a_model_file_holds_the_command_that_reproduces_it(tmp_path: Path) -> None:
+    trained = train("linear-regression", seed=1, folder=tmp_path / "run", **SMALL)
     recipe, model, about = load(tmp_path / "run" / "model.safetensors")
-    assert recipe.values() == trained.recipe.values()
-    assert_same(model, trained.model)
-    assert about["final"] == trained.history[-1]
-    assert about["command"] == command(about)
-    problem = recipe.problems().sample(3, dtype=next(model.parameters()).dtype)
-    with torch.no_grad():
-        found = recipe.layers(model, problem)
-    assert found.shape[1] == 3
-    assert bool(torch.isfinite(found).all())
-    fresh = recipe.model(torch.Generator().manual_seed(1))
-    assert any(not torch.equal(w, weights(fresh)[k]) for k, w in weights(model).items())
+    assert about["command"] == format_command(trained.recipe, 1)
+    fresh = recipe.build_model(torch.Generator().manual_seed(1))
+    assert any(not torch.equal(w, get_weights(fresh)[k]) for k, w in get_weights(model).items())
 
 
-@pytest.mark.parametrize("name", sorted(members("constructions", Construction)))
+@pytest.mark.parametrize("name", sorted(load_members("constructions", Construction)))
 def test_dense_weights_compute_the_same(name: str) -> None:
-    fewer = {"ucb-vi": {"d": 2, "n": 3, "steps": 1}}
-    construction = members("constructions", Construction)[name].made(fewer.get(name, {}))
+    small = {"ucb-vi": {"d": 2, "n": 3, "steps": 1}}
+    construction = load_members("constructions", Construction)[name].from_values(
+        small.get(name, {})
+    )
     (distribution, *_) = construction.distributions()
     problem = distribution.sample(2, generator=torch.Generator().manual_seed(0))
-    dense = construction.transformer.dense()
-    prompt, context = construction.prompt(problem), construction.context(problem)
+    dense = construction.transformer.to_dense()
+    prompt, context = construction.prompt(problem), construction.context_length(problem)
     with torch.no_grad():
         expected = construction.transformer(prompt, context)
         found = dense(prompt, context)
@@ -306,13 +312,15 @@ def test_dense_weights_compute_the_same(name: str) -> None:
 
 
 def test_training_starts_from_or_near_a_construction() -> None:
-    built = LinearGradientDescent(d=2, n=4, steps=2, preconditioners="identity", step_size=0.5)
+    built = PreconditionedGradientDescentConstruction(
+        d=2, n=4, steps=2, preconditioners="identity", step_size=0.5
+    )
     starts = {}
     for start in ("construction", "near"):
         trained = train("linear-regression", start=start, **{**SMALL, "steps": 1})
         starts[start] = trained.history[0]["loss"]
     objective = SquaredError(
-        trained.recipe.problems(),
+        trained.recipe.build_distribution(),
         8,
         lambda model, p: built.decode(p, built.transformer.float()(built.prompt(p))),
     )
@@ -325,7 +333,8 @@ def test_training_starts_from_or_near_a_construction() -> None:
 LONG: dict[str, Any] = {**SMALL, "steps": 300, "evaluate_every": 50}
 
 
-def run_in_a_child(folder: Path, every: float, told: Any) -> None:
+def train_in_child(folder: Path, every: float, channel: Any) -> None:
+    """Train or resume, send the progress, and exit with 0, or with 130 if interrupted."""
     resume = (folder / "checkpoint.safetensors").exists()
     with contextlib.suppress(KeyboardInterrupt):
         train(
@@ -334,54 +343,54 @@ def run_in_a_child(folder: Path, every: float, told: Any) -> None:
             folder=folder,
             resume=resume,
             every=every,
-            progress=lambda share, doing: told.send(share),
+            progress=lambda share, doing="": channel.send(share),
             **LONG,
         )
         os._exit(0)
     os._exit(130)
 
 
-def child(folder: Path, every: float, steps: int) -> tuple[Any, Any]:
-    """A process that trains, once it has done so many steps."""
+def start_training(folder: Path, every: float, steps: int) -> tuple[Any, Any]:
+    """Start a process that trains; return it and its pipe after it has done `steps` steps."""
     context = multiprocessing.get_context("fork")
-    hear, tell = context.Pipe(duplex=False)
-    process = context.Process(target=run_in_a_child, args=(folder, every, tell))
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=train_in_child, args=(folder, every, sender))
     process.start()
-    tell.close()
+    sender.close()
     with contextlib.suppress(EOFError):
         for _ in range(steps):
-            hear.recv()
-    return process, hear
+            receiver.recv()
+    return process, receiver
 
 
 def test_killed_at_random_moments_it_ends_with_the_same_weights(tmp_path: Path) -> None:
-    """Real kills between a checkpoint for every step, most of them while one is being written."""
+    """Checkpoints are written after every step, so most kills hit one being written."""
     whole = train("linear-regression", seed=1, folder=tmp_path / "whole", **LONG)
-    chance, run, seen = random.Random(1), tmp_path / "run", 0
+    rng, run, last_step = random.Random(1), tmp_path / "run", 0
     for _ in range(6):
-        process, hear = child(run, 0.0, chance.randrange(5, 40))
-        time.sleep(chance.uniform(0, 0.01))
+        process, receiver = start_training(run, 0.0, rng.randrange(5, 40))
+        time.sleep(rng.uniform(0, 0.01))
         process.kill()
         process.join()
-        hear.close()
+        receiver.close()
         assert process.exitcode == -signal.SIGKILL
         for path in run.glob(".innerloop-*"):
-            path.unlink()  # half-written, under a name that nobody reads
-        now = checkpoint.read(run / "checkpoint.safetensors")[1]["step"]
-        assert seen < now < LONG["steps"]
-        seen = now
+            path.unlink()  # half-written checkpoints under a temporary name
+        step = checkpoint.read(run / "checkpoint.safetensors")[1]["step"]
+        assert last_step < step < LONG["steps"]
+        last_step = step
     trained = train("linear-regression", seed=1, folder=run, resume=True, **LONG)
     _, model, about = load(run / "model.safetensors")
     assert_same(model, whole.model)
-    assert told(trained.history) == told(whole.history)
+    assert drop_seconds(trained.history) == drop_seconds(whole.history)
     assert about["final"] == trained.history[-1]
 
 
-def test_an_interrupt_saves_and_the_run_goes_on(tmp_path: Path) -> None:
-    process, hear = child(tmp_path / "run", 1000.0, 20)
+def test_an_interrupt_saves_a_checkpoint(tmp_path: Path) -> None:
+    process, receiver = start_training(tmp_path / "run", 1000.0, 20)
     os.kill(process.pid, signal.SIGINT)
     process.join()
-    hear.close()
+    receiver.close()
     assert process.exitcode == 130
     _, state = checkpoint.read(tmp_path / "run" / "checkpoint.safetensors")
     assert 20 <= state["step"] < LONG["steps"]
@@ -395,20 +404,20 @@ def command_line(run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path):
 
 
 def test_the_command_line_trains_and_resumes(command_line, tmp_path: Path) -> None:
-    found = command_line("--seeds", "2", "--json")
-    assert found.code == 0, found.err
-    runs = json.loads(found.out)
+    result = command_line("--seeds", "2", "--json")
+    assert result.code == 0, result.err
+    runs = json.loads(result.out)
     assert [r["seed"] for r in runs] == [0, 1]
     assert runs[0]["final"]["loss"] != runs[1]["final"]["loss"]
     folder = Path(runs[0]["folder"])
-    assert folder.parent.parent == Path("results/runs")
-    again = command_line("--seeds", "3", "--resume")
-    assert again.code == 0, again.err
-    assert f"written to {folder.parent}" in again.out
+    assert folder.parent.parent == find_results() / "runs"
+    resumed = command_line("--seeds", "3", "--resume")
+    assert resumed.code == 0, resumed.err
+    assert f"written to {folder.parent}" in resumed.out
     assert (folder.parent / "seed-2" / "model.safetensors").exists()
     refused = command_line()
     assert refused.code == 2
-    assert "holds a run already: --resume goes on with it" in refused.err
+    assert "holds a run already: continue it with --resume" in refused.err
 
 
 def test_a_users_mistake_is_one_line(command_line, run, tmp_path: Path) -> None:
@@ -423,20 +432,20 @@ def test_a_users_mistake_is_one_line(command_line, run, tmp_path: Path) -> None:
         ("train", "linear-regression", "-s", "noise=0.1"): "start=random does not use noise",
         ("train", "linear-regression", "-s", "heads=2", "-s", "start=near"): "with one head",
     }
-    for words, said in cases.items():
-        found = run(*words)
-        assert found.code == 2, words
-        assert said in found.err
-        assert found.err.count("\n") == 1
-    wild = command_line("-s", "learning_rate=1e30", "-s", "clip=none", "-o", "wild")
-    assert wild.code == 2
-    assert "training diverged at step" in wild.err
+    for words, message in cases.items():
+        result = run(*words)
+        assert result.code == 2, words
+        assert message in result.err
+        assert result.err.count("\n") == 1
+    diverged = command_line("-s", "learning_rate=1e30", "-s", "clip=none", "-o", "wild")
+    assert diverged.code == 2
+    assert "training diverged at step" in diverged.err
     assert Path("wild/seed-0/history.csv").exists()
     assert command_line("-o", "mine").code == 0
-    other = run("train", "linear-regression", "-s", "d=3", "-o", "mine", "--resume")
-    assert other.code == 2
-    assert "is of another training" in other.err
-    assert "d is 2 there, 3 here" in other.err
+    different = run("train", "linear-regression", "-s", "d=3", "-o", "mine", "--resume")
+    assert different.code == 2
+    assert "belongs to another training" in different.err
+    assert "d is 2 there, 3 here" in different.err
     Path("file").write_text("")
     assert "cannot make file/seed-0: Not a directory" in command_line("-o", "file").err
 
@@ -447,87 +456,88 @@ def test_a_damaged_checkpoint_is_refused(command_line, tmp_path: Path) -> None:
     data = bytearray(path.read_bytes())
     data[-5] ^= 1
     path.write_bytes(bytes(data))
-    found = command_line("-o", "mine", "--resume")
-    assert found.code == 2
-    assert "is damaged" in found.err
+    result = command_line("-o", "mine", "--resume")
+    assert result.code == 2
+    assert "is damaged" in result.err
 
 
 def test_a_full_disk_loses_nothing(tmp_path: Path) -> None:
-    """Checkpoints that do not fit are told of; the last good one stays, and the end is an error."""
-    path, said = tmp_path / "c.safetensors", list[str]()
+    """Failed checkpoints give a notice, the last good one stays, and the run ends in an error."""
+    path, messages = tmp_path / "c.safetensors", list[str]()
     settings = Settings(steps=40, learning_rate=0.01, evaluate_every=40)
-    training = Training(Point(), Valley(), settings)
+    training = Training(PointModel(), QuadraticLoss(), settings)
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     before = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
-    def fill(share: float, doing: str) -> None:
+    def limit_file_size(share: float, doing: str = "") -> None:
         if training.step == 10:
             resource.setrlimit(resource.RLIMIT_FSIZE, (100, limits[1]))
 
     try:
         with pytest.raises(FileError, match="cannot write"):
-            fit(training, path=path, every=0, progress=fill, notice=said.append)
+            fit(training, path=path, every=0, progress=limit_file_size, notice=messages.append)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
         signal.signal(signal.SIGXFSZ, before)
-    assert len(said) == 29 or len(said) == 30
-    assert "training goes on" in said[0]
+    assert len(messages) == 29 or len(messages) == 30
+    assert "training continues" in messages[0]
     _, state = checkpoint.read(path)
     assert state["step"] in (9, 10)
-    again = fit(Training(Point(), Valley(), settings), path=path, every=1000)
+    again = fit(Training(PointModel(), QuadraticLoss(), settings), path=path, every=1000)
     assert_same(again.model, training.model)
 
 
 @pytest.mark.parametrize("name", ["linear-attention", "looped-attention", "full-linear-attention"])
-def test_the_loss_on_gram_matrices_is_that_of_the_answers(name: str) -> None:
-    """What the layers answer on tokens, squared, is what the objective says, Σ and all."""
-    recipe = members("recipes", Recipe)[name].made(
+def test_the_loss_on_gram_matrices_is_that_of_the_answers_on_tokens(name: str) -> None:
+    """Mean squared errors of the answers on tokens equal the objective, for a general Σ."""
+    recipe = load_members("recipes", Recipe)[name].from_values(
         {"d": 2, "n": 5, "covariance": [[2.0, 0.6], [0.6, 0.5]], "batch": 20_000}
     )
-    model = recipe.model(torch.Generator().manual_seed(0))
-    said = recipe.objective().evaluate(model)
-    problem = recipe.problems().sample(40_000, generator=torch.Generator().manual_seed(1))
+    model = recipe.build_model(torch.Generator().manual_seed(0))
+    evaluation = recipe.build_objective().evaluate(model)
+    problem = recipe.build_distribution().sample(40_000, generator=torch.Generator().manual_seed(1))
     with torch.no_grad():
-        answers = recipe.layers(model, problem)
+        answers = recipe.predict_layers(model, problem)
     assert len(answers) == {"looped-attention": 4, "linear-attention": 3}.get(name, 1)
     errors = (answers[-1] - problem.targets).square()
-    spread = float(errors.std()) / len(errors) ** 0.5 + said["standard error"]
-    assert abs(float(errors.mean()) - said["loss"]) < 4 * spread
-    assert spread < 0.03 * said["loss"]
+    spread = float(errors.std()) / len(errors) ** 0.5 + evaluation["standard error"]
+    assert abs(float(errors.mean()) - evaluation["loss"]) < 4 * spread
+    assert spread < 0.03 * evaluation["loss"]
 
 
-def test_bad_covariances_are_said(run) -> None:
-    for given, said in (
+def test_bad_covariances_are_named(run) -> None:
+    for covariance, message in (
         ("[[1,1],[1,1]]", "covariance must be positive definite"),
         ("[[1,2],[0,1]]", "covariance must be symmetric"),
         ("[[1]]", "covariance must be 2×2"),
     ):
-        found = run("train", "linear-attention", "-s", "d=2", "-s", f"covariance={given}")
-        assert found.code == 2
-        assert said in found.err
+        result = run("train", "linear-attention", "-s", "d=2", "-s", f"covariance={covariance}")
+        assert result.code == 2
+        assert message in result.err
 
 
 def test_finished_runs_are_found_for_the_report(tmp_path: Path) -> None:
     trained = train("linear-regression", seed=2, folder=tmp_path / "a" / "seed-2", **SMALL)
-    (told_of,) = finished(tmp_path)
-    assert told_of["folder"] == "a/seed-2"
-    assert told_of["recipe"] == "linear-regression"
-    assert told_of["history"] == trained.history
-    words = told_of["command"].split()
+    (run,) = load_finished_runs(tmp_path)
+    assert run["folder"] == "a/seed-2"
+    assert run["recipe"] == "linear-regression"
+    assert run["history"] == trained.history
+    words = run["command"].split()
     assert words[:3] == ["innerloop", "train", "linear-regression"]
     assert "d=2" in words
     assert words[-2:] == ["--seed", "2"]
 
 
 def test_a_trained_model_is_identified(run, tmp_path: Path) -> None:
-    """Started at gradient descent and not moved from there, that is what it is found to run."""
+    """A model that starts at gradient descent and does not move is identified as that."""
     folder = tmp_path / "run"
-    still = {**SMALL, "n": 8, "steps": 1, "learning_rate": 0.0, "start": "construction"}
-    train("linear-regression", folder=folder, **still)
+    settings = {**SMALL, "n": 8, "steps": 1, "learning_rate": 0.0, "start": "construction"}
+    train("linear-regression", folder=folder, **settings)
     for path in (folder, folder / "model.safetensors"):
-        found = run("identify", str(path), "--steps", "4", "--prompts", "64", "--json")
-        assert found.code == 0, found.err
-        told_of = json.loads(found.out)
-        assert told_of["verdict"] == "gradient-descent"
-        assert [(layer["layer"], layer["step"]) for layer in told_of["layers"]] == [(1, 1), (2, 2)]
-    assert "there is no such file" in run("identify", str(tmp_path)).err
+        result = run("identify", str(path), "--steps", "4", "--prompts", "64", "--json")
+        assert result.code == 0, result.err
+        report = json.loads(result.out)
+        assert report["verdict"] == "gradient-descent"
+        assert [(layer["layer"], layer["step"]) for layer in report["layers"]] == [(1, 1), (2, 2)]
+    assert "holds no finished run" in run("identify", str(tmp_path)).err
+    assert "there is no such file" in run("identify", str(tmp_path / "nowhere")).err

@@ -12,42 +12,43 @@ import torch
 
 from innerloop.claims.base import Claim, claim
 from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.errors import MissingLibraryError
 
 
-def evidence(generator: torch.Generator) -> Evidence:
+def make_evidence(generator: torch.Generator) -> Evidence:
     matrix = torch.randn(40, 40, generator=generator, dtype=torch.float64)
     value = float(torch.linalg.inv(matrix).sum())
     check = Check(statement="a sum", passed=True, summary=f"1 case, {value!r}")
     return Evidence(parts=[Part(printed=check)], numbers={"value": value})
 
 
-def concluded(found: list[float]) -> Evidence:
+def conclude(found: list[float]) -> Evidence:
     check = Check(statement="all", passed=True, summary=f"{len(found)} cells")
     numbers = {f"part {k}": value for k, value in enumerate(found)}
     return Evidence(parts=[Part(printed=check)], numbers=numbers)
 
 
-def declared(id: str, **rest: Any) -> Any:
+def declare(id: str, **rest: Any) -> Any:
     cells = {"quick": {"pause": 0.1}, "full": {"pause": 0.1, "more": True}}
     return claim(id, "Something.", where="here", kind="equality", **{**cells, **rest})
 
 
-@declared("toy.one")
+@declare("toy.one")
 def one(generator: torch.Generator, *, pause: float, more: bool = False) -> Evidence:
     time.sleep(pause)
-    return evidence(generator)
+    return make_evidence(generator)
 
 
-@declared("toy.two")
+@declare("toy.two")
 def two(generator: torch.Generator, *, pause: float, more: bool = False) -> Evidence:
     time.sleep(pause)
-    return evidence(generator)
+    return make_evidence(generator)
 
 
 PARTS = [{"part": k} for k in range(6)]
 
 
-@declared("toy.three", quick=PARTS, full=PARTS, conclude=concluded)
+@declare("toy.three", quick=PARTS, full=PARTS, conclude=conclude)
 def three(generator: torch.Generator, *, part: int) -> float:
     time.sleep(0.1)
     return float(torch.rand((), generator=generator, dtype=torch.float64))
@@ -56,43 +57,48 @@ def three(generator: torch.Generator, *, part: int) -> float:
 WEIGHTS = {"sizes": {"machine": "toy-weights"}}
 
 
-@declared("named.weights", quick=WEIGHTS, full=WEIGHTS)
+@declare("named.weights", quick=WEIGHTS, full=WEIGHTS)
 def weights(generator: torch.Generator, *, sizes: dict[str, str]) -> Evidence:
-    return evidence(generator)
+    return make_evidence(generator)
 
 
-@declared("bad.raises")
+@declare("bad.raises")
 def raises(generator: torch.Generator, *, pause: float, more: bool = False) -> Evidence:
     raise RuntimeError("this check is broken")
 
 
-@declared("bad.nan")
+@declare("needs.library")
+def lacks(generator: torch.Generator, *, pause: float, more: bool = False) -> Evidence:
+    raise MissingLibraryError("this needs the library moonlight")
+
+
+@declare("bad.nan")
 def nan(generator: torch.Generator, *, pause: float, more: bool = False) -> Evidence:
-    return Evidence(parts=evidence(generator).parts, numbers={"none": float("nan")})
+    return Evidence(parts=make_evidence(generator).parts, numbers={"none": float("nan")})
 
 
-@declared("bad.kills", quick={"folder": "."})
+@declare("bad.kills", quick={"folder": "."})
 def kills(generator: torch.Generator, *, folder: str) -> Evidence:
-    note("deaths", "x")
+    write_note("deaths", "x")
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("killed")
 
 
-@declared("slow.sleeps")
+@declare("slow.sleeps")
 def sleeps(generator: torch.Generator, *, pause: float, more: bool = False) -> Evidence:
-    note("pids", f"{os.getpid()}\n")
-    if not (folder() / "go").exists():
+    write_note("pids", f"{os.getpid()}\n")
+    if not (find_notes() / "go").exists():
         time.sleep(60)
-    return evidence(generator)
+    return make_evidence(generator)
 
 
-def folder() -> Path:
-    """Where toys leave notes."""
+def find_notes() -> Path:
+    """Find the folder of the toys' notes."""
     return Path(os.environ["TOYS"])
 
 
-def note(name: str, text: str) -> None:
-    with (folder() / name).open("a") as log:
+def write_note(name: str, text: str) -> None:
+    with (find_notes() / name).open("a") as log:
         log.write(text)
 
 

@@ -1,4 +1,4 @@
-"""Small environments of every kind, which the tests of policies and of games share."""
+"""Small environments of every kind, shared by the tests of policies and of games."""
 
 from __future__ import annotations
 
@@ -21,5 +21,6 @@ WORLDS: dict[str, Any] = {
 STEPS = 24
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def make_generator(seed: int = 0) -> torch.Generator:
+    """A new generator with this seed."""
     return torch.Generator().manual_seed(seed)

@@ -2,7 +2,7 @@
 
 Before step t of a game (t = 0 … n−1) the examples are (φ, r) of the t steps so far. For each of the
 ridges λ_s, and G = Σ φφᵀ over the examples, a system (G + λ_s I) x = b_s is solved: b_0 = Σ r φ, so
-that x_0 is the ridge estimate, and the others are given vectors. With weight 1/i, i = 2t + 1,
+that x_0 is the ridge estimate, and a subclass names the other b_s. With weight 1/i, i = 2t + 1,
 
     x ← y − η/i ((G + λ_s I) y − b_s),   y ← x + β (x − x_before),   x = y = 0 at the start
 
@@ -22,86 +22,91 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
-from innerloop.problems.linear_bandit_games import BanditGame
+from innerloop.problems.linear_bandit_games import BanditGameProblem
 
 Vectors = Float[Tensor, "*batch n solves d"]
 
 
-class Solves(NamedTuple):
-    """y, where the next gradient is taken, and x, the solutions so far; one per step and system."""
+class SolverState(NamedTuple):
+    """y (`ahead`), where the next gradient is taken, and x (`behind`), the solutions so far.
+
+    One vector per step of the game and system.
+    """
 
     ahead: Vectors
     behind: Vectors
 
 
-class Pace(NamedTuple):
-    """η, and q = 1/√κ, of each system."""
+class StepRates(NamedTuple):
+    """Step size η and q = 1/√κ of each system."""
 
     step_size: Float[Tensor, " solves"]
     q: Float[Tensor, " solves"]
 
     @classmethod
-    def of(cls, ridges: Float[Tensor, " solves"], bound: float, n: int) -> Pace:
-        """The pace that is safe for n steps of actions with norms up to `bound`."""
+    def of(cls, ridges: Float[Tensor, " solves"], bound: float, n: int) -> StepRates:
+        """Return rates that converge for games of n steps and actions with norms up to `bound`."""
         steepest = bound**2 / 2 + ridges
         return cls(1 / steepest, (ridges / ((2 * n - 1) * steepest)).sqrt())
 
     @property
     def momentum(self) -> Float[Tensor, " solves"]:
-        """β."""
+        """β = (1 − q)/(1 + q)."""
         return (1 - self.q) / (1 + self.q)
 
-    def left(self, k: int) -> Float[Tensor, " solves"]:
-        """The largest share of the solution that k steps leave to be done, (1 + kq)(1 − q)^k."""
+    def remaining_share(self, k: int) -> Float[Tensor, " solves"]:
+        """Bound the relative error of the solution after k steps by (1 + kq)(1 − q)^k."""
         return (1 + k * self.q) * (1 - self.q) ** k
 
 
 @dataclass(frozen=True, eq=False)
-class AcceleratedRidge(Algorithm[BanditGame, Solves], ABC):
-    """The state is y and x; what else is solved for than the estimate, a subclass says."""
+class AcceleratedRidge(Algorithm[BanditGameProblem, SolverState], ABC):
+    """Solves the ridge estimate and the further systems of a subclass; the state is y and x."""
+
+    problem_type: ClassVar = BanditGameProblem
 
     ridges: Float[Tensor, " solves"]
-    pace: Pace
+    rates: StepRates
 
     @abstractmethod
-    def given(self, problem: BanditGame) -> Float[Tensor, "*batch n others d"]:
-        """b_1, b_2, … at every step."""
+    def extra_targets(self, problem: BanditGameProblem) -> Float[Tensor, "*batch n others d"]:
+        """Return b_1, b_2, … at every step of the game."""
 
-    def init(self, problem: BanditGame) -> Solves:
+    def init(self, problem: BanditGameProblem) -> SolverState:
         shape = (*problem.actions.shape, len(self.ridges), problem.d)
         zeros = problem.features.new_zeros(shape)
-        return Solves(zeros, zeros)
+        return SolverState(zeros, zeros)
 
-    def step(self, problem: BanditGame, state: Solves, k: int) -> Solves:
+    def step(self, problem: BanditGameProblem, state: SolverState, k: int) -> SolverState:
         ridges, size, momentum = (
             values.to(problem.features).unsqueeze(-1)
-            for values in (self.ridges, self.pace.step_size, self.pace.momentum)
+            for values in (self.ridges, self.rates.step_size, self.rates.momentum)
         )
         ahead, behind = state
         pull = ahead @ self._gram(problem) + ridges * ahead - self.targets(problem)
         tokens = 2 * torch.arange(problem.n).to(ahead)[:, None, None] + 1
         moved = ahead - size / tokens * pull
-        return Solves(moved + momentum * (moved - behind), moved)
+        return SolverState(moved + momentum * (moved - behind), moved)
 
-    def targets(self, problem: BanditGame) -> Vectors:
-        """b_0, b_1, … at every step."""
-        moment = _before(problem.rewards.unsqueeze(-1) * problem.chosen, dim=-2)
-        return torch.cat([moment.unsqueeze(-2), self.given(problem)], dim=-2)
+    def targets(self, problem: BanditGameProblem) -> Vectors:
+        """Return b_0, b_1, … at every step of the game."""
+        moment = _sum_before(problem.rewards.unsqueeze(-1) * problem.chosen_features, dim=-2)
+        return torch.cat([moment.unsqueeze(-2), self.extra_targets(problem)], dim=-2)
 
-    def _gram(self, problem: BanditGame) -> Float[Tensor, "*batch n d d"]:
-        chosen = problem.chosen
-        return _before(chosen.unsqueeze(-1) * chosen.unsqueeze(-2), dim=-3)
+    def _gram(self, problem: BanditGameProblem) -> Float[Tensor, "*batch n d d"]:
+        chosen = problem.chosen_features
+        return _sum_before(chosen.unsqueeze(-1) * chosen.unsqueeze(-2), dim=-3)
 
 
-def _before(values: Tensor, dim: int) -> Tensor:
-    """The sum over all steps before each: shifted, so that no rounding of a step comes back."""
+def _sum_before(values: Tensor, dim: int) -> Tensor:
+    """Sum over all earlier steps: shifted, not subtracted, so that rounding does not come back."""
     count = values.shape[dim]
     sums = values.cumsum(dim=dim).narrow(dim, 0, count - 1)
     return torch.cat([torch.zeros_like(values.narrow(dim, 0, 1)), sums], dim=dim)

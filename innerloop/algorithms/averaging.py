@@ -11,10 +11,11 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class Averaging(ExactModel):
-    """Consistent where rows have the covariance I."""
+    """Consistent for rows with covariance I."""
 
     source: ClassVar[str] = "Garg et al. 2022, a baseline of in-context linear regression"
     special_case_of: ClassVar[tuple[str, ...]] = ("gradient-descent",)
 
     def init(self, problem: RegressionProblem) -> Weights:
+        """Return the solution (1/n) Σ yᵢ xᵢ; steps keep it."""
         return -gradient(problem, super().init(problem))

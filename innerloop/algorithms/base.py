@@ -1,52 +1,88 @@
-"""What every algorithm has: a first state, a step, and a prediction. All of it batched.
+"""The interface of an algorithm: a first state, a step and a prediction, all of them batched.
 
 Hyper-parameters (step sizes, preconditioners, thresholds) are tensors; states are tensors or
-NamedTuples of tensors. A hyper-parameter whose shape names `*batch` may differ from instance to
-instance: it then has the problem's batch dimensions where the shape says so.
+NamedTuples of tensors. A field declared with `hyperparameter()` is free: `identify` may fit it, and
+its value may differ from instance to instance.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from dataclasses import fields, is_dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 from torch import Tensor
 
-Problem = TypeVar("Problem")
-State = TypeVar("State")
+from innerloop.problems.problem import Problem
+from innerloop.registry import get_name
+
+P = TypeVar("P")
+S = TypeVar("S")
 
 
-class Algorithm(ABC, Generic[Problem, State]):
-    """An iteration on a problem."""
+class Hyperparameter(NamedTuple):
+    """The declaration of a free field: where batch dimensions go, and whether steps differ."""
+
+    batch_dim: int
+    per_step: bool
+
+
+def hyperparameter(*, per_step: bool = False) -> dict[str, Hyperparameter]:
+    """Metadata that declare a field free: `alpha: … = field(metadata=hyperparameter())`.
+
+    A fit may choose the value of the field, for each instance if need be. With `per_step` its first
+    dimension counts steps. Batch dimensions, if the value has any, come next.
+    """
+    return {"hyperparameter": Hyperparameter(batch_dim=1 if per_step else 0, per_step=per_step)}
+
+
+class Algorithm(ABC, Generic[P, S]):
+    """An iteration with states of type S on a problem of type P."""
 
     source: ClassVar[str]
+    problem_type: ClassVar[type[Problem]]
+    """The class of problems that the algorithm solves: P, for use at run time."""
+    required: ClassVar[tuple[str, ...]] = ("source", "problem_type")
     has_steps: ClassVar[bool] = True
-    """Whether there are steps; a solution in closed form has none, and its first state is it."""
+    """False for a solution in closed form: its first state is the solution, steps keep it."""
     special_case_of: ClassVar[tuple[str, ...]] = ()
-    """Algorithms, by name, that do the same for some choice of their own hyper-parameters."""
+    """Names of algorithms that do the same for some choice of their own hyper-parameters."""
 
     @abstractmethod
-    def init(self, problem: Problem) -> State:
-        """The state before the first step."""
+    def init(self, problem: P) -> S:
+        """Return the state before the first step."""
 
     @abstractmethod
-    def step(self, problem: Problem, state: State, k: int) -> State:
-        """The state after step k, counted from 0."""
+    def step(self, problem: P, state: S, k: int) -> S:
+        """Return the state after step k, counted from 0."""
 
     @abstractmethod
-    def predict(self, problem: Problem, state: State) -> Tensor:
-        """The answer that a state gives."""
+    def predict(self, problem: P, state: S) -> Tensor:
+        """Return the answer that a state gives."""
 
     @classmethod
-    def guesses(cls, problem: Problem) -> list[Any]:
-        """Rough choices of the hyper-parameters that a fit may start from, with one value for all
-        steps; none where nobody said how to fit them."""
-        return [] if is_dataclass(cls) and fields(cls) else [cls()]
+    def guesses(cls, problem: P) -> list[Any]:
+        """Return algorithms with rough hyper-parameters to start a fit from.
 
-    def states(self, problem: Problem, steps: int) -> Iterator[State]:
-        """The states after 0, 1, …, `steps` steps."""
+        Each has one value for all steps; an empty list means that no fit is defined.
+        """
+        return [] if dataclasses.is_dataclass(cls) and dataclasses.fields(cls) else [cls()]
+
+    @classmethod
+    def hyperparameters(cls) -> dict[str, Hyperparameter]:
+        """The free fields by name, as declared with `hyperparameter()`."""
+        declared = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
+        free = {field.name: field.metadata.get("hyperparameter") for field in declared}
+        return {name: declaration for name, declaration in free.items() if declaration is not None}
+
+    @property
+    def name(self) -> str:
+        """The member name: that of the file, with dashes."""
+        return get_name(type(self))
+
+    def states(self, problem: P, steps: int) -> Iterator[S]:
+        """Yield the states after 0, 1, …, `steps` steps."""
         state = self.init(problem)
         yield state
         for k in range(steps):
@@ -54,6 +90,6 @@ class Algorithm(ABC, Generic[Problem, State]):
             yield state
 
 
-def entry(values: Tensor, k: int, like: Any) -> Tensor:
-    """The k-th of a hyper-parameter's values (they repeat), where and as precise as `like` is."""
+def select_entry(values: Tensor, k: int, like: Any) -> Tensor:
+    """Return entry k of a hyper-parameter (entries repeat), on the device and dtype of `like`."""
     return values[k % len(values)].to(like)

@@ -2,8 +2,8 @@
 
 γ_ik ∝ π_k exp(−‖x_i − μ_k‖²/2σ²),   μ_k ← Σ_i γ_ik x_i / Σ_i γ_ik
 
-There are no empty clusters: every γ is positive, and they are kept as logarithms, so that a mean
-however far from all points moves to the weighted mean that the formula says.
+There are no empty clusters: every γ is positive, and γ is stored as a logarithm, so that a mean
+however far from all points moves to the weighted mean of the formula.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ Shares = Float[Tensor, "*batch n clusters"]
 
 @dataclass(frozen=True, eq=False)
 class EM(Algorithm[ClusteringProblem, Means]):
-    """State: the means. Prediction: the share γ that each cluster has in each point."""
+    """State: the means. Prediction: the share γ of each cluster in each point."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
+    problem_type: ClassVar = ClusteringProblem
     noise: Float[Tensor, ""]
     log_weights: Float[Tensor, " clusters"]
 

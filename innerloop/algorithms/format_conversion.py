@@ -14,20 +14,21 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 
 class Tokens(NamedTuple):
-    """The x and the y that every token holds."""
+    """The x and y of every token."""
 
     x: Float[Tensor, "*batch tokens d"]
     y: Float[Tensor, "*batch tokens"]
 
 
 @dataclass(frozen=True, eq=False)
-class PairExamples(Algorithm[RegressionProblem, Tokens]):
+class FormatConversion(Algorithm[RegressionProblem, Tokens]):
     """One step copies every x to the token of its y. The prediction is the encoder's prompt."""
 
     source: ClassVar[str] = "Q. Liu 2025, Proposition 6"
+    problem_type: ClassVar = RegressionProblem
 
     def init(self, problem: RegressionProblem) -> Tokens:
-        prompt = problem.decoder_format()
+        prompt = problem.to_decoder_format()
         return Tokens(prompt["x"], prompt["y"])
 
     def step(self, problem: RegressionProblem, state: Tokens, k: int) -> Tokens:

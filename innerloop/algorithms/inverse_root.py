@@ -22,7 +22,7 @@ from innerloop.errors import InputError
 
 
 class InverseRoot(NamedTuple):
-    """Shifts c tan²θ_j, their weights, and the largest relative error (by so much too small)."""
+    """Shifts c tan²θ_j, their weights, and the largest relative error; sums are never too large."""
 
     shifts: Float[Tensor, " terms"]
     weights: Float[Tensor, " terms"]
@@ -30,7 +30,7 @@ class InverseRoot(NamedTuple):
 
 
 def inverse_root(terms: int, least: float, most: float) -> InverseRoot:
-    """The sum of so many terms for symmetric matrices with a spectrum from `least` to `most`."""
+    """Approximate G^(−1/2) by a number of `terms`, for spectra of G in [least, most]."""
     if terms < 1 or not 0 < least <= most < math.inf:
         raise InputError(
             "an inverse root needs a term and a spectrum of positive numbers, "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 from weakref import WeakKeyDictionary
 
@@ -10,12 +10,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innerloop.algorithms.base import hyperparameter
 from innerloop.algorithms.regression import (
     LinearModel,
     Weights,
     correlation,
     gradient,
-    number,
+    to_scalar_tensor,
 )
 from innerloop.problems.linear_regression import RegressionProblem
 
@@ -25,47 +26,47 @@ def soft_threshold(values: Tensor, threshold: Tensor) -> Tensor:
     return values.sign() * (values.abs() - threshold).clamp_min(0.0)
 
 
-_found: WeakKeyDictionary[RegressionProblem, Tensor] = WeakKeyDictionary()
+_lipschitz_cache: WeakKeyDictionary[RegressionProblem, Tensor] = WeakKeyDictionary()
 
 
-def lipschitz(problem: RegressionProblem) -> Float[Tensor, "*batch 1"]:
-    """L = λmax(XᵀX) of every instance; every step asks, so it is computed once for a problem."""
+def lipschitz_constant(problem: RegressionProblem) -> Float[Tensor, "*batch 1"]:
+    """L = λmax(XᵀX) of every instance, computed once per problem because every step needs it."""
     if problem.x.requires_grad:
-        return _largest(problem)
-    if problem not in _found:
-        _found[problem] = _largest(problem)
-    return _found[problem]
+        return _largest_eigenvalue(problem)
+    if problem not in _lipschitz_cache:
+        _lipschitz_cache[problem] = _largest_eigenvalue(problem)
+    return _lipschitz_cache[problem]
 
 
-def _largest(problem: RegressionProblem) -> Float[Tensor, "*batch 1"]:
-    """By the smaller of the two Gram matrices."""
+def _largest_eigenvalue(problem: RegressionProblem) -> Float[Tensor, "*batch 1"]:
+    """λmax(XᵀX), from the smaller of the two Gram matrices."""
     x = problem.x
     gram = x @ x.mT if problem.n < problem.d else x.mT @ x
     return torch.linalg.eigvalsh(gram)[..., -1:]
 
 
 def proximal_step(problem: RegressionProblem, weights: Weights, penalty: Tensor) -> Weights:
-    """One gradient step on ½‖y − Xβ‖², one soft threshold."""
-    size = lipschitz(problem)
+    """Take one gradient step on ½‖y − Xβ‖², then apply the soft threshold."""
+    size = lipschitz_constant(problem)
     moved = weights - problem.n * gradient(problem, weights) / size
     return soft_threshold(moved, penalty.to(problem.x).unsqueeze(-1) / size)
 
 
-def penalties(problem: RegressionProblem) -> list[float]:
-    """Penalties worth a try: from nearly least squares to nearly nothing left."""
+def candidate_penalties(problem: RegressionProblem) -> list[float]:
+    """Penalties for a fit to start from: from nearly least squares to very few weights left."""
     return [share * correlation(problem) for share in (0.001, 0.01, 0.1, 0.3)]
 
 
 @dataclass(frozen=True, eq=False)
 class ISTA(LinearModel):
-    """From β = 0; L is the largest eigenvalue of XᵀX."""
+    """Starts from β = 0; L is the largest eigenvalue of XᵀX."""
 
     source: ClassVar[str] = "R. Liu et al. 2025, section 4.2"
-    penalty: Float[Tensor, "*batch"]
+    penalty: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[ISTA]:
-        return [cls(number(penalty)) for penalty in penalties(problem)]
+        return [cls(to_scalar_tensor(penalty)) for penalty in candidate_penalties(problem)]
 
     def step(self, problem: RegressionProblem, state: Weights, k: int) -> Weights:
         return proximal_step(problem, state, self.penalty)

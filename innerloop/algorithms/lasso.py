@@ -1,57 +1,58 @@
 """The exact lasso weights, argmin ½‖y − Xβ‖² + α‖β‖₁, by coordinate descent. No steps.
 
 The descent finds the support and the signs s; on the support the weights then solve
-X_SᵀX_S β = X_Sᵀy − α s, which is exact and can be differentiated by α. A descent that was cut short
-(many features, few examples, a tiny α) gives its own weights.
+X_SᵀX_S β = X_Sᵀy − α s, which is exact and can be differentiated by α. If the descent ends before
+that (many features, few examples, a tiny α), its own weights are the result.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.ista import penalties, soft_threshold
-from innerloop.algorithms.regression import ExactModel, Weights, check_penalty, number
+from innerloop.algorithms.base import hyperparameter
+from innerloop.algorithms.ista import candidate_penalties, soft_threshold
+from innerloop.algorithms.regression import ExactModel, Weights, check_penalty, to_scalar_tensor
 from innerloop.problems.linear_regression import RegressionProblem
 
-SWEEPS, SETTLED = 500, 1e-7
-"""The descent ends after so many sweeps, or when one moves no weight by more than this share of the
-largest."""
+MAX_SWEEPS, CONVERGENCE_SHARE = 500, 1e-7
+"""The descent ends after `MAX_SWEEPS` sweeps, or when a sweep moves no weight by more than
+`CONVERGENCE_SHARE` of the largest."""
 
 
 @dataclass(frozen=True, eq=False)
 class Lasso(ExactModel):
-    """What scikit-learn's Lasso without an intercept gives for alpha = α/n, batched."""
+    """Equal to scikit-learn's Lasso without an intercept for alpha = α/n, batched."""
 
     source: ClassVar[str] = "sklearn.linear_model.Lasso solves the same problem"
-    penalty: Float[Tensor, "*batch"]
+    penalty: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
 
     def __post_init__(self) -> None:
         check_penalty(self.penalty)
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[Lasso]:
-        return [cls(number(penalty)) for penalty in penalties(problem)]
+        return [cls(to_scalar_tensor(penalty)) for penalty in candidate_penalties(problem)]
 
     def init(self, problem: RegressionProblem) -> Weights:
         gram = problem.x.mT @ problem.x
         moment = (problem.x.mT @ problem.y.unsqueeze(-1)).squeeze(-1)
         penalty = self.penalty.to(problem.x).unsqueeze(-1)
         with torch.no_grad():
-            near = self._descended(gram, moment, penalty)
+            near = self._descend(gram, moment, penalty)
         signs = near.sign()
         inside = signs.abs()
         system = gram * inside.unsqueeze(-1) * inside.unsqueeze(-2) + torch.diag_embed(1 - inside)
         solved, failed = torch.linalg.solve_ex(system, inside * moment - penalty * signs)
-        # Signs that change were not those of the solution: what the descent found is nearer.
+        # Signs that change were not those of the solution: the descent's weights are nearer.
         right = (failed == 0) & (solved.sign() == signs).all(dim=-1)
         return torch.where(right.unsqueeze(-1), solved, near)
 
-    def _descended(
+    def _descend(
         self,
         gram: Float[Tensor, "*batch d d"],
         moment: Weights,
@@ -59,13 +60,15 @@ class Lasso(ExactModel):
     ) -> Weights:
         weights = torch.zeros_like(moment)
         diagonal = gram.diagonal(dim1=-2, dim2=-1).clamp_min(torch.finfo(gram.dtype).tiny)
-        for _ in range(SWEEPS):
+        for _ in range(MAX_SWEEPS):
             before = weights.clone()
             for j in range(gram.shape[-1]):
                 own, others = diagonal[..., j : j + 1], gram[..., j, :]
                 pull = (moment[..., j] - (others * weights).sum(dim=-1)).unsqueeze(-1)
                 shrunk = soft_threshold(pull + own * weights[..., j : j + 1], penalty) / own
                 weights[..., j : j + 1] = shrunk
-            if float((weights - before).abs().max()) <= SETTLED * float(weights.abs().max()):
+            if float((weights - before).abs().max()) <= CONVERGENCE_SHARE * float(
+                weights.abs().max()
+            ):
                 break
         return weights

@@ -13,7 +13,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class LeastSquares(ExactModel):
-    """What numpy.linalg.lstsq gives, batched."""
+    """Equal to numpy.linalg.lstsq, batched."""
 
     source: ClassVar[str] = "numpy.linalg.lstsq solves the same problem"
 

@@ -2,7 +2,7 @@
 
     β_m ← S_θ( β_m − 1/(2m+1) · M X_mᵀ (X_m β_m − y_m) )        X_m, y_m: the first m examples
 
-for m = 0 … n at once; M and θ of each step are given. Prefix m predicts the label of the next
+for m = 0 … n at once, with M and θ per step. Prefix m predicts the label of the next
 example (the query comes after the last) by the query read-out ⟨x_{m+1}, β_m⟩, or by the linear
 read-out (2/p)/(2m+1) Σ_{l ≤ m} σ(⟨x_{m+1}, β_l⟩ − B') + B'. With θ = 0 it is gradient descent on
 each prefix.
@@ -10,17 +10,17 @@ each prefix.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.base import Algorithm, entry
+from innerloop.algorithms.base import Algorithm, hyperparameter, select_entry
 from innerloop.algorithms.ista import soft_threshold
-from innerloop.algorithms.regression import steepest
-from innerloop.errors import OutOfRange
+from innerloop.algorithms.regression import largest_curvature
+from innerloop.errors import OutOfRangeError
 from innerloop.problems.linear_regression import RegressionProblem
 
 Prefixes = Float[Tensor, "*batch prefixes d"]
@@ -28,23 +28,24 @@ Prefixes = Float[Tensor, "*batch prefixes d"]
 
 @dataclass(frozen=True, eq=False)
 class ListaVM(Algorithm[RegressionProblem, Prefixes]):
-    """Step k uses M = `matrices[k]` and θ = `thresholds[k]`; fewer than steps are used again.
+    """Step k uses M = `matrices[k]` and θ = `thresholds[k]`; if there are too few, they repeat.
 
-    With a `support`, entries beyond the first so many are kept at zero. `linear` holds B' and p of
-    the linear read-out; without it the read-out is the query's.
+    Only the first `support` entries may differ from zero. `linear` holds B' and p of the linear
+    read-out; without it the query read-out is used.
     """
 
     source: ClassVar[str] = "R. Liu et al. 2025, eq. (4.4); Appendix D.2 with a support"
-    matrices: Float[Tensor, "steps *batch d d"]
-    thresholds: Float[Tensor, " steps *batch"]
+    problem_type: ClassVar = RegressionProblem
+    matrices: Float[Tensor, "steps *batch d d"] = field(metadata=hyperparameter(per_step=True))
+    thresholds: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))
     support: int | None = None
-    linear: Float[Tensor, "*batch 2"] | None = None
+    linear: Float[Tensor, "*batch 2"] | None = field(default=None, metadata=hyperparameter())
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[ListaVM]:
-        """Steps of a few sizes, two thresholds of the weights' scale, and both read-outs."""
+        """Three step sizes, two thresholds on the scale of the weights, and both read-outs."""
         identity = torch.eye(problem.d, dtype=torch.float64).unsqueeze(0)
-        top, label = steepest(problem), float(problem.y.square().mean().sqrt())
+        top, label = largest_curvature(problem), float(problem.y.square().mean().sqrt())
         entry = label / float(problem.x.square().sum(dim=-1).mean().sqrt())
         lines = (None, torch.tensor([-4 * label, 1.0], dtype=torch.float64))
         return [
@@ -56,7 +57,7 @@ class ListaVM(Algorithm[RegressionProblem, Prefixes]):
 
     def init(self, problem: RegressionProblem) -> Prefixes:
         if problem.queries != 1:
-            raise OutOfRange(f"a decoder's prompt holds one query, got {problem.queries}")
+            raise OutOfRangeError(f"a decoder's prompt holds one query, got {problem.queries}")
         return problem.x.new_zeros(*problem.x.shape[:-2], problem.n + 1, problem.d)
 
     def step(self, problem: RegressionProblem, state: Prefixes, k: int) -> Prefixes:
@@ -64,8 +65,8 @@ class ListaVM(Algorithm[RegressionProblem, Prefixes]):
         inside = torch.ones(n + 1, n, dtype=x.dtype, device=x.device).tril(-1)
         residual = (state @ x.mT - y.unsqueeze(-2)) * inside
         tokens = 2 * torch.arange(n + 1, dtype=x.dtype, device=x.device).unsqueeze(-1) + 1
-        moved = state - residual @ x @ entry(self.matrices, k, x).mT / tokens
-        shrunk = soft_threshold(moved, entry(self.thresholds, k, x)[..., None, None])
+        moved = state - residual @ x @ select_entry(self.matrices, k, x).mT / tokens
+        shrunk = soft_threshold(moved, select_entry(self.thresholds, k, x)[..., None, None])
         return shrunk if self.support is None else shrunk * self.mask(problem.d).to(x)
 
     def predict(

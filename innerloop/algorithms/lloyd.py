@@ -1,4 +1,4 @@
-"""Lloyd's algorithm (k-means): each point to its nearest mean, each mean to the mean of its points.
+"""Lloyd's algorithm (k-means): assign points to the nearest mean, move means to their points' mean.
 
 A cluster that has lost all of its points moves to the mean of all points.
 """
@@ -22,6 +22,7 @@ class Lloyd(Algorithm[ClusteringProblem, Means]):
     """State: the means. Prediction: 1 for the cluster of each point, 0 for the others."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
+    problem_type: ClassVar = ClusteringProblem
 
     def init(self, problem: ClusteringProblem) -> Means:
         return problem.start

@@ -15,9 +15,10 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class NearestNeighbours(Algorithm[RegressionProblem, Predictions]):
-    """What scikit-learn's KNeighborsRegressor gives, batched; all examples if k is more."""
+    """Equal to scikit-learn's KNeighborsRegressor, batched; a k above n uses all examples."""
 
     source: ClassVar[str] = "sklearn.neighbors.KNeighborsRegressor solves the same problem"
+    problem_type: ClassVar = RegressionProblem
     has_steps: ClassVar[bool] = False
     neighbours: int
 

@@ -11,19 +11,19 @@ input is 0 its derivative is taken to be 0.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, Literal, get_args
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.base import Algorithm, entry
+from innerloop.algorithms.base import Algorithm, hyperparameter, select_entry
 from innerloop.problems.network_regression import NetworkProblem, NetworkWeights, activations
 
 Loss = Literal["squared", "huber"]
-HUBER = 1.0
-"""Where Huber's loss turns from quadratic to linear."""
+HUBER_THRESHOLD = 1.0
+"""The residual at which Huber's loss turns from quadratic to linear."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,13 +31,14 @@ class NetworkGradientDescent(Algorithm[NetworkProblem, NetworkWeights]):
     """The state is the weights V_1 … V_N, from the problem's start; step k uses `step_sizes[k]`."""
 
     source: ClassVar[str] = "Yang 2025, second paper (Wu et al. 2024)"
-    step_sizes: Float[Tensor, " steps *batch"]
-    box: Float[Tensor, "*batch"]
+    problem_type: ClassVar = NetworkProblem
+    step_sizes: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))
+    box: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
     loss: Loss = "squared"
 
     @classmethod
     def guesses(cls, problem: NetworkProblem) -> list[NetworkGradientDescent]:
-        """Boxes from out of reach to a fifth of the largest weight at the start."""
+        """Four step sizes, and boxes from twice to a fifth of the largest initial weight."""
         largest = max(float(matrix.abs().max()) for matrix in problem.start)
         sizes = torch.tensor([[0.01], [0.03], [0.1], [0.3]], dtype=torch.float64)
         boxes = largest * torch.tensor([2.0, 0.6, 0.35, 0.2], dtype=torch.float64)
@@ -47,7 +48,7 @@ class NetworkGradientDescent(Algorithm[NetworkProblem, NetworkWeights]):
         return problem.start
 
     def step(self, problem: NetworkProblem, state: NetworkWeights, k: int) -> NetworkWeights:
-        size = entry(self.step_sizes, k, problem.x)[..., None, None]
+        size = select_entry(self.step_sizes, k, problem.x)[..., None, None]
         box = self.box.to(problem.x)[..., None, None]
         moved = (v - size * g for v, g in zip(state, self.gradient(problem, state), strict=True))
         return tuple(matrix.clamp(-box, box) for matrix in moved)
@@ -65,10 +66,15 @@ class NetworkGradientDescent(Algorithm[NetworkProblem, NetworkWeights]):
     def signals(
         self, weights: NetworkWeights, passed: list[Tensor], y: Float[Tensor, "*batch n m"]
     ) -> list[Tensor]:
-        """s_1 … s_N of every row: the derivative of its loss by the input of each unit."""
+        """s_1 … s_N of every row: the derivatives of its loss by the inputs of the units.
+
+        `passed` are the activations p_0 … p_N of the forward pass.
+        """
         residual = passed[-1] - y
-        residual = residual.clamp(-HUBER, HUBER) if self.loss == "huber" else residual
-        found = [residual * (passed[-1] > 0)]
+        residual = (
+            residual.clamp(-HUBER_THRESHOLD, HUBER_THRESHOLD) if self.loss == "huber" else residual
+        )
+        signals = [residual * (passed[-1] > 0)]
         for above, active in zip(weights[:0:-1], passed[-2:0:-1], strict=True):
-            found.insert(0, found[0] @ above * (active > 0))
-        return found
+            signals.insert(0, signals[0] @ above * (active > 0))
+        return signals

@@ -6,14 +6,14 @@ I − M S squares itself at every step, so M → S⁺ quadratically where α λ�
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.base import Algorithm
-from innerloop.algorithms.regression import linear_prediction, number, steepest
+from innerloop.algorithms.base import Algorithm, hyperparameter
+from innerloop.algorithms.regression import largest_curvature, linear_prediction, to_scalar_tensor
 from innerloop.problems.linear_regression import RegressionProblem
 
 Inverse = Float[Tensor, "*batch d d"]
@@ -24,19 +24,20 @@ class Newton(Algorithm[RegressionProblem, Inverse]):
     """The state is M; `alpha` scales the start M = αS."""
 
     source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
-    alpha: Float[Tensor, "*batch"]
+    problem_type: ClassVar = RegressionProblem
+    alpha: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[Newton]:
-        top = problem.n * steepest(problem)
-        return [cls(number(2.0**power / top**2)) for power in range(-12, 1)]
+        top = problem.n * largest_curvature(problem)
+        return [cls(to_scalar_tensor(2.0**power / top**2)) for power in range(-12, 1)]
 
     def init(self, problem: RegressionProblem) -> Inverse:
         return self.alpha.to(problem.x)[..., None, None] * (problem.x.mT @ problem.x)
 
     def step(self, problem: RegressionProblem, state: Inverse, k: int) -> Inverse:
-        # Not (M Xᵀ)(M Xᵀ)ᵀ, though M is symmetric: the skew part of M, rounding alone, would double
-        # every step. M S M corrects it where S is invertible.
+        # Not (M Xᵀ)(M Xᵀ)ᵀ, although M is symmetric: the skew part of M, which is rounding, would
+        # double at every step. M S M corrects it where S is invertible.
         gram = problem.x.mT @ problem.x
         return 2 * state - state @ gram @ state
 

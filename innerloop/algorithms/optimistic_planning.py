@@ -1,10 +1,10 @@
-"""Optimistic planning, the inside of UCB-VI: values backwards, from what each episode knows.
+"""Optimistic planning, the inner loop of UCB-VI: backward induction on empirical estimates.
 
     Q_h(s, a) = min{ H, R_h(s, a) + Σ_s' P̂_h(s' | s, a) max_a' Q_{h+1}(s', a') }
 
-R is the average reward plus the bonus, P̂ the frequencies, both from the whole episodes before. The
-first state has Q of the last step of the episode; each step goes one step of the episode back, for
-every episode of a game at once.
+R is the average reward plus the bonus, P̂ the transition frequencies, both from earlier complete
+episodes. The initial state has Q of the last step of the episode; each step of the algorithm goes
+one step of the episode back, for every episode of a game at once.
 """
 
 from __future__ import annotations
@@ -18,33 +18,34 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from innerloop.algorithms.base import Algorithm
-from innerloop.problems.tabular_games import TabularGame
+from innerloop.problems.tabular_games import TabularGameProblem
 
 
 class Plan(NamedTuple):
-    """Hopeful rewards, frequencies, and the values found so far (0 where not yet)."""
+    """Rewards plus bonuses R, transition frequencies P̂, and values Q (0 if not yet computed)."""
 
-    hopes: Float[Tensor, "*batch episodes horizon states actions"]
-    moves: Float[Tensor, "*batch episodes earlier states actions states"]
+    optimistic_rewards: Float[Tensor, "*batch episodes horizon states actions"]
+    transitions: Float[Tensor, "*batch episodes earlier states actions states"]
     values: Float[Tensor, "*batch episodes horizon states actions"]
 
 
 @dataclass(frozen=True, eq=False)
-class OptimisticPlanning(Algorithm[TabularGame, Plan]):
-    """The bonus is `width`/√N, or 2H where N = 0, which the minimum makes H."""
+class OptimisticPlanning(Algorithm[TabularGameProblem, Plan]):
+    """The bonus is `width`/√N for N visits; 2H for N = 0, so that the minimum is H."""
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 12 (Lin et al. 2023; Azar et al. 2017)"
+    problem_type: ClassVar = TabularGameProblem
     width: Float[Tensor, ""]
 
-    def init(self, problem: TabularGame) -> Plan:
+    def init(self, problem: TabularGameProblem) -> Plan:
         states, actions = problem.sizes
         now = one_hot(problem.states, states).to(problem.rewards)
         done = one_hot(problem.actions, actions).to(problem.rewards)
         cells = now[..., :, None] * done[..., None, :]
         went = cells[..., :-1, :, :, None] * now[..., 1:, None, None, :]
-        visits = _before(cells, -4)
-        earned = _before(cells * problem.rewards[..., None, None], -4)
-        moves = _before(went, -5)
+        visits = _sum_before(cells, -4)
+        earned = _sum_before(cells * problem.rewards[..., None, None], -4)
+        moves = _sum_before(went, -5)
         some, most = visits.clamp_min(1), float(problem.horizon)
         bonus = torch.where(visits == 0, 2 * most, self.width.to(visits) / some.sqrt())
         hopes = earned / some + bonus
@@ -52,22 +53,22 @@ class OptimisticPlanning(Algorithm[TabularGame, Plan]):
         values[..., -1, :, :] = hopes[..., -1, :, :].clamp_max(most)
         return Plan(hopes, moves / some[..., :-1, :, :, None], values)
 
-    def step(self, problem: TabularGame, state: Plan, k: int) -> Plan:
+    def step(self, problem: TabularGameProblem, state: Plan, k: int) -> Plan:
         h, values = problem.horizon - 2 - k, state.values.clone()
         best = values[..., h + 1, :, :].amax(dim=-1)
-        later = (state.moves[..., h, :, :, :] * best[..., None, None, :]).sum(dim=-1)
+        later = (state.transitions[..., h, :, :, :] * best[..., None, None, :]).sum(dim=-1)
         most = float(problem.horizon)
-        values[..., h, :, :] = (state.hopes[..., h, :, :] + later).clamp_max(most)
+        values[..., h, :, :] = (state.optimistic_rewards[..., h, :, :] + later).clamp_max(most)
         return state._replace(values=values)
 
     def predict(
-        self, problem: TabularGame, state: Plan
+        self, problem: TabularGameProblem, state: Plan
     ) -> Float[Tensor, "*batch episodes horizon actions"]:
-        """Q of the states that were met; 0 where it was not found yet."""
+        """Return Q of the visited states; 0 where it is not computed yet."""
         place = problem.states[..., None, None].expand(*problem.states.shape, 1, problem.sizes[1])
         return state.values.gather(-2, place).squeeze(-2)
 
 
-def _before(counted: Tensor, episodes: int) -> Tensor:
-    """The sum over the episodes before each; `episodes` is their axis."""
-    return counted.cumsum(dim=episodes) - counted
+def _sum_before(counts: Tensor, episode_dim: int) -> Tensor:
+    """Sum over all earlier episodes."""
+    return counts.cumsum(dim=episode_dim) - counts

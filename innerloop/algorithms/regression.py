@@ -1,4 +1,4 @@
-"""What the algorithms for linear regression share: states that are weights, and predictions."""
+"""Shared parts of the algorithms for linear regression: gradients, predictions, base classes."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def linear_prediction(problem: RegressionProblem, weights: Weights) -> Predictio
     return (problem.x_query @ weights.unsqueeze(-1)).squeeze(-1)
 
 
-def steepest(problem: RegressionProblem) -> float:
-    """λmax(XᵀX/n) of a typical instance: gradient steps diverge from about 2 over it on."""
+def largest_curvature(problem: RegressionProblem) -> float:
+    """Mean λmax(XᵀX/n) over instances; gradient descent diverges for step sizes above 2 over it."""
     gram = problem.x.mT @ problem.x / problem.n
     return float(torch.linalg.eigvalsh(gram)[..., -1].mean())
 
 
 def correlation(problem: RegressionProblem) -> float:
-    """max |Xᵀy| of a typical instance: the lasso's penalty from which on its weights are 0."""
+    """Mean max |Xᵀy| over instances; the lasso's weights are 0 for penalties above it."""
     moment = problem.x.mT @ problem.y.unsqueeze(-1)
     return float(moment.abs().amax(dim=(-2, -1)).mean())
 
@@ -47,13 +47,15 @@ def check_penalty(penalty: Float[Tensor, "*batch"]) -> None:
         raise InputError(f"penalty must be positive, got {least}: use least squares")
 
 
-def number(value: float) -> Float[Tensor, ""]:
-    """A hyper-parameter that is one number."""
+def to_scalar_tensor(value: float) -> Float[Tensor, ""]:
+    """Return a number as a float64 tensor, the type of scalar hyper-parameters."""
     return torch.tensor(value, dtype=torch.float64)
 
 
 class LinearModel(Algorithm[RegressionProblem, Weights], ABC):
-    """An iteration whose state is the weights, from w = 0."""
+    """An iteration whose state is the weights; it starts from w = 0."""
+
+    problem_type: ClassVar = RegressionProblem
 
     def init(self, problem: RegressionProblem) -> Weights:
         return problem.x.new_zeros(*problem.x.shape[:-2], problem.d)
@@ -63,7 +65,7 @@ class LinearModel(Algorithm[RegressionProblem, Weights], ABC):
 
 
 class ExactModel(LinearModel, ABC):
-    """A solution in closed form: the first state is the answer, and steps leave it as it is."""
+    """A solution in closed form: the first state is the solution, and steps keep it."""
 
     has_steps: ClassVar[bool] = False
 

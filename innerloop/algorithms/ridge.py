@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.regression import ExactModel, Weights, check_penalty, number, steepest
+from innerloop.algorithms.base import hyperparameter
+from innerloop.algorithms.regression import (
+    ExactModel,
+    Weights,
+    check_penalty,
+    largest_curvature,
+    to_scalar_tensor,
+)
 from innerloop.errors import InputError
 from innerloop.problems.linear_regression import RegressionProblem
 
 
 @dataclass(frozen=True, eq=False)
 class Ridge(ExactModel):
-    """What scikit-learn's Ridge without an intercept gives, batched."""
+    """Equal to scikit-learn's Ridge without an intercept, batched."""
 
     source: ClassVar[str] = "sklearn.linear_model.Ridge solves the same problem"
-    penalty: Float[Tensor, "*batch"]
+    penalty: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[Ridge]:
-        top = problem.n * steepest(problem)
-        return [cls(number(10.0**power * top)) for power in range(-5, 2)]
+        top = problem.n * largest_curvature(problem)
+        return [cls(to_scalar_tensor(10.0**power * top)) for power in range(-5, 2)]
 
     def __post_init__(self) -> None:
         check_penalty(self.penalty)

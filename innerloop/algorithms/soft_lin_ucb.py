@@ -2,8 +2,8 @@
 
     log odds of action k  =  log softmax_k( (⟨a_k, ŵ⟩ + α √⟨a_k, (G + λI)⁻¹ a_k⟩) / τ )
 
-The systems are those for ŵ and for each (G + λI)⁻¹ a_k, see accelerated_ridge.py. The more steps,
-the nearer to the policy lin-ucb, at the rate (1 + kq)(1 − q)^k.
+There is one system for ŵ and one for each (G + λI)⁻¹ a_k, see accelerated_ridge.py. With more steps
+k the odds converge to those of the policy lin-ucb, at the rate (1 + kq)(1 − q)^k.
 """
 
 from __future__ import annotations
@@ -14,25 +14,27 @@ from typing import ClassVar
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.accelerated_ridge import AcceleratedRidge, Solves
-from innerloop.problems.linear_bandit_games import BanditGame
+from innerloop.algorithms.accelerated_ridge import AcceleratedRidge, SolverState
+from innerloop.problems.linear_bandit_games import BanditGameProblem
 
 
 @dataclass(frozen=True, eq=False)
 class SoftLinUCB(AcceleratedRidge):
-    """The prediction is the logarithm of the odds at every step; all ridges are λ."""
+    """The prediction is the log odds at every step of the game; all ridges are λ."""
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023)"
     alpha: Float[Tensor, ""]
     temperature: Float[Tensor, ""]
 
-    def given(self, problem: BanditGame) -> Float[Tensor, "*batch n arms d"]:
+    def extra_targets(self, problem: BanditGameProblem) -> Float[Tensor, "*batch n arms d"]:
         return problem.features
 
-    def predict(self, problem: BanditGame, state: Solves) -> Float[Tensor, "*batch n arms"]:
+    def predict(
+        self, problem: BanditGameProblem, state: SolverState
+    ) -> Float[Tensor, "*batch n arms"]:
         features, (estimate, turned) = problem.features, state.behind.split([1, problem.arms], -2)
         values = (features * estimate).sum(dim=-1)
-        # Sums of squares but for rounding: see the rate in accelerated_ridge.py.
+        # Never negative except by rounding: see the rate in accelerated_ridge.py.
         widths = (features * turned).sum(dim=-1).clamp_min(0.0).sqrt()
         scores = values + self.alpha.to(values) * widths
         return (scores / self.temperature.to(scores)).log_softmax(dim=-1)

@@ -1,7 +1,7 @@
 """Spectral clustering of two clouds: centre, iterate v ← Cv/‖Cv‖, score ⟨x, v⟩, label by its sign.
 
-C is the covariance of the centred points. A label is the score over the width of a ramp, cut off at
-±1: the sign, but for scores inside the ramp.
+C is the covariance of the centred points. A label is score/ramp, clipped to [−1, 1]: the score's
+sign, except for scores within ± ramp.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
-from innerloop.algorithms.power_method import Square, Vector, normalised, product
+from innerloop.algorithms.power_method import Square, Vector, normalise, product
 from innerloop.problems.principal_components import PCAProblem
 
 
@@ -23,21 +23,23 @@ class SpectralClustering(Algorithm[PCAProblem, Vector]):
     """State: the direction v. Prediction: a score and a label for each point."""
 
     source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers)"
+    problem_type: ClassVar = PCAProblem
     ramp: Float[Tensor, ""]
 
     def init(self, problem: PCAProblem) -> Vector:
         return problem.start[..., 0, :]
 
     def step(self, problem: PCAProblem, state: Vector, k: int) -> Vector:
-        return normalised(product(self.covariance(problem), state))
+        return normalise(product(self.covariance(problem), state))
 
     def predict(self, problem: PCAProblem, state: Vector) -> Float[Tensor, "*batch n 2"]:
-        scores = product(self.centred(problem), state)
+        scores = product(self.centre(problem), state)
         return torch.stack([scores, (scores / self.ramp).clamp(-1, 1)], dim=-1)
 
     def covariance(self, problem: PCAProblem) -> Square:
-        """C, of the centred points."""
-        return replace(problem, x=self.centred(problem)).covariance
+        """C, the covariance of the centred points."""
+        return replace(problem, x=self.centre(problem)).covariance
 
-    def centred(self, problem: PCAProblem) -> Float[Tensor, "*batch n d"]:
+    def centre(self, problem: PCAProblem) -> Float[Tensor, "*batch n d"]:
+        """Return the points minus their mean."""
         return problem.x - problem.x.mean(dim=-2, keepdim=True)

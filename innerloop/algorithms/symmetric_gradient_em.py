@@ -9,15 +9,15 @@ The answer is β, which the data determine up to its sign: the oracle's predicti
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.base import Algorithm
-from innerloop.algorithms.gradient_em import settings
+from innerloop.algorithms.base import Algorithm, hyperparameter
+from innerloop.algorithms.gradient_em import candidate_settings
 from innerloop.algorithms.power_method import product
 from innerloop.algorithms.regression import Weights
 from innerloop.problems.mixture_of_regressions import MixtureProblem
@@ -25,16 +25,17 @@ from innerloop.problems.mixture_of_regressions import MixtureProblem
 
 @dataclass(frozen=True, eq=False)
 class SymmetricGradientEM(Algorithm[MixtureProblem, Weights]):
-    """The state is β, the first start vector at first; ϑ is known, α = `step_size`, T = `inner`."""
+    """The state is β, from the first start vector; ϑ is known, α = `step_size`, T = `inner`."""
 
     source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024), K = 2"
-    noise: Float[Tensor, "*batch"]
-    step_size: Float[Tensor, "*batch"]
+    problem_type: ClassVar = MixtureProblem
+    noise: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
+    step_size: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
     inner: int
 
     @classmethod
     def guesses(cls, problem: MixtureProblem) -> list[SymmetricGradientEM]:
-        return [cls(*rest) for rest in settings(problem)]
+        return [cls(*rest) for rest in candidate_settings(problem)]
 
     def init(self, problem: MixtureProblem) -> Weights:
         return problem.start[..., 0, :]

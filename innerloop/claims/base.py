@@ -26,19 +26,18 @@ with the `tiny` settings (those of `quick` unless given).
 from __future__ import annotations
 
 import hashlib
-import importlib
 import json
-import pkgutil
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
 import torch
 
 from innerloop.claims.evidence import Evidence
-from innerloop.errors import InputError, unknown
+from innerloop.claims.sources import Source, load_sources
+from innerloop.errors import InputError
+from innerloop.locations import get_location
 
 Kind = Literal["equality", "inequality", "rate", "ordering", "figure"]
 Preset = Literal["quick", "full", "paper"]
@@ -60,6 +59,15 @@ class Claim:
     conclude: Callable[[list[Any]], Evidence] | None
     falsified: Mapping[str, Mapping[str, Any]]
     tiny: Sequence[Settings]
+    document: Source | None = None
+    """The document, where it is not one of this package's sources."""
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.id):
+            raise InputError(
+                f"a claim's id is letters, digits, dots and dashes, such as ahn2023.lemma-2; "
+                f"got {self.id!r}"
+            )
 
     @property
     def source(self) -> str:
@@ -67,25 +75,35 @@ class Claim:
         return self.id.partition(".")[0]
 
     @property
+    def citation(self) -> str:
+        """The citation of the claim's source: its own, its package's, or just its key."""
+        return str(self.document or load_sources().get(self.source, self.source))
+
+    @property
     def module(self) -> str:
         """The module whose code decides the outcome."""
         return self.measure.__module__
 
+    @property
+    def location(self) -> str:
+        """What another process loads the claim from: its module, or its file."""
+        return get_location(self.module)
+
     def run(self, settings: Settings, seed: int = 0, **forms: Any) -> Any:
         """What one cell finds, as plain data. `forms` replace what is stated."""
-        found = self.measure(generator_of(self.id, settings, seed), **settings, **forms)
+        found = self.measure(seed_generator(self.id, settings, seed), **settings, **forms)
         return found.as_dict() if self.conclude is None else found
 
-    def evidence(self, found: Sequence[Any]) -> Evidence:
+    def build_evidence(self, found: Sequence[Any]) -> Evidence:
         """What the cells found, as one evidence."""
         if self.conclude is not None:
             return self.conclude(list(found))
         (only,) = found
-        return Evidence.of(only)
+        return Evidence.from_dict(only)
 
     def check(self, cells: Sequence[Settings], seed: int = 0, **forms: Any) -> Evidence:
         """Run cells here and now, those of a preset or the tiny ones."""
-        return self.evidence([self.run(settings, seed, **forms) for settings in cells])
+        return self.build_evidence([self.run(settings, seed, **forms) for settings in cells])
 
 
 def claim(
@@ -100,96 +118,30 @@ def claim(
     tiny: Settings | Sequence[Settings] | None = None,
     conclude: Callable[[list[Any]], Evidence] | None = None,
     falsified: Mapping[str, Mapping[str, Any]] | None = None,
+    source: Source | None = None,
 ) -> Callable[[Callable[..., Any]], Claim]:
     """Declare the function below as the test of a claim. Without sizes of its own, `paper` is
     `full`: most statements name none."""
     presets: dict[Preset, Sequence[Settings]] = {
-        "quick": _cells(quick),
-        "full": _cells(full),
-        "paper": _cells(full if paper is None else paper),
+        "quick": _as_cells(quick),
+        "full": _as_cells(full),
+        "paper": _as_cells(full if paper is None else paper),
     }
-    least = _cells(quick if tiny is None else tiny)
+    least = _as_cells(quick if tiny is None else tiny)
 
     def declared(measure: Callable[..., Any]) -> Claim:
-        return Claim(id, statement, where, kind, presets, measure, conclude, falsified or {}, least)
+        forms = falsified or {}
+        return Claim(id, statement, where, kind, presets, measure, conclude, forms, least, source)
 
     return declared
 
 
-def _cells(given: Settings | Sequence[Settings]) -> Sequence[Settings]:
+def _as_cells(given: Settings | Sequence[Settings]) -> Sequence[Settings]:
     return [given] if isinstance(given, Mapping) else list(given)
 
 
-def generator_of(id: str, settings: Settings, seed: int) -> torch.Generator:
+def seed_generator(id: str, settings: Settings, seed: int) -> torch.Generator:
     """A generator that only claim, settings and seed decide: not the engine, not the order."""
     told = json.dumps([id, settings, seed], sort_keys=True)
     drawn = int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "big")
     return torch.Generator().manual_seed(drawn >> 1)
-
-
-def check(id: str, preset: Preset = "quick", seed: int = 0) -> Evidence:
-    """Put one claim to the test here and now; nothing is stored."""
-    known = claims()
-    if id not in known:
-        told = " (it is listed, but has no check yet)" if id in wanted() else ""
-        raise InputError(f"{unknown('claim', id, known)}{told}")
-    if preset not in PRESETS:
-        raise unknown("preset", preset, PRESETS)
-    return known[id].check(known[id].presets[preset], seed)
-
-
-@cache
-def claims() -> dict[str, Claim]:
-    """Every claim that a file below `innerloop.claims` declares, by id, in the order of `wanted`.
-
-    A claim is found by being there: a new one is a new function, and no list to edit.
-    """
-    root = importlib.import_module("innerloop.claims")
-    found: dict[str, Claim] = {}
-    for info in pkgutil.walk_packages(root.__path__, f"{root.__name__}."):
-        module = importlib.import_module(info.name)
-        for value in vars(module).values():
-            if isinstance(value, Claim) and value.module == info.name:
-                if value.id in found:
-                    raise InputError(f"{info.name} declares {value.id} a second time")
-                found[value.id] = value
-    order = {id: k for k, id in enumerate(wanted())}
-    return dict(sorted(found.items(), key=lambda item: (order.get(item[0], len(order)), item[0])))
-
-
-@cache
-def wanted() -> dict[str, str]:
-    """Every statement of the sources that is to be checked: its id, and what it says in brief."""
-    lines = files("innerloop.claims").joinpath("wanted.txt").read_text("utf-8").splitlines()
-    listed = (line.partition(" ") for line in lines if line and not line.startswith("#"))
-    return {id: brief for id, _, brief in listed}
-
-
-def chosen(words: Sequence[str]) -> list[str]:
-    """The ids that words name: an id itself, or all that begin with the word. No words: all."""
-    known = list(dict.fromkeys([*wanted(), *claims()]))
-    if not words:
-        return known
-    found: set[str] = set()
-    for word in words:
-        matching = [word] if word in known else [id for id in known if id.startswith(word)]
-        if not word or not matching:
-            raise unknown("claim", word, known)
-        found.update(matching)
-    return [id for id in known if id in found]
-
-
-def described() -> list[dict[str, Any]]:
-    """Every claim with its statement and source, and whether there is a check for it."""
-    known = claims()
-    return [
-        {
-            "name": id,
-            "description": known[id].statement if id in known else wanted()[id],
-            "source": ", ".join(
-                [id.partition(".")[0], *([known[id].where] if id in known else [])]
-            ),
-            "checked": id in known,
-        }
-        for id in chosen([])
-    ]

@@ -1,7 +1,7 @@
-"""What running a claim yields: checks of what is printed and of its correction, numbers, figures.
+"""The outcome of a claim: checks of the printed statement and its correction, numbers, figures.
 
 A verdict is never written down: it follows from the checks. Everything here is plain data that
-JSON can hold, and says so when it is not (a NaN is a broken check, not a result).
+JSON can hold; anything else is refused (a NaN is a broken check, not a result).
 """
 
 from __future__ import annotations
@@ -14,37 +14,37 @@ from typing import Any, Literal
 
 Verdict = Literal["holds", "holds as corrected", "fails", "undecided", "out of reach"]
 Matters = Literal["result", "step", "print"]
-"""What a mistake changes: what a source concludes; a formula on the way there, while the conclusion
-stands; or only the print, where a reader sees what is meant."""
+"""What a mistake affects: the source's conclusion (`result`); a formula on the way, while the
+conclusion stands (`step`); or only the print, where a reader sees what is meant (`print`)."""
 Value = float | int | str | bool | None
 Rows = Sequence[Mapping[str, Value]]
 
-MOST_ROWS = 5000
-"""A figure shows no more, and a page of a hundred claims must stay small."""
+MAX_ROWS = 5000
+"""Most rows of one figure: a page of a hundred claims must stay small."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Check:
-    """One form of a statement, put to the test."""
+    """The test of one form of a statement."""
 
     statement: str
     """The form that was tested, with its symbols."""
     passed: bool | None
-    """None where it cannot be told: an interval that straddles the claim."""
+    """None where the data cannot decide: an interval that straddles the claim."""
     summary: str
-    """How often, on what sizes, with what margin."""
+    """How many cases, of which sizes, with which margin."""
     counterexample: str = ""
-    """The smallest found, so that a reader can check it by hand or in three lines of NumPy."""
+    """The smallest one found, so that a reader can check it by hand or in three lines of NumPy."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """A statement that a claim makes: its printed form, and a correction where that one fails."""
+    """One statement of a claim: its printed form, and a correction where that form fails."""
 
     printed: Check
     corrected: Check | None = None
     matters: Matters = "step"
-    """What it changes if the printed form does not hold."""
+    """What is affected if the printed form does not hold."""
 
     @property
     def verdict(self) -> Verdict:
@@ -66,7 +66,7 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True)
 class Figure:
-    """What to draw from tidy rows. `line` joins points, `heat` fills cells by `colour`."""
+    """A plot of tidy rows. `line` joins points, `heat` fills cells by `colour`."""
 
     title: str
     rows: Rows
@@ -75,35 +75,41 @@ class Figure:
     mark: Literal["line", "point", "bar", "heat"] = "line"
     colour: Axis | None = None
     panel: str | None = None
-    """A column whose values get a panel each."""
+    """Column with one panel per value."""
     band: tuple[str, str] | None = None
     """Columns with the lower and upper end of an interval around y, or around x where y is a
     category."""
     rules: Mapping[str, float] = field(default_factory=dict)
-    """Levels of y to compare with, by name."""
+    """Reference levels of y, by name."""
     caption: str = ""
 
     def __post_init__(self) -> None:
         columns = [self.x.field, self.y.field, *(self.band or ())]
         columns += [self.colour.field] if self.colour else []
         columns += [self.panel] if self.panel else []
-        if not 0 < len(self.rows) <= MOST_ROWS:
-            raise ValueError(f"a figure has 1 to {MOST_ROWS} rows, {self.title!r} {len(self.rows)}")
+        if not 0 < len(self.rows) <= MAX_ROWS:
+            count = len(self.rows)
+            raise ValueError(f"figure {self.title!r} has {count} rows, expected 1 to {MAX_ROWS}")
         if "count" in columns:
-            raise ValueError("Vega groups lines by a column of its own called count: name it else")
+            raise ValueError(
+                f"figure {self.title!r} has a column 'count', which Vega reserves: rename it"
+            )
         logarithmic = [axis.field for axis in (self.x, self.y) if axis.scale == "log"]
         for row in self.rows:
-            if bad := [name for name in logarithmic if not _positive(row.get(name))]:
-                raise ValueError(f"{bad[0]} of {self.title!r} has no logarithm: {row[bad[0]]!r}")
+            if bad := [name for name in logarithmic if not _is_positive(row.get(name))]:
+                raise ValueError(
+                    f"figure {self.title!r}: {bad[0]} has a logarithmic axis, expected a positive "
+                    f"number, got {row[bad[0]]!r}"
+                )
             if missing := [name for name in columns if name not in row]:
-                raise ValueError(f"a row of {self.title!r} lacks {', '.join(missing)}")
+                raise ValueError(f"figure {self.title!r}: a row lacks {', '.join(missing)}")
 
 
-def _positive(value: Value) -> bool:
+def _is_positive(value: Value) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
-_ORDER: tuple[Verdict, ...] = ("fails", "undecided", "holds as corrected", "holds")
+_VERDICTS_WORST_FIRST: tuple[Verdict, ...] = ("fails", "undecided", "holds as corrected", "holds")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,35 +121,35 @@ class Evidence:
     table: Rows = ()
     figures: Sequence[Figure] = ()
     out_of_reach: str = ""
-    """Why it cannot be tested here; only where there is nothing to test."""
+    """Why the claim cannot be tested here; set only where there are no parts."""
 
     def __post_init__(self) -> None:
         if bool(self.parts) == bool(self.out_of_reach):
-            raise ValueError("evidence has parts, or a reason why there are none")
-        _check_plain("evidence", asdict(self))
+            raise ValueError("evidence needs parts, or a reason (`out_of_reach`) for having none")
+        _require_plain_data("evidence", asdict(self))
 
     @property
     def verdict(self) -> Verdict:
-        """The worst of the parts'."""
+        """The worst verdict among the parts."""
         if self.out_of_reach:
             return "out of reach"
         found = {part.verdict for part in self.parts}
-        return next(verdict for verdict in _ORDER if verdict in found)
+        return next(verdict for verdict in _VERDICTS_WORST_FIRST if verdict in found)
 
     @property
     def summary(self) -> str:
-        """One paragraph: each part's outcome."""
+        """One paragraph with the outcome of each part."""
         if self.out_of_reach:
             return self.out_of_reach
-        return " ".join(_told(part) for part in self.parts)
+        return " ".join(_describe_part(part) for part in self.parts)
 
     def as_dict(self) -> dict[str, Any]:
-        """As JSON holds it; `Evidence.of` is the way back."""
+        """Convert to plain JSON data; `Evidence.from_dict` is the inverse."""
         return json.loads(json.dumps(asdict(self)))
 
     @classmethod
-    def of(cls, told: Mapping[str, Any]) -> Evidence:
-        """The evidence that `as_dict` told."""
+    def from_dict(cls, data: Mapping[str, Any]) -> Evidence:
+        """Rebuild the evidence from the output of `as_dict`."""
 
         def check(part: Mapping[str, Any] | None) -> Check | None:
             return None if part is None else Check(**part)
@@ -159,35 +165,36 @@ class Evidence:
                 corrected=check(part["corrected"]),
                 matters=part["matters"],
             )
-            for part in told["parts"]
+            for part in data["parts"]
         ]
-        return cls(**{**told, "parts": parts, "figures": [figure(f) for f in told["figures"]]})
+        return cls(**{**data, "parts": parts, "figures": [figure(f) for f in data["figures"]]})
 
 
-def _told(part: Part) -> str:
-    told = f"{part.printed.statement}: {_outcome(part.printed)}, {part.printed.summary}."
+def _describe_part(part: Part) -> str:
+    text = f"{part.printed.statement}: {_describe_outcome(part.printed)}, {part.printed.summary}."
     if part.corrected is not None:
         corrected = part.corrected
-        told += f" Corrected to {corrected.statement}: {_outcome(corrected)}, {corrected.summary}."
-    return told
+        text += f" Corrected to {corrected.statement}: {_describe_outcome(corrected)}, "
+        text += f"{corrected.summary}."
+    return text
 
 
-def _outcome(check: Check) -> str:
+def _describe_outcome(check: Check) -> str:
     return {True: "holds", False: "fails", None: "cannot be told"}[check.passed]
 
 
-def _check_plain(where: str, value: Any) -> None:
-    """Refuse what JSON cannot hold, and numbers that are none."""
+def _require_plain_data(where: str, value: Any) -> None:
+    """Refuse values that JSON cannot hold, and numbers that are not finite."""
     if isinstance(value, Mapping):
         for key, part in value.items():
             if not isinstance(key, str):
-                raise TypeError(f"{where} has the key {key!r}, keys are words")
-            _check_plain(f"{where}.{key}", part)
+                raise TypeError(f"{where} has the key {key!r}, expected a string")
+            _require_plain_data(f"{where}.{key}", part)
     elif isinstance(value, list | tuple):
         for k, part in enumerate(value):
-            _check_plain(f"{where}[{k}]", part)
+            _require_plain_data(f"{where}[{k}]", part)
     elif isinstance(value, float):
         if not math.isfinite(value):
-            raise ValueError(f"{where} is {value}: say in words what has no finite value")
+            raise ValueError(f"{where} is {value}, not finite: say in words what has no value")
     elif not isinstance(value, str | int | bool | None):
-        raise TypeError(f"{where} is a {type(value).__name__}, expected a number or a word")
+        raise TypeError(f"{where} is a {type(value).__name__}, expected a number or a string")

@@ -14,27 +14,28 @@ from torch import Tensor
 from innerloop.theory.gaussian import product_rule
 
 
-def normal(generator: torch.Generator, *shape: int) -> Tensor:
+def draw_normal(generator: torch.Generator, *shape: int) -> Tensor:
+    """Draw standard normals in float64."""
     return torch.randn(shape, generator=generator, dtype=torch.float64)
 
 
-def whole(generator: torch.Generator, least: int, most: int) -> int:
-    """A whole number, both ends included."""
+def draw_integer(generator: torch.Generator, least: int, most: int) -> int:
+    """Draw an integer uniformly, both ends included."""
     return int(torch.randint(least, most + 1, (), generator=generator))
 
 
-def covariance(generator: torch.Generator, d: int, condition: float) -> Float[Tensor, "d d"]:
-    """A dense Σ with trace d whose eigenvalues lie within a factor of `condition`."""
-    rotation, _ = torch.linalg.qr(normal(generator, d, d))
+def draw_covariance(generator: torch.Generator, d: int, condition: float) -> Float[Tensor, "d d"]:
+    """Draw a dense Σ with trace d whose eigenvalues lie within a factor of `condition`."""
+    rotation, _ = torch.linalg.qr(draw_normal(generator, d, d))
     powers = torch.rand(d, generator=generator, dtype=torch.float64)
     spectrum = condition**powers
     return rotation * (d * spectrum / spectrum.sum()) @ rotation.mT
 
 
-def tokens(
+def build_tokens(
     X: Float[Tensor, "*batch n d"], w: Float[Tensor, "*batch d"], query: Float[Tensor, "*batch d"]
 ) -> Float[Tensor, "*batch d1 n1"]:
-    """The prompt, its labels ⟨w, x⟩ without noise."""
+    """Build the prompt Z, with labels ⟨w, x⟩ without noise."""
     labels = X @ w.unsqueeze(-1)
     context = torch.cat([X, labels], dim=-1)
     last = torch.cat([query, torch.zeros_like(query[..., :1])], dim=-1)
@@ -42,24 +43,26 @@ def tokens(
 
 
 def attention(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
-    """P Z M (Zᵀ Q Z): the query is no key."""
+    """Masked linear attention P Z M (Zᵀ Q Z): the query is not a key."""
     M = torch.ones(Z.shape[-1], dtype=Z.dtype)
     M[-1] = 0.0
     return P @ (Z * M) @ (Z.mT @ Q @ Z)
 
 
-def unmasked(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
-    """What would change if the query were a key."""
+def unmasked_attention(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
+    """Linear attention in which the query is a key too."""
     return P @ Z @ (Z.mT @ Q @ Z)
 
 
-def every_prompt(
+def enumerate_prompts(
     root: Float[Tensor, "d d"], n: int, degree: int
 ) -> tuple[Float[Tensor, "points d1 n1"], Float[Tensor, "points d"], Float[Tensor, " points"]]:
-    """Prompts with x ~ N(0, R Rᵀ), their w ~ N(0, I) and weights: sums over them are expectations,
-    exact for polynomials of this degree in each number drawn."""
+    """Prompts with x ~ N(0, R Rᵀ), their w ~ N(0, I), and quadrature weights.
+
+    Weighted sums over them are expectations, exact for polynomials of this degree in each variable.
+    """
     d = len(root)
     points, weights = product_rule(d * (n + 2), degree)
     drawn = points.reshape(-1, n + 2, d)
     X, w, query = drawn[:, :n] @ root.mT, drawn[:, n], drawn[:, n + 1] @ root.mT
-    return tokens(X, w, query), w, weights
+    return build_tokens(X, w, query), w, weights

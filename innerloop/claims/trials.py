@@ -29,17 +29,17 @@ class _Trial:
 
     statement: str
     cases: int = field(default=0, init=False)
-    broken: int = field(default=0, init=False)
+    violations: int = field(default=0, init=False)
     smallest: tuple[tuple[float, ...], str] | None = field(default=None, init=False)
 
-    def _count(self, breaks: bool, size: Sequence[float], about: str) -> None:
+    def _record_case(self, breaks: bool, size: Sequence[float], about: str) -> None:
         self.cases += 1
-        self.broken += breaks
+        self.violations += breaks
         key = tuple(float(part) for part in size)
         if breaks and (self.smallest is None or key < self.smallest[0]):
             self.smallest = (key, about)
 
-    def _check(self, passed: bool | None, summary: str) -> Check:
+    def _build_check(self, passed: bool | None, summary: str) -> Check:
         if not self.cases:
             raise ValueError(f"nothing was tried: {self.statement}")
         counterexample = self.smallest[1] if self.smallest and passed is False else ""
@@ -63,17 +63,17 @@ class Equality(_Trial):
         one, other = torch.as_tensor(left), torch.as_tensor(right)
         if one.shape != other.shape:
             raise ValueError(f"{tuple(one.shape)} cannot equal {tuple(other.shape)}: {about}")
-        scale = max(1.0, _largest(other))
-        deviation = _largest(one.double() - other.double()) / scale
+        scale = max(1.0, _largest_magnitude(other))
+        deviation = _largest_magnitude(one.double() - other.double()) / scale
         self.worst = max(self.worst, deviation)
         breaks = deviation > self.tolerance
-        self._count(breaks, size, f"{about}: off by {deviation:.3g}")
+        self._record_case(breaks, size, f"{about}: off by {deviation:.3g}")
         return deviation
 
     def check(self) -> Check:
-        failing = f", {self.broken} of them unequal" if self.broken else ""
-        return self._check(
-            not self.broken,
+        failing = f", {self.violations} of them unequal" if self.violations else ""
+        return self._build_check(
+            not self.violations,
             f"{self.cases} cases{failing}, largest relative difference {self.worst:.2g} "
             f"(allowed {self.tolerance:.0e})",
         )
@@ -84,8 +84,8 @@ class Inequality(_Trial):
     """left ≤ right in every case. The margin is (right − left) / max(|left|, |right|)."""
 
     rounding: float = 1e-12
-    least: float = field(default=math.inf, init=False)
-    looked: str = field(default="", init=False)
+    least_margin: float = field(default=math.inf, init=False)
+    search_note: str = field(default="", init=False)
     """How far a search for a violation went, in words."""
 
     def add(self, left: Number, right: Number, *, size: Sequence[float], about: str) -> float:
@@ -93,18 +93,22 @@ class Inequality(_Trial):
         one, other = float(left), float(right)
         if math.isnan(one) or math.isnan(other):
             raise ValueError(f"a side is not a number: {about}")
-        margin = 0.0 if one == other else (other - one) / max(abs(one), abs(other))
-        self.least = min(self.least, margin)
+        larger = max(abs(one), abs(other))
+        margin = 0.0 if one == other else (other - one) / larger
+        if margin < 0 and 0.0 in (one, other) and larger <= self.rounding:
+            margin = 0.0  # nothing to be relative to: 2e-16 against 0 is rounding
+        self.least_margin = min(self.least_margin, margin)
         about = f"{about}: {one:.6g} against {other:.6g}"
-        self._count(margin < -self.rounding, size, about)
+        self._record_case(margin < -self.rounding, size, about)
         return margin
 
     def check(self) -> Check:
-        failing = f", violated in {self.broken}" if self.broken else ""
-        looked = f"; {self.looked}" if self.looked else ""
-        return self._check(
-            not self.broken,
-            f"{self.cases} cases{failing}, least margin {self.least:.3g} of the larger{looked}",
+        failing = f", violated in {self.violations}" if self.violations else ""
+        looked = f"; {self.search_note}" if self.search_note else ""
+        return self._build_check(
+            not self.violations,
+            f"{self.cases} cases{failing}, "
+            f"least margin {self.least_margin:.3g} of the larger{looked}",
         )
 
 
@@ -128,26 +132,26 @@ class Expectation(_Trial):
         error = samples.std(dim=0) / count**0.5
         target = torch.as_tensor(stated, dtype=samples.dtype).expand(samples.shape[1:])
         off = (samples.mean(dim=0) - target).abs()
-        scale = max(_largest(target), _largest(samples.mean(dim=0)), 1e-300)
+        scale = max(_largest_magnitude(target), _largest_magnitude(samples.mean(dim=0)), 1e-300)
         # An entry without spread is known exactly; only rounding may part it from what is stated.
         ratios = off / error.clamp(min=1e-12 * scale)
-        found = _largest(ratios)
+        found = _largest_magnitude(ratios)
         self.worst = max(self.worst, found)
-        self.precision = max(self.precision, _largest(error) / scale)
-        self._count(found > self.sigmas, size, f"{about}: off by {found:.3g} standard errors")
+        self.precision = max(self.precision, _largest_magnitude(error) / scale)
+        self._record_case(found > self.sigmas, size, f"{about}: off by {found:.3g} standard errors")
         return found
 
     def check(self) -> Check:
-        failing = f", {self.broken} of them off" if self.broken else ""
-        return self._check(
-            not self.broken,
+        failing = f", {self.violations} of them off" if self.violations else ""
+        return self._build_check(
+            not self.violations,
             f"{self.cases} expectations{failing}, largest difference {self.worst:.2g} standard "
             f"errors (allowed {self.sigmas:g}), standard error up to {self.precision:.1g} of the "
             "largest entry",
         )
 
 
-def fitted_exponent(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
+def fit_exponent(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
     """The exponent of y ~ x^p by least squares on logarithms, with its 95 % interval.
 
     At least a decade of x: less cannot tell one power from another.
@@ -161,7 +165,7 @@ def fitted_exponent(x: Sequence[float], y: Sequence[float]) -> tuple[float, floa
     return float(slope), float(slope) - wide, float(slope) + wide
 
 
-def search(
+def search_minimum(
     margin: Callable[[Tensor], Tensor],
     starts: Tensor,
     *,
@@ -196,7 +200,7 @@ def search(
     return best, least, evaluations
 
 
-def _largest(values: Tensor) -> float:
+def _largest_magnitude(values: Tensor) -> float:
     """The largest magnitude; a value that is not a number breaks the check, not the statement."""
     if not bool(torch.isfinite(values).all()):
         raise ValueError("a value is not finite")

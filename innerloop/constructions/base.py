@@ -1,4 +1,4 @@
-"""What every construction has: one algorithm, one machine, and the law that ties them.
+"""The interface of a construction: an algorithm, a transformer, and the law that ties them.
 
     prologue( prompt(p) )               ==  encode(p, init(p))
     body_k( encode(p, s) )              ==  encode(p, step(p, s, k))
@@ -10,29 +10,28 @@ source), the parameters, and the methods below that it needs.
 
 from __future__ import annotations
 
-import typing
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, Generic, NamedTuple
 
 import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from innerloop.algorithms.base import Algorithm
-from innerloop.errors import InputError, OutOfRange
+from innerloop.algorithms.base import Algorithm, P, S
+from innerloop.errors import InputError, OutOfRangeError
 from innerloop.parameters import Parameters, parameter
 from innerloop.problems.base import Distribution
-from innerloop.registry import name_of
+from innerloop.registry import get_name
 from innerloop.transformer import Block, Layout, Transformer
 
 
 class Cost(NamedTuple):
-    """What k steps take, as formulas in k, d and n, and what the source prints of it.
+    """Layers, heads and width for k steps, as formulas in k, d and n; `printed` is the source's.
 
-    `where` names the parameters that further letters stand for: `c = components, T = inner`.
+    `where` says which attributes other letters stand for: `c = components, T = inner`.
     """
 
     layers: str
@@ -43,25 +42,28 @@ class Cost(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Construction(Parameters, ABC):
-    """An algorithm as weights. Subclasses are frozen dataclasses of their parameters."""
+class Construction(Parameters, ABC, Generic[P, S]):
+    """Weights that run an algorithm with states of type S on problems of type P.
+
+    Subclasses are frozen dataclasses of their parameters.
+    """
 
     source: ClassVar[str]
     cost: ClassVar[Cost]
     required: ClassVar[tuple[str, ...]] = ("source", "cost")
     exact: ClassVar[bool] = True
     error: ClassVar[str] = "exact"
-    """The error of a step: exact, or a formula of what `tolerance` bounds it by."""
+    """The error of one step: "exact", or a formula for the bound that `tolerance` computes."""
     scratch: ClassVar[tuple[str, ...]] = ()
-    """Registers whose content must not matter between steps; the law fills them with noise."""
+    """Registers whose content must not matter between steps; the check fills them with noise."""
     tolerances: ClassVar[dict[torch.dtype, float]] = {torch.float64: 1e-10}
-    """The relative deviation allowed in each precision that the construction declares."""
+    """The relative deviation allowed in each supported precision."""
     looped: ClassVar[bool] = False
-    """Whether the body is one step, run `steps` times."""
+    """Whether the body is a single step, run `steps` times."""
     remedy: ClassVar[str] = "build it with a larger bound"
-    """What to do about data beyond the declared range."""
+    """Advice to users whose data are beyond the declared range."""
     cases: ClassVar[tuple[dict[str, Any], ...]] = ()
-    """Parameters of its own to test the law at, besides the problem's general cases."""
+    """Additional parameter sets to test the law at, besides the general cases of the problem."""
 
     steps: int = parameter(8, "steps of the algorithm", least=1, most=10_000)
 
@@ -71,80 +73,83 @@ class Construction(Parameters, ABC):
         raise TypeError(f"{self.name} must define its layout")
 
     @cached_property
-    def algorithm(self) -> Algorithm[Any, Any]:
-        """The reference that the weights must follow."""
+    def algorithm(self) -> Algorithm[P, S]:
+        """The reference algorithm that the weights must follow."""
         raise TypeError(f"{self.name} must define its algorithm")
 
     @abstractmethod
     def distributions(self) -> Sequence[Distribution]:
-        """The problems that the certificate is measured on; several where sizes may vary."""
+        """Return the distributions to certify on; several where sizes may vary."""
 
     @abstractmethod
-    def prompt(self, problem: Any) -> Tensor:
-        """The input tokens: data, positions and constants in their places, nothing computed."""
+    def prompt(self, problem: P) -> Tensor:
+        """Return the input tokens: data, positions and constants, nothing computed."""
 
     @abstractmethod
-    def encode(self, problem: Any, state: Any) -> Tensor:
-        """The stream that stands for a state of the algorithm."""
+    def encode(self, problem: P, state: S) -> Tensor:
+        """Return the stream that represents a state of the algorithm."""
 
     @abstractmethod
     def body(self, k: int) -> list[Block]:
-        """The blocks of step k."""
+        """Return the blocks of step k."""
 
     @abstractmethod
-    def decode(self, problem: Any, stream: Tensor) -> Tensor:
-        """The prediction that an output stream holds."""
+    def decode(self, problem: P, stream: Tensor) -> Tensor:
+        """Read the prediction from an output stream."""
 
     def prologue(self) -> Sequence[Block]:
-        """The blocks before the first step."""
+        """Return the blocks before the first step."""
         return ()
 
     def epilogue(self) -> Sequence[Block]:
-        """The blocks after the last step."""
+        """Return the blocks after the last step."""
         return ()
 
-    def context(self, problem: Any) -> int | None:
-        """How many leading tokens are context."""
+    def context_length(self, problem: P) -> int | None:
+        """Return the number of leading context tokens; None stands for all but the last."""
         return None
 
-    def check(self, problem: Any) -> None:
-        """Refuse a problem of another kind, or beyond a documented limit."""
-        sample = type(self.distributions()[0]).sample
-        kind = typing.get_type_hints(sample)["return"]
-        if not isinstance(problem, kind):
-            raise InputError(f"{self.name} takes a {kind.__name__}, got a {type(problem).__name__}")
+    def check(self, problem: P) -> None:
+        """Refuse a problem of another type, or beyond a documented limit."""
+        expected = self.distributions()[0].problem_type
+        if not isinstance(problem, expected):
+            given = type(problem).__name__
+            raise InputError(f"{self.name} takes a {expected.__name__}, got a {given}")
         self.accept(problem)
 
-    def accept(self, problem: Any) -> None:
-        """Raise `OutOfRange` for a problem beyond a documented limit."""
+    def accept(self, problem: P) -> None:
+        """Raise `OutOfRangeError` for a problem beyond a documented limit."""
 
     def usage(self, stream: Tensor) -> float:
-        """The share of the declared range that a stream between steps uses; above 1 is outside."""
+        """Return the share of the declared range that a stream uses; above 1 is out of range."""
         return 0.0
 
-    def ignored(self, stream: Tensor) -> Bool[Tensor, "#tokens width"]:
-        """Where the content of a stream between steps must not matter."""
+    def ignored_mask(self, stream: Tensor) -> Bool[Tensor, "#tokens width"]:
+        """Return a mask of the entries that must not matter between steps."""
         return self.layout.mask(*self.scratch).unsqueeze(0)
 
     @property
     def name(self) -> str:
-        return name_of(type(self))
+        """The member name: that of the file, with dashes."""
+        return get_name(type(self))
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        """The deviation that a step is held against: rounding, or the declared bound."""
+        """Return the largest deviation allowed in a step: rounding, or the declared bound."""
         if dtype not in self.tolerances:
-            asked = str(dtype).removeprefix("torch.")
-            raise OutOfRange(f"{self.name} is declared for {self.precisions()}, not for {asked}")
+            wanted = str(dtype).removeprefix("torch.")
+            raise OutOfRangeError(
+                f"{self.name} is declared for {self.precision_names()}, not for {wanted}"
+            )
         return self.tolerances[dtype]
 
     @classmethod
-    def precisions(cls) -> str:
-        """The precisions that the construction declares."""
+    def precision_names(cls) -> str:
+        """Return the names of the supported precisions, separated by commas."""
         return ", ".join(str(kind).removeprefix("torch.") for kind in cls.tolerances)
 
     @cached_property
     def transformer(self) -> Transformer:
-        """The weights, in float64 and shared: copy before changing them."""
+        """The transformer in float64. It is shared: copy it before changing weights."""
         distinct = 1 if self.looped else self.steps
         return Transformer(
             self.layout,
@@ -155,30 +160,32 @@ class Construction(Parameters, ABC):
         )
 
 
-def streams(construction: Construction, transformer: Transformer, problem: Any) -> Iterator[Tensor]:
-    """The streams after 0, 1, …, all steps of a forward pass.
+def iterate_streams(
+    construction: Construction[P, Any], transformer: Transformer, problem: P
+) -> Iterator[Tensor]:
+    """Yield the streams after 0, 1, …, all steps of a forward pass.
 
-    Raises `OutOfRange` as soon as one leaves the construction's declared range.
+    Raises `OutOfRangeError` as soon as a stream leaves the construction's declared range.
     """
     construction.check(problem)
-    context = construction.context(problem)
-    stream = transformer.enter(construction.prompt(problem), context)
+    context = construction.context_length(problem)
+    stream = transformer.run_prologue(construction.prompt(problem), context)
     for k in range(transformer.steps + 1):
         if k:
             stream = transformer.step(stream, k - 1, context)
         if (usage := construction.usage(stream)) > 1:
-            raise OutOfRange(
+            raise OutOfRangeError(
                 f"after step {k} the data reach {usage:.3g} times the range that "
                 f"{construction.name} was built for: {construction.remedy}"
             )
         yield stream
 
 
-def answer(
-    construction: Construction, transformer: Transformer, problem: Any, stream: Tensor
+def read_prediction(
+    construction: Construction[P, Any], transformer: Transformer, problem: P, stream: Tensor
 ) -> Tensor:
-    """The prediction that a stream between steps gives; divergence is an error, not a number."""
-    out = transformer.leave(stream, construction.context(problem))
+    """Read the prediction from a stream between steps; raise `InputError` if it diverged."""
+    out = transformer.run_epilogue(stream, construction.context_length(problem))
     prediction = construction.decode(problem, out)
     if not bool(torch.isfinite(prediction).all()):
         raise InputError(

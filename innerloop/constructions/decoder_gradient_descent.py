@@ -20,19 +20,19 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.format_conversion import PairExamples
+from innerloop.algorithms.format_conversion import FormatConversion
 from innerloop.algorithms.regression import Weights
 from innerloop.constructions.base import Cost
 from innerloop.constructions.format_conversion import pairing_blocks
-from innerloop.constructions.relu_gradient_descent import ReLUGradientDescent
+from innerloop.constructions.relu_gradient_descent import ReLUGradientDescentConstruction
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import RegressionProblem
-from innerloop.transformer import Block, Layout, summed
+from innerloop.transformer import Block, Layout, sum_terms
 from innerloop.transformer.head import Blocks
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class DecoderGradientDescent(ReLUGradientDescent):
+class DecoderGradientDescentConstruction(ReLUGradientDescentConstruction):
     """The two blocks of `format-conversion`, then those of `relu-gradient-descent`."""
 
     source: ClassVar[str] = "Q. Liu 2025, Proposition 6 and the encoder format"
@@ -43,7 +43,7 @@ class DecoderGradientDescent(ReLUGradientDescent):
     n: int = parameter(20, "context examples; the weights depend on n", least=1, most=2_000)
 
     @property
-    def tokens(self) -> int:
+    def token_count(self) -> int:
         return 2 * self.n + 1
 
     @cached_property
@@ -51,17 +51,17 @@ class DecoderGradientDescent(ReLUGradientDescent):
         return Layout(x=self.d, y=(), w=self.d, r=(), q=(), pos=(), one=(), par=())
 
     def prompt(self, problem: RegressionProblem) -> Tensor:
-        return self.layout.tokens(**problem.decoder_format())
+        return self.layout.make_tokens(**problem.to_decoder_format())
 
     def encode(self, problem: RegressionProblem, state: Weights) -> Tensor:
-        pairing, prompt = PairExamples(), problem.decoder_format()
+        pairing, prompt = FormatConversion(), problem.to_decoder_format()
         paired = pairing.step(problem, pairing.init(problem), 0)
-        return self.layout.tokens(**{**prompt, "x": paired.x}, w=state.unsqueeze(-2))
+        return self.layout.make_tokens(**{**prompt, "x": paired.x}, w=state.unsqueeze(-2))
 
     def prologue(self) -> list[Block]:
         return pairing_blocks(self.layout)
 
-    def from_query_to_query(self) -> Blocks:
+    def query_gate(self) -> Blocks:
         key = {("one", "pos"): self.bound, ("one", "one"): -self.bound * (self.n + 1)}
         query = {("pos", "one"): self.bound, ("one", "one"): -self.bound * (self.n + 1)}
-        return summed(key, query)
+        return sum_terms(key, query)

@@ -6,7 +6,7 @@ Proof      see clustering.py: with a = 1/σ² and log π_k added to the scores, 
            The M head needs log γ_ik up to what depends on k alone, a⟨μ_k, x_i⟩ − λ_i, where λ_i is
            the logarithm of the sum that normalises γ_i·; and λ_i = Σ_k γ_ik (l_ik − log γ_ik) with
            l_ik the scores. The E head also brings Σ_k γ_ik μ_k and Σ_k γ_ik (log π_k − a‖μ_k‖²/2),
-           a signed pair of ReLU heads that hear their own token only adds a⟨x_i, Σ_k γ_ik μ_k⟩,
+           a signed pair of ReLU heads that see their own token only adds a⟨x_i, Σ_k γ_ik μ_k⟩,
            and an MLP gives −γ log γ on knots
 Bound      on the m + 1 knots (j/m)² the function −γ log γ is too small by 1/(2m²) at most, and λ_i
            by e = K/(2m²): weights are off by factors within [1, eᵉ], and a mean of entries within
@@ -30,7 +30,7 @@ from innerloop.algorithms.em import EM, Means
 from innerloop.constructions.base import Cost
 from innerloop.constructions.clustering import ClusteringConstruction
 from innerloop.parameters import parameter
-from innerloop.problems.base import mixture_proportions
+from innerloop.problems.base import resolve_proportions
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.transformer import (
     MLP,
@@ -38,18 +38,18 @@ from innerloop.transformer import (
     Block,
     Head,
     clear,
-    marks,
-    own_token,
+    gate_own_token,
+    make_marks,
+    make_signed_pair,
     piecewise_linear,
-    signed,
 )
-from innerloop.transformer.layout import Where
-from innerloop.transformer.marks import MARK
+from innerloop.transformer.layout import Location
+from innerloop.transformer.marks import MARK_SIZE
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EMByAttention(ClusteringConstruction):
-    """Four blocks for each step, and two to read out."""
+class EMConstruction(ClusteringConstruction):
+    """Four blocks per step, and two for the read-out."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
     cost: ClassVar[Cost] = Cost("4k + 2", "2", "3d + 3K + 10", where="K = clusters")
@@ -67,34 +67,34 @@ class EMByAttention(ClusteringConstruction):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        mixture_proportions(self.weights, self.clusters)
+        resolve_proportions(self.weights, self.clusters)
 
     @property
     def precision(self) -> float:
         return 1 / self.noise**2
 
     @property
-    def more(self) -> dict[str, int | tuple[int, ...]]:
-        return {"entropy": self.clusters, "level": (), "log_weight": (), "p": MARK}
+    def extra_registers(self) -> dict[str, int | tuple[int, ...]]:
+        return {"entropy": self.clusters, "level": (), "log_weight": (), "p": MARK_SIZE}
 
-    def on_data(self, problem: ClusteringProblem) -> dict[str, Tensor]:
-        return {"p": marks(self.n)[: problem.n].to(problem.x)}
+    def data_registers(self, problem: ClusteringProblem) -> dict[str, Tensor]:
+        return {"p": make_marks(self.n)[: problem.n].to(problem.x)}
 
-    def on_centroids(self, state: Means) -> dict[str, Tensor]:
+    def centroid_registers(self, state: Means) -> dict[str, Tensor]:
         return {"log_weight": self.algorithm.log_weights.to(state)}
 
     @cached_property
     def algorithm(self) -> EM:
-        weights = mixture_proportions(self.weights, self.clusters)
+        weights = resolve_proportions(self.weights, self.clusters)
         return EM(torch.tensor(self.noise, dtype=torch.float64), weights.log())
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        # The gate of `_own_product` adds and takes away a number that grows with n.
-        rounding = 8 * torch.finfo(dtype).eps * self.own[("p", "p")]
+        # The gate of `_own_product_attention` adds and subtracts a number that grows with n.
+        rounding = 8 * torch.finfo(dtype).eps * self.own_gate[("p", "p")]
         level = self.clusters / (2 * (self.knots - 1) ** 2) + rounding
         return super().tolerance(dtype) + 2 * self.bound * math.tanh(level / 4)
 
-    def shares(self) -> Attention:
+    def share_attention(self) -> Attention:
         a = self.precision
         score = {("x", "mu"): a, ("one", "square"): -a, ("one", "log_weight"): 1.0}
         value = {
@@ -103,32 +103,34 @@ class EMByAttention(ClusteringConstruction):
             ("square", "level"): -a,
             ("log_weight", "level"): 1.0,
         }
-        return self.softmax(score, value, "centroid", self.levels)
+        return self.softmax_attention(score, value, "centroid", self.max_level)
 
     @property
-    def levels(self) -> float:
-        """The largest score of the E head, hence the largest |λ|, but for log K."""
-        return 1.5 * self.scores + float(self.algorithm.log_weights.abs().max())
+    def max_level(self) -> float:
+        """The largest |score| of the E head; |λ| is at most log K larger."""
+        return 1.5 * self.max_score + float(self.algorithm.log_weights.abs().max())
 
     def body(self, k: int) -> list[Block]:
         roots = torch.linspace(0.0, 1.0, self.knots, dtype=torch.float64)
         entropy = piecewise_linear("share", "entropy", lambda g: -torch.xlogy(g, g), roots**2)
         minus = -torch.ones(1, self.clusters, dtype=torch.float64)
         score = {("mu", "x"): self.precision, ("one", "level"): -1.0, ("one", "entropy"): minus}
-        most = self.scores + self.levels + math.log(self.clusters) + 1
+        max_score = self.max_score + self.max_level + math.log(self.clusters) + 1
         return [
-            self.squares(),
-            Block(self.shares(), MLP.of(self.layout, [entropy, clear("square")])),
-            Block(self._own_product(), MLP.of(self.layout, [clear("mean")])),
-            self.means(score, most, "share", "entropy", "level"),
+            self.square_block(),
+            Block(self.share_attention(), MLP.from_pieces(self.layout, [entropy, clear("square")])),
+            Block(self._own_product_attention(), MLP.from_pieces(self.layout, [clear("mean")])),
+            self.mean_block(score, max_score, "share", "entropy", "level"),
         ]
 
     @property
-    def own(self) -> dict[tuple[Where, Where], float]:
-        """The gate by which a data token hears itself alone."""
-        return own_token(self.scores, self.n)
+    def own_gate(self) -> dict[tuple[Location, Location], float]:
+        """The gate that lets a data token attend to itself only."""
+        return gate_own_token(self.max_score, self.n)
 
-    def _own_product(self) -> Attention:
+    def _own_product_attention(self) -> Attention:
         """level += a⟨x, mean⟩ on each data token."""
-        head = Head({("x", "mean"): self.precision}, {("one", "level"): 1.0}, gate=self.own)
-        return Attention.of(self.layout, signed(head), kind="relu", mask="all", normalisation="1")
+        head = Head({("x", "mean"): self.precision}, {("one", "level"): 1.0}, gate=self.own_gate)
+        return Attention.from_heads(
+            self.layout, make_signed_pair(head), kind="relu", mask="all", normalisation="1"
+        )

@@ -21,10 +21,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.format_conversion import PairExamples, Tokens
+from innerloop.algorithms.format_conversion import FormatConversion, Tokens
 from innerloop.constructions.base import Cost
 from innerloop.constructions.regression import RegressionConstruction
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.transformer import MLP, Attention, Block, Head, Layout, Units
@@ -34,7 +34,7 @@ def pairing_blocks(layout: Layout) -> list[Block]:
     """Two decoder layers on registers x, pos, one, par and scratch r, q (0 before and after)."""
 
     def attention(*heads: Head) -> Attention:
-        return Attention.of(layout, heads, kind="relu", mask="causal", normalisation="1/i")
+        return Attention.from_heads(layout, heads, kind="relu", mask="causal", normalisation="1/i")
 
     squares = Head({("par", "pos"): 1.0}, {("pos", "r"): 1.0})
     sums = Head({("par", "one"): 1.0}, {("pos", "q"): 3.0})
@@ -48,33 +48,36 @@ def pairing_blocks(layout: Layout) -> list[Block]:
         },
         value={("x", "x"): 1.0},
     )
-    one = torch.eye(2, dtype=torch.float64)
+    eye = torch.eye(2, dtype=torch.float64)
     erase = Units(
-        reads={"r": one[:, :1], "q": one[:, 1:]},
+        reads={"r": eye[:, :1], "q": eye[:, 1:]},
         bias=torch.zeros(2, dtype=torch.float64),
-        writes={"r": -one[:1], "q": -one[1:]},
+        writes={"r": -eye[:1], "q": -eye[1:]},
         note="r ← 0, q ← 0 (neither is ever negative)",
     )
-    return [Block(attention(squares, sums)), Block(attention(copy), MLP.of(layout, [erase]))]
+    return [
+        Block(attention(squares, sums)),
+        Block(attention(copy), MLP.from_pieces(layout, [erase])),
+    ]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FormatConversion(RegressionConstruction):
+class FormatConversionConstruction(RegressionConstruction[Tokens]):
     """Two blocks of at most two heads, and two hidden units; one step."""
 
     source: ClassVar[str] = "Q. Liu 2025, Proposition 6"
     cost: ClassVar[Cost] = Cost("2", "2", "d + 6", "2 layers, 3 heads, ‖θ‖ ≤ 12")
 
     n: int = parameter(20, "examples it is certified on", least=1, most=2_000)
-    steps: int = parameter(1, "there is one step", least=1, most=1)
+    steps: int = parameter(1, "always 1", least=1, most=1)
 
     @cached_property
     def layout(self) -> Layout:
         return Layout(x=self.d, y=(), r=(), q=(), pos=(), one=(), par=())
 
     @cached_property
-    def algorithm(self) -> PairExamples:
-        return PairExamples()
+    def algorithm(self) -> FormatConversion:
+        return FormatConversion()
 
     def distributions(self) -> list[LinearRegression]:
         return [replace(each, queries=1) for each in super().distributions()]
@@ -82,14 +85,14 @@ class FormatConversion(RegressionConstruction):
     def accept(self, problem: RegressionProblem) -> None:
         super().accept(problem)
         if problem.queries != 1:
-            raise OutOfRange(f"{self.name} takes one query, got {problem.queries}")
+            raise OutOfRangeError(f"{self.name} takes one query, got {problem.queries}")
 
     def prompt(self, problem: RegressionProblem) -> Tensor:
-        return self.layout.tokens(**problem.decoder_format())
+        return self.layout.make_tokens(**problem.to_decoder_format())
 
     def encode(self, problem: RegressionProblem, state: Tokens) -> Tensor:
-        prompt = problem.decoder_format()
-        return self.layout.tokens(**{**prompt, "x": state.x, "y": state.y})
+        prompt = problem.to_decoder_format()
+        return self.layout.make_tokens(**{**prompt, "x": state.x, "y": state.y})
 
     def body(self, k: int) -> list[Block]:
         return pairing_blocks(self.layout)

@@ -18,37 +18,39 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from innerloop.algorithms.gd_plus_plus import GDPlusPlus, Transformed
+from innerloop.algorithms.gd_plus_plus import GDPlusPlus, TransformedWeights
 from innerloop.constructions.base import Cost
-from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
-from innerloop.constructions.regression import Matrices, matrices
+from innerloop.constructions.preconditioned_gradient_descent import (
+    PreconditionedGradientDescentConstruction,
+)
+from innerloop.constructions.regression import Matrices, make_matrices
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.transformer import Attention, Block, Head
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LinearGDPlusPlus(LinearGradientDescent):
-    """The registers of `preconditioned-gradient-descent`; one block with one head for each step."""
+class GDPlusPlusConstruction(PreconditionedGradientDescentConstruction):
+    """One block with one head per step, on the registers of `preconditioned-gradient-descent`."""
 
     source: ClassVar[str] = "Ahn et al. 2023, eq. (13)"
     cost: ClassVar[Cost] = Cost("k", "1", "d + 1", "k layers")
 
-    transform_size: float | None = parameter(None, "scale of B if it is a word; none is 0.5")
-    transforms: Matrices = parameter("random", "B of each step: d×d, or steps×d×d, or a word")
+    transform_size: float | None = parameter(None, "scale of B if it is not explicit; 0.5 if none")
+    transforms: Matrices = parameter("random", "B of each step: d×d, steps×d×d, random or identity")
 
     @cached_property
     def algorithm(self) -> GDPlusPlus:  # pyright: ignore[reportIncompatibleVariableOverride]
-        given, scale, steps = self.transforms, self.transform_size, self.steps
-        transforms = matrices(given, scale, 0.5, "transforms", steps, self.d, seed=2)
-        return GDPlusPlus(self._preconditioners(steps), transforms)
+        scale, steps = self.transform_size, self.steps
+        transforms = make_matrices(self.transforms, scale, 0.5, "transforms", steps, self.d, seed=2)
+        return GDPlusPlus(self._make_preconditioners(steps), transforms)
 
-    def encode(self, problem: RegressionProblem, state: Transformed) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def encode(self, problem: RegressionProblem, state: TransformedWeights) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
         stream = super().encode(problem, state.weights)
-        moved = self.layout.read(stream, "x") @ state.transform.mT
-        return self.layout.tokens(x=moved, y=self.layout.read(stream, "y"))
+        transformed = self.layout.read(stream, "x") @ state.transform.mT
+        return self.layout.make_tokens(x=transformed, y=self.layout.read(stream, "y"))
 
     def body(self, k: int) -> list[Block]:
         a, b = self.algorithm.preconditioners[k], self.algorithm.transforms[k]
         head = Head(score={("x", "x"): -a}, value={("y", "y"): 1.0, ("x", "x"): b})
-        return [Block(Attention.of(self.layout, [head]))]
+        return [Block(Attention.from_heads(self.layout, [head]))]

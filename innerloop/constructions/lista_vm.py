@@ -25,8 +25,8 @@ from torch import Tensor
 
 from innerloop.algorithms.lista_vm import ListaVM, Prefixes
 from innerloop.constructions.base import Construction, Cost
-from innerloop.constructions.regression import Matrices, matrices
-from innerloop.errors import InputError, OutOfRange
+from innerloop.constructions.regression import Matrices, make_matrices
+from innerloop.errors import InputError, OutOfRangeError
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.problems.sparse_recovery import SparseRecovery
@@ -37,14 +37,14 @@ from innerloop.transformer import (
     Head,
     Layout,
     clear,
-    signed,
+    make_signed_pair,
     soft_threshold,
 )
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ListaVMDecoder(Construction):
-    """One block with four heads and a soft threshold for each step; width 2d + 2."""
+class ListaVMConstruction(Construction[RegressionProblem, Prefixes]):
+    """One block with four heads and a soft threshold per step; width 2d + 2."""
 
     source: ClassVar[str] = "R. Liu et al. 2025, Theorem 4.1, Appendix C.1 and D.2"
     cost: ClassVar[Cost] = Cost("k", "4", "2d + 2", "k layers, 4 heads, width 2d + 2")
@@ -60,9 +60,11 @@ class ListaVMDecoder(Construction):
     n: int = parameter(10, "examples of the problems it is certified on", least=1, most=2_000)
     steps: int = parameter(12, "steps of the algorithm", least=1, most=10_000)
     threshold: float | Tensor = parameter(0.05, "θ of every step, or one for each", least=0)
-    step_size: float | None = parameter(None, "scale of M if it is a word; none is 0.1")
-    preconditioners: Matrices = parameter("random", "M of each step: d×d, or steps×d×d, or a word")
-    support: int | None = parameter(None, "keep the weights within the first entries", least=1)
+    step_size: float | None = parameter(None, "scale of M if it is not explicit; 0.1 if none")
+    preconditioners: Matrices = parameter(
+        "random", "M of each step: d×d, steps×d×d, random or identity"
+    )
+    support: int | None = parameter(None, "number of leading entries that weights may use", least=1)
     bound: float = parameter(1e3, "B, the largest |⟨β, x⟩| allowed", least=1e-6, most=1e6)
 
     def __post_init__(self) -> None:
@@ -80,34 +82,35 @@ class ListaVMDecoder(Construction):
 
     @cached_property
     def algorithm(self) -> ListaVM:
-        given, scale = self.preconditioners, self.step_size
-        each = matrices(given, scale, 0.1, "preconditioners", self.steps, self.d, seed=1)
+        matrices = make_matrices(
+            self.preconditioners, self.step_size, 0.1, "preconditioners", self.steps, self.d, seed=1
+        )
         thresholds = torch.as_tensor(self.threshold, dtype=torch.float64).expand(self.steps)
-        return ListaVM(each, thresholds, self.support)
+        return ListaVM(matrices, thresholds, self.support)
 
     def distributions(self) -> list[SparseRecovery]:
-        few = min(3, self.support or self.d)
+        sparsity = min(3, self.support or self.d)
         sizes = (self.n, self.n // 2 + 1)
         return [
-            SparseRecovery(d=self.d, n=n, sparsity=few, support=self.support, noise=0.3)
+            SparseRecovery(d=self.d, n=n, sparsity=sparsity, support=self.support, noise=0.3)
             for n in sizes
         ]
 
     def accept(self, problem: RegressionProblem) -> None:
         if problem.d != self.d:
-            raise OutOfRange(f"{self.name} was built for d={self.d}, got d={problem.d}")
+            raise OutOfRangeError(f"{self.name} was built for d={self.d}, got d={problem.d}")
         if problem.queries != 1:
-            raise OutOfRange(f"{self.name} reads out one query, got {problem.queries}")
+            raise OutOfRangeError(f"{self.name} reads out one query, got {problem.queries}")
 
     def prompt(self, problem: RegressionProblem) -> Tensor:
-        return self.layout.tokens(**problem.paired_decoder_format())
+        return self.layout.make_tokens(**problem.to_paired_decoder_format())
 
     def encode(self, problem: RegressionProblem, state: Prefixes) -> Tensor:
         beta = torch.zeros_like(self.layout.read(self.prompt(problem), "x"))
         beta[..., 0::2, :] = state
-        return self.layout.tokens(**problem.paired_decoder_format(), beta=beta)
+        return self.layout.make_tokens(**problem.to_paired_decoder_format(), beta=beta)
 
-    def ignored(self, stream: Tensor) -> Bool[Tensor, "tokens width"]:
+    def ignored_mask(self, stream: Tensor) -> Bool[Tensor, "tokens width"]:
         even = torch.arange(stream.shape[-2]) % 2 == 1
         return even.unsqueeze(-1) & self.layout.mask("beta")
 
@@ -123,13 +126,20 @@ class ListaVMDecoder(Construction):
         pieces = [soft_threshold(beta[:keep], float(self.algorithm.thresholds[k]))]
         if keep < self.d:
             pieces.append(clear(beta[keep:]))
-        return [Block(self._attention([*signed(fit), *signed(pull)]), MLP.of(self.layout, pieces))]
+        return [
+            Block(
+                self._attention([*make_signed_pair(fit), *make_signed_pair(pull)]),
+                MLP.from_pieces(self.layout, pieces),
+            )
+        ]
 
     def _attention(self, heads: list[Head]) -> Attention:
-        return Attention.of(self.layout, heads, kind="relu", mask="causal", normalisation="1/i")
+        return Attention.from_heads(
+            self.layout, heads, kind="relu", mask="causal", normalisation="1/i"
+        )
 
     def decode(self, problem: RegressionProblem, stream: Tensor) -> Tensor:
-        """The query read-out: ⟨x, β⟩ on every odd token."""
+        """Compute the query read-out: ⟨x, β⟩ on every odd token."""
         x, beta = (self.layout.read(stream, name)[..., 0::2, :] for name in ("x", "beta"))
         return (x * beta).sum(dim=-1)
 

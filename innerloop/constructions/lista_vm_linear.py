@@ -2,7 +2,7 @@
 
 Algorithm  as `lista-vm`; ŷ_{m+1} = (2/p)/(2m+1) Σ_{l ≤ m} σ(⟨x_{m+1}, β_l⟩ − B') + B'
 Invariant  as `lista-vm`; after the last block register `y` of odd token 2m+1 holds ŷ_{m+1}
-Proof      one ReLU head, score ⟨x_i, β_j⟩ − B' odd_i odd_j and value odd → y, hears the odd keys
+Proof      one ReLU head, score ⟨x_i, β_j⟩ − B' odd_i odd_j and value odd → y, sees the odd keys
            j ≤ i and adds 1/(2m+1) Σ_l σ(⟨x_{m+1}, β_l⟩ − B') to `y`, which is 0 there; the MLP
            turns y into (2/p) y + B'
 Exact for  what `lista-vm` is exact for, and every B' and p > 0
@@ -22,21 +22,21 @@ from torch import Tensor
 
 from innerloop.algorithms.lista_vm import ListaVM
 from innerloop.constructions.base import Cost
-from innerloop.constructions.lista_vm import ListaVMDecoder
+from innerloop.constructions.lista_vm import ListaVMConstruction
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.transformer import MLP, Block, Head, affine
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ListaVMLinearReadOut(ListaVMDecoder):
-    """The blocks of `lista-vm`, and one block with one head to read out."""
+class ListaVMLinearConstruction(ListaVMConstruction):
+    """The blocks of `lista-vm`, and one block with one head for the read-out."""
 
     source: ClassVar[str] = "R. Liu et al. 2025, Theorem E.1 and its proof"
     cost: ClassVar[Cost] = Cost("k + 1", "4", "2d + 2", "k + 1 layers")
 
-    heard_above: float = parameter(-10.0, "B', the ⟨x, β⟩ from which on a prefix is heard")
-    share: float = parameter(1.0, "p, the share of prefixes that are heard", least=1e-6, most=1)
+    heard_above: float = parameter(-10.0, "B', the ⟨x, β⟩ above which a prefix counts")
+    share: float = parameter(1.0, "p, the share of prefixes that count", least=1e-6, most=1)
 
     @cached_property
     def algorithm(self) -> ListaVM:
@@ -44,13 +44,13 @@ class ListaVMLinearReadOut(ListaVMDecoder):
         return replace(super().algorithm, linear=linear)
 
     def epilogue(self) -> list[Block]:
-        listen = Head(
+        average = Head(
             score={("x", "beta"): 1.0},
             value={("odd", "y"): 1.0},
             gate={("odd", "odd"): -self.heard_above},
         )
         rescale = affine("y", "y", 2 / self.share - 1, bias=self.heard_above)
-        return [Block(self._attention([listen]), MLP.of(self.layout, [rescale]))]
+        return [Block(self._attention([average]), MLP.from_pieces(self.layout, [rescale]))]
 
     def decode(self, problem: RegressionProblem, stream: Tensor) -> Tensor:
         return self.layout.read(stream, "y")[..., 0::2]

@@ -28,15 +28,15 @@ from torch import Tensor
 from innerloop.algorithms.lloyd import Lloyd, margin
 from innerloop.constructions.base import Cost
 from innerloop.constructions.clustering import ClusteringConstruction
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.transformer import MLP, Block, clear
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LloydByAttention(ClusteringConstruction):
-    """Three blocks with one head for each step, and two to read out."""
+class LloydConstruction(ClusteringConstruction):
+    """Three blocks with one head per step, and two for the read-out."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm), the hard limit"
     cost: ClassVar[Cost] = Cost("3k + 2", "1", "3d + 2K + 4", where="K = clusters")
@@ -60,22 +60,22 @@ class LloydByAttention(ClusteringConstruction):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        rounding = 32 * torch.finfo(torch.float64).eps * self.reach
+        rounding = 32 * torch.finfo(torch.float64).eps * self.max_product
         if self.margin < rounding:
-            raise OutOfRange(
+            raise OutOfRangeError(
                 f"with d={self.d} and bound={self.bound:g} distances are rounded to "
                 f"{rounding:.1g}; margin must be larger, got {self.margin:g}: use a smaller bound"
             )
-        if self.blur > 0.01 / self.focus:
+        if self.share_error > 0.01 / self.focus:
             least = math.log(100 * self.focus * max(1, self.clusters - 1))
-            raise OutOfRange(
+            raise OutOfRangeError(
                 f"sharpness · margin must be at least {least:.3g} to choose among "
                 f"{self.clusters} clusters at focus {self.focus:g}, got "
                 f"{self.sharpness * self.margin:.3g}"
             )
 
     @property
-    def blur(self) -> float:
+    def share_error(self) -> float:
         """ε, the largest error of a share."""
         return (self.clusters - 1) * math.exp(-min(700.0, self.sharpness * self.margin))
 
@@ -88,19 +88,19 @@ class LloydByAttention(ClusteringConstruction):
         return Lloyd()
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        others = self.n * math.exp(-self.focus * (1 - 2 * self.blur))
-        off = 2 * self.bound * (others + math.expm1(self.focus * self.blur))
-        return super().tolerance(dtype) + off + self.blur
+        others = self.n * math.exp(-self.focus * (1 - 2 * self.share_error))
+        off = 2 * self.bound * (others + math.expm1(self.focus * self.share_error))
+        return super().tolerance(dtype) + off + self.share_error
 
     def body(self, k: int) -> list[Block]:
         return [
-            self.squares(),
-            Block(self.shares(), MLP.of(self.layout, [clear("square")])),
-            self.means({("id", "share"): self.focus}, self.focus, "share"),
+            self.square_block(),
+            Block(self.share_attention(), MLP.from_pieces(self.layout, [clear("square")])),
+            self.mean_block({("id", "share"): self.focus}, self.focus, "share"),
         ]
 
     def usage(self, stream: Tensor) -> float:
-        """How much closer to a tie than `margin` a point is."""
+        """Return `margin` over the smallest gap between a point's two nearest means."""
         data = self.layout.read(stream, "data")[(0,) * (stream.ndim - 2)]
         x, mu = (self.layout.read(stream, name) for name in ("x", "mu"))
         points, means = x[..., data > 0, :], mu[..., data == 0, :]

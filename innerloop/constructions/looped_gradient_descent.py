@@ -15,27 +15,29 @@ from typing import ClassVar
 
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
 from innerloop.constructions.base import Cost
-from innerloop.constructions.preconditioned_gradient_descent import LinearGradientDescent
+from innerloop.constructions.preconditioned_gradient_descent import (
+    PreconditionedGradientDescentConstruction,
+)
 from innerloop.constructions.regression import Matrices
 from innerloop.parameters import parameter
 from innerloop.transformer import Attention, Block, Head
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LoopedGradientDescent(LinearGradientDescent):
+class LoopedGradientDescentConstruction(PreconditionedGradientDescentConstruction):
     """The registers and the invariant of `preconditioned-gradient-descent`; one block, looped."""
 
     source: ClassVar[str] = "Gatmiry et al. 2024, Proposition 3.1, eqs. (3)–(5)"
     cost: ClassVar[Cost] = Cost("k", "1", "d + 1", "one layer, k loops")
     looped: ClassVar[bool] = True
 
-    preconditioners: Matrices = parameter("random", "A of every step: d×d, or a word")
+    preconditioners: Matrices = parameter("random", "A of every step: d×d, random or identity")
 
     @cached_property
     def algorithm(self) -> PreconditionedGradientDescent:
-        return PreconditionedGradientDescent(self._preconditioners(1))
+        return PreconditionedGradientDescent(self._make_preconditioners(1))
 
     def body(self, k: int) -> list[Block]:
         a = self.algorithm.preconditioners[0]
         head = Head(score={("x", "x"): a}, value={("y", "y"): -1.0})
-        return [Block(Attention.of(self.layout, [head]))]
+        return [Block(Attention.from_heads(self.layout, [head]))]

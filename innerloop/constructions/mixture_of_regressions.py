@@ -7,7 +7,7 @@ Invariant  token k of K component tokens holds βₖ in `beta` and the unit vect
            `one` is 1 on all; `fit`, `logit`, `gamma`, `z`, `w` and `yhat` are 0
 Proof      fit: a signed pair, example query and component key, score ⟨xᵢ, βₖ⟩, value e, writes
            ⟨xᵢ, βₖ⟩ into entry k of `fit`. Square: for each k a signed pair with score rᵢₖ = yᵢ −
-           fitᵢₖ speaks from each example to itself alone; its value −rᵢₖ/2ϑ² makes `logit`. Share:
+           fitᵢₖ goes from each example to itself alone; its value −rᵢₖ/2ϑ² makes `logit`. Share:
            one softmax head, score ⟨logitᵢ, e⟩ + log πₖ + C on components and 0 elsewhere, value e,
            makes `gamma`. Weigh: for each k a head with score γᵢₖ ≥ 0, example to itself, value
            (xᵢ, yᵢ), makes zᵢₖ = γᵢₖxᵢ and wᵢₖ = γᵢₖyᵢ. M block: for each k a signed pair with score
@@ -33,9 +33,9 @@ from torch import Tensor
 from innerloop.algorithms.gradient_em import Betas, GradientEM, residuals
 from innerloop.constructions.base import Cost
 from innerloop.constructions.mixture import MixtureConstruction
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
-from innerloop.problems.base import mixture_proportions
+from innerloop.problems.base import resolve_proportions
 from innerloop.problems.mixture_of_regressions import (
     MixtureOfRegressions,
     MixtureProblem,
@@ -47,18 +47,18 @@ from innerloop.transformer import (
     Head,
     Layout,
     clear,
+    gate_own_token,
     join,
-    own_token,
-    signed,
+    make_signed_pair,
 )
-from innerloop.transformer.marks import MARK
+from innerloop.transformer.marks import MARK_SIZE
 
-MOST_ROUNDING = 1e7
-"""The largest n(R/ϑ)²: the squares of residuals are rounded to about 1e-17 of it."""
+MAX_SQUARED_SCALE = 1e7
+"""Upper bound on n(R/ϑ)²; squared residuals are rounded to about 1e-17 of it."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SoftmaxMixtureOfRegressions(MixtureConstruction):
+class MixtureOfRegressionsConstruction(MixtureConstruction[Betas]):
     """k(4 + T) + 1 blocks of at most 2K heads."""
 
     source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024), Theorem 3.1"
@@ -76,29 +76,29 @@ class SoftmaxMixtureOfRegressions(MixtureConstruction):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        mixture_proportions(self.proportions, self.components)
-        reached = self.n * (self.bound / self.noise) ** 2
-        if reached > MOST_ROUNDING:
-            raise OutOfRange(
-                f"n (bound/noise)² must be at most {MOST_ROUNDING:g}, or rounding "
-                f"shows; got {reached:.3g}: use fewer examples, a smaller bound or a larger noise"
+        resolve_proportions(self.proportions, self.components)
+        scale = self.n * (self.bound / self.noise) ** 2
+        if scale > MAX_SQUARED_SCALE:
+            raise OutOfRangeError(
+                f"n (bound/noise)² must be at most {MAX_SQUARED_SCALE:g}, or rounding "
+                f"shows; got {scale:.3g}: use fewer examples, a smaller bound or a larger noise"
             )
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        """Scores reach (R/ϑ)², and their rounding shows in γ where that is large."""
+        """Allow for the rounding of scores, which reach (R/ϑ)² and determine γ."""
         scores = (self.bound / self.noise) ** 2 * max(1.0, float(self.rate) * self.inner)
         return max(super().tolerance(dtype), 2 * torch.finfo(dtype).eps * scores)
 
     @cached_property
     def layout(self) -> Layout:
         d, c = self.d, self.components
-        data = {"x": d, "y": (), "p": MARK, "one": ()}
+        data = {"x": d, "y": (), "p": MARK_SIZE, "one": ()}
         used = {"fit": c, "logit": c, "gamma": c, "z": (c, d), "w": c, "yhat": ()}
         return Layout(**data, e=c, beta=d, **used)
 
     @cached_property
     def algorithm(self) -> GradientEM:
-        shares = mixture_proportions(self.proportions, self.components)
+        shares = resolve_proportions(self.proportions, self.components)
         return GradientEM(shares, self.theta, self.rate, self.inner)
 
     def distributions(self) -> list[MixtureOfRegressions]:
@@ -112,10 +112,10 @@ class SoftmaxMixtureOfRegressions(MixtureConstruction):
             )
         ]
 
-    def accept(self, problem: Any) -> None:
+    def accept(self, problem: MixtureProblem) -> None:
         super().accept(problem)
         if problem.components != self.components:
-            raise OutOfRange(
+            raise OutOfRangeError(
                 f"{self.name} was built for components={self.components}, "
                 f"got {problem.components} start vectors"
             )
@@ -126,68 +126,82 @@ class SoftmaxMixtureOfRegressions(MixtureConstruction):
     def encode(self, problem: MixtureProblem, state: Betas) -> Tensor:
         unit = torch.eye(self.components).to(state)
         return join(
-            self.layout.tokens(**self.data(problem)),
-            self.layout.tokens(beta=state, e=unit, one=1.0),
-            self.layout.tokens(x=problem.x_query, one=1.0),
+            self.layout.make_tokens(**self.example_registers(problem)),
+            self.layout.make_tokens(beta=state, e=unit, one=1.0),
+            self.layout.make_tokens(x=problem.x_query, one=1.0),
         )
 
     def body(self, k: int) -> list[Block]:
-        moves = [self._relu(*self._ascend()) for _ in range(self.inner)]
+        moves = [self._relu_attention(*self._ascent_heads()) for _ in range(self.inner)]
         return [
-            Block(self._relu(*signed(Head({("x", "beta"): 1.0}, {("e", "fit"): 1.0})))),
-            Block(self._relu(*self._square()), self._cleared("fit")),
-            Block(self._share()),
-            Block(self._relu(*self._weigh()), self._cleared("logit", "gamma")),
+            Block(
+                self._relu_attention(
+                    *make_signed_pair(Head({("x", "beta"): 1.0}, {("e", "fit"): 1.0}))
+                )
+            ),
+            Block(self._relu_attention(*self._square_heads()), self._clear_registers("fit")),
+            Block(self._share_attention()),
+            Block(
+                self._relu_attention(*self._weigh_heads()), self._clear_registers("logit", "gamma")
+            ),
             *(Block(move) for move in moves[:-1]),
-            Block(moves[-1], self._cleared("z", "w")),
+            Block(moves[-1], self._clear_registers("z", "w")),
         ]
 
     def epilogue(self) -> list[Block]:
         shares = self.algorithm.proportions.unsqueeze(0)
-        return [Block(self._relu(*signed(Head({("x", "beta"): 1.0}, {("e", "yhat"): shares}))))]
+        return [
+            Block(
+                self._relu_attention(
+                    *make_signed_pair(Head({("x", "beta"): 1.0}, {("e", "yhat"): shares}))
+                )
+            )
+        ]
 
-    def _square(self) -> list[Head]:
-        """logit = −(y − fit)²/2ϑ², for each component a product inside the token."""
-        half, gate = 0.5 / self.noise**2, own_token(self.bound, self.n)
+    def _square_heads(self) -> list[Head]:
+        """Return heads for logit = −(y − fit)²/2ϑ² of each component, products inside the token."""
+        half, gate = 0.5 / self.noise**2, gate_own_token(self.bound, self.n)
         heads = []
-        for fit, logit in self._entries("fit", "logit"):
+        for fit, logit in self._component_addresses("fit", "logit"):
             value = {("y", logit): -half, (fit, logit): half}
-            heads += signed(Head({("y", "one"): 1.0, (fit, "one"): -1.0}, value, gate))
+            heads += make_signed_pair(Head({("y", "one"): 1.0, (fit, "one"): -1.0}, value, gate))
         return heads
 
-    def _share(self) -> Attention:
-        """gamma = softmax of log π + logit, over the component tokens."""
+    def _share_attention(self) -> Attention:
+        """Return the attention for gamma = softmax(log π + logit) over the component tokens."""
         above = 0.5 * (self.bound / self.noise) ** 2 + 60.0
         prior = (self.algorithm.proportions.log() + above).unsqueeze(0)
         head = Head({("logit", "e"): 1.0, ("one", "e"): prior}, {("e", "gamma"): 1.0})
-        return Attention.of(self.layout, [head], kind="softmax", mask="all")
+        return Attention.from_heads(self.layout, [head], kind="softmax", mask="all")
 
-    def _weigh(self) -> list[Head]:
-        """z = gamma · x and w = gamma · y, for each component a product inside the token."""
-        gate = own_token(1.0, self.n)
+    def _weigh_heads(self) -> list[Head]:
+        """Return heads for z = gamma · x and w = gamma · y, products inside the token."""
+        gate = gate_own_token(1.0, self.n)
         return [
             Head({(gamma, "one"): 1.0}, {("x", z): 1.0, ("y", w): 1.0}, gate)
-            for gamma, z, w in self._entries("gamma", "z", "w")
+            for gamma, z, w in self._component_addresses("gamma", "z", "w")
         ]
 
-    def _ascend(self) -> list[Head]:
-        """A gradient step on every component, each of which hears its own pair of heads."""
+    def _ascent_heads(self) -> list[Head]:
+        """Return heads for a gradient step on every component, a signed pair for each."""
         heads = []
-        for e, z, w in self._entries("e", "z", "w"):
+        for e, z, w in self._component_addresses("e", "z", "w"):
             gate = {("one", "one"): -self.bound, (e, "one"): self.bound}
             score = {("beta", z): 1.0, ("one", w): -1.0}
-            heads += signed(Head(score, {("x", "beta"): -float(self.rate) / self.n}, gate))
+            heads += make_signed_pair(
+                Head(score, {("x", "beta"): -float(self.rate) / self.n}, gate)
+            )
         return heads
 
-    def _entries(self, *registers: str) -> list[tuple[Any, ...]]:
-        """The addresses that belong to component k in these registers, for every k."""
+    def _component_addresses(self, *registers: str) -> list[tuple[Any, ...]]:
+        """Return, for every component, its addresses in these registers."""
         return [tuple(self.layout[name][k] for name in registers) for k in range(self.components)]
 
-    def _relu(self, *heads: Head) -> Attention:
-        return Attention.of(self.layout, heads, kind="relu", mask="all", normalisation="1")
+    def _relu_attention(self, *heads: Head) -> Attention:
+        return Attention.from_heads(self.layout, heads, kind="relu", mask="all", normalisation="1")
 
-    def _cleared(self, *registers: str) -> MLP:
-        return MLP.of(self.layout, [clear(register) for register in registers])
+    def _clear_registers(self, *registers: str) -> MLP:
+        return MLP.from_pieces(self.layout, [clear(register) for register in registers])
 
     def decode(self, problem: MixtureProblem, stream: Tensor) -> Tensor:
         return self.layout.read(stream, "yhat")[..., self.n + self.components :]
@@ -197,5 +211,5 @@ class SoftmaxMixtureOfRegressions(MixtureConstruction):
         betas = self.layout.read(stream, "beta")[..., self.n : self.n + self.components, :]
         data = x[..., : self.n, :], y[..., : self.n]
         # On queries, whose y is 0, the residual is −⟨x, β⟩.
-        reached = [residuals(x, y, each) for each in self.algorithm.iterates(*data, betas)]
-        return max(float(each.abs().max()) for each in [y, *reached]) / self.bound
+        errors = [residuals(x, y, each) for each in self.algorithm.iterates(*data, betas)]
+        return max(float(each.abs().max()) for each in [y, *errors]) / self.bound

@@ -3,7 +3,7 @@
 Algorithm  E: τᵢ = tanh(yᵢ⟨xᵢ, β⟩/ϑ²).   M: β ← β + α (1/n) Σᵢ (τᵢyᵢ − ⟨xᵢ, β⟩) xᵢ, T times
 Invariant  `beta` of every token holds β and `q` of example i holds yᵢxᵢ, 0 on queries; `x`, `y`,
            `one`, the marks `p` hold the prompt, `tau` is 0
-Proof      prologue: a signed pair with score yᵢ speaks from each example to itself alone and adds
+Proof      prologue: a signed pair with score yᵢ goes from each example to itself alone and adds
            n·xᵢ/n times yᵢ to `q`. E block: a signed pair with score ⟨qᵢ, βⱼ⟩/ϑ², the same for every
            key j, adds it to `tau`, which the MLP replaces by its tanh on m knots. M block: one pair
            with score τⱼ adds (α/n) Σⱼ τⱼqⱼ to `beta`, one with score ⟨β, xⱼ⟩ adds −(α/n) Σⱼ ⟨β, xⱼ⟩
@@ -31,7 +31,7 @@ from innerloop.algorithms.regression import Weights
 from innerloop.algorithms.symmetric_gradient_em import SymmetricGradientEM
 from innerloop.constructions.base import Cost
 from innerloop.constructions.mixture import MixtureConstruction
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions, MixtureProblem
 from innerloop.transformer import (
@@ -41,27 +41,27 @@ from innerloop.transformer import (
     Head,
     Layout,
     clear,
+    gate_own_token,
     join,
-    own_token,
+    make_signed_pair,
     piecewise_linear,
-    signed,
 )
-from innerloop.transformer.layout import Where
-from innerloop.transformer.marks import MARK
+from innerloop.transformer.layout import Location
+from innerloop.transformer.marks import MARK_SIZE
 
 TANH_ERROR = 2.55
-"""Interpolation on `tanh_knots(m)` is off by at most this over m²."""
+"""Interpolation on `tanh_knots(m)` has an error of at most TANH_ERROR/m²."""
 
 
 def tanh_knots(count: int) -> Float[Tensor, " count"]:
-    """Where to interpolate tanh on the whole line: artanh(sin θ) at evenly spaced angles θ."""
+    """Knots to interpolate tanh on the whole line: artanh(sin θ) at evenly spaced angles θ."""
     middle = (count - 1) / 2
     angles = (torch.arange(count, dtype=torch.float64) - middle) * (math.pi / count)
     return angles.sin().atanh()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MixtureOfTwoRegressions(MixtureConstruction):
+class MixtureOfTwoRegressionsConstruction(MixtureConstruction[Weights]):
     """1 + k(1 + T) blocks of at most four heads, and as many hidden units as knots."""
 
     source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024), Theorem 3.2"
@@ -82,7 +82,7 @@ class MixtureOfTwoRegressions(MixtureConstruction):
 
     @cached_property
     def layout(self) -> Layout:
-        return Layout(x=self.d, y=(), q=self.d, beta=self.d, tau=(), one=(), p=MARK)
+        return Layout(x=self.d, y=(), q=self.d, beta=self.d, tau=(), one=(), p=MARK_SIZE)
 
     @cached_property
     def algorithm(self) -> SymmetricGradientEM:
@@ -95,43 +95,43 @@ class MixtureOfTwoRegressions(MixtureConstruction):
 
     def tolerance(self, dtype: torch.dtype) -> float:
         steps = float(self.rate) * self.inner
-        # The gate adds and takes away a number that grows with n, and x, mostly below 5, scales it.
-        rounding = 40 * torch.finfo(dtype).eps * self.own[("p", "p")]
+        # The gate adds and subtracts a number that grows with n; x, mostly below 5, scales it.
+        rounding = 40 * torch.finfo(dtype).eps * self.own_gate[("p", "p")]
         knots = TANH_ERROR * steps * self.bound / self.knots**2
         return super().tolerance(dtype) + rounding + knots
 
     @property
-    def own(self) -> dict[tuple[Where, Where], float]:
-        """The gate by which a token hears itself alone."""
-        return own_token(self.bound, self.n)
+    def own_gate(self) -> dict[tuple[Location, Location], float]:
+        """The gate that lets a token attend to itself only."""
+        return gate_own_token(self.bound, self.n)
 
-    def accept(self, problem: Any) -> None:
+    def accept(self, problem: MixtureProblem) -> None:
         super().accept(problem)
         if not problem.symmetric:
-            raise OutOfRange(
+            raise OutOfRangeError(
                 f"{self.name} is for β and −β, and must start from two such vectors; "
                 "mixture-of-regressions takes any others"
             )
 
-    def context(self, problem: MixtureProblem) -> int:
+    def context_length(self, problem: MixtureProblem) -> int:
         return problem.n
 
     def prompt(self, problem: MixtureProblem) -> Tensor:
-        return self._stream(problem, self.algorithm.init(problem))
+        return self._join_tokens(problem, self.algorithm.init(problem))
 
     def encode(self, problem: MixtureProblem, state: Weights) -> Tensor:
-        return self._stream(problem, state, q=problem.x * problem.y.unsqueeze(-1))
+        return self._join_tokens(problem, state, q=problem.x * problem.y.unsqueeze(-1))
 
-    def _stream(self, problem: MixtureProblem, beta: Weights, **more: Tensor) -> Tensor:
-        held = beta.unsqueeze(-2)
-        examples = self.layout.tokens(**self.data(problem), beta=held, **more)
-        return join(examples, self.layout.tokens(x=problem.x_query, one=1.0, beta=held))
+    def _join_tokens(self, problem: MixtureProblem, beta: Weights, **more: Tensor) -> Tensor:
+        shared = beta.unsqueeze(-2)
+        examples = self.layout.make_tokens(**self.example_registers(problem), beta=shared, **more)
+        return join(examples, self.layout.make_tokens(x=problem.x_query, one=1.0, beta=shared))
 
     def prologue(self) -> list[Block]:
         product = Head(
             score={("y", "one"): 1.0},
             value={("x", "q"): float(self.n)},
-            gate=self.own,
+            gate=self.own_gate,
         )
         return [Block(self._attention(product))]
 
@@ -140,14 +140,16 @@ class MixtureOfTwoRegressions(MixtureConstruction):
         tanh = piecewise_linear("tau", "tau", torch.tanh, tanh_knots(self.knots))
         pull = Head({("one", "tau"): 1.0}, {("q", "beta"): float(self.rate)})
         fit = Head({("beta", "x"): 1.0}, {("x", "beta"): -float(self.rate)})
-        first = Block(self._attention(expect), MLP.of(self.layout, [clear("tau"), tanh]))
+        first = Block(self._attention(expect), MLP.from_pieces(self.layout, [clear("tau"), tanh]))
         inner = [Block(self._attention(pull, fit)) for _ in range(self.inner - 1)]
-        last = Block(self._attention(pull, fit), MLP.of(self.layout, [clear("tau")]))
+        last = Block(self._attention(pull, fit), MLP.from_pieces(self.layout, [clear("tau")]))
         return [first, *inner, last]
 
     def _attention(self, *heads: Head) -> Attention:
-        pairs = [each for head in heads for each in signed(head)]
-        return Attention.of(self.layout, pairs, kind="relu", mask="context", normalisation="1/n")
+        pairs = [each for head in heads for each in make_signed_pair(head)]
+        return Attention.from_heads(
+            self.layout, pairs, kind="relu", mask="context", normalisation="1/n"
+        )
 
     def decode(self, problem: MixtureProblem, stream: Tensor) -> Weights:
         return self.layout.read(stream, "beta")[..., -1, :]
@@ -155,13 +157,13 @@ class MixtureOfTwoRegressions(MixtureConstruction):
     def usage(self, stream: Tensor) -> float:
         examples = stream[..., : self.n, :]
         x, y, q = (self.layout.read(examples, name) for name in ("x", "y", "q"))
-        carried = self._carried(x, q).abs().mean(dim=-2)
-        return float(torch.maximum(carried.max(), y.abs().max())) / self.bound
+        propagated = self._average_propagated(x, q).abs().mean(dim=-2)
+        return float(torch.maximum(propagated.max(), y.abs().max())) / self.bound
 
-    def _carried(self, x: Tensor, q: Tensor) -> Tensor:
-        """1/T Σ_{t<T} (I − αS)ᵗ q, what the M step makes of what it adds."""
-        total = moved = q
+    def _average_propagated(self, x: Tensor, q: Tensor) -> Tensor:
+        """1/T Σ_{t<T} (I − αS)ᵗ q: the mean of q as the M step propagates it."""
+        total = term = q
         for _ in range(self.inner - 1):
-            moved = moved - self.rate.to(x) * (moved @ x.mT @ x) / self.n
-            total = total + moved
+            term = term - self.rate.to(x) * (term @ x.mT @ x) / self.n
+            total = total + term
         return total / self.inner

@@ -31,9 +31,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.network_gradient_descent import HUBER, Loss, NetworkGradientDescent
+from innerloop.algorithms.network_gradient_descent import (
+    HUBER_THRESHOLD,
+    Loss,
+    NetworkGradientDescent,
+)
 from innerloop.constructions.base import Construction, Cost
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
 from innerloop.problems.network_regression import (
     NetworkProblem,
@@ -51,18 +55,18 @@ from innerloop.transformer import (
     Units,
     clear,
     clip,
-    signed,
+    make_signed_pair,
 )
 from innerloop.transformer.pieces import Piece
 
-MOST_WEIGHTS = 400
+MAX_WEIGHTS = 400
 """Every head of the update stores a matrix between its registers and all weights: memory grows with
 the cube of the network's weights, to 100 MB here."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReLUNetworkGradientDescent(Construction):
-    """2N blocks for each step, looped, and N to read out."""
+class NetworkGradientDescentConstruction(Construction[NetworkProblem, NetworkWeights]):
+    """2N blocks per step, looped, and N for the read-out."""
 
     source: ClassVar[str] = "Yang 2025, second paper (Wu et al. 2024), Theorem 1"
     cost: ClassVar[Cost] = Cost(
@@ -102,10 +106,10 @@ class ReLUNetworkGradientDescent(Construction):
     def __post_init__(self) -> None:
         super().__post_init__()
         weights = sum(rows * columns for rows, columns in self.shapes)
-        if weights > MOST_WEIGHTS:
-            raise OutOfRange(
-                f"{self.name} takes networks of up to {MOST_WEIGHTS} weights, got {weights} "
-                f"({_spelled(self.shapes)}): use fewer layers, units or features"
+        if weights > MAX_WEIGHTS:
+            raise OutOfRangeError(
+                f"{self.name} takes networks of up to {MAX_WEIGHTS} weights, got {weights} "
+                f"({_format_shapes(self.shapes)}): use fewer layers, units or features"
             )
 
     @cached_property
@@ -132,26 +136,29 @@ class ReLUNetworkGradientDescent(Construction):
 
     def accept(self, problem: NetworkProblem) -> None:
         if problem.shapes != self.shapes:
-            raise OutOfRange(
-                f"{self.name} was built for weights {_spelled(self.shapes)}, "
-                f"got {_spelled(problem.shapes)}"
+            raise OutOfRangeError(
+                f"{self.name} was built for weights {_format_shapes(self.shapes)}, "
+                f"got {_format_shapes(problem.shapes)}"
             )
         if problem.n != self.n:
-            raise OutOfRange(f"{self.name} was built for n={self.n}, got n={problem.n}")
+            raise OutOfRangeError(f"{self.name} was built for n={self.n}, got n={problem.n}")
 
     def prompt(self, problem: NetworkProblem) -> Tensor:
         return self.encode(problem, problem.start)
 
     def encode(self, problem: NetworkProblem, state: NetworkWeights) -> Tensor:
         weights = {f"V{j}": matrix.unsqueeze(-3) for j, matrix in enumerate(state, 1)}
-        return self.layout.tokens(**problem.encoder_format(), **weights)
+        return self.layout.make_tokens(**problem.to_encoder_format(), **weights)
 
     def body(self, k: int) -> list[Block]:
         layers = range(1, self.layers + 1)
-        forward = [self._attention(self.forward(j) + self.closing(j)) for j in layers]
-        backward = [self._attention(self.backward(j)) for j in reversed(layers[:-1])]
-        update = self._attention([head for j in layers for head in self.update(j)])
-        error, tidy = MLP.of(self.layout, [self._derivative()]), MLP.of(self.layout, self.tidying())
+        forward = [self._attention(self.forward_heads(j) + self.gate_heads(j)) for j in layers]
+        backward = [self._attention(self.backward_heads(j)) for j in reversed(layers[:-1])]
+        update = self._attention([head for j in layers for head in self.update_heads(j)])
+        error, tidy = (
+            MLP.from_pieces(self.layout, [self._derivative_units()]),
+            MLP.from_pieces(self.layout, self.cleanup_pieces()),
+        )
         return [
             *map(Block, forward[:-1]),
             Block(forward[-1], error),
@@ -160,22 +167,26 @@ class ReLUNetworkGradientDescent(Construction):
         ]
 
     def epilogue(self) -> list[Block]:
-        return [Block(self._attention(self.forward(j))) for j in range(1, self.layers + 1)]
+        return [Block(self._attention(self.forward_heads(j))) for j in range(1, self.layers + 1)]
 
-    def forward(self, j: int) -> list[Head]:
-        """p_j[k] = σ(⟨p_{j−1}, V_j[k]⟩)."""
+    def forward_heads(self, j: int) -> list[Head]:
+        """Return the heads for p_j[k] = σ(⟨p_{j−1}, V_j[k]⟩)."""
         weights, to = self.layout[f"V{j}"], self.layout[f"p{j}"]
         return [
-            Head({(self._below(j), weights[k]): 1.0}, {("one", to[k]): 1.0}) for k in self._rows(j)
+            Head({(self._input_register(j), weights[k]): 1.0}, {("one", to[k]): 1.0})
+            for k in self._rows(j)
         ]
 
-    def closing(self, j: int) -> list[Head]:
-        """off_j[k]: 0 where the unit is active, at least 1 where it is not, or where t is 0."""
+    def gate_heads(self, j: int) -> list[Head]:
+        """Return the heads for off_j[k]: 0 if the unit is active, else at least 1.
+
+        In the last layer it is also at least 1 where t is 0, on the query.
+        """
         weights, to = self.layout[f"V{j}"], self.layout[f"off{j}"]
-        # The ramp ends at half of 1/S: at the edge of the range, rounding is far from opening it.
+        # The ramp ends at half of 1/S: rounding at the edge of the range cannot open the gate.
         heads = [
             Head(
-                {(self._below(j), weights[k]): -2 * self.slope, ("one", "one"): 1.0},
+                {(self._input_register(j), weights[k]): -2 * self.slope, ("one", "one"): 1.0},
                 {("one", to[k]): 1.0},
             )
             for k in self._rows(j)
@@ -185,9 +196,9 @@ class ReLUNetworkGradientDescent(Construction):
             heads.append(Head({("one", "one"): 1.0, ("t", "one"): -1.0}, {("one", to): everywhere}))
         return heads
 
-    def _derivative(self) -> Units:
-        """s_N = ℓ'(p_N − y) where off_N is 0: r, less what exceeds the turns of Huber's loss."""
-        turns = {0.0: 1.0} | ({HUBER: -1.0} if self.loss == "huber" else {})
+    def _derivative_units(self) -> Units:
+        """Return MLP units for s_N = ℓ'(p_N − y) where off_N is 0, for either loss."""
+        turns = {0.0: 1.0} | ({HUBER_THRESHOLD: -1.0} if self.loss == "huber" else {})
         eye = torch.eye(self.outputs, dtype=torch.float64)
         p, off, s = (f"{name}{self.layers}" for name in ("p", "off", "s"))
         residual = torch.cat([eye, -eye] * len(turns))
@@ -197,11 +208,11 @@ class ReLUNetworkGradientDescent(Construction):
         note = f"{s} += {self.loss} loss's derivative at {p} − y, where {off} = 0"
         return Units({p: residual, "y": -residual, off: closed}, bias, {s: writes}, note)
 
-    def backward(self, j: int) -> list[Head]:
-        """s_j[l] = ⟨s_{j+1}, V_{j+1}[:, l]⟩ where off_j[l] is 0."""
+    def backward_heads(self, j: int) -> list[Head]:
+        """Return the heads for s_j[l] = ⟨s_{j+1}, V_{j+1}[:, l]⟩ where off_j[l] is 0."""
         above, off, to = self.layout[f"V{j + 1}"], self.layout[f"off{j}"], self.layout[f"s{j}"]
         pairs = [
-            signed(
+            make_signed_pair(
                 Head(
                     score={(f"s{j + 1}", above[:, unit]): 1.0},
                     value={("one", to[unit]): 1.0},
@@ -212,37 +223,41 @@ class ReLUNetworkGradientDescent(Construction):
         ]
         return [head for pair in pairs for head in pair]
 
-    def update(self, j: int) -> list[Head]:
-        """V_j[k] −= η/n Σᵢ s_j[k] p_{j−1}."""
+    def update_heads(self, j: int) -> list[Head]:
+        """Return the heads for V_j[k] −= η/n Σᵢ s_j[k] p_{j−1}."""
         signal, weights = self.layout[f"s{j}"], self.layout[f"V{j}"]
         rate = self.step_size * (self.n + 1) / self.n
         pairs = [
-            signed(Head({("one", signal[k]): 1.0}, {(self._below(j), weights[k]): -rate}))
+            make_signed_pair(
+                Head({("one", signal[k]): 1.0}, {(self._input_register(j), weights[k]): -rate})
+            )
             for k in self._rows(j)
         ]
         return [head for pair in pairs for head in pair]
 
-    def tidying(self) -> list[Piece]:
-        """The projection onto the box, and an empty desk for the next step."""
+    def cleanup_pieces(self) -> list[Piece]:
+        """Return MLP pieces that project V onto the box and clear the other registers."""
         layers = range(1, self.layers + 1)
         used = [clear(f"{name}{j}") for name in ("p", "off", "s") for j in layers]
         return [*(clip(f"V{j}", self.box) for j in layers), *used]
 
-    def _below(self, j: int) -> str:
-        """The register of p_{j−1}."""
+    def _input_register(self, j: int) -> str:
+        """Return the register of p_{j−1}, the input of layer j."""
         return f"p{j - 1}" if j > 1 else "x"
 
     def _rows(self, j: int) -> range:
         return range(self.shapes[j - 1][0])
 
     def _attention(self, heads: list[Head]) -> Attention:
-        return Attention.of(self.layout, heads, kind="relu", mask="all", normalisation="1/N")
+        return Attention.from_heads(
+            self.layout, heads, kind="relu", mask="all", normalisation="1/N"
+        )
 
     def decode(self, problem: NetworkProblem, stream: Tensor) -> Tensor:
         return self.layout.read(stream, f"p{self.layers}")[..., -1, :]
 
     def usage(self, stream: Tensor) -> float:
-        """How near a unit's input is to 0, or a gated number to B, on the network in the stream."""
+        """Compare the units' inputs with ±1/S, and gated numbers with B, in the current network."""
         weights = tuple(
             self.layout.read(stream, f"V{j}")[..., 0, :, :] for j in range(1, self.layers + 1)
         )
@@ -256,11 +271,11 @@ class ReLUNetworkGradientDescent(Construction):
         shares = [float(number.abs().max()) / self.bound for number in gated]
         for matrix, below in zip(weights, passed[:-1], strict=True):
             inputs = below @ matrix.mT
-            # At exactly 0, as behind units that are all silent, algorithm and weights agree on off.
+            # At exactly 0, as after units that are all inactive, algorithm and weights agree: off.
             near = (self.slope * inputs.abs()).reciprocal().masked_fill(inputs == 0, 0.0)
             shares.append(float(near.max()))
         return max(math.inf if math.isnan(share) else share for share in shares)
 
 
-def _spelled(shapes: list[tuple[int, int]]) -> str:
+def _format_shapes(shapes: list[tuple[int, int]]) -> str:
     return ", ".join(f"{rows}×{columns}" for rows, columns in shapes)

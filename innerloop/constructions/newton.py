@@ -24,7 +24,7 @@ from torch import Tensor
 from innerloop.algorithms.newton import Inverse, Newton
 from innerloop.constructions.base import Cost
 from innerloop.constructions.regression import RegressionConstruction
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.transformer import MLP, Attention, Block, Head, Layout, affine
@@ -35,19 +35,19 @@ steps: it stays below 1e-10 for few steps, or where αλmin² is not too small."
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LinearNewton(RegressionConstruction):
+class NewtonConstruction(RegressionConstruction[Inverse]):
     """k + 2 blocks: one head each, and an MLP of 2d hidden units in each step."""
 
     source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
     cost: ClassVar[Cost] = Cost("k + 2", "1", "2d + 2", "k + O(1) layers, width O(d)")
-    keyed: ClassVar[str] = "x"
+    key_register: ClassVar[str] = "x"
     """The register that keys read."""
 
     n: int = parameter(
-        20, "most context examples; the default α depends on n", least=1, most=10_000
+        20, "largest number of examples; the default α depends on n", least=1, most=10_000
     )
     alpha: float | None = parameter(
-        None, "α; none is 1/(λmax(Σ)² (√n + √d + 6)⁴), below 1/λmax(XᵀX)²", least=1e-300
+        None, "α; 1/(λmax(Σ)² (√n + √d + 6)⁴) if none, below 1/λmax(XᵀX)²", least=1e-300
     )
 
     @cached_property
@@ -56,7 +56,7 @@ class LinearNewton(RegressionConstruction):
 
     @cached_property
     def algorithm(self) -> Newton:
-        # λmax(XᵀX) ≤ λmax(Σ)(√n + √d + t)² but with probability exp(−t²/2): an a-priori bound,
+        # λmax(XᵀX) ≤ λmax(Σ)(√n + √d + t)² with probability 1 − exp(−t²/2): an a-priori bound,
         # since weights may not depend on the data.
         sigma = (
             1.0 if self.covariance is None else float(torch.linalg.eigvalsh(self.covariance)[-1])
@@ -72,46 +72,46 @@ class LinearNewton(RegressionConstruction):
     def accept(self, problem: RegressionProblem) -> None:
         super().accept(problem)
         if self.alpha is None and problem.n > self.n:
-            raise OutOfRange(
+            raise OutOfRangeError(
                 f"{self.name} was built for up to n={self.n} examples, got n={problem.n}: "
                 "its α would be too large; build it with a larger n"
             )
         if self.steps <= SAFE_STEPS:
             return
         least = torch.linalg.eigvalsh(problem.x.mT @ problem.x)[..., 0].clamp_min(0.0)
-        narrow = float((self.algorithm.alpha.to(least) * least.square()).min())
-        if narrow < SAFE_RATIO:
-            raise OutOfRange(
+        ratio = float((self.algorithm.alpha.to(least) * least.square()).min())
+        if ratio < SAFE_RATIO:
+            raise OutOfRangeError(
                 f"{self.name} is exact to {SAFE_STEPS} steps, or with α λmin(XᵀX)² ≥ {SAFE_RATIO}; "
-                f"got {self.steps} steps and {narrow:.1e}: take fewer steps or more examples"
+                f"got {self.steps} steps and {ratio:.1e}: take fewer steps or more examples"
             )
 
-    def registers(self, problem: RegressionProblem) -> dict[str, Tensor]:
-        """The data in their registers."""
-        prompt = problem.encoder_format()
+    def data_registers(self, problem: RegressionProblem) -> dict[str, Tensor]:
+        """Return the data by register."""
+        prompt = problem.to_encoder_format()
         return {"x": prompt["x"], "y": prompt["y"]}
 
     def prompt(self, problem: RegressionProblem) -> Tensor:
-        return self.layout.tokens(**self.registers(problem))
+        return self.layout.make_tokens(**self.data_registers(problem))
 
     def encode(self, problem: RegressionProblem, state: Inverse) -> Tensor:
-        registers = self.registers(problem)
-        return self.layout.tokens(**registers, m=registers["x"] @ state.mT)
+        registers = self.data_registers(problem)
+        return self.layout.make_tokens(**registers, m=registers["x"] @ state.mT)
 
     def prologue(self) -> list[Block]:
         alpha = float(self.algorithm.alpha)
-        return [Block(self._attention(Head({("x", self.keyed): 1.0}, {("x", "m"): alpha})))]
+        return [Block(self._attention(Head({("x", self.key_register): 1.0}, {("x", "m"): alpha})))]
 
     def body(self, k: int) -> list[Block]:
-        head = Head({("m", self.keyed): 1.0}, {("m", "m"): -0.5})
-        return [Block(self._attention(head), MLP.of(self.layout, [affine("m", "m")]))]
+        head = Head({("m", self.key_register): 1.0}, {("m", "m"): -0.5})
+        return [Block(self._attention(head), MLP.from_pieces(self.layout, [affine("m", "m")]))]
 
     def epilogue(self) -> list[Block]:
-        head = Head({("m", self.keyed): 1.0}, {("y", "yhat"): 1.0})
+        head = Head({("m", self.key_register): 1.0}, {("y", "yhat"): 1.0})
         return [Block(self._attention(head))]
 
     def _attention(self, head: Head) -> Attention:
-        return Attention.of(self.layout, [head], normalisation="1")
+        return Attention.from_heads(self.layout, [head], normalisation="1")
 
     def decode(self, problem: RegressionProblem, stream: Tensor) -> Tensor:
-        return self.at_queries(problem, stream, "yhat")
+        return self.read_queries(problem, stream, "yhat")

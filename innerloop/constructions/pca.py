@@ -23,18 +23,18 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.power_method import Deflated, PowerMethod
+from innerloop.algorithms.power_method import DeflationState, PowerMethod
 from innerloop.constructions.base import Cost
 from innerloop.constructions.spectral import SpectralConstruction, unit_vectors
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
 from innerloop.problems.principal_components import PCAProblem, PrincipalComponents
 from innerloop.transformer import Block, Layout
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PCA(SpectralConstruction):
-    """Four blocks for each iteration, five for each component, one for the covariance."""
+class PCAConstruction(SpectralConstruction[DeflationState]):
+    """Four blocks per iteration, five per component, one for the covariance."""
 
     source: ClassVar[str] = "Q. Liu 2025, Theorem 7"
     cost: ClassVar[Cost] = Cost(
@@ -54,12 +54,12 @@ class PCA(SpectralConstruction):
     )
 
     steps: int = parameter(40, "iterations of all components together", least=1, most=1_000)
-    components: int = parameter(2, "eigenvectors wanted", least=1, most=16)
+    components: int = parameter(2, "number of eigenvectors", least=1, most=16)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.components > min(self.d, self.steps):
-            raise OutOfRange(
+            raise OutOfRangeError(
                 f"components must be at most d={self.d}, with an iteration each of "
                 f"steps={self.steps}; got components={self.components}"
             )
@@ -84,13 +84,13 @@ class PCA(SpectralConstruction):
         self.check_lengths(self.algorithm.lengths(problem))
 
     def prompt(self, problem: PCAProblem) -> Tensor:
-        return self.layout.tokens(
+        return self.layout.make_tokens(
             x=problem.x, id=unit_vectors(problem), v=problem.start.unsqueeze(-3), one=1.0
         )
 
-    def encode(self, problem: PCAProblem, state: Deflated) -> Tensor:
+    def encode(self, problem: PCAProblem, state: DeflationState) -> Tensor:
         identity = unit_vectors(problem)
-        return self.layout.tokens(
+        return self.layout.make_tokens(
             x=problem.x,
             id=identity,
             cov=identity @ state.matrix.mT,
@@ -102,10 +102,10 @@ class PCA(SpectralConstruction):
         return [self.blocks.covariance()]
 
     def body(self, k: int) -> list[Block]:
-        turn, last = self.algorithm.turn(self.components, k)
+        turn, last = self.algorithm.component_at(self.components, k)
         v = self.layout["v"][turn]
         return [*self.blocks.iterate(v), *(self.blocks.deflate(v) if last else ())]
 
     def decode(self, problem: PCAProblem, stream: Tensor) -> Tensor:
-        """W̃₀ H W̃₁: the vectors, read from the first token."""
+        """Compute W̃₀ H W̃₁: read the vectors from the first token."""
         return self.layout.read(stream, "v")[..., 0, :, :]

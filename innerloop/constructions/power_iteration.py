@@ -1,4 +1,4 @@
-"""Blocks that iterate v ← Av/‖Av‖ and deflate A, on a matrix that lies across the tokens.
+"""Blocks that iterate v ← Av/‖Av‖ and deflate A, for a matrix spread over the tokens.
 
 Registers  `id` holds e_j on token j ≤ d and 0 elsewhere, `cov` column j of A on token j ≤ d; every
            token holds the vectors and the same `u`, `w` (d each), `s`, `g`, `t`, which are 0
@@ -29,15 +29,15 @@ from innerloop.transformer import (
     Head,
     Layout,
     clear,
+    make_signed_pair,
     piecewise_linear,
-    signed,
 )
-from innerloop.transformer.layout import Where
+from innerloop.transformer.layout import Location
 
 
 @dataclass(frozen=True, eq=False)
 class PowerIteration:
-    """The blocks, for prompts of n tokens and ‖Av‖ between `least` and `most`."""
+    """Makes the blocks for prompts of n tokens and ‖Av‖ between `least` and `most`."""
 
     layout: Layout
     n: int
@@ -52,17 +52,19 @@ class PowerIteration:
 
     @property
     def delta(self) -> float:
-        """The largest relative error of the knots' s^{−1/2}: of a chord, at (q + 1)/3."""
+        """The largest relative error of s^{−1/2} on the knots: that of a chord at (q + 1)/3."""
         root = math.exp(math.log(self.most / self.least) / (self.knots - 1))
         q = root**2 + root
         return 2 * ((q + 1) / 3) ** 1.5 / q - 1
 
     def covariance(self) -> Block:
-        """cov_j ← column j of (1/n) Σ x xᵀ."""
-        return Block(self._attention(*signed(Head({("id", "x"): 1.0}, {("x", "cov"): 1.0}))))
+        """Return the block for cov_j ← column j of (1/n) Σ x xᵀ."""
+        return Block(
+            self._attention(*make_signed_pair(Head({("id", "x"): 1.0}, {("x", "cov"): 1.0})))
+        )
 
-    def iterate(self, v: Where) -> list[Block]:
-        """v ← Av/‖Av‖."""
+    def iterate(self, v: Location) -> list[Block]:
+        """Return the blocks for v ← Av/‖Av‖."""
         return [
             Block(self._product(v), self._mlp(v)),
             self._inverse_length(),
@@ -70,8 +72,8 @@ class PowerIteration:
             Block(self._attention(*self._over_length("u", v)), self._mlp("u", "g", "t")),
         ]
 
-    def deflate(self, v: Where) -> list[Block]:
-        """A ← A − ‖Av‖ v vᵀ: `u` is v/‖Av‖, `w` is ‖Av‖² v, and cov_j loses w_j u."""
+    def deflate(self, v: Location) -> list[Block]:
+        """Return the blocks for A ← A − ‖Av‖ v vᵀ: u = v/‖Av‖, w = ‖Av‖² v, cov_j −= w_j u."""
         square = Head({("s", "one"): 1.0}, {(v, "w"): 1.0})
         remove = Head({("id", "w"): 1.0}, {("u", "cov"): -1.0})
         return [
@@ -79,28 +81,30 @@ class PowerIteration:
             self._inverse_length("u"),
             Block(self._product_with_square()),
             Block(self._attention(*self._over_length(v, "u"), square), self._mlp("s", "g", "t")),
-            Block(self._attention(*signed(remove)), self._mlp("u", "w")),
+            Block(self._attention(*make_signed_pair(remove)), self._mlp("u", "w")),
         ]
 
-    def _product(self, v: Where) -> Attention:
+    def _product(self, v: Location) -> Attention:
         """u += A v: the columns of A, weighted by the entries of v."""
-        return self._attention(*signed(Head({(v, "id"): 1.0}, {("cov", "u"): float(self.n)})))
+        return self._attention(
+            *make_signed_pair(Head({(v, "id"): 1.0}, {("cov", "u"): float(self.n)}))
+        )
 
-    def _inverse_length(self, *cleared: Where) -> Block:
+    def _inverse_length(self, *cleared: Location) -> Block:
         """s += ‖u‖², g += s^{−1/2} on knots."""
         square = Head({("u", "u"): 1.0}, {("one", "s"): 1.0})
         inverse = piecewise_linear("s", "g", lambda s: s**-0.5, self._squared_lengths())
-        # The MLP reads what came out of attention, s included.
+        # The MLP reads the output of the attention, which includes s.
         return Block(
             self._attention(square),
-            MLP.of(self.layout, [inverse, *(clear(register) for register in cleared)]),
+            MLP.from_pieces(self.layout, [inverse, *(clear(register) for register in cleared)]),
         )
 
     def _product_with_square(self) -> Attention:
-        """t += s g². Scores of squares and of lengths are positive: a single ReLU head is exact."""
+        """t += s g². Squares and lengths are positive scores, so a single ReLU head is exact."""
         return self._attention(Head({("g", "g"): 1.0}, {("s", "t"): 1.0}))
 
-    def _over_length(self, source: Where, target: Where) -> tuple[Head, Head]:
+    def _over_length(self, source: Location, target: Location) -> tuple[Head, Head]:
         """target += source · g (3 − t)/2."""
         return (
             Head({("g", "one"): 1.0}, {(source, target): 1.5}),
@@ -111,8 +115,10 @@ class PowerIteration:
         ends = 2 * math.log(self.least), 2 * math.log(self.most)
         return torch.linspace(*ends, self.knots, dtype=torch.float64).exp()
 
-    def _mlp(self, *cleared: Where) -> MLP:
-        return MLP.of(self.layout, [clear(register) for register in cleared])
+    def _mlp(self, *cleared: Location) -> MLP:
+        return MLP.from_pieces(self.layout, [clear(register) for register in cleared])
 
     def _attention(self, *heads: Head) -> Attention:
-        return Attention.of(self.layout, heads, kind="relu", mask="all", normalisation="1/N")
+        return Attention.from_heads(
+            self.layout, heads, kind="relu", mask="all", normalisation="1/N"
+        )

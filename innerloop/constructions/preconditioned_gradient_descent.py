@@ -19,22 +19,24 @@ from torch import Tensor
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
 from innerloop.algorithms.regression import Weights
 from innerloop.constructions.base import Cost
-from innerloop.constructions.regression import Matrices, RegressionConstruction, matrices
+from innerloop.constructions.regression import Matrices, RegressionConstruction, make_matrices
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.transformer import Attention, Block, Head, Layout
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LinearGradientDescent(RegressionConstruction):
-    """One block with one head for each step."""
+class PreconditionedGradientDescentConstruction(RegressionConstruction[Weights]):
+    """One block with one head per step."""
 
     source: ClassVar[str] = "Ahn et al. 2023, Lemma 2, eq. (9)"
     cost: ClassVar[Cost] = Cost("k", "1", "d + 1", "k layers")
     tolerances: ClassVar = {torch.float64: 1e-10, torch.float32: 5e-6}
 
-    step_size: float | None = parameter(None, "scale of A if it is a word; none is 0.1")
-    preconditioners: Matrices = parameter("random", "A of each step: d×d, or steps×d×d, or a word")
+    step_size: float | None = parameter(None, "scale of A if it is not explicit; 0.1 if none")
+    preconditioners: Matrices = parameter(
+        "random", "A of each step: d×d, steps×d×d, random or identity"
+    )
 
     @cached_property
     def layout(self) -> Layout:
@@ -42,25 +44,25 @@ class LinearGradientDescent(RegressionConstruction):
 
     @cached_property
     def algorithm(self) -> PreconditionedGradientDescent:
-        return PreconditionedGradientDescent(self._preconditioners(self.steps))
+        return PreconditionedGradientDescent(self._make_preconditioners(self.steps))
 
-    def _preconditioners(self, count: int) -> Tensor:
+    def _make_preconditioners(self, count: int) -> Tensor:
         given, scale = self.preconditioners, self.step_size
-        return matrices(given, scale, 0.1, "preconditioners", count, self.d, seed=1)
+        return make_matrices(given, scale, 0.1, "preconditioners", count, self.d, seed=1)
 
     def prompt(self, problem: RegressionProblem) -> Tensor:
-        prompt = problem.encoder_format()
-        return self.layout.tokens(x=prompt["x"], y=prompt["y"])
+        prompt = problem.to_encoder_format()
+        return self.layout.make_tokens(x=prompt["x"], y=prompt["y"])
 
     def encode(self, problem: RegressionProblem, state: Weights) -> Tensor:
-        prompt = problem.encoder_format()
+        prompt = problem.to_encoder_format()
         fitted = (prompt["x"] @ state.unsqueeze(-1)).squeeze(-1)
-        return self.layout.tokens(x=prompt["x"], y=prompt["y"] - fitted)
+        return self.layout.make_tokens(x=prompt["x"], y=prompt["y"] - fitted)
 
     def body(self, k: int) -> list[Block]:
         a = self.algorithm.preconditioners[k]
         head = Head(score={("x", "x"): -a}, value={("y", "y"): 1.0})
-        return [Block(Attention.of(self.layout, [head]))]
+        return [Block(Attention.from_heads(self.layout, [head]))]
 
     def decode(self, problem: RegressionProblem, stream: Tensor) -> Tensor:
-        return -self.at_queries(problem, stream, "y")
+        return -self.read_queries(problem, stream, "y")

@@ -4,7 +4,7 @@ Algorithm  w ← w − η ∇R(w),   R(w) = 1/(2n) Σᵢ (⟨w, xᵢ⟩ − yᵢ
 Invariant  register `w` of every token holds the weights; `x`, `y`, `one`, `t` hold the prompt
 Proof      step: a signed pair with score ⟨w, xⱼ⟩ − yⱼ − R(1 − tⱼ) is linear on context keys and
            silent on the query's while |⟨w, x⟩| ≤ R; its value −η((n+1)/n) xⱼ under 1/N, N = n+1,
-           adds −η ∇R(w). Read-out: a signed pair with score ⟨w, xⱼ⟩ − R tⱼ − R tᵢ speaks only from
+           adds −η ∇R(w). Read-out: a signed pair with score ⟨w, xⱼ⟩ − R tⱼ − R tᵢ goes only from
            the query to the query, and adds ⟨w, x⟩ to its `y`
 Exact for  every d and η, one query, the built n, and |⟨w, x⟩| ≤ R on every token and step
 Source     encoder prompt, 1/N, clipped read-out and signed pairs of Q. Liu's lecture
@@ -23,16 +23,16 @@ from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.regression import Weights
 from innerloop.constructions.base import Cost
 from innerloop.constructions.regression import RegressionConstruction
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
-from innerloop.transformer import Attention, Block, Head, Layout, keys_where, signed
+from innerloop.transformer import Attention, Block, Head, Layout, gate_keys, make_signed_pair
 from innerloop.transformer.head import Blocks
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReLUGradientDescent(RegressionConstruction):
-    """One block with two heads for each step, and one to read out."""
+class ReLUGradientDescentConstruction(RegressionConstruction[Weights]):
+    """One block with two heads per step, and one for the read-out."""
 
     source: ClassVar[str] = "Q. Liu 2025, encoder format, Definition of attention and read-out"
     cost: ClassVar[Cost] = Cost("k + 1", "2", "2d + 3")
@@ -57,51 +57,53 @@ class ReLUGradientDescent(RegressionConstruction):
         return [replace(super().distributions()[0], queries=1)]
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        """In float32 the gate's −R + R costs R times the precision."""
+        """Allow for rounding: in float32 the gate's −R + R costs R times the precision."""
         return super().tolerance(dtype) * max(1.0, self.bound / 100 if dtype.itemsize < 8 else 1.0)
 
     def accept(self, problem: RegressionProblem) -> None:
         super().accept(problem)
         if problem.n != self.n:
-            raise OutOfRange(f"{self.name} was built for n={self.n}, got n={problem.n}")
+            raise OutOfRangeError(f"{self.name} was built for n={self.n}, got n={problem.n}")
         if problem.queries != 1:
-            raise OutOfRange(f"{self.name} reads out one query, got {problem.queries}")
+            raise OutOfRangeError(f"{self.name} reads out one query, got {problem.queries}")
 
     @property
-    def tokens(self) -> int:
-        """N, the tokens of a prompt."""
+    def token_count(self) -> int:
+        """N, the number of tokens in a prompt."""
         return self.n + 1
 
     def prompt(self, problem: RegressionProblem) -> Tensor:
-        return self.layout.tokens(**problem.encoder_format())
+        return self.layout.make_tokens(**problem.to_encoder_format())
 
     def encode(self, problem: RegressionProblem, state: Weights) -> Tensor:
-        return self.layout.tokens(**problem.encoder_format(), w=state.unsqueeze(-2))
+        return self.layout.make_tokens(**problem.to_encoder_format(), w=state.unsqueeze(-2))
 
     def body(self, k: int) -> list[Block]:
-        rate = self.step_size * self.tokens / self.n
+        rate = self.step_size * self.token_count / self.n
         residual = Head(
             score={("w", "x"): 1.0, ("one", "y"): -1.0},
             value={("x", "w"): -rate},
-            gate=keys_where(self.flag, self.bound),
+            gate=gate_keys(self.flag, self.bound),
         )
         return [self._block(residual)]
 
     def epilogue(self) -> list[Block]:
         answer = Head(
             score={("w", "x"): 1.0},
-            value={("one", "y"): float(self.tokens)},
-            gate=self.from_query_to_query(),
+            value={("one", "y"): float(self.token_count)},
+            gate=self.query_gate(),
         )
         return [self._block(answer)]
 
-    def from_query_to_query(self) -> Blocks:
-        """A gate that only the query passes, as query and as key."""
+    def query_gate(self) -> Blocks:
+        """Return a gate that is open only from the query token to itself."""
         return {("one", "t"): -self.bound, ("t", "one"): -self.bound}
 
     def _block(self, head: Head) -> Block:
-        heads = signed(head)
-        return Block(Attention.of(self.layout, heads, kind="relu", mask="all", normalisation="1/N"))
+        heads = make_signed_pair(head)
+        return Block(
+            Attention.from_heads(self.layout, heads, kind="relu", mask="all", normalisation="1/N")
+        )
 
     def decode(self, problem: RegressionProblem, stream: Tensor) -> Tensor:
         return self.layout.read(stream, "y")[..., -1:].clamp(-self.bound, self.bound)

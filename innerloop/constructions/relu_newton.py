@@ -18,26 +18,28 @@ import torch
 from torch import Tensor
 
 from innerloop.constructions.base import Cost
-from innerloop.constructions.newton import LinearNewton
+from innerloop.constructions.newton import NewtonConstruction
 from innerloop.problems.linear_regression import RegressionProblem
-from innerloop.transformer import Attention, Head, Layout, signed
+from innerloop.transformer import Attention, Head, Layout, make_signed_pair
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ReLUNewton(LinearNewton):
+class ReLUNewtonConstruction(NewtonConstruction):
     """k + 2 blocks: two heads each, and an MLP of 2d hidden units in each step."""
 
     source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
     cost: ClassVar[Cost] = Cost("k + 2", "2", "3d + 2", "k + O(1) layers, width O(d)")
-    keyed: ClassVar[str] = "xk"
+    key_register: ClassVar[str] = "xk"
 
     @cached_property
     def layout(self) -> Layout:
         return Layout(x=self.d, xk=self.d, m=self.d, y=(), yhat=())
 
-    def registers(self, problem: RegressionProblem) -> dict[str, Tensor]:
+    def data_registers(self, problem: RegressionProblem) -> dict[str, Tensor]:
         keyed = torch.cat([problem.x, torch.zeros_like(problem.x_query)], dim=-2)
-        return {**super().registers(problem), "xk": keyed}
+        return {**super().data_registers(problem), "xk": keyed}
 
     def _attention(self, head: Head) -> Attention:
-        return Attention.of(self.layout, signed(head), kind="relu", mask="all", normalisation="1")
+        return Attention.from_heads(
+            self.layout, make_signed_pair(head), kind="relu", mask="all", normalisation="1"
+        )

@@ -3,7 +3,7 @@
 Algorithm  odds of a_k ∝ exp( (⟨a_k, ŵ⟩ + α √⟨a_k, G⁻¹a_k⟩) / τ ), G = λI + Σ φφᵀ, with ŵ and each
            G⁻¹a_k by accelerated gradient descent, a step for all of them: see algorithms/
 Invariant  see linear_bandit.py: `ahead` and `behind` hold 1 + A systems, ŵ's first
-Proof      steps: see linear_bandit.py. Epilogue: a signed pair for each action that hears its own
+Proof      steps: see linear_bandit.py. Epilogue: a signed pair for each action that sees its own
            token alone adds ⟨ŵ, a_k⟩/τ to `score`, a single head adds ⟨G⁻¹a_k, a_k⟩, which is never
            negative, to `width`. The MLP adds (α/τ)(√width − √M) on knots: softmax does not see the
            constant, and hinges that start at the far end cancel less
@@ -26,20 +26,20 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.accelerated_ridge import Pace
+from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.soft_lin_ucb import SoftLinUCB
 from innerloop.constructions.base import Cost
 from innerloop.constructions.linear_bandit import LinearBanditConstruction
 from innerloop.parameters import parameter
-from innerloop.policies.lin_ucb import LinUCB
-from innerloop.transformer import MLP, Block, Head, piecewise_linear, signed
-from innerloop.transformer.layout import Where
-from innerloop.transformer.positions import own_position
+from innerloop.policies.lin_ucb import LinUCBPolicy
+from innerloop.transformer import MLP, Block, Head, make_signed_pair, piecewise_linear
+from innerloop.transformer.layout import Location
+from innerloop.transformer.positions import gate_own_position
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SoftLinUCBByAttention(LinearBanditConstruction):
-    """A block to begin with, one for each step, one to read out."""
+class SoftLinUCBConstruction(LinearBanditConstruction):
+    """One block for the features, one per step, one for the read-out."""
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023)"
     cost: ClassVar[Cost] = Cost(
@@ -62,11 +62,11 @@ class SoftLinUCBByAttention(LinearBanditConstruction):
     knots: int = parameter(500, "knots of the root", least=2, most=100_000)
 
     @property
-    def more(self) -> dict[str, int | tuple[int, ...]]:
+    def extra_registers(self) -> dict[str, int | tuple[int, ...]]:
         return {"width": self.arms}
 
     @property
-    def given(self) -> list[Where]:
+    def target_registers(self) -> list[Location]:
         return [self.layout["a"][k] for k in range(self.arms)]
 
     @cached_property
@@ -76,53 +76,58 @@ class SoftLinUCBByAttention(LinearBanditConstruction):
             for value in (self.alpha, self.temperature, self.ridge)
         )
         ridges = ridge.expand(1 + self.arms)
-        return SoftLinUCB(ridges, Pace.of(ridges, self.bound, self.n), alpha, temperature)
+        return SoftLinUCB(ridges, StepRates.of(ridges, self.bound, self.n), alpha, temperature)
 
     @cached_property
-    def policy(self) -> LinUCB:
-        return LinUCB(ridge=self.ridge, alpha=self.alpha, temperature=self.temperature)
+    def policy(self) -> LinUCBPolicy:
+        return LinUCBPolicy(ridge=self.ridge, alpha=self.alpha, temperature=self.temperature)
 
     @property
-    def squares(self) -> float:
-        """M: no step makes more of ⟨x, a⟩ than twice what it ends with, B²/λ at most."""
+    def max_square(self) -> float:
+        """M: in every step ⟨x, a⟩ is at most twice its limit, which is at most B²/λ."""
         return 2 * self.bound**2 / self.ridge
 
     @property
-    def scores(self) -> float:
-        return max(2 * self.bound * self.estimates, self.squares)
+    def max_score(self) -> float:
+        return max(2 * self.bound * self.max_estimate, self.max_square)
 
     @property
-    def interpolation(self) -> float:
-        """What the knots add to the error of the log odds."""
-        width = self.squares**0.5 / (2 * (self.knots - 1) ** 2)
+    def interpolation_error(self) -> float:
+        """The error of the log odds that is due to the knots."""
+        width = self.max_square**0.5 / (2 * (self.knots - 1) ** 2)
         return self.alpha / self.temperature * width
 
     @property
     def accuracy(self) -> float:
-        """The largest |Δ log odds| between these weights and the policy, for data in range."""
-        left = float(self.algorithm.pace.left(self.steps).max())
-        unsolved = left * self.bound * (self.estimates + self.alpha / self.ridge**0.5)
-        return 2 * unsolved / self.temperature + self.interpolation
+        """Upper bound on the difference of log odds to the policy, for data in range."""
+        remaining = float(self.algorithm.rates.remaining_share(self.steps).max())
+        unsolved = remaining * self.bound * (self.max_estimate + self.alpha / self.ridge**0.5)
+        return 2 * unsolved / self.temperature + self.interpolation_error
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        return super().tolerance(dtype) + self.interpolation
+        return super().tolerance(dtype) + self.interpolation_error
 
     def epilogue(self) -> list[Block]:
-        heads = [head for k in range(self.arms) for head in self._products(k)]
-        return [Block(self.causal(heads, "1"), MLP.of(self.layout, [self._root()]))]
+        heads = [head for k in range(self.arms) for head in self._product_heads(k)]
+        return [
+            Block(
+                self.causal_attention(heads, "1"),
+                MLP.from_pieces(self.layout, [self._root_units()]),
+            )
+        ]
 
-    def _products(self, k: int) -> list[Head]:
+    def _product_heads(self, k: int) -> list[Head]:
         a, x = self.layout["a"][k], self.layout["behind"]
         score, width = self.layout["score"][k], self.layout["width"][k]
-        gate = own_position(self.scores)
+        gate = gate_own_position(self.max_score)
         value = Head({(x[0], a): 1.0}, {("one", score): 1 / self.temperature}, gate)
-        return [*signed(value), Head({(x[1 + k], a): 1.0}, {("one", width): 1.0}, gate)]
+        return [*make_signed_pair(value), Head({(x[1 + k], a): 1.0}, {("one", width): 1.0}, gate)]
 
-    def _root(self) -> Any:
-        gain, most = self.alpha / self.temperature, self.squares
+    def _root_units(self) -> Any:
+        gain, largest = self.alpha / self.temperature, self.max_square
         grid = torch.linspace(0.0, 1.0, self.knots, dtype=torch.float64)
 
         def root(square: Tensor) -> Tensor:
-            return gain * (square.sqrt() - most**0.5)
+            return gain * (square.sqrt() - largest**0.5)
 
-        return piecewise_linear("width", "score", root, most * grid**4)
+        return piecewise_linear("width", "score", root, largest * grid**4)

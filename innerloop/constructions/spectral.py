@@ -1,4 +1,4 @@
-"""What the constructions that iterate v ← Av/‖Av‖ share: sizes, the range of ‖Av‖, the blocks."""
+"""Base class of constructions that iterate v ← Av/‖Av‖: sizes, the range of ‖Av‖, the blocks."""
 
 from __future__ import annotations
 
@@ -6,21 +6,22 @@ from abc import ABC
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Generic
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innerloop.algorithms.base import S
 from innerloop.constructions.base import Construction
 from innerloop.constructions.power_iteration import PowerIteration
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
 from innerloop.problems.principal_components import PCAProblem
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SpectralConstruction(Construction, ABC):
+class SpectralConstruction(Construction[PCAProblem, S], ABC, Generic[S]):
     """A construction on n data tokens, with a d×d matrix spread over the first d of them."""
 
     exact: ClassVar[bool] = False
@@ -34,42 +35,45 @@ class SpectralConstruction(Construction, ABC):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.n < self.d:
-            raise OutOfRange(f"{self.name} spreads A over d tokens: n ≥ d={self.d}, got n={self.n}")
+            raise OutOfRangeError(
+                f"{self.name} spreads A over d tokens: n ≥ d={self.d}, got n={self.n}"
+            )
         if not self.least < self.most:
-            raise OutOfRange(f"least={self.least:g} must be below most={self.most:g}")
+            raise OutOfRangeError(f"least={self.least:g} must be below most={self.most:g}")
         if (delta := self.blocks.delta) > 0.1:
-            raise OutOfRange(
+            raise OutOfRangeError(
                 f"{self.knots} knots from {self.least:g} to {self.most:g} are off by {delta:.2g}, "
                 "0.1 is allowed: use more knots or a narrower range"
             )
 
     @cached_property
     def blocks(self) -> PowerIteration:
+        """The maker of the iteration's blocks."""
         return PowerIteration(self.layout, self.n, self.knots, self.least, self.most)
 
     def check_sizes(self, problem: PCAProblem, components: int) -> None:
-        """Refuse data of other sizes than those built for."""
+        """Refuse data of other than the built sizes."""
         built = f"n={self.n}, d={self.d}, {components} starting vectors"
-        found = f"n={problem.n}, d={problem.d}, {problem.components} starting vectors"
-        if found != built:
-            raise OutOfRange(f"{self.name} was built for {built}; got {found}")
+        given = f"n={problem.n}, d={problem.d}, {problem.components} starting vectors"
+        if given != built:
+            raise OutOfRangeError(f"{self.name} was built for {built}; got {given}")
 
     def check_lengths(self, lengths: Iterable[Tensor]) -> None:
-        """Refuse data whose ‖Av‖ leave the range that the knots were laid on."""
-        met = torch.stack(list(lengths))
-        if not bool((torch.isfinite(met) & (met > 0)).all()):
-            raise OutOfRange(
-                f"{self.name} met a vector v with ‖Av‖ = 0 or beyond all numbers: the data are "
-                "constant or far too large, or a starting vector is at right angles to all of them"
+        """Refuse data for which some ‖Av‖ is outside the range of the knots."""
+        values = torch.stack(list(lengths))
+        if not bool((torch.isfinite(values) & (values > 0)).all()):
+            raise OutOfRangeError(
+                f"{self.name} found a vector v with ‖Av‖ = 0 or infinite: the data are "
+                "constant or far too large, or a starting vector is orthogonal to all of them"
             )
-        low, high = float(met.min()), float(met.max())
+        low, high = float(values.min()), float(values.max())
         if not (self.least <= low and high <= self.most):
-            raise OutOfRange(
+            raise OutOfRangeError(
                 f"{self.name} was built for ‖Av‖ from {self.least:g} to {self.most:g}, the data "
-                f"meet {low:.3g} to {high:.3g}: build it with another least and most"
+                f"give {low:.3g} to {high:.3g}: build it with another least and most"
             )
 
 
 def unit_vectors(problem: PCAProblem) -> Float[Tensor, "n d"]:
-    """e_j for token j ≤ d, 0 for the others."""
+    """Return e_j for token j ≤ d, and 0 for the others."""
     return torch.eye(problem.n, problem.d, dtype=problem.x.dtype, device=problem.x.device)

@@ -26,18 +26,27 @@ from innerloop.algorithms.power_method import Vector, product
 from innerloop.algorithms.spectral_clustering import SpectralClustering
 from innerloop.constructions.base import Cost
 from innerloop.constructions.spectral import SpectralConstruction, unit_vectors
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
 from innerloop.problems.binary_mixture import BinaryMixture
 from innerloop.problems.principal_components import PCAProblem
-from innerloop.transformer import MLP, Attention, Block, Head, Layout, piecewise_linear, signed
+from innerloop.transformer import (
+    MLP,
+    Attention,
+    Block,
+    Head,
+    Layout,
+    make_signed_pair,
+    piecewise_linear,
+)
 
-MOST_ENTRY = 1e4
+MAX_ENTRY = 1e4
+"""Upper bound on the entries of the data: centring larger ones would lose digits."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SpectralClusteringByAttention(SpectralConstruction):
-    """Four blocks for each iteration, two to begin with and one to read out."""
+class SpectralClusteringConstruction(SpectralConstruction[Vector]):
+    """Four blocks per iteration, two before the first and one for the read-out."""
 
     source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers), Theorem 3.2"
     cost: ClassVar[Cost] = Cost("4k + 3", "2", "5d + 6")
@@ -56,7 +65,7 @@ class SpectralClusteringByAttention(SpectralConstruction):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.d < 2:
-            raise OutOfRange(f"{self.name} looks for a direction: d must be at least 2, got 1")
+            raise OutOfRangeError(f"{self.name} looks for a direction: d must be at least 2, got 1")
 
     @cached_property
     def layout(self) -> Layout:
@@ -68,7 +77,7 @@ class SpectralClusteringByAttention(SpectralConstruction):
         return SpectralClustering(torch.tensor(self.ramp, dtype=torch.float64))
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        # No score is above √(n·most): their squares have the mean ⟨v, Cv⟩.
+        # No score is above √(n·most): the mean of their squares is ⟨v, Cv⟩.
         rounding = 16 * torch.finfo(dtype).eps * (self.n * self.most) ** 0.5 / self.ramp
         return super().tolerance(dtype) + rounding + self.blocks.error
 
@@ -77,22 +86,24 @@ class SpectralClusteringByAttention(SpectralConstruction):
 
     def accept(self, problem: PCAProblem) -> None:
         self.check_sizes(problem, 1)
-        if (largest := float(problem.x.abs().max())) > MOST_ENTRY:
-            raise OutOfRange(
-                f"{self.name} takes entries up to {MOST_ENTRY:g}, or centring them loses digits; "
-                f"got {largest:.3g}: take a common part away"
+        if (largest := float(problem.x.abs().max())) > MAX_ENTRY:
+            raise OutOfRangeError(
+                f"{self.name} takes entries up to {MAX_ENTRY:g}, or centring them loses digits; "
+                f"got {largest:.3g}: subtract a common offset"
             )
         covariance = self.algorithm.covariance(problem)
         states = self.algorithm.states(problem, self.steps - 1)
         self.check_lengths(product(covariance, state).norm(dim=-1) for state in states)
 
     def prompt(self, problem: PCAProblem) -> Tensor:
-        return self.layout.tokens(x=problem.x, id=unit_vectors(problem), v=problem.start, one=1.0)
+        return self.layout.make_tokens(
+            x=problem.x, id=unit_vectors(problem), v=problem.start, one=1.0
+        )
 
     def encode(self, problem: PCAProblem, state: Vector) -> Tensor:
         identity = unit_vectors(problem)
-        return self.layout.tokens(
-            x=self.algorithm.centred(problem),
+        return self.layout.make_tokens(
+            x=self.algorithm.centre(problem),
             id=identity,
             cov=identity @ self.algorithm.covariance(problem),
             v=state.unsqueeze(-2),
@@ -110,12 +121,16 @@ class SpectralClusteringByAttention(SpectralConstruction):
         scores = Head({("x", "v"): 1.0}, {("one", "score"): 1.0})
         ends = self.ramp * torch.tensor([-1.0, 1.0], dtype=torch.float64)
         label = piecewise_linear("score", "label", lambda score: score / self.ramp, ends)
-        return [Block(self._attention(*signed(scores)), MLP.of(self.layout, [label]))]
+        return [
+            Block(self._attention(*make_signed_pair(scores)), MLP.from_pieces(self.layout, [label]))
+        ]
 
     def _attention(self, *heads: Head) -> Attention:
-        return Attention.of(self.layout, heads, kind="relu", mask="all", normalisation="1/N")
+        return Attention.from_heads(
+            self.layout, heads, kind="relu", mask="all", normalisation="1/N"
+        )
 
     def decode(self, problem: PCAProblem, stream: Tensor) -> Tensor:
-        """Score and label of each point."""
+        """Read score and label of each point."""
         read = [self.layout.read(stream, name) for name in ("score", "label")]
         return torch.stack(read, dim=-1)

@@ -1,4 +1,4 @@
-"""Parts of planning in tables: copies by position, cells, counts of earlier episodes, maxima.
+"""Heads and MLP pieces for tabular planning: copies by position, cells, sums, maxima.
 
 They use the registers `one`, `i` and `i2` (a token's position, and its square) and `e` (its
 episode).
@@ -12,14 +12,14 @@ import torch
 from torch import Tensor
 
 from innerloop.transformer import Address, Head, Layout, Units, affine, clear
-from innerloop.transformer.layout import Where
+from innerloop.transformer.layout import Location
 from innerloop.transformer.pieces import Piece
 
-Pairs = dict[tuple[Where, Where], float]
+Pairs = dict[tuple[Location, Location], float]
 
 
-def copy_from(back: int) -> Pairs:
-    """The score 1 − (i − o − j)²: 1 at the token that is o = `back` before, at most 0 elsewhere."""
+def copy_score(back: int) -> Pairs:
+    """Return the score 1 − (i − o − j)²: 1 for the token o = `back` places before, else ≤ 0."""
     return {
         ("one", "one"): 1.0 - back**2,
         ("i2", "one"): -1.0,
@@ -30,64 +30,68 @@ def copy_from(back: int) -> Pairs:
     }
 
 
-def earlier(names: dict[str, str]) -> list[Head]:
-    """Adds up registers over the tokens of earlier episodes: σ(e_i − e_j) − σ(e_i − e_j − 1)."""
+def sum_earlier(names: dict[str, str]) -> list[Head]:
+    """Return heads that sum registers over the tokens of earlier episodes.
+
+    σ(e_i − e_j) − σ(e_i − e_j − 1) is 1 for a token of an earlier episode, otherwise 0. `names`
+    maps each register that is read to the one that is written.
+    """
     ahead: Pairs = {("e", "one"): 1.0, ("one", "e"): -1.0}
     added, taken = (dict.fromkeys(names.items(), sign) for sign in (1.0, -1.0))
     return [Head(ahead, added), Head({**ahead, ("one", "one"): -1.0}, taken)]
 
 
-def cells(reads: list[tuple[str, int, int]], target: str, amount: str | None = None) -> Piece:
-    """1 (or an amount in [0, 1]) in the cell of a table that one-hot registers name, 0 elsewhere.
+def mark_cells(reads: list[tuple[str, int, int]], target: str, amount: str | None = None) -> Piece:
+    """Return a piece that adds 1 (or an amount in [0, 1]) to one cell of a table.
 
-    `reads` says of each register which axis of the table it names, and by how much its entries are
-    ahead of the table's.
+    One-hot registers select the cell: `reads` lists name, axis of the table, and the offset of the
+    register's entries against the table's.
     """
 
     def sized(layout: Layout) -> Units:
         table = layout[target]
         axes = torch.cartesian_prod(*(torch.arange(size) for size in table.shape))
         weights: dict[str, Tensor] = {}
-        for name, axis, ahead in reads:
+        for name, axis, offset in reads:
             weights[name] = torch.zeros(table.size, layout[name].size, dtype=torch.float64)
-            weights[name][torch.arange(table.size), axes[:, axis] + ahead] = 1.0
+            weights[name][torch.arange(table.size), axes[:, axis] + offset] = 1.0
         bias = torch.full((table.size,), 1.0 - len(reads), dtype=torch.float64)
         if amount is not None:
             weights[amount] = torch.ones(table.size, 1, dtype=torch.float64)
             bias -= 1.0
         one = torch.eye(table.size, dtype=torch.float64)
-        named = ", ".join(name for name, _, _ in reads)
-        return Units(weights, bias, {target: one}, f"{target} += {amount or 1} at ({named})")
+        cell = ", ".join(name for name, _, _ in reads)
+        return Units(weights, bias, {target: one}, f"{target} += {amount or 1} at ({cell})")
 
     return sized
 
 
-def hoped(most: float, h: int, erased: Sequence[Address] = ()) -> list[Piece]:
-    """Q_h ← min(most, R_h + Q_h), where Q_h held what comes later; and registers are erased."""
+def cap_values(most: float, h: int, erased: Sequence[Address] = ()) -> list[Piece]:
+    """Return pieces for Q_h ← min(most, R_h + Q_h), where Q_h held later values, and erasures."""
 
     def sized(layout: Layout) -> Units:
         """Q + σ(0·Q + most) − (σ(Q) − σ(−Q)) − σ(most − R − Q)."""
-        value, hope = layout["Q"][h], layout["R"][h]
+        value, reward = layout["Q"][h], layout["R"][h]
         one = torch.eye(value.size, dtype=torch.float64)
         none, top = torch.zeros_like(one), one.new_full((value.size,), float(most))
-        reads: dict[Where, Tensor] = {
+        reads: dict[Location, Tensor] = {
             value: torch.cat([none, one, -one, -one]),
-            hope: torch.cat([none, none, none, -one]),
+            reward: torch.cat([none, none, none, -one]),
         }
         bias = torch.cat([top, 0 * top, 0 * top, top])
-        writes: dict[Where, Tensor] = {value: torch.cat([one, -one, one, -one], dim=1)}
-        note = f"{value.label} ← min({most:g}, {hope.label} + {value.label})"
+        writes: dict[Location, Tensor] = {value: torch.cat([one, -one, one, -one], dim=1)}
+        note = f"{value.label} ← min({most:g}, {reward.label} + {value.label})"
         return Units(reads, bias, writes, note)
 
     return [sized, *(clear(register) for register in erased)]
 
 
-def maxima(
+def row_maxima(
     table: Address, room: Address, own: Pairs
 ) -> tuple[Address, list[tuple[list[Head], list[Piece]]]]:
-    """The maximum of each row of a table (rows, columns), as a tree of x + σ(y − x).
+    """Compute the maximum of each row of a table (rows, columns) by a tree of x + σ(y − x).
 
-    Gives where the maxima will be, and heads and pieces for each block of the tree: heads add
+    Returns the address of the maxima, and the heads and pieces of each block of the tree: heads add
     σ(y − x) to a slot of `room` (columns, rows), the MLP adds x. Slots must be 0 before.
     """
     rows, slots = table.shape[0], iter(range(room.shape[0]))

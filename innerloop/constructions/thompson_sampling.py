@@ -6,7 +6,7 @@ Algorithm  odds of a_k ∝ exp(⟨a_k, w⟩/τ), w = ŵ + s Σ_j weight_j (G + s
 Invariant  see linear_bandit.py: `ahead` and `behind` hold 1 + m systems, ŵ's first; first tokens
            hold z
 Proof      steps: see linear_bandit.py, each system with its own η, β and ridge λ + shift_j.
-           Epilogue: w is linear in `behind`, so a signed pair for each action, which hears its own
+           Epilogue: w is linear in `behind`, so a signed pair for each action, which sees its own
            token alone, has the score ⟨w, a_k⟩ and adds it over τ to `score`
 Policy     in the declared range the log odds differ from the policy linear-thompson with the same z
            by at most `accuracy`, 2B/τ ((1 + kq)(1 − q)^k (‖ŵ‖ + s‖z‖/√λ) + δ s‖z‖/√λ), with δ
@@ -25,22 +25,22 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.accelerated_ridge import Pace
+from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.inverse_root import InverseRoot, inverse_root
 from innerloop.algorithms.thompson_sampling import ThompsonSampling
 from innerloop.constructions.base import Cost
 from innerloop.constructions.linear_bandit import SLACK, LinearBanditConstruction
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
-from innerloop.policies.linear_thompson import LinearThompson
-from innerloop.transformer import Block, Head, signed
-from innerloop.transformer.layout import Where
-from innerloop.transformer.positions import own_position
+from innerloop.policies.linear_thompson import LinearThompsonPolicy
+from innerloop.transformer import Block, Head, make_signed_pair
+from innerloop.transformer.layout import Location
+from innerloop.transformer.positions import gate_own_position
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class ThompsonSamplingByAttention(LinearBanditConstruction):
-    """A block to begin with, one for each step, one to read out."""
+class ThompsonSamplingConstruction(LinearBanditConstruction):
+    """One block for the features, one per step, one for the read-out."""
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 10 (Lin et al. 2023)"
     cost: ClassVar[Cost] = Cost(
@@ -61,16 +61,16 @@ class ThompsonSamplingByAttention(LinearBanditConstruction):
     normal: float = parameter(10.0, "the largest ‖z‖", least=1e-6, most=1e6)
 
     @property
-    def more(self) -> dict[str, int | tuple[int, ...]]:
+    def extra_registers(self) -> dict[str, int | tuple[int, ...]]:
         return {"z": self.d}
 
     @property
-    def given(self) -> list[Where]:
+    def target_registers(self) -> list[Location]:
         return ["z"] * self.terms
 
     @cached_property
     def root(self) -> InverseRoot:
-        """G^(−1/2) on the spectrum that n − 1 actions allow."""
+        """The approximation of G^(−1/2) on the spectra that n − 1 actions allow."""
         return inverse_root(self.terms, self.ridge, self.ridge + (self.n - 1) * self.bound**2)
 
     @cached_property
@@ -79,51 +79,58 @@ class ThompsonSamplingByAttention(LinearBanditConstruction):
         ridges = self.ridge + torch.cat([0 * one, self.root.shifts])
         mix = torch.cat([one, self.scale * self.root.weights])
         temperature = torch.tensor(self.temperature, dtype=torch.float64)
-        return ThompsonSampling(ridges, Pace.of(ridges, self.bound, self.n), mix, temperature)
+        return ThompsonSampling(ridges, StepRates.of(ridges, self.bound, self.n), mix, temperature)
 
     @cached_property
-    def policy(self) -> LinearThompson:
-        return LinearThompson(ridge=self.ridge, scale=self.scale, temperature=self.temperature)
+    def policy(self) -> LinearThompsonPolicy:
+        return LinearThompsonPolicy(
+            ridge=self.ridge, scale=self.scale, temperature=self.temperature
+        )
 
     @property
-    def deviations(self) -> float:
-        """The largest ‖s G^(−1/2) z‖; the sum of terms is never more than the root."""
+    def max_deviation(self) -> float:
+        """Upper bound on ‖s G^(−1/2) z‖; the sum of terms never exceeds the root."""
         return self.scale * self.normal / self.ridge**0.5
 
     @property
-    def scores(self) -> float:
-        return 2 * self.bound * max(self.estimates + self.deviations, 1e-6)
+    def max_score(self) -> float:
+        return 2 * self.bound * max(self.max_estimate + self.max_deviation, 1e-6)
 
     @property
     def accuracy(self) -> float:
-        """The largest |Δ log odds| between these weights and the policy, for data in range."""
-        left = float(self.algorithm.pace.left(self.steps).max())
-        off = left * (self.estimates + self.deviations) + self.root.error * self.deviations
+        """Upper bound on the difference of log odds to the policy, for data in range."""
+        remaining = float(self.algorithm.rates.remaining_share(self.steps).max())
+        off = (
+            remaining * (self.max_estimate + self.max_deviation)
+            + self.root.error * self.max_deviation
+        )
         return 2 * self.bound * off / self.temperature
 
-    def check_shown(self, start: int, features: Tensor, noise: Tensor) -> None:
-        super().check_shown(start, features, noise)
+    def check_observations(self, start: int, features: Tensor, noise: Tensor) -> None:
+        super().check_observations(start, features, noise)
         if noise.shape[-1] != self.d:
-            raise OutOfRange(f"{self.name} needs {self.d} normals a step, got {noise.shape[-1]}")
-        longest = float(noise.norm(dim=-1).max())
-        if not longest <= self.normal * SLACK:
-            raise OutOfRange(
+            raise OutOfRangeError(
+                f"{self.name} needs {self.d} normals a step, got {noise.shape[-1]}"
+            )
+        largest = float(noise.norm(dim=-1).max())
+        if not largest <= self.normal * SLACK:
+            raise OutOfRangeError(
                 f"{self.name} was built for normals with ‖z‖ up to normal={self.normal:g}, "
-                f"got {longest:.4g}: build it with a larger normal"
+                f"got {largest:.4g}: build it with a larger normal"
             )
 
-    def sampled(self, noise: Tensor) -> dict[str, Tensor]:
+    def noise_registers(self, noise: Tensor) -> dict[str, Tensor]:
         return {"z": noise}
 
     def epilogue(self) -> list[Block]:
-        heads = [head for k in range(self.arms) for head in signed(self._product(k))]
-        return [Block(self.causal(heads, "1"))]
+        heads = [head for k in range(self.arms) for head in make_signed_pair(self._product_head(k))]
+        return [Block(self.causal_attention(heads, "1"))]
 
-    def _product(self, k: int) -> Head:
-        """score_k += ⟨w, a_k⟩/τ with w = Σ_s mix_s x_s."""
+    def _product_head(self, k: int) -> Head:
+        """Return the head for score_k += ⟨w, a_k⟩/τ with w = Σ_s mix_s x_s."""
         mix = torch.kron(self.algorithm.mix[:, None], torch.eye(self.d, dtype=torch.float64))
         return Head(
             {("behind", self.layout["a"][k]): mix},
             {("one", self.layout["score"][k]): 1 / self.temperature},
-            gate=own_position(self.scores),
+            gate=gate_own_position(self.max_score),
         )

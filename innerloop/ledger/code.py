@@ -1,72 +1,109 @@
-"""Which code decides an outcome, as one digest: it changes when that code does, and only then.
+"""Which code decides an outcome: the modules it depends on, each with a digest of its own.
 
-What a module imports from innerloop counts, wherever in the file it stands, and so does what that
-imports. A module that looks names up in the registry may reach any member, so it counts with all of
-them. Comments and docstrings decide nothing and are left out. Weights that a cell's settings name
-decide as code does.
+A cell depends on its claim's module, on what that imports (wherever in the file the import stands),
+on the members that the cell looked up by name while it ran, and on recorded weights that its
+settings name. Comments and docstrings decide nothing and are left out. If a digest
+changed, the cell is stale, and the modules that changed are known by name.
 """
 
 from __future__ import annotations
 
 import ast
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import innerloop
-from innerloop.claims.recorded import files
+from innerloop.claims.recorded import find_recorded_files
+from innerloop.registry import list_modules
 
 ROOT = Path(innerloop.__file__).parent
-REGISTERED = ("problems", "algorithms", "policies", "constructions", "recipes")
+WEIGHTS = "recorded weights"
+"""The entry for the weights that a cell's settings name."""
+DIGITS = 16
 
 
-def decided(module: str, settings: Mapping[str, Any]) -> str:
-    """The digest of what decides a cell: a claim's code, and recorded weights that it names."""
-    named = weights(settings)
-    if not named:
-        return fingerprint(module)
-    return hashlib.sha256(f"{fingerprint(module)} {named}".encode()).hexdigest()
+def collect_dependencies(
+    module: str, lookups: Iterable[str], settings: Mapping[str, Any]
+) -> dict[str, str]:
+    """Collect what decides a cell: each module (or kind of member, or weights) with its digest.
+
+    `module` is what `load_module` takes; `lookups` is what `record_lookups` recorded.
+    """
+    digests = {}
+    waiting = [module]
+    for lookup in lookups:
+        kind, star, _ = lookup.partition(" *")
+        waiting += list_modules(kind) if star else [lookup]
+        if star:
+            digests[lookup] = _digest("\n".join(list_modules(kind)).encode())
+    home = Home(module)
+    while waiting:
+        name = waiting.pop()
+        path = home.find_path(name)
+        if name not in digests and path is not None:
+            digests[name], imported = _parse_module(path)
+            waiting += imported
+    if weights := digest_weights(settings):
+        digests[WEIGHTS] = weights
+    return dict(sorted(digests.items()))
 
 
-def weights(settings: Mapping[str, Any]) -> str:
-    """The digest of recorded weights that settings name; nothing where they name none."""
-    named = sorted({path for name in _texts(settings) for path in files(name)})
+def find_changes(
+    recorded: Mapping[str, str], module: str, settings: Mapping[str, Any]
+) -> list[str]:
+    """Name what has changed since a cell was made: modules, kinds of members, recorded weights."""
+    home = Home(module)
+
+    def digest_now(name: str) -> str:
+        if name == WEIGHTS:
+            return digest_weights(settings)
+        kind, star, _ = name.partition(" *")
+        if star:
+            return _digest("\n".join(list_modules(kind)).encode())
+        path = home.find_path(name)
+        return "" if path is None else _parse_module(path)[0]
+
+    return [name for name, digest in recorded.items() if digest_now(name) != digest]
+
+
+class Home:
+    """Where the modules of innerloop and of a claim's own package or folder are."""
+
+    def __init__(self, module: str) -> None:
+        self.module = module
+        self.folder = Path(module).parent if module.endswith(".py") else None
+        self.package = module.partition(".")[0]
+
+    def find_path(self, name: str) -> Path | None:
+        """Find the file of a module; none for what is inside one, or belongs to others."""
+        if name.endswith(".py"):
+            return Path(name) if Path(name).is_file() else None
+        first = name.partition(".")[0]
+        if first == "innerloop":
+            return _find_file(ROOT, name.split(".")[1:])
+        if self.folder is not None:
+            return _find_file(self.folder, name.split("."))
+        return _find_foreign(name) if first == self.package else None
+
+
+def digest_weights(settings: Mapping[str, Any]) -> str:
+    """Digest the recorded weights that settings name; empty where they name none."""
+    paths = sorted(
+        {path for name in _iterate_texts(settings) for path in find_recorded_files(name)}
+    )
     digest = hashlib.sha256()
-    for path in named:
+    for path in paths:
         digest.update(f"{path.parent.name}/{path.name}\n".encode() + path.read_bytes())
-    return digest.hexdigest() if named else ""
-
-
-def _texts(settings: Any) -> Iterator[str]:
-    """The words among settings, however deep."""
-    if isinstance(settings, str):
-        yield settings
-    elif isinstance(settings, Mapping):
-        yield from (text for value in settings.values() for text in _texts(value))
-    elif isinstance(settings, list | tuple):
-        yield from (text for value in settings for text in _texts(value))
+    return digest.hexdigest()[:DIGITS] if paths else ""
 
 
 @cache
-def fingerprint(module: str) -> str:
-    """The digest of a module and of all that it depends on in innerloop."""
-    found: dict[str, str] = {}
-    reached = [module]
-    while reached:
-        name = reached.pop()
-        if name not in found:
-            found[name], imported = _parsed(name)
-            reached += imported
-    told = "\n".join(f"{name} {digest}" for name, digest in sorted(found.items()))
-    return hashlib.sha256(told.encode()).hexdigest()
-
-
-@cache
-def package() -> str:
-    """The digest of all files of innerloop as they are: whether two machines have the same."""
+def digest_package() -> str:
+    """Digest all files of innerloop as they are, to compare two machines."""
     digest = hashlib.sha256()
     for path in sorted(ROOT.rglob("*.py")):
         digest.update(f"{path.relative_to(ROOT).as_posix()}\n".encode() + path.read_bytes())
@@ -74,54 +111,81 @@ def package() -> str:
 
 
 @cache
-def _parsed(module: str) -> tuple[str, list[str]]:
-    """The digest of what a module's file does, and the modules of innerloop that it names."""
-    path = _path(module)
-    if path is None:
-        return "", []
+def _parse_module(path: Path) -> tuple[str, list[str]]:
+    """Digest what a file does, and list what it imports, with the packages around that."""
     tree = ast.parse(path.read_text("utf-8"))
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             node.body = [part for part in node.body if not _is_text(part)]
         else:
-            names.update(_named(node))
-    if any(name.startswith("innerloop.registry") for name in names):
-        for package in REGISTERED:
-            files = (ROOT / package).glob("*.py")
-            names.update(f"innerloop.{package}.{path.stem}" for path in files)
-    whole = {parent for name in names for parent in _parents(name) if _path(parent)}
-    return hashlib.sha256(ast.dump(tree).encode()).hexdigest(), sorted(whole)
+            names.update(_list_imports(node))
+    parents = {parent for name in names for parent in _list_imported_packages(name)}
+    return _digest("".join(_write_tree(tree)).encode()), sorted(parents)
 
 
-def _named(node: ast.AST) -> Iterator[str]:
-    """The full names that an import statement names; nothing for other nodes."""
+def _list_imports(node: ast.AST) -> Iterator[str]:
+    """The full names that an import statement, or `innerloop.name`, names; else nothing."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module == "innerloop":
-        for alias in node.names:
-            yield f"innerloop.{innerloop._HOMES.get(alias.name, alias.name)}"
+        yield from (innerloop.find_home(alias.name) for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module:
         yield from (f"{node.module}.{alias.name}" for alias in node.names)
+    elif isinstance(node, ast.Attribute) and ast.unparse(node.value) == "innerloop":
+        yield innerloop.find_home(node.attr)
 
 
-def _parents(name: str) -> Iterator[str]:
-    """A name of innerloop and the packages that it is in: importing it runs them all."""
+def _list_imported_packages(name: str) -> Iterator[str]:
+    """List a name and the packages around it, `innerloop` itself left out: importing runs them."""
     parts = name.split(".")
-    if parts[0] == "innerloop":
-        yield from (".".join(parts[:k]) for k in range(2, len(parts) + 1))
+    shortest = 2 if parts[0] == "innerloop" else 1
+    yield from (".".join(parts[:k]) for k in range(shortest, len(parts) + 1))
+
+
+def _find_file(root: Path, parts: list[str]) -> Path | None:
+    place = root.joinpath(*parts)
+    candidates = (place.with_name(f"{place.name}.py"), place / "__init__.py")
+    return next((path for path in candidates if path.is_file()), None)
 
 
 @cache
-def _path(module: str) -> Path | None:
-    """The file of a module; none where the name is something inside one."""
-    first, *rest = module.split(".")
-    if first != "innerloop":
-        spec = find_spec(module)
-        return Path(spec.origin) if spec and spec.origin else None
-    place = ROOT.joinpath(*rest)
-    candidates = (place.with_name(f"{place.name}.py"), place / "__init__.py")
-    return next((path for path in candidates if path.is_file()), None)
+def _find_foreign(name: str) -> Path | None:
+    try:
+        spec = find_spec(name)
+    except (ImportError, ValueError):
+        return None
+    return Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+
+
+def _iterate_texts(settings: Any) -> Iterator[str]:
+    """The words among settings, however deep."""
+    if isinstance(settings, str):
+        yield settings
+    elif isinstance(settings, Mapping):
+        yield from (text for value in settings.values() for text in _iterate_texts(value))
+    elif isinstance(settings, list | tuple):
+        yield from (text for value in settings for text in _iterate_texts(value))
+
+
+def _write_tree(node: Any) -> Iterator[str]:
+    """A syntax tree as text, the same in every version of Python: empty fields are left out."""
+    if isinstance(node, ast.AST):
+        yield f"({type(node).__name__}"
+        for name, value in ast.iter_fields(node):
+            if value not in (None, []):
+                yield f" {name}="
+                yield from _write_tree(value)
+        yield ")"
+    elif isinstance(node, list):
+        for part in node:
+            yield from _write_tree(part)
+    else:
+        yield repr(node)
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()[:DIGITS]
 
 
 def _is_text(node: ast.stmt) -> bool:

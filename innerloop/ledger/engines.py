@@ -21,70 +21,73 @@ from typing import Any, Protocol, cast, runtime_checkable
 from innerloop.errors import InputError
 from innerloop.ledger.work import run_cell
 
-PATIENCE = 10.0
+DASK_TIMEOUT = 10.0
 """Seconds to wait for a Dask scheduler, and for its first worker."""
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Takes cells. `slots` is how many can run at once; a cell is given up after `most_deaths`."""
+    """Takes cells. `slots` is how many can run at once; a cell is given up after `max_deaths`."""
 
-    most_deaths: int
+    max_deaths: int
 
     @property
     def slots(self) -> int: ...
 
     def submit(self, *work: Any) -> Future[str]: ...
 
-    def died(self, error: BaseException) -> bool:
+    def is_worker_death(self, error: BaseException) -> bool:
         """Whether an error means that the worker died, not that the cell's code broke."""
         ...
 
     def close(self) -> None: ...
 
 
-class Processes:
+class ProcessEngine:
     """Processes of this machine."""
 
-    most_deaths = 3
+    max_deaths = 3
 
     def __init__(self, workers: int) -> None:
-        context = _context()
-        self._ours, self._theirs = context.Pipe(duplex=False)[::-1]
+        context = _choose_context()
+        self._parent_end, self._worker_end = context.Pipe(duplex=False)[::-1]
         self._context = context
         self._pools: list[Executor | None] = [None] * workers
-        self._last: list[Future[str] | None] = [None] * workers
+        self._last_futures: list[Future[str] | None] = [None] * workers
 
     @property
     def slots(self) -> int:
         return len(self._pools)
 
     def submit(self, *work: Any) -> Future[str]:
-        lane = next(k for k, last in enumerate(self._last) if last is None or last.done())
+        lane = next(k for k, last in enumerate(self._last_futures) if last is None or last.done())
         for _ in range(2):
             pool = self._pools[lane] = self._pools[lane] or ProcessPoolExecutor(
-                1, mp_context=self._context, initializer=end_with, initargs=(self._theirs,)
+                1,
+                mp_context=self._context,
+                initializer=exit_with_parent,
+                initargs=(self._worker_end,),
             )
             try:
-                future = self._last[lane] = pool.submit(run_cell, *work)
+                future = self._last_futures[lane] = pool.submit(run_cell, *work)
                 return future
             except BrokenExecutor:  # it died after its last cell: a new one takes its place
                 self._pools[lane] = None
         raise BrokenExecutor("a worker cannot be started")
 
-    def died(self, error: BaseException) -> bool:
+    def is_worker_death(self, error: BaseException) -> bool:
         return isinstance(error, BrokenExecutor)
 
     def close(self) -> None:
         """End all workers, also those that are busy."""
-        self._ours.close()
+        self._parent_end.close()
         for pool in self._pools:
             if pool is not None:
                 pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _context() -> BaseContext:
-    """How processes start: from one that has loaded all libraries already, where there is that."""
+def _choose_context() -> BaseContext:
+    """Choose how processes start: from a preloaded fork server if there is one."""
     if "forkserver" not in multiprocessing.get_all_start_methods():
         return multiprocessing.get_context("spawn")
     context = multiprocessing.get_context("forkserver")
@@ -92,7 +95,7 @@ def _context() -> BaseContext:
     return context
 
 
-def end_with(parent: Connection) -> None:
+def exit_with_parent(parent: Connection) -> None:
     """Make this process end when the parent closes its end of the pipe, or dies."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
 
@@ -104,14 +107,14 @@ def end_with(parent: Connection) -> None:
     threading.Thread(target=watch, daemon=True).start()
 
 
-class Dask:
+class DaskEngine:
     """The workers of a Dask cluster, by the address of its scheduler.
 
-    The scheduler itself runs the cells of a worker that died again, several times, before it tells
-    of a death, and may blame a cell that only waited there: so that one is tried once more.
+    The scheduler itself runs the cells of a dead worker again, several times, before it reports a
+    death, and may blame a cell that only waited there: so that one is tried once more.
     """
 
-    most_deaths = 2
+    max_deaths = 2
 
     def __init__(self, address: str) -> None:
         try:
@@ -121,7 +124,7 @@ class Dask:
                 "a Dask cluster needs the extra `dask`: pip install 'innerloop[dask]'"
             ) from None
         try:
-            self._client = Client(address, timeout=PATIENCE, set_as_default=False)
+            self._client = Client(address, timeout=DASK_TIMEOUT, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             reason = str(error).partition("\n")[0] or type(error).__name__
             raise InputError(
@@ -129,7 +132,7 @@ class Dask:
                 "start one with `dask scheduler` and give its address, as in dask:tcp://HOST:8786"
             ) from None
         try:
-            self._client.wait_for_workers(1, timeout=PATIENCE)
+            self._client.wait_for_workers(1, timeout=DASK_TIMEOUT)
         except TimeoutError:
             self._client.close()
             raise InputError(
@@ -145,7 +148,7 @@ class Dask:
     def submit(self, *work: Any) -> Future[str]:
         return self._executor.submit(run_cell, *work)
 
-    def died(self, error: BaseException) -> bool:
+    def is_worker_death(self, error: BaseException) -> bool:
         from distributed.scheduler import KilledWorker
 
         return isinstance(error, KilledWorker)
@@ -155,16 +158,16 @@ class Dask:
         self._client.close()
 
 
-def engine_of(words: str, workers: int | None) -> Callable[[], Engine]:
+def parse_engine(words: str, workers: int | None) -> Callable[[], Engine]:
     """How to start the engine that `local` or `dask:ADDRESS` names. Nothing starts before."""
     kind, _, address = words.partition(":")
     if kind == "dask" and address:
         if workers is not None:
             raise InputError("--workers is for --engine local: a Dask cluster has its own workers")
-        return lambda: Dask(address)
+        return lambda: DaskEngine(address)
     if words != "local":
         raise InputError(f"engine must be local or dask:ADDRESS, got {words!r}")
     count = (os.cpu_count() or 1) if workers is None else workers
     if count < 1:
         raise InputError(f"workers must be at least 1, got {count}")
-    return lambda: Processes(count)
+    return lambda: ProcessEngine(count)

@@ -2,32 +2,63 @@
 as soon as it is finished.
 
 A run that is killed loses only the cells under way; the next one goes on from there. A cell whose
-code breaks, whose worker keeps dying or whose file cannot be written is told, and the rest goes on.
+code breaks, whose worker keeps dying or whose file cannot be written is reported; others still run.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
-from innerloop.claims.base import PRESETS, Claim, Preset, claims, wanted
+from innerloop.claims.base import PRESETS, Claim, Preset
 from innerloop.claims.evidence import Evidence
-from innerloop.claims.sources import SOURCES
+from innerloop.claims.loading import load_claims
+from innerloop.claims.sources import load_sources, load_statements
 from innerloop.errors import FileError
-from innerloop.ledger.code import decided, package, weights
+from innerloop.ledger.code import (
+    collect_dependencies,
+    digest_package,
+    digest_weights,
+    find_changes,
+)
 from innerloop.ledger.engines import Engine
-from innerloop.ledger.store import Cell, Finished, Store, finished
+from innerloop.ledger.store import Cell, Finished, Store, finish_cell
+from innerloop.progress import Progress, ignore_progress
 
-GUESS = 5.0
+DEFAULT_SECONDS = 5.0
 """Seconds that a cell is taken to need while nothing is known about it."""
 
-Progress = Callable[[float, str], None]
-"""Told the share that is done, and what is running."""
-State = Literal["checked", "not yet checked", "broken"]
+State = Literal["checked", "not yet checked", "unavailable", "broken"]
+"""Unavailable: this machine lacks what the claim needs, a library or recorded weights."""
+
+
+@dataclass(frozen=True)
+class Stale:
+    """A stored result that other code made: shown as such, never used as if it were current."""
+
+    preset: Preset
+    made: str
+    verdict: str
+    changed: tuple[str, ...]
+    """What changed since: modules, kinds of members, recorded weights."""
+
+
+@dataclass(frozen=True)
+class Failure:
+    """Why a cell found nothing."""
+
+    reason: str
+    state: Literal["broken", "unavailable"] = "broken"
+
+    @property
+    def summary(self) -> str:
+        """One line: the last of a traceback."""
+        last = self.reason.strip().splitlines()[-1]
+        return f"broke: {last}" if self.state == "broken" else f"cannot be checked here: {last}"
 
 
 @dataclass(frozen=True)
@@ -43,24 +74,26 @@ class Outcome:
     versions: dict[str, str] = field(default_factory=dict)
     error: str = ""
     command: str = ""
+    stale: Stale | None = None
+    claim: Claim | None = None
 
     @property
     def verdict(self) -> str:
-        """The evidence's, or why there is none."""
+        """The verdict of the evidence, or why there is none."""
         return self.evidence.verdict if self.evidence else self.state
 
     def as_dict(self) -> dict[str, Any]:
         """For machines: the claim, its verdict, and all of its evidence."""
-        claim, evidence = claims().get(self.id), self.evidence
+        claim, evidence = self.claim or load_claims().get(self.id), self.evidence
         parts = evidence.parts if evidence else ()
         corrections = [part.corrected for part in parts if part.corrected is not None]
-        source = self.id.partition(".")[0]
+        key = self.id.partition(".")[0]
         return {
             "id": self.id,
-            "source": str(SOURCES[source]) if source in SOURCES else source,
+            "source": claim.citation if claim else str(load_sources().get(key, key)),
             "where": claim.where if claim else "",
             "kind": claim.kind if claim else None,
-            "statement": claim.statement if claim else wanted()[self.id],
+            "statement": claim.statement if claim else load_statements()[self.id],
             "verdict": self.verdict,
             "preset": self.preset,
             "seconds": round(self.seconds, 3),
@@ -72,7 +105,12 @@ class Outcome:
             "command": self.command,
             "evidence": evidence.as_dict() if evidence else None,
             "error": self.error,
+            "stale": asdict(self.stale) if self.stale else None,
         }
+
+
+def _load_all_claims() -> Mapping[str, Claim]:
+    return load_claims()
 
 
 @dataclass
@@ -83,160 +121,214 @@ class Run:
     engine: Callable[[], Engine]
     seed: int = 0
     fresh: bool = False
-    progress: Progress = lambda share, text: None
+    progress: Progress = ignore_progress
     notice: Callable[[str], None] = lambda text: None
-    unwritten: list[str] = field(default_factory=list)
-    """Why finished cells could not be stored; what they found is told all the same."""
+    claims: Mapping[str, Claim] = field(default_factory=_load_all_claims)
+    """The claims that ids are looked up in: all registered ones, and a caller's own."""
+    write_errors: list[str] = field(default_factory=list)
+    """Why finished cells could not be stored; the outcomes still contain their results."""
 
     def check(self, ids: Sequence[str], preset: Preset, *, fuller: bool = False) -> list[Outcome]:
-        """The outcome of every id; `fuller` takes a larger preset's where that is stored."""
-        known = claims()
+        """Check claims by id; `fuller` takes a larger preset's result where one is stored."""
         plans: dict[str, list[Cell]] = {}
         ready: dict[Cell, Finished] = {}
+        stale: dict[str, Stale] = {}
         for id in ids:
-            if id in known:
-                plans[id] = self._plan(known[id], preset, fuller, ready)
+            if id in self.claims:
+                plans[id] = self._plan_cells(self.claims[id], preset, fuller, ready, stale)
         missing = [cell for cells in plans.values() for cell in cells if cell not in ready]
-        broken = self._run(missing, ready) if missing else {}
+        self._announce_stale(stale, missing)
+        failures = self._run_cells(missing, ready) if missing else {}
         return [
-            _outcome(known[id], plans[id], ready, broken)
+            replace(
+                _make_outcome(self.claims[id], plans[id], ready, failures),
+                stale=None if _is_replaced(stale.get(id), plans[id]) else stale.get(id),
+            )
             if id in plans
             else Outcome(id, "not yet checked")
             for id in ids
         ]
 
-    def _plan(
-        self, claim: Claim, preset: Preset, fuller: bool, ready: dict[Cell, Finished]
+    def _plan_cells(
+        self,
+        claim: Claim,
+        preset: Preset,
+        fuller: bool,
+        ready: dict[Cell, Finished],
+        stale: dict[str, Stale],
     ) -> list[Cell]:
-        """The cells that a claim's outcome is from; those that are stored and current are ready."""
+        """Choose the cells of a claim's outcome; stored ones are ready, or noted as stale."""
         presets = PRESETS[PRESETS.index(preset) :] if fuller else (preset,)
         for larger in reversed(presets):
             cells = [Cell(claim.id, larger, self.seed, cell) for cell in claim.presets[larger]]
-            found = {} if self.fresh else self._current(claim, cells)
-            if larger == preset or len(found) == len(cells):
-                ready.update(found)
+            stored = {} if self.fresh else self._read_stored(cells)
+            changes = {cell: self._find_changes(cell, done) for cell, done in stored.items()}
+            current = {cell: done for cell, done in stored.items() if not changes[cell]}
+            if len(current) == len(cells) or larger == preset:
+                ready.update(current)
+            if len(current) < len(cells) and len(stored) == len(cells):
+                stale.setdefault(claim.id, _make_stale(claim, stored, changes))
+            if len(current) == len(cells) or larger == preset:
                 return cells
         raise AssertionError("the preset itself comes last")
 
-    def _current(self, claim: Claim, cells: Sequence[Cell]) -> dict[Cell, Finished]:
-        """Of some cells those that are stored, by the code that is here."""
-        found = {cell: self.store.read(cell) for cell in cells}
-        return {
-            cell: done
-            for cell, done in found.items()
-            if done and done.code == decided(claim.module, cell.settings)
-        }
+    def _read_stored(self, cells: Sequence[Cell]) -> dict[Cell, Finished]:
+        stored = {cell: self.store.read(cell) for cell in cells}
+        return {cell: done for cell, done in stored.items() if done}
 
-    def _run(self, cells: Sequence[Cell], ready: dict[Cell, Finished]) -> dict[Cell, str]:
-        """Run cells, add what they find to `ready`, and tell why the others did not finish."""
+    def _find_changes(self, cell: Cell, done: Finished) -> list[str]:
+        return find_changes(done.code, self.claims[cell.claim].location, cell.settings)
+
+    def _announce_stale(self, stale: Mapping[str, Stale], missing: Sequence[Cell]) -> None:
+        """Say in one line which stored results are not used, and what changed."""
+        if not stale:
+            return
+        changed = Counter(name for result in stale.values() for name in result.changed)
+        names = [name for name, _ in changed.most_common(3)]
+        more = f" and {len(changed) - 3} more" if len(changed) > 3 else ""
+        rerun = {(cell.claim, cell.preset) for cell in missing}
+        count = sum((id, result.preset) in rerun for id, result in stale.items())
+        again = f", {count} of them are run again now" if count else ""
+        self.notice(
+            f"{len(stale)} stored results are stale{again}: {', '.join(names)}{more} changed"
+        )
+
+    def _run_cells(self, cells: Sequence[Cell], ready: dict[Cell, Finished]) -> dict[Cell, Failure]:
+        """Run cells; add results to `ready` and return the failures."""
         self.store.tidy()
-        weights = {cell: self._guess(cell) for cell in cells}
+        seconds = {cell: self._estimate_seconds(cell) for cell in cells}
         engine = self.engine()
         pending, running = deque(cells), dict[Future[str], Cell]()
-        deaths, broken = Counter[Cell](), dict[Cell, str]()
+        deaths, failures = Counter[Cell](), dict[Cell, Failure]()
         done = 0.0
         try:
             while pending or running:
                 while pending and len(running) < engine.slots:
                     cell = pending.popleft()
-                    if taken := self._taken(cell):
-                        ready[cell] = taken  # another run in this folder was faster
-                        done += weights[cell]
+                    if finished := self._find_finished(cell):
+                        ready[cell] = finished  # another run in this folder was faster
+                        done += seconds[cell]
                         continue
-                    claim = claims()[cell.claim]
-                    work = (claim.module, cell.claim, dict(cell.settings), cell.seed)
+                    location = self.claims[cell.claim].location
+                    work = (location, cell.claim, dict(cell.settings), cell.seed)
                     running[engine.submit(*work)] = cell
                 self.progress(
-                    done / sum(weights.values()), ", ".join(cell.claim for cell in running.values())
+                    done / sum(seconds.values()), ", ".join(cell.claim for cell in running.values())
                 )
                 for future in wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done:
                     cell = running.pop(future)
-                    error = self._settle(cell, future, engine, ready, deaths)
-                    if error is None:
+                    result = self._collect_result(cell, future, engine, deaths)
+                    if result is None:
                         pending.append(cell)
                         continue
-                    done += weights[cell]
-                    if error:
-                        broken[cell] = error
-                        self.notice(f"{cell.claim} broke: {error.strip().splitlines()[-1]}")
+                    done += seconds[cell]
+                    if isinstance(result, Finished):
+                        ready[cell] = result
+                        self._store_result(cell, result)
+                    else:
+                        failures[cell] = result
+                        self.notice(f"{cell.claim} {result.summary}")
         finally:
             engine.close()
-        return broken
+        return failures
 
-    def _settle(
-        self,
-        cell: Cell,
-        future: Future[str],
-        engine: Engine,
-        ready: dict[Cell, Finished],
-        deaths: Counter[Cell],
-    ) -> str | None:
-        """Take what a cell found. Nothing in the text: all is well; none: it must run again."""
+    def _collect_result(
+        self, cell: Cell, future: Future[str], engine: Engine, deaths: Counter[Cell]
+    ) -> Finished | Failure | None:
+        """Take what a cell found, or why it found nothing; none where it must run again."""
         try:
-            told = json.loads(future.result())
+            message = json.loads(future.result())
         except (Exception, CancelledError) as error:
-            if not engine.died(error):
-                return f"the engine failed: {type(error).__name__}: {error}"
+            if not engine.is_worker_death(error):
+                return Failure(f"the engine failed: {type(error).__name__}: {error}")
             deaths[cell] += 1
-            if deaths[cell] < engine.most_deaths:
+            if deaths[cell] < engine.max_deaths:
                 self.notice(f"a worker died while it ran {cell.claim}: it will run again")
                 return None
-            return f"its worker died {deaths[cell]} times or more (is there enough memory?)"
-        if "error" in told:
-            return told["error"]
-        if other := _other(told, cell):
-            return other
-        code = decided(claims()[cell.claim].module, cell.settings)
-        ready[cell] = finished(told["found"], told["seconds"], code)
+            return Failure(
+                f"its worker died {deaths[cell]} times or more (is there enough memory?)"
+            )
+        if failure := _find_failure(message, cell):
+            return failure
+        location = self.claims[cell.claim].location
+        code = collect_dependencies(location, message["lookups"], cell.settings)
+        return finish_cell(message["found"], message["seconds"], code)
+
+    def _store_result(self, cell: Cell, result: Finished) -> None:
         try:
-            self.store.write(cell, ready[cell])
+            self.store.write(cell, result)
         except FileError as error:
-            if not self.unwritten:
-                self.notice(f"{error}; what is found is told at the end, but not kept")
-            self.unwritten.append(str(error))
-        return ""
+            if not self.write_errors:
+                self.notice(f"{error}; what is found is shown at the end, but not kept")
+            self.write_errors.append(str(error))
 
-    def _taken(self, cell: Cell) -> Finished | None:
-        """A cell that was finished since this run began."""
-        if self.fresh:
-            return None
-        return self._current(claims()[cell.claim], [cell]).get(cell)
+    def _find_finished(self, cell: Cell) -> Finished | None:
+        """Find a cell that was finished since this run began."""
+        done = None if self.fresh else self.store.read(cell)
+        return done if done and not self._find_changes(cell, done) else None
 
-    def _guess(self, cell: Cell) -> float:
-        """How many seconds a cell may take: what it took with other code."""
+    def _estimate_seconds(self, cell: Cell) -> float:
+        """Estimate how long a cell takes by what it took with other code."""
         before = self.store.read(cell)
-        return before.seconds + 0.1 if before else GUESS
+        return before.seconds + 0.1 if before else DEFAULT_SECONDS
 
 
-def _other(told: dict[str, Any], cell: Cell) -> str:
-    """How what a worker used differs from what is here, if it does."""
-    if told["package"] != package():
-        return "the worker has another version of innerloop: install the same one everywhere"
-    if told["weights"] != weights(cell.settings):
-        return "its recorded weights are others by now, or on the worker: run it again"
-    return ""
+def _find_failure(message: dict[str, Any], cell: Cell) -> Failure | None:
+    """Explain why a worker's message is invalid, or made by other code; None if it is valid."""
+    if "error" in message:
+        return Failure(message["error"])
+    if "unavailable" in message:
+        return Failure(message["unavailable"], state="unavailable")
+    if message["package"] != digest_package():
+        return Failure(
+            "the worker has another version of innerloop: install the same one everywhere"
+        )
+    if message["weights"] != digest_weights(cell.settings):
+        return Failure("its recorded weights changed, or differ on the worker: run it again")
+    return None
 
 
-def _outcome(
-    claim: Claim, cells: Sequence[Cell], ready: dict[Cell, Finished], broken: dict[Cell, str]
+def _make_stale(
+    claim: Claim, stored: Mapping[Cell, Finished], changes: Mapping[Cell, list[str]]
+) -> Stale:
+    """Describe a stored result of other code: its verdict then, and what changed since."""
+    preset = next(iter(stored)).preset
+    parts = list(stored.values())
+    try:
+        verdict = claim.build_evidence([part.found for part in parts]).verdict
+    except Exception:  # other code made it: this code may not be able to read it
+        verdict = "unreadable"
+    changed = sorted({name for names in changes.values() for name in names})
+    return Stale(preset, max(part.made for part in parts), verdict, tuple(changed))
+
+
+def _is_replaced(stale: Stale | None, cells: Sequence[Cell]) -> bool:
+    """Tell whether a stale result was run again at its own preset."""
+    return stale is not None and stale.preset == cells[0].preset
+
+
+def _make_outcome(
+    claim: Claim,
+    cells: Sequence[Cell],
+    ready: Mapping[Cell, Finished],
+    failures: Mapping[Cell, Failure],
 ) -> Outcome:
-    """What the cells of a claim come to."""
-    preset = cells[0].preset
-    errors = [broken[cell] for cell in cells if cell in broken]
-    if errors:
-        return Outcome(claim.id, "broken", preset, error=errors[0], command=cells[0].command)
+    """Conclude from the cells of a claim."""
+    preset, command = cells[0].preset, cells[0].command
+    outcome = Outcome(claim.id, "broken", preset, command=command, claim=claim)
+    if failed := [failures[cell] for cell in cells if cell in failures]:
+        worst = next((f for f in failed if f.state == "broken"), failed[0])
+        return replace(outcome, state=worst.state, error=worst.reason)
     parts = [ready[cell] for cell in cells]
     try:
-        evidence = claim.evidence([part.found for part in parts])
+        evidence = claim.build_evidence([part.found for part in parts])
     except Exception as error:
-        return Outcome(claim.id, "broken", preset, error=f"{type(error).__name__}: {error}")
-    return Outcome(
-        claim.id,
-        "checked",
-        preset,
-        evidence,
-        sum(part.seconds for part in parts),
-        max(part.made for part in parts),
-        dict(parts[0].versions),
-        command=cells[0].command,
+        return replace(outcome, error=f"{type(error).__name__}: {error}")
+    return replace(
+        outcome,
+        state="checked",
+        evidence=evidence,
+        seconds=sum(part.seconds for part in parts),
+        made=max(part.made for part in parts),
+        versions=dict(parts[0].versions),
     )

@@ -1,4 +1,4 @@
-"""Finished cells as files: written whole, refused when damaged, made again when code changed.
+"""Finished cells as files: written whole, refused when damaged, stale when code changed.
 
 A cell is a claim at a preset with a seed and settings. Its file says what was found, by which code
 and versions, when, in how many seconds, and which command makes it again.
@@ -15,19 +15,20 @@ from pathlib import Path
 from typing import Any
 
 from innerloop.claims.base import Preset
-from innerloop.constructions.certificate import versions
 from innerloop.errors import FileError
-from innerloop.files import PARTIAL, write_atomically
+from innerloop.files import PARTIAL_PREFIX, write_atomically
+from innerloop.provenance import collect_versions
 
 FORMAT = "innerloop-cell"
-VERSION = 1
-STALE = 60.0
+VERSION = 2
+"""Version 1 had one digest for all code, so what changed is unknown: it reads as stale."""
+STALE_SECONDS = 60.0
 """Seconds after which a file still being written has lost its writer."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What is computed and stored as one."""
+    """The unit of computation and storage: a claim, a preset, a seed and settings."""
 
     claim: str
     preset: Preset
@@ -36,16 +37,16 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """Short, and other settings or another seed give another."""
-        told = json.dumps([dict(self.settings), self.seed], sort_keys=True)
-        return hashlib.sha256(told.encode()).hexdigest()[:16]
+        """A 16-digit hash of settings and seed."""
+        encoded = json.dumps([dict(self.settings), self.seed], sort_keys=True)
+        return hashlib.sha256(encoded.encode()).hexdigest()[:16]
 
     def __hash__(self) -> int:
         return hash((self.claim, self.preset, self.name))
 
     @property
     def command(self) -> str:
-        """What makes it again."""
+        """The command that computes it again."""
         seed = f" --seed {self.seed}" if self.seed else ""
         return f"innerloop check {self.claim} --preset {self.preset}{seed} --fresh"
 
@@ -57,34 +58,40 @@ class Finished:
     found: Any
     seconds: float
     made: str
-    code: str
+    code: Mapping[str, str]
+    """What it depends on, each with a digest: see `innerloop.ledger.code`."""
     versions: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of finished cells. `notice` is told of what was refused, in one line."""
+    """A folder of finished cells. `notice` receives one line per rejected file."""
 
     folder: Path
     notice: Callable[[str], None]
+    recorded: Path | None = None
+    """Cells that came with the package: read where the folder has none, never written."""
 
     def path(self, cell: Cell) -> Path:
         return self.folder / cell.preset / cell.claim / f"{cell.name}.json"
 
     def read(self, cell: Cell) -> Finished | None:
-        """The finished cell, by whatever code; none if it is missing or damaged."""
+        """Read a finished cell, by whatever code; none if it is missing or damaged."""
         path = self.path(cell)
+        if self.recorded is not None and not path.exists():
+            path = Store(self.recorded, self.notice).path(cell)
         try:
-            told = json.loads(path.read_bytes())
-            content = told["content"]
-            if told["format"] != FORMAT or told["version"] != VERSION:
-                raise FileError(f"it has format {told['format']!r}, version {told['version']!r}")
-            if told["sha256"] != _digest(content):
+            file = json.loads(path.read_bytes())
+            content = file["content"]
+            if file["format"] != FORMAT or file["version"] not in (1, VERSION):
+                raise FileError(f"it has format {file['format']!r}, version {file['version']!r}")
+            if file["sha256"] != _compute_digest(content):
                 raise FileError("its contents do not match their SHA-256")
-            if content["cell"] != _told(cell):
+            if content["cell"] != _describe_cell(cell):
                 raise FileError("it is the file of another cell")
-            kept = ("found", "seconds", "made", "code", "versions")
-            return Finished(**{name: content[name] for name in kept})
+            fields = {name: content[name] for name in ("found", "seconds", "made", "versions")}
+            code = content["code"]
+            return Finished(**fields, code={"all code": code} if isinstance(code, str) else code)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -95,12 +102,12 @@ class Store:
     def write(self, cell: Cell, finished: Finished) -> None:
         """Store a finished cell; a `FileError` says why that was not possible."""
         content = {
-            "cell": _told(cell),
+            "cell": _describe_cell(cell),
             "command": cell.command,
             **{name: getattr(finished, name) for name in ("code", "versions", "made", "seconds")},
             "found": finished.found,
         }
-        whole = {"format": FORMAT, "version": VERSION, "sha256": _digest(content)}
+        whole = {"format": FORMAT, "version": VERSION, "sha256": _compute_digest(content)}
         path = self.path(cell)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -111,25 +118,25 @@ class Store:
 
     def tidy(self) -> None:
         """Remove what killed runs left half-written."""
-        for path in self.folder.glob(f"*/*/{PARTIAL}*"):
+        for path in self.folder.glob(f"*/*/{PARTIAL_PREFIX}*"):
             try:
-                if time.time() - path.stat().st_mtime > STALE:
+                if time.time() - path.stat().st_mtime > STALE_SECONDS:
                     path.unlink()
             except OSError:
                 continue  # somebody else's, or gone: nothing is lost by leaving it
 
 
-def finished(found: Any, seconds: float, code: str) -> Finished:
-    """A cell that was finished here and now."""
+def finish_cell(found: Any, seconds: float, code: Mapping[str, str]) -> Finished:
+    """Make the record of a cell that was finished here and now."""
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
-    return Finished(found, round(seconds, 3), made, code, versions())
+    return Finished(found, round(seconds, 3), made, code, collect_versions())
 
 
-def _told(cell: Cell) -> dict[str, Any]:
-    told = {"claim": cell.claim, "preset": cell.preset, "seed": cell.seed}
-    return {**told, "settings": dict(cell.settings)}
+def _describe_cell(cell: Cell) -> dict[str, Any]:
+    fields = {"claim": cell.claim, "preset": cell.preset, "seed": cell.seed}
+    return {**fields, "settings": dict(cell.settings)}
 
 
-def _digest(content: Mapping[str, Any]) -> str:
-    told = json.dumps(content, sort_keys=True, allow_nan=False)
-    return hashlib.sha256(told.encode()).hexdigest()
+def _compute_digest(content: Mapping[str, Any]) -> str:
+    encoded = json.dumps(content, sort_keys=True, allow_nan=False)
+    return hashlib.sha256(encoded.encode()).hexdigest()

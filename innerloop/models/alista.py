@@ -4,7 +4,7 @@ W minimises the coherence with X in Frobenius norm, its columns held to ⟨w_i, 
 
     w_i = (XXᵀ)⁻¹ x_i / (x_iᵀ (XXᵀ)⁻¹ x_i)        n ≤ d
 
-It is found once for the X that is given, as in the papers; or, without one, for every X anew.
+It is computed once for a given X, as in the papers; or, without one, for every X.
 """
 
 from __future__ import annotations
@@ -13,23 +13,25 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from innerloop.errors import OutOfRange
-from innerloop.models.unrolled import Labels, Measurements, Unrolled, Weights, times
+from innerloop.errors import OutOfRangeError
+from innerloop.models.unrolled import Labels, Measurements, Unrolled, Weights, matvec
 
 
 def analytic_weight(x: Measurements) -> Measurements:
-    """W of every X."""
+    """The analytic W of every X."""
     n, d = x.shape[-2:]
     if n > d:
-        raise OutOfRange(f"ALISTA's weight needs at most as many examples as features, got {n}×{d}")
-    # XXᵀ of a rare X is singular in float32 where n is near d.
-    exact = x.double()
-    solved = torch.linalg.solve(exact @ exact.mT, exact)
-    return (solved / (exact * solved).sum(dim=-2, keepdim=True)).to(x)
+        raise OutOfRangeError(
+            f"ALISTA's weight needs at most as many examples as features, got {n}×{d}"
+        )
+    # Where n is near d, XXᵀ of a rare X is singular in float32.
+    x64 = x.double()
+    solved = torch.linalg.solve(x64 @ x64.mT, x64)
+    return (solved / (x64 * solved).sum(dim=-2, keepdim=True)).to(x)
 
 
 class Alista(Unrolled):
-    """2K numbers to learn."""
+    """ALISTA with K layers, which has 2K parameters to learn."""
 
     weight: Tensor | None
 
@@ -42,8 +44,8 @@ class Alista(Unrolled):
 
     def prepare(self, x: Measurements, y: Labels) -> tuple[Tensor, Tensor, Tensor]:
         weight = analytic_weight(x) if self.weight is None else self.weight
-        return weight.mT @ x, times(weight.mT.expand(*x.shape[:-2], *weight.mT.shape[-2:]), y), y
+        return weight.mT @ x, matvec(weight.mT.expand(*x.shape[:-2], *weight.mT.shape[-2:]), y), y
 
-    def move(self, k: int, beta: Weights, data: tuple[Tensor, Tensor, Tensor]) -> Weights:
+    def update(self, k: int, beta: Weights, data: tuple[Tensor, Tensor, Tensor]) -> Weights:
         gram, pull, _ = data
-        return beta - self.steps[k] * (times(gram, beta) - pull)
+        return beta - self.steps[k] * (matvec(gram, beta) - pull)

@@ -1,4 +1,4 @@
-"""The machine with a read-out: what token 2m+1 says of the label of x_{m+1} (liu2025, Section 4.3).
+"""A transformer with a read-out: token 2m+1 predicts the label of x_{m+1} (liu2025, Section 4.3).
 
 Linear       ŷ = vᵀh                  v free (Definition 4.1)
 Query        ŷ = hᵀ V x               V free (Definition 4.2)
@@ -19,14 +19,14 @@ Readout = Literal["linear", "query", "constructed"]
 
 
 class Decoder(nn.Module):
-    """Prompts in the paired decoder format (4.2), registers x, y, beta, odd."""
+    """A transformer on prompts in the paired decoder format (4.2): registers x, y, beta, odd."""
 
     def __init__(self, machine: Transformer, readout: Readout) -> None:
         super().__init__()
         self.machine = machine
         self.readout: Readout = readout
         self.depth: int | None = None
-        """Layers in use, the first so many; all if none."""
+        """Number of leading layers in use; None means all."""
         layout = machine.layout
         if readout == "linear":
             self.reading = nn.Parameter(torch.zeros(1, layout.width, dtype=torch.float64))
@@ -39,31 +39,31 @@ class Decoder(nn.Module):
     def forward(
         self, tokens: Float[Tensor, "*batch tokens width"]
     ) -> Float[Tensor, "*batch prefixes"]:
-        """The label of each example, from those before it; the query's comes last."""
-        return self.read(tokens, self.stream(tokens))
+        """Predict the label of each example from those before it; the query comes last."""
+        return self.read(tokens, self.compute_stream(tokens))
 
-    def stream(
+    def compute_stream(
         self, tokens: Float[Tensor, "*batch tokens width"]
     ) -> Float[Tensor, "*batch tokens width"]:
-        """The stream after the last layer that is in use."""
+        """Compute the stream after the last layer in use."""
         if self.depth is None:
             return self.machine(tokens)
-        stream = self.machine.enter(tokens)
+        stream = self.machine.run_prologue(tokens)
         for k in range(self.depth):
             stream = self.machine.step(stream, k)
         return stream
 
     def read(self, tokens: Tensor, stream: Tensor) -> Tensor:
-        """What a stream says, after the last layer or any other."""
+        """Read predictions from the stream after any layer."""
         if self.readout == "linear":
             return (stream[..., 0::2, :] @ self.reading.mT).squeeze(-1)
         rows = self.machine.layout.read(tokens, "x")[..., 0::2, :]
-        return (self.weights(stream) * rows).sum(dim=-1)
+        return (self.read_weights(stream) * rows).sum(dim=-1)
 
-    def weights(
+    def read_weights(
         self, stream: Float[Tensor, "*batch tokens width"]
     ) -> Float[Tensor, "*batch prefixes d"]:
-        """β̂ = Vᵀh, whose product with x is the label that a query read-out tells."""
+        """Read β̂ = Vᵀh, whose product with x is the prediction of a query read-out."""
         odd = stream[..., 0::2, :]
         if self.readout == "constructed":
             return self.machine.layout.read(odd, "beta")

@@ -6,18 +6,18 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from innerloop.models.unrolled import Unrolled, Weights, unit_step
+from innerloop.models.unrolled import Unrolled, Weights, ista_step
 
 
 class Lista(Unrolled):
-    """Never sees X itself: the matrices begin as ISTA's for the `x` that is given."""
+    """LISTA, whose input is y alone; its matrices start as those of ISTA for the given `x`."""
 
     def __init__(self, x: Float[Tensor, "n d"], layers: int, threshold: float = 0.1) -> None:
         super().__init__(layers, threshold)
-        first = unit_step(x) * x.mT
+        encoder = ista_step(x) * x.mT
         eye = torch.eye(x.shape[1], dtype=x.dtype, device=x.device)
-        self.encoders = nn.Parameter(first.repeat(layers, 1, 1))
-        self.couplings = nn.Parameter((eye - first @ x).repeat(layers, 1, 1))
+        self.encoders = nn.Parameter(encoder.repeat(layers, 1, 1))
+        self.couplings = nn.Parameter((eye - encoder @ x).repeat(layers, 1, 1))
 
-    def move(self, k: int, beta: Weights, data: tuple[Tensor, Tensor]) -> Weights:
+    def update(self, k: int, beta: Weights, data: tuple[Tensor, Tensor]) -> Weights:
         return data[1] @ self.encoders[k].mT + beta @ self.couplings[k].mT

@@ -5,16 +5,16 @@ from __future__ import annotations
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from innerloop.models.unrolled import Unrolled, Weights, times, unit_step
+from innerloop.models.unrolled import Unrolled, Weights, ista_step, matvec
 
 
 class ListaCP(Unrolled):
-    """D begins as ISTA's, X/L, for the `x` that is given."""
+    """LISTA-CP, whose D starts as that of ISTA, X/L, for the given `x`."""
 
     def __init__(self, x: Float[Tensor, "n d"], layers: int, threshold: float = 0.1) -> None:
         super().__init__(layers, threshold)
-        self.directions = nn.Parameter((unit_step(x) * x).repeat(layers, 1, 1))
+        self.directions = nn.Parameter((ista_step(x) * x).repeat(layers, 1, 1))
 
-    def move(self, k: int, beta: Weights, data: tuple[Tensor, Tensor]) -> Weights:
+    def update(self, k: int, beta: Weights, data: tuple[Tensor, Tensor]) -> Weights:
         x, y = data
-        return beta - (times(x, beta) - y) @ self.directions[k]
+        return beta - (matvec(x, beta) - y) @ self.directions[k]

@@ -2,7 +2,7 @@
 
 gates      i, f, o = σ(W x + U h + b),   g = tanh(W x + U h + b)
 cell       c ← f ⊙ c + i ⊙ g,            h = o ⊙ tanh(c)
-Layer ℓ reads h of layer ℓ − 1, the first reads the tokens; the answer at a token is a linear
+Layer ℓ reads h of layer ℓ − 1, the first reads the tokens; the prediction at a token is a linear
 function of the last layer's h.
 """
 
@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 
 class LSTM(nn.Module):
-    """A layer is a module of its own: nn.LSTM gives the last one's h alone."""
+    """An LSTM with one nn.LSTM per layer: a stacked nn.LSTM returns only the last layer's h."""
 
     def __init__(self, inputs: int, *, width: int, layers: int) -> None:
         super().__init__()
@@ -25,16 +25,16 @@ class LSTM(nn.Module):
     def forward(
         self, prompt: Float[Tensor, "batch tokens inputs"]
     ) -> Float[Tensor, "batch tokens"]:
-        """The answer at every token."""
-        return self.read_out(self.streams(prompt)[-1]).squeeze(-1)
+        """Predict at every token."""
+        return self.read_out(self.compute_streams(prompt)[-1]).squeeze(-1)
 
-    def layers(self, prompt: Tensor) -> Float[Tensor, "layers batch tokens"]:
-        """The answers after each layer, as if it were the last."""
-        return self.read_out(torch.stack(self.streams(prompt))).squeeze(-1)
+    def predict_layers(self, prompt: Tensor) -> Float[Tensor, "layers batch tokens"]:
+        """Predict after each layer, as if it were the last."""
+        return self.read_out(torch.stack(self.compute_streams(prompt))).squeeze(-1)
 
-    def streams(self, prompt: Tensor) -> list[Float[Tensor, "batch tokens width"]]:
-        """h of every layer."""
-        found = [prompt]
+    def compute_streams(self, prompt: Tensor) -> list[Float[Tensor, "batch tokens width"]]:
+        """Compute h of every layer."""
+        streams = [prompt]
         for layer in self.network:
-            found.append(layer(found[-1])[0])
-        return found[1:]
+            streams.append(layer(streams[-1])[0])
+        return streams[1:]

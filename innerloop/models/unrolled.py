@@ -1,7 +1,7 @@
 """Iterations for sparse recovery, unrolled into layers whose parameters are learned.
 
-All start from β = 0 and end each layer with a soft threshold of its own, S_θ; what is learned is
-log θ. Every instance of a batch has its own measurements X (n×d) and labels y.
+All start from β = 0, and each layer ends with its own soft threshold S_θ, parametrised by log θ.
+Every instance of a batch has its own measurements X (n×d) and labels y.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ Weights = Float[Tensor, "*batch d"]
 
 
 class Unrolled(nn.Module, ABC):
-    """K layers; a subclass says what a layer adds to β before its threshold."""
+    """An iteration of K layers; a subclass defines a layer's update of β before its threshold."""
 
     def __init__(self, layers: int, threshold: float | Tensor) -> None:
         super().__init__()
         if layers < 1:
             raise InputError(f"layers must be at least 1, got {layers}")
-        given = torch.as_tensor(threshold, dtype=torch.float64).expand(layers)
-        self.log_thresholds = nn.Parameter(given.log())
+        thresholds = torch.as_tensor(threshold, dtype=torch.float64).expand(layers)
+        self.log_thresholds = nn.Parameter(thresholds.log())
 
     @property
     def layers(self) -> int:
@@ -40,36 +40,36 @@ class Unrolled(nn.Module, ABC):
         return self.log_thresholds.exp()
 
     def prepare(self, x: Measurements, y: Labels) -> Any:
-        """What every layer needs of the data, made once; by default the data."""
+        """Compute once what every layer needs of the data; by default the data themselves."""
         return x, y
 
     @abstractmethod
-    def move(self, k: int, beta: Weights, data: Any) -> Weights:
-        """Layer k, counted from 0, before its threshold."""
+    def update(self, k: int, beta: Weights, data: Any) -> Weights:
+        """Apply layer k (from 0) to β, before its threshold."""
 
     def iterates(self, x: Measurements, y: Labels) -> Float[Tensor, "layers *batch d"]:
         """β after every layer."""
         beta = x.new_zeros(*x.shape[:-2], x.shape[-1])
-        data, found, thresholds = self.prepare(x, y), [], self.thresholds
+        data, iterates, thresholds = self.prepare(x, y), [], self.thresholds
         for k in range(self.layers):
-            beta = shrunk(self.move(k, beta, data), thresholds[k])
-            found.append(beta)
-        return torch.stack(found)
+            beta = soft_threshold(self.update(k, beta, data), thresholds[k])
+            iterates.append(beta)
+        return torch.stack(iterates)
 
     def forward(self, x: Measurements, y: Labels) -> Weights:
         return self.iterates(x, y)[-1]
 
 
-def shrunk(values: Tensor, threshold: Tensor) -> Tensor:
-    """The soft threshold S_θ as what is left beyond [−θ, θ]."""
+def soft_threshold(values: Tensor, threshold: Tensor) -> Tensor:
+    """The soft threshold S_θ: values minus their projection onto [−θ, θ]."""
     return values - values.clamp(-threshold, threshold)
 
 
-def times(matrix: Float[Tensor, "*batch rows columns"], vector: Tensor) -> Tensor:
-    """A vector of every instance by its matrix."""
+def matvec(matrix: Float[Tensor, "*batch rows columns"], vector: Tensor) -> Tensor:
+    """Multiply the vector of every instance by its matrix."""
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)
 
 
-def unit_step(x: Float[Tensor, "n d"]) -> Tensor:
-    """1/L for L = λmax(XᵀX): the step of ISTA, from which what is trained on one X begins."""
+def ista_step(x: Float[Tensor, "n d"]) -> Tensor:
+    """1/L for L = λmax(XᵀX): the step of ISTA, where models for one X start."""
     return torch.linalg.matrix_norm(x, ord=2).square().reciprocal()

@@ -1,4 +1,4 @@
-"""What policies for a fixed set of arms share: how often each was chosen, and what it earned."""
+"""Base class of policies for a fixed set of arms, which count choices and rewards per arm."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.policies.base import Policy
 from innerloop.problems.bandit import ActionSet, Bandit
 from innerloop.problems.environment import Environment
 
 
 class Tally(NamedTuple):
-    """The number of times each arm was chosen, and the sum of what it earned."""
+    """How often each arm was chosen, and the sum of its rewards."""
 
     counts: Float[Tensor, "*batch arms"]
     sums: Float[Tensor, "*batch arms"]
 
     @property
     def means(self) -> Float[Tensor, "*batch arms"]:
-        """The average reward of each arm; infinite before the first."""
+        """Average reward of each arm; infinite for an arm never chosen."""
         return torch.where(self.counts == 0, torch.inf, self.sums / self.counts.clamp_min(1))
 
 
@@ -32,17 +32,17 @@ class Tally(NamedTuple):
 class ArmPolicy(Policy[Bandit, Tally], ABC):
     """A policy whose state is the tally of the arms."""
 
-    plays: ClassVar[type[Environment]] = Bandit
+    environment_type: ClassVar[type[Environment]] = Bandit
 
-    def accept(self, environment: Environment) -> None:
-        super().accept(environment)
+    def check_environment(self, environment: Environment) -> None:
+        super().check_environment(environment)
         if isinstance(environment, Bandit) and environment.sets > 1:
-            raise OutOfRange(
+            raise OutOfRangeError(
                 f"{self.name} needs the same actions at every step, got {environment.sets} sets"
             )
 
-    def start(self, environment: Bandit) -> Tally:
-        zeros = environment.like.new_zeros(*environment.batch, environment.actions)
+    def init_state(self, environment: Bandit) -> Tally:
+        zeros = environment.reference_tensor.new_zeros(*environment.batch, environment.actions)
         return Tally(zeros, zeros)
 
     def update(
@@ -52,8 +52,8 @@ class ArmPolicy(Policy[Bandit, Tally], ABC):
         action: Int[Tensor, "*batch"],
         reward: Float[Tensor, "*batch"],
     ) -> Tally:
-        place, earned = action.unsqueeze(-1), reward.unsqueeze(-1)
+        index, amount = action.unsqueeze(-1), reward.unsqueeze(-1)
         return Tally(
-            state.counts.scatter_add(-1, place, torch.ones_like(earned)),
-            state.sums.scatter_add(-1, place, earned),
+            state.counts.scatter_add(-1, index, torch.ones_like(amount)),
+            state.sums.scatter_add(-1, index, amount),
         )

@@ -1,8 +1,8 @@
-"""What every policy has: a first state, the odds of each action, and what it learns from a step.
+"""Base class of policies: initial state, probabilities of the actions, and update after a step.
 
 A policy sees an environment through its observations, step by step, and keeps what it needs in its
-state, so that a step costs the same however long the history is. Whatever a policy draws at random
-it makes from standard normals that it is given: with the same numbers, the odds are the same.
+state, so that a step costs the same however long the history is. All randomness of a policy comes
+from standard normals passed to it: equal normals give equal probabilities.
 """
 
 from __future__ import annotations
@@ -15,34 +15,37 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.parameters import Parameters, parameter
 from innerloop.problems.environment import Environment
 from innerloop.problems.mdp import Situation, TabularMDP
-from innerloop.registry import name_of
+from innerloop.registry import get_name
 
-World = TypeVar("World", bound=Environment)
+Env = TypeVar("Env", bound=Environment)
 State = TypeVar("State")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Policy(Parameters, ABC, Generic[World, State]):
-    """A way to choose. Subclasses are frozen dataclasses of their parameters; states are tensors or
-    NamedTuples of tensors, and are never changed in place."""
+class Policy(Parameters, ABC, Generic[Env, State]):
+    """A rule for choosing actions.
+
+    Subclasses are frozen dataclasses of their parameters; states are tensors or NamedTuples of
+    tensors, and are never changed in place.
+    """
 
     source: ClassVar[str]
-    plays: ClassVar[type[Environment]] = Environment
-    """The environments it can be played in."""
+    environment_type: ClassVar[type[Environment]] = Environment
+    """Environments that the policy can play in."""
 
     @abstractmethod
-    def start(self, environment: World) -> State:
-        """The state before the first step."""
+    def init_state(self, environment: Env) -> State:
+        """Return the state before the first step."""
 
     @abstractmethod
     def probabilities(
         self, state: State, observation: Any, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch actions"]:
-        """The odds of each action."""
+        """Probability of each action."""
 
     @abstractmethod
     def update(
@@ -52,32 +55,35 @@ class Policy(Parameters, ABC, Generic[World, State]):
         action: Int[Tensor, "*batch"],
         reward: Float[Tensor, "*batch"],
     ) -> State:
-        """The state after a step."""
+        """Return the state after a step."""
 
     def log_probabilities(
         self, state: State, observation: Any, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch actions"]:
-        """The logarithm of the odds, without underflow where the policy can avoid it."""
+        """Logarithm of the probabilities, without underflow where the policy can avoid it."""
         return self.probabilities(state, observation, noise).log()
 
-    def normals(self, environment: World) -> int:
-        """How many standard normals it needs at every step."""
+    def count_normals(self, environment: Env) -> int:
+        """Number of standard normals that the policy needs at every step."""
         return 0
 
-    def accept(self, environment: Environment) -> None:
-        """Raise `OutOfRange` for an environment that it cannot be played in."""
-        if not isinstance(environment, self.plays):
-            raise OutOfRange(
-                f"{self.name} plays in a {self.plays.__name__}, got a {type(environment).__name__}"
+    def check_environment(self, environment: Environment) -> None:
+        """Raise `OutOfRangeError` for an environment that the policy cannot play in."""
+        if not isinstance(environment, self.environment_type):
+            raise OutOfRangeError(
+                f"{self.name} plays in a {self.environment_type.__name__}, "
+                f"got a {type(environment).__name__}"
             )
 
     def plan(
         self, state: State, environment: TabularMDP, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch horizon states actions"]:
-        """The odds at every step and in every state of an episode that begins now."""
-        here = torch.zeros(environment.batch, dtype=torch.long, device=environment.like.device)
+        """Probabilities at every step and in every state of an episode that begins now."""
+        zeros = torch.zeros(
+            environment.batch, dtype=torch.long, device=environment.reference_tensor.device
+        )
         rows = [
-            self.probabilities(state, Situation(h, here + s), noise)
+            self.probabilities(state, Situation(h, zeros + s), noise)
             for h in range(environment.horizon)
             for s in range(environment.states)
         ]
@@ -85,40 +91,44 @@ class Policy(Parameters, ABC, Generic[World, State]):
 
     @property
     def name(self) -> str:
-        return name_of(type(self))
+        return get_name(type(self))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SoftPolicy(Policy[World, State], ABC):
-    """A policy that scores the actions: softmax(scores / τ), or the best score if τ is 0."""
+class SoftPolicy(Policy[Env, State], ABC):
+    """A policy that scores actions: softmax(scores / τ), or the best score if τ is 0."""
 
     temperature: float = parameter(0.0, "τ of the softmax over scores; 0 takes the best", least=0)
 
     @abstractmethod
-    def scores(self, state: State, observation: Any) -> Float[Tensor, "*batch actions"]:
-        """How promising each action is."""
+    def score_actions(self, state: State, observation: Any) -> Float[Tensor, "*batch actions"]:
+        """Score each action: higher is more probable."""
 
     def probabilities(
         self, state: State, observation: Any, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch actions"]:
-        return self.softened(self.scores(state, observation))
+        return self.scores_to_probabilities(self.score_actions(state, observation))
 
-    def softened(self, scores: Float[Tensor, "*batch actions"]) -> Float[Tensor, "*batch actions"]:
-        """The odds that scores give."""
+    def scores_to_probabilities(
+        self, scores: Float[Tensor, "*batch actions"]
+    ) -> Float[Tensor, "*batch actions"]:
+        """Convert scores to probabilities, by the softmax or the best score."""
         if self.temperature == 0:
-            return greedy(scores)
+            return greedy_probabilities(scores)
         return (scores / self.temperature).softmax(dim=-1)
 
     def log_probabilities(
         self, state: State, observation: Any, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch actions"]:
-        scores = self.scores(state, observation)
+        scores = self.score_actions(state, observation)
         if self.temperature == 0:
-            return greedy(scores).log()
+            return greedy_probabilities(scores).log()
         return (scores / self.temperature).log_softmax(dim=-1)
 
 
-def greedy(scores: Float[Tensor, "*batch actions"]) -> Float[Tensor, "*batch actions"]:
-    """Even odds for all actions with the best score: softmax(scores / τ) as τ goes to 0."""
+def greedy_probabilities(
+    scores: Float[Tensor, "*batch actions"],
+) -> Float[Tensor, "*batch actions"]:
+    """Equal probabilities for all actions with the best score: softmax(scores / τ) as τ → 0."""
     best = (scores == scores.amax(dim=-1, keepdim=True)).to(scores)
     return best / best.sum(dim=-1, keepdim=True)

@@ -1,4 +1,4 @@
-"""The arm with the largest average reward, each arm once before that; at random with odds ε."""
+"""ε-greedy: the arm with the largest average reward, after each arm once; random with chance ε."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from torch import Tensor
 
 from innerloop.parameters import parameter
 from innerloop.policies.arms import ArmPolicy, Tally
-from innerloop.policies.base import greedy
+from innerloop.policies.base import greedy_probabilities
 from innerloop.problems.bandit import ActionSet
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class EmpiricalAverage(ArmPolicy):
-    """Greed, with ε of exploration."""
+class EmpiricalAveragePolicy(ArmPolicy):
+    """Greedy choice, with exploration of probability ε."""
 
     source: ClassVar[str] = "Yang 2025, third paper, experiments (Lin et al. 2023)"
 
-    epsilon: float = parameter(0.0, "ε, the odds of any action at random", least=0, most=1)
+    epsilon: float = parameter(0.0, "ε, the probability of a random action", least=0, most=1)
 
     def probabilities(
         self, state: Tally, observation: ActionSet, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch actions"]:
-        best = greedy(state.means)
+        best = greedy_probabilities(state.means)
         return (1 - self.epsilon) * best + self.epsilon / best.shape[-1]

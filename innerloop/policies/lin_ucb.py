@@ -1,7 +1,7 @@
 """LinUCB: the action whose reward could be highest, ⟨a, ŵ⟩ + α √(aᵀ G⁻¹ a), or a softmax of that.
 
 ŵ is the ridge estimate from the steps so far and G = λI + Σ a aᵀ over their actions. With a
-temperature τ it is soft LinUCB, whose odds are proportional to exp(score / τ).
+temperature τ it is soft LinUCB, with probabilities proportional to exp(score / τ).
 """
 
 from __future__ import annotations
@@ -15,19 +15,21 @@ from torch import Tensor
 from innerloop.parameters import parameter
 from innerloop.policies.base import SoftPolicy
 from innerloop.policies.linear import LinearPolicy
-from innerloop.policies.posterior import Posterior, batch_first, batch_last
+from innerloop.policies.posterior import Posterior, move_batch_first, move_batch_last
 from innerloop.problems.bandit import ActionSet, Bandit
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LinUCB(LinearPolicy, SoftPolicy[Bandit, Posterior]):
+class LinUCBPolicy(LinearPolicy, SoftPolicy[Bandit, Posterior]):
     """Optimism about the weights of a linear bandit."""
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023)"
 
     alpha: float = parameter(2.0, "α, the weight of the uncertainty", least=0)
 
-    def scores(self, state: Posterior, observation: ActionSet) -> Float[Tensor, "*batch actions"]:
-        features = batch_last(observation.features)
-        widths = state.widths(features)
-        return batch_first(state.values(features) + self.alpha * widths)
+    def score_actions(
+        self, state: Posterior, observation: ActionSet
+    ) -> Float[Tensor, "*batch actions"]:
+        features = move_batch_last(observation.features)
+        widths = state.confidence_widths(features)
+        return move_batch_first(state.values(features) + self.alpha * widths)

@@ -1,4 +1,4 @@
-"""What policies for linear bandits share: the ridge posterior as their state."""
+"""Base class of policies for linear bandits, whose state is the ridge posterior."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from innerloop.parameters import parameter
 from innerloop.policies.base import Policy
-from innerloop.policies.posterior import Posterior, batch_last
+from innerloop.policies.posterior import Posterior, move_batch_last
 from innerloop.problems.bandit import ActionSet, Bandit
 from innerloop.problems.environment import Environment
 
@@ -20,12 +20,12 @@ from innerloop.problems.environment import Environment
 class LinearPolicy(Policy[Bandit, Posterior], ABC):
     """A policy whose state is the posterior of the weights."""
 
-    plays: ClassVar[type[Environment]] = Bandit
+    environment_type: ClassVar[type[Environment]] = Bandit
 
     ridge: float = parameter(1.0, "λ, the weight of the ridge penalty", least=1e-12, most=1e12)
 
-    def start(self, environment: Bandit) -> Posterior:
-        return Posterior.start(environment.shown, self.ridge)
+    def init_state(self, environment: Bandit) -> Posterior:
+        return Posterior.prior(environment.action_features, self.ridge)
 
     def update(
         self,
@@ -34,6 +34,6 @@ class LinearPolicy(Policy[Bandit, Posterior], ABC):
         action: Int[Tensor, "*batch"],
         reward: Float[Tensor, "*batch"],
     ) -> Posterior:
-        features = batch_last(observation.features)
+        features = move_batch_last(observation.features)
         place = action.expand(1, features.shape[1], *action.shape)
-        return state.updated(features.gather(0, place).squeeze(0), reward)
+        return state.update(features.gather(0, place).squeeze(0), reward)

@@ -1,4 +1,4 @@
-"""The best action, by somebody who knows the environment: regret 0, and the expert to imitate."""
+"""Optimal action, computed from the environment itself: regret 0, the expert to imitate."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import Any, ClassVar
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from innerloop.policies.base import Policy, greedy
+from innerloop.policies.base import Policy, greedy_probabilities
 from innerloop.problems.environment import Environment
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Optimal(Policy[Environment, Environment]):
-    """The yardstick of regret; its state is the environment itself."""
+class OptimalPolicy(Policy[Environment, Environment]):
+    """Reference policy of regret; its state is the environment itself."""
 
     source: ClassVar[str] = "Yang 2025, third paper, experiments: the expert of pre-training"
 
-    def start(self, environment: Environment) -> Environment:
+    def init_state(self, environment: Environment) -> Environment:
         return environment
 
     def probabilities(
         self, state: Environment, observation: Any, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch actions"]:
-        return greedy(state.action_values(observation))
+        return greedy_probabilities(state.action_values(observation))
 
     def update(
         self,

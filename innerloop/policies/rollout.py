@@ -1,8 +1,8 @@
-"""Play a policy in a batch of environments, with all that is random drawn beforehand.
+"""Play a policy in a batch of environments, with all random numbers drawn beforehand.
 
-There are three streams of random numbers, each with a generator of its own: the lots that choose
-among a policy's odds, the environments' luck, and the normals of policies that sample. Two policies
-that choose equally therefore see the same, and the first steps of a long game are a short game.
+There are three streams of random numbers, each with its own generator: the lots that sample actions
+from a policy's probabilities, the environments' luck, and the normals of policies that sample. Two
+policies that act alike therefore observe the same, and a long game begins with the short one.
 """
 
 from __future__ import annotations
@@ -17,52 +17,55 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.policies.base import Policy
-from innerloop.problems.environment import Environment, check_probabilities, choose
+from innerloop.problems.environment import Environment, check_probabilities, sample_inverse_cdf
 from innerloop.problems.mdp import TabularMDP
 
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """All that is random in a game. The steps come first: what a step needs is one entry."""
+    """All random numbers of a game; the first dimension is the step."""
 
     lots: Float[Tensor, ...]
     luck: Float[Tensor, ...]
     noise: Float[Tensor, "... normals"]
 
     @classmethod
-    def of(
+    def sample(
         cls,
         policy: Policy[Any, Any],
         environment: Environment,
         steps: int,
         generator: torch.Generator | int | None = None,
     ) -> Draws:
-        """Drawn step by step and in float64: more steps only add, every precision sees the same."""
-        policy.accept(environment)
-        environment.check_steps(steps)
-        seeds = torch.randint(2**62, (3,), generator=_generator(generator)).tolist()
-        lots, luck, noise = (torch.Generator().manual_seed(seed) for seed in seeds)
-        batch, like = environment.batch, environment.like
-        width = policy.normals(environment)
+        """Draw the random numbers of a game, step by step and in float64.
 
-        def drawn(one: Callable[[], Tensor]) -> Tensor:
-            return torch.stack([one() for _ in range(steps)]).to(like.device)
+        More steps only append, and every precision sees the same numbers.
+        """
+        policy.check_environment(environment)
+        environment.check_steps(steps)
+        seeds = torch.randint(2**62, (3,), generator=_resolve_generator(generator)).tolist()
+        lots, luck, noise = (torch.Generator().manual_seed(seed) for seed in seeds)
+        batch, like = environment.batch, environment.reference_tensor
+        width = policy.count_normals(environment)
+
+        def repeat(draw: Callable[[], Tensor]) -> Tensor:
+            return torch.stack([draw() for _ in range(steps)]).to(like.device)
 
         return cls(
-            drawn(lambda: torch.rand(batch, generator=lots, dtype=torch.float64)),
-            drawn(lambda: environment.luck(luck)),
-            drawn(lambda: torch.randn(*batch, width, generator=noise, dtype=torch.float64)).to(
+            repeat(lambda: torch.rand(batch, generator=lots, dtype=torch.float64)),
+            repeat(lambda: environment.draw_luck(luck)),
+            repeat(lambda: torch.randn(*batch, width, generator=noise, dtype=torch.float64)).to(
                 like
             ),
         )
 
-    def at(self, index: int | slice) -> Draws:
-        """The draws of some of the environments, by the first dimension of the batch."""
+    def select(self, index: int | slice) -> Draws:
+        """Select the draws of some environments, by the first dimension of the batch."""
         return Draws(self.lots[:, index], self.luck[:, index], self.noise[:, index])
 
 
 class Rollout(NamedTuple):
-    """What happened. The regret is that of each step, or of each episode of a decision process."""
+    """Outcome of a game. The regret is per step, or per episode of a decision process."""
 
     history: Any
     probabilities: Float[Tensor, "*batch steps actions"]
@@ -76,48 +79,54 @@ def rollout(
     generator: torch.Generator | int | None = None,
 ) -> Rollout:
     """Play `steps` steps in every environment of a batch; a seed may stand for the generator."""
-    return play(policy, environment, Draws.of(policy, environment, steps, generator))
+    return play(policy, environment, Draws.sample(policy, environment, steps, generator))
 
 
 def play(policy: Policy[Any, Any], environment: Environment, draws: Draws) -> Rollout:
-    """Play the game that the draws decide."""
-    state = policy.start(environment)
-    before = None
-    seen, odds, actions, rewards, plans = [], [], [], [], []
+    """Play a game with the given random numbers."""
+    state = policy.init_state(environment)
+    previous = None
+    observations, probabilities, actions, rewards, plans = [], [], [], [], []
     for t, (lot, luck, noise) in enumerate(zip(draws.lots, draws.luck, draws.noise, strict=True)):
-        observation = environment.observe(t, luck, before)
-        if isinstance(environment, TabularMDP) and environment.begins(t):
+        observation = environment.observe(t, luck, previous)
+        if isinstance(environment, TabularMDP) and environment.starts_episode(t):
             plans.append(policy.plan(state, environment, noise))
-        probabilities = policy.probabilities(state, observation, noise)
-        action = choose(probabilities, lot)
+        current = policy.probabilities(state, observation, noise)
+        action = sample_inverse_cdf(current, lot)
         reward = environment.reward(observation, action, luck)
         state = policy.update(state, observation, action, reward)
-        before = (observation, action)
-        seen.append(observation)
-        odds.append(probabilities)
+        previous = (observation, action)
+        observations.append(observation)
+        probabilities.append(current)
         actions.append(action)
         rewards.append(reward)
-    told = torch.stack(odds).movedim(0, -2)
-    _check_odds(policy, environment, told)
-    chosen, earned = (torch.stack(part).movedim(0, -1) for part in (actions, rewards))
-    history = environment.history(seen, chosen, earned)
-    return Rollout(history, told, environment.regret(history, plans))
+    stacked = torch.stack(probabilities).movedim(0, -2)
+    _check_policy_output(policy, environment, stacked)
+    played = (torch.stack(part).movedim(0, -1) for part in (actions, rewards))
+    history = environment.build_history(observations, *played)
+    return Rollout(history, stacked, environment.regret(history, plans))
 
 
-def _generator(given: torch.Generator | int | None) -> torch.Generator | None:
-    """A generator, or the one that a seed stands for."""
-    if given is None or isinstance(given, torch.Generator):
-        return given
-    if isinstance(given, bool) or not isinstance(given, int) or not 0 <= given < 2**63:
-        raise InputError(f"generator must be a torch.Generator or a seed from 0, got {given!r}")
-    return torch.Generator().manual_seed(given)
+def _resolve_generator(source: torch.Generator | int | None) -> torch.Generator | None:
+    """Return a generator as it is, and make one from a seed."""
+    if source is None or isinstance(source, torch.Generator):
+        return source
+    if isinstance(source, bool) or not isinstance(source, int) or not 0 <= source < 2**63:
+        raise InputError(f"generator must be a torch.Generator or a seed from 0, got {source!r}")
+    return torch.Generator().manual_seed(source)
 
 
-def _check_odds(policy: Policy[Any, Any], environment: Environment, odds: Tensor) -> None:
-    """Refuse a game whose odds were none. Once at the end: a check at every step costs as much as
-    a step."""
-    if odds.shape[-1] != environment.actions:
+def _check_policy_output(
+    policy: Policy[Any, Any], environment: Environment, probabilities: Tensor
+) -> None:
+    """Refuse a game in which the policy gave no valid probabilities.
+
+    Checked once at the end: a check at every step costs as much as a step.
+    """
+    actions = probabilities.shape[-1]
+    if actions != environment.actions:
         raise InputError(
-            f"{policy.name} gave odds for {odds.shape[-1]} actions, there are {environment.actions}"
+            f"{policy.name} gave probabilities for {actions} actions, "
+            f"the environment has {environment.actions}"
         )
-    check_probabilities(f"the odds of {policy.name}", odds)
+    check_probabilities(f"the probabilities of {policy.name}", probabilities)

@@ -1,4 +1,4 @@
-"""UCB1: the arm with the largest average reward + √(c ln t / N), each arm once before that.
+"""UCB1: the arm with the largest average reward + √(c ln t / N), after choosing each arm once.
 
 t is the number of steps so far and N how often the arm was chosen.
 """
@@ -14,12 +14,12 @@ from torch import Tensor
 
 from innerloop.parameters import parameter
 from innerloop.policies.arms import ArmPolicy, Tally
-from innerloop.policies.base import greedy
+from innerloop.policies.base import greedy_probabilities
 from innerloop.problems.bandit import ActionSet
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class UCB(ArmPolicy):
+class UCBPolicy(ArmPolicy):
     """Optimism about the mean of each arm."""
 
     source: ClassVar[str] = "Auer et al. 2002, figure 1; Yang 2025, third paper, experiments"
@@ -30,4 +30,6 @@ class UCB(ArmPolicy):
         self, state: Tally, observation: ActionSet, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch actions"]:
         log = math.log(max(observation.step, 1))
-        return greedy(state.means + (self.width * log / state.counts.clamp_min(1)).sqrt())
+        return greedy_probabilities(
+            state.means + (self.width * log / state.counts.clamp_min(1)).sqrt()
+        )

@@ -1,4 +1,4 @@
-"""Every action with the same odds, whatever happened."""
+"""Uniform policy: every action with the same probability, whatever happened."""
 
 from __future__ import annotations
 
@@ -11,29 +11,29 @@ from torch import Tensor
 from innerloop.policies.base import Policy
 from innerloop.problems.environment import Environment
 
-Odds = Float[Tensor, "*batch actions"]
+Probabilities = Float[Tensor, "*batch actions"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Uniform(Policy[Environment, Odds]):
-    """The baseline that learns nothing; its state is the odds."""
+class UniformPolicy(Policy[Environment, Probabilities]):
+    """Baseline that learns nothing; its state is the probabilities."""
 
     source: ClassVar[str] = "the baseline of every regret"
 
-    def start(self, environment: Environment) -> Odds:
+    def init_state(self, environment: Environment) -> Probabilities:
         shape = (*environment.batch, environment.actions)
-        return environment.like.new_full(shape, 1 / environment.actions)
+        return environment.reference_tensor.new_full(shape, 1 / environment.actions)
 
     def probabilities(
-        self, state: Odds, observation: Any, noise: Float[Tensor, "*batch normals"]
-    ) -> Odds:
+        self, state: Probabilities, observation: Any, noise: Float[Tensor, "*batch normals"]
+    ) -> Probabilities:
         return state
 
     def update(
         self,
-        state: Odds,
+        state: Probabilities,
         observation: Any,
         action: Int[Tensor, "*batch"],
         reward: Float[Tensor, "*batch"],
-    ) -> Odds:
+    ) -> Probabilities:
         return state

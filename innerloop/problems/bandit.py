@@ -1,4 +1,4 @@
-"""What bandits share: at every step a set of actions with features, and a reward for one of them.
+"""Base class of bandits: every step shows actions with features, and rewards the chosen one.
 
 The mean reward of each action is fixed; a step's regret is the best mean minus the chosen one.
 """
@@ -13,102 +13,102 @@ from typing import NamedTuple
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from innerloop.errors import OutOfRange
+from innerloop.errors import OutOfRangeError
 from innerloop.problems.environment import Environment
 
 
 class ActionSet(NamedTuple):
-    """What a bandit shows at a step, counted from 0: the features of each action."""
+    """Observation in a bandit: the step, counted from 0, and the features of each action."""
 
     step: int
     features: Float[Tensor, "*batch actions d"]
 
 
 class BanditHistory(NamedTuple):
-    """What was shown, chosen and earned, step by step."""
+    """Features, chosen actions and rewards, step by step."""
 
     features: Float[Tensor, "*batch steps actions d"]
     actions: Int[Tensor, "*batch steps"]
     rewards: Float[Tensor, "*batch steps"]
 
-    def prefix(self, steps: int) -> BanditHistory:
-        """The first steps alone."""
+    def truncate(self, steps: int) -> BanditHistory:
+        """Keep the first steps alone."""
         return BanditHistory(
             self.features[..., :steps, :, :], self.actions[..., :steps], self.rewards[..., :steps]
         )
 
 
 class Bandit(Environment, ABC):
-    """A batch of bandits. One action set is shown at every step, several one after another."""
+    """A batch of bandits. A single action set is shown at every step, several one after another."""
 
     @property
     @abstractmethod
-    def shown(self) -> Float[Tensor, "*batch sets actions d"]:
-        """The features of the actions in each set."""
+    def action_features(self) -> Float[Tensor, "*batch sets actions d"]:
+        """Features of the actions in each set."""
 
     @property
     @abstractmethod
     def means(self) -> Float[Tensor, "*batch sets actions"]:
-        """The mean reward of each action."""
+        """Mean reward of each action."""
 
     @property
     def sets(self) -> int:
-        return self.shown.shape[-3]
+        return self.action_features.shape[-3]
 
     @property
     def actions(self) -> int:
-        return self.shown.shape[-2]
+        return self.action_features.shape[-2]
 
     @property
     def d(self) -> int:
-        return self.shown.shape[-1]
+        return self.action_features.shape[-1]
 
     @property
     def batch(self) -> tuple[int, ...]:
-        return tuple(self.shown.shape[:-3])
+        return tuple(self.action_features.shape[:-3])
 
     @property
-    def like(self) -> Tensor:
-        return self.shown
+    def reference_tensor(self) -> Tensor:
+        return self.action_features
 
     def check_steps(self, steps: int) -> None:
         super().check_steps(steps)
         if 1 < self.sets < steps:
-            raise OutOfRange(
+            raise OutOfRangeError(
                 f"this bandit has action sets for {self.sets} steps, got {steps} steps: "
                 "draw it with more sets, or with 1 for a fixed set"
             )
 
     @cached_property
-    def _sets(self) -> list[Tensor]:
+    def _features_by_set(self) -> list[Tensor]:
         # In memory the batch comes last, where policies are fast; the shapes do not show it.
-        last = self.shown.movedim((-3, -2, -1), (0, 1, 2)).contiguous()
+        last = self.action_features.movedim((-3, -2, -1), (0, 1, 2)).contiguous()
         return [features.movedim((0, 1), (-2, -1)) for features in last]
 
     @cached_property
-    def _means(self) -> list[Tensor]:
+    def _means_by_set(self) -> list[Tensor]:
         return list(self.means.unbind(dim=-2))
 
     def observe(
-        self, t: int, luck: Float[Tensor, "*batch"], before: tuple[ActionSet, Tensor] | None
+        self, t: int, luck: Float[Tensor, "*batch"], previous: tuple[ActionSet, Tensor] | None
     ) -> ActionSet:
-        return ActionSet(t, self._sets[t % self.sets])
+        return ActionSet(t, self._features_by_set[t % self.sets])
 
-    def mean(self, t: int, action: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-        """The mean reward of an action at step t."""
-        return self._means[t % self.sets].gather(-1, action.unsqueeze(-1)).squeeze(-1)
+    def mean_reward(self, t: int, action: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
+        """Mean reward of an action at step t."""
+        return self._means_by_set[t % self.sets].gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
     def action_values(self, observation: ActionSet) -> Float[Tensor, "*batch actions"]:
-        return self._means[observation.step % self.sets]
+        return self._means_by_set[observation.step % self.sets]
 
-    def history(
+    def build_history(
         self,
         observations: Sequence[ActionSet],
         actions: Int[Tensor, "*batch steps"],
         rewards: Float[Tensor, "*batch steps"],
     ) -> BanditHistory:
         steps = actions.shape[-1]
-        features = self.shown[..., :steps, :, :].expand(*self.batch, steps, -1, -1)
+        features = self.action_features[..., :steps, :, :].expand(*self.batch, steps, -1, -1)
         return BanditHistory(features, actions, rewards)
 
     def regret(

@@ -1,4 +1,4 @@
-"""What every problem has: declared settings, and instances drawn from a generator."""
+"""Base class of distributions of problems, and helpers to draw and check instances."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from innerloop.errors import InputError
@@ -16,15 +16,15 @@ from innerloop.parameters import Parameters
 
 
 def check_batch(batch: tuple[int, ...]) -> None:
-    """Refuse leading dimensions that leave nothing to draw."""
+    """Refuse batch dimensions below 1."""
     if any(size < 1 for size in batch):
         raise InputError(f"batch dimensions must be at least 1, got {batch}")
 
 
-def normals(
+def normal_sampler(
     batch: tuple[int, ...], generator: torch.Generator | None
 ) -> Callable[..., Float[Tensor, ...]]:
-    """Draws standard normal tensors of a given shape for every instance of a batch, in float64."""
+    """Return a function that draws standard normals of a given shape per instance, in float64."""
     check_batch(batch)
 
     def normal(*shape: int) -> Tensor:
@@ -33,28 +33,31 @@ def normals(
     return normal
 
 
-def on_the_sphere(
+def sample_sphere(
     count: int, d: int, batch: tuple[int, ...], generator: torch.Generator | None
 ) -> Float[Tensor, "*batch count d"]:
-    """Vectors drawn uniformly from the unit sphere."""
-    drawn = normals(batch, generator)(count, d)
-    return drawn / drawn.norm(dim=-1, keepdim=True)
+    """Draw vectors uniformly from the unit sphere."""
+    vectors = normal_sampler(batch, generator)(count, d)
+    return vectors / vectors.norm(dim=-1, keepdim=True)
 
 
-def mixture_proportions(given: Tensor | None, components: int) -> Float[Tensor, " components"]:
-    """π as given, checked; equal shares where none are."""
-    if given is None:
+def resolve_proportions(
+    proportions: Tensor | None, components: int
+) -> Float[Tensor, " components"]:
+    """Check the mixture proportions π; without any, return equal shares."""
+    if proportions is None:
         return torch.full((components,), 1 / components, dtype=torch.float64)
-    whole = given.shape == (components,) and bool((given > 0).all())
-    if not whole or abs(float(given.sum()) - 1) > 1e-9:
+    positive = proportions.shape == (components,) and bool((proportions > 0).all())
+    if not positive or abs(float(proportions.sum()) - 1) > 1e-9:
         raise InputError(
-            f"proportions must be {components} positive numbers with sum 1, got {given.tolist()}"
+            f"proportions must be {components} positive numbers with sum 1, "
+            f"got {proportions.tolist()}"
         )
-    return given
+    return proportions
 
 
-def tensor_of(value: Any) -> Tensor:
-    """A tensor from a tensor, an array or lists; what is not a floating tensor becomes float64."""
+def as_tensor(value: Any) -> Tensor:
+    """Convert a tensor, array or lists to a tensor; all but floating tensors become float64."""
     if isinstance(value, Tensor) and value.is_floating_point():
         return value
     try:
@@ -63,18 +66,18 @@ def tensor_of(value: Any) -> Tensor:
         raise InputError(f"expected numbers in rows of one length: {error}") from None
 
 
-def check_tensors(tensors: dict[str, Any], instead: str) -> None:
-    """Refuse what is not a tensor; `instead` says what takes arrays and lists."""
+def check_tensors(tensors: dict[str, Any], remedy: str) -> None:
+    """Refuse values that are not tensors; `remedy` says what takes arrays and lists."""
     for name, value in tensors.items():
         if not isinstance(value, Tensor):
-            raise InputError(f"{name} must be a tensor, got {type(value).__name__}: {instead}")
+            raise InputError(f"{name} must be a tensor, got {type(value).__name__}: {remedy}")
 
 
 def check_numbers(tensors: dict[str, Tensor]) -> None:
-    """Refuse numbers that are not floating-point, not finite, or not of one precision."""
-    first, *_ = tensors
-    dtype = tensors[first].dtype
+    """Refuse tensors that are not floating-point, not finite, or of different precisions."""
     for name, tensor in tensors.items():
+        first = next(iter(tensors))
+        dtype = tensors[first].dtype
         if not tensor.is_floating_point():
             raise InputError(f"{name} must hold floating-point numbers, got {tensor.dtype}")
         if tensor.dtype != dtype:
@@ -83,13 +86,30 @@ def check_numbers(tensors: dict[str, Tensor]) -> None:
             raise InputError(f"{name} must be finite, got NaN or infinity")
 
 
+def check_whole_numbers(tensors: dict[str, Tensor]) -> None:
+    """Refuse tensors that do not hold whole numbers."""
+    for name, tensor in tensors.items():
+        if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
+            raise InputError(f"{name} must be whole numbers, got {tensor.dtype}")
+
+
+def check_indices(name: str, values: Int[Tensor, "*shape"], count: int) -> None:
+    """Refuse whole numbers outside 0 … count − 1."""
+    low, high = int(values.min()), int(values.max())
+    if low < 0 or high >= count:
+        raise InputError(f"{name} must be in 0 … {count - 1}, got {low} … {high}")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Distribution(Parameters, ABC):
-    """A distribution over instances. `sample` draws a batch of them: a problem."""
+    """A distribution over instances; `sample` draws a batch of them, a problem."""
 
     source: ClassVar[str]
+    problem_type: ClassVar[type[Any]]
+    """The class that `sample` returns: a `Problem` or an `Environment`."""
     cases: ClassVar[tuple[dict[str, Any], ...]]
-    """Settings general enough to break a construction; the law is tested on each of them."""
+    """Settings varied enough to expose a wrong construction; each is used by the tests."""
+    required: ClassVar[tuple[str, ...]] = ("source", "problem_type", "cases")
 
     @abstractmethod
     def sample(
@@ -98,4 +118,4 @@ class Distribution(Parameters, ABC):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> Any:
-        """A batch of instances with these leading dimensions."""
+        """Draw a batch of instances with these leading dimensions."""

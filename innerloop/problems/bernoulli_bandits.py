@@ -1,7 +1,7 @@
 """Bernoulli bandits: an arm earns 1 with its own probability, otherwise 0.
 
 The probabilities are uniform on [0, 1], which is Beta(1, 1), or given. The features of the arms are
-the unit vectors, so that what is made for linear bandits can be played here too.
+the unit vectors, so that policies for linear bandits can play here too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from innerloop.problems.base import Distribution, check_batch, check_numbers, ch
 
 @dataclass(frozen=True, eq=False)
 class BernoulliBandit(Bandit):
-    """A batch of Bernoulli bandits: the probability that each arm earns 1."""
+    """A batch of Bernoulli bandits; `chances` are the probabilities that the arms earn 1."""
 
     chances: Float[Tensor, "*batch arms"]
 
@@ -36,7 +36,7 @@ class BernoulliBandit(Bandit):
             raise InputError(f"chances must lie in [0, 1], got {least:.3g} … {most:.3g}")
 
     @property
-    def shown(self) -> Float[Tensor, "*batch 1 arms arms"]:
+    def action_features(self) -> Float[Tensor, "*batch 1 arms arms"]:
         """The unit vectors."""
         arms = self.chances.shape[-1]
         return torch.eye(arms).to(self.chances).expand(*self.chances.shape[:-1], 1, arms, arms)
@@ -45,13 +45,13 @@ class BernoulliBandit(Bandit):
     def means(self) -> Float[Tensor, "*batch 1 arms"]:
         return self.chances.unsqueeze(-2)
 
-    def luck(self, generator: torch.Generator | None) -> Float[Tensor, "*batch"]:
+    def draw_luck(self, generator: torch.Generator | None) -> Float[Tensor, "*batch"]:
         return torch.rand(self.batch, generator=generator, dtype=torch.float64)
 
     def reward(
         self, observation: ActionSet, action: Int[Tensor, "*batch"], luck: Float[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:
-        return (luck < self.mean(observation.step, action)).to(self.chances)
+        return (luck < self.mean_reward(observation.step, action)).to(self.chances)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -59,6 +59,7 @@ class BernoulliBandits(Distribution):
     """A distribution over `BernoulliBandit`s."""
 
     source: ClassVar[str] = "Yang 2025, third paper (Lin et al. 2023)"
+    problem_type: ClassVar[type[Any]] = BernoulliBandit
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"arms": 5},
         {"arms": 2},
@@ -84,7 +85,7 @@ class BernoulliBandits(Distribution):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> BernoulliBandit:
-        """A batch of environments, drawn in float64 so that every precision sees the same ones."""
+        """Draw a batch of environments, in float64 so that every precision sees the same ones."""
         check_batch(batch)
         if self.chances is None:
             chances = torch.rand(*batch, self.arms, generator=generator, dtype=torch.float64)

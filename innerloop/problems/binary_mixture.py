@@ -1,4 +1,4 @@
-"""A mixture of two Gaussian clouds, and a vector to start from: which point is from which cloud?
+"""Mixture of two Gaussian clouds, to tell their points apart, and a vector to start from.
 
 x = c ± μ + noise with a sign for each point; the centre c, the direction of μ and the starting
 vector are drawn for each instance.
@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import torch
 
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, normals, on_the_sphere
+from innerloop.problems.base import Distribution, normal_sampler, sample_sphere
 from innerloop.problems.principal_components import PCAProblem
 
 
@@ -21,6 +21,7 @@ class BinaryMixture(Distribution):
     """A distribution over `PCAProblem`s with labels."""
 
     source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers)"
+    problem_type: ClassVar[type[Any]] = PCAProblem
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 3, "n": 8},
         {"d": 4, "n": 4},
@@ -42,11 +43,11 @@ class BinaryMixture(Distribution):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> PCAProblem:
-        normal = normals(batch, generator)
+        normal = normal_sampler(batch, generator)
         coin = torch.rand(*batch, self.n, generator=generator, dtype=torch.float64)
         labels = torch.where(coin < self.balance, 1.0, -1.0).to(torch.float64)
-        mean = self.separation * on_the_sphere(1, self.d, batch, generator)
+        mean = self.separation * sample_sphere(1, self.d, batch, generator)
         noise = normal(self.n, self.d)
         x = self.offset * normal(1, self.d) + labels.unsqueeze(-1) * mean + noise
-        start = on_the_sphere(1, self.d, batch, generator)
+        start = sample_sphere(1, self.d, batch, generator)
         return PCAProblem(x, start, labels).to(dtype)

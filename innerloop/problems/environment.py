@@ -1,7 +1,7 @@
-"""What every environment has: what it shows, what it pays, and luck that is drawn beforehand.
+"""Base class of environments: observations, rewards, and random numbers drawn beforehand.
 
-A batch of environments is played in step. All that is random in a step of an environment is one
-number, its luck, which does not depend on what was chosen: whoever chooses equally sees the same.
+The environments of a batch advance together. The only random number in a step of an environment is
+its luck, which does not depend on the actions: policies that act alike observe the same.
 """
 
 from __future__ import annotations
@@ -15,17 +15,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from innerloop.errors import InputError, OutOfRange
+from innerloop.errors import InputError, OutOfRangeError
 
 E = TypeVar("E", bound="Environment")
 
-MOST_STEPS = 10_000_000
+MAX_STEPS = 10_000_000
 
 
 class Environment(ABC):
     """A batch of environments: a frozen dataclass whose tensors have the same leading dimensions.
 
-    `Any` below is the environment's own kind of observation and history.
+    `Any` below is the environment's own type of observation and history.
     """
 
     @property
@@ -36,47 +36,47 @@ class Environment(ABC):
     @property
     @abstractmethod
     def actions(self) -> int:
-        """How many actions there are to choose from."""
+        """Number of actions to choose from."""
 
     @property
     @abstractmethod
-    def like(self) -> Tensor:
-        """A tensor of the precision and on the device that everything else has."""
+    def reference_tensor(self) -> Tensor:
+        """A tensor with the precision and device of the environment."""
 
     @abstractmethod
-    def luck(self, generator: torch.Generator | None) -> Float[Tensor, "*batch"]:
-        """The luck of one step, in float64."""
+    def draw_luck(self, generator: torch.Generator | None) -> Float[Tensor, "*batch"]:
+        """Draw the luck of one step, in float64."""
 
     @abstractmethod
     def observe(
-        self, t: int, luck: Float[Tensor, "*batch"], before: tuple[Any, Tensor] | None
+        self, t: int, luck: Float[Tensor, "*batch"], previous: tuple[Any, Tensor] | None
     ) -> Any:
-        """What is shown at step t, after an observation and the action it was answered with."""
+        """Observation at step t; `previous` is the last observation and the action taken on it."""
 
     @abstractmethod
     def reward(
         self, observation: Any, action: Int[Tensor, "*batch"], luck: Float[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:
-        """What an action earns."""
+        """Reward of an action."""
 
     @abstractmethod
     def action_values(self, observation: Any) -> Float[Tensor, "*batch actions"]:
-        """What each action is worth when every later choice is the best one."""
+        """Value of each action, with optimal actions ever after."""
 
     @abstractmethod
-    def history(
+    def build_history(
         self,
         observations: Sequence[Any],
         actions: Int[Tensor, "*batch steps"],
         rewards: Float[Tensor, "*batch steps"],
     ) -> Any:
-        """What was seen, chosen and earned, the batch first."""
+        """Collect observations, actions and rewards, batch dimensions first."""
 
     @abstractmethod
     def regret(
         self, history: Any, plans: Sequence[Float[Tensor, "*batch horizon states actions"]]
     ) -> Float[Tensor, "*batch steps"]:
-        """How much less than the best was to be expected of what was done."""
+        """Expected return of the best play minus that of the actions taken (or of the plans)."""
 
     def check_steps(self, steps: int) -> None:
         """Refuse a number of steps that cannot be played."""
@@ -84,24 +84,24 @@ class Environment(ABC):
             raise InputError(f"steps must be a whole number, got {steps!r}")
         if steps < 1:
             raise InputError(f"steps must be at least 1, got {steps}")
-        if steps > MOST_STEPS:
-            raise OutOfRange(f"steps must be at most {MOST_STEPS}, got {steps}")
+        if steps > MAX_STEPS:
+            raise OutOfRangeError(f"steps must be at most {MAX_STEPS}, got {steps}")
 
     def to(self: E, where: torch.dtype | torch.device | str) -> E:
-        """The same environments in another precision or on another device."""
-        return self._each(lambda tensor: tensor.to(where))
+        """Convert the environments to another precision or device."""
+        return self._map_tensors(lambda tensor: tensor.to(where))
 
     def __getitem__(self: E, index: int | slice | tuple[int | slice, ...]) -> E:
-        """Some of the batch, indexed by its leading dimensions."""
+        """Select environments by the leading dimensions of the batch."""
         places = index if isinstance(index, tuple) else (index,)
         if len(places) > len(self.batch):
             raise InputError(f"{len(places)} indices for a batch of dimensions {self.batch}")
         try:
-            return self._each(lambda tensor: tensor[places])
+            return self._map_tensors(lambda tensor: tensor[places])
         except IndexError:
             raise InputError(f"no environment {index} in a batch of {self.batch}") from None
 
-    def _each(self: E, change: Callable[[Tensor], Tensor]) -> E:
+    def _map_tensors(self: E, change: Callable[[Tensor], Tensor]) -> E:
         fields = dataclasses.fields(self)  # pyright: ignore[reportArgumentType]
         values = {field.name: getattr(self, field.name) for field in fields}
         return type(self)(
@@ -109,13 +109,13 @@ class Environment(ABC):
         )
 
 
-def choose(
+def sample_inverse_cdf(
     probabilities: Float[Tensor, "*batch options"], lots: Float[Tensor, "*batch"]
 ) -> Int[Tensor, "*batch"]:
-    """Sample by the inverse of the distribution function: the same lot and odds, the same choice.
+    """Sample by the inverse distribution function: equal lots and probabilities, equal choices.
 
-    Lots are uniform on [0, 1) in float64, and so less than 1 times any total: an option of
-    probability 0 is never chosen, even where rounding leaves the total a little off 1.
+    Lots are uniform on [0, 1) in float64, so a lot times the total is below the total: an option
+    of probability 0 is never chosen, even where rounding leaves the total a little off 1.
     """
     cumulative = probabilities.cumsum(dim=-1)
     below = cumulative <= (lots * cumulative[..., -1]).unsqueeze(-1)
@@ -123,7 +123,7 @@ def choose(
 
 
 def check_probabilities(name: str, values: Float[Tensor, "*batch options"]) -> None:
-    """Refuse odds that are negative or do not sum to 1."""
+    """Refuse probabilities that are negative or do not sum to 1."""
     if not bool((values >= 0).all()):
         raise InputError(f"{name} must not be negative or NaN, got {float(values.min()):.3g}")
     off = float((values.sum(dim=-1) - 1).abs().max())

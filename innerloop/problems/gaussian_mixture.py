@@ -1,4 +1,4 @@
-"""A mixture of Gaussian clouds with a common spherical covariance, and centres to start from.
+"""Gaussian mixture: clouds with a common spherical covariance, and centres to start from.
 
 x = μ_z + noise, with the centres μ drawn for each instance and the cloud z for each point. The
 algorithms start from distinct points of the data, or from the centres with some noise.
@@ -13,11 +13,11 @@ import torch
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, normals
-from innerloop.problems.points import Points
+from innerloop.problems.base import Distribution, normal_sampler
+from innerloop.problems.points import PointsProblem
 
 
-class ClusteringProblem(Points):
+class ClusteringProblem(PointsProblem):
     """A batch of data sets with centres to start from."""
 
     @property
@@ -30,6 +30,7 @@ class GaussianMixture(Distribution):
     """A distribution over `ClusteringProblem`s."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
+    problem_type: ClassVar[type[Any]] = ClusteringProblem
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 2, "n": 15},
         {"d": 3, "n": 7, "separation": 1.0},
@@ -62,7 +63,7 @@ class GaussianMixture(Distribution):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> ClusteringProblem:
-        normal = normals(batch, generator)
+        normal = normal_sampler(batch, generator)
         centres = self.separation * normal(self.clusters, self.d)
         labels = torch.randint(self.clusters, (*batch, self.n), generator=generator)
         place = labels.unsqueeze(-1).expand(*labels.shape, self.d)
@@ -71,6 +72,6 @@ class GaussianMixture(Distribution):
             start = centres + self.noise * normal(self.clusters, self.d)
         else:
             order = torch.rand(*batch, self.n, generator=generator).argsort(dim=-1)
-            chosen = order[..., : self.clusters, None].expand(*batch, self.clusters, self.d)
-            start = x.gather(-2, chosen)
+            rows = order[..., : self.clusters, None].expand(*batch, self.clusters, self.d)
+            start = x.gather(-2, rows)
         return ClusteringProblem(x, start, labels).to(dtype)

@@ -1,7 +1,7 @@
-"""Games of linear bandits as they were played: action sets, choices, rewards, and given normals.
+"""Recorded games of linear bandits: action sets, chosen actions, rewards, and normal noise.
 
-A game has n steps. At each of them a set of actions with features is shown, one is chosen, and it
-earns ⟨a, w⟩ + N(0, σ²); z ~ N(0, I) is there for policies that sample. The games drawn here choose
+A game has n steps. Each step shows a set of actions with features; one is chosen and earns
+⟨a, w⟩ + N(0, σ²). The noise z ~ N(0, I) is for policies that sample. The games drawn here choose
 uniformly at random, from a fresh action set at every step.
 """
 
@@ -14,16 +14,20 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from innerloop.errors import InputError
+from innerloop.deprecation import RenamedMethod
 from innerloop.parameters import parameter
 from innerloop.problems.bandit import BanditHistory
-from innerloop.problems.base import Distribution, check_numbers, check_tensors, normals
+from innerloop.problems.base import Distribution, check_indices, normal_sampler
 from innerloop.problems.linear_bandits import LinearBandits
+from innerloop.problems.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
-class BanditGame:
-    """One batch of games. Policies that sample read `noise`, z of every step."""
+class BanditGameProblem(Problem):
+    """A batch of games. Policies that sample read `noise`, the z of every step."""
+
+    contents: ClassVar[str] = "game, step, action and feature"
+    of = RenamedMethod("from_history")
 
     features: Float[Tensor, "*batch n arms d"]
     actions: Int[Tensor, "*batch n"]
@@ -31,36 +35,19 @@ class BanditGame:
     noise: Float[Tensor, "*batch n d"]
 
     @classmethod
-    def of(cls, history: BanditHistory, noise: Tensor | None = None) -> BanditGame:
-        """The game that a rollout went through; without `noise`, z is 0."""
+    def from_history(cls, history: BanditHistory, noise: Tensor | None = None) -> BanditGameProblem:
+        """Make the problem of a rollout's history; without `noise`, z is 0."""
         features = history.features
         zeros = torch.zeros_like(features[..., 0, :])
         return cls(features, history.actions, history.rewards, zeros if noise is None else noise)
 
     def __post_init__(self) -> None:
-        numbers = {"features": self.features, "rewards": self.rewards, "noise": self.noise}
-        tensors = {**numbers, "actions": self.actions}
-        check_tensors(tensors, "torch.as_tensor takes arrays and lists")
-        shapes = ", ".join(f"{name} {tuple(tensor.shape)}" for name, tensor in tensors.items())
-        lead, d = self.features.shape[:-2], self.features.shape[-1:]
-        fits = self.features.ndim >= 3 and self.noise.shape == (*lead, *d)
-        if not (fits and self.actions.shape == lead and self.rewards.shape == lead):
-            raise InputError(
-                "expected features (*batch, n, arms, d), actions and rewards (*batch, n), "
-                f"noise (*batch, n, d); got {shapes}"
-            )
-        if 0 in self.features.shape:
-            raise InputError(f"need at least one game, step, action and feature; got {shapes}")
-        check_numbers(numbers)
-        if self.actions.is_floating_point() or self.actions.dtype == torch.bool:
-            raise InputError(f"actions must be whole numbers, got {self.actions.dtype}")
-        low, high = int(self.actions.min()), int(self.actions.max())
-        if low < 0 or high >= self.arms:
-            raise InputError(f"actions must be in 0 … {self.arms - 1}, got {low} … {high}")
+        super().__post_init__()
+        check_indices("actions", self.actions, self.arms)
 
     @property
     def n(self) -> int:
-        """The steps of a game."""
+        """Number of steps of a game."""
         return self.features.shape[-3]
 
     @property
@@ -72,23 +59,18 @@ class BanditGame:
         return self.features.shape[-1]
 
     @property
-    def chosen(self) -> Float[Tensor, "*batch n d"]:
-        """φ, the features of the action that was chosen at each step."""
+    def chosen_features(self) -> Float[Tensor, "*batch n d"]:
+        """φ, the features of the action chosen at each step."""
         place = self.actions[..., None, None].expand(*self.actions.shape, 1, self.d)
         return self.features.gather(-2, place).squeeze(-2)
-
-    def to(self, where: torch.dtype | torch.device | str) -> BanditGame:
-        """The same games in another precision or on another device."""
-        features = self.features.to(where)
-        actions = self.actions.to(features.device)
-        return BanditGame(features, actions, self.rewards.to(where), self.noise.to(where))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LinearBanditGames(Distribution):
-    """A distribution over `BanditGame`s of `LinearBandits`, played at random."""
+    """A distribution over `BanditGameProblem`s of `LinearBandits`, played at random."""
 
     source: ClassVar[str] = "Yang 2025, third paper (Lin et al. 2023)"
+    problem_type: ClassVar[type[Any]] = BanditGameProblem
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 2, "n": 7, "arms": 3},
         {"d": 3, "n": 5, "arms": 2, "noise": 0.0},
@@ -110,12 +92,14 @@ class LinearBanditGames(Distribution):
         *batch: int,
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
-    ) -> BanditGame:
-        """A batch of games, drawn in float64 so that every precision sees the same ones."""
-        normal = normals(batch, generator)
+    ) -> BanditGameProblem:
+        """Draw a batch of games, in float64 so that every precision sees the same ones."""
+        normal = normal_sampler(batch, generator)
         bandits = LinearBandits(d=self.d, arms=self.arms, sets=self.n, bound=self.bound)
         bandit = bandits.sample(*batch, generator=generator)
         actions = torch.randint(self.arms, (*batch, self.n), generator=generator)
-        earned = bandit.means.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
-        rewards = earned + self.noise * normal(self.n)
-        return BanditGame(bandit.features, actions, rewards, normal(self.n, self.d)).to(dtype)
+        means = bandit.means.gather(-1, actions.unsqueeze(-1)).squeeze(-1)
+        rewards = means + self.noise * normal(self.n)
+        return BanditGameProblem(bandit.features, actions, rewards, normal(self.n, self.d)).to(
+            dtype
+        )

@@ -18,7 +18,7 @@ from torch import Tensor
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
 from innerloop.problems.bandit import ActionSet, Bandit
-from innerloop.problems.base import Distribution, check_numbers, check_tensors, normals
+from innerloop.problems.base import Distribution, check_numbers, check_tensors, normal_sampler
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,20 +49,20 @@ class LinearBandit(Bandit):
             raise InputError(f"noise must be finite and at least 0, got {self.noise}")
 
     @property
-    def shown(self) -> Float[Tensor, "*batch sets actions d"]:
+    def action_features(self) -> Float[Tensor, "*batch sets actions d"]:
         return self.features
 
     @property
     def means(self) -> Float[Tensor, "*batch sets actions"]:
         return (self.features @ self.weights.unsqueeze(-2).unsqueeze(-1)).squeeze(-1)
 
-    def luck(self, generator: torch.Generator | None) -> Float[Tensor, "*batch"]:
+    def draw_luck(self, generator: torch.Generator | None) -> Float[Tensor, "*batch"]:
         return torch.randn(self.batch, generator=generator, dtype=torch.float64)
 
     def reward(
         self, observation: ActionSet, action: Int[Tensor, "*batch"], luck: Float[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:
-        mean = self.mean(observation.step, action)
+        mean = self.mean_reward(observation.step, action)
         return torch.add(mean, luck.to(mean.dtype), alpha=self.noise)
 
 
@@ -71,6 +71,7 @@ class LinearBandits(Distribution):
     """A distribution over `LinearBandit`s."""
 
     source: ClassVar[str] = "Yang 2025, third paper (Lin et al. 2023)"
+    problem_type: ClassVar[type[Any]] = LinearBandit
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 3, "arms": 4, "noise": 0.3},
         {"d": 2, "arms": 5, "sets": 12, "noise": 0.5},
@@ -107,8 +108,8 @@ class LinearBandits(Distribution):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> LinearBandit:
-        """A batch of environments, drawn in float64 so that every precision sees the same ones."""
-        normal = normals(batch, generator)
+        """Draw a batch of environments, in float64 so that every precision sees the same ones."""
+        normal = normal_sampler(batch, generator)
         if isinstance(self.prior, Tensor):
             weights = self.prior.expand(*batch, self.d)
         elif self.prior == "normal":

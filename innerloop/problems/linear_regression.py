@@ -13,20 +13,17 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.errors import InputError, OutOfRange
+from innerloop.errors import InputError, OutOfRangeError
 from innerloop.parameters import parameter
-from innerloop.problems.base import (
-    Distribution,
-    check_numbers,
-    check_tensors,
-    normals,
-    tensor_of,
-)
+from innerloop.problems.base import Distribution, as_tensor, normal_sampler
+from innerloop.problems.problem import Problem
 
 
 @dataclass(frozen=True, eq=False)
-class RegressionProblem:
-    """One batch of instances: context examples and queries, and the truth where it is known."""
+class RegressionProblem(Problem):
+    """A batch of instances: context examples, queries, and the true weights where known."""
+
+    contents: ClassVar[str] = "example, feature and query"
 
     x: Float[Tensor, "*batch n d"]
     y: Float[Tensor, "*batch n"]
@@ -34,40 +31,15 @@ class RegressionProblem:
     weights: Float[Tensor, "*batch d"] | None = None
 
     @classmethod
-    def of(cls, x: Any, y: Any, x_query: Any, weights: Any = None) -> RegressionProblem:
-        """A problem from tensors, NumPy arrays or lists; one query may come without its axis.
+    def from_arrays(cls, x: Any, y: Any, x_query: Any, weights: Any = None) -> RegressionProblem:
+        """Make a problem from tensors, NumPy arrays or lists; a single query may omit its axis.
 
         Tensors keep their precision, everything else becomes float64.
         """
-        x, y, x_query = tensor_of(x), tensor_of(y), tensor_of(x_query)
+        x, y, x_query = as_tensor(x), as_tensor(y), as_tensor(x_query)
         if x_query.ndim == x.ndim - 1:
             x_query = x_query.unsqueeze(-2)
-        return cls(x, y, x_query, None if weights is None else tensor_of(weights))
-
-    def __post_init__(self) -> None:
-        tensors = {"x": self.x, "y": self.y, "x_query": self.x_query}
-        if self.weights is not None:
-            tensors["weights"] = self.weights
-        check_tensors(tensors, "RegressionProblem.of takes arrays and lists")
-        shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in tensors.items())
-        batch = tuple(self.x.shape[:-2])
-        fits = self.x.ndim >= 2 and self.x_query.ndim >= 2
-        fits = fits and tuple(self.y.shape) == (*batch, self.x.shape[-2])
-        fits = fits and tuple(self.x_query.shape) == (
-            *batch,
-            self.x_query.shape[-2],
-            self.x.shape[-1],
-        )
-        if self.weights is not None:
-            fits = fits and tuple(self.weights.shape) == (*batch, self.x.shape[-1])
-        if not fits:
-            raise InputError(
-                "expected x (*batch, n, d), y (*batch, n), x_query (*batch, queries, d), "
-                f"weights (*batch, d) or None; got {shapes}"
-            )
-        if 0 in self.x.shape or 0 in self.x_query.shape:
-            raise InputError(f"need at least one example, feature and query; got {shapes}")
-        check_numbers(tensors)
+        return cls(x, y, x_query, None if weights is None else as_tensor(weights))
 
     @property
     def n(self) -> int:
@@ -83,18 +55,13 @@ class RegressionProblem:
 
     @property
     def targets(self) -> Float[Tensor, "*batch queries"]:
-        """The noiseless labels of the queries."""
+        """Noiseless labels of the queries."""
         if self.weights is None:
             raise InputError("targets need the true weights, and this problem has none")
         return (self.x_query @ self.weights.unsqueeze(-1)).squeeze(-1)
 
-    def to(self, where: torch.dtype | torch.device | str) -> RegressionProblem:
-        """The same instances in another precision or on another device."""
-        truth = None if self.weights is None else self.weights.to(where)
-        return RegressionProblem(self.x.to(where), self.y.to(where), self.x_query.to(where), truth)
-
-    def encoder_format(self) -> dict[str, Tensor]:
-        """Registers of Q. Liu's encoder prompt, x and y in one token, the queries last.
+    def to_encoder_format(self) -> dict[str, Tensor]:
+        """Registers of Q. Liu's encoder prompt: x and y in one token, the queries last.
 
         `x`, `y` (0 on queries), `one`, and `t`, which is 1 on context tokens and 0 on queries.
         """
@@ -106,12 +73,12 @@ class RegressionProblem:
             "t": t,
         }
 
-    def decoder_format(self) -> dict[str, Tensor]:
-        """Registers of Q. Liu's decoder prompt, x and y in alternating tokens, the query last.
+    def to_decoder_format(self) -> dict[str, Tensor]:
+        """Registers of Q. Liu's decoder prompt: x and y in alternating tokens, the query last.
 
         `x` (0 on even tokens), `y` (0 on odd ones), `pos` = ⌈i/2⌉, `one`, `par` = (i+1) mod 2.
         """
-        x, y, i = self._alternating(torch.zeros_like(self.x))
+        x, y, i = self._alternate_tokens(torch.zeros_like(self.x))
         return {
             "x": x,
             "y": y,
@@ -120,18 +87,18 @@ class RegressionProblem:
             "par": ((i + 1) % 2).to(x.dtype),
         }
 
-    def paired_decoder_format(self) -> dict[str, Tensor]:
+    def to_paired_decoder_format(self) -> dict[str, Tensor]:
         """Registers of R. Liu et al.'s decoder prompt (4.2): even tokens repeat x beside their y.
 
         `x`, `y` (0 on odd tokens), and `odd`, which is 1 on odd tokens and 0 on even ones.
         """
-        x, y, i = self._alternating(self.x)
+        x, y, i = self._alternate_tokens(self.x)
         return {"x": x, "y": y, "odd": (i % 2).to(x.dtype)}
 
-    def _alternating(self, even: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """x, y and the number i of tokens x₁, (even₁, y₁), x₂, …, query."""
+    def _alternate_tokens(self, even: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return x, y and the number i of each of the tokens x₁, (even₁, y₁), x₂, …, query."""
         if self.queries != 1:
-            raise OutOfRange(
+            raise OutOfRangeError(
                 f"the decoder format holds one query, got {self.queries}: batch the others"
             )
         pairs = torch.stack([self.x, even], dim=-2).flatten(-3, -2)
@@ -146,6 +113,7 @@ class LinearRegression(Distribution):
     """A distribution over `RegressionProblem`s."""
 
     source: ClassVar[str] = "Ahn et al. 2023, section 3; Gatmiry et al. 2024, section 3.2"
+    problem_type: ClassVar[type[Any]] = RegressionProblem
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 3, "n": 7},
         {"d": 4, "n": 4, "noise": 0.5},
@@ -170,8 +138,8 @@ class LinearRegression(Distribution):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        given = [self.covariance is not None, self.kappa != 1.0, self.spectrum is not None]
-        if sum(given) > 1:
+        spectra = [self.covariance is not None, self.kappa != 1.0, self.spectrum is not None]
+        if sum(spectra) > 1:
             raise InputError("give only one of covariance, kappa and spectrum")
         if self.kappa != 1.0 and self.d == 1:
             raise InputError(f"d=1 has condition number 1, got kappa={self.kappa}")
@@ -194,9 +162,9 @@ class LinearRegression(Distribution):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> RegressionProblem:
-        """A batch of instances, drawn in float64 so that every precision sees the same data."""
-        normal = normals(batch, generator)
-        root, inverse = self._roots(normal)
+        """Draw a batch of instances, in float64 so that every precision sees the same data."""
+        normal = normal_sampler(batch, generator)
+        root, inverse = self._covariance_roots(normal)
         rows = normal(self.n + self.queries, self.d) @ root.mT
         if isinstance(self.weights, Tensor):
             weights = self.weights.expand(*batch, self.d)
@@ -210,7 +178,7 @@ class LinearRegression(Distribution):
             y = y + self.noise * normal(self.n)
         return RegressionProblem(x, y, x_query, weights).to(dtype)
 
-    def _roots(self, normal: Any) -> tuple[Tensor, Tensor]:
+    def _covariance_roots(self, normal: Any) -> tuple[Tensor, Tensor]:
         """R with Σ = R Rᵀ, and R⁻¹; one per instance where Σ is random."""
         if self.covariance is not None:
             root = torch.linalg.cholesky(self.covariance)

@@ -1,8 +1,8 @@
-"""Tabular Markov decision processes, in episodes of H steps, and what they are worth.
+"""Tabular Markov decision processes in episodes of H steps, their values and their regret.
 
 In state s at step h, action a earns R_h(s, a) and moves to s' with probability P_h(s' | s, a). The
-regret of an episode is V* − V^π from the first step on, both by dynamic programming, where π is
-what the policy had planned when the episode began.
+regret of an episode is V* − V^π at its first step, both by dynamic programming, where π is the
+policy's plan at the start of the episode.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.problems.base import check_numbers, check_tensors
-from innerloop.problems.environment import Environment, check_probabilities, choose
+from innerloop.problems.environment import Environment, check_probabilities, sample_inverse_cdf
 
 
 class Situation(NamedTuple):
-    """What a decision process shows: the step of the episode, counted from 0, and the state."""
+    """Observation in a decision process: the step of the episode, counted from 0, and the state."""
 
     step: int
     state: Int[Tensor, "*batch"]
 
 
 class EpisodeHistory(NamedTuple):
-    """What was seen, chosen and earned, episode by episode."""
+    """States, actions and rewards, episode by episode."""
 
     states: Int[Tensor, "*batch episodes horizon"]
     actions: Int[Tensor, "*batch episodes horizon"]
     rewards: Float[Tensor, "*batch episodes horizon"]
 
-    def prefix(self, episodes: int) -> EpisodeHistory:
-        """The first episodes alone."""
+    def truncate(self, episodes: int) -> EpisodeHistory:
+        """Keep the first episodes alone."""
         return EpisodeHistory(*(part[..., :episodes, :] for part in self))
 
 
@@ -89,20 +89,20 @@ class TabularMDP(Environment):
         return tuple(self.rewards.shape[:-3])
 
     @property
-    def like(self) -> Tensor:
+    def reference_tensor(self) -> Tensor:
         return self.rewards
 
     @cached_property
-    def best(self) -> Float[Tensor, "*batch horizon states actions"]:
-        """Q*, the action values of the best plan."""
+    def optimal_values(self) -> Float[Tensor, "*batch horizon states actions"]:
+        """Q*, the action values of the optimal plan."""
         return dynamic_programming(self.rewards, self.transitions)
 
     def value(
         self, plan: Float[Tensor, "*batch horizon states actions"] | None = None
     ) -> Float[Tensor, "*batch"]:
-        """What an episode earns on average under a plan; under the best one if none is given."""
+        """Expected return of an episode under a plan, by default the optimal one."""
         if plan is None:
-            first = self.best[..., 0, :, :].amax(dim=-1)
+            first = self.optimal_values[..., 0, :, :].amax(dim=-1)
         else:
             q = dynamic_programming(self.rewards, self.transitions, plan=plan)
             first = (plan * q)[..., 0, :, :].sum(dim=-1)
@@ -116,36 +116,38 @@ class TabularMDP(Environment):
                 f"k episodes take {self.horizon}·k steps"
             )
 
-    def begins(self, t: int) -> bool:
+    def starts_episode(self, t: int) -> bool:
         """Whether an episode begins at step t."""
         return t % self.horizon == 0
 
-    def luck(self, generator: torch.Generator | None) -> Float[Tensor, "*batch"]:
+    def draw_luck(self, generator: torch.Generator | None) -> Float[Tensor, "*batch"]:
         return torch.rand(self.batch, generator=generator, dtype=torch.float64)
 
     def observe(
-        self, t: int, luck: Float[Tensor, "*batch"], before: tuple[Situation, Tensor] | None
+        self, t: int, luck: Float[Tensor, "*batch"], previous: tuple[Situation, Tensor] | None
     ) -> Situation:
-        if before is None or self.begins(t):
-            return Situation(0, choose(self.initial, luck))
-        (step, state), action = before
-        odds = _row(self.transitions[..., step, :, :, :].flatten(-3, -2), self._pair(state, action))
-        return Situation(step + 1, choose(odds, luck))
+        if previous is None or self.starts_episode(t):
+            return Situation(0, sample_inverse_cdf(self.initial, luck))
+        (step, state), action = previous
+        probabilities = _gather_row(
+            self.transitions[..., step, :, :, :].flatten(-3, -2), self._pair_index(state, action)
+        )
+        return Situation(step + 1, sample_inverse_cdf(probabilities, luck))
 
-    def _pair(self, state: Tensor, action: Tensor) -> Tensor:
+    def _pair_index(self, state: Tensor, action: Tensor) -> Tensor:
         return state * self.actions + action
 
     def reward(
         self, observation: Situation, action: Int[Tensor, "*batch"], luck: Float[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:
         pairs = self.rewards[..., observation.step, :, :].flatten(-2)
-        place = self._pair(observation.state, action).unsqueeze(-1)
+        place = self._pair_index(observation.state, action).unsqueeze(-1)
         return pairs.gather(-1, place).squeeze(-1)
 
     def action_values(self, observation: Situation) -> Float[Tensor, "*batch actions"]:
-        return at(self.best, observation)
+        return select_row(self.optimal_values, observation)
 
-    def history(
+    def build_history(
         self,
         observations: Sequence[Situation],
         actions: Int[Tensor, "*batch steps"],
@@ -160,22 +162,22 @@ class TabularMDP(Environment):
         history: EpisodeHistory,
         plans: Sequence[Float[Tensor, "*batch horizon states actions"]],
     ) -> Float[Tensor, "*batch episodes"]:
-        earned = torch.stack([self.value(plan) for plan in plans], dim=-1)
-        return self.value().unsqueeze(-1) - earned
+        values = torch.stack([self.value(plan) for plan in plans], dim=-1)
+        return self.value().unsqueeze(-1) - values
 
 
-def _row(
+def _gather_row(
     rows: Float[Tensor, "*batch choices options"], place: Int[Tensor, "*batch"]
 ) -> Float[Tensor, "*batch options"]:
-    """The row at a place of its own in each environment."""
+    """Gather one row per environment, at that environment's own index."""
     return torch.take_along_dim(rows, place[..., None, None], dim=-2).squeeze(-2)
 
 
-def at(
+def select_row(
     table: Float[Tensor, "*batch horizon states options"], situation: Situation
 ) -> Float[Tensor, "*batch options"]:
-    """The row of a table that a situation is about."""
-    return _row(table[..., situation.step, :, :], situation.state)
+    """Select the row of a table for the step and state of a situation."""
+    return _gather_row(table[..., situation.step, :, :], situation.state)
 
 
 def dynamic_programming(
@@ -184,16 +186,16 @@ def dynamic_programming(
     plan: Float[Tensor, "*batch horizon states actions"] | None = None,
     most: float | None = None,
 ) -> Float[Tensor, "*batch horizon states actions"]:
-    """Action values backwards: Q_h = R_h + P_h V_{h+1}, at most `most`, with V_{H+1} = 0.
+    """Action values by backward induction: Q_h = R_h + P_h V_{h+1}, at most `most`, V_{H+1} = 0.
 
     V is the value of the best action, or the average under a plan.
     """
     value = torch.zeros_like(rewards[..., 0, :, 0])
-    found = []
+    values = []
     for h in reversed(range(rewards.shape[-3])):
         later = transitions[..., h, :, :, :] @ value.unsqueeze(-2).unsqueeze(-1)
         q = rewards[..., h, :, :] + later.squeeze(-1)
         q = q if most is None else q.clamp_max(most)
         value = q.amax(dim=-1) if plan is None else (plan[..., h, :, :] * q).sum(dim=-1)
-        found.append(q)
-    return torch.stack(found[::-1], dim=-3)
+        values.append(q)
+    return torch.stack(values[::-1], dim=-3)

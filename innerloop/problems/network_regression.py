@@ -1,10 +1,10 @@
-"""In-context regression by a network: n examples (x, y), one query, and the weights to start from.
+"""In-context regression by a network: n examples (x, y), a query, and weights to start from.
 
     f(x) = p_N,   p_0 = x,   p_j = σ(V_j p_{j−1})      σ the ReLU, on the output too; no biases
 
-V_1 is K×d, those between are K×K, V_N is m×K. A teacher of the same shape draws the labels, y =
+V_1 is K×d, those between are K×K, V_N is m×K. A teacher of the same shape gives the labels, y =
 f(x) + noise; rows x are N(0, I). Teacher and start are independent, and an entry of V_j is
-N(0, 2/columns) in both: the weights 0 would be a stationary point.
+N(0, 2/columns) in both; starting from 0 would be starting at a stationary point.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, check_numbers, normals, tensor_of
+from innerloop.problems.base import Distribution, as_tensor, normal_sampler
+from innerloop.problems.problem import Problem
 
 NetworkWeights = tuple[Float[Tensor, "*batch _ _"], ...]
 """V_1 … V_N, each of shape (*batch, rows, columns)."""
@@ -27,10 +28,10 @@ NetworkWeights = tuple[Float[Tensor, "*batch _ _"], ...]
 
 def activations(weights: NetworkWeights, rows: Float[Tensor, "*batch n d"]) -> list[Tensor]:
     """p_0 … p_N of every row: p_0 the row itself, p_N the network's output."""
-    passed = [rows]
+    layers = [rows]
     for matrix in weights:
-        passed.append((passed[-1] @ matrix.mT).relu())
-    return passed
+        layers.append((layers[-1] @ matrix.mT).relu())
+    return layers
 
 
 def network_shapes(d: int, width: int, layers: int, outputs: int) -> list[tuple[int, int]]:
@@ -40,8 +41,10 @@ def network_shapes(d: int, width: int, layers: int, outputs: int) -> list[tuple[
 
 
 @dataclass(frozen=True, eq=False)
-class NetworkProblem:
-    """One batch of instances: examples, a query, the weights to start from, maybe the teacher's."""
+class NetworkProblem(Problem):
+    """A batch of instances: examples, a query, starting weights, and the teacher's where known."""
+
+    contents: ClassVar[str] = "instance, example, feature and unit"
 
     x: Float[Tensor, "*batch n d"]
     y: Float[Tensor, "*batch n m"]
@@ -50,55 +53,37 @@ class NetworkProblem:
     teacher: NetworkWeights | None = None
 
     @classmethod
-    def of(cls, x: Any, y: Any, x_query: Any, start: Any, teacher: Any = None) -> NetworkProblem:
-        """A problem from tensors, NumPy arrays or lists; one output may come without its axis.
+    def from_arrays(
+        cls, x: Any, y: Any, x_query: Any, start: Any, teacher: Any = None
+    ) -> NetworkProblem:
+        """Make a problem from tensors, NumPy arrays or lists; a single output may omit its axis.
 
         Tensors keep their precision, everything else becomes float64.
         """
-        x, y = tensor_of(x), tensor_of(y)
+        x, y = as_tensor(x), as_tensor(y)
         y = y.unsqueeze(-1) if y.ndim == x.ndim - 1 else y
         for name, network in (("start", start), ("teacher", teacher or ())):
             if not isinstance(network, list | tuple):
                 raise InputError(f"{name} must be a list of matrices, got {type(network).__name__}")
-        truth = None if teacher is None else tuple(map(tensor_of, teacher))
-        return cls(x, y, tensor_of(x_query), tuple(map(tensor_of, start)), truth)
+        truth = None if teacher is None else tuple(map(as_tensor, teacher))
+        return cls(x, y, as_tensor(x_query), tuple(map(as_tensor, start)), truth)
 
-    def __post_init__(self) -> None:
-        networks = {"start": self.start, "teacher": self.teacher or ()}
-        tensors = {"x": self.x, "y": self.y, "x_query": self.x_query} | {
-            f"{name}[{j}]": matrix
-            for name, network in networks.items()
-            for j, matrix in enumerate(network)
-        }
-        for name, value in tensors.items():
-            if not isinstance(value, Tensor):
-                raise InputError(
-                    f"{name} must be a tensor, got {type(value).__name__}: "
-                    "NetworkProblem.of takes arrays and lists"
-                )
-        shapes = ", ".join(f"{name} {tuple(t.shape)}" for name, t in tensors.items())
-        if not (self._data_fit() and all(self._fits(net) for net in networks.values() if net)):
-            raise InputError(
-                "expected x (*batch, n, d), y (*batch, n, m), x_query (*batch, d), and weights "
-                f"from d to m, (*batch, K, d), (*batch, K, K), …, (*batch, m, K); got {shapes}"
-            )
-        if any(0 in tensor.shape for tensor in tensors.values()):
-            raise InputError(f"need at least one instance, example, feature and unit; got {shapes}")
-        check_numbers(tensors)
+    @classmethod
+    def _describe_shapes(cls) -> str:
+        return (
+            "x (*batch, n, d), y (*batch, n, m), x_query (*batch, d), and weights from d to m, "
+            "(*batch, K, d), (*batch, K, K), …, (*batch, m, K)"
+        )
 
-    def _data_fit(self) -> bool:
-        x, y, query = self.x, self.y, self.x_query
-        lead, row = x.shape[:-1], (*x.shape[:-2], *x.shape[-1:])
-        return x.ndim >= 2 and y.shape[:-1] == lead and query.shape == row and len(self.start) > 0
+    def _sizes_agree(self) -> bool:
+        networks = [self.start, *([self.teacher] if self.teacher else [])]
+        return all(map(self._network_fits, networks))
 
-    def _fits(self, network: tuple[Tensor, ...]) -> bool:
-        """Whether each matrix takes what the one before it gives, from d to m."""
-        batch = self.x.shape[:-2]
-        if any(v.ndim != self.x.ndim or v.shape[:-2] != batch for v in network):
-            return False
+    def _network_fits(self, network: tuple[Tensor, ...]) -> bool:
+        """Tell whether the sizes of consecutive matrices match, from d inputs to m outputs."""
         columns = [matrix.shape[-1] for matrix in network]
         rows = [matrix.shape[-2] for matrix in network]
-        return [*columns, self.y.shape[-1]] == [self.x.shape[-1], *rows]
+        return bool(network) and [*columns, self.y.shape[-1]] == [self.x.shape[-1], *rows]
 
     @property
     def n(self) -> int:
@@ -116,14 +101,7 @@ class NetworkProblem:
             raise InputError("targets need the teacher's weights, and this problem has none")
         return activations(self.teacher, self.x_query.unsqueeze(-2))[-1].squeeze(-2)
 
-    def to(self, where: torch.dtype | torch.device | str) -> NetworkProblem:
-        """The same instances in another precision or on another device."""
-        x, y, x_query = self.x.to(where), self.y.to(where), self.x_query.to(where)
-        start = tuple(matrix.to(where) for matrix in self.start)
-        teacher = None if self.teacher is None else tuple(v.to(where) for v in self.teacher)
-        return NetworkProblem(x, y, x_query, start, teacher)
-
-    def encoder_format(self) -> dict[str, Tensor]:
+    def to_encoder_format(self) -> dict[str, Tensor]:
         """Data registers of a prompt with x and y in one token, the query last.
 
         `x`, `y` (0 on the query), `one`, and `t`, which is 1 on examples and 0 on the query.
@@ -142,6 +120,7 @@ class NetworkRegression(Distribution):
     """A distribution over `NetworkProblem`s."""
 
     source: ClassVar[str] = "Yang 2025, second paper (Wu et al. 2024)"
+    problem_type: ClassVar[type[Any]] = NetworkProblem
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 3, "n": 7, "layers": 2, "width": 4, "noise": 0.1},
         {"d": 2, "n": 9, "layers": 3, "width": 3},
@@ -166,8 +145,8 @@ class NetworkRegression(Distribution):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> NetworkProblem:
-        """A batch of instances, drawn in float64 so that every precision sees the same data."""
-        normal = normals(batch, generator)
+        """Draw a batch of instances, in float64 so that every precision sees the same data."""
+        normal = normal_sampler(batch, generator)
         shapes = network_shapes(self.d, self.width, self.layers, self.outputs)
 
         def network() -> NetworkWeights:

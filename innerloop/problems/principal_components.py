@@ -1,7 +1,7 @@
-"""Principal components: data whose covariance has a given spectrum, and vectors to start from.
+"""Principal components of data with a given covariance spectrum, and vectors to start from.
 
 Rows x are N(0, Σ), Σ with a fresh random rotation for every instance; the starting vectors are
-uniform on the unit sphere. Wanted are the leading eigenvectors of A = (1/n) Σᵢ xᵢ xᵢᵀ.
+uniform on the unit sphere. The solution is the leading eigenvectors of A = (1/n) Σᵢ xᵢ xᵢᵀ.
 """
 
 from __future__ import annotations
@@ -15,18 +15,18 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, on_the_sphere, tensor_of
+from innerloop.problems.base import Distribution, as_tensor, sample_sphere
 from innerloop.problems.linear_regression import LinearRegression
-from innerloop.problems.points import Points
+from innerloop.problems.points import PointsProblem
 
 
-class PCAProblem(Points):
-    """A batch of data sets, each with a starting vector for every component that is wanted."""
+class PCAProblem(PointsProblem):
+    """A batch of data sets, each with a starting vector for every component to find."""
 
     @classmethod
-    def of(cls, x: Any, start: Any) -> PCAProblem:
-        """A problem from tensors, arrays or lists; one starting vector needs no axis."""
-        x, start = tensor_of(x), tensor_of(start)
+    def from_arrays(cls, x: Any, start: Any) -> PCAProblem:
+        """Make a problem from tensors, arrays or lists; a single start vector may omit its axis."""
+        x, start = as_tensor(x), as_tensor(start)
         return cls(x, start.unsqueeze(-2) if start.ndim == x.ndim - 1 else start)
 
     def __post_init__(self) -> None:
@@ -48,9 +48,10 @@ class PCAProblem(Points):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PrincipalComponents(Distribution):
-    """A distribution over `PCAProblem`s; the spectrum falls by `gap` from one eigenvalue on."""
+    """A distribution over `PCAProblem`s; each eigenvalue is `gap` times the one before."""
 
     source: ClassVar[str] = "Q. Liu 2025, Algorithm 1"
+    problem_type: ClassVar[type[Any]] = PCAProblem
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 3, "n": 9},
         {"d": 4, "n": 4},
@@ -80,5 +81,5 @@ class PrincipalComponents(Distribution):
         spectrum = self.gap ** torch.arange(self.d, dtype=torch.float64)
         rows = LinearRegression(d=self.d, n=self.n, spectrum=spectrum)
         x = rows.sample(*batch, generator=generator).x
-        start = on_the_sphere(self.components, self.d, batch, generator)
+        start = sample_sphere(self.components, self.d, batch, generator)
         return PCAProblem(x, start).to(dtype)

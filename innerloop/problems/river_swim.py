@@ -1,4 +1,4 @@
-"""River swim: a chain where one end pays little at once, and the other much after a long swim.
+"""River swim: a chain that pays little at one end, and much at the other after a long swim.
 
 Going left (action 0) always succeeds, with the current; going right (action 1) moves right with
 probability 0.35, stays with 0.6 and is washed back with 0.05; from the left bank it is 0.6 to move
@@ -20,9 +20,10 @@ from innerloop.problems.mdp import TabularMDP
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RiverSwim(Distribution):
-    """One named `TabularMDP`; every environment of a batch is the same."""
+    """A single `TabularMDP`; all environments of a batch are equal."""
 
     source: ClassVar[str] = "Osband et al. 2013, figure 1 (after Strehl and Littman 2008)"
+    problem_type: ClassVar[type[Any]] = TabularMDP
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"states": 3, "horizon": 4},
         {"states": 2, "horizon": 2},
@@ -38,7 +39,7 @@ class RiverSwim(Distribution):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> TabularMDP:
-        """Copies of the river; nothing about it is random."""
+        """Return copies of the river; nothing about it is random."""
         check_batch(batch)
         last = self.states - 1
         current = torch.tensor([0.05, 0.6, 0.35], dtype=torch.float64)

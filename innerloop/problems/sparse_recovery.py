@@ -1,4 +1,4 @@
-"""In-context sparse recovery: linear regression whose weights have few entries that are not zero.
+"""In-context sparse recovery: linear regression with few nonzero weights.
 
 Rows x are N(0, diag(variances)); the weights are Gaussian on a random support, which may be
 restricted to the first entries. The paper's setting is d = 20, n = 10, sparsity 3, no noise. Its
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, normals
+from innerloop.problems.base import Distribution, normal_sampler
 from innerloop.problems.linear_regression import RegressionProblem
 
 
@@ -25,6 +25,7 @@ class SparseRecovery(Distribution):
     """A distribution over `RegressionProblem`s with sparse weights and one query."""
 
     source: ClassVar[str] = "R. Liu et al. 2025, sections 4.1 and 6"
+    problem_type: ClassVar[type[Any]] = RegressionProblem
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 4, "n": 6, "sparsity": 2},
         {"d": 8, "n": 3, "sparsity": 2, "noise": 0.3},
@@ -38,7 +39,7 @@ class SparseRecovery(Distribution):
     d: int = parameter(20, "features", least=1, most=4096)
     n: int = parameter(10, "context examples", least=1, most=1_000_000)
     sparsity: int = parameter(3, "entries of the weights that are not zero", least=1)
-    support: int | None = parameter(None, "the support lies in the first so many", least=1)
+    support: int | None = parameter(None, "the support lies in this many first entries", least=1)
     noise: float = parameter(0.0, "standard deviation of the context labels' noise", least=0)
     variances: Tensor | None = parameter(None, "variance of each feature; 1 if none")
     fixed: int | None = parameter(None, "seed of one X for all; a fresh X each if none", least=0)
@@ -61,9 +62,9 @@ class SparseRecovery(Distribution):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> RegressionProblem:
-        """A batch of instances, drawn in float64 so that every precision sees the same data."""
-        normal = normals(batch, generator)
-        rows = self._scaled(normal(self.n + 1, self.d))
+        """Draw a batch of instances, in float64 so that every precision sees the same data."""
+        normal = normal_sampler(batch, generator)
+        rows = self._scale_rows(normal(self.n + 1, self.d))
         within = self.d if self.support is None else self.support
         # The places of the largest of independent uniforms are a uniformly random support.
         lots = torch.rand(*batch, within, generator=generator, dtype=torch.float64)
@@ -72,16 +73,16 @@ class SparseRecovery(Distribution):
         weights.scatter_(-1, places, normal(self.sparsity))
         x, x_query = rows[..., : self.n, :], rows[..., self.n :, :]
         if self.fixed is not None:
-            x = self.measurements(self.fixed).expand_as(x)
+            x = self.draw_measurements(self.fixed).expand_as(x)
         y = (x @ weights.unsqueeze(-1)).squeeze(-1)
         if self.noise:
             y = y + self.noise * normal(self.n)
         return RegressionProblem(x, y, x_query, weights).to(dtype)
 
-    def measurements(self, seed: int) -> Float[Tensor, "n d"]:
-        """The X of a seed: drawn from the law of the distribution, the same every time."""
-        normal = normals((), torch.Generator().manual_seed(seed))
-        return self._scaled(normal(self.n, self.d))
+    def draw_measurements(self, seed: int) -> Float[Tensor, "n d"]:
+        """Draw the fixed X of a seed from this distribution; equal seeds give equal X."""
+        normal = normal_sampler((), torch.Generator().manual_seed(seed))
+        return self._scale_rows(normal(self.n, self.d))
 
-    def _scaled(self, rows: Tensor) -> Tensor:
+    def _scale_rows(self, rows: Tensor) -> Tensor:
         return rows if self.variances is None else rows * self.variances.sqrt()

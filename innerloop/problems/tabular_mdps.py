@@ -20,6 +20,7 @@ class TabularMDPs(Distribution):
     """A distribution over `TabularMDP`s."""
 
     source: ClassVar[str] = "Yang 2025, third paper (Lin et al. 2023)"
+    problem_type: ClassVar[type[Any]] = TabularMDP
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"states": 3, "arms": 2, "horizon": 4},
         {"states": 2, "arms": 5, "horizon": 3},
@@ -38,7 +39,7 @@ class TabularMDPs(Distribution):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> TabularMDP:
-        """A batch of environments, drawn in float64 so that every precision sees the same ones."""
+        """Draw a batch of environments, in float64 so that every precision sees the same ones."""
         check_batch(batch)
         shape = (*batch, self.horizon, self.states, self.arms)
         weights = torch.empty(*shape, self.states, dtype=torch.float64)

@@ -1,8 +1,8 @@
 """Layers of linear attention with every weight free.
 
 Model      P_l and Q_l with all (d+1)² entries, as in equation (3) of ahn2023
-Loss       exact over the query, drawn over the prompts' Gram matrices and the weights to be found
-Expect     one layer comes to form (7) of theorem 1
+Loss       exact over the query, sampled over the prompts' Gram matrices and the weights to be found
+Expect     one layer converges to form (7) of theorem 1
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from innerloop.training.stacks import FullStack
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FullLinearAttention(GramRecipe):
-    """Nothing is set to zero beforehand."""
+class FullLinearAttentionRecipe(GramRecipe):
+    """Linear attention in which no entry of P and Q is fixed at zero."""
 
     source: ClassVar[str] = "Ahn et al. 2023, sections 3 and 4"
 
     blocks: int = parameter(1, "layers", least=1, most=32)
 
-    def model(self, generator: torch.Generator) -> FullStack:
+    def build_model(self, generator: torch.Generator) -> FullStack:
         return FullStack.random(self.d, self.blocks, scale=self.scale, generator=generator)
 
-    def objective(self) -> FullSampledLoss:
-        return FullSampledLoss(**self.law())
+    def build_objective(self) -> FullSampledLoss:
+        return FullSampledLoss(**self.objective_settings())

@@ -2,11 +2,11 @@
 
 Model       the `transformers` library's GPT-2 on the tokens of sequence.py, with a linear read-out
             as in the paper, or a query read-out as Small TF has: ŷ = ⟨β̂, x⟩, β̂ read out linearly
-Loss        (ŷ − y)² at the query as in the paper, or at every prefix; or ‖β̂ − β‖², which tells d
-            numbers where a label tells one
-Curriculum  the first 5 features alone, then one more every so many steps (Garg et al. 2022): x is 0
-            beyond them, and the weight of a feature that is not there yet is added to that of one
-            which is, so that β is as large as it will be, with at most as many entries
+Loss        (ŷ − y)² at the query as in the paper, or at every prefix; or ‖β̂ − β‖², which compares
+            d numbers where a label compares one
+Curriculum  the first 5 features alone, then one more every `curriculum` steps (Garg et al. 2022): x
+            is 0 in the others, and the weight of each feature still missing is added to that of one
+            present, so that β has its final size, with at most as many nonzero entries
 """
 
 from __future__ import annotations
@@ -21,16 +21,19 @@ from innerloop.errors import InputError
 from innerloop.models.gpt2 import GPT2
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import RegressionProblem
-from innerloop.recipes.sequence import GPT2Recipe
-from innerloop.recipes.sparse import Labels, SparseRecipe
+from innerloop.recipes.sequence import GPT2BackboneRecipe
+from innerloop.recipes.sparse import LabelObjective, SparseRecipe
 
-FIRST = 5
-"""Features to begin with."""
+FIRST_FEATURES = 5
+"""Features at the start of a curriculum."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GPT2OnSparseRecovery(GPT2Recipe, SparseRecipe):
-    """The paper's has 12 layers, width 256 and 8 heads; this one is for two cores."""
+class GPT2Recipe(GPT2BackboneRecipe, SparseRecipe):
+    """GPT-2 on sparse recovery, sized for two cores.
+
+    The paper's has 12 layers, width 256 and 8 heads.
+    """
 
     source: ClassVar[str] = "R. Liu et al. 2025, section 6; Garg et al. 2022"
     small: ClassVar = {
@@ -39,58 +42,60 @@ class GPT2OnSparseRecovery(GPT2Recipe, SparseRecipe):
     }
 
     d: int = parameter(20, "features", least=1, most=512)
-    readout: Literal["linear", "query"] = parameter("linear", "of the label")
+    readout: Literal["linear", "query"] = parameter("linear", "how the label is read out")
     supervision: Literal["labels", "weights"] = parameter("labels", "what the loss compares")
     curriculum: int | None = parameter(
-        None, "steps for each feature beyond the first 5; none is all at once", least=1
+        None, "steps for each feature beyond the first 5; none means all at once", least=1
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.supervision == "weights" and self.readout == "linear":
-            raise InputError("a linear read-out has no β̂: take supervision=labels or readout=query")
+            raise InputError("a linear read-out has no β̂: set supervision=labels or readout=query")
         self._check_curriculum()
 
     def _check_curriculum(self) -> None:
         if self.curriculum is None:
             return
         if self.fixed is not None:
-            raise InputError("a fixed X has all its features: leave curriculum out")
+            raise InputError("a fixed X has all its features from the start: leave curriculum out")
         if self.optimizer == "lbfgs":
             raise InputError("L-BFGS needs one batch throughout: leave curriculum out")
-        if self.d <= FIRST:
-            raise InputError(f"a curriculum begins with {FIRST} features: leave it out")
-        ends = (self.d - FIRST) * self.curriculum
-        if ends >= self.steps:
+        if self.d <= FIRST_FEATURES:
             raise InputError(
-                f"curriculum={self.curriculum} has all features after {ends} steps: more steps, or "
-                f"a curriculum below {self.steps / (self.d - FIRST):g}"
+                f"a curriculum begins with {FIRST_FEATURES} features, but d={self.d}: leave it out"
+            )
+        complete = (self.d - FIRST_FEATURES) * self.curriculum
+        if complete >= self.steps:
+            raise InputError(
+                f"curriculum={self.curriculum} has all features after {complete} steps: set more "
+                f"steps, or a curriculum below {self.steps / (self.d - FIRST_FEATURES):g}"
             )
 
     @property
-    def query(self) -> int | None:
+    def query_size(self) -> int | None:
         return self.d if self.readout == "query" else None
 
-    def objective(self) -> Labels:
-        missed = self.missed if self.supervision == "weights" else None
-        return replace(super().objective(), stretch=self.stretch, missed=missed)
+    def build_objective(self) -> LabelObjective:
+        errors = self.weight_errors if self.supervision == "weights" else None
+        return replace(super().build_objective(), stretch=self.stretch, training_errors=errors)
 
-    def missed(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
+    def weight_errors(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
         """‖β̂ − β‖² at every prefix."""
         assert isinstance(model, GPT2)
         assert problem.weights is not None
-        found = model.read(self.tokens(problem))[..., 0::2, :]
-        return (found - problem.weights.unsqueeze(-2)).square().sum(dim=-1)
+        weights = model.read(self.encode_tokens(problem))[..., 0::2, :]
+        return (weights - problem.weights.unsqueeze(-2)).square().sum(dim=-1)
 
-    def simplify(self, batch: RegressionProblem, step: int) -> RegressionProblem:
+    def simplify_batch(self, batch: RegressionProblem, step: int) -> RegressionProblem:
         if self.curriculum is None:
             return batch
-        features = FIRST + step // self.curriculum
+        features = FIRST_FEATURES + step // self.curriculum
         if features >= self.d:
             return batch
         assert batch.weights is not None
-        there = torch.arange(self.d, device=batch.x.device) < features
-        x, x_query = batch.x * there, batch.x_query * there
+        present = torch.arange(self.d, device=batch.x.device) < features
+        x, x_query = batch.x * present, batch.x_query * present
         folds = min(features, self.support or self.d)
         weights = torch.zeros_like(batch.weights)
         for part in batch.weights.split(folds, dim=-1):

@@ -12,12 +12,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from innerloop.recipes.sequence import GPT2Recipe, RegressionRecipe
+from innerloop.recipes.sequence import GPT2BackboneRecipe, RegressionRecipe
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class GPT2OnRegression(GPT2Recipe, RegressionRecipe):
-    """κ = 1 or not."""
+class GPT2RegressionRecipe(GPT2BackboneRecipe, RegressionRecipe):
+    """GPT-2 on well- (κ = 1) or ill-conditioned regression."""
 
     source: ClassVar[str] = "Fu et al. 2023, section 4; Garg et al. 2022"
     small: ClassVar = {"d": 2, "n": 3, "batch": 4, "blocks": 2, "heads": 2, "width": 8}

@@ -1,6 +1,6 @@
 """LISTA learns sparse recovery on one X, or (meta-trained) on many.
 
-Model  β ← S_θ(W y + U β), W and U free; begins as ISTA on the fixed X, or on an X at random
+Model  β ← S_θ(W y + U β), W and U free; starts as ISTA on the fixed X, or on a random X
 Loss   ‖β̂ − β‖²
 """
 
@@ -16,11 +16,11 @@ from innerloop.recipes.sparse import UnrolledRecipe
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedLista(UnrolledRecipe):
-    """Without X among its inputs it can only learn the X it is trained on."""
+class ListaRecipe(UnrolledRecipe):
+    """LISTA; since X is not among its inputs, it can only learn the X it is trained on."""
 
     source: ClassVar[str] = "Gregor and LeCun 2010; R. Liu et al. 2025, section 6 and Appendix F"
     small: ClassVar = {"d": 4, "n": 3, "sparsity": 1, "batch": 8, "blocks": 2}
 
-    def model(self, generator: torch.Generator) -> Lista:
-        return Lista(self.start_at(generator), self.blocks).float()
+    def build_model(self, generator: torch.Generator) -> Lista:
+        return Lista(self.draw_measurements(generator), self.blocks).float()

@@ -1,6 +1,6 @@
 """LISTA-CP learns sparse recovery on one X, or (meta-trained) on many.
 
-Model  β ← S_θ(β − Dᵀ(Xβ − y)), D free; begins as ISTA on the fixed X, or on an X at random
+Model  β ← S_θ(β − Dᵀ(Xβ − y)), D free; starts as ISTA on the fixed X, or on a random X
 Loss   ‖β̂ − β‖²
 """
 
@@ -16,11 +16,11 @@ from innerloop.recipes.sparse import UnrolledRecipe
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class TrainedListaCP(UnrolledRecipe):
-    """It sees X, but moves along directions D that do not follow it."""
+class ListaCPRecipe(UnrolledRecipe):
+    """LISTA-CP, whose input includes X but whose directions D do not depend on it."""
 
     source: ClassVar[str] = "Chen et al. 2018; R. Liu et al. 2025, section 6 and Appendix F"
     small: ClassVar = {"d": 4, "n": 3, "sparsity": 1, "batch": 8, "blocks": 2}
 
-    def model(self, generator: torch.Generator) -> ListaCP:
-        return ListaCP(self.start_at(generator), self.blocks).float()
+    def build_model(self, generator: torch.Generator) -> ListaCP:
+        return ListaCP(self.draw_measurements(generator), self.blocks).float()

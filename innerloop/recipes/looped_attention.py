@@ -1,9 +1,9 @@
 """One block of linear attention, looped, learns preconditioned gradient descent with one matrix.
 
 Model      P = [0 0; uᵀ 1], Q = diag(A, 0) in every loop: (3) to (5) of gatmiry2024
-Loss       exact over the weights to be found and the query, drawn over the prompts' Gram matrices
-Expect     u comes near 0 and the symmetric part of A near Σ⁻¹ (theorem 3.2); where there are few
-           examples, A turns as well: see the claim gatmiry2024.theorem-A.8
+Loss       exact over the weights to be found and the query, sampled over the prompts' Gram matrices
+Expect     u approaches 0 and the symmetric part of A approaches Σ⁻¹ (theorem 3.2); with few
+           examples A also has an antisymmetric part: see the claim gatmiry2024.theorem-A.8
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from innerloop.training.stacks import LoopedBlock
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LoopedAttention(GramRecipe):
-    """Its weights are N(0, Σ⁻¹), as in the theorems."""
+class LoopedAttentionRecipe(GramRecipe):
+    """Looped linear attention on regression with weights w* ~ N(0, Σ⁻¹), as in the theorems."""
 
     source: ClassVar[str] = "Gatmiry et al. 2024, section 3"
 
-    loops: int = parameter(4, "times that the block is applied", least=1, most=64)
-    shift: bool = parameter(True, "whether u is learned; otherwise it is 0")
+    loops: int = parameter(4, "times the block is applied", least=1, most=64)
+    shift: bool = parameter(True, "whether u is learned; otherwise u = 0")
     truth: Literal["identity", "inverse"] = parameter(
         "inverse", "covariance of the weights to be found: I or Σ⁻¹"
     )
 
-    def model(self, generator: torch.Generator) -> LoopedBlock:
+    def build_model(self, generator: torch.Generator) -> LoopedBlock:
         return LoopedBlock.random(
             self.d, self.loops, with_u=self.shift, scale=self.scale, generator=generator
         )
 
-    def objective(self) -> SampledLoss:
-        return SampledLoss(**self.law())
+    def build_objective(self) -> SampledLoss:
+        return SampledLoss(**self.objective_settings())

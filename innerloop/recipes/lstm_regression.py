@@ -14,11 +14,11 @@ from innerloop.recipes.sequence import RegressionRecipe
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LSTMOnRegression(RegressionRecipe):
-    """As many layers and as wide as the GPT-2 that it is held against."""
+class LSTMRegressionRecipe(RegressionRecipe):
+    """An LSTM with as many layers and the same width as the GPT-2 it is compared with."""
 
     source: ClassVar[str] = "Fu et al. 2023, section 4.4"
     small: ClassVar = {"d": 2, "n": 3, "batch": 4, "blocks": 2, "width": 8}
 
-    def network(self, inputs: int) -> LSTM:
+    def build_network(self, inputs: int) -> LSTM:
         return LSTM(inputs, width=self.width, layers=self.blocks)

@@ -1,4 +1,4 @@
-"""What trainings on sparse recovery have in common: the problem, the loss on β, the loss on labels.
+"""Base classes and objectives of recipes for sparse recovery: the loss on β, the loss on labels.
 
 Fixed X: one X for all instances, drawn from a seed. Varying X: a fresh X for each instance, where
 the paper has 100 in an epoch of 50,000 instances.
@@ -23,33 +23,33 @@ from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.recipes.base import Recipe
 
 OVERFLOW = 1e4
-"""From this squared error on a prompt overflows. Nothing normalises the machine's stream, and what
-is added is cubic in it: on a rare prompt it leaves float32 within a few layers."""
+"""Squared error above which a prompt counts as overflowed. The stream is not normalised, and layers
+add terms cubic in it: on a rare prompt it leaves the range of float32 within a few layers."""
 LARGE, LOST = 1e2, 1e8
 """Training counts an error e above LARGE as LARGE (1 + log(e / LARGE)), so that a prompt on which
-a model runs away is learned from but does not drown the others. From LOST on a stream has no
-gradient that float32 can hold."""
-STRETCHED = 0.03
-"""Share of a batch that is stretched, if any is."""
-Answer = Callable[[nn.Module, RegressionProblem], Tensor]
+a model diverges is learned from but does not dominate the others. Above LOST, float32 cannot hold
+the gradient of a stream."""
+STRETCHED_SHARE = 0.03
+"""Share of a batch whose X is stretched, where `stretch` is not 1."""
+PromptFunction = Callable[[nn.Module, RegressionProblem], Tensor]
 
 
 @dataclass(frozen=True)
-class Held:
-    """Batches of a distribution, and examples that are held out, the same every time."""
+class HeldOutObjective:
+    """Batches of a distribution, and held-out examples that are the same every time."""
 
     distribution: Distribution
     batch: int
     stretch: float = field(default=1.0, kw_only=True)
-    """Training: some X are up to so many times as long."""
+    """In training, some X are scaled by up to this factor."""
     examples: ClassVar[int] = 4096
 
     def draw(self, generator: torch.Generator) -> RegressionProblem:
         problem = self.distribution.sample(self.batch, generator=generator, dtype=torch.float32)
         if self.stretch == 1:
             return problem
-        which, far = torch.rand(2, self.batch, generator=generator)
-        factors = torch.where(which < STRETCHED, 1 + (self.stretch - 1) * far, 1.0)[:, None]
+        which, share = torch.rand(2, self.batch, generator=generator)
+        factors = torch.where(which < STRETCHED_SHARE, 1 + (self.stretch - 1) * share, 1.0)[:, None]
         x, y = problem.x * factors[..., None], problem.y * factors
         return RegressionProblem(x, y, problem.x_query, problem.weights)
 
@@ -60,92 +60,105 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Recovery(Held):
-    """E ‖β̂ − β‖², as the paper trains its baselines. Queries are N(0, I), so this is the label loss
-    in expectation; `label` is the label loss of the queries that were drawn."""
+class WeightObjective(HeldOutObjective):
+    """E ‖β̂ − β‖², as the paper trains its baselines.
+
+    Queries are N(0, I), so this is the expected label loss; the measure `label` is the label loss
+    on the sampled queries.
+    """
 
     def loss(self, model: nn.Module, batch: RegressionProblem) -> Tensor:
-        return tempered((model(batch.x, batch.y) - batch.weights).square().sum(dim=-1)).mean()
+        return compress_errors(
+            (model(batch.x, batch.y) - batch.weights).square().sum(dim=-1)
+        ).mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         problem = self.held_out
-        missed = model(problem.x, problem.y) - problem.weights
-        label = (problem.x_query.squeeze(-2) * missed).sum(dim=-1).square().mean()
-        return {"loss": float(missed.square().sum(dim=-1).mean()), "label": float(label)}
+        error = model(problem.x, problem.y) - problem.weights
+        label = (problem.x_query.squeeze(-2) * error).sum(dim=-1).square().mean()
+        return {"loss": float(error.square().sum(dim=-1).mean()), "label": float(label)}
 
 
 @dataclass(frozen=True)
-class Labels(Held):
+class LabelObjective(HeldOutObjective):
     """E (ŷ − y)² at the query alone, as the paper trains its transformers, or at every prefix."""
 
     examples: ClassVar[int] = 1024
-    answer: Answer
-    """Labels of all examples and the query, each from those before it: batch × (n + 1)."""
+    predict: PromptFunction
+    """Predicts the labels of all examples and the query, each from the examples before it:
+    batch × (n + 1)."""
     prefixes: bool
-    missed: Answer | None = None
-    """What training minimises at every prefix, if not the squared error of the label."""
+    training_errors: PromptFunction | None = None
+    """Errors to minimise at every prefix; None for the squared errors of the labels."""
     emphasis: float = 0.0
-    """The weight of the prefix of m examples is (m + 1) to this power, over the mean of these."""
-    earlier: Answer | None = None
-    """What to minimise on prompts that are lost, if anything: they are left out otherwise."""
+    """A prefix of m examples has weight (m + 1) to this power, divided by the mean of these."""
+    fallback: PromptFunction | None = None
+    """Errors to minimise on lost prompts (an error is above LOST); None leaves these out."""
 
     def loss(self, model: nn.Module, batch: RegressionProblem) -> Tensor:
-        """Over the prompts that are not lost, and what can be had of those that are."""
-        missed = self.missed or self.errors
-        errors = missed(model, batch)
+        """The loss over the prompts that are not lost, and the fallback on those that are."""
+        compute_errors = self.training_errors or self.label_errors
+        errors = compute_errors(model, batch)
         sound = (errors < LOST).all(dim=-1)
         if not bool(sound.all()):
-            kept = [missed(model, chosen(batch, sound))] if bool(sound.any()) else []
-            found = [] if self.earlier is None else [self.earlier(model, chosen(batch, ~sound))]
-            errors = torch.cat(kept + found) if kept or found else errors
-        errors = tempered(errors)
+            parts = []
+            if bool(sound.any()):
+                parts.append(compute_errors(model, select_instances(batch, sound)))
+            if self.fallback is not None:
+                parts.append(self.fallback(model, select_instances(batch, ~sound)))
+            errors = torch.cat(parts) if parts else errors
+        errors = compress_errors(errors)
         if not self.prefixes:
             return errors[..., -1].mean()
         weights = torch.arange(1.0, errors.shape[-1] + 1).to(errors) ** self.emphasis
         return (errors * (weights / weights.mean())).mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        """Over all prompts; one that overflows counts with the error from which on it does."""
-        errors = self.errors(model, self.held_out).nan_to_num(OVERFLOW).clamp_max(OVERFLOW)
+        """Return losses over all held-out prompts; an overflowed error counts as OVERFLOW."""
+        errors = self.label_errors(model, self.held_out).nan_to_num(OVERFLOW).clamp_max(OVERFLOW)
         return {"loss": float(errors[..., -1].mean()), "prefixes": float(errors.mean())}
 
-    def errors(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
-        """Squared errors at every prefix."""
+    def label_errors(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
+        """Squared errors of the labels at every prefix."""
         truth = torch.cat([problem.y, problem.targets], dim=-1)
-        return (self.answer(model, problem) - truth).square()
+        return (self.predict(model, problem) - truth).square()
 
 
-def tempered(errors: Tensor) -> Tensor:
-    """Errors as training counts them."""
+def compress_errors(errors: Tensor) -> Tensor:
+    """Compress errors above LARGE logarithmically, as training counts them."""
     large = LARGE * (1 + (errors.clamp_min(LARGE) / LARGE).log())
     return torch.where(errors > LARGE, large, errors)
 
 
-def chosen(problem: RegressionProblem, which: Tensor | slice | int) -> RegressionProblem:
-    """Some instances of a batch, or the batch that is one of several."""
+def select_instances(problem: RegressionProblem, which: Tensor | slice | int) -> RegressionProblem:
+    """Select instances of a batch, or one batch of several."""
     weights = None if problem.weights is None else problem.weights[which]
     return RegressionProblem(problem.x[which], problem.y[which], problem.x_query[which], weights)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SparseRecipe(Recipe, ABC):
-    """The problem of section 6 and its sizes."""
+    """A recipe on the sparse recovery problem of section 6, with its sizes."""
 
     d: int = parameter(20, "features", least=1, most=512)
     n: int = parameter(10, "context examples", least=1, most=10_000)
-    sparsity: int = parameter(3, "entries of the weights that are not zero", least=1)
-    support: int | None = parameter(None, "the support lies in the first so many", least=1)
-    fixed: int | None = parameter(None, "seed of one X for all; a fresh X each if none", least=0)
-    stretch: float = parameter(1.0, "some X are up to so many times as long in training", least=1)
+    sparsity: int = parameter(3, "nonzero entries of the weights", least=1)
+    support: int | None = parameter(
+        None, "number of leading features that contain the support; none means all", least=1
+    )
+    fixed: int | None = parameter(
+        None, "seed of one X for all instances; none means a fresh X for each", least=0
+    )
+    stretch: float = parameter(1.0, "in training, scale some X by up to this factor", least=1)
     batch: int = parameter(512, "instances in a batch", least=1, most=1_000_000)
     steps: int = parameter(2000, "steps of the optimiser", least=1)
-    learning_rate: float = parameter(1e-2, "the largest on the schedule", least=0)
+    learning_rate: float = parameter(1e-2, "peak of the schedule", least=0)
     schedule: Literal["constant", "cosine", "linear", "halving"] = parameter(
         "cosine", "of the learning rate"
     )
-    clip: float | None = parameter(1.0, "largest norm of the whole gradient", least=0)
+    clip: float | None = parameter(1.0, "clip the norm of the whole gradient to this", least=0)
 
-    def problems(self) -> SparseRecovery:
+    def build_distribution(self) -> SparseRecovery:
         return SparseRecovery(
             d=self.d,
             n=self.n,
@@ -157,19 +170,21 @@ class SparseRecipe(Recipe, ABC):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class UnrolledRecipe(SparseRecipe, ABC):
-    """A learned iteration of K layers."""
+    """A recipe for a learned iteration of K layers."""
 
     blocks: int = parameter(12, "layers K", least=1, most=1000)
 
-    def objective(self) -> Recovery:
-        return Recovery(self.problems(), self.batch, stretch=self.stretch)
+    def build_objective(self) -> WeightObjective:
+        return WeightObjective(self.build_distribution(), self.batch, stretch=self.stretch)
 
-    def layers(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
+    def predict_layers(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
         assert isinstance(model, Unrolled)
-        found = model.iterates(problem.x, problem.y)
-        return (found.unsqueeze(-2) @ problem.x_query.mT).squeeze(-2)
+        iterates = model.iterates(problem.x, problem.y)
+        return (iterates.unsqueeze(-2) @ problem.x_query.mT).squeeze(-2)
 
-    def start_at(self, generator: torch.Generator) -> Tensor:
-        """The X from which ISTA's matrices are taken to begin with: the fixed one, or any."""
+    def draw_measurements(self, generator: torch.Generator) -> Tensor:
+        """Draw the X whose ISTA matrices the model starts from: the fixed X, or a random one."""
         seed = int(torch.randint(2**31, (), generator=generator))
-        return self.problems().measurements(seed if self.fixed is None else self.fixed)
+        return self.build_distribution().draw_measurements(
+            seed if self.fixed is None else self.fixed
+        )

@@ -1,4 +1,4 @@
-"""The claims of the report as HTML: how many hold, and each with all that is known about it."""
+"""The claims of the report as HTML: counts of verdicts, corrections, and every claim in full."""
 
 from __future__ import annotations
 
@@ -16,30 +16,30 @@ VERDICTS = (
     "not yet checked",
     "broken",
 )
-"""Every verdict, in the order in which they are counted; `broken` is shown where there are any."""
-MOST_LINES = 60
-"""A longer table is cut on the page, and says so."""
+"""Every verdict, in the order of the page; `broken` is shown only where a check broke."""
+MAX_LINES = 60
+"""Rows of a table on the page; a longer one is cut, and its title says so."""
 
 Outcomes = list[dict[str, Any]]
 
 
-def shown_verdicts(outcomes: Outcomes) -> list[str]:
-    """The verdicts that the page counts."""
+def list_verdicts(outcomes: Outcomes) -> list[str]:
+    """List the verdicts that the page counts."""
     broken = any(outcome["verdict"] == "broken" for outcome in outcomes)
     return [verdict for verdict in VERDICTS if verdict != "broken" or broken]
 
 
-def summary(outcomes: Outcomes) -> str:
-    """How many claims there are of each verdict, in all and by source."""
-    verdicts = shown_verdicts(outcomes)
+def render_summary(outcomes: Outcomes) -> str:
+    """Render the number of claims per verdict, in total and by source."""
+    verdicts = list_verdicts(outcomes)
     counts = Counter(outcome["verdict"] for outcome in outcomes)
     tiles = "".join(
-        f'<li class="tile {_class(verdict)}"><b>{counts[verdict]}</b> {verdict}</li>'
+        f'<li class="tile {_css_class(verdict)}"><b>{counts[verdict]}</b> {verdict}</li>'
         for verdict in verdicts
     )
     head = "".join(f'<th class="number">{verdict}</th>' for verdict in verdicts)
     rows = ""
-    for _, group in groupby(outcomes, key=_source):
+    for _, group in groupby(outcomes, key=_get_source):
         members = list(group)
         own = Counter(outcome["verdict"] for outcome in members)
         cells = "".join(f'<td class="number">{own[verdict] or ""}</td>' for verdict in verdicts)
@@ -50,16 +50,16 @@ def summary(outcomes: Outcomes) -> str:
     )
 
 
-MATTERS = {
+IMPACT_HEADINGS = {
     "result": "What a source concludes changes",
     "step": "A formula on the way is wrong, the conclusion stands",
     "print": "The print is wrong, and it is plain what is meant",
 }
-"""How much a mistake changes, most first."""
+"""Headings for mistakes, by how much they change; the most consequential first."""
 
 
-def findings(outcomes: Outcomes) -> str:
-    """Every statement that does not hold as printed, with its correction, by what it changes."""
+def render_findings(outcomes: Outcomes) -> str:
+    """Render every statement that fails as printed, with its correction, by what it changes."""
     wrong = [
         (outcome["id"], part)
         for outcome in outcomes
@@ -69,152 +69,174 @@ def findings(outcomes: Outcomes) -> str:
     ]
     if not wrong:
         return "<p>Every statement that was checked holds as printed.</p>"
-    told = ""
-    for matters, title in MATTERS.items():
-        lines = "".join(_finding(id, part) for id, part in wrong if part["matters"] == matters)
-        told += f"<h3>{title}</h3><ol>{lines}</ol>" if lines else ""
-    return told
+    sections = ""
+    for matters, title in IMPACT_HEADINGS.items():
+        lines = "".join(
+            _render_finding(id, part) for id, part in wrong if part["matters"] == matters
+        )
+        sections += f"<h3>{title}</h3><ol>{lines}</ol>" if lines else ""
+    return sections
 
 
-def _finding(id: str, part: dict[str, Any]) -> str:
+def _render_finding(id: str, part: dict[str, Any]) -> str:
     printed, corrected = part["printed"], part["corrected"]
-    found = f"<code>{escape(printed['counterexample'])}</code>"
-    mended = "No correction is known."
+    counterexample = f"<code>{escape(printed['counterexample'])}</code>"
+    correction = "No correction is known."
     if corrected:
-        holds = {True: "holds", False: "fails too", None: "cannot be told"}[corrected["passed"]]
-        mended = f"Corrected, and it {holds}: <i>{escape(_sentence(corrected['statement']))}</i>"
+        holds = {True: "holds", False: "fails too", None: "is undecided"}[corrected["passed"]]
+        correction = (
+            f"Corrected, and it {holds}: <i>{escape(_format_sentence(corrected['statement']))}</i>"
+        )
     return (
         f'<li><a href="#{escape(id)}">{escape(id)}</a>: '
-        f"<i>{escape(_sentence(printed['statement']))}</i> Counterexample: {found}. {mended}</li>"
+        f"<i>{escape(_format_sentence(printed['statement']))}</i> "
+        f"Counterexample: {counterexample}. {correction}</li>"
     )
 
 
-def articles(outcomes: Outcomes) -> str:
-    """Every claim, source by source."""
-    told = ""
-    for key, group in groupby(outcomes, key=_source):
+def render_articles(outcomes: Outcomes) -> str:
+    """Render every claim, source by source."""
+    sections = ""
+    for key, group in groupby(outcomes, key=_get_source):
         members = list(group)
         title = escape(members[0]["source"])
-        inner = "".join(_article(outcome) for outcome in members)
-        told += f'<section class="source" data-source="{escape(key)}"><h3>{title}</h3>{inner}'
-        told += "</section>"
-    return told
+        inner = "".join(_render_article(outcome) for outcome in members)
+        sections += f'<section class="source" data-source="{escape(key)}"><h3>{title}</h3>{inner}'
+        sections += "</section>"
+    return sections
 
 
-def options(outcomes: Outcomes) -> tuple[str, str]:
-    """What the two menus offer: verdicts and sources."""
-    sources = list(dict.fromkeys(_source(outcome) for outcome in outcomes))
+def render_options(outcomes: Outcomes) -> tuple[str, str]:
+    """Render the options of the two menus: verdicts and sources."""
+    sources = list(dict.fromkeys(_get_source(outcome) for outcome in outcomes))
     return (
-        "".join(f"<option>{verdict}</option>" for verdict in shown_verdicts(outcomes)),
+        "".join(f"<option>{verdict}</option>" for verdict in list_verdicts(outcomes)),
         "".join(f"<option>{escape(source)}</option>" for source in sources),
     )
 
 
-def figures(outcomes: Outcomes) -> dict[str, dict[str, Any]]:
-    """Every figure of the claims, by the name that its place on the page and its files have."""
+def collect_figures(outcomes: Outcomes) -> dict[str, dict[str, Any]]:
+    """Collect the figures of all claims, by the name of their page element and their files."""
     return {
-        figure_name(outcome["id"], k): figure
+        name_figure(outcome["id"], k): figure
         for outcome in outcomes
         if outcome["evidence"]
         for k, figure in enumerate(outcome["evidence"]["figures"], 1)
     }
 
 
-def figure_name(id: str, number: int) -> str:
+def name_figure(id: str, number: int) -> str:
     return f"{id.replace('.', '-')}-{number}"
 
 
-def _source(outcome: dict[str, Any]) -> str:
+def _get_source(outcome: dict[str, Any]) -> str:
     return outcome["id"].partition(".")[0]
 
 
-def _class(verdict: str) -> str:
+def _css_class(verdict: str) -> str:
     return verdict.replace(" ", "-")
 
 
-def _article(outcome: dict[str, Any]) -> str:
+def _render_article(outcome: dict[str, Any]) -> str:
     verdict, id = outcome["verdict"], escape(outcome["id"])
-    marks = f'data-verdict="{verdict}" data-source="{_source(outcome)}"'
+    marks = f'data-verdict="{verdict}" data-source="{_get_source(outcome)}"'
     head = (
         f'<article class="claim" id="{id}" {marks}>'
-        f'<h4><a href="#{id}">{id}</a> <span class="badge {_class(verdict)}">{verdict}</span></h4>'
-        f"<p>{escape(_sentence(outcome['statement']))}</p>"
+        f'<h4><a href="#{id}">{id}</a> '
+        f'<span class="badge {_css_class(verdict)}">{verdict}</span></h4>'
+        f"<p>{escape(_format_sentence(outcome['statement']))}</p>"
     )
-    return f"{head}{_details(outcome)}</article>"
+    return f"{head}{_render_stale(outcome)}{_render_details(outcome)}</article>"
 
 
-def _details(outcome: dict[str, Any]) -> str:
+def _render_stale(outcome: dict[str, Any]) -> str:
+    """Say that a stored result was made by other code, and what changed since."""
+    stale = outcome["stale"]
+    if not stale:
+        return ""
+    changed = ", ".join(f"<code>{escape(name)}</code>" for name in stale["changed"])
+    return (
+        f'<p class="stale">Stale: the result at {escape(stale["preset"])} of '
+        f"{escape(stale['made'])} ({escape(stale['verdict'])}) was made by other code and is not "
+        f"used. Changed since: {changed}. <code>innerloop check {escape(outcome['id'])} "
+        f"--preset {escape(stale['preset'])}</code> makes it again.</p>"
+    )
+
+
+def _render_details(outcome: dict[str, Any]) -> str:
     evidence = outcome["evidence"]
     if evidence is None:
         return f"<pre>{escape(outcome['error'])}</pre>" if outcome["error"] else ""
-    parts = "".join(_part(part) for part in evidence["parts"])
+    parts = "".join(_render_part(part) for part in evidence["parts"])
     reason = f"<p>{escape(evidence['out_of_reach'])}</p>" if evidence["out_of_reach"] else ""
     numbers = "".join(
-        f"<dt>{escape(name)}</dt><dd>{escape(_value(value))}</dd>"
+        f"<dt>{escape(name)}</dt><dd>{escape(_format_value(value))}</dd>"
         for name, value in evidence["numbers"].items()
     )
-    drawn = "".join(
-        f'<figure><div class="scroll">{_place(figure_name(outcome["id"], k))}</div>'
+    figures = "".join(
+        f'<figure><div class="scroll">{_render_place(name_figure(outcome["id"], k))}</div>'
         f"<figcaption>{escape(figure['caption'])}</figcaption></figure>"
         for k, figure in enumerate(evidence["figures"], 1)
     )
     versions = ", ".join(f"{name} {version}" for name, version in outcome["versions"].items())
-    made = (
+    origin = (
         f"{outcome['where']} · {outcome['kind']} · preset {outcome['preset']} · "
         f"{outcome['seconds']:.1f} s · {outcome['made']} · {versions}"
     )
     return (
-        f"{parts}{reason}{drawn}"
+        f"{parts}{reason}{figures}"
         + (f"<dl>{numbers}</dl>" if numbers else "")
-        + _table(evidence["table"])
-        + f'<p class="made">{escape(made)}<br><code>{escape(outcome["command"])}</code></p>'
+        + _render_table(evidence["table"])
+        + f'<p class="made">{escape(origin)}<br><code>{escape(outcome["command"])}</code></p>'
     )
 
 
-def _place(name: str) -> str:
+def _render_place(name: str) -> str:
     return f'<div class="chart" id="{name}"></div>'
 
 
-def _part(part: dict[str, Any]) -> str:
-    forms = _form("As printed", part["printed"])
+def _render_part(part: dict[str, Any]) -> str:
+    forms = _render_check("As printed", part["printed"])
     if part["corrected"]:
-        forms += _form("Corrected", part["corrected"])
+        forms += _render_check("Corrected", part["corrected"])
     return f'<div class="part">{forms}</div>'
 
 
-def _form(title: str, check: dict[str, Any]) -> str:
+def _render_check(title: str, check: dict[str, Any]) -> str:
     outcome = {True: "holds", False: "fails", None: "undecided"}[check["passed"]]
-    shown = f"<pre>{escape(check['counterexample'])}</pre>" if check["counterexample"] else ""
-    shown = f"<p>The smallest counterexample found:</p>{shown}" if shown else ""
+    example = escape(check["counterexample"])
+    shown = f"<p>The smallest counterexample found:</p><pre>{example}</pre>" if example else ""
     return (
         f'<div class="form"><h5>{title}: <span class="{outcome}">{outcome}</span></h5>'
         f'<p class="formula">{escape(check["statement"])}</p>'
-        f'<p class="small">{escape(_sentence(check["summary"]))}</p>{shown}</div>'
+        f'<p class="small">{escape(_format_sentence(check["summary"]))}</p>{shown}</div>'
     )
 
 
-def _table(rows: list[dict[str, Any]]) -> str:
+def _render_table(rows: list[dict[str, Any]]) -> str:
     if not rows:
         return ""
     columns = list(dict.fromkeys(name for row in rows for name in row))
     head = "".join(f"<th>{escape(name)}</th>" for name in columns)
     lines = "".join(
-        "<tr>" + "".join(f"<td>{escape(_value(row.get(name)))}</td>" for name in columns) + "</tr>"
-        for row in rows[:MOST_LINES]
+        "<tr>"
+        + "".join(f"<td>{escape(_format_value(row.get(name)))}</td>" for name in columns)
+        + "</tr>"
+        for row in rows[:MAX_LINES]
     )
-    cut = f", the first {MOST_LINES} shown" if len(rows) > MOST_LINES else ""
+    cut = f", the first {MAX_LINES} shown" if len(rows) > MAX_LINES else ""
     return (
         f"<details><summary>Table ({len(rows)} rows{cut})</summary><div class=scroll><table>"
         f"<thead><tr>{head}</tr></thead><tbody>{lines}</tbody></table></div></details>"
     )
 
 
-def _sentence(text: str) -> str:
-    """With a capital and a full stop, as people write."""
+def _format_sentence(text: str) -> str:
+    """Format text as a sentence: with a capital letter and a full stop."""
     return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
 
 
-def _value(value: Any) -> str:
+def _format_value(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, float):

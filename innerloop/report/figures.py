@@ -1,4 +1,4 @@
-"""The figures of the report, as altair charts from tidy rows."""
+"""The report's own figures: deviations, convergence, trainings and regret, as altair charts."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from typing import Any
 
 import altair as alt
 
-Rows = list[dict[str, Any]]
+from innerloop.surveys.data import Rows
 
 FLOOR = 1e-17
-"""Where a log axis draws a deviation of exactly zero."""
+"""The value at which a log axis draws an exact zero."""
 
 
-def deviation_per_step(certificates: list[dict[str, Any]]) -> alt.FacetChart:
-    """Each construction's deviation from its reference, step by step, under its tolerance."""
+def plot_step_deviations(certificates: list[dict[str, Any]]) -> alt.FacetChart:
+    """Plot each construction's deviation from its reference per step, with its tolerance."""
     rows: Rows = []
     for certificate in certificates:
         steps = len(certificate["deviation"])
@@ -62,9 +62,9 @@ def deviation_per_step(certificates: list[dict[str, Any]]) -> alt.FacetChart:
     )
 
 
-def error_against_layers(rows: Rows) -> alt.FacetChart:
-    """Prediction error of built transformers against depth, well- and ill-conditioned."""
-    named = [
+def plot_error_against_layers(rows: Rows) -> alt.FacetChart:
+    """Plot prediction error of built transformers against layers, a panel per condition number."""
+    labelled = [
         {
             **row,
             "error": max(row["error"], FLOOR),
@@ -75,7 +75,7 @@ def error_against_layers(rows: Rows) -> alt.FacetChart:
     algorithms = list(dict.fromkeys(row["algorithm"] for row in rows))
     legend = alt.Legend(orient="top", columns=2, symbolType="stroke", labelLimit=300)
     line = (
-        alt.Chart(alt.Data(values=named))
+        alt.Chart(alt.Data(values=labelled))
         .mark_line(point=alt.OverlayMarkDef(size=12))
         .encode(
             alt.X(
@@ -94,8 +94,8 @@ def error_against_layers(rows: Rows) -> alt.FacetChart:
     )
 
 
-def training_curves(runs: list[dict[str, Any]]) -> alt.Chart:
-    """The evaluated loss of runs of one recipe against the step, a line for each run."""
+def plot_training_curves(runs: list[dict[str, Any]]) -> alt.Chart:
+    """Plot the evaluated loss of runs of one recipe against the step, one line per run."""
     rows = [
         {"run": run["folder"], "step": row["step"], "loss": row["loss"]}
         for run in runs
@@ -115,17 +115,20 @@ def training_curves(runs: list[dict[str, Any]]) -> alt.Chart:
     )
 
 
-def regret_over_time(rows: Rows) -> alt.ConcatChart:
-    """Mean cumulative regret against time; dashes show the policy's line beneath them."""
+def plot_regret(rows: Rows) -> alt.ConcatChart:
+    """Plot mean cumulative regret against time, one panel per construction.
+
+    The transformer's line is dashed, so that the policy's shows beneath it.
+    """
     units = {row["construction"]: row["unit"] for row in rows}
     return alt.concat(
-        *(_regret(name, unit) for name, unit in units.items()),
+        *(_plot_regret_panel(name, unit) for name, unit in units.items()),
         data=alt.Data(values=rows),
         columns=3,
     ).properties(title="Regret of transformers that act, and of the policies they are built from")
 
 
-def _regret(name: str, unit: str) -> alt.LayerChart | alt.FacetChart:
+def _plot_regret_panel(name: str, unit: str) -> alt.LayerChart | alt.FacetChart:
     players = ["uniform", "policy", "transformer"]
     legend = alt.Legend(orient="top", symbolType="stroke", symbolOpacity=1, symbolSize=500)
     colours = alt.Scale(domain=players, range=["#999999", "#f2a65a", "#1f4e9c"])

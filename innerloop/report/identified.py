@@ -1,25 +1,31 @@
-"""The figure of a verdict: heat maps with the best match boxed, and errors next to candidates'."""
+"""The figure of `innerloop identify`: scores as heat maps, and errors of model and candidates."""
 
 from __future__ import annotations
 
 import altair as alt
 
-from innerloop.report.figures import FLOOR, Rows
+from innerloop.report.figures import FLOOR
+from innerloop.surveys.data import Rows
 
 PALETTE = ("#4c78a8", "#f58518", "#54a24b", "#b279a2")
 """Colours of the candidates; the model is black."""
 
 
-def identified(scores: Rows, errors: Rows, title: str) -> alt.VConcatChart:
-    """`scores` has candidate, layer, step, score, best; `errors` has series, at, error."""
+def plot_identification(scores: Rows, errors: Rows, title: str) -> alt.VConcatChart:
+    """Plot one heat map per candidate, the best match of each layer boxed, and curves of errors.
+
+    `scores` has columns candidate, layer, step, score, best; `errors` has series, at, error.
+    """
     names = list(dict.fromkeys(row["candidate"] for row in scores))
-    maps = alt.concat(*(_heat(name) for name in names), columns=2, data=alt.Data(values=scores))
+    maps = alt.concat(
+        *(_plot_heat_map(name) for name in names), columns=2, data=alt.Data(values=scores)
+    )
     heat = maps.resolve_scale(x="independent")
-    charts = alt.vconcat(heat, _curves(errors)) if errors else alt.vconcat(heat)
+    charts = alt.vconcat(heat, _plot_curves(errors)) if errors else alt.vconcat(heat)
     return charts.properties(title=alt.TitleParams(title, anchor="start"))
 
 
-def _heat(name: str) -> alt.LayerChart | alt.FacetChart:
+def _plot_heat_map(name: str) -> alt.LayerChart | alt.FacetChart:
     base = (
         alt.Chart()
         .transform_filter(alt.datum.candidate == name)
@@ -37,8 +43,8 @@ def _heat(name: str) -> alt.LayerChart | alt.FacetChart:
     )
 
 
-def _curves(rows: Rows) -> alt.LayerChart | alt.FacetChart:
-    """Lines of the candidates under the dots of the model, whose rows come first."""
+def _plot_curves(rows: Rows) -> alt.LayerChart | alt.FacetChart:
+    """Plot errors: the candidates' as lines, the model's, whose rows come first, as dots."""
     order = list(dict.fromkeys(row["series"] for row in rows))
     floored = [{**row, "error": max(row["error"], FLOOR)} for row in rows]
     scale = alt.Scale(domain=order, range=["#111111", *PALETTE[: len(order) - 1]])

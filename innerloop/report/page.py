@@ -1,4 +1,4 @@
-"""One self-contained HTML page: claims, certificates, figures inlined, no network."""
+"""The report as one self-contained HTML page: claims, certificates and inlined figures."""
 
 from __future__ import annotations
 
@@ -11,17 +11,23 @@ from typing import Any, NamedTuple
 
 import vl_convert
 
-from innerloop.report.charts import chart_of
-from innerloop.report.claims import Outcomes, articles, figures, findings, options, summary
-from innerloop.report.figures import (
-    Rows,
-    deviation_per_step,
-    error_against_layers,
-    regret_over_time,
-    training_curves,
+from innerloop.report.charts import build_chart
+from innerloop.report.claims import (
+    collect_figures,
+    render_articles,
+    render_findings,
+    render_options,
+    render_summary,
 )
+from innerloop.report.figures import (
+    plot_error_against_layers,
+    plot_regret,
+    plot_step_deviations,
+    plot_training_curves,
+)
+from innerloop.surveys.data import ReportData, Rows
 
-_COLUMNS = {
+_COLUMN_TITLES = {
     "layers": "layers",
     "heads": "heads",
     "width": "width",
@@ -34,86 +40,74 @@ _COLUMNS = {
 }
 
 
-class Drawn(NamedTuple):
-    """A chart as Vega-Lite, and the rows that it is drawn from."""
+class Chart(NamedTuple):
+    """A Vega-Lite specification and the rows that it draws."""
 
     spec: dict[str, Any]
     rows: Rows
 
 
-def drawn(
-    outcomes: Outcomes,
-    certificates: list[dict[str, Any]],
-    convergence: Rows,
-    regret: Rows,
-    runs: list[dict[str, Any]],
-) -> dict[str, Drawn]:
-    """Every chart of the report by its name, which is its place on the page and its file's."""
-    charts: dict[str, Drawn] = {}
-    for name, figure in figures(outcomes).items():
-        charts[name] = Drawn(chart_of(figure).to_dict(), figure["rows"])
-    recipes = groupby(sorted(runs, key=_recipe), key=_recipe)
+def draw_charts(data: ReportData) -> dict[str, Chart]:
+    """Draw every chart of the report, by the name of its element on the page and of its files."""
+    charts: dict[str, Chart] = {}
+    for name, figure in collect_figures(data.outcomes).items():
+        charts[name] = Chart(build_chart(figure).to_dict(), figure["rows"])
+    recipes = groupby(sorted(data.runs, key=_recipe_name), key=_recipe_name)
     for name, chart in (
-        ("deviation", deviation_per_step(certificates)),
-        ("layers", error_against_layers(convergence)),
-        ("regret", regret_over_time(regret)),
-        *((f"training-{name}", training_curves(list(group))) for name, group in recipes),
+        ("deviation", plot_step_deviations(data.certificates)),
+        ("layers", plot_error_against_layers(data.convergence)),
+        ("regret", plot_regret(data.regret)),
+        *((f"training-{name}", plot_training_curves(list(group))) for name, group in recipes),
     ):
         spec = chart.to_dict()
-        charts[name] = Drawn(spec, spec["data"]["values"])
+        charts[name] = Chart(spec, spec["data"]["values"])
     return charts
 
 
-def page(
-    outcomes: Outcomes,
-    certificates: list[dict[str, Any]],
-    charts: dict[str, Drawn],
-    runs: list[dict[str, Any]],
-    *,
-    setting: str,
-    played: str,
-    command: str,
-    made: str,
-    seconds: float,
-) -> str:
-    """The report as HTML. Every number on it comes from the arguments."""
-    held = sum(certificate["holds"] for certificate in certificates)
-    verdicts, sources = options(outcomes)
+def render_page(data: ReportData, charts: dict[str, Chart] | None = None) -> str:
+    """Render the report as HTML; `charts` are those of `draw_charts`, drawn here unless given.
+
+    Every number on the page comes from `data`.
+    """
+    charts = draw_charts(data) if charts is None else charts
+    certificates = data.certificates
+    certified = sum(certificate["holds"] for certificate in certificates)
+    verdicts, sources = render_options(data.outcomes)
     versions = certificates[0]["versions"].items() if certificates else ()
     return Template(files("innerloop.report").joinpath("page.html").read_text("utf-8")).substitute(
-        summary=summary(outcomes),
-        findings=findings(outcomes),
+        summary=render_summary(data.outcomes),
+        findings=render_findings(data.outcomes),
         verdicts=verdicts,
         sources=sources,
-        claims=articles(outcomes),
-        total=len(outcomes),
-        certified=f"{held} of {len(certificates)} constructions certify.",
-        table=_table(certificates),
-        costs=_costs(certificates),
-        setting=escape(setting),
-        played=escape(played),
-        alike=escape(_alike(charts["regret"].rows)),
-        trainings=_trainings(runs),
-        command=escape(command),
+        claims=render_articles(data.outcomes),
+        total=len(data.outcomes),
+        certified=f"{certified} of {len(certificates)} constructions certify.",
+        table=_render_certificates(certificates),
+        costs=_render_costs(certificates),
+        convergence_setting=escape(data.convergence_setting),
+        regret_setting=escape(data.regret_setting),
+        agreement=escape(_render_agreement(data.regret)),
+        trainings=_render_trainings(data.runs),
+        command=escape(data.command),
         footer=escape(
-            f"Made {made} in {seconds:.0f} s. "
+            f"Made {data.made} in {data.seconds:.0f} s. "
             + ", ".join(f"{name} {version}" for name, version in versions)
         ),
-        bundle=_bundle(),
-        charts=_inline({name: chart.spec for name, chart in charts.items()}),
+        bundle=_load_bundle(),
+        charts=_inline_json({name: chart.spec for name, chart in charts.items()}),
     )
 
 
-def _recipe(run: dict[str, Any]) -> str:
+def _recipe_name(run: dict[str, Any]) -> str:
     return run["recipe"]
 
 
-def _trainings(runs: list[dict[str, Any]]) -> str:
-    """The runs by recipe, with what they ended at and the command that makes them again."""
+def _render_trainings(runs: list[dict[str, Any]]) -> str:
+    """Render the runs by recipe, each with its final loss and the command that repeats it."""
     if not runs:
         return "<p>No runs yet: <code>innerloop train linear-attention</code> makes one.</p>"
-    told = ""
-    for name, group in groupby(sorted(runs, key=_recipe), key=_recipe):
+    sections = ""
+    for name, group in groupby(sorted(runs, key=_recipe_name), key=_recipe_name):
         rows = "".join(
             f"<tr><td>{escape(run['folder'])}<small><code>{escape(run['command'])}</code></small>"
             f'</td><td class="number">{run["final"]["step"]:,}</td>'
@@ -121,45 +115,45 @@ def _trainings(runs: list[dict[str, Any]]) -> str:
             f'<td class="number">{run["seconds"]:.0f}</td></tr>'
             for run in group
         )
-        told += (
+        sections += (
             f'<div class="chart" id="training-{escape(name)}"></div><div class="scroll"><table>'
             '<thead><tr><th>run</th><th class="number">steps</th><th class="number">loss</th>'
             f'<th class="number">seconds</th></tr></thead><tbody>{rows}</tbody></table></div>'
         )
-    return told
+    return sections
 
 
-def _alike(regret: Rows) -> str:
-    """How many actions transformer and policy chose alike, for each construction."""
+def _render_agreement(regret: Rows) -> str:
+    """Say on how many actions transformer and policy agree, for each construction."""
     counts = {row["construction"]: (row["same"], row["choices"]) for row in regret}
-    told = (f"{same:,} of {total:,} with {name}" for name, (same, total) in counts.items())
-    return f"Actions that transformer and policy chose alike: {', '.join(told)}."
+    shares = (f"{same:,} of {total:,} with {name}" for name, (same, total) in counts.items())
+    return f"Actions on which transformer and policy agree: {', '.join(shares)}."
 
 
-def _bundle() -> str:
-    """Vega, Vega-Lite and vega-embed as one script, once per page."""
+def _load_bundle() -> str:
+    """Load Vega, Vega-Lite and vega-embed as one script, embedded once per page."""
     code = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
     if "</script" in code.lower():
         raise RuntimeError("the Vega bundle would end its own script element")
     return code
 
 
-def _inline(value: Any) -> str:
-    """JSON that can stand inside a script element: nothing in it can end the element."""
+def _inline_json(value: Any) -> str:
+    """Encode a value as JSON for a script element, with nothing in it that ends the element."""
     return json.dumps(value).replace("<", "\\u003c")
 
 
-def _table(certificates: list[dict[str, Any]]) -> str:
-    head = "".join(f'<th class="number">{title}</th>' for title in _COLUMNS.values())
-    rows = "".join(_row(certificate) for certificate in certificates)
+def _render_certificates(certificates: list[dict[str, Any]]) -> str:
+    head = "".join(f'<th class="number">{title}</th>' for title in _COLUMN_TITLES.values())
+    rows = "".join(_render_row(certificate) for certificate in certificates)
     return (
         f"<table><thead><tr><th>construction</th><th>law</th>{head}</tr>"
         f"</thead><tbody>{rows}</tbody></table>"
     )
 
 
-def _costs(certificates: list[dict[str, Any]]) -> str:
-    """What k steps take, as formulas, beside what the sources print."""
+def _render_costs(certificates: list[dict[str, Any]]) -> str:
+    """Render the cost of k steps as formulas, beside what the sources print."""
     titles = (
         "construction",
         "layers",
@@ -172,22 +166,23 @@ def _costs(certificates: list[dict[str, Any]]) -> str:
     head = "".join(f"<th>{title}</th>" for title in titles)
     rows = "".join(
         f"<tr><td>{escape(certificate['name'])}</td>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in _cost(certificate))
+        + "".join(f"<td>{escape(cell)}</td>" for cell in _format_cost(certificate))
         + "</tr>"
         for certificate in certificates
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
 
 
-def _cost(certificate: dict[str, Any]) -> tuple[str, ...]:
+def _format_cost(certificate: dict[str, Any]) -> tuple[str, ...]:
     cost = certificate["cost"]
     formulas = tuple(cost[key] for key in ("layers", "heads", "width", "where"))
     return (*formulas, certificate["error"], cost["printed"])
 
 
-def _row(certificate: dict[str, Any]) -> str:
+def _render_row(certificate: dict[str, Any]) -> str:
     numbers = "".join(
-        f'<td class="number">{_number(certificate[column])}</td>' for column in _COLUMNS
+        f'<td class="number">{_format_number(certificate[column])}</td>'
+        for column in _COLUMN_TITLES
     )
     verdict = "holds" if certificate["holds"] else "broken"
     about = (
@@ -199,8 +194,8 @@ def _row(certificate: dict[str, Any]) -> str:
     )
 
 
-def _number(value: float | tuple[float, ...]) -> str:
-    """A number as people read it; of a number for each step, the largest."""
+def _format_number(value: float | tuple[float, ...]) -> str:
+    """Format a number for reading; numbers per step are shown by the largest."""
     if isinstance(value, tuple):
         value = max(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"

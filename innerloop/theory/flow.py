@@ -2,10 +2,10 @@
 
 Setting    the in-context loss L(A, u) of a looped block, x ~ N(0, Σ*), w* ~ N(0, Σ*⁻¹): whitened,
            B = Σ*^½ A Σ*^½ and v = Σ*^½ u, it is `Looped.loss(B, v)`, and ∇_A L = Σ*^½ ∇_B L Σ*^½
-Integrator scipy's, with adaptive steps; gradients by autograd. Losses of a batch do not meet, so
-           that one integration serves all its members
-Isotropic  Σ* = I: A = aI stays one, da/dt = −(1/d) dL/da, a polynomial known in fractions; so d is
-           of any size
+Integrator scipy's, with adaptive steps; gradients by autograd. Members of a batch do not interact,
+           so that one integration serves all of them
+Isotropic  Σ* = I: A = aI keeps this form, da/dt = −(1/d) dL/da, where L is a polynomial with exact
+           rational coefficients; d can have any size
 Source     gatmiry2024, Theorem 3.3
 """
 
@@ -25,27 +25,27 @@ from scipy.integrate import solve_ivp
 from torch import Tensor
 
 from innerloop.errors import InputError
-from innerloop.theory.looped import Looped, isotropic_loss
+from innerloop.theory.looped import LoopedLoss, isotropic_loss
 
 Loss = Callable[[Tensor], Tensor]
-"""A differentiable loss; what its result keeps of the shape of its argument is a batch."""
-MOST_EVALUATIONS = 50_000
-"""A flow that takes more gradients has no end, or an integrator that does not suit it."""
+"""A differentiable loss; leading dimensions of its argument that its result keeps are a batch."""
+MAX_EVALUATIONS = 50_000
+"""Limit on gradients: a flow that needs more diverges, or its method is unsuitable."""
 Method = Literal["RK45", "DOP853", "Radau", "BDF", "LSODA"]
 
 
 @dataclass(frozen=True, eq=False)
 class Trajectory:
-    """Where the flow is at each of the times asked for, and the loss there."""
+    """Points of the flow at the requested times, and the loss there."""
 
     times: Float[Tensor, " times"]
     points: Float[Tensor, "times ..."]
     losses: Float[Tensor, "times ..."]
     evaluations: int
-    """Of the gradient."""
+    """Number of gradient evaluations."""
 
-    def rows(self) -> list[dict[str, float | int]]:
-        """Tidy: a row for each time and member of the batch."""
+    def as_rows(self) -> list[dict[str, float | int]]:
+        """Return a tidy table: one row per time and member of the batch."""
         table = self.losses.reshape(len(self.times), -1)
         return [
             {"time": float(time), "member": k, "loss": float(loss)}
@@ -63,18 +63,19 @@ def gradient_flow(
     atol: float = 1e-10,
     method: Method = "LSODA",
 ) -> Trajectory:
-    """Integrate from `start` at time 0 through increasing times, to tolerances of a step's error.
+    """Integrate the gradient flow from `start` at time 0 through increasing `times`.
 
-    `LSODA` changes to an implicit method where the loss is far steeper one way than another.
+    `rtol` and `atol` bound the error of a step. `LSODA` switches to an implicit method where the
+    loss is stiff, far steeper in one direction than in another.
     """
     shape = start.shape
 
     def slope(point: np.ndarray) -> np.ndarray:
-        at = torch.from_numpy(point.copy()).reshape(shape).requires_grad_()
-        (found,) = torch.autograd.grad(loss(at).sum(), at)
-        return found.flatten().numpy()
+        weights = torch.from_numpy(point.copy()).reshape(shape).requires_grad_()
+        (gradient,) = torch.autograd.grad(loss(weights).sum(), weights)
+        return gradient.flatten().numpy()
 
-    path, evaluations = _integrated(
+    path, evaluations = _integrate(
         slope, start.detach().double().flatten().numpy(), times, rtol, atol, method
     )
     points = torch.from_numpy(path).reshape(len(times), *shape)
@@ -82,7 +83,7 @@ def gradient_flow(
     return Trajectory(times, points, losses, evaluations)
 
 
-def _integrated(
+def _integrate(
     slope: Callable[[np.ndarray], np.ndarray],
     start: np.ndarray,
     times: Tensor,
@@ -90,50 +91,53 @@ def _integrated(
     atol: float,
     method: Method,
 ) -> tuple[np.ndarray, int]:
-    """The points at the times, in rows, and how many gradients that took."""
-    asked = times.detach().double().numpy()
-    if len(asked) == 0 or asked[0] < 0 or (np.diff(asked) <= 0).any():
-        raise InputError(f"expected increasing times from 0 on, got {asked.tolist()}")
+    """Return the points at the times, in rows, and the number of gradient evaluations."""
+    requested = times.detach().double().numpy()
+    if len(requested) == 0 or requested[0] < 0 or (np.diff(requested) <= 0).any():
+        raise InputError(
+            f"expected increasing times, the first at least 0, got {requested.tolist()}"
+        )
     if not np.isfinite(start).all():
-        raise InputError("expected a start of finite numbers")
-    until, evaluations, latest = float(asked[-1]), 0, 0.0
+        raise InputError("expected a start with finite entries, got NaN or infinity")
+    until, evaluations, latest = float(requested[-1]), 0, 0.0
 
-    def stopped(why: str) -> InputError:
+    def make_error(reason: str) -> InputError:
         return InputError(
-            f"the gradient flow stopped at t = {latest:.4g} of {until:.4g}: {why}; start closer to "
-            "the minimum, ask for less time or for another method"
+            f"the gradient flow stopped at t = {latest:.4g} of {until:.4g}: {reason}; start closer "
+            "to the minimum, or choose a shorter time or another method"
         )
 
-    def downhill(time: float, point: np.ndarray) -> np.ndarray:
+    def descend(time: float, point: np.ndarray) -> np.ndarray:
         nonlocal evaluations, latest
         evaluations, latest = evaluations + 1, time
-        found = slope(point)
-        if not np.isfinite(found).all():
-            raise stopped("the gradient is not finite")
-        if evaluations > MOST_EVALUATIONS:
-            raise stopped(f"more than {MOST_EVALUATIONS} gradients")
-        return -found
+        gradient = slope(point)
+        if not np.isfinite(gradient).all():
+            raise make_error("the gradient is not finite")
+        if evaluations > MAX_EVALUATIONS:
+            raise make_error(f"more than {MAX_EVALUATIONS} gradients")
+        return -gradient
 
-    found = solve_ivp(downhill, (0.0, until), start, method, asked, rtol=rtol, atol=atol)
-    if not found.success:
-        raise stopped(found.message)
-    return found.y.T.copy(), evaluations
+    solution = solve_ivp(descend, (0.0, until), start, method, requested, rtol=rtol, atol=atol)
+    if not solution.success:
+        raise make_error(solution.message)
+    return solution.y.T.copy(), evaluations
 
 
-def looped_loss(law: Looped, covariance: Float[Tensor, "d d"]) -> Loss:
-    """L of weights in plain coordinates: A (…, d, d), or A above the row uᵀ (…, d + 1, d)."""
+def unwhitened_loss(law: LoopedLoss, covariance: Float[Tensor, "d d"]) -> Loss:
+    """The loss as a function of weights that are not whitened: A (…, d, d), or A above the row uᵀ
+    (…, d + 1, d)."""
     d = law.d
     if covariance.shape != (d, d):
         raise InputError(f"expected a {d}×{d} covariance, got {tuple(covariance.shape)}")
     values, U = torch.linalg.eigh(covariance.double())
     if not bool((values > 0).all()) or not torch.allclose(covariance, covariance.mT):
-        raise InputError("expected a symmetric covariance whose eigenvalues are positive")
+        raise InputError("expected a symmetric covariance with positive eigenvalues")
     root = U * values.sqrt() @ U.mT
 
     def loss(weights: Tensor) -> Tensor:
         if weights.shape[-2:] not in ((d, d), (d + 1, d)):
             raise InputError(
-                f"expected A of {d}×{d}, with u as one more row or without, got "
+                f"expected A of {d}×{d}, optionally with u as one more row, got "
                 f"{tuple(weights.shape)}"
             )
         B = root @ weights[..., :d, :] @ root
@@ -146,19 +150,19 @@ def looped_loss(law: Looped, covariance: Float[Tensor, "d d"]) -> Loss:
 def isotropic_flow(
     d: int, n: int, loops: int, start: float, times: Float[Tensor, " times"]
 ) -> Trajectory:
-    """a and the loss along the flow of A = aI, Σ* = I, u = 0, in any dimension."""
+    """Integrate a and the loss along the flow of A = aI, Σ* = I, u = 0, in any dimension."""
     if d < 1 or n < 1 or loops < 1:
         raise InputError(f"expected d, n and loops ≥ 1, got {d}, {n} and {loops}")
-    # By Taylor around a = 1, where the loss is small: no digits are lost however large n is.
-    share = Polynomial(
+    # Expand around a = 1, where the loss is small: no digits are lost however large n is.
+    loss_share = Polynomial(
         [
             float(isotropic_loss(d, n, loops, Fraction(1), k) * (-1) ** k / (factorial(k) * d))
             for k in range(2 * loops + 1)
         ]
     )
-    slope = share.deriv()
-    # In c = 1 − a, which follows the slope of L/d as a does.
+    slope = loss_share.deriv()
+    # Integrate c = 1 − a, which follows the gradient flow of L/d as a does.
     first = np.array([1.0 - start])
-    path, evaluations = _integrated(slope, first, times, 1e-8, 1e-10, "LSODA")
-    losses = torch.from_numpy(d * share(path[:, 0]))
+    path, evaluations = _integrate(slope, first, times, 1e-8, 1e-10, "LSODA")
+    losses = torch.from_numpy(d * loss_share(path[:, 0]))
     return Trajectory(times, 1 - torch.from_numpy(path[:, 0]), losses, evaluations)

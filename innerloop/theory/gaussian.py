@@ -1,8 +1,8 @@
-"""Expectations over independent standard normals that are exact for polynomials.
+"""Quadrature over independent standard normals, exact for polynomials.
 
 A Gauss–Hermite rule with m nodes integrates every polynomial of degree 2m − 1 in one variable. The
-product rule does so in each of its variables, so that a polynomial of tokens is integrated straight
-from its definition, without a formula for moments in between: m^variables points.
+product rule does so in each of its variables, so that a polynomial of tokens is integrated directly
+from its definition, without formulas for moments: m^variables points.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 
-MOST_POINTS = 2_000_000
+MAX_POINTS = 2_000_000
+"""Largest quadrature rule; a larger one is an error."""
 
 
 def product_rule(
@@ -25,10 +26,10 @@ def product_rule(
     if variables < 1 or degree < 0:
         raise InputError(f"expected variables ≥ 1 and degree ≥ 0, got {variables} and {degree}")
     count = degree // 2 + 1
-    if count**variables > MOST_POINTS:
+    if count**variables > MAX_POINTS:
         raise InputError(
             f"degree {degree} in {variables} variables takes {count}^{variables} points, more than "
-            f"{MOST_POINTS}"
+            f"{MAX_POINTS}"
         )
     nodes, weights = np.polynomial.hermite_e.hermegauss(count)
     one, mass = torch.from_numpy(nodes), torch.from_numpy(weights / weights.sum())

@@ -1,11 +1,11 @@
-"""The in-context loss of linear layers that may move x as well as labels, exactly.
+"""The exact in-context loss of linear layers that may update x as well as labels.
 
 Setting    layers of form (13) of ahn2023, P_i = diag(B_i, 1), Q_i = diag(A_i, 0): with G the
            average of x xᵀ over the context, x becomes P_i x, and the error on a query w*ᵀ H_i x:
            H_{i+1} = H_i (I + G P_iᵀ A_i P_i),  P_{i+1} = (I + B_i P_i G P_iᵀ A_i) P_i
 Loss       E tr(Hᵀ Cov(w*) H Cov(x)), a polynomial of degree 2L in G without B_i, 3^L − 1 with them
-Inside     A_i = a_i Σ⁻¹, B_i = b_i I, Cov(w*) = Σ⁻¹: all is a function of the eigenvalues g of the
-           whitened G, whatever Σ
+Restricted A_i = a_i Σ⁻¹, B_i = b_i I, Cov(w*) = Σ⁻¹: the loss is a function of the eigenvalues g of
+           the whitened G, for every Σ
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from innerloop.theory.bartlett import bartlett_rule
 from innerloop.theory.spectrum import spectral_rule
 
 
-def degree(layers: int, moving: bool) -> int:
-    """Of the loss in G; a layer whose x has degree p in G has a label of degree 2p + 1."""
+def loss_degree(layers: int, moving: bool) -> int:
+    """Degree of the loss in G; a layer whose x has degree p in G has a label of degree 2p + 1."""
     return 3**layers - 1 if moving else 2 * layers
 
 
@@ -30,7 +30,7 @@ def residual(
     A: Float[Tensor, "layers d d"],
     B: Float[Tensor, "steps d d"] | None = None,
 ) -> Float[Tensor, "*batch d d"]:
-    """H: the error on a query x is w*ᵀ H x. The last B_i is without effect."""
+    """H such that the error on a query x is w*ᵀ H x; the last B_i has no effect."""
     identity = torch.eye(G.shape[-1], dtype=G.dtype)
     P, H = identity, identity
     for i in range(len(A)):
@@ -42,34 +42,34 @@ def residual(
 
 
 @dataclass(frozen=True, eq=False)
-class Layers:
-    """Layers on prompts with x ~ N(0, Σ), w* ~ N(0, Σ⁻¹), n examples."""
+class LayeredLoss:
+    """The loss of layers on prompts with x ~ N(0, Σ), w* ~ N(0, Σ⁻¹) and n examples."""
 
     covariance: Float[Tensor, "d d"]
     n: int
     layers: int
     moving: bool = False
-    """Whether there are B_i."""
+    """Whether layers update x (B_i)."""
 
     def loss(self, A: Tensor, B: Tensor | None = None) -> Tensor:
         """f(A, B), for any matrices; differentiable."""
         S, d = self.covariance, len(self.covariance)
-        G, mass = bartlett_rule(d, self.n, degree(self.layers, self.moving))
+        G, mass = bartlett_rule(d, self.n, loss_degree(self.layers, self.moving))
         root = torch.linalg.cholesky(S)
         H = residual(root @ G @ root.mT, A, B)
         return (mass * (H * (torch.linalg.inv(S) @ H @ S)).sum((-1, -2))).sum()
 
 
-def inside(
+def restricted_loss(
     a: Float[Tensor, "*batch layers"], b: Float[Tensor, "*batch steps"] | None, d: int, n: int
 ) -> Float[Tensor, "*batch"]:
-    """f at A_i = a_i Σ⁻¹, B_i = b_i I, the same for every Σ; b has one entry less than a."""
+    """f at A_i = a_i Σ⁻¹, B_i = b_i I, the same for every Σ; b has one entry fewer than a."""
     layers = a.shape[-1]
-    g, mass = spectral_rule(d, n, degree(layers, b is not None))
+    g, mass = spectral_rule(d, n, loss_degree(layers, b is not None))
     p, h = torch.ones_like(g), torch.ones_like(g)
     for i in range(layers):
-        now = g * p**2
-        h = h * (1 + a[..., i, None] * now)
+        scaled = g * p**2
+        h = h * (1 + a[..., i, None] * scaled)
         if b is not None and i < layers - 1:
-            p = p * (1 + (a[..., i] * b[..., i])[..., None] * now)
+            p = p * (1 + (a[..., i] * b[..., i])[..., None] * scaled)
     return (mass * h**2).sum(-1)

@@ -1,12 +1,12 @@
-"""The in-context loss of a looped block of linear attention, exactly: value, gradient, minimum.
+"""The exact in-context loss of a looped block of linear attention: value, gradient, minimum.
 
 Setting    x ~ N(0, Σ*), w* ~ N(0, Σ*⁻¹), Σ = (1/n) Σᵢ xᵢxᵢᵀ; L loops leave the error
            (w* + u)ᵀ(I − ΣA)^L x_q − uᵀx_q on a query
-Whitened   with B = Σ*^½ A Σ*^½, v = Σ*^½ u and S the Σ of standard normals the loss depends on no
-           Σ*: E‖(I − SB)^L‖² + E‖vᵀ(I − (I − SB)^L)‖²
-Rule       S = TTᵀ/n with T lower triangular, T_jj² a chi-squared and the rest normal (Bartlett),
-           each by its Gauss rule: exact for polynomials in S, and in terms of E = S − I, so that
-           no digits are lost however large n is
+Whitened   with B = Σ*^½ A Σ*^½, v = Σ*^½ u and S the Σ of standard normals, the loss does not
+           depend on Σ*: E‖(I − SB)^L‖² + E‖vᵀ(I − (I − SB)^L)‖²
+Rule       S = TTᵀ/n with T lower triangular, T_jj² chi-squared and the rest normal (Bartlett), each
+           by its Gauss rule: exact for polynomials in S, and in terms of E = S − I, so that no
+           digits are lost however large n is
 Isotropic  B = bI: d Σ_j C(2L, j) (−b)^j α_j with E[S^j] = α_j I, rational in n and d of any size
 """
 
@@ -23,49 +23,51 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.errors import InputError
-from innerloop.theory.gaussian import MOST_POINTS
+from innerloop.theory.gaussian import MAX_POINTS
 
 
 def deviation_rule(
     d: int, n: int, degree: int
 ) -> tuple[Float[Tensor, "points d d"], Float[Tensor, " points"]]:
-    """Points E = S − I and weights, exact for polynomials of this degree in S, n ≥ d."""
+    """Points E = S − I and weights of a rule exact for polynomials of this degree in S, n ≥ d."""
     if not 1 <= d <= n or degree < 0:
-        raise InputError(f"expected 1 ≤ d ≤ n and degree ≥ 0, got d = {d}, n = {n}, {degree}")
+        raise InputError(
+            f"expected 1 ≤ d ≤ n and degree ≥ 0, got d = {d}, n = {n}, degree = {degree}"
+        )
     below = [(i, j) for i in range(d) for j in range(i)]
     radial, angular = degree // 2 + 1, degree + 1
-    if radial**d * angular ** len(below) > MOST_POINTS:
-        raise InputError(f"degree {degree} at d = {d} takes more than {MOST_POINTS} points")
+    if radial**d * angular ** len(below) > MAX_POINTS:
+        raise InputError(f"degree {degree} at d = {d} takes more than {MAX_POINTS} points")
     nodes, weights = np.polynomial.hermite_e.hermegauss(angular)
-    rules = [_chi_squared(n - j, n, radial) for j in range(d)]
+    rules = [_chi_squared_rule(n - j, n, radial) for j in range(d)]
     rules += [(nodes / n**0.5, weights / weights.sum())] * len(below)
-    points = _grid([torch.from_numpy(values) for values, _ in rules])
-    mass = _grid([torch.from_numpy(values) for _, values in rules]).prod(dim=1)
+    points = _product_grid([torch.from_numpy(values) for values, _ in rules])
+    mass = _product_grid([torch.from_numpy(values) for _, values in rules]).prod(dim=1)
     lower = torch.zeros(len(points), d, d, dtype=torch.float64)
     for k, (i, j) in enumerate(below):
         lower[:, i, j] = points[:, d + k]
-    # With D the diagonal of T and N what is below: TTᵀ − I = (D² − I) + ND + DNᵀ + NNᵀ.
+    # With D the diagonal of T and N its part below: TTᵀ − I = (D² − I) + ND + DNᵀ + NNᵀ.
     diagonal = torch.diag_embed((1 + points[:, :d]).sqrt())
     crossed = lower @ diagonal
     return torch.diag_embed(points[:, :d]) + crossed + crossed.mT + lower @ lower.mT, mass
 
 
-def _chi_squared(m: int, n: int, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """A Gauss rule for χ²_m/n − 1: eigenvalues of the shifted Jacobi matrix of Laguerre."""
+def _chi_squared_rule(m: int, n: int, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """Gauss rule for χ²_m/n − 1, from the eigenvalues of the shifted Jacobi matrix of Laguerre."""
     k = np.arange(count, dtype=np.float64)
-    beside = 2 * np.sqrt(k[1:] * (k[1:] + m / 2 - 1)) / n
-    jacobi = np.diag((4 * k + (m - n)) / n) + np.diag(beside, 1) + np.diag(beside, -1)
+    off_diagonal = 2 * np.sqrt(k[1:] * (k[1:] + m / 2 - 1)) / n
+    jacobi = np.diag((4 * k + (m - n)) / n) + np.diag(off_diagonal, 1) + np.diag(off_diagonal, -1)
     values, vectors = np.linalg.eigh(jacobi)
     return values, vectors[0] ** 2
 
 
-def _grid(values: list[Tensor]) -> Tensor:
+def _product_grid(values: list[Tensor]) -> Tensor:
     return torch.cartesian_prod(*values).reshape(-1, len(values))
 
 
 @dataclass(frozen=True, eq=False)
-class Looped:
-    """The loss of L loops in whitened weights; leading dimensions of B are a batch."""
+class LoopedLoss:
+    """The loss of L loops in terms of whitened weights; leading dimensions of B are a batch."""
 
     d: int
     n: int
@@ -83,7 +85,7 @@ class Looped:
     def loss(
         self, B: Float[Tensor, "*batch d d"], v: Float[Tensor, "*batch d"] | None = None
     ) -> Float[Tensor, "*batch"]:
-        """What the transformer's squared error is on average, for any B, symmetric or not."""
+        """The transformer's expected squared error, for any B, symmetric or not."""
         R = torch.linalg.matrix_power(self.residual(B), self.loops)
         total = (R**2).sum((-2, -1))
         if v is not None:
@@ -91,28 +93,29 @@ class Looped:
             total = total + (row**2).sum((-2, -1))
         return total @ self.rule[1]
 
-    def traced(self, B: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
-        """E tr((I − SB)^{2L}): the loss only where B is a multiple of the identity."""
+    def trace_loss(self, B: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
+        """E tr((I − SB)^{2L}), which equals the loss only where B is a multiple of the identity."""
         R = torch.linalg.matrix_power(self.residual(B), self.loops)
         return (R @ R).diagonal(dim1=-2, dim2=-1).sum(-1) @ self.rule[1]
 
-    def scalar(self) -> float:
-        """1 − b at the least loss among B = bI."""
+    def minimum_deviation(self) -> float:
+        """1 − b at the minimum of the loss over B = bI."""
         return isotropic_minimum(self.d, self.n, self.loops)
 
 
 @cache
 def isotropic_moments(d: int, n: int, most: int) -> tuple[Fraction, ...]:
     """α_0, …, α_most with E[S^k] = α_k I, by the recursion of `innerloop.theory.wishart`."""
-    known: dict[tuple[tuple[int, ...], int], int] = {}
+    values: dict[tuple[tuple[int, ...], int], int] = {}
 
     def power(k: int, traces: tuple[int, ...]) -> int:
         key = (traces, k)
-        if key not in known:
-            known[key] = fresh(k, traces)
-        return known[key]
+        if key not in values:
+            values[key] = expand_power(k, traces)
+        return values[key]
 
-    def fresh(k: int, traces: tuple[int, ...]) -> int:
+    def expand_power(k: int, traces: tuple[int, ...]) -> int:
+        """Return E[∏ tr(W^a) · W^k] as a multiple of I, from lower powers."""
         if k == 0:
             return d * power(traces[0], traces[1:]) if traces else 1
         total = (n + k - 1) * power(k - 1, traces)
@@ -126,7 +129,7 @@ def isotropic_moments(d: int, n: int, most: int) -> tuple[Fraction, ...]:
 
 
 def isotropic_loss(d: int, n: int, loops: int, b: Fraction, derivative: int = 0) -> Fraction:
-    """The loss at B = bI, or its derivative in b, without rounding."""
+    """The loss at B = bI, or a derivative of it in b, in exact fractions."""
     total = Fraction(0)
     for j, moment in enumerate(isotropic_moments(d, n, 2 * loops)):
         if j >= derivative:
@@ -139,7 +142,7 @@ def isotropic_loss(d: int, n: int, loops: int, b: Fraction, derivative: int = 0)
 
 @cache
 def isotropic_minimum(d: int, n: int, loops: int) -> float:
-    """c = 1 − b of the least loss among B = bI, which is convex in b and least in 0 < b < 1."""
+    """c = 1 − b at the minimum of the loss over B = bI, which is convex with 0 < b < 1."""
     low, high = Fraction(0), Fraction(1)
     for _ in range(160):
         middle = (low + high) / 2

@@ -1,12 +1,12 @@
-"""The in-context loss of one linear attention layer, exactly, for any weights that matter to it.
+"""The exact in-context loss of one linear attention layer, for any weights that affect it.
 
 Setting    C = (1/n) Σ z zᵀ over the context tokens z = (x, ⟨w, x⟩), x ~ N(0, Σ), w ~ N(0, I)
 Loss       f(b, A) = E[(bᵀ C A x + ⟨w, x⟩)²] for a fresh x: b the last row of P, A the columns of Q
-           that meet x
+           that multiply x
 Moments    with G = (1/n) Σ x xᵀ, C has the blocks G, Gw, wᵀGw:
            E[tr(G B) G] = tr(Σ B) Σ + (Σ B Σ + Σ Bᵀ Σ)/n,  E[G²] = (n+1)/n Σ² + tr(Σ)/n Σ,
            E[G B G] = Σ B Σ + (Σ Bᵀ Σ + tr(Σ B) Σ)/n,  E[(wᵀGw)²] = E[tr(G)² + 2 tr(G²)]
-Minimum    with b = (p, β) and A = [R; aᵀ], what bᵀ C A has of odd degree in w is wᵀGKᵀ,
+Minimum    with b = (p, β) and A = [R; aᵀ], the part of bᵀ C A of odd degree in w is wᵀGKᵀ,
            K = βRᵀ + apᵀ, and f − f* = tr(Σ (K − K*) E[G²] (K − K*)ᵀ) + E‖RᵀGp + β (wᵀGw) a‖²_Σ:
            two squares, both 0 at the optimum
 """
@@ -21,8 +21,8 @@ from torch import Tensor
 
 
 @dataclass(frozen=True, eq=False)
-class SingleLayer:
-    """Exact moments of the prompts with covariance Σ and n context tokens."""
+class SingleLayerLoss:
+    """Exact loss and moments for prompts with covariance Σ and n context tokens."""
 
     covariance: Float[Tensor, "d d"]
     n: int
@@ -31,61 +31,63 @@ class SingleLayer:
     def d(self) -> int:
         return len(self.covariance)
 
-    def traced(self, B: Tensor) -> Tensor:
+    def trace_moment(self, B: Tensor) -> Tensor:
         """E[tr(G B) G]."""
         S = self.covariance
         return (S @ B).trace() * S + S @ (B + B.mT) @ S / self.n
 
-    def square(self) -> Tensor:
+    def square_moment(self) -> Tensor:
         """E[G²]."""
         S = self.covariance
         return (self.n + 1) / self.n * S @ S + S.trace() / self.n * S
 
-    def along(self, v: Float[Tensor, " d"]) -> Float[Tensor, "d1 d1"]:
+    def linear_moment(self, v: Float[Tensor, " d"]) -> Float[Tensor, "d1 d1"]:
         """E[⟨v, w⟩ C]."""
         side = (self.covariance @ v)[:, None]
         corner = side.new_zeros(1, 1)
-        return _blocks(torch.zeros_like(self.covariance), side, corner)
+        return _stack_blocks(torch.zeros_like(self.covariance), side, corner)
 
-    def second(self, E: Float[Tensor, "d1 d1"]) -> Float[Tensor, "d1 d1"]:
+    def second_moment(self, E: Float[Tensor, "d1 d1"]) -> Float[Tensor, "d1 d1"]:
         """E[⟨C, E⟩ C]."""
         d, identity = self.d, torch.eye(self.d, dtype=E.dtype)
         inner, corner = E[:d, :d], E[d, d]
-        one = self.traced(inner + corner * identity)
-        side = (self.square() @ (E[:d, d] + E[d, :d]))[:, None]
-        # wᵀGw is tr G on average, and its square tr(G)² + 2 tr(G²).
-        two = one.trace() + 2 * corner * self.square().trace()
-        return _blocks(one, side, two.reshape(1, 1))
+        one = self.trace_moment(inner + corner * identity)
+        side = (self.square_moment() @ (E[:d, d] + E[d, :d]))[:, None]
+        # Over w, wᵀGw has mean tr G, and its square tr(G)² + 2 tr(G²).
+        two = one.trace() + 2 * corner * self.square_moment().trace()
+        return _stack_blocks(one, side, two.reshape(1, 1))
 
     def loss(self, b: Float[Tensor, " d1"], A: Float[Tensor, "d1 d"]) -> Tensor:
         """f(b, A), differentiable in both."""
-        S, (even, K) = self.covariance, (self.even(b, A), self.odd(b, A))
-        return S.trace() + 2 * (K * (S @ S)).sum() + ((S @ K @ self.square()) * K).sum() + even
+        S, (even, K) = self.covariance, (self.even_part(b, A), self.odd_coefficient(b, A))
+        return (
+            S.trace() + 2 * (K * (S @ S)).sum() + ((S @ K @ self.square_moment()) * K).sum() + even
+        )
 
-    def odd(self, b: Tensor, A: Tensor) -> Tensor:
-        """K = βRᵀ + apᵀ: what bᵀ C A has of odd degree in w is wᵀGKᵀ."""
+    def odd_coefficient(self, b: Tensor, A: Tensor) -> Tensor:
+        """K = βRᵀ + apᵀ: the part of bᵀ C A of odd degree in w is wᵀGKᵀ."""
         d = self.d
         return b[d] * A[:d].mT + torch.outer(A[d], b[:d])
 
-    def even(self, b: Tensor, A: Tensor) -> Tensor:
-        """E‖RᵀGp + β (wᵀGw) a‖²_Σ: what bᵀ C A has of even degree in w, and ⟨w, x⟩ has not."""
+    def even_part(self, b: Tensor, A: Tensor) -> Tensor:
+        """E‖RᵀGp + β (wᵀGw) a‖²_Σ: the part of bᵀ C A of even degree in w, which ⟨w, x⟩ lacks."""
         d, S = self.d, self.covariance
         p, beta, R, a = b[:d], b[d], A[:d], A[d]
         identity = torch.eye(d, dtype=S.dtype)
         inner = R @ S @ R.mT
         between = S @ inner @ S * (1 + 1 / self.n) + (S * inner).sum() / self.n * S
-        trace = self.traced(identity)
-        fourth = trace.trace() + 2 * self.square().trace()
+        trace = self.trace_moment(identity)
+        fourth = trace.trace() + 2 * self.square_moment().trace()
         cross = p @ trace @ R @ S @ a
         return p @ between @ p + 2 * beta * cross + beta**2 * fourth * (a @ S @ a)
 
     def optimum(self) -> tuple[Float[Tensor, " d1"], Float[Tensor, "d1 d"]]:
-        """Weights of least loss: b = e_{d+1}, A = −[((n+1)/n Σ + tr(Σ)/n I)⁻¹; 0]."""
+        """Weights of minimal loss: b = e_{d+1}, A = −[((n+1)/n Σ + tr(Σ)/n I)⁻¹; 0]."""
         S, identity = self.covariance, torch.eye(self.d, dtype=self.covariance.dtype)
         top = torch.linalg.inv((self.n + 1) / self.n * S + S.trace() / self.n * identity)
         b = torch.cat([S.new_zeros(self.d), S.new_ones(1)])
         return b, -torch.cat([top, S.new_zeros(1, self.d)])
 
 
-def _blocks(one: Tensor, side: Tensor, corner: Tensor) -> Tensor:
+def _stack_blocks(one: Tensor, side: Tensor, corner: Tensor) -> Tensor:
     return torch.cat([torch.cat([one, side], dim=1), torch.cat([side.mT, corner], dim=1)])

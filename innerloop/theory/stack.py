@@ -1,4 +1,4 @@
-"""The in-context loss of stacked linear attention that keeps x and moves labels only, exactly.
+"""The exact in-context loss of stacked linear attention that updates labels only.
 
 Setting    layers of form (9) of ahn2023: the error on a query x is w*ᵀ R x with
            R = (I + G A_0)(I + G A_1) … (I + G A_{L−1}), G = (1/n) Σ x xᵀ over the context
@@ -22,13 +22,13 @@ def expected_loss(
     weights: Float[Tensor, "d d"],
     n: int,
 ) -> Float[Tensor, "*batch"]:
-    """The loss with Cov(x) = covariance, Cov(w*) = weights; symmetric matrices or not."""
+    """The loss with Cov(x) = covariance and Cov(w*) = weights; matrices need not be symmetric."""
     law = Wishart(covariance / n, n)
     layers = range(len(matrices))
-    chosen = [c for size in range(len(matrices) + 1) for c in combinations(layers, size)]
+    subsets = [c for size in range(len(matrices) + 1) for c in combinations(layers, size)]
     total = torch.zeros(matrices.shape[1:-2], dtype=matrices.dtype)
-    for left in chosen:
-        for right in chosen:
+    for left in subsets:
+        for right in subsets:
             chain = [*(matrices[i].mT for i in reversed(left)), weights]
             chain = [*chain, *(matrices[i] for i in right)]
             chain[-1] = chain[-1] @ covariance

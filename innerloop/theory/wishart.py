@@ -1,13 +1,13 @@
 """Exact moments of the Wishart matrix W = Σᵢ xᵢxᵢᵀ, n columns xᵢ ~ N(0, Σ), any n and Σ.
 
 Both recursions are Gaussian integration by parts, E[x f(x)] = Σ E[∇f(x)], on one column of the
-first W: it meets its own other end (n ways), or either end of another W, in its own trace or in
-another one. Each step leaves one W less.
+first W: it pairs with its own other end (n ways), or with either end of another W, in its own trace
+or in another one. Each step removes one W.
 
     powers  E[∏ tr(W^a) W^(k+1)] = Σ { (n+k) E[∏ tr(W^a) W^k]
                 + Σ_{i<k} E[tr(W^(i+1)) ∏ tr(W^a) W^(k−1−i)]
                 + Σ_j 2a_j E[∏_{l≠j} tr(W^{a_l}) W^(a_j+k)] }
-    words   E[∏ tr(W B₁ W B₂ … W B_m)] with any matrices between, (2m−1)!! terms
+    words   E[∏ tr(W B₁ W B₂ … W B_m)] with any matrices in between, (2m−1)!! terms
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 from innerloop.errors import InputError
 
 Word = Sequence[Tensor]
-"""B₁, …, B_m stand for tr(W B₁ W B₂ … W B_m); leading dimensions are a batch."""
+"""Matrices B₁, …, B_m that stand for tr(W B₁ W B₂ … W B_m); leading dimensions are a batch."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,7 +31,7 @@ class Wishart:
 
     covariance: Float[Tensor, "d d"]
     n: int
-    _known: dict[tuple[tuple[int, ...], int], Tensor] = field(default_factory=dict, repr=False)
+    _cache: dict[tuple[tuple[int, ...], int], Tensor] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         if self.n < 1:
@@ -40,14 +40,14 @@ class Wishart:
     def power(self, k: int, traces: Sequence[int] = ()) -> Float[Tensor, "d d"]:
         """E[∏ tr(W^a) W^k] over a in traces."""
         if k < 0 or any(a < 0 for a in traces):
-            raise InputError(f"powers are at least 0, got {k} and {list(traces)}")
+            raise InputError(f"powers must be at least 0, got {k} and {list(traces)}")
         factors = tuple(sorted(traces))
         key = (factors, k)
-        if key not in self._known:
-            self._known[key] = self._power(k, factors)
-        return self._known[key]
+        if key not in self._cache:
+            self._cache[key] = self._compute_power(k, factors)
+        return self._cache[key]
 
-    def _power(self, k: int, traces: tuple[int, ...]) -> Tensor:
+    def _compute_power(self, k: int, traces: tuple[int, ...]) -> Tensor:
         identity = torch.eye(len(self.covariance), dtype=self.covariance.dtype)
         if k == 0:
             if not traces:
@@ -67,22 +67,26 @@ class Wishart:
             return torch.ones((), dtype=self.covariance.dtype)
         (*rest, last), others = words[0], words[1:]
         S = self.covariance
-        # The column at the end of the first word, and its other end at the beginning.
-        total = self.n * self._with_ring([*rest, last], others)
+        # Pair the column at the end of the first word with its other end, at the beginning.
+        total = self.n * self._trace_from_sigma([*rest, last], others)
         for i in range(1, len(words[0])):
             before, after = list(words[0][:i]), list(words[0][i:])
-            turned = _joined(before, S, [B.mT for B in reversed(after)])
-            total = total + self.trace(turned, *others) + self._with_ring(after, (before, *others))
+            turned = _join(before, S, [B.mT for B in reversed(after)])
+            total = (
+                total
+                + self.trace(turned, *others)
+                + self._trace_from_sigma(after, (before, *others))
+            )
         for j, other in enumerate(others):
             apart = others[:j] + others[j + 1 :]
             for i in range(len(other)):
                 ring = [*other[i:], *other[:i]]
                 turned = [B.mT for B in reversed(ring)]
-                total = total + self.trace(_joined(words[0], S, ring), *apart)
-                total = total + self.trace(_joined(words[0], S, turned), *apart)
+                total = total + self.trace(_join(words[0], S, ring), *apart)
+                total = total + self.trace(_join(words[0], S, turned), *apart)
         return total
 
-    def _with_ring(self, matrices: Word, others: Sequence[Word]) -> Tensor:
+    def _trace_from_sigma(self, matrices: Word, others: Sequence[Word]) -> Tensor:
         """E[tr(Σ B₁ W B₂ … W B_m) · others]: a word whose first W has become Σ."""
         first, *rest = matrices
         if not rest:
@@ -91,6 +95,6 @@ class Wishart:
         return self.trace([*rest[:-1], rest[-1] @ self.covariance @ first], *others)
 
 
-def _joined(one: Word, covariance: Tensor, other: Word) -> Word:
-    """… W B_m Σ C₁ W C₂ …: two chains that share a column."""
+def _join(one: Word, covariance: Tensor, other: Word) -> Word:
+    """Join two chains that share a column: … W B_m Σ C₁ W C₂ …"""
     return [*one[:-1], one[-1] @ covariance @ other[0], *other[1:]]

@@ -1,8 +1,8 @@
-"""Everything that a training needs to go on as if it had never stopped, in one sealed file.
+"""Checkpoints: the whole state of a training run in one sealed file, to resume it bit for bit.
 
-Held: weights and buffers, the optimiser's state, every random state, the step, the history. The
-schedule is a function of the step and batches are drawn from the seed and the step, so they need
-no more. Trees of numbers are JSON, their tensors are tensors: nothing is pickled.
+Contents: weights and buffers, the optimiser's state, every random state, the step, the history. The
+schedule follows from the step, and batches from the seed and the step, so neither is stored. Nested
+containers are stored as JSON and tensors as tensors: nothing is pickled.
 """
 
 from __future__ import annotations
@@ -26,50 +26,50 @@ VERSION = 1
 
 
 def write(path: Path, about: dict[str, Any], state: dict[str, Any]) -> None:
-    """Replace the file by this state of this training, whole or not at all."""
+    """Write a run's description and state, replacing the file atomically."""
     tensors: dict[str, Tensor] = {}
-    told = {"about": json.dumps(about), "state": json.dumps(packed(state, tensors))}
-    sealed.write(path, tensors, told, format=FORMAT, version=VERSION)
+    metadata = {"about": json.dumps(about), "state": json.dumps(pack(state, tensors))}
+    sealed.write(path, tensors, metadata, format=FORMAT, version=VERSION)
 
 
 def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
-    """What the training is, and its state."""
-    told, tensors = sealed.read(path, format=FORMAT, version=VERSION)
+    """Read the description of a run and its state."""
+    metadata, tensors = sealed.read(path, format=FORMAT, version=VERSION)
     try:
-        return json.loads(told["about"]), unpacked(json.loads(told["state"]), tensors)
+        return json.loads(metadata["about"]), unpack(json.loads(metadata["state"]), tensors)
     except (KeyError, ValueError, TypeError) as error:
         raise FileError(f"{path} does not hold a whole checkpoint: {error}") from None
 
 
-def packed(tree: Any, tensors: dict[str, Tensor]) -> Any:
-    """`tree` as JSON can hold it; its tensors go to `tensors` under numbered names."""
+def pack(tree: Any, tensors: dict[str, Tensor]) -> Any:
+    """Convert `tree` to JSON values, moving its tensors to `tensors` under numbered names."""
     if isinstance(tree, Tensor):
         name = f"{len(tensors):06d}"
         tensors[name] = tree
         return {"tensor": name}
     if isinstance(tree, dict):
-        return {"items": [[packed(k, tensors), packed(v, tensors)] for k, v in tree.items()]}
+        return {"items": [[pack(k, tensors), pack(v, tensors)] for k, v in tree.items()]}
     if isinstance(tree, list | tuple):
         kind = "list" if isinstance(tree, list) else "tuple"
-        return {kind: [packed(part, tensors) for part in tree]}
+        return {kind: [pack(part, tensors) for part in tree]}
     return tree
 
 
-def unpacked(packed: Any, tensors: dict[str, Tensor]) -> Any:
-    """The tree that `packed` was made from."""
+def unpack(packed: Any, tensors: dict[str, Tensor]) -> Any:
+    """Rebuild the tree that `pack` converted."""
     if not isinstance(packed, dict):
         return packed
     ((kind, parts),) = packed.items()
     if kind == "tensor":
         return tensors[parts]
     if kind == "items":
-        return {unpacked(k, tensors): unpacked(v, tensors) for k, v in parts}
-    found = [unpacked(part, tensors) for part in parts]
-    return found if kind == "list" else tuple(found)
+        return {unpack(k, tensors): unpack(v, tensors) for k, v in parts}
+    items = [unpack(part, tensors) for part in parts]
+    return items if kind == "list" else tuple(items)
 
 
-def random_states() -> dict[str, Any]:
-    """The state of every global generator that a model or an objective may draw from."""
+def get_random_states() -> dict[str, Any]:
+    """Return the state of every global generator that a model or an objective may draw from."""
     kind, keys, *rest = np.random.get_state()
     return {
         "torch": torch.get_rng_state(),
@@ -80,7 +80,7 @@ def random_states() -> dict[str, Any]:
 
 
 def set_random_states(states: dict[str, Any]) -> None:
-    """Put every global generator where `random_states` found it."""
+    """Restore every global generator to a state that `get_random_states` returned."""
     torch.set_rng_state(states["torch"])
     if torch.cuda.is_available():
         torch.cuda.set_rng_state_all(states["cuda"])
@@ -90,13 +90,13 @@ def set_random_states(states: dict[str, Any]) -> None:
 
 
 @contextmanager
-def own_random_states(seed: int) -> Iterator[None]:
-    """Global generators that start from `seed`; the caller's are as before afterwards."""
-    before = random_states()
+def isolate_random_states(seed: int) -> Iterator[None]:
+    """Seed the global generators with `seed` inside the block; restore the caller's after it."""
+    saved = get_random_states()
     try:
         torch.manual_seed(seed)
         np.random.seed(seed)
         random.seed(seed)
         yield
     finally:
-        set_random_states(before)
+        set_random_states(saved)

@@ -1,7 +1,7 @@
-"""The objective for linear attention with all of P_l and Q_l free: w* is drawn, the query is not.
+"""The loss of linear attention with all of P_l and Q_l free: w* is sampled, the query is exact.
 
 Tokens     z = (x, y); every layer applies z ← (I + P_l H_l Q_l) z to all of them, with
-           H_l = (1/n) Σ z zᵀ over the context: they enter by H_0 = [I; w*ᵀ] G [I, w*] alone
+           H_l = (1/n) Σ z zᵀ over the context: only H_0 = [I; w*ᵀ] G [I, w*] matters
 Map        T_0 = I, T_{l+1} = T_l + P_l T_l S_l, S_l = H_0 T_lᵀ Q_l T_l, so that z_L = T_L z_0
 Loss       the query is (x_q, 0): E‖C^⊤(T_L's last row + w*)‖² over its first d entries, Σ = CCᵀ
 """
@@ -17,21 +17,23 @@ from torch import Tensor
 from innerloop.parameters import parameter
 from innerloop.training import kernel
 from innerloop.training.kernel import Prompts
-from innerloop.training.linear_attention import GaussianPrompts, fresh, spread
+from innerloop.training.linear_attention import GaussianPrompts, draw_held_out, summarise_losses
 from innerloop.training.stacks import FullStack
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class FullSampledLoss(GaussianPrompts):
-    """The loss over Gram matrices and w* that are drawn. Labels stand before covariates here: the
-    row that is read is the first."""
+    """The loss averaged over sampled Gram matrices and w*.
 
-    batch: int = parameter(20_000, "prompts in a draw", least=1)
+    Labels come before covariates here, so that the row that is read is the first.
+    """
+
+    batch: int = parameter(20_000, "prompts in a batch", least=1)
 
     def draw(self, generator: torch.Generator) -> Prompts:
-        d, gram = self.d, self.gram(self.batch, generator)
-        drawn = torch.randn(d, self.batch, generator=generator, dtype=self.dtype)
-        truth = self.factor.to(self.dtype) @ drawn  # Cᵀw*, for whitened covariates
+        d, gram = self.d, self.draw_gram(self.batch, generator)
+        normals = torch.randn(d, self.batch, generator=generator, dtype=self.dtype)
+        truth = self.factor.to(self.dtype) @ normals  # Cᵀw*, for whitened covariates
         H = gram.new_empty(d + 1, d + 1, self.batch)
         H[1:, 1:] = gram
         H[1:, 0] = H[0, 1:] = (gram * truth).sum(1)
@@ -50,5 +52,5 @@ class FullSampledLoss(GaussianPrompts):
         return kernel.loss(batch, Q, identity, gamma=list(P))
 
     def evaluate(self, model: FullStack) -> dict[str, float]:
-        """The loss on prompts that no training has seen, and its standard error."""
-        return spread([self.loss(model, part) for part in fresh(self)])
+        """Return the loss on held-out prompts and its standard error."""
+        return summarise_losses([self.loss(model, part) for part in draw_held_out(self)])

@@ -1,4 +1,4 @@
-"""A training's history as a tidy table: a row for each evaluation, a column for each measure."""
+"""The history of a training run as CSV: one row per evaluation, one column per measure."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from innerloop.errors import FileError
 from innerloop.files import write_atomically
 
 
-def as_csv(history: list[dict[str, Any]]) -> str:
-    """The rows as CSV; a measure that a row does not have is empty there."""
+def format_csv(history: list[dict[str, Any]]) -> str:
+    """Format rows as CSV; a measure that a row lacks is an empty field."""
     columns = list(dict.fromkeys(name for row in history for name in row))
     text = io.StringIO()
     table = csv.DictWriter(text, columns, lineterminator="\n")
@@ -22,11 +22,11 @@ def as_csv(history: list[dict[str, Any]]) -> str:
 
 
 def write_history(path: Path, history: list[dict[str, Any]]) -> None:
-    write_atomically(path, as_csv(history).encode())
+    write_atomically(path, format_csv(history).encode())
 
 
 def read_history(path: Path) -> list[dict[str, float]]:
-    """The rows that `write_history` wrote."""
+    """Read the rows that `write_history` wrote."""
     try:
         with path.open(encoding="utf-8") as table:
             return [

@@ -1,7 +1,7 @@
-"""The squared error of linear attention over a batch of Gram matrices, and its gradient, at once.
+"""The squared error of linear attention on a batch of Gram matrices, and its gradient, in one pass.
 
-State      Y, rows × d for each prompt, starts at Y_0, the same for all. Its last d rows are T, the
-           map that the layers so far have applied to a token
+State      Y, rows × d for each prompt, starts at a Y_0 that all prompts share. Its last d rows are
+           T, the map that the layers so far have applied to a token
 Layer      S = G Tᵀ A T with G the prompt's Gram matrix; T ← T + Γ T S, and R ← R + R S for the
            rows R above T. Without Γ the tokens do not move: T = I, R ← R + R G A, and Y is R
 Loss       Σ_b m_b ‖Y_L − O − O_b‖² over the prompts b, over the leading rows, which O_b has
@@ -10,7 +10,7 @@ Backward   by hand: with X = [R; ΓT], S̄ = XᵀȲ and X̄ = ȲSᵀ; with S = G
 Layout     the batch is the last, contiguous dimension. A product of two batches is a sum over k of
            slices a[:, k] b[k], long vector operations that need no compiler; a product with
            weights is one GEMM. Value and gradient take one pass over pieces of the batch, in
-           memory that is used again and again: fresh pages cost more than the arithmetic
+           memory that is reused: fresh pages cost more than the arithmetic
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-# What runs many times in a pass is not checked when it runs: checks would take longer than it does.
+# Inner functions are exempt from run-time type checks, which would take longer than they do.
 Batch = Float[Tensor, "_ _ batch"]
 Left = Float[Tensor, "rows inner #batch"]
 Right = Float[Tensor, "inner columns #batch"]
 Product = Float[Tensor, "rows columns #batch"]
 
-_CLOSE = 1 << 18
-"""Numbers in a batch's matrix that are worked on at a time."""
-_WIDE = 24
-"""Matrices from here on are multiplied one by one: measured on two cores."""
+_CACHED_ENTRIES = 1 << 18
+"""Entries of a batch of Gram matrices to process at a time: a piece that fits the cache."""
+_EINSUM_WIDTH = 24
+"""Inner dimension from which `einsum` beats sums of slices: measured on two cores."""
 
 
 class Prompts(NamedTuple):
@@ -42,59 +42,62 @@ class Prompts(NamedTuple):
 
     gram: Float[Tensor, "d d batch"]
     mass: Float[Tensor, "#d #batch"]
-    """What each column of each prompt counts."""
+    """Weight m of each column of each prompt in the loss."""
     target: Float[Tensor, "read d #batch"]
 
     @property
     def size(self) -> int:
         return self.gram.shape[-1]
 
-    def cut(self) -> list[Prompts]:
-        """The same prompts in pieces that stay close to the processor."""
-        most = max(256, _CLOSE // self.gram.shape[0] ** 2)
-        starts = range(0, self.size, most)
-        return [Prompts(*(_narrow(t, k, most, self.size) for t in self)) for k in starts]
+    def split(self) -> list[Prompts]:
+        """Split the prompts into pieces that fit the processor's cache."""
+        length = max(256, _CACHED_ENTRIES // self.gram.shape[0] ** 2)
+        starts = range(0, self.size, length)
+        return [Prompts(*(_narrow(t, k, length, self.size) for t in self)) for k in starts]
 
 
-def _narrow(values: Tensor, start: int, most: int, size: int) -> Tensor:
-    return values if values.shape[-1] < size else values[..., start : start + most]
+def _narrow(values: Tensor, start: int, length: int, size: int) -> Tensor:
+    return values if values.shape[-1] < size else values[..., start : start + length]
 
 
-class _Desk(threading.local):
-    """Memory to work in, one for each thread. Every piece of a batch takes the same places in the
-    same order, so that `clear` is all that it takes to use them again."""
+class _Workspace(threading.local):
+    """Reusable scratch memory, one per thread.
+
+    Every piece of a batch takes the same buffers in the same order, so `clear` is enough to reuse
+    them.
+    """
 
     def __init__(self) -> None:
-        self.places: list[Tensor] = []
-        self.taken = 0
+        self.buffers: list[Tensor] = []
+        self.next_buffer = 0
 
     def clear(self) -> None:
-        self.taken = 0
+        self.next_buffer = 0
 
     def take(self, like: Tensor, *shape: int) -> Tensor:
-        """Uninitialised, with this shape, in the precision and on the device of `like`."""
-        count, k = math.prod(shape), self.taken
-        self.taken += 1
-        if k == len(self.places):
-            self.places.append(like.new_empty(count))
-        place = self.places[k]
-        if len(place) < count or place.dtype != like.dtype or place.device != like.device:
-            place = self.places[k] = like.new_empty(count)
-        return place[:count].view(shape)
+        """Return an uninitialised tensor of this shape, with the dtype and device of `like`."""
+        entries, k = math.prod(shape), self.next_buffer
+        self.next_buffer += 1
+        if k == len(self.buffers):
+            self.buffers.append(like.new_empty(entries))
+        buffer = self.buffers[k]
+        if len(buffer) < entries or buffer.dtype != like.dtype or buffer.device != like.device:
+            buffer = self.buffers[k] = like.new_empty(entries)
+        return buffer[:entries].view(shape)
 
 
-_desk = _Desk()
+_workspace = _Workspace()
 
 
 @no_type_check
-def times(a: Left, b: Right, onto: Product | None = None) -> Product:
-    """a b for every member of the batch, added in place to `onto`."""
-    if a.shape[1] >= _WIDE:
+def multiply(a: Left, b: Right, onto: Product | None = None) -> Product:
+    """Multiply a b for every member of the batch, adding in place to `onto` if given."""
+    if a.shape[1] >= _EINSUM_WIDTH:
         product = torch.einsum("ikb,kjb->ijb", a, b)
         return product.contiguous() if onto is None else onto.add_(product)
     slices = zip(a.unsqueeze(2).unbind(1), b.unsqueeze(0).unbind(1), strict=True)
     if onto is None:
-        onto = _desk.take(a, a.shape[0], *b.shape[1:])
+        onto = _workspace.take(a, a.shape[0], *b.shape[1:])
         torch.mul(*next(slices), out=onto)
     for left, right in slices:
         onto.addcmul_(left, right)
@@ -102,34 +105,34 @@ def times(a: Left, b: Right, onto: Product | None = None) -> Product:
 
 
 @no_type_check
-def _weighted(weights: Float[Tensor, "rows inner"], b: Right) -> Product:
-    """One matrix times every member of the batch."""
-    found = _desk.take(b, len(weights), *b.shape[1:])
-    torch.mm(weights, b.reshape(len(b), -1), out=found.view(len(weights), -1))
-    return found
+def _multiply_left(weights: Float[Tensor, "rows inner"], b: Right) -> Product:
+    """Multiply every member of the batch by one matrix from the left."""
+    product = _workspace.take(b, len(weights), *b.shape[1:])
+    torch.mm(weights, b.reshape(len(b), -1), out=product.view(len(weights), -1))
+    return product
 
 
 @no_type_check
-def _by(a: Left, weights: Float[Tensor, "inner columns"]) -> Product:
-    """Every member of the batch times one matrix."""
+def _multiply_right(a: Left, weights: Float[Tensor, "inner columns"]) -> Product:
+    """Multiply every member of the batch by one matrix from the right."""
     columns = weights.shape[1]
-    found = _desk.take(a, len(a), columns, a.shape[-1])
-    return torch.bmm(weights.mT.expand(len(a), -1, -1), a, out=found)
+    product = _workspace.take(a, len(a), columns, a.shape[-1])
+    return torch.bmm(weights.mT.expand(len(a), -1, -1), a, out=product)
 
 
 @no_type_check
-def _copied(a: Batch) -> Batch:
-    return _desk.take(a, *a.shape).copy_(a)
+def _copy(a: Batch) -> Batch:
+    return _workspace.take(a, *a.shape).copy_(a)
 
 
 @no_type_check
-def _outer(a: Batch, b: Batch) -> Float[Tensor, "_ _"]:
+def _sum_outer(a: Batch, b: Batch) -> Float[Tensor, "_ _"]:
     """Σ a bᵀ over the batch."""
     return a.reshape(len(a), -1) @ b.reshape(len(b), -1).mT
 
 
 @no_type_check
-def _inner(a: Left, b: Right) -> Float[Tensor, "rows columns"]:
+def _sum_inner(a: Left, b: Right) -> Float[Tensor, "rows columns"]:
     """Σ a b over the batch."""
     return torch.bmm(a.transpose(0, 1), b.mT).sum(0)
 
@@ -141,10 +144,10 @@ def loss(
     offset: Float[Tensor, "read d"] | None = None,
     gamma: Sequence[Float[Tensor, "d d"]] = (),
 ) -> Float[Tensor, ""]:
-    """The loss, differentiable once in A, Γ (gamma), O (offset, none is 0) and Y_0 (first).
+    """The loss, differentiable once in A, Γ (gamma), O (offset, 0 if None) and Y_0 (first).
 
-    With Γ, Y_0 must end in the identity, and is taken as given; rows above it are all that is read,
-    and the last layer's Γ may be left out. Without such rows the first ones of T are read.
+    With Γ, Y_0 must end in the identity and gets no gradient; only the rows above it are read, and
+    the last layer's Γ may be left out. Without such rows the first rows of T are read.
     """
     read = prompts.target.shape[0]
     offset = first.new_zeros(read, first.shape[1]) if offset is None else offset
@@ -152,22 +155,22 @@ def loss(
 
 
 class _Loss(torch.autograd.Function):
-    """The gradient is known when the value is; nothing of the batch's size is kept for it."""
+    """Computes the gradient in the forward pass, so that nothing of the batch's size is stored."""
 
     @staticmethod
     def forward(
         ctx: Any, prompts: Prompts, A: Tensor, first: Tensor, offset: Tensor, *gamma: Tensor
     ) -> Tensor:
-        wanted = any(ctx.needs_input_grad)
+        needs_gradient = any(ctx.needs_input_grad)
         total, ctx.slopes = prompts.gram.new_zeros(()), None
-        for part in prompts.cut():
-            _desk.clear()
+        for piece in prompts.split():
+            _workspace.clear()
             if gamma:
-                value, slopes = _moving(part, wanted, A, first, offset, gamma)
+                value, slopes = _run_moving(piece, needs_gradient, A, first, offset, gamma)
             else:
-                value, slopes = _still(part, wanted, A, first, offset)
-            total, kept = total + value, ctx.slopes
-            ctx.slopes = slopes if kept is None else list(map(torch.add, kept, slopes))
+                value, slopes = _run_fixed(piece, needs_gradient, A, first, offset)
+            total, previous = total + value, ctx.slopes
+            ctx.slopes = slopes if previous is None else list(map(torch.add, previous, slopes))
         return total
 
     @staticmethod
@@ -178,38 +181,38 @@ class _Loss(torch.autograd.Function):
 
 
 @no_type_check
-def _error(part: Prompts, last: Batch, offset: Tensor) -> tuple[Tensor, Batch]:
-    """The loss of a piece, and its slope in Y_L."""
-    wanted = part.target + offset[..., None]
-    error = torch.sub(last, wanted, out=_desk.take(last, *last.shape))
-    slope = torch.mul(error, part.mass, out=_desk.take(last, *last.shape))
+def _loss_and_slope(piece: Prompts, last: Batch, offset: Tensor) -> tuple[Tensor, Batch]:
+    """The loss of a piece of the batch and its gradient in Y_L."""
+    target = piece.target + offset[..., None]
+    error = torch.sub(last, target, out=_workspace.take(last, *last.shape))
+    slope = torch.mul(error, piece.mass, out=_workspace.take(last, *last.shape))
     return torch.dot(error.view(-1), slope.view(-1)), slope.mul_(2)
 
 
-def _still(
-    part: Prompts, wanted: bool, A: Tensor, first: Tensor, offset: Tensor
+def _run_fixed(
+    piece: Prompts, needs_gradient: bool, A: Tensor, first: Tensor, offset: Tensor
 ) -> tuple[Tensor, list[Tensor]]:
-    """Y ← Y + H A with H = Y G."""
-    G, Y, kept = part.gram, first[..., None], []
+    """Loss and gradients where tokens are fixed: Y ← Y + H A with H = Y G."""
+    G, Y, products = piece.gram, first[..., None], []
     for i in range(len(A)):
-        kept.append(times(Y, G) if i else _weighted(first, G))
-        Y = _by(kept[-1], A[i]).add_(Y)
-    value, slope = _error(part, Y, offset)
-    if not wanted:
+        products.append(multiply(Y, G) if i else _multiply_left(first, G))
+        Y = _multiply_right(products[-1], A[i]).add_(Y)
+    value, slope = _loss_and_slope(piece, Y, offset)
+    if not needs_gradient:
         return value, []
-    A_slopes, off, first_slope = [], -slope.sum(-1), torch.zeros_like(first)
+    A_slopes, offset_slope, first_slope = [], -slope.sum(-1), torch.zeros_like(first)
     for i in reversed(range(len(A))):
-        A_slopes.append(torch.bmm(kept[i], slope.mT).sum(0))
-        H_slope = _by(slope, A[i].mT)
+        A_slopes.append(torch.bmm(products[i], slope.mT).sum(0))
+        H_slope = _multiply_right(slope, A[i].mT)
         if i:
-            slope = times(H_slope, G, onto=slope)
+            slope = multiply(H_slope, G, onto=slope)
         else:
-            first_slope = slope.sum(-1) + _inner(H_slope, G)
-    return value, [torch.stack(A_slopes[::-1]), first_slope, off]
+            first_slope = slope.sum(-1) + _sum_inner(H_slope, G)
+    return value, [torch.stack(A_slopes[::-1]), first_slope, offset_slope]
 
 
 class _Layer(NamedTuple):
-    """What a layer leaves for the way back."""
+    """Values that a layer keeps for the backward pass."""
 
     N: Batch
     S: Batch
@@ -217,54 +220,59 @@ class _Layer(NamedTuple):
     Y: Batch
 
 
-def _moving(
-    part: Prompts,
-    wanted: bool,
+def _run_moving(
+    piece: Prompts,
+    needs_gradient: bool,
     A: Tensor,
     first: Tensor,
     offset: Tensor,
     gamma: Sequence[Tensor],
 ) -> tuple[Tensor, list[Tensor]]:
-    """Y ← Y + X S with X = [R; ΓT], S = G Tᵀ A T; of the last Y only what is read."""
-    G, d, read = part.gram, part.gram.shape[0], part.target.shape[0]
+    """Loss and gradients where tokens move: Y ← Y + X S with X = [R; ΓT], S = G Tᵀ A T.
+
+    Of the last Y only the rows that are read are computed.
+    """
+    G, d, read = piece.gram, piece.gram.shape[0], piece.target.shape[0]
     rows = read if len(A) == 1 else len(first)
-    Y = _weighted(_start(first, gamma, d)[:rows], _by(G, A[0])).add_(first[:rows, :, None])
+    Y = _multiply_left(_first_rows(first, gamma, d)[:rows], _multiply_right(G, A[0])).add_(
+        first[:rows, :, None]
+    )
     layers: list[_Layer] = []
     for i in range(1, len(A)):
         rows = read if i == len(A) - 1 else len(first)
         T = Y[-d:]
-        N = _weighted(A[i], T)
-        S = times(G, times(T.transpose(0, 1), N))
-        X = _mixed(Y, gamma, i, rows)
+        N = _multiply_left(A[i], T)
+        S = multiply(G, multiply(T.transpose(0, 1), N))
+        X = _leading_rows(Y, gamma, i, rows)
         layers.append(_Layer(N, S, X, Y))
-        Y = times(X, S, onto=_copied(Y[:rows]))
-    value, slope = _error(part, Y, offset)
-    if not wanted:
+        Y = multiply(X, S, onto=_copy(Y[:rows]))
+    value, slope = _loss_and_slope(piece, Y, offset)
+    if not needs_gradient:
         return value, []
-    off = -slope.sum(-1)
-    A_slope, *gamma_slopes = _back(G, layers, slope, A, first, gamma)
-    return value, [A_slope, torch.zeros_like(first), off, *gamma_slopes]
+    offset_slope = -slope.sum(-1)
+    A_slope, *gamma_slopes = _backpropagate(G, layers, slope, A, first, gamma)
+    return value, [A_slope, torch.zeros_like(first), offset_slope, *gamma_slopes]
 
 
-def _start(first: Tensor, gamma: Sequence[Tensor], d: int) -> Tensor:
-    """X of the first layer, the same for all prompts."""
+def _first_rows(first: Tensor, gamma: Sequence[Tensor], d: int) -> Tensor:
+    """X of the first layer, which all prompts share."""
     return torch.cat([first[:-d], gamma[0]])
 
 
 @no_type_check
-def _mixed(Y: Batch, gamma: Sequence[Tensor], i: int, rows: int) -> Batch:
+def _leading_rows(Y: Batch, gamma: Sequence[Tensor], i: int, rows: int) -> Batch:
     """The leading rows of X = [R; ΓT]."""
     above = len(Y) - Y.shape[1]
     if rows <= above:
         return Y[:rows]
-    X = _desk.take(Y, rows, *Y.shape[1:])
+    X = _workspace.take(Y, rows, *Y.shape[1:])
     X[:above] = Y[:above]
     below = X[above:].view(rows - above, -1)
     torch.mm(gamma[i][: rows - above], Y[above:].reshape(Y.shape[1], -1), out=below)
     return X
 
 
-def _back(
+def _backpropagate(
     G: Batch,
     layers: list[_Layer],
     slope: Batch,
@@ -272,30 +280,30 @@ def _back(
     first: Tensor,
     gamma: Sequence[Tensor],
 ) -> list[Tensor]:
-    """The gradient in A and every Γ."""
+    """Return the gradient in A and in every Γ."""
     d, A_slope = len(G), torch.empty_like(A)
     above = len(first) - d
     gamma_slopes = [torch.zeros_like(g) for g in gamma]
     for i in reversed(range(1, len(A))):
         N, S, X, Y = layers[i - 1]
         rows, T = len(X), Y[above:]
-        X_slope = times(slope, S.transpose(0, 1))
-        U_slope = times(G, times(X.transpose(0, 1), slope))
-        N_slope = times(T, U_slope)
-        A_slope[i] = _outer(N_slope, T)
-        onto = _desk.take(Y, *Y.shape)
+        X_slope = multiply(slope, S.transpose(0, 1))
+        U_slope = multiply(G, multiply(X.transpose(0, 1), slope))
+        N_slope = multiply(T, U_slope)
+        A_slope[i] = _sum_outer(N_slope, T)
+        onto = _workspace.take(Y, *Y.shape)
         onto[:above] = X_slope[:above]
         torch.mm(A[i].mT, N_slope.view(d, -1), out=onto[above:].view(d, -1))
         if rows > above:
-            gamma_slopes[i][: rows - above] = _outer(X_slope[above:], T)
-            onto[above:] += _weighted(gamma[i][: rows - above].mT, X_slope[above:])
+            gamma_slopes[i][: rows - above] = _sum_outer(X_slope[above:], T)
+            onto[above:] += _multiply_left(gamma[i][: rows - above].mT, X_slope[above:])
         onto[:rows] += slope
-        times(N, U_slope.transpose(0, 1), onto=onto[above:])
+        multiply(N, U_slope.transpose(0, 1), onto=onto[above:])
         slope = onto
-    # The first layer has T = I, S = G A and a Y that all prompts share.
+    # In the first layer T = I, S = G A, and all prompts share Y.
     rows = len(slope)
-    A_slope[0] = _inner(G, _weighted(_start(first, gamma, d)[:rows].mT, slope))
+    A_slope[0] = _sum_inner(G, _multiply_left(_first_rows(first, gamma, d)[:rows].mT, slope))
     if rows > above:
-        S_mean = _inner(slope[above:], _by(G, A[0]).transpose(0, 1))
+        S_mean = _sum_inner(slope[above:], _multiply_right(G, A[0]).transpose(0, 1))
         gamma_slopes[0][: rows - above] = S_mean
     return [A_slope, *gamma_slopes]

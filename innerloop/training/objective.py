@@ -1,4 +1,4 @@
-"""What is minimised: batches drawn from a generator, a loss, and measures to watch."""
+"""Training objectives: how to draw a batch, its loss, and the measures to evaluate."""
 
 from __future__ import annotations
 
@@ -15,26 +15,29 @@ from innerloop.problems.base import Distribution
 
 @runtime_checkable
 class Objective(Protocol):
-    """A batch comes from the generator alone, so that a run can be resumed at any step."""
+    """What a training run minimises.
+
+    A batch depends on the generator alone, so that a run can be resumed at any step.
+    """
 
     def draw(self, generator: torch.Generator) -> Any:
-        """One batch."""
+        """Draw one batch."""
         ...
 
     def loss(self, model: Any, batch: Any) -> Tensor:
-        """A scalar to be minimised."""
+        """The scalar to minimise."""
         ...
 
     def evaluate(self, model: Any) -> dict[str, float]:
-        """Measures on examples of its own, the same every time; one of them is `loss`."""
+        """Return measures on held-out examples, the same every time; one of them is `loss`."""
         ...
 
 
 @dataclass(frozen=True)
 class SquaredError:
-    """E (prediction − target)² over a distribution of problems that know their targets.
+    """E (prediction − target)² over a distribution of problems with known targets.
 
-    `predict(model, problem)` gives predictions of the shape of `target(problem)`.
+    `predict(model, problem)` returns predictions of the shape of `target(problem)`.
     """
 
     distribution: Distribution

@@ -1,11 +1,11 @@
-"""What is trained on Gram matrices: stacks of linear attention with the weights that theory names.
+"""Linear-attention models trained on Gram matrices, with the weights that the theory names.
 
 LinearStack   P_l = diag(B_l, 1), Q_l = diag(A_l, 0): form (13) of ahn2023, without B form (9)
 LoopedBlock   P = [0 0; uᵀ 1], Q = diag(A, 0) in every loop, subtracted: (3)–(5) of gatmiry2024
 FullStack     P_l and Q_l with all (d+1)² entries
 
-Each becomes a `Transformer` with these weights, to be saved, traced and identified. Q multiplies
-(key, query) in the papers and (query, key) here, so that a score holds its transpose.
+Each converts to a `Transformer` with these weights, to be saved, traced and identified. Q
+multiplies (key, query) in the papers and (query, key) here, so a head's score is Q's transpose.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from innerloop.transformer import Attention, Block, Head, Layout, Transformer
 
 
 class Weights(NamedTuple):
-    """A of each layer with the sign of ahn2023; B of all but the last, and u, where there are."""
+    """A of each layer with the sign of ahn2023; B of all but the last layer and u are optional."""
 
     A: Float[Tensor, "layers d d"]
     B: Float[Tensor, "moves d d"] | None = None
@@ -29,7 +29,7 @@ class Weights(NamedTuple):
 
 
 class LinearStack(nn.Module):
-    """Layers of form (13), or (9) without B. The last B has no effect, and is left out."""
+    """Layers of form (13), or (9) without B; the last B has no effect and is left out."""
 
     def __init__(
         self, A: Float[Tensor, "layers d d"], B: Float[Tensor, "moves d d"] | None = None
@@ -37,8 +37,8 @@ class LinearStack(nn.Module):
         super().__init__()
         if B is not None and tuple(B.shape) != (len(A) - 1, *A.shape[1:]):
             raise InputError(
-                f"{len(A)} layers need B of shape {(len(A) - 1, *A.shape[1:])}, one less than A "
-                f"has, got {tuple(B.shape)}"
+                f"{len(A)} layers need B of shape {(len(A) - 1, *A.shape[1:])}, one matrix fewer "
+                f"than A, got {tuple(B.shape)}"
             )
         self.A = nn.Parameter(A.detach().clone())
         self.B = None if B is None else nn.Parameter(B.detach().clone())
@@ -53,17 +53,17 @@ class LinearStack(nn.Module):
         scale: float = 0.1,
         generator: torch.Generator | None = None,
     ) -> LinearStack:
-        """Independent N(0, scale²) entries; all 0 at scale 0. `moving`: with B."""
-        _least(d=d, layers=layers)
+        """Draw independent N(0, scale²) entries; `moving` adds B."""
+        _require_positive(d=d, layers=layers)
         A = scale * torch.randn(layers, d, d, generator=generator, dtype=torch.float64)
         B = scale * torch.randn(layers - 1, d, d, generator=generator, dtype=torch.float64)
         return cls(A, B if moving else None)
 
-    def near(self, spread: float, generator: torch.Generator | None = None) -> LinearStack:
-        """A start beside these weights: N(0, spread²) is added to every entry."""
+    def perturb(self, spread: float, generator: torch.Generator | None = None) -> LinearStack:
+        """Return a copy with N(0, spread²) added to every entry."""
         A, B, _ = self.weights()
         return LinearStack(
-            _moved(A, spread, generator), B if B is None else _moved(B, spread, generator)
+            _add_noise(A, spread, generator), B if B is None else _add_noise(B, spread, generator)
         )
 
     def weights(self) -> Weights:
@@ -71,25 +71,25 @@ class LinearStack(nn.Module):
 
     @torch.no_grad()
     def transformer(self) -> Transformer:
-        layout, A = _layout(self.A), self.A.double()
+        layout, A = _make_layout(self.A), self.A.double()
         moves = [] if self.B is None else list(self.B.double())
         body = []
         for i in range(len(A)):
             value: dict[tuple[str, str], float | Tensor] = {("y", "y"): 1.0}
             if i < len(moves):
                 value["x", "x"] = moves[i]
-            body.append([_block(layout, Head(score={("x", "x"): A[i].mT}, value=value))])
+            body.append([_make_block(layout, Head(score={("x", "x"): A[i].mT}, value=value))])
         return Transformer(layout, body).to(self.A.dtype)
 
 
 class LoopedBlock(nn.Module):
-    """One block, looped; u is 0 unless it is given or learned."""
+    """One block, applied `loops` times; without u, u is 0."""
 
     def __init__(
         self, A: Float[Tensor, "d d"], loops: int, u: Float[Tensor, " d"] | None = None
     ) -> None:
         super().__init__()
-        _least(loops=loops)
+        _require_positive(loops=loops)
         self.loops = loops
         self.A = nn.Parameter(A.detach().clone())
         self.u = None if u is None else nn.Parameter(u.detach().clone())
@@ -104,56 +104,61 @@ class LoopedBlock(nn.Module):
         scale: float = 0.1,
         generator: torch.Generator | None = None,
     ) -> LoopedBlock:
-        """Independent N(0, scale²) entries; all 0 at scale 0."""
-        _least(d=d)
+        """Draw independent N(0, scale²) entries."""
+        _require_positive(d=d)
         A = scale * torch.randn(d, d, generator=generator, dtype=torch.float64)
         u = scale * torch.randn(d, generator=generator, dtype=torch.float64)
         return cls(A, loops, u if with_u else None)
 
-    def near(self, spread: float, generator: torch.Generator | None = None) -> LoopedBlock:
-        """A start beside these weights: N(0, spread²) is added to every entry."""
-        u = self.u if self.u is None else _moved(self.u, spread, generator)
-        return LoopedBlock(_moved(self.A, spread, generator), self.loops, u)
+    def perturb(self, spread: float, generator: torch.Generator | None = None) -> LoopedBlock:
+        """Return a copy with N(0, spread²) added to every entry."""
+        u = self.u if self.u is None else _add_noise(self.u, spread, generator)
+        return LoopedBlock(_add_noise(self.A, spread, generator), self.loops, u)
 
     def weights(self) -> Weights:
+        """Return −A for every loop (the sign of ahn2023), and u."""
         return Weights(-self.A.expand(self.loops, -1, -1), None, self.u)
 
     @torch.no_grad()
     def transformer(self) -> Transformer:
-        layout = _layout(self.A)
+        layout = _make_layout(self.A)
         value: dict[tuple[str, str], float | Tensor] = {("y", "y"): -1.0}
         if self.u is not None:
             value["x", "y"] = -self.u.double()[None]
         head = Head(score={("x", "x"): self.A.double().mT}, value=value)
-        body = [[_block(layout, head)]]
+        body = [[_make_block(layout, head)]]
         return Transformer(layout, body, loops=self.loops).to(self.A.dtype)
 
 
 Stack = LinearStack | LoopedBlock
-"""What the prompt's Gram matrix decides, whatever w* is."""
+"""Models whose error matrix depends on the prompt's Gram matrix alone, not on w*."""
 
 
 class FullStack(nn.Module):
-    """All entries of P and Q are free."""
+    """Layers whose P and Q have all entries free."""
 
     def __init__(self, P: Float[Tensor, "layers d1 d1"], Q: Float[Tensor, "layers d1 d1"]) -> None:
         super().__init__()
         if P.shape != Q.shape:
-            raise InputError(f"P and Q must be alike, got {tuple(P.shape)} and {tuple(Q.shape)}")
+            raise InputError(
+                f"P and Q must have one shape, got {tuple(P.shape)} and {tuple(Q.shape)}"
+            )
         self.P, self.Q = nn.Parameter(P.detach().clone()), nn.Parameter(Q.detach().clone())
 
     @classmethod
     def random(
         cls, d: int, layers: int, *, scale: float = 0.1, generator: torch.Generator | None = None
     ) -> FullStack:
-        """Independent N(0, scale²) entries; all 0 at scale 0."""
-        _least(d=d, layers=layers)
-        drawn = torch.randn(2, layers, d + 1, d + 1, generator=generator, dtype=torch.float64)
-        return cls(*(scale * drawn))
+        """Draw independent N(0, scale²) entries."""
+        _require_positive(d=d, layers=layers)
+        normals = torch.randn(2, layers, d + 1, d + 1, generator=generator, dtype=torch.float64)
+        return cls(*(scale * normals))
 
-    def near(self, spread: float, generator: torch.Generator | None = None) -> FullStack:
-        """A start beside these weights: N(0, spread²) is added to every entry."""
-        return FullStack(_moved(self.P, spread, generator), _moved(self.Q, spread, generator))
+    def perturb(self, spread: float, generator: torch.Generator | None = None) -> FullStack:
+        """Return a copy with N(0, spread²) added to every entry."""
+        return FullStack(
+            _add_noise(self.P, spread, generator), _add_noise(self.Q, spread, generator)
+        )
 
     @torch.no_grad()
     def transformer(self) -> Transformer:
@@ -164,24 +169,24 @@ class FullStack(nn.Module):
             pairs = [(a, b) for a in parts for b in parts]
             score = {(a, b): Q.mT[parts[a], parts[b]] for a, b in pairs}
             value = {(a, b): P[parts[b], parts[a]] for a, b in pairs}
-            body.append([_block(layout, Head(score=score, value=value))])
+            body.append([_make_block(layout, Head(score=score, value=value))])
         return Transformer(layout, body).to(self.P.dtype)
 
 
-def _layout(A: Tensor) -> Layout:
+def _make_layout(A: Tensor) -> Layout:
     return Layout(x=A.shape[-1], y=())
 
 
-def _block(layout: Layout, head: Head) -> Block:
-    return Block(Attention.of(layout, [head]))
+def _make_block(layout: Layout, head: Head) -> Block:
+    return Block(Attention.from_heads(layout, [head]))
 
 
-def _moved(values: Tensor, spread: float, generator: torch.Generator | None) -> Tensor:
+def _add_noise(values: Tensor, spread: float, generator: torch.Generator | None) -> Tensor:
     noise = torch.randn(values.shape, generator=generator, dtype=torch.float64)
     return values.detach() + spread * noise.to(values)
 
 
-def _least(**counts: int) -> None:
+def _require_positive(**counts: int) -> None:
     for name, count in counts.items():
         if count < 1:
             raise InputError(f"{name} must be at least 1, got {count}")

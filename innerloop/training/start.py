@@ -1,4 +1,4 @@
-"""Where weights begin, other than at random: near a model that is known, or as copies of others."""
+"""Initial weights other than random ones: near a known model, or copies of other layers."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from torch import nn
 
 @torch.no_grad()
 def perturb(model: nn.Module, scale: float, generator: torch.Generator) -> None:
-    """Add N(0, scale²/fan-in) to every trainable weight, as free weights are drawn."""
+    """Add N(0, scale²/fan-in) to every trainable weight, the law of random free weights."""
     for weight in model.parameters():
         if weight.requires_grad:
-            drawn = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
+            noise = torch.randn(weight.shape, generator=generator, dtype=torch.float64)
             fan = weight.shape[-1] if weight.ndim > 1 else weight.numel()
-            weight.add_((scale / fan**0.5 * drawn).to(weight))
+            weight.add_((scale / fan**0.5 * noise).to(weight))
 
 
 @torch.no_grad()
-def repeat(layers: Sequence[nn.Module], count: int) -> None:
-    """Give the `count` layers that follow the first `count` the weights of those, in order."""
-    for old, new in zip(layers[:count], layers[count : 2 * count], strict=True):
-        new.load_state_dict(old.state_dict())
+def copy_layers(layers: Sequence[nn.Module], count: int) -> None:
+    """Copy the weights of the first `count` layers to the next `count`, in order."""
+    for source, target in zip(layers[:count], layers[count : 2 * count], strict=True):
+        target.load_state_dict(source.state_dict())

@@ -1,15 +1,15 @@
-"""Weights that treat all features alike: random ones, and gradients averaged over the features.
+"""Feature symmetry: random weights that treat all features alike, and gradients averaged over them.
 
-Setting   places of a stream belong to registers; those of a register with d entries are told apart
-          by their feature alone. Renaming features by a permutation π moves places by ρ(π)
-Orbits    of the entries of a matrix: (r, c) and (r', c') are of one orbit if some renaming moves
-          one to the other, that is if they join the same registers and agree on whether r and c are
-          of one feature. Where a support lies in the first so many features, these are renamed
-          among themselves, and the others too: two kinds of places in each register
-Average   over all π of ρ(π) W ρ(π)ᵀ is the mean over each orbit (the Reynolds operator)
-Why       where every renaming is as likely a problem, the expected gradient at weights that are
-          constant on orbits is so too: averaging takes out noise alone. Without it each feature has
-          to learn the same weights from its own share of the examples
+Setting   the places of a stream belong to registers; those of a register with d entries differ in
+          their feature alone. Renaming features by a permutation π permutes places by ρ(π)
+Orbits    matrix entries (r, c) and (r', c') are in one orbit if some renaming maps one to the
+          other, that is if they join the same registers and agree on whether r and c have the same
+          feature. Where the support lies in the first `support` features, these are renamed among
+          themselves, and the others too: each register has two kinds of places
+Average   of ρ(π) W ρ(π)ᵀ over all π: the mean over each orbit (the Reynolds operator)
+Why       where renamed problems are equally likely, the expected gradient at weights that are
+          constant on orbits is constant on orbits: averaging removes noise alone. Without it each
+          feature has to learn the same weights from its own share of the examples
 """
 
 from __future__ import annotations
@@ -26,116 +26,124 @@ from innerloop.errors import InputError
 from innerloop.transformer import Layout, Transformer
 
 Place = tuple[str, int | None]
-"""What a place is of, a register or a kind of its features, and its feature if it has one."""
+"""A place of a stream: its register (or kind within one), and its feature if it has one."""
 
 
 @dataclass(frozen=True)
 class Orbits:
-    """Which entries of a matrix are of one orbit: `number` names the orbit of each."""
+    """The orbits of a matrix's entries: `index` holds the orbit number of each entry."""
 
-    number: Int[Tensor, "rows columns"]
+    index: Int[Tensor, "rows columns"]
 
     @staticmethod
-    def of(rows: Sequence[Place], columns: Sequence[Place]) -> Orbits:
-        """The orbits of a matrix whose rows and columns are these places."""
-        seen: dict[tuple[str, str, bool], int] = {}
+    def from_places(rows: Sequence[Place], columns: Sequence[Place]) -> Orbits:
+        """Find the orbits of a matrix whose rows and columns have these places."""
+        numbers: dict[tuple[str, str, bool], int] = {}
         number = [
-            [seen.setdefault((r, c, i is not None and i == j), len(seen)) for c, j in columns]
+            [numbers.setdefault((r, c, i is not None and i == j), len(numbers)) for c, j in columns]
             for r, i in rows
         ]
         return Orbits(torch.tensor(number))
 
     @cached_property
     def basis(self) -> Float[Tensor, "entries orbits"]:
-        """Orthonormal: a column for each orbit, the same on all of its entries."""
-        ones = nn.functional.one_hot(self.number.flatten()).to(torch.float64)
+        """Orthonormal basis, one column per orbit, constant on its entries and 0 elsewhere."""
+        ones = nn.functional.one_hot(self.index.flatten()).to(torch.float64)
         return ones / ones.norm(dim=0)
 
     @cached_property
-    def _bases(self) -> dict[tuple[torch.dtype, torch.device], Tensor]:
-        """The basis as each kind of weight needs it: converting it takes longer than using it."""
+    def _basis_cache(self) -> dict[tuple[torch.dtype, torch.device], Tensor]:
+        """The basis by dtype and device: converting it takes longer than using it."""
         return {}
 
     def average(self, weight: Float[Tensor, "*stack rows columns"]) -> Tensor:
-        """Every entry replaced by the mean over its orbit."""
+        """Replace every entry by the mean over its orbit."""
         kind = weight.dtype, weight.device
-        if kind not in self._bases:
-            self._bases[kind] = self.basis.to(weight)
-        basis = self._bases[kind]
+        if kind not in self._basis_cache:
+            self._basis_cache[kind] = self.basis.to(weight)
+        basis = self._basis_cache[kind]
         return ((weight.flatten(-2) @ basis) @ basis.mT).view_as(weight)
 
-    def random(
+    def draw_matrix(
         self, stack: Sequence[int], scale: float, generator: torch.Generator | None
     ) -> Float[Tensor, "*stack rows columns"]:
-        """A matrix that is constant on orbits: N(0, scale²) times the orbit's own matrix of norm 1,
-        with 1/√(rc) where an orbit has r entries in each of its rows and c in its columns."""
-        ones = (self.basis.T > 0).unflatten(-1, self.number.shape)
+        """Draw a matrix that is constant on orbits.
+
+        Each orbit gets N(0, scale²) times its matrix of norm 1, whose entries are 1/√(rc) where the
+        orbit has r entries in each of its rows and c in each of its columns.
+        """
+        ones = (self.basis.T > 0).unflatten(-1, self.index.shape)
         norms = (ones.sum(dim=2).amax(dim=1) * ones.sum(dim=1).amax(dim=1)).sqrt()
-        drawn = torch.randn(*stack, len(norms), generator=generator, dtype=torch.float64)
-        return (scale * drawn / norms)[..., self.number]
+        normals = torch.randn(*stack, len(norms), generator=generator, dtype=torch.float64)
+        return (scale * normals / norms)[..., self.index]
 
 
-def places(layout: Layout, support: int | None = None) -> list[Place]:
-    """The places of a stream; every register that has entries must have one for each feature."""
+def list_places(layout: Layout, support: int | None = None) -> list[Place]:
+    """List the places of a stream, whose registers are scalars or have one entry per feature."""
     if len({shape for shape in layout.registers.values() if shape}) > 1:
-        raise InputError(f"registers must be scalars or of one length, got {layout.registers}")
+        raise InputError(
+            f"registers must be scalars or have the same length, got {layout.registers}"
+        )
     return [
-        place(name, k, support) if shape else (name, None)
+        make_place(name, k, support) if shape else (name, None)
         for name, shape in layout.registers.items()
         for k in range(layout[name].size)
     ]
 
 
-def place(name: str, feature: int, support: int | None) -> Place:
-    """The place of a feature in a register; features beyond the support are of another kind."""
+def make_place(name: str, feature: int, support: int | None) -> Place:
+    """Make the place of a feature in a register; features beyond the support form another kind."""
     return name if support is None or feature < support else f"{name} beyond", feature
 
 
-def orbits(machine: Transformer, support: int | None = None) -> dict[str, Orbits]:
-    """The orbits of every weight of a free machine, by its name. Rows of Q and K, and hidden units,
-    are taken for places of streams of their own, one stream or several side by side."""
-    stream, one = places(machine.layout, support), [("one", None)]
-    alike: dict[torch.Size, Orbits] = {}
-    found = {}
+def find_orbits(machine: Transformer, support: int | None = None) -> dict[str, Orbits]:
+    """Find the orbits of every weight of a free machine, by the weight's name.
+
+    Rows of Q and K, and hidden units, count as places of streams of their own, one or several side
+    by side.
+    """
+    stream, one = list_places(machine.layout, support), [("one", None)]
+    by_shape: dict[torch.Size, Orbits] = {}
+    by_name = {}
     for name, weight in machine.named_parameters():
         shape = weight.shape[-2:]
-        if shape not in alike:
-            across = one if len(shape) == 1 else _streams(name, stream, shape[1])
-            alike[shape] = Orbits.of(_streams(name, stream, shape[0]), across)
-        found[name] = alike[shape]
-    return found
+        if shape not in by_shape:
+            across = one if len(shape) == 1 else _repeat_places(name, stream, shape[1])
+            by_shape[shape] = Orbits.from_places(_repeat_places(name, stream, shape[0]), across)
+        by_name[name] = by_shape[shape]
+    return by_name
 
 
-def _streams(name: str, stream: list[Place], size: int) -> list[Place]:
-    """So many places, as streams side by side."""
+def _repeat_places(name: str, stream: list[Place], size: int) -> list[Place]:
+    """Repeat a stream's places side by side to get `size` of them."""
     copies, left = divmod(size, len(stream))
     if left:
         raise InputError(
-            f"{name} has {size} rows or columns: features can be alike only where that is a "
+            f"{name} has {size} rows or columns: features can share weights only where that is a "
             f"multiple of the width {len(stream)}"
         )
     return [(f"{register} {copy}", k) for copy in range(copies) for register, k in stream]
 
 
 @torch.no_grad()
-def draw_alike(
+def draw_symmetric(
     machine: Transformer,
     scale: float,
     generator: torch.Generator | None,
     support: int | None = None,
 ) -> None:
-    """Random weights that treat all features of a kind alike; biases stay as they are."""
-    for name, among in orbits(machine, support).items():
+    """Set random weights that treat all features of a kind alike; biases are unchanged."""
+    for name, orbits in find_orbits(machine, support).items():
         weight = machine.get_parameter(name)
         if weight.ndim > 1:
-            weight.copy_(among.random(weight.shape[:-2], scale, generator))
+            weight.copy_(orbits.draw_matrix(weight.shape[:-2], scale, generator))
 
 
 @torch.no_grad()
-def average_gradients(model: nn.Module, among: dict[str, Orbits]) -> None:
-    """Replace the gradient of every weight that has orbits by its mean over each of them."""
-    for name, orbit in among.items():
+def average_gradients(model: nn.Module, orbits_by_name: dict[str, Orbits]) -> None:
+    """Replace the gradient of every weight that has orbits by its mean over each orbit."""
+    for name, orbits in orbits_by_name.items():
         gradient = model.get_parameter(name).grad
         if gradient is not None:
             matrix = gradient if gradient.ndim > 1 else gradient.unsqueeze(-1)
-            matrix.copy_(orbit.average(matrix))
+            matrix.copy_(orbits.average(matrix))

@@ -10,8 +10,8 @@ Normalisations  1/n, 1/N, 1/i, 1 for c_i: by context tokens, by all tokens, by t
 Softmax normalises over the keys that the mask admits. Linear attention is computed in whichever
 order is cheaper: the scores (quadratic in the number of tokens) or the Gram matrix Σ V h (K h)ᵀ
 (linear in it); the result is the same up to rounding. Without gradients, rows and columns of the
-weights that are zero take no time, and scores are made a few at a time, and none for the future.
-With gradients, heads of large rank are folded: scores from QᵀK, and values after the sum.
+weights that are zero take no time, scores are computed in chunks, and none for future tokens. With
+gradients, heads of large rank are folded: scores from QᵀK, and values applied after the sum.
 """
 
 from __future__ import annotations
@@ -24,9 +24,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError
-from innerloop.transformer.cache import Kept, Reading, Seen
-from innerloop.transformer.head import Compiled, Head, compiled
+from innerloop.transformer.cache import GatheredStream, LayerCache, Reading
+from innerloop.transformer.head import Head, HeadWeights, compile_heads
 from innerloop.transformer.layout import Layout
 
 Kind = Literal["linear", "relu", "softmax"]
@@ -37,14 +38,14 @@ Stream = Float[Tensor, "*batch tokens width"]
 
 _CHUNK = 64
 """Tokens per chunk of causal linear attention: scores inside a chunk, Gram matrices between."""
-_SCORES = 1 << 18
-"""Scores that are made at a time, without gradients: as many as a processor keeps close by."""
-_WORTH_PACKING = 1 << 22
-"""Multiplications by weights that take longer than finding out which of them are zero."""
+_SCORES_PER_CHUNK = 1 << 18
+"""Scores computed at a time, without gradients: as many as fit into a processor's cache."""
+_MIN_PACKING_COST = 1 << 22
+"""From this many multiplications by weights, finding and skipping zero weights pays off."""
 
 
 class Attention(nn.Module):
-    """Stacked heads of one kind. Build it from heads (`of`) or with free weights (`free`)."""
+    """Stacked heads of one kind; see `from_heads` and `with_random_weights`."""
 
     query: Tensor
     key: Tensor
@@ -53,7 +54,7 @@ class Attention(nn.Module):
 
     def __init__(
         self,
-        weights: Compiled,
+        weights: HeadWeights,
         *,
         kind: Kind,
         mask: Mask,
@@ -65,14 +66,14 @@ class Attention(nn.Module):
         self.kind: Kind = kind
         self.mask: Mask = mask
         self.normalisation: Normalisation = normalisation
-        self.given = weights.given
+        self.explicit_split = weights.explicit_split
         self.notes = tuple(notes)
         for name in ("query", "key", "value"):
             self.register_parameter(name, nn.Parameter(getattr(weights, name), requires_grad=False))
         self.register_buffer("targets", weights.targets)
 
     @classmethod
-    def of(
+    def from_heads(
         cls,
         layout: Layout,
         heads: Sequence[Head],
@@ -81,13 +82,13 @@ class Attention(nn.Module):
         mask: Mask = "context",
         normalisation: Normalisation | None = None,
     ) -> Attention:
-        """Attention that runs these heads. The normalisation is 1/n unless given, 1 for softmax."""
+        """Build attention from heads. The default normalisation is 1/n, and 1 for softmax."""
         notes = [head.describe() for head in heads]
-        weights, scale = compiled(layout, heads), normalisation or _usual(kind)
+        weights, scale = compile_heads(layout, heads), normalisation or _default_normalisation(kind)
         return cls(weights, kind=kind, mask=mask, normalisation=scale, notes=notes)
 
     @classmethod
-    def free(
+    def with_random_weights(
         cls,
         width: int,
         heads: int,
@@ -105,26 +106,35 @@ class Attention(nn.Module):
                 raise InputError(f"{name} must be at least 1, got {count}")
         deviation = scale / math.sqrt(width)
         shapes = {"query": rank or width, "key": rank or width, "value": width}
-        drawn = {
+        matrices = {
             name: deviation
             * torch.randn(heads, rows, width, generator=generator, dtype=torch.float64)
             for name, rows in shapes.items()
         }
-        weights = Compiled(**drawn, targets=torch.arange(width), given=(True,) * heads)
-        attention = cls(weights, kind=kind, mask=mask, normalisation=normalisation or _usual(kind))
+        weights = HeadWeights(
+            **matrices, targets=torch.arange(width), explicit_split=(True,) * heads
+        )
+        attention = cls(
+            weights,
+            kind=kind,
+            mask=mask,
+            normalisation=normalisation or _default_normalisation(kind),
+        )
         return attention.requires_grad_(True)
 
-    def dense(self) -> Attention:
-        """The same function with trainable weights for every place that is read or written."""
+    def to_dense(self) -> Attention:
+        """Return the same function with trainable weights that read and write every place."""
         heads, rank, width = self.query.shape
         rows = max(rank, width)
-        drawn = {
+        matrices = {
             name: torch.cat([weight, weight.new_zeros(heads, rows - rank, width)], dim=1)
             for name, weight in (("query", self.query), ("key", self.key))
         }
         value = self.value.new_zeros(heads, width, width).index_add(1, self.targets, self.value)
         places = torch.arange(width, device=value.device)
-        weights = Compiled(**drawn, value=value, targets=places, given=(True,) * heads)
+        weights = HeadWeights(
+            **matrices, value=value, targets=places, explicit_split=(True,) * heads
+        )
         return Attention(
             weights,
             kind=self.kind,
@@ -138,156 +148,158 @@ class Attention(nn.Module):
         return self.query.shape[0]
 
     @property
-    def _rank(self) -> int:
-        """Rows of Q, K and V of a head."""
+    def _projection_rows(self) -> int:
+        """Number of rows of Q, K and V of a head, together."""
         return self.query.shape[1] + self.key.shape[1] + self.value.shape[1]
 
     def forward(self, stream: Stream, context: int, order: Order | None = None) -> Stream:
-        """The stream after this layer. `order` forces an order of linear attention."""
+        """Return the stream after this layer. `order` forces an order of linear attention."""
         tokens = stream.shape[-2]
         if context < 1 and (self.mask == "context" or self.normalisation == "1/n"):
             raise InputError(f"attention to the context needs context tokens, got {context}")
-        keyed = stream[..., :context, :] if self.mask == "context" else stream
-        lean = not _transformed() and not _differentiated(stream, self)
+        keys = stream[..., :context, :] if self.mask == "context" else stream
+        inference = not _is_transformed() and not _needs_gradient(stream, self)
         if self.kind == "linear" and order is None:
-            order = self.cheaper_order(tokens, keyed.shape[-2])
+            order = self.choose_order(tokens, keys.shape[-2])
         by_scores = self.kind == "relu" or (self.kind == "linear" and order == "scores")
-        if not lean and by_scores and 2 * self.query.shape[1] >= stream.shape[-1]:
-            return self._added(stream, self._folded(stream, keyed, context))
-        sparse = lean and stream.numel() * self.heads * self._rank > _WORTH_PACKING
-        weight, written = _rows(self.value) if sparse else (self.value, None)
-        project = _projected_sparsely if sparse else _projected
-        query, key = project(stream, self.query), project(keyed, self.key)
-        value = project(keyed, weight)
+        if not inference and by_scores and 2 * self.query.shape[1] >= stream.shape[-1]:
+            return self._add_update(stream, self._attend_folded(stream, keys, context))
+        sparse = (
+            inference and stream.numel() * self.heads * self._projection_rows > _MIN_PACKING_COST
+        )
+        weight, targets = _nonzero_rows(self.value) if sparse else (self.value, None)
+        project = _project_sparse if sparse else _project
+        query, key = project(stream, self.query), project(keys, self.key)
+        value = project(keys, weight)
         if self.kind == "linear" and order == "gram":
             mixed = (
                 _causal_gram(query, key, value)
                 if self.mask == "causal"
                 else query @ (key.mT @ value)
             )
-        elif lean:
-            mixed = self._mixed(query, key, value)
+        elif inference:
+            mixed = self._attend_in_chunks(query, key, value)
         else:
-            mixed = self._weights(query @ key.mT) @ value
-        if written is None:
+            mixed = self._attention_weights(query @ key.mT) @ value
+        if targets is None:
             update = mixed.sum(dim=-3)
         else:
             rows = mixed.transpose(-2, -3).flatten(-2)
             update = rows.new_zeros(*rows.shape[:-1], len(self.targets))
-            update.index_add_(-1, written.flatten().to(rows.device), rows)
-        return self._added(stream, update * self._scale(stream, context, tokens))
+            update.index_add_(-1, targets.flatten().to(rows.device), rows)
+        return self._add_update(stream, update * self._scale(stream, context, tokens))
 
-    def _folded(
-        self, stream: Stream, keyed: Float[Tensor, "*batch keys width"], context: int
+    def _attend_folded(
+        self, stream: Stream, keys: Float[Tensor, "*batch keys width"], context: int
     ) -> Tensor:
-        """c_i Σ_m Σ_j act(h_iᵀQ_mᵀK_m h_j) V_m h_j, with as few and large products as can be.
+        """c_i Σ_m Σ_j act(h_iᵀQ_mᵀK_m h_j) V_m h_j, by few large products.
 
-        Heads stand side by side in a token, so no product needs its factors rearranged.
+        The heads of a token are adjacent in memory, so no product needs its factors rearranged.
         """
         heads, _, width = self.query.shape
         score = self.score_matrices().to(stream.device).transpose(0, 1).flatten(1)
-        sought = (stream @ score).unflatten(-1, (heads, width)).flatten(-3, -2)
-        scores = (sought @ keyed.mT).unflatten(-2, (-1, heads))
+        queries = (stream @ score).unflatten(-1, (heads, width)).flatten(-3, -2)
+        scores = (queries @ keys.mT).unflatten(-2, (-1, heads))
         weights = scores.relu() if self.kind == "relu" else scores
-        share = self._scale(stream, context, stream.shape[-2])
+        scale = self._scale(stream, context, stream.shape[-2])
         if self.mask == "causal":
-            share = share * scores.new_ones(scores.shape[-3], scores.shape[-1]).tril()
-            share = share.unsqueeze(-2)
-        weights = weights * share
-        found = (weights.flatten(-3, -2) @ keyed).unflatten(-2, (-1, heads))
-        return found.flatten(-2) @ self.value.to(stream.device).mT.flatten(0, 1)
+            scale = scale * scores.new_ones(scores.shape[-3], scores.shape[-1]).tril()
+            scale = scale.unsqueeze(-2)
+        weights = weights * scale
+        sums = (weights.flatten(-3, -2) @ keys).unflatten(-2, (-1, heads))
+        return sums.flatten(-2) @ self.value.to(stream.device).mT.flatten(0, 1)
 
-    def _mixed(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        """Σ_j act(s_ij) v_j of every head, some heads and query tokens at a time."""
+    def _attend_in_chunks(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        """Σ_j act(s_ij) v_j of every head, computed for some heads and query tokens at a time."""
         lead, (tokens, keys) = query.shape[:-2], (query.shape[-2], key.shape[-2])
         query, key, value = (part.flatten(0, -3) for part in (query, key, value))
         mixed = value.new_empty(len(value), tokens, value.shape[-1])
         causal = self.mask == "causal"
         rows = min(tokens, _CHUNK) if causal else tokens
-        heads = max(1, _SCORES // max(1, rows * keys))
-        for some in (slice(first, first + heads) for first in range(0, len(query), heads)):
+        heads = max(1, _SCORES_PER_CHUNK // max(1, rows * keys))
+        for chunk in (slice(first, first + heads) for first in range(0, len(query), heads)):
             for first in range(0, tokens, max(rows, 1)):
-                asked = slice(first, first + rows)
-                seen = slice(0, min(first + rows, keys) if causal else keys)
-                weights = self._weights(query[some, asked] @ key[some, seen].mT)
-                mixed[some, asked] = weights @ value[some, seen]
+                queries = slice(first, first + rows)
+                visible = slice(0, min(first + rows, keys) if causal else keys)
+                weights = self._attention_weights(query[chunk, queries] @ key[chunk, visible].mT)
+                mixed[chunk, queries] = weights @ value[chunk, visible]
         return mixed.unflatten(0, lead)
 
-    def extend(self, kept: Kept, stream: Stream) -> tuple[Stream, Kept]:
-        """The new tokens after this layer, which keeps what it reads of those before them."""
-        self._must_grow()
-        reading = kept.reading or self._reading(stream)
-        rows = kept.rows.extended(stream[..., reading.places])
-        return self._attended(reading, rows.all, stream), Kept(reading, rows)
+    def extend(self, cache: LayerCache, stream: Stream) -> tuple[Stream, LayerCache]:
+        """Run this layer on new tokens after the cached ones; return them and the new cache."""
+        self._check_extendable()
+        reading = cache.reading or self._make_reading(stream)
+        rows = cache.rows.extend(stream[..., reading.places])
+        return self._attend_to_rows(reading, rows.tensor, stream), LayerCache(reading, rows)
 
-    def _must_grow(self) -> None:
-        """Refuse a layer of which tokens depend on those after them."""
+    def _check_extendable(self) -> None:
+        """Refuse a layer in which tokens depend on later ones."""
         if self.mask != "causal" or self.normalisation not in ("1/i", "1"):
             raise InputError(
                 "tokens can be added to a causal layer of normalisation 1/i or 1, this one has "
                 f"mask {self.mask!r} and normalisation {self.normalisation!r}: run all tokens"
             )
 
-    def _attended(self, reading: Reading, rows: Tensor, stream: Stream) -> Stream:
-        """The last tokens after this layer, from what it reads of all tokens up to them."""
+    def _attend_to_rows(self, reading: Reading, rows: Tensor, stream: Stream) -> Stream:
+        """Run this layer on the last tokens, given the `rows` it reads of all tokens up to them."""
         _, score, value = reading
-        sought = (stream @ score).unflatten(-1, (self.heads, rows.shape[-1]))
+        queries = (stream @ score).unflatten(-1, (self.heads, rows.shape[-1]))
         # Heads and new tokens side by side: one product for each instance, not one for each head.
-        scores = sought.transpose(-2, -3).flatten(-3, -2) @ rows.mT
-        weights = self._weights(scores.unflatten(-2, (self.heads, stream.shape[-2])))
-        found = (weights.flatten(-3, -2) @ rows).unflatten(-2, weights.shape[-3:-1])
-        mixed = found.transpose(-2, -3).flatten(-2) @ value
-        return self._added(stream, mixed * self._scale(stream, 0, rows.shape[-2]))
+        scores = queries.transpose(-2, -3).flatten(-3, -2) @ rows.mT
+        weights = self._attention_weights(scores.unflatten(-2, (self.heads, stream.shape[-2])))
+        sums = (weights.flatten(-3, -2) @ rows).unflatten(-2, weights.shape[-3:-1])
+        mixed = sums.transpose(-2, -3).flatten(-2) @ value
+        return self._add_update(stream, mixed * self._scale(stream, 0, rows.shape[-2]))
 
-    def last(self, own: Stream, seen: Seen) -> Stream:
-        """The last token after this layer, from what is seen of all tokens, which has room for it.
+    def forward_last(self, last: Stream, gathered: GatheredStream) -> Stream:
+        """Run this layer on the last token; overwrites its row of the gathered stream.
 
-        Layers that read the same places find what they read gathered.
+        Layers that read the same places share what is gathered.
         """
-        self._must_grow()
-        reading = self._reading(own)
-        rows = seen.of(reading.places)
-        rows[..., -1:, :] = own[..., reading.places]
-        return self._attended(reading, rows, own)
+        self._check_extendable()
+        reading = self._make_reading(last)
+        rows = gathered.gather(reading.places)
+        rows[..., -1:, :] = last[..., reading.places]
+        return self._attend_to_rows(reading, rows, last)
 
-    def reads(self) -> set[int]:
-        """The places that keys or values read."""
-        return set(self._read().tolist())
+    def places_read(self) -> set[int]:
+        """Places of the stream that keys or values read."""
+        return set(self._key_value_places().tolist())
 
-    def writes(self) -> set[int]:
-        """The places that values are added to."""
+    def places_written(self) -> set[int]:
+        """Places of the stream that values are added to."""
         used = (self.value != 0).any(dim=-1).any(dim=0)
         return set(self.targets[used].tolist())
 
-    def _read(self) -> Tensor:
+    def _key_value_places(self) -> Tensor:
         read = (self.key != 0).any(dim=1).any(dim=0) | (self.value != 0).any(dim=1).any(dim=0)
         return read.nonzero().squeeze(-1)
 
-    def _reading(self, like: Tensor) -> Reading:
-        """What keys and values read of the stream, and the weights as they act on that."""
-        places = self._read()
+    def _make_reading(self, like: Tensor) -> Reading:
+        """Return the places that keys and values read, and the weights restricted to them."""
+        places = self._key_value_places()
         score = (self.query.mT @ self.key[..., places]).transpose(0, 1).flatten(1)
         value = self.value[..., places].mT.flatten(0, 1)
         return Reading(*(part.to(like.device) for part in (places, score, value)))
 
-    def _added(self, stream: Stream, update: Tensor) -> Stream:
-        """The stream with what the heads found, in their targets."""
+    def _add_update(self, stream: Stream, update: Tensor) -> Stream:
+        """Add the heads' output to the stream at their target places."""
         if len(self.targets) == stream.shape[-1]:
             return stream + update
         return stream.index_add(-1, self.targets.to(stream.device), update)
 
-    def cheaper_order(self, tokens: int, keys: int) -> Order:
-        """The order of linear attention with fewer multiplications."""
+    def choose_order(self, tokens: int, keys: int) -> Order:
+        """Choose the order of linear attention with fewer multiplications."""
         rank, out = self.query.shape[1], self.value.shape[1]
         if self.mask == "causal":
-            keys_seen = min(tokens, _CHUNK)
-            gram = tokens * (keys_seen * (rank + out) + 2 * rank * out)
+            visible = min(tokens, _CHUNK)
+            gram = tokens * (visible * (rank + out) + 2 * rank * out)
         else:
             gram = (tokens + keys) * rank * out
         return "gram" if gram < tokens * keys * (rank + out) else "scores"
 
-    def _weights(self, scores: Tensor) -> Tensor:
-        """act(s_ij), with the keys that the causal mask forbids taken out: queries come last.
+    def _attention_weights(self, scores: Tensor) -> Tensor:
+        """act(s_ij), without keys that the causal mask forbids; the queries are the last tokens.
 
         Overwrites the scores where no gradient is taken.
         """
@@ -298,14 +310,14 @@ class Attention(nn.Module):
                 ones = torch.ones(queries, keys, dtype=torch.bool, device=scores.device)
                 scores = scores.masked_fill(ones.triu(1 + keys - queries), -math.inf)
             return scores.softmax(dim=-1)
-        if scores.requires_grad or _transformed():
+        if scores.requires_grad or _is_transformed():
             weights = scores.relu() if self.kind == "relu" else scores
             return weights.tril(keys - queries) if causal else weights
         weights = scores.relu_() if self.kind == "relu" else scores
         return weights.tril_(keys - queries) if causal else weights
 
     def _scale(self, stream: Tensor, context: int, tokens: int) -> Tensor | float:
-        """c_i of a stream that ends with token number `tokens`."""
+        """Factor c_i of a stream whose last token has number `tokens`."""
         if self.normalisation == "1/i":
             first = tokens - stream.shape[-2] + 1
             count = torch.arange(first, tokens + 1, device=stream.device, dtype=stream.dtype)
@@ -319,8 +331,8 @@ class Attention(nn.Module):
     def operator_norms(self) -> tuple[float, float]:
         """max_m max(‖Q_m‖, ‖K_m‖) and Σ_m ‖V_m‖, in operator norm.
 
-        A head whose split into Q and K was given keeps it; any other counts with the balanced
-        split, for which both norms are √‖QᵀK‖, the smallest that the larger can be.
+        A head with an explicit split into Q and K keeps it; any other counts with the balanced
+        split, for which both norms are √‖QᵀK‖, the least possible value of the larger one.
         """
         with torch.no_grad():
             # ‖QᵀK‖ = ‖RSᵀ‖ where Qᵀ and Kᵀ are R and S after orthogonal matrices: small ones.
@@ -329,27 +341,29 @@ class Attention(nn.Module):
             largest = torch.maximum(
                 torch.linalg.matrix_norm(query, ord=2), torch.linalg.matrix_norm(key, ord=2)
             )
-            given = torch.tensor(self.given, device=balanced.device)
-            scores = torch.where(given, largest, balanced).max()
-            value = _rows(_rows(self.value)[0].mT)[0]
+            explicit = torch.tensor(self.explicit_split, device=balanced.device)
+            scores = torch.where(explicit, largest, balanced).max()
+            value = _nonzero_rows(_nonzero_rows(self.value)[0].mT)[0]
             return float(scores), float(torch.linalg.matrix_norm(value, ord=2).sum())
 
+    of = RenamedMethod("from_heads")
 
-def _transformed() -> bool:
-    """Whether this is compiled, or run by torch.func: neither choices by numbers nor in place."""
+
+def _is_transformed() -> bool:
+    """Whether torch.compile or torch.func runs this: no data-dependent or in-place operations."""
     return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
 
 
-def _differentiated(stream: Tensor, module: nn.Module) -> bool:
+def _needs_gradient(stream: Tensor, module: nn.Module) -> bool:
     """Whether gradients are taken through this module now."""
-    taking = stream.requires_grad or any(part.requires_grad for part in module.parameters())
-    return taking and torch.is_grad_enabled()
+    tracked = stream.requires_grad or any(part.requires_grad for part in module.parameters())
+    return tracked and torch.is_grad_enabled()
 
 
-def _rows(weight: Float[Tensor, "heads rows width"]) -> tuple[Tensor, Tensor]:
-    """The rows of every head that are not zero, filled up to as many for each, and which they are.
+def _nonzero_rows(weight: Float[Tensor, "heads rows width"]) -> tuple[Tensor, Tensor]:
+    """Nonzero rows of every head, padded to the same number, and their indices.
 
-    What fills them up is zero, and no row comes twice.
+    The padding consists of zero rows; no row comes twice.
     """
     used = (weight != 0).any(dim=-1)
     most = max(1, int(used.sum(dim=-1).max()))
@@ -357,20 +371,20 @@ def _rows(weight: Float[Tensor, "heads rows width"]) -> tuple[Tensor, Tensor]:
     return weight.gather(1, places.unsqueeze(-1).expand(-1, -1, weight.shape[-1])), places
 
 
-def _projected_sparsely(
+def _project_sparse(
     stream: Stream, weight: Float[Tensor, "heads rows width"]
 ) -> Float[Tensor, "*batch heads tokens rows"]:
-    """As `_projected`, from the places that any weight reads alone."""
+    """Like `_project`, using only the places that some weight reads."""
     read = (weight != 0).flatten(0, 1).any(dim=0).nonzero().squeeze(-1)
     if 2 * len(read) <= weight.shape[-1]:
         stream, weight = stream.index_select(-1, read.to(stream.device)), weight[..., read]
-    return _projected(stream, weight)
+    return _project(stream, weight)
 
 
-def _projected(
+def _project(
     stream: Stream, weight: Float[Tensor, "heads rows width"]
 ) -> Float[Tensor, "*batch heads tokens rows"]:
-    """W h of every head and token. One product for all heads is many times faster than one each."""
+    """W h of every head and token; one product for all heads is much faster than one per head."""
     rows = stream @ weight.to(stream.device).flatten(0, 1).mT
     return rows.unflatten(-1, weight.shape[:2]).transpose(-2, -3)
 
@@ -390,13 +404,13 @@ def _causal_gram(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
     return (inside + query @ before).flatten(-3, -2)[..., :tokens, :]
 
 
-def _usual(kind: Kind) -> Normalisation:
-    """What a source that says nothing means: softmax already divides."""
+def _default_normalisation(kind: Kind) -> Normalisation:
+    """Normalisation meant by a source that states none: softmax already divides."""
     return "1" if kind == "softmax" else "1/n"
 
 
 def check_setting(kind: str, mask: str, normalisation: str) -> None:
-    """Refuse a kind, mask or normalisation that does not exist, or that do not go together."""
+    """Refuse an unknown kind, mask or normalisation, or a combination that is not defined."""
     for name, value, allowed in (
         ("kind", kind, get_args(Kind)),
         ("mask", mask, get_args(Mask)),

@@ -1,9 +1,9 @@
-"""What earlier tokens left behind, so that a causal transformer runs on the new tokens alone.
+"""Caches of earlier tokens, so that a causal transformer runs on the new tokens alone.
 
-A block needs of the tokens before only the places of the stream that its keys and values read: with
+From earlier tokens a block needs only the places of the stream that its keys and values read: with
 many heads on few registers, far fewer numbers than the keys and values themselves. A `Cache` holds
-them for every block that attends, once for each time that a loop passes it. Caches are values:
-extending one makes another, and several may grow from the same one.
+them for every block with attention, once for each pass of a loop. Caches are values: extending one
+makes another, and several may grow from the same one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-_LEAST = 16
-"""Rows that the first store has room for."""
+_MIN_CAPACITY = 16
+"""Smallest number of rows that a store has room for."""
 
 
 class _Store:
-    """Room for rows, of which the first `used` are taken for good."""
+    """A buffer for rows; the first `used` are written and never change."""
 
     def __init__(self, rows: Float[Tensor, "*lead capacity size"], used: int) -> None:
         self.rows = rows
@@ -29,69 +29,69 @@ class _Store:
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """A sequence of rows that is extended at its end, in time that does not grow with its length.
+    """A sequence of rows that is extended at its end in amortised constant time per row.
 
-    Sequences that grow from one another share a store, each seeing its own `length` of it. Who
-    comes first writes behind the last row; who finds that place taken, or no room, takes a copy
-    with room for as many again.
+    Sequences that grow from one another share a store, each seeing its own `length` of it. The
+    first to be extended writes after its last row; where that place is taken, or there is no
+    room, the rows are copied to a store with room for twice as many.
     """
 
     length: int = 0
     store: _Store | None = None
 
-    def extended(self, new: Float[Tensor, "*lead new size"]) -> Rows:
-        """These rows and the new ones."""
+    def extend(self, new: Float[Tensor, "*lead new size"]) -> Rows:
+        """Return these rows followed by the new ones."""
         count = new.shape[-2]
         length, store = self.length + count, self.store
         if store is None or store.used != self.length or length > store.rows.shape[-2]:
-            room = new.new_empty(*new.shape[:-2], max(2 * length, _LEAST), new.shape[-1])
+            room = new.new_empty(*new.shape[:-2], max(2 * length, _MIN_CAPACITY), new.shape[-1])
             if store is not None:
-                room[..., : self.length, :] = self.all
+                room[..., : self.length, :] = self.tensor
             store = _Store(room, self.length)
         store.rows[..., self.length : length, :] = new
         store.used = length
         return Rows(length, store)
 
-    def repeated(self, times: int) -> Rows:
-        """These rows, as often as said along a new first dimension, to be extended each alone."""
+    def repeat(self, times: int) -> Rows:
+        """Repeat these rows along a new first dimension; each copy can be extended on its own."""
         if self.store is None:
             return self
-        # Full, so that whoever extends them takes a copy.
-        return Rows(self.length, _Store(self.all.expand(times, *self.all.shape), self.length))
+        # The store is full, so that extending takes a copy.
+        return Rows(self.length, _Store(self.tensor.expand(times, *self.tensor.shape), self.length))
 
     @property
-    def all(self) -> Float[Tensor, "*lead length size"]:
-        """The rows, as a view that nobody writes into."""
+    def tensor(self) -> Float[Tensor, "*lead length size"]:
+        """The rows, as a view that must not be written to."""
         assert self.store is not None, "nothing was ever added"
         return self.store.rows[..., : self.length, :]
 
 
 class Reading(NamedTuple):
-    """The places of the stream that keys or values read, and QᵀK and V of all heads on them."""
+    """Places of the stream that keys or values read, and QᵀK and V of all heads on them."""
 
     places: Int[Tensor, " read"]
     score: Float[Tensor, "width heads_read"]
     value: Float[Tensor, "heads_read targets"]
 
 
-class Seen:
-    """A stream, and the places of it that blocks read: gathered once for all that read the same."""
+class GatheredStream:
+    """A stream whose places are gathered once for all blocks that read the same ones."""
 
     def __init__(self, stream: Float[Tensor, "*batch tokens width"]) -> None:
         self._stream = stream
         self._rows: dict[tuple[int, ...], Tensor] = {}
 
-    def of(self, places: Int[Tensor, " read"]) -> Float[Tensor, "*batch tokens read"]:
-        """These places of all tokens; the last token's may be overwritten."""
-        name = tuple(places.tolist())
-        if name not in self._rows:
-            self._rows[name] = self._stream[..., places]
-        return self._rows[name]
+    def gather(self, places: Int[Tensor, " read"]) -> Float[Tensor, "*batch tokens read"]:
+        """Return these places of all tokens; the caller may overwrite the last token's."""
+        key = tuple(places.tolist())
+        if key not in self._rows:
+            self._rows[key] = self._stream[..., places]
+        return self._rows[key]
 
 
 @dataclass(frozen=True, eq=False)
-class Kept:
-    """What one attention layer reads of the tokens so far; nothing before the first."""
+class LayerCache:
+    """What one attention layer reads from the tokens so far; empty before the first token."""
 
     reading: Reading | None = None
     rows: Rows = Rows()
@@ -99,20 +99,20 @@ class Kept:
 
 @dataclass(frozen=True, eq=False)
 class Cache:
-    """All that a causal transformer keeps of the tokens so far; `layers` in running order."""
+    """Everything a causal transformer keeps of the tokens so far; `layers` in running order."""
 
     tokens: int
-    layers: tuple[Kept, ...]
+    layers: tuple[LayerCache, ...]
 
-    def repeated(self, times: int) -> Cache:
-        """The same past for several futures: the new tokens have one batch dimension more."""
+    def repeat(self, times: int) -> Cache:
+        """Repeat the past for several continuations: new tokens have one more batch dimension."""
         return Cache(
             self.tokens,
-            tuple(replace(kept, rows=kept.rows.repeated(times)) for kept in self.layers),
+            tuple(replace(layer, rows=layer.rows.repeat(times)) for layer in self.layers),
         )
 
     @property
     def batch(self) -> torch.Size | None:
-        """The leading dimensions of the tokens so far; none before the first."""
+        """Leading dimensions of the tokens so far; None before the first token."""
         store = self.layers[0].rows.store if self.layers else None
         return None if store is None else store.rows.shape[:-2]

@@ -1,4 +1,4 @@
-"""Transformers as sealed safetensors files: structure, weights and what is said about them."""
+"""Save and load transformers as sealed safetensors files: structure, weights, metadata."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from torch import Tensor, nn
 from innerloop import sealed
 from innerloop.errors import FileError, InputError
 from innerloop.transformer.attention import Attention, check_setting
-from innerloop.transformer.head import Compiled
+from innerloop.transformer.head import HeadWeights
 from innerloop.transformer.layout import Layout
-from innerloop.transformer.mlp import MLP, Everywhere
+from innerloop.transformer.mlp import MLP, ElementwiseUnits
 from innerloop.transformer.model import Block, Transformer
 
 FORMAT = "innerloop-transformer"
@@ -22,40 +22,40 @@ VERSION = 1
 
 
 def save(transformer: Transformer, path: Path, about: dict[str, Any]) -> None:
-    """Write atomically: the file is there whole, or not at all."""
+    """Write a transformer and its metadata atomically: the whole file, or none."""
     metadata = {
-        "structure": json.dumps(_structure(transformer), sort_keys=True),
+        "structure": json.dumps(_describe_transformer(transformer), sort_keys=True),
         "about": json.dumps(about, sort_keys=True),
     }
     sealed.write(path, transformer.state_dict(), metadata, format=FORMAT, version=VERSION)
 
 
 def load(path: Path) -> tuple[Transformer, dict[str, Any]]:
-    """The transformer of a file and what the file says about it."""
+    """Read a transformer and its metadata from a file."""
     metadata, tensors = sealed.read(path, format=FORMAT, version=VERSION)
     try:
         structure, about = json.loads(metadata["structure"]), json.loads(metadata["about"])
-        return _restored(structure, tensors), dict(about)
+        return _restore_transformer(structure, tensors), dict(about)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
         raise FileError(f"{path} does not hold the weights it describes: {reason}") from None
 
 
-def _structure(transformer: Transformer) -> dict[str, Any]:
+def _describe_transformer(transformer: Transformer) -> dict[str, Any]:
     return {
         "layout": [[name, list(shape)] for name, shape in transformer.layout.registers.items()],
         "loops": transformer.loops,
         "trainable": any(parameter.requires_grad for parameter in transformer.parameters()),
-        "prologue": [_block_structure(block) for block in transformer.prologue],
+        "prologue": [_describe_block(block) for block in transformer.prologue],
         "body": [
-            [_block_structure(block) for block in cast(nn.ModuleList, step)]
+            [_describe_block(block) for block in cast(nn.ModuleList, step)]
             for step in transformer.body
         ],
-        "epilogue": [_block_structure(block) for block in transformer.epilogue],
+        "epilogue": [_describe_block(block) for block in transformer.epilogue],
     }
 
 
-def _block_structure(block: nn.Module) -> dict[str, Any]:
+def _describe_block(block: nn.Module) -> dict[str, Any]:
     structure: dict[str, Any] = {}
     block = cast(Block, block)
     if (attention := block.attention) is not None:
@@ -63,7 +63,7 @@ def _block_structure(block: nn.Module) -> dict[str, Any]:
             "kind": attention.kind,
             "mask": attention.mask,
             "normalisation": attention.normalisation,
-            "given": list(attention.given),
+            "given": list(attention.explicit_split),
             "notes": list(attention.notes),
         }
     if (mlp := block.mlp) is not None:
@@ -71,46 +71,47 @@ def _block_structure(block: nn.Module) -> dict[str, Any]:
     return structure
 
 
-def _restored(structure: dict[str, Any], tensors: dict[str, Tensor]) -> Transformer:
+def _restore_transformer(structure: dict[str, Any], tensors: dict[str, Tensor]) -> Transformer:
     layout = Layout(**{name: tuple(shape) for name, shape in structure["layout"]})
     unused = dict(tensors)
 
-    def blocks(section: str, described: list[dict[str, Any]]) -> list[Block]:
+    def restore(section: str, structures: list[dict[str, Any]]) -> list[Block]:
         return [
-            _restored_block(part, f"{section}.{k}", unused, layout.width)
-            for k, part in enumerate(described)
+            _restore_block(part, f"{section}.{k}", unused, layout.width)
+            for k, part in enumerate(structures)
         ]
 
     transformer = Transformer(
         layout,
-        [blocks(f"body.{k}", step) for k, step in enumerate(structure["body"])],
-        prologue=blocks("prologue", structure["prologue"]),
-        epilogue=blocks("epilogue", structure["epilogue"]),
+        [restore(f"body.{k}", step) for k, step in enumerate(structure["body"])],
+        prologue=restore("prologue", structure["prologue"]),
+        epilogue=restore("epilogue", structure["epilogue"]),
         loops=structure["loops"],
     )
     if unused:
         raise InputError(f"unexpected tensor {min(unused)}")
-    kinds = {parameter.dtype for parameter in transformer.parameters()}
-    if len(kinds) != 1 or not kinds <= {torch.float32, torch.float64}:
-        found = ", ".join(sorted(str(kind) for kind in kinds))
-        raise InputError(f"weights should be all float32 or all float64, are {found}")
+    dtypes = {parameter.dtype for parameter in transformer.parameters()}
+    if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64}:
+        names = ", ".join(sorted(str(dtype) for dtype in dtypes))
+        raise InputError(f"weights should be all float32 or all float64, are {names}")
     return transformer.requires_grad_(bool(structure["trainable"]))
 
 
-def _restored_block(
+def _restore_block(
     part: dict[str, Any], prefix: str, tensors: dict[str, Tensor], width: int
 ) -> Block:
     def take(name: str, *shape: int | None) -> Tensor:
         tensor = tensors.pop(f"{prefix}.{name}")
-        expected = [
-            have if want is None else want for want, have in zip(shape, tensor.shape, strict=False)
+        sizes = [
+            actual if size is None else size
+            for size, actual in zip(shape, tensor.shape, strict=False)
         ]
-        if len(shape) != tensor.ndim or list(tensor.shape) != expected:
-            wanted = ", ".join("any" if want is None else str(want) for want in shape)
-            raise InputError(f"{prefix}.{name} should be ({wanted}), is {tuple(tensor.shape)}")
+        if len(shape) != tensor.ndim or list(tensor.shape) != sizes:
+            expected = ", ".join("any" if size is None else str(size) for size in shape)
+            raise InputError(f"{prefix}.{name} should be ({expected}), is {tuple(tensor.shape)}")
         return tensor
 
-    def places(name: str, count: int | None) -> Tensor:
+    def take_places(name: str, count: int | None) -> Tensor:
         tensor = take(name, count)
         if tensor.dtype != torch.int64 or not bool(((tensor >= 0) & (tensor < width)).all()):
             raise InputError(f"{prefix}.{name} should hold places below {width}")
@@ -122,12 +123,12 @@ def _restored_block(
         heads, rank, _ = query.shape
         value = take("attention.value", heads, None, width)
         check_setting(setting["kind"], setting["mask"], setting["normalisation"])
-        weights = Compiled(
+        weights = HeadWeights(
             query=query,
             key=take("attention.key", heads, rank, width),
             value=value,
-            targets=places("attention.targets", value.shape[1]),
-            given=tuple(setting["given"]),
+            targets=take_places("attention.targets", value.shape[1]),
+            explicit_split=tuple(setting["given"]),
         )
         attention = Attention(
             weights,
@@ -144,14 +145,14 @@ def _restored_block(
             slope = take(f"mlp.everywhere.{k}.slope", None)
             bias = take(f"mlp.everywhere.{k}.bias", len(slope))
             weight = take(f"mlp.everywhere.{k}.weight", len(slope))
-            source = places(f"mlp.everywhere.{k}.source", None)
-            target = places(f"mlp.everywhere.{k}.target", len(source))
-            everywhere.append(Everywhere(slope, bias, weight, source, target))
+            source = take_places(f"mlp.everywhere.{k}.source", None)
+            target = take_places(f"mlp.everywhere.{k}.target", len(source))
+            everywhere.append(ElementwiseUnits(slope, bias, weight, source, target))
         mlp = MLP(
             inner=inner,
             bias=take("mlp.bias", inner.shape[0]),
             outer=outer,
-            targets=places("mlp.targets", outer.shape[0]),
+            targets=take_places("mlp.targets", outer.shape[0]),
             everywhere=everywhere,
             notes=setting["notes"],
         )

@@ -7,7 +7,7 @@ For query token i and key token j a head computes
 
 A weight is a number (a multiple of the identity) or a matrix that multiplies a column: S_ab has a
 row for each place of a and a column for each of b, W_st a row for each place of t. Heads are
-notation: `compiled` turns them into the stacked low-rank Q, K, V that attention runs on.
+notation: `compile_heads` turns them into the stacked low-rank Q, K, V that attention runs on.
 """
 
 from __future__ import annotations
@@ -16,17 +16,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
 from innerloop.errors import InputError
-from innerloop.transformer.layout import Address, Layout, Where, label
+from innerloop.transformer.layout import Address, Layout, Location, format_location
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """A score block with its factors given: S = queryᵀ key, each with one row per rank."""
+    """A score block given by its factors: S = queryᵀ key, each with one row per rank."""
 
     query: Tensor
     key: Tensor
@@ -37,30 +38,35 @@ class Split:
 
 Weight = float | Tensor
 # A mapping's keys do not widen by themselves: plain names are spelled out for type checkers.
-Blocks = Mapping[tuple[str, str], Weight] | Mapping[tuple[Where, Where], Weight]
-Scores = Mapping[tuple[str, str], Weight | Split] | Mapping[tuple[Where, Where], Weight | Split]
+Blocks = Mapping[tuple[str, str], Weight] | Mapping[tuple[Location, Location], Weight]
+Scores = (
+    Mapping[tuple[str, str], Weight | Split] | Mapping[tuple[Location, Location], Weight | Split]
+)
 
 
 @dataclass(frozen=True, eq=False)
 class Head:
-    """One head. `gate` holds further score terms, which `signed` leaves as they are."""
+    """One head. `gate` holds further score terms, whose sign `make_signed_pair` keeps."""
 
     score: Scores
     value: Blocks
     gate: Blocks = field(default_factory=dict)
 
     def describe(self) -> str:
-        """What the head reads and writes, in one line."""
+        """Describe in one line what the head reads and writes."""
         terms = [*self.score.items(), *self.gate.items()]
-        score = " + ".join(f"⟨{label(a)}, {spelled(w)}{label(b)}⟩" for (a, b), w in terms)
+        score = " + ".join(
+            f"⟨{format_location(a)}, {format_weight(w)}{format_location(b)}⟩" for (a, b), w in terms
+        )
         value = ", ".join(
-            f"{spelled(w)}{label(s)} → {label(t)}" for (s, t), w in self.value.items()
+            f"{format_weight(w)}{format_location(s)} → {format_location(t)}"
+            for (s, t), w in self.value.items()
         )
         return f"score {score or '0'}; adds {value}"
 
 
-def signed(head: Head) -> list[Head]:
-    """The pair of ReLU heads that acts as one linear head: σ(s)·v + σ(−s)·(−v) = s·v.
+def make_signed_pair(head: Head) -> list[Head]:
+    """Return the pair of ReLU heads that acts as one linear head: σ(s)·v + σ(−s)·(−v) = s·v.
 
     The gate is added to both: where it is 0 the pair is linear, where it is ≤ −|s| it is silent.
     """
@@ -72,8 +78,10 @@ def signed(head: Head) -> list[Head]:
     return [head, mirrored]
 
 
-def keys_where(flag: Where, bound: float, one: Where = "one") -> dict[tuple[Where, Where], float]:
-    """A gate that lets through the keys whose flag is 1 and lowers the score of the others.
+def gate_keys(
+    flag: Location, bound: float, one: Location = "one"
+) -> dict[tuple[Location, Location], float]:
+    """Return score terms that keep the keys with flag 1 and lower the others by `bound`.
 
     Keys with flag 0 lose `bound`: in a ReLU head they are silent while |s| ≤ bound, in a softmax
     head each keeps a share of at most e^{−(bound − range of s)}. Groups of tokens are such flags.
@@ -81,9 +89,9 @@ def keys_where(flag: Where, bound: float, one: Where = "one") -> dict[tuple[Wher
     return {(one, one): -bound, (one, flag): bound}
 
 
-def summed(*terms: Blocks) -> Blocks:
-    """Several gates (or scores) as one: weights between the same registers add up."""
-    total: dict[tuple[Where, Where], Weight] = {}
+def sum_terms(*terms: Blocks) -> Blocks:
+    """Add gates (or scores) into one: weights between the same registers are summed."""
+    total: dict[tuple[Location, Location], Weight] = {}
     for blocks in terms:
         for pair, weight in blocks.items():
             total[pair] = total[pair] + weight if pair in total else weight
@@ -91,42 +99,47 @@ def summed(*terms: Blocks) -> Blocks:
 
 
 @dataclass(frozen=True, eq=False)
-class Compiled:
-    """Heads as stacked tensors: s = ⟨Q h_i, K h_j⟩, and V h_j lands on the places `targets`."""
+class HeadWeights:
+    """Heads as stacked tensors: s = ⟨Q h_i, K h_j⟩, and V h_j is added at the places `targets`.
+
+    `explicit_split` tells for each head whether its factors Q and K were given as a `Split`.
+    """
 
     query: Float[Tensor, "heads rank width"]
     key: Float[Tensor, "heads rank width"]
     value: Float[Tensor, "heads out width"]
     targets: Int[Tensor, " out"]
-    given: tuple[bool, ...]
+    explicit_split: tuple[bool, ...]
 
 
-def compiled(layout: Layout, heads: Sequence[Head]) -> Compiled:
-    """Compile heads to Q, K (the smaller side selects places, so nothing is rounded) and V."""
+def compile_heads(layout: Layout, heads: Sequence[Head]) -> HeadWeights:
+    """Compile heads to Q, K (the smaller side only selects places, without rounding) and V."""
     if not heads:
         raise InputError("attention needs at least one head")
-    factors = [_factors(layout, head) for head in heads]
+    factors = [_factorise_score(layout, head) for head in heads]
     rank = max(query.shape[0] for query, _ in factors)
-    values = [_matrix(layout, {"value": _flipped(head.value)}) for head in heads]
+    values = [_assemble_matrix(layout, {"value": _swap_pairs(head.value)}) for head in heads]
     targets = torch.cat([rows for rows, _, _ in values]).unique()
     if not len(targets):
         targets = torch.tensor([0])
     value = torch.zeros(len(heads), len(targets), layout.width, dtype=torch.float64)
     for m, (rows, columns, weights) in enumerate(values):
         value[m, torch.searchsorted(targets, rows)[:, None], columns] = weights
-    return Compiled(
-        query=torch.stack([_padded(query, rank) for query, _ in factors]),
-        key=torch.stack([_padded(key, rank) for _, key in factors]),
+    return HeadWeights(
+        query=torch.stack([_pad_rows(query, rank) for query, _ in factors]),
+        key=torch.stack([_pad_rows(key, rank) for _, key in factors]),
         value=value,
         targets=targets,
-        given=tuple(any(isinstance(w, Split) for w in head.score.values()) for head in heads),
+        explicit_split=tuple(
+            any(isinstance(w, Split) for w in head.score.values()) for head in heads
+        ),
     )
 
 
-def _factors(layout: Layout, head: Head) -> tuple[Tensor, Tensor]:
+def _factorise_score(layout: Layout, head: Head) -> tuple[Tensor, Tensor]:
     """Q and K of one head, (rank, width) each, with QᵀK its score matrix."""
     whole = {pair: w for pair, w in head.score.items() if not isinstance(w, Split)}
-    rows, columns, score = _matrix(layout, {"score": whole, "gate": head.gate})
+    rows, columns, score = _assemble_matrix(layout, {"score": whole, "gate": head.gate})
     rank = min(len(rows), len(columns))
     query, key = (torch.zeros(rank, layout.width, dtype=torch.float64) for _ in range(2))
     if rank == len(rows):
@@ -138,36 +151,37 @@ def _factors(layout: Layout, head: Head) -> tuple[Tensor, Tensor]:
     queries, keys = [query], [key]
     for (a, b), split in head.score.items():
         if isinstance(split, Split):
-            queries.append(_placed(split.query, layout[a], layout.width))
-            keys.append(_placed(split.key, layout[b], layout.width))
+            queries.append(_place_factor(split.query, layout[a], layout.width))
+            keys.append(_place_factor(split.key, layout[b], layout.width))
     return torch.cat(queries), torch.cat(keys)
 
 
-def _matrix(layout: Layout, kinds: Mapping[str, Blocks]) -> tuple[Tensor, Tensor, Tensor]:
-    """The rows and columns of the stream's places where blocks are not zero, and their sum there.
+def _assemble_matrix(layout: Layout, kinds: Mapping[str, Blocks]) -> tuple[Tensor, Tensor, Tensor]:
+    """Sum blocks into a matrix; return the places of its nonzero rows and columns, and its entries.
 
-    Of (width, width) little is ever filled, so that much is never made.
+    The full (width, width) matrix is mostly zero, so it is never formed.
     """
-    placed = [
+    terms = [
         (layout[row], layout[column], weight, what)
         for what, blocks in kinds.items()
         for (row, column), weight in blocks.items()
     ]
-    rows = sorted({place for a, _, _, _ in placed for place in a.places})
-    columns = sorted({place for _, b, _, _ in placed for place in b.places})
+    rows = sorted({place for a, _, _, _ in terms for place in a.places})
+    columns = sorted({place for _, b, _, _ in terms for place in b.places})
     row_of, column_of = ({place: k for k, place in enumerate(side)} for side in (rows, columns))
-    matrix = torch.zeros(len(rows), len(columns), dtype=torch.float64)
-    for a, b, weight, what in placed:
-        at = torch.tensor([row_of[place] for place in a.places]).unsqueeze(-1)
-        matrix[at, [column_of[place] for place in b.places]] += block(weight, a, b, what)
-    filled = matrix != 0
-    live, wide = filled.any(dim=1), filled.any(dim=0)
-    first, second = (torch.tensor(side, dtype=torch.long) for side in (rows, columns))
-    return first[live], second[wide], matrix[live][:, wide]
+    matrix = np.zeros((len(rows), len(columns)))  # NumPy: blocks are small, and calls add up
+    for a, b, weight, what in terms:
+        i, j = [[row_of[place]] for place in a.places], [column_of[place] for place in b.places]
+        matrix[i, j] += as_matrix(weight, a, b, what).numpy()
+    used_rows, used_columns = matrix.any(axis=1), matrix.any(axis=0)
+    first, second = (np.array(side, dtype=np.int64) for side in (rows, columns))
+    used = (first[used_rows], second[used_columns], matrix[used_rows][:, used_columns])
+    place_rows, place_columns, entries = map(torch.from_numpy, used)
+    return place_rows, place_columns, entries
 
 
-def block(weight: Weight, rows: Address, columns: Address, what: str) -> Tensor:
-    """A weight as a matrix between two addresses; a number is a multiple of the identity."""
+def as_matrix(weight: Weight, rows: Address, columns: Address, what: str) -> Tensor:
+    """Convert a weight between two addresses to a matrix; a number multiplies the identity."""
     if not isinstance(weight, Tensor):
         if not math.isfinite(weight):
             raise InputError(f"{what} between {rows.label} and {columns.label} must be finite")
@@ -188,7 +202,7 @@ def block(weight: Weight, rows: Address, columns: Address, what: str) -> Tensor:
     return matrix
 
 
-def _placed(factor: Tensor, address: Address, width: int) -> Tensor:
+def _place_factor(factor: Tensor, address: Address, width: int) -> Tensor:
     if factor.ndim != 2 or factor.shape[1] != address.size:
         raise InputError(
             f"a factor on {address.label} needs {address.size} columns, got {tuple(factor.shape)}"
@@ -198,19 +212,19 @@ def _placed(factor: Tensor, address: Address, width: int) -> Tensor:
     return rows
 
 
-def _padded(rows: Tensor, rank: int) -> Tensor:
+def _pad_rows(rows: Tensor, rank: int) -> Tensor:
     padded = torch.zeros(max(rank, 1), rows.shape[1], dtype=torch.float64)
     padded[: len(rows)] = rows
     return padded
 
 
-def _flipped(value: Blocks) -> Blocks:
-    """Value blocks are named (source, target); their matrices have the target's rows."""
+def _swap_pairs(value: Blocks) -> Blocks:
+    """Swap the (source, target) pairs of value blocks: their matrices have the target's rows."""
     return {(target, source): weight for (source, target), weight in value.items()}
 
 
-def spelled(weight: Weight | Split) -> str:
-    """How a weight is written before the register it multiplies."""
+def format_weight(weight: Weight | Split) -> str:
+    """Format a weight as written before the register it multiplies."""
     if isinstance(weight, Split):
         return f"{'×'.join(map(str, weight.query.T.shape))}·{'×'.join(map(str, weight.key.shape))} "
     if isinstance(weight, Tensor):

@@ -1,7 +1,7 @@
 """The residual stream as memory with named registers.
 
-A `Layout` gives every register a shape and a place; `tokens` writes a stream, `read` reads it, and
-`layout["W"][:, 0]` is the address of a part of a register, usable wherever a name is.
+A `Layout` gives every register a shape and a place; `make_tokens` writes a stream, `read` reads it,
+and `layout["W"][:, 0]` is the address of a part of a register, usable wherever a name is.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from innerloop.errors import InputError, unknown
+from innerloop.deprecation import RenamedMethod
+from innerloop.errors import InputError, unknown_name_error
 
 
 @dataclass(frozen=True)
@@ -33,8 +34,12 @@ class Address:
         except IndexError as error:
             raise InputError(f"{self.label}{list(self.shape)} has no such part: {error}") from None
         if not part.size or len(set(part.ravel().tolist())) < part.size:
-            raise InputError(f"{self.label}[{_spelled(index)}] must name places, each of them once")
-        return Address(f"{self.label}[{_spelled(index)}]", tuple(part.ravel().tolist()), part.shape)
+            raise InputError(
+                f"{self.label}[{_format_index(index)}] must name places, each of them once"
+            )
+        return Address(
+            f"{self.label}[{_format_index(index)}]", tuple(part.ravel().tolist()), part.shape
+        )
 
     @property
     def size(self) -> int:
@@ -42,17 +47,17 @@ class Address:
 
     @cached_property
     def index(self) -> slice | list[int]:
-        """The places as an index of the stream's last axis: a slice, hence a view, where it can."""
-        whole = range(self.places[0], self.places[0] + self.size)
-        return slice(whole.start, whole.stop) if self.places == tuple(whole) else list(self.places)
+        """Index of the places on the stream's last axis: a slice (hence a view) if contiguous."""
+        run = range(self.places[0], self.places[0] + self.size)
+        return slice(run.start, run.stop) if self.places == tuple(run) else list(self.places)
 
 
-Where = str | Address
+Location = str | Address
 """A register by name, or a part of one by address."""
 
 
-def label(where: Where) -> str:
-    """How a register or an address is written for people."""
+def format_location(where: Location) -> str:
+    """Format a register or an address for messages and descriptions."""
     return where.label if isinstance(where, Address) else where
 
 
@@ -65,10 +70,12 @@ class Layout:
     def __init__(self, **registers: int | tuple[int, ...]) -> None:
         self._addresses: dict[str, Address] = {}
         offset = 0
-        for name, given in registers.items():
-            shape = given if isinstance(given, tuple) else (given,)
+        for name, size_or_shape in registers.items():
+            shape = size_or_shape if isinstance(size_or_shape, tuple) else (size_or_shape,)
             if any(not isinstance(length, int) or length < 1 for length in shape):
-                raise InputError(f"register {name} needs lengths of at least 1, got {given!r}")
+                raise InputError(
+                    f"register {name} needs lengths of at least 1, got {size_or_shape!r}"
+                )
             size = math.prod(shape)
             self._addresses[name] = Address(name, tuple(range(offset, offset + size)), shape)
             offset += size
@@ -79,32 +86,32 @@ class Layout:
         """The shape of each register, in the order of the stream."""
         return {name: address.shape for name, address in self._addresses.items()}
 
-    def __getitem__(self, where: Where) -> Address:
+    def __getitem__(self, where: Location) -> Address:
         if isinstance(where, Address):
             own = self._addresses.get(where.label.partition("[")[0])
             if own is None or not set(where.places) <= set(own.places):
                 raise InputError(f"{where.label} is an address of another layout")
             return where
         if where not in self._addresses:
-            raise unknown("register", where, self._addresses)
+            raise unknown_name_error("register", where, self._addresses)
         return self._addresses[where]
 
-    def tokens(self, **values: Tensor | float) -> Float[Tensor, "*batch n width"]:
-        """A stream `(*batch, n, width)`; what is not named is zero, numbers are the same for all.
+    def make_tokens(self, **values: Tensor | float) -> Float[Tensor, "*batch n width"]:
+        """Make a stream `(*batch, n, width)`; other registers are 0, a number holds for all tokens.
 
         A tensor has the shape `(*batch, n, *register)`; leading dimensions broadcast. A register of
         length one takes `(*batch, n)` too.
         """
         tensors = {k: v for k, v in values.items() if isinstance(v, Tensor)}
-        kind = _common(values, tensors)
-        parts = {k: self._shaped(k, v, tensors) for k, v in tensors.items()}
+        reference = _find_common_tensor(values, tensors)
+        parts = {k: self._flatten_value(k, v, tensors) for k, v in tensors.items()}
         try:
             # NumPy's: torch's own imports a compiler, which takes a second.
             lead = np.broadcast_shapes(*(part.shape[:-1] for part in parts.values()))
         except ValueError:
             shapes = ", ".join(f"{k} {tuple(v.shape)}" for k, v in tensors.items())
             raise InputError(f"registers disagree on batch or token count: {shapes}") from None
-        stream = kind.new_zeros(*lead, self.width)
+        stream = reference.new_zeros(*lead, self.width)
         for name, value in values.items():
             stream[..., self[name].index] = parts.get(name, value)  # pyright: ignore[reportArgumentType]
         if not bool(torch.isfinite(stream).all()):
@@ -112,8 +119,8 @@ class Layout:
             raise InputError(f"register {wrong} must be finite, got NaN or infinity")
         return stream
 
-    def _shaped(self, name: str, value: Tensor, others: dict[str, Tensor]) -> Tensor:
-        """`value` as (*batch, n, size): its register's axes, checked, become one."""
+    def _flatten_value(self, name: str, value: Tensor, others: dict[str, Tensor]) -> Tensor:
+        """Reshape `value` to (*batch, n, size), after checking its register's axes."""
         shape = self[name].shape
         if shape == (1,) and self._lacks_axis(value, others):
             value = value.unsqueeze(-1)
@@ -129,8 +136,8 @@ class Layout:
         leads = {tuple(v.shape[: v.ndim - len(self[k].shape)]) for k, v in longer.items()}
         return value.shape[-1:] != (1,) or tuple(value.shape) in leads
 
-    def read(self, stream: Float[Tensor, "*batch n width"], where: Where) -> Tensor:
-        """The register (or the part at an address) of every token: `(*batch, n, *shape)`.
+    def read(self, stream: Float[Tensor, "*batch n width"], where: Location) -> Tensor:
+        """Read a register (or the part at an address) of every token: `(*batch, n, *shape)`.
 
         A view of the stream where the places are contiguous: clone it before writing into it.
         """
@@ -139,8 +146,8 @@ class Layout:
             raise InputError(f"this layout has width {self.width}, the stream {stream.shape[-1]}")
         return stream[..., address.index].reshape(*stream.shape[:-1], *address.shape)
 
-    def mask(self, *where: Where) -> Bool[Tensor, " width"]:
-        """True at the places of these registers."""
+    def mask(self, *where: Location) -> Bool[Tensor, " width"]:
+        """Mask of the stream that is true at the places of these registers."""
         places = torch.zeros(self.width, dtype=torch.bool)
         for register in where:
             places[self[register].index] = True
@@ -155,9 +162,11 @@ class Layout:
     def __repr__(self) -> str:
         return f"Layout({', '.join(f'{k}={v}' for k, v in self.registers.items())})"
 
+    tokens = RenamedMethod("make_tokens")
 
-def _common(values: dict[str, Any], tensors: dict[str, Tensor]) -> Tensor:
-    """A tensor of the precision that all values share; whole numbers take it too."""
+
+def _find_common_tensor(values: dict[str, Any], tensors: dict[str, Tensor]) -> Tensor:
+    """Return a tensor of the precision that all values share; whole numbers are converted to it."""
     for name, value in values.items():
         if name not in tensors and not isinstance(value, int | float):
             raise InputError(f"register {name} takes a tensor or a number, got {type(value)}")
@@ -165,25 +174,25 @@ def _common(values: dict[str, Any], tensors: dict[str, Tensor]) -> Tensor:
     if not floating:
         raise InputError("give a register as a floating-point tensor (*batch, n, *shape)")
     if len({v.dtype for v in floating.values()}) > 1:
-        found = ", ".join(f"{name} {v.dtype}" for name, v in floating.items())
-        raise InputError(f"registers must have one precision, got {found}")
+        dtypes = ", ".join(f"{name} {v.dtype}" for name, v in floating.items())
+        raise InputError(f"registers must have one precision, got {dtypes}")
     return next(iter(floating.values()))
 
 
 def join(*groups: Float[Tensor, "*_ _ _"]) -> Float[Tensor, "*batch n width"]:
-    """One stream from groups of tokens (data, centroids, …), each made by `Layout.tokens`."""
+    """Join groups of tokens (data, centroids, …) from `Layout.make_tokens` into one stream."""
     if len({(group.shape[-1], group.dtype) for group in groups}) != 1:
-        found = ", ".join(f"{tuple(group.shape)} {group.dtype}" for group in groups)
-        raise InputError(f"groups must share one layout and precision, got {found or 'none'}")
+        shapes = ", ".join(f"{tuple(group.shape)} {group.dtype}" for group in groups)
+        raise InputError(f"groups must share one layout and precision, got {shapes or 'none'}")
     lead = np.broadcast_shapes(*(group.shape[:-2] for group in groups))
     return torch.cat([group.expand(*lead, *group.shape[-2:]) for group in groups], dim=-2)
 
 
-def _spelled(index: Any) -> str:
+def _format_index(index: Any) -> str:
     parts = index if isinstance(index, tuple) else (index,)
-    return ", ".join(_slice(p) if isinstance(p, slice) else str(p) for p in parts)
+    return ", ".join(_format_slice(p) if isinstance(p, slice) else str(p) for p in parts)
 
 
-def _slice(part: slice) -> str:
+def _format_slice(part: slice) -> str:
     ends = [part.start, part.stop] + ([part.step] if part.step is not None else [])
     return ":".join("" if end is None else str(end) for end in ends)

@@ -1,14 +1,14 @@
-"""Marks that tell tokens apart, so that a ReLU head can speak from each token to itself alone.
+"""Marks that tell tokens apart, so that a ReLU head can be restricted to each token itself.
 
-A score is bilinear between two tokens; with `own_token` as its gate the two are one token, and
-score times value is a product of what that token holds. Token i = a·m + b, m = ⌈√n⌉, is marked by
-the points a and b of m on a circle:
+A score is bilinear between two tokens; with `gate_own_token` as its gate the two are one token,
+and score times value is a product of that token's registers. Token i = a·m + b, m = ⌈√n⌉, is
+marked by the points a and b of m on a circle:
 
     p_i = (e^{2πia/m}, e^{2πib/m}) / √2,   ⟨p_i, p_i⟩ = 1,   ⟨p_i, p_j⟩ ≤ 1 − ½(1 − cos(2π/m))
 
 The gate B(⟨p_i, p_j⟩ − 1) is 0 on the token itself, and on any other at most −B·½(1 − cos(2π/m)),
-which is to be −(the largest score). So B, and rounding with it, grows like n; on one circle it
-would grow like n². Tokens without a mark (p = 0) neither speak nor hear.
+which must be −(the largest score). So B, and with it rounding, grows like n; on one circle it
+would grow like n². Tokens without a mark (p = 0) neither send nor receive.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.errors import InputError
-from innerloop.transformer.layout import Where
+from innerloop.transformer.layout import Location
 
-MARK = 4
-"""The length of a mark."""
+MARK_SIZE = 4
+"""Entries of a mark."""
 
 
-def marks(n: int) -> Float[Tensor, "n 4"]:
-    """One mark for each of n tokens."""
-    index, digits = torch.arange(n), _digits(n)
+def make_marks(n: int) -> Float[Tensor, "n 4"]:
+    """Return one mark for each of n tokens."""
+    index, digits = torch.arange(n), _points_per_circle(n)
     turns = torch.stack([index // digits, index % digits], dim=-1).double() / digits
     angles = 2 * math.pi * turns
     return torch.cat([angles.cos(), angles.sin()], dim=-1) / math.sqrt(2)
 
 
-def own_token(
-    bound: float, n: int, mark: Where = "p", one: Where = "one"
-) -> dict[tuple[Where, Where], float]:
-    """A gate that lets each of n marked tokens hear itself alone, while |score| ≤ bound."""
+def gate_own_token(
+    bound: float, n: int, mark: Location = "p", one: Location = "one"
+) -> dict[tuple[Location, Location], float]:
+    """Gate that restricts each of n marked tokens to itself, while |score| ≤ bound."""
     if not (bound > 0 and n >= 1):
         raise InputError(
-            f"own_token needs a positive bound and at least one token, got {bound}, {n}"
+            f"gate_own_token needs a positive bound and at least one token, got {bound}, {n}"
         )
-    strength = bound / (0.5 * (1 - math.cos(2 * math.pi / _digits(n))))
+    strength = bound / (0.5 * (1 - math.cos(2 * math.pi / _points_per_circle(n))))
     return {(mark, mark): strength, (one, one): -strength}
 
 
-def _digits(n: int) -> int:
-    """m with m² ≥ n, and at least two points on a circle."""
+def _points_per_circle(n: int) -> int:
+    """Smallest m ≥ 2 with m² ≥ n: points on each circle."""
     return max(2, math.isqrt(n - 1) + 1)

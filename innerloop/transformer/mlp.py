@@ -1,4 +1,4 @@
-"""The MLP of a block, h + W₂ σ(W₁ h + b), assembled from pieces or with free weights."""
+"""The MLP of a block, h + W₂ σ(W₁ h + b), assembled from pieces or with random dense weights."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError
 from innerloop.transformer.layout import Layout
-from innerloop.transformer.pieces import Elementwise, Piece, Registers, Units, sum_of_hinges
+from innerloop.transformer.pieces import Elementwise, Piece, Registers, Units, sum_hinges
 
-FEW = 32
-"""Up to so many element-wise units are evaluated one by one; beyond, a search is faster."""
+MAX_BROADCAST_UNITS = 32
+"""Up to this many element-wise units are evaluated one by one; for more, a search is faster."""
 
 
-class Everywhere(nn.Module):
-    """An `Elementwise` piece, compiled: its units are stored once and used on every entry."""
+class ElementwiseUnits(nn.Module):
+    """A compiled `Elementwise` piece: its units are stored once and applied to every entry."""
 
     slope: Tensor
     bias: Tensor
@@ -41,15 +42,15 @@ class Everywhere(nn.Module):
         self.register_buffer("target", target)
 
     def forward(self, stream: Tensor) -> Tensor:
-        """What to add at `target`."""
+        """Return what to add at the places `target`."""
         entries = stream.index_select(-1, self.source.to(stream.device))
         slope, bias, weight = (p.to(stream.device) for p in (self.slope, self.bias, self.weight))
-        if len(slope) <= FEW:
+        if len(slope) <= MAX_BROADCAST_UNITS:
             return (entries.unsqueeze(-1) * slope + bias).relu() @ weight
-        return sum_of_hinges(entries, slope, bias, weight)
+        return sum_hinges(entries, slope, bias, weight)
 
-    def grams(self, width: int) -> tuple[Tensor, Tensor]:
-        """(W₁ | b)ᵀ(W₁ | b) and W₂W₂ᵀ, were the units written out for every entry."""
+    def gram_matrices(self, width: int) -> tuple[Tensor, Tensor]:
+        """(W₁ | b)ᵀ(W₁ | b) and W₂W₂ᵀ, with the units written out for every entry."""
         slope, bias, weight = (p.detach().double() for p in (self.slope, self.bias, self.weight))
         inner, outer = slope.new_zeros(width + 1, width + 1), slope.new_zeros(width, width)
         for source, target in zip(self.source.tolist(), self.target.tolist(), strict=True):
@@ -62,7 +63,7 @@ class Everywhere(nn.Module):
 
 
 class MLP(nn.Module):
-    """Dense hidden units and element-wise ones. Build it from pieces (`of`) or free (`free`)."""
+    """Dense hidden units and element-wise ones; see `from_pieces` and `with_random_weights`."""
 
     inner: Tensor
     bias: Tensor
@@ -75,7 +76,7 @@ class MLP(nn.Module):
         bias: Float[Tensor, " hidden"],
         outer: Float[Tensor, "out hidden"],
         targets: Int[Tensor, " out"],
-        everywhere: Sequence[Everywhere] = (),
+        everywhere: Sequence[ElementwiseUnits] = (),
         notes: Sequence[str] = (),
     ) -> None:
         super().__init__()
@@ -86,14 +87,16 @@ class MLP(nn.Module):
         self.notes = tuple(notes)
 
     @classmethod
-    def of(cls, layout: Layout, pieces: Sequence[Piece]) -> MLP:
-        """One MLP that does what all these pieces do."""
+    def from_pieces(cls, layout: Layout, pieces: Sequence[Piece]) -> MLP:
+        """Combine pieces into one MLP."""
         if not pieces:
             raise InputError("an MLP needs at least one piece")
         sized = [piece(layout) if callable(piece) else piece for piece in pieces]
         dense = [piece for piece in sized if isinstance(piece, Units)]
-        inner = [_assembled(layout, piece.reads, len(piece.bias), "rows") for piece in dense]
-        outer = [_assembled(layout, piece.writes, len(piece.bias), "columns") for piece in dense]
+        inner = [_assemble_matrix(layout, piece.reads, len(piece.bias), "rows") for piece in dense]
+        outer = [
+            _assemble_matrix(layout, piece.writes, len(piece.bias), "columns") for piece in dense
+        ]
         empty = torch.zeros(0, layout.width, dtype=torch.float64)
         written = torch.cat([empty.T, *outer], dim=1)
         targets = written.abs().sum(dim=1).nonzero().flatten()
@@ -102,12 +105,14 @@ class MLP(nn.Module):
             bias=torch.cat([empty[:, 0], *(piece.bias.detach().to(empty) for piece in dense)]),
             outer=written[targets],
             targets=targets,
-            everywhere=[_compiled(layout, p) for p in sized if isinstance(p, Elementwise)],
+            everywhere=[
+                _compile_elementwise(layout, p) for p in sized if isinstance(p, Elementwise)
+            ],
             notes=[piece.note for piece in sized],
         )
 
     @classmethod
-    def free(
+    def with_random_weights(
         cls,
         width: int,
         hidden: int,
@@ -123,25 +128,25 @@ class MLP(nn.Module):
         bias = torch.zeros(hidden, dtype=torch.float64)
         return cls(inner, bias, outer, torch.arange(width)).requires_grad_(True)
 
-    def dense(self) -> MLP:
-        """The same function with trainable weights from every place to every place."""
+    def to_dense(self) -> MLP:
+        """Return the same function with trainable weights from every place to every place."""
         width = self.inner.shape[1]
         eye = torch.eye(width, dtype=self.inner.dtype, device=self.inner.device)
         inner, bias = [self.inner], [self.bias]
         outer = [eye[:, self.targets] @ self.outer]
-        for piece in self._everywhere():
-            read, written = eye[piece.source], eye[piece.target]
-            inner.append(torch.einsum("h,sw->hsw", piece.slope, read).flatten(0, 1))
+        for piece in self._elementwise_units():
+            sources, targets = eye[piece.source], eye[piece.target]
+            inner.append(torch.einsum("h,sw->hsw", piece.slope, sources).flatten(0, 1))
             bias.append(piece.bias.repeat_interleave(len(piece.source)))
-            outer.append(torch.einsum("h,sw->whs", piece.weight, written).flatten(1))
+            outer.append(torch.einsum("h,sw->whs", piece.weight, targets).flatten(1))
         weights = torch.cat(inner), torch.cat(bias), torch.cat(outer, dim=1)
         places = torch.arange(width, device=eye.device)
         return MLP(*weights, places, notes=self.notes).requires_grad_(True)
 
     @property
     def hidden(self) -> int:
-        """Hidden units, element-wise ones counted once per entry."""
-        repeated = (len(e.slope) * len(e.source) for e in self._everywhere())
+        """Number of hidden units, element-wise ones counted once per entry."""
+        repeated = (len(e.slope) * len(e.source) for e in self._elementwise_units())
         return len(self.bias) + sum(repeated)
 
     def forward(self, stream: Float[Tensor, "*batch n width"]) -> Float[Tensor, "*batch n width"]:
@@ -153,14 +158,14 @@ class MLP(nn.Module):
                 result = result + update
             else:
                 result = result.index_add(-1, self.targets.to(stream.device), update)
-        for piece in self._everywhere():
+        for piece in self._elementwise_units():
             result = result.index_add(-1, piece.target.to(stream.device), piece(stream))
         return result
 
-    def writes(self) -> set[int]:
-        """The places that units are added to."""
+    def places_written(self) -> set[int]:
+        """Places of the stream that the units write to."""
         used = self.targets[(self.outer != 0).any(dim=-1)]
-        return {*used.tolist(), *(k for e in self._everywhere() for k in e.target.tolist())}
+        return {*used.tolist(), *(k for e in self._elementwise_units() for k in e.target.tolist())}
 
     def operator_norms(self) -> tuple[float, float]:
         """‖W₁‖ and ‖W₂‖ in operator norm, element-wise units counted for every entry.
@@ -174,39 +179,41 @@ class MLP(nn.Module):
             inner = torch.cat([self.inner, self.bias.unsqueeze(1)], dim=1)
             inner, outer = inner.double(), outer.double()
             first, second = inner.mT @ inner, outer @ outer.mT
-            for piece in self._everywhere():
-                more = piece.grams(width)
-                first, second = first + more[0].to(first), second + more[1].to(second)
-            return _root_of_largest(first), _root_of_largest(second)
+            for piece in self._elementwise_units():
+                grams = piece.gram_matrices(width)
+                first, second = first + grams[0].to(first), second + grams[1].to(second)
+            return _operator_norm_from_gram(first), _operator_norm_from_gram(second)
 
-    def _everywhere(self) -> list[Everywhere]:
-        return [piece for piece in self.everywhere if isinstance(piece, Everywhere)]
+    def _elementwise_units(self) -> list[ElementwiseUnits]:
+        return [piece for piece in self.everywhere if isinstance(piece, ElementwiseUnits)]
+
+    of = RenamedMethod("from_pieces")
 
 
-def _root_of_largest(gram: Tensor) -> float:
-    """The operator norm of a matrix from its Gram matrix, of which only what is not 0 counts."""
+def _operator_norm_from_gram(gram: Tensor) -> float:
+    """Operator norm of a matrix from its Gram matrix, whose zero rows and columns are skipped."""
     used = (gram != 0).any(dim=0)
     if not bool(used.any()):
         return 0.0
     return float(torch.linalg.eigvalsh(gram[used][:, used])[-1].clamp_min(0).sqrt())
 
 
-def _assembled(layout: Layout, blocks: Registers, hidden: int, side: str) -> Tensor:
-    """(hidden, width) for what units read, (width, hidden) for what they write."""
+def _assemble_matrix(layout: Layout, blocks: Registers, hidden: int, side: str) -> Tensor:
+    """Matrix of the units: (hidden, width) for reads (`rows`), (width, hidden) for writes."""
     matrix = torch.zeros(hidden, layout.width, dtype=torch.float64)
     for where, weight in blocks.items():
-        given = weight.detach().to("cpu", torch.float64)
-        given = given if side == "rows" else given.mT
-        if given.shape != (hidden, layout[where].size):
+        entries = weight.detach().to("cpu", torch.float64)
+        entries = entries if side == "rows" else entries.mT
+        if entries.shape != (hidden, layout[where].size):
             raise InputError(
                 f"units on {layout[where].label} need {hidden}×{layout[where].size} weights, "
-                f"got {'×'.join(map(str, given.shape))}"
+                f"got {'×'.join(map(str, entries.shape))}"
             )
-        matrix[:, list(layout[where].places)] += given
+        matrix[:, list(layout[where].places)] += entries
     return matrix if side == "rows" else matrix.mT
 
 
-def _compiled(layout: Layout, piece: Elementwise) -> Everywhere:
+def _compile_elementwise(layout: Layout, piece: Elementwise) -> ElementwiseUnits:
     source, target = layout[piece.source], layout[piece.target]
     if source.size != target.size:
         raise InputError(
@@ -218,4 +225,4 @@ def _compiled(layout: Layout, piece: Elementwise) -> Everywhere:
         part.detach().to("cpu", torch.float64).clone()
         for part in (piece.slope, piece.bias, piece.weight)
     )
-    return Everywhere(slope, bias, weight, *places)
+    return ElementwiseUnits(slope, bias, weight, *places)

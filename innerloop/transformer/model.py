@@ -1,7 +1,7 @@
 """Blocks, and the transformer that runs them: prologue, a body repeated `loops` times, epilogue.
 
 A step of the body is a list of blocks; step k of a looped body is the step k mod its length. A
-transformer with free (trainable) weights is the same class: see `Transformer.free`.
+transformer with random trainable weights is the same class: see `Transformer.with_random_weights`.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError
 from innerloop.transformer.attention import Attention, Kind, Mask, Normalisation, Stream
-from innerloop.transformer.cache import Cache, Kept, Seen
+from innerloop.transformer.cache import Cache, GatheredStream, LayerCache
 from innerloop.transformer.layout import Layout
 from innerloop.transformer.mlp import MLP
 from innerloop.transformer.trace import Trace
@@ -33,57 +34,69 @@ class Block(nn.Module):
         self.attention = attention
         self.mlp = mlp
 
-    def dense(self) -> Block:
-        """The same function with trainable weights throughout."""
-        attention = None if self.attention is None else self.attention.dense()
-        return Block(attention, None if self.mlp is None else self.mlp.dense())
+    def to_dense(self) -> Block:
+        """Return the same function with all weights dense and trainable."""
+        attention = None if self.attention is None else self.attention.to_dense()
+        return Block(attention, None if self.mlp is None else self.mlp.to_dense())
 
     def forward(self, stream: Stream, context: int) -> Stream:
         if self.attention is not None:
             stream = self.attention(stream, context)
         return stream if self.mlp is None else self.mlp(stream)
 
-    def extend(self, kept: Iterator[Kept], stream: Stream) -> tuple[Stream, list[Kept]]:
-        """New tokens after this block; takes what its attention kept, gives what it keeps now."""
-        keeps = []
+    def extend(
+        self, caches: Iterator[LayerCache], stream: Stream
+    ) -> tuple[Stream, list[LayerCache]]:
+        """Run this block on new tokens; take its layer's cache from `caches`, return the new one.
+
+        The list is empty for a block without attention, which takes no cache.
+        """
+        updated = []
         if self.attention is not None:
-            stream, own = self.attention.extend(next(kept), stream)
-            keeps.append(own)
-        return (stream if self.mlp is None else self.mlp(stream)), keeps
+            stream, cache = self.attention.extend(next(caches), stream)
+            updated.append(cache)
+        return (stream if self.mlp is None else self.mlp(stream)), updated
 
-    def last(self, own: Stream, seen: Seen) -> Stream:
-        """The last token after this block, from what is seen of all tokens."""
+    def forward_last(self, last: Stream, gathered: GatheredStream) -> Stream:
+        """Run this block on the last token, given the places of all tokens that it reads."""
         if self.attention is not None:
-            own = self.attention.last(own, seen)
-        return own if self.mlp is None else self.mlp(own)
+            last = self.attention.forward_last(last, gathered)
+        return last if self.mlp is None else self.mlp(last)
 
-    def reads(self) -> set[int]:
-        """The places that it reads of other tokens."""
-        return set() if self.attention is None else self.attention.reads()
+    def places_read(self) -> set[int]:
+        """Places of the stream that this block reads from other tokens."""
+        return set() if self.attention is None else self.attention.places_read()
 
-    def writes(self) -> set[int]:
-        """The places that it changes."""
-        return {k for part in (self.attention, self.mlp) if part is not None for k in part.writes()}
+    def places_written(self) -> set[int]:
+        """Places of the stream that this block changes."""
+        return {
+            k
+            for part in (self.attention, self.mlp)
+            if part is not None
+            for k in part.places_written()
+        }
 
     def operator_norm(self) -> float:
         """max_m max(‖Q_m‖, ‖K_m‖) + Σ_m ‖V_m‖ + ‖W₁‖ + ‖W₂‖."""
         parts = [part.operator_norms() for part in (self.attention, self.mlp) if part is not None]
         return sum(sum(norms) for norms in parts)
 
-    def notes(self) -> list[str]:
-        """One line for each head and MLP piece: what it reads and writes."""
+    def describe(self) -> list[str]:
+        """Describe each head and MLP piece in one line: what it reads and writes."""
         lines = []
         if (attention := self.attention) is not None:
             setting = f"{attention.kind}, mask {attention.mask}, {attention.normalisation}"
-            heads = attention.notes or [f"free weights, {attention.heads} heads"]
+            heads = attention.notes or [f"dense weights, {attention.heads} heads"]
             lines += [f"head {m} ({setting}): {note}" for m, note in enumerate(heads, 1)]
         if (mlp := self.mlp) is not None:
-            lines += [f"mlp: {note}" for note in mlp.notes or ["free weights"]]
+            lines += [f"mlp: {note}" for note in mlp.notes or ["dense weights"]]
         return lines
+
+    notes = RenamedMethod("describe")
 
 
 class Count(TypedDict):
-    """What a transformer costs."""
+    """Size of a transformer."""
 
     layers: int
     heads: int
@@ -118,7 +131,7 @@ class Transformer(nn.Module):
         self._check_widths()
 
     @classmethod
-    def free(
+    def with_random_weights(
         cls,
         layout: Layout,
         *,
@@ -133,13 +146,13 @@ class Transformer(nn.Module):
         scale: float = 1.0,
         generator: torch.Generator | None = None,
     ) -> Transformer:
-        """Trainable dense weights: `layers` blocks of attention and, if `hidden` > 0, an MLP."""
+        """Dense trainable weights: `layers` blocks of attention and, if `hidden` > 0, an MLP."""
         for name, value, least in (("layers", layers, 1), ("hidden", hidden, 0)):
             if value < least:
                 raise InputError(f"{name} must be at least {least}, got {value}")
 
         def block() -> Block:
-            attention = Attention.free(
+            attention = Attention.with_random_weights(
                 layout.width,
                 heads,
                 kind=kind,
@@ -152,111 +165,113 @@ class Transformer(nn.Module):
             if not hidden:
                 return Block(attention)
             return Block(
-                attention, MLP.free(layout.width, hidden, scale=scale, generator=generator)
+                attention,
+                MLP.with_random_weights(layout.width, hidden, scale=scale, generator=generator),
             )
 
         return cls(layout, [[block()] for _ in range(layers)], loops=loops)
 
-    def dense(self) -> Transformer:
-        """The same function with trainable weights throughout: a start for a training."""
+    def to_dense(self) -> Transformer:
+        """Return the same function with all weights dense and trainable, to start training from."""
 
-        def freed(blocks: nn.ModuleList) -> list[Block]:
-            return [cast(Block, block).dense() for block in blocks]
+        def densify(blocks: nn.ModuleList) -> list[Block]:
+            return [cast(Block, block).to_dense() for block in blocks]
 
         return Transformer(
             self.layout,
-            [freed(cast(nn.ModuleList, step)) for step in self.body],
-            prologue=freed(self.prologue),
-            epilogue=freed(self.epilogue),
+            [densify(cast(nn.ModuleList, step)) for step in self.body],
+            prologue=densify(self.prologue),
+            epilogue=densify(self.epilogue),
             loops=self.loops,
         )
 
     @property
     def steps(self) -> int:
-        """Steps of the body, loops counted."""
+        """Number of steps of the body, loops included."""
         return self.loops * len(self.body)
 
     def forward(self, tokens: Stream, context: int | None = None) -> Stream:
-        """The stream after the last block; `context` leading tokens are context, by default all
-        but the last."""
-        stream, context = tokens, self._entered(tokens, context)
+        """Run every block; the first `context` tokens are context, by default all but the last."""
+        stream, context = tokens, self._check_tokens(tokens, context)
         for _, block in self._schedule():
             stream = block(stream, context)
         return stream
 
-    def begin(self) -> Cache:
-        """What is kept before the first token, to `extend`."""
+    def new_cache(self) -> Cache:
+        """Return an empty cache for this transformer, to `extend` token by token."""
         layers = sum(block.attention is not None for _, block in self._schedule())
-        return Cache(0, (Kept(),) * layers)
+        return Cache(0, (LayerCache(),) * layers)
 
     @torch.no_grad()
     def extend(self, cache: Cache, tokens: Stream) -> tuple[Stream, Cache]:
-        """The new tokens after the last block, and what to go on from; without gradients.
+        """Run the new tokens after the cached ones; return their stream and the extended cache.
 
-        Equal to the end of `forward` on all tokens so far, in time that grows with their number
-        and not with its square. Every block must be causal.
+        Equal to the end of `forward` on all tokens so far, in time linear, not quadratic, in their
+        number. Takes no gradients; every block must be causal.
         """
-        self._entered(tokens, 0)
+        self._check_tokens(tokens, 0)
         if cache.batch not in (None, tokens.shape[:-2]):
             raise InputError(
-                f"the tokens before have batch dimensions {tuple(cache.batch or ())}, "
+                f"the cached tokens have batch dimensions {tuple(cache.batch or ())}, "
                 f"the new ones {tuple(tokens.shape[:-2])}"
             )
-        if len(cache.layers) != len(self.begin().layers):
-            raise InputError("the cache is of another transformer: start with this one's begin()")
-        stream, layers, before = tokens, [], iter(cache.layers)
+        if len(cache.layers) != len(self.new_cache().layers):
+            raise InputError(
+                "the cache is of another transformer: start from this one's new_cache()"
+            )
+        stream, layers, caches = tokens, [], iter(cache.layers)
         for _, block in self._schedule():
-            stream, keeps = block.extend(before, stream)
-            layers += keeps
+            stream, updated = block.extend(caches, stream)
+            layers += updated
         return stream, Cache(cache.tokens + tokens.shape[-2], tuple(layers))
 
     @torch.no_grad()
-    def last(self, tokens: Stream) -> Float[Tensor, "*batch 1 width"]:
-        """The last token after the last block, without gradients; every block must be causal.
+    def forward_last(self, tokens: Stream) -> Float[Tensor, "*batch 1 width"]:
+        """Return the last token after the last block, without gradients; all blocks must be causal.
 
-        Equal to the end of `forward`, but the other tokens are run only as far as a block reads of
-        them what was written: in a decoder whose keys and values are the prompt's, not at all.
+        Equal to the end of `forward`, but the other tokens run only through the blocks whose output
+        a later block reads from them: in a decoder whose keys and values are the prompt's, none.
         """
-        context = self._entered(tokens, None)
+        context = self._check_tokens(tokens, None)
         blocks = [block for _, block in self._schedule()]
-        first = _first_alone(blocks)
+        first = _first_independent_block(blocks)
         stream = tokens
         for block in blocks[:first]:
             stream = block(stream, context)
-        own, seen = stream[..., -1:, :], Seen(stream)
+        last, gathered = stream[..., -1:, :], GatheredStream(stream)
         for block in blocks[first:]:
-            own = block.last(own, seen)
-        return own
+            last = block.forward_last(last, gathered)
+        return last
 
     def trace(self, tokens: Stream, context: int | None = None) -> Trace:
-        """The stream before and after every block, with registers by name."""
-        streams, labels, context = [tokens], ["prompt"], self._entered(tokens, context)
+        """Record the stream before and after every block, with registers by name."""
+        streams, labels, context = [tokens], ["prompt"], self._check_tokens(tokens, context)
         for label, block in self._schedule():
             streams.append(block(streams[-1], context))
             labels.append(label)
         return Trace(self.layout, streams, labels)
 
-    def enter(self, tokens: Stream, context: int | None = None) -> Stream:
-        """The prologue alone."""
-        return self._run(self.prologue, tokens, self._entered(tokens, context))
+    def run_prologue(self, tokens: Stream, context: int | None = None) -> Stream:
+        """Run the prologue alone."""
+        return self._run_blocks(self.prologue, tokens, self._check_tokens(tokens, context))
 
     def step(self, stream: Stream, k: int, context: int | None = None) -> Stream:
-        """Step k of the body alone, counted from 0 over all loops."""
+        """Run step k of the body alone, counted from 0 over all loops."""
         if not 0 <= k < self.steps:
             raise InputError(f"step must be in 0 … {self.steps - 1}, got {k}")
-        context = self._context(stream, context)
-        return self._run(cast(nn.ModuleList, self.body[k % len(self.body)]), stream, context)
+        context = self._resolve_context(stream, context)
+        return self._run_blocks(cast(nn.ModuleList, self.body[k % len(self.body)]), stream, context)
 
-    def leave(self, stream: Stream, context: int | None = None) -> Stream:
-        """The epilogue alone."""
-        return self._run(self.epilogue, stream, self._context(stream, context))
+    def run_epilogue(self, stream: Stream, context: int | None = None) -> Stream:
+        """Run the epilogue alone."""
+        return self._run_blocks(self.epilogue, stream, self._resolve_context(stream, context))
 
     def blocks(self) -> list[Block]:
-        """Every block once, whatever the loops."""
+        """List every block once, however often it is looped."""
         return [module for module in self.modules() if isinstance(module, Block)]
 
     def count(self) -> Count:
-        """Layers (loops counted), most heads and hidden units in a layer, width, stored numbers."""
+        """Count layers (with loops), most heads and hidden units in a layer, width, parameters."""
         blocks = self.blocks()
         looped = sum(len(cast(nn.ModuleList, step)) for step in self.body)
         return Count(
@@ -274,20 +289,20 @@ class Transformer(nn.Module):
         return max((block.operator_norm() for block in self.blocks()), default=0.0)
 
     def save(self, path: str | Path, about: dict[str, Any] | None = None) -> None:
-        """Write weights and structure to a safetensors file; `about` is kept beside them."""
+        """Write weights, structure and the metadata `about` to a safetensors file."""
         from innerloop.transformer.file import save
 
         save(self, Path(path), about or {})
 
     @staticmethod
     def load(path: str | Path) -> Transformer:
-        """Read a file that `save` wrote, after checking that it is whole."""
+        """Read a file that `save` wrote, after checking that it is intact."""
         from innerloop.transformer.file import load
 
         return load(Path(path))[0]
 
     def _schedule(self) -> Iterator[tuple[str, Block]]:
-        """Every block in running order, with its label."""
+        """Yield every block in running order, with its label."""
         sections: list[tuple[str, Any]] = [("prologue", self.prologue)]
         body = list(self.body) * self.loops
         sections += [(f"step {k}", step) for k, step in enumerate(body, 1)]
@@ -295,19 +310,19 @@ class Transformer(nn.Module):
             for block in section:
                 yield label, cast(Block, block)
 
-    def _run(self, blocks: nn.ModuleList, stream: Tensor, context: int) -> Tensor:
+    def _run_blocks(self, blocks: nn.ModuleList, stream: Tensor, context: int) -> Tensor:
         for block in blocks:
             stream = block(stream, context)
         return stream
 
-    def _entered(self, tokens: Tensor, context: int | None) -> int:
-        """Check tokens that come from outside; how many of them are context."""
+    def _check_tokens(self, tokens: Tensor, context: int | None) -> int:
+        """Check tokens from outside and return how many of them are context."""
         if not torch.compiler.is_compiling() and not bool(torch.isfinite(tokens).all()):
             raise InputError("tokens must be finite, got NaN or infinity")
-        return self._context(tokens, context)
+        return self._resolve_context(tokens, context)
 
-    def _context(self, tokens: Tensor, context: int | None) -> int:
-        """Check the shape and precision of a stream; how many of its tokens are context."""
+    def _resolve_context(self, tokens: Tensor, context: int | None) -> int:
+        """Check the shape and precision of a stream; return how many of its tokens are context."""
         if tokens.ndim < 2 or tokens.shape[-1] != self.layout.width:
             expected = f"(*batch, tokens, {self.layout.width})"
             raise InputError(f"tokens must have shape {expected}, got {tuple(tokens.shape)}")
@@ -337,12 +352,19 @@ class Transformer(nn.Module):
                     f"a block of width {widths} does not fit a layout of width {width}"
                 )
 
+    begin = RenamedMethod("new_cache")
+    enter = RenamedMethod("run_prologue")
+    leave = RenamedMethod("run_epilogue")
+    last = RenamedMethod("forward_last")
+    free = RenamedMethod("with_random_weights")
+    dense = RenamedMethod("to_dense")
 
-def _first_alone(blocks: Sequence[Block]) -> int:
-    """The first block from which on none reads of other tokens what one of these has written."""
+
+def _first_independent_block(blocks: Sequence[Block]) -> int:
+    """Smallest k such that blocks k, k+1, … read from other tokens nothing that these write."""
     read: set[int] = set()
     for k in range(len(blocks) - 1, 0, -1):
-        read |= blocks[k].reads()
-        if read & blocks[k - 1].writes():
+        read |= blocks[k].places_read()
+        if read & blocks[k - 1].places_written():
             return k
     return 0

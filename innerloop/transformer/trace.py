@@ -7,18 +7,18 @@ from collections.abc import Sequence
 from torch import Tensor
 
 from innerloop.errors import InputError
-from innerloop.transformer.layout import Layout, Where
+from innerloop.transformer.layout import Layout, Location
 
 
 class Snapshot:
-    """The stream at one place of the forward pass; index it by register."""
+    """The stream at one point of the forward pass; index it by register."""
 
     def __init__(self, layout: Layout, stream: Tensor, label: str) -> None:
         self.layout = layout
         self.stream = stream
         self.label = label
 
-    def __getitem__(self, where: Where) -> Tensor:
+    def __getitem__(self, where: Location) -> Tensor:
         return self.layout.read(self.stream, where)
 
 
@@ -38,10 +38,10 @@ class Trace(Sequence[Snapshot]):
 
     def after_step(self, k: int) -> Snapshot:
         """The stream after k steps of the body; `after_step(0)` is after the prologue."""
-        wanted = [f"step {k}"] if k else ["prompt", "prologue"]
-        places = [i for i, label in enumerate(self.labels) if label in wanted]
-        if not places:
+        step_labels = [f"step {k}"] if k else ["prompt", "prologue"]
+        matches = [i for i, label in enumerate(self.labels) if label in step_labels]
+        if not matches:
             raise InputError(
                 f"this trace has no step {k}; its blocks are: {', '.join(self.labels)}"
             )
-        return self[places[-1]]
+        return self[matches[-1]]

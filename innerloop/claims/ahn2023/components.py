@@ -13,22 +13,22 @@ from torch import Tensor
 
 from innerloop.claims.ahn2023.contexts import Contexts
 from innerloop.claims.evidence import Check, Part
-from innerloop.claims.prompts import normal, whole
-from innerloop.claims.trials import Equality, Inequality, search
-from innerloop.theory.single_layer import SingleLayer
+from innerloop.claims.prompts import draw_integer, draw_normal
+from innerloop.claims.trials import Equality, Inequality, search_minimum
+from innerloop.theory.single_layer import SingleLayerLoss
 
-Stated = Callable[[Tensor, int, int], Tensor]
-"""X_j of λ, n and j (from 0)."""
+StatedMinimiser = Callable[[Tensor, int, int], Tensor]
+"""Map λ, n and j (counted from 0) to the stated minimiser X_j."""
 Slope = Callable[[Contexts, Tensor, int], Tensor]
 Display = Callable[[Tensor, Tensor], Tensor]
 SIZES = ((1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (3, 1), (2, 3), (3, 2))
-"""d and n whose expectations are sums over at most 3⁹ prompts, the larger ones last."""
+"""Pairs (d, n) whose expectations are sums over at most 3⁹ prompts, larger ones last."""
 
 
-def loss(layer: SingleLayer, X: Tensor, j: int) -> Tensor:
+def loss(layer: SingleLayerLoss, X: Tensor, j: int) -> Tensor:
     """f_j(X) = ⟨X, E[⟨C, X⟩ C]⟩ + 2⟨X, E[w_j C]⟩ + 1."""
     unit = torch.eye(layer.d, dtype=X.dtype)[j]
-    return (X * layer.second(X)).sum() + 2 * (X * layer.along(unit)).sum() + 1
+    return (X * layer.second_moment(X)).sum() + 2 * (X * layer.linear_moment(unit)).sum() + 1
 
 
 def printed_slope(p: Contexts, X: Tensor, j: int) -> Tensor:
@@ -38,7 +38,7 @@ def printed_slope(p: Contexts, X: Tensor, j: int) -> Tensor:
 
 
 def printed_display(x: Tensor, y: Tensor) -> Tensor:
-    """The proof's C, whose corner is printed as y and not y²: (…, n, d), (…, n)."""
+    """C as the proof prints it, with the corner y instead of y²; shapes (…, n, d), (…, n)."""
     return _display(x, y, y)
 
 
@@ -53,31 +53,33 @@ def _display(x: Tensor, y: Tensor, corner: Tensor) -> Tensor:
     return torch.cat([torch.cat([inner, side], dim=-1), lower], dim=-2).mean(-3)
 
 
-def drawn(generator: torch.Generator, alike: bool, shortest: int) -> list[Contexts]:
-    """All prompts of the shortest sizes, with λ = 1 or λ of any size."""
+def enumerate_contexts(generator: torch.Generator, alike: bool, shortest: int) -> list[Contexts]:
+    """Enumerate all prompts of the shortest sizes, with λ = 1 or random λ."""
     found = []
     for d, n in SIZES[:shortest]:
         lam = 0.2 + 2 * torch.rand(d, generator=generator, dtype=torch.float64)
-        found.append(Contexts.of(torch.ones_like(lam) if alike else lam, n))
+        found.append(Contexts.from_spectrum(torch.ones_like(lam) if alike else lam, n))
     return found
 
 
-def spectra(generator: torch.Generator, alike: bool, trials: int) -> list[tuple[Tensor, int, int]]:
-    """λ, n and j for exact moments; where λ is free, some of it is 0 or a thousandth."""
+def draw_spectra(
+    generator: torch.Generator, alike: bool, trials: int
+) -> list[tuple[Tensor, int, int]]:
+    """Draw λ, n and j for exact moments; where λ is free, some entries are 0 or a thousandth."""
     found = []
     for k in range(trials):
-        d, n = 1 + k % 8, (1, 2, 5, 20, 300, 10_000)[whole(generator, 0, 5)]
+        d, n = 1 + k % 8, (1, 2, 5, 20, 300, 10_000)[draw_integer(generator, 0, 5)]
         lam = 0.2 + 2 * torch.rand(d, generator=generator, dtype=torch.float64)
         if d > 1 and k % 3 == 0:
             lam[k % (d - 1)] = 0.0
         elif k % 3 == 1:
             lam[0] = 1e-3
-        found.append((torch.ones_like(lam) if alike else lam, n, whole(generator, 0, d - 1)))
+        found.append((torch.ones_like(lam) if alike else lam, n, draw_integer(generator, 0, d - 1)))
     return found
 
 
-def slopes(prompts: Sequence[Contexts], slope: Slope) -> Check:
-    """The gradient as the proof writes it, against differentiating f_j over all prompts."""
+def check_gradients(prompts: Sequence[Contexts], slope: Slope) -> Check:
+    """Check the proof's gradient formula against differentiating f_j over all prompts."""
     trial = Equality("∇f_j(X) = 2E[⟨C, X⟩ C] + 2E[w_j C], any X")
     for p in prompts:
         d, n = p.size
@@ -86,28 +88,28 @@ def slopes(prompts: Sequence[Contexts], slope: Slope) -> Check:
             X = X.requires_grad_()
             value = p.mean(((p.C * X).sum((-1, -2)) + p.w[:, j]) ** 2)
             (known,) = torch.autograd.grad(value, X)
-            about = f"{p.about}, j = {j + 1}"
+            about = f"{p.description}, j = {j + 1}"
             trial.add(slope(p, X.detach(), j), known, size=(d, n, j), about=about)
     return trial.check()
 
 
-def displays(prompts: Sequence[Contexts], square: Display) -> Part:
-    """C as the proof displays it, against C = (1/n) Σ z zᵀ of (15)."""
+def check_displays(prompts: Sequence[Contexts], square: Display) -> Part:
+    """Check the C that the proof displays against C = (1/n) Σ z zᵀ of (15)."""
     printed = Equality("(1/n) Σ z zᵀ is displayed with the corner y_i")
     corrected = Equality("(1/n) Σ z zᵀ has the corner y_i²")
     two = torch.tensor([[[2.0]]], dtype=torch.float64)
     about = "d = n = 1, x = 1, w = y = 2: the corner of z zᵀ is 4, printed 2"
     printed.add(printed_display(two / 2, two[..., 0])[0, 1, 1], 4.0, size=(0, 0), about=about)
     for p in prompts:
-        printed.add(printed_display(p.x, p.y), p.C, size=p.size, about=p.about)
-        corrected.add(square(p.x, p.y), p.C, size=p.size, about=p.about)
+        printed.add(printed_display(p.x, p.y), p.C, size=p.size, about=p.description)
+        corrected.add(square(p.x, p.y), p.C, size=p.size, about=p.description)
     return Part(printed=printed.check(), corrected=corrected.check(), matters="print")
 
 
-def stationary(
-    prompts: Sequence[Contexts], cases: Sequence[tuple[Tensor, int, int]], stated: Stated
+def check_stationary(
+    prompts: Sequence[Contexts], cases: Sequence[tuple[Tensor, int, int]], stated: StatedMinimiser
 ) -> Check:
-    """∇f_j(X_j) = 0: over all prompts with either corner of C, then by moments."""
+    """Check ∇f_j(X_j) = 0: over all prompts with either corner of C, then by moments."""
     trial = Equality("∇f_j(X_j) = 0 in all entries, whether the corner of C is y² or y")
     for p in prompts:
         d, n = p.size
@@ -115,38 +117,40 @@ def stationary(
             X = stated(p.lam, n, j)
             for name, C in (("y²", p.C), ("y", printed_display(p.x, p.y))):
                 left = printed_slope(p._replace(C=C), X, j)
-                about = f"{p.about}, j = {j + 1}, corner {name}"
+                about = f"{p.description}, j = {j + 1}, corner {name}"
                 trial.add(left, torch.zeros_like(left), size=(d, n, j), about=about)
     for lam, n, j in cases:
-        d, layer = len(lam), SingleLayer(torch.diag(lam), n)
+        d, layer = len(lam), SingleLayerLoss(torch.diag(lam), n)
         unit = torch.eye(d, dtype=torch.float64)[j]
-        left = 2 * layer.second(stated(lam, n, j)) + 2 * layer.along(unit)
+        left = 2 * layer.second_moment(stated(lam, n, j)) + 2 * layer.linear_moment(unit)
         about = f"d = {d}, n = {n}, j = {j + 1}"
         trial.add(left, torch.zeros_like(left), size=(d, n, j), about=about)
     return trial.check()
 
 
-def least(
-    generator: torch.Generator, cases: Sequence[tuple[Tensor, int, int]], stated: Stated
+def check_minimal(
+    generator: torch.Generator, cases: Sequence[tuple[Tensor, int, int]], stated: StatedMinimiser
 ) -> Check:
-    """f_j(X_j) against matrices near and far, and against where L-BFGS from such a one ends."""
+    """Check that f_j is least at X_j: against matrices near and far, and the ends of L-BFGS."""
     trial = Inequality("f_j(X_j) ≤ f_j(X) for all X", rounding=1e-9)
     evaluations, searches = 0, 0
     for k, (lam, n, j) in enumerate(cases):
-        d, layer = len(lam), SingleLayer(torch.diag(lam), n)
+        d, layer = len(lam), SingleLayerLoss(torch.diag(lam), n)
         X = stated(lam, n, j)
         best, size = loss(layer, X, j), (d, n, j)
         for spread in (1.0, 0.1, 0.01):
-            other = X + spread * normal(generator, d + 1, d + 1)
+            other = X + spread * draw_normal(generator, d + 1, d + 1)
             about = f"d = {d}, n = {n}, j = {j + 1}, X {spread} away"
             trial.add(best, loss(layer, other, j), size=size, about=about)
         if k % 8 < 3:
             shape = (d + 1, d + 1)
-            end = search(
+            end = search_minimum(
                 lambda point, layer=layer, shape=shape, j=j: loss(layer, point.reshape(shape), j),
-                normal(generator, 1, (d + 1) ** 2),
+                draw_normal(generator, 1, (d + 1) ** 2),
             )
             evaluations, searches = evaluations + end[2], searches + 1
             trial.add(best, end[1], size=size, about=f"d = {d}, n = {n}, where a search ended")
-    trial.looked = f"L-BFGS over all of X from {searches} random starts, {evaluations} evaluations"
+    trial.search_note = (
+        f"L-BFGS over all of X from {searches} random starts, {evaluations} evaluations"
+    )
     return trial.check()

@@ -1,4 +1,4 @@
-"""The context of a prompt, all of them at once, for moments that are sums and not samples."""
+"""All contexts of a quadrature rule at once, so that moments are exact sums, not samples."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from innerloop.theory.gaussian import product_rule
 
 
 class Contexts(NamedTuple):
-    """All prompts of a rule: x (points, n, d), w, labels, C, and the weights of the sum."""
+    """All prompts of a quadrature rule: x (points, n, d), w, labels, C and the rule's weights."""
 
     lam: Tensor
     x: Tensor
@@ -21,7 +21,7 @@ class Contexts(NamedTuple):
     mass: Tensor
 
     @classmethod
-    def of(cls, lam: Tensor, n: int) -> Contexts:
+    def from_spectrum(cls, lam: Tensor, n: int) -> Contexts:
         d = len(lam)
         points, mass = product_rule(d * (n + 1), 5)
         drawn = points.reshape(-1, n + 1, d)
@@ -34,7 +34,7 @@ class Contexts(NamedTuple):
         return torch.tensordot(self.mass, values, dims=1)
 
     @property
-    def about(self) -> str:
+    def description(self) -> str:
         told = ", ".join(f"{value:.3g}" for value in self.lam.tolist())
         return f"d = {len(self.lam)}, n = {self.x.shape[1]}, λ = ({told})"
 
@@ -43,13 +43,13 @@ class Contexts(NamedTuple):
         return (len(self.lam), self.x.shape[1])
 
 
-def unit(j: int, d: int) -> Tensor:
-    """E_{d+1,j}, j counted from 0."""
+def unit_matrix(j: int, d: int) -> Tensor:
+    """The matrix E_{d+1,j}, j counted from 0."""
     matrix = torch.zeros(d + 1, d + 1, dtype=torch.float64)
     matrix[d, j] = 1.0
     return matrix
 
 
-def pair(j: int, d: int) -> Tensor:
-    """E_{d+1,j} + E_{j,d+1}."""
-    return unit(j, d) + unit(j, d).mT
+def symmetric_unit_matrix(j: int, d: int) -> Tensor:
+    """The symmetric matrix E_{d+1,j} + E_{j,d+1}."""
+    return unit_matrix(j, d) + unit_matrix(j, d).mT

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
-from innerloop.claims.prompts import covariance, normal, whole
+from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 from innerloop.theory.gaussian import product_rule
 
@@ -84,16 +84,16 @@ def distorted_view(
     return Evidence(parts=parts, numbers=numbers)
 
 
-def _distortion(generator: torch.Generator, k: int) -> tuple[Tensor, str]:
-    """A matrix W of each kind in turn, and which kind it is."""
+def _draw_distortion(generator: torch.Generator, k: int) -> tuple[Tensor, str]:
+    """Draw a matrix W of each kind in turn, and name the kind."""
     d, kind = 1 + (k // 4) % 5, KINDS[k % 4]
-    rotation, _ = torch.linalg.qr(normal(generator, d, d))
+    rotation, _ = torch.linalg.qr(draw_normal(generator, d, d))
     scales = 10 ** (torch.rand(d, generator=generator, dtype=torch.float64) - 0.5)
     if kind == "any":
-        other, _ = torch.linalg.qr(normal(generator, d, d))
+        other, _ = torch.linalg.qr(draw_normal(generator, d, d))
         return rotation * scales @ other, kind
     if kind == "symmetric":
-        scales[whole(generator, 0, d - 1)] *= -1
+        scales[draw_integer(generator, 0, d - 1)] *= -1
     return rotation if kind == "rotation" else rotation * scales @ rotation.mT, kind
 
 
@@ -108,9 +108,9 @@ def _labels(
     printed.add(left, one @ one, size=(0, 0), about=about)
     worst: dict[str, float] = dict.fromkeys(KINDS, 0.0)
     for k in range(trials):
-        W, kind = _distortion(generator, k)
+        W, kind = _draw_distortion(generator, k)
         d = len(W)
-        x, w = normal(generator, d), normal(generator, d)
+        x, w = draw_normal(generator, d), draw_normal(generator, d)
         about = f"d = {d}, W {kind}"
         off = printed.add((W @ x) @ (root(W) @ w), x @ w, size=(d, 1), about=about)
         corrected.add((W @ x) @ (star(W) @ w), x @ w, size=(d, 1), about=about)
@@ -125,7 +125,7 @@ def _labels(
 def _laws(generator: torch.Generator, trials: int, root: Map, spread: Map) -> Check:
     trial = Equality("x = W x̄ ~ N(0, WWᵀ), Σ^{−1/2} w̄ and W⁻ᵀ w̄ ~ N(0, Σ⁻¹), any W")
     for k in range(trials):
-        W, kind = _distortion(generator, k)
+        W, kind = _draw_distortion(generator, k)
         size, about = (len(W),), f"d = {len(W)}, W {kind}"
         points, mass = product_rule(len(W), 2)
         seen = points @ W.mT
@@ -148,9 +148,11 @@ def _least_squares(
     printed.add(0.5, 1.0, size=(0, 0), about=about)
     for k in range(trials // 4):
         d = 1 + k % 4
-        n = d + whole(generator, 0, 20)
-        X = torch.linalg.cholesky(covariance(generator, d, 10.0)) @ normal(generator, d, n)
-        w, goal = normal(generator, d), normal(generator, d)
+        n = d + draw_integer(generator, 0, 20)
+        X = torch.linalg.cholesky(draw_covariance(generator, d, 10.0)) @ draw_normal(
+            generator, d, n
+        )
+        w, goal = draw_normal(generator, d), draw_normal(generator, d)
 
         def loss(v: Tensor, X: Tensor = X, goal: Tensor = goal, n: int = n) -> Tensor:
             """(10)."""
@@ -175,7 +177,7 @@ def _average(generator: torch.Generator, many: Callable[[int], float]) -> Part:
     printed = Equality("Σ⁻¹ = E[XXᵀ]⁻¹, X = [x_1 … x_n]")
     corrected = Equality("Σ⁻¹ = n E[XXᵀ]⁻¹, so that A ∝ Σ⁻¹ all the same")
     for d, n in ((1, 1), (1, 2), (2, 1), (2, 3), (3, 2)):
-        S = covariance(generator, d, 10.0) if d > 1 else torch.ones(1, 1, dtype=torch.float64)
+        S = draw_covariance(generator, d, 10.0) if d > 1 else torch.ones(1, 1, dtype=torch.float64)
         points, mass = product_rule(d * n, 2)
         X = torch.linalg.cholesky(S) @ points.reshape(-1, d, n)
         mean = torch.tensordot(mass, X @ X.mT, dims=1)

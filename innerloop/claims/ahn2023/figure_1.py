@@ -16,23 +16,23 @@ from collections import Counter
 
 import torch
 
-from innerloop.claims.ahn2023.critical import least_inside
+from innerloop.claims.ahn2023.critical import least_family_loss
 from innerloop.claims.ahn2023.trained import (
     START,
     D,
     Run,
-    distance_curves,
-    loss_curve,
-    proportional,
-    settled,
-    train,
-    trained,
+    check_loss_limit,
+    check_proportional,
+    draw_distance_curves,
+    draw_loss_curve,
+    train_lbfgs,
+    train_run,
 )
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part, Value
-from innerloop.claims.prompts import covariance, normal
-from innerloop.claims.trials import Equality, Inequality, search
-from innerloop.theory.single_layer import SingleLayer
+from innerloop.claims.prompts import draw_covariance, draw_normal
+from innerloop.claims.trials import Equality, Inequality, search_minimum
+from innerloop.theory.single_layer import SingleLayerLoss
 from innerloop.theory.stack import expected_loss
 from innerloop.training.linear_attention import SampledLoss
 
@@ -78,7 +78,7 @@ def figure_1(
     slack: float = 1.0,
 ) -> Evidence:
     found = [
-        trained(
+        train_run(
             generator,
             n=N,
             moving=False,
@@ -89,70 +89,77 @@ def figure_1(
         )
         for _ in range(runs)
     ]
-    rows, ends = _ends(generator, starts, grams, iterations)
-    exact = least_inside(D, N, 3, False)[1]
+    rows, ends = _train_depths(generator, starts, grams, iterations)
+    exact = least_family_loss(D, N, 3, False)[1]
     parts = [
-        proportional(found, limit),
-        _constant(found, plain),
-        settled(found, [least_inside(D, N, 3, False)[0]] * runs, share, 1e-4),
-        _lowest(ends, slack),
+        check_proportional(found, limit),
+        _check_constant_distance(found, plain),
+        check_loss_limit(found, [least_family_loss(D, N, 3, False)[0]] * runs, share, 1e-4),
+        _check_never_below(ends, slack),
     ]
     figures = [
-        loss_curve(
+        draw_loss_curve(
             found,
             "Three layers: the loss in training",
             exact,
             f"Figure 1d: mean and range of {runs} runs, each with its own Σ, batch and start.",
         ),
-        distance_curves(
+        draw_distance_curves(
             found,
             "Three layers: A_i goes to the inverse covariance",
-            {"Dist(Σ⁻¹, I)": found[0].inverse},
+            {"Dist(Σ⁻¹, I)": found[0].inverse_distance},
         ),
     ]
     numbers: dict[str, Value] = {
         "least loss of A_i = a_i Σ⁻¹, exact, over that of no layer": exact,
-        "mean loss on the batch at the end": sum(run.loss for run in found) / runs,
-        "largest Dist(Σ^½ A_i Σ^½, I) at the end": max(max(run.ends("Σ")) for run in found),
-        "Dist(Σ⁻¹, I)": found[0].inverse,
-        "iterations until Dist ≤ 0.05, slowest run": max(_reached(run) for run in found),
+        "mean loss on the batch at the end": sum(run.final_loss for run in found) / runs,
+        "largest Dist(Σ^½ A_i Σ^½, I) at the end": max(
+            max(run.final_distances("Σ")) for run in found
+        ),
+        "Dist(Σ⁻¹, I)": found[0].inverse_distance,
+        "iterations until Dist ≤ 0.05, slowest run": max(_settling_iteration(run) for run in found),
         "one layer, exact loss above that of Theorem 1, relative": _one_layer(generator),
     }
     return Evidence(parts=parts, numbers=numbers, table=rows, figures=figures)
 
 
-def _reached(run: Run) -> int:
-    """The first iteration from which on all distances stay below 0.05, or how many there were."""
+def _settling_iteration(run: Run) -> int:
+    """First iteration after which all distances stay below 0.05, or the number of iterations."""
     k = len(run.points) - 1
     while k >= 0 and max(v for name, v in run.distances(k).items() if "Σ" in name) <= 0.05:
         k -= 1
     return k + 1
 
 
-def _constant(runs: list[Run], plain: float | None) -> Part:
+def _check_constant_distance(runs: list[Run], plain: float | None) -> Part:
     printed = Equality("Dist(A_i, I) remains constant: the same at the end as at first", 0.05)
     corrected = Equality("Dist(A_i, I) ends at Dist(Σ⁻¹, I)", 0.02)
     for k, run in enumerate(runs):
         starts = [v for name, v in run.distances(0).items() if "Σ" not in name]
-        for i, (one, other) in enumerate(zip(run.ends("A"), starts, strict=True)):
+        for i, (one, other) in enumerate(zip(run.final_distances("A"), starts, strict=True)):
             about = f"run {k}, A_{i}, Dist from {other:.3f} to {one:.3f}"
             printed.add(one, other, size=(k, i), about=about)
-            corrected.add(one, run.inverse if plain is None else plain, size=(k, i), about=about)
+            corrected.add(
+                one, run.inverse_distance if plain is None else plain, size=(k, i), about=about
+            )
     return Part(printed=printed.check(), corrected=corrected.check(), matters="print")
 
 
-def _lowest(ends: list[tuple[int, float, float]], slack: float) -> Part:
-    """Whether a run ended below the best of Theorem 4's points on its batch."""
+def _check_never_below(ends: list[tuple[int, float, float]], slack: float) -> Part:
+    """Check that no run ends below the best of Theorem 4's points on its batch."""
     trial = Inequality("no training ends below the least loss of A_i = a_i Σ⁻¹", rounding=1e-6)
     for layers, loss, best in ends:
         trial.add(slack * best, loss, size=(layers,), about=f"{layers} layers, the loss at the end")
     return Part(printed=trial.check(), matters="result")
 
 
-def _ends(
+def _train_depths(
     generator: torch.Generator, starts: int, grams: int, iterations: int
 ) -> tuple[list[dict[str, Value]], list[tuple[int, float, float]]]:
-    """Where trainings with one, two and three layers end, all on one batch."""
+    """Train one, two and three layers from many starts on one batch.
+
+    Returns table rows, and the layers, final loss and best known loss of every run.
+    """
     law = SampledLoss(d=D, n=N, truth="inverse", batch=min(grams, 25), images=True)
     batch = law.draw(generator)
     ends: list[tuple[int, float, float]] = []
@@ -162,22 +169,22 @@ def _ends(
         example: dict[str, Run] = {}
         best = None
         for _ in range(starts):
-            start = START * normal(generator, layers, D, D)
-            run = train(law, batch, start, layers, min(iterations, 300), white=True)
-            best = _best(run) if best is None else best
-            far = max(run.ends("Σ"))
+            start = START * draw_normal(generator, layers, D, D)
+            run = train_lbfgs(law, batch, start, layers, min(iterations, 300), white=True)
+            best = _least_family_loss_on_batch(run) if best is None else best
+            far = max(run.final_distances("Σ"))
             told = ", ".join(f"{a:.3f}" for a in run.multiples.tolist())
             place = told if far < 0.01 else f"not in proportion to Σ⁻¹ (Dist {far:.2f})"
             seen[place] += 1
             example[place] = run
-            ends.append((layers, run.loss, best))
+            ends.append((layers, run.final_loss, best))
         rows += [
             {
                 "layers": layers,
                 "starts": starts,
                 "ends at a = ": place,
                 "times": count,
-                "loss / d": example[place].loss,
+                "loss / d": example[place].final_loss,
                 "least of Theorem 4's points": best,
             }
             for place, count in sorted(seen.items(), key=lambda item: (-item[1], item[0]))
@@ -185,19 +192,19 @@ def _ends(
     return rows, ends
 
 
-def _best(run: Run) -> float:
-    """The least loss of Theorem 4's points on the batch, from the exact law's best one."""
-    return run.best_inside(least_inside(D, N, run.layers, False)[0])[1]
+def _least_family_loss_on_batch(run: Run) -> float:
+    """Least loss of Theorem 4's points on the batch, searched from the exact law's best point."""
+    return run.best_inside(least_family_loss(D, N, run.layers, False)[0])[1]
 
 
 def _one_layer(generator: torch.Generator) -> float:
-    """w* ~ N(0, I), a dense Σ: a layer trained on the exact loss, against the closed form."""
-    S = covariance(generator, D, 10.0)
+    """Train one layer on the exact loss (w* ~ N(0, I), dense Σ); compare with the closed form."""
+    S = draw_covariance(generator, D, 10.0)
     eye = torch.eye(D, dtype=torch.float64)
 
     def loss(entries: torch.Tensor) -> torch.Tensor:
         return expected_loss(entries.reshape(1, D, D), S, eye, N)
 
-    b, A = SingleLayer(S, N).optimum()
-    known = float(SingleLayer(S, N).loss(b, A))
-    return search(loss, START * normal(generator, 1, D * D))[1] / known - 1
+    b, A = SingleLayerLoss(S, N).optimum()
+    known = float(SingleLayerLoss(S, N).loss(b, A))
+    return search_minimum(loss, START * draw_normal(generator, 1, D * D))[1] / known - 1

@@ -16,8 +16,8 @@ from collections import Counter
 import torch
 from torch import Tensor
 
-from innerloop.claims.ahn2023.critical import least_inside
-from innerloop.claims.ahn2023.trained import D, Run, heat, trained
+from innerloop.claims.ahn2023.critical import least_family_loss
+from innerloop.claims.ahn2023.trained import D, Run, draw_matrices, train_run
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part, Value
 from innerloop.claims.trials import Equality, Inequality
@@ -54,7 +54,7 @@ def figure_2(
     growth: float = 1.0,
 ) -> Evidence:
     found = [
-        trained(
+        train_run(
             generator,
             n=N,
             moving=False,
@@ -66,7 +66,7 @@ def figure_2(
         for _ in range(runs)
     ]
     orders = Counter(_order(run) for run in found)
-    exact = least_inside(D, N, 3, False)[0]
+    exact = least_family_loss(D, N, 3, False)[0]
     rows: list[dict[str, Value]] = [
         {"order of size, smallest first": name, "runs": count}
         for name, count in sorted(orders.items())
@@ -75,9 +75,11 @@ def figure_2(
     numbers: dict[str, Value] = {
         "a_i of the best point, exact": told,
         "a_i learned, mean over runs": ", ".join(f"{a:.3f}" for a in _mean(found)),
-        "largest entry off the diagonal, of the mean on it": max(_off(run) for run in found),
+        "largest entry off the diagonal, of the mean on it": max(
+            _distance_to_multiple(run) for run in found
+        ),
     }
-    figure = heat(
+    figure = draw_matrices(
         found[0],
         "Three layers: what A_i become",
         f"Figure 2: one of {runs} runs. At the best point of Theorem 4 the multiples are {told}, "
@@ -87,9 +89,9 @@ def figure_2(
     return Evidence(parts=parts, numbers=numbers, table=rows, figures=[figure])
 
 
-def _off(run: Run) -> float:
+def _distance_to_multiple(run: Run) -> float:
     mean = run.multiples[:, None, None]
-    return float((run.inner / mean - torch.eye(D, dtype=torch.float64)).abs().max())
+    return float((run.final_whitened / mean - torch.eye(D, dtype=torch.float64)).abs().max())
 
 
 def _mean(runs: list[Run]) -> list[float]:
@@ -106,15 +108,15 @@ def _identity(runs: list[Run], shape: Tensor | None) -> Part:
     wanted = torch.diag(torch.ones(D, dtype=torch.float64) if shape is None else shape)
     for k, run in enumerate(runs):
         for i in range(3):
-            off = (run.inner[i] / run.multiples[i] - wanted).abs().max()
+            off = (run.final_whitened[i] / run.multiples[i] - wanted).abs().max()
             trial.add(off, 0.05, size=(k, i), about=f"run {k}, A_{i}, the largest difference")
     return Part(printed=trial.check(), matters="result")
 
 
 def _stationary(runs: list[Run], factor: float) -> Part:
-    """The best point of the theorem on the same batch, found without any other matrices."""
+    """Compare with the theorem's best point on the same batch, found among its matrices only."""
     trial = Equality("the a_i are those of a stationary point of Theorem 4, in some order", 0.01)
-    start = least_inside(D, N, 3, False)[0]
+    start = least_family_loss(D, N, 3, False)[0]
     for k, run in enumerate(runs):
         known = run.best_inside(start)[0].sort().values
         learned = factor * run.multiples.sort().values

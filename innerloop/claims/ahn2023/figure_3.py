@@ -14,21 +14,21 @@ from __future__ import annotations
 
 import torch
 
-from innerloop.claims.ahn2023.critical import least_inside
+from innerloop.claims.ahn2023.critical import least_family_loss
 from innerloop.claims.ahn2023.trained import (
     D,
     Run,
-    distance_curves,
-    loss_curve,
-    proportional,
-    settled,
-    trained,
+    check_loss_limit,
+    check_proportional,
+    draw_distance_curves,
+    draw_loss_curve,
+    train_run,
 )
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part, Value
 from innerloop.claims.trials import Inequality
-from innerloop.theory.layers import inside
-from innerloop.training.linear_attention import distance
+from innerloop.theory.layers import restricted_loss
+from innerloop.training.linear_attention import distance_to_identity
 
 N = 10
 
@@ -72,7 +72,7 @@ def figure_3(
     bar: float = 1.0,
 ) -> Evidence:
     found = [
-        trained(
+        train_run(
             generator,
             n=N,
             moving=True,
@@ -87,36 +87,36 @@ def figure_3(
     return Evidence(
         parts=[
             _moves(found, stretched),
-            proportional(found, limit),
-            settled(found, [run.multiples for run in found], share, 0.01),
+            check_proportional(found, limit),
+            check_loss_limit(found, [run.multiples for run in found], share, 0.01),
             _beyond(found, bar),
         ],
         numbers={
             "least loss of A_i = a_i Σ⁻¹, B_i = b_i I, exact, over that of no layer": (
-                least_inside(D, N, 3, True)[1]
+                least_family_loss(D, N, 3, True)[1]
             ),
-            "mean loss on the batch at the end": sum(run.loss for run in found) / runs,
+            "mean loss on the batch at the end": sum(run.final_loss for run in found) / runs,
         },
         table=[_row(k, run) for k, run in enumerate(found)],
         figures=[
-            loss_curve(
+            draw_loss_curve(
                 found,
                 "Three layers that move x: the loss in training",
-                least_inside(D, N, 3, True)[1],
+                least_family_loss(D, N, 3, True)[1],
                 f"Figure 3c: mean and range of {runs} runs, on the batch that each was trained on.",
             ),
-            distance_curves(
+            draw_distance_curves(
                 found,
                 "Three layers that move x: A_i goes to the inverse covariance, B_i to I",
-                {"Dist(Σ⁻¹, I)": found[0].inverse},
+                {"Dist(Σ⁻¹, I)": found[0].inverse_distance},
             ),
         ],
     )
 
 
 def _exact(run: Run) -> float:
-    """(5) at the learned multiples, over that of no layer."""
-    return float(inside(run.multiples[:3], run.multiples[3:], D, N)) / D
+    """The exact loss (5) at the learned multiples, over the loss of no layer."""
+    return float(restricted_loss(run.multiples[:3], run.multiples[3:], D, N)) / D
 
 
 def _row(k: int, run: Run) -> dict[str, Value]:
@@ -125,9 +125,11 @@ def _row(k: int, run: Run) -> dict[str, Value]:
         "run": k,
         "a": ", ".join(f"{value:.3f}" for value in a),
         "b": ", ".join(f"{value:.3f}" for value in b),
-        "loss on the batch / d": run.loss,
+        "loss on the batch / d": run.final_loss,
         "exact loss / d": _exact(run),
-        "largest Dist": max(*run.ends("Σ"), *distance(run.inner[3:]).tolist()),
+        "largest Dist": max(
+            *run.final_distances("Σ"), *distance_to_identity(run.final_whitened[3:]).tolist()
+        ),
     }
 
 
@@ -136,8 +138,10 @@ def _moves(runs: list[Run], stretched: float) -> Part:
     for k, run in enumerate(runs):
         wide = torch.ones(D, dtype=torch.float64)
         wide[-1] = stretched
-        for i, B in enumerate(run.inner[3:]):
-            trial.add(distance(B * wide), 0.05, size=(k, i), about=f"run {k}, B_{i}, Dist")
+        for i, B in enumerate(run.final_whitened[3:]):
+            trial.add(
+                distance_to_identity(B * wide), 0.05, size=(k, i), about=f"run {k}, B_{i}, Dist"
+            )
     return Part(printed=trial.check(), matters="result")
 
 
@@ -145,7 +149,7 @@ def _beyond(runs: list[Run], bar: float) -> Part:
     printed = Inequality("the loss that falls is (5): at the learned a_i, b_i it is below 1 % too")
     corrected = Inequality("(5) at the learned a_i, b_i is above that of no layer")
     for k, run in enumerate(runs):
-        about = f"run {k}, {run.loss:.2g} of that of no layer on the batch, exactly"
+        about = f"run {k}, {run.final_loss:.2g} of that of no layer on the batch, exactly"
         printed.add(bar * _exact(run), 0.01, size=(k,), about=about)
         corrected.add(bar, _exact(run), size=(k,), about=about)
     return Part(printed=printed.check(), corrected=corrected.check(), matters="result")

@@ -13,8 +13,8 @@ from __future__ import annotations
 
 import torch
 
-from innerloop.claims.ahn2023.critical import least_inside
-from innerloop.claims.ahn2023.trained import D, Run, heat, trained
+from innerloop.claims.ahn2023.critical import least_family_loss
+from innerloop.claims.ahn2023.trained import D, Run, draw_matrices, train_run
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part, Value
 from innerloop.claims.trials import Inequality
@@ -59,7 +59,7 @@ def figure_4(
     least: float = 1.0,
 ) -> Evidence:
     found = [
-        trained(
+        train_run(
             generator,
             n=N,
             moving=True,
@@ -71,11 +71,11 @@ def figure_4(
         )
         for _ in range(runs)
     ]
-    still = least_inside(D, N, 3, False)[0]
-    exact = least_inside(D, N, 3, True)[0]
+    still = least_family_loss(D, N, 3, False)[0]
+    exact = least_family_loss(D, N, 3, True)[0]
     plain = float(still.abs().max() / still.abs().min())
     figures = [
-        heat(
+        draw_matrices(
             found[0],
             "Three layers that move x: what A_i and B_i become",
             f"Figure 4: one of {runs} runs.",
@@ -102,7 +102,7 @@ def _grow(runs: list[Run], order: float) -> Part:
     trial = Inequality("‖A_0‖ < ‖A_1‖ < ‖A_2‖, as Σ^½A_iΣ^½ are drawn")
     smallest = Inequality("‖A_0‖ is the smallest: the first step is tiny, the others in any order")
     for k, run in enumerate(runs):
-        sizes = torch.linalg.matrix_norm(run.inner[:3]) ** order
+        sizes = torch.linalg.matrix_norm(run.final_whitened[:3]) ** order
         for i in range(2):
             about = f"run {k}, ‖A_{i}‖ against ‖A_{i + 1}‖"
             trial.add(sizes[i], sizes[i + 1], size=(k, i), about=about)

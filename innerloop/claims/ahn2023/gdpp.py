@@ -23,23 +23,32 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from innerloop.claims.ahn2023.critical import least_inside
-from innerloop.claims.ahn2023.query_label import of_form_13
+from innerloop.claims.ahn2023.critical import least_family_loss
+from innerloop.claims.ahn2023.query_label import form_13_matrices
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part, Value
-from innerloop.claims.prompts import attention, covariance, normal, tokens, whole
+from innerloop.claims.prompts import (
+    attention,
+    build_tokens,
+    draw_covariance,
+    draw_integer,
+    draw_normal,
+)
 from innerloop.claims.trials import Equality, Inequality
 
 QUICK = [[2, 5, 2], [5, 10, 2], [5, 10, 3], [5, 20, 3]]
-"""d, n and layers; with d = 5, n = 10 and three layers as in 6.1."""
+"""Triples (d, n, layers); d = 5, n = 10 with three layers is the setting of 6.1."""
 Update = Callable[[Tensor, Tensor, float, float], Tensor]
 
 
 def gd_plus_plus(
     X: Tensor, y: Tensor, query: Tensor, a: Tensor, b: Tensor
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """GD++ on a context X (n, d): each step is gradient descent with rate η = −a on the labels that
-    are left, then x ← (I − γXᵀX)x with γ = −ab/n. Covariates, labels left, query's prediction."""
+    """Run GD++ on a context X (n, d); returns covariates, residual labels, query prediction.
+
+    Each step is gradient descent with rate η = −a on the residual labels, then
+    x ← (I − γXᵀX)x with γ = −ab/n.
+    """
     n = len(X)
     told = torch.zeros((), dtype=X.dtype)
     for eta, gamma in zip(-a, -a * b / n, strict=True):
@@ -50,8 +59,8 @@ def gd_plus_plus(
     return X, y, told
 
 
-def moved(X: Tensor, S: Tensor, a: float, b: float) -> Tensor:
-    """The corrected update; X is (d, n+1)."""
+def corrected_update(X: Tensor, S: Tensor, a: float, b: float) -> Tensor:
+    """The corrected update of X, which is (d, n+1)."""
     n = X.shape[1] - 1
     M = torch.ones(n + 1, 1, dtype=X.dtype)
     M[-1] = 0.0
@@ -91,7 +100,7 @@ def printed_update(X: Tensor, a: float, b: float) -> Tensor:
     tiny={"trials": 20, "prompts": 200, "cases": [[2, 5, 2], [5, 10, 3]]},
     falsified={
         "a step of twice the size": {"pace": 2.0},
-        "a + b for ab": {"update": lambda X, S, a, b: moved(X, S, a + b, 1.0)},
+        "a + b for ab": {"update": lambda X, S, a, b: corrected_update(X, S, a + b, 1.0)},
         "b of the other sign": {"turn": -1.0},
     },
 )
@@ -102,29 +111,36 @@ def gdpp(
     prompts: int,
     cases: list[list[int]],
     pace: float = 1.0,
-    update: Update = moved,
+    update: Update = corrected_update,
     turn: float = 1.0,
 ) -> Evidence:
     conditions, rows, figure = _conditions(generator, prompts, cases, turn)
     parts = [
-        Part(printed=_same(generator, trials, pace)),
+        Part(printed=_check_same_as_layers(generator, trials, pace)),
         _updates(generator, trials, update),
         *conditions,
     ]
     return Evidence(
-        parts=parts, numbers=_coloured(generator, prompts), table=rows, figures=[figure]
+        parts=parts,
+        numbers=_measure_coloured_data(generator, prompts),
+        table=rows,
+        figures=[figure],
     )
 
 
-def _same(generator: torch.Generator, trials: int, pace: float) -> Check:
+def _check_same_as_layers(generator: torch.Generator, trials: int, pace: float) -> Check:
     trial = Equality("layers with A_i = a_i I, B_i = b_i I are GD++ with η = −a_i, γ = −a_i b_i/n")
     for k in range(trials):
-        d, n, layers = 1 + k % 4, whole(generator, 1, 8), 1 + k % 5
-        X, w, query = normal(generator, n, d), normal(generator, d), normal(generator, d)
-        a, b = normal(generator, layers) / 4, normal(generator, layers) / 4
-        Z, eye = tokens(X, w, query), torch.eye(d, dtype=torch.float64)
+        d, n, layers = 1 + k % 4, draw_integer(generator, 1, 8), 1 + k % 5
+        X, w, query = (
+            draw_normal(generator, n, d),
+            draw_normal(generator, d),
+            draw_normal(generator, d),
+        )
+        a, b = draw_normal(generator, layers) / 4, draw_normal(generator, layers) / 4
+        Z, eye = build_tokens(X, w, query), torch.eye(d, dtype=torch.float64)
         for i in range(layers):
-            P, Q = of_form_13(a[i] * eye, b[i] * eye)
+            P, Q = form_13_matrices(a[i] * eye, b[i] * eye)
             Z = Z + attention(Z, P, Q) / n
         inputs, left, told = gd_plus_plus(X, X @ w, query, pace * a, b)
         known = torch.cat([inputs.flatten(), left, told[None]])
@@ -139,12 +155,12 @@ def _updates(generator: torch.Generator, trials: int, update: Update) -> Part:
     corrected = Equality("X_{k+1} = X_k (I + (a_k b_k/n) M X_kᵀ Σ⁻¹ X_k)")
     for k in range(trials):
         first = k == 0
-        d, n = (1, 2) if first else (1 + k % 4, whole(generator, 2, 8))
-        S = covariance(generator, d, 10.0) if k % 2 else torch.eye(d, dtype=torch.float64)
-        a, b = (-1.0, 0.5) if first else normal(generator, 2).tolist()
-        drawn = torch.linalg.cholesky(S) @ normal(generator, d, n + 1)
+        d, n = (1, 2) if first else (1 + k % 4, draw_integer(generator, 2, 8))
+        S = draw_covariance(generator, d, 10.0) if k % 2 else torch.eye(d, dtype=torch.float64)
+        a, b = (-1.0, 0.5) if first else draw_normal(generator, 2).tolist()
+        drawn = torch.linalg.cholesky(S) @ draw_normal(generator, d, n + 1)
         X = torch.ones(1, 3, dtype=torch.float64) if first else drawn
-        P, Q = of_form_13(a * torch.linalg.inv(S), b * torch.eye(d, dtype=torch.float64))
+        P, Q = form_13_matrices(a * torch.linalg.inv(S), b * torch.eye(d, dtype=torch.float64))
         Z = torch.cat([X, X[:1]])
         after = (Z + attention(Z, P, Q) / n)[:d]
         about = f"d = {d}, n = {n}, ab = {a * b:.2g}"
@@ -167,8 +183,8 @@ def _conditions(
     at_first = Inequality("the median of κ(X_kX_kᵀ) falls with the first layer")
     rows: list[dict[str, Value]] = []
     for d, n, layers in cases:
-        scales, _ = least_inside(d, n, layers, True)
-        g = torch.linalg.svdvals(normal(generator, prompts, d, n)) ** 2 / n
+        scales, _ = least_family_loss(d, n, layers, True)
+        g = torch.linalg.svdvals(draw_normal(generator, prompts, d, n)) ** 2 / n
         name = f"d = {d}, n = {n}, {layers} layers"
         rows.append({"prompts": name, "layer": 0, **_spread(g), "share that fell": 1.0})
         for i in range(layers - 1):
@@ -213,11 +229,11 @@ def _spread(g: Tensor) -> dict[str, Value]:
     return {"κ at 5 %": low, "median κ": middle, "κ at 95 %": high}
 
 
-def _coloured(generator: torch.Generator, prompts: int) -> dict[str, Value]:
-    """Σ = diag(1, 100), n = 50, two layers: X itself, and X whitened."""
-    scales, _ = least_inside(2, 50, 2, True)
+def _measure_coloured_data(generator: torch.Generator, prompts: int) -> dict[str, Value]:
+    """Condition numbers for Σ = diag(1, 100), n = 50, two layers: of X, and of whitened X."""
+    scales, _ = least_family_loss(2, 50, 2, True)
     root = torch.tensor([1.0, 10.0], dtype=torch.float64)[:, None]
-    X = normal(generator, min(prompts, 2000), 2, 50)
+    X = draw_normal(generator, min(prompts, 2000), 2, 50)
     after = X + float(scales[0] * scales[2]) / 50 * X @ X.mT @ X
     numbers: dict[str, Value] = {}
     for name, factor in (("X_k", root), ("Σ^{−1/2}X_k", torch.ones_like(root))):

@@ -20,7 +20,7 @@ from torch import Tensor
 from innerloop.claims.ahn2023 import query_label as rows
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.prompts import normal, whole
+from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 
 
@@ -38,8 +38,8 @@ def row(d: int, n: int) -> tuple[int, int]:
     full={"trials": 20_000},
     tiny={"trials": 24},
     falsified={
-        "the query is a key": {"layer": rows.unmasked},
-        "the label is written into x": {"layer": rows.written_back},
+        "the query is a key": {"layer": rows.unmasked_layer},
+        "the label is written into x": {"layer": rows.leaking_layer},
         "the label is halved": {"share": 0.5},
         "C ∈ R^{1×(d+1)}": {"shape": lambda d, n: (1, d + 1)},
     },
@@ -57,11 +57,11 @@ def lemma_10(
     query = Equality("[Y_i]_{n+1} from c added to [Y_0]_{n+1} is c more")
     slopes = Equality("∂(X_i, Y_i)/∂[Y_0]_{n+1} is 1 at [Y_i]_{n+1}, 0 elsewhere")
     for trial in range(trials):
-        d, n, k = 1 + trial % 4, whole(generator, 1, 8), whole(generator, 1, 5)
-        size, about = rows.size_and_words((d, n, k))
-        A, B = rows.weights(generator, k, d)
-        X, Y = normal(generator, d, n + 1), normal(generator, 1, n + 1)
-        c = normal(generator) * 10.0 ** whole(generator, -3, 3)
+        d, n, k = 1 + trial % 4, draw_integer(generator, 1, 8), draw_integer(generator, 1, 5)
+        size, about = rows.describe_size((d, n, k))
+        A, B = rows.draw_weights(generator, k, d)
+        X, Y = draw_normal(generator, d, n + 1), draw_normal(generator, 1, n + 1)
+        c = draw_normal(generator) * 10.0 ** draw_integer(generator, -3, 3)
         C = torch.zeros_like(Y)
         C[0, n] = c
         one, two = (X, Y), (X, Y + C)
@@ -83,7 +83,7 @@ def _slope(X: Tensor, Y: Tensor, A: Tensor, B: Tensor, layer: rows.Layer) -> Ten
 
     def last(label: Tensor) -> Tensor:
         start = torch.cat([Y[:, :-1], label.reshape(1, 1)], dim=1)
-        return torch.cat(rows.run(X, start, A, B, layer))
+        return torch.cat(rows.run_layers(X, start, A, B, layer))
 
     return torch.as_tensor(torch.autograd.functional.jacobian(last, Y[0, -1]))
 

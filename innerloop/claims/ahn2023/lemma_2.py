@@ -28,27 +28,27 @@ Step = Callable[[Tensor, Tensor, Tensor], Tensor]
 Layer = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def printed(w: Tensor, A: Tensor, gradient: Tensor) -> Tensor:
-    """One step as the lemma has it."""
+def printed_step(w: Tensor, A: Tensor, gradient: Tensor) -> Tensor:
+    """One step of preconditioned gradient descent as the lemma prints it."""
     return w + A @ gradient
 
 
-def ascending(w: Tensor, A: Tensor, gradient: Tensor) -> Tensor:
+def ascending_step(w: Tensor, A: Tensor, gradient: Tensor) -> Tensor:
     return w - A @ gradient
 
 
-def plain(w: Tensor, A: Tensor, gradient: Tensor) -> Tensor:
+def plain_step(w: Tensor, A: Tensor, gradient: Tensor) -> Tensor:
     return w + torch.linalg.matrix_norm(A, 2) * gradient
 
 
 def layer(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
-    """Equations (3) and (4): Z is (…, d+1, n+1), the last token is never a key."""
+    """One layer, equations (3) and (4): Z is (…, d+1, n+1), the last token is never a key."""
     n = Z.shape[-1] - 1
     M = torch.diag(torch.tensor([1.0] * n + [0.0], dtype=Z.dtype))
     return Z + P @ Z @ M @ (Z.mT @ Q @ Z) / n
 
 
-def unmasked(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
+def unmasked_layer(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
     return Z + P @ Z @ (Z.mT @ Q @ Z) / (Z.shape[-1] - 1)
 
 
@@ -62,13 +62,13 @@ def unmasked(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
     full={"trials": 20_000},
     tiny={"trials": 20},
     falsified={
-        "the sign of the step": {"step": ascending},
-        "no preconditioner, only its norm": {"step": plain},
-        "the query is a key": {"attend": unmasked},
+        "the sign of the step": {"step": ascending_step},
+        "no preconditioner, only its norm": {"step": plain_step},
+        "the query is a key": {"attend": unmasked_layer},
     },
 )
 def lemma_2(
-    generator: torch.Generator, *, trials: int, step: Step = printed, attend: Layer = layer
+    generator: torch.Generator, *, trials: int, step: Step = printed_step, attend: Layer = layer
 ) -> Evidence:
     linear = Equality("the label of every query is −⟨x, w_i⟩ with one w_i", tolerance=1e-8)
     steps = Equality("w_{i+1} = w_i + A_i ∇R(w_i), A_i symmetric", tolerance=1e-8)
@@ -78,9 +78,9 @@ def lemma_2(
         n = int(torch.randint(1, LARGEST_N, (), generator=generator))
         layers = int(torch.randint(1, LAYERS, (), generator=generator))
         for symmetric in (True, False):
-            prompt = _Prompt.drawn(generator, d, n)
+            prompt = _Prompt.draw(generator, d, n)
             added = (linear, steps if symmetric else skew)
-            _follow(generator, prompt, layers, symmetric, added, step, attend)
+            _check_layers(generator, prompt, layers, symmetric, added, step, attend)
     numbers = {
         "largest d": LARGEST_D,
         "largest n": LARGEST_N - 1,
@@ -99,20 +99,20 @@ class _Prompt(NamedTuple):
     queries: Tensor
 
     @classmethod
-    def drawn(cls, generator: torch.Generator, d: int, n: int) -> _Prompt:
+    def draw(cls, generator: torch.Generator, d: int, n: int) -> _Prompt:
         root = _normal(generator, d, d)
         X = _normal(generator, n, d) @ root.mT
         return cls(X, _normal(generator, d), _normal(generator, 2 * d + 3, d) @ root.mT)
 
     def tokens(self) -> Tensor:
-        """Equation (1), once for every query."""
+        """The prompt of equation (1), once per query."""
         (n, d), q = self.X.shape, len(self.queries)
         tokens = torch.cat([self.X.expand(q, n, d), self.queries[:, None]], dim=1).mT
         labels = torch.cat([self.X @ self.star, self.X.new_zeros(1)])
         return torch.cat([tokens, labels.expand(q, 1, n + 1)], dim=1)
 
 
-def _follow(
+def _check_layers(
     generator: torch.Generator,
     prompt: _Prompt,
     layers: int,
@@ -121,7 +121,7 @@ def _follow(
     step: Step,
     attend: Layer,
 ) -> None:
-    """Run a prompt through all layers, and add each layer to the trials."""
+    """Run a prompt through all layers and add each layer to the trials."""
     linear, steps = trials
     X, star, queries = prompt
     n, d = X.shape

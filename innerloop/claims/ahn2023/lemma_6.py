@@ -17,16 +17,16 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.ahn2023 import components
-from innerloop.claims.ahn2023.contexts import unit
+from innerloop.claims.ahn2023.contexts import unit_matrix
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.theory.single_layer import SingleLayer
+from innerloop.theory.single_layer import SingleLayerLoss
 
 
-def printed(lam: Tensor, n: int, j: int, offset: int = 2) -> Tensor:
-    """X_j of Lemma 6; λ = 1 tells d only."""
+def printed_minimiser(lam: Tensor, n: int, j: int, offset: int = 2) -> Tensor:
+    """The minimiser X_j of Lemma 6; λ = 1 is used only for its length d."""
     d = len(lam)
-    return -unit(j, d) / ((n - 1) / n + (d + offset) / n)
+    return -unit_matrix(j, d) / ((n - 1) / n + (d + offset) / n)
 
 
 @claim(
@@ -39,8 +39,8 @@ def printed(lam: Tensor, n: int, j: int, offset: int = 2) -> Tensor:
     full={"shortest": 8, "trials": 8000},
     tiny={"shortest": 5, "trials": 16},
     falsified={
-        "d + 1 in place of d + 2": {"stated": lambda lam, n, j: printed(lam, n, j, 1)},
-        "the sign": {"stated": lambda lam, n, j: -printed(lam, n, j)},
+        "d + 1 in place of d + 2": {"stated": lambda lam, n, j: printed_minimiser(lam, n, j, 1)},
+        "the sign": {"stated": lambda lam, n, j: -printed_minimiser(lam, n, j)},
         "half of the gradient": {"slope": lambda p, X, j: components.printed_slope(p, X, j) / 2},
         "the corner |y|": {"square": lambda x, y: components.printed_display(x, y.abs())},
     },
@@ -50,22 +50,22 @@ def lemma_6(
     *,
     shortest: int,
     trials: int,
-    stated: components.Stated = printed,
+    stated: components.StatedMinimiser = printed_minimiser,
     slope: components.Slope = components.printed_slope,
     square: components.Display = components.squared_display,
 ) -> Evidence:
-    prompts = components.drawn(generator, True, shortest)
-    cases = components.spectra(generator, True, trials)
+    prompts = components.enumerate_contexts(generator, True, shortest)
+    cases = components.draw_spectra(generator, True, trials)
     parts = [
-        Part(printed=components.slopes(prompts, slope)),
-        components.displays(prompts, square),
-        Part(printed=components.stationary(prompts, cases, stated)),
-        Part(printed=components.least(generator, cases, stated)),
+        Part(printed=components.check_gradients(prompts, slope)),
+        components.check_displays(prompts, square),
+        Part(printed=components.check_stationary(prompts, cases, stated)),
+        Part(printed=components.check_minimal(generator, cases, stated)),
     ]
     rows = []
     for d, n in ((1, 1), (5, 1), (5, 5), (5, 20), (5, 100), (20, 20)):
-        layer = SingleLayer(torch.eye(d, dtype=torch.float64), n)
-        X = printed(torch.ones(d, dtype=torch.float64), n, 0)
+        layer = SingleLayerLoss(torch.eye(d, dtype=torch.float64), n)
+        X = printed_minimiser(torch.ones(d, dtype=torch.float64), n, 0)
         told = {"X_j": float(X[d, 0]), "f_j(X_j)": float(components.loss(layer, X, 0))}
         rows.append({"d": d, "n": n, **told, "(d+1)/(n+d+1)": (d + 1) / (n + d + 1)})
     return Evidence(parts=parts, table=rows)

@@ -16,17 +16,17 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.ahn2023 import components, lemma_6
-from innerloop.claims.ahn2023.contexts import unit
+from innerloop.claims.ahn2023.contexts import unit_matrix
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
-from innerloop.claims.prompts import covariance, whole
+from innerloop.claims.prompts import draw_covariance, draw_integer
 from innerloop.claims.trials import Equality
-from innerloop.theory.single_layer import SingleLayer
+from innerloop.theory.single_layer import SingleLayerLoss
 
 
-def printed(lam: Tensor, n: int, j: int, share: int = 1, trace: float = 1.0) -> Tensor:
-    """X_j of Lemma 7."""
-    return -unit(j, len(lam)) / ((n + share) / n * lam[j] + trace * lam.sum() / n)
+def printed_minimiser(lam: Tensor, n: int, j: int, share: int = 1, trace: float = 1.0) -> Tensor:
+    """The minimiser X_j of Lemma 7."""
+    return -unit_matrix(j, len(lam)) / ((n + share) / n * lam[j] + trace * lam.sum() / n)
 
 
 @claim(
@@ -39,8 +39,8 @@ def printed(lam: Tensor, n: int, j: int, share: int = 1, trace: float = 1.0) -> 
     full={"shortest": 8, "trials": 8000},
     tiny={"shortest": 5, "trials": 16},
     falsified={
-        "n − 1 in place of n + 1": {"stated": lambda lam, n, j: printed(lam, n, j, -1)},
-        "half the trace": {"stated": lambda lam, n, j: printed(lam, n, j, 1, 0.5)},
+        "n − 1 in place of n + 1": {"stated": lambda lam, n, j: printed_minimiser(lam, n, j, -1)},
+        "half the trace": {"stated": lambda lam, n, j: printed_minimiser(lam, n, j, 1, 0.5)},
         "half of the gradient": {"slope": lambda p, X, j: components.printed_slope(p, X, j) / 2},
         "the corner |y|": {"square": lambda x, y: components.printed_display(x, y.abs())},
     },
@@ -50,44 +50,44 @@ def lemma_7(
     *,
     shortest: int,
     trials: int,
-    stated: components.Stated = printed,
+    stated: components.StatedMinimiser = printed_minimiser,
     slope: components.Slope = components.printed_slope,
     square: components.Display = components.squared_display,
 ) -> Evidence:
-    prompts = components.drawn(generator, False, shortest)
-    cases = components.spectra(generator, False, trials)
+    prompts = components.enumerate_contexts(generator, False, shortest)
+    cases = components.draw_spectra(generator, False, trials)
     parts = [
-        Part(printed=components.slopes(prompts, slope)),
-        components.displays(prompts, square),
-        Part(printed=components.stationary(prompts, cases, stated)),
-        Part(printed=components.least(generator, cases, stated)),
+        Part(printed=components.check_gradients(prompts, slope)),
+        components.check_displays(prompts, square),
+        Part(printed=components.check_stationary(prompts, cases, stated)),
+        Part(printed=components.check_minimal(generator, cases, stated)),
         Part(printed=_alike(stated)),
     ]
     return Evidence(parts=parts, numbers=_dense(generator, trials))
 
 
-def _alike(stated: components.Stated) -> Check:
+def _alike(stated: components.StatedMinimiser) -> Check:
     trial = Equality("at λ = 1 the X_j of Lemma 7 is that of Lemma 6")
     for d in range(1, 9):
         for n in (1, 2, 10, 1000):
             lam = torch.ones(d, dtype=torch.float64)
-            left, right = stated(lam, n, d - 1), lemma_6.printed(lam, n, d - 1)
+            left, right = stated(lam, n, d - 1), lemma_6.printed_minimiser(lam, n, d - 1)
             trial.add(left, right, size=(d, n), about=f"d = {d}, n = {n}")
     return trial.check()
 
 
 def _dense(generator: torch.Generator, trials: int) -> dict[str, float]:
-    """The largest entry of ∇f_j for dense Σ: at the form for any Σ, and at λ_j = Σ_jj."""
+    """Largest entry of ∇f_j for dense Σ: at the form for any Σ, and at λ_j = Σ_jj."""
     far = [0.0, 0.0]
     for k in range(trials):
-        d, n = 2 + k % 5, whole(generator, 1, 50)
-        layer = SingleLayer(covariance(generator, d, 10.0), n)
+        d, n = 2 + k % 5, draw_integer(generator, 1, 50)
+        layer = SingleLayerLoss(draw_covariance(generator, d, 10.0), n)
         row = layer.optimum()[1][:d, 0]
         X = torch.zeros(d + 1, d + 1, dtype=torch.float64)
         X[d, :d] = row
         first = torch.eye(d, dtype=torch.float64)[0]
-        for i, at in enumerate((X, printed(layer.covariance.diagonal(), n, 0))):
-            slope = 2 * layer.second(at) + 2 * layer.along(first)
+        for i, at in enumerate((X, printed_minimiser(layer.covariance.diagonal(), n, 0))):
+            slope = 2 * layer.second_moment(at) + 2 * layer.linear_moment(first)
             far[i] = max(far[i], float(slope.abs().max()))
     return {
         "dense Σ, largest ∇f_j at −e_{d+1}(((n+1)/n Σ + tr(Σ)/n I)⁻¹e_j)ᵀ": far[0],

@@ -22,37 +22,43 @@ from collections.abc import Callable, Sequence
 import torch
 from torch import Tensor
 
-from innerloop.claims.ahn2023.two_layers import landscape
+from innerloop.claims.ahn2023.two_layers import draw_landscape
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.prompts import attention, covariance, normal, tokens, whole
+from innerloop.claims.prompts import (
+    attention,
+    build_tokens,
+    draw_covariance,
+    draw_integer,
+    draw_normal,
+)
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory.stack import expected_loss
 from innerloop.theory.wishart import Wishart
 
 Family = Callable[[torch.Generator, Tensor, Tensor], Tensor]
 GAP = 1e-6
-"""A relative difference of exact losses that rounding cannot make."""
+"""A relative difference of exact losses that rounding cannot cause."""
 
 
-def proportional(generator: torch.Generator, S: Tensor, a: Tensor) -> Tensor:
+def proportional_matrices(generator: torch.Generator, S: Tensor, a: Tensor) -> Tensor:
     """A_i = a_i Σ⁻¹."""
     return a[:, None, None] * torch.linalg.inv(S)
 
 
-def powers(generator: torch.Generator, S: Tensor, a: Tensor) -> Tensor:
-    """A_i that commute with Σ and with each other, and are not in proportion."""
+def commuting_matrices(generator: torch.Generator, S: Tensor, a: Tensor) -> Tensor:
+    """Matrices A_i that commute with Σ and with each other, but are not in proportion."""
     inverse = torch.linalg.inv(S)
     return torch.stack([a[i] * torch.linalg.matrix_power(inverse, i + 1) for i in range(len(a))])
 
 
-def symmetric(generator: torch.Generator, S: Tensor, a: Tensor) -> Tensor:
-    drawn = normal(generator, len(a), *S.shape)
+def symmetric_matrices(generator: torch.Generator, S: Tensor, a: Tensor) -> Tensor:
+    drawn = draw_normal(generator, len(a), *S.shape)
     return 0.5 * (drawn + drawn.mT)
 
 
-def in_order(factors: Sequence[Tensor]) -> Tensor:
-    """∏ from the left to the right."""
+def product_in_order(factors: Sequence[Tensor]) -> Tensor:
+    """The product of the factors from left to right."""
     product = factors[0]
     for factor in factors[1:]:
         product = product @ factor
@@ -69,9 +75,11 @@ def in_order(factors: Sequence[Tensor]) -> Tensor:
     full={"trials": 10_000, "exact": 300, "grid": 61},
     tiny={"trials": 20, "exact": 4, "grid": 9},
     falsified={
-        "A_i commute, but are not in proportion": {"family": powers},
-        "the product from right to left": {"product": lambda factors: in_order(factors[::-1])},
-        "matrices that are in proportion": {"other": proportional},
+        "A_i commute, but are not in proportion": {"family": commuting_matrices},
+        "the product from right to left": {
+            "product": lambda factors: product_in_order(factors[::-1])
+        },
+        "matrices that are in proportion": {"other": proportional_matrices},
     },
 )
 def lemma_8(
@@ -80,9 +88,9 @@ def lemma_8(
     trials: int,
     exact: int,
     grid: int,
-    family: Family = proportional,
-    product: Callable[[Sequence[Tensor]], Tensor] = in_order,
-    other: Family = symmetric,
+    family: Family = proportional_matrices,
+    product: Callable[[Sequence[Tensor]], Tensor] = product_in_order,
+    other: Family = symmetric_matrices,
 ) -> Evidence:
     commuting = Equality("(I + M XᵀA_ℓX)(I + M XᵀA_{ℓ+1}X) is the same in either order")
     written = Equality(
@@ -93,21 +101,23 @@ def lemma_8(
     inside = Equality("with the output Z_k of (5), f(A) = f(Ã) for i, j in 0 … k−1")
     _smallest(one_less)
     for trial in range(trials):
-        d, n, k = 1 + trial % 4, whole(generator, 1, 8), whole(generator, 1, 5)
+        d, n, k = 1 + trial % 4, draw_integer(generator, 1, 8), draw_integer(generator, 1, 5)
         size, about = (d, n, k), f"d = {d}, n = {n}, k = {k}"
-        S = covariance(generator, d, 10.0)
-        X = normal(generator, n + 1, d) @ torch.linalg.cholesky(S).mT
-        A = family(generator, S, _scales(generator, k + 1, n))
+        S = draw_covariance(generator, d, 10.0)
+        X = draw_normal(generator, n + 1, d) @ torch.linalg.cholesky(S).mT
+        A = family(generator, S, _draw_scales(generator, k + 1, n))
         factors = [_factor(X, matrix) for matrix in A]
         commuting.add(factors[0] @ factors[1], factors[1] @ factors[0], size=size, about=about)
-        free = symmetric(generator, S, torch.ones(k + 1)) / n
-        written.add(_proof(X, S, free, product), _error(X, S, free), size=size, about=about)
+        free = symmetric_matrices(generator, S, torch.ones(k + 1)) / n
+        written.add(_loss_by_proof(X, S, free, product), _error(X, S, free), size=size, about=about)
         i, j = torch.randperm(k + 1, generator=generator)[:2].tolist()
-        moved = _swapped(A, i, j)
+        moved = _swap_layers(A, i, j)
         all_layers.add(_error(X, S, moved), _error(X, S, A), size=size, about=about)
         one_less.add(_error(X, S, moved[:k]), _error(X, S, A[:k]), size=size, about=about)
         i, j = (int(index) for index in torch.randint(0, k, (2,), generator=generator))
-        inside.add(_error(X, S, _swapped(A, i, j)[:k]), _error(X, S, A[:k]), size=size, about=about)
+        inside.add(
+            _error(X, S, _swap_layers(A, i, j)[:k]), _error(X, S, A[:k]), size=size, about=about
+        )
     gaps = _exact(generator, exact, family, other, all_layers)
     parts = [
         Part(printed=commuting.check()),
@@ -116,43 +126,45 @@ def lemma_8(
         Part(printed=one_less.check(), corrected=inside.check(), matters="print"),
         Part(printed=gaps.check()),
     ]
-    figure, numbers = landscape(grid)
+    figure, numbers = draw_landscape(grid)
     numbers["A_i = a_i B, B any matrix: largest relative change of an error"] = _any_matrix(
         generator
     )
     return Evidence(parts=parts, numbers=numbers, figures=[figure])
 
 
-def _scales(generator: torch.Generator, count: int, n: int) -> Tensor:
-    """a_i of both signs, small enough that iterates stay of order one; 1/n is in them."""
-    return normal(generator, count) / (2 * n)
+def _draw_scales(generator: torch.Generator, count: int, n: int) -> Tensor:
+    """Draw a_i of both signs, small enough that iterates stay of order one; they include 1/n."""
+    return draw_normal(generator, count) / (2 * n)
 
 
-def _swapped(A: Tensor, i: int, j: int) -> Tensor:
+def _swap_layers(A: Tensor, i: int, j: int) -> Tensor:
     order = list(range(len(A)))
     order[i], order[j] = order[j], order[i]
     return A[order]
 
 
 def _factor(X: Tensor, A: Tensor) -> Tensor:
-    """I + M Xᵀ A X; here X has its tokens in rows, the query last."""
+    """The factor I + M Xᵀ A X; X has its tokens in rows, the query last."""
     M = torch.ones(len(X), 1, dtype=X.dtype)
     M[-1] = 0.0
     return torch.eye(len(X), dtype=X.dtype) + M * (X @ A @ X.mT)
 
 
-def _proof(X: Tensor, S: Tensor, A: Tensor, product: Callable[..., Tensor]) -> Tensor:
-    """The loss on one prompt as the proof writes it; what I − M keeps is the query's column."""
+def _loss_by_proof(X: Tensor, S: Tensor, A: Tensor, product: Callable[..., Tensor]) -> Tensor:
+    """The loss on one prompt as the proof writes it; I − M selects the query's column."""
     last = (X.mT @ product([_factor(X, matrix) for matrix in A]))[:, -1]
     return last @ torch.linalg.inv(S) @ last
 
 
 def _error(X: Tensor, S: Tensor, A: Tensor) -> Tensor:
-    """E over w* ~ N(0, Σ⁻¹) of the squared error on the query, from layers without 1/n run on
-    tokens: the error is linear in w*, so that d prompts tell its expectation."""
+    """Squared error on the query, averaged over w* ~ N(0, Σ⁻¹), of layers without 1/n.
+
+    The layers run on tokens. The error is linear in w*, so d prompts determine its expectation.
+    """
     d = len(S)
     root = torch.linalg.cholesky(torch.linalg.inv(S))
-    Z = tokens(X[:-1].expand(d, -1, -1), root.mT, X[-1].expand(d, -1))
+    Z = build_tokens(X[:-1].expand(d, -1, -1), root.mT, X[-1].expand(d, -1))
     P = torch.zeros(d + 1, d + 1, dtype=X.dtype)
     P[d, d] = 1.0
     for matrix in A:
@@ -161,7 +173,7 @@ def _error(X: Tensor, S: Tensor, A: Tensor) -> Tensor:
 
 
 def _smallest(trial: Equality) -> None:
-    """d = n = k = 1, Σ = 1: by (5) only A_0 has entered, and E[(1 + a g)²] = 1 + 2a + 3a²."""
+    """The case d = n = k = 1, Σ = 1: by (5) only A_0 has entered, E[(1 + a g)²] = 1 + 2a + 3a²."""
     law = Wishart(torch.ones(1, 1, dtype=torch.float64), 1)
     losses = [float(1 + 2 * a * law.power(1) + a**2 * law.power(2)) for a in (-1 / 3, 0.0)]
     about = f"d = n = k = 1, Σ = 1, A_0 = −1/3, A_1 = 0: f = {losses[0]:.4f}, swapped {losses[1]:g}"
@@ -171,14 +183,14 @@ def _smallest(trial: Equality) -> None:
 def _exact(
     generator: torch.Generator, count: int, family: Family, other: Family, trial: Equality
 ) -> Inequality:
-    """Two layers by exact moments: no change for the family, some change for other matrices."""
+    """Swap two layers under exact moments: no change for the family, some for other matrices."""
     gaps = Inequality(f"A_0, A_1 not in proportion: |f(A) − f(Ã)| ≥ {GAP:g} f(A)")
     for case in range(count):
-        d, n = 2 + case % 2, whole(generator, 1, 10)
-        S = covariance(generator, d, 10.0)
+        d, n = 2 + case % 2, draw_integer(generator, 1, 10)
+        S = draw_covariance(generator, d, 10.0)
         size, about = (d, n, 1), f"d = {d}, n = {n}, two layers, exact loss"
         for matrices, kept in ((family, True), (other, False)):
-            A = matrices(generator, S, normal(generator, 2))
+            A = matrices(generator, S, draw_normal(generator, 2))
             both = torch.stack([A, A.flip(0)], dim=1)
             one, two = expected_loss(both, S, torch.linalg.inv(S), n)
             if kept:
@@ -191,8 +203,8 @@ def _exact(
 def _any_matrix(generator: torch.Generator) -> float:
     worst = 0.0
     for d, n in ((2, 1), (3, 5), (4, 8)):
-        S, X = covariance(generator, d, 10.0), normal(generator, n + 1, d)
-        A = _scales(generator, 4, n)[:, None, None] * normal(generator, d, d)
+        S, X = draw_covariance(generator, d, 10.0), draw_normal(generator, n + 1, d)
+        A = _draw_scales(generator, 4, n)[:, None, None] * draw_normal(generator, d, d)
         one, two = _error(X, S, A), _error(X, S, A.flip(0))
         worst = max(worst, float((one - two).abs() / one))
     return worst

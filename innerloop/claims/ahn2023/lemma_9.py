@@ -22,19 +22,19 @@ from torch import Tensor
 from innerloop.claims.ahn2023 import query_label as rows
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.prompts import attention, normal, tokens, whole
+from innerloop.claims.prompts import attention, build_tokens, draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 
 
-def corner(Y: Tensor) -> Tensor:
-    """tr((I−M) Yᵀ Y (I−M))."""
+def query_corner_trace(Y: Tensor) -> Tensor:
+    """The trace tr((I−M) Yᵀ Y (I−M))."""
     keep = torch.zeros(Y.shape[-1], dtype=Y.dtype)
     keep[-1] = 1.0
     kept = Y * keep
     return (kept.mT @ kept).diagonal(dim1=-2, dim2=-1).sum(-1)
 
 
-def everything(Y: Tensor) -> Tensor:
+def full_trace(Y: Tensor) -> Tensor:
     return (Y.mT @ Y).diagonal(dim1=-2, dim2=-1).sum(-1)
 
 
@@ -48,9 +48,9 @@ def everything(Y: Tensor) -> Tensor:
     full={"trials": 20_000, "laws": 2000},
     tiny={"trials": 24, "laws": 6},
     falsified={
-        "the query is a key": {"layer": rows.unmasked},
+        "the query is a key": {"layer": rows.unmasked_layer},
         "the label is subtracted": {"sign": -1.0},
-        "all labels, not the query's": {"form": everything},
+        "all labels, not the query's": {"form": full_trace},
     },
 )
 def lemma_9(
@@ -59,7 +59,7 @@ def lemma_9(
     trials: int,
     laws: int,
     layer: rows.Layer = rows.printed_layer,
-    form: Callable[[Tensor], Tensor] = corner,
+    form: Callable[[Tensor], Tensor] = query_corner_trace,
     sign: float = 1.0,
 ) -> Evidence:
     dynamics = Equality("(53) on tokens is (54) on rows, for layers of form (13)")
@@ -68,16 +68,18 @@ def lemma_9(
         "E[([Z_k]_{d+1,n+1} + w*ᵀx_{n+1})²] = E tr((I−M) Ȳ_kᵀ Ȳ_k (I−M)), finite laws p_x, p_w"
     )
     for trial in range(trials):
-        d, n, k = 1 + trial % 4, whole(generator, 1, 8), whole(generator, 1, 5)
-        size, about = rows.size_and_words((d, n, k))
-        A, B = rows.weights(generator, k, d)
-        Z = tokens(normal(generator, n, d), normal(generator, d), normal(generator, d))
-        label = normal(generator)
+        d, n, k = 1 + trial % 4, draw_integer(generator, 1, 8), draw_integer(generator, 1, 5)
+        size, about = rows.describe_size((d, n, k))
+        A, B = rows.draw_weights(generator, k, d)
+        Z = build_tokens(
+            draw_normal(generator, n, d), draw_normal(generator, d), draw_normal(generator, d)
+        )
+        label = draw_normal(generator)
         X, Y = Z[:d], Z[d:]
         bar = (X, torch.cat([Y[:, :n], sign * label.reshape(1, 1)], dim=1))
         shift = bar[1] * sign - Y * sign
         for i in range(k):
-            P, Q = rows.of_form_13(A[i], B[i])
+            P, Q = rows.form_13_matrices(A[i], B[i])
             Z = Z + attention(Z, P, Q) / n
             X, Y = layer(X, Y, A[i], B[i])
             bar = layer(*bar, A[i], B[i])
@@ -98,9 +100,9 @@ def _finite(
     form: Callable[[Tensor], Tensor],
     sign: float,
 ) -> None:
-    """Both losses for laws with a few atoms, every prompt weighed by its probability."""
-    d, n, k = 1 + trial % 3, whole(generator, 1, 4), whole(generator, 1, 4)
-    size, about = rows.size_and_words((d, n, k))
+    """Compare both losses for laws with a few atoms, weighting every prompt by its probability."""
+    d, n, k = 1 + trial % 3, draw_integer(generator, 1, 4), draw_integer(generator, 1, 4)
+    size, about = rows.describe_size((d, n, k))
     atoms, chances = _law(generator, 3, d)
     stars, odds = _law(generator, 2, d)
     drawn = torch.cartesian_prod(*[torch.arange(3)] * (n + 1), torch.arange(2)).reshape(-1, n + 2)
@@ -109,35 +111,45 @@ def _finite(
     bar = w @ X
     hidden = bar.clone()
     hidden[..., -1] = 0.0
-    A, B = rows.weights(generator, k, d)
-    told = rows.run(X, hidden, A, B, layer)[1][:, 0, -1] + sign * bar[:, 0, -1]
-    left, right = (mass * told**2).sum(), (mass * form(rows.run(X, bar, A, B, layer)[1])).sum()
+    A, B = rows.draw_weights(generator, k, d)
+    told = rows.run_layers(X, hidden, A, B, layer)[1][:, 0, -1] + sign * bar[:, 0, -1]
+    left, right = (
+        (mass * told**2).sum(),
+        (mass * form(rows.run_layers(X, bar, A, B, layer)[1])).sum(),
+    )
     losses.add(left, right, size=size, about=f"{about}, {len(mass)} prompts")
 
 
 def _law(generator: torch.Generator, atoms: int, d: int) -> tuple[Tensor, Tensor]:
-    """A law that is neither centred nor symmetric."""
+    """Draw a law that is neither centred nor symmetric."""
     chances = torch.rand(atoms, generator=generator, dtype=torch.float64)
-    return normal(generator, atoms, d) + 0.5, chances / chances.sum()
+    return draw_normal(generator, atoms, d) + 0.5, chances / chances.sum()
 
 
 def _less_than_13(generator: torch.Generator) -> dict[str, float]:
-    """How far the query's label is from merely being added, for other P and Q."""
+    """How far the query's label is from entering additively, for P and Q not of form (13)."""
     names = ("any P, and any Q without its last column", "form (13) with Q's last column")
     far = [0.0, 0.0]
     for trial in range(40):
-        d, n = 1 + trial % 4, whole(generator, 1, 8)
+        d, n = 1 + trial % 4, draw_integer(generator, 1, 8)
         for which in range(2):
-            Z = tokens(normal(generator, n, d), normal(generator, d), normal(generator, d))
+            Z = build_tokens(
+                draw_normal(generator, n, d), draw_normal(generator, d), draw_normal(generator, d)
+            )
             bar = Z.clone()
             bar[d, n] = 1.0
             added = bar - Z
             for _ in range(2):
-                P, Q = rows.of_form_13(*(part[0] for part in rows.weights(generator, 1, d)))
+                P, Q = rows.form_13_matrices(
+                    *(part[0] for part in rows.draw_weights(generator, 1, d))
+                )
                 if which == 0:
-                    P, Q[d, :d] = normal(generator, d + 1, d + 1) / 9, normal(generator, d) / 9
+                    P, Q[d, :d] = (
+                        draw_normal(generator, d + 1, d + 1) / 9,
+                        draw_normal(generator, d) / 9,
+                    )
                 else:
-                    Q[:, d] = normal(generator, d + 1) / 9
+                    Q[:, d] = draw_normal(generator, d + 1) / 9
                 Z, bar = Z + attention(Z, P, Q) / n, bar + attention(bar, P, Q) / n
             far[which] = max(far[which], float((bar - Z - added).abs().max()))
     return {

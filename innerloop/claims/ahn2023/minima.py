@@ -1,4 +1,4 @@
-"""Where the loss of one layer is least: searches from random starts, and whether one place is all.
+"""Minima of the loss of one layer: searches from random starts, and whether they are unique.
 
 Behind Theorem 1: its statement that the optimum is unique, of f(b, A) and of each component
 f_j(X) = E[(⟨C, X⟩ + w*_j)²] in the proof.
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.evidence import Part, Value
-from innerloop.claims.prompts import covariance, normal
-from innerloop.claims.trials import Equality, search
-from innerloop.theory.single_layer import SingleLayer
+from innerloop.claims.prompts import draw_covariance, draw_normal
+from innerloop.claims.trials import Equality, search_minimum
+from innerloop.theory.single_layer import SingleLayerLoss
 
 Weights = tuple[Tensor, Tensor]
 GLOBAL = 1e-9
@@ -23,7 +23,7 @@ GLOBAL = 1e-9
 
 
 class End(NamedTuple):
-    """Where a search ended: the setting, the weights, the loss above the least, relative to it."""
+    """End of a search: the setting, the weights, and the relative excess over the least loss."""
 
     S: Tensor
     n: int
@@ -38,27 +38,27 @@ class End(NamedTuple):
 
 
 def product(b: Tensor, A: Tensor) -> Tensor:
-    """b ⊗ A, which (γb, A/γ) leaves alone; all that the prediction depends on."""
+    """The product b ⊗ A, invariant under (γb, A/γ); the prediction depends on nothing else."""
     return torch.einsum("i,jk->ijk", b, A)
 
 
-def found(generator: torch.Generator, starts: int) -> list[End]:
-    """The ends of L-BFGS over all of b and A; the first starts of d = 1 are of both families."""
+def search_minima(generator: torch.Generator, starts: int) -> list[End]:
+    """Search minima over all of b and A by L-BFGS; for d = 1 first from starts of both families."""
     ends = []
     for d, n in ((1, 1), (1, 1), (1, 6), (2, 3), (2, 20), (3, 4)):
         for _ in range(starts):
-            S = covariance(generator, d, 3.0)
-            layer = SingleLayer(S, n)
+            S = draw_covariance(generator, d, 3.0)
+            layer = SingleLayerLoss(S, n)
             least = float(layer.loss(*layer.optimum()))
 
             def excess(
-                point: Tensor, layer: SingleLayer = layer, d: int = d, least: float = least
+                point: Tensor, layer: SingleLayerLoss = layer, d: int = d, least: float = least
             ) -> Tensor:
                 # The factor makes the search go on to the last digits.
                 return 1e6 * (layer.loss(*_weights(point, d)) / least - 1)
 
-            start = normal(generator, 1, (d + 1) ** 2)
-            point, value, evaluations = search(excess, start, iterations=2000)
+            start = draw_normal(generator, 1, (d + 1) ** 2)
+            point, value, evaluations = search_minimum(excess, start, iterations=2000)
             ends.append(End(S, n, *_weights(point, d), value / 1e6, evaluations))
     return ends
 
@@ -67,18 +67,18 @@ def _weights(point: Tensor, d: int) -> Weights:
     return point[: d + 1], point[d + 1 :].reshape(d + 1, d)
 
 
-def effort(ends: list[End]) -> str:
+def describe_effort(ends: list[End]) -> str:
     far = max(abs(end.excess) for end in ends if end.excess < GLOBAL)
     total = sum(end.evaluations for end in ends)
     return f"{total} evaluations, {far:.1g} from the least loss where the least is reached"
 
 
-def alone(
+def check_uniqueness(
     ends: list[End],
     stated: Callable[[Tensor, int], Weights],
     alike: Callable[[Tensor, Tensor], Tensor],
 ) -> Part:
-    """Is every global minimum that was found the one stated?"""
+    """Check whether every global minimum found is the stated one."""
     printed = Equality("the global optimum (b, A) is unique", tolerance=1e-4)
     corrected = Equality(
         "for Σ ≻ 0 and d ≥ 2, b ⊗ A is unique, so (b, A) up to (γb, A/γ); for d = 1 also with the "
@@ -89,7 +89,8 @@ def alone(
         if end.excess > GLOBAL:
             continue
         b, A = stated(end.S, end.n)
-        told = f"b = {_told(end.b)}, A = {_told(end.A)} instead of {_told(b)}, {_told(A)}"
+        told = f"b = {_format_vector(end.b)}, A = {_format_vector(end.A)} "
+        told += f"instead of {_format_vector(b)}, {_format_vector(A)}"
         about = f"d = {end.d}, n = {end.n}, tr Σ = {float(end.S.trace()):.3g}, {told}, same loss"
         size = (end.d, end.n)
         printed.add(
@@ -103,12 +104,14 @@ def alone(
     return Part(printed=printed.check(), corrected=corrected.check(), matters="result")
 
 
-def _told(values: Tensor) -> str:
+def _format_vector(values: Tensor) -> str:
     return "(" + ", ".join(f"{value:.4g}" for value in values.flatten().tolist()) + ")"
 
 
-def of_components(generator: torch.Generator, stated: Callable[[Tensor, int], Weights]) -> Part:
-    """The least-norm minimiser of each f_j, from the normal equations, and the symmetric one."""
+def check_component_minimisers(
+    generator: torch.Generator, stated: Callable[[Tensor, int], Weights]
+) -> Part:
+    """Check the minimisers of each f_j: the least-norm one of the normal equations, symmetrised."""
     printed = Equality("X_j is the unique global minimum of f_j (proof)", tolerance=1e-8)
     corrected = Equality(
         "f_j is least exactly on X_j plus antisymmetric matrices: (X_j + X_jᵀ)/2 is unique",
@@ -117,16 +120,20 @@ def of_components(generator: torch.Generator, stated: Callable[[Tensor, int], We
     for d, n in ((1, 1), (1, 5), (2, 1), (2, 4), (3, 2), (4, 10)):
         spectrum = 0.2 + torch.rand(d, generator=generator, dtype=torch.float64)
         spectrum = spectrum if d > 1 else torch.ones(1, dtype=torch.float64)
-        layer = SingleLayer(torch.diag(spectrum), n)
+        layer = SingleLayerLoss(torch.diag(spectrum), n)
         units = torch.eye((d + 1) ** 2, dtype=torch.float64).reshape(-1, d + 1, d + 1)
-        operator = torch.stack([layer.second(unit).flatten() for unit in units], dim=1)
+        operator = torch.stack([layer.second_moment(unit).flatten() for unit in units], dim=1)
         b, A = stated(layer.covariance, n)
         for j in range(d):
-            side = -layer.along(torch.eye(d, dtype=torch.float64)[j]).flatten()
+            side = -layer.linear_moment(torch.eye(d, dtype=torch.float64)[j]).flatten()
             least = (torch.linalg.pinv(operator) @ side).reshape(d + 1, d + 1)
             X = torch.outer(b, A[:, j])
-            size, about = (d, n, j), f"d = {d}, n = {n}, j = {j + 1}, Λ = {_told(spectrum)}"
-            both = f"{about}, X_j = {_told(X)} row by row, X_jᵀ and {_told(least)} do as well"
+            size, about = (
+                (d, n, j),
+                f"d = {d}, n = {n}, j = {j + 1}, Λ = {_format_vector(spectrum)}",
+            )
+            both = f"{about}, X_j = {_format_vector(X)} row by row, "
+            both += f"X_jᵀ and {_format_vector(least)} do as well"
             printed.add(least, X, size=size, about=both)
             # As many solutions as antisymmetric matrices, no more.
             free = (d + 1) ** 2 - int(torch.linalg.matrix_rank(operator))
@@ -136,8 +143,8 @@ def of_components(generator: torch.Generator, stated: Callable[[Tensor, int], We
     return Part(printed=printed.check(), corrected=corrected.check())
 
 
-def told(ends: list[End]) -> dict[str, Value]:
-    """What else the searches met: ends above the least loss, and whether those are minima."""
+def summarise_searches(ends: list[End]) -> dict[str, Value]:
+    """Summarise the other ends: those above the least loss, and whether they are minima."""
     higher = [end for end in ends if end.excess > 1e-3]
     second = [
         end for end in ends if end.d == 1 and end.excess < GLOBAL and abs(end.b[0]) > abs(end.b[1])
@@ -151,9 +158,11 @@ def told(ends: list[End]) -> dict[str, Value]:
 
 
 def _second_minimum() -> dict[str, Value]:
-    """A minimum that is not global, at Σ = diag(2, 1) and n = 2: the query's first coordinate is
-    weighed by the context's labels, the second by nothing."""
-    layer = SingleLayer(torch.diag(torch.tensor([2.0, 1.0], dtype=torch.float64)), 2)
+    """A minimum that is not global, at Σ = diag(2, 1) and n = 2.
+
+    The query's first coordinate is weighted by the context's labels, the second by nothing.
+    """
+    layer = SingleLayerLoss(torch.diag(torch.tensor([2.0, 1.0], dtype=torch.float64)), 2)
     b, A = layer.optimum()
     low = A[0, 0]
     point = torch.zeros(9, dtype=torch.float64)
@@ -171,5 +180,5 @@ def _second_minimum() -> dict[str, Value]:
     }
 
 
-def _loss_at(layer: SingleLayer) -> Callable[[Tensor], Tensor]:
+def _loss_at(layer: SingleLayerLoss) -> Callable[[Tensor], Tensor]:
     return lambda point: layer.loss(*_weights(point, layer.d))

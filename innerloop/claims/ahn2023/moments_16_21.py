@@ -22,19 +22,19 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from innerloop.claims.ahn2023.contexts import Contexts, pair, unit
+from innerloop.claims.ahn2023.contexts import Contexts, symmetric_unit_matrix, unit_matrix
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
-from innerloop.claims.prompts import covariance, whole
+from innerloop.claims.prompts import draw_covariance, draw_integer
 from innerloop.claims.trials import Equality
-from innerloop.theory.single_layer import SingleLayer
+from innerloop.theory.single_layer import SingleLayerLoss
 
 SIZES = ((1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (3, 1), (2, 3), (3, 2))
-"""d and n whose expectations are sums over at most 3⁹ prompts, the larger ones last."""
+"""Pairs (d, n) whose expectations are sums over at most 3⁹ prompts, larger ones last."""
 
 
 def one_example(lam: Tensor, j: int, fourth: float = 2.0) -> Tensor:
-    """(18) for i = i': at λ = 1 this is d + 2."""
+    """Equation (18) for i = i': at λ = 1 this is d + 2."""
     return lam[j] * lam.sum() + fourth * lam[j] ** 2
 
 
@@ -43,21 +43,21 @@ def two_examples(lam: Tensor, j: int) -> Tensor:
 
 
 def label(lam: Tensor, j: int) -> Tensor:
-    """(16), (17), (20)."""
+    """The moment of equations (16), (17) and (20)."""
     return lam[j]
 
 
 def isotropic(lam: Tensor, j: int, n: int, offset: int = 2) -> Tensor:
-    """(19)."""
+    """The moment of equation (19)."""
     return lam[j] * ((n - 1) / n + (len(lam) + offset) / n)
 
 
 def diagonal(lam: Tensor, j: int, n: int, share: int = 1) -> Tensor:
-    """(21)."""
+    """The moment of equation (21)."""
     return (n + share) / n * lam[j] ** 2 + lam[j] * lam.sum() / n
 
 
-def averaged(value: Tensor, n: int) -> Tensor:
+def divide_by_examples(value: Tensor, n: int) -> Tensor:
     return value / n
 
 
@@ -91,14 +91,14 @@ def moments_16_21(
     white: Callable[[Tensor, int, int], Tensor] = isotropic,
     coloured: Callable[[Tensor, int, int], Tensor] = diagonal,
     nought: float = 0.0,
-    mean: Callable[[Tensor, int], Tensor] = averaged,
+    mean: Callable[[Tensor, int], Tensor] = divide_by_examples,
 ) -> Evidence:
     parts: list[Part] = []
     for alike, second in ((True, white), (False, coloured)):
         prompts = []
         for d, n in SIZES[:shortest]:
             lam = 0.2 + 2 * torch.rand(d, generator=generator, dtype=torch.float64)
-            prompts.append(Contexts.of(torch.ones_like(lam) if alike else lam, n))
+            prompts.append(Contexts.from_spectrum(torch.ones_like(lam) if alike else lam, n))
         parts += [
             Part(printed=_first(prompts, first, nought, "(16)" if alike else "(16) for Λ")),
             Part(printed=_pairs(prompts, same, apart, "(18)" if alike else "(18) for Λ")),
@@ -128,7 +128,7 @@ def _first(
             others = p.mean(torch.cat(rest, dim=1))
             left = torch.cat([mixed, others])
             right = torch.cat([right, torch.full_like(others, nought)])
-            trial.add(left, right, size=(*p.size, j), about=f"{p.about}, j = {j + 1}")
+            trial.add(left, right, size=(*p.size, j), about=f"{p.description}, j = {j + 1}")
     return trial.check()
 
 
@@ -148,7 +148,7 @@ def _pairs(
             left = p.mean(terms[:, 0, :, None] * terms[:, i, None, :])
             stated = same if i == 0 else apart
             right = torch.diag(torch.stack([stated(p.lam, j) for j in range(len(p.lam))]))
-            about = f"{p.about}, {'one example' if i == 0 else 'two examples'}"
+            about = f"{p.description}, {'one example' if i == 0 else 'two examples'}"
             trial.add(left, right, size=(*p.size, i), about=about)
     return trial.check()
 
@@ -161,7 +161,7 @@ def _second(
     second: Callable[[Tensor, int, int], Tensor],
     alike: bool,
 ) -> list[Part]:
-    """(17) and (19), or (20) and (21): by tokens, then for longer prompts by closed forms."""
+    """Check (17) and (19), or (20) and (21): by tokens, then longer prompts by closed forms."""
     names = ("(17)", "(19)") if alike else ("(20)", "(21)")
     amount = "((n−1)/n + (d+2)/n)" if alike else "((n+1)/n λ_j² + λ_j Σλ/n)"
     with_w = Equality(f"{names[0]}: E[w_j C] = λ_j (E_{{d+1,j}} + E_{{j,d+1}})")
@@ -170,20 +170,27 @@ def _second(
     for p in prompts:
         d, n = p.size
         for j in range(d):
-            size, about = (d, n, j), f"{p.about}, j = {j + 1}"
+            size, about = (d, n, j), f"{p.description}, j = {j + 1}"
             left = p.mean(p.w[:, j, None, None] * p.C)
-            with_w.add(left, first(p.lam, j) * pair(j, d), size=size, about=about)
+            with_w.add(left, first(p.lam, j) * symmetric_unit_matrix(j, d), size=size, about=about)
             left = p.mean(p.C[:, d, j, None, None] * p.C)
-            with_itself.add(left, second(p.lam, j, n) * pair(j, d), size=size, about=about)
+            with_itself.add(
+                left, second(p.lam, j, n) * symmetric_unit_matrix(j, d), size=size, about=about
+            )
     for k in range(trials):
-        d, n = 1 + k % 8, whole(generator, 1, 1000)
+        d, n = 1 + k % 8, draw_integer(generator, 1, 1000)
         drawn = 0.2 + 2 * torch.rand(d, generator=generator, dtype=torch.float64)
         lam = torch.ones_like(drawn) if alike else drawn
-        j, layer = whole(generator, 0, d - 1), SingleLayer(torch.diag(lam), n)
-        size, about, E = (d, n, j), f"d = {d}, n = {n}", unit(j, d)
-        with_w.add(layer.along(E[d, :d]), first(lam, j) * pair(j, d), size=size, about=about)
-        right = second(lam, j, n) * pair(j, d)
-        with_itself.add(layer.second(E), right, size=size, about=about)
+        j, layer = draw_integer(generator, 0, d - 1), SingleLayerLoss(torch.diag(lam), n)
+        size, about, E = (d, n, j), f"d = {d}, n = {n}", unit_matrix(j, d)
+        with_w.add(
+            layer.linear_moment(E[d, :d]),
+            first(lam, j) * symmetric_unit_matrix(j, d),
+            size=size,
+            about=about,
+        )
+        right = second(lam, j, n) * symmetric_unit_matrix(j, d)
+        with_itself.add(layer.second_moment(E), right, size=size, about=about)
     return [Part(printed=with_w.check()), Part(printed=with_itself.check())]
 
 
@@ -196,8 +203,8 @@ def _inner(prompts: list[Contexts], mean: Callable[[Tensor, int], Tensor]) -> Pa
     for p in prompts:
         d, n = p.size
         total = (p.y.unsqueeze(-1) * p.x).sum(1)
-        printed.add(p.C[:, d, :d], total, size=p.size, about=p.about)
-        corrected.add(p.C[:, d, :d], mean(total, n), size=p.size, about=p.about)
+        printed.add(p.C[:, d, :d], total, size=p.size, about=p.description)
+        corrected.add(p.C[:, d, :d], mean(total, n), size=p.size, about=p.description)
     return Part(printed=printed.check(), corrected=corrected.check(), matters="print")
 
 
@@ -208,19 +215,19 @@ def _other_blocks(prompts: list[Contexts], nought: float) -> Check:
         for j in range(d):
             products = n * p.mean(p.C[:, d, j, None, None] * p.C)
             left = torch.cat([products[:d, :d].flatten(), products[d, d, None]])
-            trial.add(left, torch.full_like(left, nought), size=(d, n, j), about=p.about)
+            trial.add(left, torch.full_like(left, nought), size=(d, n, j), about=p.description)
     return trial.check()
 
 
 def _dense(generator: torch.Generator, trials: int) -> dict[str, float]:
-    """How far (20) and (21) are off where a dense Σ is put in with λ_j = Σ_jj."""
+    """Error of (20) and (21) for a dense Σ when λ_j is read as Σ_jj."""
     far = [0.0, 0.0]
     for k in range(trials):
-        d, n = 2 + k % 5, whole(generator, 1, 50)
-        S = covariance(generator, d, 10.0)
-        layer, lam = SingleLayer(S, n), S.diagonal()
-        E, both = unit(0, d), pair(0, d)
-        one, two = layer.along(E[d, :d]), layer.second(E)
+        d, n = 2 + k % 5, draw_integer(generator, 1, 50)
+        S = draw_covariance(generator, d, 10.0)
+        layer, lam = SingleLayerLoss(S, n), S.diagonal()
+        E, both = unit_matrix(0, d), symmetric_unit_matrix(0, d)
+        one, two = layer.linear_moment(E[d, :d]), layer.second_moment(E)
         stated = (lam[0] * both, diagonal(lam, 0, n) * both)
         for i, (left, right) in enumerate(zip((one, two), stated, strict=True)):
             far[i] = max(far[i], float((left - right).norm() / left.norm()))

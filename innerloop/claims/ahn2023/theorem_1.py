@@ -29,16 +29,16 @@ from torch import Tensor
 from innerloop.claims.ahn2023 import minima, one_layer
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
-from innerloop.claims.prompts import covariance, normal, whole
+from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.theory.single_layer import SingleLayer
+from innerloop.theory.single_layer import SingleLayerLoss
 
 Weights = tuple[Tensor, Tensor]
-Stated = Callable[[Tensor, int], Weights]
+StatedOptimum = Callable[[Tensor, int], Weights]
 
 
 def equation_8(S: Tensor, n: int, *, share: float = 1.0, trace: float = 1.0) -> Weights:
-    """(8) as printed: (n + share)/n λ + trace · (Σ_k λ_k)/n."""
+    """Equation (8) as printed: (n + share)/n λ + trace · (Σ_k λ_k)/n."""
     values, U = torch.linalg.eigh(S)
     inverse = 1 / ((n + share) / n * values + trace * values.sum() / n)
     b = torch.cat([S.new_zeros(len(S)), S.new_ones(1)])
@@ -78,7 +78,7 @@ def theorem_1(
     *,
     trials: int,
     starts: int,
-    stated: Stated = equation_8,
+    stated: StatedOptimum = equation_8,
     identity: Callable[[int, int], float] = isotropic,
     rescaled: Callable[..., Weights] = lambda b, A, g: (g * b, A / g),
     power: int = 2,
@@ -86,83 +86,91 @@ def theorem_1(
     columns: Callable[[int], int] = lambda d: d,
     alike: Callable[[Tensor, Tensor], Tensor] = minima.product,
 ) -> Evidence:
-    ends = minima.found(generator, starts)
+    ends = minima.search_minima(generator, starts)
     lower, apart = _minimum(generator, trials, stated, ends)
-    approach, rows = one_layer.approach(generator, stated, limit)
+    approach, rows = one_layer.check_limit(generator, stated, limit)
     parts = [
         one_layer.loss(generator, power),
-        one_layer.dependence(generator, trials, columns),
+        one_layer.check_dependence(generator, trials, columns),
         Part(printed=_gradient(generator, trials, stated)),
         Part(printed=lower.check()),
         Part(printed=_rescaling(generator, trials, stated, rescaled)),
         Part(printed=_isotropic(identity)),
         approach,
-        minima.of_components(generator, stated),
-        minima.alone(ends, stated, alike),
+        minima.check_component_minimisers(generator, stated),
+        minima.check_uniqueness(ends, stated, alike),
     ]
-    numbers = {"largest difference of f − f(8) from its two squares": apart, **minima.told(ends)}
+    numbers = {
+        "largest difference of f − f(8) from its two squares": apart,
+        **minima.summarise_searches(ends),
+    }
     return Evidence(
-        parts=parts, numbers=numbers, table=one_layer.losses(), figures=[one_layer.figure(rows)]
+        parts=parts,
+        numbers=numbers,
+        table=one_layer.tabulate_losses(),
+        figures=[one_layer.draw_limit_figure(rows)],
     )
 
 
-def _drawn(generator: torch.Generator, k: int) -> tuple[Tensor, int]:
-    """A dense covariance, every fifth without full rank, and a number of examples."""
+def _draw_case(generator: torch.Generator, k: int) -> tuple[Tensor, int]:
+    """Draw a dense covariance (some without full rank) and a number of examples."""
     d = 1 + k % 5
-    S = covariance(generator, d, 100.0)
+    S = draw_covariance(generator, d, 100.0)
     if k % 5 > 0 and k % 3 == 0:
-        half = normal(generator, d, d - 1)
+        half = draw_normal(generator, d, d - 1)
         S = half @ half.mT
-    return S, (1, 2, 5, 20, 300)[whole(generator, 0, 4)]
+    return S, (1, 2, 5, 20, 300)[draw_integer(generator, 0, 4)]
 
 
-def _gradient(generator: torch.Generator, trials: int, stated: Stated) -> Check:
+def _gradient(generator: torch.Generator, trials: int, stated: StatedOptimum) -> Check:
     trial = Equality("∇f = 0 at (8), in all entries of b and A, for any Σ", tolerance=1e-9)
     for k in range(trials):
-        S, n = _drawn(generator, k)
+        S, n = _draw_case(generator, k)
         b, A = (part.requires_grad_() for part in stated(S, n))
-        slopes = torch.autograd.grad(SingleLayer(S, n).loss(b, A), (b, A))
+        slopes = torch.autograd.grad(SingleLayerLoss(S, n).loss(b, A), (b, A))
         slope = torch.cat([slopes[0], slopes[1].flatten()])
         trial.add(slope, torch.zeros_like(slope), size=(len(S), n), about=f"d = {len(S)}, n = {n}")
     return trial.check()
 
 
 def _minimum(
-    generator: torch.Generator, trials: int, stated: Stated, ends: list[minima.End]
+    generator: torch.Generator, trials: int, stated: StatedOptimum, ends: list[minima.End]
 ) -> tuple[Inequality, float]:
-    """f(8) against other weights, and how far f − f(8) is from its two squares."""
+    """Compare f(8) with other weights, and f − f(8) with its two squares."""
     trial = Inequality("f(8) ≤ f(b, A) for all b and A", rounding=1e-10)
     apart = 0.0
     for k in range(trials):
-        S, n = _drawn(generator, k)
-        d, layer = len(S), SingleLayer(S, n)
+        S, n = _draw_case(generator, k)
+        d, layer = len(S), SingleLayerLoss(S, n)
         best, (b0, A0) = stated(S, n), layer.optimum()
         for spread in (1.0, 0.1, 0.01):
-            b = best[0] + spread * normal(generator, d + 1)
-            A = best[1] + spread * normal(generator, d + 1, d)
+            b = best[0] + spread * draw_normal(generator, d + 1)
+            A = best[1] + spread * draw_normal(generator, d + 1, d)
             about = f"d = {d}, n = {n}, weights {spread} away"
             trial.add(layer.loss(*best), layer.loss(b, A), size=(d, n), about=about)
-            off = layer.odd(b, A) - layer.odd(b0, A0)
-            squares = ((S @ off @ layer.square()) * off).sum() + layer.even(b, A)
+            off = layer.odd_coefficient(b, A) - layer.odd_coefficient(b0, A0)
+            squares = ((S @ off @ layer.square_moment()) * off).sum() + layer.even_part(b, A)
             excess = layer.loss(b, A) - layer.loss(b0, A0)
             apart = max(apart, float((excess - squares).abs() / layer.loss(b, A)))
     for end in ends:
-        layer = SingleLayer(end.S, end.n)
+        layer = SingleLayerLoss(end.S, end.n)
         about = f"d = {layer.d}, n = {end.n}, where a search ended"
         at = layer.loss(*stated(end.S, end.n))
         trial.add(at, layer.loss(end.b, end.A), size=(layer.d, end.n), about=about)
-    trial.looked = f"L-BFGS over b and A from {len(ends)} random starts, {minima.effort(ends)}"
+    trial.search_note = (
+        f"L-BFGS over b and A from {len(ends)} random starts, {minima.describe_effort(ends)}"
+    )
     return trial, apart
 
 
 def _rescaling(
-    generator: torch.Generator, trials: int, stated: Stated, rescaled: Callable[..., Weights]
+    generator: torch.Generator, trials: int, stated: StatedOptimum, rescaled: Callable[..., Weights]
 ) -> Check:
     trial = Equality("f(γb, A/γ) = f(8) for γ ≠ 0", tolerance=1e-9)
     for k in range(trials):
-        S, n = _drawn(generator, k)
-        layer, (b, A) = SingleLayer(S, n), stated(S, n)
-        gamma = float(10 ** normal(generator).clamp(-2, 2)) * (-1) ** k
+        S, n = _draw_case(generator, k)
+        layer, (b, A) = SingleLayerLoss(S, n), stated(S, n)
+        gamma = float(10 ** draw_normal(generator).clamp(-2, 2)) * (-1) ** k
         left, right = layer.loss(*rescaled(b, A, gamma)), layer.loss(b, A)
         trial.add(left, right, size=(len(S), n), about=f"d = {len(S)}, n = {n}, γ = {gamma:.3g}")
     return trial.check()
@@ -173,6 +181,6 @@ def _isotropic(identity: Callable[[int, int], float]) -> Check:
     for d in range(1, 9):
         for n in (1, 2, 3, 10, 1000):
             eye = torch.eye(d, dtype=torch.float64)
-            _, A = SingleLayer(eye, n).optimum()
+            _, A = SingleLayerLoss(eye, n).optimum()
             trial.add(identity(d, n) * eye, A[:d], size=(d, n), about=f"d = {d}, n = {n}")
     return trial.check()

@@ -21,24 +21,24 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from innerloop.claims.ahn2023.two_layers import landscape
+from innerloop.claims.ahn2023.two_layers import draw_landscape
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part, Value
-from innerloop.claims.prompts import normal, whole
-from innerloop.claims.trials import Equality, Inequality, search
+from innerloop.claims.prompts import draw_integer, draw_normal
+from innerloop.claims.trials import Equality, Inequality, search_minimum
 from innerloop.theory.bartlett import bartlett_rule
 from innerloop.theory.gaussian import product_rule
 from innerloop.theory.stack import expected_loss
 from innerloop.training.kernel import Prompts
-from innerloop.training.linear_attention import SampledLoss, distance
+from innerloop.training.linear_attention import SampledLoss, distance_to_identity
 from innerloop.training.stacks import Weights
 
 SMALL = 3
-"""Up to here the exact rule has few points; beyond it words are quicker."""
+"""Largest size at which the exact rule has few points; beyond it Wishart words are quicker."""
 
 
 def exact_loss(d: int, n: int) -> Callable[[Tensor], Tensor]:
-    """f(A_0, A_1), over its value without layers; differentiable."""
+    """The loss f(A_0, A_1) over its value without layers; differentiable."""
     eye = torch.eye(d, dtype=torch.float64)
     if d > SMALL:
         return lambda A: expected_loss(A, eye, eye, n) / d
@@ -49,7 +49,7 @@ def exact_loss(d: int, n: int) -> Callable[[Tensor], Tensor]:
         torch.zeros(d, d, 1, dtype=torch.float64),
     )
     law = SampledLoss(d=d, n=n)
-    return lambda A: law.loss_of(Weights(A), prompts) / d
+    return lambda A: law.loss_at(Weights(A), prompts) / d
 
 
 @claim(
@@ -91,7 +91,7 @@ def theorem_3(
     power: int = 1,
 ) -> Evidence:
     rows, least = _searches(generator, cases, starts, share)
-    figure, numbers = landscape(grid)
+    figure, numbers = draw_landscape(grid)
     parts = [
         Part(printed=least, matters="result"),
         Part(printed=_turns(generator, trials, turn)),
@@ -104,7 +104,7 @@ def theorem_3(
 def _searches(
     generator: torch.Generator, cases: list[list[int]], starts: int, share: float
 ) -> tuple[list[dict[str, Value]], Check]:
-    """The least loss over diagonal matrices, against searches over all entries."""
+    """Compare the least loss over diagonal matrices with searches over all entries."""
     trial = Inequality("min over diagonal A_0, A_1 ≤ f(A_0, A_1) wherever a search ends", 1e-7)
     rows: list[dict[str, Value]] = []
     evaluations = 0
@@ -118,12 +118,12 @@ def _searches(
             return 1e3 * loss(entries.reshape(2, d, d))
 
         first = torch.cat([torch.full((d,), -0.3), torch.full((d,), -0.9)]).double()
-        drawn = first + 0.2 * normal(generator, 1 + starts // 4, 2 * d)
-        point, least, _ = search(diagonal, torch.cat([first[None], drawn]), iterations=400)
+        drawn = first + 0.2 * draw_normal(generator, 1 + starts // 4, 2 * d)
+        point, least, _ = search_minimum(diagonal, torch.cat([first[None], drawn]), iterations=400)
         ends: Counter[str] = Counter()
         for _ in range(starts):
-            start = 0.3 * normal(generator, 1, 2 * d * d)
-            end, value, count = search(free, start, iterations=400)
+            start = 0.3 * draw_normal(generator, 1, 2 * d * d)
+            end, value, count = search_minimum(free, start, iterations=400)
             evaluations += count
             about = f"d = {d}, n = {n}, the least of diagonal ones and where a search ended"
             trial.add(share * least, value, size=(d, n), about=about)
@@ -139,12 +139,12 @@ def _searches(
             }
             for place, count in sorted(ends.items())
         ]
-    trial.looked = f"L-BFGS over all entries from random starts, {evaluations} evaluations"
+    trial.search_note = f"L-BFGS over all entries from random starts, {evaluations} evaluations"
     return rows, trial.check()
 
 
 def _place(A: Tensor, above: float) -> str:
-    if float(distance(A).max()) > 0.01:
+    if float(distance_to_identity(A).max()) > 0.01:
         return f"elsewhere, {above:.1e} above"
     return ", ".join(f"{m.diagonal().mean():.3f} I" for m in A)
 
@@ -152,9 +152,9 @@ def _place(A: Tensor, above: float) -> str:
 def _turns(generator: torch.Generator, trials: int, turn: Callable[[Tensor], Tensor]) -> Check:
     trial = Equality("f(UD_0Uᵀ, A_1) = f(D_0, UᵀA_1U) for orthogonal U")
     for _ in range(trials):
-        d, n = whole(generator, 2, SMALL), whole(generator, 1, 8)
-        loss, U = exact_loss(d, n), torch.linalg.qr(normal(generator, d, d))[0]
-        D, A = normal(generator, d).diag(), normal(generator, d, d)
+        d, n = draw_integer(generator, 2, SMALL), draw_integer(generator, 1, 8)
+        loss, U = exact_loss(d, n), torch.linalg.qr(draw_normal(generator, d, d))[0]
+        D, A = draw_normal(generator, d).diag(), draw_normal(generator, d, d)
         left = loss(torch.stack([U @ D @ U.mT, A]))
         V = turn(U)
         right = loss(torch.stack([D, V.mT @ A @ V]))
@@ -165,15 +165,19 @@ def _turns(generator: torch.Generator, trials: int, turn: Callable[[Tensor], Ten
 def _jensen(generator: torch.Generator, trials: int, kept: Callable[[Tensor], Tensor]) -> Check:
     trial = Inequality("f(D_0, diag A_1) ≤ f(D_0, A_1)")
     for _ in range(trials):
-        d, n = whole(generator, 1, SMALL), whole(generator, 1, 8)
-        loss, D, A = exact_loss(d, n), normal(generator, d).diag(), normal(generator, d, d)
+        d, n = draw_integer(generator, 1, SMALL), draw_integer(generator, 1, 8)
+        loss, D, A = (
+            exact_loss(d, n),
+            draw_normal(generator, d).diag(),
+            draw_normal(generator, d, d),
+        )
         left, right = loss(torch.stack([D, kept(A)])), loss(torch.stack([D, A]))
         trial.add(left, right, size=(d, n), about=f"d = {d}, n = {n}")
     return trial.check()
 
 
 def _display(generator: torch.Generator, power: int) -> Part:
-    """The first display of B.1, its expectation over all tokens exactly."""
+    """Check the first display of B.1, its expectation over all tokens taken exactly."""
     printed = Equality("f = E Tr(∏_{i=2}^1(I + XᵀA_iXM) XᵀX ∏_{j=1}^2(I + MXᵀA_jX))")
     corrected = Equality(
         "f = E [∏(I + XᵀA_iᵀXM/n) XᵀX ∏(I + MXᵀA_jX/n)] at (n+1, n+1), A_0 next to XᵀX"
@@ -183,7 +187,7 @@ def _display(generator: torch.Generator, power: int) -> Part:
         X = points.reshape(-1, d, n + 1)
         M = torch.ones(n + 1, dtype=torch.float64)
         M[-1] = 0.0
-        for A in (torch.zeros(2, d, d, dtype=torch.float64), normal(generator, 2, d, d)):
+        for A in (torch.zeros(2, d, d, dtype=torch.float64), draw_normal(generator, 2, d, d)):
             known = d * exact_loss(d, n)(A)
             for trial, scale in ((printed, 1.0), (corrected, float(n) ** -power)):
                 right = torch.eye(n + 1, dtype=torch.float64)

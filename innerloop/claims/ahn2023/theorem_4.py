@@ -23,12 +23,18 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.ahn2023 import critical
-from innerloop.claims.ahn2023.critical import Family, Point, identity, inverse
+from innerloop.claims.ahn2023.critical import Family, Point, identity_family, inverse_family
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.prompts import attention, covariance, normal, tokens, whole
+from innerloop.claims.prompts import (
+    attention,
+    build_tokens,
+    draw_covariance,
+    draw_integer,
+    draw_normal,
+)
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.theory.layers import Layers
+from innerloop.theory.layers import LayeredLoss
 
 
 @claim(
@@ -50,7 +56,7 @@ from innerloop.theory.layers import Layers
     },
     tiny={"cases": [[1, 1, 1], [2, 3, 2]], "trials": 6, "free": 0},
     falsified={
-        "A_i = a_i I": {"family": identity},
+        "A_i = a_i I": {"family": identity_family},
         "R̃ = r Σ": {"moved": lambda S: S},
         "a flow without its trace": {"speed": 0.2},
         "no layer acts": {"sign": 0.0},
@@ -62,20 +68,28 @@ def theorem_4(
     cases: list[list[int]],
     trials: int,
     free: int,
-    family: Family = inverse,
-    moved: Family = inverse,
+    family: Family = inverse_family,
+    moved: Family = inverse_family,
     speed: float = 1.0,
     sign: float = 1.0,
 ) -> Evidence:
-    found = critical.points(generator, cases, False, family, identity)
+    found = critical.find_best_points(generator, cases, False, family, identity_family)
     parts = [
-        Part(printed=critical.vanishing(found, "∇_{A_i} f = 0 for all i at the best A in S")),
-        Part(printed=critical.lowest(generator, found, "the best A in S is a local minimum of f")),
+        Part(
+            printed=critical.check_gradient_vanishes(
+                found, "∇_{A_i} f = 0 for all i at the best A in S"
+            )
+        ),
+        Part(
+            printed=critical.check_local_minima(
+                generator, found, "the best A in S is a local minimum of f"
+            )
+        ),
         _direction(generator, trials, moved),
         Part(printed=_flow(generator, trials, speed).check()),
         _product(generator, trials, sign),
     ]
-    rows = critical.table(generator, found, free)
+    rows = critical.tabulate_points(generator, found, free)
     worst = min(float(str(row["least curvature / largest"])) for row in rows)
     numbers = {
         "best points of S": len(found),
@@ -85,16 +99,16 @@ def theorem_4(
     return Evidence(parts=parts, numbers=numbers, table=rows)
 
 
-def drawn(generator: torch.Generator, k: int, moving: bool = False) -> Point:
-    """A random point of S, Σ dense and of any size: one or two layers, with B_i two or three."""
+def draw_family_point(generator: torch.Generator, k: int, moving: bool = False) -> Point:
+    """Draw a random point of S, Σ dense: one or two layers, with B_i two or three."""
     d, layers = (1 + k % 2, 2 + (k % 8 == 5)) if moving else (1 + k % 3, 1 + k // 3 % 2)
-    S = covariance(generator, d, 10.0) * 4.0 ** whole(generator, -1, 1)
-    law = Layers(S, whole(generator, 1, 8), layers, moving)
-    return critical.random(generator, law, inverse, identity)
+    S = draw_covariance(generator, d, 10.0) * 4.0 ** draw_integer(generator, -1, 1)
+    law = LayeredLoss(S, draw_integer(generator, 1, 8), layers, moving)
+    return critical.draw_point(generator, law, inverse_family, identity_family)
 
 
-def traces(S: Tensor, R: Tensor) -> Tensor:
-    """tr(Σ^{1/2} R_i Σ^{1/2}), which is tr(Σ R_i)."""
+def whitened_traces(S: Tensor, R: Tensor) -> Tensor:
+    """The traces tr(Σ^{1/2} R_i Σ^{1/2}) = tr(Σ R_i)."""
     return (S @ R).diagonal(dim1=-2, dim2=-1).sum(-1)
 
 
@@ -102,21 +116,23 @@ def _direction(generator: torch.Generator, trials: int, moved: Family) -> Part:
     printed = Inequality("(25): df/dt along R̃_i = r_i I is at most that along R", rounding=1e-9)
     corrected = Equality("(25): df/dt along R̃_i = r_i Σ⁻¹ is that along R", tolerance=1e-8)
     about = "d = n = 1, Σ = 4, one layer, A = 0, R = 1: f = E(1 + Ag)², g/4 chi-squared, df = 8 R"
-    law = Layers(torch.full((1, 1), 4.0, dtype=torch.float64), 1, 1)
-    nought = critical.member(law, torch.zeros(1, dtype=torch.float64), inverse, identity)
+    law = LayeredLoss(torch.full((1, 1), 4.0, dtype=torch.float64), 1, 1)
+    nought = critical.family_point(
+        law, torch.zeros(1, dtype=torch.float64), inverse_family, identity_family
+    )
     one = torch.ones(1, 1, 1, dtype=torch.float64)
-    left = nought.along(4 * one)
-    printed.add(left, nought.along(one), size=(0, 0, 0), about=about)
+    left = nought.directional_derivative(4 * one)
+    printed.add(left, nought.directional_derivative(one), size=(0, 0, 0), about=about)
     for k in range(trials):
-        point = drawn(generator, k)
+        point = draw_family_point(generator, k)
         S = point.law.covariance
-        R = normal(generator, point.law.layers, *S.shape)
-        r = (traces(S, R) / len(S))[:, None, None]
-        right = point.along(R)
-        left = point.along(r * identity(S))
-        printed.add(left, right, size=point.size, about=point.about)
-        left = point.along(r * moved(S))
-        corrected.add(left, right, size=point.size, about=point.about)
+        R = draw_normal(generator, point.law.layers, *S.shape)
+        r = (whitened_traces(S, R) / len(S))[:, None, None]
+        right = point.directional_derivative(R)
+        left = point.directional_derivative(r * identity_family(S))
+        printed.add(left, right, size=point.size, about=point.description)
+        left = point.directional_derivative(r * moved(S))
+        corrected.add(left, right, size=point.size, about=point.description)
     return Part(printed=printed.check(), corrected=corrected.check(), matters="print")
 
 
@@ -125,11 +141,11 @@ def _flow(generator: torch.Generator, trials: int, speed: float) -> Inequality:
         "(26): along Ȧ_i = −tr(Σ^{1/2}∇_{A_i}fΣ^{1/2}) Σ⁻¹, ḟ ≤ −Σ‖∇_{A_i}f‖²", rounding=1e-9
     )
     for k in range(trials):
-        point = drawn(generator, k)
+        point = draw_family_point(generator, k)
         S, slope = point.law.covariance, point.slope
-        flow = -speed * traces(S, slope)[:, None, None] * inverse(S)
+        flow = -speed * whitened_traces(S, slope)[:, None, None] * inverse_family(S)
         rate = (slope * flow).sum()
-        trial.add(rate, -(slope**2).sum(), size=point.size, about=point.about)
+        trial.add(rate, -(slope**2).sum(), size=point.size, about=point.description)
     return trial
 
 
@@ -140,11 +156,11 @@ def _product(generator: torch.Generator, trials: int, sign: float) -> Part:
     told = "d = n = 1, k = 0, all x = w* = A = 1: Y_1 = 2 at the query by (22), here 0"
     for k in range(trials):
         first = k == 0
-        d, n, layers = (1, 1, 1) if first else (1 + k % 4, whole(generator, 1, 6), 1 + k % 3)
-        X = one.expand(1, 2) if first else normal(generator, d, n + 1)
-        w = one[0] if first else normal(generator, d)
-        A = one[None] if first else normal(generator, layers, d, d) / (2 * n)
-        Z = tokens(X[:, :n].mT, w, X[:, n])
+        d, n, layers = (1, 1, 1) if first else (1 + k % 4, draw_integer(generator, 1, 6), 1 + k % 3)
+        X = one.expand(1, 2) if first else draw_normal(generator, d, n + 1)
+        w = one[0] if first else draw_normal(generator, d)
+        A = one[None] if first else draw_normal(generator, layers, d, d) / (2 * n)
+        Z = build_tokens(X[:, :n].mT, w, X[:, n])
         Z[d, n] = w @ X[:, n]
         P = torch.zeros(d + 1, d + 1, dtype=torch.float64)
         P[d, d] = 1.0

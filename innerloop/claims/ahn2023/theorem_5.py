@@ -22,13 +22,13 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.ahn2023 import critical
-from innerloop.claims.ahn2023.critical import Family, identity, inverse
-from innerloop.claims.ahn2023.theorem_4 import drawn, traces
+from innerloop.claims.ahn2023.critical import Family, identity_family, inverse_family
+from innerloop.claims.ahn2023.theorem_4 import draw_family_point, whitened_traces
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
-from innerloop.claims.prompts import normal
+from innerloop.claims.prompts import draw_normal
 from innerloop.claims.trials import Inequality
-from innerloop.theory.layers import Layers
+from innerloop.theory.layers import LayeredLoss
 
 
 @claim(
@@ -52,7 +52,7 @@ from innerloop.theory.layers import Layers
     },
     tiny={"cases": [[1, 1, 2], [2, 3, 2]], "trials": 4, "free": 0, "deepest": 2},
     falsified={
-        "A_i = a_i I": {"family": identity},
+        "A_i = a_i I": {"family": identity_family},
         "B_i = b_i Σ": {"other": lambda S: S},
         "R̃ = r Σ": {"moved": lambda S: S},
         "S̃ = s Σ": {"shifted": lambda S: S},
@@ -66,22 +66,22 @@ def theorem_5(
     trials: int,
     free: int,
     deepest: int,
-    family: Family = inverse,
-    other: Family = identity,
-    moved: Family = inverse,
-    shifted: Family = identity,
+    family: Family = inverse_family,
+    other: Family = identity_family,
+    moved: Family = inverse_family,
+    shifted: Family = identity_family,
     speed: float = 1.0,
 ) -> Evidence:
-    found = critical.points(generator, cases, True, family, other)
+    found = critical.find_best_points(generator, cases, True, family, other)
     zero = "∇_{A_i} f = 0 and ∇_{B_i} f = 0 for all i at the best (A, B) in S"
     low = "the best (A, B) in S is a local minimum of f"
     parts = [
-        Part(printed=critical.vanishing(found, zero)),
-        Part(printed=critical.lowest(generator, found, low)),
+        Part(printed=critical.check_gradient_vanishes(found, zero)),
+        Part(printed=critical.check_local_minima(generator, found, low)),
         *_directions(generator, trials, moved, shifted),
         _flow(generator, trials, speed),
     ]
-    rows = critical.table(generator, found, free)
+    rows = critical.tabulate_points(generator, found, free)
     worst = min(float(str(row["least curvature / largest"])) for row in rows)
     figure, numbers = _depth(deepest)
     numbers["largest ‖∇f‖ at the best points"] = max(float(p.slope.norm()) for p in found)
@@ -92,7 +92,7 @@ def theorem_5(
 def _directions(
     generator: torch.Generator, trials: int, moved: Family, shifted: Family
 ) -> list[Part]:
-    """(34) with r_i I, and (37) with s_j Σ⁻¹; both with the members of S in their place."""
+    """Check (34) with r_i I and (37) with s_j Σ⁻¹; then both with members of S instead."""
     printed = [
         Inequality("(34), (36): df/dt along R̃_i = r_i I is at most that along R", rounding=1e-9),
         Inequality("(37): df/dt along S̃_j = s_j Σ⁻¹ is at most that along S", rounding=1e-9),
@@ -102,20 +102,20 @@ def _directions(
         Inequality("(37): df/dt along S̃_j = s_j I is at most that along S", rounding=1e-7),
     ]
     for k in range(trials):
-        point = drawn(generator, k, moving=True)
+        point = draw_family_point(generator, k, moving=True)
         S, count = point.law.covariance, point.law.layers
-        inner = normal(generator, len(point.scales), *S.shape)
-        r = (traces(S, inner) / len(S))[:, None, None]
+        inner = draw_normal(generator, len(point.scales), *S.shape)
+        r = (whitened_traces(S, inner) / len(S))[:, None, None]
         s = (inner.diagonal(dim1=-2, dim2=-1).sum(-1) / len(S))[:, None, None]
         for which, keep in enumerate((slice(0, count), slice(count, None))):
-            wrong, right = ((identity, moved), (inverse, shifted))[which]
+            wrong, right = ((identity_family, moved), (inverse_family, shifted))[which]
             given = _only(inner, keep)
             size = r if which == 0 else s
-            target = point.along(given)
+            target = point.directional_derivative(given)
             for trial, base in ((printed[which], wrong), (corrected[which], right)):
                 for sign in (1, -1):
-                    left = sign * point.along(_only(size * base(S), keep))
-                    trial.add(left, sign * target, size=point.size, about=point.about)
+                    left = sign * point.directional_derivative(_only(size * base(S), keep))
+                    trial.add(left, sign * target, size=point.size, about=point.description)
     return [
         Part(printed=one.check(), corrected=two.check(), matters="print")
         for one, two in zip(printed, corrected, strict=True)
@@ -132,30 +132,32 @@ def _flow(generator: torch.Generator, trials: int, speed: float) -> Part:
     printed = Inequality("(35) with Ḃ_i = −tr(∇_{B_i}f) Σ⁻¹", rounding=1e-9)
     corrected = Inequality("(35) with Ḃ_i = −tr(∇_{B_i}f) I", rounding=1e-9)
     few = torch.tensor([-0.2, -0.2, 0.2], dtype=torch.float64)
-    law = Layers(torch.full((1, 1), 4.0, dtype=torch.float64), 1, 2, True)
-    simple = critical.member(law, few, inverse, identity)
+    law = LayeredLoss(torch.full((1, 1), 4.0, dtype=torch.float64), 1, 2, True)
+    simple = critical.family_point(law, few, inverse_family, identity_family)
     for k in range(-1, trials):
-        point = simple if k < 0 else drawn(generator, k, moving=True)
-        about = point.about + (", Σ = 4, A_i = −1/20, B_0 = 1/5, ḟ and the bound" if k < 0 else "")
+        point = simple if k < 0 else draw_family_point(generator, k, moving=True)
+        about = point.description + (
+            ", Σ = 4, A_i = −1/20, B_0 = 1/5, ḟ and the bound" if k < 0 else ""
+        )
         S, count, slope = point.law.covariance, point.law.layers, point.slope
         bound = -(slope**2).sum()
-        r = traces(S, slope)[:count, None, None]
+        r = whitened_traces(S, slope)[:count, None, None]
         s = slope[count:].diagonal(dim1=-2, dim2=-1).sum(-1)[:, None, None]
-        for trial, form in ((printed, inverse), (corrected, identity)):
+        for trial, form in ((printed, inverse_family), (corrected, identity_family)):
             pace = speed if trial is corrected else 1.0
-            flow = -torch.cat([r * inverse(S), pace * s * form(S)])
+            flow = -torch.cat([r * inverse_family(S), pace * s * form(S)])
             size = (0, 0, 0) if k < 0 else point.size
             trial.add((slope * flow).sum(), bound, size=size, about=about)
     return Part(printed=printed.check(), corrected=corrected.check())
 
 
 def _depth(deepest: int) -> tuple[Figure, dict[str, float]]:
-    """The least loss inside S by the number of layers, with and without B_i."""
+    """Least loss inside S by the number of layers, with and without B_i."""
     rows, numbers = [], {}
     for n in (10, 20):
         for moving in (False, True):
             for layers in range(1, deepest + 1):
-                _, least = critical.least_inside(5, n, layers, moving)
+                _, least = critical.least_family_loss(5, n, layers, moving)
                 name = f"n = {n}, {'A_i and B_i' if moving else 'A_i alone'}"
                 rows.append({"layers": layers, "weights": name, "loss": least})
                 if layers == min(deepest, 3):

@@ -1,4 +1,4 @@
-"""Three layers trained as in sections 5.3 and 6.1: what figures 1 to 4 are drawn from.
+"""Three layers trained as in sections 5.3 and 6.1: the runs behind figures 1 to 4.
 
 Setting    d = 5, x ~ N(0, Σ), w* ~ N(0, Σ⁻¹), Σ = UᵀD²U with U uniformly random orthogonal and
            D = (1, 1, ½, ¼, 1), fresh in each run; entries of all matrices start at N(0, 0.1²)
@@ -20,29 +20,29 @@ import torch
 from scipy.optimize import OptimizeResult, minimize
 from torch import Tensor
 
-from innerloop.claims.ahn2023.critical import least_inside
+from innerloop.claims.ahn2023.critical import least_family_loss
 from innerloop.claims.evidence import Axis, Figure, Part
-from innerloop.claims.prompts import normal
-from innerloop.claims.trials import Equality, Inequality, search
+from innerloop.claims.prompts import draw_normal
+from innerloop.claims.trials import Equality, Inequality, search_minimum
 from innerloop.training.kernel import Prompts
-from innerloop.training.linear_attention import SampledLoss, distance, root_of
+from innerloop.training.linear_attention import SampledLoss, distance_to_identity, symmetric_root
 from innerloop.training.stacks import Weights
 
 D, LAYERS, SCALES, START = 5, 3, (1.0, 1.0, 0.5, 0.25, 1.0), 0.1
 PAUSE = 40
-"""A run ends once the loss has fallen by no more than a millionth in so many iterations."""
+"""A run ends once the loss has fallen by at most a millionth in this many iterations."""
 
 
-def rotated(generator: torch.Generator) -> Tensor:
-    """Σ = UᵀD²U. The signs make U uniform, which a QR decomposition alone does not."""
-    Q, R = torch.linalg.qr(normal(generator, D, D))
+def draw_rotated_covariance(generator: torch.Generator) -> Tensor:
+    """Draw Σ = UᵀD²U. The signs make U uniform, which a QR decomposition alone does not."""
+    Q, R = torch.linalg.qr(draw_normal(generator, D, D))
     U = Q * R.diagonal().sign()
     return U.mT * torch.tensor(SCALES, dtype=torch.float64) ** 2 @ U
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """A training: its matrices after every iteration (A_i, then B_i), and the loss of each."""
+    """A training run: its matrices after every iteration (A_i, then B_i), and their losses."""
 
     law: SampledLoss
     batch: Prompts
@@ -50,58 +50,60 @@ class Run:
     points: list[Tensor]
     losses: list[float]
 
-    def at(self, k: int) -> int:
-        """Iteration k, or the last one."""
+    def clamp_iteration(self, k: int) -> int:
+        """The iteration k, or the last one if k is larger."""
         return min(k, len(self.points) - 1)
 
     def distances(self, k: int) -> dict[str, float]:
-        """Dist of each matrix after iteration k, by its name in the source."""
-        found = self.law.distances(split(self.points[self.at(k)], self.layers))
+        """Dist of each matrix after iteration k, keyed by its name in the source."""
+        found = self.law.distances(split_weights(self.points[self.clamp_iteration(k)], self.layers))
         return {_title(name): value for name, value in found.items()}
 
-    def ends(self, limit: str) -> list[float]:
-        """Dist of every Σ^½A_iΣ^½ at the end, or of every A_i itself."""
+    def final_distances(self, limit: str) -> list[float]:
+        """Final Dist of every Σ^½A_iΣ^½, or of every A_i itself."""
         last = self.distances(len(self.points))
         first = "Σ" if limit == "Σ" else "A"
         return [value for name, value in last.items() if name.startswith(first)]
 
     @cached_property
-    def inner(self) -> Tensor:
-        """At the end: Σ^½ A_i Σ^½, then B_i."""
-        S = root_of(self.law.root @ self.law.root.mT)
-        A, B, _ = split(self.points[-1], self.layers)
+    def final_whitened(self) -> Tensor:
+        """Final matrices Σ^½ A_i Σ^½, then B_i."""
+        S = symmetric_root(self.law.root @ self.law.root.mT)
+        A, B, _ = split_weights(self.points[-1], self.layers)
         return torch.cat([S @ A @ S, *([] if B is None else [B])])
 
     @cached_property
-    def inverse(self) -> float:
-        """Dist(Σ⁻¹, I), the same for every U."""
-        return float(distance(torch.linalg.inv(self.law.root @ self.law.root.mT)))
+    def inverse_distance(self) -> float:
+        """Dist(Σ⁻¹, I), which is the same for every U."""
+        return float(distance_to_identity(torch.linalg.inv(self.law.root @ self.law.root.mT)))
 
     @cached_property
     def multiples(self) -> Tensor:
-        """a_i, then b_i: the multiples of I that are nearest to `inner`."""
-        return self.inner.diagonal(dim1=-2, dim2=-1).mean(-1)
+        """The multiples a_i, then b_i, of I nearest to the final whitened matrices."""
+        return self.final_whitened.diagonal(dim1=-2, dim2=-1).mean(-1)
 
     @cached_property
-    def loss(self) -> float:
-        """On the batch, over that of no layer, which is d."""
+    def final_loss(self) -> float:
+        """Final loss on the batch, over that of no layer, which is d."""
         return self.losses[-1] / self.law.d
 
     def best_inside(self, start: Tensor) -> tuple[Tensor, float]:
-        """The best point of the theorem on the batch, near `start`."""
+        """The theorem's best point on the batch, searched from `start`."""
         return best_inside(self.batch, self.law.n, self.layers, start)
 
 
 def best_inside(batch: Prompts, n: int, layers: int, start: Tensor) -> tuple[Tensor, float]:
-    """a and b of the least loss on a batch of A_i = a_i Σ⁻¹, B_i = b_i I, and that loss over that
-    of no layer: where L-BFGS over these numbers alone ends from `start`."""
+    """Scales a and b of the least batch loss of A_i = a_i Σ⁻¹, B_i = b_i I, and that loss.
+
+    The loss is over that of no layer; L-BFGS over these numbers alone ends there from `start`.
+    """
     white = SampledLoss(d=D, n=n, truth="inverse")
     eye = torch.eye(D, dtype=torch.float64)
 
     def loss(scales: Tensor) -> Tensor:
-        return 1e3 * white.loss_of(split(scales[:, None, None] * eye, layers), batch) / D
+        return 1e3 * white.loss_at(split_weights(scales[:, None, None] * eye, layers), batch) / D
 
-    scales, least, _ = search(loss, start[None], iterations=200)
+    scales, least, _ = search_minimum(loss, start[None], iterations=200)
     return scales, least / 1e3
 
 
@@ -110,30 +112,30 @@ def _title(name: str) -> str:
     return f"Σ^½ {matrix} Σ^½" if whitened else matrix
 
 
-def split(matrices: Tensor, layers: int) -> Weights:
+def split_weights(matrices: Tensor, layers: int) -> Weights:
     return Weights(matrices[:layers], matrices[layers:] if len(matrices) > layers else None)
 
 
-def train(
+def train_lbfgs(
     law: SampledLoss, batch: Prompts, start: Tensor, layers: int, iterations: int, white: bool
 ) -> Run:
-    """L-BFGS from `start` (A_i, then B_i), in the entries of the matrices or of whitened ones."""
+    """Train by L-BFGS from `start` (A_i, then B_i), on entries of plain or whitened matrices."""
     plain = SampledLoss(d=law.d, n=law.n, truth="inverse")
     seen = plain if white else law
 
     def coloured(point: np.ndarray) -> Tensor:
         matrices = torch.tensor(point).reshape(start.shape)
-        return _joined(law.coloured(split(matrices, layers))) if white else matrices
+        return _join_weights(law.colour(split_weights(matrices, layers))) if white else matrices
 
     def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
         matrices = torch.tensor(point).reshape(start.shape).requires_grad_()
-        value = seen.loss_of(split(matrices, layers), batch)
+        value = seen.loss_at(split_weights(matrices, layers), batch)
         (slope,) = torch.autograd.grad(value, matrices)
         if not (bool(torch.isfinite(value)) and bool(torch.isfinite(slope).all())):
             return 1e300, np.zeros_like(point)
         return float(value.detach()), slope.numpy().ravel()
 
-    first = _joined(law.whitened(split(start, layers))) if white else start
+    first = _join_weights(law.whiten(split_weights(start, layers))) if white else start
     points, losses = [start], [objective(first.numpy().ravel())[0]]
 
     def keep(intermediate_result: OptimizeResult) -> None:
@@ -153,11 +155,11 @@ def train(
     return Run(law, batch, layers, points, losses)
 
 
-def _joined(weights: Weights) -> Tensor:
+def _join_weights(weights: Weights) -> Tensor:
     return torch.cat([weights.A, *([] if weights.B is None else [weights.B])])
 
 
-def trained(
+def train_run(
     generator: torch.Generator,
     *,
     n: int,
@@ -168,31 +170,38 @@ def trained(
     white: bool,
     near: float = 0.0,
 ) -> Run:
-    """One run of the source's experiment, with a Σ, a batch and a start of its own. `near` > 0
-    starts that far from the theorem's best point on the batch: an experiment in a hurry."""
+    """Run the source's experiment once, with its own Σ, batch and start.
+
+    `near` > 0 starts at that distance from the theorem's best point on the batch: a quick run.
+    """
     law = SampledLoss(
-        d=D, n=n, covariance=rotated(generator), truth="inverse", batch=grams, images=images
+        d=D,
+        n=n,
+        covariance=draw_rotated_covariance(generator),
+        truth="inverse",
+        batch=grams,
+        images=images,
     )
     batch = law.draw(generator)
-    noise = normal(generator, 2 * LAYERS - 1 if moving else LAYERS, D, D)
+    noise = draw_normal(generator, 2 * LAYERS - 1 if moving else LAYERS, D, D)
     start = START * noise
     if near:
-        best = best_inside(batch, n, LAYERS, least_inside(D, n, LAYERS, moving)[0])[0]
+        best = best_inside(batch, n, LAYERS, least_family_loss(D, n, LAYERS, moving)[0])[0]
         inner = best[:, None, None] * (torch.eye(D, dtype=torch.float64) + near * noise)
-        start = _joined(law.coloured(split(inner, LAYERS)))
-    return train(law, batch, start, LAYERS, iterations, white)
+        start = _join_weights(law.colour(split_weights(inner, LAYERS)))
+    return train_lbfgs(law, batch, start, LAYERS, iterations, white)
 
 
-def ticks(most: int) -> list[int]:
-    """Iterations to draw: all of the first, then ever fewer."""
+def select_iterations(most: int) -> list[int]:
+    """Iterations to plot: all of the first, then ever fewer."""
     return sorted({0, *(round(10 ** (k / 16)) for k in range(80)), most} & set(range(most + 1)))
 
 
-def loss_curve(runs: list[Run], title: str, exact: float, caption: str) -> Figure:
-    """The mean loss over the runs with its range, over that of no layer."""
+def draw_loss_curve(runs: list[Run], title: str, exact: float, caption: str) -> Figure:
+    """Plot the mean loss over the runs with its range, over that of no layer."""
     rows = []
-    for k in ticks(max(len(run.points) for run in runs) - 1):
-        found = [run.losses[run.at(k)] / D for run in runs]
+    for k in select_iterations(max(len(run.points) for run in runs) - 1):
+        found = [run.losses[run.clamp_iteration(k)] / D for run in runs]
         mean = sum(found) / len(found)
         rows.append({"iteration": k + 1, "loss": mean, "low": min(found), "high": max(found)})
     return Figure(
@@ -206,11 +215,11 @@ def loss_curve(runs: list[Run], title: str, exact: float, caption: str) -> Figur
     )
 
 
-def distance_curves(runs: list[Run], title: str, rules: dict[str, float]) -> Figure:
-    """The mean over the runs of each distance, with its range."""
+def draw_distance_curves(runs: list[Run], title: str, rules: dict[str, float]) -> Figure:
+    """Plot the mean over the runs of each distance, with its range."""
     names = list(runs[0].distances(0))
     rows = []
-    for k in ticks(max(len(run.points) for run in runs) - 1):
+    for k in select_iterations(max(len(run.points) for run in runs) - 1):
         found = [run.distances(k) for run in runs]
         for name in names:
             values = [one[name] for one in found]
@@ -238,13 +247,13 @@ def distance_curves(runs: list[Run], title: str, rules: dict[str, float]) -> Fig
     )
 
 
-def heat(run: Run, title: str, caption: str) -> Figure:
-    """Σ^½ A_i Σ^½, and B_i, at the end of a run."""
+def draw_matrices(run: Run, title: str, caption: str) -> Figure:
+    """Plot Σ^½ A_i Σ^½, and B_i, at the end of a run."""
     names = [f"Σ^½ A{i} Σ^½" for i in range(run.layers)]
-    names += [f"B{i}" for i in range(len(run.inner) - run.layers)]
+    names += [f"B{i}" for i in range(len(run.final_whitened) - run.layers)]
     rows = [
         {"matrix": name, "row": i + 1, "column": j + 1, "entry": float(matrix[i, j])}
-        for name, matrix in zip(names, run.inner, strict=True)
+        for name, matrix in zip(names, run.final_whitened, strict=True)
         for i in range(D)
         for j in range(D)
     ]
@@ -260,24 +269,26 @@ def heat(run: Run, title: str, caption: str) -> Figure:
     )
 
 
-def proportional(runs: list[Run], limit: str) -> Part:
-    """Whether every Σ^½A_iΣ^½ ends as a multiple of I; or every A_i, where that is the `limit`."""
+def check_proportional(runs: list[Run], limit: str) -> Part:
+    """Check that every Σ^½A_iΣ^½ (or every A_i, if that is the `limit`) ends as a multiple of I."""
     name = "Σ^½ A_i Σ^½" if limit == "Σ" else "A_i"
     trial = Inequality(f"Dist({name}, I) ends below 0.05")
     for k, run in enumerate(runs):
-        for i, value in enumerate(run.ends(limit)):
+        for i, value in enumerate(run.final_distances(limit)):
             trial.add(value, 0.05, size=(k, i), about=f"run {k}, A_{i}, Dist against 0.05")
     return Part(printed=trial.check(), matters="result")
 
 
-def settled(runs: list[Run], starts: list[Tensor], share: float, tolerance: float) -> Part:
-    """Whether the loss ends at 0; or at the least of the theorem's points, sought from `starts`."""
+def check_loss_limit(runs: list[Run], starts: list[Tensor], share: float, tolerance: float) -> Part:
+    """Check that the loss ends at 0, or at the least of the theorem's points, from `starts`."""
     printed = Inequality("the loss converges to 0: at the end below 0.1 % of that of no layer")
     corrected = Equality("the loss converges to the least of the theorem's points", tolerance)
     for k, (run, start) in enumerate(zip(runs, starts, strict=True)):
-        fell = run.losses[run.at(len(run.losses) - 21)] / run.losses[-1] - 1
-        about = f"run {k}, {run.loss:.4f} of that of no layer, {fell:.0e} less in 20 iterations"
-        printed.add(run.loss, 1e-3, size=(k,), about=about)
-        ratio = run.loss / run.best_inside(start)[1]
+        fell = run.losses[run.clamp_iteration(len(run.losses) - 21)] / run.losses[-1] - 1
+        about = (
+            f"run {k}, {run.final_loss:.4f} of that of no layer, {fell:.0e} less in 20 iterations"
+        )
+        printed.add(run.final_loss, 1e-3, size=(k,), about=about)
+        ratio = run.final_loss / run.best_inside(start)[1]
         corrected.add(ratio, share, size=(k,), about=f"{about}, over the least")
     return Part(printed=printed.check(), corrected=corrected.check(), matters="print")

@@ -1,4 +1,4 @@
-"""The exact loss of two layers in proportion to the inverse covariance, and its two minima."""
+"""Exact loss of two layers in proportion to the inverse covariance, and its two minima."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.evidence import Axis, Figure, Value
-from innerloop.claims.trials import search
+from innerloop.claims.trials import search_minimum
 from innerloop.theory.wishart import Wishart
 
 
-def landscape(grid: int, d: int = 5, n: int = 20) -> tuple[Figure, dict[str, Value]]:
-    """The exact loss of A_i = a_i Σ⁻¹, any Σ, at the sizes of the source's section 5.3."""
+def draw_landscape(grid: int, d: int = 5, n: int = 20) -> tuple[Figure, dict[str, Value]]:
+    """Plot the exact loss of A_i = a_i Σ⁻¹, any Σ, at the sizes of the source's section 5.3."""
     law = Wishart(torch.eye(d, dtype=torch.float64) / n, n)
     moments = torch.stack([law.power(k).trace() for k in range(5)])
 
@@ -22,8 +22,8 @@ def landscape(grid: int, d: int = 5, n: int = 20) -> tuple[Figure, dict[str, Val
         return (torch.stack(terms, dim=-1) * moments).sum(-1)
 
     start = torch.tensor([[-0.2, -1.5]], dtype=torch.float64)
-    best, least, _ = search(loss, start)
-    same, level, _ = search(lambda a: loss(a.expand(2)), start[:, :1])
+    best, least, _ = search_minimum(loss, start)
+    same, level, _ = search_minimum(lambda a: loss(a.expand(2)), start[:, :1])
     axis = [-2 + 2 * i / (grid - 1) for i in range(grid)]
     points = torch.tensor([[one, two] for one in axis for two in axis], dtype=torch.float64)
     values = loss(points).log10().tolist()

@@ -18,8 +18,15 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.gatmiry2024 import losses
-from innerloop.claims.gatmiry2024.losses import CORRECTED, Case, Form, closed, measured, traced
-from innerloop.claims.prompts import normal
+from innerloop.claims.gatmiry2024.losses import (
+    CORRECTED_FORM,
+    Case,
+    Form,
+    closed_form,
+    measure_loss,
+    trace_form,
+)
+from innerloop.claims.prompts import draw_normal
 from innerloop.claims.trials import Equality
 
 
@@ -33,7 +40,7 @@ from innerloop.claims.trials import Equality
     full={"trials": 1000},
     tiny={"trials": 5},
     falsified={
-        "Σ*^½ and Σ*^{−½} change places": {"corrected": closed("law", swapped=True)},
+        "Σ*^½ and Σ*^{−½} change places": {"corrected": closed_form("law", swapped=True)},
         "the proof's root on one side only": {"inside": lambda root, S: root @ S},
     },
 )
@@ -41,27 +48,27 @@ def corollary_a_4(
     generator: torch.Generator,
     *,
     trials: int,
-    corrected: Form = CORRECTED,
+    corrected: Form = CORRECTED_FORM,
     inside: Callable[[Tensor, Tensor], Tensor] = lambda root, S: root @ S @ root,
 ) -> Evidence:
     statement = "L = E tr((I − A^½ΣA^½)^{2L}) + E‖Σ_i uᵀΣA(I − ΣA)^{L−1−i}Σ^½‖²"
     printed = Equality(statement, tolerance=1e-8)
     statement = "L = E tr(Σ*⁻¹(I − ΣA)^LΣ*(I − AΣ)^L) + E‖Σ_i uᵀΣA(I − ΣA)^{L−1−i}Σ*^½‖²"
     right = Equality(statement, tolerance=1e-8)
-    cases = losses.smallest(flat=False)
-    cases += [losses.drawn(generator, k, shared=True) for k in range(trials)]
-    losses.compare(cases, [(printed, traced), (right, corrected)])
+    cases = losses.smallest_cases(flat=False)
+    cases += [losses.draw_case(generator, k, shared=True) for k in range(trials)]
+    losses.compare_forms(cases, [(printed, trace_form), (right, corrected)])
     parts = [
         Part(printed=printed.check(), corrected=right.check()),
         Part(printed=_roots(generator, trials, inside)),
     ]
-    return Evidence(parts=parts, numbers=losses.told())
+    return Evidence(parts=parts, numbers=losses.describe_sizes())
 
 
 def _roots(
     generator: torch.Generator, trials: int, inside: Callable[[Tensor, Tensor], Tensor]
 ) -> Check:
-    """The proof's two traces, for positive definite matrices."""
+    """Check the proof's two traces, for positive definite matrices."""
     trial = Equality("tr((I − Σ^½AΣ^½)^{2L}) = tr((I − A^½ΣA^½)^{2L})")
     for k in range(trials):
         d, L = 1 + k % 5, 1 + k % 4
@@ -76,7 +83,7 @@ def _roots(
 
 
 def _positive(generator: torch.Generator, d: int) -> Tensor:
-    half = normal(generator, d, d + 1)
+    half = draw_normal(generator, d, d + 1)
     return half @ half.mT / (d + 1)
 
 
@@ -85,8 +92,8 @@ def _root(A: Tensor) -> Tensor:
     return U * values.clamp(min=0).sqrt() @ U.mT
 
 
-def difference(case: Case) -> float:
-    """How far the printed form is from the loss, relative to it."""
+def relative_difference(case: Case) -> float:
+    """Distance of the printed form from the loss, relative to the loss."""
     X, mass = case.context()
-    loss = float(measured(case))
-    return abs(float(traced(case, X.mT @ X / case.n) @ mass) - loss) / loss
+    loss = float(measure_loss(case))
+    return abs(float(trace_form(case, X.mT @ X / case.n) @ mass) - loss) / loss

@@ -23,17 +23,17 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part, Rows
 from innerloop.claims.gatmiry2024.trained import (
     RECORDS,
-    banded,
-    flat,
-    least,
-    measured,
-    scalar,
-    trained,
+    banded_rows,
+    best_multiple,
+    least_loss,
+    level_rows,
+    measure_losses,
+    train_loops,
 )
 from innerloop.claims.trials import Inequality
 
 Target = Callable[[int, int, int], float]
-"""What A over I becomes, from d, n and L."""
+"""Map d, n and L to the multiple of I that A converges to."""
 D = 5
 
 
@@ -54,7 +54,7 @@ D = 5
     tiny={"loops": 2, "examples": [2, 20], "seeds": 1, "steps": 120, "batch": 64},
     falsified={
         "half of the least loss": {"share": 0.5},
-        "a limit 30 % higher": {"target": lambda d, n, L: 1.3 * scalar(d, n, L)},
+        "a limit 30 % higher": {"target": lambda d, n, L: 1.3 * best_multiple(d, n, L)},
     },
 )
 def figure_1(
@@ -66,37 +66,48 @@ def figure_1(
     steps: int,
     batch: int,
     share: float = 1.0,
-    target: Target = scalar,
+    target: Target = best_multiple,
 ) -> Evidence:
     settled = Inequality("the loss converges, to within 5 % of the least of a multiple of I")
     close = Inequality("‖A − I‖_F ≤ ‖I‖_F/10 at the end")
     near = Inequality("the symmetric part of A is within ‖bI‖_F/5 of bI, b the minimiser")
     losses, distances, table = [], [], []
     for n in examples:
-        run = trained(generator, D, n, loops, seeds=seeds, steps=steps, batch=batch)
-        loss, b, low = measured(generator, run, 1000), scalar(D, n, loops), least(D, n, loops)
+        run = train_loops(generator, D, n, loops, seeds=seeds, steps=steps, batch=batch)
+        loss, b, low = (
+            measure_losses(generator, run, 1000),
+            best_multiple(D, n, loops),
+            least_loss(D, n, loops),
+        )
         about, size = f"d = {D}, n = {n}, L = {loops}, b = {b:.4f}", (n,)
         stated = target(D, n, loops)
         for seed in range(seeds):
             settled.add(loss[-1, seed], 1.05 * share * low, size=size, about=about)
-            close.add(run.far(1.0)[-1, seed], 0.1, size=size, about=about)
-            near.add(run.straight(stated)[-1, seed], stated / 5, size=size, about=about)
+            close.add(run.distance_to_multiple(1.0)[-1, seed], 0.1, size=size, about=about)
+            near.add(run.symmetric_distance(stated)[-1, seed], stated / 5, size=size, about=about)
         panel = {"n": f"n = {n}"}
-        losses += banded(run.steps, loss, what="trained", **panel)
-        losses += flat(run.steps, low, what="least loss of a multiple of I", **panel)
+        losses += banded_rows(run.steps, loss, what="trained", **panel)
+        losses += level_rows(run.steps, low, what="least loss of a multiple of I", **panel)
         if n < D:
-            losses += flat(run.steps, (D - n) / D, what="best of all predictors", **panel)
-        distances += banded(run.steps, run.far(1.0), what="from I", **panel)
-        distances += flat(run.steps, 1 - b, what="from I, theory", **panel)
-        distances += banded(run.steps, run.off(), what="from the nearest multiple of I", **panel)
+            losses += level_rows(run.steps, (D - n) / D, what="best of all predictors", **panel)
+        distances += banded_rows(run.steps, run.distance_to_multiple(1.0), what="from I", **panel)
+        distances += level_rows(run.steps, 1 - b, what="from I, theory", **panel)
+        distances += banded_rows(
+            run.steps,
+            run.nearest_multiple_distance(),
+            what="from the nearest multiple of I",
+            **panel,
+        )
         diagonal = run.final[:, 0].diagonal(dim1=-2, dim2=-1).mean()
         table.append(
             {
                 "n": n,
                 "b, theory": b,
                 "mean diagonal of A": float(diagonal),
-                "distance from the nearest multiple of I": float(run.off()[-1].mean()),
-                "antisymmetric share of A": float(run.turn()[-1].mean()),
+                "distance from the nearest multiple of I": float(
+                    run.nearest_multiple_distance()[-1].mean()
+                ),
+                "antisymmetric share of A": float(run.antisymmetric_share()[-1].mean()),
                 "loss": float(loss[-1].mean()),
                 "least loss, theory": low,
             }

@@ -24,18 +24,18 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
 from innerloop.claims.gatmiry2024.trained import (
     Value,
-    banded,
-    flat,
-    least,
-    least_layered,
-    measured,
-    trained,
+    banded_rows,
+    least_layered_loss,
+    least_loss,
+    level_rows,
+    measure_losses,
+    train_loops,
 )
 from innerloop.claims.trials import Inequality
 
 D, N = 10, 20
 Matching = Callable[[int], int]
-"""How many loops do at least as well as L layers."""
+"""Map L layers to a number of loops that does at least as well."""
 
 
 @claim(
@@ -68,20 +68,20 @@ def figure_2(
     ends: dict[tuple[int, bool], float] = {}
     for L in range(1, most + 1):
         for layered in (False, True):
-            run = trained(
+            run = train_loops(
                 generator, D, N, L, seeds=seeds, steps=steps, batch=batch, layered=layered
             )
-            loss = measured(generator, run, 500)
+            loss = measure_losses(generator, run, 500)
             ends[L, layered] = float(loss[-1].mean())
-            low = least_layered(D, N, L) if layered else least(D, N, L)
+            low = least_layered_loss(D, N, L) if layered else least_loss(D, N, L)
             kind = "layers" if layered else "loops"
             panel = {"L": f"L = {L}"}
-            rows += banded(run.steps, loss, what=kind, **panel)
-            rows += flat(run.steps, low, what=f"{kind}, theory", **panel)
+            rows += banded_rows(run.steps, loss, what=kind, **panel)
+            rows += level_rows(run.steps, low, what=f"{kind}, theory", **panel)
     parts = [
-        Part(printed=_lower(ends, most, sign)),
-        Part(printed=_apart(ends, most, apart)),
-        _matched(most, matching),
+        Part(printed=_check_monotone(ends, most, sign)),
+        Part(printed=_check_apart(ends, most, apart)),
+        _check_matching(most, matching),
     ]
     figure = Figure(
         title=f"Loops and layers in training, d = {D}, n = {N}",
@@ -97,7 +97,7 @@ def figure_2(
     return Evidence(parts=parts, table=_table(most), figures=[figure])
 
 
-def _lower(ends: dict[tuple[int, bool], float], most: int, sign: float) -> Check:
+def _check_monotone(ends: dict[tuple[int, bool], float], most: int, sign: float) -> Check:
     trial = Inequality("one loop more, a lower loss: trained, and at the exact minimum")
     for L in range(1, most):
         about = f"d = {D}, n = {N}, {L + 1} loops against {L}"
@@ -106,12 +106,12 @@ def _lower(ends: dict[tuple[int, bool], float], most: int, sign: float) -> Check
         for n in (d, 20, 100):
             for L in range(1, 2 * most):
                 about = f"d = {d}, n = {n}, least loss of {L + 1} loops against {L}"
-                left, right = sign * least(d, n, L + 1), sign * least(d, n, L)
+                left, right = sign * least_loss(d, n, L + 1), sign * least_loss(d, n, L)
                 trial.add(left, right, size=(L, d, n), about=about)
     return trial.check()
 
 
-def _apart(ends: dict[tuple[int, bool], float], most: int, apart: float) -> Check:
+def _check_apart(ends: dict[tuple[int, bool], float], most: int, apart: float) -> Check:
     trial = Inequality("trained L loops and L layers differ by a tenth of the loss at the start")
     for L in range(1, most + 1):
         far = abs(ends[L, False] - ends[L, True])
@@ -120,25 +120,25 @@ def _apart(ends: dict[tuple[int, bool], float], most: int, apart: float) -> Chec
     return trial.check()
 
 
-def _matched(most: int, matching: Matching) -> Part:
-    """By the exact minima, as ratios."""
+def _check_matching(most: int, matching: Matching) -> Part:
+    """Compare loops and layers by the ratio of their exact minima."""
     printed = Inequality("L layers do no better than L + 1 loops")
     right = Inequality("L layers do at least as well as L loops and no better than 2L, n = 20")
     for L in range(1, most + 1):
-        layers = least_layered(D, N, L)
+        layers = least_layered_loss(D, N, L)
         about = f"d = {D}, n = {N}, L = {L}, least losses of loops and of layers"
-        printed.add(least(D, N, L + 1), layers, size=(L,), about=about)
-        right.add(layers, least(D, N, L) * (1 + 1e-9), size=(L,), about=about)
-        right.add(least(D, N, matching(L)), layers, size=(L,), about=about)
+        printed.add(least_loss(D, N, L + 1), layers, size=(L,), about=about)
+        right.add(layers, least_loss(D, N, L) * (1 + 1e-9), size=(L,), about=about)
+        right.add(least_loss(D, N, matching(L)), layers, size=(L,), about=about)
     return Part(printed=printed.check(), corrected=right.check())
 
 
 def _table(most: int) -> list[dict[str, Value]]:
-    """The exact minima for other n."""
+    """Tabulate the exact minima for other n."""
     rows: list[dict[str, Value]] = []
     for n in (11, N, 40, 100):
         for L in range(1, most + 1):
-            loops, layers = least(D, n, L), least_layered(D, n, L)
+            loops, layers = least_loss(D, n, L), least_layered_loss(D, n, L)
             ratio = loops / layers
             rows.append({"n": n, "L": L, "loops": loops, "layers": layers, "ratio": ratio})
     return rows

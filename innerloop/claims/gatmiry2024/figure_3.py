@@ -24,7 +24,14 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
-from innerloop.claims.gatmiry2024.trained import Value, banded, least, prompts, scalar, trained
+from innerloop.claims.gatmiry2024.trained import (
+    Value,
+    banded_rows,
+    best_multiple,
+    draw_covariances,
+    least_loss,
+    train_loops,
+)
 from innerloop.claims.trials import Inequality
 from innerloop.theory.looped import isotropic_loss
 
@@ -32,15 +39,15 @@ D, N, MOST = 10, 20, 12
 INSIDE, BELOW, WIDE = "in distribution", "Σ = D² ≼ I", "Σ over a decade"
 
 
-def spectra() -> dict[str, Tensor]:
-    """Eigenvalues of Σ; which way they point does not matter to a multiple of the identity."""
+def build_spectra() -> dict[str, Tensor]:
+    """Eigenvalues of Σ; their directions do not matter to a multiple of the identity."""
     below = torch.tensor([1.0, 1.0, 0.5, 0.25, 1.0] * (D // 5), dtype=torch.float64) ** 2
     wide = torch.logspace(-0.5, 0.5, D, dtype=torch.float64)
     return {INSIDE: torch.ones(D).double(), BELOW: below, WIDE: wide / wide.mean()}
 
 
 class Curve(NamedTuple):
-    """Errors after 1, …, MOST loops: (loops, seeds), of the mean and of the middle prompt."""
+    """Errors after 1, …, MOST loops, (loops, seeds): mean over prompts, and the median prompt."""
 
     loops: int
     where: str
@@ -49,8 +56,8 @@ class Curve(NamedTuple):
 
 
 def _curve(S: Tensor, A: Tensor, loops: int, where: str, share: float) -> Curve:
-    """The whitened weight Σ^½AΣ^½ on prompts of N(0, I)."""
-    root = spectra()[where].sqrt()
+    """Run the whitened weight Σ^½AΣ^½ on prompts of N(0, I)."""
+    root = build_spectra()[where].sqrt()
     B = root[:, None] * A * root
     eye = torch.eye(D, dtype=torch.float64)
     step, R, mean, middle = eye - S @ B, eye, [], []
@@ -90,10 +97,10 @@ def figure_3(
     sign: float = 1.0,
 ) -> Evidence:
     curves = []
-    S = prompts(generator, count, D, N)
+    S = draw_covariances(generator, count, D, N)
     for L in loops:
-        run = trained(generator, D, N, L, seeds=seeds, steps=steps, batch=batch)
-        curves += [_curve(S, run.final, L, where, share) for where in spectra()]
+        run = train_loops(generator, D, N, L, seeds=seeds, steps=steps, batch=batch)
+        curves += [_curve(S, run.final, L, where, share) for where in build_spectra()]
     known = {L: [_exact(L, k) for k in range(1, MOST + 1)] for L in loops}
     inside = Inequality("in distribution: one more loop than before, a lower expected error")
     outside = Inequality("out of distribution: one more loop, a lower mean error")
@@ -103,29 +110,35 @@ def figure_3(
             inside.add(losses[k], losses[k - 1], size=(L, k), about=about)
     for curve in curves:
         if curve.where != INSIDE:
-            _falling(outside, curve.mean, curve)
+            _add_monotone(outside, curve.mean, curve)
     parts = [
-        Part(printed=inside.check(), corrected=_median(curves, INSIDE, sense), matters="result"),
-        Part(printed=outside.check(), corrected=_median(curves, BELOW, sense), matters="result"),
-        _higher(curves, sign),
+        Part(
+            printed=inside.check(), corrected=_check_median(curves, INSIDE, sense), matters="result"
+        ),
+        Part(
+            printed=outside.check(), corrected=_check_median(curves, BELOW, sense), matters="result"
+        ),
+        _check_shift_costs(curves, sign),
     ]
     numbers: dict[str, Value] = {
         f"prompts that {L} loops' bI makes worse, {where}": float(
-            (torch.linalg.eigvals(scalar(D, N, L) * S * values).real.amax(-1) > 2).double().mean()
+            (torch.linalg.eigvals(best_multiple(D, N, L) * S * values).real.amax(-1) > 2)
+            .double()
+            .mean()
         )
         for L in loops
-        for where, values in spectra().items()
+        for where, values in build_spectra().items()
     }
-    figures = [_figure(curves, known, where, seeds) for where in spectra()]
+    figures = [_figure(curves, known, where, seeds) for where in build_spectra()]
     return Evidence(parts=parts, numbers=numbers, figures=figures)
 
 
 def _exact(L: int, k: int) -> float:
-    """The expected error of k loops with b of L."""
-    return float(isotropic_loss(D, N, k, Fraction(scalar(D, N, L)))) / D
+    """Expected error of k loops with the multiple b that is best for L loops."""
+    return float(isotropic_loss(D, N, k, Fraction(best_multiple(D, N, L)))) / D
 
 
-def _falling(trial: Inequality, values: Tensor, curve: Curve) -> None:
+def _add_monotone(trial: Inequality, values: Tensor, curve: Curve) -> None:
     for k in range(curve.loops, MOST):
         for seed in range(values.shape[1]):
             about = f"{curve.where}, trained with {curve.loops}, {k + 1} loops against {k}"
@@ -133,16 +146,16 @@ def _falling(trial: Inequality, values: Tensor, curve: Curve) -> None:
             trial.add(values[k, seed], values[k - 1, seed], size=size, about=about)
 
 
-def _median(curves: list[Curve], where: str, sense: float) -> Check:
+def _check_median(curves: list[Curve], where: str, sense: float) -> Check:
     trial = Inequality(f"{where}: one more loop, a lower error of the median prompt")
     for curve in curves:
         if curve.where == where:
-            _falling(trial, sense * curve.middle, curve)
+            _add_monotone(trial, sense * curve.middle, curve)
     return trial.check()
 
 
-def _higher(curves: list[Curve], sign: float) -> Part:
-    """As many loops as in training."""
+def _check_shift_costs(curves: list[Curve], sign: float) -> Part:
+    """Check that the loss is higher out of distribution, with as many loops as in training."""
     trial = Inequality("the loss out of distribution is higher than in it")
     for curve in curves:
         at = {each.where: each for each in curves if each.loops == curve.loops}
@@ -159,15 +172,15 @@ def _figure(curves: list[Curve], known: dict[int, list[float]], where: str, seed
     for curve in curves:
         if curve.where == where:
             name = f"trained with {curve.loops}"
-            rows += banded(steps, curve.mean, what=f"{name}: mean")
-            rows += banded(steps, curve.middle, what=f"{name}: median prompt")
+            rows += banded_rows(steps, curve.mean, what=f"{name}: mean")
+            rows += banded_rows(steps, curve.middle, what=f"{name}: median prompt")
     told = "The best of all predictors makes no error."
     if where == INSIDE:
         for L, losses in known.items():
             values = torch.tensor(losses)[:, None]
-            rows += banded(steps, values, what=f"theory for {L}: mean")
-        best = torch.tensor([least(D, N, k) for k in steps])[:, None]
-        rows += banded(steps, best, what="best for each number")
+            rows += banded_rows(steps, values, what=f"theory for {L}: mean")
+        best = torch.tensor([least_loss(D, N, k) for k in steps])[:, None]
+        rows += banded_rows(steps, best, what="best for each number")
         told += " Theory: the exact expectation for bI, above the mean over prompts as that misses "
         told += "the rarest; best: the least loss of a multiple of I for that number of loops."
     return Figure(

@@ -27,12 +27,12 @@ from innerloop.claims.evidence import Axis, Evidence, Figure, Part
 from innerloop.claims.gatmiry2024.trained import (
     Run,
     Value,
-    banded,
-    flat,
-    least,
-    measured,
-    scalar,
-    trained,
+    banded_rows,
+    best_multiple,
+    least_loss,
+    level_rows,
+    measure_losses,
+    train_loops,
 )
 from innerloop.claims.trials import Inequality
 from innerloop.theory.flow import isotropic_flow
@@ -51,7 +51,7 @@ Target = Callable[[int, int, int], float]
     full={"loops": [1, 2, 4, 8], "seeds": 5, "steps": 600, "batch": 128},
     tiny={"loops": [1, 2], "seeds": 1, "steps": 100, "batch": 48},
     falsified={
-        "a limit half as high again": {"target": lambda d, n, L: 1.5 * scalar(d, n, L)},
+        "a limit half as high again": {"target": lambda d, n, L: 1.5 * best_multiple(d, n, L)},
         "faster for more loops": {"sign": -1.0},
     },
 )
@@ -62,7 +62,7 @@ def figure_4(
     seeds: int,
     steps: int,
     batch: int,
-    target: Target = scalar,
+    target: Target = best_multiple,
     sign: float = 1.0,
 ) -> Evidence:
     identity = Inequality("‖A − I‖_F ≤ ‖I‖_F/10 at the end")
@@ -71,43 +71,43 @@ def figure_4(
     single = Inequality("one loop: A comes within a tenth of n/(n + d + 1) I")
     rows, table = [], []
     for L in loops:
-        run = trained(generator, D, N, L, seeds=seeds, steps=steps, batch=batch)
-        b, stated = scalar(D, N, L), target(D, N, L)
+        run = train_loops(generator, D, N, L, seeds=seeds, steps=steps, batch=batch)
+        b, stated = best_multiple(D, N, L), target(D, N, L)
         about = f"d = {D}, n = {N}, L = {L}, b = {b:.4f}"
         for seed in range(seeds):
-            identity.add(run.far(1.0)[-1, seed], 0.1, size=(L,), about=about)
-            end = float(run.straight(stated)[-1, seed]) / stated
+            identity.add(run.distance_to_multiple(1.0)[-1, seed], 0.1, size=(L,), about=about)
+            end = float(run.symmetric_distance(stated)[-1, seed]) / stated
             limit.add(end, 0.25, size=(L,), about=about)
             if L == 1:
-                never.add(0.1, run.straight(b)[-1, seed] / b, size=(L,), about=about)
+                never.add(0.1, run.symmetric_distance(b)[-1, seed] / b, size=(L,), about=about)
                 single.add(end, 0.1, size=(L,), about=about)
         panel = {"loops": f"{L} loop{'s' if L > 1 else ''}"}
-        rows += banded(run.steps, run.far(1.0), what="from I", **panel)
-        rows += flat(run.steps, 1 - b, what="from I, theory", **panel)
-        rows += banded(run.steps, run.far(b) / b, what="from bI", **panel)
-        table.append(_row(L, run, measured(generator, run, 500)[-1]))
+        rows += banded_rows(run.steps, run.distance_to_multiple(1.0), what="from I", **panel)
+        rows += level_rows(run.steps, 1 - b, what="from I, theory", **panel)
+        rows += banded_rows(run.steps, run.distance_to_multiple(b) / b, what="from bI", **panel)
+        table.append(_row(L, run, measure_losses(generator, run, 500)[-1]))
     parts = [
         Part(printed=identity.check(), corrected=limit.check(), matters="result"),
-        _slower(loops, sign),
+        _check_slower(loops, sign),
         Part(printed=never.check(), corrected=single.check()),
     ]
     return Evidence(parts=parts, table=table, figures=[_figure(rows, seeds)])
 
 
-def _time(n: int, L: int) -> float:
-    """When the exact flow from A = 0 is within 1 % of its limit."""
+def _settling_time(n: int, L: int) -> float:
+    """Time at which the exact flow from A = 0 is within 1 % of its limit."""
     times = torch.logspace(-2, 4, 601, dtype=torch.float64)
-    far = (isotropic_flow(D, n, L, 0.0, times).points - scalar(D, n, L)).abs()
-    return float(times[int((far > 0.01 * scalar(D, n, L)).sum())])
+    far = (isotropic_flow(D, n, L, 0.0, times).points - best_multiple(D, n, L)).abs()
+    return float(times[int((far > 0.01 * best_multiple(D, n, L)).sum())])
 
 
-def _slower(loops: list[int], sign: float) -> Part:
+def _check_slower(loops: list[int], sign: float) -> Part:
     printed = Inequality("more loops take longer to within 1 % of the limit, exact flow from 0")
     right = Inequality("more loops take longer, exact flow from 0, n ≥ 40")
     for n in (N, 40, 100):
         for few, many in pairwise(loops):
             about = f"d = {D}, n = {n}, time of {few} loops against that of {many}"
-            short, long = _time(n, few), _time(n, many)
+            short, long = _settling_time(n, few), _settling_time(n, many)
             printed.add(short, long, size=(n, few), about=about)
             if n >= 40:
                 right.add(sign * short, sign * long, size=(n, few), about=about)
@@ -117,13 +117,13 @@ def _slower(loops: list[int], sign: float) -> Part:
 def _row(L: int, run: Run, loss: Tensor) -> dict[str, Value]:
     return {
         "loops": L,
-        "b, theory": scalar(D, N, L),
+        "b, theory": best_multiple(D, N, L),
         "mean diagonal of A": float(run.final[:, 0].diagonal(dim1=-2, dim2=-1).mean()),
-        "antisymmetric share of A": float(run.turn()[-1].mean()),
+        "antisymmetric share of A": float(run.antisymmetric_share()[-1].mean()),
         "loss": float(loss.mean()),
-        "least loss of a multiple of I": least(D, N, L),
-        "time of the flow, n = 20": _time(N, L),
-        "time of the flow, n = 100": _time(100, L),
+        "least loss of a multiple of I": least_loss(D, N, L),
+        "time of the flow, n = 20": _settling_time(N, L),
+        "time of the flow, n = 100": _settling_time(100, L),
     }
 
 

@@ -11,11 +11,14 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from innerloop.claims.trials import search
-from innerloop.theory.looped import Looped
+from innerloop.claims.trials import search_minimum
+from innerloop.theory.looped import LoopedLoss
 
-Loss = Callable[[Looped, Tensor], Tensor]
-FORMS: dict[str, Loss] = {"the loss": Looped.loss, "the trace of Lemma 4.1": Looped.traced}
+Loss = Callable[[LoopedLoss, Tensor], Tensor]
+FORMS: dict[str, Loss] = {
+    "the loss": LoopedLoss.loss,
+    "the trace of Lemma 4.1": LoopedLoss.trace_loss,
+}
 
 
 def delta(loops: int, d: int, n: int) -> float:
@@ -27,10 +30,10 @@ def identity(d: int) -> Tensor:
     return torch.eye(d, dtype=torch.float64)
 
 
-def lowest(
-    generator: torch.Generator, law: Looped, starts: int, *, symmetric: bool, loss: Loss
+def search_lowest(
+    generator: torch.Generator, law: LoopedLoss, starts: int, *, symmetric: bool, loss: Loss
 ) -> tuple[Tensor, float]:
-    """B − I at the lowest point that a search finds from around the identity, and the loss."""
+    """Search the lowest point around the identity; returns B − I there, and the loss."""
     d, unit = law.d, law.n**-0.5
 
     def offset(point: Tensor) -> Tensor:
@@ -40,15 +43,15 @@ def lowest(
     def objective(point: Tensor) -> Tensor:
         return loss(law, identity(d) + offset(point)).log()
 
-    first = -law.scalar() / unit * identity(d).flatten()
+    first = -law.minimum_deviation() / unit * identity(d).flatten()
     drawn = torch.randn(starts, d * d, generator=generator, dtype=torch.float64)
-    best, _, _ = search(objective, torch.cat([first + drawn, first[None]]), iterations=200)
+    best, _, _ = search_minimum(objective, torch.cat([first + drawn, first[None]]), iterations=200)
     found = offset(best)
     return found, float(loss(law, identity(d) + found))
 
 
-def reach(inside: Callable[[Tensor], Tensor], start: float, rows: int) -> Tensor:
-    """The largest t ≥ 0 of each row, by doubling and halving, at which a condition still holds."""
+def farthest_within(inside: Callable[[Tensor], Tensor], start: float, rows: int) -> Tensor:
+    """Largest t ≥ 0 of each row at which a condition still holds, by doubling and bisection."""
     low, high = torch.zeros(rows, dtype=torch.float64), torch.full((rows,), start).double()
     for _ in range(60):
         held = inside(high)
@@ -62,8 +65,8 @@ def reach(inside: Callable[[Tensor], Tensor], start: float, rows: int) -> Tensor
     return low
 
 
-def directions(generator: torch.Generator, d: int, extra: int) -> Tensor:
-    """Diagonals of largest entry 1: all alike, one eigenvalue, and some at random, either sign."""
+def draw_directions(generator: torch.Generator, d: int, extra: int) -> Tensor:
+    """Draw diagonals with largest entry 1: all equal, one eigenvalue, and random; either sign."""
     drawn = torch.randn(extra, d, generator=generator, dtype=torch.float64)
     rows = torch.cat([torch.ones(1, d, dtype=torch.float64), identity(d)[:1], drawn])
     rows = rows / rows.abs().amax(dim=1, keepdim=True)

@@ -1,4 +1,4 @@
-"""Layers of linear attention with a row u in P: run on tokens, and the forms they could have."""
+"""Layers of linear attention with a row u in P: run on tokens, and their candidate closed forms."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from innerloop.claims.prompts import normal, tokens, whole
+from innerloop.claims.prompts import build_tokens, draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 
 LARGEST_D, LARGEST_N, LAYERS = 4, 10, 6
@@ -16,7 +16,7 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
 class Stack(NamedTuple):
-    """Examples in rows, the weights behind their labels, a query, and A and u of every layer."""
+    """A stack of layers: examples in rows, true weights, a query, and A and u of every layer."""
 
     X: Tensor
     star: Tensor
@@ -26,17 +26,17 @@ class Stack(NamedTuple):
     plain: bool = False
 
     @classmethod
-    def drawn(cls, generator: torch.Generator, d: int, kind: int) -> Stack:
-        """Kind 0: parameters of each layer; kind 1: shared by all; kind 2: u = 0."""
-        n, layers = whole(generator, 1, LARGEST_N), whole(generator, 1, LAYERS)
-        X, A = normal(generator, n, d), normal(generator, layers, d, d)
-        u = normal(generator, layers, d)
+    def draw(cls, generator: torch.Generator, d: int, kind: int) -> Stack:
+        """Draw a stack. Kind 0: parameters per layer; kind 1: shared by all; kind 2: u = 0."""
+        n, layers = draw_integer(generator, 1, LARGEST_N), draw_integer(generator, 1, LAYERS)
+        X, A = draw_normal(generator, n, d), draw_normal(generator, layers, d, d)
+        u = draw_normal(generator, layers, d)
         size = torch.linalg.matrix_norm(A, 2).max() * torch.linalg.matrix_norm(X.mT @ X / n, 2)
         A = 0.5 * A / size
         if kind == 1:
             A, u = A[:1].expand_as(A), u[:1].expand_as(u)
         u = torch.zeros_like(u) if kind == 2 else u
-        return cls(X, normal(generator, d), normal(generator, d), A, u, kind == 2)
+        return cls(X, draw_normal(generator, d), draw_normal(generator, d), A, u, kind == 2)
 
     @classmethod
     def smallest(cls) -> Stack:
@@ -54,7 +54,7 @@ class Stack(NamedTuple):
 
 
 class Form(NamedTuple):
-    """w*ᵀ ∏ (I − ΣA) + sign · Σ_i uᵀΣA ∏ (I − ΣA): a row that meets X in (12), x_q in (13)."""
+    """The row w*ᵀ ∏ (I − ΣA) + sign · Σ_i uᵀΣA ∏ (I − ΣA), applied to X in (12), to x_q in (13)."""
 
     sign: float
     left_to_right: bool = True
@@ -77,10 +77,10 @@ class Form(NamedTuple):
         return identity
 
 
-def run(case: Stack, attend: Attention) -> list[Tensor]:
-    """The label row before every layer and after the last."""
+def run_layers(case: Stack, attend: Attention) -> list[Tensor]:
+    """Run the layers; the label row before every layer and after the last."""
     n, d = case.X.shape
-    Z = tokens(case.X, case.star, case.query)
+    Z = build_tokens(case.X, case.star, case.query)
     rows = [Z[d]]
     for A, u in zip(case.A, case.u, strict=True):
         P = torch.zeros(d + 1, d + 1, dtype=torch.float64)

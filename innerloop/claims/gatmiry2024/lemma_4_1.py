@@ -20,10 +20,17 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
 from innerloop.claims.gatmiry2024 import losses
-from innerloop.claims.gatmiry2024.corollary_a_4 import difference
-from innerloop.claims.gatmiry2024.losses import CORRECTED, Case, Form, closed, measured, traced
+from innerloop.claims.gatmiry2024.corollary_a_4 import relative_difference
+from innerloop.claims.gatmiry2024.losses import (
+    CORRECTED_FORM,
+    Case,
+    Form,
+    closed_form,
+    measure_loss,
+    trace_form,
+)
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.theory.looped import Looped
+from innerloop.theory.looped import LoopedLoss
 
 
 @claim(
@@ -35,7 +42,7 @@ from innerloop.theory.looped import Looped
     full={"trials": 1000},
     tiny={"trials": 5},
     falsified={
-        "Σ*^½ and Σ*^{−½} change places": {"corrected": closed("law", swapped=True)},
+        "Σ*^½ and Σ*^{−½} change places": {"corrected": closed_form("law", swapped=True)},
         "A = cI": {"aligned": lambda star: torch.eye(len(star), dtype=star.dtype)},
         "the trace is never less": {"sign": -1.0},
     },
@@ -44,7 +51,7 @@ def lemma_4_1(
     generator: torch.Generator,
     *,
     trials: int,
-    corrected: Form = CORRECTED,
+    corrected: Form = CORRECTED_FORM,
     aligned: Callable[[Tensor], Tensor] = torch.linalg.inv,
     sign: float = 1.0,
 ) -> Evidence:
@@ -52,41 +59,44 @@ def lemma_4_1(
     right = Equality("L(A, 0) = E tr(Σ*⁻¹(I − ΣA)^LΣ*(I − AΣ)^L)", tolerance=1e-8)
     only = Equality("L(A, 0) = E tr((I − A^½ΣA^½)^{2L}) for A = cΣ*⁻¹", tolerance=1e-8)
     below = Inequality("E tr((I − A^½ΣA^½)^{2L}) ≤ L(A, 0)", rounding=1e-9)
-    cases = losses.smallest(flat=True)
-    cases += [losses.drawn(generator, k, shared=True, flat=True) for k in range(trials)]
-    losses.compare(cases, [(printed, traced), (right, corrected)])
+    cases = losses.smallest_cases(flat=True)
+    cases += [losses.draw_case(generator, k, shared=True, flat=True) for k in range(trials)]
+    losses.compare_forms(cases, [(printed, trace_form), (right, corrected)])
     furthest = 0.0
     for case in cases:
-        furthest = max(furthest, difference(case))
+        furthest = max(furthest, relative_difference(case))
         _less(below, case, sign)
         A = aligned(case.star) * case.A.norm() / case.star.norm()
-        losses.compare([case._replace(A=A.expand_as(case.A))], [(only, traced)])
+        losses.compare_forms([case._replace(A=A.expand_as(case.A))], [(only, trace_form)])
     parts = [
         Part(printed=printed.check(), corrected=right.check()),
         Part(printed=only.check()),
         Part(printed=below.check()),
     ]
-    numbers = {**losses.told(), "largest share of the loss that the trace lacks": furthest}
+    numbers = {
+        **losses.describe_sizes(),
+        "largest share of the loss that the trace lacks": furthest,
+    }
     return Evidence(parts=parts, numbers=numbers, figures=[_figure()])
 
 
 def _less(trial: Inequality, case: Case, sign: float) -> None:
     X, mass = case.context()
-    value = float(traced(case, X.mT @ X / case.n) @ mass)
-    (L, d), about = case.u.shape, case.about
+    value = float(trace_form(case, X.mT @ X / case.n) @ mass)
+    (L, d), about = case.u.shape, case.description
     about = about or f"d = {d}, n = {case.n}, L = {L}"
-    trial.add(sign * value, sign * float(measured(case)), size=case.size, about=about)
+    trial.add(sign * value, sign * float(measure_loss(case)), size=case.size, about=about)
 
 
 def _figure() -> Figure:
-    """Both along A = diag(1 + t, 1 − t), d = 2, n = 8."""
+    """Plot both forms along A = diag(1 + t, 1 − t), d = 2, n = 8."""
     rows = []
     for loops in (1, 2, 3):
-        law = Looped(2, 8, loops)
+        law = LoopedLoss(2, 8, loops)
         for k in range(41):
             t = k / 40
             B = torch.diag(torch.tensor([1 + t, 1 - t], dtype=torch.float64))
-            pairs = (("loss", law.loss(B)), ("printed trace", law.traced(B)))
+            pairs = (("loss", law.loss(B)), ("printed trace", law.trace_loss(B)))
             panel = f"{loops} loop{'s' if loops > 1 else ''}"
             rows += [{"t": t, "value": float(v), "form": f, "loops": panel} for f, v in pairs]
     return Figure(

@@ -19,8 +19,8 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.gatmiry2024 import moments
 from innerloop.claims.gatmiry2024.moments import Bounds, Width
-from innerloop.claims.prompts import covariance
-from innerloop.claims.trials import Equality, fitted_exponent
+from innerloop.claims.prompts import draw_covariance
+from innerloop.claims.trials import Equality, fit_exponent
 from innerloop.theory.looped import isotropic_moments
 from innerloop.theory.wishart import Wishart
 
@@ -31,7 +31,7 @@ FALSIFIED = {
 }
 
 
-def tested(
+def check_moments(
     generator: torch.Generator,
     trials: int,
     readings: dict[str, Width],
@@ -39,43 +39,45 @@ def tested(
     turned: bool,
     own: bool,
 ) -> Evidence:
-    """The statement with each reading of its δ."""
+    """Check the statement under each reading of its δ."""
     found = [Part(printed=_basis(generator, trials, own))]
     for name, width in readings.items():
-        for_n = {least: Bounds(f"{name}, {least}", width, scale, turned) for least in LEAST}
+        for_n = {
+            least: Bounds(f"{name}, {least}", width, scale, turned) for least in EXAMPLE_RANGES
+        }
         for least, bounds in for_n.items():
-            for case in moments.spectra(generator, trials, least):
+            for case in moments.draw_spectra(generator, trials, least):
                 top = float(case.values[0])
                 for k in range(1, len(case.powers)):
                     bounds.add(case, k, case.powers[k], case.values**k, top**k)
-        found += moments.parts(*for_n.values())
+        found += moments.build_parts(*for_n.values())
     sizes = [10, 100, 1000, 10_000, 100_000]
     excess = [float(isotropic_moments(3, n, 4)[4] - 1) for n in sizes]
-    slope, low, high = fitted_exponent([float(n) for n in sizes[1:]], excess[1:])
+    slope, low, high = fit_exponent([float(n) for n in sizes[1:]], excess[1:])
     numbers = {
         "exponent of α − λ^k in n, k = 4, d = 3": slope,
         "its 95 % interval, from": low,
         "its 95 % interval, to": high,
     }
     table = [
-        {"n": n, "α − 1 at k = 4, d = 3, λ = 1": value, "4kd/√n": moments.plain(2, 4, 3, n)}
+        {"n": n, "α − 1 at k = 4, d = 3, λ = 1": value, "4kd/√n": moments.plain_width(2, 4, 3, n)}
         for n, value in zip(sizes, excess, strict=True)
     ]
     return Evidence(parts=found, numbers=numbers, table=table)
 
 
-LEAST = ("n > d", "n ≥ 4k²d²")
+EXAMPLE_RANGES = ("n > d", "n ≥ 4k²d²")
 
 
 def _basis(generator: torch.Generator, trials: int, own: bool) -> Check:
     trial = Equality("the k-th moment has the eigenvectors of the covariance")
     for k in range(trials):
         d, n = 2 + k % 3, 3 + k % 5
-        S, other = (covariance(generator, d, 20.0) for _ in range(2))
+        S, other = (draw_covariance(generator, d, 20.0) for _ in range(2))
         power = 2 + k % 5
         moment = Wishart(S / n, n).power(power)
         about = f"d = {d}, n = {n}, k = {power}"
-        moments.shared(trial, moment, S if own else other, about, (d, n))
+        moments.add_shared_basis(trial, moment, S if own else other, about, (d, n))
     return trial.check()
 
 
@@ -99,7 +101,7 @@ def lemma_4_2(
     own: bool = True,
 ) -> Evidence:
     readings: dict[str, Width] = {
-        "δ of section 3.5, to the k": moments.section,
-        "δ^k = 4kd/√n": moments.plain,
+        "δ of section 3.5, to the k": moments.section_width,
+        "δ^k = 4kd/√n": moments.plain_width,
     }
-    return tested(generator, trials, readings, scale, turned, own)
+    return check_moments(generator, trials, readings, scale, turned, own)

@@ -20,9 +20,9 @@ import torch
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.gatmiry2024 import moments
-from innerloop.claims.gatmiry2024.lemma_4_2 import FALSIFIED, LEAST
-from innerloop.claims.gatmiry2024.moments import Bounds, Dense, Width
-from innerloop.claims.trials import Equality, fitted_exponent
+from innerloop.claims.gatmiry2024.lemma_4_2 import EXAMPLE_RANGES, FALSIFIED
+from innerloop.claims.gatmiry2024.moments import Bounds, NonCommuting, Width
+from innerloop.claims.trials import Equality, fit_exponent
 from innerloop.theory.looped import isotropic_loss
 
 
@@ -45,19 +45,19 @@ def lemma_4_3(
     turned: bool = False,
     own: bool = True,
 ) -> Evidence:
-    parts = [Part(printed=eigenvectors(generator, trials, own))]
+    parts = [Part(printed=check_eigenvectors(generator, trials, own))]
     for name, width in READINGS.items():
-        parts += bounds(generator, trials, name, width, scale, turned)
-    return Evidence(parts=parts, numbers=falling())
+        parts += check_bounds(generator, trials, name, width, scale, turned)
+    return Evidence(parts=parts, numbers=measure_decay())
 
 
 READINGS: dict[str, Width] = {
-    "δ of section 3.5, to the k": moments.section,
-    "δ^k = 4kd/√n": moments.plain,
+    "δ of section 3.5, to the k": moments.section_width,
+    "δ^k = 4kd/√n": moments.plain_width,
 }
 
 
-def bounds(
+def check_bounds(
     generator: torch.Generator,
     trials: int,
     name: str,
@@ -65,32 +65,32 @@ def bounds(
     scale: float,
     turned: bool,
 ) -> list[Part]:
-    """Both bounds for one reading of δ."""
-    for_n = {least: Bounds(f"{name}, {least}", width, scale, turned) for least in LEAST}
+    """Check both bounds for one reading of δ."""
+    for_n = {least: Bounds(f"{name}, {least}", width, scale, turned) for least in EXAMPLE_RANGES}
     for least, found in for_n.items():
-        for case in moments.spectra(generator, trials, least):
+        for case in moments.draw_spectra(generator, trials, least):
             top = 1 + float(case.values[0])
             for k in range(1, len(case.powers)):
-                found.add(case, k, case.shifted(k), (1 - case.values) ** k, top**k)
-    return moments.parts(*for_n.values())
+                found.add(case, k, case.shifted_eigenvalues(k), (1 - case.values) ** k, top**k)
+    return moments.build_parts(*for_n.values())
 
 
-def eigenvectors(generator: torch.Generator, trials: int, own: bool) -> Check:
+def check_eigenvectors(generator: torch.Generator, trials: int, own: bool) -> Check:
     trial = Equality("E[(I − A^½ΣA^½)^k] has the eigenvectors of A^½Σ*A^½", tolerance=1e-8)
     for t in range(max(4, trials // 10)):
-        case, k = Dense.drawn(generator, t), 2 + t % 2
+        case, k = NonCommuting.draw(generator, t), 2 + t % 2
         about = f"d = {len(case.A)}, n = {case.n}, k = {k}"
         basis = case.inner() if own else case.star
-        moments.shared(trial, case.shifted(k), basis, about, (len(case.A), k))
+        moments.add_shared_basis(trial, case.shifted_moment(k), basis, about, (len(case.A), k))
     return trial.check()
 
 
-def falling() -> dict[str, float | int | str | bool | None]:
-    """How β falls with n at λ = 1, against the bound."""
+def measure_decay() -> dict[str, float | int | str | bool | None]:
+    """Fitted exponents of β over n at λ = 1, to compare with the bound's."""
     sizes = [1000, 10_000, 100_000]
     found: dict[str, float | int | str | bool | None] = {}
     for loops in (1, 2, 3):
         values = [float(isotropic_loss(3, n, loops, Fraction(1))) for n in sizes]
-        slope = fitted_exponent([float(n) for n in sizes], values)[0]
+        slope = fit_exponent([float(n) for n in sizes], values)[0]
         found[f"exponent of β in n at λ = 1, k = {2 * loops}, d = 3"] = slope
     return found

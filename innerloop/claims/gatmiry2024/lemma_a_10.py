@@ -22,15 +22,20 @@ import torch
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.gatmiry2024.landscape import FORMS, delta
-from innerloop.claims.gatmiry2024.theorem_a_11 import Factor, hoelder, outwards, squared
-from innerloop.claims.prompts import normal
+from innerloop.claims.gatmiry2024.theorem_a_11 import (
+    Factor,
+    draw_at_level,
+    hoelder_factor,
+    loss_and_squared_gradient,
+)
+from innerloop.claims.prompts import draw_normal
 from innerloop.claims.trials import Inequality
-from innerloop.theory.looped import Looped, isotropic_loss
+from innerloop.theory.looped import LoopedLoss, isotropic_loss
 
 SIZES = [[1, 1], [2, 1], [1, 2], [2, 2], [2, 3]]
 
 
-def least(d: int, L: int) -> int:
+def least_examples(d: int, L: int) -> int:
     """The smallest n for which some ε ≤ 1 is allowed: 8δd^{3/(4L)} ≤ 1 and 4dδ^{4L−2} ≤ 1."""
     small = min(d ** (-3 / (4 * L)) / 8, (4 * d) ** (-1 / (4 * L - 2)))
     return int((8 * L * d / small ** (2 * L)) ** 2 * 1.001) + 1
@@ -49,7 +54,7 @@ def level(epsilon: float, small: float, d: int, L: int) -> float:
     full={"sizes": [*SIZES, [3, 2]], "extra": 60},
     tiny={"sizes": [[1, 1], [2, 2]], "extra": 1},
     falsified={
-        "a thousand times the factor": {"factor": lambda d, L: 1000 * hoelder(d, L)},
+        "a thousand times the factor": {"factor": lambda d, L: 1000 * hoelder_factor(d, L)},
         "Hölder without d": {"norms": lambda d, L: 1.0},
     },
 )
@@ -58,8 +63,8 @@ def lemma_a_10(
     *,
     sizes: list[list[int]],
     extra: int,
-    factor: Factor = hoelder,
-    norms: Factor = hoelder,
+    factor: Factor = hoelder_factor,
+    norms: Factor = hoelder_factor,
 ) -> Evidence:
     parts = []
     for name, loss in FORMS.items():
@@ -67,14 +72,14 @@ def lemma_a_10(
         right = Inequality(f"‖∇L‖² ≥ d^{{−(L−1)/L}} ε^{{4L−2}}/4, L {name}")
         both: list[tuple[Inequality, Factor]] = [(printed, lambda d, L: 1.0), (right, factor)]
         for d, L in sizes:
-            for n in (least(d, L), 10**4 * least(d, L)):
-                law, small = Looped(d, n, L), delta(L, d, n)
+            for n in (least_examples(d, L), 10**4 * least_examples(d, L)):
+                law, small = LoopedLoss(d, n, L), delta(L, d, n)
                 low = 8 * small * d ** (3 / (4 * L))
                 for epsilon in (low, (low + 1) / 2, 1.0):
                     most = level(epsilon, small, d, L)
                     for times in (1.0, 100.0):
-                        B = outwards(generator, law, loss, most * times, extra)
-                        _, slopes = squared(law, B, loss)
+                        B = draw_at_level(generator, law, loss, most * times, extra)
+                        _, slopes = loss_and_squared_gradient(law, B, loss)
                         about = f"d = {d}, L = {L}, n = {n:.4g}, ε = {epsilon:.4g}"
                         for slope in slopes:
                             for trial, of in both:
@@ -82,7 +87,7 @@ def lemma_a_10(
                                 trial.add(left, slope, size=(d, L, n), about=about)
         _isotropic(both)
         parts.append(Part(printed=printed.check(), corrected=right.check()))
-    numbers = {f"least n for L = {L}, d = {d}": float(least(d, L)) for d, L in sizes}
+    numbers = {f"least n for L = {L}, d = {d}": float(least_examples(d, L)) for d, L in sizes}
     numbers |= {
         f"largest d for which all equal λ satisfy it, L = {L}": int((16 * L * L) ** (L / (L - 1)))
         for L in (2, 3, 4, 5)
@@ -91,7 +96,7 @@ def lemma_a_10(
 
 
 def _isotropic(both: list[tuple[Inequality, Factor]]) -> None:
-    """A = aI near the level of ε = 1, for many features."""
+    """Check A = aI near the level of ε = 1, for many features."""
     for d, L, a in (
         (10**6, 2, Fraction(96, 100)),
         (10**5, 4, Fraction(3, 4)),
@@ -101,21 +106,21 @@ def _isotropic(both: list[tuple[Inequality, Factor]]) -> None:
         value = float(isotropic_loss(d, n, L, a))
         slope = float(isotropic_loss(d, n, L, a, 1)) ** 2 / d
         small = delta(L, d, n)
-        if n < least(d, L) or value < level(1.0, small, d, L):
-            raise ValueError(f"the conditions fail: d = {d}, L = {L}")
+        if n < least_examples(d, L) or value < level(1.0, small, d, L):
+            raise ValueError(f"the lemma's conditions do not hold at d = {d}, L = {L}")
         about = f"A = {float(a)}·I, d = {d}, L = {L}, ε = 1, n = 10⁶⁰, loss {value:.5g}"
         for trial, of in both:
             trial.add(of(d, L) / 4, slope, size=(d, L), about=about)
 
 
 def _norms(generator: torch.Generator, norms: Factor) -> Part:
-    """The proof's step from the 2L-norm to the (4L − 2)-norm."""
+    """Check the proof's step from the 2L-norm to the (4L − 2)-norm."""
     printed = Inequality("Σ|z|^{4L−2} ≥ d^{−(L−1)/(2L−1)} (Σ|z|^{2L})^{(2L−1)/L}")
     right = Inequality("Σ|z|^{4L−2} ≥ d^{−(L−1)/L} (Σ|z|^{2L})^{(2L−1)/L}")
     for d in range(1, 6):
         for L in range(1, 5):
             for k in range(8):
-                z = torch.ones(d, dtype=torch.float64) if k == 0 else normal(generator, d)
+                z = torch.ones(d, dtype=torch.float64) if k == 0 else draw_normal(generator, d)
                 high, low = (z ** (4 * L - 2)).sum(), (z ** (2 * L)).sum() ** ((2 * L - 1) / L)
                 about = f"d = {d}, L = {L}, " + ("all |z| = 1" if k == 0 else "z at random")
                 stated = d ** (-(L - 1) / (2 * L - 1)) * low

@@ -59,7 +59,7 @@ def lemma_a_2(
     needed: int = 16,
 ) -> Evidence:
     found, excess = _bounds(most, scale, sign)
-    parts = [*found, *_counted(listed, spare, power, less), _geometric(most, needed)]
+    parts = [*found, *_check_pairings(listed, spare, power, less), _geometric(most, needed)]
     numbers = {
         "largest k": most,
         "largest k with all pairings listed": listed,
@@ -70,7 +70,7 @@ def lemma_a_2(
 
 
 def _bounds(most: int, scale: float, sign: int) -> tuple[list[Part], float]:
-    """As printed, without a power, and with it."""
+    """Check the bounds as printed, without a power, and with it."""
     bare = Inequality("1 ≤ α ≤ 1 + 4kd/√n with E[Σ] = αI, as printed: no power k, and α = 1")
     low = Inequality("1 ≤ α with E[Σ^k] = αI")
     high = Inequality("α ≤ 1 + 4kd/√n with E[Σ^k] = αI, n ≥ 4k²d²")
@@ -89,8 +89,8 @@ def _bounds(most: int, scale: float, sign: int) -> tuple[list[Part], float]:
     return [Part(printed=trial.check()) for trial in (bare, low, high)], excess
 
 
-def _counted(listed: int, spare: int, power: int, less: int) -> list[Part]:
-    """The proof's sum over pairings, its bound on cycles, and how many pairings there are."""
+def _check_pairings(listed: int, spare: int, power: int, less: int) -> list[Part]:
+    """Check the proof's sum over pairings, its bound on cycles, and the number of pairings."""
     total = Equality("n^kα = Σ_p n^{C(G_p)} d^{C(G'_p) − 1}")
     cycles = Inequality("C(G_p) + C(G'_p) ≤ k + 1")
     even = Equality("2m ends have (2m)!! pairings")
@@ -98,7 +98,7 @@ def _counted(listed: int, spare: int, power: int, less: int) -> list[Part]:
     for k in range(1, listed + 1):
         pairings = list(_pairings(list(range(2 * k))))
         # Ends 2i and 2i + 1 are x and xᵀ of one factor; 2i + 1 and 2i + 2 meet in a product.
-        counts = [(_loops(p, _factor), _loops(p, partial(_meeting, k))) for p in pairings]
+        counts = [(_loops(p, _factor), _loops(p, partial(_neighbour_node, k))) for p in pairings]
         for one, other in counts:
             cycles.add(one + other, k + spare, size=(k,), about=f"k = {k}")
         for d, n in ((1, 1), (2, 3), (3, 2), (5, 7)):
@@ -119,7 +119,7 @@ def _factor(end: int) -> int:
     return end // 2
 
 
-def _meeting(k: int, end: int) -> int:
+def _neighbour_node(k: int, end: int) -> int:
     return (end + 1) // 2 % k
 
 
@@ -134,7 +134,7 @@ def _pairings(ends: list[int]) -> Iterator[Pairing]:
 
 
 def _loops(pairing: Pairing, node: Callable[[int], int]) -> int:
-    """Cycles of the graph whose nodes are `node(end)` and whose edges are the pairs."""
+    """Count cycles of the graph whose nodes are `node(end)` and whose edges are the pairs."""
     group = {node(end): node(end) for pair in pairing for end in pair}
 
     def leader(at: int) -> int:
@@ -148,7 +148,7 @@ def _loops(pairing: Pairing, node: Callable[[int], int]) -> int:
 
 
 def _geometric(most: int, needed: int) -> Part:
-    """The last step of the proof."""
+    """Check the last step of the proof, a geometric sum."""
     printed = Inequality("Σ_{s≤k} (2kd/√n)^s ≤ 1 + 4kd/√n for n ≥ 4k²d²")
     right = Inequality("Σ_{s≤k} (2kd/√n)^s ≤ 1 + 4kd/√n for n ≥ 16k²d²")
     for trial, least in ((printed, 4), (right, needed)):

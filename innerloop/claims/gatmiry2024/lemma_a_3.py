@@ -18,15 +18,15 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.gatmiry2024 import losses
-from innerloop.claims.gatmiry2024.losses import CORRECTED, Case, Form, closed, products
+from innerloop.claims.gatmiry2024.losses import CORRECTED_FORM, Case, Form, closed_form, products
 from innerloop.claims.trials import Equality
 
-PRINTED = closed("sample")
+PRINTED = closed_form("sample")
 
 
-def earlier(case: Case, S: Tensor) -> Tensor:
-    """The corrected form with A and u in the order of the layers turned round."""
-    return CORRECTED(case._replace(A=case.A.flip(0), u=case.u.flip(0)), S)
+def reversed_form(case: Case, S: Tensor) -> Tensor:
+    """The corrected form with A and u of the layers in reverse order."""
+    return CORRECTED_FORM(case._replace(A=case.A.flip(0), u=case.u.flip(0)), S)
 
 
 def _after_weights(case: Case, S: Tensor, between: Tensor | None) -> Tensor:
@@ -47,8 +47,8 @@ def _after_weights(case: Case, S: Tensor, between: Tensor | None) -> Tensor:
     full={"trials": 1000},
     tiny={"trials": 5},
     falsified={
-        "Σ*^½ and Σ*^{−½} change places": {"corrected": closed("law", swapped=True)},
-        "the layers in reverse": {"corrected": earlier},
+        "Σ*^½ and Σ*^{−½} change places": {"corrected": closed_form("law", swapped=True)},
+        "the layers in reverse": {"corrected": reversed_form},
         "Σ* for Σ*⁻¹ between": {"prior": lambda star: star},
     },
 )
@@ -56,24 +56,24 @@ def lemma_a_3(
     generator: torch.Generator,
     *,
     trials: int,
-    corrected: Form = CORRECTED,
+    corrected: Form = CORRECTED_FORM,
     prior: losses.Prior = torch.linalg.inv,
 ) -> Evidence:
     whole = Equality("L = E‖Σ^{−½}∏Σ^½‖² + E‖Σ_i d_iᵀΣA^(i)∏Σ^½‖², Σ the sample's", tolerance=1e-8)
     right = Equality("L = E‖Σ*^{−½}∏Σ*^½‖² + E‖Σ_i d_iᵀΣA^(i)∏Σ*^½‖²", tolerance=1e-8)
     step = Equality("over w*: E[x_qᵀ(∏)²x_q] + E[(Σ_i … x_q)²]", tolerance=1e-8)
     mended = Equality("over w*: E[x_qᵀ∏ᵀΣ*⁻¹∏x_q] + E[(Σ_i … x_q)²]", tolerance=1e-8)
-    cases = losses.smallest(flat=False)
-    cases += [losses.drawn(generator, k, shared=False) for k in range(trials)]
+    cases = losses.smallest_cases(flat=False)
+    cases += [losses.draw_case(generator, k, shared=False) for k in range(trials)]
     forms: list[tuple[Equality, Form]] = [
         (whole, PRINTED),
         (right, corrected),
         (step, lambda case, S: _after_weights(case, S, None)),
         (mended, lambda case, S: _after_weights(case, S, prior(case.star))),
     ]
-    losses.compare(cases, forms)
+    losses.compare_forms(cases, forms)
     parts = [
         Part(printed=whole.check(), corrected=right.check()),
         Part(printed=step.check(), corrected=mended.check()),
     ]
-    return Evidence(parts=parts, numbers=losses.told())
+    return Evidence(parts=parts, numbers=losses.describe_sizes())

@@ -17,7 +17,7 @@ import torch
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence
 from innerloop.claims.gatmiry2024 import moments
-from innerloop.claims.gatmiry2024.lemma_4_2 import FALSIFIED, tested
+from innerloop.claims.gatmiry2024.lemma_4_2 import FALSIFIED, check_moments
 from innerloop.claims.gatmiry2024.moments import Width
 
 
@@ -41,7 +41,7 @@ def lemma_a_5(
     own: bool = True,
 ) -> Evidence:
     readings: dict[str, Width] = {
-        "δ = 4kd/√n": moments.plain,
-        "δ of section 3.5": moments.section_bare,
+        "δ = 4kd/√n": moments.plain_width,
+        "δ of section 3.5": moments.bare_section_width,
     }
-    return tested(generator, trials, readings, scale, turned, own)
+    return check_moments(generator, trials, readings, scale, turned, own)

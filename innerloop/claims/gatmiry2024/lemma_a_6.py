@@ -19,7 +19,7 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.gatmiry2024.moments import Dense
+from innerloop.claims.gatmiry2024.moments import NonCommuting
 from innerloop.claims.trials import Equality
 from innerloop.theory.wishart import Wishart
 
@@ -39,11 +39,11 @@ def lemma_a_6(
     *,
     trials: int,
     loops: int,
-    law: Callable[[Dense], Tensor] = Dense.inner,
+    law: Callable[[NonCommuting], Tensor] = NonCommuting.inner,
 ) -> Evidence:
     moved = Equality("E tr((I − A^½ΣA^½)^{2L}) = tr E[(I − Σ̃)^{2L}]", tolerance=1e-8)
     for t in range(trials):
-        case, L = Dense.drawn(generator, t), 1 + t % loops
+        case, L = NonCommuting.draw(generator, t), 1 + t % loops
         left = right = torch.tensor(float(len(case.A)), dtype=torch.float64)
         words, powers = Wishart(case.star / case.n, case.n), Wishart(law(case) / case.n, case.n)
         for j in range(1, 2 * L + 1):

@@ -19,9 +19,9 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.gatmiry2024 import moments
 from innerloop.claims.gatmiry2024.lemma_4_2 import FALSIFIED
-from innerloop.claims.gatmiry2024.lemma_4_3 import bounds, eigenvectors
-from innerloop.claims.gatmiry2024.moments import Dense
-from innerloop.claims.prompts import normal
+from innerloop.claims.gatmiry2024.lemma_4_3 import check_bounds, check_eigenvectors
+from innerloop.claims.gatmiry2024.moments import NonCommuting
+from innerloop.claims.prompts import draw_normal
 from innerloop.claims.trials import Equality
 from innerloop.theory.wishart import Wishart
 
@@ -52,36 +52,36 @@ def lemma_a_7(
     from_top: bool = True,
 ) -> Evidence:
     parts = [
-        _between(generator, max(4, trials // 10), sides),
-        Part(printed=eigenvectors(generator, trials, own)),
-        *bounds(generator, trials, "δ^k = 4kd/√n", moments.plain, scale, turned),
-        _expanded(generator, trials, from_top),
+        _check_conjugation(generator, max(4, trials // 10), sides),
+        Part(printed=check_eigenvectors(generator, trials, own)),
+        *check_bounds(generator, trials, "δ^k = 4kd/√n", moments.plain_width, scale, turned),
+        _check_expansion(generator, trials, from_top),
     ]
     return Evidence(parts=parts)
 
 
-def _between(generator: torch.Generator, trials: int, sides: tuple[float, float]) -> Part:
-    """E[A^{−½}(A^½ΣA^½ − I)^kA^½] = E[(ΣA − I)^k]: words in Σ and A, against the sums."""
+def _check_conjugation(generator: torch.Generator, trials: int, sides: tuple[float, float]) -> Part:
+    """Check E[A^{−½}(A^½ΣA^½ − I)^kA^½] = E[(ΣA − I)^k]: words in Σ and A against the sums."""
     printed = Equality("E[A^{−½}(A^½ΣA^½ − I)^kA^½] = Σ β_i u_i u_iᵀ", tolerance=1e-8)
     right = Equality("E[A^{−½}(A^½ΣA^½ − I)^kA^½] = A^{−½} Σ β_i u_i u_iᵀ A^½", tolerance=1e-8)
     for t in range(trials):
-        case, k = Dense.drawn(generator, t), 1 + t % 3
+        case, k = NonCommuting.draw(generator, t), 1 + t % 3
         values, U = torch.linalg.eigh(case.A)
         left, after = ((U * values ** (power / 2)) @ U.mT for power in sides)
-        found, inner = _expected(case, k), (-1) ** k * case.shifted(k)
+        found, inner = _shifted_moment(case, k), (-1) ** k * case.shifted_moment(k)
         size, about = (len(case.A), k), f"d = {len(case.A)}, n = {case.n}, k = {k}"
         printed.add(found, inner, size=size, about=about)
         right.add(found, left @ inner @ after, size=size, about=about)
     star = torch.diag(torch.tensor([4.0, 1.0], dtype=torch.float64))
     A = torch.tensor([[1.0, 0.5], [0.5, 1.0]], dtype=torch.float64)
-    case = Dense(star, A, 3)
+    case = NonCommuting(star, A, 3)
     about = "Σ* = diag(4, 1), A = [[1, 1/2], [1/2, 1]], k = 1: ΣA − I is not symmetric on average"
-    printed.add(_expected(case, 1), -case.shifted(1), size=(0, 0), about=about)
+    printed.add(_shifted_moment(case, 1), -case.shifted_moment(1), size=(0, 0), about=about)
     return Part(printed=printed.check(), corrected=right.check())
 
 
-def _expected(case: Dense, k: int) -> torch.Tensor:
-    """E[(ΣA − I)^k], entry by entry."""
+def _shifted_moment(case: NonCommuting, k: int) -> torch.Tensor:
+    """The moment E[(ΣA − I)^k], entry by entry."""
     d = len(case.A)
     law, eye = Wishart(case.star / case.n, case.n), torch.eye(d, dtype=torch.float64)
     total = (-1) ** k * eye
@@ -95,13 +95,13 @@ def _expected(case: Dense, k: int) -> torch.Tensor:
     return total
 
 
-def _expanded(generator: torch.Generator, trials: int, from_top: bool) -> Part:
-    """(21) for one matrix: an expansion needs no expectation."""
+def _check_expansion(generator: torch.Generator, trials: int, from_top: bool) -> Part:
+    """Check (21) for single matrices: an expansion needs no expectation."""
     printed = Equality("(21): (M − I)^k = Σ_{i=1}^k (−1)^i C(k, i) M^i")
     right = Equality("(21) with i from 0 and the sign (−1)^{k−i}")
     for t in range(trials):
         d, k = 1 + t % 3, 1 + t % 5
-        M = torch.ones(1, 1, dtype=torch.float64) if t == 0 else normal(generator, d, d)
+        M = torch.ones(1, 1, dtype=torch.float64) if t == 0 else draw_normal(generator, d, d)
         powers = [torch.linalg.matrix_power(M, i) for i in range(k + 1)]
         found = torch.linalg.matrix_power(M - powers[0], k)
         stated = sum((-1) ** i * comb(k, i) * powers[i] for i in range(1, k + 1))

@@ -14,14 +14,14 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence
-from innerloop.claims.gatmiry2024.theorem_4_4 import SIZES, Spread, tested
+from innerloop.claims.gatmiry2024.theorem_4_4 import SIZES, Spread, check_closeness
 
 
 def level(epsilon: float, d: float, L: int) -> float:
     return epsilon ** (2 * L) - (d * (epsilon + 2)) ** (2 * L)
 
 
-def spread(epsilon: float, d: float, root: float) -> float:
+def spread_bound(epsilon: float, d: float, root: float) -> float:
     return 4 * epsilon + 16 * d * root
 
 
@@ -34,9 +34,9 @@ def spread(epsilon: float, d: float, root: float) -> float:
     quick={"sizes": SIZES, "extra": 3},
     full={"sizes": SIZES, "extra": 60},
     tiny={"sizes": [[1, 1], [2, 2]], "extra": 0},
-    falsified={"a hundredth": {"wide": lambda e, d, root: spread(e, d, root) / 100}},
+    falsified={"a hundredth": {"wide": lambda e, d, root: spread_bound(e, d, root) / 100}},
 )
 def lemma_a_9(
-    generator: torch.Generator, *, sizes: list[list[int]], extra: int, wide: Spread = spread
+    generator: torch.Generator, *, sizes: list[list[int]], extra: int, wide: Spread = spread_bound
 ) -> Evidence:
-    return tested(generator, sizes, extra, 2.0, level, wide)
+    return check_closeness(generator, sizes, extra, 2.0, level, wide)

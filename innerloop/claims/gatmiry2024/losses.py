@@ -1,4 +1,4 @@
-"""The looped transformer's loss from its tokens, and the closed forms that it could have.
+"""The looped transformer's loss computed from tokens, and its candidate closed forms.
 
 Expectations over the context are sums over a product rule, exact for these polynomials; those over
 w* and x_q are taken by the bilinear form that tokens reveal, w* and x_q being basis vectors.
@@ -13,32 +13,38 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from innerloop.claims.prompts import attention, covariance, normal, tokens, whole
+from innerloop.claims.prompts import (
+    attention,
+    build_tokens,
+    draw_covariance,
+    draw_integer,
+    draw_normal,
+)
 from innerloop.claims.trials import Equality
 from innerloop.theory.gaussian import product_rule
 
 SIZES = ((1, 2, 1), (1, 2, 2), (2, 3, 1), (1, 3, 3), (2, 2, 2))
-"""d, n and L: few enough numbers for the rule."""
+"""Triples (d, n, L), small enough for the quadrature rule."""
 Form = Callable[["Case", Tensor], Tensor]
 Prior = Callable[[Tensor], Tensor]
 
 
 class Case(NamedTuple):
-    """Σ*, the number of examples, and A and u of every layer."""
+    """One case: Σ*, the number of examples, and A and u of every layer."""
 
     star: Tensor
     n: int
     A: Tensor
     u: Tensor
-    about: str = ""
+    description: str = ""
 
     @property
     def size(self) -> tuple[int, ...]:
         L, d = self.u.shape
-        return d, L, self.n, 0 if self.about else 1
+        return d, L, self.n, 0 if self.description else 1
 
     def context(self) -> tuple[Tensor, Tensor]:
-        """Examples in rows, at every point of the rule, and the weights of the sum."""
+        """Examples in rows at every point of the quadrature rule, and the rule's weights."""
         L, d = self.u.shape
         points, mass = _rule(self.n * d, 4 * L + 2)
         root = torch.linalg.cholesky(self.star)
@@ -46,7 +52,7 @@ class Case(NamedTuple):
 
     def add(self, trial: Equality, left: Tensor, right: Tensor) -> None:
         L, d = self.u.shape
-        about = self.about or f"d = {d}, n = {self.n}, L = {L}"
+        about = self.description or f"d = {d}, n = {self.n}, L = {L}"
         about += f": {float(left):.6g} where {float(right):.6g} is stated"
         trial.add(left, right, size=self.size, about=about)
 
@@ -56,19 +62,19 @@ def _rule(variables: int, degree: int) -> tuple[Tensor, Tensor]:
     return product_rule(variables, degree)
 
 
-def drawn(generator: torch.Generator, k: int, *, shared: bool, flat: bool = False) -> Case:
-    """Dense Σ*; A dense, positive definite where it is shared by the layers; u = 0 if flat."""
+def draw_case(generator: torch.Generator, k: int, *, shared: bool, flat: bool = False) -> Case:
+    """Draw a case: Σ* dense; A dense, positive definite if the layers share it; u = 0 if flat."""
     d, n, L = SIZES[k % len(SIZES)]
-    star = covariance(generator, d, 20.0)
-    A, u = normal(generator, L, d, d), normal(generator, L, d)
+    star = draw_covariance(generator, d, 20.0)
+    A, u = draw_normal(generator, L, d, d), draw_normal(generator, L, d)
     if shared:
         A, u = (A @ A.mT)[:1].expand(L, d, d), u[:1].expand(L, d)
     A = A / (torch.linalg.matrix_norm(A, 2).max() * torch.linalg.matrix_norm(star, 2))
-    return Case(star, n, A * (0.5 + whole(generator, 0, 3)), 0 * u if flat else u)
+    return Case(star, n, A * (0.5 + draw_integer(generator, 0, 3)), 0 * u if flat else u)
 
 
-def smallest(flat: bool) -> list[Case]:
-    """For a reader to check by hand."""
+def smallest_cases(flat: bool) -> list[Case]:
+    """Small cases that a reader can check by hand."""
     one, eye = torch.ones(1, 1, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
     zero = torch.zeros(1, 2, dtype=torch.float64)
     corner = torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64))[None]
@@ -80,15 +86,15 @@ def smallest(flat: bool) -> list[Case]:
     return cases
 
 
-def measured(case: Case) -> Tensor:
-    """L(A, u) of section 3.5: layers (3) with (11) on tokens, E[(TF − y_q)²]."""
+def measure_loss(case: Case) -> Tensor:
+    """The loss L(A, u) of section 3.5: layers (3) with (11) on tokens, E[(TF − y_q)²]."""
     X, mass = case.context()
     d = len(case.star)
     eye = torch.eye(d, dtype=torch.float64)
     shape = (d + 1, d, len(X), d)
     weights = torch.cat([0 * eye[:1], eye])[:, None, None, :].expand(shape)
     queries = eye[None, :, None, :].expand(shape)
-    Z = tokens(X.expand(d + 1, d, *X.shape), weights, queries)
+    Z = build_tokens(X.expand(d + 1, d, *X.shape), weights, queries)
     for A, u in zip(case.A, case.u, strict=True):
         P = torch.zeros(d + 1, d + 1, dtype=torch.float64)
         P[d] = torch.cat([u, u.new_ones(1)])
@@ -111,8 +117,8 @@ def products(case: Case, S: Tensor) -> tuple[Tensor, Tensor]:
     return R.expand_as(S), row
 
 
-def closed(outer: str, swapped: bool = False) -> Form:
-    """E‖O^{−½} ∏ O^½‖² + E‖row O^½‖² with O the sample's Σ or the law's Σ*."""
+def closed_form(outer: str, swapped: bool = False) -> Form:
+    """The form E‖O^{−½} ∏ O^½‖² + E‖row O^½‖² with O the sample's Σ or the law's Σ*."""
 
     def form(case: Case, S: Tensor) -> Tensor:
         R, row = products(case, S)
@@ -131,8 +137,11 @@ def closed(outer: str, swapped: bool = False) -> Form:
     return form
 
 
-def traced(case: Case, S: Tensor, power: int = 2) -> Tensor:
-    """tr((I − A^½ΣA^½)^{2L}) + ‖Σ_i uᵀΣA(I − ΣA)^{L−1−i} Σ^½‖²: one A, positive definite."""
+def trace_form(case: Case, S: Tensor, power: int = 2) -> Tensor:
+    """The form tr((I − A^½ΣA^½)^{2L}) + ‖Σ_i uᵀΣA(I − ΣA)^{L−1−i} Σ^½‖².
+
+    One A for all layers, positive definite.
+    """
     values, U = torch.linalg.eigh(case.A[0])
     root = U * values.clamp(min=0).sqrt() @ U.mT
     inner = torch.eye(len(root), dtype=S.dtype) - root @ S @ root
@@ -141,20 +150,20 @@ def traced(case: Case, S: Tensor, power: int = 2) -> Tensor:
     return first.sum(-1) + (row @ S @ row.mT).squeeze(-1).squeeze(-1)
 
 
-def compare(cases: list[Case], forms: list[tuple[Equality, Form]]) -> None:
-    """Every form against the transformer, on every case."""
+def compare_forms(cases: list[Case], forms: list[tuple[Equality, Form]]) -> None:
+    """Add every form to its trial, against the transformer's loss, on every case."""
     for case in cases:
-        loss = measured(case)
+        loss = measure_loss(case)
         X, mass = case.context()
         for trial, form in forms:
             case.add(trial, loss, form(case, X.mT @ X / case.n) @ mass)
 
 
-def told() -> dict[str, float | int | str | bool | None]:
-    """The sizes tried, as numbers of the evidence."""
+def describe_sizes() -> dict[str, float | int | str | bool | None]:
+    """The largest sizes tried, as numbers of the evidence."""
     d, n, loops = (max(size[k] for size in SIZES) for k in range(3))
     return {"largest d": d, "largest n": n, "most layers": loops}
 
 
-CORRECTED = closed("law")
-"""The loss with Σ* outside, where w* and x_q bring it."""
+CORRECTED_FORM = closed_form("law")
+"""The corrected loss, with Σ* outside, where w* and x_q bring it."""

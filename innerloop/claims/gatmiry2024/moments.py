@@ -1,4 +1,4 @@
-"""Exact moments of a sample covariance against bounds around the powers of its eigenvalues.
+"""Exact moments of a sample covariance, compared with bounds around its eigenvalues' powers.
 
 δ has several definitions: (8Ld/√n)^{1/(2L)} in section 3.5, 4kd/√n in section 3.7, and in Lemma A.7
 δ^k = 4kd/√n. Each is a reading of its own.
@@ -14,32 +14,32 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.evidence import Part
-from innerloop.claims.prompts import covariance, normal, whole
+from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory.wishart import Wishart
 
 MOST_LOOPS, LARGEST_D = 4, 4
 Width = Callable[[int, int, int, int], float]
-"""What multiplies λ_1^k, from L, k, d and n."""
+"""Map L, k, d and n to the factor of λ_1^k."""
 
 
-def section(L: int, k: int, d: int, n: int) -> float:
-    """δ^k with δ = (8Ld/√n)^{1/(2L)}."""
+def section_width(L: int, k: int, d: int, n: int) -> float:
+    """Width of section 3.5: δ^k with δ = (8Ld/√n)^{1/(2L)}."""
     return (8 * L * d / n**0.5) ** (k / (2 * L))
 
 
-def section_bare(L: int, k: int, d: int, n: int) -> float:
-    """δ = (8Ld/√n)^{1/(2L)} without a power."""
+def bare_section_width(L: int, k: int, d: int, n: int) -> float:
+    """Width of section 3.5 without a power: δ = (8Ld/√n)^{1/(2L)}."""
     return (8 * L * d / n**0.5) ** (1 / (2 * L))
 
 
-def plain(L: int, k: int, d: int, n: int) -> float:
-    """4kd/√n: δ of section 3.7, δ^k of Lemma A.7."""
+def plain_width(L: int, k: int, d: int, n: int) -> float:
+    """Width 4kd/√n: δ of section 3.7, δ^k of Lemma A.7."""
     return 4 * k * d / n**0.5
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues from the largest down, n, L, and E[S^k] in their basis for k ≤ most ≤ 2L."""
+    """Eigenvalues in descending order, n, L, and E[S^k] in their basis for k ≤ most ≤ 2L."""
 
     values: Tensor
     n: int
@@ -47,12 +47,12 @@ class Spectrum(NamedTuple):
     powers: list[Tensor]
 
     @classmethod
-    def of(cls, values: Tensor, n: int, loops: int, most: int) -> Spectrum:
+    def from_values(cls, values: Tensor, n: int, loops: int, most: int) -> Spectrum:
         law = Wishart(torch.diag(values) / n, n)
         powers = [law.power(k).diagonal() for k in range(most + 1)]
         return cls(values, n, loops, powers)
 
-    def shifted(self, k: int) -> Tensor:
+    def shifted_eigenvalues(self, k: int) -> Tensor:
         """Eigenvalues of E[(I − S)^k]."""
         return sum(
             ((-1) ** j * comb(k, j) * self.powers[j] for j in range(k + 1)),
@@ -60,25 +60,27 @@ class Spectrum(NamedTuple):
         )
 
 
-def spectra(generator: torch.Generator, trials: int, least: str) -> Iterator[Spectrum]:
-    """From n > d on, or from n = 4k²d² on; every fourth isotropic, the first ones by hand."""
+def draw_spectra(generator: torch.Generator, trials: int, least: str) -> Iterator[Spectrum]:
+    """Draw spectra with n > d, or n ≥ 4k²d²; every fourth isotropic, the first ones by hand."""
     one = torch.ones(1, dtype=torch.float64)
     if least == "n > d":
-        yield Spectrum.of(one, 2, 2, 4)
-        yield Spectrum.of(100 * one, 2, 2, 4)
-        yield Spectrum.of(100 * one, 2, 4, 8)
+        yield Spectrum.from_values(one, 2, 2, 4)
+        yield Spectrum.from_values(100 * one, 2, 2, 4)
+        yield Spectrum.from_values(100 * one, 2, 4, 8)
     for trial in range(trials):
-        d, L = 1 + trial % LARGEST_D, whole(generator, 1, MOST_LOOPS)
+        d, L = 1 + trial % LARGEST_D, draw_integer(generator, 1, MOST_LOOPS)
         values = 10 ** (2 * torch.rand(d, generator=generator, dtype=torch.float64) - 1.5)
         values = one.expand(d) if trial % 4 == 0 else values.sort(descending=True).values
-        values = values * (1, 100)[whole(generator, 0, 1)]
-        most = 2 * L if least == "n > d" else whole(generator, 1, 2 * L)
+        values = values * (1, 100)[draw_integer(generator, 0, 1)]
+        most = 2 * L if least == "n > d" else draw_integer(generator, 1, 2 * L)
         start = d + 1 if least == "n > d" else 4 * most**2 * d**2
-        yield Spectrum.of(values, start * (1, 1, 3, 20, 1000)[whole(generator, 0, 4)], L, most)
+        yield Spectrum.from_values(
+            values, start * (1, 1, 3, 20, 1000)[draw_integer(generator, 0, 4)], L, most
+        )
 
 
 class Bounds:
-    """center − width·top ≤ value ≤ center + width·top, entry by entry."""
+    """Trials of center − width·top ≤ value ≤ center + width·top, entry by entry."""
 
     def __init__(self, name: str, width: Width, scale: float, turned: bool) -> None:
         self.low = Inequality(f"{name}: the lower bound", rounding=1e-9)
@@ -97,8 +99,8 @@ class Bounds:
             self.high.add(value[j], center[j] + wide, size=size, about=about)
 
 
-def parts(first: Bounds, later: Bounds) -> list[Part]:
-    """Both ends; where an end fails for n > d, with the n of Lemma A.2 as its correction."""
+def build_parts(first: Bounds, later: Bounds) -> list[Part]:
+    """Parts for both ends; an end failing for n > d gets the n of Lemma A.2 as its correction."""
     found = []
     for one, other in ((first.low, later.low), (first.high, later.high)):
         check = one.check()
@@ -106,29 +108,29 @@ def parts(first: Bounds, later: Bounds) -> list[Part]:
     return found
 
 
-class Dense(NamedTuple):
-    """Σ* and A, dense, positive definite, that do not commute."""
+class NonCommuting(NamedTuple):
+    """Dense positive definite Σ* and A that do not commute."""
 
     star: Tensor
     A: Tensor
     n: int
 
     @classmethod
-    def drawn(cls, generator: torch.Generator, k: int) -> Dense:
+    def draw(cls, generator: torch.Generator, k: int) -> NonCommuting:
         d = 1 + k % LARGEST_D
-        half = normal(generator, d, d + 1)
-        return cls(covariance(generator, d, 20.0), half @ half.mT / (d + 1), d + 1 + k % 7)
+        half = draw_normal(generator, d, d + 1)
+        return cls(draw_covariance(generator, d, 20.0), half @ half.mT / (d + 1), d + 1 + k % 7)
 
     def root(self) -> Tensor:
         values, U = torch.linalg.eigh(self.A)
         return U * values.sqrt() @ U.mT
 
     def inner(self) -> Tensor:
-        """A^½Σ*A^½."""
+        """The matrix A^½Σ*A^½."""
         return self.root() @ self.star @ self.root()
 
-    def shifted(self, k: int) -> Tensor:
-        """E[(I − A^½ΣA^½)^k], from words in Σ* and A: no use is made of a shared basis."""
+    def shifted_moment(self, k: int) -> Tensor:
+        """The moment E[(I − A^½ΣA^½)^k] from words in Σ* and A, without using a shared basis."""
         d = len(self.star)
         law, eye = Wishart(self.star / self.n, self.n), torch.eye(d, dtype=torch.float64)
         total = eye
@@ -143,10 +145,10 @@ class Dense(NamedTuple):
         return total
 
 
-def shared(
+def add_shared_basis(
     trial: Equality, matrix: Tensor, basis: Tensor, about: str, size: tuple[int, int]
 ) -> None:
-    """Whether the eigenvectors of `basis` are those of a matrix."""
+    """Add to the trial whether `matrix` is diagonal in the eigenvectors of `basis`."""
     U = torch.linalg.eigh(basis).eigenvectors
     turned = U.mT @ matrix @ U
     trial.add(turned, torch.diag(turned.diagonal()), size=size, about=about)

@@ -23,7 +23,13 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.prompts import attention, normal, tokens, unmasked, whole
+from innerloop.claims.prompts import (
+    attention,
+    build_tokens,
+    draw_integer,
+    draw_normal,
+    unmasked_attention,
+)
 from innerloop.claims.trials import Equality
 
 LARGEST_D, LARGEST_N, LOOPS = 4, 10, 6
@@ -31,12 +37,12 @@ Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 Step = Callable[[Tensor, Tensor], Tensor]
 
 
-def transposed(A: Tensor, gradient: Tensor) -> Tensor:
-    """The step of the correction, but for 1/n: half the gradient of ℓ, under Aᵀ."""
+def transposed_step(A: Tensor, gradient: Tensor) -> Tensor:
+    """The corrected step without its 1/n: half the gradient of ℓ, multiplied by Aᵀ."""
     return A.mT @ gradient / 2
 
 
-def chosen(A: Tensor) -> Tensor:
+def query_block(A: Tensor) -> Tensor:
     """Q's block for gradient descent on ℓ with the preconditioner A."""
     return 2 * A.mT
 
@@ -56,7 +62,7 @@ def chosen(A: Tensor) -> Tensor:
         "ascent": {"step": lambda A, gradient: -A.mT @ gradient / 2},
         "Q holds A": {"choice": lambda A: A},
         "the gradient is −Xy": {"slope": -1.0},
-        "the query is a key": {"attend": unmasked},
+        "the query is a key": {"attend": unmasked_attention},
         "P moves x": {"moves": 1.0},
         "(6) with Aᵀ": {"inside": lambda A: A.mT},
     },
@@ -65,8 +71,8 @@ def proposition_3_1(
     generator: torch.Generator,
     *,
     trials: int,
-    step: Step = transposed,
-    choice: Callable[[Tensor], Tensor] = chosen,
+    step: Step = transposed_step,
+    choice: Callable[[Tensor], Tensor] = query_block,
     slope: float = -2.0,
     attend: Attention = attention,
     moves: float = 0.0,
@@ -75,7 +81,7 @@ def proposition_3_1(
     forms = {name: Equality(statement) for name, statement in STATEMENTS.items()}
     one = torch.ones(1, dtype=torch.float64)
     smallest = _Instance(torch.ones(2, 1, dtype=torch.float64), one, one, one[:, None], 1)
-    cases = [smallest] + [_Instance.drawn(generator, 1 + k % LARGEST_D) for k in range(trials)]
+    cases = [smallest] + [_Instance.draw(generator, 1 + k % LARGEST_D) for k in range(trials)]
     for case in cases:
         _equations(forms, case, step, slope, attend, moves, inside)
         _loops(forms, case, step, choice, attend, moves)
@@ -112,7 +118,7 @@ STATEMENTS = {
 
 
 class _Instance(NamedTuple):
-    """Examples in rows, the weights behind their labels, a query, a preconditioner, loops."""
+    """Examples in rows, the true weights, a query, a preconditioner and a number of loops."""
 
     X: Tensor
     star: Tensor
@@ -121,27 +127,27 @@ class _Instance(NamedTuple):
     loops: int
 
     @classmethod
-    def drawn(cls, generator: torch.Generator, d: int) -> _Instance:
-        n, loops = whole(generator, 1, LARGEST_N), whole(generator, 1, LOOPS)
-        X, A = normal(generator, n, d), normal(generator, d, d)
+    def draw(cls, generator: torch.Generator, d: int) -> _Instance:
+        n, loops = draw_integer(generator, 1, LARGEST_N), draw_integer(generator, 1, LOOPS)
+        X, A = draw_normal(generator, n, d), draw_normal(generator, d, d)
         # Steps small enough that iterates stay of order one: rounding is not what is tested.
         A = A * 0.5 / torch.linalg.matrix_norm(A, 2) / torch.linalg.matrix_norm(X.mT @ X / n, 2)
-        return cls(X, normal(generator, d), normal(generator, d), A, loops)
+        return cls(X, draw_normal(generator, d), draw_normal(generator, d), A, loops)
 
     def gradient(self, w: Tensor) -> Tensor:
-        """∇‖Xᵀw − y‖², by differentiation."""
+        """The gradient ∇‖Xᵀw − y‖², by automatic differentiation."""
         at = w.clone().requires_grad_()
         return torch.autograd.grad(((self.X @ at - self.X @ self.star) ** 2).sum(), at)[0]
 
     def block(self, attend: Attention, moves: float) -> Callable[[Tensor, Tensor], Tensor]:
-        """Attn of (2) with P of (5): maps tokens and Q's block to what is taken off, times n."""
+        """Attn of (2) with P of (5): maps tokens and Q's block to n times what is subtracted."""
         d = len(self.star)
         P = torch.zeros(d + 1, d + 1, dtype=torch.float64)
         P[0, 0], P[d, d] = moves, 1.0
         return lambda Z, A: attend(Z, P, torch.nn.functional.pad(A, (0, 1, 0, 1)))
 
     def labels(self, w: Tensor) -> Tensor:
-        """yᵀ − wᵀX and −wᵀx_q, the label row of (9)."""
+        """The label row of (9): yᵀ − wᵀX and −wᵀx_q."""
         query = (-(self.query @ w))[None]
         return torch.cat([self.X @ (self.star - w), query])
 
@@ -164,9 +170,9 @@ def _equations(
     moves: float,
     inside: Callable[[Tensor], Tensor],
 ) -> None:
-    """The first block, equation by equation."""
+    """Check the first block, equation by equation."""
     (n, d), A = case.X.shape, case.A
-    Z = tokens(case.X, case.star, case.query)
+    Z = build_tokens(case.X, case.star, case.query)
     attn = case.block(attend, moves)(Z, A)
     both = torch.cat([case.X, case.query[None]])
     Xy, zero = case.X.mT @ case.X @ case.star, torch.zeros_like(case.star)
@@ -190,9 +196,9 @@ def _loops(
     attend: Attention,
     moves: float,
 ) -> None:
-    """The block looped, beside gradient descent; `free` is the choice of Q, `Z` that of (5)."""
+    """Check the looped block against gradient descent, with Q of (5) and with the chosen Q."""
     (n, d), A, block = case.X.shape, case.A, case.block(attend, moves)
-    Z = free = start = tokens(case.X, case.star, case.query)
+    Z = free = start = build_tokens(case.X, case.star, case.query)
     derived = corrected = torch.zeros_like(case.star)
     for t in range(1, case.loops + 1):
         Z = Z - block(Z, A) / n

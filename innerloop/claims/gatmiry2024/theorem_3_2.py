@@ -20,16 +20,22 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
-from innerloop.claims.gatmiry2024.landscape import delta, identity, lowest
-from innerloop.claims.gatmiry2024.theorem_a_8 import FALSIFIED, MORE, SIZES, least, tested
-from innerloop.claims.trials import Equality, fitted_exponent
-from innerloop.theory.looped import Looped, isotropic_minimum
+from innerloop.claims.gatmiry2024.landscape import delta, identity, search_lowest
+from innerloop.claims.gatmiry2024.theorem_a_8 import (
+    FALSIFIED,
+    MORE_SIZES,
+    SIZES,
+    check_minimum,
+    least_examples,
+)
+from innerloop.claims.trials import Equality, fit_exponent
+from innerloop.theory.looped import LoopedLoss, isotropic_minimum
 
 LOOPS = (1, 2, 3, 4)
 
 
-def bound(d: int, n: int, L: int) -> float:
-    """c = 8δd^{1/(2L)}."""
+def distance_bound(d: int, n: int, L: int) -> float:
+    """The theorem's bound c = 8δd^{1/(2L)}."""
     return 8 * delta(L, d, n) * d ** (1 / (2 * L))
 
 
@@ -40,7 +46,7 @@ def bound(d: int, n: int, L: int) -> float:
     where="Section 3.7, Theorem 3.2 and its remark",
     kind="inequality",
     quick={"starts": 3, "sizes": SIZES},
-    full={"starts": 12, "sizes": MORE},
+    full={"starts": 12, "sizes": MORE_SIZES},
     tiny={"starts": 1, "sizes": [[1, 1], [2, 2]]},
     falsified={**FALSIFIED, "half the rate": {"rate": lambda L: -0.5}},
 )
@@ -55,7 +61,9 @@ def theorem_3_2(
     shape: float = 1.0,
     rate: Callable[[int], float] = lambda L: -1.0,
 ) -> Evidence:
-    found = tested(generator, starts, sizes, 0, value=value, width=width, sign=sign, shape=shape)
+    found = check_minimum(
+        generator, starts, sizes, 0, value=value, width=width, sign=sign, shape=shape
+    )
     parts = [
         *(Part(printed=trial.check()) for trial in (found.small, found.zero, found.order)),
         Part(printed=found.alike.check(), corrected=found.among.check(), matters="result"),
@@ -67,13 +75,13 @@ def theorem_3_2(
 
 
 def _closeness(rate: Callable[[int], float]) -> Part:
-    """The power of n with which b of A^opt = bΣ*⁻¹ goes to 1."""
+    """Fitted power of n at which b of A^opt = bΣ*⁻¹ approaches 1."""
     printed = Equality("1 − b falls as c, n^{−1/(4L)}", tolerance=0.02)
     right = Equality("1 − b falls as 1/n", tolerance=0.02)
     for d in (1, 2, 10):
         for L in LOOPS:
             n = [10**k for k in range(4, 9)]
-            slope, low, high = fitted_exponent(n, [isotropic_minimum(d, m, L) for m in n])
+            slope, low, high = fit_exponent(n, [isotropic_minimum(d, m, L) for m in n])
             about = f"d = {d}, L = {L}, exponent {slope:.4f} within [{low:.4f}, {high:.4f}]"
             printed.add(slope, -1 / (4 * L), size=(L, d), about=about)
             right.add(slope, rate(L), size=(L, d), about=about)
@@ -85,32 +93,32 @@ def _minimiser(
 ) -> dict[str, float | int | str | bool | None]:
     """A^opt of L loops at d = 2 and the least n that the theorem allows."""
     d = 2
-    n = least(d, L)
-    law = Looped(d, n, L)
-    free, loss = lowest(generator, law, starts, symmetric=False, loss=Looped.loss)
+    n = least_examples(d, L)
+    law = LoopedLoss(d, n, L)
+    free, loss = search_lowest(generator, law, starts, symmetric=False, loss=LoopedLoss.loss)
     return {
         "loops": L,
         "d": d,
         "n": n,
-        "1 − b, symmetric": law.scalar(),
+        "1 − b, symmetric": law.minimum_deviation(),
         "distance of the quadratic form, any A": float(
             torch.linalg.eigvalsh((free + free.mT) / 2).abs().max()
         ),
         "distance in norm, any A": float(torch.linalg.matrix_norm(free, 2)),
-        "c": bound(d, n, L),
+        "c": distance_bound(d, n, L),
         "least loss": loss,
-        "least loss, symmetric": float(law.loss((1 - law.scalar()) * identity(d))),
+        "least loss, symmetric": float(law.loss((1 - law.minimum_deviation()) * identity(d))),
         "bound on the loss": 8 * L * d**2 * 4**L / n**0.5,
     }
 
 
 def _figure() -> Figure:
-    """The distance and the theorem's bound over n."""
+    """Plot the distance and the theorem's bound over n."""
     rows = []
     for L in LOOPS:
         for k in range(2, 13):
             n = 10**k
-            pairs = (("A^opt", isotropic_minimum(2, n, L)), ("bound c", bound(2, n, L)))
+            pairs = (("A^opt", isotropic_minimum(2, n, L)), ("bound c", distance_bound(2, n, L)))
             for name, far in pairs:
                 told = f"{L} loop{'s' if L > 1 else ''}"
                 rows.append({"n": n, "distance": far, "what": name, "loops": told})

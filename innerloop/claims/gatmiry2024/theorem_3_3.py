@@ -25,24 +25,24 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
 from innerloop.claims.gatmiry2024.flows import (
     FALSIFIED,
-    MORE,
+    MORE_SIZES,
     SIZES,
-    Ended,
+    FlowEnd,
     Time,
-    arrivals,
-    corrected,
-    level,
-    stated,
+    check_arrivals,
+    corrected_time,
+    least_level,
+    stated_time,
 )
-from innerloop.claims.gatmiry2024.landscape import identity, reach
+from innerloop.claims.gatmiry2024.landscape import farthest_within, identity
 from innerloop.claims.trials import Inequality
-from innerloop.theory.flow import gradient_flow, isotropic_flow, looped_loss
-from innerloop.theory.looped import Looped
+from innerloop.theory.flow import gradient_flow, isotropic_flow, unwhitened_loss
+from innerloop.theory.looped import LoopedLoss
 
 Spread = Callable[[int, int, float], float]
 
 
-def spread(d: int, L: int, xi: float) -> float:
+def spread_bound(d: int, L: int, xi: float) -> float:
     return 8 * (1 + 4 * d ** (1 / (2 * L))) * xi ** (1 / (2 * L))
 
 
@@ -53,11 +53,11 @@ def spread(d: int, L: int, xi: float) -> float:
     where="Section 3.7, Theorem 3.3",
     kind="inequality",
     quick={"sizes": SIZES, "extra": 1, "dimensions": [10, 646]},
-    full={"sizes": MORE, "extra": 6, "dimensions": [10, 645, 646, 10**4, 10**6]},
+    full={"sizes": MORE_SIZES, "extra": 6, "dimensions": [10, 645, 646, 10**4, 10**6]},
     tiny={"sizes": [[2, 2]], "extra": 0, "dimensions": [646]},
     falsified={
         **FALSIFIED,
-        "a thousandth of the spread": {"wide": lambda d, L, xi: spread(d, L, xi) / 1000},
+        "a thousandth of the spread": {"wide": lambda d, L, xi: spread_bound(d, L, xi) / 1000},
     },
 )
 def theorem_3_3(
@@ -66,46 +66,46 @@ def theorem_3_3(
     sizes: list[list[int]],
     extra: int,
     dimensions: list[int],
-    time: Time = corrected,
-    wide: Spread = spread,
+    time: Time = corrected_time,
+    wide: Spread = spread_bound,
 ) -> Evidence:
-    parts, ended = arrivals(generator, sizes, extra, dimensions, time)
+    parts, ended = check_arrivals(generator, sizes, extra, dimensions, time)
     return Evidence(parts=[*parts, _close([*ended, _nilpotent()], wide)], figures=[_figure()])
 
 
-def _close(ended: list[Ended], wide: Spread) -> Part:
-    """(2), for any A(0), and for symmetric ones."""
+def _close(ended: list[FlowEnd], wide: Spread) -> Part:
+    """Check (2) for any A(0), and for symmetric ones."""
     printed = Inequality("(2): A within 1 ± 8(1 + 4d^{1/(2L)})ξ^{1/(2L)} of A^opt, any A(0)")
     right = Inequality("(2), A(0) symmetric")
     for end in ended:
-        d, L, b = end.law.d, end.law.loops, 1 - end.law.scalar()
+        d, L, b = end.law.d, end.law.loops, 1 - end.law.minimum_deviation()
         far = torch.linalg.eigvalsh((end.B + end.B.mT) / 2 / b - identity(d)).abs().max()
         told = ", ".join(f"{entry:.4g}" for entry in end.B.flatten().tolist())
         about = f"d = {d}, L = {L}, n = {end.law.n}, ξ = {end.xi:.4g}, A(t) = ({told}) row by row"
         size = (d, L, end.law.n)
-        printed.add(far, spread(d, L, end.xi), size=size, about=about)
+        printed.add(far, spread_bound(d, L, end.xi), size=size, about=about)
         if end.symmetric:
             right.add(far, wide(d, L, end.xi), size=size, about=about)
     return Part(printed=printed.check(), corrected=right.check())
 
 
-def _nilpotent() -> Ended:
-    """From as far along b(I + tN), N = e₁e₂ᵀ, as the loss stays below ξ."""
-    law = Looped(2, 10**12, 2)
-    b, xi = 1 - law.scalar(), level(2, law.n, 2)
+def _nilpotent() -> FlowEnd:
+    """Start as far along b(I + tN), N = e₁e₂ᵀ, as the loss stays below ξ."""
+    law = LoopedLoss(2, 10**12, 2)
+    b, xi = 1 - law.minimum_deviation(), least_level(2, law.n, 2)
     N = torch.tensor([[0.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
 
     def inside(t: Tensor) -> Tensor:
         return law.loss(b * (identity(2) + t[:, None, None] * N)) <= xi
 
-    start = b * (identity(2) + reach(inside, 1.0, 1)[:, None, None] * N)
-    until = torch.tensor([stated(2, 2, xi, xi)], dtype=torch.float64)
-    found = gradient_flow(looped_loss(law, identity(2)), start[0], until, rtol=1e-6)
-    return Ended(law, xi, False, found.points[0])
+    start = b * (identity(2) + farthest_within(inside, 1.0, 1)[:, None, None] * N)
+    until = torch.tensor([stated_time(2, 2, xi, xi)], dtype=torch.float64)
+    found = gradient_flow(unwhitened_loss(law, identity(2)), start[0], until, rtol=1e-6)
+    return FlowEnd(law, xi, False, found.points[0])
 
 
 def _figure() -> Figure:
-    """Two loops from −10·I, below what is guaranteed or above it."""
+    """Plot two loops from −10·I, in dimensions below and above the guarantee."""
     rows = []
     times = torch.logspace(-3, 2, 26, dtype=torch.float64)
     K = 32 ** (1 / 3)

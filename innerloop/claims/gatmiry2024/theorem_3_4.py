@@ -18,9 +18,9 @@ from innerloop.claims.gatmiry2024.theorem_a_11 import (
     SIZES,
     Factor,
     Power,
-    hoelder,
-    stated,
-    tested,
+    check_dominance,
+    hoelder_factor,
+    stated_power,
 )
 
 
@@ -41,7 +41,7 @@ def theorem_3_4(
     sizes: list[list[int]],
     extra: int,
     searches: int,
-    factor: Factor = hoelder,
-    power: Power = stated,
+    factor: Factor = hoelder_factor,
+    power: Power = stated_power,
 ) -> Evidence:
-    return tested(generator, 2.0, sizes, extra, searches, factor, power)
+    return check_dominance(generator, 2.0, sizes, extra, searches, factor, power)

@@ -26,29 +26,29 @@ from innerloop.claims.gatmiry2024.landscape import (
     FORMS,
     Loss,
     delta,
-    directions,
+    draw_directions,
+    farthest_within,
     identity,
-    reach,
 )
 from innerloop.claims.trials import Inequality
-from innerloop.theory.looped import Looped
+from innerloop.theory.looped import LoopedLoss
 
 Level = Callable[[float, float, int], float]
-"""How much loss is allowed, from ε, δ and L."""
+"""Map ε, δ and L to the allowed loss."""
 Spread = Callable[[float, float, float], float]
-"""How far A may be from A^opt, from ε, δ and d^{1/(2L)}."""
+"""Map ε, δ and d^{1/(2L)} to the allowed distance of A from A^opt."""
 SIZES = [[1, 1], [2, 1], [1, 2], [2, 2], [3, 1], [2, 3]]
 
 
-def half(epsilon: float, d: float, L: int) -> float:
+def half_level(epsilon: float, d: float, L: int) -> float:
     return epsilon ** (2 * L) / 2
 
 
-def spread(epsilon: float, d: float, root: float) -> float:
+def spread_bound(epsilon: float, d: float, root: float) -> float:
     return (4 + 16 * root) * epsilon
 
 
-def tested(
+def check_closeness(
     generator: torch.Generator,
     sizes: list[list[int]],
     extra: int,
@@ -56,20 +56,20 @@ def tested(
     level: Level,
     wide: Spread,
 ) -> Evidence:
-    """ε from `least`·δ on."""
+    """Check the closeness of A for ε of at least `least`·δ."""
     parts = []
     for name, loss in FORMS.items():
         parts.append(Part(printed=_symmetric(generator, sizes, extra, least, level, wide, name)))
-        if loss is Looped.loss:
+        if loss is LoopedLoss.loss:
             turned = _nilpotent(sizes, least, level, wide)
             parts.append(Part(printed=turned, corrected=parts[0].printed, matters="result"))
-    return Evidence(parts=parts, numbers=_beginnings(wide))
+    return Evidence(parts=parts, numbers=_least_examples(wide))
 
 
-def _cases(
+def _build_cases(
     sizes: list[list[int]], least: float, level: Level
-) -> list[tuple[Looped, float, float, float]]:
-    """Laws with δ, ε and the level, where that is positive."""
+) -> list[tuple[LoopedLoss, float, float, float]]:
+    """Build laws with δ, ε and the level, where the level is positive."""
     found = []
     for d, L in sizes:
         for n in (d + 1, 200 * d, 10**8, 10**18, 10**24):
@@ -77,7 +77,7 @@ def _cases(
             for times in (1.001, 3):
                 epsilon = least * small * times
                 if level(epsilon, small, L) > 0:
-                    found.append((Looped(d, n, L), small, epsilon, level(epsilon, small, L)))
+                    found.append((LoopedLoss(d, n, L), small, epsilon, level(epsilon, small, L)))
     return found
 
 
@@ -92,33 +92,33 @@ def _symmetric(
 ) -> Check:
     trial = Inequality(f"A symmetric, L(A, 0) {name}")
     loss: Loss = FORMS[name]
-    tried = _cases(sizes, least, level)
+    tried = _build_cases(sizes, least, level)
     for law, small, epsilon, most in tried:
-        d, L, c = law.d, law.loops, law.scalar()
+        d, L, c = law.d, law.loops, law.minimum_deviation()
         allowed = wide(epsilon, small, d ** (1 / (2 * L)))
-        along, start = directions(generator, d, extra), (1 - c) * identity(d)
+        along, start = draw_directions(generator, d, extra), (1 - c) * identity(d)
 
         def inside(t: Tensor, *, law=law, start=start, along=along, most=most) -> Tensor:
             return loss(law, start + t[:, None, None] * along) <= most
 
-        for t in reach(inside, most ** (1 / (2 * L)), len(along)).tolist():
+        for t in farthest_within(inside, most ** (1 / (2 * L)), len(along)).tolist():
             about = f"d = {d}, L = {L}, n = {law.n:.4g}, ε = {epsilon:.3g}, t = {t:.3g}"
             trial.add(t / (1 - c), allowed, size=(d, L, law.n), about=about)
-    trial.looked = "each time as far along a diagonal as the loss allows"
+    trial.search_note = "each time as far along a diagonal as the loss allows"
     return trial.check()
 
 
 def _nilpotent(sizes: list[list[int]], least: float, level: Level, wide: Spread) -> Check:
-    """B = b(I + tN), N = e₁e₂ᵀ: the quadratic form of A lies within 1 ± t/2 of A^opt."""
+    """Check B = b(I + tN), N = e₁e₂ᵀ: the quadratic form of A lies within 1 ± t/2 of A^opt."""
     trial = Inequality("A any matrix, ≼ of quadratic forms, L(A, 0) the loss")
     N = torch.tensor([[0.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
-    for law, small, epsilon, most in _cases([[2, max(2, L)] for _, L in sizes], least, level):
-        b = 1 - law.scalar()
+    for law, small, epsilon, most in _build_cases([[2, max(2, L)] for _, L in sizes], least, level):
+        b = 1 - law.minimum_deviation()
 
         def inside(t: Tensor, *, law=law, b=b, most=most) -> Tensor:
             return law.loss(b * (identity(2) + t[:, None, None] * N)) <= most
 
-        t = float(reach(inside, most ** (1 / (2 * law.loops)), 1))
+        t = float(farthest_within(inside, most ** (1 / (2 * law.loops)), 1))
         allowed = wide(epsilon, small, 2 ** (1 / (2 * law.loops)))
         about = f"d = 2, L = {law.loops}, n = {law.n:.4g}, ε = {epsilon:.3g}, Σ* = I, "
         about += f"A = {b:.4g}·[[1, {t:.4g}], [0, 1]], half of that entry against cε"
@@ -126,8 +126,8 @@ def _nilpotent(sizes: list[list[int]], least: float, level: Level, wide: Spread)
     return trial.check()
 
 
-def _beginnings(wide: Spread) -> dict[str, float | int | str | bool | None]:
-    """From which n on the lower end is above 0 for some ε."""
+def _least_examples(wide: Spread) -> dict[str, float | int | str | bool | None]:
+    """Smallest n at which the lower end is above 0 for some ε."""
     found: dict[str, float | int | str | bool | None] = {}
     for d, L in ((1, 1), (1, 2), (2, 2)):
         root = d ** (1 / (2 * L))
@@ -146,9 +146,9 @@ def _beginnings(wide: Spread) -> dict[str, float | int | str | bool | None]:
     quick={"sizes": SIZES, "extra": 3},
     full={"sizes": SIZES, "extra": 60},
     tiny={"sizes": [[1, 1], [2, 2]], "extra": 0},
-    falsified={"a hundredth of c": {"wide": lambda e, d, root: spread(e, d, root) / 100}},
+    falsified={"a hundredth of c": {"wide": lambda e, d, root: spread_bound(e, d, root) / 100}},
 )
 def theorem_4_4(
-    generator: torch.Generator, *, sizes: list[list[int]], extra: int, wide: Spread = spread
+    generator: torch.Generator, *, sizes: list[list[int]], extra: int, wide: Spread = spread_bound
 ) -> Evidence:
-    return tested(generator, sizes, extra, 4.0, half, wide)
+    return check_closeness(generator, sizes, extra, 4.0, half_level, wide)

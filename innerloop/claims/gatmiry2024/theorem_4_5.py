@@ -24,17 +24,17 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.gatmiry2024.landscape import delta, identity
-from innerloop.claims.prompts import covariance, normal, whole
+from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
 from innerloop.claims.trials import Inequality
 from innerloop.theory.looped import isotropic_minimum
 
 Low = Callable[[float], float]
-"""The lower end of (10), from ζ."""
+"""Map ζ to the lower end of (10)."""
 Norms = Callable[["_Instance"], float]
 
 
 class _Instance(NamedTuple):
-    """Σ* and Σ = XXᵀ/n of the instance, w and the query, in plain coordinates."""
+    """One instance: Σ*, its Σ = XXᵀ/n, w and the query, in plain coordinates."""
 
     star: Tensor
     sample: Tensor
@@ -45,7 +45,7 @@ class _Instance(NamedTuple):
     zeta: float
 
     def error(self) -> float:
-        """(TF − y_q)² with A^opt = bΣ*⁻¹."""
+        """The squared error (TF − y_q)² with A^opt = bΣ*⁻¹."""
         d = len(self.w)
         b = 1 - isotropic_minimum(d, self.n, self.loops)
         R = identity(d) - b * self.sample @ torch.linalg.inv(self.star)
@@ -57,34 +57,37 @@ class _Instance(NamedTuple):
         return scale * (1 + wide) ** 2 * (1 + wide - self.zeta) ** (2 * L) * norms(self)
 
 
-def printed(case: _Instance) -> float:
-    """‖x_q‖²_{Σ*}‖w‖²_{Σ*⁻¹}."""
+def printed_norms(case: _Instance) -> float:
+    """The printed product of norms ‖x_q‖²_{Σ*}‖w‖²_{Σ*⁻¹}."""
     inverse = torch.linalg.inv(case.star)
     return float((case.query @ case.star @ case.query) * (case.w @ inverse @ case.w))
 
 
-def exchanged(case: _Instance) -> float:
-    """‖x_q‖²_{Σ*⁻¹}‖w‖²_{Σ*}."""
+def exchanged_norms(case: _Instance) -> float:
+    """The corrected product of norms ‖x_q‖²_{Σ*⁻¹}‖w‖²_{Σ*}."""
     inverse = torch.linalg.inv(case.star)
     return float((case.query @ inverse @ case.query) * (case.w @ case.star @ case.w))
 
 
-def tested(
+def check_transfer(
     generator: torch.Generator, trials: int, low: Low, scale: float, norms: Norms
 ) -> Evidence:
-    """Both readings of Σ^out as printed, and the correction."""
+    """Check both readings of Σ^out as printed, and the correction."""
     undivided = Inequality("as printed, Σ^out = XXᵀ")
     divided = Inequality("as printed, Σ^out = XXᵀ/n")
     right = Inequality("‖x_q‖²_{Σ*⁻¹}‖w‖²_{Σ*} and Σ^out = XXᵀ/n", rounding=1e-9)
-    for name, case in [*_smallest(), *(("", _drawn(generator, k, low)) for k in range(trials))]:
+    for name, case in [
+        *_smallest(),
+        *(("", _draw_instance(generator, k, low)) for k in range(trials)),
+    ]:
         d, L = len(case.w), case.loops
         about = name or f"d = {d}, L = {L}, n = {case.n:.3g}, ζ = {case.zeta:.3g}"
         size = (0 if name else 1, d, L, case.n)
         whole_sum = case._replace(sample=case.sample / float(case.n))
-        undivided.add(whole_sum.error(), case.bound(printed, 1.0), size=size, about=about)
-        divided.add(case.error(), case.bound(printed, 1.0), size=size, about=about)
+        undivided.add(whole_sum.error(), case.bound(printed_norms, 1.0), size=size, about=about)
+        divided.add(case.error(), case.bound(printed_norms, 1.0), size=size, about=about)
         right.add(case.error(), case.bound(norms, scale), size=size, about=about)
-    right.looked = "half of the instances with the worst w and x_q"
+    right.search_note = "half of the instances with the worst w and x_q"
     check: Check = right.check()
     parts = [
         Part(printed=undivided.check(), corrected=check, matters="result"),
@@ -107,19 +110,19 @@ def _smallest() -> list[tuple[str, _Instance]]:
     return [(told, single), (other, _Instance(star, sample, eye[1], eye[0], 10**8, 1, 0.5))]
 
 
-def _drawn(generator: torch.Generator, k: int, low: Low) -> _Instance:
-    """Σ^out between the ends of (10), both ends reached; every second time the worst w and x_q."""
-    d, L = 1 + k % 4, whole(generator, 1, 4)
-    n = (d + 1, 100, 10**6, 10**12, 10**40)[whole(generator, 0, 4)]
+def _draw_instance(generator: torch.Generator, k: int, low: Low) -> _Instance:
+    """Draw Σ^out between the ends of (10), reaching both; every second w and x_q is the worst."""
+    d, L = 1 + k % 4, draw_integer(generator, 1, 4)
+    n = (d + 1, 100, 10**6, 10**12, 10**40)[draw_integer(generator, 0, 4)]
     zeta = 0.02 + 0.96 * float(torch.rand((), generator=generator))
-    star = covariance(generator, d, 10.0 ** whole(generator, 0, 6))
+    star = draw_covariance(generator, d, 10.0 ** draw_integer(generator, 0, 6))
     values, U = torch.linalg.eigh(star)
     root = U * values.sqrt() @ U.mT
     share = torch.rand(d, generator=generator, dtype=torch.float64)
-    share[0] = float(whole(generator, 0, 1))
-    V, _ = torch.linalg.qr(normal(generator, d, d))
+    share[0] = float(draw_integer(generator, 0, 1))
+    V, _ = torch.linalg.qr(draw_normal(generator, d, d))
     middle = V * (low(zeta) + share * (2 - zeta - low(zeta))) @ V.mT
-    w, query = normal(generator, d), normal(generator, d)
+    w, query = draw_normal(generator, d), draw_normal(generator, d)
     if k % 2:
         # In whitened coordinates the residual is symmetric: its first vector is the worst.
         w, query = torch.linalg.solve(root, V[:, 0]), root @ V[:, 0]
@@ -129,7 +132,7 @@ def _drawn(generator: torch.Generator, k: int, low: Low) -> _Instance:
 FALSIFIED = {
     "half of the bound": {"scale": 0.5},
     "both norms by Σ*⁻¹": {
-        "norms": lambda case: exchanged(case) / float(case.w @ case.star @ case.w)
+        "norms": lambda case: exchanged_norms(case) / float(case.w @ case.star @ case.w)
     },
 }
 
@@ -146,6 +149,6 @@ FALSIFIED = {
     falsified=FALSIFIED,
 )
 def theorem_4_5(
-    generator: torch.Generator, *, trials: int, scale: float = 1.0, norms: Norms = exchanged
+    generator: torch.Generator, *, trials: int, scale: float = 1.0, norms: Norms = exchanged_norms
 ) -> Evidence:
-    return tested(generator, trials, lambda zeta: 1.0, scale, norms)
+    return check_transfer(generator, trials, lambda zeta: 1.0, scale, norms)

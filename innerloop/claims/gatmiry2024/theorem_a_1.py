@@ -34,9 +34,9 @@ from innerloop.claims.gatmiry2024.layers import (
     Attention,
     Form,
     Stack,
-    run,
+    run_layers,
 )
-from innerloop.claims.prompts import attention, unmasked
+from innerloop.claims.prompts import attention, unmasked_attention
 from innerloop.claims.trials import Equality
 
 PRINTED, CORRECTED = Form(1.0), Form(-1.0)
@@ -57,7 +57,7 @@ PRINTED, CORRECTED = Form(1.0), Form(-1.0)
         "Σ without 1/n": {"form": Form(-1.0, averaged=False)},
         "no u in the steps": {"share": 0.0},
         "Aᵀ for A": {"turned": True},
-        "the query is a key": {"attend": unmasked},
+        "the query is a key": {"attend": unmasked_attention},
         "XXᵀ = (n + 1)Σ": {"ends": 1},
     },
 )
@@ -74,12 +74,12 @@ def theorem_a_1(
     forms = {name: Equality(statement) for name, statement in STATEMENTS.items()}
     cases = [Stack.smallest()]
     for k in range(trials):
-        cases.append(Stack.drawn(generator, 1 + k % LARGEST_D, kind=k % 3))
+        cases.append(Stack.draw(generator, 1 + k % LARGEST_D, kind=k % 3))
     apart = 0.0
     for case in cases:
         told = case._replace(A=case.A.mT) if turned else case
-        rows = run(case, attend)
-        _closed(forms, told, rows, form)
+        rows = run_layers(case, attend)
+        _check_closed_forms(forms, told, rows, form)
         _steps(forms, told, rows, share)
         n = len(case.X)
         S = case.X.mT @ case.X / n
@@ -121,8 +121,10 @@ STATEMENTS = {
 }
 
 
-def _closed(forms: dict[str, Equality], case: Stack, rows: list[Tensor], form: Form) -> None:
-    """(12) and (13) at every t, as printed and as corrected."""
+def _check_closed_forms(
+    forms: dict[str, Equality], case: Stack, rows: list[Tensor], form: Form
+) -> None:
+    """Check (12) and (13) at every t, as printed and as corrected."""
     n = len(case.X)
     for t, row in enumerate(rows):
         label = case.query @ case.star
@@ -137,7 +139,7 @@ def _closed(forms: dict[str, Equality], case: Stack, rows: list[Tensor], form: F
 
 
 def _steps(forms: dict[str, Equality], case: Stack, rows: list[Tensor], share: float) -> None:
-    """The two recursions of the proof, from one layer to the next."""
+    """Check the proof's two recursions from one layer to the next."""
     n = len(case.X)
     for t, (before, after) in enumerate(pairwise(rows)):
         y, A = before[:n], case.A[t]
@@ -150,7 +152,7 @@ def _steps(forms: dict[str, Equality], case: Stack, rows: list[Tensor], share: f
 
 
 def _cross(case: Stack) -> float:
-    """The squared error on the query averaged over w* and −w*, with either sign of u."""
+    """Relative change of the squared query error, averaged over ±w*, when u changes sign."""
     t = len(case.A)
     found = []
     for sign in (1.0, -1.0):

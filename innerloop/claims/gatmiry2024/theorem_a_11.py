@@ -23,53 +23,60 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.gatmiry2024.landscape import FORMS, Loss, delta, directions, identity, reach
-from innerloop.claims.prompts import normal
-from innerloop.claims.trials import Inequality, search
-from innerloop.theory.looped import Looped, isotropic_loss
+from innerloop.claims.gatmiry2024.landscape import (
+    FORMS,
+    Loss,
+    delta,
+    draw_directions,
+    farthest_within,
+    identity,
+)
+from innerloop.claims.prompts import draw_normal
+from innerloop.claims.trials import Inequality, search_minimum
+from innerloop.theory.looped import LoopedLoss, isotropic_loss
 
 Factor = Callable[[int, int], float]
-"""What a correction puts beside 1/16, from d and L."""
+"""Map d and L to the factor that a correction puts beside 1/16."""
 Power = Callable[[int], float]
 SIZES = [[1, 1], [2, 1], [1, 2], [2, 2], [2, 3]]
 
 
-def hoelder(d: int, L: int) -> float:
+def hoelder_factor(d: int, L: int) -> float:
     return d ** (-(L - 1) / L)
 
 
-def stated(L: int) -> float:
+def stated_power(L: int) -> float:
     return (2 * L - 1) / L
 
 
-def squared(law: Looped, B: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-    """L and ‖∇L‖² of every matrix of a batch."""
+def loss_and_squared_gradient(law: LoopedLoss, B: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+    """Loss L and squared gradient norm ‖∇L‖² of every matrix of a batch."""
     at = B.detach().clone().requires_grad_()
     value = loss(law, at)
     (slope,) = torch.autograd.grad(value.sum(), at)
     return value.detach(), (slope**2).sum((-2, -1))
 
 
-def outwards(
-    generator: torch.Generator, law: Looped, loss: Loss, level: float, extra: int
+def draw_at_level(
+    generator: torch.Generator, law: LoopedLoss, loss: Loss, level: float, extra: int
 ) -> Tensor:
-    """Symmetric matrices and, for the loss itself, any, whose loss is `level` or a little more."""
-    along = directions(generator, law.d, extra)
-    if loss is Looped.loss:
-        drawn = normal(generator, extra + 1, law.d, law.d)
+    """Draw symmetric matrices (for the loss itself, any) whose loss is `level` or slightly more."""
+    along = draw_directions(generator, law.d, extra)
+    if loss is LoopedLoss.loss:
+        drawn = draw_normal(generator, extra + 1, law.d, law.d)
         along = torch.cat([along, drawn / torch.linalg.matrix_norm(drawn, 2)[:, None, None]])
-    start = (1 - law.scalar()) * identity(law.d)
+    start = (1 - law.minimum_deviation()) * identity(law.d)
 
     def inside(t: Tensor) -> Tensor:
         return loss(law, start + t[:, None, None] * along) < level
 
-    t = reach(inside, level ** (1 / (2 * law.loops)), len(along)) * (1 + 1e-6)
+    t = farthest_within(inside, level ** (1 / (2 * law.loops)), len(along)) * (1 + 1e-6)
     return start + t[:, None, None] * along
 
 
 @dataclass(frozen=True, eq=False)
 class Dominance:
-    """The printed form and the corrected one, from the loss 2(base·δ)^{2L} on."""
+    """Trials of the printed and the corrected form, for losses of at least 2(base·δ)^{2L}."""
 
     printed: Inequality
     corrected: Inequality
@@ -82,14 +89,14 @@ class Dominance:
 
     def add(self, value: float, slope: float, d: int, n: int, L: int, about: str) -> None:
         if value < self.threshold(d, n, L) * (1 - 1e-12):
-            raise ValueError(f"below the threshold: {about}")
-        self.printed.add(value ** stated(L) / 16, slope, size=(d, L, n), about=about)
+            raise ValueError(f"the loss is below the theorem's threshold: {about}")
+        self.printed.add(value ** stated_power(L) / 16, slope, size=(d, L, n), about=about)
         if n >= d * d:
             bound = self.factor(d, L) * value ** self.power(L) / 16
             self.corrected.add(bound, slope, size=(d, L, n), about=about)
 
 
-def tested(
+def check_dominance(
     generator: torch.Generator,
     base: float,
     sizes: list[list[int]],
@@ -98,7 +105,7 @@ def tested(
     factor: Factor,
     power: Power,
 ) -> Evidence:
-    """Both forms of L(A, 0), on matrices of all kinds above the threshold."""
+    """Check both forms of L(A, 0) on matrices of all kinds above the threshold."""
     parts = []
     for name, loss in FORMS.items():
         printed = Inequality(f"‖∇L‖² ≥ L^{{(2L−1)/L}}/16, L {name}")
@@ -106,21 +113,21 @@ def tested(
         both = Dominance(printed, right, base, factor, power)
         for d, L in sizes:
             for n in (d + 1, d * d + 1, 10**4, 10**12):
-                law, threshold = Looped(d, n, L), both.threshold(d, n, L)
+                law, threshold = LoopedLoss(d, n, L), both.threshold(d, n, L)
                 about = f"d = {d}, L = {L}, n = {n}"
                 for times in (1, 100, 1e6):
-                    B = outwards(generator, law, loss, threshold * times, extra)
-                    for value, slope in zip(*squared(law, B, loss), strict=True):
+                    B = draw_at_level(generator, law, loss, threshold * times, extra)
+                    for value, slope in zip(*loss_and_squared_gradient(law, B, loss), strict=True):
                         both.add(float(value), float(slope), d, n, L, about)
-        if loss is Looped.loss:
-            _searched(generator, searches, both)
+        if loss is LoopedLoss.loss:
+            _search_violations(generator, searches, both)
         _isotropic(both)
         parts.append(Part(printed=printed.check(), corrected=right.check(), matters="result"))
-    return Evidence(parts=parts, numbers=_first())
+    return Evidence(parts=parts, numbers=_largest_dimensions())
 
 
 def _isotropic(both: Dominance) -> None:
-    """A = aI, where L and ∇L are fractions: ∇L = (dL/da)/d · I."""
+    """Check A = aI, where L and ∇L are fractions: ∇L = (dL/da)/d · I."""
     many = int(1024 * both.base**4)
     least = Fraction(many + 1, 2 * many + 2)  # n/(n + d + 1), the minimum of one loop
     cases = [(many, many + 1, 1, least), (many, many**2, 1, Fraction(0))]
@@ -133,9 +140,9 @@ def _isotropic(both: Dominance) -> None:
         both.add(value, slope, d, n, L, about)
 
 
-def _searched(generator: torch.Generator, searches: int, both: Dominance) -> None:
-    """The least log ratio over all B above the threshold, d = L = 2."""
-    law = Looped(2, 10**8, 2)
+def _search_violations(generator: torch.Generator, searches: int, both: Dominance) -> None:
+    """Search the least log ratio over all B above the threshold, d = L = 2."""
+    law = LoopedLoss(2, 10**8, 2)
     threshold = both.threshold(2, law.n, 2)
 
     def margin(point: Tensor) -> Tensor:
@@ -145,18 +152,18 @@ def _searched(generator: torch.Generator, searches: int, both: Dominance) -> Non
         short = torch.relu((threshold / value).log())
         return ((slope**2).sum() / value**1.5).log() + 1e3 * short**2
 
-    starts = normal(generator, searches, 4) * 3
-    point, _, evaluations = search(margin, starts, iterations=100)
-    value, slope = squared(law, point.reshape(2, 2), Looped.loss)
+    starts = draw_normal(generator, searches, 4) * 3
+    point, _, evaluations = search_minimum(margin, starts, iterations=100)
+    value, slope = loss_and_squared_gradient(law, point.reshape(2, 2), LoopedLoss.loss)
     for trial in (both.printed, both.corrected):
-        trial.looked = f"L-BFGS over all A at d = L = 2, {evaluations} evaluations"
+        trial.search_note = f"L-BFGS over all A at d = L = 2, {evaluations} evaluations"
     if value >= threshold:
         about = f"d = 2, L = 2, n = {law.n}, where a search ended, A = {point.tolist()}"
         both.add(float(value), float(slope), 2, law.n, 2, about)
 
 
-def _first() -> dict[str, float | int | str | bool | None]:
-    """The largest d for which A = 0 satisfies the printed form."""
+def _largest_dimensions() -> dict[str, float | int | str | bool | None]:
+    """The largest d at which A = 0 satisfies the printed form."""
     return {
         f"largest d for which A = 0 satisfies it, L = {L}": int((64 * L * L) ** (L / (L - 1)))
         for L in (2, 3, 4, 5, 6)
@@ -164,7 +171,7 @@ def _first() -> dict[str, float | int | str | bool | None]:
 
 
 FALSIFIED = {
-    "a thousand times the factor": {"factor": lambda d, L: 1000 * hoelder(d, L)},
+    "a thousand times the factor": {"factor": lambda d, L: 1000 * hoelder_factor(d, L)},
     "the power 2": {"power": lambda L: 2.0},
 }
 
@@ -186,7 +193,7 @@ def theorem_a_11(
     sizes: list[list[int]],
     extra: int,
     searches: int,
-    factor: Factor = hoelder,
-    power: Power = stated,
+    factor: Factor = hoelder_factor,
+    power: Power = stated_power,
 ) -> Evidence:
-    return tested(generator, 4.0, sizes, extra, searches, factor, power)
+    return check_dominance(generator, 4.0, sizes, extra, searches, factor, power)

@@ -15,7 +15,12 @@ import torch
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.gatmiry2024.landscape import delta
-from innerloop.claims.gatmiry2024.theorem_4_5 import FALSIFIED, Norms, exchanged, tested
+from innerloop.claims.gatmiry2024.theorem_4_5 import (
+    FALSIFIED,
+    Norms,
+    check_transfer,
+    exchanged_norms,
+)
 from innerloop.claims.trials import Inequality
 from innerloop.theory.looped import isotropic_minimum
 
@@ -36,16 +41,16 @@ def theorem_a_13(
     *,
     trials: int,
     scale: float = 1.0,
-    norms: Norms = exchanged,
+    norms: Norms = exchanged_norms,
     less: float = 0.0,
 ) -> Evidence:
-    found = tested(generator, trials, lambda zeta: zeta, scale, norms)
+    found = check_transfer(generator, trials, lambda zeta: zeta, scale, norms)
     parts = [*found.parts, _contraction(less)]
     return Evidence(parts=parts, numbers=found.numbers)
 
 
 def _contraction(less: float) -> Part:
-    """(31) at the ends of what is supposed."""
+    """Check (31) at the ends of what the theorem assumes."""
     printed = Inequality("(31) from (30) and A^opt within 1 ± r of Σ*⁻¹")
     right = Inequality("(31) from (30) and A^opt = bΣ*⁻¹", rounding=1e-9)
     for d in (1, 2, 5):

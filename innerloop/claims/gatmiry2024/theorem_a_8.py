@@ -23,13 +23,13 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
-from innerloop.claims.gatmiry2024.landscape import FORMS, delta, identity, lowest
-from innerloop.claims.prompts import normal
+from innerloop.claims.gatmiry2024.landscape import FORMS, delta, identity, search_lowest
+from innerloop.claims.prompts import draw_normal
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.theory.looped import Looped
+from innerloop.theory.looped import LoopedLoss
 
 SIZES = [[1, 1], [1, 2], [1, 3], [2, 1], [2, 2], [2, 3], [3, 1], [2, 4]]
-MORE = [[d, L] for L in (1, 2, 3) for d in (1, 2, 3)]
+MORE_SIZES = [[d, L] for L in (1, 2, 3) for d in (1, 2, 3)]
 FALSIFIED = {
     "a thousandth of the loss": {"value": 1e-3},
     "a millionth of the width": {"width": 1e-6},
@@ -49,12 +49,12 @@ class Minimum(NamedTuple):
     among: Equality
 
 
-def least(d: int, L: int) -> int:
-    """The n at which δd^{1/(2L)} = 1/2."""
+def least_examples(d: int, L: int) -> int:
+    """The number of examples n at which δd^{1/(2L)} = 1/2."""
     return (8 * L * d**2 * 4**L) ** 2
 
 
-def tested(
+def check_minimum(
     generator: torch.Generator,
     starts: int,
     sizes: list[list[int]],
@@ -65,7 +65,7 @@ def tested(
     sign: float,
     shape: float,
 ) -> Minimum:
-    """From `ample` more examples than the least on."""
+    """Try the minimum at `ample` examples above the condition's least n, and at 100 times that."""
     small = Inequality("(1): L(A^opt, 0) ≤ d(2δ)^{2L}")
     near = Inequality("(2): ‖B − I‖ ≤ 4δd^{1/(2L)}, B = Σ*^½A^optΣ*^½")
     order = Inequality("(1 ± 8δd^{1/(2L)})Σ*⁻¹ around A^opt, as quadratic forms")
@@ -73,19 +73,21 @@ def tested(
     alike = Equality("A^opt is symmetric, as ½ and ≼ suppose", tolerance=1e-4)
     among = Equality("among symmetric A the minimum is a multiple of Σ*⁻¹", tolerance=1e-4)
     for d, L in sizes:
-        first = least(d, L) + ample
+        first = least_examples(d, L) + ample
         for n in (first, 100 * first):
-            law, r = Looped(d, n, L), delta(L, d, n) * d ** (1 / (2 * L))
+            law, r = LoopedLoss(d, n, L), delta(L, d, n) * d ** (1 / (2 * L))
             size, about, off = (d, L, n), f"d = {d}, L = {L}, n = {n}", 0 * identity(d)
             for name, loss in FORMS.items():
-                off, lowest_loss = lowest(generator, law, starts, symmetric=True, loss=loss)
+                off, lowest_loss = search_lowest(generator, law, starts, symmetric=True, loss=loss)
                 scaled = off * n**0.5
                 scaled[0, 0] *= shape
                 mean = scaled.trace() / d * identity(d)
                 among.add(scaled, mean, size=size, about=f"{name}, {about}")
-                if loss is Looped.loss:
+                if loss is LoopedLoss.loss:
                     before = lowest_loss
-                    off, lowest_loss = lowest(generator, law, starts, symmetric=False, loss=loss)
+                    off, lowest_loss = search_lowest(
+                        generator, law, starts, symmetric=False, loss=loss
+                    )
                     part = (off - off.mT) * n**0.5 / 2
                     told = f"√n(B − Bᵀ)/2 has the norm {float(part.norm()):.3g}, {about}, loss "
                     told += f"{lowest_loss:.4g} against {before:.4g} at best with B symmetric"
@@ -97,7 +99,7 @@ def tested(
                 near.add(far, width * 4 * r, size=size, about=told)
                 ends = torch.linalg.eigvalsh((off + off.mT) / 2).abs().max()
                 order.add(ends, width * 8 * r, size=size, about=told)
-            v = normal(generator, d)
+            v = draw_normal(generator, d)
             plus = law.loss(identity(d) + off, v)
             zero.add(sign * law.loss(identity(d) + off), sign * plus, size=size, about=about)
     return Minimum(small, near, order, zero, alike, among)
@@ -110,7 +112,7 @@ def tested(
     where="Appendix A.1, Theorem A.8, (22) and (23)",
     kind="inequality",
     quick={"starts": 3, "sizes": SIZES},
-    full={"starts": 12, "sizes": MORE},
+    full={"starts": 12, "sizes": MORE_SIZES},
     tiny={"starts": 1, "sizes": [[1, 1], [2, 2]]},
     falsified=FALSIFIED,
 )
@@ -124,20 +126,22 @@ def theorem_a_8(
     sign: float = 1.0,
     shape: float = 1.0,
 ) -> Evidence:
-    found = tested(generator, starts, sizes, 1, value=value, width=width, sign=sign, shape=shape)
+    found = check_minimum(
+        generator, starts, sizes, 1, value=value, width=width, sign=sign, shape=shape
+    )
     parts = [
         *(Part(printed=trial.check()) for trial in (found.small, found.zero, found.order)),
         Part(printed=found.near.check()),
         Part(printed=found.alike.check(), corrected=found.among.check(), matters="result"),
-        _positive(found.zero),
+        _check_positive_term(found.zero),
     ]
-    return Evidence(parts=parts, numbers=_turned(), figures=[_figure()])
+    return Evidence(parts=parts, numbers=_first_lowering_turns(), figures=[_figure()])
 
 
-def _positive(at_minimum: Inequality) -> Part:
-    """The proof's remark on the term in u."""
+def _check_positive_term(at_minimum: Inequality) -> Part:
+    """Check the proof's remark that the term in u is positive."""
     trial = Inequality("the term in u is positive for u ≠ 0, any A", rounding=0.0)
-    law = Looped(1, 2, 1)
+    law = LoopedLoss(1, 2, 1)
     term = float(law.loss(0 * identity(1), torch.ones(1, dtype=torch.float64)) - 1)
     about = "A = 0, u = 1, d = 1, any n and L: the least positive number against the term"
     trial.add(5e-324, term, size=(1,), about=about)
@@ -145,12 +149,12 @@ def _positive(at_minimum: Inequality) -> Part:
 
 
 def _figure() -> Figure:
-    """The loss along a turn, b as good as it gets among multiples of the identity."""
+    """Plot the loss along a rotation, at the best multiple b of the identity."""
     rows = []
     J = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
     for L in (1, 2, 3):
-        law = Looped(2, 1000, L)
-        best = (1 - law.scalar()) * identity(2)
+        law = LoopedLoss(2, 1000, L)
+        best = (1 - law.minimum_deviation()) * identity(2)
         for k in range(41):
             t = k / 20 - 1
             ratio = float(law.loss(best + 2 * t * J / 1000**0.5) / law.loss(best))
@@ -165,21 +169,23 @@ def _figure() -> Figure:
     )
 
 
-def _turned() -> dict[str, float | int | str | bool | None]:
-    """From which n on a turn lowers the loss, d = 2."""
+def _first_lowering_turns() -> dict[str, float | int | str | bool | None]:
+    """Smallest n at which a rotation lowers the loss, d = 2."""
     J = torch.tensor([[0.0, 1.0], [-1.0, 0.0]], dtype=torch.float64)
     found: dict[str, float | int | str | bool | None] = {}
     for L in (2, 3):
         for n in range(10, 200):
-            law = Looped(2, n, L)
-            best = (1 - law.scalar()) * identity(2)
+            law = LoopedLoss(2, n, L)
+            best = (1 - law.minimum_deviation()) * identity(2)
             if law.loss(best + 1e-3 * J) < law.loss(best):
                 found[f"least n at which a turn lowers the loss, d = 2, L = {L}"] = n
                 break
-    law = Looped(2, 1000, 2)
+    law = LoopedLoss(2, 1000, 2)
     B = torch.tensor([[0.9962, 0.0313], [-0.0313, 0.9962]], dtype=torch.float64)
     found["loss at d = L = 2, n = 1000, B = [[0.9962, 0.0313], [−0.0313, 0.9962]]"] = float(
         law.loss(B)
     )
-    found["least loss there among symmetric B"] = float(law.loss((1 - law.scalar()) * identity(2)))
+    found["least loss there among symmetric B"] = float(
+        law.loss((1 - law.minimum_deviation()) * identity(2))
+    )
     return found

@@ -16,9 +16,9 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from innerloop.claims.prompts import normal
-from innerloop.claims.trials import search
-from innerloop.theory.layers import inside
+from innerloop.claims.prompts import draw_normal
+from innerloop.claims.trials import search_minimum
+from innerloop.theory.layers import restricted_loss
 from innerloop.theory.looped import isotropic_loss, isotropic_minimum
 
 Value = float | int | str | bool | None
@@ -26,7 +26,7 @@ RATE, SPREAD, RECORDS = 0.02, 0.05, 24
 
 
 class Run(NamedTuple):
-    """Weights (records, seeds, 1 or layers, d, d) after some of the steps."""
+    """A training run: weights (records, seeds, 1 or layers, d, d) after some of the steps."""
 
     d: int
     n: int
@@ -38,22 +38,22 @@ class Run(NamedTuple):
     def final(self) -> Tensor:
         return self.weights[-1]
 
-    def far(self, target: float) -> Tensor:
-        """‖A − target·I‖_F/√d of every record and seed."""
+    def distance_to_multiple(self, target: float) -> Tensor:
+        """Distance ‖A − target·I‖_F/√d of every record and seed."""
         return self._size(self.weights[:, :, 0] - target * self._eye)
 
-    def straight(self, target: float) -> Tensor:
-        """The same of the symmetric part of A."""
+    def symmetric_distance(self, target: float) -> Tensor:
+        """Distance of the symmetric part of A from target·I, of every record and seed."""
         A = self.weights[:, :, 0]
         return self._size((A + A.mT) / 2 - target * self._eye)
 
-    def turn(self) -> Tensor:
-        """The antisymmetric part, over ‖A‖_F."""
+    def antisymmetric_share(self) -> Tensor:
+        """Norm of the antisymmetric part of A over ‖A‖_F."""
         A = self.weights[:, :, 0]
         return self._size((A - A.mT) / 2) / self._size(A)
 
-    def off(self) -> Tensor:
-        """The distance to the nearest multiple of the identity, over ‖A‖_F."""
+    def nearest_multiple_distance(self) -> Tensor:
+        """Distance to the nearest multiple of the identity, over ‖A‖_F."""
         A = self.weights[:, :, 0]
         mean = A.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
         return self._size(A - mean * self._eye) / self._size(A)
@@ -66,14 +66,14 @@ class Run(NamedTuple):
         return matrices.norm(dim=(-2, -1)) / self.d**0.5
 
 
-def prompts(generator: torch.Generator, batch: int, d: int, n: int) -> Tensor:
-    """XXᵀ/n of prompts with x ~ N(0, I); n < d is as good as any."""
-    X = normal(generator, batch, d, n)
+def draw_covariances(generator: torch.Generator, batch: int, d: int, n: int) -> Tensor:
+    """Draw sample covariances XXᵀ/n of prompts with x ~ N(0, I); n < d is allowed."""
+    X = draw_normal(generator, batch, d, n)
     return X @ X.mT / n
 
 
-def errors(S: Tensor, weights: Tensor, loops: int) -> Tensor:
-    """‖∏(I − SA_i)‖²/d of every prompt: (seeds, prompts), S (…, prompts, d, d)."""
+def prompt_errors(S: Tensor, weights: Tensor, loops: int) -> Tensor:
+    """The error ‖∏(I − SA_i)‖²/d of every prompt: (seeds, prompts), S (…, prompts, d, d)."""
     d = S.shape[-1]
     eye = torch.eye(d, dtype=S.dtype)
     if weights.shape[-3] == 1:
@@ -85,7 +85,7 @@ def errors(S: Tensor, weights: Tensor, loops: int) -> Tensor:
     return (R**2).sum((-2, -1)) / d
 
 
-def trained(
+def train_loops(
     generator: torch.Generator,
     d: int,
     n: int,
@@ -97,7 +97,7 @@ def trained(
     layered: bool = False,
 ) -> Run:
     shape = (seeds, loops if layered else 1, d, d)
-    A = (SPREAD * normal(generator, *shape)).requires_grad_()
+    A = (SPREAD * draw_normal(generator, *shape)).requires_grad_()
     optimiser = torch.optim.Adam([A], lr=RATE, betas=(0.9, 0.95))  # gradients fall by decades
     falling = torch.optim.lr_scheduler.LambdaLR(
         optimiser, lambda k: min(1.0, 2 * (1 - k / (steps + 1)))
@@ -105,9 +105,9 @@ def trained(
     told = sorted({round(k * steps / (RECORDS - 1)) for k in range(RECORDS)})
     records = [A.detach().clone()]
     for step in range(1, steps + 1):
-        S = prompts(generator, seeds * batch, d, n).reshape(seeds, batch, d, d)
+        S = draw_covariances(generator, seeds * batch, d, n).reshape(seeds, batch, d, d)
         optimiser.zero_grad()
-        errors(S, A, loops).mean(dim=-1).sum().backward()
+        prompt_errors(S, A, loops).mean(dim=-1).sum().backward()
         optimiser.step()
         falling.step()
         if step in told:
@@ -115,44 +115,46 @@ def trained(
     return Run(d, n, loops, told, torch.stack(records))
 
 
-def measured(generator: torch.Generator, run: Run, count: int) -> Tensor:
-    """The loss of every record and seed: exact at bI, and the difference to it on samples."""
-    S = prompts(generator, count, run.d, run.n)
-    b = scalar(run.d, run.n, run.loops)
+def measure_losses(generator: torch.Generator, run: Run, count: int) -> Tensor:
+    """Loss of every record and seed: exact at bI, plus the difference to it on samples."""
+    S = draw_covariances(generator, count, run.d, run.n)
+    b = best_multiple(run.d, run.n, run.loops)
     eye = torch.eye(run.d, dtype=torch.float64)
-    known = errors(S, b * eye[None, None], run.loops).mean()
-    found = torch.stack([errors(S, weights, run.loops).mean(-1) for weights in run.weights])
-    return found - known + least(run.d, run.n, run.loops)
+    known = prompt_errors(S, b * eye[None, None], run.loops).mean()
+    found = torch.stack([prompt_errors(S, weights, run.loops).mean(-1) for weights in run.weights])
+    return found - known + least_loss(run.d, run.n, run.loops)
 
 
-def scalar(d: int, n: int, loops: int) -> float:
-    """b of the best multiple of the identity."""
+def best_multiple(d: int, n: int, loops: int) -> float:
+    """The multiple b of the identity with the least loss."""
     return 1 - isotropic_minimum(d, n, loops)
 
 
 @cache
-def least(d: int, n: int, loops: int) -> float:
-    """The least loss of a looped multiple of the identity, over d."""
-    return float(isotropic_loss(d, n, loops, Fraction(scalar(d, n, loops)))) / d
+def least_loss(d: int, n: int, loops: int) -> float:
+    """Least loss of a looped multiple of the identity, over d."""
+    return float(isotropic_loss(d, n, loops, Fraction(best_multiple(d, n, loops)))) / d
 
 
 @cache
-def least_layered(d: int, n: int, layers: int) -> float:
-    """The least loss of layers that are multiples of the identity, over d: a search from the steps
-    of Chebyshev's iteration for eigenvalues within 1 + d/n ± 2√(d/n)."""
+def least_layered_loss(d: int, n: int, layers: int) -> float:
+    """Least loss of layers that are multiples of the identity, over d.
+
+    Searched from the steps of Chebyshev's iteration for eigenvalues within 1 + d/n ± 2√(d/n).
+    """
 
     def objective(point: Tensor) -> Tensor:
-        return inside(-point, None, d, n).log()
+        return restricted_loss(-point, None, d, n).log()
 
     angles = torch.arange(1, 2 * layers, 2, dtype=torch.float64) * torch.pi / (2 * layers)
     middle = 1 + d / n
     eigenvalues = middle + min(2 * (d / n) ** 0.5, 0.95 * middle) * angles.cos()
-    best, _, _ = search(objective, 1 / eigenvalues[None], iterations=300)
-    return float(inside(-best, None, d, n)) / d
+    best, _, _ = search_minimum(objective, 1 / eigenvalues[None], iterations=300)
+    return float(restricted_loss(-best, None, d, n)) / d
 
 
-def banded(steps: list[int], values: Tensor, **columns: Value) -> list[dict[str, Value]]:
-    """Rows of a figure: the mean over seeds, between the least and the largest."""
+def banded_rows(steps: list[int], values: Tensor, **columns: Value) -> list[dict[str, Value]]:
+    """Figure rows with the mean over seeds, between the least and the largest."""
     return [
         {
             "step": step,
@@ -165,6 +167,6 @@ def banded(steps: list[int], values: Tensor, **columns: Value) -> list[dict[str,
     ]
 
 
-def flat(steps: list[int], value: float, **columns: Value) -> list[dict[str, Value]]:
-    """Rows of a level to compare with."""
-    return banded([steps[0], steps[-1]], torch.full((2, 1), value), **columns)
+def level_rows(steps: list[int], value: float, **columns: Value) -> list[dict[str, Value]]:
+    """Figure rows of a constant reference level."""
+    return banded_rows([steps[0], steps[-1]], torch.full((2, 1), value), **columns)

@@ -24,28 +24,30 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.liu2025 import printed
-from innerloop.claims.liu2025.measurements import allow, iterate, sparse_vectors
+from innerloop.claims.liu2025.measurements import add_violation_rate, draw_sparse_vectors, iterate
 from innerloop.claims.liu2025.printed import Units, soft_threshold
-from innerloop.claims.liu2025.theorem_5_1 import DELTA, K, grams, step_and_thresholds
-from innerloop.claims.prompts import normal, whole
+from innerloop.claims.liu2025.theorem_5_1 import DELTA, K, draw_grams, step_and_thresholds
+from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory import sparse
 
 INSIDE = 4
 
 
-def units(d: int, inside: int, theta: float, last: float, signs: tuple[int, ...]) -> Units:
-    """D.2's MLP: `signs` are those of the entries outside, block by block."""
+def restricted_units(
+    d: int, inside: int, theta: float, last: float, signs: tuple[int, ...]
+) -> Units:
+    """The MLP of D.2: `signs` are those of the entries outside 𝕊, block by block."""
     blocks = []
     for own, other in zip((1, -1, 1, -1), signs, strict=True):
-        block = own * printed.on_beta(d)
+        block = own * printed.beta_projection(d)
         outside = torch.arange(d + 1 + inside, 2 * d + 1)
         block[outside, outside] = float(other)
         blocks.append(block)
     bias = torch.zeros(8 * d + 8, dtype=torch.float64)
     bias[5 * d + 5 : 5 * d + 5 + inside] = -theta
     bias[7 * d + 7 : 7 * d + 7 + inside] = last * theta
-    return Units(torch.cat(blocks), printed.units(d, theta, last).outer, bias)
+    return Units(torch.cat(blocks), printed.printed_units(d, theta, last).outer, bias)
 
 
 @claim(
@@ -81,22 +83,22 @@ def corollary_d_1(
     step = Equality("the same for I^S M I^S in V, as for diagonal M", tolerance=1e-9)
     for trial in range(trials):
         d = 2 + trial % 5
-        inside, n = whole(generator, 1, d - 1), whole(generator, 1, 6)
+        inside, n = draw_integer(generator, 1, d - 1), draw_integer(generator, 1, 6)
         theta = 0.05 + 0.5 * float(torch.rand((), generator=generator, dtype=torch.float64))
-        X, M = normal(generator, n, d), 0.5 * normal(generator, d, d)
-        star, beta = normal(generator, d), normal(generator, d, 2 * n + 1)
+        X, M = draw_normal(generator, n, d), 0.5 * draw_normal(generator, d, d)
+        star, beta = draw_normal(generator, d), draw_normal(generator, d, 2 * n + 1)
         star[inside:], beta[inside:] = 0, 0
-        H = printed.prompt(X, X @ star, normal(generator, d))
+        H = printed.printed_prompt(X, X @ star, draw_normal(generator, d))
         H[d + 1 : 2 * d + 1] = beta
         keep = (torch.arange(d) < inside).double()
-        moved = printed.attended(H, _heads(d, keep, M))
+        moved = printed.attend(H, _heads(d, keep, M))
         size, about = (d, n, trial), f"d = {d}, |𝕊| = {inside}, n = {n}, θ = {theta:.3g}"
         start, stop = d + 1, d + 1 + inside
         wanted = soft_threshold(moved[start:stop], theta)
         loose = moved.clone()
-        loose[stop : 2 * d + 1] = normal(generator, d - inside, 2 * n + 1)
+        loose[stop : 2 * d + 1] = draw_normal(generator, d - inside, 2 * n + 1)
         for last, found in ((1.0, shifted), (corrected, proper)):
-            after = printed.thresholded(loose, units(d, inside, theta, last, signs))
+            after = printed.apply_mlp(loose, restricted_units(d, inside, theta, last, signs))
             found.add(after[start:stop], wanted, size=size, about=about)
         rest = after[stop : 2 * d + 1]
         cleared.add(rest, torch.zeros_like(rest), size=size, about=about)
@@ -108,8 +110,8 @@ def corollary_d_1(
         beta_only.add(shown, after, size=size, about=about)
         stepped = _steps(X, M, star, beta, inside, theta)
         dense.add(after[start:stop, 2::2], stepped, size=size, about=about)
-        both = printed.attended(H, _heads(d, keep, M * keep))
-        after = printed.thresholded(both, units(d, inside, theta, corrected, signs))
+        both = printed.attend(H, _heads(d, keep, M * keep))
+        after = printed.apply_mlp(both, restricted_units(d, inside, theta, corrected, signs))
         step.add(after[start:stop, 2::2], stepped, size=size, about=about)
     early, late, table = _rates(generator, draws, more)
     return Evidence(
@@ -131,9 +133,9 @@ def corollary_d_1(
 
 
 def _heads(d: int, keep: Tensor, M: Tensor) -> list[printed.Head]:
-    """(C.1) with I^S before M^Q and M^V, and for the keys."""
+    """The heads (C.1) with I^S before M^Q and M^V, and for the keys."""
     beta, found = slice(d + 1, 2 * d + 1), []
-    for k, head in enumerate(printed.heads(d, keep[:, None] * M, 1e6)):
+    for k, head in enumerate(printed.printed_heads(d, keep[:, None] * M, 1e6)):
         query, key = head.query.clone(), head.key.clone()
         if k < 2:
             query[beta, beta] = keep[:, None] * query[beta, beta]
@@ -143,7 +145,7 @@ def _heads(d: int, keep: Tensor, M: Tensor) -> list[printed.Head]:
 
 
 def _steps(X: Tensor, M: Tensor, star: Tensor, beta: Tensor, inside: int, theta: float) -> Tensor:
-    """LISTA-VM on the first columns of X, for every prefix."""
+    """Run LISTA-VM on the first columns of X, for every prefix."""
     A, W = X[:, :inside], M[:inside, :inside]
     found = []
     for n in range(1, len(X) + 1):
@@ -160,19 +162,19 @@ def _rates(
     late = Inequality("‖β^(K+1) − β*‖ ≤ c₁ e^(−α_n^S K), n ≥ N_0^S")
     S, c, gamma, table = 1, 0.25, 1.0, []
     n = math.ceil(sparse.least_examples(S, INSIDE, DELTA, c))
-    factor = sparse.factor(n, S, INSIDE, DELTA, c, gamma)
+    factor = sparse.rate_factor(n, S, INSIDE, DELTA, c, gamma)
     bound = factor ** torch.arange(K + 1 + more, dtype=torch.float64)[more:]
     step, thetas = step_and_thresholds(n, n, S, INSIDE, c, gamma)
     for d in (INSIDE, 20, 200):
         # Columns outside 𝕊 reach neither the scores nor the values: drawing |𝕊| of d is enough.
-        G = 2 * grams(generator, "signs", n, INSIDE, draws)
-        star = sparse_vectors(generator, draws, INSIDE, S)
+        G = 2 * draw_grams(generator, "signs", n, INSIDE, draws)
+        star = draw_sparse_vectors(generator, draws, INSIDE, S)
         errors = (iterate(G, star, step, thetas) - star).norm(dim=-1)
         about = f"S = 1, |𝕊| = {INSIDE}, d = {d}, n = N_0^S = {n}, γ = 1"
         first = f"{about}, K = 1: error {float(errors[0].max()):.3g}, bound {float(bound[1]):.3g}"
-        allow(early, errors[0] > bound[1], DELTA, (d,), first)
+        add_violation_rate(early, errors[0] > bound[1], DELTA, (d,), first)
         over = (errors[1:] > bound[1:, None] + 1e-13).any(0)
-        allow(late, over, DELTA, (d,), about)
+        add_violation_rate(late, over, DELTA, (d,), about)
         full = math.ceil(sparse.least_examples(S, d, DELTA, c))
         table.append({"d": d, "N_0 without the support": full, f"N_0 with |𝕊| = {INSIDE}": n})
     return early, late, table

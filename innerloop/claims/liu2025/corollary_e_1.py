@@ -19,9 +19,9 @@ import torch
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.liu2025 import printed
-from innerloop.claims.liu2025.measurements import allow
-from innerloop.claims.liu2025.readouts import DELTA, C, D, Prefixes, S, simulate
-from innerloop.claims.prompts import normal
+from innerloop.claims.liu2025.measurements import add_violation_rate
+from innerloop.claims.liu2025.readouts import DELTA, C, D, Prefixes, S, simulate_prefixes
+from innerloop.claims.prompts import draw_normal
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory import sparse
 
@@ -53,17 +53,17 @@ def corollary_e_1(
     power: float = 0.5,
 ) -> Evidence:
     start = math.ceil(sparse.least_examples(S, D, DELTA, C))
-    found = simulate(generator, draws, 10 * start, LAYERS, GAMMA, start)
+    found = simulate_prefixes(generator, draws, 10 * start, LAYERS, GAMMA, start)
     wide = Inequality("|y_{n+1} − ŷ_{n+1}| ≤ √d b_x c₁ e^(−α_n K), n ≥ N_0, 1 − δ")
     narrow = Inequality("the same without √d")
     sizes = [round(start * 10 ** (k / 4)) for k in range(5)]
     for m in sizes:
-        rate = sparse.factor(m, S, D, DELTA, C, GAMMA) ** faster
+        rate = sparse.rate_factor(m, S, D, DELTA, C, GAMMA) ** faster
         bound = B_X * rate ** torch.arange(1, LAYERS + 1, dtype=torch.float64)
-        errors = [(found.query(K) - found.labels)[:, m].abs() for K in range(1, LAYERS + 1)]
+        errors = [(found.query_readout(K) - found.labels)[:, m].abs() for K in range(1, LAYERS + 1)]
         for trial, scale in ((wide, math.sqrt(D)), (narrow, 1.0)):
             over = (torch.stack(errors) > scale * bound[:, None]).any(0)
-            allow(trial, over, DELTA, (m,), f"n = {m}, K = 1 … {LAYERS}")
+            add_violation_rate(trial, over, DELTA, (m,), f"n = {m}, K = 1 … {LAYERS}")
     closing = Inequality("the gap at n ≥ N_0 is at most that at N_0 times √(N_0/n), K = 2 and 4")
     table = []
     for K in (2, 4):
@@ -87,27 +87,27 @@ def corollary_e_1(
 
 
 def _gap(found: Prefixes, K: int, m: int) -> float:
-    """Mean error of the linear read-out beyond the query's, over a few queries before the m-th."""
+    """Mean error of the linear read-out minus the query's, over a few queries before the m-th."""
     gaps = []
     for at in range(m - QUERIES, m):
         y = found.labels[:, at]
-        linear = found.linear(K, at, float(found.scores(K, at).min()) - 1.0)
-        gaps.append((linear - y).abs().mean() - (found.query(K)[:, at] - y).abs().mean())
+        linear = found.linear_readout(K, at, float(found.scores(K, at).min()) - 1.0)
+        gaps.append((linear - y).abs().mean() - (found.query_readout(K)[:, at] - y).abs().mean())
     return float(torch.stack(gaps).mean())
 
 
 def _read(generator: torch.Generator, trials: int, down: int) -> Check:
-    """h_{2n+1}ᵀ V x_{n+1} = ⟨x_{n+1}, β_{2n+1}⟩ on streams of printed layers."""
+    """Check h_{2n+1}ᵀ V x_{n+1} = ⟨x_{n+1}, β_{2n+1}⟩ on streams of printed layers."""
     trial = Equality("hᵀ_{2n+1} V x_{n+1} = ⟨x_{n+1}, β_{2n+1}⟩", tolerance=1e-9)
     for k in range(trials):
         d, N = 1 + k % 4, 1 + k % 5
-        X, star = normal(generator, N, d), normal(generator, d)
-        last = normal(generator, d)
-        M, theta = 0.3 * normal(generator, d, d), 0.05
-        H = printed.prompt(X, X @ star, last)
+        X, star = draw_normal(generator, N, d), draw_normal(generator, d)
+        last = draw_normal(generator, d)
+        M, theta = 0.3 * draw_normal(generator, d, d), 0.05
+        H = printed.printed_prompt(X, X @ star, last)
         for _ in range(2):
-            H = printed.attended(H, printed.heads(d, M, 1e4))
-            H = printed.thresholded(H, printed.units(d, theta, -1.0))
+            H = printed.attend(H, printed.printed_heads(d, M, 1e4))
+            H = printed.apply_mlp(H, printed.printed_units(d, theta, -1.0))
         V = torch.zeros(2 * d + 2, d, dtype=torch.float64)
         V[d + 1 : 2 * d + 1] = torch.eye(d, dtype=torch.float64)
         V = V.roll(down, 0)

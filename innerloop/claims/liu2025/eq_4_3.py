@@ -18,9 +18,9 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
-from innerloop.claims.liu2025.printed import Units, soft_threshold, thresholded, units
+from innerloop.claims.liu2025.printed import Units, apply_mlp, printed_units, soft_threshold
 from innerloop.claims.trials import Equality
-from innerloop.constructions.lista_vm import ListaVMDecoder
+from innerloop.constructions.lista_vm import ListaVMConstruction
 
 LARGEST_D, TOKENS = 6, 8
 
@@ -63,7 +63,7 @@ def eq_4_3(
         beta, top = h[d + 1 : 2 * d + 1], h[: d + 1]
         wanted = soft_threshold(beta, theta)
         for k, last in enumerate((1.0, corrected)):
-            out = thresholded(h, _moved(units(d, theta, last), down))
+            out = apply_mlp(h, _shift_output(printed_units(d, theta, last), down))
             found = out[d + 1 : 2 * d + 1]
             first = [f"{float(part[0, 0]):.3g}" for part in (beta, wanted, found)]
             told = f"{about}, β = {first[0]}: S_θ(β) = {first[1]}, found {first[2]}"
@@ -73,13 +73,15 @@ def eq_4_3(
                 shift = max(shift, float((found - (beta - theta)).abs().max()))
                 others = torch.cat([out[: d + 1], out[-1:]])
                 rest.add(others, torch.cat([top, h[-1:]]), size=size, about=about)
-        out = thresholded(h, _moved(units(d, theta, corrected), down))
+        out = apply_mlp(h, _shift_output(printed_units(d, theta, corrected), down))
         told = torch.cat([soft_threshold(top, theta), wanted, h[-1:]])
         x = f"{about}, x = {float(h[0, 0]):.3g} becomes {float(told[0, 0]):.3g}"
         display.add(out, told, size=size, about=x)
         proper.add(out, torch.cat([top, wanted, h[-1:]]), size=size, about=about)
         if trial < LARGEST_D:
-            weights[1].add(_built(d, theta, h), wanted, size=size, about=f"{about}, lista-vm")
+            weights[1].add(
+                _apply_construction(d, theta, h), wanted, size=size, about=f"{about}, lista-vm"
+            )
     return Evidence(
         parts=[
             Part(printed=scalar[0].check(), corrected=scalar[1].check()),
@@ -89,26 +91,26 @@ def eq_4_3(
         ],
         numbers={
             "largest difference between the printed MLP and the shift β − θ": shift,
-            "share of cases in which the printed MLP is off": weights[0].broken / trials,
+            "share of cases in which the printed MLP is off": weights[0].violations / trials,
         },
         figures=[_figure()],
     )
 
 
 def _pair(statement: str) -> tuple[Equality, Equality]:
-    """The printed form, and the corrected one."""
+    """Trials of the printed form and of the corrected one."""
     printed, corrected = statement.format("−", "+"), statement.format("−", "−")
     return Equality(printed, tolerance=1e-12), Equality(corrected, tolerance=1e-12)
 
 
-def _moved(weights: Units, down: int) -> Units:
-    """The same units, writing `down` rows further down."""
+def _shift_output(weights: Units, down: int) -> Units:
+    """Units that write `down` rows further down."""
     return weights._replace(outer=weights.outer.roll(down, 0))
 
 
-def _built(d: int, theta: float, h: Tensor) -> Tensor:
-    """β after the MLP of the construction, whose registers are in the paper's order."""
-    (block,) = ListaVMDecoder(d=d, n=1, steps=1, threshold=theta).body(0)
+def _apply_construction(d: int, theta: float, h: Tensor) -> Tensor:
+    """β after the construction's MLP, whose registers are in the paper's order."""
+    (block,) = ListaVMConstruction(d=d, n=1, steps=1, threshold=theta).body(0)
     assert block.mlp is not None
     return block.mlp(h.mT).mT[d + 1 : 2 * d + 1]
 

@@ -1,4 +1,4 @@
-"""Figure 1a: what solves sparse recovery on an X it has not seen, and what only on its own.
+"""Figure 1a: which methods solve sparse recovery on an unseen X, and which only on their own.
 
 Printed    varying X: GPT-2 < Small TF < LISTA-VM < FISTA, ISTA < LISTA, LISTA-CP, ALISTA trained on
            one X; on that X all of these come near Small TF; trained on many X, LISTA and LISTA-CP
@@ -37,26 +37,26 @@ from innerloop.claims.evidence import Axis, Evidence, Figure
 from innerloop.claims.liu2025.contest import (
     EPOCHS,
     GPT2,
-    SHORT,
+    SHORT_TRAINING,
     Pair,
     Sizes,
-    answered,
-    bands,
-    classical,
-    compared,
-    curve,
+    classical_errors,
+    compare_pairs,
     curve_rows,
-    judgements,
-    losses,
-    prefixes,
-    recovered,
-    rows,
-    transformers,
+    describe_bands,
+    judge_pairs,
+    load_transformers,
+    mean_curve,
+    mean_losses,
+    method_rows,
+    prefix_errors,
+    solver_errors,
+    transformer_errors,
 )
 from innerloop.models.lista_vm import ListaVM
 from innerloop.problems.linear_regression import RegressionProblem
-from innerloop.recipes.base import Trained
-from innerloop.recipes.sparse import chosen
+from innerloop.recipes.base import TrainedRun
+from innerloop.recipes.sparse import select_instances
 from innerloop.theory import sparse
 
 VARYING, FIXED, MANY = "varying X", "its own X", "trained on many X"
@@ -83,10 +83,10 @@ GROUPS = {
 SOLVERS = {"LISTA": "lista", "LISTA-CP": "lista-cp", "ALISTA": "alista"}
 
 
-ABOVE = Pair("varying X: GPT-2 < Small TF", GPT2, "Small TF", excuse=SHORT)
-"""Where GPT-2 takes part."""
+ABOVE = Pair("varying X: GPT-2 < Small TF", GPT2, "Small TF", excuse=SHORT_TRAINING)
+"""The pair added where GPT-2 takes part."""
 PAIRS = [
-    Pair("varying X: Small TF < LISTA-VM", "Small TF", "LISTA-VM", excuse=SHORT),
+    Pair("varying X: Small TF < LISTA-VM", "Small TF", "LISTA-VM", excuse=SHORT_TRAINING),
     Pair("varying X: LISTA-VM < FISTA", "LISTA-VM", "FISTA"),
     Pair("varying X: LISTA-VM < ISTA", "LISTA-VM", "ISTA"),
     *(
@@ -100,7 +100,7 @@ PAIRS = [
             f"{name} on its X",
             "Small TF on its X",
             2.0,
-            hollow=SHORT,
+            hollow=SHORT_TRAINING,
         )
         for name in SOLVERS
     ),
@@ -111,7 +111,7 @@ PAIRS = [
 ]
 
 
-def concluded(found: list[dict[str, Any]]) -> Evidence:
+def conclude(found: list[dict[str, Any]]) -> Evidence:
     first = found[0]
     start = f"Small TF ({STARTS[first['start']]})"
 
@@ -121,14 +121,14 @@ def concluded(found: list[dict[str, Any]]) -> Evidence:
     def renamed(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
         return [{**row, "method": named(row["method"])} for row in table]
 
-    table = renamed(rows(GROUPS, [cell["losses"] for cell in found]))
+    table = renamed(method_rows(GROUPS, [cell["losses"] for cell in found]))
     curves = renamed(curve_rows([cell["curves"] for cell in found], "method", 1))
     pairs = [*PAIRS, *([ABOVE] if GPT2 in first["losses"] else [])]
     pairs = [pair._replace(statement=named(pair.statement)) for pair in pairs]
-    parts = judgements(pairs, found)
+    parts = judge_pairs(pairs, found)
     if parts[0].verdict == "holds":
-        parts = judgements([pair._replace(hollow="") for pair in pairs], found)
-    n, told = first["sizes"]["n"], bands(len(found), first["examples"])
+        parts = judge_pairs([pair._replace(hollow="") for pair in pairs], found)
+    n, told = first["sizes"]["n"], describe_bands(len(found), first["examples"])
     title = "d = {d}, S = {sparsity}, n = {n}, K = {blocks}".format(**first["sizes"])
     return Evidence(
         parts=parts,
@@ -153,7 +153,7 @@ def concluded(found: list[dict[str, Any]]) -> Evidence:
                 y=Axis(field="loss", title="E (ŷ − y)²", scale="log"),
                 colour=Axis(field="method", title="method", scale="category"),
                 band=("least", "largest"),
-                caption=f"{bands(len(found), first['drawn'])} "
+                caption=f"{describe_bands(len(found), first['drawn'])} "
                 f"What learns was trained with {n} examples, recorded transformers "
                 "also with fewer; GPT-2 has positions for no more. LISTA and LISTA-CP have "
                 "matrices for one n and no other. Theorem 5.1 bounds the loss from "
@@ -163,8 +163,8 @@ def concluded(found: list[dict[str, Any]]) -> Evidence:
     )
 
 
-DRAWN = 4000
-"""Prompts of other lengths, at most: a lasso is solved for each length."""
+EXAMPLES = 4000
+"""Most prompts of other lengths: a lasso is solved for each length."""
 N_0 = int(sparse.least_examples(3, 20, 0.1, 0.25)) + 1
 PAPER = {"d": 20, "n": 10, "sparsity": 3, "blocks": 12}
 MACHINES = {"Small TF": "small-transformer", NEAR: "small-transformer-near", GPT2: "gpt2"}
@@ -191,7 +191,7 @@ SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4}
     ],
     tiny={"d": 3, "n": 2, "sparsity": 1, "blocks": 2, "steps": 20, "batch": 32, "examples": 200}
     | {"restart": 0},
-    conclude=concluded,
+    conclude=conclude,
     falsified={"a million times better": {"share": 1e-6, "excused": False}},
 )
 def figure_1a(
@@ -212,56 +212,56 @@ def figure_1a(
 ) -> dict[str, Any]:
     sizes = Sizes(d, n, sparsity, blocks)
     tuning, problem, own = (
-        sizes.problems(fixed=fixed).sample(examples, generator=generator)
+        sizes.distribution(fixed=fixed).sample(examples, generator=generator)
         for fixed in (None, None, restart)
     )
-    drawn = min(examples, DRAWN)
-    longer = replace(sizes, n=2 * n).problems().sample(2, drawn, generator=generator)
+    drawn = min(examples, EXAMPLES)
+    longer = replace(sizes, n=2 * n).distribution().sample(2, drawn, generator=generator)
 
     def learned(name: str, **given: Any) -> Any:
         return sizes.train(name, restart, steps, batch, **given)
 
     iteration, adapted = learned("lista-vm-learned"), learned("alista")
-    taking_part = transformers(sizes, restart, machines=machines, epochs=epochs)
+    taking_part = load_transformers(sizes, restart, machines=machines, epochs=epochs)
     if not taking_part:
-        taking_part = {"Small TF": built(sizes, iteration, restart, steps)}
+        taking_part = {"Small TF": train_from_construction(sizes, iteration, restart, steps)}
     errors = {
-        **{name: answered(each, problem)[:, -1] for name, each in taking_part.items()},
-        "Small TF on its X": answered(taking_part["Small TF"], own)[:, -1],
-        "LISTA-VM": recovered(iteration, problem),
-        "ALISTA, W for each X": recovered(adapted, problem),
-        **classical(tuning, problem, blocks),
+        **{name: transformer_errors(each, problem)[:, -1] for name, each in taking_part.items()},
+        "Small TF on its X": transformer_errors(taking_part["Small TF"], own)[:, -1],
+        "LISTA-VM": solver_errors(iteration, problem),
+        "ALISTA, W for each X": solver_errors(adapted, problem),
+        **classical_errors(tuning, problem, blocks),
     }
     for name, recipe in SOLVERS.items():
         solver = learned(recipe, fixed=restart)
-        errors[name] = recovered(solver, problem)
-        errors[f"{name} on its X"] = recovered(solver, own)
+        errors[name] = solver_errors(solver, problem)
+        errors[f"{name} on its X"] = solver_errors(solver, own)
         if name != "ALISTA":
-            errors[f"{name}, meta-trained"] = recovered(learned(recipe), problem)
+            errors[f"{name}, meta-trained"] = solver_errors(learned(recipe), problem)
     pairs = [*PAIRS, *([ABOVE] if GPT2 in errors else [])]
     return {
         "sizes": {"d": d, "n": n, "sparsity": sparsity, "blocks": blocks},
         "examples": examples,
         "drawn": drawn,
         "start": taking_part["Small TF"].recipe.values()["start"],
-        "losses": losses(errors),
-        "pairs": compared(errors, pairs, share),
+        "losses": mean_losses(errors),
+        "pairs": compare_pairs(errors, pairs, share),
         "excused": excused and (epochs or 0) < EPOCHS,
         "curves": _curves(
-            taking_part, iteration, adapted, blocks, *(chosen(longer, k) for k in (0, 1))
+            taking_part, iteration, adapted, blocks, *(select_instances(longer, k) for k in (0, 1))
         ),
     }
 
 
 def _curves(
-    taking_part: Mapping[str, Trained],
-    iteration: Trained,
-    adapted: Trained,
+    taking_part: Mapping[str, TrainedRun],
+    iteration: TrainedRun,
+    adapted: TrainedRun,
     blocks: int,
     tuning: RegressionProblem,
     problem: RegressionProblem,
 ) -> dict[str, list[list[float]]]:
-    """The loss of what was trained at one prompt length, at others; penalties are chosen anew."""
+    """Loss at other prompt lengths than the one trained on; penalties are chosen anew."""
 
     def cut(given: RegressionProblem, m: int) -> RegressionProblem:
         return RegressionProblem(given.x[:, :m], given.y[:, :m], given.x_query, given.weights)
@@ -271,20 +271,25 @@ def _curves(
         name: cut(problem, problem.n // 2) if name == GPT2 else problem for name in taking_part
     }
     curves = {
-        **{name: curve(answered(each, given[name])[:, 1:]) for name, each in taking_part.items()},
-        "LISTA-VM": curve(prefixes(iteration, problem)[:, 1:]),
+        **{
+            name: mean_curve(transformer_errors(each, given[name])[:, 1:])
+            for name, each in taking_part.items()
+        },
+        "LISTA-VM": mean_curve(prefix_errors(iteration, problem)[:, 1:]),
     }
     for m in range(1, problem.n + 1):
-        found = classical(cut(tuning, m), cut(problem, m), blocks)
+        found = classical_errors(cut(tuning, m), cut(problem, m), blocks)
         if m <= problem.d:  # with more, its W is none
-            found["ALISTA, W for each X"] = recovered(adapted, cut(problem, m))
-        for name, (loss, error) in losses(found).items():
+            found["ALISTA, W for each X"] = solver_errors(adapted, cut(problem, m))
+        for name, (loss, error) in mean_losses(found).items():
             curves.setdefault(name, []).append([loss, error])
     return curves
 
 
-def built(sizes: Sizes, iteration: Trained, restart: int, steps: int, **given: Any) -> Trained:
-    """Small TF from the weights that run a trained LISTA-VM (M = γI of it), trained further."""
+def train_from_construction(
+    sizes: Sizes, iteration: TrainedRun, restart: int, steps: int, **given: Any
+) -> TrainedRun:
+    """Train Small TF further from the weights that run a trained LISTA-VM (its M = γI)."""
     model = iteration.model
     assert isinstance(model, ListaVM)
     start = {

@@ -1,4 +1,4 @@
-"""Figure 1b: what gains when the support is known to lie in the first half.
+"""Figure 1b: which methods gain when the support is known to lie in the first half.
 
 Printed    support within the first 10 of d = 20, in training and test: Small TF and GPT-2 improve a
            lot, other baselines do not; LISTA-VM-SS (columns of X beyond the support set to zero)
@@ -34,21 +34,21 @@ from innerloop.claims.evidence import Axis, Evidence, Figure
 from innerloop.claims.liu2025.contest import (
     EPOCHS,
     GPT2,
-    SHORT,
-    SIZES,
+    OTHER_SIZES,
+    SHORT_TRAINING,
     Pair,
     Sizes,
-    answered,
-    bands,
-    classical,
-    compared,
-    judgements,
-    losses,
-    recovered,
-    rows,
-    transformers,
+    classical_errors,
+    compare_pairs,
+    describe_bands,
+    judge_pairs,
+    load_transformers,
+    mean_losses,
+    method_rows,
+    solver_errors,
+    transformer_errors,
 )
-from innerloop.recipes.base import Trained
+from innerloop.recipes.base import TrainedRun
 
 ANY, FIRST = "any support", "support in the first half"
 RESTRICTED = ", restricted"
@@ -60,29 +60,29 @@ PAIRS = [
     Pair("LISTA-VM itself does not improve", "LISTA-VM", PLAIN, 1.25),
     Pair("ISTA does not", "ISTA", f"ISTA{RESTRICTED}", 1.25),
     Pair("FISTA does not", "FISTA", f"FISTA{RESTRICTED}", 1.25),
-    Pair("Small TF improves a lot", f"Small TF{RESTRICTED}", "Small TF", 0.8, SHORT),
+    Pair("Small TF improves a lot", f"Small TF{RESTRICTED}", "Small TF", 0.8, SHORT_TRAINING),
 ]
-GAIN = Pair("GPT-2 improves a lot", f"{GPT2}{RESTRICTED}", GPT2, 0.8, SHORT)
-"""Where GPT-2 takes part."""
+GAIN = Pair("GPT-2 improves a lot", f"{GPT2}{RESTRICTED}", GPT2, 0.8, SHORT_TRAINING)
+"""The pair added where GPT-2 takes part."""
 CORRECTED = [
     Pair(
         "LISTA-VM-SS: twice as good as LISTA-VM trained on any support", SELECTED, "LISTA-VM", 0.5
     ),
     Pair("LISTA-VM improves by a tenth or more: M learns the support", PLAIN, "LISTA-VM", 0.9),
 ]
-"""What is said in place of the first pairs where they fail."""
+"""Corrections of the first pairs, used where those fail."""
 
 
-def concluded(found: list[dict[str, Any]]) -> Evidence:
+def conclude(found: list[dict[str, Any]]) -> Evidence:
     first = found[0]
-    ten, *rest = pairs_of(first["losses"])
-    sized = ten if first["printed"] else ten._replace(excuse=SIZES)
-    parts = judgements([sized, *rest], found)
-    corrected = judgements(CORRECTED, [{**cell, "pairs": cell["corrected"]} for cell in found])
+    ten, *rest = select_pairs(first["losses"])
+    sized = ten if first["printed"] else ten._replace(excuse=OTHER_SIZES)
+    parts = judge_pairs([sized, *rest], found)
+    corrected = judge_pairs(CORRECTED, [{**cell, "pairs": cell["corrected"]} for cell in found])
     for k, part in enumerate(corrected):
         if parts[k].verdict == "fails":
             parts[k] = replace(parts[k], corrected=part.printed)
-    table = rows(GROUPS, [cell["losses"] for cell in found])
+    table = method_rows(GROUPS, [cell["losses"] for cell in found])
     return Evidence(
         parts=parts,
         table=table,
@@ -95,21 +95,21 @@ def concluded(found: list[dict[str, Any]]) -> Evidence:
                 y=Axis(field="method", title="method", scale="category"),
                 colour=Axis(field="setting", title="β has", scale="category"),
                 band=("least", "largest"),
-                caption=bands(len(found), first["examples"]),
+                caption=describe_bands(len(found), first["examples"]),
             )
         ],
     )
 
 
-def pairs_of(taking_part: Collection[str]) -> list[Pair]:
+def select_pairs(taking_part: Collection[str]) -> list[Pair]:
     return [*PAIRS, *([GAIN] if GPT2 in taking_part else [])]
 
 
 SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "support": 3}
 
 
-def recorded_as(before: str = "", after: str = "") -> dict[str, dict[str, str]]:
-    """The recorded transformers, without and with the restriction."""
+def recorded_names(before: str = "", after: str = "") -> dict[str, dict[str, str]]:
+    """File names of the recorded transformers, without and with the restriction."""
     names = {"Small TF": "small-transformer", GPT2: "gpt2"}
     return {
         ending: {name: f"{before}{file}{middle}{after}" for name, file in names.items()}
@@ -124,11 +124,11 @@ def recorded_as(before: str = "", after: str = "") -> dict[str, dict[str, str]]:
     kind="ordering",
     quick=[
         {**SMALL, "steps": 200, "batch": 128, "examples": 4000, "restart": k}
-        | {"machines": recorded_as("quick-", f"-{k}")}
+        | {"machines": recorded_names("quick-", f"-{k}")}
         for k in range(2)
     ],
     full={"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "support": 10}
-    | {"steps": 1500, "batch": 512, "examples": 4000, "restart": 0, "machines": recorded_as()},
+    | {"steps": 1500, "batch": 512, "examples": 4000, "restart": 0, "machines": recorded_names()},
     paper=[
         {"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "support": 10}
         | {"steps": 17_000, "batch": 1000, "examples": 20_000, "restart": k}
@@ -137,7 +137,7 @@ def recorded_as(before: str = "", after: str = "") -> dict[str, dict[str, str]]:
     ],
     tiny={"d": 4, "n": 3, "sparsity": 1, "blocks": 2, "support": 2}
     | {"steps": 12, "batch": 32, "examples": 300, "restart": 0},
-    conclude=concluded,
+    conclude=conclude,
     falsified={"a million times": {"share": 1e-6, "excused": False}},
 )
 def figure_1b(
@@ -160,35 +160,40 @@ def figure_1b(
     sizes, errors = Sizes(d, n, sparsity, blocks), {}
     for ending, within in (("", None), (RESTRICTED, support)):
         tuning, problem = (
-            sizes.problems(support=within).sample(examples, generator=generator) for _ in range(2)
+            sizes.distribution(support=within).sample(examples, generator=generator)
+            for _ in range(2)
         )
         named = None if machines is None else machines[ending]
-        taking_part = transformers(sizes, restart, machines=named, epochs=epochs, support=within)
+        taking_part = load_transformers(
+            sizes, restart, machines=named, epochs=epochs, support=within
+        )
         if not taking_part:
             taking_part = {"Small TF": _short(sizes, restart, steps, within)}
         iteration = sizes.train("lista-vm-learned", restart, steps, batch, support=within)
         found = {
-            **{name: answered(each, problem)[:, -1] for name, each in taking_part.items()},
-            "LISTA-VM": recovered(iteration, problem),
-            **classical(tuning, problem, blocks),
+            **{
+                name: transformer_errors(each, problem)[:, -1] for name, each in taking_part.items()
+            },
+            "LISTA-VM": solver_errors(iteration, problem),
+            **classical_errors(tuning, problem, blocks),
         }
         if within:
             given = {"support": within, "select": True}
             chosen = sizes.train("lista-vm-learned", restart, steps, batch, **given)
-            found["LISTA-VM-SS"] = recovered(chosen, problem)
+            found["LISTA-VM-SS"] = solver_errors(chosen, problem)
         errors |= {f"{name}{ending}": values for name, values in found.items()}
     return {
-        "losses": losses(errors),
+        "losses": mean_losses(errors),
         "examples": examples,
-        "pairs": compared(errors, pairs_of(errors), share),
+        "pairs": compare_pairs(errors, select_pairs(errors), share),
         "excused": excused and (epochs or 0) < EPOCHS,
-        "corrected": compared(errors, CORRECTED, share),
-        "printed": sizes.printed,
+        "corrected": compare_pairs(errors, CORRECTED, share),
+        "printed": sizes.is_printed,
     }
 
 
-def _short(sizes: Sizes, restart: int, steps: int, support: int | None) -> Trained:
-    """Small TF from random weights, for as many steps as the others, as the recorded ones learn."""
+def _short(sizes: Sizes, restart: int, steps: int, support: int | None) -> TrainedRun:
+    """Train Small TF from random weights for `steps` steps, with the recorded ones' settings."""
     given = {"support": support, "learning_rate": 5e-3, "warmup": steps // 10, "scale": 0.1}
     given |= {"sharing": steps, "supervision": "weights", "emphasis": 2.0}
     return sizes.train("small-transformer", restart, steps, 64, **given)

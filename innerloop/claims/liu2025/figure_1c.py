@@ -30,24 +30,24 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure
 from innerloop.claims.liu2025.contest import (
     EPOCHS,
-    SHORT,
+    SHORT_TRAINING,
     Pair,
     Sizes,
-    answered,
-    bands,
-    compared,
-    curve,
+    compare_pairs,
     curve_rows,
-    judgements,
-    transformers,
+    describe_bands,
+    judge_pairs,
+    load_transformers,
+    mean_curve,
+    transformer_errors,
 )
 
 READOUTS = {"linear": "linear", "query": "query, V free", "constructed": "query, V of the proof"}
 LONGER = 3
-"""Prompts are so many times as long as in training."""
+"""Test prompts are this many times as long as those in training."""
 PAIRS = [
-    Pair("query < linear", "query", "linear", excuse=SHORT),
-    Pair("query, V of the proof < linear", "constructed", "linear", excuse=SHORT),
+    Pair("query < linear", "query", "linear", excuse=SHORT_TRAINING),
+    Pair("query, V of the proof < linear", "constructed", "linear", excuse=SHORT_TRAINING),
     Pair("the two query read-outs are near each other", "constructed", "query", 1.2),
     Pair("and the other way round", "query", "constructed", 1.2),
     Pair(
@@ -55,16 +55,16 @@ PAIRS = [
         "last gap",
         "largest gap",
         0.5,
-        SHORT,
+        SHORT_TRAINING,
     ),
 ]
 
 
-def concluded(found: list[dict[str, Any]]) -> Evidence:
+def conclude(found: list[dict[str, Any]]) -> Evidence:
     curves = curve_rows([cell["curves"] for cell in found], "read-out", 0)
     curves = [{**row, "read-out": READOUTS[row["read-out"]]} for row in curves]
     return Evidence(
-        parts=judgements(PAIRS, found),
+        parts=judge_pairs(PAIRS, found),
         figures=[
             Figure(
                 title="Loss of Small TF by its read-out",
@@ -73,7 +73,7 @@ def concluded(found: list[dict[str, Any]]) -> Evidence:
                 y=Axis(field="loss", title="E (ŷ − y)²", scale="log"),
                 colour=Axis(field="read-out", title="read-out", scale="category"),
                 band=("least", "largest"),
-                caption=f"{bands(len(found), found[0]['examples'])} Trained with up to "
+                caption=f"{describe_bands(len(found), found[0]['examples'])} Trained with up to "
                 f"{found[0]['n']} examples.",
             )
         ],
@@ -85,7 +85,7 @@ MACHINES = {name: f"readout-{name}" for name in READOUTS}
 RECORDED = {"learning_rate": 4e-3, "warmup": 100, "hidden": 84, "growth": [1200, 1800]} | {
     **{"sharing": 3500, "scale": 0.1, "stretch": 1.2}
 }
-"""How these were trained; without them the package does so again."""
+"""Training settings of the recorded models; used to train anew where they are missing."""
 
 
 @claim(
@@ -103,7 +103,7 @@ RECORDED = {"learning_rate": 4e-3, "warmup": 100, "hidden": 84, "growth": [1200,
     paper={"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "examples": 20_000, "restart": 0}
     | {"steps": EPOCHS, "recipe": {"learning_rate": 1e-4, "schedule": "constant"}},
     tiny={**SMALL, "n": 2, "steps": 12, "examples": 300, "restart": 0, "recipe": {"warmup": 1}},
-    conclude=concluded,
+    conclude=conclude,
     falsified={"a million times": {"share": 1e-6, "excused": False}},
 )
 def figure_1c(
@@ -122,22 +122,22 @@ def figure_1c(
     excused: bool = True,
 ) -> dict[str, Any]:
     sizes = Sizes(d, n, sparsity, blocks)
-    problem = replace(sizes, n=LONGER * n).problems().sample(examples, generator=generator)
-    trained = transformers(sizes, restart, machines=machines, epochs=None)
+    problem = replace(sizes, n=LONGER * n).distribution().sample(examples, generator=generator)
+    trained = load_transformers(sizes, restart, machines=machines, epochs=None)
     if not trained:
         trained = {
             readout: sizes.train("small-transformer", restart, steps, 64, readout=readout, **recipe)
             for readout in READOUTS
         }
-    found = {readout: answered(each, problem) for readout, each in trained.items()}
+    found = {readout: transformer_errors(each, problem) for readout, each in trained.items()}
     gaps = found["linear"] - found["query"]
     gaps = gaps * gaps.mean(dim=0).sign()
     errors = {name: each[:, n] for name, each in found.items()}
     errors |= {"last gap": gaps[:, -1], "largest gap": gaps[:, int(gaps.mean(dim=0).argmax())]}
     return {
-        "curves": {name: curve(each) for name, each in found.items()},
+        "curves": {name: mean_curve(each) for name, each in found.items()},
         "examples": examples,
         "n": n,
-        "pairs": compared(errors, PAIRS, share),
+        "pairs": compare_pairs(errors, PAIRS, share),
         "excused": excused and steps < EPOCHS,
     }

@@ -19,7 +19,7 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
-from innerloop.claims.liu2025.contest import PRINTED, Sizes
+from innerloop.claims.liu2025.contest import PRINTED_LOSS, Sizes
 
 POINTS = 20
 SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "batch": 128}
@@ -30,7 +30,7 @@ FULL = [{**PAPER, "steps": 2400, "restart": 0}]
 
 
 def _histories(names: dict[str, str], settings: dict[str, Any]) -> dict[str, Any]:
-    """The held-out loss of each recipe as it is trained."""
+    """Held-out loss of each recipe during training."""
     given = dict(settings)
     sizes = Sizes(*(given.pop(key) for key in ("d", "n", "sparsity", "blocks")))
     restart, steps = given.pop("restart"), given.pop("steps")
@@ -39,7 +39,7 @@ def _histories(names: dict[str, str], settings: dict[str, Any]) -> dict[str, Any
     for name, recipe in names.items():
         history = sizes.train(recipe, restart, steps, evaluate_every=every, **given).history
         curves[name] = [[row["step"], row["loss"]] for row in history]
-    return {"curves": curves, "sparsity": sizes.sparsity, "printed": sizes.printed}
+    return {"curves": curves, "sparsity": sizes.sparsity, "printed": sizes.is_printed}
 
 
 def _figure(title: str, found: list[dict[str, Any]]) -> Figure:
@@ -59,7 +59,7 @@ def _figure(title: str, found: list[dict[str, Any]]) -> Figure:
     )
 
 
-def _lasts(found: list[dict[str, Any]], name: str) -> list[float]:
+def _last_losses(found: list[dict[str, Any]], name: str) -> list[float]:
     return [cell["curves"][name][-1][1] for cell in found]
 
 
@@ -76,11 +76,11 @@ def _part(statement: str, lasts: list[float], passed: bool) -> Part:
     )
 
 
-def concluded_2(found: list[dict[str, Any]]) -> Evidence:
+def conclude_figure_2(found: list[dict[str, Any]]) -> Evidence:
     level, sparsity = found[0]["level"], found[0]["sparsity"]
     parts = []
     for name in found[0]["curves"]:
-        lasts = _lasts(found, name)
+        lasts = _last_losses(found, name)
         passed = all(0.9 * level * sparsity <= last <= 1.1 * level * sparsity for last in lasts)
         parts.append(_part(f"{name}, trained on many X, stays around {sparsity}", lasts, passed))
     return Evidence(
@@ -98,7 +98,7 @@ def concluded_2(found: list[dict[str, Any]]) -> Evidence:
     full=FULL,
     paper=[{**PAPER, "steps": 17_000, "restart": k} for k in range(3)],
     tiny=TINY,
-    conclude=concluded_2,
+    conclude=conclude_figure_2,
     falsified={"around a third of it": {"level": 1 / 3}},
 )
 def figure_2(generator: torch.Generator, *, level: float = 1.0, **settings: Any) -> dict[str, Any]:
@@ -106,14 +106,14 @@ def figure_2(generator: torch.Generator, *, level: float = 1.0, **settings: Any)
     return {**_histories(names, settings), "level": level}
 
 
-def concluded_3(found: list[dict[str, Any]]) -> Evidence:
+def conclude_figure_3(found: list[dict[str, Any]]) -> Evidence:
     share, sparsity = found[0]["share"], found[0]["sparsity"]
-    lasts = _lasts(found, "LISTA-VM")
+    lasts = _last_losses(found, "LISTA-VM")
     told = "LISTA-VM, trained on many X, ends below half the loss of β̂ = 0"
     parts = [_part(told, lasts, all(last < share * sparsity / 2 for last in lasts))]
     if found[0]["printed"]:
-        reached = all(last <= PRINTED * share for last in lasts)
-        parts.append(_part(f"LISTA-VM reaches {PRINTED}", lasts, reached))
+        reached = all(last <= PRINTED_LOSS * share for last in lasts)
+        parts.append(_part(f"LISTA-VM reaches {PRINTED_LOSS}", lasts, reached))
     return Evidence(parts=parts, figures=[_figure("Trained on many X: LISTA-VM", found)])
 
 
@@ -126,7 +126,7 @@ def concluded_3(found: list[dict[str, Any]]) -> Evidence:
     full=FULL,
     paper=[{**PAPER, "steps": 17_000, "restart": k} for k in range(3)],
     tiny=[{**SMALL, "steps": 40, "restart": 0}],
-    conclude=concluded_3,
+    conclude=conclude_figure_3,
     falsified={"a hundred times lower": {"share": 0.01}},
 )
 def figure_3(generator: torch.Generator, *, share: float = 1.0, **settings: Any) -> dict[str, Any]:

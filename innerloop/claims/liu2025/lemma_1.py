@@ -24,8 +24,8 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.liu2025.printed import soft_threshold
-from innerloop.claims.prompts import normal, whole
-from innerloop.claims.trials import Inequality, search
+from innerloop.claims.prompts import draw_integer, draw_normal
+from innerloop.claims.trials import Inequality, search_minimum
 from innerloop.theory import sparse
 
 LARGEST_S, MORE, LAYERS = 4, 5, 6
@@ -33,7 +33,7 @@ Rate = Callable[[float, int, Tensor, Tensor], Tensor]
 
 
 class Instance(NamedTuple):
-    """A matrix DᵀX, β* and β with ‖β − β*‖₁ = r c₁ e^(−c₂(k−2)), and the k meant."""
+    """D, X, β* and β with ‖β − β*‖₁ = r c₁ e^(−c₂(k−2)), γ, S and the iteration k."""
 
     D: Tensor
     X: Tensor
@@ -48,26 +48,26 @@ class Instance(NamedTuple):
         return self.D.mT @ self.X
 
 
-def uniform(generator: torch.Generator, *shape: int) -> Tensor:
+def draw_uniform(generator: torch.Generator, *shape: int) -> Tensor:
     return torch.rand(shape, generator=generator, dtype=torch.float64)
 
 
-def drawn(generator: torch.Generator, inside: bool) -> Instance:
-    """DᵀX with the conditions (D.2); β at the edge of its ball, where the lemma is tightest."""
-    S, k = whole(generator, 1, LARGEST_S), whole(generator, 1, LAYERS)
-    d = S + whole(generator, 1, MORE)
-    gamma = float(0.05 + 1.45 * uniform(generator))
-    diagonal = uniform(generator, d)
+def draw_instance(generator: torch.Generator, inside: bool) -> Instance:
+    """Draw DᵀX under conditions (D.2); β at the edge of its ball, where the lemma is tightest."""
+    S, k = draw_integer(generator, 1, LARGEST_S), draw_integer(generator, 1, LAYERS)
+    d = S + draw_integer(generator, 1, MORE)
+    gamma = float(0.05 + 1.45 * draw_uniform(generator))
+    diagonal = draw_uniform(generator, d)
     diagonal[:S] = 0.3 + 0.7 * diagonal[:S]
-    most = float(uniform(generator)) * float(diagonal[:S].min()) / (2 * S - 1)
-    G = most * (2 * uniform(generator, d, d) - 1)
+    most = float(draw_uniform(generator)) * float(diagonal[:S].min()) / (2 * S - 1)
+    G = most * (2 * draw_uniform(generator, d, d) - 1)
     G = (G - torch.diag(G.diagonal()) + torch.diag(diagonal)) / gamma
-    X = torch.eye(d, dtype=torch.float64) - 2 * _projector(normal(generator, d))
+    X = torch.eye(d, dtype=torch.float64) - 2 * _projector(draw_normal(generator, d))
     D = X @ G.mT
     star = torch.zeros(d, dtype=torch.float64)
-    star[:S] = 2 * normal(generator, S)
-    error = normal(generator, d) if not inside else torch.zeros(d, dtype=torch.float64)
-    error[:S] = normal(generator, S)
+    star[:S] = 2 * draw_normal(generator, S)
+    error = draw_normal(generator, d) if not inside else torch.zeros(d, dtype=torch.float64)
+    error[:S] = draw_normal(generator, S)
     least, _, off = sparse.coherence(G, S)
     size = star.abs().sum() * sparse.contraction(gamma, S, least, off) ** (k - 2)
     return Instance(D, X, star, star + error * size / error.abs().sum(), gamma, S, k)
@@ -77,15 +77,15 @@ def _projector(vector: Tensor) -> Tensor:
     return torch.outer(vector, vector) / vector.dot(vector)
 
 
-def smallest() -> Instance:
-    """D = diag(1, 0), X = I: nothing moves the second entry, which is off the support."""
+def smallest_instance() -> Instance:
+    """The instance D = diag(1, 0), X = I: the second entry, off the support, never moves."""
     one = torch.eye(2, dtype=torch.float64)
     star = torch.tensor([1.0, 0.0], dtype=torch.float64)
     return Instance(one * star, one, star, star.flip(0) + star, 0.5, 1, 2)
 
 
-def outcome(given: Instance, rate: Rate, power: int) -> tuple[Tensor, Tensor]:
-    """‖β₊ − β*‖₁, and what the lemma bounds it by."""
+def error_and_bound(given: Instance, rate: Rate, power: int) -> tuple[Tensor, Tensor]:
+    """The error ‖β₊ − β*‖₁, and the lemma's bound on it."""
     least, _, most = sparse.coherence(given.gram, given.S)
     shrink, c1 = rate(given.gamma, given.S, least, most), given.star.abs().sum()
     theta = (
@@ -121,37 +121,37 @@ def lemma_1(
     anywhere = Inequality("‖β₊ − β*‖₁ ≤ c₁ e^(−c₂(k−1)) for any β in the ball", rounding=1e-6)
     within = Inequality("the same for β with support(β) ⊂ 𝕊", rounding=1e-6)
     better = Inequality("‖β₊ − β*‖₁ ≤ c₁ e^(−c₂k), the proof's last line", rounding=1e-6)
-    found = smallest()
+    found = smallest_instance()
     about = "D = diag(1, 0), X = I, β* = (1, 0), β = (1, 1), γ = 1/2, k = 2, so e^(−c₂) = 1/2"
-    anywhere.add(*outcome(found, rate, 1), size=(0,), about=about)
+    anywhere.add(*error_and_bound(found, rate, 1), size=(0,), about=about)
     for trial in range(trials):
         for inside in (False, True):
-            given = drawn(generator, inside)
+            given = draw_instance(generator, inside)
             about = f"d = {len(given.star)}, S = {given.S}, k = {given.k}, γ = {given.gamma:.3g}"
             size = (len(given.star), given.S, trial)
             tested = within if inside else anywhere
-            tested.add(*outcome(given, rate, 1), size=size, about=about)
+            tested.add(*error_and_bound(given, rate, 1), size=size, about=about)
     ratio = _search(generator, starts, rate, within)
-    tight = tightest()
+    tight = tightest_instance()
     told = "D = [[1/2, −1/4], [0, 1/2]], X = I, β* = (4, 0), β = (1, 0), γ = 1, k = 3"
-    better.add(*outcome(tight, rate, 0), size=(0,), about=told)
-    within.add(*outcome(tight, rate, 1), size=(0,), about=told)
+    better.add(*error_and_bound(tight, rate, 0), size=(0,), about=told)
+    within.add(*error_and_bound(tight, rate, 1), size=(0,), about=told)
     kept = Inequality("c₁ e^(−c₂(k−1)) as the lemma itself says", rounding=1e-6)
-    kept.add(*outcome(tight, rate, 1), size=(0,), about=told)
+    kept.add(*error_and_bound(tight, rate, 1), size=(0,), about=told)
     return Evidence(
         parts=[
             Part(printed=anywhere.check(), corrected=within.check()),
             Part(printed=better.check(), corrected=kept.check()),
         ],
         numbers={
-            "share of β with entries outside 𝕊 that break it": anywhere.broken / anywhere.cases,
+            "share of β with entries outside 𝕊 that break it": anywhere.violations / anywhere.cases,
             "largest ‖β₊ − β*‖₁ found, in units of the bound": ratio,
         },
     )
 
 
-def tightest() -> Instance:
-    """S = 1: (1 − γσ_min)|e| + θ is attained."""
+def tightest_instance() -> Instance:
+    """An instance with S = 1 at which (1 − γσ_min)|e| + θ is attained."""
     one = torch.eye(2, dtype=torch.float64)
     D = torch.tensor([[0.5, -0.25], [0.0, 0.5]], dtype=torch.float64)
     star = torch.tensor([4.0, 0.0], dtype=torch.float64)
@@ -161,7 +161,7 @@ def tightest() -> Instance:
 
 
 def _search(generator: torch.Generator, starts: int, rate: Rate, found: Inequality) -> float:
-    """G and β on two entries of the support that leave the largest error, γ = 1 and k = 2."""
+    """Search G and β on two entries of the support for the largest error, γ = 1 and k = 2."""
     S, star = 2, torch.tensor([50.0, 50.0, 0.0], dtype=torch.float64)
     one = torch.eye(3, dtype=torch.float64)
 
@@ -174,11 +174,13 @@ def _search(generator: torch.Generator, starts: int, rate: Rate, found: Inequali
         return Instance(G.mT, one, star, star + error * size, 1.0, S, 2)
 
     def margin(point: Tensor) -> Tensor:
-        left, right = outcome(at(point), rate, 1)
+        left, right = error_and_bound(at(point), rate, 1)
         return 1 - left / right
 
-    best, least, evaluations = search(margin, normal(generator, starts, 13), iterations=60)
+    best, least, evaluations = search_minimum(
+        margin, draw_normal(generator, starts, 13), iterations=60
+    )
     about = "where a search ended, d = 3, S = 2"
-    found.add(*outcome(at(best), rate, 1), size=(3, 2, 1e9), about=about)
-    found.looked = f"a search over G and β evaluated it {evaluations} times"
+    found.add(*error_and_bound(at(best), rate, 1), size=(3, 2, 1e9), about=about)
+    found.search_note = f"a search over G and β evaluated it {evaluations} times"
     return 1 - least

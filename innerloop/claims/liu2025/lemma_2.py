@@ -19,9 +19,9 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.liu2025.lemma_1 import uniform
+from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.liu2025.printed import soft_threshold
-from innerloop.claims.prompts import normal, whole
+from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
 
@@ -44,8 +44,8 @@ def lemma_2(generator: torch.Generator, *, trials: int, scale: float = 1.0) -> E
     lower = Inequality("the same with the 1-norm and θ = γσ_max c₁ e^(−c₂(k−1))")
     kept, above = 0, 0.0
     for trial in range(trials):
-        G, gamma, S, k = _smallest() if trial == 0 else _drawn(generator)
-        direction = _worst(G, S) if trial % 2 == 0 else normal(generator, S)
+        G, gamma, S, k = _smallest() if trial == 0 else _draw_instance(generator)
+        direction = _worst(G, S) if trial % 2 == 0 else draw_normal(generator, S)
         least, _, most = sparse.coherence(G, S)
         shrink = sparse.contraction(gamma, S, least, most)
         told = f"S = {S}, γ = {gamma:.3g}, σ_max = {float(most):.3g}, e^(−c₂) = {float(shrink):.3g}"
@@ -64,7 +64,7 @@ def lemma_2(generator: torch.Generator, *, trials: int, scale: float = 1.0) -> E
             Part(printed=lower.check()),
         ],
         numbers={
-            "share of cases in which the 2-norm is not enough": euclidean.broken / trials,
+            "share of cases in which the 2-norm is not enough": euclidean.violations / trials,
             "largest entry off the support, in units of θ": above,
             "cases with support(β₊) ⊂ 𝕊, 1-norm": kept,
         },
@@ -72,24 +72,24 @@ def lemma_2(generator: torch.Generator, *, trials: int, scale: float = 1.0) -> E
 
 
 def _smallest() -> tuple[Tensor, float, int, int]:
-    """Two entries of the support, one outside; θ = 1.078 · σ_max e^(−c₂(k−1)) < √2 of it."""
+    """Two entries on the support, one off it; θ = 1.078 · σ_max e^(−c₂(k−1)) < √2 of it."""
     G = torch.eye(3, dtype=torch.float64)
     G[2, :2] = 0.1
     return G, 0.1, 2, 2
 
 
-def _drawn(generator: torch.Generator) -> tuple[Tensor, float, int, int]:
-    S, k = whole(generator, 1, LARGEST_S), whole(generator, 1, LAYERS)
-    d = S + whole(generator, 1, 5)
-    gamma = float(0.05 + 0.95 * uniform(generator))
-    diagonal = 0.6 + 0.4 * uniform(generator, d)
-    most = float(uniform(generator)) * float(diagonal.min()) / (2 * S - 1)
-    G = most * (2 * uniform(generator, d, d) - 1)
+def _draw_instance(generator: torch.Generator) -> tuple[Tensor, float, int, int]:
+    S, k = draw_integer(generator, 1, LARGEST_S), draw_integer(generator, 1, LAYERS)
+    d = S + draw_integer(generator, 1, 5)
+    gamma = float(0.05 + 0.95 * draw_uniform(generator))
+    diagonal = 0.6 + 0.4 * draw_uniform(generator, d)
+    most = float(draw_uniform(generator)) * float(diagonal.min()) / (2 * S - 1)
+    G = most * (2 * draw_uniform(generator, d, d) - 1)
     return G - torch.diag(G.diagonal()) + torch.diag(diagonal), gamma, S, k
 
 
 def _worst(G: Tensor, S: int) -> Tensor:
-    """The signs of the row off the support that weighs most; its entries are made alike too."""
+    """Signs of the heaviest row off the support; its entries are also made equal."""
     row = G[S:, :S].abs().sum(-1).argmax()
     signs = torch.where(G[S + row, :S] < 0, -1.0, 1.0).double()
     off = G - torch.diag(G.diagonal())

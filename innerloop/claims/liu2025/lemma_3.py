@@ -22,7 +22,7 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
-from innerloop.claims.liu2025.measurements import LAWS, allow, entries, sigmas
+from innerloop.claims.liu2025.measurements import LAWS, add_violation_rate, draw_entries, sigmas
 from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
 
@@ -65,10 +65,10 @@ def lemma_3(
     for law, bound in LAWS.items():
         for N in (50, longest):
             for condition in CONDITIONS:
-                _tried(generator, found, table, law, bound, N, condition, draws, width)
+                _add_setting(generator, found, table, law, bound, N, condition, draws, width)
     checks = [each.check() for each in found]
     union, all_pairs, share = _union(generator, pairs, pairs_width)
-    c = sparse.constant()
+    c = sparse.coherence_constant()
     return Evidence(
         parts=[
             Part(printed=checks[0]),
@@ -87,7 +87,7 @@ def lemma_3(
     )
 
 
-def _tried(
+def _add_setting(
     generator: torch.Generator,
     found: list[Inequality],
     table: list,
@@ -99,11 +99,11 @@ def _tried(
     width: float,
 ) -> None:
     d = 6
-    sigma, c = sigmas(d, condition), sparse.constant(bound, condition)
+    sigma, c = sigmas(d, condition), sparse.coherence_constant(bound, condition)
     batch = min(draws, 4_000_000 // (N * d))
     G = torch.cat(
         [
-            sparse.gram(sigma * entries(generator, law, batch, N, d), torch.eye(d).double())
+            sparse.gram(sigma * draw_entries(generator, law, batch, N, d), torch.eye(d).double())
             for _ in range(-(-draws // batch))
         ]
     )[:draws]
@@ -111,7 +111,7 @@ def _tried(
     whitened = sparse.coherence(2 * G / sigma[:, None] ** 2, S)
     everywhere = 2 * torch.diagonal(G, dim1=-2, dim2=-1).abs().amax(-1)
     for delta in DELTAS:
-        a, b = (width * sparse.spread(among, delta, N, c) for among in (S, d))
+        a, b = (width * sparse.deviation_width(among, delta, N, c) for among in (S, d))
         low, high = N / (N + 2) * (1 - a), N / (N + 2) * (1 + a)
         size = (condition, N, bound)
         about = f"z {law}, σ₁/σ_d = {condition:g}, N = {N}, d = {d}, S = {S}, δ = {delta}"
@@ -125,7 +125,7 @@ def _tried(
             (5, joint, 3 * delta),
         ):
             told = f"{about}, largest diagonal {float(printed[1].mean()):.3g} on average"
-            allow(found[k], broken, stated, size, told if k in (1, 3) else about)
+            add_violation_rate(found[k], broken, stated, size, told if k in (1, 3) else about)
     table.append(
         {
             "law of z": law,
@@ -139,21 +139,21 @@ def _tried(
 
 
 def _union(generator: torch.Generator, draws: int, width: float) -> tuple[Check, Check, float]:
-    """One pair's tail at c = 1/2, and what becomes of all pairs with log d and with log d²."""
+    """One pair's tail at c = 1/2, and the bound over all pairs with log d and with log d²."""
     from scipy.stats import binom
 
     N, d, delta, c = 1_000, 100, 0.1, sparse.pair_constant()
-    one = sparse.spread(d, delta, N, c)
-    both = sparse.spread(d * d, delta, N, c)
+    one = sparse.deviation_width(d, delta, N, c)
+    both = sparse.deviation_width(d * d, delta, N, c)
     tail = 2 * float(binom.sf(math.floor(N * (1 + one) / 2), N, 0.5))
-    z = entries(generator, "signs", draws, N, d)
+    z = draw_entries(generator, "signs", draws, N, d)
     most = sparse.coherence(2 * sparse.gram(z, torch.eye(d).double()), S)[2]
     about = (
         f"z = ±1, N = {N}, d = {d}, δ = {delta}, c = 1/2: a pair exceeds b = {one:.4f} with "
         f"probability {tail:.2g} ≤ exp(−Ncb²) = {math.exp(-N * c * one**2):.2g}, some pair often"
     )
     printed = Inequality("max_{i≠j} |D_iᵀX_j| ≤ √((log d − log δ)/(Nc)), c that of one pair")
-    share = allow(printed, most > one, delta, (N, d), about)
+    share = add_violation_rate(printed, most > one, delta, (N, d), about)
     corrected = Inequality("max_{i≠j} |D_iᵀX_j| ≤ √((2 log d − log δ)/(Nc)), the same c")
-    allow(corrected, most > width * both, delta, (N, d), f"N = {N}, d = {d}")
+    add_violation_rate(corrected, most > width * both, delta, (N, d), f"N = {N}, d = {d}")
     return printed.check(), corrected.check(), share

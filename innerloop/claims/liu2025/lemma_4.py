@@ -21,22 +21,22 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.liu2025.lemma_1 import uniform
+from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.liu2025.printed import soft_threshold
-from innerloop.claims.prompts import normal, whole
+from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Inequality
 
 Ball = Callable[[Tensor, int, float], float]
 
 
 def printed_ball(X: Tensor, n: int, b_beta: float) -> float:
-    """C_x, from all N examples."""
+    """The printed radius C_x, from all N examples."""
     N, d = X.shape
     return d * _longest(X) * b_beta * (N + 1) / _least(X)
 
 
 def proper_ball(X: Tensor, n: int, b_beta: float) -> float:
-    """n b_x² b_β/σ_min(X_nᵀX_n), from the n examples of the token."""
+    """The corrected radius n b_x² b_β/σ_min(X_nᵀX_n), from the n examples of the token."""
     return n * _longest(X) ** 2 * b_beta / _least(X[:n])
 
 
@@ -68,7 +68,7 @@ def lemma_4(generator: torch.Generator, *, trials: int, ball: Ball = proper_ball
     wide = Inequality("the same ball, γ = 3/2")
     limited = Inequality("the same ball, γ ≤ 1/‖D_nᵀX_n‖")
     for trial in range(trials):
-        X, star, n, share = _smallest() if trial == 0 else _drawn(generator)
+        X, star, n, share = _smallest() if trial == 0 else _draw_case(generator)
         N, d = X.shape
         G = 2 * X[:n].mT @ X[:n] / (2 * n + 1) / X.square().mean(0).min()
         gamma = share / float(torch.linalg.eigvalsh(G)[-1])
@@ -92,33 +92,33 @@ def lemma_4(generator: torch.Generator, *, trials: int, ball: Ball = proper_ball
             Part(printed=wide.check(), corrected=limited.check()),
         ],
         numbers={
-            "share of cases that leave the printed ball": printed.broken / printed.cases,
-            "share of cases that leave the corrected ball at γ = 3/2": wide.broken / wide.cases,
+            "share of cases that leave the printed ball": printed.violations / printed.cases,
+            "share of cases that leave the corrected ball at γ = 3/2": wide.violations / wide.cases,
         },
     )
 
 
 def _smallest() -> tuple[Tensor, Tensor, int, float]:
-    """x = 10, β* = 1, N = 1: C_x = 10 · 2/100 = 0.2, and β = 0 goes to γ · 2/3."""
+    """The case x = 10, β* = 1, N = 1: C_x = 10 · 2/100 = 0.2, and β = 0 moves to γ · 2/3."""
     ten = torch.tensor([[10.0]], dtype=torch.float64)
     return ten, torch.ones(1, dtype=torch.float64), 1, 2 / 3
 
 
-def _drawn(generator: torch.Generator) -> tuple[Tensor, Tensor, int, float]:
-    d = whole(generator, 1, 5)
-    N = d + whole(generator, 0, 20)
-    scale = 10 ** (2 * float(uniform(generator)) - 1)
-    X = scale * normal(generator, N, d) * (0.5 + uniform(generator, d))
-    star = normal(generator, d)
-    star[whole(generator, 1, d) :] = 0
-    return X, star, whole(generator, d, N), float(0.1 + 0.9 * uniform(generator))
+def _draw_case(generator: torch.Generator) -> tuple[Tensor, Tensor, int, float]:
+    d = draw_integer(generator, 1, 5)
+    N = d + draw_integer(generator, 0, 20)
+    scale = 10 ** (2 * float(draw_uniform(generator)) - 1)
+    X = scale * draw_normal(generator, N, d) * (0.5 + draw_uniform(generator, d))
+    star = draw_normal(generator, d)
+    star[draw_integer(generator, 1, d) :] = 0
+    return X, star, draw_integer(generator, d, N), float(0.1 + 0.9 * draw_uniform(generator))
 
 
 def _inside(generator: torch.Generator, G: Tensor, radius: float, kind: int) -> Tensor:
-    """0; a random point of the sphere; the eigenvector that a step shrinks least."""
+    """Points of the ball: 0, a random one on its sphere, the eigenvector a step shrinks least."""
     if kind == 0:
         return torch.zeros(len(G), dtype=torch.float64)
     if kind == 1:
-        beta = normal(generator, len(G))
+        beta = draw_normal(generator, len(G))
         return radius * beta / beta.norm()
     return radius * torch.linalg.eigh(G)[1][:, 0]

@@ -1,4 +1,4 @@
-"""Bounded measurements, as Assumption 1 asks, and how often an inequality may fail on them."""
+"""Bounded measurements as in Assumption 1, and how often an inequality may fail on them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ LAWS = {"signs": 1.0, "uniform": math.sqrt(3.0), "three values": 2.0}
 """Laws of mean 0 and variance 1, with the bound a of |z|."""
 
 
-def entries(generator: torch.Generator, law: str, *shape: int) -> Tensor:
-    """z = ±1; uniform on ±√3; or 0, ±2 with probabilities 3/4, 1/8, 1/8."""
+def draw_entries(generator: torch.Generator, law: str, *shape: int) -> Tensor:
+    """Draw z = ±1; uniform on ±√3; or 0, ±2 with probabilities 3/4, 1/8, 1/8."""
     drawn = torch.rand(shape, generator=generator, dtype=torch.float64)
     if law == "signs":
         return torch.where(drawn < 0.5, -1.0, 1.0).double()
@@ -25,20 +25,20 @@ def entries(generator: torch.Generator, law: str, *shape: int) -> Tensor:
 
 
 def sigmas(d: int, condition: float) -> Tensor:
-    """σ_1 ≥ … ≥ σ_d = 1, evenly spaced in logarithm."""
+    """Scales σ_1 ≥ … ≥ σ_d = 1, evenly spaced in logarithm."""
     powers = torch.linspace(1, 0, d, dtype=torch.float64) if d > 1 else torch.zeros(1)
     return condition ** powers.double()
 
 
-def sparse_vectors(generator: torch.Generator, count: int, d: int, S: int) -> Tensor:
-    """β* with its S entries first, ‖β*‖₁ = 1."""
+def draw_sparse_vectors(generator: torch.Generator, count: int, d: int, S: int) -> Tensor:
+    """Draw β* with its S non-zero entries first, ‖β*‖₁ = 1."""
     star = torch.zeros(count, d, dtype=torch.float64)
     star[:, :S] = torch.randn(count, S, generator=generator, dtype=torch.float64)
     return star / star.abs().sum(-1, keepdim=True)
 
 
 def iterate(G: Tensor, star: Tensor, gamma: float, thetas: Tensor) -> Tensor:
-    """β^(1) = 0, β^(2), …: one more than there are thresholds (along the first dimension)."""
+    """Iterate LISTA-VM: β^(1) = 0, β^(2), …, stacked first; one more than there are thresholds."""
     beta = torch.zeros_like(star)
     found = [beta]
     for theta in thetas:
@@ -48,8 +48,10 @@ def iterate(G: Tensor, star: Tensor, gamma: float, thetas: Tensor) -> Tensor:
     return torch.stack(found)
 
 
-def allow(found: Inequality, broken: Tensor, stated: float, size: tuple, about: str) -> float:
-    """Hold how often something was broken to its stated probability, four standard errors aside."""
+def add_violation_rate(
+    found: Inequality, broken: Tensor, stated: float, size: tuple, about: str
+) -> float:
+    """Add a violation frequency to a trial; allowed: stated probability + 4 standard errors."""
     share, wide = float(broken.double().mean()), 4 * math.sqrt(stated * (1 - stated) / len(broken))
     told = f"{about}, broken in {share:.3g} of {len(broken)} draws, {stated:.3g} allowed"
     found.add(max(share - wide, 0.0), stated, size=size, about=told)

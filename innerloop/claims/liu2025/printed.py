@@ -12,7 +12,7 @@ from torch import Tensor
 
 
 class Head(NamedTuple):
-    """Q, K, V of one head, D×D each."""
+    """The matrices Q, K, V of one head, D×D each."""
 
     query: Tensor
     key: Tensor
@@ -20,7 +20,7 @@ class Head(NamedTuple):
 
 
 class Units(NamedTuple):
-    """W₁, W₂ and b of an MLP."""
+    """The parameters W₁, W₂ and b of an MLP."""
 
     inner: Tensor
     outer: Tensor
@@ -28,12 +28,12 @@ class Units(NamedTuple):
 
 
 def soft_threshold(x: Tensor, theta: Tensor | float) -> Tensor:
-    """sign(x) max(0, |x| − θ), entry by entry."""
+    """Soft threshold sign(x) max(0, |x| − θ), entry by entry."""
     return x.sign() * (x.abs() - theta).clamp_min(0.0)
 
 
-def attended(H: Tensor, heads: list[Head]) -> Tensor:
-    """Definition 3.1 in matrix form: H + Σ_m (V H) mask(σ((K H)ᵀ(Q H)))."""
+def attend(H: Tensor, heads: list[Head]) -> Tensor:
+    """Attention by Definition 3.1 in matrix form: H + Σ_m (V H) mask(σ((K H)ᵀ(Q H)))."""
     tokens = H.shape[-1]
     mask = torch.ones(tokens, tokens, dtype=H.dtype).triu() / torch.arange(1.0, tokens + 1).to(H)
     out = H
@@ -43,29 +43,29 @@ def attended(H: Tensor, heads: list[Head]) -> Tensor:
     return out
 
 
-def thresholded(H: Tensor, units: Units) -> Tensor:
-    """Definition 3.2: h + W₂ σ(W₁ h + b)."""
+def apply_mlp(H: Tensor, units: Units) -> Tensor:
+    """MLP by Definition 3.2: h + W₂ σ(W₁ h + b)."""
     return H + units.outer @ (units.inner @ H + units.bias[:, None]).relu()
 
 
-def on_beta(d: int) -> Tensor:
-    """W_{1,sub} of (C.2): the identity on β, 0 elsewhere."""
+def beta_projection(d: int) -> Tensor:
+    """The matrix W_{1,sub} of (C.2): the identity on β, 0 elsewhere."""
     sub = torch.zeros(2 * d + 2, 2 * d + 2, dtype=torch.float64)
     sub[d + 1 : 2 * d + 1, d + 1 : 2 * d + 1] = torch.eye(d, dtype=torch.float64)
     return sub
 
 
-def units(d: int, theta: float, last: float) -> Units:
-    """(C.2), with `last`·θ for the last bias: 1 as printed, −1 as it must be."""
-    sub, one = on_beta(d), torch.eye(2 * d + 2, dtype=torch.float64)
+def printed_units(d: int, theta: float, last: float) -> Units:
+    """The MLP (C.2), with `last`·θ for the last bias: 1 as printed, −1 as it must be."""
+    sub, one = beta_projection(d), torch.eye(2 * d + 2, dtype=torch.float64)
     bias = torch.zeros(8 * d + 8, dtype=torch.float64)
     bias[5 * d + 5 : 6 * d + 5] = -theta
     bias[7 * d + 7 : 8 * d + 7] = last * theta
     return Units(torch.cat([sub, -sub, sub, -sub]), torch.cat([-one, one, one, -one], dim=1), bias)
 
 
-def heads(d: int, matrix: Tensor, bound: float) -> list[Head]:
-    """(C.1) with the parameters of Appendix C.2: heads +1, −1, +2, −2; `matrix` is γ M^V."""
+def printed_heads(d: int, matrix: Tensor, bound: float) -> list[Head]:
+    """The heads (C.1), parameters of Appendix C.2: +1, −1, +2, −2; `matrix` is γ M^V."""
     x, beta, D = slice(0, d), slice(d + 1, 2 * d + 1), 2 * d + 2
     one, found = torch.eye(d, dtype=torch.float64), []
     for sign in (1.0, -1.0):
@@ -82,8 +82,8 @@ def heads(d: int, matrix: Tensor, bound: float) -> list[Head]:
     return found
 
 
-def prompt(X: Tensor, y: Tensor, query: Tensor) -> Tensor:
-    """(4.2) with β = 0: x₁, (x₁, y₁), x₂, …, the query."""
+def printed_prompt(X: Tensor, y: Tensor, query: Tensor) -> Tensor:
+    """The prompt (4.2) with β = 0: x₁, (x₁, y₁), x₂, …, the query."""
     n, d = X.shape
     H = torch.zeros(2 * d + 2, 2 * n + 1, dtype=X.dtype)
     H[:d, 0:-1:2], H[:d, 1::2], H[:d, -1] = X.mT, X.mT, query

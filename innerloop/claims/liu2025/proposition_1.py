@@ -24,16 +24,16 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.liu2025 import printed
-from innerloop.claims.liu2025.lemma_1 import uniform
+from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.liu2025.printed import soft_threshold
-from innerloop.claims.prompts import normal, whole
+from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Equality, Inequality
 
 Growth = Callable[[float, float, int, float], float]
 
 
 def printed_growth(b_x: float, b_beta: float, d: int, g: float) -> float:
-    """C_β for g = γ_max‖M‖."""
+    """The printed growth constant C_β for g = γ_max‖M‖."""
     return 1 + b_x**2 * d * g + b_beta * b_x * g
 
 
@@ -53,7 +53,7 @@ class Instance(NamedTuple):
 
     @property
     def bounds(self) -> tuple[float, float, float]:
-        """b_x, b_β and γ_max‖M‖."""
+        """The bounds b_x, b_β and γ_max‖M‖."""
         longest = float(self.X.norm(dim=-1).max())
         return longest, float(self.star.abs().sum()), float(torch.linalg.matrix_norm(self.M, 2))
 
@@ -80,12 +80,12 @@ def proposition_1(
     ball = _pair("|β^(k−1)| ≤ C_β^k, C_β = 1 + (b_x² d + b_β {})γ‖M‖")
     gate = _pair("|⟨β^(k), x⟩| ≤ b_β b_x + b_x√d(b_β + C_β^K), k ≤ K, C_β with {}")
     for trial in range(trials):
-        given = _smallest() if trial == 0 else _drawn(generator, trial)
+        given = _smallest() if trial == 0 else _draw_instance(generator, trial)
         n, d, K = *given.X.shape, len(given.thetas)
-        size, told = (d, n, trial), _told(given)
+        size, told = (d, n, trial), _describe_instance(given)
         found = _iterates(given, odd)
         for k, forms in enumerate((printed_growth, growth)):
-            _bounded(given, found, forms, ball[k], gate[k], size, told)
+            _add_bounds(given, found, forms, ball[k], gate[k], size, told)
         _layers(generator, given, found, (implicit, explicit), (d, n, K, trial), told)
     return Evidence(
         parts=[
@@ -94,8 +94,8 @@ def proposition_1(
             Part(printed=gate[0].check(), corrected=gate[1].check()),
         ],
         numbers={
-            "share of iterates beyond the printed C_β^k": ball[0].broken / ball[0].cases,
-            "share beyond the printed B": gate[0].broken / gate[0].cases,
+            "share of iterates beyond the printed C_β^k": ball[0].violations / ball[0].cases,
+            "share beyond the printed B": gate[0].violations / gate[0].cases,
         },
     )
 
@@ -105,7 +105,7 @@ def _pair(form: str) -> tuple[Inequality, Inequality]:
 
 
 def _iterates(given: Instance, odd: int) -> list[Tensor]:
-    """β^(1), …, β^(K+1), a row for each prefix n ≥ 1."""
+    """The iterates β^(1), …, β^(K+1), one row per prefix n ≥ 1."""
     rows, y = given.X.unsqueeze(0), given.X @ given.star
     n = torch.arange(1, len(y) + 1, dtype=torch.float64)
     seen = torch.ones(len(y), len(y), dtype=torch.float64).tril()
@@ -119,7 +119,7 @@ def _iterates(given: Instance, odd: int) -> list[Tensor]:
     return found
 
 
-def _bounded(
+def _add_bounds(
     given: Instance,
     found: list[Tensor],
     growth: Growth,
@@ -147,18 +147,18 @@ def _layers(
     size: tuple,
     told: str,
 ) -> None:
-    """Layers of the printed weights against the recursion with either index."""
+    """Compare layers of the printed weights with the recursion under either index."""
     d = given.X.shape[1]
     b_x, b_beta, g = given.bounds
     C, y = proper_growth(b_x, b_beta, d, g), given.X @ given.star
     bound = b_beta * b_x + b_x * d**0.5 * (b_beta + C ** len(given.thetas))
     if bound > 1e5:  # Beyond it, what rounding leaves of β x + B − B is too little to compare.
         return
-    query = normal(generator, d)
-    H = printed.prompt(given.X, y, query * b_x / query.norm())
+    query = draw_normal(generator, d)
+    H = printed.printed_prompt(given.X, y, query * b_x / query.norm())
     for k, theta in enumerate(given.thetas):
-        H = printed.attended(H, printed.heads(d, given.M, bound))
-        H = printed.thresholded(H, printed.units(d, float(theta), -1.0))
+        H = printed.attend(H, printed.printed_heads(d, given.M, bound))
+        H = printed.apply_mlp(H, printed.printed_units(d, float(theta), -1.0))
         after = H[d + 1 : 2 * d + 1, 2::2].mT
         same = _right_hand(given, found[k], after, float(theta), 2)
         forms[0].add(after, same, size=size, about=f"{told}, layer {k + 1}")
@@ -166,7 +166,7 @@ def _layers(
 
 
 def _right_hand(given: Instance, beta: Tensor, inner: Tensor, theta: float, twice: int) -> Tensor:
-    """S_θ(β − D_nᵀ(X_n `inner` − y_n)), prefix by prefix."""
+    """The step S_θ(β − D_nᵀ(X_n `inner` − y_n)), prefix by prefix."""
     rows = []
     for m in range(1, len(given.X) + 1):
         X = given.X[:m]
@@ -176,25 +176,34 @@ def _right_hand(given: Instance, beta: Tensor, inner: Tensor, theta: float, twic
 
 
 def _smallest() -> Instance:
-    """β^(2) = ⅓ γM x y = 3,333 > 2 b_β + C_β² = 2,121: too large for the printed B as well."""
+    """An instance with β^(2) = ⅓ γM x y = 3,333 > 2 b_β + C_β² = 2,121, beyond the printed B."""
     x, star = 1e6, 1e3
     one = torch.ones(1, 1, dtype=torch.float64)
     return Instance(x * one, star * one[0], 1e-11 * one, torch.zeros(2, dtype=torch.float64))
 
 
-def _drawn(generator: torch.Generator, trial: int) -> Instance:
-    d, n, K = whole(generator, 1, 4), whole(generator, 1, 6), whole(generator, 1, 4)
-    powers = 8 * uniform(generator, 2) - 2 if trial % 2 else uniform(generator, 2) - 0.5
-    X, star = normal(generator, n, d), normal(generator, d)
+def _draw_instance(generator: torch.Generator, trial: int) -> Instance:
+    d, n, K = (
+        draw_integer(generator, 1, 4),
+        draw_integer(generator, 1, 6),
+        draw_integer(generator, 1, 4),
+    )
+    powers = 8 * draw_uniform(generator, 2) - 2 if trial % 2 else draw_uniform(generator, 2) - 0.5
+    X, star = draw_normal(generator, n, d), draw_normal(generator, d)
     X = X / X.norm(dim=-1).max() * 10 ** powers[0]
-    star[whole(generator, 1, d) :] = 0
+    star[draw_integer(generator, 1, d) :] = 0
     star = star / star.abs().sum() * 10 ** powers[1]
-    M = normal(generator, d, d)
-    M = M / torch.linalg.matrix_norm(M, 2) * float(12 * uniform(generator)) / 10 ** (2 * powers[0])
-    return Instance(X, star, M, 0.01 * uniform(generator, K) * star.abs().sum())
+    M = draw_normal(generator, d, d)
+    M = (
+        M
+        / torch.linalg.matrix_norm(M, 2)
+        * float(12 * draw_uniform(generator))
+        / 10 ** (2 * powers[0])
+    )
+    return Instance(X, star, M, 0.01 * draw_uniform(generator, K) * star.abs().sum())
 
 
-def _told(given: Instance) -> str:
+def _describe_instance(given: Instance) -> str:
     b_x, b_beta, g = given.bounds
     n, d = given.X.shape
     return f"d = {d}, n = {n}, b_x = {b_x:.3g}, b_β = {b_beta:.3g}, γ‖M‖ = {g:.3g}"

@@ -23,9 +23,9 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.liu2025.lemma_1 import uniform
+from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.liu2025.measurements import iterate
-from innerloop.claims.prompts import normal, whole
+from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
 
@@ -42,20 +42,20 @@ class Case(NamedTuple):
     S: int
 
     def thetas(self, gamma: float, first: int) -> Tensor:
-        """γσ_max c₁ e^(−c₂(k−first)) for k = 1, 2, …"""
+        """The thresholds γσ_max c₁ e^(−c₂(k−first)) for k = 1, 2, …"""
         least, _, most = sparse.coherence(self.G, self.S)
         shrink = sparse.contraction(gamma, self.S, least, most).clamp_min(1e-12)
         powers = torch.arange(1, MOST_LAYERS + 1) - first
         return gamma * most * self.star.abs().sum() * shrink**powers
 
     def factor(self, gamma: float) -> float:
-        """e^(−α_n) as (D.3) has it."""
-        return sparse.factor(self.n, self.S, len(self.star), self.delta, C, gamma)
+        """The factor e^(−α_n) as (D.3) has it."""
+        return sparse.rate_factor(self.n, self.S, len(self.star), self.delta, C, gamma)
 
     @property
     def largest_step(self) -> float:
-        """(D.14)."""
-        a = sparse.spread(self.S, self.delta, self.n, C)
+        """The largest step that (D.14) allows."""
+        a = sparse.deviation_width(self.S, self.delta, self.n, C)
         return (self.n + 2) / self.n / (1 + a)
 
 
@@ -89,10 +89,10 @@ def proposition_2(
     positive = Inequality("0 < e^(−α_n), so that α_n is a number, for every γ < 1.6")
     bounded = Inequality("0 < e^(−α_n) for γ ≤ 3/2")
     for trial in range(trials):
-        case = _smallest() if trial == 0 else _drawn(generator, trial)
+        case = _smallest() if trial == 0 else _draw_case(generator, trial)
         own = case.largest_step
-        gammas = (1.59, own * stretch, own * stretch * float(uniform(generator)))
-        size, told = (len(case.star), case.S, trial), _told(case)
+        gammas = (1.59, own * stretch, own * stretch * float(draw_uniform(generator)))
+        size, told = (len(case.star), case.S, trial), _describe_case(case)
         most = float(sparse.coherence(case.G, case.S)[1])
         allowed.add(1.59 * most, 1.0, size=size, about=f"{told}, γ = 1.59")
         smaller.add(gammas[1] * most, 1.0, size=size, about=f"{told}, γ = {gammas[1]:.3g}")
@@ -133,7 +133,7 @@ def _errors(case: Case, gamma: float, first: int) -> list[float]:
 
 
 def _smallest() -> Case:
-    """D_iᵀX_i = 1 on and off the support, D_2ᵀX_1 = 0.01: γ = 1 removes the error at once."""
+    """A case with D_iᵀX_i = 1 everywhere, D_2ᵀX_1 = 0.01: γ = 1 removes the error at once."""
     G = torch.eye(2, dtype=torch.float64)
     G[1, 0] = 0.01
     star = torch.tensor([1.0, 0.0], dtype=torch.float64)
@@ -141,23 +141,23 @@ def _smallest() -> Case:
     return Case(G, star, float(n), 0.1, 1)
 
 
-def _drawn(generator: torch.Generator, trial: int) -> Case:
-    S, delta = whole(generator, 1, 3), float(0.01 + 0.3 * uniform(generator))
-    d = S + whole(generator, 0, 5)
-    n = sparse.least_examples(S, d, delta, C) * 1_000 ** float(uniform(generator))
-    a, b = sparse.spread(S, delta, n, C), sparse.spread(d, delta, n, C)
+def _draw_case(generator: torch.Generator, trial: int) -> Case:
+    S, delta = draw_integer(generator, 1, 3), float(0.01 + 0.3 * draw_uniform(generator))
+    d = S + draw_integer(generator, 0, 5)
+    n = sparse.least_examples(S, d, delta, C) * 1_000 ** float(draw_uniform(generator))
+    a, b = sparse.deviation_width(S, delta, n, C), sparse.deviation_width(d, delta, n, C)
     corner = trial % 2 == 0
-    off = 2 * uniform(generator, d, d) - 1
+    off = 2 * draw_uniform(generator, d, d) - 1
     off = b * (off.sign() if corner else off)
-    sides = 2 * uniform(generator, d) - 1
+    sides = 2 * draw_uniform(generator, d) - 1
     diagonal = n / (n + 2) * (1 + a * (sides.sign() if corner else sides))
     G = off - torch.diag(off.diagonal()) + torch.diag(diagonal)
     star = torch.zeros(d, dtype=torch.float64)
-    star[:S] = normal(generator, S)
+    star[:S] = draw_normal(generator, S)
     return Case(G, star, n, delta, S)
 
 
-def _told(case: Case) -> str:
+def _describe_case(case: Case) -> str:
     first = f"D₁ᵀX₁ = {float(case.G[0, 0]):.4g}"
     d = len(case.star)
     return f"S = {case.S}, d = {d}, n = {case.n:.6g}, δ = {case.delta:.3g}, c = 1/4, {first}"
@@ -165,10 +165,10 @@ def _told(case: Case) -> str:
 
 def _at_n_0(S: int) -> float:
     n = sparse.least_examples(S, 20, 0.1, C)
-    return (n + 2) / n / (1 + sparse.spread(S, 0.1, n, C))
+    return (n + 2) / n / (1 + sparse.deviation_width(S, 0.1, n, C))
 
 
 def _negative_from() -> int:
-    """1.06 − 1 = 1.59 (b + a) where both go like 1/√n."""
-    both = sparse.spread(20, 0.1, 1, C) + sparse.spread(1, 0.1, 1, C)
+    """The n at which 1.06 − 1 = 1.59 (b + a), where both go like 1/√n."""
+    both = sparse.deviation_width(20, 0.1, 1, C) + sparse.deviation_width(1, 0.1, 1, C)
     return math.ceil((1.59 * both / (2 / 3 * 1.59 - 1)) ** 2)

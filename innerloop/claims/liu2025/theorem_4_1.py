@@ -28,7 +28,7 @@ from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.liu2025 import printed
 from innerloop.claims.liu2025.printed import soft_threshold
 from innerloop.claims.trials import Equality
-from innerloop.constructions.lista_vm import ListaVMDecoder
+from innerloop.constructions.lista_vm import ListaVMConstruction
 from innerloop.problems.linear_regression import RegressionProblem
 
 LARGEST_D, LARGEST_N, LAYERS = 6, 9, 4
@@ -44,21 +44,21 @@ FORMS = (
 )
 
 
-def stated(beta: Tensor, M: Tensor, X: Tensor, y: Tensor, theta: float) -> Tensor:
-    """(4.4) for a prefix X, y of n examples."""
+def stated_step(beta: Tensor, M: Tensor, X: Tensor, y: Tensor, theta: float) -> Tensor:
+    """The stated step (4.4) for a prefix X, y of n examples."""
     return soft_threshold(beta - M @ X.mT @ (X @ beta - y) / (2 * len(y) + 1), theta)
 
 
-def transposed(beta: Tensor, M: Tensor, X: Tensor, y: Tensor, theta: float) -> Tensor:
-    return stated(beta, M.mT, X, y, theta)
+def transposed_step(beta: Tensor, M: Tensor, X: Tensor, y: Tensor, theta: float) -> Tensor:
+    return stated_step(beta, M.mT, X, y, theta)
 
 
-def evenly(beta: Tensor, M: Tensor, X: Tensor, y: Tensor, theta: float) -> Tensor:
+def evenly_divided_step(beta: Tensor, M: Tensor, X: Tensor, y: Tensor, theta: float) -> Tensor:
     return soft_threshold(beta - M @ X.mT @ (X @ beta - y) / max(2 * len(y), 1), theta)
 
 
-def undivided(beta: Tensor, M: Tensor, X: Tensor, y: Tensor, theta: float) -> Tensor:
-    """The first line of (C.12), as printed."""
+def undivided_step(beta: Tensor, M: Tensor, X: Tensor, y: Tensor, theta: float) -> Tensor:
+    """The step of (C.12), first line, as printed."""
     moved = beta - M @ X.mT @ X @ beta / (2 * len(y) + 1) + M @ X.mT @ y
     return soft_threshold(moved, theta)
 
@@ -86,21 +86,21 @@ class _Instance(NamedTuple):
     full={"trials": 10_000},
     tiny={"trials": 10},
     falsified={
-        "Mᵀ in place of M": {"step": transposed},
-        "1/(2n) in place of 1/(2n + 1)": {"step": evenly},
+        "Mᵀ in place of M": {"step": transposed_step},
+        "1/(2n) in place of 1/(2n + 1)": {"step": evenly_divided_step},
         "β one row further down": {"first": 1},
     },
 )
 def theorem_4_1(
-    generator: torch.Generator, *, trials: int, step: Step = stated, first: int = 0
+    generator: torch.Generator, *, trials: int, step: Step = stated_step, first: int = 0
 ) -> Evidence:
     found = [Equality(form, tolerance=1e-10) for form in FORMS]
     for trial in range(trials):
-        instance = _smallest() if trial == 0 else _drawn(generator, trial)
-        _follow_built(instance, trial, found[0], step)
-        _follow_printed(instance, trial, 1.0, [(found[1], step)])
-        corrected = [(found[2], step), (found[5], undivided), (found[6], step)]
-        _follow_printed(instance, trial, -1.0, corrected)
+        instance = _smallest() if trial == 0 else _draw_instance(generator, trial)
+        _check_construction(instance, trial, found[0], step)
+        _check_printed_weights(instance, trial, 1.0, [(found[1], step)])
+        corrected = [(found[2], step), (found[5], undivided_step), (found[6], step)]
+        _check_printed_weights(instance, trial, -1.0, corrected)
         _address(instance, trial, found[3], found[4], first)
     checks = [each.check() for each in found]
     return Evidence(
@@ -118,11 +118,11 @@ def theorem_4_1(
     )
 
 
-def _follow_built(instance: _Instance, trial: int, found: Equality, step: Step) -> None:
-    """Every layer of the construction, from its own stream. It has one θ for all layers."""
+def _check_construction(instance: _Instance, trial: int, found: Equality, step: Step) -> None:
+    """Check every layer of the construction, from its own stream; θ is the same for all layers."""
     (d, n), layers = instance.size, len(instance.thetas)
-    problem = RegressionProblem.of(instance.X, instance.y, instance.query)
-    built = ListaVMDecoder(
+    problem = RegressionProblem.from_arrays(instance.X, instance.y, instance.query)
+    built = ListaVMConstruction(
         d=d,
         n=n,
         steps=layers,
@@ -137,16 +137,16 @@ def _follow_built(instance: _Instance, trial: int, found: Equality, step: Step) 
         _compare(instance, (trial, k), before, after, found, step)
 
 
-def _follow_printed(
+def _check_printed_weights(
     instance: _Instance, trial: int, last: float, tried: list[tuple[Equality, Step]]
 ) -> None:
-    """Every layer with the weights of Appendix C, the last bias being `last`·θ."""
+    """Check every layer with the weights of Appendix C, the last bias being `last`·θ."""
     d, _ = instance.size
     rows = slice(d + 1, 2 * d + 1)
-    H = printed.prompt(instance.X, instance.y, instance.query)
+    H = printed.printed_prompt(instance.X, instance.y, instance.query)
     for k, theta in enumerate(instance.thetas.tolist()):
-        heads = printed.heads(d, instance.matrices[k], instance.bound)
-        after = printed.thresholded(printed.attended(H, heads), printed.units(d, theta, last))
+        heads = printed.printed_heads(d, instance.matrices[k], instance.bound)
+        after = printed.apply_mlp(printed.attend(H, heads), printed.printed_units(d, theta, last))
         for found, step in tried:
             _compare(instance, (trial, k), H[rows, 0::2], after[rows, 0::2], found, step)
         H = after
@@ -160,7 +160,7 @@ def _compare(
     found: Equality,
     step: Step,
 ) -> None:
-    """One layer at every odd token: columns n = 0 … N are the prefixes."""
+    """Compare one layer at every odd token: columns n = 0 … N are the prefixes."""
     (trial, k), (d, N) = place, instance.size
     M, theta = instance.matrices[k], float(instance.thetas[k])
     for n in range(N + 1):
@@ -174,9 +174,9 @@ def _compare(
 
 
 def _address(instance: _Instance, trial: int, told: Equality, proper: Equality, first: int) -> None:
-    """The rows that are said to be β, of a prompt whose β is known."""
+    """Check which rows hold β, on a prompt whose β is known."""
     d, N = instance.size
-    H = printed.prompt(instance.X, instance.y, instance.query)
+    H = printed.printed_prompt(instance.X, instance.y, instance.query)
     beta = torch.arange(1.0, d + 1, dtype=torch.float64)
     H[d + 1 : 2 * d + 1] = beta[:, None]
     for trial_of, start in ((told, d + 1), (proper, d + 2 + first)):
@@ -188,12 +188,12 @@ def _address(instance: _Instance, trial: int, told: Equality, proper: Equality, 
 
 
 def _smallest() -> _Instance:
-    """d = N = 1, one layer, small whole numbers: for a reader to check by hand."""
+    """An instance with d = N = 1, one layer, small whole numbers, to check by hand."""
     one = torch.ones(1, 1, dtype=torch.float64)
     return _Instance(one, 2 * one[0], one[0], one[None], one[0], 100.0)
 
 
-def _drawn(generator: torch.Generator, trial: int) -> _Instance:
+def _draw_instance(generator: torch.Generator, trial: int) -> _Instance:
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 

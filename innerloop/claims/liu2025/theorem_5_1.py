@@ -26,11 +26,11 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
 from innerloop.claims.liu2025.measurements import (
     LAWS,
-    allow,
-    entries,
+    add_violation_rate,
+    draw_entries,
+    draw_sparse_vectors,
     iterate,
     sigmas,
-    sparse_vectors,
 )
 from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
@@ -39,11 +39,11 @@ K, DELTA, GAMMAS = 12, 0.1, (0.3, 1.0, 1.5)
 CASES = (("signs", 1.0, 1, 20), ("signs", 2.0, 1, 20), ("uniform", 1.0, 1, 8), ("signs", 1.0, 2, 8))
 
 
-def grams(generator: torch.Generator, law: str, n: int, d: int, draws: int) -> Tensor:
-    """ZᵀZ/(2n+1) for n rows of independent entries, drawn a part at a time."""
+def draw_grams(generator: torch.Generator, law: str, n: int, d: int, draws: int) -> Tensor:
+    """Draw ZᵀZ/(2n+1) for n rows of independent entries, in chunks."""
     found = torch.zeros(draws, d, d, dtype=torch.float64)
     for start in range(0, n, 4_096):
-        z = entries(generator, law, draws, min(4_096, n - start), d)
+        z = draw_entries(generator, law, draws, min(4_096, n - start), d)
         found += z.mT @ z
     return found / (2 * n + 1)
 
@@ -51,8 +51,8 @@ def grams(generator: torch.Generator, law: str, n: int, d: int, draws: int) -> T
 def step_and_thresholds(
     n: int, at: int, S: int, d: int, c: float, gamma: float, b_beta: float = 1.0
 ) -> tuple[float, Tensor]:
-    """The step of the layers, and θ^(1), …, θ^(K), from Lemma 3's bounds at `at` examples."""
-    a, b = sparse.spread(S, DELTA, at, c), sparse.spread(d, DELTA, at, c)
+    """Step size of the layers, and θ^(1), …, θ^(K), from Lemma 3's bounds at `at` examples."""
+    a, b = sparse.deviation_width(S, DELTA, at, c), sparse.deviation_width(d, DELTA, at, c)
     step = min(gamma, (2 * n + 1) / (2 * n) / (1 + a))
     shrink = step * (2 * S - 1) * b + 1 - step * at / (at + 2) * (1 - a)
     return step, step * b * b_beta * shrink ** torch.arange(K, dtype=torch.float64)
@@ -86,10 +86,10 @@ def theorem_5_1(
     inverse = Inequality("the same with M = 2Σ⁻¹ and the step min(γ, 1/max D_iᵀX_i)")
     table, rows, plain = [], [], 0.0
     for law, condition, S, d in CASES:
-        c = sparse.constant(LAWS[law], condition)
+        c = sparse.coherence_constant(LAWS[law], condition)
         n = math.ceil(sparse.least_examples(S, d, DELTA, c))
-        sigma, Z = sigmas(d, condition), grams(generator, law, n, d, draws)
-        star = sparse_vectors(generator, draws, d, S)
+        sigma, Z = sigmas(d, condition), draw_grams(generator, law, n, d, draws)
+        star = draw_sparse_vectors(generator, draws, d, S)
         proper, last = 2 * Z * sigma / sigma[:, None], 0.0
         for gamma in GAMMAS:
             about = f"z {law}, σ₁/σ_d = {condition:g}, S = {S}, d = {d}, n = N_0 = {n}, γ = {gamma}"
@@ -100,12 +100,12 @@ def theorem_5_1(
             told = f"{about}, bound at K = {K} {float(bound[K]):.2g}"
             broken = (errors[1:] > bound[1:, None] + 1e-13).any(0)
             for found in (exists, inverse):
-                allow(found, broken, DELTA, (condition, S, d, gamma), told)
+                add_violation_rate(found, broken, DELTA, (condition, S, d, gamma), told)
             raw = 2 * Z * sigma * sigma[:, None]
             wild = (iterate(raw, star, gamma, thetas) - star).norm(dim=-1)
             told = f"{told}, error there {float(wild[K].median()):.2g}"
             over = (wild[1:] > bound[1:, None] + 1e-13).any(0)
-            allow(least, over, DELTA, (condition, S, d, gamma), told)
+            add_violation_rate(least, over, DELTA, (condition, S, d, gamma), told)
             free = (iterate(proper, star, step, 0 * thetas) - star).norm(dim=-1)
             plain = max(plain, float((free[1:] > bound[1:, None] + 1e-13).any(0).double().mean()))
             if (law, condition, S) == ("signs", 1.0, 1):
@@ -132,7 +132,7 @@ def theorem_5_1(
                 sparse.least_examples(3, 20, DELTA, 0.25)
             ),
             **{
-                f"least d that allows N_0 ≤ n < d, S = {S}": sparse.underdetermined_from(
+                f"least d that allows N_0 ≤ n < d, S = {S}": sparse.least_underdetermined(
                     S, DELTA, 0.25
                 )
                 for S in (1, 2, 3)
@@ -147,8 +147,8 @@ def theorem_5_1(
 def _bound(
     n: int, S: int, d: int, c: float, gamma: float, slope: float = 2 / 3, widths: float = 1.0
 ) -> Tensor:
-    """b_β e^(−α_n K) for K = 0, 1, …, b_β = 1."""
-    full = sparse.factor(n, S, d, DELTA, c, gamma, weight=1.0)
+    """The bound b_β e^(−α_n K) for K = 0, 1, …, b_β = 1."""
+    full = sparse.rate_factor(n, S, d, DELTA, c, gamma, weight=1.0)
     factor = 1 - slope * gamma + widths * (full - 1 + 2 / 3 * gamma)
     return torch.tensor(max(factor, 0.0)).double() ** torch.arange(K + 1)
 
@@ -156,7 +156,7 @@ def _bound(
 def _one_for_all(
     generator: torch.Generator, draws: int, far: int, common: bool
 ) -> tuple[Inequality, Inequality]:
-    """Thresholds of n = N_0 in use at n = N_0 and at `far` times as many examples."""
+    """Check thresholds made for n = N_0 at n = N_0 and at `far` times as many examples."""
     one = Inequality("one set of parameters, Lemma 1's at N_0, for all n: rate α_n")
     many = Inequality("the same, rate α_{N_0}")
     S, d, c, gamma = 1, 8, 0.25, 1.5
@@ -164,8 +164,8 @@ def _one_for_all(
     slow, fast = _bound(start, S, d, c, gamma), _bound(far * start, S, d, c, gamma)
     for n in (start, far * start):
         step, thetas = step_and_thresholds(start, start, S, d, c, gamma)
-        star = sparse_vectors(generator, draws, d, S)
-        G = 2 * grams(generator, "signs", n, d, draws)
+        star = draw_sparse_vectors(generator, draws, d, S)
+        G = 2 * draw_grams(generator, "signs", n, d, draws)
         errors = (iterate(G, star, step, thetas) - star).norm(dim=-1)
         for found, bound in (
             (one, slow if n == start else fast),
@@ -173,7 +173,7 @@ def _one_for_all(
         ):
             told = f"S = 1, d = {d}, γ = 3/2, n = {n}, N_0 = {start}, K = {K}"
             told += f": error {float(errors[K].max()):.2g}, bound {float(bound[K]):.2g}"
-            allow(found, errors[K] > bound[K], DELTA, (n,), told)
+            add_violation_rate(found, errors[K] > bound[K], DELTA, (n,), told)
     return one, many
 
 

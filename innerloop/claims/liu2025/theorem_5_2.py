@@ -18,8 +18,8 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
-from innerloop.claims.liu2025.readouts import DELTA, C, D, Prefixes, S, simulate
-from innerloop.claims.trials import Equality, Inequality, fitted_exponent
+from innerloop.claims.liu2025.readouts import DELTA, C, D, Prefixes, S, simulate_prefixes
+from innerloop.claims.trials import Equality, Inequality, fit_exponent
 from innerloop.theory import sparse
 
 GAMMA, LAYERS, B_X = 1.0, (2, 4, 8, 12), math.sqrt(D)
@@ -50,13 +50,13 @@ def theorem_5_2(
     exponent: float = -1.0,
 ) -> Evidence:
     start = math.ceil(sparse.least_examples(S, D, DELTA, C))
-    found = simulate(generator, draws, 10 * start, max(LAYERS), GAMMA, start)
+    found = simulate_prefixes(generator, draws, 10 * start, max(LAYERS), GAMMA, start)
     query = Inequality("query: |y_n − ŷ_n| ≤ c₅ e^(−α_n K), c₅ = b_x b_β")
     gaps = {(K, m): _gap(found, K, m) for K in LAYERS for m in _sizes(start)}
     for m in _sizes(start):
-        rate = sparse.factor(m, S, D, DELTA, C, GAMMA, weight=1.0)
+        rate = sparse.rate_factor(m, S, D, DELTA, C, GAMMA, weight=1.0)
         for K in LAYERS:
-            errors = (found.query(K) - found.labels)[:, m].abs()
+            errors = (found.query_readout(K) - found.labels)[:, m].abs()
             about = f"n = {m + 1}, K = {K}"
             query.add(errors.max(), B_X * rate ** (faster * K), size=(K, m), about=about)
     seen, unseen = _leak(generator, token)
@@ -87,15 +87,15 @@ def _order(K: int, n: int) -> float:
 
 
 def _gap(found: Prefixes, K: int, m: int) -> float:
-    """Mean error of the linear read-out, beyond the query's."""
+    """Mean error of the linear read-out minus that of the query read-out."""
     floor = float(found.scores(K, m).min()) - 1.0
     y = found.labels[:, m]
-    linear, query = found.linear(K, m, floor), found.query(K)[:, m]
+    linear, query = found.linear_readout(K, m, floor), found.query_readout(K)[:, m]
     return float(((linear - y).abs() - (query - y).abs()).abs().mean())
 
 
 def _in_k(gaps: dict[tuple[int, int], float]) -> Check:
-    """One constant, fitted at the fewest layers, must do for more."""
+    """Check that one constant, fitted at the fewest layers, suffices for more."""
     found = Inequality("the gap is of order K/√n (1 − 2γ/3)^(K−1)")
     first = LAYERS[0]
     constant = max(gap / _order(K, m + 1) for (K, m), gap in gaps.items() if first == K)
@@ -106,10 +106,10 @@ def _in_k(gaps: dict[tuple[int, int], float]) -> Check:
 
 
 def _in_n(gaps: dict[tuple[int, int], float], start: int, exponent: float) -> Check:
-    """How the gap falls over a decade of n: instances share their early prefixes."""
+    """Check how the gap falls over a decade of n; instances share their early prefixes."""
     sizes, told, right = _sizes(start), [], True
     for K in LAYERS[:2]:
-        slope, low, high = fitted_exponent(sizes, [gaps[K, m] for m in sizes])
+        slope, low, high = fit_exponent(sizes, [gaps[K, m] for m in sizes])
         told.append(f"K = {K}: {slope:.2f} ({low:.2f} … {high:.2f})")
         right = right and abs(slope - exponent) < 0.5 and slope < -0.5
     few, many = gaps[LAYERS[1], start], gaps[LAYERS[-1], start]
@@ -124,10 +124,10 @@ def _in_n(gaps: dict[tuple[int, int], float], start: int, exponent: float) -> Ch
 
 
 def _leak(generator: torch.Generator, token: int) -> tuple[Equality, Equality]:
-    """Does ŷ_n change with y_n? At token 2n+1, as Section 4.3 has it, and at 2n−1."""
+    """Check whether ŷ_n changes with y_n: at token 2n+1, as Section 4.3 has it, and at 2n−1."""
     seen = Equality("ŷ_n = ⟨x_n, β_{2n+1}⟩ does not depend on y_n", tolerance=1e-12)
     unseen = Equality("ŷ_n = ⟨x_n, β_{2n−1}⟩ does not depend on y_n", tolerance=1e-12)
-    found = simulate(generator, 5, 12, 2, 0.5, 100)
+    found = simulate_prefixes(generator, 5, 12, 2, 0.5, 100)
     for n in (1, 2, 5, 12):
         for trial, m in ((seen, n), (unseen, n - 1 + token)):
             change = _read(found, n, m, 1.0) - _read(found, n, m, 0.0)
@@ -137,7 +137,7 @@ def _leak(generator: torch.Generator, token: int) -> tuple[Equality, Equality]:
 
 
 def _read(found: Prefixes, n: int, m: int, raised: float) -> float:
-    """⟨x_n, β⟩ after two steps of γ = 1/2 on the first m examples, y_n raised."""
+    """⟨x_n, β⟩ after two steps of γ = 1/2 on the first m examples, with y_n raised."""
     X = found.x[0, :m]
     y = X @ found.star[0] + raised * (torch.arange(1, m + 1) == n).double()
     beta = torch.zeros(D, dtype=torch.float64)

@@ -20,8 +20,14 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.liu2025.measurements import LAWS, allow, iterate, sigmas, sparse_vectors
-from innerloop.claims.liu2025.theorem_5_1 import CASES, DELTA, K, grams, step_and_thresholds
+from innerloop.claims.liu2025.measurements import (
+    LAWS,
+    add_violation_rate,
+    draw_sparse_vectors,
+    iterate,
+    sigmas,
+)
+from innerloop.claims.liu2025.theorem_5_1 import CASES, DELTA, K, draw_grams, step_and_thresholds
 from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
 
@@ -56,30 +62,30 @@ def theorem_d_1(
     limited = Inequality("0 < e^(−α_n) for n ≥ N_0 and γ ≤ 3/2")
     missed = 0
     for law, condition, S, d in CASES:
-        c = sparse.constant(LAWS[law], condition)
+        c = sparse.coherence_constant(LAWS[law], condition)
         n = math.ceil(sparse.least_examples(S, d, DELTA, c))
         sigma = sigmas(d, condition)
-        G = 2 * grams(generator, law, n, d, draws) * sigma / sigma[:, None]
+        G = 2 * draw_grams(generator, law, n, d, draws) * sigma / sigma[:, None]
         size, about = (condition, S, d), f"z {law}, σ₁/σ_d = {condition:g}, S = {S}, d = {d}"
         for gamma in (0.3, 0.7, 1.0):
-            factor = sparse.factor(n, S, d, DELTA, c, gamma)
+            factor = sparse.rate_factor(n, S, d, DELTA, c, gamma)
             factor = 1 - slope * gamma + widths * (factor - 1 + 2 / 3 * gamma)
             bound = torch.tensor(max(factor, 0.0)).double() ** torch.arange(K + 1)
             step, thetas = step_and_thresholds(n, n, S, d, c, gamma)
             for scale in SCALES:
-                star = scale * sparse_vectors(generator, draws, d, S)
+                star = scale * draw_sparse_vectors(generator, draws, d, S)
                 told = f"{about}, n = {n}, γ = {gamma}, ‖β*‖₁ = {scale:g}, b_β = 1"
                 broken = _over(G, star, step, _thresholds(G, star, step, S), scale * bound)
                 missed += int(broken.sum())
-                allow(knowing, broken, 3 * DELTA, size, told)
+                add_violation_rate(knowing, broken, 3 * DELTA, size, told)
                 broken = _over(G, star, step, thetas, scale * bound)
-                allow(fixed, broken, 3 * DELTA, (*size, -scale), told)
+                add_violation_rate(fixed, broken, 3 * DELTA, (*size, -scale), told)
                 broken = _over(G, star, step, thetas, bound)
-                allow(bounded, broken, 3 * DELTA, size, told)
+                add_violation_rate(bounded, broken, 3 * DELTA, size, told)
         for times in (1, 10, 100, 1000):
             told = f"{about}, n = {times} N_0, −e^(−α_n)"
             for found, gamma in ((real, 1.59), (limited, most - 1e-6)):
-                value = sparse.factor(times * n, S, d, DELTA, c, gamma)
+                value = sparse.rate_factor(times * n, S, d, DELTA, c, gamma)
                 found.add(-value, 0.0, size=(*size, times), about=f"{told}, γ = {gamma:.4g}")
     return Evidence(
         parts=[
@@ -95,7 +101,7 @@ def theorem_d_1(
 
 
 def _thresholds(G: Tensor, star: Tensor, gamma: float, S: int) -> Tensor:
-    """Lemma 1's with k − 1, instance by instance: steps × draws."""
+    """Thresholds of Lemma 1 with k − 1, instance by instance: steps × draws."""
     least, _, most = sparse.coherence(G, S)
     shrink = sparse.contraction(gamma, S, least, most)
     powers = torch.arange(K).unsqueeze(-1)
@@ -103,6 +109,6 @@ def _thresholds(G: Tensor, star: Tensor, gamma: float, S: int) -> Tensor:
 
 
 def _over(G: Tensor, star: Tensor, gamma: float, thetas: Tensor, bound: Tensor) -> Tensor:
-    """Draws whose error is beyond the bound after some number of layers."""
+    """Draws whose error exceeds the bound after some number of layers."""
     errors = (iterate(G, star, gamma, thetas) - star).norm(dim=-1)
     return (errors[1:] > bound[1:, None] * (1 + 1e-9) + 1e-14).any(0)

@@ -26,7 +26,7 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
-from innerloop.claims.liu2025.readouts import DELTA, C, D, Prefixes, S, simulate
+from innerloop.claims.liu2025.readouts import DELTA, C, D, Prefixes, S, simulate_prefixes
 from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
 
@@ -59,14 +59,14 @@ def theorem_e_1(
     more: int = 0,
 ) -> Evidence:
     start = math.ceil(sparse.least_examples(S, D, DELTA, C))
-    found = simulate(generator, draws, times * start, max(LAYERS), GAMMA, start)
+    found = simulate_prefixes(generator, draws, times * start, max(LAYERS), GAMMA, start)
     printed = Inequality("|y_n − ŷ_n| ≤ b_x(1−2γ/3)^K + c₄K/√n (1−2γ/3)^(K−1)")
     proper = Inequality("|y_n − ŷ_n| ≤ b_x 2/(2n−1) Σ‖β_j − β*‖ + (|B'| + |y_n|)/(2n−1), p = 1")
     says = Inequality("δ' < 1 for some B' with p ≥ 0.01, without which nothing is stated")
     rows, least = [], math.inf
     for m in (start, times * start):
         for K in LAYERS:
-            rows.append(_compared(found, m, K, printed, proper, half))
+            rows.append(_compare_readout(found, m, K, printed, proper, half))
             least = min(least, _vacuous(found, m, K, start, says))
     expansion, better = _expansions(power)
     positive, limited = _eta(more)
@@ -87,13 +87,13 @@ def theorem_e_1(
     )
 
 
-def _compared(
+def _compare_readout(
     found: Prefixes, m: int, K: int, printed: Inequality, proper: Inequality, half: float
 ) -> dict:
-    """The read-out that hears every prefix, at token 2m+1: n = m + 1."""
+    """Compare the read-out over all prefixes at token 2m+1, n = m + 1."""
     n, y = m + 1, found.labels[:, m]
     floor = float(found.scores(K, m).min()) - 1.0
-    errors = (found.linear(K, m, floor) - y).abs()
+    errors = (found.linear_readout(K, m, floor) - y).abs()
     away = (found.beta[K][:, :n] - found.star.unsqueeze(1)).norm(dim=-1)
     mean = 2 / (2 * n - 1) * away.sum(-1)
     c4 = _c4(n, K, abs(floor))
@@ -107,7 +107,7 @@ def _compared(
         "n": n,
         "K": K,
         "linear read-out, mean error": float(errors.mean()),
-        "query read-out, mean error": float((found.query(K)[:, m] - y).abs().mean()),
+        "query read-out, mean error": float((found.query_readout(K)[:, m] - y).abs().mean()),
         "printed bound": bound,
     }
 
@@ -120,7 +120,7 @@ def _c4(n: int, K: int, floor: float) -> float:
 
 
 def _eta_of(K: int) -> float:
-    """(E.7): √(L/N_0) is 1/(2√2(4S−2))."""
+    """The value of (E.7): √(L/N_0) is 1/(2√2(4S−2))."""
     return A / (A - (K - 1) / (2 * math.sqrt(2) * (4 * S - 2)))
 
 

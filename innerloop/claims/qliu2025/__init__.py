@@ -1,1 +1,9 @@
-"""Claims of qliu2025; see `innerloop.claims.sources`."""
+"""Claims of qliu2025, slides on PCA and sparse recovery by transformers.
+
+One module per statement; `deflation` is a helper. They import the shared claim modules and the
+package's parts, never another source's claims.
+"""
+
+from innerloop.claims.sources import Source
+
+SOURCE = Source("Q. Liu", "How transformers perform PCA and sparse recovery (slides)", 2025)

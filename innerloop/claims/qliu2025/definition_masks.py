@@ -21,7 +21,7 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.prompts import normal, whole
+from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 
 Head = tuple[Tensor, Tensor, Tensor]
@@ -37,7 +37,7 @@ def printed_scores(H: Tensor, Q: Tensor, K: Tensor) -> Tensor:
 
 
 def printed_masked_scores(H: Tensor, Q: Tensor, K: Tensor) -> Tensor:
-    """σ(QH)ᵀ(KH), read as it stands: σ of QH alone."""
+    """The scores σ(QH)ᵀ(KH) read literally: σ applies to QH alone."""
     return (Q @ H).relu().mT @ (K @ H)
 
 
@@ -54,7 +54,7 @@ def matrix_form(H: Tensor, heads: list[Head], weights: Tensor, scores: Scores) -
 
 
 def vector_form(H: Tensor, heads: list[Head], causal: bool) -> Tensor:
-    """Token by token, as the vector forms have it."""
+    """Attention token by token, as in the vector forms."""
     out, N = H.clone(), H.shape[1]
     for i in range(N):
         last = i + 1 if causal else N
@@ -66,7 +66,7 @@ def vector_form(H: Tensor, heads: list[Head], causal: bool) -> Tensor:
 
 
 def mask(N: int) -> Tensor:
-    """MSK, as displayed: column i holds 1/i down to row i."""
+    """The mask MSK as displayed: column i holds 1/i down to row i."""
     return torch.ones(N, N, dtype=torch.float64).triu() / torch.arange(1.0, N + 1).double()
 
 
@@ -99,11 +99,11 @@ def definition_masks(
     causal_right = Equality("MAttn: V H (MSK ∘ σ((KH)ᵀ(QH))) is its vector form", tolerance=1e-10)
     mlp = Equality("MLP: H + W₂σ(W₁H) is its vector form", tolerance=1e-10)
     for trial in range(trials):
-        D, N, M = 1 + trial % 4, 1 + trial // 4 % 5, whole(generator, 1, 3)
-        H = normal(generator, D, N)
+        D, N, M = 1 + trial % 4, 1 + trial // 4 % 5, draw_integer(generator, 1, 3)
+        H = draw_normal(generator, D, N)
         heads: list[Head] = []
         for _ in range(M):
-            V, Q, K = normal(generator, 3, D, D)
+            V, Q, K = draw_normal(generator, 3, D, D)
             heads.append((V, Q, K))
         if trial < 2:
             (D, N, M), (H, heads) = (2 - trial, 2 - trial, 1), _smallest(trial)
@@ -120,8 +120,8 @@ def definition_masks(
             (causal_right, scores, weights(N), masked),
         ):
             found.add(matrix_form(H, heads, by, form), wanted, size=size, about=about)
-        hidden = whole(generator, 1, 5)
-        W1, W2 = normal(generator, hidden, D), normal(generator, D, hidden)
+        hidden = draw_integer(generator, 1, 5)
+        W1, W2 = draw_normal(generator, hidden, D), draw_normal(generator, D, hidden)
         by_token = torch.stack(
             [h + (W1.mT @ (W2.mT @ h).relu() if swap else W2 @ (W1 @ h).relu()) for h in H.mT], 1
         )
@@ -134,8 +134,8 @@ def definition_masks(
             Part(printed=mlp.check()),
         ],
         numbers={
-            "share of cases in which the printed Attn differs": full.broken / trials,
-            "share in which the printed MAttn differs": causal.broken / trials,
+            "share of cases in which the printed Attn differs": full.violations / trials,
+            "share in which the printed MAttn differs": causal.violations / trials,
         },
     )
 

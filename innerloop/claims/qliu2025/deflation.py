@@ -1,4 +1,4 @@
-"""The power method with deflation on a matrix of known spectrum, and how far it is off."""
+"""The power method with deflation on a matrix of known spectrum, and its errors."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from innerloop.claims.prompts import normal
+from innerloop.claims.prompts import draw_normal
 
 
-class Found(NamedTuple):
-    """What Algorithm 1 finds, component by component."""
+class DeflationErrors(NamedTuple):
+    """Errors of Algorithm 1, component by component."""
 
     a: list[float]
     """‖v_η − p_η‖, v_η with the sign of p_η."""
@@ -22,27 +22,27 @@ class Found(NamedTuple):
     """‖u_η − p_η‖, u_η the leading eigenvector of the matrix that was iterated."""
 
 
-def matrix(generator: torch.Generator, spectrum: Tensor) -> tuple[Tensor, Tensor]:
-    """A symmetric matrix with that spectrum, and its eigenvectors as columns."""
+def draw_matrix(generator: torch.Generator, spectrum: Tensor) -> tuple[Tensor, Tensor]:
+    """Draw a symmetric matrix with the given spectrum; its eigenvectors are columns."""
     d = len(spectrum)
-    vectors, _ = torch.linalg.qr(normal(generator, d, d))
+    vectors, _ = torch.linalg.qr(draw_normal(generator, d, d))
     return vectors * spectrum @ vectors.mT, vectors
 
 
-def start(generator: torch.Generator, vector: Tensor, delta: float) -> Tensor:
-    """A unit vector whose inner product with `vector` is δ."""
-    other = normal(generator, len(vector))
+def draw_start(generator: torch.Generator, vector: Tensor, delta: float) -> Tensor:
+    """Draw a unit vector whose inner product with `vector` is δ."""
+    other = draw_normal(generator, len(vector))
     other = other - other.dot(vector) * vector
     if len(vector) == 1:
         return vector.clone()
     return delta * vector + math.sqrt(1 - delta**2) * other / other.norm()
 
 
-def run(
+def run_deflation(
     A: Tensor, vectors: Tensor, spectrum: Tensor, starts: list[Tensor], taus: list[int]
-) -> Found:
-    """τ iterations for each component, then A ← A − λ̂ p pᵀ."""
-    found = Found([], [], [])
+) -> DeflationErrors:
+    """Run τ iterations for each component, then deflate A ← A − λ̂ p pᵀ."""
+    found = DeflationErrors([], [], [])
     for eta, (first, tau) in enumerate(zip(starts, taus, strict=True)):
         values, basis = torch.linalg.eigh(A)
         # A^τ p up to its length: any number of iterations at once.
@@ -58,12 +58,12 @@ def run(
 
 
 def printed_tau(epsilon: float, delta: float) -> int:
-    """log(1/(ε₀δ))/ε₀, the most that the theorem allows."""
+    """The printed number of iterations log(1/(ε₀δ))/ε₀, the most that the theorem allows."""
     return math.floor(math.log(1 / (epsilon * delta)) / epsilon)
 
 
 def proper_tau(epsilon: float, delta: float, larger: float, smaller: float) -> int:
-    """log(1/(δ√ε₀))/log(λ_η/λ_{η+1}): then tan θ ≤ √ε₀."""
+    """The corrected number of iterations log(1/(δ√ε₀))/log(λ_η/λ_{η+1}): then tan θ ≤ √ε₀."""
     if smaller <= 0:
         return 1
     return math.ceil(math.log(1 / (delta * math.sqrt(epsilon))) / math.log(larger / smaller))

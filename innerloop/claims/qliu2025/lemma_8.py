@@ -24,11 +24,11 @@ from innerloop.claims.trials import Expectation, Inequality
 
 DIMENSIONS = (1, 2, 3, 4, 5, 8, 16, 64, 256, 1_024, 10**4, 10**6)
 C = 1.0
-"""C > 0 is not given; whatever it is, its terms vanish as δ → 0."""
+"""The constant C > 0 is not given; whatever it is, its terms vanish as δ → 0."""
 
 
-def within(d: int, delta: float) -> float:
-    """P(|vᵀx| ≤ δ), exactly."""
+def probability_within(d: int, delta: float) -> float:
+    """The exact probability P(|vᵀx| ≤ δ)."""
     from scipy.special import betainc
 
     if d == 1:
@@ -69,14 +69,14 @@ def lemma_8(
     for d in DIMENSIONS:
         for step in range(deltas):
             delta = 0.4999 / d * 10 ** (-12 * step / deltas)
-            p, size, about = within(d, delta), (d, step), f"d = {d}, δ = {delta:.3g}"
+            p, size, about = probability_within(d, delta), (d, step), f"d = {d}, δ = {delta:.3g}"
             first.add(p, bound(delta) + math.exp(-C / math.sqrt(delta)), size=size, about=about)
             ratio = p / root(delta)
             bare.add(p, bound(delta), size=size, about=about)
             if step == 0:
                 rows.append({"d": d, "ratio": ratio})
             worst = max(worst, ratio)
-            small = within(d, delta / math.sqrt(d))
+            small = probability_within(d, delta / math.sqrt(d))
             for k in (1, 2, 8):
                 told, size_k = f"{about}, k = {k}", (d, k, step)
                 half = 1 - (0.5 * (1 - small)) ** k if d > 1 else 1 - 0.5**k
@@ -85,7 +85,7 @@ def lemma_8(
                 absolute.add(
                     -math.expm1(k * math.log1p(-small)), k * bound(delta), size=size_k, about=told
                 )
-    absolute.looked = f"largest P(|vᵀx| ≤ δ)/√(δ/π) found: {worst:.4f}"
+    absolute.search_note = f"largest P(|vᵀx| ≤ δ)/√(δ/π) found: {worst:.4f}"
     return Evidence(
         parts=[
             Part(printed=first.check()),
@@ -94,7 +94,7 @@ def lemma_8(
         ],
         numbers={
             "largest P(|vᵀx| ≤ δ) in units of √(δ/π), at δ = 1/(2d)": worst,
-            "standard errors between the exact law and samples, d = 5": _sampled(
+            "standard errors between the exact law and samples, d = 5": _compare_with_samples(
                 generator, samples
             ),
             "chance that 8 starts all have x_iᵀv_i > 0": 2.0**-8,
@@ -110,9 +110,9 @@ def lemma_8(
     )
 
 
-def _sampled(generator: torch.Generator, samples: int) -> float:
-    """The exact law against draws."""
+def _compare_with_samples(generator: torch.Generator, samples: int) -> float:
+    """Compare the exact law with draws, in standard errors."""
     x = torch.randn(samples, 5, generator=generator, dtype=torch.float64)
     inner = (x[:, 0] / x.norm(dim=-1)).abs()
     trial = Expectation("exact law")
-    return trial.add((inner <= 0.1).double(), within(5, 0.1), size=(5,), about="d = 5")
+    return trial.add((inner <= 0.1).double(), probability_within(5, 0.1), size=(5,), about="d = 5")

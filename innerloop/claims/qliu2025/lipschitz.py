@@ -19,12 +19,12 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.prompts import normal, whole
-from innerloop.claims.trials import Inequality, search
+from innerloop.claims.prompts import draw_integer, draw_normal
+from innerloop.claims.trials import Inequality, search_minimum
 
 
 class Layer(NamedTuple):
-    """V, Q, K stacked over heads, and the MLP."""
+    """The matrices V, Q, K stacked over heads, and those of the MLP."""
 
     V: Tensor
     Q: Tensor
@@ -33,8 +33,8 @@ class Layer(NamedTuple):
     W2: Tensor
 
 
-def norm(layers: list[Layer]) -> Tensor:
-    """‖θ‖ as defined."""
+def weights_norm(layers: list[Layer]) -> Tensor:
+    """The norm ‖θ‖ as the slides define it."""
     found = []
     for layer in layers:
         V, Q, K, W1, W2 = (torch.linalg.matrix_norm(part, 2) for part in layer)
@@ -42,8 +42,8 @@ def norm(layers: list[Layer]) -> Tensor:
     return torch.stack(found).max()
 
 
-def run(layers: list[Layer], H: Tensor, causal: bool) -> Tensor:
-    """Attention, Σ_j σ(⟨Qh_i, Kh_j⟩)Vh_j over j ≤ i by 1/i or all j by 1/N, then the MLP."""
+def run_layers(layers: list[Layer], H: Tensor, causal: bool) -> Tensor:
+    """Run attention, Σ_j σ(⟨Qh_i, Kh_j⟩)Vh_j over j ≤ i by 1/i or all j by 1/N, then the MLP."""
     N = H.shape[-1]
     weights = torch.full((N, N), 1 / N, dtype=H.dtype)
     if causal:
@@ -55,8 +55,8 @@ def run(layers: list[Layer], H: Tensor, causal: bool) -> Tensor:
     return H
 
 
-def constant(B: float, r: float, layers: int) -> float:
-    """λ for ‖θ‖ ≤ B, L layers and columns of length at most r."""
+def lipschitz_constant(B: float, r: float, layers: int) -> float:
+    """The Lipschitz constant λ for ‖θ‖ ≤ B, L layers and columns of length at most r."""
     found = 0.0
     for _ in range(layers):
         middle = r + B**3 * r**3
@@ -87,23 +87,32 @@ def lipschitz(
     _cubic(anywhere)
     nearest = 0.0
     for trial in range(trials):
-        layers, B = whole(generator, 1, 3), float(10 ** (torch.rand((), generator=generator) - 0.7))
-        sizes = whole(generator, 1, 4), whole(generator, 1, 3), whole(generator, 1, 4)
-        one = _drawn(generator, layers, *sizes, B)
-        other = _drawn(generator, layers, *sizes, B)
+        layers, B = (
+            draw_integer(generator, 1, 3),
+            float(10 ** (torch.rand((), generator=generator) - 0.7)),
+        )
+        sizes = (
+            draw_integer(generator, 1, 4),
+            draw_integer(generator, 1, 3),
+            draw_integer(generator, 1, 4),
+        )
+        one = _draw_layers(generator, layers, *sizes, B)
+        other = _draw_layers(generator, layers, *sizes, B)
         if trial % 2:
-            other = _between(one, other, 1e-4)
-        N, causal = whole(generator, 1, 5), trial % 3 == 0
+            other = _interpolate_layers(one, other, 1e-4)
+        N, causal = draw_integer(generator, 1, 5), trial % 3 == 0
         r = float(10 ** (torch.rand((), generator=generator) - 0.7))
-        H = normal(generator, sizes[0], N)
+        H = draw_normal(generator, sizes[0], N)
         H = H / H.norm(dim=0) * r
-        left = distance(run(one, H, causal), run(other, H, causal))
-        right = scale * constant(B, r, layers) * norm(_minus(one, other))
+        left = distance(run_layers(one, H, causal), run_layers(other, H, causal))
+        right = (
+            scale * lipschitz_constant(B, r, layers) * weights_norm(_subtract_layers(one, other))
+        )
         nearest = max(nearest, float(left / right) * scale)
         told = f"L = {layers}, D = {sizes[0]}, M = {sizes[1]}, N = {N}, B = {B:.3g}, r = {r:.3g}"
         ball.add(left, right, size=(layers, sizes[0], trial), about=told)
     best, evaluations = _search(generator, starts, ball, scale)
-    ball.looked = f"a search over θ, θ' evaluated it {evaluations} times"
+    ball.search_note = f"a search over θ, θ' evaluated it {evaluations} times"
     return Evidence(
         parts=[Part(printed=anywhere.check(), corrected=ball.check(), matters="result")],
         numbers={
@@ -114,7 +123,7 @@ def lipschitz(
 
 
 def _cubic(found: Inequality) -> None:
-    """D = N = 1, h = 1, Q = K = V = t against θ' = 0: t³ against 2t."""
+    """The case D = N = 1, h = 1, Q = K = V = t against θ' = 0: t³ against 2t."""
     one = torch.ones(1, 1, 1, dtype=torch.float64)
     none = 0 * one[0]
     H = torch.ones(1, 1, dtype=torch.float64)
@@ -122,37 +131,39 @@ def _cubic(found: Inequality) -> None:
     for t in (1.0, 2.0, 4.0, 8.0):
         theta = [Layer(t * one, t * one, t * one, none, none)]
         zero = [Layer(0 * one, 0 * one, 0 * one, none, none)]
-        left = float(distance(run(theta, H, False), run(zero, H, False)))
-        fitted = fitted or left / float(norm(theta))
+        left = float(distance(run_layers(theta, H, False), run_layers(zero, H, False)))
+        fitted = fitted or left / float(weights_norm(theta))
         about = f"D = N = 1, h = 1, Q = K = V = {t:g}, θ' = 0, ‖θ‖ = {2 * t:g}, λ = {fitted:g}"
-        found.add(left, fitted * float(norm(theta)), size=(t,), about=about)
+        found.add(left, fitted * float(weights_norm(theta)), size=(t,), about=about)
 
 
-def _drawn(
+def _draw_layers(
     generator: torch.Generator, layers: int, D: int, heads: int, hidden: int, B: float
 ) -> list[Layer]:
-    """Weights with ‖θ‖ = B, the parts of random size."""
+    """Draw weights with ‖θ‖ = B, the parts of random size."""
     found = []
     for _ in range(layers):
         V, Q, K = (
-            normal(generator, heads, D, D) * torch.rand((), generator=generator).double()
+            draw_normal(generator, heads, D, D) * torch.rand((), generator=generator).double()
             for _ in range(3)
         )
-        found.append(Layer(V, Q, K, normal(generator, hidden, D), normal(generator, D, hidden)))
-    return _scaled(found, B / float(norm(found)))
+        found.append(
+            Layer(V, Q, K, draw_normal(generator, hidden, D), draw_normal(generator, D, hidden))
+        )
+    return _scale_layers(found, B / float(weights_norm(found)))
 
 
-def _scaled(layers: list[Layer], by: float) -> list[Layer]:
+def _scale_layers(layers: list[Layer], by: float) -> list[Layer]:
     return [Layer(*(by * part for part in layer)) for layer in layers]
 
 
-def _minus(one: list[Layer], other: list[Layer]) -> list[Layer]:
+def _subtract_layers(one: list[Layer], other: list[Layer]) -> list[Layer]:
     pairs = zip(one, other, strict=True)
     return [Layer(*(a - b for a, b in zip(*pair, strict=True))) for pair in pairs]
 
 
-def _between(one: list[Layer], other: list[Layer], share: float) -> list[Layer]:
-    """A point near `one` on the way to `other`: inside the ball, which is convex."""
+def _interpolate_layers(one: list[Layer], other: list[Layer], share: float) -> list[Layer]:
+    """A point near `one` on the way to `other`, inside the ball, which is convex."""
     pairs = zip(one, other, strict=True)
     return [
         Layer(*((1 - share) * a + share * b for a, b in zip(*pair, strict=True))) for pair in pairs
@@ -162,26 +173,30 @@ def _between(one: list[Layer], other: list[Layer], share: float) -> list[Layer]:
 def _search(
     generator: torch.Generator, starts: int, found: Inequality, scale: float
 ) -> tuple[float, int]:
-    """The largest quotient over two sets of five numbers with ‖θ‖ ≤ 1, one layer, h = 1."""
+    """Search the largest quotient over two sets of five numbers, ‖θ‖ ≤ 1, one layer, h = 1."""
     H = torch.ones(1, 1, dtype=torch.float64)
 
     def layers(point: Tensor) -> list[Layer]:
         parts = [
             Layer(*(v.reshape(1, 1, 1) for v in point[:3]), *(v.reshape(1, 1) for v in point[3:]))
         ]
-        size = norm(parts)
+        size = weights_norm(parts)
         return [Layer(*(part / torch.maximum(size, torch.ones(())) for part in parts[0]))]
 
     def quotient(point: Tensor) -> tuple[Tensor, Tensor]:
         one, other = layers(point[:5]), layers(point[5:])
-        return distance(run(one, H, False), run(other, H, False)), norm(_minus(one, other))
+        return distance(run_layers(one, H, False), run_layers(other, H, False)), weights_norm(
+            _subtract_layers(one, other)
+        )
 
     def margin(point: Tensor) -> Tensor:
         left, right = quotient(point)
-        return 1 - left / (constant(1.0, 1.0, 1) * right)
+        return 1 - left / (lipschitz_constant(1.0, 1.0, 1) * right)
 
-    best, least, evaluations = search(margin, normal(generator, starts, 10).abs(), iterations=12)
+    best, least, evaluations = search_minimum(
+        margin, draw_normal(generator, starts, 10).abs(), iterations=12
+    )
     left, right = quotient(best)
     about = "where a search ended, L = 1, D = 1"
-    found.add(left, scale * constant(1.0, 1.0, 1) * right, size=(1, 1, 1e9), about=about)
+    found.add(left, scale * lipschitz_constant(1.0, 1.0, 1) * right, size=(1, 1, 1e9), about=about)
     return 1 - least, evaluations

@@ -24,7 +24,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.constructions.format_conversion import FormatConversion
+from innerloop.constructions.format_conversion import FormatConversionConstruction
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.transformer import Block
 
@@ -34,20 +34,20 @@ Rows = Callable[[int], list[int]]
 Change = Callable[[list[Block]], list[Block]]
 
 
-def unchanged(blocks: list[Block]) -> list[Block]:
+def keep_blocks(blocks: list[Block]) -> list[Block]:
     return blocks
 
 
-def not_erased(blocks: list[Block]) -> list[Block]:
+def drop_mlps(blocks: list[Block]) -> list[Block]:
     return [Block(block.attention) for block in blocks]
 
 
-def swapped(blocks: list[Block]) -> list[Block]:
+def reverse_blocks(blocks: list[Block]) -> list[Block]:
     return blocks[::-1]
 
 
 def printed_rows(D: int) -> list[int]:
-    """{1, 2, …, D−1, D−2, D}: every row, the last but one and the one before in turn."""
+    """The printed rows {1, 2, …, D−1, D−2, D}: all of them, D−1 before D−2."""
     return [*range(1, D - 2), D - 1, D - 2, D]
 
 
@@ -69,8 +69,8 @@ def without_flag(D: int) -> list[int]:
     full={"trials": 2_000, "longest": 2_000},
     tiny={"trials": 12, "longest": 40},
     falsified={
-        "scratch is left behind": {"change": not_erased},
-        "the layers in the other order": {"change": swapped},
+        "scratch is left behind": {"change": drop_mlps},
+        "the layers in the other order": {"change": reverse_blocks},
         "the encoder's flag is dropped": {"rows": without_flag},
         "norm at most 5": {"limits": {**LIMITS, "‖θ‖": 5.0}},
     },
@@ -80,7 +80,7 @@ def proposition_6(
     *,
     trials: int,
     longest: int,
-    change: Change = unchanged,
+    change: Change = keep_blocks,
     rows: Rows = proper_rows,
     limits: dict[str, float] = LIMITS,
 ) -> Evidence:
@@ -95,22 +95,22 @@ def proposition_6(
         N = longest if trial == trials - 1 else SIZES[trial // LARGEST_D % len(SIZES)]
         problem = LinearRegression(d=d, n=N, noise=0.5).sample(generator=generator)
         if trial == 0:
-            d, N, problem = 1, 1, RegressionProblem.of([[3.0]], [5.0], [7.0])
-        construction = FormatConversion(d=d, n=N)
+            d, N, problem = 1, 1, RegressionProblem.from_arrays([[3.0]], [5.0], [7.0])
+        construction = FormatConversionConstruction(d=d, n=N)
         blocks = change(construction.body(0))
         H, D = construction.prompt(problem), construction.layout.width
-        wanted, encoder = _paired(H, problem), _encoder(problem, D)
-        out = _decoded(blocks, H)
+        wanted, encoder = _pair_tokens(H, problem), _encoder_prompt(problem, D)
+        out = _run_decoder(blocks, H)
         size, about = (d, N, trial), f"d = {d}, N = {N}"
-        shown = _restricted(H, proper_rows(D))
+        shown = _restrict_stream(H, proper_rows(D))
         display.add(shown, encoder, size=size, about=f"{about}{_first(shown, encoder)}")
         off = paired.add(out, wanted, size=size, about=about)
         table[N] = max(off, table.get(N, 0.0))
-        full = _restricted(wanted, printed_rows(D))
+        full = _restrict_stream(wanted, printed_rows(D))
         padded = torch.cat([encoder, torch.zeros_like(encoder[:, :1])], dim=1)
         listed.add(full, padded, size=size, about=f"{about}, D = {D}: {D} rows for {D - 1}")
-        kept.add(_restricted(out, rows(D)), encoder, size=size, about=about)
-        counted = {**_counted(blocks), "zero rows of p in use": D - d - 4}
+        kept.add(_restrict_stream(out, rows(D)), encoder, size=size, about=about)
+        counted = {**_count_resources(blocks), "zero rows of p in use": D - d - 4}
         for what, most in limits.items():
             enough.add(counted[what], most, size=size, about=f"{about}, {what}")
     return Evidence(
@@ -124,35 +124,35 @@ def proposition_6(
     )
 
 
-def _paired(H: Tensor, problem: RegressionProblem) -> Tensor:
+def _pair_tokens(H: Tensor, problem: RegressionProblem) -> Tensor:
     out = H.clone()
     out[1::2, : problem.d] = problem.x
     return out
 
 
-def _encoder(problem: RegressionProblem, D: int) -> Tensor:
+def _encoder_prompt(problem: RegressionProblem, D: int) -> Tensor:
     """The encoder's prompt with one row less than D: tokens × (D − 1)."""
-    parts = problem.encoder_format()
+    parts = problem.to_encoder_format()
     tokens = torch.zeros(problem.n + 1, D - 1, dtype=torch.float64)
     tokens[:, : problem.d], tokens[:, problem.d] = parts["x"], parts["y"]
     tokens[:, -2], tokens[:, -1] = parts["one"], parts["t"]
     return tokens
 
 
-def _restricted(stream: Tensor, rows: Sequence[int]) -> Tensor:
-    """Columns {2, 4, …, 2N, 2N+1} and the given rows, counted from 1, of tokens × D."""
+def _restrict_stream(stream: Tensor, rows: Sequence[int]) -> Tensor:
+    """Select columns {2, 4, …, 2N, 2N+1} and the given rows, counted from 1, of tokens × D."""
     columns = [*range(1, stream.shape[0], 2), stream.shape[0] - 1]
     return stream[columns][:, [row - 1 for row in rows]]
 
 
 def _first(shown: Tensor, encoder: Tensor) -> str:
-    """The first column of both, as a reader can check it."""
+    """Format the first column of both for a reader to check."""
     told = [", ".join(f"{value:.3g}" for value in part[0]) for part in (shown, encoder)]
     return f", first column ({told[0]}) for ({told[1]})"
 
 
 def _heads(block: Block) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """Q, K, V of each head as D×D matrices, Q and K of equal norm."""
+    """The matrices Q, K, V of each head, D×D, with Q and K of equal norm."""
     attention, found = block.attention, []
     assert attention is not None
     for score, value in zip(attention.score_matrices(), attention.value, strict=True):
@@ -164,7 +164,7 @@ def _heads(block: Block) -> list[tuple[Tensor, Tensor, Tensor]]:
 
 
 def _units(block: Block) -> tuple[Tensor, Tensor]:
-    """W₁ and W₂; the slides' MLP has no bias."""
+    """The matrices W₁ and W₂; the slides' MLP has no bias."""
     mlp = block.mlp
     assert mlp is not None
     assert not mlp.bias.any()
@@ -174,8 +174,11 @@ def _units(block: Block) -> tuple[Tensor, Tensor]:
     return mlp.inner, outer
 
 
-def _decoded(blocks: list[Block], H: Tensor) -> Tensor:
-    """The slides' decoder: h_i + Σ_m 1/i Σ_{j ≤ i} σ(⟨Q h_i, K h_j⟩) V h_j, then h + W₂ σ(W₁ h)."""
+def _run_decoder(blocks: list[Block], H: Tensor) -> Tensor:
+    """Run the slides' decoder on tokens H.
+
+    h_i + Σ_m 1/i Σ_{j ≤ i} σ(⟨Q h_i, K h_j⟩) V h_j, then h + W₂ σ(W₁ h).
+    """
     count = torch.arange(1.0, H.shape[0] + 1, dtype=torch.float64)[:, None]
     for block in blocks:
         added = torch.zeros_like(H)
@@ -188,8 +191,8 @@ def _decoded(blocks: list[Block], H: Tensor) -> Tensor:
     return H
 
 
-def _counted(blocks: list[Block]) -> dict[str, float | int]:
-    """Layers, heads, hidden units and the norm, each as the slides define it."""
+def _count_resources(blocks: list[Block]) -> dict[str, float | int]:
+    """Count layers, heads, hidden units and the norm, each as the slides define it."""
     norms, heads, hidden = [], [], [0]
     for block in blocks:
         each = _heads(block)

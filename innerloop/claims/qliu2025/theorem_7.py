@@ -1,4 +1,4 @@
-"""Theorem 7: a transformer runs the power method with deflation, and how far it is then off.
+"""Theorem 7: a transformer runs the power method with deflation, and the error it then has.
 
 Printed    L = 2τ + 4k + 1 layers, τ ≤ log(1/(ε₀δ))/ε₀, starts with p_iᵀv_i ≥ δ,
            Δ = min_{i<j≤k} |λ_i − λ_j|:
@@ -28,18 +28,18 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.prompts import whole
+from innerloop.claims.prompts import draw_integer
 from innerloop.claims.qliu2025 import deflation
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.constructions.base import answer, streams
-from innerloop.constructions.pca import PCA
+from innerloop.constructions.base import iterate_streams, read_prediction
+from innerloop.constructions.pca import PCAConstruction
 from innerloop.problems.principal_components import PrincipalComponents
 
 EPSILONS, DELTA, C, ROUNDING = (0.1, 0.01, 1e-4), 0.1, 4.0, 1e-9
 
 
 def count_layers(tau: int, k: int) -> int:
-    """The covariance; for each component two layers an iteration, and four to take it out."""
+    """Layers: the covariance, then per component two per iteration and four to deflate."""
     return 1 + k * (2 * tau + 4)
 
 
@@ -80,7 +80,7 @@ def theorem_7(
             deeper.add(layers(tau, k), 2 * k * tau + 4 * k + 1, size=(k, tau), about=about)
     enough, more = _iterations(generator, trials, share)
     bounds = _bounds(generator, trials, share, constant, own)
-    run, numbers = _built(generator, knots, closer)
+    run, numbers = _compare_construction(generator, knots, closer)
     return Evidence(
         parts=[
             Part(printed=depth.check(), corrected=deeper.check(), matters="result"),
@@ -95,26 +95,26 @@ def theorem_7(
 def _iterations(
     generator: torch.Generator, trials: int, share: float
 ) -> tuple[Inequality, Inequality]:
-    """1 − ε₀ ≤ pᵀv₁ after the printed τ and after the corrected one."""
+    """Check 1 − ε₀ ≤ pᵀv₁ after the printed τ and after the corrected one."""
     printed = Inequality("pᵀv₁ ≥ 1 − ε₀ after τ = log(1/(ε₀δ))/ε₀, √λ₁ − √λ₂ ≥ 1")
     proper = Inequality("pᵀv₁ ≥ 1 − ε₀ after τ ≥ log(1/(δ√ε₀))/log(λ₁/λ₂)", rounding=1e-9)
     for trial in range(trials):
-        d = whole(generator, 2, 5)
+        d = draw_integer(generator, 2, 5)
         roots = 100 ** torch.rand(d, generator=generator, dtype=torch.float64)
         roots = roots.sort(descending=True).values
         roots[0] = roots[1] + 1
         if trial == 0:
             d, roots = 2, torch.tensor([100.0, 99.0], dtype=torch.float64)
         spectrum = roots**2
-        A, vectors = deflation.matrix(generator, spectrum)
-        first = deflation.start(generator, vectors[:, 0], DELTA)
+        A, vectors = deflation.draw_matrix(generator, spectrum)
+        first = deflation.draw_start(generator, vectors[:, 0], DELTA)
         for epsilon in EPSILONS[:2]:
             needed = deflation.proper_tau(epsilon, DELTA, *spectrum[:2].tolist())
             for found, tau in (
                 (printed, deflation.printed_tau(epsilon, DELTA)),
                 (proper, math.ceil(share * needed)),
             ):
-                a = deflation.run(A, vectors, spectrum, [first], [tau]).a[0]
+                a = deflation.run_deflation(A, vectors, spectrum, [first], [tau]).a[0]
                 ends = f"λ₁ = {float(spectrum[0]):.5g}, λ₂ = {float(spectrum[1]):.5g}"
                 about = f"d = {d}, {ends}, δ = {DELTA}, ε₀ = {epsilon}, τ = {tau}, 1 − ε₀ and pᵀv₁"
                 found.add(1 - epsilon, 1 - a * a / 2, size=(d, -epsilon, trial), about=about)
@@ -124,7 +124,7 @@ def _iterations(
 def _bounds(
     generator: torch.Generator, trials: int, share: float, constant: float, own: float
 ) -> list[tuple[Inequality, Inequality]]:
-    """Single, joint and recursion, as printed and as corrected."""
+    """Check the single, joint and recursive bounds, as printed and as corrected."""
     single = (
         Inequality(f"‖v_(η+1) − 𝐯_(η+1)‖ ≤ Cλ₁√ε₀/Δ ∏_1^k 5λ_(i+1)/Δ, C = {C:g}"),
         Inequality("the same, ∏_1^η, Δ = min_{i≤k}(λ_i − λ_(i+1)), τ from the gaps"),
@@ -140,8 +140,8 @@ def _bounds(
     for trial in range(trials):
         for epsilon in EPSILONS:
             spectrum, k = _spectrum(generator, trial, epsilon)
-            A, vectors = deflation.matrix(generator, spectrum)
-            starts = [deflation.start(generator, vectors[:, i], DELTA) for i in range(k)]
+            A, vectors = deflation.draw_matrix(generator, spectrum)
+            starts = [deflation.draw_start(generator, vectors[:, i], DELTA) for i in range(k)]
             ends = spectrum.tolist()
             told = f"λ = ({', '.join(f'{v:.6g}' for v in ends)}), k = {k}, ε₀ = {epsilon}"
             size = (len(ends), k, trial, -epsilon)
@@ -152,7 +152,7 @@ def _bounds(
                 (0, [deflation.printed_tau(epsilon, DELTA)] * k, narrow),
                 (1, [math.ceil(share * tau) for tau in needed], wide),
             ):
-                found = deflation.run(A, vectors, spectrum, starts, taus)
+                found = deflation.run_deflation(A, vectors, spectrum, starts, taus)
                 scale = (constant if which else C) * ends[0] * math.sqrt(epsilon) / gap
                 factors = [5 * ends[i] / gap for i in range(1, k + 1)]
                 for eta in range(1, k):
@@ -171,7 +171,7 @@ def _bounds(
 
 
 def _recursion(
-    found: deflation.Found, values: list[float], eta: int, gap: float, own: float | None
+    found: deflation.DeflationErrors, values: list[float], eta: int, gap: float, own: float | None
 ) -> float:
     """The bound on a_{η+1}: as printed, or with `own` times the component's own error."""
     past = list(zip(values[:eta], found.a[:eta], found.b[:eta], strict=True))
@@ -182,7 +182,7 @@ def _recursion(
 
 
 def _spectrum(generator: torch.Generator, trial: int, epsilon: float) -> tuple[Tensor, int]:
-    """λ_{k+1} = 0; λ_{k+1} next to λ_k; one component; then at random, every other one close."""
+    """Draw a spectrum: first λ_{k+1} = 0, λ_{k+1} near λ_k, one component; then random ones."""
     given = {
         0: ([10.0, 9.0, 0.0], 2),
         1: ([3.0, 1.0, 1.0 - epsilon**2], 2),
@@ -191,7 +191,7 @@ def _spectrum(generator: torch.Generator, trial: int, epsilon: float) -> tuple[T
     if trial in given:
         values, k = given[trial]
         return torch.tensor(values, dtype=torch.float64), k
-    k = whole(generator, 1, 3)
+    k = draw_integer(generator, 1, 3)
     ratios = 0.2 + 0.6 * torch.rand(k + 2, generator=generator, dtype=torch.float64)
     spectrum = 5 * torch.cumprod(ratios, 0)
     if trial % 2:
@@ -200,18 +200,20 @@ def _spectrum(generator: torch.Generator, trial: int, epsilon: float) -> tuple[T
     return spectrum, k
 
 
-def _built(
+def _compare_construction(
     generator: torch.Generator, knots: list[int], closer: float
 ) -> tuple[Inequality, dict[str, float]]:
-    """The built transformer against Algorithm 1: the first error term."""
+    """Compare the built transformer with Algorithm 1: the first error term."""
     found = Inequality("the built transformer is within its bound of Algorithm 1, ε from its knots")
     numbers: dict[str, float] = {}
     for count in knots:
-        built = PCA(d=4, n=10, steps=4, components=2, knots=count)
+        built = PCAConstruction(d=4, n=10, steps=4, components=2, knots=count)
         problem = PrincipalComponents(d=4, n=10, components=2).sample(4, generator=generator)
-        *_, stream = streams(built, built.transformer, problem)
+        *_, stream = iterate_streams(built, built.transformer, problem)
         *_, state = built.algorithm.states(problem, built.steps)
-        off = (answer(built, built.transformer, problem, stream) - state.vectors).abs().max()
+        off = (
+            (read_prediction(built, built.transformer, problem, stream) - state.vectors).abs().max()
+        )
         allowed = closer * built.steps * built.tolerance(torch.float64)
         found.add(off, allowed, size=(count,), about=f"{count} knots")
         numbers[f"deviation from Algorithm 1, {count} knots"] = float(off)

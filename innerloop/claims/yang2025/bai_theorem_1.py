@@ -30,15 +30,15 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
 from innerloop.claims.trials import Inequality
-from innerloop.claims.yang2025.rates import follows
+from innerloop.claims.yang2025.rates import check_power_law
 
-LONG = 40_000
-"""Examples of a prompt that is as good as infinite."""
+LONG_PROMPT = 40_000
+"""Number of examples of a prompt that is as good as infinite."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """d, κ, σ; how many prompts are trained on, and how many examples each holds."""
+    """Problem sizes d, κ, σ; number of training prompts, and examples in each."""
 
     d: int
     prompts: int
@@ -56,11 +56,11 @@ class Setting:
 
     @property
     def step(self) -> float:
-        """1/λmax of nearly every prompt; below 2/λmax of all but a few in a million."""
+        """Step size: 1/λmax of nearly every prompt, below 2/λmax for all but a few per million."""
         return 1 / (1 + math.sqrt(self.d / self.examples) + 2 / math.sqrt(self.examples)) ** 2
 
-    def grams(self, count: int, generator: torch.Generator) -> Tensor:
-        """XᵀX/N of so many prompts: R T Tᵀ R / N by Bartlett's law of T, R² = Σ."""
+    def draw_grams(self, count: int, generator: torch.Generator) -> Tensor:
+        """Draw XᵀX/N of `count` prompts: R T Tᵀ R / N by Bartlett's law of T, R² = Σ."""
         d, N = self.d, self.examples
         T = torch.randn(count, d, d, generator=generator, dtype=torch.float64).tril(-1)
         drawn = np.random.default_rng(int(torch.randint(2**62, (), generator=generator)))
@@ -69,21 +69,23 @@ class Setting:
         return T @ T.mT / N
 
     def parts(self, grams: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        """Eigenvectors and eigenvalues of XᵀX/N, and what L steps have done of each component."""
+        """Eigenvectors and eigenvalues of XᵀX/N, and the progress of each component in L steps."""
         values, vectors = torch.linalg.eigh(grams)
         return vectors, values, 1 - (1 - self.step * values) ** self.layers
 
     def estimates(self, grams: Tensor, w: Tensor, noise: Tensor) -> Tensor:
-        """ŵ of every prompt after L steps of gradient descent; the noise of Xᵀy/N is N(0, σ²S/N),
-        of which standard normals are given."""
+        """Estimates ŵ of every prompt after L steps of gradient descent.
+
+        The noise of Xᵀy/N is N(0, σ²S/N), made from the given standard normals.
+        """
         vectors, values, done = self.parts(grams)
         stray = self.sigma * noise / (values * self.examples).sqrt()
         seen = (vectors.mT @ w.unsqueeze(-1)).squeeze(-1) + stray
         return (vectors @ (done * seen).unsqueeze(-1)).squeeze(-1)
 
     def moments(self, draws: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """E ŵŵᵀ and E ŵwᵀ: over w and the noise exactly, over X by `draws` prompts."""
-        vectors, values, done = self.parts(self.grams(draws, generator))
+        """The moments E ŵŵᵀ and E ŵwᵀ: over w and the noise exactly, over X by `draws` prompts."""
+        vectors, values, done = self.parts(self.draw_grams(draws, generator))
         power = done**2 / self.d + self.sigma**2 * done**2 / (values * self.examples)
         return _mean(vectors, power), _mean(vectors, done / self.d)
 
@@ -94,41 +96,41 @@ def _mean(vectors: Tensor, values: Tensor) -> Tensor:
 
 @dataclass(frozen=True)
 class Risk:
-    """½ E (xᵀ(A ŵ − w))² of any A, from the moments of ŵ."""
+    """The risk ½ E (xᵀ(A ŵ − w))² of any A, from the moments of ŵ."""
 
     setting: Setting
     square: Tensor
     cross: Tensor
 
-    def of(self, a: Tensor) -> Tensor:
+    def evaluate(self, a: Tensor) -> Tensor:
         eye = torch.eye(self.setting.d, dtype=torch.float64) / self.setting.d
         inner = a @ self.square @ a.mT - 2 * a @ self.cross + eye
         return (inner.diagonal(dim1=-2, dim2=-1) * self.setting.spectrum).sum(dim=-1) / 2
 
-    def least(self) -> float:
-        """That of the best A: of infinitely many prompts."""
-        return float(self.of(torch.linalg.solve(self.square, self.cross).mT))
+    def least_risk(self) -> float:
+        """The risk of the best A, which infinitely many prompts would find."""
+        return float(self.evaluate(torch.linalg.solve(self.square, self.cross).mT))
 
 
-def minimisers(setting: Setting, times: int, generator: torch.Generator) -> Tensor:
-    """A of the empirical risk minimiser, from so many trainings: times × d × d."""
+def fit_minimisers(setting: Setting, times: int, generator: torch.Generator) -> Tensor:
+    """Fit A by empirical risk minimisation, in `times` independent trainings: times × d × d."""
     count, d = times * setting.prompts, setting.d
     w, query, stray = torch.randn(3, count, d, generator=generator, dtype=torch.float64)
     w, query = w / d**0.5, query * setting.spectrum.sqrt()
     noise = setting.sigma * torch.randn(count, generator=generator, dtype=torch.float64)
     labels = ((query * w).sum(dim=-1) + noise).reshape(times, -1, 1)
-    estimates = setting.estimates(setting.grams(count, generator), w, stray)
+    estimates = setting.estimates(setting.draw_grams(count, generator), w, stray)
     features = (query.unsqueeze(-1) * estimates.unsqueeze(-2)).reshape(times, -1, d**2)
     inverse = torch.linalg.pinv(features.mT @ features, hermitian=True)
     return (inverse @ (features.mT @ labels)).reshape(times, d, d)
 
 
 @dataclass(frozen=True)
-class Lab:
-    """Excess risks, with as many trainings and draws as a preset pays for."""
+class ExcessRiskLab:
+    """Measures excess risks with the trainings and draws that a preset allows."""
 
-    numbers: int
-    """At most so many in the features of all trainings of a setting, which are one or more."""
+    feature_budget: int
+    """Upper bound on feature entries over all trainings of a setting; at least one runs."""
     draws: int
     generator: torch.Generator
 
@@ -136,11 +138,11 @@ class Lab:
         return Risk(setting, *setting.moments(self.draws, self.generator))
 
     def excess(self, setting: Setting) -> tuple[float, float]:
-        """The mean over trainings, and what infinitely many prompts would leave."""
-        times = min(400, max(1, self.numbers // (setting.prompts * setting.d**2)))
+        """Mean excess risk over trainings, and the risk left with infinitely many prompts."""
+        times = min(400, max(1, self.feature_budget // (setting.prompts * setting.d**2)))
         risk = self.risk(setting)
-        found = risk.of(minimisers(setting, times, self.generator))
-        return float(found.mean()), risk.least()
+        found = risk.evaluate(fit_minimisers(setting, times, self.generator))
+        return float(found.mean()), risk.least_risk()
 
 
 Reading = Callable[[int, int], dict[str, int]]
@@ -150,7 +152,7 @@ def as_printed(n: int, N: int) -> dict[str, int]:
     return {"prompts": N, "examples": n}
 
 
-def swapped(n: int, N: int) -> dict[str, int]:
+def as_swapped(n: int, N: int) -> dict[str, int]:
     return {"prompts": n, "examples": N}
 
 
@@ -181,9 +183,9 @@ def bai_theorem_1(
     scale: float = 1.0,
     regime: tuple[float, float] = (2.0, 4.0),
 ) -> Evidence:
-    lab = Lab(numbers, draws, generator)
+    lab = ExcessRiskLab(numbers, draws, generator)
     tasks = [_row(lab, n, 2 * D, as_printed, 0.1) for n in _spread(10 * D, 1000 * D, points)]
-    lengths = [_row(lab, n, 10 * D, swapped) for n in _spread(4 * D**2, 100 * D**2, points)]
+    lengths = [_row(lab, n, 10 * D, as_swapped) for n in _spread(4 * D**2, 100 * D**2, points)]
     return Evidence(
         parts=[
             Part(
@@ -194,7 +196,7 @@ def bai_theorem_1(
             _second(lab, points, second),
             Part(
                 printed=_bound(lab, as_printed, scale),
-                corrected=_bound(lab, swapped, scale),
+                corrected=_bound(lab, as_swapped, scale),
                 matters="result",
             ),
             Part(printed=_regime(1.0, 2.0), corrected=_regime(*regime), matters="step"),
@@ -205,18 +207,18 @@ def bai_theorem_1(
             ),
             "dN there": 10 * D**2,
         },
-        table=[{"names": name, **row._asdict()} for name, row in _named(tasks, lengths)],
+        table=[{"names": name, **row._asdict()} for name, row in _label_rows(tasks, lengths)],
         figures=[_figure(tasks, lengths)],
     )
 
 
 D = 4
 SLACK = 0.15
-"""What an exponent may be off: logarithms are hidden in Õ."""
+"""Allowed error of an exponent: Õ hides logarithms."""
 
 
 class Row(NamedTuple):
-    """n and N of the bound, the excess risk, and that of infinitely many prompts."""
+    """The bound's n and N, the excess risk, and that of infinitely many prompts."""
 
     n: int
     N: int
@@ -231,38 +233,44 @@ def _spread(low: float, high: float, points: int) -> list[int]:
 
 
 def _row(
-    lab: Lab, n: int, N: int, names: Reading, sigma: float = 0.5, d: int = D, kappa: float = 1.0
+    lab: ExcessRiskLab,
+    n: int,
+    N: int,
+    names: Reading,
+    sigma: float = 0.5,
+    d: int = D,
+    kappa: float = 1.0,
 ) -> Row:
     setting = Setting(d, **names(n, N), kappa=kappa, sigma=sigma)
     return Row(n, N, *lab.excess(setting), math.sqrt((kappa * d) ** 2 / n) + d * sigma**2 / N)
 
 
 def _first(where: str, rows: Sequence[Row], power: float) -> Check:
-    """What is above the part that n does not touch: dσ²/N in the print, the best A's risk here."""
+    """Check the first term, above the part independent of n: dσ²/N printed, best A's risk here."""
     left = [row.excess - (row.least if row.n > row.N else 0.0) for row in rows]
     statement = f"{where}: what n can mend falls at least like n^{power:g}"
     n = [float(row.n) for row in rows]
-    return follows(statement, n, left, power, within=SLACK, what="n", bound=True)
+    return check_power_law(statement, n, left, power, within=SLACK, what="n", bound=True)
 
 
-def _second(lab: Lab, points: int, power: float) -> Part:
-    """Where the first term is gone: prompts as good as infinite, or infinitely many of them."""
+def _second(lab: ExcessRiskLab, points: int, power: float) -> Part:
+    """Check the second term where the first vanishes: very long, or infinitely many, prompts."""
     sizes = _spread(2, 20, points)
     tasks, lengths = _spread(4 * D**2, 60 * D**2, points), _spread(5 * D, 500 * D, points)
     printed = [
-        _rate(f"N tasks of {LONG} examples: excess at most like 1/N", tasks, power)(
-            [_row(lab, LONG, N, as_printed).excess for N in tasks]
+        _rate(f"N tasks of {LONG_PROMPT} examples: excess at most like 1/N", tasks, power)(
+            [_row(lab, LONG_PROMPT, N, as_printed).excess for N in tasks]
         ),
         _rate("like d for N = 1600", sizes, 1.0)(
-            [_row(lab, LONG, 1600, as_printed, d=d).excess for d in sizes]
+            [_row(lab, LONG_PROMPT, 1600, as_printed, d=d).excess for d in sizes]
         ),
     ]
     corrected = [
         _rate("N examples, n = ∞: excess at most like 1/N", lengths, power)(
-            [lab.risk(Setting(D, 1, N)).least() for N in lengths]
+            [lab.risk(Setting(D, 1, N)).least_risk() for N in lengths]
         ),
         _rate("like d for N = 400", sizes, 1.0)(
-            [lab.risk(Setting(d, 1, 400)).least() for d in sizes]
+            [lab.risk(Setting(d, 1, 400)).least_risk() for d in sizes]
         ),
     ]
     return Part(printed=_both(printed), corrected=_both(corrected), matters="result")
@@ -270,7 +278,7 @@ def _second(lab: Lab, points: int, power: float) -> Part:
 
 def _rate(statement: str, sizes: Sequence[int], power: float) -> Callable[[Sequence[float]], Check]:
     x = [float(size) for size in sizes]
-    return lambda y: follows(statement, x, y, power, within=SLACK, what="size", bound=True)
+    return lambda y: check_power_law(statement, x, y, power, within=SLACK, what="size", bound=True)
 
 
 def _both(checks: Sequence[Check]) -> Check:
@@ -283,8 +291,8 @@ def _both(checks: Sequence[Check]) -> Check:
     )
 
 
-def _bound(lab: Lab, names: Reading, scale: float) -> Check:
-    """The whole bound with constant 1, N ≥ 2d and many n, over d, κ and σ."""
+def _bound(lab: ExcessRiskLab, names: Reading, scale: float) -> Check:
+    """Check the whole bound with constant 1, N ≥ 2d and many n, over d, κ and σ."""
     named = "n in-context examples, N tasks" if names is as_printed else "n prompts of N examples"
     trial = Inequality(f"excess ≤ √(κ²d²/n) + dσ²/N, {named}")
     for d, kappa, sigma in ((2, 1.0, 0.1), (4, 1.0, 0.1), (4, 10.0, 0.5), (3, 30.0, 0.1)):
@@ -296,7 +304,7 @@ def _bound(lab: Lab, names: Reading, scale: float) -> Check:
 
 
 def _regime(of_examples: float, of_noise: float) -> Check:
-    """Whether √(κ²d²/n) stays below dσ²/N, but for logarithms, at n = κ²N^a/σ^b."""
+    """Check that √(κ²d²/n) stays below dσ²/N, up to logarithms, at n = κ²N^a/σ^b."""
     d, kappa, sigma = 5, 3.0, 0.5
     counts = [10.0**k for k in range(1, 7)]
     terms = [
@@ -305,17 +313,17 @@ def _regime(of_examples: float, of_noise: float) -> Check:
     ]
     ratios = [first / second for first, second in terms]
     statement = f"n = κ²N^{of_examples:g}/σ^{of_noise:g}: the first term is of the second's order"
-    return follows(statement, counts, ratios, 0.0, within=SLACK, what="N", bound=True)
+    return check_power_law(statement, counts, ratios, 0.0, within=SLACK, what="N", bound=True)
 
 
-def _named(tasks: Sequence[Row], lengths: Sequence[Row]) -> list[tuple[str, Row]]:
+def _label_rows(tasks: Sequence[Row], lengths: Sequence[Row]) -> list[tuple[str, Row]]:
     printed, swap = "n in-context examples", "n training prompts"
     return [*((printed, row) for row in tasks), *((swap, row) for row in lengths)]
 
 
 def _figure(tasks: Sequence[Row], lengths: Sequence[Row]) -> Figure:
     rows = []
-    for name, row in _named(tasks, lengths):
+    for name, row in _label_rows(tasks, lengths):
         for what, value in (("measured", row.excess), ("bound, constant 1", row.bound)):
             rows.append({"n": row.n, "risk": value, "what": what, "names": name})
     return Figure(

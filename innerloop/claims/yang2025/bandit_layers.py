@@ -1,4 +1,4 @@
-"""How many steps of the ridge solves bandit policies need: by the bound, and on given games."""
+"""Steps of the ridge solves that bandit policies need: by the bound, and on given games."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ import torch
 from torch import Tensor
 
 from innerloop.algorithms.accelerated_ridge import AcceleratedRidge
-from innerloop.problems.linear_bandit_games import BanditGame, LinearBanditGames
+from innerloop.problems.linear_bandit_games import BanditGameProblem, LinearBanditGames
 
-MOST = 200_000
+MAX_STEPS = 200_000
 
 
-def least(enough: Callable[[int], bool]) -> int:
-    """The smallest number of steps that is enough, where more are never worse."""
+def least_steps(enough: Callable[[int], bool]) -> int:
+    """The smallest sufficient number of steps, assuming that more are never worse."""
     high = 1
     while not enough(high):
         high *= 2
-        if high > MOST:
-            raise ValueError(f"{high} steps are not enough")
+        if high > MAX_STEPS:
+            raise ValueError(f"more than {high // 2} steps are needed, the limit is {MAX_STEPS}")
     low = high // 2
     while high - low > 1:
         middle = (low + high) // 2
@@ -27,9 +27,13 @@ def least(enough: Callable[[int], bool]) -> int:
     return high
 
 
-def games(generator: torch.Generator, batch: int, n: int, arms: int, d: int) -> BanditGame:
-    """Games of n steps; in the second half of the batch one direction is played all the time, so
-    that nothing is learned of the others, which is as hard as can be."""
+def draw_games(
+    generator: torch.Generator, batch: int, n: int, arms: int, d: int
+) -> BanditGameProblem:
+    """Draw games of n steps; the second half of the batch always plays one direction.
+
+    Those games reveal nothing of the other directions, which is the hardest case.
+    """
     drawn = LinearBanditGames(d=d, n=n, arms=arms).sample(batch, generator=generator)
     features = drawn.features.clone()
     half = batch // 2
@@ -38,26 +42,28 @@ def games(generator: torch.Generator, batch: int, n: int, arms: int, d: int) -> 
     actions = drawn.actions.clone()
     actions[half:] = 0
     rewards = drawn.rewards.clamp(-3.0, 3.0)
-    return BanditGame(features, actions, rewards, drawn.noise)
+    return BanditGameProblem(features, actions, rewards, drawn.noise)
 
 
-def prefixes(game: BanditGame, ridge: float) -> tuple[Tensor, Tensor]:
-    """λI + Σ φφᵀ and Σ rφ of the steps before each, written out."""
-    phi = game.chosen
+def prefix_moments(game: BanditGameProblem, ridge: float) -> tuple[Tensor, Tensor]:
+    """The sums λI + Σ φφᵀ and Σ rφ over the steps before each step."""
+    phi = game.chosen_features
     outer = phi.unsqueeze(-1) * phi.unsqueeze(-2)
     moment = game.rewards.unsqueeze(-1) * phi
     eye = ridge * torch.eye(game.d, dtype=torch.float64)
     return outer.cumsum(dim=-3) - outer + eye, moment.cumsum(dim=-2) - moment
 
 
-def needed(algorithm: AcceleratedRidge, game: BanditGame, wanted: Tensor, error: float) -> int:
-    """The last step at which a log-probability is off by more than the error, plus one."""
+def count_needed_steps(
+    algorithm: AcceleratedRidge, game: BanditGameProblem, wanted: Tensor, error: float
+) -> int:
+    """One more than the last step at which a log-probability is off by more than the error."""
     state, last, k = algorithm.init(game), 0, 0
     while k <= 1.3 * last + 30:
         state = algorithm.step(game, state, k)
         k += 1
         if float((algorithm.predict(game, state) - wanted).abs().max()) > error:
             last = k
-        if k > MOST:
-            raise ValueError("the solves do not converge")
+        if k > MAX_STEPS:
+            raise ValueError(f"the ridge solves do not converge within {MAX_STEPS} steps")
     return last + 1

@@ -1,4 +1,4 @@
-"""Which step of Newton's iteration and of gradient descent each layer is most like.
+"""The step of Newton's iteration and of gradient descent that each layer resembles most.
 
 Printed    the best-matching steps: a linear trend with Newton's iterations, an exponential one with
            gradient descent's steps. The paper's GPT-2 has 12 layers, 8 heads, width 256; d = 20,
@@ -27,46 +27,45 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
 from innerloop.claims.yang2025.networks import (
-    LEARNED,
-    PRINTED,
-    SHORT,
-    SMALL,
-    Layers,
-    descent,
-    in_its_place,
-    layer_shares,
-    network,
-    newton,
-    over_positions,
-    over_queries,
-    reached,
+    LEARNED_SHARE,
+    PAPER_SIZES,
+    SHORT_TRAINING,
+    SMALL_SIZES,
+    ProbedNetwork,
+    first_below,
+    gradient_descent,
+    layer_error_shares,
+    load_network,
+    newton_iteration,
+    predict_positions,
+    predict_queries,
+    substitute_iteration,
 )
-from innerloop.identify import measures
-from innerloop.identify.hyper import ran
-from innerloop.identify.instances import prefixes
-from innerloop.identify.models import predicted
-from innerloop.identify.relation import steps_against_layers
+from innerloop.identification import measures
+from innerloop.identification.hyper import predict_steps
+from innerloop.identification.models import predict_layers
+from innerloop.identification.relation import fit_step_growth
 
 NEWTON, DESCENT = "Newton's iteration", "gradient descent"
 TREND = {NEWTON: "linear", DESCENT: "exponential"}
 DRAWS, SURE = 40, 0.95
 ALIKE = 1e-3
-"""A layer that the iteration's limit matches as well as any step, to this, names no step."""
+"""A layer that the iteration's limit matches as well as any step, to this, matches no step."""
 Likeness = Callable[[Tensor], Tensor]
-"""Layers × steps, over some of the prompts."""
+"""Map a choice of prompts to similarities, layers × steps."""
 
 
-class Best(NamedTuple):
-    """The most similar step of each layer, and how often which trend explains it better."""
+class BestMatch(NamedTuple):
+    """The most similar step of each layer, and how often the stated trend fits it better."""
 
     steps: list[int]
-    kept: int
-    """Layers that the trend is fitted to."""
+    fitted_layers: int
+    """Number of layers that the trend is fitted to."""
     similarity: list[float]
     table: Tensor
     fit: dict[str, Any] | None
     share: float
-    """Of the draws of prompts in which the stated trend is the better one."""
+    """Share of the bootstrap draws in which the stated trend fits better."""
 
 
 @claim(
@@ -75,14 +74,18 @@ class Best(NamedTuple):
     "exponentially for gradient descent.",
     where="First paper (Fu et al. 2023): key result 4",
     kind="rate",
-    quick={"machine": "gpt2", "sizes": SMALL, "prompts": 400, "examples": 200, "most": 1000},
-    full={"machine": "gpt2", "sizes": SMALL, "prompts": 1500, "examples": 500, "most": 1000},
-    paper={"machine": None, "sizes": {**PRINTED, "heads": 8}, "prompts": 4000}
+    quick={"machine": "gpt2", "sizes": SMALL_SIZES, "prompts": 400, "examples": 200, "most": 1000},
+    full={"machine": "gpt2", "sizes": SMALL_SIZES, "prompts": 1500, "examples": 500, "most": 1000},
+    paper={"machine": None, "sizes": {**PAPER_SIZES, "heads": 8}, "prompts": 4000}
     | {"examples": 1000, "most": 2000},
-    tiny={"machine": None, "sizes": SMALL, "prompts": 60, "examples": 60, "most": 40},
+    tiny={"machine": None, "sizes": SMALL_SIZES, "prompts": 60, "examples": 60, "most": 40},
     falsified={
-        "gradient descent's steps for layers": {"layered": in_its_place(descent, *range(1, 25))},
-        "Newton's iterations 1, 2, 4, 8 for layers": {"layered": in_its_place(newton, 1, 2, 4, 8)},
+        "gradient descent's steps for layers": {
+            "layered": substitute_iteration(gradient_descent, *range(1, 25))
+        },
+        "Newton's iterations 1, 2, 4, 8 for layers": {
+            "layered": substitute_iteration(newton_iteration, 1, 2, 4, 8)
+        },
     },
 )
 def fu_best_match(
@@ -93,30 +96,37 @@ def fu_best_match(
     prompts: int,
     examples: int,
     most: int,
-    layered: Callable[..., Layers] = network,
+    layered: Callable[..., ProbedNetwork] = load_network,
 ) -> Evidence:
     layers = layered("gpt2-regression", machine, sizes, prompts)
-    problem = layers.drawn(examples, generator)
-    errors = layer_shares(layers, problem).mean(dim=-1).tolist()
-    last, kept = errors[-1], (reached(errors, 2 * errors[-1]) or 0) + 1
+    problem = layers.draw_problems(examples, generator)
+    errors = layer_error_shares(layers, problem).mean(dim=-1).tolist()
+    last, kept = errors[-1], (first_below(errors, 2 * errors[-1]) or 0) + 1
     queries = torch.randn(examples, 2 * problem.d, problem.d, generator=generator).to(problem.x)
-    target = torch.cat([each.targets for each in prefixes(problem)], dim=-1)
+    target = torch.cat([each.targets for each in problem.prefixes()], dim=-1)
 
     def answers(answer: Callable[[Any], Tensor]) -> tuple[Tensor, Tensor]:
-        return over_positions(answer, problem), over_queries(answer, problem, queries)
+        return predict_positions(answer, problem), predict_queries(answer, problem, queries)
 
-    said = answers(lambda given: predicted(layers.model, given))
+    said = answers(lambda given: predict_layers(layers.model, given))
     draws = torch.randint(examples, (DRAWS, examples), generator=generator)
-    found: dict[tuple[str, str], Best] = {}
-    for name, iteration, steps in ((NEWTON, newton, 24), (DESCENT, descent, most)):
-        own = answers(lambda given, i=iteration, k=steps: ran(i(given), given, k))
+    found: dict[tuple[str, str], BestMatch] = {}
+    for name, iteration, steps in (
+        (NEWTON, newton_iteration, 24),
+        (DESCENT, gradient_descent, most),
+    ):
+        own = answers(lambda given, i=iteration, k=steps: predict_steps(i(given), given, k))
         likeness = {
-            "errors": _of_errors(said, own, target),
-            "weights": _of_weights(said, own, queries),
+            "errors": _error_likeness(said, own, target),
+            "weights": _weight_likeness(said, own, queries),
         }
         for measure, like in likeness.items():
             found[name, measure] = _best(like, draws, kept, TREND[name])
-    short = f"{SHORT}: its error is {last:.2g} of the labels' power" if last > LEARNED else ""
+    short = (
+        f"{SHORT_TRAINING}: its error is {last:.2g} of the labels' power"
+        if last > LEARNED_SHARE
+        else ""
+    )
     return Evidence(
         parts=[_part(name, measure, best, short) for (name, measure), best in found.items()],
         numbers={
@@ -128,24 +138,26 @@ def fu_best_match(
             for k in range(len(said[0]))
         ],
         figures=[
-            *_trend(found, layers.told),
+            *_trend(found, layers.description),
             *(_heat(found[name, "errors"], name) for name in TREND),
         ],
     )
 
 
-def _of_errors(said: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], target: Tensor) -> Likeness:
+def _error_likeness(
+    said: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], target: Tensor
+) -> Likeness:
     return lambda pick: measures.error_similarity(said[0][:, pick], own[0][:, pick], target[pick])
 
 
-def _of_weights(
+def _weight_likeness(
     said: tuple[Tensor, Tensor], own: tuple[Tensor, Tensor], queries: Tensor
 ) -> Likeness:
     model, candidate = (measures.induced_weights(each[1], queries) for each in (said, own))
     return lambda pick: measures.sensitivity_cosine(model[:, pick], candidate[:, pick])
 
 
-def _best(like: Likeness, draws: Tensor, kept: int, trend: str) -> Best:
+def _best(like: Likeness, draws: Tensor, kept: int, trend: str) -> BestMatch:
     table = like(torch.arange(draws.shape[1]))
     steps, similarity = table.argmax(dim=1).tolist(), table.amax(dim=1).tolist()
     limit = table[:, -1].tolist()
@@ -153,20 +165,20 @@ def _best(like: Likeness, draws: Tensor, kept: int, trend: str) -> Best:
     kept = min(kept, told.index(False) if False in told else len(told))
     again = [_fit(like(pick).argmax(dim=1).tolist()[:kept]) for pick in draws]
     agreeing = [fit is not None and _follows(fit, trend) for fit in again]
-    return Best(steps, kept, similarity, table, _fit(steps[:kept]), sum(agreeing) / len(draws))
+    return BestMatch(steps, kept, similarity, table, _fit(steps[:kept]), sum(agreeing) / len(draws))
 
 
 def _fit(steps: list[int]) -> dict[str, Any] | None:
-    return steps_against_layers(range(1, len(steps) + 1), steps)
+    return fit_step_growth(range(1, len(steps) + 1), steps)
 
 
 def _follows(fit: dict[str, Any], trend: str) -> bool:
     return fit["better"] == trend and fit[trend]["slope"] > 0
 
 
-def _part(name: str, measure: str, best: Best, short: str) -> Part:
+def _part(name: str, measure: str, best: BestMatch, short: str) -> Part:
     trend = TREND[name]
-    told = f"best steps {', '.join(map(str, best.steps))}, the first {best.kept} fitted"
+    told = f"best steps {', '.join(map(str, best.steps))}, the first {best.fitted_layers} fitted"
     if best.fit is not None:
         line, curve = best.fit["linear"], best.fit["exponential"]
         told += f"; R² {line['r2']:.3f} of a line ({line['slope']:.2f} steps a layer), "
@@ -184,15 +196,15 @@ def _part(name: str, measure: str, best: Best, short: str) -> Part:
     return Part(printed=check, matters="result")
 
 
-def _trend(found: Mapping[tuple[str, str], Best], told: str) -> list[Figure]:
-    """Nothing where no layer is like any step but the first."""
+def _trend(found: Mapping[tuple[str, str], BestMatch], told: str) -> list[Figure]:
+    """Plot the fitted trend; nothing where no layer is like any step but the first."""
     rows = []
     for (name, measure), best in found.items():
         fit = best.fit
         for k, step in enumerate(best.steps, 1):
             if step > 0:
                 rows.append({"layer": k, "step": step, "what": f"best by {measure}", "of": name})
-            if fit is not None and measure == "errors" and k <= best.kept:
+            if fit is not None and measure == "errors" and k <= best.fitted_layers:
                 law = fit[TREND[name]]
                 line = law["intercept"] + law["slope"] * k
                 stated = line if TREND[name] == "linear" else math.exp(line)
@@ -211,7 +223,7 @@ def _trend(found: Mapping[tuple[str, str], Best], told: str) -> list[Figure]:
     return [figure]
 
 
-def _heat(best: Best, name: str) -> Figure:
+def _heat(best: BestMatch, name: str) -> Figure:
     steps = sorted({0, 1, *(round(1.3**k) for k in range(40)), *best.steps})
     return Figure(
         title=f"Similarity of errors: layers and steps of {name}",

@@ -30,27 +30,27 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.networks import (
-    LEARNED,
-    PRINTED,
-    SHORT,
-    SMALL,
+    LEARNED_SHARE,
+    PAPER_SIZES,
+    SHORT_TRAINING,
+    SMALL_SIZES,
     Iteration,
-    Layers,
-    between,
-    curve,
-    curves,
-    descent,
-    in_its_place,
-    layer_shares,
-    network,
-    newton,
-    reached,
-    resampled,
-    slow_descent,
-    step_shares,
+    ProbedNetwork,
+    central_interval,
+    curve_rows,
+    draw_bootstrap_weights,
+    draw_curves,
+    first_below,
+    gradient_descent,
+    layer_error_shares,
+    load_network,
+    newton_iteration,
+    slow_gradient_descent,
+    step_error_shares,
+    substitute_iteration,
 )
-from innerloop.identify.hyper import ran
-from innerloop.identify.relation import order_of_convergence
+from innerloop.identification.hyper import predict_steps
+from innerloop.identification.relation import order_of_convergence
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 
 FEW, MOST, TIMES, HUNDREDS = 24, 600, 200, 100
@@ -64,16 +64,24 @@ DOWN_TO = 0.02
     "descent sublinearly: layer 8 is 3 iterations of Newton's and hundreds of gradient descent.",
     where="First paper (Fu et al. 2023): key result 1",
     kind="rate",
-    quick={"machine": "gpt2", "sizes": SMALL, "prompts": 400, "examples": 600, "trials": 20},
-    full={"machine": "gpt2", "sizes": SMALL, "prompts": 1500, "examples": 3000, "trials": 400},
-    paper={"machine": None, "sizes": {**PRINTED, "heads": 8}, "prompts": 4000}
+    quick={"machine": "gpt2", "sizes": SMALL_SIZES, "prompts": 400, "examples": 600, "trials": 20},
+    full={
+        "machine": "gpt2",
+        "sizes": SMALL_SIZES,
+        "prompts": 1500,
+        "examples": 3000,
+        "trials": 400,
+    },
+    paper={"machine": None, "sizes": {**PAPER_SIZES, "heads": 8}, "prompts": 4000}
     | {"examples": 4000, "trials": 400},
-    tiny={"machine": None, "sizes": SMALL, "prompts": 30, "examples": 400, "trials": 3},
+    tiny={"machine": None, "sizes": SMALL_SIZES, "prompts": 30, "examples": 400, "trials": 3},
     falsified={
-        "gradient descent's steps for layers": {"layered": in_its_place(descent, *range(1, 25))},
-        "gradient descent for Newton's": {"second": descent},
-        "Newton's for gradient descent": {"first": newton},
-        "gradient descent with a fifth of the step": {"first": slow_descent},
+        "gradient descent's steps for layers": {
+            "layered": substitute_iteration(gradient_descent, *range(1, 25))
+        },
+        "gradient descent for Newton's": {"second": gradient_descent},
+        "Newton's for gradient descent": {"first": newton_iteration},
+        "gradient descent with a fifth of the step": {"first": slow_gradient_descent},
     },
 )
 def fu_convergence(
@@ -84,31 +92,33 @@ def fu_convergence(
     prompts: int,
     examples: int,
     trials: int,
-    layered: Callable[..., Layers] = network,
-    first: Iteration = descent,
-    second: Iteration = newton,
+    layered: Callable[..., ProbedNetwork] = load_network,
+    first: Iteration = gradient_descent,
+    second: Iteration = newton_iteration,
 ) -> Evidence:
     layers = layered("gpt2-regression", machine, sizes, prompts)
-    problem = layers.drawn(examples, generator)
-    found = layer_shares(layers, problem)
-    fast, slow = step_shares(second, problem, FEW), step_shares(first, problem, MOST)
+    problem = layers.draw_problems(examples, generator)
+    found = layer_error_shares(layers, problem)
+    fast, slow = step_error_shares(second, problem, FEW), step_error_shares(first, problem, MOST)
     start = torch.ones_like(found[:1])
     errors = {"transformer": torch.cat([start, found]), "Newton": fast, "descent": slow}
     last = float(found[-1].mean())
-    picks = resampled(examples, TIMES, generator)
+    picks = draw_bootstrap_weights(examples, TIMES, generator)
     ends = {"transformer": 2 * last, "Newton": DOWN_TO, "descent": DOWN_TO}
-    orders = {name: _orders(each, ends[name], picks) for name, each in errors.items()}
-    short = f"{SHORT}: its error is {last:.2g} of the labels' power"
-    transformer = _superlinear(f"the transformer's layers ({layers.told})", orders["transformer"])
-    if last > LEARNED:
+    orders = {name: _convergence_orders(each, ends[name], picks) for name, each in errors.items()}
+    short = f"{SHORT_TRAINING}: its error is {last:.2g} of the labels' power"
+    transformer = _superlinear(
+        f"the transformer's layers ({layers.description})", orders["transformer"]
+    )
+    if last > LEARNED_SHARE:
         transformer = replace(transformer, passed=None, summary=short, counterexample="")
-    table = _matched(errors)
+    table = _match_layers(errors)
     return Evidence(
         parts=[
             Part(printed=transformer, matters="result"),
             Part(printed=_superlinear("Newton's iteration", orders["Newton"]), matters="result"),
             Part(
-                printed=_on_each_prompt(problem, first),
+                printed=_check_each_prompt(problem, first),
                 corrected=_sublinear(orders["descent"]),
                 matters="print",
             ),
@@ -117,21 +127,21 @@ def fu_convergence(
         numbers={f"order, {name}": each[0] for name, each in orders.items() if each is not None},
         table=table,
         figures=[
-            curves(
-                f"Errors over layers and steps; a GPT-2 of {layers.told}",
-                [row for name, e in errors.items() for row in curve(name, e, picks, last / 3)],
+            draw_curves(
+                f"Errors over layers and steps; a GPT-2 of {layers.description}",
+                [row for name, e in errors.items() for row in curve_rows(name, e, picks, last / 3)],
             )
         ],
     )
 
 
 Order = tuple[float, float, float] | None
-"""The order of convergence and its interval; none where errors hardly fall."""
+"""The order of convergence and its interval; None where errors hardly fall."""
 
 
-def _orders(errors: Tensor, floor: float, picks: Tensor) -> Order:
+def _convergence_orders(errors: Tensor, floor: float, picks: Tensor) -> Order:
     def order(values: Sequence[float]) -> float | None:
-        end = reached(values, floor)
+        end = first_below(values, floor)
         fit = order_of_convergence(values if end is None else values[: end + 1])
         return None if fit is None else fit["order"]
 
@@ -140,7 +150,7 @@ def _orders(errors: Tensor, floor: float, picks: Tensor) -> Order:
     known = [each for each in again if each is not None]
     if middle is None or len(known) < 0.95 * len(again):
         return None
-    return middle, *between(known)
+    return middle, *central_interval(known)
 
 
 def _superlinear(what: str, order: Order) -> Check:
@@ -159,7 +169,7 @@ def _superlinear(what: str, order: Order) -> Check:
 
 
 def _sublinear(order: Order) -> Check:
-    """The opposite, of the same fit."""
+    """Judge sublinear convergence, the opposite verdict on the same fit."""
     found = _superlinear("", order)
     passed = None if found.passed is None else not found.passed
     return Check(
@@ -170,8 +180,8 @@ def _sublinear(order: Order) -> Check:
     )
 
 
-def _on_each_prompt(problem: RegressionProblem, iteration: Iteration) -> Check:
-    """Whether any prompt's weights come near slower than by 1 − λmin/λmax a step."""
+def _check_each_prompt(problem: RegressionProblem, iteration: Iteration) -> Check:
+    """Check whether any prompt's weights converge slower than 1 − λmin/λmax per step."""
     spectrum = torch.linalg.eigvalsh(problem.x.mT @ problem.x)
     left = 1 - spectrum[..., 0] / spectrum[..., -1]
     errors = _weight_errors(problem, iteration, 60)
@@ -189,15 +199,15 @@ def _on_each_prompt(problem: RegressionProblem, iteration: Iteration) -> Check:
 
 
 def _weight_errors(problem: RegressionProblem, iteration: Iteration, steps: int) -> Tensor:
-    """‖w_k − w*‖ for every step and prompt: predictions at the unit vectors are the weights."""
+    """The errors ‖w_k − w*‖ for every step and prompt; unit vectors as queries read the weights."""
     assert problem.weights is not None
     units = torch.eye(problem.d).to(problem.x).expand(*problem.x.shape[:-2], -1, -1)
-    weights = ran(iteration(problem), replace(problem, x_query=units), steps)
+    weights = predict_steps(iteration(problem), replace(problem, x_query=units), steps)
     return (weights - problem.weights).norm(dim=-1)
 
 
 def _hundreds(generator: torch.Generator, trials: int, first: Iteration, second: Iteration) -> Part:
-    """On the paper's problem: steps of gradient descent down to the error of Newton's k-th."""
+    """Steps of gradient descent that reach the error of Newton's k-th, on the paper's problem."""
     problem = LinearRegression(d=20, n=40).sample(trials, generator=generator)
     slow = _weight_errors(problem, first, MOST)
 
@@ -211,7 +221,10 @@ def _hundreds(generator: torch.Generator, trials: int, first: Iteration, second:
         for prompt, count in enumerate(needed(fast)):
             bound.add(count, 2**k, size=(k,), about=f"d = 20, n = 40, k = {k}, prompt {prompt}")
     tried = (0.5, 1.0, 1.5, 1.9)
-    three = {a: needed(_weight_errors(problem, lambda p, a=a: newton(p, a), 3)[3]) for a in tried}
+    three = {
+        a: needed(_weight_errors(problem, lambda p, a=a: newton_iteration(p, a), 3)[3])
+        for a in tried
+    }
     most = max(max(counts) for counts in three.values())
     passed = min(min(counts) for counts in three.values()) >= HUNDREDS
     printed = Check(
@@ -225,15 +238,15 @@ def _hundreds(generator: torch.Generator, trials: int, first: Iteration, second:
     return Part(printed=printed, corrected=bound.check(), matters="step")
 
 
-def _matched(errors: Mapping[str, Tensor]) -> list[dict[str, Any]]:
-    """For every layer, the steps that bring Newton's and gradient descent's error as low."""
+def _match_layers(errors: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+    """For every layer, the steps at which Newton's and gradient descent reach its error."""
     means = {name: each.mean(dim=-1).tolist() for name, each in errors.items()}
     return [
         {
             "layer": layer,
             "error": error,
-            "Newton's iterations": reached(means["Newton"], error),
-            "steps of gradient descent": reached(means["descent"], error),
+            "Newton's iterations": first_below(means["Newton"], error),
+            "steps of gradient descent": first_below(means["descent"], error),
         }
         for layer, error in enumerate(means["transformer"])
     ]

@@ -23,30 +23,30 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.yang2025.networks import (
-    LEARNED,
-    PRINTED,
-    SHORT,
-    SMALL,
+    LEARNED_SHARE,
+    PAPER_SIZES,
+    SHORT_TRAINING,
+    SMALL_SIZES,
     Iteration,
-    Layers,
-    between,
-    curve,
-    curves,
-    descent,
-    in_its_place,
-    layer_shares,
-    network,
-    newton,
-    reached,
-    resampled,
-    step_shares,
+    ProbedNetwork,
+    central_interval,
+    curve_rows,
+    draw_bootstrap_weights,
+    draw_curves,
+    first_below,
+    gradient_descent,
+    layer_error_shares,
+    load_network,
+    newton_iteration,
+    step_error_shares,
+    substitute_iteration,
 )
 
 KAPPAS = (1.0, 100.0)
 LEVEL, TIMES = 1e-3, 200
-KEPT = 2.0
+MAX_RATIO = 2.0
 FEW = 30
-"""Iterations of Newton's, which is where S was inverted long since."""
+"""Newton iterations run: by then S has long been inverted."""
 
 
 @claim(
@@ -55,23 +55,30 @@ FEW = 30
     "degrades significantly.",
     where="First paper (Fu et al. 2023): key result 2",
     kind="ordering",
-    quick={"machines": ["gpt2", "gpt2-100"], "sizes": SMALL, "prompts": 400, "examples": 600}
+    quick={"machines": ["gpt2", "gpt2-100"], "sizes": SMALL_SIZES, "prompts": 400, "examples": 600}
     | {"most": 1000},
-    full={"machines": ["gpt2", "gpt2-100"], "sizes": SMALL, "prompts": 1500, "examples": 3000}
+    full={"machines": ["gpt2", "gpt2-100"], "sizes": SMALL_SIZES, "prompts": 1500, "examples": 3000}
     | {"most": 2000},
-    paper={"machines": None, "sizes": {**PRINTED, "heads": 8}, "prompts": 4000, "examples": 4000}
+    paper={
+        "machines": None,
+        "sizes": {**PAPER_SIZES, "heads": 8},
+        "prompts": 4000,
+        "examples": 4000,
+    }
     | {"most": 2000},
     tiny={
         "machines": None,
-        "sizes": {**SMALL, "n": 8},
+        "sizes": {**SMALL_SIZES, "n": 8},
         "prompts": 60,
         "examples": 300,
         "most": 700,
     },
     falsified={
-        "gradient descent's steps for layers": {"layered": in_its_place(descent, *range(1, 400))},
-        "gradient descent for Newton's": {"second": descent},
-        "Newton's for gradient descent": {"first": newton},
+        "gradient descent's steps for layers": {
+            "layered": substitute_iteration(gradient_descent, *range(1, 400))
+        },
+        "gradient descent for Newton's": {"second": gradient_descent},
+        "Newton's for gradient descent": {"first": newton_iteration},
     },
 )
 def fu_ill_conditioned(
@@ -82,9 +89,9 @@ def fu_ill_conditioned(
     prompts: int,
     examples: int,
     most: int,
-    layered: Callable[..., Layers] = network,
-    first: Iteration = descent,
-    second: Iteration = newton,
+    layered: Callable[..., ProbedNetwork] = load_network,
+    first: Iteration = gradient_descent,
+    second: Iteration = newton_iteration,
 ) -> Evidence:
     errors: dict[str, list[Tensor]] = {"transformer": [], "Newton": [], "descent": []}
     both = [
@@ -92,38 +99,47 @@ def fu_ill_conditioned(
         for kappa, machine in zip(KAPPAS, machines or (None, None), strict=True)
     ]
     for layers in both:
-        problem = layers.drawn(examples, generator)
-        found = layer_shares(layers, problem)
+        problem = layers.draw_problems(examples, generator)
+        found = layer_error_shares(layers, problem)
         errors["transformer"].append(torch.cat([torch.ones_like(found[:1]), found]))
-        errors["Newton"].append(step_shares(second, problem, _most(second, most)))
-        errors["descent"].append(step_shares(first, problem, _most(first, most)))
-    picks = resampled(examples, TIMES, generator)
+        errors["Newton"].append(step_error_shares(second, problem, _most(second, most)))
+        errors["descent"].append(step_error_shares(first, problem, _most(first, most)))
+    picks = draw_bootstrap_weights(examples, TIMES, generator)
     ends = [float(each[-1].mean()) for each in errors["transformer"]]
     level = max(ends)
     ratios = {name: _ratio(each, LEVEL, picks) for name, each in errors.items()}
     ratios["transformer"] = _ratio(errors["transformer"], level, picks)
-    short = f"{SHORT}: its error is {level:.2g} of the labels' power" if level > LEARNED else ""
+    short = (
+        f"{SHORT_TRAINING}: its error is {level:.2g} of the labels' power"
+        if level > LEARNED_SHARE
+        else ""
+    )
     where = f"d = {both[0].problems.d}, n = {both[0].problems.n}"
     return Evidence(
         parts=[
-            _kept(f"the transformer, down to {level:.2g}", ratios["transformer"], where, short),
-            _kept(f"Newton's iteration, down to {LEVEL:g}", ratios["Newton"], where, ""),
-            _degraded(ratios["descent"], where),
+            _check_unaffected(
+                f"the transformer, down to {level:.2g}", ratios["transformer"], where, short
+            ),
+            _check_unaffected(
+                f"Newton's iteration, down to {LEVEL:g}", ratios["Newton"], where, ""
+            ),
+            _check_degraded(ratios["descent"], where),
         ],
         numbers={
             "the transformer's last error, κ = 1": ends[0],
             "the transformer's last error, κ = 100": ends[1],
-            **_needed(errors, ends[1]),
+            **_matching_steps(errors, ends[1]),
         },
         table=_rows(errors),
         figures=[
-            curves(
-                f"Errors over layers and steps; GPT-2s of {both[0].told} and {both[1].told}",
+            draw_curves(
+                "Errors over layers and steps; GPT-2s of "
+                f"{both[0].description} and {both[1].description}",
                 [
                     row
                     for name, pair in errors.items()
                     for kappa, each in zip(KAPPAS, pair, strict=True)
-                    for row in curve(name, each, picks, LEVEL / 2, κ=f"κ = {kappa:g}")
+                    for row in curve_rows(name, each, picks, LEVEL / 2, κ=f"κ = {kappa:g}")
                 ],
                 panel="κ",
             )
@@ -132,48 +148,50 @@ def fu_ill_conditioned(
 
 
 def _most(iteration: Iteration, most: int) -> int:
-    return FEW if iteration is newton else most
+    return FEW if iteration is newton_iteration else most
 
 
 Ratio = tuple[int | None, int | None, float, float]
 
 
 def _ratio(errors: Sequence[Tensor], level: float, picks: Tensor) -> Ratio:
-    """Steps at κ = 1 and κ = 100 to a level, and the interval of their ratio; where the level is
-    not reached, the steps that were taken count."""
+    """Steps to a level at κ = 1 and at κ = 100, and the interval of their ratio.
+
+    Where the level is not reached, the number of steps taken counts.
+    """
 
     def steps(values: Sequence[float]) -> int:
-        found = reached(values, level)
+        found = first_below(values, level)
         return len(values) if found is None else max(found, 1)
 
     easy, hard = ([steps(each) for each in (picks @ e.mT).tolist()] for e in errors)
-    low, high = between([b / a for a, b in zip(easy, hard, strict=True)])
-    middle = [reached(e.mean(dim=-1).tolist(), level) for e in errors]
+    low, high = central_interval([b / a for a, b in zip(easy, hard, strict=True)])
+    middle = [first_below(e.mean(dim=-1).tolist(), level) for e in errors]
     return middle[0], middle[1], low, high
 
 
-def _told(ratio: Ratio, where: str) -> str:
+def _describe_ratio(ratio: Ratio, where: str) -> str:
     easy, hard, low, high = ratio
     return f"{easy} at κ = 1, {hard} at κ = 100 ({where}), ratio [{low:.2f}, {high:.2f}] at 95 %"
 
 
-def _kept(what: str, ratio: Ratio, where: str, short: str) -> Part:
+def _check_unaffected(what: str, ratio: Ratio, where: str, short: str) -> Part:
     _, _, low, high = ratio
-    passed = True if high <= KEPT else (False if low > KEPT else None)
+    passed = True if high <= MAX_RATIO else (False if low > MAX_RATIO else None)
     return _part(
         f"{what}: at most twice the layers or steps at κ = 100", passed, ratio, where, short
     )
 
 
-def _degraded(ratio: Ratio, where: str) -> Part:
+def _check_degraded(ratio: Ratio, where: str) -> Part:
     _, _, low, high = ratio
-    passed = True if low > KEPT else (False if high <= KEPT else None)
+    passed = True if low > MAX_RATIO else (False if high <= MAX_RATIO else None)
     what = f"gradient descent, down to {LEVEL:g}: over twice the steps at κ = 100"
     return _part(what, passed, ratio, where, "")
 
 
 def _part(statement: str, passed: bool | None, ratio: Ratio, where: str, short: str) -> Part:
-    told = _told(ratio, where)
+    told = _describe_ratio(ratio, where)
     if short:
         passed, told = None, f"{short}; {told}"
     check = Check(
@@ -185,10 +203,10 @@ def _part(statement: str, passed: bool | None, ratio: Ratio, where: str, short: 
     return Part(printed=check, matters="result")
 
 
-def _needed(errors: Mapping[str, Sequence[Tensor]], level: float) -> dict[str, int | None]:
-    """What each iteration needs to be as good as the transformer is at κ = 100."""
+def _matching_steps(errors: Mapping[str, Sequence[Tensor]], level: float) -> dict[str, int | None]:
+    """Steps that each iteration needs to match the transformer's error at κ = 100."""
     return {
-        f"steps to that at κ = {kappa:g}, {name}": reached(each.mean(dim=-1).tolist(), level)
+        f"steps to that at κ = {kappa:g}, {name}": first_below(each.mean(dim=-1).tolist(), level)
         for name in ("Newton", "descent")
         for kappa, each in zip(KAPPAS, errors[name], strict=True)
     }

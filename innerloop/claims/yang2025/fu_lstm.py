@@ -26,19 +26,19 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.yang2025.networks import (
-    LEARNED,
-    PRINTED,
-    SHORT,
-    SMALL,
-    Layers,
-    between,
-    curve,
-    curves,
-    in_its_place,
-    layer_shares,
-    network,
-    newton,
-    resampled,
+    LEARNED_SHARE,
+    PAPER_SIZES,
+    SHORT_TRAINING,
+    SMALL_SIZES,
+    ProbedNetwork,
+    central_interval,
+    curve_rows,
+    draw_bootstrap_weights,
+    draw_curves,
+    layer_error_shares,
+    load_network,
+    newton_iteration,
+    substitute_iteration,
 )
 from innerloop.problems.linear_regression import RegressionProblem
 
@@ -48,9 +48,13 @@ NOTHING = 0.9
 """A network whose error is a larger share of the labels' power has learned nothing at all."""
 
 
-def deepening(recipe: str, machine: Any, sizes: Mapping[str, Any], *_: Any) -> Layers:
-    """Two of Newton's iterations in each layer, whatever the number of layers."""
-    return in_its_place(newton, *range(2, 2 * sizes["blocks"] + 1, 2))(recipe, machine, sizes)
+def deepening_network(
+    recipe: str, machine: Any, sizes: Mapping[str, Any], *_: Any
+) -> ProbedNetwork:
+    """A substitute network: two of Newton's iterations per layer, for any number of layers."""
+    return substitute_iteration(newton_iteration, *range(2, 2 * sizes["blocks"] + 1, 2))(
+        recipe, machine, sizes
+    )
 
 
 @claim(
@@ -58,16 +62,18 @@ def deepening(recipe: str, machine: Any, sizes: Mapping[str, Any], *_: Any) -> L
     "An LSTM's error is high and does not improve with more layers; a transformer's does.",
     where="First paper (Fu et al. 2023): key result 3",
     kind="ordering",
-    quick={"machines": ["gpt2", "lstm-3", "lstm-1"], "sizes": SMALL, "prompts": 400}
+    quick={"machines": ["gpt2", "lstm-3", "lstm-1"], "sizes": SMALL_SIZES, "prompts": 400}
     | {"examples": 600},
-    full={"machines": ["gpt2", "lstm-3", "lstm-1"], "sizes": SMALL, "prompts": 1500}
+    full={"machines": ["gpt2", "lstm-3", "lstm-1"], "sizes": SMALL_SIZES, "prompts": 1500}
     | {"examples": 3000},
-    paper={"machines": None, "sizes": PRINTED, "prompts": 4000, "examples": 4000},
-    tiny={"machines": None, "sizes": SMALL, "prompts": 30, "examples": 300},
+    paper={"machines": None, "sizes": PAPER_SIZES, "prompts": 4000, "examples": 4000},
+    tiny={"machines": None, "sizes": SMALL_SIZES, "prompts": 30, "examples": 300},
     falsified={
-        "two of Newton's iterations for each of the LSTM's layers": {"recurrent": deepening},
+        "two of Newton's iterations for each of the LSTM's layers": {
+            "recurrent": deepening_network
+        },
         "Newton's iterations backwards for the transformer's layers": {
-            "layered": in_its_place(newton, 11, 10, 9)
+            "layered": substitute_iteration(newton_iteration, 11, 10, 9)
         },
     },
 )
@@ -78,8 +84,8 @@ def fu_lstm(
     sizes: Mapping[str, Any],
     prompts: int,
     examples: int,
-    layered: Callable[..., Layers] = network,
-    recurrent: Callable[..., Layers] = network,
+    layered: Callable[..., ProbedNetwork] = load_network,
+    recurrent: Callable[..., ProbedNetwork] = load_network,
 ) -> Evidence:
     gpt2, deep, shallow = machines or (None, None, None)
     heads = {"heads": sizes.get("heads", 8)}
@@ -89,19 +95,19 @@ def fu_lstm(
         "LSTM": recurrent("lstm-regression", deep, plain, prompts),
         "LSTM of one layer": recurrent("lstm-regression", shallow, {**plain, "blocks": 1}, prompts),
     }
-    problem = networks["transformer"].drawn(examples, generator)
-    errors = {name: layer_shares(each, problem) for name, each in networks.items()}
+    problem = networks["transformer"].draw_problems(examples, generator)
+    errors = {name: layer_error_shares(each, problem) for name, each in networks.items()}
     means = {name: each.mean(dim=-1).tolist() for name, each in errors.items()}
     ends = {name: each[-1] for name, each in means.items()}
-    picks = resampled(examples, TIMES, generator)
+    picks = draw_bootstrap_weights(examples, TIMES, generator)
     again = {name: picks @ each.mT for name, each in errors.items()}
     own, other = again["LSTM"], again["transformer"]
-    untrained = _short(ends["transformer"], LEARNED, "transformer")
+    untrained = _short(ends["transformer"], LEARNED_SHARE, "transformer")
     nothing = _short(ends["LSTM"], NOTHING, "LSTM") or _short(
         ends["LSTM of one layer"], NOTHING, "LSTM of one layer"
     )
-    equal = _after(networks, problem)
-    listed = [f"{name} ({networks[name].told}) {end:.4g}" for name, end in ends.items()]
+    equal = _error_at_equal_steps(networks, problem)
+    listed = [f"{name} ({networks[name].description}) {end:.4g}" for name, end in ends.items()]
     told = "; ".join([*listed, f"the transformer after as many steps as the LSTM {equal:.4g}"])
     falls = (other[:, 1:] / other[:, :-1]).amax(dim=1)
     return Evidence(
@@ -110,7 +116,7 @@ def fu_lstm(
                 told, untrained or nothing
             ),
             _more("its last layer's is over 0.8 of its first's", own[:, -1] / own[:, 0], IMPROVED)(
-                _listed(errors["LSTM"]), nothing
+                _list_errors(errors["LSTM"]), nothing
             ),
             _more(
                 "its error is over 0.8 of that of an LSTM of one layer",
@@ -118,7 +124,7 @@ def fu_lstm(
                 IMPROVED,
             )(told, nothing),
             _more("every layer of the transformer lowers its error", 1 / falls, 1.0)(
-                _listed(errors["transformer"]), untrained
+                _list_errors(errors["transformer"]), untrained
             ),
         ],
         numbers={f"error of the {name}": end for name, end in ends.items()},
@@ -132,12 +138,12 @@ def fu_lstm(
             )
         ],
         figures=[
-            curves(
+            draw_curves(
                 "Errors after each layer, read out apart",
                 [
                     row
                     for name in ("transformer", "LSTM")
-                    for row in curve(
+                    for row in curve_rows(
                         f"{name}, layers", _from_one(errors[name]), picks, min(ends.values()) / 2
                     )
                 ],
@@ -146,32 +152,34 @@ def fu_lstm(
     )
 
 
-def _after(networks: Mapping[str, Layers], problem: RegressionProblem) -> float:
+def _error_at_equal_steps(
+    networks: Mapping[str, ProbedNetwork], problem: RegressionProblem
+) -> float:
     """The transformer's error, as a share, after as many steps as the LSTM was trained for."""
     steps, rows = networks["LSTM"].history, networks["transformer"].history
     most = steps[-1]["step"] if steps else math.inf
     losses = [row["loss"] for row in rows if row["step"] <= most]
     if not losses:
-        return float(layer_shares(networks["transformer"], problem)[-1].mean())
+        return float(layer_error_shares(networks["transformer"], problem)[-1].mean())
     return losses[-1] / float(problem.targets.square().mean())
 
 
 def _from_one(errors: Tensor) -> Tensor:
-    """Layers are counted from 1."""
+    """Prepend an error of 1, so that layers are counted from 1."""
     return torch.cat([torch.ones_like(errors[:1]), errors])
 
 
 def _short(error: float, most: float, name: str) -> str:
-    return f"{SHORT}: the {name}'s error is {error:.2g} of E y²" if error > most else ""
+    return f"{SHORT_TRAINING}: the {name}'s error is {error:.2g} of E y²" if error > most else ""
 
 
-def _listed(errors: Tensor) -> str:
+def _list_errors(errors: Tensor) -> str:
     return "errors " + ", ".join(f"{error:.4g}" for error in errors.mean(dim=-1).tolist())
 
 
 def _more(statement: str, ratios: Tensor, least: float) -> Callable[[str, str], Part]:
-    """Whether a ratio is over `least`; told what is shown beside it and what stands against it."""
-    low, high = between(ratios.tolist())
+    """Check that a ratio is over `least`; returns a function that adds details and caveats."""
+    low, high = central_interval(ratios.tolist())
     passed = True if low > least else (False if high < least else None)
 
     def part(told: str, against: str) -> Part:

@@ -26,8 +26,8 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part, Rows
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.constructions.newton import LinearNewton
-from innerloop.constructions.relu_newton import ReLUNewton
+from innerloop.constructions.newton import NewtonConstruction
+from innerloop.constructions.relu_newton import ReLUNewtonConstruction
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 
 LARGEST_D, LARGEST_N, STEPS = 5, 14, 8
@@ -36,16 +36,16 @@ EXTRA, PER_FEATURE = 8, 5
 Step = Callable[[Tensor, Tensor], Tensor]
 
 
-def newton(M: Tensor, S: Tensor) -> Tensor:
+def newton_step(M: Tensor, S: Tensor) -> Tensor:
     return 2 * M - M @ S @ M
 
 
-def halved(M: Tensor, S: Tensor) -> Tensor:
+def halved_step(M: Tensor, S: Tensor) -> Tensor:
     return M - M @ S @ M / 2
 
 
-def cubed(M: Tensor, S: Tensor) -> Tensor:
-    """The next iteration of the family, of third order."""
+def third_order_step(M: Tensor, S: Tensor) -> Tensor:
+    """One step of the family's next iteration, of third order."""
     return 3 * M - 3 * M @ S @ M + M @ S @ M @ S @ M
 
 
@@ -59,8 +59,8 @@ def cubed(M: Tensor, S: Tensor) -> Tensor:
     full={"trials": 4_000},
     tiny={"trials": 5},
     falsified={
-        "half a step": {"step": halved},
-        "the iteration of third order": {"step": cubed},
+        "half a step": {"step": halved_step},
+        "the iteration of third order": {"step": third_order_step},
         "layers k + 1": {"extra": 1},
         "α up to 3/λ²": {"below": Fraction(3)},
         "the pair's values are equal": {"sign": 1.0},
@@ -71,7 +71,7 @@ def fu_newton(
     generator: torch.Generator,
     *,
     trials: int,
-    step: Step = newton,
+    step: Step = newton_step,
     extra: int = EXTRA,
     below: Fraction = Fraction(2),
     sign: float = -1.0,
@@ -79,7 +79,7 @@ def fu_newton(
 ) -> Evidence:
     runs = Equality("the transformer predicts ⟨M_k Xᵀy, x⟩ after every step k", tolerance=1e-9)
     for trial in range(trials):
-        _follow(generator, trial, runs, step)
+        _check_construction(generator, trial, runs, step)
     return Evidence(
         parts=[
             Part(printed=runs.check()),
@@ -98,9 +98,9 @@ def fu_newton(
     )
 
 
-def _follow(generator: torch.Generator, trial: int, runs: Equality, step: Step) -> None:
-    """A random problem through the built transformer, step by step."""
-    kind = ReLUNewton if trial % 3 else LinearNewton
+def _check_construction(generator: torch.Generator, trial: int, runs: Equality, step: Step) -> None:
+    """Run a random problem through the built transformer, checking step by step."""
+    kind = ReLUNewtonConstruction if trial % 3 else NewtonConstruction
     d = 1 + trial % LARGEST_D
     n = int(torch.randint(1, LARGEST_N, (), generator=generator))
     kappa = 10.0 if d > 1 else 1.0
@@ -111,11 +111,11 @@ def _follow(generator: torch.Generator, trial: int, runs: Equality, step: Step) 
     alpha = float(1.5 / torch.linalg.eigvalsh(S)[-1] ** 2)
     built = kind(d=d, n=n, steps=STEPS, alpha=alpha)
     transformer, M = built.transformer, alpha * S
-    stream = transformer.enter(built.prompt(problem), n)
+    stream = transformer.run_prologue(built.prompt(problem), n)
     for k in range(STEPS + 1):
         if k:
             stream, M = transformer.step(stream, k - 1, n), step(M, S)
-        told = built.decode(problem, transformer.leave(stream, n))
+        told = built.decode(problem, transformer.run_epilogue(stream, n))
         about = f"{built.name}, d = {d}, n = {n}, step {k}"
         runs.add(told, _prediction(problem, M), size=(d, n, k), about=about)
 
@@ -125,9 +125,9 @@ def _prediction(problem: RegressionProblem, M: Tensor) -> Tensor:
 
 
 def _counts(extra: int) -> Part:
-    """Layers over k and width over d, for both kinds of attention."""
+    """Count layers over k and width over d, for both kinds of attention."""
     most = Inequality(f"k + {extra} layers of width O(d) suffice, here at most {PER_FEATURE}d")
-    for kind in (LinearNewton, ReLUNewton):
+    for kind in (NewtonConstruction, ReLUNewtonConstruction):
         for d, k in ((1, 1), (1, 20), (2, 3), (5, 8), (30, 1)):
             count = kind(d=d, n=2, steps=k, alpha=1e-3).transformer.count()
             about = f"{kind.__name__}, d = {d}, k = {k}"
@@ -137,26 +137,28 @@ def _counts(extra: int) -> Part:
 
 
 def _starts(generator: torch.Generator, below: Fraction) -> Part:
-    """|1 − M_k λ| in exact arithmetic, λ the largest eigenvalue, against 1/2 after a few steps;
-    and M_k against S⁺ for matrices S, also singular ones."""
+    """Check |1 − M_k λ| in exact arithmetic against 1/2 after a few steps, λ the top eigenvalue.
+
+    Also checks M_k against S⁺ for matrices S, including singular ones.
+    """
     fall = "M_k approaches S⁺, |1 − M_k λmax| below 1/2 within 6 steps"
     edge = Inequality(f"from α = 2/‖SSᵀ‖₂ {fall}")
     inside = Inequality(f"from α < {below}/λmax² {fall}")
     for top in (Fraction(1), Fraction(3), Fraction(7, 2)):
-        left = _left(2 / top**2, top)
+        left = _least_residual(2 / top**2, top)
         about = f"d = 1, S = λ = {top}, α = {2 / top**2}: M₀ = {2 / top}, M₁ = 0, |1 − M_k λ|"
         edge.add(float(left), 0.5, size=(top != 1, float(top)), about=about)
         for share in (Fraction(1, 8), Fraction(1, 2), Fraction(9, 10), Fraction(99, 100)):
             alpha = share * below / top**2
             about = f"d = 1, λ = {top}, αλ² = {share * below}, |1 − M_k λ|"
             size = (float(top), float(share))
-            inside.add(float(_left(alpha, top)), 0.5, size=size, about=about)
+            inside.add(float(_least_residual(alpha, top)), 0.5, size=size, about=about)
     for n in (2, 3, 12, 20):
         X = torch.randn(n, 4, generator=generator, dtype=torch.float64)
         S = X.mT @ X
         M = 0.99 * float(below) / torch.linalg.eigvalsh(S)[-1] ** 2 * S
         for _ in range(22):
-            M = newton(M, S)
+            M = newton_step(M, S)
         inverse = torch.linalg.pinv(S, hermitian=True)
         off = torch.linalg.matrix_norm(M - inverse) / torch.linalg.matrix_norm(inverse)
         about = f"d = 4, n = {n}, αλmax² = {0.99 * float(below)}, ‖M − S⁺‖/‖S⁺‖ after 22 steps"
@@ -164,8 +166,8 @@ def _starts(generator: torch.Generator, below: Fraction) -> Part:
     return Part(printed=edge.check(), corrected=inside.check(), matters="result")
 
 
-def _left(alpha: Fraction, top: Fraction) -> Fraction:
-    """The smallest of |1 − M_k λ| over six steps from M₀ = αλ, as a rational number."""
+def _least_residual(alpha: Fraction, top: Fraction) -> Fraction:
+    """The smallest |1 − M_k λ| over six steps from M₀ = αλ, as a rational number."""
     M, least = alpha * top, Fraction(10)
     for _ in range(6):
         M = 2 * M - M * top * M
@@ -174,8 +176,10 @@ def _left(alpha: Fraction, top: Fraction) -> Fraction:
 
 
 def _pairs(generator: torch.Generator, trials: int, sign: float) -> Part:
-    """(27) to (30): tokens (T x; x), scores ±a with a = −n/2 ⟨x_t, T x_j⟩, values T x_j, over n;
-    then the MLP doubles. Both values alike, as printed, or the second with another sign."""
+    """Check (27) to (30): tokens (T x; x), scores ±a, a = −n/2 ⟨x_t, T x_j⟩, values T x_j over n.
+
+    Then the MLP doubles. Both values have the same sign, as printed, or the second the opposite.
+    """
     equal = Equality("two ReLU heads ±a of equal values, (28), make a step", tolerance=1e-10)
     opposite = Equality("two ReLU heads ±a of opposite values make a step", tolerance=1e-10)
     for trial in range(trials):
@@ -183,7 +187,7 @@ def _pairs(generator: torch.Generator, trials: int, sign: float) -> Part:
         X, T = (torch.randn(k, d, generator=generator, dtype=torch.float64) for k in (n, d))
         X, T = (X, T + T.mT) if trial else (torch.ones_like(X), torch.ones_like(T))
         held = X @ T
-        wanted, a = X @ newton(T, X.mT @ X), -n / 2 * X @ held.mT
+        wanted, a = X @ newton_step(T, X.mT @ X), -n / 2 * X @ held.mT
         for found, second in ((equal, 1.0), (opposite, sign)):
             out = 2 * (held + (a.relu() + second * (-a).relu()) @ held / n)
             about = f"d = {d}, n = {n}"
@@ -194,7 +198,7 @@ def _pairs(generator: torch.Generator, trials: int, sign: float) -> Part:
 
 
 def _moments(generator: torch.Generator, trials: int, cubic: float) -> Part:
-    """(38), with S = λ = 1 and α = 1 first: M₁ = 2 − 1."""
+    """Check (38), with S = λ = 1 and α = 1 first: M₁ = 2 − 1."""
     told = Equality("(38): M₁ = 2αS − 4α²S³", tolerance=1e-12)
     proper = Equality("M₁ = 2αS − α²S³", tolerance=1e-12)
     for trial in range(trials):
@@ -202,7 +206,7 @@ def _moments(generator: torch.Generator, trials: int, cubic: float) -> Part:
         X = torch.randn(d + 2, d, generator=generator, dtype=torch.float64)
         S = torch.ones(1, 1, dtype=torch.float64) if trial == 0 else X.mT @ X
         alpha = 1.0 if trial == 0 else float(1 / torch.linalg.eigvalsh(S)[-1] ** 2)
-        M1 = newton(alpha * S, S)
+        M1 = newton_step(alpha * S, S)
         cube = alpha**2 * S @ S @ S
         about = f"d = {d}" + (", S = 1, α = 1, M₁ = 1 but −2 by (38)" if trial == 0 else "")
         told.add(2 * alpha * S - 4 * cube, M1, size=(d, trial), about=about)
@@ -211,14 +215,14 @@ def _moments(generator: torch.Generator, trials: int, cubic: float) -> Part:
 
 
 def _edge(generator: torch.Generator, runs: int) -> dict[str, int]:
-    """In float64, α = 2/‖SSᵀ‖₂ on random S: rounding decides where the iteration goes."""
+    """Float64 runs with α = 2/‖SSᵀ‖₂ on random S: rounding decides where the iteration goes."""
     outcomes = {"near S⁺": 0, "elsewhere": 0}
     for _ in range(runs):
         X = torch.randn(10, 4, generator=generator, dtype=torch.float64)
         S = X.mT @ X
         M = 2 / torch.linalg.matrix_norm(S @ S.mT, 2) * S
         for _ in range(200):
-            M = newton(M, S)
+            M = newton_step(M, S)
         left = torch.linalg.matrix_norm(torch.eye(4, dtype=torch.float64) - M @ S)
         near = bool(torch.isfinite(left)) and float(left) < 1e-6
         outcomes["near S⁺" if near else "elsewhere"] += 1

@@ -1,4 +1,4 @@
-"""How many steps to an error ε: Newton O(log κ + log log 1/ε), gradient descent O(κ log 1/ε).
+"""Steps to an error ε: Newton O(log κ + log log 1/ε), gradient descent O(κ log 1/ε).
 
 Printed    on least squares, gradient descent converges at O(κ log(1/ε)) and second-order methods
            such as Newton's at O(log κ + log log(1/ε)), exponentially faster; κ = κ(S), S = XᵀX
@@ -24,32 +24,32 @@ from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.newton import Newton
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
-from innerloop.claims.trials import fitted_exponent
+from innerloop.claims.trials import fit_exponent
 from innerloop.problems.linear_regression import RegressionProblem
 
 D, MOST_STEPS = 6, 3_000_000
 ERRORS = tuple(10.0**-k for k in range(1, 13))
 Spectrum = NDArray[np.float64]
 Iteration = Callable[[Spectrum], Iterator[float]]
-"""The largest error of a component before each step, for the eigenvalues of S, largest 1."""
+"""Yields the largest component error before each step, from eigenvalues of S, largest 1."""
 
 
-def newton(spectrum: Spectrum) -> Iterator[float]:
+def newton_errors(spectrum: Spectrum) -> Iterator[float]:
     m = spectrum.copy()
     while True:
         yield float(np.abs(1 - m * spectrum).max())
         m = 2 * m - spectrum * m**2
 
 
-def descent(spectrum: Spectrum) -> Iterator[float]:
+def descent_errors(spectrum: Spectrum) -> Iterator[float]:
     off = np.ones_like(spectrum)
     while True:
         yield float(np.abs(off).max())
         off -= spectrum * off
 
 
-def heavy_ball(spectrum: Spectrum) -> Iterator[float]:
-    """The accelerated method: √κ."""
+def heavy_ball_errors(spectrum: Spectrum) -> Iterator[float]:
+    """Errors of the accelerated method, whose rate depends on √κ."""
     root = math.sqrt(spectrum.min())
     before, off = np.ones_like(spectrum), np.ones_like(spectrum)
     while True:
@@ -58,8 +58,8 @@ def heavy_ball(spectrum: Spectrum) -> Iterator[float]:
         before, off = off, off - pull + ((1 - root) / (1 + root)) ** 2 * (off - before)
 
 
-def tiring(spectrum: Spectrum) -> Iterator[float]:
-    """Gradient descent with steps that shrink like k^(−1/4)."""
+def shrinking_step_errors(spectrum: Spectrum) -> Iterator[float]:
+    """Errors of gradient descent with steps that shrink like k^(−1/4)."""
     off, k = np.ones_like(spectrum), 1
     while True:
         yield float(np.abs(off).max())
@@ -76,9 +76,9 @@ def tiring(spectrum: Spectrum) -> Iterator[float]:
     full={"points": 13, "largest": 1e5, "decades": 12},
     tiny={"points": 5, "largest": 100.0, "decades": 3},
     falsified={
-        "gradient descent for Newton's": {"second": descent},
-        "the accelerated method for gradient descent": {"first": heavy_ball},
-        "gradient descent with shrinking steps": {"first": tiring},
+        "gradient descent for Newton's": {"second": descent_errors},
+        "the accelerated method for gradient descent": {"first": heavy_ball_errors},
+        "gradient descent with shrinking steps": {"first": shrinking_step_errors},
     },
 )
 def fu_rates(
@@ -87,18 +87,18 @@ def fu_rates(
     points: int,
     largest: float,
     decades: int,
-    second: Iteration = newton,
-    first: Iteration = descent,
+    second: Iteration = newton_errors,
+    first: Iteration = descent_errors,
 ) -> Evidence:
     wide = [10.0**k for k in range(1, decades + 1)]
-    grid = {kappa: _steps(second, kappa, ERRORS) for kappa in wide}
+    grid = {kappa: _count_steps(second, kappa, ERRORS) for kappa in wide}
     kappas = [float(kappa) for kappa in np.geomspace(10, largest, points)]
     level = ERRORS[5]
-    slow = [_steps(first, kappa, [level])[0] for kappa in kappas]
-    fast = [_steps(second, kappa, [level])[0] for kappa in kappas]
-    deep = _steps(first, 30.0, ERRORS)
+    slow = [_count_steps(first, kappa, [level])[0] for kappa in kappas]
+    fast = [_count_steps(second, kappa, [level])[0] for kappa in kappas]
+    deep = _count_steps(first, 30.0, ERRORS)
     logs = [math.log(1 / error) for error in ERRORS]
-    law, slopes = _law(grid)
+    law, slopes = _fit_law(grid)
     return Evidence(
         parts=[
             Part(printed=law),
@@ -120,8 +120,8 @@ def fu_rates(
     )
 
 
-def _steps(iteration: Iteration, kappa: float, errors: Sequence[float]) -> list[int]:
-    """The first step at which each error, from large to small, is reached."""
+def _count_steps(iteration: Iteration, kappa: float, errors: Sequence[float]) -> list[int]:
+    """The first step at which each error is reached, errors from large to small."""
     found: list[int] = []
     for k, off in enumerate(iteration(np.geomspace(1 / kappa, 1, D))):
         while len(found) < len(errors) and off <= errors[len(found)]:
@@ -129,12 +129,12 @@ def _steps(iteration: Iteration, kappa: float, errors: Sequence[float]) -> list[
         if len(found) == len(errors):
             return found
         if k > MOST_STEPS:
-            raise ValueError(f"no error of {errors[len(found)]} within {k} steps, κ = {kappa}")
-    raise ValueError("the iteration ended")
+            raise ValueError(f"no error {errors[len(found)]} within {k} steps, κ = {kappa}")
+    raise ValueError("the iteration ended before reaching every error")
 
 
-def _law(grid: dict[float, list[int]]) -> tuple[Check, dict[str, float]]:
-    """steps = a + b log₂ κ + c log₂ ln(1/ε) by least squares, and how far the counts are off it."""
+def _fit_law(grid: dict[float, list[int]]) -> tuple[Check, dict[str, float]]:
+    """Fit steps = a + b log₂ κ + c log₂ ln(1/ε) by least squares; the fit and its residual."""
     rows = [
         (1.0, math.log2(kappa), math.log2(math.log(1 / error)), steps)
         for kappa, each in grid.items()
@@ -160,8 +160,8 @@ def _law(grid: dict[float, list[int]]) -> tuple[Check, dict[str, float]]:
 
 
 def _power(statement: str, x: Sequence[float], y: Sequence[int]) -> Check:
-    """Whether y grows like x: the exponent's interval lies within 1 ± 0.15."""
-    exponent, low, high = fitted_exponent(x, [float(count) for count in y])
+    """Check that y grows like x: the exponent's interval lies within 1 ± 0.15."""
+    exponent, low, high = fit_exponent(x, [float(count) for count in y])
     passed = low >= 0.85 and high <= 1.15
     told = f"exponent {exponent:.4f}, 95 % interval [{low:.4f}, {high:.4f}], {len(x)} points"
     return Check(
@@ -173,7 +173,7 @@ def _power(statement: str, x: Sequence[float], y: Sequence[int]) -> Check:
 
 
 def _exponential(fast: list[int], slow: list[int]) -> Check:
-    """log₂ of the slow counts is affine in the fast ones: half a doubling for each step."""
+    """Check that log₂ of the slow counts is affine in the fast: half a doubling per step."""
     (slope, _), covariance = np.polyfit(fast, np.log2(slow), 1, cov=True)
     wide = 2 * math.sqrt(float(covariance[0, 0]))
     passed = bool(abs(slope - 0.5) + wide <= 0.15)
@@ -187,7 +187,7 @@ def _exponential(fast: list[int], slow: list[int]) -> Check:
 
 
 def _on_data(generator: torch.Generator) -> int:
-    """The counts on rotated data by the package's algorithms, against those in the eigenbasis."""
+    """Compare the package's algorithms on rotated data with the counts in the eigenbasis."""
     largest = 0
     for kappa in (10.0, 60.0):
         spectrum = torch.tensor(np.geomspace(1 / kappa, 1, D))
@@ -200,11 +200,11 @@ def _on_data(generator: torch.Generator) -> int:
         problem = RegressionProblem(x, x @ star, x[:1])
         one = torch.tensor(1.0, dtype=torch.float64)
         for algorithm, iteration in (
-            (Newton(one), newton),
-            (GradientDescent(problem.n * one.reshape(1)), descent),
+            (Newton(one), newton_errors),
+            (GradientDescent(problem.n * one.reshape(1)), descent_errors),
         ):
             state, counts, errors = algorithm.init(problem), [], ERRORS[:8]
-            wanted = _steps(iteration, kappa, errors)
+            wanted = _count_steps(iteration, kappa, errors)
             for k in range(wanted[-1] + 2):
                 w = state @ problem.x.mT @ problem.y if state.ndim > 1 else state
                 off = float((right.mT @ (w - star)).abs().max())

@@ -22,9 +22,9 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
-from innerloop.claims.trials import Equality, Inequality, fitted_exponent
-from innerloop.constructions.em import EMByAttention
-from innerloop.constructions.lloyd import LloydByAttention
+from innerloop.claims.trials import Equality, Inequality, fit_exponent
+from innerloop.constructions.em import EMConstruction
+from innerloop.constructions.lloyd import LloydConstruction
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 
 KNOTS: tuple[int, ...] = (10, 30, 100, 300, 1000)
@@ -34,26 +34,26 @@ Expect = Callable[[Tensor, Tensor, float], Tensor]
 Means = Callable[[Tensor, Tensor], Tensor]
 
 
-def gaussian(squares: Tensor, weights: Tensor, noise: float) -> Tensor:
-    """γ from ‖x_i − μ_k‖², N by K."""
+def gaussian_responsibilities(squares: Tensor, weights: Tensor, noise: float) -> Tensor:
+    """Responsibilities γ from ‖x_i − μ_k‖², N by K."""
     return (weights.log() - squares / (2 * noise**2)).softmax(dim=-1)
 
 
-def laplace(squares: Tensor, weights: Tensor, noise: float) -> Tensor:
+def laplace_responsibilities(squares: Tensor, weights: Tensor, noise: float) -> Tensor:
     return (weights.log() - squares.sqrt() / noise).softmax(dim=-1)
 
 
-def unweighted(squares: Tensor, weights: Tensor, noise: float) -> Tensor:
+def unweighted_responsibilities(squares: Tensor, weights: Tensor, noise: float) -> Tensor:
     return (-squares / (2 * noise**2)).softmax(dim=-1)
 
 
-def weighted(shares: Tensor, x: Tensor) -> Tensor:
-    """Σ_i γ_ik x_i / Σ_i γ_ik."""
+def weighted_means(shares: Tensor, x: Tensor) -> Tensor:
+    """The means Σ_i γ_ik x_i / Σ_i γ_ik."""
     return shares.mT @ x / shares.sum(dim=-2).unsqueeze(-1)
 
 
-def averaged(shares: Tensor, x: Tensor) -> Tensor:
-    """Divided by N in place of Σ_i γ_ik."""
+def unnormalised_means(shares: Tensor, x: Tensor) -> Tensor:
+    """The means with N in place of Σ_i γ_ik."""
     return shares.mT @ x / shares.shape[-2]
 
 
@@ -67,9 +67,9 @@ def averaged(shares: Tensor, x: Tensor) -> Tensor:
     full={"trials": 2_000, "sizes": 5},
     tiny={"trials": 4, "sizes": 2},
     falsified={
-        "distances in place of their squares": {"expect": laplace},
-        "mixture weights forgotten": {"expect": unweighted},
-        "means over N": {"maximise": averaged},
+        "distances in place of their squares": {"expect": laplace_responsibilities},
+        "mixture weights forgotten": {"expect": unweighted_responsibilities},
+        "means over N": {"maximise": unnormalised_means},
         "an error that falls like 1/knots": {"power": -1.0},
         "the hard limit is EM itself": {"hard": False},
     },
@@ -79,8 +79,8 @@ def he_em_steps(
     *,
     trials: int,
     sizes: int,
-    expect: Expect = gaussian,
-    maximise: Means = weighted,
+    expect: Expect = gaussian_responsibilities,
+    maximise: Means = weighted_means,
     power: float = -2.0,
     hard: bool = True,
 ) -> Evidence:
@@ -117,10 +117,10 @@ def he_em_steps(
     )
 
 
-def _drawn(
+def _draw_clouds(
     generator: torch.Generator, size: tuple[int, int, int, float], trials: int
 ) -> tuple[ClusteringProblem, Tensor]:
-    """Points in clouds, means that are nobody's, weights."""
+    """Draw points in clouds, means unrelated to them, and weights."""
     d, n, K, noise = size
 
     def normal(*shape: int) -> Tensor:
@@ -145,19 +145,19 @@ def _soft(
     errors: dict[int, float],
     wanted: tuple[Expect, Means],
 ) -> None:
-    """The read-out's E step, and a step at each number of knots."""
-    problem, weights = _drawn(generator, size, trials)
+    """Check the read-out's E step, and one step at each number of knots."""
+    problem, weights = _draw_clouds(generator, size, trials)
     d, n, K, noise = size
     largest = float(torch.cat([problem.x, problem.start], dim=-2).abs().max()) * 1.01
     gamma = wanted[0](_squares(problem), weights, noise)
     about = f"d = {d}, N = {n}, K = {K}, σ = {noise}"
     for knots in KNOTS:
-        built = EMByAttention(
+        built = EMConstruction(
             d=d, n=n, clusters=K, bound=largest, noise=noise, weights=weights, knots=knots, steps=1
         )
         stream, machine = built.prompt(problem), built.transformer
         if knots == KNOTS[0]:
-            told = built.decode(problem, machine.leave(stream, n))
+            told = built.decode(problem, machine.run_epilogue(stream, n))
             shares.add(told, gamma, size=size, about=about)
         moved = built.layout.read(machine.step(stream, 0, n), "mu")[..., n:, :]
         off = float((moved - wanted[1](gamma, problem.x)).abs().max())
@@ -175,11 +175,11 @@ def _hard(
     limit: Inequality,
     hard: bool,
 ) -> None:
-    """A step of the sharp heads, against the mean of each mean's own points."""
+    """Compare a step of the sharp heads with the mean of each centre's own points."""
     d, n, K, _ = size
-    problem, _ = _drawn(generator, size, trials)
+    problem, _ = _draw_clouds(generator, size, trials)
     largest = float(torch.cat([problem.x, problem.start], dim=-2).abs().max()) * 1.01
-    built = LloydByAttention(d=d, n=n, clusters=K, bound=largest, steps=1)
+    built = LloydConstruction(d=d, n=n, clusters=K, bound=largest, steps=1)
     squares = _squares(problem)
     members = torch.nn.functional.one_hot(squares.argmin(dim=-1), K).double()
     members = members if hard else (-squares / 2).softmax(dim=-1)
@@ -195,7 +195,7 @@ def _hard(
 
 
 def _rate(errors: dict[int, float], power: float) -> tuple[Check, dict[str, float]]:
-    exponent, low, high = fitted_exponent(list(errors), list(errors.values()))
+    exponent, low, high = fit_exponent(list(errors), list(errors.values()))
     passed = abs(exponent - power) <= 0.25
     told = f"exponent {exponent:.3f}, 95 % interval [{low:.3f}, {high:.3f}], {len(errors)} points"
     check = Check(

@@ -26,8 +26,8 @@ from innerloop.algorithms.spectral_clustering import SpectralClustering
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.claims.yang2025.rates import follows
-from innerloop.constructions.spectral_clustering import SpectralClusteringByAttention
+from innerloop.claims.yang2025.rates import check_power_law
+from innerloop.constructions.spectral_clustering import SpectralClusteringConstruction
 from innerloop.problems.binary_mixture import BinaryMixture
 from innerloop.problems.principal_components import PCAProblem
 
@@ -79,8 +79,8 @@ def he_gmm(
         excess.add(least, bound, size=(2, N, 0.75), about=f"d = 2, N = {N:g}")
     return Evidence(
         parts=[
-            Part(printed=_printed(rows), corrected=excess.check(), matters="result"),
-            Part(printed=_same(generator, flip)),
+            Part(printed=_check_printed_rate(rows), corrected=excess.check(), matters="result"),
+            Part(printed=_compare_construction(generator, flip)),
         ],
         numbers=_numbers(rows, sizes),
         table=rows,
@@ -91,13 +91,13 @@ def he_gmm(
 def _measure(
     generator: torch.Generator, d: int, N: int, mu: float, points: int
 ) -> dict[str, float | int]:
-    """Wrong labels, up to a common sign, as a share of all; and by the rule that knows μ."""
+    """Share of wrong labels, up to a common sign; and that of the rule that knows μ."""
     batch = max(20, points // N)
     problem = BinaryMixture(d=d, n=N, separation=mu, offset=0.0).sample(batch, generator=generator)
     algorithm = SpectralClustering(torch.tensor(RAMP, dtype=torch.float64))
     # The limit of the iteration: the leading eigenvector.
     vector = torch.linalg.eigh(algorithm.covariance(problem)).eigenvectors[..., -1]
-    wrong = _wrong(algorithm.predict(problem, vector)[..., 0], problem)
+    wrong = _wrong_share(algorithm.predict(problem, vector)[..., 0], problem)
     return {
         "d": d,
         "N": N,
@@ -108,14 +108,14 @@ def _measure(
     }
 
 
-def _wrong(scores: Tensor, problem: PCAProblem) -> Tensor:
+def _wrong_share(scores: Tensor, problem: PCAProblem) -> Tensor:
     assert problem.labels is not None
     share = (scores.sign() != problem.labels).double().mean(dim=-1)
     return torch.minimum(share, 1 - share)
 
 
-def _printed(rows: list[dict[str, float | int]]) -> Check:
-    """The printed rate at a fixed separation; the floor makes it fail with any constant."""
+def _check_printed_rate(rows: list[dict[str, float | int]]) -> Check:
+    """Check the printed rate at a fixed separation; the floor defeats every constant."""
     d, mu = rows[0]["d"], 0.75
     chosen = [row for row in rows if row["d"] == d and row["‖μ‖/σ"] == mu]
     least = float(special.ndtr(-mu))
@@ -133,7 +133,7 @@ def _printed(rows: list[dict[str, float | int]]) -> Check:
 
 
 def _numbers(rows: list[dict[str, float | int]], sizes: list[int]) -> dict[str, Any]:
-    """The exponent of the excess over N, d = the first and ‖μ‖/σ = 1.5."""
+    """Error ratio at the largest N and exponent of the excess, at the first d and ‖μ‖/σ = 1.5."""
     chosen = [row for row in rows if row["d"] == rows[0]["d"] and row["‖μ‖/σ"] == 1.5]
     above = [float(row["errors"]) - float(row["least possible"]) for row in chosen]
     told: dict[str, Any] = {
@@ -141,16 +141,16 @@ def _numbers(rows: list[dict[str, float | int]], sizes: list[int]) -> dict[str, 
         / float(chosen[-1]["least possible"]),
     }
     if min(above) > 0 and max(sizes) >= 10 * min(sizes):
-        check = follows("", sizes, above, -1.0, within=0.5, what="N")
+        check = check_power_law("", sizes, above, -1.0, within=0.5, what="N")
         told["excess over N, ‖μ‖/σ = 1.5"] = check.summary.partition(", stated")[0]
     return told
 
 
-def _same(generator: torch.Generator, flip: bool) -> Check:
-    """Labels and scores of the transformer on a small sample."""
+def _compare_construction(generator: torch.Generator, flip: bool) -> Check:
+    """Compare the transformer's labels and scores with the algorithm's on a small sample."""
     same = Equality("the transformer's scores are those of the algorithm", tolerance=1e-4)
     for d, N, mu in ((2, 12, 1.5), (4, 30, 2.5)):
-        built = SpectralClusteringByAttention(d=d, n=N, steps=6, ramp=RAMP)
+        built = SpectralClusteringConstruction(d=d, n=N, steps=6, ramp=RAMP)
         problem = BinaryMixture(d=d, n=N, separation=mu).sample(4, generator=generator)
         told = built.decode(problem, built.transformer(built.prompt(problem)))[..., 0]
         *_, state = built.algorithm.states(problem, 6)

@@ -29,8 +29,8 @@ from innerloop.algorithms.lloyd import Lloyd
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.constructions.em import EMByAttention
-from innerloop.constructions.lloyd import LloydByAttention
+from innerloop.constructions.em import EMConstruction
+from innerloop.constructions.lloyd import LloydConstruction
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 
 SIGMA, D, N = 0.5, 4, 300
@@ -73,12 +73,12 @@ def he_minimax(
     separations = SEPARATIONS[:far]
     for K in (2, 4):
         for ratio in separations:
-            problem, centres = _drawn(generator, batch, K, ratio * SIGMA, "near")
+            problem, centres = _draw_problem(generator, batch, K, ratio * SIGMA, "near")
             assert problem.labels is not None
-            known = _wrong(Lloyd(), problem, centres)
+            known = _count_wrong(Lloyd(), problem, centres)
             for name, algorithm in zip(METHODS, (_em(K), Lloyd()), strict=True):
                 *_, found = algorithm.states(problem, steps if run else 0)
-                wrong = _wrong(algorithm, problem, found)
+                wrong = _count_wrong(algorithm, problem, found)
                 points = batch * N
                 row = {"K": K, "Δ/σ": ratio, "method": name, "errors": wrong / points}
                 rows.append({**row, "errors with known centres": known / points})
@@ -91,11 +91,11 @@ def he_minimax(
         parts=[
             *(Part(printed=check) for check, _ in rates.values()),
             Part(printed=optimal.check()),
-            Part(printed=_same(generator, sharper)),
+            Part(printed=_compare_constructions(generator, sharper)),
         ],
         numbers={
             **{f"log errors per log of the least possible, {m}": rates[m][1] for m in METHODS},
-            "exponent over Δ²/8σ² at Δ/σ = 6, known centres": exponent(2, 6.0, 8.0, 2.0),
+            "exponent over Δ²/8σ² at Δ/σ = 6, known centres": error_exponent(2, 6.0, 8.0, 2.0),
             **_from_points(generator, min(batch, 100), 2 * steps),
         },
         table=rows,
@@ -108,10 +108,10 @@ def _em(K: int) -> EM:
     return EM(torch.tensor(SIGMA, dtype=torch.float64), weights.log())
 
 
-def _drawn(
+def _draw_problem(
     generator: torch.Generator, batch: int, K: int, gap: float, start: str, n: int = N
 ) -> tuple[ClusteringProblem, Tensor]:
-    """K centres on a rotated simplex of edge `gap`, σ = SIGMA; a start near, or points."""
+    """Draw K centres on a rotated simplex of edge `gap`, σ = SIGMA; start near or at points."""
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
@@ -126,18 +126,18 @@ def _drawn(
     return ClusteringProblem(x, near if start == "near" else x[:, :K], labels), centres
 
 
-def _wrong(
+def _count_wrong(
     algorithm: Algorithm[ClusteringProblem, Tensor], problem: ClusteringProblem, means: Tensor
 ) -> int:
-    """How many points are nearest, or belong most, to another centre than their own."""
+    """Count points assigned to a centre other than their own."""
     assert problem.labels is not None
     return int((algorithm.predict(problem, means).argmax(dim=-1) != problem.labels).sum())
 
 
-def known_centres(K: int, ratio: float) -> float:
-    """The error of the rule that knows the centres of a simplex Δ/σ apart, by quadrature.
+def known_centres_error(K: int, ratio: float) -> float:
+    """Error of the rule that knows the centres of a simplex Δ/σ apart, by quadrature.
 
-    Scores of the K centres are independent normals, the own one's with the mean Δ/(√2 σ).
+    Scores of the K centres are independent normals; the own centre's has mean Δ/(√2 σ).
     """
     z, step = np.linspace(-9.0, 9.0, 20_001, retstep=True)
     density = np.exp(-(z**2) / 2) / math.sqrt(2 * math.pi)
@@ -145,22 +145,22 @@ def known_centres(K: int, ratio: float) -> float:
     return float((density * lost).sum() * step)
 
 
-def exponent(K: int, ratio: float, eighth: float, power: float) -> float:
-    """−log of that error, (K − 1) Φ(−Δ/2σ) but for a factor that goes to 1, over Δ²/8σ²."""
+def error_exponent(K: int, ratio: float, eighth: float, power: float) -> float:
+    """−log of (K − 1) Φ(−Δ/2σ), that error up to a factor tending to 1, over Δ²/8σ²."""
     gap = ratio * SIGMA
     log = math.log(K - 1) + float(special.log_ndtr(-ratio / 2))
     return -log / (gap**2 / (eighth * SIGMA**power))
 
 
 def _rate(rows: Table, name: str, eighth: float, power: float) -> tuple[Check, float]:
-    """Measured errors against the exact ones of known centres, whose exponent is computed."""
+    """Compare measured errors with the exact ones of known centres, whose exponent is computed."""
     chosen = [row for row in rows if row["method"] == name and float(row["errors"]) > 0]
-    x = [math.log(known_centres(int(row["K"]), float(row["Δ/σ"]))) for row in chosen]
+    x = [math.log(known_centres_error(int(row["K"]), float(row["Δ/σ"]))) for row in chosen]
     y = [math.log(float(row["errors"])) for row in chosen]
     fit, covariance = np.polyfit(x, y, 1, cov=True)
     slope = float(fit[0])
     wide = 2.3 * math.sqrt(float(covariance[0, 0]))
-    far = [exponent(K, ratio, eighth, power) for K in (2, 4) for ratio in FAR]
+    far = [error_exponent(K, ratio, eighth, power) for K in (2, 4) for ratio in FAR]
     tends = max(abs(value - 1) for value in far[len(FAR) - 1 :: len(FAR)]) <= 0.02
     close = abs(slope - 1) <= 0.08
     unsure = tends and not close and abs(slope - 1) - wide <= 0.08
@@ -177,16 +177,16 @@ def _rate(rows: Table, name: str, eighth: float, power: float) -> tuple[Check, f
     return check, slope
 
 
-def _same(generator: torch.Generator, sharper: float) -> Check:
-    """The built transformers against the algorithms, on a few problems, after all steps."""
+def _compare_constructions(generator: torch.Generator, sharper: float) -> Check:
+    """Compare the built transformers with the algorithms on a few problems, after all steps."""
     same = Equality(
         "the transformers' shares are those of EM and Lloyd's algorithm", tolerance=1e-4
     )
     for K, steps in ((2, 3), (4, 4)):
-        problem, _ = _drawn(generator, 3, K, 4 * SIGMA, "near", n=40)
+        problem, _ = _draw_problem(generator, 3, K, 4 * SIGMA, "near", n=40)
         sizes = {"d": D, "n": 40, "clusters": K, "steps": steps, "bound": 12.0}
-        soft = EMByAttention(**sizes, noise=SIGMA, knots=2000)
-        for built, algorithm in ((soft, _em(K)), (LloydByAttention(**sizes), Lloyd())):
+        soft = EMConstruction(**sizes, noise=SIGMA, knots=2000)
+        for built, algorithm in ((soft, _em(K)), (LloydConstruction(**sizes), Lloyd())):
             told = built.decode(problem, built.transformer(built.prompt(problem), problem.n))
             *_, state = algorithm.states(problem, steps)
             wanted = algorithm.predict(problem, state)
@@ -197,10 +197,10 @@ def _same(generator: torch.Generator, sharper: float) -> Check:
 
 
 def _from_points(generator: torch.Generator, batch: int, steps: int) -> dict[str, float]:
-    """The share of problems with a centre missed, from points of the data."""
+    """Share of problems with a missed centre when starting from data points."""
     numbers = {}
     for K, ratio in ((2, 6.0), (4, 6.0), (4, 12.0)):
-        problem, centres = _drawn(generator, batch, K, ratio * SIGMA, "points")
+        problem, centres = _draw_problem(generator, batch, K, ratio * SIGMA, "points")
         *_, found = _em(K).states(problem, steps)
         missed = torch.cdist(centres, found).amin(dim=-1).amax(dim=-1) > ratio * SIGMA / 4
         told = f"a centre missed from points of the data, K = {K}, Δ/σ = {ratio:g}"

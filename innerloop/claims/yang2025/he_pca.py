@@ -31,14 +31,14 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.trials import Inequality
-from innerloop.claims.yang2025.rates import follows
-from innerloop.constructions.pca import PCA
+from innerloop.claims.yang2025.rates import check_power_law
+from innerloop.constructions.pca import PCAConstruction
 from innerloop.problems.principal_components import PCAProblem, PrincipalComponents
 
 KNOTS: tuple[int, ...] = (80, 170, 370, 800)
 LEAST = 1e-4
 CONSTANT, DELTA = 1.0, 0.1
-"""C of the second term, once for all cases; the least |⟨start, v_i⟩|."""
+"""C of the second term, one for all cases; the least |⟨start, v_i⟩|."""
 
 
 @claim(
@@ -67,7 +67,7 @@ def he_pca(
     return Evidence(
         parts=[
             _runs(generator, trials, squared),
-            _finite(generator, trials, constant),
+            _check_finite_iterations(generator, trials, constant),
             _heads(generator, heads),
             Part(printed=_layers()),
         ],
@@ -76,14 +76,16 @@ def he_pca(
 
 
 def _runs(generator: torch.Generator, trials: int, squared: bool) -> Part:
-    """The largest distance of a vector, after all iterations, to the method written out, over the
-    knots of the inverse length; the same problems for all, those in the declared range."""
+    """Largest distance of a vector, after all iterations, from the power method, by knots.
+
+    The knots are those of the inverse length; all use the same problems, in the declared range.
+    """
     worst: dict[int, float] = dict.fromkeys(KNOTS, 0.0)
     tried, inside = 0, torch.ones(0)
     for d, n, k, steps in ((3, 9, 1, 4), (5, 12, 2, 8)):
         drawn = PrincipalComponents(d=d, n=n, components=k).sample(trials, generator=generator)
         for knots in KNOTS:
-            built = PCA(d=d, n=n, components=k, steps=steps, least=LEAST, knots=knots)
+            built = PCAConstruction(d=d, n=n, components=k, steps=steps, least=LEAST, knots=knots)
             lengths = torch.stack(list(built.algorithm.lengths(drawn)))
             inside = ((lengths >= LEAST) & (lengths <= built.most)).all(dim=0)
             problem = PCAProblem(drawn.x[inside], drawn.start[inside])
@@ -92,7 +94,7 @@ def _runs(generator: torch.Generator, trials: int, squared: bool) -> Part:
             wanted = _power_method(A @ A if squared else A, problem.start, steps // k)
             worst[knots] = max(worst[knots], float((told - wanted).abs().max()))
         tried += int(inside.sum())
-    check = follows(
+    check = check_power_law(
         "the transformer nears the power method, its distance at least like knots^(−4)",
         list(worst),
         list(worst.values()),
@@ -106,7 +108,7 @@ def _runs(generator: torch.Generator, trials: int, squared: bool) -> Part:
 
 
 def _power_method(A: Tensor, start: Tensor, iterations: int) -> Tensor:
-    """For each start: iterate, then take the component out of A."""
+    """The power method: iterate from each start, then deflate A."""
     found = []
     for v in start.unbind(dim=-2):
         for _ in range(iterations):
@@ -118,8 +120,8 @@ def _power_method(A: Tensor, start: Tensor, iterations: int) -> Tensor:
     return torch.stack(found, dim=-2)
 
 
-def _finite(generator: torch.Generator, trials: int, constant: float) -> Part:
-    """Exact iterations, in the eigenbasis of A, against the second term."""
+def _check_finite_iterations(generator: torch.Generator, trials: int, constant: float) -> Part:
+    """Check exact iterations, in the eigenbasis of A, against the second term."""
     told = Inequality(f"‖v̂_η+1 − v_η+1‖ ≤ (Cλ₁√ε₀/Δ) ∏_(i ≤ k) 5λ_(i+1)/Δ, ε = 0, C = {constant:g}")
     proper = Inequality(
         f"the same with ∏_(i ≤ η) and Δ = min_(i ≤ k) λ_i − λ_(i+1), C = {constant:g}"
@@ -146,7 +148,9 @@ def _finite(generator: torch.Generator, trials: int, constant: float) -> Part:
             spectrum = torch.tensor([1.0, max(0.0, 1 - share * level)], dtype=torch.float64)
             start = torch.tensor([[DELTA, math.sqrt(1 - DELTA**2)]], dtype=torch.float64)
             _compare((told, proper), trials, spectrum, start, level, constant)
-    proper.looked = "spectra of rank k and full, gaps down to those of uniform order statistics"
+    proper.search_note = (
+        "spectra of rank k and full, gaps down to those of uniform order statistics"
+    )
     return Part(printed=told.check(), corrected=proper.check(), matters="result")
 
 
@@ -178,7 +182,7 @@ def _compare(
 
 
 def _heads(generator: torch.Generator, heads: int) -> Part:
-    """The same data at several scales: one head is less than λ_1^d C/ε² allows, and three do."""
+    """Check data at several scales: the printed λ_1^d C/ε² falls below one head; three suffice."""
     told = Inequality("heads ≤ λ₁^d C/ε², at least one, ε = 0.1, C up to 10³")
     proper = Inequality(f"{heads} heads at every scale and accuracy")
     d, n = 6, 12
@@ -186,7 +190,9 @@ def _heads(generator: torch.Generator, heads: int) -> Part:
     for scale in (1.0, 0.1, 0.01):
         problem = PCAProblem(base.x * scale**0.5, base.start)
         top = float(torch.linalg.eigvalsh(problem.x.mT @ problem.x)[-1])
-        built = PCA(d=d, n=n, components=1, steps=5, least=1e-4 * scale, most=10 * scale)
+        built = PCAConstruction(
+            d=d, n=n, components=1, steps=5, least=1e-4 * scale, most=10 * scale
+        )
         answer = built.decode(problem, built.transformer(built.prompt(problem)))
         wanted = _power_method(problem.covariance, problem.start, 5)
         about = f"d = {d}, λ₁ = {top:.3g}, the same answer at every scale"
@@ -200,7 +206,7 @@ def _heads(generator: torch.Generator, heads: int) -> Part:
 def _layers() -> Check:
     rows = []
     for k, tau in ((1, 3), (2, 3)):
-        built = PCA(d=4, n=6, components=k, steps=k * tau).transformer.count()["layers"]
+        built = PCAConstruction(d=4, n=6, components=k, steps=k * tau).transformer.count()["layers"]
         rows.append(f"k = {k}, τ = {tau}: {built} built, {2 * tau + 4 * k + 1} printed")
     return Check(
         statement="2τ + 4k + 1 layers suffice for τ iterations of each of k components",

@@ -23,14 +23,14 @@ from innerloop.algorithms.gradient_em import GradientEM
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.claims.yang2025.rates import follows
-from innerloop.constructions.mixture_of_regressions import SoftmaxMixtureOfRegressions
-from innerloop.problems.base import mixture_proportions
+from innerloop.claims.yang2025.rates import check_power_law
+from innerloop.constructions.mixture_of_regressions import MixtureOfRegressionsConstruction
+from innerloop.problems.base import resolve_proportions
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions
 
 NOISE, DELTA, INNER = 0.2, 0.01, 4
 CASES = ((2, (0.5, 0.5)), (3, (0.5, 0.3, 0.2)), (6, (0.25, 0.25, 0.25, 0.25)))
-"""d and π."""
+"""Pairs of d and π."""
 
 
 @claim(
@@ -78,12 +78,16 @@ def jin_theorem_3_1(
         measured = [float(row["error over ϑ"]) for row in rows if row["case"] == case]
         told = f"{case}: the error falls at least like n^(−1/2)"
         parts.append(
-            Part(printed=follows(told, sizes, measured, power, within=0.15, what="n", bound=True))
+            Part(
+                printed=check_power_law(
+                    told, sizes, measured, power, within=0.15, what="n", bound=True
+                )
+            )
         )
     far = _quantile(generator, *CASES[2], sizes[-1], min(batch, 60), 2 * steps, True, warm=None)
     near = float(rows[-1]["error over ϑ"])
     return Evidence(
-        parts=[*parts, Part(printed=_same(generator, more))],
+        parts=[*parts, Part(printed=_compare_construction(generator, more))],
         numbers={
             f"error over ϑ at n = {sizes[-1]}, K = 4, from starts near the truth": near,
             f"error over ϑ at n = {sizes[-1]}, K = 4, from random starts": far / NOISE,
@@ -112,7 +116,7 @@ def _quantile(
     warm: float | None,
 ) -> float:
     """The 1 − 9δ quantile of |Σ_k π_k ⟨x, β̂_k⟩ − ⟨x, β^OR⟩| over problems and their queries."""
-    weights = mixture_proportions(torch.tensor(shares, dtype=torch.float64), len(shares))
+    weights = resolve_proportions(torch.tensor(shares, dtype=torch.float64), len(shares))
     problem = MixtureOfRegressions(
         d=d, n=n, components=len(shares), proportions=weights, noise=NOISE, warm=warm
     ).sample(batch, generator=generator)
@@ -127,16 +131,16 @@ def _quantile(
     return float(off.quantile(1 - 9 * DELTA))
 
 
-def _same(generator: torch.Generator, more: int) -> Check:
+def _compare_construction(generator: torch.Generator, more: int) -> Check:
     same = Equality("the transformer's prediction is gradient EM's", tolerance=1e-8)
     for d, n, K in ((2, 20, 2), (3, 30, 3)):
-        built = SoftmaxMixtureOfRegressions(
+        built = MixtureOfRegressionsConstruction(
             d=d, n=n, components=K, steps=4, inner=INNER, noise=NOISE, bound=30.0
         )
         drawn = MixtureOfRegressions(d=d, n=n, components=K, noise=NOISE, warm=0.3)
         problem = drawn.sample(3, generator=generator)
         told = built.decode(
-            problem, built.transformer(built.prompt(problem), built.context(problem))
+            problem, built.transformer(built.prompt(problem), built.context_length(problem))
         )
         *_, state = built.algorithm.states(problem, 4 + more)
         wanted = built.algorithm.predict(problem, state)

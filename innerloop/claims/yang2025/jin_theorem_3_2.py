@@ -29,16 +29,16 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.claims.yang2025.rates import follows
+from innerloop.claims.yang2025.rates import check_power_law
 from innerloop.claims.yang2025.two_regressions import (
-    INNER,
-    drawn,
-    edge,
-    errors,
-    estimates,
+    INNER_STEPS,
+    draw_mixture,
+    em_estimates,
+    estimation_errors,
     fisher_error,
+    regime_edge,
 )
-from innerloop.constructions.mixture_of_two_regressions import MixtureOfTwoRegressions
+from innerloop.constructions.mixture_of_two_regressions import MixtureOfTwoRegressionsConstruction
 from innerloop.problems.mixture_of_regressions import MixtureProblem
 
 D, HIGH, DELTA = 2, 2.0, 0.1
@@ -76,12 +76,12 @@ def jin_theorem_3_2(
 ) -> Evidence:
     regimes: dict[str, Regime] = {
         "η = 0": lambda n: 0.0,
-        "half the edge": lambda n: edge(n, D) / 2,
-        "the edge": lambda n: edge(n, D),
+        "half the edge": lambda n: regime_edge(n, D) / 2,
+        "the edge": lambda n: regime_edge(n, D),
         f"η = {HIGH:g}": lambda n: HIGH,
     }
     found = {
-        name: [errors(generator, batch, n, D, eta(n)) for n in sizes]
+        name: [estimation_errors(generator, batch, n, D, eta(n)) for n in sizes]
         for name, eta in regimes.items()
     }
     rows = [
@@ -95,21 +95,23 @@ def jin_theorem_3_2(
     return Evidence(
         parts=[
             Part(
-                printed=follows(told, sizes, over["η = 0"], low, within=0.1, what="n", bound=True)
+                printed=check_power_law(
+                    told, sizes, over["η = 0"], low, within=0.1, what="n", bound=True
+                )
             ),
             Part(printed=_constant(rows, low)),
             Part(
-                printed=follows(
+                printed=check_power_law(
                     fast, sizes, over[f"η = {HIGH:g}"], high, within=0.1, what="n", bound=True
                 )
             ),
             Part(
                 printed=_uniform(over["the edge"], sizes),
-                corrected=_divided(rows, divided),
+                corrected=_check_divided(rows, divided),
                 matters="result",
             ),
             _sign(generator, mirror),
-            Part(printed=_same(generator, more)),
+            Part(printed=_compare_construction(generator, more)),
         ],
         numbers=_numbers(generator, batch, sizes),
         table=rows,
@@ -118,7 +120,7 @@ def jin_theorem_3_2(
 
 
 def _constant(rows: list[dict[str, float | int | str]], low: float) -> Check:
-    """The printed bound below the edge, constant 1."""
+    """Check the printed bound below the edge, with constant 1."""
     below = Inequality(f"η below the edge: errors ≤ (d log²(n/δ)/n)^{-low:g}, constant 1")
     for row in rows:
         if row["regime"] in ("η = 0", "half the edge"):
@@ -130,10 +132,11 @@ def _constant(rows: list[dict[str, float | int | str]], low: float) -> Check:
 
 
 def _uniform(measured: list[float], sizes: list[int]) -> Check:
-    """The printed bound just above the edge: what is measured, and what theory has further out."""
-    check = follows("", sizes, measured, -0.5, within=0.1, what="n", bound=True)
+    """Check the printed bound just above the edge: measured, and by theory further out."""
+    check = check_power_law("", sizes, measured, -0.5, within=0.1, what="n", bound=True)
     ratios = [
-        fisher_error(n, D, edge(n, D)) / math.sqrt(D * math.log(n / DELTA) ** 2 / n) for n in FAR
+        fisher_error(n, D, regime_edge(n, D)) / math.sqrt(D * math.log(n / DELTA) ** 2 / n)
+        for n in FAR
     ]
     told = ", ".join(f"{ratio:.3g} at n = {n:.0e}" for n, ratio in zip(FAR, ratios, strict=True))
     grows = ratios[-1] > 10 * ratios[0]
@@ -147,8 +150,8 @@ def _uniform(measured: list[float], sizes: list[int]) -> Check:
     )
 
 
-def _divided(rows: list[dict[str, float | int | str]], divided: bool) -> Check:
-    """√(d log²(n/δ)/n)/min(1, η) with constant 1 where measured, and by theory far out."""
+def _check_divided(rows: list[dict[str, float | int | str]], divided: bool) -> Check:
+    """Check √(d log²(n/δ)/n)/min(1, η), constant 1: where measured, and by theory far out."""
     name = "/min(1, η)" if divided else ""
     held = Inequality(f"η from the edge on: errors ≤ √(d log²(n/δ)/n){name}, constant 1")
     cases = [
@@ -156,7 +159,7 @@ def _divided(rows: list[dict[str, float | int | str]], divided: bool) -> Check:
         for row in rows
         if row["regime"] in ("the edge", f"η = {HIGH:g}")
     ]
-    cases += [(n, edge(n, D), fisher_error(n, D, edge(n, D))) for n in FAR]
+    cases += [(n, regime_edge(n, D), fisher_error(n, D, regime_edge(n, D))) for n in FAR]
     for n, eta, error in cases:
         bound = math.sqrt(D * math.log(n / DELTA) ** 2 / n) / (min(1.0, eta) if divided else 1)
         held.add(error, bound, size=(n,), about=f"d = {D}, n = {n:.3g}, η = {eta:.3g}")
@@ -164,11 +167,11 @@ def _divided(rows: list[dict[str, float | int | str]], divided: bool) -> Check:
 
 
 def _sign(generator: torch.Generator, mirror: float) -> Part:
-    """From −s EM ends at −β̂: one of the two is at least ‖β*‖ from β*."""
+    """Check that EM from −s ends at −β̂: one of the two is at least ‖β*‖ from β*."""
     told = Inequality("‖β̂ − β*‖ < ‖β*‖ whatever the start, n = 500, η = 2")
     proper = Equality("starts s and −s give β̂ and −β̂: the error is up to sign", tolerance=1e-12)
-    x, y, star, start = drawn(generator, 5, 500, D, HIGH)
-    one, other = (estimates(x, y, sign * start, 60) for sign in (1.0, -1.0))
+    x, y, star, start = draw_mixture(generator, 5, 500, D, HIGH)
+    one, other = (em_estimates(x, y, sign * start, 60) for sign in (1.0, -1.0))
     for k in range(5):
         about = f"d = {D}, problem {k + 1}"
         for found in (one, other):
@@ -177,25 +180,27 @@ def _sign(generator: torch.Generator, mirror: float) -> Part:
     return Part(printed=told.check(), corrected=proper.check(), matters="print")
 
 
-def _same(generator: torch.Generator, more: int) -> Check:
-    """The built transformer on a few of these problems."""
+def _compare_construction(generator: torch.Generator, more: int) -> Check:
+    """Compare the built transformer with EM on a few of these problems."""
     same = Equality("the transformer's β is gradient EM's", tolerance=1e-4)
     for d, n in ((2, 30), (3, 60)):
-        x, y, star, start = drawn(generator, 4, n, d, 1.0)
-        built = MixtureOfTwoRegressions(d=d, n=n, steps=5, inner=INNER, noise=1.0, knots=2000)
+        x, y, star, start = draw_mixture(generator, 4, n, d, 1.0)
+        built = MixtureOfTwoRegressionsConstruction(
+            d=d, n=n, steps=5, inner=INNER_STEPS, noise=1.0, knots=2000
+        )
         pair = torch.stack([start, -start], dim=-2)
         problem = MixtureProblem(x, y, x[:, :1], pair, torch.stack([star, -star], dim=-2))
         told: Tensor = built.decode(problem, built.transformer(built.prompt(problem), n))
-        same.add(told, estimates(x, y, start, 5 + more), size=(d, n), about=f"d = {d}, n = {n}")
+        same.add(told, em_estimates(x, y, start, 5 + more), size=(d, n), about=f"d = {d}, n = {n}")
     return same.check()
 
 
 def _numbers(generator: torch.Generator, batch: int, sizes: list[int]) -> dict[str, float]:
-    """Root mean squares of errors over Fisher's, well above the edge and small η."""
+    """Root mean square errors over Fisher's, well above the edge and at small η."""
     n, d, eta = sizes[-1], 3, 0.5
-    root = float(errors(generator, batch, n, d, eta).square().mean().sqrt())
-    at = edge(n, D)
-    along = float(errors(generator, batch, n, D, at).square().mean().sqrt())
+    root = float(estimation_errors(generator, batch, n, d, eta).square().mean().sqrt())
+    at = regime_edge(n, D)
+    along = float(estimation_errors(generator, batch, n, D, at).square().mean().sqrt())
     return {
         f"the same at the edge, n = {n}, d = {D}, η = {at:.3g}": along / fisher_error(n, D, at),
         f"root mean square error over Fisher's, n = {n}, d = {d}, η = {eta}": root

@@ -24,13 +24,13 @@ import torch
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
 from innerloop.claims.trials import Inequality
-from innerloop.claims.yang2025.rates import follows
+from innerloop.claims.yang2025.rates import check_power_law
 from innerloop.claims.yang2025.two_regressions import (
-    drawn,
-    edge,
-    errors,
-    estimates,
+    draw_mixture,
+    em_estimates,
+    estimation_errors,
     fisher_error,
+    regime_edge,
 )
 
 D, HIGH = 2, 2.0
@@ -65,20 +65,22 @@ def jin_theorem_3_3(
 ) -> Evidence:
     regimes = {
         "η = 0": [0.0] * len(sizes),
-        "the edge": [edge(n, D) for n in sizes],
+        "the edge": [regime_edge(n, D) for n in sizes],
         f"η = {HIGH:g}": [HIGH] * len(sizes),
     }
     risks = {
         name: [
-            float(errors(generator, batch, n, D, eta).square().mean())
+            float(estimation_errors(generator, batch, n, D, eta).square().mean())
             for n, eta in zip(sizes, etas, strict=True)
         ]
         for name, etas in regimes.items()
     }
     told = "η = 0: the squared distance up to sign falls at least like n^(−1/2)"
     fast = f"η = {HIGH:g}: the squared distance up to sign falls at least like 1/n"
-    slow = follows(told, sizes, risks["η = 0"], low, within=0.15, what="n", bound=True)
-    quick = follows(fast, sizes, risks[f"η = {HIGH:g}"], high, within=0.15, what="n", bound=True)
+    slow = check_power_law(told, sizes, risks["η = 0"], low, within=0.15, what="n", bound=True)
+    quick = check_power_law(
+        fast, sizes, risks[f"η = {HIGH:g}"], high, within=0.15, what="n", bound=True
+    )
     rows = [
         {"regime": name, "n": n, "η": eta, "risk": risk}
         for name in regimes
@@ -90,7 +92,7 @@ def jin_theorem_3_3(
             Part(printed=quick),
             Part(
                 printed=_uniform(risks["the edge"], sizes),
-                corrected=_divided(rows, divided),
+                corrected=_check_divided(rows, divided),
                 matters="result",
             ),
             _readings(generator, batch, sizes[-1], up_to_sign),
@@ -115,9 +117,9 @@ def jin_theorem_3_3(
 
 
 def _uniform(measured: list[float], sizes: list[int]) -> Check:
-    """The second printed line just above the edge."""
-    check = follows("", sizes, measured, -1.0, within=0.1, what="n", bound=True)
-    ratios = [fisher_error(n, D, edge(n, D)) ** 2 / (D * math.log(n) ** 2 / n) for n in FAR]
+    """Check the second printed line just above the edge."""
+    check = check_power_law("", sizes, measured, -1.0, within=0.1, what="n", bound=True)
+    ratios = [fisher_error(n, D, regime_edge(n, D)) ** 2 / (D * math.log(n) ** 2 / n) for n in FAR]
     told = ", ".join(f"{ratio:.3g} at n = {n:.0e}" for n, ratio in zip(FAR, ratios, strict=True))
     return Check(
         statement="every η above the edge: the risk is ≤ C d log²n/n, one constant",
@@ -129,11 +131,11 @@ def _uniform(measured: list[float], sizes: list[int]) -> Check:
     )
 
 
-def _divided(rows: list[dict[str, float | int | str]], divided: bool) -> Check:
+def _check_divided(rows: list[dict[str, float | int | str]], divided: bool) -> Check:
     name = "/min(1, η²)" if divided else ""
     held = Inequality(f"η from the edge on: the risk is ≤ d log²n/n{name}, constant 1")
     cases = [(float(r["n"]), float(r["η"]), float(r["risk"])) for r in rows if r["η"] != 0]
-    cases += [(n, edge(n, D), fisher_error(n, D, edge(n, D)) ** 2) for n in FAR]
+    cases += [(n, regime_edge(n, D), fisher_error(n, D, regime_edge(n, D)) ** 2) for n in FAR]
     for n, eta, risk in cases:
         bound = D * math.log(n) ** 2 / n / (min(1.0, eta**2) if divided else 1)
         held.add(risk, bound, size=(n,), about=f"d = {D}, n = {n:.3g}, η = {eta:.3g}")
@@ -141,11 +143,14 @@ def _divided(rows: list[dict[str, float | int | str]], divided: bool) -> Check:
 
 
 def _readings(generator: torch.Generator, batch: int, n: int, up_to_sign: bool) -> Part:
-    """E(y − ⟨x, β̂⟩)² − E(y − 0)² = ‖β̂‖², x ~ N(0, I) and a fair sign; against ‖β̂ ∓ β*‖²."""
+    """Check two readings: the excess E(y − ⟨x, β̂⟩)² − E(y − 0)² = ‖β̂‖², and ‖β̂ ∓ β*‖².
+
+    Here x ~ N(0, I) and the sign is fair.
+    """
     told = Inequality("the risk of ⟨x, β̂⟩ above the least possible is ≤ d log²n/n")
     proper = Inequality("the squared distance of β̂ to β* up to sign is ≤ d log²n/n")
-    x, y, star, start = drawn(generator, min(batch, 10), n, D, HIGH)
-    found = estimates(x, y, start, 60)
+    x, y, star, start = draw_mixture(generator, min(batch, 10), n, D, HIGH)
+    found = em_estimates(x, y, start, 60)
     bound = D * math.log(n) ** 2 / n
     for k, beta in enumerate(found):
         about = f"d = {D}, n = {n}, η = {HIGH:g}, problem {k + 1}"

@@ -20,16 +20,16 @@ import torch
 from scipy.stats import chi2
 from torch import Tensor
 
-from innerloop.algorithms.accelerated_ridge import Pace
+from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.inverse_root import inverse_root
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
-from innerloop.claims.trials import Inequality, fitted_exponent
-from innerloop.claims.yang2025.bandit_layers import games, least, prefixes
-from innerloop.claims.yang2025.rates import follows
-from innerloop.constructions.contest import contest
-from innerloop.constructions.thompson_sampling import ThompsonSamplingByAttention
-from innerloop.problems.linear_bandit_games import BanditGame
+from innerloop.claims.trials import Inequality, fit_exponent
+from innerloop.claims.yang2025.bandit_layers import draw_games, least_steps, prefix_moments
+from innerloop.claims.yang2025.rates import check_power_law
+from innerloop.constructions.thompson_sampling import ThompsonSamplingConstruction
+from innerloop.playing.contest import play_contest
+from innerloop.problems.linear_bandit_games import BanditGameProblem
 
 ERROR, ARMS, D, DELTA = 1e-2, 3, 2, 0.01
 RIDGE, SCALE, TEMPERATURE = 1.0, 0.5, 0.5
@@ -61,9 +61,9 @@ def lin_theorem_10(
     accelerated: bool = True,
     tail: float = 1.0,
 ) -> Evidence:
-    within, same = _within(generator, rounds, share)
+    within, same = _check_within(generator, rounds, share)
     wide = [10, 30, 100, 300, 1000, 2000]
-    layers = [_by_bound(T, accelerated) + 2 for T in wide]
+    layers = [_steps_by_bound(T, accelerated) + 2 for T in wide]
     sizes = [_terms(T) for T in wide]
     scaled = [L / math.log(T / ERROR) for T, L in zip(wide, layers, strict=True)]
     told = "layers over log(T/ε) grow no faster than √T, by the bound"
@@ -72,10 +72,12 @@ def lin_theorem_10(
             within,
             _roots(generator, trials, terms),
             _normals(tail),
-            Part(printed=follows(told, wide, scaled, 0.5, within=0.02, what="T", bound=True)),
+            Part(
+                printed=check_power_law(told, wide, scaled, 0.5, within=0.02, what="T", bound=True)
+            ),
         ],
         numbers={
-            "exponent of layers over T, logarithms left in": fitted_exponent(
+            "exponent of layers over T, logarithms left in": fit_exponent(
                 wide, [float(L) for L in layers]
             )[0],
             f"terms for T = {wide[-1]}, ε = {ERROR}": sizes[-1],
@@ -95,14 +97,14 @@ def lin_theorem_10(
     )
 
 
-def reach(T: int) -> float:
-    """√d + √(2 log(T/δ)): beyond it is one of T normals with probability δ at most."""
+def noise_radius(T: int) -> float:
+    """Radius √d + √(2 log(T/δ)), exceeded by one of T normals with probability at most δ."""
     return math.sqrt(D) + math.sqrt(2 * math.log(T / DELTA))
 
 
-def thompson(game: BanditGame) -> Tensor:
-    """Log-probabilities given z, with the exact symmetric root."""
-    gram, moment = prefixes(game, RIDGE)
+def thompson_log_probabilities(game: BanditGameProblem) -> Tensor:
+    """Log-probabilities of Thompson sampling given z, with the exact symmetric root."""
+    gram, moment = prefix_moments(game, RIDGE)
     values, vectors = torch.linalg.eigh(gram)
     root = (vectors / values.sqrt().unsqueeze(-2)) @ vectors.mT
     estimate = torch.linalg.solve(gram, moment.unsqueeze(-1))
@@ -110,8 +112,8 @@ def thompson(game: BanditGame) -> Tensor:
     return ((game.features @ w).squeeze(-1) / TEMPERATURE).log_softmax(dim=-1)
 
 
-def _built(T: int, steps: int, terms: int) -> ThompsonSamplingByAttention:
-    return ThompsonSamplingByAttention(
+def _build_construction(T: int, steps: int, terms: int) -> ThompsonSamplingConstruction:
+    return ThompsonSamplingConstruction(
         d=D,
         n=T,
         arms=ARMS,
@@ -120,52 +122,57 @@ def _built(T: int, steps: int, terms: int) -> ThompsonSamplingByAttention:
         ridge=RIDGE,
         scale=SCALE,
         temperature=TEMPERATURE,
-        normal=reach(T),
+        normal=noise_radius(T),
     )
 
 
 def _terms(T: int) -> int:
-    """Terms for which the root's part of the error is a tenth of ε."""
-    off = 2 * SCALE * reach(T) / TEMPERATURE / math.sqrt(RIDGE)
+    """Number of terms at which the root contributes a tenth of the error ε."""
+    off = 2 * SCALE * noise_radius(T) / TEMPERATURE / math.sqrt(RIDGE)
     most = RIDGE + T - 1
-    return least(lambda m: inverse_root(m, RIDGE, most).error * off <= ERROR / 10)
+    return least_steps(lambda m: inverse_root(m, RIDGE, most).error * off <= ERROR / 10)
 
 
-def _by_bound(T: int, accelerated: bool) -> int:
-    built = _built(T, 1, _terms(T))
+def _steps_by_bound(T: int, accelerated: bool) -> int:
+    built = _build_construction(T, 1, _terms(T))
     # The slowest system is the estimate's: the others have larger ridges.
-    q = float(Pace.of(torch.tensor([RIDGE], dtype=torch.float64), 1.0, T).q[0])
-    rest = 2 * built.root.error * built.deviations / TEMPERATURE
+    q = float(StepRates.of(torch.tensor([RIDGE], dtype=torch.float64), 1.0, T).q[0])
+    rest = 2 * built.root.error * built.max_deviation / TEMPERATURE
 
     def enough(k: int) -> bool:
         left = (1 + k * q) * (1 - q) ** k if accelerated else (1 - q**2) ** k
-        return 2 * left * (built.estimates + built.deviations) / TEMPERATURE + rest <= ERROR
+        return 2 * left * (built.max_estimate + built.max_deviation) / TEMPERATURE + rest <= ERROR
 
-    return least(enough)
+    return least_steps(enough)
 
 
-def _within(generator: torch.Generator, T: int, share: float) -> tuple[Part, str]:
+def _check_within(generator: torch.Generator, T: int, share: float) -> tuple[Part, str]:
     held = Inequality(f"|Δ log p| ≤ ε = {ERROR} at every step of a game where all ‖z‖ are in range")
-    steps = max(1, int(share * _by_bound(T, True)))
-    built = _built(T, steps, _terms(T))
+    steps = max(1, int(share * _steps_by_bound(T, True)))
+    built = _build_construction(T, steps, _terms(T))
     held.add(built.accuracy, ERROR, size=(T, 0), about=f"T = {T}, the proven bound")
-    game = games(generator, 8, T, ARMS, D)
-    shrink = (reach(T) / game.noise.norm(dim=-1, keepdim=True)).clamp(max=1.0)
-    game = BanditGame(game.features, game.actions, game.rewards, game.noise * shrink)
+    game = draw_games(generator, 8, T, ARMS, D)
+    shrink = (noise_radius(T) / game.noise.norm(dim=-1, keepdim=True)).clamp(max=1.0)
+    game = BanditGameProblem(game.features, game.actions, game.rewards, game.noise * shrink)
     told = built.decode(game, built.transformer(built.prompt(game)))
     about = f"T = {T}, {steps + 2} layers, {built.terms} terms"
-    held.add(float((told - thompson(game)).abs().max()), ERROR, size=(T, 1), about=about)
-    free = ThompsonSamplingByAttention(d=D, n=T, arms=ARMS, steps=steps, terms=built.terms)
-    played = contest(free, free.worlds().sample(4, generator=generator), T)
-    return Part(printed=held.check()), f"{played.same} of {played.choices}"
+    held.add(
+        float((told - thompson_log_probabilities(game)).abs().max()),
+        ERROR,
+        size=(T, 1),
+        about=about,
+    )
+    free = ThompsonSamplingConstruction(d=D, n=T, arms=ARMS, steps=steps, terms=built.terms)
+    played = play_contest(free, free.environments().sample(4, generator=generator), T)
+    return Part(printed=held.check()), f"{played.agreement_count} of {played.action_count}"
 
 
 def _roots(generator: torch.Generator, trials: int, share: float) -> Part:
-    """‖sum − G^(−1/2)‖ over ‖G^(−1/2)‖ of random matrices, with terms for an error of 1e-3."""
+    """Check ‖sum − G^(−1/2)‖ over ‖G^(−1/2)‖ on random matrices, terms for an error of 1e-3."""
     held = Inequality("a sum of shifted inverses is G^(−1/2) to 1e-3, terms as stated")
     for trial in range(trials):
         d, most = 2 + trial % 4, 10.0 ** (1 + trial % 4)
-        terms = least(lambda m, u=most: inverse_root(m, 1.0, u).error <= 1e-3)
+        terms = least_steps(lambda m, u=most: inverse_root(m, 1.0, u).error <= 1e-3)
         root = inverse_root(max(1, int(share * terms)), 1.0, most)
         turned = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q
         values = most ** torch.rand(d, generator=generator, dtype=torch.float64)
@@ -182,7 +189,7 @@ def _roots(generator: torch.Generator, trials: int, share: float) -> Part:
 
 
 def _normals(tail: float) -> Part:
-    """T · P(‖z‖ > √d + √(2 log(T/δ))), from χ²."""
+    """Check T · P(‖z‖ > √d + √(2 log(T/δ))) ≤ δ, from χ²."""
     held = Inequality("all ‖z‖ of T steps are within √d + √(2 log(T/δ)) with probability 1 − δ")
     for d in (1, 2, 5, 20, 100):
         for T in (1, 10, 1000, 10**6):

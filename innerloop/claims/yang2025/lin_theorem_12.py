@@ -25,30 +25,30 @@ from torch.nn.functional import one_hot
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.claims.yang2025.packed_planning import PackedUCBVI, layers
-from innerloop.constructions.ucb_vi import UCBVIDecoder
-from innerloop.problems.tabular_games import TabularGame, TabularGames
+from innerloop.claims.yang2025.packed_planning import PackedUCBVI, count_layers
+from innerloop.constructions.ucb_vi import UCBVIConstruction
+from innerloop.problems.tabular_games import TabularGameProblem, TabularGames
 
 SIZES = ((2, 2, 3, 12), (3, 1, 2, 6), (1, 8, 2, 24), (2, 3, 3, 14), (2, 4, 2, 16), (1, 2, 6, 10))
-"""States, actions, steps of an episode, episodes."""
+"""States, actions, steps per episode, episodes."""
 FEW, TEMPERATURE, LONGEST = 8, 0.2, 200
 Value = Callable[[Tensor], Tensor]
 Cut = Callable[[Tensor, int], Tensor]
 
 
-def best(q: Tensor) -> Tensor:
+def best_value(q: Tensor) -> Tensor:
     return q.amax(dim=-1)
 
 
-def average(q: Tensor) -> Tensor:
+def average_value(q: Tensor) -> Tensor:
     return q.mean(dim=-1)
 
 
-def cut(q: Tensor, horizon: int) -> Tensor:
+def clip_values(q: Tensor, horizon: int) -> Tensor:
     return q.clamp_max(float(horizon))
 
 
-def uncut(q: Tensor, horizon: int) -> Tensor:
+def keep_values(q: Tensor, horizon: int) -> Tensor:
     return q
 
 
@@ -70,8 +70,8 @@ def fewer_layers(horizon: int) -> int:
     full={"sizes": 6, "games": 200},
     tiny={"sizes": 2, "games": 4},
     falsified={
-        "the average action for the best": {"value": average},
-        "values are not cut off at H": {"most": uncut},
+        "the average action for the best": {"value": average_value},
+        "values are not cut off at H": {"most": keep_values},
         "H + 2 layers": {"count": fewer_layers},
     },
 )
@@ -80,8 +80,8 @@ def lin_theorem_12(
     *,
     sizes: int,
     games: int,
-    value: Value = best,
-    most: Cut = cut,
+    value: Value = best_value,
+    most: Cut = clip_values,
     count: Callable[[int], int] = printed_layers,
 ) -> Evidence:
     exact = Equality("the log-odds are those of soft UCB-VI, at every step", tolerance=1e-9)
@@ -91,7 +91,7 @@ def lin_theorem_12(
         game = TabularGames(states=S, arms=A, horizon=H, episodes=n).sample(
             games, generator=generator
         )
-        for kind, bonus in ((UCBVIDecoder, 0.05), (PackedUCBVI, 0.05), (PackedUCBVI, 0.0)):
+        for kind, bonus in ((UCBVIConstruction, 0.05), (PackedUCBVI, 0.05), (PackedUCBVI, 0.0)):
             built = kind(d=S, arms=A, steps=H - 1, n=n, bonus=bonus, temperature=TEMPERATURE)
             stream = built.transformer(built.prompt(game))
             wanted = soft_ucb_vi(game, float(built.algorithm.width), value, most)
@@ -101,13 +101,14 @@ def lin_theorem_12(
             exact.add(told, wanted, size=(S * A * H * n,), about=about)
             found = built.transformer.count()["layers"]
             if kind is PackedUCBVI:
-                if found != layers(H, A):
-                    raise ValueError(f"{about}: {found} layers, counted as {layers(H, A)}")
+                if found != count_layers(H, A):
+                    expected = count_layers(H, A)
+                    raise ValueError(f"{about}: built {found} layers, the formula gives {expected}")
                 enough.add(found, count(H), size=(H, A), about=f"built, H = {H}, A = {A}")
                 below.append(float((built.decode(game, stream) < H - 1e-9).double().mean()))
     for H in range(2, LONGEST + 1):
         for A in range(1, FEW + 1):
-            enough.add(layers(H, A), count(H), size=(H, A), about=f"H = {H}, A = {A}")
+            enough.add(count_layers(H, A), count(H), size=(H, A), about=f"H = {H}, A = {A}")
     return Evidence(
         parts=[Part(printed=exact.check()), Part(printed=enough.check()), Part(printed=_open())],
         numbers={
@@ -118,7 +119,7 @@ def lin_theorem_12(
             "share of values below H": sum(below) / len(below),
         },
         table=[
-            {"A": A, "H": H, "built": layers(H, A), "printed": printed_layers(H)}
+            {"A": A, "H": H, "built": count_layers(H, A), "printed": printed_layers(H)}
             for A in (2, 8, 32, 128)
             for H in (2, 4, 7, 20)
         ],
@@ -126,8 +127,8 @@ def lin_theorem_12(
     )
 
 
-def soft_ucb_vi(game: TabularGame, width: float, value: Value, most: Cut) -> Tensor:
-    """The log-odds at every step: plan from the episodes before, softmax of what was planned."""
+def soft_ucb_vi(game: TabularGameProblem, width: float, value: Value, most: Cut) -> Tensor:
+    """Log-odds of soft UCB-VI at every step, planned from the episodes before it."""
     (S, A), H = game.sizes, game.horizon
     s, a = one_hot(game.states, S).double(), one_hot(game.actions, A).double()
     tried = torch.einsum("behs,beha->behsa", s, a)
@@ -162,7 +163,7 @@ def _open() -> Check:
 def _most_actions(horizon: int, limit: Callable[[int], int]) -> int:
     """The largest power of two of actions whose built layers fit."""
     levels = 1
-    while layers(horizon, 2 ** (levels + 1)) <= limit(horizon):
+    while count_layers(horizon, 2 ** (levels + 1)) <= limit(horizon):
         levels += 1
     return 2**levels
 
@@ -171,7 +172,7 @@ def _figure() -> Figure:
     horizons = range(2, 31)
     curves: dict[str, Callable[[int], int]] = {"printed, 2H + 8": printed_layers}
     for A in (2, 8, 32, 128):
-        curves[f"built, {A} actions"] = partial(layers, actions=A)
+        curves[f"built, {A} actions"] = partial(count_layers, actions=A)
     return Figure(
         title="Layers that run UCB-VI exactly",
         rows=[

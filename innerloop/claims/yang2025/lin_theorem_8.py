@@ -19,16 +19,21 @@ import math
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.accelerated_ridge import Pace
+from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.soft_lin_ucb import SoftLinUCB
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
-from innerloop.claims.trials import Inequality, fitted_exponent
-from innerloop.claims.yang2025.bandit_layers import games, least, needed, prefixes
-from innerloop.claims.yang2025.rates import follows
-from innerloop.constructions.contest import contest
-from innerloop.constructions.soft_lin_ucb import SoftLinUCBByAttention
-from innerloop.problems.linear_bandit_games import BanditGame
+from innerloop.claims.trials import Inequality, fit_exponent
+from innerloop.claims.yang2025.bandit_layers import (
+    count_needed_steps,
+    draw_games,
+    least_steps,
+    prefix_moments,
+)
+from innerloop.claims.yang2025.rates import check_power_law
+from innerloop.constructions.soft_lin_ucb import SoftLinUCBConstruction
+from innerloop.playing.contest import play_contest
+from innerloop.problems.linear_bandit_games import BanditGameProblem
 
 ERROR, ARMS, D, KNOTS = 1e-2, 3, 2, 2_000
 ALPHA, RIDGE, TEMPERATURE = 1.0, 1.0, 0.5
@@ -60,32 +65,36 @@ def lin_theorem_8(
     product: bool = True,
 ) -> Evidence:
     wide = [10, 30, 100, 300, 1000, 2000]
-    bounded = [_by_bound(T, ERROR, accelerated) + 2 for T in wide]
-    measured = [_on_games(generator, T, batch, accelerated) + 2 for T in horizons]
+    bounded = [_steps_by_bound(T, ERROR, accelerated) + 2 for T in wide]
+    measured = [_steps_on_games(generator, T, batch, accelerated) + 2 for T in horizons]
     told = "by the bound, layers over log(T/ε) grow no faster than √T"
     seen = "on games, layers over log(T/ε) grow no faster than √T"
     scaled, less = (
         [L / math.log(T / ERROR) for T, L in zip(over, layers, strict=True)]
         for over, layers in ((wide, bounded), (horizons, measured))
     )
-    within, same = _within(generator, rounds, share)
+    within, same = _check_within(generator, rounds, share)
     rows = [
         {"T": T, "layers": L, "by": by}
         for by, over, layers in (("bound", wide, bounded), ("games", horizons, measured))
         for T, L in zip(over, layers, strict=True)
     ]
-    deeper = _by_bound(100, ERROR / 10, True) - _by_bound(100, ERROR, True)
+    deeper = _steps_by_bound(100, ERROR / 10, True) - _steps_by_bound(100, ERROR, True)
     return Evidence(
         parts=[
             within,
-            Part(printed=follows(told, wide, scaled, 0.5, within=0.02, what="T", bound=True)),
-            Part(printed=follows(seen, horizons, less, 0.5, within=0.1, what="T", bound=True)),
+            Part(
+                printed=check_power_law(told, wide, scaled, 0.5, within=0.02, what="T", bound=True)
+            ),
+            Part(
+                printed=check_power_law(seen, horizons, less, 0.5, within=0.1, what="T", bound=True)
+            ),
             _widths(product),
         ],
         numbers={
             "layers more for a tenth of ε, T = 100": deeper,
             f"choices like the policy's in a game of {rounds} steps": same,
-            "exponent of layers over T, by the bound, logarithms left in": fitted_exponent(
+            "exponent of layers over T, by the bound, logarithms left in": fit_exponent(
                 wide, [float(L) for L in bounded]
             )[0],
             f"layers for T = {wide[-1]}, ε = {ERROR}": bounded[-1],
@@ -104,22 +113,24 @@ def lin_theorem_8(
     )
 
 
-def _by_bound(T: int, error: float, accelerated: bool) -> int:
-    """Steps for which the proven bound on |Δ log p| is at most the error."""
-    built = _built(T, 1, ALPHA, RIDGE)
-    q = float(built.algorithm.pace.q[0])
+def _steps_by_bound(T: int, error: float, accelerated: bool) -> int:
+    """Steps at which the proven bound on |Δ log p| is at most the error."""
+    built = _build_construction(T, 1, ALPHA, RIDGE)
+    q = float(built.algorithm.rates.q[0])
 
     def enough(k: int) -> bool:
         left = (1 + k * q) * (1 - q) ** k if accelerated else (1 - q**2) ** k
-        unsolved = left * built.bound * (built.estimates + built.alpha / built.ridge**0.5)
-        return 2 * unsolved / built.temperature + built.interpolation <= error
+        unsolved = left * built.bound * (built.max_estimate + built.alpha / built.ridge**0.5)
+        return 2 * unsolved / built.temperature + built.interpolation_error <= error
 
-    return least(enough)
+    return least_steps(enough)
 
 
-def lin_ucb(game: BanditGame, ridge: float, alpha: float, temperature: float) -> Tensor:
+def lin_ucb_log_probabilities(
+    game: BanditGameProblem, ridge: float, alpha: float, temperature: float
+) -> Tensor:
     """Log-probabilities of soft LinUCB before every step, with exact solves."""
-    gram, moment = prefixes(game, ridge)
+    gram, moment = prefix_moments(game, ridge)
     inverse = torch.linalg.inv(gram)
     estimate = (inverse @ moment.unsqueeze(-1)).squeeze(-1)
     values = (game.features * estimate.unsqueeze(-2)).sum(dim=-1)
@@ -127,39 +138,41 @@ def lin_ucb(game: BanditGame, ridge: float, alpha: float, temperature: float) ->
     return ((values + alpha * widths) / temperature).log_softmax(dim=-1)
 
 
-def _on_games(generator: torch.Generator, T: int, batch: int, accelerated: bool) -> int:
-    game = games(generator, batch, T, ARMS, D)
+def _steps_on_games(generator: torch.Generator, T: int, batch: int, accelerated: bool) -> int:
+    game = draw_games(generator, batch, T, ARMS, D)
     values = torch.tensor([RIDGE, ALPHA, TEMPERATURE], dtype=torch.float64)
     ridge, alpha, temperature = values
     ridges = ridge.expand(1 + ARMS)
-    pace = Pace.of(ridges, 1.0, T)
+    pace = StepRates.of(ridges, 1.0, T)
     pace = pace if accelerated else pace._replace(q=torch.ones_like(pace.q))
     algorithm = SoftLinUCB(ridges, pace, alpha, temperature)
-    wanted = lin_ucb(game, RIDGE, ALPHA, TEMPERATURE)
-    return needed(algorithm, game, wanted, ERROR)
+    wanted = lin_ucb_log_probabilities(game, RIDGE, ALPHA, TEMPERATURE)
+    return count_needed_steps(algorithm, game, wanted, ERROR)
 
 
-def _within(generator: torch.Generator, T: int, share: float) -> tuple[Part, str]:
-    """The transformer with as many layers as the bound asks for, or a share of them."""
+def _check_within(generator: torch.Generator, T: int, share: float) -> tuple[Part, str]:
+    """Check the transformer with the number of layers from the bound, or a share of it."""
     held = Inequality(f"|Δ log p| ≤ ε = {ERROR} at every step of a game, as many layers as stated")
-    built = _built(T, 1, ALPHA, RIDGE)
+    built = _build_construction(T, 1, ALPHA, RIDGE)
     for alpha, ridge in ((1.0, 1.0), (0.3, 0.2)):
-        steps = least(lambda k, a=alpha, r=ridge: _built(T, k, a, r).accuracy <= ERROR)
-        built = _built(T, max(1, int(share * steps)), alpha, ridge)
+        steps = least_steps(
+            lambda k, a=alpha, r=ridge: _build_construction(T, k, a, r).accuracy <= ERROR
+        )
+        built = _build_construction(T, max(1, int(share * steps)), alpha, ridge)
         held.add(
             built.accuracy, ERROR, size=(T, 0), about=f"T = {T}, α = {alpha}, the proven bound"
         )
-        game = games(generator, 6, T, ARMS, D)
+        game = draw_games(generator, 6, T, ARMS, D)
         told = built.decode(game, built.transformer(built.prompt(game)))
-        wanted = lin_ucb(game, ridge, alpha, built.temperature)
+        wanted = lin_ucb_log_probabilities(game, ridge, alpha, built.temperature)
         about = f"T = {T}, α = {alpha}, λ = {ridge}, {built.steps + 2} layers"
         held.add(float((told - wanted).abs().max()), ERROR, size=(T, 1), about=about)
-    played = contest(built, built.worlds().sample(4, generator=generator), T)
-    return Part(printed=held.check()), f"{played.same} of {played.choices}"
+    played = play_contest(built, built.environments().sample(4, generator=generator), T)
+    return Part(printed=held.check()), f"{played.agreement_count} of {played.action_count}"
 
 
-def _built(T: int, steps: int, alpha: float, ridge: float) -> SoftLinUCBByAttention:
-    return SoftLinUCBByAttention(
+def _build_construction(T: int, steps: int, alpha: float, ridge: float) -> SoftLinUCBConstruction:
+    return SoftLinUCBConstruction(
         d=D,
         n=T,
         arms=ARMS,
@@ -174,7 +187,7 @@ def _built(T: int, steps: int, alpha: float, ridge: float) -> SoftLinUCBByAttent
 def _widths(product: bool) -> Part:
     most = Inequality("D ≤ 12 dA" if product else "D ≤ 12 (d + A)")
     for d, arms in ((1, 1), (2, 30), (8, 8), (20, 3)):
-        built = SoftLinUCBByAttention(d=d, n=3, arms=arms, steps=1)
+        built = SoftLinUCBConstruction(d=d, n=3, arms=arms, steps=1)
         bound = 12 * (d * arms if product else d + arms)
         most.add(built.layout.width, bound, size=(d, arms), about=f"d = {d}, A = {arms}")
     return Part(printed=most.check())

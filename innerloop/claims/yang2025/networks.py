@@ -20,75 +20,84 @@ from innerloop.algorithms.base import Algorithm
 from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.newton import Newton
 from innerloop.claims.evidence import Axis, Figure
-from innerloop.claims.recorded import is_recorded, recorded
-from innerloop.identify.hooked import HookedModel
-from innerloop.identify.hyper import ran
-from innerloop.identify.instances import asked, drawn, prefixes, truth
-from innerloop.identify.models import Model, predicted
+from innerloop.claims.recorded import load_recorded
+from innerloop.identification.hooked import HookedModel
+from innerloop.identification.hyper import predict_steps
+from innerloop.identification.instances import draw_prompts, find_targets
+from innerloop.identification.models import Model, predict_layers
 from innerloop.models.gpt2 import GPT2
 from innerloop.models.lstm import LSTM
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
-from innerloop.recipes.base import Trained, train
+from innerloop.recipes.base import TrainedRun, train
 from innerloop.recipes.sequence import RegressionRecipe
 
-LEARNED = 0.1
+LEARNED_SHARE = 0.1
 """A network whose error is a larger share of the labels' power has not learned to solve."""
-SHORT = "the network was trained too little to tell"
-PRINTED = {"d": 20, "n": 40, "blocks": 12, "width": 256, "steps": 500_000, "learning_rate": 1e-4}
-"""The paper's, but for its GPT-2's 8 heads."""
-SMALL = {"d": 3, "n": 6, "blocks": 2, "width": 8, "heads": 2, "steps": 3, "batch": 8}
-"""What is trained where there is no recorded network: hardly at all, and nothing is told of it."""
+SHORT_TRAINING = "the network was trained too little to tell"
+PAPER_SIZES = {
+    "d": 20,
+    "n": 40,
+    "blocks": 12,
+    "width": 256,
+    "steps": 500_000,
+    "learning_rate": 1e-4,
+}
+"""The paper's sizes, except the 8 heads of its GPT-2."""
+SMALL_SIZES = {"d": 3, "n": 6, "blocks": 2, "width": 8, "heads": 2, "steps": 3, "batch": 8}
+"""Sizes trained where no recorded network exists: hardly trained, so it decides nothing."""
 Iteration = Callable[[RegressionProblem], Algorithm[Any, Any]]
 
 
-def newton(problem: RegressionProblem, share: float = 1.0) -> Newton:
-    return Newton(share / _top(problem) ** 2)
+def newton_iteration(problem: RegressionProblem, share: float = 1.0) -> Newton:
+    return Newton(share / _largest_eigenvalues(problem) ** 2)
 
 
-def descent(problem: RegressionProblem, share: float = 1.0) -> GradientDescent:
-    return GradientDescent((share * problem.n / _top(problem)).unsqueeze(0))
+def gradient_descent(problem: RegressionProblem, share: float = 1.0) -> GradientDescent:
+    return GradientDescent((share * problem.n / _largest_eigenvalues(problem)).unsqueeze(0))
 
 
-def slow_descent(problem: RegressionProblem) -> GradientDescent:
-    """With a fifth of the step."""
-    return descent(problem, 0.2)
+def slow_gradient_descent(problem: RegressionProblem) -> GradientDescent:
+    """Gradient descent with a fifth of the step."""
+    return gradient_descent(problem, 0.2)
 
 
-def _top(problem: RegressionProblem) -> Tensor:
-    """λmax(XᵀX) of every prompt."""
+def _largest_eigenvalues(problem: RegressionProblem) -> Tensor:
+    """The largest eigenvalue λmax(XᵀX) of every prompt."""
     return torch.linalg.eigvalsh(problem.x.mT @ problem.x)[..., -1]
 
 
 @dataclass(frozen=True, eq=False)
-class Layers:
-    """A network with a read-out for each layer, the problems it is for, and how it was trained."""
+class ProbedNetwork:
+    """A network with a read-out per layer, the problems it solves, and its training history."""
 
     model: Model
     problems: LinearRegression
-    told: str
+    description: str
     history: Sequence[Mapping[str, float]] = ()
 
-    def drawn(self, examples: int, generator: torch.Generator) -> RegressionProblem:
-        return drawn(self.problems, examples, generator)
+    def draw_problems(self, examples: int, generator: torch.Generator) -> RegressionProblem:
+        return draw_prompts(self.problems, examples, generator)
 
 
-def network(
+def load_network(
     recipe: str, machine: str | None, sizes: Mapping[str, Any], prompts: int, seed: int = 0
-) -> Layers:
-    """The recorded one called `machine` where there is one, or one that is trained now."""
-    if machine is not None and is_recorded("regression", machine):
-        trained = recorded("regression", machine)
+) -> ProbedNetwork:
+    """Load the recorded network called `machine`, or train one now where none is named."""
+    if machine is not None:
+        trained = load_recorded("regression", machine)
     else:
         given = {"evaluate_every": sizes["steps"], "warmup": sizes["steps"] // 20, **sizes}
         trained = train(recipe, seed=seed, **given)
     made = trained.recipe
     assert isinstance(made, RegressionRecipe)
     told = f"{made.blocks} layers, width {made.width}, {trained.step} steps"
-    return Layers(probed(trained, prompts), made.problems(), told, trained.history)
+    return ProbedNetwork(
+        probe_network(trained, prompts), made.build_distribution(), told, trained.history
+    )
 
 
-class Ears(nn.Module):
-    """A network that says what is read out after each of its layers, to those who listen."""
+class LayerTaps(nn.Module):
+    """A network that passes the stream after each layer through an identity, for hooks."""
 
     def __init__(self, model: GPT2 | LSTM, layers: int) -> None:
         super().__init__()
@@ -96,24 +105,26 @@ class Ears(nn.Module):
         self.after = nn.ModuleList(nn.Identity() for _ in range(layers))
 
     def forward(self, prompt: Tensor) -> None:
-        streams = self.model.streams(prompt)[-len(self.after) :]
+        streams = self.model.compute_streams(prompt)[-len(self.after) :]
         for ear, stream in zip(self.after, streams, strict=True):
             ear(stream)
 
 
-def probed(trained: Trained, prompts: int) -> HookedModel:
-    """A network's layers with read-outs of their own."""
+def probe_network(trained: TrainedRun, prompts: int) -> HookedModel:
+    """Fit a read-out to each layer of a network."""
     recipe, model = trained.recipe, trained.model
     assert isinstance(recipe, RegressionRecipe)
     assert isinstance(model, GPT2 | LSTM)
-    ears, names = Ears(model, recipe.blocks), [f"after.{k}" for k in range(recipe.blocks)]
-    problems = recipe.problems()
-    return HookedModel.of(ears, problems, recipe.tokens, names, prompts=prompts, everywhere=True)
+    ears, names = LayerTaps(model, recipe.blocks), [f"after.{k}" for k in range(recipe.blocks)]
+    problems = recipe.build_distribution()
+    return HookedModel.fit(
+        ears, problems, recipe.encode_tokens, names, prompts=prompts, everywhere=True
+    )
 
 
 @dataclass(frozen=True, eq=False)
-class Steps(Model):
-    """An iteration in a network's place: its layers are some of the steps."""
+class IterationModel(Model):
+    """An iteration in place of a network: its layers are some of the steps."""
 
     iteration: Iteration
     at: tuple[int, ...]
@@ -123,92 +134,96 @@ class Steps(Model):
         return [f"step {k}" for k in self.at]
 
     def predict(self, problem: Any) -> Tensor:
-        return ran(self.iteration(problem), problem, max(self.at))[list(self.at)]
+        return predict_steps(self.iteration(problem), problem, max(self.at))[list(self.at)]
 
 
-def in_its_place(iteration: Iteration, *at: int) -> Callable[..., Layers]:
-    """What `network` gives, but of an iteration; for falsified forms."""
+def substitute_iteration(iteration: Iteration, *at: int) -> Callable[..., ProbedNetwork]:
+    """Make a substitute for `load_network` that returns an iteration; for falsified forms."""
 
-    def given(recipe: str, machine: Any, sizes: Mapping[str, Any], *_: Any, **__: Any) -> Layers:
+    def load_iteration(
+        recipe: str, machine: Any, sizes: Mapping[str, Any], *_: Any, **__: Any
+    ) -> ProbedNetwork:
         problems = LinearRegression(d=sizes["d"], n=sizes["n"], kappa=sizes.get("kappa", 1.0))
-        return Layers(Steps(iteration, at), problems, f"{len(at)} layers, an iteration's steps")
+        return ProbedNetwork(
+            IterationModel(iteration, at), problems, f"{len(at)} layers, an iteration's steps"
+        )
 
-    return given
+    return load_iteration
 
 
-def shares(predictions: Tensor, problem: RegressionProblem) -> Tensor:
+def error_shares(predictions: Tensor, problem: RegressionProblem) -> Tensor:
     """Squared errors of every layer or step, prompt by prompt, as shares of E y²."""
-    target = truth(problem)
+    target = find_targets(problem)
     assert target is not None
     return (predictions - target).square().sum(dim=-1) / target.square().sum(dim=-1).mean()
 
 
-def layer_shares(layers: Layers, problem: RegressionProblem) -> Tensor:
-    """Those of a network, prompts along the last dimension."""
-    return shares(predicted(layers.model, problem), problem)
+def layer_error_shares(layers: ProbedNetwork, problem: RegressionProblem) -> Tensor:
+    """Error shares of a network's layers, prompts along the last dimension."""
+    return error_shares(predict_layers(layers.model, problem), problem)
 
 
-def step_shares(iteration: Iteration, problem: RegressionProblem, steps: int) -> Tensor:
-    """Those of an iteration, from before its first step on."""
-    return shares(ran(iteration(problem), problem, steps), problem)
+def step_error_shares(iteration: Iteration, problem: RegressionProblem, steps: int) -> Tensor:
+    """Error shares of an iteration, starting before its first step."""
+    return error_shares(predict_steps(iteration(problem), problem, steps), problem)
 
 
-def reached(errors: Sequence[float], level: float) -> int | None:
-    """The first place where errors are down to a level."""
+def first_below(errors: Sequence[float], level: float) -> int | None:
+    """Index of the first error at or below a level; None if there is none."""
     return next((k for k, error in enumerate(errors) if error <= level), None)
 
 
-def resampled(count: int, times: int, generator: torch.Generator) -> Tensor:
-    """Weights of prompts that are drawn again with replacement, so many times: times × prompts."""
+def draw_bootstrap_weights(count: int, times: int, generator: torch.Generator) -> Tensor:
+    """Draw bootstrap weights of prompts (sampling with replacement): times × prompts."""
     picks = torch.randint(count, (times, count), generator=generator)
     ones = torch.ones(times, count, dtype=torch.float64)
     return torch.zeros_like(ones).scatter_add_(1, picks, ones) / count
 
 
-def between(values: Sequence[float]) -> tuple[float, float]:
-    """The middle 95 % of values."""
+def central_interval(values: Sequence[float]) -> tuple[float, float]:
+    """The central 95 % interval of values."""
     ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
     low, high = torch.quantile(torch.tensor(values, dtype=torch.float64), ends).tolist()
     return low, high
 
 
-def over_positions(
+def predict_positions(
     answer: Callable[[RegressionProblem], Tensor], problem: RegressionProblem
 ) -> Tensor:
-    """Predictions at every x but the first, from those before it: k × prompts × positions."""
-    return torch.cat([answer(each) for each in prefixes(problem)], dim=-1)
+    """Predict at every x but the first, from those before it: k × prompts × positions."""
+    return torch.cat([answer(each) for each in problem.prefixes()], dim=-1)
 
 
-def over_queries(
+def predict_queries(
     answer: Callable[[RegressionProblem], Tensor], problem: RegressionProblem, queries: Tensor
 ) -> Tensor:
-    """Predictions at further queries of each prompt: k × prompts × queries."""
-    found = answer(asked(problem, queries))
+    """Predict at further queries of each prompt: k × prompts × queries."""
+    found = answer(problem.with_queries(queries))
     return found.reshape(len(found), *queries.shape[:2])
 
 
-NAMES = {
+CURVE_NAMES = {
     "transformer": "transformer, layers",
     "Newton": "Newton's iteration, steps",
     "descent": "gradient descent, steps",
 }
 
 
-def curve(
+def curve_rows(
     name: str, errors: Tensor, picks: Tensor, least: float, **more: str
 ) -> list[dict[str, Any]]:
-    """Rows of a figure: mean errors over layers or steps, with bands, to below `least`."""
+    """Figure rows: mean errors over layers or steps, with bands, until below `least`."""
     means, again = errors.mean(dim=-1).tolist(), (picks @ errors.mT).mT.tolist()
-    end = reached(means, least) or len(means) - 1
+    end = first_below(means, least) or len(means) - 1
     rows = []
     for k in (k for k in range(1, end + 1) if k <= 32 or k % (k // 16) == 0):
-        low, high = between(again[k])
+        low, high = central_interval(again[k])
         ends = {"low": max(low, least / 10), "high": high}
-        rows.append({"k": k, "error": means[k], **ends, "of": NAMES.get(name, name), **more})
+        rows.append({"k": k, "error": means[k], **ends, "of": CURVE_NAMES.get(name, name), **more})
     return rows
 
 
-def curves(title: str, rows: list[dict[str, Any]], panel: str | None = None) -> Figure:
+def draw_curves(title: str, rows: list[dict[str, Any]], panel: str | None = None) -> Figure:
     return Figure(
         title=title,
         rows=rows,

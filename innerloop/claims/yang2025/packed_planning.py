@@ -16,41 +16,54 @@ from dataclasses import dataclass
 
 import torch
 
-from innerloop.constructions.ucb_vi import UCBVIDecoder
-from innerloop.transformer import MLP, Address, Block, Head, Layout, Units, affine, clear, own_token
-from innerloop.transformer.layout import Where
+from innerloop.constructions.ucb_vi import UCBVIConstruction
+from innerloop.transformer import (
+    MLP,
+    Address,
+    Block,
+    Head,
+    Layout,
+    Units,
+    affine,
+    clear,
+    gate_own_token,
+)
+from innerloop.transformer.layout import Location
 from innerloop.transformer.pieces import Piece
 
 Sum = tuple[Address, ...]
-"""Registers of one size, that stand for their sum."""
+"""Registers of equal size that stand for their sum."""
 
 
-def layers(horizon: int, actions: int) -> int:
-    """The blocks of `PackedUCBVI`."""
+def count_layers(horizon: int, actions: int) -> int:
+    """The number of blocks of `PackedUCBVI`."""
     levels = (actions - 1).bit_length()
     return 4 + (horizon - 1) * (1 + max(levels, 1) // 2)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PackedUCBVI(UCBVIDecoder):
-    """Three blocks to know, and for each step back one and half of the remaining levels."""
+class PackedUCBVI(UCBVIConstruction):
+    """UCB-VI with three blocks to estimate, then one and half the remaining levels per step."""
 
     @property
     def bound(self) -> float:
-        """No value is larger: a reward, a bonus, and what may come later."""
+        """Upper bound on every value: a reward, a bonus, and what may come later."""
         return 1.0 + max(2.0 * self.horizon, float(self.algorithm.width)) + self.horizon
 
-    def _know(self) -> Block:
+    def _estimate_block(self) -> Block:
         at, last = self.layout, self.steps
         pieces: list[Piece] = [
             affine(at["P"][h][..., s], at["R"][h], float(self.horizon))
             for h in range(self.steps)
             for s in range(self.d)
         ]
-        return Block(super()._know().attention, MLP.of(at, [*pieces, *self._found(last, "R")]))
+        return Block(
+            super()._estimate_block().attention,
+            MLP.from_pieces(at, [*pieces, *self._sum_and_compare(last, "R")]),
+        )
 
-    def _found(self, h: int, *summed: str) -> list[Piece]:
-        """Q_h ← the sum of registers (one of which may be Q_h), and the first level over it."""
+    def _sum_and_compare(self, h: int, *summed: str) -> list[Piece]:
+        """Set Q_h to the sum of registers (possibly with Q_h), and take the first level over it."""
         at, slots = self.layout, iter(range(self.arms))
         pieces: list[Piece] = [affine(at[name][h], at["Q"][h]) for name in summed if name != "Q"]
         parts = [tuple(at[name][h][:, a] for name in summed) for a in range(self.arms)]
@@ -63,8 +76,8 @@ class PackedUCBVI(UCBVIDecoder):
 
     def body(self, k: int) -> list[Block]:
         h, at, most = self.steps - 1 - k, self.layout, float(self.horizon)
-        own = own_token(self.bound, 2 * self.longest)
-        blocks, left = self._rest(own)
+        own = gate_own_token(self.bound, 2 * self.max_game_steps)
+        blocks, left = self._remaining_levels(own)
         heads = [
             Head(
                 {("one", "one"): most, (left[s : s + 1], "one"): -1.0},
@@ -73,11 +86,13 @@ class PackedUCBVI(UCBVIDecoder):
             )
             for s in range(self.d)
         ]
-        pieces = [*self._found(h, "Q", "R"), clear(at["V"])]
-        return [*blocks, Block(self._attention(heads), MLP.of(at, pieces))]
+        pieces = [*self._sum_and_compare(h, "Q", "R"), clear(at["V"])]
+        return [*blocks, Block(self._attention(heads), MLP.from_pieces(at, pieces))]
 
-    def _rest(self, own: dict[tuple[Where, Where], float]) -> tuple[list[Block], Address]:
-        """The levels after the first, in attention and MLP by turns; where the maxima will be."""
+    def _remaining_levels(
+        self, own: dict[tuple[Location, Location], float]
+    ) -> tuple[list[Block], Address]:
+        """The levels after the first, alternating attention and MLP; and where the maxima end."""
         at, blocks = self.layout, []
         left = [at["V"][slot] for slot in range((self.arms + 1) // 2)]
         while len(left) > 1:
@@ -89,11 +104,13 @@ class PackedUCBVI(UCBVIDecoder):
             left = left[0::2]
             pieces = [_excess((y,), (x,), x) for x, y in zip(left[0::2], left[1::2], strict=False)]
             left = left[0::2]
-            blocks.append(Block(self._attention(heads), MLP.of(at, pieces) if pieces else None))
+            blocks.append(
+                Block(self._attention(heads), MLP.from_pieces(at, pieces) if pieces else None)
+            )
         return blocks, left[0]
 
     def epilogue(self) -> list[Block]:
-        at, own = self.layout, own_token(self.bound, 2 * self.longest)
+        at, own = self.layout, gate_own_token(self.bound, 2 * self.max_game_steps)
         heads = [
             Head(
                 {(at["Q"][h][:, a], "s"): 1.0},
@@ -106,19 +123,19 @@ class PackedUCBVI(UCBVIDecoder):
         one = torch.eye(self.arms, dtype=torch.float64)
         bias = torch.full((self.arms,), -float(self.horizon), dtype=torch.float64)
         cut = Units({"out": one}, bias, {"out": -one}, f"out ← min({self.horizon}, out)")
-        return [Block(self._attention(heads), MLP.of(at, [cut]))]
+        return [Block(self._attention(heads), MLP.from_pieces(at, [cut]))]
 
 
-def _one(x: Address, s: int) -> dict[tuple[Where, Where], float]:
+def _one(x: Address, s: int) -> dict[tuple[Location, Location], float]:
     return {("one", x[s : s + 1]): 1.0}
 
 
 def _excess(larger: Sum, smaller: Sum, target: Address) -> Piece:
-    """target += σ(larger − smaller), entry by entry."""
+    """Add σ(larger − smaller) to the target, entry by entry."""
 
     def sized(layout: Layout) -> Units:
         one = torch.eye(target.size, dtype=torch.float64)
-        reads: dict[Where, torch.Tensor] = dict.fromkeys(larger, one)
+        reads: dict[Location, torch.Tensor] = dict.fromkeys(larger, one)
         reads |= dict.fromkeys(smaller, -one)
         none = torch.zeros(target.size, dtype=torch.float64)
         return Units(reads, none, {target: one}, f"{target.label} += the excess")

@@ -1,14 +1,14 @@
-"""Whether measured errors follow a printed power, or stay below it."""
+"""Checks whether measured errors follow a printed power law, or stay below it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from innerloop.claims.evidence import Check
-from innerloop.claims.trials import fitted_exponent
+from innerloop.claims.trials import fit_exponent
 
 
-def follows(
+def check_power_law(
     statement: str,
     x: Sequence[float],
     y: Sequence[float],
@@ -18,11 +18,11 @@ def follows(
     what: str,
     bound: bool = False,
 ) -> Check:
-    """Whether y ~ x^power, to within `within`; as a bound, whether y grows no faster than that.
+    """Check that y ~ x^power, to within `within`; as a bound, that y grows no faster than that.
 
-    Where the exponent is off but its interval reaches the allowed range, it cannot be told.
+    Undecided where the exponent is off but its interval reaches the allowed range.
     """
-    exponent, low, high = fitted_exponent(x, y)
+    exponent, low, high = fit_exponent(x, y)
     off = exponent - power if bound else abs(exponent - power)
     near = low - power if bound else max(low - power, power - high)
     passed = None if off > within >= near else off <= within

@@ -1,4 +1,4 @@
-"""The mixture of β and −β: estimates by EM in many problems, and what theory says of them.
+"""The mixture of β and −β: EM estimates in many problems, and their theoretical errors.
 
 The M step of `SymmetricGradientEM` with T gradient steps, with XᵀX/n computed once: the same
 iterates, faster. Theory: for large n the estimate's covariance is the inverse of Fisher's
@@ -14,14 +14,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-INNER = 6
+INNER_STEPS = 6
 LEAST_STEPS = 40
 
 
-def drawn(
+def draw_mixture(
     generator: torch.Generator, batch: int, n: int, d: int, eta: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """x, y, β* and a start of norm one half or more, in any direction; ϑ = 1."""
+    """Draw x, y, β* and a start of norm at least one half, in any direction; ϑ = 1."""
 
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
@@ -34,34 +34,34 @@ def drawn(
     return x, y, star, max(eta, 0.5) * start / start.norm(dim=-1, keepdim=True)
 
 
-def estimates(x: Tensor, y: Tensor, start: Tensor, steps: int) -> Tensor:
-    """β after so many steps of gradient EM, ϑ = 1."""
+def em_estimates(x: Tensor, y: Tensor, start: Tensor, steps: int) -> Tensor:
+    """Estimates β after `steps` steps of gradient EM, ϑ = 1."""
     n, d = x.shape[-2:]
     rate = n / (math.sqrt(n) + math.sqrt(d) + 5) ** 2
     gram, q = x.mT @ x / n, x * y.unsqueeze(-1)
     beta = start
     for _ in range(steps):
         pull = q.mT @ torch.tanh(q @ beta.unsqueeze(-1)) / n
-        for _ in range(INNER):
+        for _ in range(INNER_STEPS):
             beta = beta + rate * (pull - gram @ beta.unsqueeze(-1)).squeeze(-1)
     return beta
 
 
-def errors(generator: torch.Generator, batch: int, n: int, d: int, eta: float) -> Tensor:
-    """‖β̂ ∓ β*‖, the smaller of both, for each problem; √n steps where EM is slow."""
-    x, y, star, start = drawn(generator, batch, n, d, eta)
+def estimation_errors(generator: torch.Generator, batch: int, n: int, d: int, eta: float) -> Tensor:
+    """The smaller of ‖β̂ ∓ β*‖ for each problem; of order √n steps where EM is slow."""
+    x, y, star, start = draw_mixture(generator, batch, n, d, eta)
     slow = min(1.0, 1 / max(eta, 1e-9) ** 2 / math.sqrt(n))
-    found = estimates(x, y, start, LEAST_STEPS + int(5 * slow * math.sqrt(n)))
+    found = em_estimates(x, y, start, LEAST_STEPS + int(5 * slow * math.sqrt(n)))
     return torch.minimum((found - star).norm(dim=-1), (found + star).norm(dim=-1))
 
 
-def edge(n: float, d: int) -> float:
-    """The η at which the printed bounds change, constant 1."""
+def regime_edge(n: float, d: int) -> float:
+    """The η at which the printed bounds change regime, constant 1."""
     return (d * math.log(n) ** 2 / n) ** 0.25
 
 
-def information(eta: float) -> tuple[float, float]:
-    """Fisher's information across β* and along it, by Gauss-Hermite quadrature over z and noise."""
+def fisher_information(eta: float) -> tuple[float, float]:
+    """Fisher information across β* and along it, by Gauss-Hermite quadrature over z and noise."""
     nodes, weights = np.polynomial.hermite_e.hermegauss(100)
     weights = weights / weights.sum()
     u, y = eta * nodes[:, None], eta * nodes[:, None] + nodes[None, :]
@@ -70,6 +70,6 @@ def information(eta: float) -> tuple[float, float]:
 
 
 def fisher_error(n: float, d: int, eta: float) -> float:
-    """√E‖β̂ − β*‖² for large n; near √((d − 1)/2 + 1/6)/(η√n) for small η."""
-    across, along = information(eta)
+    """Asymptotic √E‖β̂ − β*‖² for large n; near √((d − 1)/2 + 1/6)/(η√n) for small η."""
+    across, along = fisher_information(eta)
     return math.sqrt(((d - 1) / across + 1 / along) / n)

@@ -32,8 +32,8 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
 from innerloop.claims.trials import Inequality
-from innerloop.constructions.base import streams
-from innerloop.constructions.network_gradient_descent import ReLUNetworkGradientDescent
+from innerloop.constructions.base import iterate_streams
+from innerloop.constructions.network_gradient_descent import NetworkGradientDescentConstruction
 from innerloop.problems.network_regression import (
     NetworkProblem,
     NetworkRegression,
@@ -82,7 +82,9 @@ def wu_theorem_1(
     start: float = 1.0,
 ) -> Evidence:
     followed = Inequality(f"‖ε^(l−1)‖ ≤ ηε in every step, ReLU network, ε = {ERROR:.0e}")
-    refused = sum(_follow(generator, case, trials, followed, mean, rate) for case in CASES[:shapes])
+    refused = sum(
+        _check_steps(generator, case, trials, followed, mean, rate) for case in CASES[:shapes]
+    )
     zero, moved, rows = _starts(generator, steps, start)
     return Evidence(
         parts=[
@@ -110,7 +112,7 @@ def wu_theorem_1(
     )
 
 
-def _follow(
+def _check_steps(
     generator: torch.Generator,
     settings: dict[str, Any],
     trials: int,
@@ -118,18 +120,20 @@ def _follow(
     mean: bool,
     rate: float,
 ) -> int:
-    """Each step of the built transformer against the gradient of the risk, on a batch; how many
-    problems the construction refused."""
-    built = ReLUNetworkGradientDescent(**settings, steps=STEPS)
+    """Check each step of the built transformer against the risk's gradient, on a batch.
+
+    Returns how many problems the construction refused.
+    """
+    built = NetworkGradientDescentConstruction(**settings, steps=STEPS)
     names = ("d", "n", "layers", "width", "outputs")
     sizes = {name: getattr(built, name) for name in names}
     problem = NetworkRegression(**sizes, noise=0.3).sample(trials, generator=generator)
-    kept = _inside(built, problem)
-    problem = _those(problem, kept)
+    kept = _select_in_range(built, problem)
+    problem = _select_problems(problem, kept)
     layers = range(1, built.layers + 1)
     held = [
         torch.cat([built.layout.read(stream, f"V{j}")[:, 0].flatten(1) for j in layers], dim=-1)
-        for stream in streams(built, built.transformer, problem)
+        for stream in iterate_streams(built, built.transformer, problem)
     ]
     eta = built.step_size * rate * (1 if mean else built.n)
     for step, (before, after) in enumerate(pairwise(held), 1):
@@ -142,18 +146,20 @@ def _follow(
     return trials - len(kept)
 
 
-def _inside(built: ReLUNetworkGradientDescent, problem: NetworkProblem) -> list[int]:
-    """The problems of a batch that stay in the declared range in every step."""
+def _select_in_range(
+    built: NetworkGradientDescentConstruction, problem: NetworkProblem
+) -> list[int]:
+    """Select the problems of a batch that stay in the declared range in every step."""
     kept = []
     for k in range(len(problem.x)):
-        one = _those(problem, [k])
-        if not any(_doubtful(one, state) for state in built.algorithm.states(one, STEPS)):
+        one = _select_problems(problem, [k])
+        if not any(_has_doubtful_sign(one, state) for state in built.algorithm.states(one, STEPS)):
             kept.append(k)
     return kept
 
 
-def _doubtful(problem: NetworkProblem, weights: NetworkWeights) -> bool:
-    """Whether a unit that hears something has an input of nearly 0: rounding decides its sign."""
+def _has_doubtful_sign(problem: NetworkProblem, weights: NetworkWeights) -> bool:
+    """Whether a unit with non-zero input has a pre-activation near 0: rounding decides its sign."""
     passed = activations(weights, problem.x)
     pairs = zip(weights, passed[:-1], strict=True)
     return any(
@@ -162,13 +168,13 @@ def _doubtful(problem: NetworkProblem, weights: NetworkWeights) -> bool:
     )
 
 
-def _those(problem: NetworkProblem, kept: list[int]) -> NetworkProblem:
+def _select_problems(problem: NetworkProblem, kept: list[int]) -> NetworkProblem:
     start = tuple(matrix[kept] for matrix in problem.start)
     return NetworkProblem(problem.x[kept], problem.y[kept], problem.x_query[kept], start)
 
 
 def _risk(problem: NetworkProblem, flat: Tensor, loss: str, active: Activation) -> Tensor:
-    """(2.2): the mean over examples of the loss of p_N, p_j = r(V_j p_{j−1})."""
+    """The risk (2.2): the mean over examples of the loss of p_N, p_j = r(V_j p_{j−1})."""
     passed, place = problem.x, 0
     for rows, columns in problem.shapes:
         matrix = flat[..., place : place + rows * columns].unflatten(-1, (rows, columns))
@@ -185,10 +191,10 @@ def _gradient(problem: NetworkProblem, flat: Tensor, loss: str, active: Activati
 
 
 def _counts(extra: int) -> Part:
-    """Layers of L steps, and the width against N and K² with d = m = K."""
+    """Check the layers of L steps, and the width against N and K² with d = m = K."""
     most = Inequality(f"(2N + {extra})L layers, dimensions at most 8NK², d = m = K ≥ 2")
     for N, K, L in ((2, 2, 1), (2, 3, 7), (5, 2, 2)):
-        built = ReLUNetworkGradientDescent(d=K, n=3, layers=N, width=K, outputs=K, steps=L)
+        built = NetworkGradientDescentConstruction(d=K, n=3, layers=N, width=K, outputs=K, steps=L)
         count, about = built.transformer.count(), f"N = {N}, K = {K}, L = {L}"
         layers = count["layers"] - N  # the last N only read out
         most.add(layers, (2 * N + extra) * L, size=(N, K), about=f"{about}, layers")
@@ -197,7 +203,7 @@ def _counts(extra: int) -> Part:
 
 
 def _kink(generator: torch.Generator, ramp: float) -> Part:
-    """The Lipschitz constant of r' over 2h around 0; and the built indicator, 0 beyond its ramp."""
+    """Check the Lipschitz constant of r' over 2h around 0, and the built indicator's ramp."""
     told = Inequality("the ReLU meets the conditions: r' is Lipschitz, constant up to 10¹²")
     for h in (1e-3, 1e-10, 1e-13):
         about = f"(r'({h:g}) − r'(−{h:g}))/{2 * h:g}"
@@ -205,7 +211,7 @@ def _kink(generator: torch.Generator, ramp: float) -> Part:
     proper = Inequality("the built r' is the ReLU's for inputs ≤ 0 and ≥ 1/S, S = 10¹⁰")
     tried = torch.randn(200, generator=generator, dtype=torch.float64).exp()
     inputs = torch.cat([0 * tried[:1], tried / 1e10 + ramp / 1e10, tried, -tried, -tried / 1e10])
-    built = ReLUNetworkGradientDescent(d=1, n=len(inputs), layers=2, width=1, steps=1)
+    built = NetworkGradientDescentConstruction(d=1, n=len(inputs), layers=2, width=1, steps=1)
     one = torch.ones(1, 1, dtype=torch.float64)
     problem = NetworkProblem(inputs[:, None], inputs[:, None], one[0], (one, one))
     trace = built.transformer.trace(built.prompt(problem))
@@ -216,7 +222,7 @@ def _kink(generator: torch.Generator, ramp: float) -> Part:
 
 
 def _starts(generator: torch.Generator, steps: int, scale: float) -> Any:
-    """Risk after steps from 0 and from a drawn start, over the risk at 0; and copies of units."""
+    """Check training from 0 and from a random start: risk over that at 0, and copies of units."""
     problem = NetworkRegression(d=4, n=40, layers=3, width=4).sample(generator=generator)
     # Labels that are not all 0, and a start whose output is not silent for all of them.
     problem = replace(problem, y=problem.x[:, :1].abs() / 2)
@@ -249,7 +255,7 @@ def _starts(generator: torch.Generator, steps: int, scale: float) -> Any:
                 start = float(_risk(problem, scale * drawn, "squared", active))
                 before = first if whence == "0" else start
                 trial.add(risk, 0.9 * before, size=(k, 1), about=f"{about}, after and 0.9 before")
-    one = NetworkProblem.of([[1.0]], [1.0], [1.0], [[[0.0]], [[0.0]]])
+    one = NetworkProblem.from_arrays([[1.0]], [1.0], [1.0], [[[0.0]], [[0.0]]])
     slope = _gradient(one, torch.zeros(2, dtype=torch.float64), "squared", torch.tanh)
     about = "N = 2, K = d = n = 1, x = y = 1, w = 0, tanh: the gradient (V₂'s and V₁'s factor 0)"
     zero.add(1e-6, float(slope.norm()), size=(-1,), about=about)

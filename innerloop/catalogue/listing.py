@@ -1,0 +1,47 @@
+"""All that there is, from problems to claims, of this package and of others: behind `list`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innerloop.catalogue.kinds import BASES, find_kind
+from innerloop.claims.loading import describe_claims
+from innerloop.constructions.base import Construction
+from innerloop.parameters import Parameters
+from innerloop.registry import KINDS, Entry, get_summary, load_entries
+
+
+def list_members(kind: str | None = None) -> dict[str, list[dict[str, Any]]]:
+    """List members by kind, all kinds or one: name, description, source, owner, and settings."""
+    kinds = KINDS if kind is None else [find_kind(kind)]
+    return {
+        each: describe_claims()
+        if each == "claims"
+        else [_describe_entry(entry) for entry in load_entries(each, BASES[each]).values()]
+        for each in kinds
+    }
+
+
+def describe_parameters(kind: type[Parameters], made: Parameters | None = None) -> dict[str, Any]:
+    """Describe each parameter: its meaning, and its value (the default where nothing was made)."""
+    values = (made or kind()).values()
+    fields = kind.__dataclass_fields__
+    return {
+        name: {"value": value, "help": fields[name].metadata["help"]}
+        for name, value in values.items()
+    }
+
+
+def _describe_entry(entry: Entry) -> dict[str, Any]:
+    member = entry.value
+    described = {
+        "name": entry.name,
+        "description": get_summary(member),
+        "source": member.source,
+        "from": entry.owner,
+    }
+    if issubclass(member, Construction):
+        described |= {**member.cost._asdict(), "exact": member.exact, "error": member.error}
+    if issubclass(member, Parameters):
+        described |= {"parameters": describe_parameters(member)}
+    return described

@@ -1,0 +1,133 @@
+"""Build a transformer with its certificate, or read one from a file and certify it again."""
+
+from __future__ import annotations
+
+import copy
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from innerloop.certification.certificate import Certificate, certify
+from innerloop.constructions.base import Construction, iterate_streams, read_prediction
+from innerloop.errors import FileError, OutOfRangeError
+from innerloop.progress import Progress
+from innerloop.registry import make_member
+from innerloop.transformer import Trace, Transformer
+from innerloop.transformer.file import load
+
+Precision = Literal["float64", "float32"]
+
+
+@dataclass(frozen=True, eq=False)
+class BuiltTransformer:
+    """A construction, its transformer, and the certificate that ties them."""
+
+    construction: Construction
+    transformer: Transformer
+    certificate: Certificate
+
+    def predict(self, problem: Any) -> Tensor:
+        """The transformer's answers; out-of-range data and divergence are errors, not numbers."""
+        last = deque(iterate_streams(self.construction, self.transformer, problem), maxlen=1).pop()
+        return read_prediction(self.construction, self.transformer, problem, last)
+
+    def predictions(self, problem: Any) -> Iterator[Tensor]:
+        """The answers after 0, 1, …, all steps."""
+        for stream in iterate_streams(self.construction, self.transformer, problem):
+            yield read_prediction(self.construction, self.transformer, problem, stream)
+
+    def trace(self, problem: Any) -> Trace:
+        """The stream after every block, with registers by name."""
+        self.construction.check(problem)
+        prompt = self.construction.prompt(problem)
+        return self.transformer.trace(prompt, self.construction.context_length(problem))
+
+    def save(self, path: str | Path) -> None:
+        """Write weights, construction and certificate settings to a safetensors file."""
+        certificate = self.certificate
+        about = {
+            "construction": certificate.name,
+            "settings": certificate.settings,
+            "instances": certificate.instances,
+            "seed": certificate.seed,
+            "certificate": certificate.as_dict(),
+        }
+        self.transformer.save(path, about)
+
+
+def build(
+    construction: str | Construction[Any, Any] | type[Construction[Any, Any]],
+    /,
+    *,
+    instances: int = 64,
+    seed: int = 0,
+    dtype: Precision | torch.dtype = "float64",
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> BuiltTransformer:
+    """Build the transformer that runs a construction's algorithm, with its certificate.
+
+    `construction` is a name, `module:attribute`, a class, or an object with its parameters set.
+    `progress` is called with the share of the certification that is done.
+    """
+    made = make_member("constructions", Construction, construction, parameters)
+    transformer = copy.deepcopy(made.transformer).to(resolve_dtype(dtype))
+    certificate = certify(made, transformer, instances, seed, progress)
+    return BuiltTransformer(made, transformer, certificate)
+
+
+def verify(
+    path: str | Path,
+    *,
+    construction: str | Construction[Any, Any] | type[Construction[Any, Any]] | None = None,
+    progress: Progress | None = None,
+) -> BuiltTransformer:
+    """Read a file that `BuiltTransformer.save` wrote and recompute its certificate.
+
+    A file names its construction. Code is never loaded because a file says so: what is neither in
+    this package nor registered must be given as `construction`.
+    """
+    transformer, about = load(Path(path))
+    made = restore_construction(Path(path), about, construction)
+    instances, seed = about.get("instances"), about.get("seed")
+    if not (type(instances) is int and type(seed) is int):
+        raise FileError(f"{path} does not say what it holds: construction, settings, seed, size")
+    if transformer.layout != made.layout or transformer.steps != made.steps:
+        raise FileError(f"{path} has other registers or steps than {made.name} with its settings")
+    certificate = certify(made, transformer, instances, seed, progress)
+    return BuiltTransformer(made, transformer, certificate)
+
+
+def restore_construction(
+    path: Path,
+    about: dict[str, Any],
+    given: str | Construction[Any, Any] | type[Construction[Any, Any]] | None = None,
+) -> Construction[Any, Any]:
+    """Make the construction that a file describes, of the class that is `given` if any."""
+    if "construction" not in about:
+        raise FileError(f"{path} names no construction: there is no law to hold it against")
+    name, settings = about["construction"], about.get("settings")
+    if not isinstance(name, str) or not isinstance(settings, dict):
+        raise FileError(f"{path} does not say what it holds: construction, settings, seed, size")
+    if isinstance(given, Construction):
+        return given
+    if given is None and ":" in name:
+        raise FileError(
+            f"{path} was built from {name!r}, a user-defined construction: pass it, as "
+            f"--definition {name} or construction=… (it will be imported and run)"
+        )
+    return make_member("constructions", Construction, given or name, settings)
+
+
+def resolve_dtype(name: str | torch.dtype) -> torch.dtype:
+    """Resolve a precision by its name."""
+    known = {"float64": torch.float64, "float32": torch.float32}
+    dtype = known.get(name) if isinstance(name, str) else name
+    if dtype is None or dtype not in known.values():
+        raise OutOfRangeError(f"dtype must be float64 or float32, got {name}")
+    return dtype

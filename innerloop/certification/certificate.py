@@ -1,0 +1,213 @@
+"""Certificates: what a construction costs, and how far its weights are from the algorithm."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import itertools
+import operator
+import time
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from innerloop.certification.cost import check_cost
+from innerloop.certification.law import Deviations, measure_deviations
+from innerloop.certification.shrink import list_sizes, shrink
+from innerloop.constructions.base import Construction
+from innerloop.errors import InputError
+from innerloop.progress import Progress
+from innerloop.provenance import collect_versions, spell_command
+from innerloop.registry import make_member
+from innerloop.transformer import Transformer
+
+LEAST_MOVE = 100
+"""The reference must move by this many tolerances in some step, or any weights would do."""
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The measured evidence that a transformer runs its algorithm."""
+
+    name: str
+    source: str
+    settings: dict[str, Any]
+    exact: bool
+    error: str
+    dtype: str
+    layers: int
+    heads: int
+    width: int
+    hidden: int
+    parameters: int
+    cost: dict[str, str]
+    operator_norm: float
+    step_deviation: tuple[float, ...]
+    deviation: tuple[float, ...]
+    max_deviation: float
+    tolerance: float
+    free_tolerance: tuple[float, ...]
+    range_used: float
+    holds: bool
+    broken: str
+    instances: int
+    seed: int
+    versions: dict[str, str]
+    command: str
+    seconds: float = field(compare=False)
+
+    def explain(self) -> str:
+        """Say in one line why the law does not hold."""
+        if self.range_used > 1:
+            return f"the data reach {self.range_used:.3g} times the declared range"
+        if self.broken.startswith("cost"):
+            return self.broken
+        return (
+            f"a step deviates by {max(self.step_deviation):.3g} (allowed {self.tolerance:.3g}), "
+            f"running free by {max(self.deviation):.3g} (allowed {max(self.free_tolerance):.3g}); "
+            f"first {self.broken}"
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the certificate as plain data for JSON."""
+        return asdict(self)
+
+
+def certify(
+    given: str | Construction[Any, Any] | type[Construction[Any, Any]],
+    transformer: Transformer | None = None,
+    instances: int = 64,
+    seed: int = 0,
+    progress: Progress | None = None,
+) -> Certificate:
+    """Compare a transformer with its construction's law on random instances.
+
+    The construction is given by name, `module:attribute`, class or object; without a transformer
+    its own weights are certified. Weights that break the law give a certificate that does not
+    hold, and says where.
+    """
+    construction = make_member("constructions", Construction, given, {})
+    transformer = construction.transformer if transformer is None else transformer
+    for what, value, least in (("instances", instances, 1), ("seed", seed, 0)):
+        if type(value) is not int or not least <= value < 2**63:
+            raise InputError(f"{what} must be a whole number of at least {least}, got {value!r}")
+    start = time.perf_counter()
+    dtype = next(transformer.parameters()).dtype
+    tolerance = construction.tolerance(dtype)
+    measured = _measure_all(construction, transformer, instances, seed, progress)
+    if measured.largest_move < LEAST_MOVE * tolerance:
+        raise InputError(
+            f"{construction.name} moves by {measured.largest_move:.1e} in its largest step, which "
+            f"a tolerance of {tolerance:.0e} cannot tell from standing still: use larger steps"
+        )
+    broken = _describe_break(construction, transformer, measured, seed)
+    return Certificate(
+        name=construction.name,
+        source=construction.source,
+        settings=construction.values(),
+        exact=construction.exact,
+        error=construction.error,
+        dtype=str(dtype).removeprefix("torch."),
+        **transformer.count(),
+        cost=construction.cost._asdict(),
+        operator_norm=transformer.operator_norm(),
+        step_deviation=measured.step,
+        deviation=measured.free,
+        max_deviation=measured.largest,
+        tolerance=tolerance,
+        free_tolerance=measured.limit,
+        range_used=measured.usage,
+        holds=not broken and measured.usage <= 1,
+        broken=broken,
+        instances=instances,
+        seed=seed,
+        versions=collect_versions(),
+        command=_format_command(construction, dtype, instances, seed),
+        seconds=time.perf_counter() - start,
+    )
+
+
+def _measure_all(
+    construction: Construction[Any, Any],
+    transformer: Transformer,
+    instances: int,
+    seed: int,
+    progress: Progress | None,
+) -> Deviations:
+    """Measure the deviations over all the construction's distributions, instances dealt out."""
+    dtype = next(transformer.parameters()).dtype
+    generator = torch.Generator().manual_seed(seed)
+    distributions = construction.distributions()
+    done, total = itertools.count(1), len(distributions) * transformer.steps
+    measured = []
+
+    def stepped() -> None:
+        if progress is not None:
+            progress(next(done) / total)
+
+    for k, distribution in enumerate(distributions):
+        share = len(range(k, instances, len(distributions)))
+        if share:
+            # Drawn in the transformer's precision, so that both sides see the very same data.
+            problem = distribution.sample(share, generator=generator, dtype=dtype)
+            with torch.no_grad():
+                problem = problem.to(torch.float64)
+                measured.append(
+                    measure_deviations(construction, transformer, problem, generator, stepped)
+                )
+    return functools.reduce(operator.or_, measured)
+
+
+def _describe_break(
+    construction: Construction[Any, Any], transformer: Transformer, measured: Deviations, seed: int
+) -> str:
+    """Describe what is wrong with the law or the cost; empty if nothing is."""
+    broken = measured.broken
+    if broken and measured.usage <= 1 and _has_own_weights(construction, transformer):
+        broken += _find_smallest_break(construction, transformer, seed)
+    return "; ".join(filter(None, (broken, check_cost(construction, transformer))))
+
+
+def _find_smallest_break(
+    construction: Construction[Any, Any], transformer: Transformer, seed: int
+) -> str:
+    """Describe the smallest version of a construction that breaks its law on one instance."""
+    dtype = next(transformer.parameters()).dtype
+
+    def breaks(smaller: Construction[Any, Any]) -> bool:
+        own = copy.deepcopy(smaller.transformer).to(dtype)
+        measured = _measure_all(smaller, own, 1, seed, None)
+        moves = measured.largest_move >= LEAST_MOVE * smaller.tolerance(dtype)
+        return bool(measured.broken) and measured.usage <= 1 and moves
+
+    smallest = shrink(construction, breaks)
+    if smallest is construction:
+        return ""
+    sizes = " ".join(f"-s {name}={getattr(smallest, name)}" for name in list_sizes(smallest))
+    return f"; smallest found: {sizes} --instances 1 --seed {seed}"
+
+
+def _has_own_weights(construction: Construction[Any, Any], transformer: Transformer) -> bool:
+    """Whether a transformer is the construction's own, up to its precision."""
+    own, theirs = construction.transformer, transformer.state_dict()
+    return (
+        own.loops == transformer.loops
+        and own.state_dict().keys() == theirs.keys()
+        and all(
+            torch.equal(value.to(theirs[name].dtype), theirs[name])
+            for name, value in own.state_dict().items()
+        )
+        and [block.describe() for block in own.blocks()]
+        == [block.describe() for block in transformer.blocks()]
+    )
+
+
+def _format_command(
+    construction: Construction[Any, Any], dtype: torch.dtype, instances: int, seed: int
+) -> str:
+    """Return the command line that reproduces the certificate."""
+    defaults = {name: f.default for name, f in construction.__dataclass_fields__.items()}
+    options = {"dtype": str(dtype).removeprefix("torch.")} if dtype != torch.float64 else {}
+    options |= {"instances": str(instances), "seed": str(seed)}
+    return spell_command("build", construction.name, construction.values(), defaults, options)

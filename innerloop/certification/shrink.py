@@ -1,0 +1,55 @@
+"""Find a small version of a construction that still breaks its law.
+
+Whole-number parameters (d, n, steps, …) are lowered one at a time: to the least value allowed, by
+halves, by one, as long as the construction accepts the value and the smaller one still breaks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from innerloop.constructions.base import Construction
+
+C = TypeVar("C", bound=Construction[Any, Any])
+MAX_ATTEMPTS = 24
+"""Smaller versions that are built and measured before the search ends."""
+
+
+def shrink(construction: C, breaks: Callable[[C], bool]) -> C:
+    """Return the smallest version found for which `breaks` is true; the given one if there is none.
+
+    A version that cannot be built, or for which `breaks` raises, is passed over.
+    """
+    smallest, attempts, changed = construction, 0, True
+    while changed:
+        changed = False
+        for name in list_sizes(construction):
+            for value in _smaller_values(smallest, name):
+                if attempts == MAX_ATTEMPTS:
+                    return smallest
+                attempts += 1
+                try:
+                    smaller = replace(smallest, **{name: value})
+                    broken = breaks(smaller)
+                except Exception:  # a size that the construction refuses, or fails at altogether
+                    continue
+                if broken:
+                    smallest, changed = smaller, True
+                    break
+    return smallest
+
+
+def list_sizes(construction: Construction[Any, Any]) -> list[str]:
+    """List the parameters that are whole numbers."""
+    values = construction.values()
+    return [name for name, value in values.items() if type(value) is int]
+
+
+def _smaller_values(construction: Construction[Any, Any], name: str) -> Iterator[int]:
+    """Yield values to try, the least one first; each at most once."""
+    value = getattr(construction, name)
+    least = construction.__dataclass_fields__[name].metadata.get("least")
+    least = 1 if least is None else int(least)
+    yield from dict.fromkeys(v for v in (least, value // 2, value - 1) if least <= v < value)

@@ -1,0 +1,73 @@
+"""Data of the figure of a verdict, as tidy rows: scores per layer and step, and errors."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innerloop.identification.comparison import compare_candidates
+from innerloop.identification.identification import Identification
+from innerloop.identification.models import Model
+from innerloop.identification.verdict import Match
+
+Rows = list[dict[str, Any]]
+MAX_CANDIDATES = 4
+"""Candidates shown in the figure: the best of this many different algorithms."""
+
+
+def measure_layers(found: Identification, model: Model) -> list[dict[str, float]]:
+    """Compute every measure for each layer, between the model and the layer's nearest candidate."""
+    near = {layer.nearest for layer in found.layers}
+    matches = {m.candidate.label: m for m in found.matches if m.candidate.label in near}
+    steps = max(max(match.steps) for match in matches.values())
+    tables = compare_candidates(model, list(matches.values()), found.problem, max(steps, 1))
+    rows = []
+    for k, layer in enumerate(found.layers):
+        step = matches[layer.nearest].steps[k]
+        measures = tables[layer.nearest].items()
+        rows.append({name: float(table[k, step]) for name, table in measures})
+    return rows
+
+
+def collect_figure_rows(found: Identification, model: Model, steps: int) -> dict[str, Rows]:
+    """Collect the rows of the heat maps (`scores`, best match marked) and curves (`errors`)."""
+    matches = _select_best(found)
+    worth = 2 * max(max(match.steps) for match in matches) + 2
+    tables = compare_candidates(model, matches, found.problem, min(steps, worth))
+    scores, errors = [], _make_curve_rows("the model", found.errors, 1)
+    for match in matches:
+        label, table = match.candidate.label, tables[match.candidate.label]
+        for k, row in enumerate(table["score"].tolist()):
+            scores += [
+                {
+                    "candidate": label,
+                    "layer": k + 1,
+                    "step": step,
+                    "score": max(value, 0.0),
+                    "best": step == match.steps[k],
+                }
+                for step, value in enumerate(row)
+            ]
+        if "loss" in table and match.candidate.schedule != "exact":
+            relative = (table["loss"][0] / found.power).sqrt().tolist()
+            errors += _make_curve_rows(label, relative, 0)
+    return {"scores": scores, "errors": [row for row in errors if 0 < row["error"] < 1e3]}
+
+
+def _select_best(found: Identification) -> list[Match]:
+    """Select the candidate of the verdict, then the best of each other algorithm."""
+    means = found.score_table.scores.clamp(0, 1).mean(dim=-1).tolist()
+    order = sorted(range(len(means)), key=lambda c: -means[c])
+    named = (found.algorithm, found.schedule)
+    order.sort(key=lambda c: _match_key(found.matches[c]) != named)
+    kept: dict[str, Match] = {}
+    for c in order:
+        kept.setdefault(found.matches[c].candidate.name, found.matches[c])
+    return list(kept.values())[:MAX_CANDIDATES]
+
+
+def _match_key(match: Match) -> tuple[str, str]:
+    return match.candidate.name, match.candidate.schedule
+
+
+def _make_curve_rows(label: str, errors: list[float], first: int) -> Rows:
+    return [{"series": label, "at": k, "error": error} for k, error in enumerate(errors, first)]

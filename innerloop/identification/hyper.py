@@ -1,0 +1,146 @@
+"""An algorithm's free hyper-parameters as one vector θ, and the derivative of predictions by θ.
+
+Free are the fields that the algorithm declares with `hyperparameter()`. Every instance gets its own
+copy of them, so that one backward pass has the derivative of every instance by every number:
+∂ prediction_i / ∂ θ for all i at once, whatever the length of θ.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.identification.instances import select_queries
+
+Predictions = Float[Tensor, "steps batch outputs"]
+Theta = Float[Tensor, " numbers"]
+
+
+class FreeParameter(NamedTuple):
+    """A free hyper-parameter: its name, where batch dimensions go, and whether steps differ."""
+
+    name: str
+    batch_dim: int
+    per_step: bool
+
+
+def list_free_parameters(algorithm: Algorithm[Any, Any]) -> list[FreeParameter]:
+    """List the declared hyper-parameters that an algorithm has a value for."""
+    return [
+        FreeParameter(name, *declared)
+        for name, declared in algorithm.hyperparameters().items()
+        if isinstance(getattr(algorithm, name), Tensor)
+    ]
+
+
+def pack_parameters(algorithm: Algorithm[Any, Any]) -> Theta:
+    """Return θ, all free hyper-parameters of an algorithm in one vector."""
+    values = [getattr(algorithm, part.name).flatten() for part in list_free_parameters(algorithm)]
+    return torch.cat(values) if values else torch.zeros(0, dtype=torch.float64)
+
+
+def unpack_parameters(algorithm: Algorithm[Any, Any], theta: Theta) -> Algorithm[Any, Any]:
+    """Return the algorithm with the values of θ."""
+    values, parts = {}, list_free_parameters(algorithm)
+    sizes = [getattr(algorithm, part.name).numel() for part in parts]
+    for part, piece in zip(parts, theta.split(sizes), strict=True):
+        values[part.name] = piece.reshape(getattr(algorithm, part.name).shape)
+    return replace(algorithm, **values)  # pyright: ignore[reportArgumentType]
+
+
+def repeat_per_step(algorithm: Algorithm[Any, Any], steps: int) -> Algorithm[Any, Any]:
+    """Give each of `steps` steps its own copy of the first step's values."""
+    values = {}
+    for part in list_free_parameters(algorithm):
+        value = getattr(algorithm, part.name)
+        if part.per_step:
+            values[part.name] = value[:1].repeat(steps, *[1] * (value.ndim - 1))
+    return replace(algorithm, **values)  # pyright: ignore[reportArgumentType]
+
+
+def slice_steps(algorithm: Algorithm[Any, Any], first: int, last: int) -> Algorithm[Any, Any]:
+    """Return the algorithm with the values of steps `first` to `last` − 1 only."""
+    parts = [part.name for part in list_free_parameters(algorithm) if part.per_step]
+    values = {name: getattr(algorithm, name)[first:last] for name in parts}
+    return replace(algorithm, **values)  # pyright: ignore[reportArgumentType]
+
+
+def find_owning_steps(algorithm: Algorithm[Any, Any]) -> Float[Tensor, " numbers"]:
+    """Return the step that each number of θ belongs to; −1 if it belongs to all."""
+    owners = []
+    for part in list_free_parameters(algorithm):
+        value = getattr(algorithm, part.name)
+        count = len(value) if part.per_step else 1
+        steps = torch.arange(count, dtype=torch.float64) if part.per_step else -torch.ones(1)
+        owners.append(steps.double().repeat_interleave(value.numel() // count))
+    return torch.cat(owners) if owners else torch.zeros(0, dtype=torch.float64)
+
+
+def predict_steps(algorithm: Algorithm[Any, Any], problem: Any, steps: int) -> Predictions:
+    """Return an algorithm's predictions for the queries after 0, 1, …, `steps` steps."""
+    states = algorithm.states(problem, steps)
+    return torch.stack([predict_state(algorithm, problem, state) for state in states])
+
+
+def predict_state(
+    algorithm: Algorithm[Any, Any], problem: Any, state: Any
+) -> Float[Tensor, "batch outputs"]:
+    """Return a state's predictions for the queries."""
+    return select_queries(problem, algorithm.predict(problem, state))
+
+
+def differentiate_predictions(
+    algorithm: Algorithm[Any, Any],
+    problem: Any,
+    steps: Sequence[int],
+    before: tuple[int, Any] | None = None,
+) -> tuple[Float[Tensor, "k batch outputs"], Float[Tensor, "k batch outputs numbers"]]:
+    """Return the predictions after some steps, and their derivatives by θ.
+
+    `before` is a step number with its state: the run starts there, and earlier steps do not count.
+    """
+    parts, batch = list_free_parameters(algorithm), len(problem.x)
+    leaves = [_copy_per_instance(getattr(algorithm, part.name), part, batch) for part in parts]
+    each = replace(algorithm, **{p.name: v for p, v in zip(parts, leaves, strict=True)})  # pyright: ignore[reportArgumentType]
+    k, state = before if before is not None else (0, each.init(problem))
+    predictions, last = {}, max(steps)
+    while True:
+        if k in steps:
+            predictions[k] = predict_state(each, problem, state)
+        if k == last:
+            break
+        state = each.step(problem, state, k)
+        k += 1
+    slopes = {k: _compute_jacobian(value, leaves, parts) for k, value in predictions.items()}
+    values = torch.stack([predictions[k] for k in steps])
+    return values.detach(), torch.stack([slopes[k] for k in steps])
+
+
+def _copy_per_instance(value: Tensor, part: FreeParameter, batch: int) -> Tensor:
+    """Return a copy of a value for every instance, to differentiate by."""
+    shape = [*value.shape[: part.batch_dim], batch, *value.shape[part.batch_dim :]]
+    return value.detach().unsqueeze(part.batch_dim).expand(shape).clone().requires_grad_()
+
+
+def _compute_jacobian(
+    prediction: Float[Tensor, "batch outputs"], leaves: list[Tensor], parts: list[FreeParameter]
+) -> Float[Tensor, "batch outputs numbers"]:
+    batch = len(prediction)
+    if not prediction.requires_grad:
+        return prediction.new_zeros(
+            *prediction.shape, sum(leaf.numel() // batch for leaf in leaves)
+        )
+    rows = []
+    for output in prediction.unbind(dim=-1):
+        slopes = torch.autograd.grad(
+            output.sum(), leaves, retain_graph=True, allow_unused=True, materialize_grads=True
+        )
+        moved = [s.movedim(p.batch_dim, 0) for s, p in zip(slopes, parts, strict=True)]
+        rows.append(torch.cat([slope.reshape(batch, -1) for slope in moved], dim=-1))
+    return torch.stack(rows, dim=-2)

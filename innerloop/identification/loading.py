@@ -1,0 +1,53 @@
+"""Loading of a model by name: a file of `build -o`, a run of `train`, or `module:attribute`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from innerloop import sealed
+from innerloop.errors import InputError
+from innerloop.identification.identification import as_model
+from innerloop.identification.models import ConstructionModel, Model
+from innerloop.identification.trained import TrainedModel
+from innerloop.locations import load_object
+from innerloop.parameters import parse_settings
+from innerloop.problems.base import Distribution
+from innerloop.recipes.base import FORMAT
+from innerloop.recipes.runs import find_model
+from innerloop.registry import find_class, make_member
+
+
+def load_model(word: str, definition: str | None = None) -> Model:
+    """Load a model from a file or folder of a run, or what stands at `module:attribute`.
+
+    An attribute that is a function without arguments is called for the model. `definition` is the
+    construction or recipe of a file whose own is not registered, as `file.py:attribute`.
+    """
+    if ":" not in word or Path(word).exists():
+        path = find_model(Path(word))
+        trained = sealed.read_format(path) == FORMAT
+        return (TrainedModel if trained else ConstructionModel).read(path, definition)
+    if definition is not None:
+        raise InputError(f"a definition is for files of `build` and `train`, not for {word}")
+    value: Any = load_object(word)
+    if inspect.isfunction(value) and not inspect.signature(value).parameters:
+        value = value()
+    return as_model(value)
+
+
+def select_distribution(model: Model, problem: str | None, settings: Sequence[str]) -> Distribution:
+    """Select the distribution called `problem`, or the model's own, with `key=value` settings."""
+    if problem is not None:
+        kind = find_class("problems", Distribution, problem)
+        return make_member("problems", Distribution, problem, parse_settings(kind, settings))
+    own = model.distribution()
+    if own is None:
+        raise InputError(
+            "this model does not declare its problems: name them, for instance with "
+            "--problem linear-regression -s d=5 -s n=20"
+        )
+    return replace(own, **parse_settings(type(own), settings)) if settings else own

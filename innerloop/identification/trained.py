@@ -1,0 +1,43 @@
+"""Trained models to identify, read out after every layer as their recipe declares."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from innerloop.identification.models import Model, Predictions
+from innerloop.problems.base import Distribution
+from innerloop.recipes.base import Recipe, load
+
+
+@dataclass(frozen=True, eq=False)
+class TrainedModel(Model):
+    """A trained module and its recipe, which declares its problems."""
+
+    recipe: Recipe
+    model: nn.Module
+
+    @classmethod
+    def read(cls, path: Path, definition: Any = None) -> TrainedModel:
+        """Read a model file of `train`; `definition` is its recipe where that is not registered."""
+        recipe, model, _ = load(path, definition)
+        return cls(recipe, model.eval())
+
+    @property
+    def layers(self) -> list[str]:
+        problem = self.recipe.build_distribution().sample(
+            1, generator=torch.Generator().manual_seed(0)
+        )
+        return [f"layer {k}" for k in range(1, len(self.predict(problem)) + 1)]
+
+    def predict(self, problem: Any) -> Predictions:
+        problem = problem.to(next(self.model.parameters()).dtype)
+        with torch.no_grad():
+            return self.recipe.predict_layers(self.model, problem)
+
+    def distribution(self) -> Distribution:
+        return self.recipe.build_distribution()

@@ -1,0 +1,74 @@
+"""Check a selection of claims as a command asks for it: where results are, which engine, which ids.
+
+Ids name registered claims, or all that begin so; `module:attribute` and `file.py:attribute` name a
+claim of the caller's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from innerloop.claims.base import PRESETS, Preset
+from innerloop.claims.loading import find_claim, load_claims, select_claims
+from innerloop.errors import InputError, unknown_name_error
+from innerloop.ledger.engines import parse_engine
+from innerloop.ledger.run import Outcome, Run
+from innerloop.ledger.store import Store
+from innerloop.progress import Progress
+from innerloop.results import find_recorded
+
+
+@dataclass(frozen=True, kw_only=True)
+class CheckOptions:
+    """How claims are checked: preset, seed, engine, folder, and whether stored results count."""
+
+    preset: str = "quick"
+    seed: int = 0
+    workers: int | None = None
+    engine: str = "local"
+    fresh: bool = False
+    results: Path
+
+    def check_preset(self) -> Preset:
+        """Return the preset, or raise an error that lists the presets."""
+        for preset in PRESETS:
+            if preset == self.preset:
+                return preset
+        raise unknown_name_error("preset", self.preset, PRESETS)
+
+
+def check_claims(
+    words: Sequence[str],
+    options: CheckOptions,
+    *,
+    progress: Progress,
+    notice: Callable[[str], None],
+    fuller: bool = False,
+) -> tuple[list[Outcome], list[str]]:
+    """Check the claims that words select; also say why finished ones could not be stored.
+
+    `fuller` takes a larger preset's result where one is stored.
+    """
+    preset = options.check_preset()
+    if options.seed < 0:
+        raise InputError(f"seed must be at least 0, got {options.seed}")
+    cells = options.results / "cells"
+    for folder in (options.results, cells):
+        if folder.exists() and not folder.is_dir():
+            raise InputError(f"cannot store results in {folder}: it is not a folder")
+    own = {claim.id: claim for claim in map(find_claim, (word for word in words if ":" in word))}
+    registered = [word for word in words if ":" not in word]
+    ids = select_claims(registered) if registered or not own else []
+    run = Run(
+        Store(cells, notice, recorded=find_recorded() / "cells"),
+        parse_engine(options.engine, options.workers),
+        seed=options.seed,
+        fresh=options.fresh,
+        progress=progress,
+        notice=notice,
+        claims={**load_claims(), **own},
+    )
+    ids += [id for id in own if id not in ids]
+    return run.check(ids, preset, fuller=fuller), run.write_errors

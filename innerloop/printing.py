@@ -1,0 +1,123 @@
+"""How lists and descriptions of members are printed for people."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from typing import Any
+
+from innerloop.terminal import format_value, print_table
+
+WIDEST = 160
+"""Width used when the output is not a terminal."""
+
+
+def print_members(members: dict[str, list[dict[str, Any]]]) -> None:
+    """Print a table for each kind, one line for each member; many claims as a count by source."""
+    for kind, rows in members.items():
+        if kind == "claims" and len(members) > 1:
+            _print_sources(rows)
+            continue
+        columns = ["name", "description"]
+        columns += ["layers"] if kind == "constructions" else []
+        columns += ["from"] if any(row["from"] != "innerloop" for row in rows) else []
+        room = _measure_room(rows, columns)
+        cells = [
+            [format_value(row[c], room if c == "description" else 60) for c in columns]
+            for row in rows
+        ]
+        print_table(kind, columns, cells)
+
+
+def _measure_room(rows: list[dict[str, Any]], columns: list[str]) -> int:
+    """Measure how long a description may be, so that each member stays on one line."""
+    others = [column for column in columns if column != "description"]
+    taken = sum(max((len(str(row[c])) for row in rows), default=0) + 3 for c in others)
+    width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDEST
+    return max(20, width - taken - 4)
+
+
+def _print_sources(rows: list[dict[str, Any]]) -> None:
+    sources: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        sources.setdefault(row["name"].partition(".")[0], []).append(row)
+    cells = [
+        [name, str(len(claims)), str(sum(claim["checked"] for claim in claims))]
+        for name, claims in sources.items()
+    ]
+    print_table("claims (innerloop list claims)", ["source", "statements", "with a check"], cells)
+
+
+def print_description(shown: dict[str, Any]) -> None:
+    """Print what `show` found out about a member."""
+    print(f"{shown['header']}\n")
+    if "settings" in shown:
+        settings = shown["settings"].items()
+        rows = [[key, format_value(part["value"]), part["help"]] for key, part in settings]
+        print_table("parameters (-s name=value)", ["name", "value", "meaning"], rows)
+    _PRINTERS[shown["kind"]](shown)
+
+
+def _print_construction(shown: dict[str, Any]) -> None:
+    print(f"precision: {shown['precisions']}")
+    registers = [[r["name"], str(tuple(r["shape"])), r["places"]] for r in shown["registers"]]
+    print_table(f"registers (width {shown['width']})", ["name", "shape", "places"], registers)
+    cost = shown["cost"]
+    where = f" ({cost['where']})" if cost["where"] else ""
+    print(
+        f"cost of k steps: {cost['layers']} layers, {cost['heads']} heads, "
+        f"width {cost['width']}{where}"
+    )
+    print(f"the source prints: {cost['printed']}")
+    print(f"error of a step: {shown['error']}\n")
+    loops = f", looped {shown['loops']} times" if shown["loops"] > 1 else ""
+    print(f"blocks ({shown['layers']} layers{loops})")
+    for part in shown["blocks"]:
+        print(f"  {part['section']}, block {part['block']}")
+        for line in part["does"]:
+            print(f"    {line}")
+
+
+def _print_recipe(shown: dict[str, Any]) -> None:
+    print(f"{shown['parameters']} weights are trained on problems of {shown['problems']}")
+    print(f"source: {shown['source']}")
+
+
+def _print_problem(shown: dict[str, Any]) -> None:
+    print(f"a sample is a {shown['problem']}: {shown['problem_description']}")
+    print(f"source: {shown['source']}")
+
+
+def _print_policy(shown: dict[str, Any]) -> None:
+    print(f"plays in: {shown['environment']}")
+    print(f"source: {shown['source']}")
+
+
+def _print_algorithm(shown: dict[str, Any]) -> None:
+    print(f"solves: {shown['problem']}")
+    print(f"steps: {'yes' if shown['iterates'] else 'none, a solution in closed form'}")
+    print(f"hyper-parameters: {', '.join(shown['hyperparameters']) or 'none'}")
+    if shown["special_case_of"]:
+        print(f"special case of: {', '.join(shown['special_case_of'])}")
+    print(f"source: {shown['source']}")
+
+
+def _print_claim(shown: dict[str, Any]) -> None:
+    print(f"{shown['name']}, {shown['where']} ({shown['claim_kind']}): {shown['statement']}")
+    print(f"source: {shown['source']}")
+    rows = [
+        [name, str(len(cells)), format_value(cells[0], 90)]
+        for name, cells in shown["presets"].items()
+    ]
+    print_table("presets", ["name", "cells", "settings of the first"], rows)
+    print(f"falsified forms that it must reject: {', '.join(shown['falsified']) or 'none'}")
+
+
+_PRINTERS = {
+    "construction": _print_construction,
+    "recipe": _print_recipe,
+    "problem": _print_problem,
+    "policy": _print_policy,
+    "algorithm": _print_algorithm,
+    "claim": _print_claim,
+}

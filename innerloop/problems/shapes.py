@@ -1,0 +1,78 @@
+"""Declared shapes: what the annotations of a dataclass say about its tensors, checked at run time.
+
+A field `x: Float[Tensor, "*batch n d"]` declares a kind of numbers and named dimensions; a name has
+one size in all fields, and `_` has any. Each field begins with `*batch`, the leading dimensions.
+"""
+
+from __future__ import annotations
+
+import inspect
+import typing
+from collections.abc import Iterable
+from dataclasses import dataclass, fields
+from functools import cache
+from typing import Any
+
+from jaxtyping import AbstractArray
+from torch import Tensor
+
+BATCH = "*batch"
+
+
+@dataclass(frozen=True)
+class TensorField:
+    """A field that holds a tensor, or (`several`) a tuple of tensors."""
+
+    name: str
+    kind: type
+    """jaxtyping's `Float`, `Int`, … ."""
+    dimensions: tuple[str, ...]
+    """The names after `*batch`."""
+    several: bool
+    optional: bool
+
+    def describe(self) -> str:
+        """Write the declaration as in error messages: `weights (*batch, d) or None`."""
+        shape = ", ".join([BATCH, *self.dimensions])
+        each = " each" if self.several else ""
+        return f"{self.name} ({shape}){each}{' or None' if self.optional else ''}"
+
+
+@cache
+def read_fields(kind: type[Any]) -> tuple[TensorField, ...]:
+    """Read which fields of a dataclass hold tensors, and their declared shapes."""
+    hints = typing.get_type_hints(kind)
+    found = [_read_field(field.name, hints[field.name]) for field in fields(kind)]
+    return tuple(field for field in found if field is not None)
+
+
+def _read_field(name: str, hint: Any) -> TensorField | None:
+    several = optional = False
+    while not (inspect.isclass(hint) and issubclass(hint, AbstractArray)):
+        options = typing.get_args(hint)
+        optional = optional or type(None) in options
+        several = several or typing.get_origin(hint) is tuple
+        shaped = [option for option in options if option not in (type(None), Ellipsis)]
+        if len(shaped) != 1:
+            return None
+        (hint,) = shaped
+    first, *dimensions = hint.dim_str.split()
+    if first != BATCH:
+        raise TypeError(f"the shape of {name} must begin with {BATCH}, got {hint.dim_str!r}")
+    return TensorField(name, hint.dtype, tuple(dimensions), several, optional)
+
+
+def shapes_agree(tensors: Iterable[tuple[TensorField, Tensor]]) -> bool:
+    """Tell whether each tensor has its declared dimensions, and each name one size."""
+    sizes: dict[str, Any] = {}
+    for field, tensor in tensors:
+        lead = tensor.ndim - len(field.dimensions)
+        if lead < 0:
+            return False
+        shape = tuple(tensor.shape)
+        bound = [(BATCH, shape[:lead]), *zip(field.dimensions, shape[lead:], strict=True)]
+        for name, size in bound:
+            known = int(name) if name.isdigit() else sizes.setdefault(name, size)
+            if name != "_" and size != known:
+                return False
+    return True

@@ -1,0 +1,44 @@
+"""The data of a report: everything on the page, measured before it is drawn."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Rows = list[dict[str, Any]]
+"""A tidy table: one dictionary per row, its keys the columns."""
+
+
+@dataclass(frozen=True)
+class ReportData:
+    """Everything that a report shows, as plain data that JSON can hold."""
+
+    outcomes: list[dict[str, Any]]
+    """The claims with their evidence, as `Outcome.as_dict` gives them."""
+    certificates: list[dict[str, Any]]
+    """One certificate per construction, as `Certificate.as_dict` gives them."""
+    convergence: Rows
+    """Prediction error against layers."""
+    convergence_setting: str
+    """What was run for `convergence`, in words."""
+    regret: Rows
+    """Cumulative regret against time, per construction and player."""
+    regret_setting: str
+    """What was played for `regret`, in words."""
+    runs: list[dict[str, Any]]
+    """The finished trainings, as `load_finished_runs` gives them."""
+    command: str
+    """The command that makes the report again."""
+    made: str
+    """When the measurements ended."""
+    seconds: float
+    """How long the checks and measurements took."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the four measured tables as plain data for JSON."""
+        return {
+            "claims": self.outcomes,
+            "certificates": self.certificates,
+            "convergence": self.convergence,
+            "regret": self.regret,
+        }

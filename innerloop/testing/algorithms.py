@@ -1,0 +1,126 @@
+"""What every algorithm must do."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.problems.base import Distribution
+from innerloop.problems.problem import Problem
+from innerloop.registry import load_members
+from innerloop.testing.common import (
+    check_described,
+    list_tensors,
+    require,
+    require_close,
+    seeded,
+    unchanged,
+)
+
+STEPS = 3
+BATCH = 3
+
+
+def check_algorithm(
+    algorithm: Algorithm[Any, Any] | type[Algorithm[Any, Any]],
+    distribution: Distribution | None = None,
+) -> None:
+    """Check an algorithm on problems of a distribution.
+
+    A class is made by its own `guesses`; without them, pass an object with its numbers set. The
+    distribution is by default the first registered one that draws the algorithm's problems.
+    """
+    check_described(algorithm)
+    kind = algorithm if inspect.isclass(algorithm) else type(algorithm)
+    declared = getattr(kind, "problem_type", None)
+    require(
+        inspect.isclass(declared) and issubclass(declared, Problem),
+        f"{kind.__name__} must declare problem_type, the class of problems that it solves",
+    )
+    distribution = distribution or _find_distribution(kind)
+    problem = distribution.sample(BATCH, generator=seeded())
+    made = [algorithm] if isinstance(algorithm, Algorithm) else algorithm.guesses(problem)
+    require(made, f"{kind.__name__} has no guesses: pass an object, with its numbers set")
+    _check_names(kind)
+    for check in (_check_steps, _check_batches, _check_dtype, _check_gradients):
+        check(made[0], problem)
+
+
+def _find_distribution(kind: type[Algorithm[Any, Any]]) -> Distribution:
+    for member in load_members("problems", Distribution).values():
+        if issubclass(member.problem_type, kind.problem_type):
+            return member.from_values({})
+    raise AssertionError(
+        f"no registered distribution draws {kind.problem_type.__name__}: pass a distribution"
+    )
+
+
+def _check_names(kind: type[Algorithm[Any, Any]]) -> None:
+    known = load_members("algorithms", Algorithm)
+    missing = [name for name in kind.special_case_of if name not in known]
+    require(not missing, f"{kind.__name__}.special_case_of names no algorithm: {missing}")
+
+
+def _iterate(algorithm: Algorithm[Any, Any], problem: Any) -> list[Any]:
+    return list(algorithm.states(problem, STEPS))
+
+
+def _check_steps(algorithm: Algorithm[Any, Any], problem: Any) -> None:
+    """States are tensors with the batch first, steps change nothing in place and stay finite."""
+    name = type(algorithm).__name__
+    with unchanged(problem, f"the problem given to {name}"):
+        states = _iterate(algorithm, problem)
+        answers = [algorithm.predict(problem, state) for state in states]
+    with unchanged(states[0], f"the state given to {name}.step"):
+        algorithm.step(problem, states[0], 0)
+    for state, answer in zip(states, answers, strict=True):
+        tensors = list_tensors(state)
+        require(tensors, f"a state of {name} is a tensor or a NamedTuple of tensors")
+        for tensor in [*tensors, answer]:
+            finite = not tensor.is_floating_point() or bool(torch.isfinite(tensor).all())
+            require(finite, f"{name} diverges within {STEPS} steps: choose smaller steps")
+        require(isinstance(answer, Tensor), f"{name}.predict must give a tensor")
+    if not algorithm.has_steps:
+        require_close(states[-1], states[0], f"{name} says has_steps = False, but steps change it")
+
+
+def _check_batches(algorithm: Algorithm[Any, Any], problem: Any) -> None:
+    """A batch is its instances one by one."""
+    name = type(algorithm).__name__
+    together = algorithm.predict(problem, _iterate(algorithm, problem)[-1])
+    for k in range(BATCH):
+        alone = problem[k]
+        answer = algorithm.predict(alone, _iterate(algorithm, alone)[-1])
+        message = f"{name} mixes the instances of a batch: instance {k} alone answers otherwise"
+        require_close(answer, together[k], message, 1e-9)
+
+
+def _check_dtype(algorithm: Algorithm[Any, Any], problem: Any) -> None:
+    name = type(algorithm).__name__
+    single = problem.to(torch.float32)
+    answer = algorithm.predict(single, _iterate(algorithm, single)[-1])
+    require(
+        answer.dtype == torch.float32,
+        f"{name} answers a float32 problem in {answer.dtype}: convert numbers to the problem's",
+    )
+
+
+def _check_gradients(algorithm: Algorithm[Any, Any], problem: Any) -> None:
+    """Numbers that identification fits have a gradient."""
+    for name in type(algorithm).hyperparameters():
+        value = getattr(algorithm, name)
+        if not isinstance(value, Tensor):
+            continue
+        changed = value.detach().clone().requires_grad_(True)
+        values = {**vars(algorithm), name: changed}
+        moved = type(algorithm)(**values)
+        answer = moved.predict(problem, _iterate(moved, problem)[-1])
+        require(
+            answer.requires_grad,
+            f"{name} of {type(algorithm).__name__} is declared as free, but predictions have "
+            "no gradient by it",
+        )

@@ -1,0 +1,140 @@
+"""What every construction must do: keep its law on every case, cost what it says, need its weights.
+
+The parts are functions of their own, so that a test suite can name them one by one.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import itertools
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import torch
+
+from innerloop.certification.building import build
+from innerloop.certification.certificate import certify
+from innerloop.certification.cost import check_cost
+from innerloop.certification.law import iterate_cases, measure_deviations
+from innerloop.constructions.base import Construction
+from innerloop.errors import OutOfRangeError
+from innerloop.testing.common import check_described, require
+
+BATCHES = ((2, 3), ())
+FEWEST_CASES = 5
+"""Cases that a construction must run; it may refuse others by its documented limits."""
+
+
+class CaseOutcome(NamedTuple):
+    """A case that a construction accepted: what it is, and where it breaks the law, if it does."""
+
+    label: str
+    broken: str
+    tolerance: float
+
+
+def check_construction(construction: Construction[Any, Any] | type[Construction[Any, Any]]) -> None:
+    """Check a construction: its law, its cost, its certificate, and that every weight matters.
+
+    A class is tested on its own cases and its problem's in every precision that it declares; an
+    object is certified as it is.
+    """
+    check_described(construction)
+    if not inspect.isclass(construction):
+        certificate = build(construction).certificate
+        return require(certificate.holds, f"{certificate.name}: {certificate.explain()}")
+    for dtype in construction.tolerances:
+        check_law(construction, dtype)
+    check_declared_cost(construction)
+    return check_every_weight(construction)
+
+
+def check_law(kind: type[Construction[Any, Any]], dtype: torch.dtype = torch.float64) -> None:
+    """Hold a construction to its law on every case that it does not refuse."""
+    outcomes = list(run_cases(kind, dtype))
+    broken = [f"{o.broken} > {o.tolerance:.0e}: {o.label}" for o in outcomes if o.broken]
+    require(not broken, f"{kind.__name__} breaks its law:\n" + "\n".join(broken))
+    if dtype != torch.float64:
+        return
+    require(
+        kind.exact == (kind.error == "exact"),
+        f"{kind.__name__}: `error` must be 'exact' or a formula, as `exact` says",
+    )
+    if kind.exact:
+        loosest = max((o.tolerance for o in outcomes), default=0.0)
+        require(loosest <= 1e-10, f"{kind.__name__} is exact: its tolerance is at most 1e-10")
+    require(
+        len(outcomes) >= FEWEST_CASES * len(BATCHES),
+        f"{kind.__name__} ran only {len(outcomes)} of the cases, {FEWEST_CASES * len(BATCHES)} are "
+        "needed: add some to its `cases`, or widen its limits",
+    )
+
+
+def run_cases(kind: type[Construction[Any, Any]], dtype: torch.dtype) -> Iterator[CaseOutcome]:
+    """Run each case of a construction that it accepts, and on which something happens."""
+    cases = list(iterate_cases(kind))
+    make = functools.cache(lambda index: cases[index].make())
+    for index, batch in itertools.product(range(len(cases)), BATCHES):
+        generator = torch.Generator().manual_seed(3)
+        try:
+            construction, distribution = make(index)
+            problem = distribution.sample(*batch, generator=generator, dtype=dtype)
+            transformer = construction.transformer.to(dtype)
+            found = measure_deviations(
+                construction, transformer, problem.to(torch.float64), generator
+            )
+        except OutOfRangeError:
+            continue
+        # A case on which nothing happens, a label below the threshold say, tests nothing.
+        if found.usage <= 1 and found.largest_move > 1e-4:
+            lengths = {len(found.step), len(found.free)}
+            require(
+                lengths == {construction.steps},
+                f"{kind.__name__}: {construction.steps} steps were asked for, {lengths} are built",
+            )
+            label = f"{construction.values()} on {distribution.values()}, batch {batch}"
+            off = f"{max(found.step):.2e} a step, {max(found.free):.2e} running free"
+            broken = f"{off}, {found.broken}" if found.broken else ""
+            yield CaseOutcome(label, broken, construction.tolerance(dtype))
+
+
+def check_declared_cost(kind: type[Construction[Any, Any]]) -> None:
+    """Hold the formulas of a construction's cost against what it builds, at several sizes."""
+    for case in iterate_cases(kind):
+        try:
+            construction, _ = case.make()
+        except OutOfRangeError:
+            continue
+        require(
+            not (wrong := check_cost(construction, construction.transformer)),
+            f"{kind.__name__} at {case.parameters}: {wrong}",
+        )
+
+
+def check_every_weight(kind: type[Construction[Any, Any]]) -> None:
+    """Check that the certificate refuses when any one tensor is multiplied by −3/2.
+
+    A sign has no effect on what is squared, nor a factor before a normalisation.
+    """
+    few = {"steps": kind.cap_value("steps", 2), "inner": 2}
+    declared = kind.declared_types()
+    parameters: dict[str, Any] = {key: few[key] for key in few if key in declared}
+    built = build(kind, instances=4, **parameters)
+    require(built.certificate.holds, f"{built.certificate.name}: {built.certificate.explain()}")
+    survivors, seen = [], list[torch.Tensor]()
+    mutant = copy.deepcopy(built.transformer)
+    for place, weight in mutant.named_parameters():
+        if not weight.any() or any(torch.equal(weight, other) for other in seen):
+            continue  # nothing there, or the same matrix in another step
+        seen.append(weight.clone())
+        with torch.no_grad():
+            weight.mul_(-1.5)
+            # One instance may be enough to see it; where it is not, there are four.
+            if all(certify(built.construction, mutant, instances=few).holds for few in (1, 4)):
+                survivors.append(place)
+            weight.copy_(seen[-1])
+    require(
+        not survivors, f"{kind.__name__}: the certificate does not detect changes of {survivors}"
+    )

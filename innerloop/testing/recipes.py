@@ -1,0 +1,70 @@
+"""What every recipe must do: train, stop, go on, save and load, with its own small settings."""
+
+from __future__ import annotations
+
+import inspect
+import math
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from innerloop.recipes.base import Recipe, load, train
+from innerloop.testing.common import check_described, require
+
+
+def check_recipe(recipe: Recipe | type[Recipe]) -> None:
+    """Check two steps of a recipe: what was written loads again, and seeds decide everything."""
+    check_described(recipe)
+    kind = recipe if inspect.isclass(recipe) else type(recipe)
+    settings = {"steps": 2, "evaluate_every": 1, **kind.small}
+    settings |= {"warmup": 0} if "warmup" not in kind.small else {}
+    made = kind.from_values(settings) if inspect.isclass(recipe) else recipe
+    name = made.name
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "run"
+        trained = train(made, seed=1, folder=path)
+        again = train(made, seed=1)
+        require(
+            all(math.isfinite(row["loss"]) for row in trained.history),
+            f"{name}: the loss is not finite after {trained.step} steps",
+        )
+        _require_same(
+            trained.model, again.model, f"{name}: the same seed must give the same weights"
+        )
+        loaded, model, about = load(path / "model.safetensors", kind)
+        require(loaded.values() == made.values(), f"{name}: the file has other settings")
+        _require_same(model, trained.model, f"{name}: the file gives other weights")
+        require(about["final"] == trained.history[-1], f"{name}: the file has another history")
+        fresh = made.build_model(torch.Generator().manual_seed(1))
+        moved = _differ(fresh, trained.model)
+        require(moved, f"{name}: two steps of training change no weight")
+        _check_predictions(made, model)
+
+
+def _check_predictions(recipe: Recipe, model: nn.Module) -> None:
+    name = recipe.name
+    dtype = next(model.parameters()).dtype
+    problem: Any = recipe.build_distribution().sample(
+        3, generator=torch.Generator().manual_seed(0), dtype=dtype
+    )
+    with torch.no_grad():
+        layers = recipe.predict_layers(model, problem)
+    require(
+        layers.ndim == 3 and layers.shape[1] == 3,
+        f"{name}: predict_layers must give layers × batch × queries, got {tuple(layers.shape)}",
+    )
+    require(bool(torch.isfinite(layers).all()), f"{name}: predictions are not finite")
+
+
+def _require_same(one: nn.Module, other: nn.Module, message: str) -> None:
+    require(not _differ(one, other), message)
+
+
+def _differ(one: nn.Module, other: nn.Module) -> bool:
+    first, second = one.state_dict(), other.state_dict()
+    if first.keys() != second.keys():
+        return True
+    return not all(torch.equal(first[key], second[key]) for key in first)

@@ -1,0 +1,190 @@
+"""A built wheel, and a stranger's package beside it, work as a checkout does."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import venv
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+import innerloop
+
+ROOT = Path(innerloop.__file__).parents[1]
+EXAMPLE = ROOT / "examples" / "heavy_ball"
+# Many commands in one process: importing torch takes longer than most of them. The report is of few
+# claims and constructions, without games: what it is like in full is tested elsewhere.
+DRIVER = """
+import contextlib, io, json, sys
+from innerloop.cli import main
+from innerloop.ledger import checking
+from innerloop.surveys import survey
+everything = survey.load_members
+survey.load_members = lambda kind, base: {
+    name: member for name, member in everything(kind, base).items()
+    if name in ("newton", "heavy-ball")
+}
+survey.make_acting_constructions = dict
+survey.measure_convergence = lambda seed: iter(())
+done = []
+for words in json.load(sys.stdin):
+    if words[0] == "report":
+        checking.select_claims = lambda words: ["polyak1964.rate", "liu2025.eq-4.3"]
+    sys.argv, code, out, err = ["innerloop", *words], 0, io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        try:
+            main()
+        except SystemExit as stop:
+            code = stop.code or 0
+    done.append([code, out.getvalue(), err.getvalue()])
+print(json.dumps(done))
+"""
+
+
+class CommandResult(NamedTuple):
+    """Exit code, output and errors of a command."""
+
+    code: int
+    out: str
+    err: str
+
+
+class FreshEnvironment:
+    """A fresh environment: the wheel, a stranger's package, and nothing of the checkout."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.packages = folder / "packages"
+        self.home = folder / "home"
+        self.home.mkdir()
+        # An environment of its own: the one that runs the tests knows the checkout.
+        venv.create(folder / "environment", symlinks=True)
+
+    def python(self, *words: str, code: int = 0, stdin: str = "") -> str:
+        libraries = next(path for path in sys.path if path.endswith("site-packages"))
+        outside = ("INNERLOOP", "PYTEST")
+        variables = {k: v for k, v in os.environ.items() if not k.startswith(outside)}
+        variables |= {
+            "PYTHONPATH": f"{self.packages}{os.pathsep}{libraries}",
+            "HOME": str(self.home),
+            "XDG_DATA_HOME": "",
+        }
+        interpreter = self.folder / "environment" / "bin" / "python"
+        done = subprocess.run(
+            [str(interpreter), *words],
+            env=variables,
+            cwd=self.home,
+            capture_output=True,
+            text=True,
+            check=False,
+            input=stdin,
+        )
+        assert done.returncode == code, done.stdout + done.stderr
+        return done.stdout
+
+    def run(self, *commands: str) -> list[CommandResult]:
+        """Run commands one after another, all in one process."""
+        words = json.dumps([command.split() for command in commands])
+        return [CommandResult(*each) for each in json.loads(self.python("-c", DRIVER, stdin=words))]
+
+
+@pytest.fixture(scope="module")
+def fresh_environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironment:
+    folder = tmp_path_factory.mktemp("fresh")
+    wheels = folder / "wheels"
+    pip = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check"]
+    options = ["--no-deps", "--no-build-isolation", "--no-index"]
+    copies = [folder / "innerloop-sources", folder / "heavy-ball-sources"]
+    copies[0].mkdir()  # of what a wheel is made from: building must leave nothing in the checkout
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, copies[0] / name)
+    for name in ("innerloop", "results"):
+        shutil.copytree(ROOT / name, copies[0] / name)
+    shutil.copytree(EXAMPLE, copies[1])
+    for copy in copies:
+        subprocess.run([*pip, "wheel", *options, "-w", str(wheels), str(copy)], check=True)
+    built = [str(path) for path in wheels.glob("*.whl")]
+    target = ["--target", str(folder / "packages")]
+    subprocess.run([*pip, "install", "--no-deps", "--no-index", *target, *built], check=True)
+    return FreshEnvironment(folder)
+
+
+def test_the_wheel_has_what_the_checkout_has(fresh_environment: FreshEnvironment) -> None:
+    recorded = fresh_environment.packages / "innerloop" / "recorded"
+    for folder in ("sparse", "regression", "cells/full"):
+        files = sorted(path.name for path in (ROOT / "results" / folder).rglob("*.*"))
+        assert sorted(path.name for path in (recorded / folder).rglob("*.*")) == files
+    where = (
+        "import innerloop, innerloop.results as r; print(innerloop.__file__, r.find_recorded());"
+        "from innerloop.claims.recorded import load_recorded as l; l('regression', 'gpt2')"
+    )
+    home = str(fresh_environment.packages / "innerloop" / "__init__.py")
+    assert fresh_environment.python("-c", where).split() == [home, str(recorded)]
+    weights = recorded / "regression" / "gpt2.safetensors"
+    weights.rename(weights.with_suffix(".away"))
+    built, checked = fresh_environment.run(
+        "build newton -s d=2 -s steps=3", "check yang2025.fu.convergence --workers 1"
+    )
+    weights.with_suffix(".away").rename(weights)
+    assert built.code == 0
+    assert checked.code == 2
+    refused = "yang2025.fu.convergence cannot be checked here: the recorded weights regression/gpt2"
+    assert refused in checked.err
+
+
+def test_a_strangers_package_works_everywhere(fresh_environment: FreshEnvironment) -> None:
+    candidates = "--candidate heavy-ball --candidate gradient-descent --prompts 64 --steps 8"
+    done = fresh_environment.run(
+        "list --json",
+        "list constructions",
+        "show construction/heavy-ball",
+        "show heavy-ball",
+        "show heavy-ball-start",
+        "build heavy-ball -s d=2 -s steps=3 -o weights.safetensors",
+        "verify weights.safetensors",
+        f"identify weights.safetensors {candidates} --json",
+        "train heavy-ball-start -s steps=2 -s batch=8 -o run",
+        f"identify run {candidates}",
+        "check polyak1964.rate --json --workers 1",
+        "report -o report.html --workers 1",
+    )
+    assert [each.code for each in done] == [0, 0, 0, 2, *[0] * 8], [each.err for each in done]
+    listed, table, shown, ambiguous, recipe, _, verified, identified, _, _, checked, _ = done
+    owners = {
+        kind: {row["name"]: row["from"] for row in rows if row["from"] != "innerloop"}
+        for kind, rows in json.loads(listed.out).items()
+    }
+    assert owners == {
+        "problems": {},
+        "algorithms": {"heavy-ball": "heavy-ball"},
+        "policies": {},
+        "constructions": {"heavy-ball": "heavy-ball"},
+        "recipes": {"heavy-ball-start": "heavy-ball"},
+        "claims": {"polyak1964.rate": "heavy-ball"},
+    }
+    assert "from" in table.out
+    assert "y += p" in shown.out
+    assert "names 2 things: ask for algorithm/heavy-ball or construction/heavy-b" in ambiguous.err
+    assert "weights are trained" in recipe.out
+    assert "holds" in verified.out
+    found = json.loads(identified.out)
+    assert found["algorithm"] == "heavy-ball"
+    assert found["hyperparameters"]["momentum"] == pytest.approx(0.5, abs=1e-6)
+    (outcome,) = json.loads(checked.out)
+    assert outcome["verdict"] == "holds"
+    assert outcome["source"].startswith("B. Polyak (1964)")
+    data = fresh_environment.home / ".local" / "share" / "innerloop"
+    assert list(data.glob("cells/quick/polyak1964.rate/*.json")), "a user's results are the user's"
+    page = (fresh_environment.home / "report.html").read_text("utf-8")
+    for word in ("polyak1964.rate", "heavy-ball", "heavy-ball-start", "B. Polyak"):
+        assert word in page
+
+
+def test_a_strangers_own_tests(fresh_environment: FreshEnvironment) -> None:
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests")]
+    assert "...." in fresh_environment.python(*words)

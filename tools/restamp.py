@@ -1,0 +1,75 @@
+"""Give stored cells the stamp of new code where that code gives equal numbers at `quick`.
+
+    innerloop check --fresh --results BEFORE        with the old code
+    innerloop check --fresh --results AFTER         with the new code
+    python tools/restamp.py BEFORE AFTER            stamps results/cells of the checkout
+
+After a change that should alter no number, a renaming say, every stored cell is stale. One at a
+larger preset is stamped as current only if its claim at `quick` found exactly the same before and
+after; the others are listed, and must be run again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from innerloop.claims.base import PRESETS, Claim
+from innerloop.claims.loading import load_claims
+from innerloop.ledger.code import WEIGHTS, collect_dependencies
+from innerloop.ledger.store import Cell, Store
+from innerloop.results import find_results
+
+
+def read_found(folder: Path, claim: str) -> dict[str, Any]:
+    """Read what the cells of a claim at `quick` found, by file name."""
+    files = (folder / "cells" / "quick" / claim).glob("*.json")
+    return {path.name: json.loads(path.read_bytes())["content"]["found"] for path in files}
+
+
+def list_lookups(folder: Path, claim: Claim) -> set[str]:
+    """List the modules and kinds that the cells of a claim at `quick` depend on."""
+    names: set[str] = set()
+    for path in (folder / "cells" / "quick" / claim.id).glob("*.json"):
+        names |= json.loads(path.read_bytes())["content"]["code"].keys() - {WEIGHTS}
+    return names
+
+
+def restamp(claim: Claim, store: Store, seed: int, lookups: set[str]) -> list[str]:
+    """Stamp the stored cells of a claim at the larger presets as made by the code that is here."""
+    stamped = []
+    for preset in PRESETS[1:]:
+        for settings in claim.presets[preset]:
+            cell = Cell(claim.id, preset, seed, settings)
+            if finished := store.read(cell):
+                code = collect_dependencies(claim.location, lookups, settings)
+                store.write(cell, replace(finished, code=code))
+                stamped.append(f"{claim.id} at {preset}")
+    return stamped
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("before", type=Path, help="results of the old code")
+    parser.add_argument("after", type=Path, help="results of the new code")
+    parser.add_argument("--results", type=Path, help="whose cells are stamped; the checkout's")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args()
+    store = Store(find_results(options.results) / "cells", print)
+    differing = []
+    for claim in load_claims().values():
+        before, after = (read_found(path, claim.id) for path in (options.before, options.after))
+        if after and before == after:
+            for stamped in restamp(claim, store, options.seed, list_lookups(options.after, claim)):
+                print(f"stamped {stamped}")
+        elif any((store.folder / preset / claim.id).is_dir() for preset in PRESETS[1:]):
+            differing.append(claim.id)
+    for id in differing:
+        print(f"run again: {id} (its numbers at quick differ, or are missing)")
+
+
+if __name__ == "__main__":
+    main()
