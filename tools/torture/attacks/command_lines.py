@@ -34,4 +34,4 @@ def attempt(prepared: None, chance: random.Random, folder: Path) -> Verdict:
     return "refused" if code == 2 else "survived"
 
 
-ATTACKS = (Attack("command-lines", 50_000, prepare, attempt, seconds=30.0, sample=60),)
+ATTACKS = (Attack("command-lines", 50_000, prepare, attempt, seconds=30.0, sample=30),)

@@ -196,8 +196,8 @@ def attempt_browser(harmless: Harmless, chance: random.Random, folder: Path) -> 
 
 
 ATTACKS = (
-    Attack("pages", 1000, prepare, attempt_report, seconds=60.0, sample=2),
-    Attack("figures", 1000, prepare_figure, attempt_figure, seconds=60.0, sample=2, limited=False),
+    Attack("pages", 1000, prepare, attempt_report, seconds=60.0, sample=1),
+    Attack("figures", 1000, prepare_figure, attempt_figure, seconds=60.0, sample=1, limited=False),
     Attack(
         "pages-in-a-browser",
         60,
