@@ -1,11 +1,7 @@
 """Makes bad command lines by chance, and judges how the command line took each.
 
-    make_bad_command(chance)   a command line with something wrong in it, as words
-    judge(code, out, err)      what is wrong with the answer, in words; empty where nothing is
-
-As a script, it runs many of them in this process and prints each defect with its words:
-
-    python tools/torture_commands.py [COUNT] [SEED]
+make_bad_command(chance)   a command line with something wrong in it, as words
+judge(code, out, err)      what is wrong with the answer, in words; empty where nothing is
 """
 
 from __future__ import annotations
@@ -15,14 +11,17 @@ import io
 import json
 import os
 import random
+import shlex
+import subprocess
 import sys
-import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
 
 CODES = (0, 1, 2, 130, 141, 143)
 """Exit codes that mean something."""
+MAX_LINES, MAX_WIDTH = 3, 2500
+"""Lines on standard error at most (warnings, then the mistake), and characters of each."""
 OWN_CODE = {
     "raises.py": "raise ValueError('a\\x1b[31mred\\nsecond line')\n",
     "exits.py": "import sys\nsys.exit(3)\n",
@@ -263,21 +262,33 @@ def _make_report(chance: random.Random) -> list[str]:
     )
 
 
-def judge(code: int, out: str, err: str) -> str:  # noqa: PLR0911
+def judge(code: int, out: str, err: str) -> str:
     """Judge an answer: empty where it is fine, else the defect in words."""
     if "Traceback (most recent call last)" in err:
         return f"traceback: {err.strip().splitlines()[-1][:200]}"
     if code not in CODES:
         return f"exit code {code}"
-    if code == 2 and not err.strip() and "Usage" not in out:
-        return "exit code 2 without a word"
-    if code == 2 and "Usage" not in out and len(err.splitlines()) > 3:
-        return f"{len(err.splitlines())} lines of errors: {err[:200]!r}"
+    return _judge_errors(code, out, err) or _judge_output(code, out, err)
+
+
+def _judge_errors(code: int, out: str, err: str) -> str:
+    """Judge what was said on standard error: a line or few, of a length that is read."""
+    lines = err.splitlines()
+    if code == 2 and "Usage" not in out:
+        if not lines:
+            return "exit code 2 without a word"
+        if len(lines) > MAX_LINES:
+            return f"{len(lines)} lines of errors: {err[:200]!r}"
+    if any(len(line) > MAX_WIDTH for line in lines):
+        return f"an error line of more than {MAX_WIDTH} characters"
+    return ""
+
+
+def _judge_output(code: int, out: str, err: str) -> str:
+    """Judge what a terminal or a parser would make of the output."""
     unsafe = [c for c in out + err if (ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) < 0xA0]
     if unsafe:
         return f"control characters in the output: {unsafe[:3]}"
-    if max((len(line) for line in err.splitlines()), default=0) > 2500:
-        return "an error line of more than 2,500 characters"
     if code == 0 and out.startswith(("{", "[")):
         try:
             json.loads(out)
@@ -305,25 +316,24 @@ def run_here(words: list[str]) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
-def attack(count: int, seed: int, show: Callable[[str], None] = print) -> int:
-    """Run bad command lines in a folder of traps; show and count the defects."""
-    chance, defects = random.Random(seed), 0
-    home = Path.cwd()
-    with tempfile.TemporaryDirectory() as folder:
-        os.environ["INNERLOOP_RESULTS"] = str(Path(folder) / "results")
-        write_traps(Path(folder))
-        os.chdir(folder)
-        try:
-            for k in range(count):
-                words = make_bad_command(chance)
-                if defect := judge(*run_here(words)):
-                    defects += 1
-                    show(f"{k}: {' '.join(ascii(word)[:80] for word in words)}\n    {defect}")
-        finally:
-            os.chdir(home)
-    return defects
+FAULTS = (
+    *("{}", "{} >/dev/full", "{} >&-", "{} 2>&-", "{} 2>/dev/full", "{} <&-", "{} | true", "{} >/"),
+    *("PYTHONIOENCODING=ascii {}", "PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 LC_ALL=C {}"),
+    *("unset HOME; {}", "HOME=/nowhere {}", "INNERLOOP_RESULTS=/dev/null {}", "ulimit -f 0; {}"),
+    *("INNERLOOP_RESULTS=~nobody_at_all {}", "mkdir -p gone; cd gone; rmdir ../gone; {}"),
+)
+"""Surroundings in which something is broken, as lines of a shell around a command."""
 
 
-if __name__ == "__main__":
-    number, first = [*map(int, sys.argv[1:]), *(5000, 0)[len(sys.argv) - 1 :]]
-    print(f"{attack(number, first)} defects in {number} bad command lines")
+def run_apart(words: list[str], fault: str) -> tuple[int, str, str]:
+    """Run a command line as a process in broken surroundings, with a minute to end."""
+    line = shlex.join([sys.executable, "-m", "innerloop", *words])
+    found = subprocess.run(
+        ["bash", "-c", fault.format(line if "|" in fault or "env " in fault else f"exec {line}")],
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+    out, err = (text.decode(errors="surrogateescape") for text in (found.stdout, found.stderr))
+    told = not any(broken in fault for broken in ("2>", ">/", "| true"))
+    return found.returncode, out, err if err or told else "innerloop: nobody can be told"

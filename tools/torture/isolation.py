@@ -105,6 +105,7 @@ def _run_lane(
     for stream in (0, 1, 2):
         os.dup2(silence, stream)
     if attack.limited:
+        os.environ["INNERLOOP_MEMORY"] = "0.5"  # gigabytes that the package itself allows
         limit_memory(SPARE_MEMORY)
     warnings.simplefilter("error")  # a warning is no answer
     for kind in (DeprecationWarning, FutureWarning):  # of libraries, about themselves

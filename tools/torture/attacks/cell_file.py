@@ -10,11 +10,13 @@ import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from innerloop.output import print_json
+
 from innerloop.ledger.run import Outcome
 from innerloop.ledger.store import _compute_digest  # pyright: ignore[reportPrivateUsage]
 from innerloop.report.charts import build_chart
 from innerloop.report.claims import collect_figures, render_articles, render_findings
-from innerloop.terminal import print_json, print_outcomes
+from innerloop.terminal import print_outcomes
 from tools.torture.attack import Attack, Defect, Verdict
 from tools.torture.corruption import damage_bytes, damage_tree, spell_json
 from tools.torture.victims import check_here, read_cells

@@ -8,7 +8,14 @@ import warnings
 from pathlib import Path
 
 from tools.torture.attack import Attack, Defect, Verdict
-from tools.torture.commands import judge, make_bad_command, run_here, write_traps
+from tools.torture.commands import (
+    FAULTS,
+    judge,
+    make_bad_command,
+    run_apart,
+    run_here,
+    write_traps,
+)
 
 
 def prepare(folder: Path) -> None:
@@ -34,4 +41,23 @@ def attempt(prepared: None, chance: random.Random, folder: Path) -> Verdict:
     return "refused" if code == 2 else "survived"
 
 
-ATTACKS = (Attack("command-lines", 50_000, prepare, attempt, seconds=30.0, sample=30),)
+def attempt_apart(prepared: None, chance: random.Random, folder: Path) -> Verdict:
+    """Run a bad or harmless command line as a process whose surroundings are broken."""
+    write_traps(folder)
+    os.chdir(folder)
+    harmless = [["--version"], ["--help"], ["list", "recipes"]]
+    words = make_bad_command(chance) if chance.random() < 0.7 else chance.choice(harmless)
+    words = [word.replace("\0", "0")[:100_000] for word in words]  # what a process can be given
+    fault = chance.choice(FAULTS)
+    if defect := judge(*run_apart(words, fault)):
+        shown = " ".join(ascii(word)[:60] for word in words)
+        raise Defect(f"{defect[:200]} (innerloop {shown[:300]} under {fault})")
+    return "survived"
+
+
+ATTACKS = (
+    Attack("command-lines", 50_000, prepare, attempt, seconds=30.0, sample=30),
+    Attack(
+        "broken-surroundings", 200, prepare, attempt_apart, seconds=120.0, sample=0, limited=False
+    ),
+)

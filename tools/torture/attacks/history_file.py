@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
-import math
 import random
 import shutil
 from pathlib import Path
@@ -12,7 +9,8 @@ from typing import Any
 
 from innerloop.recipes.runs import load_finished_runs
 from innerloop.report.figures import plot_training_curves
-from tools.torture.attack import Attack, Defect, Verdict
+from innerloop.training.history import read_history
+from tools.torture.attack import Attack, Defect, Verdict, check_message
 from tools.torture.corruption import damage_bytes, damage_text
 from tools.torture.victims import train_here
 
@@ -24,11 +22,7 @@ def prepare(folder: Path) -> Path:
 
 
 def attempt(original: Path, chance: random.Random, folder: Path) -> Verdict:
-    """Load and draw two runs, one with a damaged history: the other is there as it was.
-
-    The damaged one is said to be damaged, or has rows that a reader of the file would find too: a
-    digit that changed leaves no trace in it.
-    """
+    """Load and draw two runs, one with a damaged history: it is said to be, the other is drawn."""
     for name in ("good", "bad"):
         shutil.copytree(original, folder / name)
     path = folder / "bad" / "history.csv"
@@ -37,37 +31,31 @@ def attempt(original: Path, chance: random.Random, folder: Path) -> Verdict:
         path.write_bytes(damage_bytes(data, chance))
     else:
         path.write_text(damage_text(data.decode(), chance), "utf-8")
-    runs = {run["folder"]: run for run in load_finished_runs(folder)}
-    if "good" not in runs:
-        raise Defect("a damaged history hides another run")
-    draw_runs(list(runs.values()))
-    if is_reported_damaged(runs.get("bad")):
+    if list_runs(folder, "history").get("bad", {}).get("history") is None:
         return "refused"
-    check_rows(path, runs["bad"]["history"], runs["good"]["history"])
+    if path.read_bytes() != data:
+        check_rows(*(read_history(folder / name / "history.csv") for name in ("bad", "good")))
     return "survived"
 
 
-def is_reported_damaged(run: dict[str, Any] | None) -> bool:
-    """Whether a run is said to be damaged; one that is left out without a word is a defect."""
-    if run is None:
-        raise Defect("a run with a damaged history is left out without a word")
-    return bool(run.get("damage"))
+def list_runs(folder: Path, what: str) -> dict[str, dict[str, Any]]:
+    """Load and draw the runs `good` and `bad`: the good one is there, the bad one or why not."""
+    damaged: dict[str, str] = {}
+    runs = {run["folder"]: run for run in load_finished_runs(folder, damaged.__setitem__)}
+    if "good" not in runs:
+        raise Defect(f"a damaged {what} hides another run")
+    if "bad" not in {**runs, **damaged}:
+        raise Defect(f"a run with a damaged {what} is left out without a word")
+    for reason in damaged.values():
+        check_message(reason)
+    plot_training_curves(list(runs.values())).to_dict()
+    return runs
 
 
-def check_rows(path: Path, rows: list[dict[str, float]], whole: list[dict[str, float]]) -> None:
-    """Check that rows which are drawn as whole are: as many as there were, of finite numbers."""
-    if len(rows) != len(whole):
-        raise Defect(f"a history of {len(rows)} rows, not {len(whole)}, is drawn without a word")
-    if any(not math.isfinite(value) for row in rows for value in row.values()):
-        raise Defect("a history with numbers that are not finite is drawn without a word")
-    table = csv.DictReader(io.StringIO(path.read_text("utf-8")))
-    if len(list(table)) != len(rows):
-        raise Defect("a history is drawn with other rows than its file has")
-
-
-def draw_runs(runs: list[dict[str, Any]]) -> None:
-    """Draw the curves of runs as the report does."""
-    plot_training_curves(runs).to_dict()
+def check_rows(rows: list[dict[str, float]], whole: list[dict[str, float]]) -> None:
+    """Check that rows which are drawn as whole are."""
+    if rows != whole:
+        raise Defect("a history that was changed is drawn without a word")
 
 
 ATTACKS = (Attack("history", 10_000, prepare, attempt, sample=20),)

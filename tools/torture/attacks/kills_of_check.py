@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from innerloop.ledger import engines
+from innerloop.ledger import processes
 from tools.torture.attack import Attack, Defect, Verdict
 from tools.torture.attacks.kills_of_train import (
     LIMIT,
@@ -90,19 +90,21 @@ def die_in_run(cells: Path, death: int | float) -> None:
     check_here(cells, [], fork_engine)
 
 
-def fork_engine() -> engines.ProcessEngine:
+def fork_engine() -> processes.ProcessEngine:
     """Make an engine whose workers are forks: a fork server would import everything for each kill.
 
     A fork holds the parent's end of the pipe that tells of its death, so each closes it first.
     """
-    engines._choose_context = lambda: multiprocessing.get_context("fork")  # pyright: ignore
-    engine, watch = engines.ProcessEngine(2), engines.exit_with_parent
+    choose, watch = multiprocessing.get_context, processes.exit_with_parent
+    multiprocessing.get_context = lambda method=None: choose("fork")  # pyright: ignore
+    multiprocessing.get_all_start_methods = lambda: ["fork"]
+    engine = processes.ProcessEngine(2)
 
     def watch_parent(pipe: Connection) -> None:
         engine._parent_end.close()  # pyright: ignore[reportPrivateUsage]
         watch(pipe)
 
-    engines.exit_with_parent = watch_parent
+    processes.exit_with_parent = watch_parent
     return engine
 
 

@@ -18,14 +18,14 @@ from typing import Any, NamedTuple
 from torch import Tensor
 
 from innerloop.files import PARTIAL_PREFIX
-from innerloop.recipes.base import train_seeds
-from innerloop.training import checkpoint, loop
+from innerloop.recipes.base import train, train_seeds
+from innerloop.training import checkpoint
 from innerloop.training.history import read_history
 from tools.torture.attack import Attack, Defect, Verdict
 from tools.torture.attacks.weights_file import holds_same
 from tools.torture.isolation import call_in_child
 from tools.torture.killing import Killer, kill_after
-from tools.torture.victims import SEED, make_recipe, read_weights
+from tools.torture.victims import SEED, ignore_notice, make_recipe, read_weights
 
 LIMIT = 15.0
 """Seconds that one run of the victim may take; it needs a tenth of one."""
@@ -42,10 +42,9 @@ class Whole(NamedTuple):
 
 def run_victim(folder: Path) -> None:
     """Train or resume as a job script does, with a checkpoint after every step."""
-    loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
-    train = train_seeds.__globals__["train"]
-    train.__kwdefaults__["every"] = 0.0
-    train_seeds(make_recipe(), [SEED], folder, resume=True)
+    defaults = train.__kwdefaults__ or {}
+    defaults["every"] = 0.0
+    train_seeds(make_recipe(), [SEED], folder, resume=True, notice=ignore_notice)
 
 
 def prepare(folder: Path) -> Whole:
@@ -56,24 +55,17 @@ def prepare(folder: Path) -> Whole:
     def count() -> None:
         killer = Killer(counted, None)
         killer.install()
-        run_fresh(counted)
+        run_victim(counted)
         Path("count").write_text(str(killer.count), "utf-8")
 
     start = time.perf_counter()
-    for work in (partial(run_fresh, run), count):
+    for work in (partial(run_victim, run), count):
         if call_in_child(work, LIMIT):
             raise RuntimeError(Path("error").read_text("utf-8"))
     seconds = (time.perf_counter() - start) / 2
     place = run / f"seed-{SEED}"
     operations = int(Path("count").read_text("utf-8"))
     return Whole(read_weights(place), read_timeless(place), operations, seconds)
-
-
-def run_fresh(folder: Path) -> None:
-    """Train undisturbed, without `--resume`, which need not be accepted for this."""
-    train = train_seeds.__globals__["train"]
-    train.__kwdefaults__["every"] = 0.0
-    train_seeds(make_recipe(), [SEED], folder)
 
 
 def attempt(whole: Whole, chance: random.Random, folder: Path) -> Verdict:

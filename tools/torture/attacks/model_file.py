@@ -11,9 +11,8 @@ import torch
 from torch import Tensor
 
 from innerloop.recipes import base as recipes
-from innerloop.recipes.runs import load_finished_runs
 from tools.torture.attack import Attack, Defect, Verdict, refuse_or
-from tools.torture.attacks.history_file import draw_runs
+from tools.torture.attacks.history_file import list_runs
 from tools.torture.attacks.weights_file import holds_same, is_finite
 from tools.torture.corruption import damage_bytes, read_parts, reseal
 from tools.torture.victims import train_here
@@ -61,10 +60,7 @@ def attempt_resealed(original: Original, chance: random.Random, folder: Path) ->
         shutil.copytree(original.folder, runs / name)
     path = runs / "bad" / "model.safetensors"
     reseal(path, original.metadata, original.tensors, chance)
-    found = list(load_finished_runs(runs))  # a bad run is no reason to refuse the others
-    if not any(run["folder"] == "good" for run in found):
-        raise Defect("a damaged model file hides another run")
-    draw_runs(found)
+    list_runs(runs, "model file")
 
     def read() -> Verdict:
         recipe, model, _ = recipes.load(path)

@@ -17,7 +17,7 @@ import innerloop
 from innerloop.ledger.run import Outcome
 from innerloop.recipes.runs import load_finished_runs
 from innerloop.report import page
-from innerloop.report.export import ENCODERS
+from innerloop.report.export import write_chart
 from innerloop.report.identified import plot_identification
 from innerloop.surveys.data import ReportData
 from tools.torture.attack import Attack, Defect, Unavailable, Verdict, refuse_or
@@ -57,6 +57,7 @@ def prepare(folder: Path) -> Harmless:
         regret=make_regret(),
         regret_setting="all of them",
         runs=list(load_finished_runs(folder / "runs")),
+        damaged=[{"folder": "a/b", "reason": "it was cut short"}],
         command="innerloop report",
         made="2026-01-01",
         seconds=1.0,
@@ -76,11 +77,12 @@ def make_regret() -> list[dict[str, Any]]:
 
 def render_report(data: ReportData, *, bundle: bool = False) -> str:
     """Render the report; without Vega, the same two megabytes on every page, unless asked for."""
-    load, page._load_bundle = page._load_bundle, page._load_bundle if bundle else str
+    load = page.load_bundle
+    page.load_bundle = load if bundle else str
     try:
         return page.render_page(data)
     finally:
-        page._load_bundle = load
+        page.load_bundle = load
 
 
 def poison_report(data: ReportData, chance: random.Random) -> ReportData:
@@ -103,6 +105,7 @@ def poison_report(data: ReportData, chance: random.Random) -> ReportData:
         convergence=poison(data.convergence, chance, share, KEPT),
         regret=poison(data.regret, chance, share, KEPT | {"player"}),
         runs=runs,
+        damaged=[{"folder": make_hostile_text(chance), "reason": make_hostile_text(chance)}],
         **{
             name: make_hostile_text(chance)
             for name in ("convergence_setting", "regret_setting", "command", "made")
@@ -134,14 +137,15 @@ def prepare_figure(folder: Path) -> None:
 
 
 def attempt_figure(prepared: None, chance: random.Random, folder: Path) -> Verdict:
-    """Draw a figure of `identify` with a hostile title and candidates, as HTML or SVG."""
-    suffix = chance.choice((".html", ".svg", ".svg", ".svg"))
+    """Draw a figure of `identify` with a hostile title and candidates, as a file of any kind."""
+    suffix = chance.choice((".html", ".svg", ".svg", ".png"))
     if suffix not in OUTLINES:
-        OUTLINES[suffix] = Outline(draw_figure("title", ["ridge", "ista"], suffix))
+        OUTLINES[suffix] = Outline(draw_figure("title", ["ridge", "ista"], folder, suffix))
     names = [make_hostile_text(chance), f"{make_hostile_text(chance)} 2"]
 
     def draw() -> Verdict:
-        check_page(draw_figure(make_hostile_text(chance), names, suffix), OUTLINES[suffix])
+        title = make_hostile_text(chance)
+        check_page(draw_figure(title, names, folder, suffix), OUTLINES[suffix])
         return "survived"
 
     return refuse_or(draw)
@@ -151,8 +155,8 @@ OUTLINES: dict[str, Outline] = {}
 """The outlines of harmless figures, by their format."""
 
 
-def draw_figure(title: str, candidates: list[str], suffix: str) -> str:
-    """Draw what `identify --figure` draws."""
+def draw_figure(title: str, candidates: list[str], folder: Path, suffix: str) -> str:
+    """Draw what `identify --figure` draws; the text of its file, none for an image."""
     scores = [
         {"candidate": name, "layer": 1, "step": k, "score": 0.5, "best": k == 1}
         for name in candidates
@@ -160,7 +164,9 @@ def draw_figure(title: str, candidates: list[str], suffix: str) -> str:
     ]
     errors = [{"series": name, "at": 1, "error": 0.5} for name in ("model", *candidates)]
     chart = plot_identification(scores=scores, errors=errors, title=title)
-    return ENCODERS[suffix](chart.to_dict()).decode()
+    path = folder / f"figure{suffix}"
+    write_chart(path, chart.to_dict())
+    return "" if suffix == ".png" else path.read_text("utf-8")
 
 
 def prepare_browser(folder: Path) -> Harmless:
@@ -179,7 +185,7 @@ def attempt_browser(harmless: Harmless, chance: random.Random, folder: Path) -> 
         text = render_report(poison_report(harmless.data, chance), bundle=True)
     else:
         names = [make_hostile_text(chance), f"{make_hostile_text(chance)} 2"]
-        text = draw_figure(make_hostile_text(chance), names, ".html")
+        text = draw_figure(make_hostile_text(chance), names, folder, ".html")
     path.write_text(text, "utf-8")
     program = next(filter(None, map(shutil.which, BROWSERS)))
     with sync_playwright() as playwright:
