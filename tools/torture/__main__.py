@@ -32,11 +32,12 @@ def main() -> None:
     start, rows = time.perf_counter(), []
     settings = {name: getattr(options, name) for name in ("seed", "share", "tries", "workers")}
     command = shlex.join(["python", "-m", "tools.torture", *sys.argv[1:]])
+    costs = [attack.cost * len(choose_numbers(attack, options)) for attack in chosen]
     with progress_bar("torture") as bar:
         for k, attack in enumerate(chosen):
 
             def report(share: float, doing: str, k: int = k) -> None:
-                bar((k + share) / len(chosen), doing)
+                bar((sum(costs[:k]) + share * costs[k]) / sum(costs), doing)
 
             report(0.0, attack.name)
             numbers = choose_numbers(attack, options)

@@ -40,6 +40,8 @@ class Attack:
     seconds: float = 20.0
     sample: int = 20
     """How often the tests try; 0 for what they try elsewhere."""
+    cost: float = 0.02
+    """Seconds that a try takes, about: for the time left."""
     limited: bool = True
     """Whether memory is limited; a browser asks for more than it takes."""
 

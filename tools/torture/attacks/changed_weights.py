@@ -122,6 +122,6 @@ def attempt_own(names: list[str], chance: random.Random, folder: Path) -> Verdic
 
 
 ATTACKS = (
-    Attack("changed-weights", 10_000, prepare, attempt, seconds=180.0, sample=4),
-    Attack("own-weights", 1000, prepare, attempt_own, seconds=180.0, sample=4),
+    Attack("changed-weights", 10_000, prepare, attempt, seconds=180.0, cost=0.3, sample=4),
+    Attack("own-weights", 1000, prepare, attempt_own, seconds=180.0, cost=0.3, sample=4),
 )

@@ -149,4 +149,4 @@ def is_left_over(path: Path) -> bool:
     return path.name.startswith(PARTIAL_PREFIX) or path.suffix == ".tmp"
 
 
-ATTACKS = (Attack("kills-of-train", 1000, prepare, attempt, seconds=90.0, sample=4),)
+ATTACKS = (Attack("kills-of-train", 1000, prepare, attempt, seconds=90.0, cost=0.4, sample=4),)
