@@ -24,6 +24,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from tools.torture.attack import Attack, describe_error, make_chance
 
 SPARE_MEMORY = 3 << 30
@@ -108,6 +110,7 @@ def _run_lane(
         os.environ["INNERLOOP_MEMORY"] = "0.5"  # gigabytes that the package itself allows
         limit_memory(SPARE_MEMORY)
     warnings.simplefilter("error")  # a warning is no answer
+    torch.set_warn_always(True)  # else some come once in a process, and a try is not repeatable
     for kind in (DeprecationWarning, FutureWarning):  # of libraries, about themselves
         warnings.simplefilter("ignore", kind)
     folder = Path(tempfile.mkdtemp(dir=root))

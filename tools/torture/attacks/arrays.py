@@ -77,8 +77,8 @@ def take_points(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
 
 def predict(built: Any, problem: Any) -> Tensor:
     """Predict; numbers that grew beyond all data are divergence, not an answer."""
-    answer = built.predict(problem)
-    largest = float(built.construction.prompt(problem).abs().max())
+    answer = built.predict(problem).detach()
+    largest = float(built.construction.prompt(problem).detach().abs().max())
     if float(answer.abs().max()) > MAX_GROWTH * max(1.0, largest):
         raise Defect("a prediction diverged and was passed on")
     return answer
