@@ -238,4 +238,4 @@ def check_nothing_lost() -> None:
             raise Defect(f"{'imaginary parts' if complex_ else 'a mask'} went unnoticed")
 
 
-ATTACKS = (Attack("arrays", 50_000, prepare, attempt, sample=120),)
+ATTACKS = (Attack("arrays", 50_000, prepare, attempt, sample=80),)

@@ -15,7 +15,8 @@ from innerloop.output import print_json
 from innerloop.ledger.run import Outcome
 from innerloop.ledger.store import _compute_digest  # pyright: ignore[reportPrivateUsage]
 from innerloop.report.charts import build_chart
-from innerloop.report.claims import collect_figures, render_articles, render_findings
+from innerloop.report.claims import collect_figures, render_articles
+from innerloop.report.findings import render_findings
 from innerloop.terminal import print_outcomes
 from tools.torture.attack import Attack, Defect, Verdict
 from tools.torture.corruption import damage_bytes, damage_tree, spell_json
@@ -85,6 +86,6 @@ def show_outcomes(outcomes: list[dict[str, Any]]) -> None:
 
 
 ATTACKS = (
-    Attack("cell-plain", 10_000, prepare, attempt_plain, sample=30),
+    Attack("cell-plain", 10_000, prepare, attempt_plain, sample=12),
     Attack("cell-resealed", 10_000, prepare, attempt_resealed, sample=15),
 )

@@ -90,6 +90,6 @@ def attempt_resealed(original: Original, chance: random.Random, folder: Path) ->
 
 
 ATTACKS = (
-    Attack("checkpoint-plain", 10_000, prepare, attempt_plain, sample=40),
-    Attack("checkpoint-resealed", 10_000, prepare, attempt_resealed, sample=40),
+    Attack("checkpoint-plain", 10_000, prepare, attempt_plain, sample=15),
+    Attack("checkpoint-resealed", 10_000, prepare, attempt_resealed, sample=25),
 )

@@ -56,6 +56,6 @@ def attempt_apart(prepared: None, chance: random.Random, folder: Path) -> Verdic
 
 
 ATTACKS = (
-    Attack("command-lines", 50_000, prepare, attempt, seconds=30.0, sample=30),
+    Attack("command-lines", 50_000, prepare, attempt, seconds=30.0, sample=20),
     Attack("broken-surroundings", 200, prepare, attempt_apart, 120.0, 0, cost=2.0, limited=False),
 )

@@ -78,6 +78,6 @@ def attempt_resealed(original: Original, chance: random.Random, folder: Path) ->
 
 
 ATTACKS = (
-    Attack("model-file-plain", 10_000, prepare, attempt_plain, sample=60),
-    Attack("model-file-resealed", 10_000, prepare, attempt_resealed, sample=20),
+    Attack("model-file-plain", 10_000, prepare, attempt_plain, sample=40),
+    Attack("model-file-resealed", 10_000, prepare, attempt_resealed, sample=10),
 )

@@ -90,6 +90,6 @@ def is_finite(weights: dict[str, Tensor]) -> bool:
 
 
 ATTACKS = (
-    Attack("weights-file-plain", 10_000, prepare, attempt_plain, sample=60),
-    Attack("weights-file-resealed", 10_000, prepare, attempt_resealed, sample=30),
+    Attack("weights-file-plain", 10_000, prepare, attempt_plain, sample=40),
+    Attack("weights-file-resealed", 10_000, prepare, attempt_resealed, sample=12),
 )
