@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import torch
 
 from innerloop.errors import InputError
 
@@ -31,3 +32,11 @@ def format_number(number: int) -> str:
         return str(number)
     sign = "−" if number < 0 else ""
     return f"about {sign}2^{abs(number).bit_length() - 1}"
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Tell whether Python or torch raised this because memory ran out."""
+    # torch has a class of its own for devices alone; what its CPU allocator says is fixed in C++.
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+        isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)
+    )

@@ -33,6 +33,7 @@ from innerloop.identification.hyper import (
     slice_steps,
     unpack_parameters,
 )
+from innerloop.identification.instances import copy_problem, copy_state
 from innerloop.identification.marquardt import MAX_ITERATIONS, PERFECT_COST, minimise_squares
 from innerloop.identification.measures import LayerPredictions, squared_distance
 
@@ -173,7 +174,7 @@ def _fit_per_step(guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget) -> 
     algorithm = repeat_per_step(best, wanted.layers)
     owners, theta = find_owning_steps(algorithm), pack_parameters(algorithm)
     waiting = owners < 0
-    states = [algorithm.init(wanted.problem)]
+    states = [algorithm.init(copy_problem(wanted.problem))]
     for layer in range(wanted.layers):
         if layer:
             theta[owners == layer] = theta[owners == layer - 1]
@@ -188,8 +189,9 @@ def _fit_per_step(guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget) -> 
         waiting = now.clone()
         waiting[inside] &= ~shows
         states = states[: start + 1]
+        problem = copy_problem(wanted.problem)
         for k in range(layer + 1 - start):
-            states.append(window.step(wanted.problem, states[-1], k))
+            states.append(window.step(problem, copy_state(states[-1]), k))
     return unpack_parameters(algorithm, theta)
 
 
@@ -238,7 +240,8 @@ def _predict_at_steps(
     """Predict after each of these steps."""
     if before is None:
         return predict_steps(algorithm, problem, max(steps))[list(steps)]
-    k, state = before
+    (k, state), problem = before, copy_problem(problem)
+    state = copy_state(state)
     for step in range(k, max(steps)):
         state = algorithm.step(problem, state, step)
     return predict_state(algorithm, problem, state).unsqueeze(0)

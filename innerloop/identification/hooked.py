@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError, unknown_name_error
-from innerloop.identification.instances import draw_prompts, find_targets
+from innerloop.identification.instances import copy_problem, draw_prompts, find_targets
 from innerloop.identification.models import Model, Predictions
 from innerloop.problems.base import Distribution
 from innerloop.problems.linear_regression import RegressionProblem
@@ -105,7 +105,9 @@ def read_features(
 
     def listen(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
-            found[name] = output[0] if isinstance(output, tuple | list) else output
+            output = output[0] if isinstance(output, tuple | list) and output else output
+            # A copy: later layers may add to the stream in place.
+            found[name] = output.clone() if isinstance(output, Tensor) else output
 
         return hook
 
@@ -114,7 +116,7 @@ def read_features(
     dtype = next((p.dtype for p in module.parameters()), problem.x.dtype)
     try:
         with torch.no_grad():
-            given = prompt(problem.to(dtype))
+            given = prompt(copy_problem(problem).to(dtype))
             module(**given) if isinstance(given, dict) else module(given)
     finally:
         for hook in hooks:

@@ -1,9 +1,14 @@
-"""Prompts for identification: drawing them, and finding the predictions and truths at queries."""
+"""Prompts for identification: drawing and copying them, and finding predictions at their queries.
+
+Models, candidates and distributions may be anybody's code, which may edit what it is given in place
+or keep it. So it gets copies, and what it returns is copied before anything else runs.
+"""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -11,19 +16,37 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.problems.base import Distribution
+from innerloop.problems.problem import Problem
+
+P = TypeVar("P")
 
 
 def draw_prompts(distribution: Distribution, prompts: int, generator: torch.Generator) -> Any:
     """Draw instances in one batch dimension, each with one query."""
     if getattr(distribution, "queries", 1) != 1:
         distribution = replace(distribution, queries=1)  # pyright: ignore[reportCallIssue]
-    problem = distribution.sample(prompts, generator=generator)
+    problem = copy_problem(distribution.sample(prompts, generator=generator))
     if not hasattr(problem, "x_query"):
         raise InputError(
             f"{type(problem).__name__} has no query to predict at: identification compares "
             "predictions at a query"
         )
     return problem
+
+
+def copy_problem(problem: P) -> P:
+    """Copy the tensors of a problem, for code that may edit them in place."""
+    return problem.map_tensors(torch.clone) if isinstance(problem, Problem) else deepcopy(problem)
+
+
+def copy_state(state: Any) -> Any:
+    """Copy the tensors of an algorithm's state, for a step that may edit them in place."""
+    if isinstance(state, Tensor):
+        return state.clone()
+    if isinstance(state, tuple):
+        parts = map(copy_state, state)
+        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+    return deepcopy(state)
 
 
 def select_queries(

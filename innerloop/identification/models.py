@@ -19,7 +19,9 @@ from torch import Tensor
 from innerloop.certification.building import BuiltTransformer, restore_construction
 from innerloop.constructions.base import Construction, iterate_streams, read_prediction
 from innerloop.errors import FileError, InputError
-from innerloop.identification.instances import select_queries
+from innerloop.identification.instances import copy_problem, select_queries
+from innerloop.limits import is_out_of_memory
+from innerloop.locations import describe_failure
 from innerloop.problems.base import Distribution, as_tensor
 from innerloop.transformer import Transformer
 from innerloop.transformer.file import load
@@ -107,10 +109,14 @@ class FunctionModel(Model):
 
 
 def predict_layers(model: Model, problem: Any) -> Predictions:
-    """Predict in float64 without gradients; NaN and infinity are errors."""
+    """Predict in float64 without gradients; NaN and infinity are errors.
+
+    This is where a model's own code runs: it gets a copy of the problem, and its answer is copied.
+    """
     with torch.no_grad():
-        found = model.predict(problem).detach().to(problem.x)
-    names = model.layers
+        answer = _run_model(model, copy_problem(problem))
+        found = as_tensor(answer).detach().to(problem.x, copy=True)
+    names = list(model.layers)
     if found.ndim != 3 or found.shape[:2] != (len(names), len(problem.x)):
         raise InputError(
             "the model must return (layers, prompts, outputs) = "
@@ -125,3 +131,15 @@ def predict_layers(model: Model, problem: Any) -> Predictions:
             "is it for problems of this distribution?"
         )
     return found
+
+
+def _run_model(model: Model, problem: Any) -> Any:
+    """Run a model's own code; what it raises is an error of the caller's, in one line."""
+    try:
+        return model.predict(problem)
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise InputError(f"the model failed: {describe_failure(error)}") from error
