@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 
+from innerloop.arrays import as_tensor
 from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError, unknown_name_error
 
@@ -114,17 +115,15 @@ def _check_value(name: str, kind: Any, value: Any) -> Any:
     """Check a value against its declared type; lists become tensors, whole numbers floats."""
     options = _list_alternatives(kind)
     wrong = InputError(f"{name} must be {_describe_type(kind)}, got {_format_value(value)}")
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.item() if value.ndim == 0 else value.tolist()
+    if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
+        value = value.item()
     if isinstance(value, bool) and bool not in options:
         raise wrong
     if isinstance(value, str) and value in _list_literals(kind):
         return value
-    if torch.Tensor in options and isinstance(value, list | torch.Tensor):
-        try:
-            tensor = torch.as_tensor(value, dtype=torch.float64)
-        except (ValueError, TypeError, RuntimeError, OverflowError):
-            raise wrong from None
+    if torch.Tensor in options and not isinstance(value, int | float | str | None):
+        # A copy: what the caller does with an array later does not change what was checked.
+        tensor = as_tensor(value, name).detach().to(torch.float64, copy=True)
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(f"{name} must be finite, got a NaN or infinite entry")
         return tensor
@@ -179,5 +178,8 @@ def _describe_type(kind: Any) -> str:
 
 
 def _format_value(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        return f"a {type(value).__name__} nested too deep to show"
     return text if len(text) <= 60 else f"{text[:57]}…"

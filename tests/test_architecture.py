@@ -46,6 +46,7 @@ ARROWS = [
 ]
 FOUNDATION = {
     *(
+        "arrays",
         "deprecation",
         "errors",
         "files",

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from innerloop.arrays import as_tensor
 from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError, unknown_name_error
 from innerloop.identification.instances import copy_problem, draw_prompts, find_targets
@@ -133,7 +134,8 @@ def read_features(
                 f"layer {name!r} cannot be read: expected a tensor (batch, tokens, width) or "
                 f"(batch, width), but {came}"
             )
-    last = [found[name] if found[name].ndim == 2 else found[name][:, -1] for name in names]
+    tensors = [as_tensor(found[name], f"layer {name!r}") for name in names]
+    last = [each if each.ndim == 2 else each[:, -1] for each in tensors]
     return [each.to(problem.x) for each in last]
 
 

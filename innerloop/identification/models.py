@@ -16,17 +16,19 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innerloop.arrays import as_tensor
 from innerloop.certification.building import BuiltTransformer, restore_construction
 from innerloop.constructions.base import Construction, iterate_streams, read_prediction
 from innerloop.errors import FileError, InputError
 from innerloop.identification.instances import copy_problem, select_queries
 from innerloop.limits import is_out_of_memory
 from innerloop.locations import describe_failure
-from innerloop.problems.base import Distribution, as_tensor
+from innerloop.problems.base import Distribution
 from innerloop.transformer import Transformer
 from innerloop.transformer.file import load
 
 Predictions = Float[Tensor, "layers batch outputs"]
+ANSWER = "the model's answer"
 
 
 class Model(ABC):
@@ -98,7 +100,7 @@ class FunctionModel(Model):
     def predict(self, problem: Any) -> Predictions:
         query = problem.x_query
         query = query.squeeze(-2) if query.ndim == problem.x.ndim else query
-        said = as_tensor(self.function(problem.x, problem.y, query))
+        said = as_tensor(self.function(problem.x, problem.y, query), ANSWER)
         batch = len(problem.x)
         if said.ndim not in (1, 2) or len(said) != batch:
             raise InputError(
@@ -115,7 +117,7 @@ def predict_layers(model: Model, problem: Any) -> Predictions:
     """
     with torch.no_grad():
         answer = _run_model(model, copy_problem(problem))
-        found = as_tensor(answer).detach().to(problem.x, copy=True)
+        found = as_tensor(answer, ANSWER).detach().to(problem.x, copy=True)
     names = list(model.layers)
     if found.ndim != 3 or found.shape[:2] != (len(names), len(problem.x)):
         raise InputError(
