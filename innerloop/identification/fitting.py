@@ -54,6 +54,8 @@ MANY_UNKNOWNS = 100
 """With more free numbers than this, only the steps that `PACES` reach are considered."""
 PROMISING_COST, HOPELESS_COST = 1e-4, 0.5
 """Costs per layer below which no other assignment is tried, and above which none is refitted."""
+JACOBIANS = 5
+"""Tensors as large as the derivatives that a fit has in memory at once."""
 FITTED_LAYERS = 4
 """Values shared by all steps are fitted to this many layers, first and last included."""
 
@@ -96,9 +98,7 @@ def fit_candidate(
     guesses: Sequence[Algorithm[Any, Any]], schedule: Schedule, wanted: FitTarget, steps: int
 ) -> FitResult:
     """Fit from every guess; return the best fit and the step that matches each layer."""
-    few = wanted.take_first(
-        max(MIN_PROMPTS, EQUATIONS_PER_UNKNOWN * len(pack_parameters(guesses[0])) // wanted.layers)
-    )
+    few = wanted.take_first(_count_prompts(guesses[0], wanted))
     if schedule == "exact":
         return _fit_exactly(guesses, few), [0] * wanted.layers
     if schedule == "per step":
@@ -110,6 +110,21 @@ def fit_candidate(
         steps = min(steps, max(PACES) * wanted.layers)
     best = _fit_for_all_steps(_group_guesses(guesses), few, steps)
     return [best] * wanted.layers, _match_steps(wanted.tabulate_costs(best, steps))
+
+
+def _count_prompts(guess: Algorithm[Any, Any], wanted: FitTarget) -> int:
+    """Return how many prompts values shared by all steps are fitted to."""
+    unknowns = len(pack_parameters(guess))
+    return max(MIN_PROMPTS, EQUATIONS_PER_UNKNOWN * unknowns // wanted.layers)
+
+
+def estimate_memory(guess: Algorithm[Any, Any], schedule: Schedule, wanted: FitTarget) -> int:
+    """Estimate the bytes of a fit: the derivative of every prediction by every number."""
+    _, prompts, outputs = wanted.model.shape
+    count = prompts if schedule == "per step" else min(prompts, _count_prompts(guess, wanted))
+    layers = min(wanted.layers, FITTED_LAYERS) if schedule == "one for all" else 1
+    numbers = len(pack_parameters(guess))
+    return JACOBIANS * wanted.model.element_size() * count * layers * outputs * numbers
 
 
 def _group_guesses(guesses: Iterable[Algorithm[Any, Any]]) -> list[list[Algorithm[Any, Any]]]:

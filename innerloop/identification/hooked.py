@@ -20,12 +20,15 @@ from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError, unknown_name_error
 from innerloop.identification.instances import copy_problem, draw_prompts, find_targets
 from innerloop.identification.models import Model, Predictions
+from innerloop.limits import check_count, check_seed
 from innerloop.problems.base import Distribution
 from innerloop.problems.linear_regression import RegressionProblem
 
 Features = Float[Tensor, "prompts width"]
 PENALTIES = tuple(10.0**power for power in range(-10, 2))
 """Ridge penalties to choose from, as shares of the features' mean power."""
+MIN_PROMPTS = 4
+"""A quarter of the prompts that read-outs are fitted to is held out."""
 
 
 def build_alternating_prompt(problem: RegressionProblem) -> Float[Tensor, "batch tokens d"]:
@@ -69,6 +72,7 @@ class HookedModel(Model):
         for name in names:
             if name not in known:
                 raise unknown_name_error("layer", name, [each for each in known if each])
+        prompts, seed = check_count("prompts", prompts, MIN_PROMPTS), check_seed(seed)
         problem = draw_prompts(distribution, prompts, torch.Generator().manual_seed(seed))
         if find_targets(problem) is None:
             raise InputError(

@@ -16,9 +16,14 @@ from innerloop.certification.building import BuiltTransformer
 from innerloop.errors import InputError
 from innerloop.identification.candidates import Candidate, Given, list_candidates
 from innerloop.identification.comparison import Tables, compare_candidates
-from innerloop.identification.fitting import FitTarget, fit_candidate
+from innerloop.identification.fitting import FitTarget, estimate_memory, fit_candidate
 from innerloop.identification.hyper import pack_parameters, predict_steps
-from innerloop.identification.instances import draw_prompts, find_targets
+from innerloop.identification.instances import (
+    copy_problem,
+    draw_prompts,
+    draw_sample,
+    find_targets,
+)
 from innerloop.identification.measures import LayerPredictions, loss, scale
 from innerloop.identification.models import ConstructionModel, FunctionModel, Model, predict_layers
 from innerloop.identification.relation import fit_step_growth, order_of_convergence
@@ -29,6 +34,7 @@ from innerloop.identification.verdict import (
     judge_layers,
     select_candidate,
 )
+from innerloop.limits import check_count, check_memory, check_seed
 from innerloop.problems.base import Distribution
 from innerloop.progress import Progress
 
@@ -123,13 +129,13 @@ def identify(
     `algorithms` names the candidates, by default all that solve the problem; `prompts` score them;
     at most `steps` steps of an iteration are matched with a layer.
     """
-    for what, value, least in (("prompts", prompts, 2), ("steps", steps, 1), ("seed", seed, 0)):
-        if value < least:
-            raise InputError(f"{what} must be at least {least}, got {value}")
+    prompts, steps = check_count("prompts", prompts, 2), check_count("steps", steps, 1)
+    seed = check_seed(seed)
     seen = as_model(model)
     distribution = seen.distribution() if distribution is None else distribution
     if distribution is None:
         raise InputError("pass a distribution: this model does not declare one")
+    seen.check(copy_problem(draw_sample(distribution, prompts)))
     generator = torch.Generator().manual_seed(seed)
     d = getattr(distribution, "d", 1)
     fitting = draw_prompts(distribution, max(prompts, PROMPTS_PER_ENTRY * d**2), generator)
@@ -138,6 +144,9 @@ def identify(
     answers = predict_layers(seen, scoring)
     wanted = FitTarget(fitting, target, scale(target, find_targets(fitting)))
     found = list_candidates(fitting, target[0], algorithms)
+    for candidate in found:
+        needed = estimate_memory(candidate.guesses[0], candidate.schedule, wanted)
+        check_memory(needed, f"fitting {candidate.label}")
     most = max(min(steps, max(STEPS_PER_LAYER * len(labels), MIN_STEPS)), len(labels))
     matches = []
     for k, candidate in enumerate(found):

@@ -15,16 +15,24 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.errors import InputError
+from innerloop.limits import check_memory
 from innerloop.problems.base import Distribution
 from innerloop.problems.problem import Problem
 
 P = TypeVar("P")
+COPIES = 3
+"""Copies of a problem in memory at once: the distribution's, the drawn one, and the model's."""
 
 
 def draw_prompts(distribution: Distribution, prompts: int, generator: torch.Generator) -> Any:
-    """Draw instances in one batch dimension, each with one query."""
+    """Draw instances in one batch dimension, each with one query.
+
+    Refused where they need more memory than allowed, before it is taken.
+    """
     if getattr(distribution, "queries", 1) != 1:
         distribution = replace(distribution, queries=1)  # pyright: ignore[reportCallIssue]
+    size = _measure_instance(draw_sample(distribution, prompts))
+    check_memory(COPIES * prompts * size, f"drawing {prompts} prompts")
     problem = copy_problem(distribution.sample(prompts, generator=generator))
     if not hasattr(problem, "x_query"):
         raise InputError(
@@ -32,6 +40,27 @@ def draw_prompts(distribution: Distribution, prompts: int, generator: torch.Gene
             "predictions at a query"
         )
     return problem
+
+
+def draw_sample(distribution: Distribution, prompts: int) -> Any:
+    """Draw a single instance to look at, before as many as `prompts` are drawn."""
+    _check_sizes(distribution, prompts)
+    return distribution.sample(1, generator=torch.Generator().manual_seed(0))
+
+
+def _measure_instance(sample: Any) -> int:
+    """Return the bytes of one instance."""
+    values = vars(sample).values() if hasattr(sample, "__dict__") else ()
+    parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+    return sum(part.numel() * part.element_size() for part in parts if isinstance(part, Tensor))
+
+
+def _check_sizes(distribution: Distribution, prompts: int) -> None:
+    """Refuse problems that are too large by the sizes they declare, before any is drawn."""
+    n, d, width = (getattr(distribution, name, 1) for name in ("n", "d", "width"))
+    if all(isinstance(size, int) for size in (n, d, width)):
+        size = 8 * ((n + 1) * d + width**2)
+        check_memory(COPIES * prompts * size, f"drawing {prompts} prompts")
 
 
 def copy_problem(problem: P) -> P:

@@ -47,6 +47,9 @@ class Model(ABC):
         """Return the distribution that the model declares, if it declares one."""
         return None
 
+    def check(self, problem: Any) -> None:  # noqa: B027, most models take any problem
+        """Refuse a problem that the model is not made for; called before many are drawn."""
+
 
 @dataclass(frozen=True, eq=False)
 class ConstructionModel(Model):
@@ -85,6 +88,9 @@ class ConstructionModel(Model):
 
     def distribution(self) -> Distribution:
         return self.construction.distributions()[0]
+
+    def check(self, problem: Any) -> None:
+        self.construction.check(problem)
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,13 +14,20 @@ from torch import Tensor
 
 from innerloop.arrays import check_tensor
 from innerloop.errors import InputError
+from innerloop.limits import format_number
 from innerloop.parameters import Parameters
+
+MAX_INSTANCES = 10**9
 
 
 def check_batch(batch: tuple[int, ...]) -> None:
-    """Refuse batch dimensions below 1."""
+    """Refuse batch dimensions below 1, and more instances than any memory holds."""
     if any(size < 1 for size in batch):
         raise InputError(f"batch dimensions must be at least 1, got {batch}")
+    if (count := math.prod(batch)) > MAX_INSTANCES:
+        raise InputError(
+            f"a batch has at most {MAX_INSTANCES} instances, got {format_number(count)}"
+        )
 
 
 def normal_sampler(

@@ -42,7 +42,9 @@ class SparseRecovery(Distribution):
     support: int | None = parameter(None, "the support lies in this many first entries", least=1)
     noise: float = parameter(0.0, "standard deviation of the context labels' noise", least=0)
     variances: Tensor | None = parameter(None, "variance of each feature; 1 if none")
-    fixed: int | None = parameter(None, "seed of one X for all; a fresh X each if none", least=0)
+    fixed: int | None = parameter(
+        None, "seed of one X for all; a fresh X each if none", least=0, most=2**63 - 1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
