@@ -49,6 +49,8 @@ FOUNDATION = {
         "deprecation",
         "errors",
         "files",
+        "jsonfiles",
+        "limits",
         "locations",
         "parameters",
         "progress",
