@@ -105,12 +105,13 @@ def check_random_states(states: Any) -> None:
     try:
         torch.Generator().set_state(states["torch"])
         random.Random().setstate(states["python"])
-        normal = states["python"][2]
+        version, words, normal = states["python"]
         kind, keys, place, has_spare, spare = states["numpy"]
         fits = isinstance(keys, Tensor) and keys.dtype == torch.int64 and keys.shape == (624,)
         fits = fits and bool(((keys >= 0) & (keys < 2**32)).all()) and kind == "MT19937"
         fits = fits and type(place) is type(has_spare) is int
         fits = fits and 0 <= place <= 624 and 0 <= has_spare <= 1 and math.isfinite(spare)
+        fits = fits and version == 3 and all(0 <= word < 2**32 for word in words)
         fits = fits and (normal is None or math.isfinite(normal))
         fits = fits and isinstance(states["cuda"], list)
         fits = fits and all(_is_bytes(state) for state in states["cuda"])

@@ -56,7 +56,8 @@ def is_environment(value: Any) -> bool:
         return False
     threads, versions, code = (value.get(name) for name in ("threads", "versions", "code"))
     texts = [*versions, *versions.values(), code] if isinstance(versions, dict) else [None]
-    return type(threads) is int and all(isinstance(text, str) for text in texts)
+    counted = type(threads) is int and 1 <= threads <= 10**6
+    return counted and all(isinstance(text, str) for text in texts)
 
 
 def describe_differences(there: Environment, here: Environment) -> str:
@@ -75,5 +76,5 @@ def describe_differences(there: Environment, here: Environment) -> str:
 
 def _shorten(value: Any) -> str:
     """Write a value from a file so that it stays short and on one line."""
-    text = str(value) if isinstance(value, int) else ascii(value)[1:-1]
+    text = ascii(value)[1:-1] if isinstance(value, str) else str(value).lower()
     return text if len(text) <= 40 else f"{text[:39]}…"

@@ -34,11 +34,13 @@ def open_folder(folder: Path, resume: bool, notice: Callable[[str], None]) -> It
     A run in it is refused unless `resume` is set, a folder that cannot be written always.
     """
     try:
-        if folder.exists() and not folder.is_dir():
-            raise FileError(f"cannot train into {folder}: it is not a folder")
         folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise FileError(f"cannot train into {folder}: it is not a folder") from None
     except OSError as error:
         raise FileError(f"cannot make {folder}: {error.strerror or error}") from None
+    except ValueError as error:  # a zero byte in the name
+        raise FileError(f"cannot make {str(folder)!r}: {error}") from None
     if not os.access(folder, os.W_OK):
         raise FileError(f"cannot train into {folder}: no permission to write into it")
     with _lock(folder, notice):

@@ -19,6 +19,8 @@ from innerloop.parameters import Parameters, parameter
 
 MAX_STEPS = 10**9
 """Upper bound on every number of steps: at a millisecond each, twelve days."""
+MAX_FACTOR = 1e38
+"""Upper bound on rates: torch multiplies float32 by them and ends with a raw error beyond."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -82,6 +84,10 @@ class Settings(Parameters):
             value = getattr(self, name)
             if value is not None and value >= 1:
                 raise InputError(f"{name} must be below 1, got {value}: a mean needs some decay")
+        for name in ("learning_rate", "weight_decay"):
+            value = getattr(self, name)
+            if value is not None and value > MAX_FACTOR:
+                raise InputError(f"{name} must be at most {MAX_FACTOR}, got {value}")
         for name in ("steps", "period", "warmup", "redraw", "evaluate_every", "patience"):
             value = getattr(self, name)
             if value is not None and value > MAX_STEPS:
