@@ -177,15 +177,22 @@ def train(
     ] = None,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option(help="Runs, each with a seed one higher.")] = 1,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was stopped.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what was stopped; else begin.")
+    ] = False,
+    threads: Annotated[
+        int, typer.Option(help="Threads to train with; another number gives other weights.")
+    ] = 1,
     results: Results = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model by a recipe; stopped or killed, `--resume` goes on as if nothing happened."""
-    from innerloop.recipes.base import Recipe, train_seeds
+    from innerloop.recipes.base import Recipe, list_seeds, train_seeds
     from innerloop.recipes.runs import note_run
     from innerloop.registry import make_member
+    from innerloop.training.environment import check_threads
 
+    seed_range, threads = list_seeds(seed, seeds), check_threads(threads)
     values = _parse_parameters("recipes", Recipe, name, settings)
     recipe = make_member("recipes", Recipe, name, values)
     runs = find_results(results) / "runs"
@@ -198,9 +205,10 @@ def train(
         try:
             trained = train_seeds(
                 recipe,
-                range(seed, seed + seeds),
+                seed_range,
                 folder,
                 resume=resume,
+                threads=threads,
                 progress=progress,
                 notice=progress.notice,
             )

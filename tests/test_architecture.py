@@ -50,6 +50,7 @@ FOUNDATION = {
         "deprecation",
         "errors",
         "files",
+        "jsonfiles",
         "limits",
         "locations",
         "parameters",

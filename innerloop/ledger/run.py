@@ -19,15 +19,11 @@ from innerloop.claims.evidence import Evidence
 from innerloop.claims.loading import load_claims
 from innerloop.claims.sources import load_sources, load_statements
 from innerloop.errors import FileError
-from innerloop.ledger.code import (
-    collect_dependencies,
-    digest_package,
-    digest_weights,
-    find_changes,
-)
+from innerloop.ledger.code import collect_dependencies, digest_weights, find_changes
 from innerloop.ledger.engines import Engine
 from innerloop.ledger.store import Cell, Finished, Store, finish_cell
 from innerloop.progress import Progress, ignore_progress
+from innerloop.provenance import digest_package
 
 DEFAULT_SECONDS = 5.0
 """Seconds that a cell is taken to need while nothing is known about it."""
