@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 import types
 import typing
@@ -19,9 +18,13 @@ import numpy as np
 import torch
 
 from innerloop.deprecation import RenamedMethod
-from innerloop.errors import InputError, unknown_name_error
+from innerloop.errors import FileError, InputError, unknown_name_error
+from innerloop.jsonfiles import parse_json
 
 P = TypeVar("P", bound="Parameters")
+
+MAX_DIMENSIONS = 8
+"""Dimensions of an array given as a setting; torch itself ends with a raw error at 64."""
 
 
 def parameter(
@@ -105,9 +108,11 @@ def _convert_text(name: str, kind: Any, text: str) -> Any:
     if float in options and text.lower().lstrip("+-") in ("nan", "inf", "infinity"):
         return float(text)
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise InputError(f"{name} must be {_describe_type(kind)}, got {text!r}") from None
+        return parse_json(text)
+    except FileError:
+        raise InputError(
+            f"{name} must be {_describe_type(kind)}, got {_format_value(text)}"
+        ) from None
 
 
 def _check_value(name: str, kind: Any, value: Any) -> Any:
@@ -125,6 +130,8 @@ def _check_value(name: str, kind: Any, value: Any) -> Any:
             tensor = torch.as_tensor(value, dtype=torch.float64)
         except (ValueError, TypeError, RuntimeError, OverflowError):
             raise wrong from None
+        if tensor.ndim > MAX_DIMENSIONS:
+            raise wrong
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(f"{name} must be finite, got a NaN or infinite entry")
         return tensor
@@ -179,5 +186,8 @@ def _describe_type(kind: Any) -> str:
 
 
 def _format_value(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        text = f"a {type(value).__name__} that is nested too deep to be shown"
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -49,6 +49,7 @@ FOUNDATION = {
         "deprecation",
         "errors",
         "files",
+        "jsonfiles",
         "locations",
         "parameters",
         "progress",

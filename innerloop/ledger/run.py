@@ -7,7 +7,6 @@ code breaks, whose worker keeps dying or whose file cannot be written is reporte
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
@@ -19,6 +18,7 @@ from innerloop.claims.evidence import Evidence
 from innerloop.claims.loading import load_claims
 from innerloop.claims.sources import load_sources, load_statements
 from innerloop.errors import FileError
+from innerloop.jsonfiles import parse_object
 from innerloop.ledger.code import (
     collect_dependencies,
     digest_package,
@@ -237,7 +237,7 @@ class Run:
     ) -> Finished | Failure | None:
         """Take what a cell found, or why it found nothing; none where it must run again."""
         try:
-            message = json.loads(future.result())
+            message = parse_object(future.result())
         except (Exception, CancelledError) as error:
             if not engine.is_worker_death(error):
                 return Failure(f"the engine failed: {type(error).__name__}: {error}")

@@ -21,11 +21,12 @@ from torch import Tensor, nn
 
 from innerloop import sealed
 from innerloop.errors import FileError, InputError, MissingLibraryError
+from innerloop.jsonfiles import parse_object
 from innerloop.problems.base import Distribution
 from innerloop.progress import Progress, ignore_progress
 from innerloop.provenance import collect_versions, spell_command
 from innerloop.registry import get_name, make_member
-from innerloop.training.history import write_history
+from innerloop.training.history import digest_history, write_history
 from innerloop.training.loop import SECONDS_BETWEEN_CHECKPOINTS, DivergedError, Training, fit
 from innerloop.training.objective import Objective
 from innerloop.training.settings import Settings
@@ -209,6 +210,7 @@ def _save_model(training: Training, recipe: Recipe, about: dict[str, Any], path:
         "ended": training.stop_reason,
         "seconds": round(training.seconds, 3),
         "final": training.history[-1],
+        "history_sha256": digest_history(training.history),
         "versions": collect_versions(),
         "command": format_command(recipe, about["seed"]),
     }
@@ -230,7 +232,7 @@ def load(path: Path, definition: Any = None) -> tuple[Recipe, nn.Module, dict[st
     """
     metadata, tensors = sealed.read(path, format=FORMAT, version=VERSION)
     try:
-        about = json.loads(metadata["about"])
+        about = parse_object(metadata["about"])
         name = about["recipe"]
         if definition is None and ":" in name:
             raise FileError(

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from innerloop import sealed
 from innerloop.errors import FileError
+from innerloop.jsonfiles import parse_object
 
 FORMAT = "innerloop-checkpoint"
 VERSION = 1
@@ -36,7 +37,8 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the description of a run and its state."""
     metadata, tensors = sealed.read(path, format=FORMAT, version=VERSION)
     try:
-        return json.loads(metadata["about"]), unpack(json.loads(metadata["state"]), tensors)
+        about, state = (parse_object(metadata[name]) for name in ("about", "state"))
+        return about, unpack(state, tensors)
     except (KeyError, ValueError, TypeError) as error:
         raise FileError(f"{path} does not hold a whole checkpoint: {error}") from None
 
