@@ -331,7 +331,15 @@ def report(
     check_writable(output)
     if figures is not None:
         make_folder(figures)
-    finished_runs = list(load_finished_runs(runs or find_results(results) / "runs"))
+    damaged: list[dict[str, str]] = []
+
+    def note_damage(place: str, reason: str) -> None:
+        damaged.append({"folder": place, "reason": reason})
+        print(f"innerloop: the run in {place!r} cannot be shown: {reason}", file=sys.stderr)
+
+    finished_runs = list(
+        load_finished_runs(runs or find_results(results) / "runs", notice=note_damage)
+    )
     start = time.perf_counter()
     options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
     checked, unwritten = _check_claims([], results, fuller=True, **options)
@@ -339,6 +347,7 @@ def report(
         data = measure_report(
             [outcome.as_dict() for outcome in checked],
             finished_runs,
+            damaged=damaged,
             seed=seed,
             command=f"innerloop report -o {output} --preset {preset} --seed {seed}",
             progress=progress,
