@@ -26,6 +26,7 @@ from innerloop.ledger.code import (
     find_changes,
 )
 from innerloop.ledger.engines import Engine
+from innerloop.ledger.fieldtypes import check_types
 from innerloop.ledger.store import Cell, Finished, Store, finish_cell
 from innerloop.progress import Progress, ignore_progress
 
@@ -322,6 +323,7 @@ def _make_outcome(
     parts = [ready[cell] for cell in cells]
     try:
         evidence = claim.build_evidence([part.found for part in parts])
+        check_types(evidence, Evidence, "its evidence")  # a file may hold anything
     except Exception as error:
         return replace(outcome, error=f"{type(error).__name__}: {error}")
     return replace(
