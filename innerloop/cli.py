@@ -339,7 +339,15 @@ def report(
     check_writable(output)
     if figures is not None:
         make_folder(figures)
-    finished_runs = list(load_finished_runs(runs or find_results(results) / "runs"))
+    damaged: list[dict[str, str]] = []
+
+    def note_damage(place: str, reason: str) -> None:
+        damaged.append({"folder": place, "reason": reason})
+        print(f"innerloop: the run in {place!r} cannot be shown: {reason}", file=sys.stderr)
+
+    finished_runs = list(
+        load_finished_runs(runs or find_results(results) / "runs", notice=note_damage)
+    )
     start = time.perf_counter()
     options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
     checked, unwritten = _check_claims([], results, fuller=True, **options)
@@ -347,6 +355,7 @@ def report(
         data = measure_report(
             [outcome.as_dict() for outcome in checked],
             finished_runs,
+            damaged=damaged,
             seed=seed,
             command=f"innerloop report -o {output} --preset {preset} --seed {seed}",
             progress=progress,
@@ -390,10 +399,12 @@ def _check_claims(
 
 
 def _finish_check(outcomes: list[Outcome], unwritten: list[str]) -> None:
-    """Exit 1 where a check itself broke, 2 where results could not be kept."""
+    """Exit 1 where a check itself broke, 2 where the engine was lost or results were not kept."""
     if broken := [outcome.id for outcome in outcomes if outcome.state == "broken"]:
         print(f"innerloop: these checks broke: {', '.join(broken)}", file=sys.stderr)
         raise typer.Exit(1)
+    if lost := next((outcome for outcome in outcomes if outcome.lost), None):
+        raise InputError(lost.error)
     if unwritten:
         raise InputError(f"{len(unwritten)} results could not be kept: {unwritten[0]}")
 

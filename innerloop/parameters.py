@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 import types
 import typing
@@ -20,9 +19,13 @@ import torch
 
 from innerloop.arrays import as_tensor
 from innerloop.deprecation import RenamedMethod
-from innerloop.errors import InputError, unknown_name_error
+from innerloop.errors import FileError, InputError, unknown_name_error
+from innerloop.jsonfiles import parse_json
 
 P = TypeVar("P", bound="Parameters")
+
+MAX_DIMENSIONS = 8
+"""Dimensions of an array given as a setting; torch itself ends with a raw error at 64."""
 
 
 def parameter(
@@ -106,9 +109,11 @@ def _convert_text(name: str, kind: Any, text: str) -> Any:
     if float in options and text.lower().lstrip("+-") in ("nan", "inf", "infinity"):
         return float(text)
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise InputError(f"{name} must be {_describe_type(kind)}, got {text!r}") from None
+        return parse_json(text)
+    except FileError:
+        raise InputError(
+            f"{name} must be {_describe_type(kind)}, got {_format_value(text)}"
+        ) from None
 
 
 def _check_value(name: str, kind: Any, value: Any) -> Any:
@@ -124,6 +129,8 @@ def _check_value(name: str, kind: Any, value: Any) -> Any:
     if torch.Tensor in options and not isinstance(value, int | float | str | None):
         # A copy: what the caller does with an array later does not change what was checked.
         tensor = as_tensor(value, name).detach().to(torch.float64, copy=True)
+        if tensor.ndim > MAX_DIMENSIONS:
+            raise wrong
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(f"{name} must be finite, got a NaN or infinite entry")
         return tensor

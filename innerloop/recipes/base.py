@@ -37,7 +37,7 @@ from innerloop.training.environment import (
     use_threads,
 )
 from innerloop.training.folder import MODEL, open_folder
-from innerloop.training.history import write_history
+from innerloop.training.history import digest_history, write_history
 from innerloop.training.loop import (
     SECONDS_BETWEEN_CHECKPOINTS,
     DivergedError,
@@ -248,6 +248,7 @@ def _save_model(
         "ended": training.stop_reason,
         "seconds": round(training.seconds, 3),
         "final": training.history[-1],
+        "history_sha256": digest_history(training.history),
         **environment,
         ENVIRONMENTS: training.environments,
         "command": format_command(recipe, about["seed"], environment["threads"]),

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from html import escape
 from itertools import groupby
 from typing import Any
+
+from innerloop.report.escaping import escape
 
 VERDICTS = (
     "holds",
@@ -139,11 +140,11 @@ def _css_class(verdict: str) -> str:
 
 def _render_article(outcome: dict[str, Any]) -> str:
     verdict, id = outcome["verdict"], escape(outcome["id"])
-    marks = f'data-verdict="{verdict}" data-source="{_get_source(outcome)}"'
+    marks = f'data-verdict="{escape(verdict)}" data-source="{escape(_get_source(outcome))}"'
     head = (
         f'<article class="claim" id="{id}" {marks}>'
         f'<h4><a href="#{id}">{id}</a> '
-        f'<span class="badge {_css_class(verdict)}">{verdict}</span></h4>'
+        f'<span class="badge {escape(_css_class(verdict))}">{escape(verdict)}</span></h4>'
         f"<p>{escape(_format_sentence(outcome['statement']))}</p>"
     )
     return f"{head}{_render_stale(outcome)}{_render_details(outcome)}</article>"
@@ -192,7 +193,7 @@ def _render_details(outcome: dict[str, Any]) -> str:
 
 
 def _render_place(name: str) -> str:
-    return f'<div class="chart" id="{name}"></div>'
+    return f'<div class="chart" id="{escape(name)}"></div>'
 
 
 def _render_part(part: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from innerloop import sealed
 from innerloop.errors import FileError, InputError
+from innerloop.jsonfiles import parse_object
 from innerloop.transformer.attention import Attention, check_setting
 from innerloop.transformer.head import HeadWeights
 from innerloop.transformer.layout import Layout
@@ -34,7 +35,7 @@ def load(path: Path) -> tuple[Transformer, dict[str, Any]]:
     """Read a transformer and its metadata from a file."""
     metadata, tensors = sealed.read(path, format=FORMAT, version=VERSION)
     try:
-        structure, about = json.loads(metadata["structure"]), json.loads(metadata["about"])
+        structure, about = (parse_object(metadata[name]) for name in ("structure", "about"))
         return _restore_transformer(structure, tensors), dict(about)
     except (KeyError, TypeError, IndexError, ValueError, AttributeError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
