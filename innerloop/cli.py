@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -12,10 +13,11 @@ import typer
 
 from innerloop import __version__
 from innerloop.errors import InputError
+from innerloop.guard import run_guarded
+from innerloop.output import print_error, print_json, print_text
 from innerloop.results import VARIABLE, find_results
 from innerloop.terminal import (
     print_certificates,
-    print_json,
     print_outcomes,
     print_runs,
     print_verdict,
@@ -69,7 +71,7 @@ Definition = Annotated[
 
 def _print_version(asked: bool | None) -> None:
     if asked:
-        print(f"innerloop {__version__}")
+        print_text(f"innerloop {__version__}")
         raise typer.Exit
 
 
@@ -268,7 +270,7 @@ def identify(
         return print_json(about)
     print_verdict(about)
     if figure is not None:
-        print(f"figure written to {figure}")
+        print_text(f"figure written to {figure}")
     return None
 
 
@@ -354,9 +356,9 @@ def report(
     else:
         print_outcomes(data.outcomes)
         print_certificates(data.certificates)
-        print(f"report written to {output}")
+        print_text(f"report written to {output}")
     if failed := [c["name"] for c in data.certificates if not c["holds"]]:
-        print(f"innerloop: the law is broken by {', '.join(failed)}", file=sys.stderr)
+        print_error(f"the law is broken by {', '.join(failed)}")
         raise typer.Exit(1)
     _finish_check(checked, unwritten)
 
@@ -374,17 +376,14 @@ def _check_claims(
                 words, chosen, progress=progress, notice=progress.notice, fuller=fuller
             )
         except KeyboardInterrupt:
-            print(
-                "innerloop: stopped; what is finished is stored, the same command goes on",
-                file=sys.stderr,
-            )
+            print_error("stopped; what is finished is stored, the same command goes on")
             raise SystemExit(130) from None
 
 
 def _finish_check(outcomes: list[Outcome], unwritten: list[str]) -> None:
     """Exit 1 where a check itself broke, 2 where results could not be kept."""
     if broken := [outcome.id for outcome in outcomes if outcome.state == "broken"]:
-        print(f"innerloop: these checks broke: {', '.join(broken)}", file=sys.stderr)
+        print_error(f"these checks broke: {', '.join(broken)}")
         raise typer.Exit(1)
     if unwritten:
         raise InputError(f"{len(unwritten)} results could not be kept: {unwritten[0]}")
@@ -407,44 +406,25 @@ def _finish_certificate(certificate: Certificate, as_json: bool, note: str | Non
     else:
         print_certificates([certificate.as_dict()])
         if note:
-            print(note)
+            print_text(note)
     if not certificate.holds:
-        print(
-            f"innerloop: {certificate.name} breaks the law: {certificate.explain()}",
-            file=sys.stderr,
-        )
+        print_error(f"{certificate.name} breaks the law: {certificate.explain()}")
         raise typer.Exit(1)
 
 
 def _print_warning(message: Warning | str, category: type[Warning], *place: Any, **_: Any) -> None:
     """Print a warning of this package as one line; others as Python does."""
     if category.__module__.startswith("innerloop."):
-        print(f"innerloop: {message}", file=sys.stderr)
+        print_error(str(message))
     else:
-        sys.stderr.write(warnings.formatwarning(message, category, *place[:2]))
+        with contextlib.suppress(OSError):  # nobody can be told
+            sys.stderr.write(warnings.formatwarning(message, category, *place[:2]))
 
 
-def _stop(message: str) -> NoReturn:
-    print(f"innerloop: {message}", file=sys.stderr)
-    raise SystemExit(2)
-
-
-def main() -> None:
+def main() -> NoReturn:
     """Run the command line; a user's mistake is one line on standard error and exit code 2."""
     # One thread unless asked otherwise: the matrices are small, on a busy machine more threads wait
     # for each other, and numbers are the same whatever the machine.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.showwarning = _print_warning
-    try:
-        app()
-    except InputError as error:
-        _stop(str(error))
-    except MemoryError:
-        _stop("out of memory: choose smaller parameters")
-    except RuntimeError as error:
-        if "alloc" not in str(error):
-            raise
-        _stop("out of memory: choose smaller parameters")
-    except BrokenPipeError:
-        sys.stderr.close()
-        raise SystemExit(1) from None
+    raise SystemExit(run_guarded(lambda: app(standalone_mode=False, prog_name="innerloop")))
