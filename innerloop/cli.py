@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from innerloop import __version__
 from innerloop.errors import InputError
@@ -26,6 +27,7 @@ from innerloop.terminal import (
 
 if TYPE_CHECKING:
     from innerloop.certification.certificate import Certificate
+    from innerloop.ledger.checking import CheckOptions
     from innerloop.ledger.run import Outcome
 
 app = typer.Typer(
@@ -38,15 +40,23 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+
+def _check_seed(seed: int) -> int:
+    """Refuse a seed before anything is loaded; torch takes 64 bits, files signed ones."""
+    if not 0 <= seed < 2**63:
+        raise InputError(f"seed must be at least 0 and below 2^63, got {seed}")
+    return seed
+
+
 Settings = Annotated[
     list[str] | None,
     typer.Option("-s", "--set", metavar="KEY=VALUE", help="Set a parameter; repeat for more."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Seed = Annotated[int, typer.Option(help="Seed of the random instances.")]
+Seed = Annotated[int, typer.Option(help="Seed of the random instances.", callback=_check_seed)]
 PresetName = Annotated[str, typer.Option(help="How much is run: quick, full or paper.")]
 Workers = Annotated[
-    int | None, typer.Option(help="Processes to run in; one for each core unless given.")
+    int | None, typer.Option(max=1024, help="Processes to run in; one for each core unless given.")
 ]
 EngineName = Annotated[
     str, typer.Option("--engine", help="local, or dask:ADDRESS for a Dask cluster.")
@@ -229,8 +239,8 @@ def identify(
         typer.Option(help="Compare with this algorithm only; repeat for more."),
     ] = None,
     definition: Definition = None,
-    prompts: Annotated[int, typer.Option(help="Prompts that score the candidates.")] = 256,
-    steps: Annotated[int, typer.Option(help="Steps of a candidate that are looked at.")] = 64,
+    prompts: Annotated[int, typer.Option(min=2, help="Prompts that score the candidates.")] = 256,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of a candidate to look at.")] = 64,
     seed: Seed = 0,
     figure: Annotated[
         Path | None, typer.Option(help="Draw layer × step to this file: html, png or svg.")
@@ -239,7 +249,7 @@ def identify(
 ) -> None:
     """Say which algorithm each layer of a model runs, how surely, or that none fits."""
     from innerloop.identification.identification import identify as run
-    from innerloop.identification.loading import load_model, select_distribution
+    from innerloop.identification.loading import check_request, load_model, select_distribution
 
     if figure is not None:
         from innerloop.files import check_writable
@@ -247,6 +257,7 @@ def identify(
 
         check_format(figure)
         check_writable(figure)
+    check_request(problem, settings or [], candidate or [])
     loaded = load_model(model, definition)
     distribution = select_distribution(loaded, problem, settings or [])
     limits = {"prompts": prompts, "steps": steps, "seed": seed}
@@ -290,7 +301,8 @@ def check(
 ) -> None:
     """Put what the literature claims to the test; exit 1 where a check itself broke."""
     options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
-    checked, unwritten = _check_claims(ids or [], results, fuller=False, **options)
+    chosen = _choose_options(results, **options)
+    checked, unwritten = _check_claims(ids or [], chosen, fuller=False)
     outcomes = [outcome.as_dict() for outcome in checked]
     print_json(outcomes) if as_json else print_outcomes(outcomes)
     _finish_check(checked, unwritten)
@@ -330,13 +342,14 @@ def report(
     from innerloop.report.page import draw_charts, render_page
     from innerloop.surveys.survey import measure_report
 
+    options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
+    chosen = _choose_options(results, **options)
     check_writable(output)
     if figures is not None:
         make_folder(figures)
     finished_runs = list(load_finished_runs(runs or find_results(results) / "runs"))
     start = time.perf_counter()
-    options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
-    checked, unwritten = _check_claims([], results, fuller=True, **options)
+    checked, unwritten = _check_claims([], chosen, fuller=True)
     with progress_bar("certifying") as progress:
         data = measure_report(
             [outcome.as_dict() for outcome in checked],
@@ -363,13 +376,23 @@ def report(
     _finish_check(checked, unwritten)
 
 
-def _check_claims(
-    words: list[str], results: Path | None, *, fuller: bool, **options: Any
-) -> tuple[list[Outcome], list[str]]:
-    """Check claims with a progress bar; an interrupt says how to go on."""
-    from innerloop.ledger.checking import CheckOptions, check_claims
+def _choose_options(results: Path | None, **options: Any) -> CheckOptions:
+    """Choose how claims are checked; refuse what does not exist before anything is loaded."""
+    from innerloop.ledger.checking import CheckOptions
+    from innerloop.ledger.engines import parse_engine
 
     chosen = CheckOptions(results=find_results(results), **options)
+    chosen.check_preset()
+    parse_engine(chosen.engine, chosen.workers)
+    return chosen
+
+
+def _check_claims(
+    words: list[str], chosen: CheckOptions, *, fuller: bool
+) -> tuple[list[Outcome], list[str]]:
+    """Check claims with a progress bar; an interrupt says how to go on."""
+    from innerloop.ledger.checking import check_claims
+
     with progress_bar("checking") as progress:
         try:
             return check_claims(
@@ -419,6 +442,24 @@ def _print_warning(message: Warning | str, category: type[Warning], *place: Any,
     else:
         with contextlib.suppress(OSError):  # nobody can be told
             sys.stderr.write(warnings.formatwarning(message, category, *place[:2]))
+
+
+class StrictCommand(TyperCommand):
+    """A command that refuses an option given twice, and empty words, instead of ignoring them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not all(args):
+            raise InputError("a word of the command is empty: is a shell variable not set?")
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        for option in order:
+            single = isinstance(option, TyperOption) and not (option.multiple or option.is_flag)
+            if single and order.count(option) > 1:
+                raise InputError(f"{option.opts[-1]} is given twice")
+        return super().parse_args(ctx, args)
+
+
+for _command in app.registered_commands:
+    _command.cls = StrictCommand
 
 
 def main() -> NoReturn:

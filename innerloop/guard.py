@@ -19,6 +19,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from types import FrameType
 from typing import NamedTuple
 
@@ -52,6 +53,10 @@ _SIZES = {
 """What makes each command take less memory."""
 
 
+_running: ContextVar[bool] = ContextVar("running", default=False)
+"""Whether a command runs: `identify innerloop.cli:main` would call itself for ever."""
+
+
 class Ending(NamedTuple):
     """How a command ends: its exit code, and the line that says why, if one does."""
 
@@ -61,6 +66,16 @@ class Ending(NamedTuple):
 
 def run_guarded(work: Callable[[], object]) -> int:
     """Run a command and return its exit code; only a bug raises."""
+    if _running.get():
+        raise InputError("the command line cannot be run from within itself")
+    _running.set(True)
+    try:
+        return _run(work)
+    finally:
+        _running.set(False)
+
+
+def _run(work: Callable[[], object]) -> int:
     if reason := prepare_streams() or _describe_missing_folder():
         print_error(reason)
         return MISTAKE

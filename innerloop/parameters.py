@@ -107,7 +107,9 @@ def _convert_text(name: str, kind: Any, text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
-        raise InputError(f"{name} must be {_describe_type(kind)}, got {text!r}") from None
+        raise InputError(
+            f"{name} must be {_describe_type(kind)}, got {_format_value(text)}"
+        ) from None
 
 
 def _check_value(name: str, kind: Any, value: Any) -> Any:
@@ -123,9 +125,10 @@ def _check_value(name: str, kind: Any, value: Any) -> Any:
     if torch.Tensor in options and isinstance(value, list | torch.Tensor):
         try:
             tensor = torch.as_tensor(value, dtype=torch.float64)
+            finite = bool(torch.isfinite(tensor).all())  # refuses more than 64 dimensions
         except (ValueError, TypeError, RuntimeError, OverflowError):
             raise wrong from None
-        if not bool(torch.isfinite(tensor).all()):
+        if not finite:
             raise InputError(f"{name} must be finite, got a NaN or infinite entry")
         return tensor
     if float in options and isinstance(value, int):
@@ -141,9 +144,9 @@ def _check_value(name: str, kind: Any, value: Any) -> Any:
 def _check_range(name: str, value: float, limits: Any) -> None:
     least, most = limits.get("least"), limits.get("most")
     if least is not None and value < least:
-        raise InputError(f"{name} must be at least {least}, got {value}")
+        raise InputError(f"{name} must be at least {least}, got {_format_value(value)}")
     if most is not None and value > most:
-        raise InputError(f"{name} must be at most {most}, got {value}")
+        raise InputError(f"{name} must be at most {most}, got {_format_value(value)}")
 
 
 def _list_alternatives(kind: Any) -> tuple[Any, ...]:
@@ -179,5 +182,8 @@ def _describe_type(kind: Any) -> str:
 
 
 def _format_value(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # more digits, or deeper lists, than Python writes
+        return f"a {type(value).__name__} that is too long to print"
     return text if len(text) <= 60 else f"{text[:57]}…"

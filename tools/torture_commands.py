@@ -23,6 +23,8 @@ from pathlib import Path
 
 CODES = (0, 1, 2, 130, 141, 143)
 """Exit codes that mean something."""
+MAX_LINES, MAX_WIDTH = 3, 2500
+"""Lines on standard error at most (warnings, then the mistake), and characters of each."""
 OWN_CODE = {
     "raises.py": "raise ValueError('a\\x1b[31mred\\nsecond line')\n",
     "exits.py": "import sys\nsys.exit(3)\n",
@@ -269,15 +271,27 @@ def judge(code: int, out: str, err: str) -> str:
         return f"traceback: {err.strip().splitlines()[-1][:200]}"
     if code not in CODES:
         return f"exit code {code}"
-    if code == 2 and not err.strip() and "Usage" not in out:
-        return "exit code 2 without a word"
-    if code == 2 and "Usage" not in out and len(err.splitlines()) > 3:
-        return f"{len(err.splitlines())} lines of errors: {err[:200]!r}"
+    return _judge_errors(code, out, err) or _judge_output(code, out, err)
+
+
+def _judge_errors(code: int, out: str, err: str) -> str:
+    """Judge what was said on standard error: a line or few, of a length that is read."""
+    lines = err.splitlines()
+    if code == 2 and "Usage" not in out:
+        if not lines:
+            return "exit code 2 without a word"
+        if len(lines) > MAX_LINES:
+            return f"{len(lines)} lines of errors: {err[:200]!r}"
+    if any(len(line) > MAX_WIDTH for line in lines):
+        return f"an error line of more than {MAX_WIDTH} characters"
+    return ""
+
+
+def _judge_output(code: int, out: str, err: str) -> str:
+    """Judge what a terminal or a parser would make of the output."""
     unsafe = [c for c in out + err if (ord(c) < 32 and c not in "\n\t") or 0x7F <= ord(c) < 0xA0]
     if unsafe:
         return f"control characters in the output: {unsafe[:3]}"
-    if max((len(line) for line in err.splitlines()), default=0) > 2500:
-        return "an error line of more than 2,500 characters"
     if code == 0 and out.startswith(("{", "[")):
         try:
             json.loads(out)
