@@ -74,7 +74,8 @@ Definition = Annotated[
     str | None,
     typer.Option(
         metavar="FILE:ATTRIBUTE",
-        help="The construction or recipe that the file was made with, if it is your own.",
+        help="The construction or recipe that the file was made with, if it is your own; it is "
+        "imported, which runs its code.",
     ),
 ]
 
@@ -118,7 +119,11 @@ def list_(
 @app.command()
 def show(
     name: Annotated[
-        str, typer.Argument(help="Any member; kind/name where several kinds share the name.")
+        str,
+        typer.Argument(
+            help="Any member; kind/name where several kinds share the name; or module:attribute, "
+            "which is imported and runs its code."
+        ),
     ],
     settings: Settings = None,
     as_json: AsJson = False,
@@ -228,7 +233,11 @@ def train(
 @app.command()
 def identify(
     model: Annotated[
-        str, typer.Argument(help="A file of `build -o`, a run of `train`, or module:attribute.")
+        str,
+        typer.Argument(
+            help="A file of `build -o`, a run of `train`, or module:attribute, which is imported "
+            "and runs its code."
+        ),
     ],
     problem: Annotated[
         str | None, typer.Option(help="The problems it is for; a file knows its own.")
@@ -289,7 +298,11 @@ def identify(
 def check(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID …]", help="Claims, or how their ids begin; none: all."),
+        typer.Argument(
+            metavar="[ID …]",
+            help="Claims, or how their ids begin; none: all; or module:attribute, which is "
+            "imported and runs its code.",
+        ),
     ] = None,
     preset: PresetName = "quick",
     workers: Workers = None,

@@ -15,8 +15,9 @@ from innerloop.parameters import parse_settings
 from innerloop.problems.bernoulli_bandits import BernoulliBandits
 from innerloop.problems.linear_regression import LinearRegression
 
-sys.path.insert(0, str(Path(__file__).parent.parent / "tools"))
-import torture_commands
+sys.path.insert(0, str(Path(__file__).parent.parent))
+
+from tools import torture_commands
 
 PROBLEM = ("--problem", "linear-regression", "-s", "d=2", "-s", "n=4", "--prompts", "8")
 
@@ -183,3 +184,9 @@ def test_loading_says_what_it_expected(traps: Path) -> None:
         load_model("models.py:one")
     with pytest.raises(InputError, match="no attribute called 'numbr'; did you mean 'number'"):
         load_object("models.py:numbr")
+
+
+@pytest.mark.parametrize("command", [(), ("show",), ("verify",), ("identify",), ("check",)])
+def test_help_says_that_naming_code_runs_it(run, command: tuple[str, ...]) -> None:
+    text = " ".join(run(*command, "--help").out.replace("│", " ").split())
+    assert "runs its code" in text

@@ -5,7 +5,9 @@
 
 As a script, it runs many of them in this process and prints each defect with its words:
 
-    python tools/torture_commands.py [COUNT] [SEED]
+    python tools/torture_commands.py [COUNT] [SEED] [PROCESSES]
+
+and then PROCESSES of them as processes whose output, home or current folder is broken.
 """
 
 from __future__ import annotations
@@ -15,6 +17,8 @@ import io
 import json
 import os
 import random
+import shlex
+import subprocess
 import sys
 import tempfile
 import traceback
@@ -319,6 +323,49 @@ def run_here(words: list[str]) -> tuple[int, str, str]:
     return code, out.getvalue(), err.getvalue()
 
 
+FAULTS = (
+    *("{}", "{} >/dev/full", "{} >&-", "{} 2>&-", "{} 2>/dev/full", "{} <&-", "{} | true", "{} >/"),
+    *("PYTHONIOENCODING=ascii {}", "PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 LC_ALL=C {}"),
+    *("env -u HOME {}", "HOME=/nowhere {}", "INNERLOOP_RESULTS=/dev/null {}", "ulimit -f 0; {}"),
+    *("INNERLOOP_RESULTS=~nobody_at_all {}", "mkdir -p gone; cd gone; rmdir ../gone; {}"),
+)
+"""Surroundings in which something is broken, as lines of a shell around a command."""
+
+
+def run_apart(words: list[str], fault: str) -> tuple[int, str, str]:
+    """Run a command line as a process in broken surroundings, with a minute to end."""
+    line = shlex.join([sys.executable, "-m", "innerloop", *words])
+    found = subprocess.run(
+        ["bash", "-c", fault.format("exec " + line if "|" not in fault else line)],
+        capture_output=True,
+        timeout=300,
+        check=False,
+    )
+    out, err = (text.decode(errors="surrogateescape") for text in (found.stdout, found.stderr))
+    told = not any(broken in fault for broken in ("2>", ">/", "| true"))
+    return found.returncode, out, err if err or told else "innerloop: nobody can be told"
+
+
+def attack_apart(count: int, seed: int, show: Callable[[str], None] = print) -> int:
+    """Run bad command lines as processes in broken surroundings; show and count the defects."""
+    chance, defects = random.Random(seed), 0
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        write_traps(Path(folder))
+        for k in range(count):
+            maker = chance.choice([make_bad_command, _make_usage_mistake, _make_harmless])
+            # A process takes neither NUL nor more than 128 kB in a word.
+            words = [word.replace("\0", "0")[:100_000] for word in maker(chance)]
+            fault = chance.choice(FAULTS)
+            if defect := judge(*run_apart(words, fault)):
+                defects += 1
+                show(f"{k}: {fault!r} {' '.join(ascii(w)[:80] for w in words)}\n    {defect}")
+    return defects
+
+
+def _make_harmless(chance: random.Random) -> list[str]:
+    return chance.choice([["--version"], ["--help"], ["build", "--help"], ["check", "--help"]])
+
+
 def attack(count: int, seed: int, show: Callable[[str], None] = print) -> int:
     """Run bad command lines in a folder of traps; show and count the defects."""
     chance, defects = random.Random(seed), 0
@@ -339,5 +386,6 @@ def attack(count: int, seed: int, show: Callable[[str], None] = print) -> int:
 
 
 if __name__ == "__main__":
-    number, first = [*map(int, sys.argv[1:]), *(5000, 0)[len(sys.argv) - 1 :]]
-    print(f"{attack(number, first)} defects in {number} bad command lines")
+    number, first, processes = [*map(int, sys.argv[1:]), *(5000, 0, 100)[len(sys.argv) - 1 :]]
+    print(f"{attack(number, first)} defects in {number} bad command lines", flush=True)
+    print(f"{attack_apart(processes, first)} defects in {processes} processes")
