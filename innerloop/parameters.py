@@ -147,9 +147,9 @@ def _check_value(name: str, kind: Any, value: Any) -> Any:
 def _check_range(name: str, value: float, limits: Any) -> None:
     least, most = limits.get("least"), limits.get("most")
     if least is not None and value < least:
-        raise InputError(f"{name} must be at least {least}, got {value}")
+        raise InputError(f"{name} must be at least {least}, got {_format_value(value)}")
     if most is not None and value > most:
-        raise InputError(f"{name} must be at most {most}, got {value}")
+        raise InputError(f"{name} must be at most {most}, got {_format_value(value)}")
 
 
 def _list_alternatives(kind: Any) -> tuple[Any, ...]:
@@ -187,6 +187,6 @@ def _describe_type(kind: Any) -> str:
 def _format_value(value: Any) -> str:
     try:
         text = repr(value)
-    except RecursionError:
-        return f"a {type(value).__name__} nested too deep to show"
+    except (ValueError, RecursionError):  # more digits, or deeper lists, than Python writes
+        return f"a {type(value).__name__} that is too long to print"
     return text if len(text) <= 60 else f"{text[:57]}…"
