@@ -1,11 +1,11 @@
-# make setup | report | check | test | bench. Each sets up what it needs; the second time that is instant.
+# make setup | report | check | test | bench | torture. Each sets up what it needs; the second time that is instant.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 # Where this is set, every process compiles all it imports anew: a third of the time of all tests.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup report check test lint types tests tests-fast coverage bench format clean
+.PHONY: setup report check test lint types tests tests-fast coverage bench torture format clean
 
 setup: $(READY)
 
@@ -59,6 +59,11 @@ bench: $(READY)
 	$(BIN)/python benchmarks/sparse_solvers.py
 	$(BIN)/python benchmarks/lista_vm_training.py
 	$(BIN)/python benchmarks/sparse_tails.py
+
+# Kills, corrupted files, bad inputs, changed weights, hostile strings: an hour on two cores.
+# TORTURE gives it options, such as `--share 0.01` or `--only kills-of-train`.
+torture: $(READY)
+	$(BIN)/python -m tools.torture $(TORTURE)
 
 format: $(READY)
 	$(BIN)/ruff check --fix .

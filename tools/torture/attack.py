@@ -1,0 +1,85 @@
+"""What an attack is, and what counts as a defect."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from innerloop.errors import InputError
+
+Verdict = Literal["survived", "refused"]
+"""Survived: it went on and the result is right. Refused: one line said what is wrong."""
+
+
+class Defect(Exception):
+    """What must not happen: a wrong result, lost work, a hang, a traceback, a string that ran."""
+
+
+class Unavailable(Exception):
+    """What an attack needs is not on this machine: it is left out, and the table says so."""
+
+
+@dataclass(frozen=True)
+class Attack:
+    """One way of attacking the package.
+
+    `prepare` makes what is attacked, once, in a folder of its own; `attempt` attacks it once, in an
+    empty folder, with its own random numbers. It runs in a process of its own that may die, hang
+    (`seconds` is the limit of a try) or take memory.
+    """
+
+    name: str
+    tries: int
+    """How often a whole run tries."""
+    prepare: Callable[[Path], Any]
+    attempt: Callable[[Any, random.Random, Path], Verdict]
+    seconds: float = 20.0
+    sample: int = 20
+    """How often the tests try; 0 for what they try elsewhere."""
+    limited: bool = True
+    """Whether memory is limited; a browser asks for more than it takes."""
+
+
+def make_chance(seed: int, name: str, number: int) -> random.Random:
+    """Make the random numbers of one try."""
+    return random.Random(f"{seed} {name} {number}")
+
+
+def refuse_or(call: Callable[[], Verdict]) -> Verdict:
+    """Call; a mistake that is reported in one line counts as refused."""
+    try:
+        return call()
+    except InputError as error:
+        check_message(str(error))
+        return "refused"
+
+
+def check_message(message: str) -> None:
+    """An error of the caller is one line that says something, and no excuse for memory."""
+    if not message.strip():
+        raise Defect("an error without a message")
+    if "\n" in message.strip():
+        raise Defect(f"an error of several lines: {message.splitlines()[0][:120]} …")
+    if "alloc" in message and "memory" in message:
+        raise Defect(f"refused only when memory ran out: {message[:120]}")
+
+
+def describe_error(error: BaseException) -> str:
+    """Describe an unexpected exception by its type, place and first line."""
+    if isinstance(error, Defect):
+        return str(error)
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [frame for frame in frames if "/innerloop/" in frame.filename] or list(frames)
+    place = ""
+    if own:
+        file = own[-1].filename
+        place = (
+            f" in innerloop/{file.rpartition('/innerloop/')[2]}" if "/innerloop/" in file else ""
+        )
+        place += f" {own[-1].name}"
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}{place}: {lines[0][:160] if lines else ''}"

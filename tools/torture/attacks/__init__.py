@@ -1,0 +1,1 @@
+"""The attacks: each file lists its own in `ATTACKS`."""

@@ -1,0 +1,241 @@
+"""Bad arrays: everything that takes data gets what users have, and what they should not have.
+
+A result has finite numbers or there is one line that says why not; no warning stands for either.
+"""
+
+from __future__ import annotations
+
+import random
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import innerloop
+from tools.torture.attack import Attack, Defect, Verdict, refuse_or
+
+D, N = 2, 4
+MAX_GROWTH = 1e13
+"""No right answer is this many times larger than all of its data."""
+SPOILED: list[Any] = []
+"""The bad arrays of the try under way."""
+
+
+def prepare(folder: Path) -> dict[str, Any]:
+    """Build what predicts with the arrays that it gets."""
+    small: dict[str, Any] = {"d": D, "n": N, "instances": 4}
+    return {
+        "newton": innerloop.build("newton", steps=3, **small),
+        "pca": innerloop.build("pca", d=D, n=N, components=1, steps=2, instances=4),
+        "em": innerloop.build("em", d=D, n=N, clusters=2, steps=1, instances=4),
+    }
+
+
+def attempt(built: dict[str, Any], chance: random.Random, folder: Path) -> Verdict:
+    """Hand bad arrays to one taker."""
+    rng = np.random.default_rng(chance.getrandbits(32))
+    take = chance.choice(TAKERS)
+
+    SPOILED.clear()
+
+    def call() -> Verdict:
+        check_finite(take(built, chance, rng))
+        check_nothing_lost()
+        return "survived"
+
+    return refuse_or(call)
+
+
+def take_regression(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
+    """A regression problem, its prefixes and the predictions of Newton's iteration on it."""
+    arrays = [rng.normal(size=shape) for shape in ((N, D), (N,), (1, D))]
+    problem = innerloop.RegressionProblem.from_arrays(*spoil_some(arrays, chance, rng))
+    return [problem.x, problem.y, predict(built["newton"], problem)]
+
+
+def take_tensors(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
+    """A regression problem from its own constructor, which takes tensors alone."""
+    arrays = [torch.from_numpy(rng.normal(size=shape)) for shape in ((N, D), (N,), (1, D))]
+    problem = innerloop.RegressionProblem(*spoil_some(arrays, chance, rng))
+    return [predict(built["newton"], problem)]
+
+
+def take_points(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
+    """A problem about points, for principal components and for clusters."""
+    if chance.random() < 0.5:
+        arrays = [rng.normal(size=(N, D)), rng.normal(size=(1, D))]
+        pca = innerloop.PCAProblem.from_arrays(*spoil_some(arrays, chance, rng))
+        return [predict(built["pca"], pca)]
+    arrays = [rng.normal(size=(N, D)), rng.normal(size=(2, D))]
+    points = innerloop.ClusteringProblem.from_arrays(*spoil_some(arrays, chance, rng))
+    return [predict(built["em"], points)]
+
+
+def predict(built: Any, problem: Any) -> Tensor:
+    """Predict; numbers that grew beyond all data are divergence, not an answer."""
+    answer = built.predict(problem)
+    largest = float(built.construction.prompt(problem).abs().max())
+    if float(answer.abs().max()) > MAX_GROWTH * max(1.0, largest):
+        raise Defect("a prediction diverged and was passed on")
+    return answer
+
+
+def take_distribution(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
+    """A distribution with a bad covariance, spectrum or weights, and a sample of it."""
+    square = rng.normal(size=(D, D))
+    good = {
+        "covariance": square @ square.T + np.eye(D),
+        "spectrum": np.ones(D),
+        "weights": rng.normal(size=D),
+    }
+    name = chance.choice(sorted(good))
+    values = {name: spoil(good[name], chance, rng)}
+    drawn = innerloop.LinearRegression(d=D, n=N, **values).sample(2)
+    return [drawn.x, drawn.y]
+
+
+def take_preconditioner(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
+    """A construction with bad numbers of its own."""
+    matrix = spoil(0.1 * np.eye(D), chance, rng)
+    made = innerloop.build(
+        "preconditioned-gradient-descent", d=D, n=N, steps=2, instances=2, preconditioners=matrix
+    )
+    return [made.certificate.max_deviation]
+
+
+def take_model(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
+    """A user's function whose predictions are bad."""
+    wrong: list[Any] = []
+
+    def answer(x: Tensor, y: Tensor, query: Tensor) -> Any:
+        answers = ((x * y[..., None]).mean(1) * query).sum(-1)
+        wrong.append(spoil(answers.numpy(), chance, rng))
+        return wrong[-1]
+
+    problem = innerloop.LinearRegression(d=D, n=N)
+    found = innerloop.identify(answer, problem, algorithms=["gradient-descent"], prompts=8, steps=2)
+    return [layer.score for layer in found.layers]
+
+
+TAKERS = (
+    *(take_regression,) * 6,
+    *(take_tensors,) * 6,
+    *(take_points,) * 3,
+    *(take_distribution,) * 3,
+    take_preconditioner,
+    take_model,
+)
+
+
+def spoil_some(arrays: list[Any], chance: random.Random, rng: Any) -> list[Any]:
+    """Spoil one or more of some arrays."""
+    bad = {chance.randrange(len(arrays)), *(k for k in range(len(arrays)) if chance.random() < 0.2)}
+    return [spoil(a, chance, rng) if k in bad else a for k, a in enumerate(arrays)]
+
+
+def spoil(array: Any, chance: random.Random, rng: Any) -> Any:
+    """Spoil an array: its kind, its numbers or its shape."""
+    value = np.array(array, dtype=np.float64)
+    made = chance.choice((change_kind, change_numbers, change_shape))(value, chance, rng)
+    SPOILED.append(made)
+    return made
+
+
+def change_kind(value: np.ndarray, chance: random.Random, rng: Any) -> Any:
+    """The same numbers, held by something else."""
+    tensor, kind = torch.from_numpy(value.copy()), chance.choice(KINDS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # about what is made here
+        return kind(value, tensor)
+
+
+KINDS: tuple[Callable[[np.ndarray, Tensor], Any], ...] = (
+    lambda v, t: t.to(torch.float8_e4m3fn),
+    lambda v, t: t.to(torch.float8_e5m2),
+    lambda v, t: t.to_sparse(),
+    lambda v, t: t.to("meta"),
+    lambda v, t: t.half(),
+    lambda v, t: t.bfloat16(),
+    lambda v, t: t.float(),
+    lambda v, t: t.to(torch.complex128),
+    lambda v, t: t.int(),
+    lambda v, t: t.bool(),
+    lambda v, t: t.requires_grad_(),
+    lambda v, t: list(t),
+    lambda v, t: t.tolist(),
+    lambda v, t: tuple(v),
+    lambda v, t: v + 1j,
+    lambda v, t: v[::-1],
+    lambda v, t: np.asfortranarray(v),
+    lambda v, t: v.astype(">f8"),
+    lambda v, t: v.astype(np.float16),
+    lambda v, t: v.astype(np.longdouble),
+    lambda v, t: v.astype(object),
+    lambda v, t: v.astype(str),
+    lambda v, t: v.astype("datetime64[s]"),
+    lambda v, t: np.ma.masked_array(v, mask=v > 0),
+    lambda v, t: np.broadcast_to(v, v.shape),
+    lambda v, t: np.asmatrix(np.atleast_2d(v)),
+    lambda v, t: v.tobytes(),
+    lambda v, t: memoryview(v.tobytes()).cast("d"),
+    lambda v, t: iter(v.tolist()),
+    lambda v, t: {"x": 1},
+    lambda v, t: {1.0, 2.0},
+    lambda v, t: "1 2 3",
+    lambda v, t: None,
+    lambda v, t: object,
+    lambda v, t: np.float64(1.5),
+    lambda v, t: 10**400,
+    lambda v, t: True,
+    lambda v, t: torch.nested.nested_tensor([torch.ones(2)]),
+    lambda v, t: torch.nn.Parameter(t),
+    lambda v, t: torch.quantize_per_tensor(t.float(), 0.1, 0, torch.quint8),
+)
+
+
+def change_numbers(value: np.ndarray, chance: random.Random, rng: Any) -> Any:
+    """Numbers that are not finite, huge, tiny or all alike."""
+    wild = (np.nan, np.inf, -np.inf, 1e308, 1e200, 1e154, 1e100, 1e30, 1e-30, 5e-324, 0.0, -1.0)
+    number = chance.choice(wild)
+    if chance.random() < 0.5:
+        value[...] = number
+    elif value.size:
+        value.flat[chance.randrange(value.size)] = number
+    return torch.from_numpy(value) if chance.random() < 0.5 else value
+
+
+def change_shape(value: np.ndarray, chance: random.Random, rng: Any) -> Any:
+    """Other shapes: transposed, empty, with axes too many or too few, ragged, or nested deep."""
+    nested: Any = 1.0
+    for _ in range(chance.choice((2, 33, 65, 100, 2000))):
+        nested = [nested]
+    shape = tuple(chance.randint(0, 4) for _ in range(chance.randint(0, 5)))
+    others = (value.T, value[None], value[0], value[:0], np.concatenate([value, value]))
+    return chance.choice((*others, [[1.0], [1.0, 2.0]], nested, rng.normal(size=shape)))
+
+
+def check_finite(results: Any) -> None:
+    """Check that whatever came back has finite numbers."""
+    for result in results:
+        tensor = torch.as_tensor(result)
+        if tensor.is_complex() or not bool(torch.isfinite(tensor).all()):
+            raise Defect("numbers that are not finite, or not real, were passed on")
+
+
+def check_nothing_lost() -> None:
+    """Check that no array was taken whose numbers say more than what is taken from them."""
+    for array in SPOILED:
+        if isinstance(array, Tensor):
+            complex_, masked = array.is_complex() and bool(array.imag.any()), False
+        else:
+            complex_ = isinstance(array, np.ndarray) and array.dtype.kind == "c"
+            masked = isinstance(array, np.ma.MaskedArray) and bool(np.ma.getmaskarray(array).any())
+        if complex_ or masked:
+            raise Defect(f"{'imaginary parts' if complex_ else 'a mask'} went unnoticed")
+
+
+ATTACKS = (Attack("arrays", 50_000, prepare, attempt, sample=120),)

@@ -1,0 +1,127 @@
+"""Changed weights: one weight of a construction is changed, and its certificate must notice.
+
+A certificate that holds is false if the law is broken on other instances, on which the
+construction's own weights keep it. Weights that matter nowhere may be what they like.
+"""
+
+from __future__ import annotations
+
+import copy
+import functools
+import math
+import random
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from innerloop.certification.certificate import Certificate, certify
+from innerloop.certification.law import iterate_cases
+from innerloop.constructions.base import Construction
+from innerloop.errors import InputError
+from innerloop.registry import load_members
+from tools.torture.attack import Attack, Defect, Verdict
+
+OTHERS = 2000
+"""Other instances on which a certificate that holds is put to the test."""
+BATCH = 250
+"""How many of them at a time: the first broken batch ends the test."""
+LARGE_SHARE = 0.1
+"""Share of tries at the default parameters, which take longer than the small cases."""
+
+
+Constructions = list[Construction[Any, Any]]
+
+
+def prepare(folder: Path) -> list[str]:
+    """Name every construction."""
+    return sorted(load_members("constructions", Construction))
+
+
+@functools.cache
+def make_victims(name: str) -> Constructions:
+    """Make a construction: first with its defaults, then with the parameters of small cases."""
+    kind: Any = load_members("constructions", Construction)[name]
+    victims = []
+    for case in iterate_cases(kind, 2):
+        try:
+            construction = case.make()[0]
+            size = sum(weight.numel() for weight in construction.transformer.parameters())
+        except InputError:  # beyond a documented limit
+            continue
+        victims.append((size, len(victims), construction))
+    return [kind(), *(victim for *_, victim in sorted(victims)[:4])]
+
+
+def attempt(names: list[str], chance: random.Random, folder: Path) -> Verdict:
+    """Change one weight and certify; refused means that the certificate does not hold."""
+    default, *small = make_victims(chance.choice(names))
+    construction = default if chance.random() < LARGE_SHARE else chance.choice(small)
+    changed = copy.deepcopy(construction.transformer)
+    what = change_weight(changed, chance)
+    seed = chance.choice((0, chance.randrange(1000)))
+    try:
+        certificate = certify(construction, changed, 64, seed)
+    except InputError:
+        return "refused"
+    if not certificate.holds:
+        return "refused"
+    if mentions_weight(certificate, what):
+        return "survived"
+    for k in range(OTHERS // BATCH):
+        other = 10_000 + 100 * seed + k
+        if breaks(construction, changed, other) and not breaks(construction, None, other):
+            raise Defect(
+                f"a certificate of {construction.name} holds falsely (innerloop build "
+                f"{construction.name} with {construction.values()}, seed {seed}, {what}; broken at "
+                f"{BATCH} instances of seed {other})"
+            )
+    return "survived"
+
+
+def change_weight(transformer: torch.nn.Module, chance: random.Random) -> str:
+    """Change one weight, half of the time one that is not zero; say which and how."""
+    weights = dict(transformer.named_parameters())
+    name = chance.choice(sorted(name for name, weight in weights.items() if weight.numel()))
+    flat = weights[name].detach().view(-1)
+    places = flat.nonzero().squeeze(-1).tolist() if chance.random() < 0.8 else []
+    place = chance.choice(places) if places else chance.randrange(len(flat))
+    old = float(flat[place])
+    new = chance.choice((0.0, -old, 2 * old, old + 1, old + 0.01, 2.0, -1.0, 100.0, 1.01 * old))
+    if new == old:
+        new = old + chance.choice((0.1, 1.0, math.pi))
+    with torch.no_grad():
+        flat[place] = new
+    return f"{name}[{place}] {old:.4g} → {new:.4g}"
+
+
+def mentions_weight(certificate: Certificate, what: str) -> bool:
+    """Whether a certificate says that its instances did not reach the changed weight's tensor."""
+    return what.partition("[")[0] in (getattr(certificate, "unreached", None) or ())
+
+
+def breaks(construction: Construction[Any, Any], transformer: Any, seed: int) -> bool:
+    """Whether a transformer breaks the law on a batch of instances."""
+    try:
+        return not certify(construction, transformer, BATCH, seed).holds
+    except InputError:
+        return True
+
+
+def attempt_own(names: list[str], chance: random.Random, folder: Path) -> Verdict:
+    """Certify a construction's own weights at any seed and number of instances: they hold."""
+    construction = chance.choice(make_victims(chance.choice(names))[1:])
+    instances, seed = chance.choice((1, 3, 64, 200)), chance.randrange(10_000)
+    certificate = certify(construction, None, instances, seed)
+    if not certificate.holds:
+        raise Defect(
+            f"right weights of {construction.name} break the law (innerloop build with "
+            f"{construction.values()}, {instances} instances, seed {seed}: {certificate.broken})"
+        )
+    return "survived"
+
+
+ATTACKS = (
+    Attack("changed-weights", 10_000, prepare, attempt, seconds=180.0, sample=4),
+    Attack("own-weights", 1000, prepare, attempt_own, seconds=180.0, sample=4),
+)

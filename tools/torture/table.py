@@ -1,0 +1,109 @@
+"""The table of an attack: tries, survivors, refusals and defects, and its record on disk."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from innerloop.files import write_atomically
+from innerloop.provenance import collect_versions
+from innerloop.terminal import print_table
+from tools.torture.isolation import Result
+
+MAX_EXAMPLES = 3
+"""Tries that are named for each kind of defect."""
+
+
+@dataclass
+class Row:
+    """The outcome of one attack."""
+
+    name: str
+    seed: int
+    counts: Counter[str] = field(default_factory=Counter)
+    defects: dict[str, dict[int, str]] = field(default_factory=dict)
+    """The tries with each kind of defect: defects whose words differ in data alone are one kind."""
+    seconds: float = 0.0
+    skipped: str = ""
+    """Why the attack was left out, where it was."""
+
+    def add(self, result: Result) -> None:
+        self.counts[result.verdict] += 1
+        if result.verdict == "defect":
+            kind = simplify_defect(result.defect)
+            self.defects.setdefault(kind, {})[result.number] = result.defect
+
+    @property
+    def tries(self) -> int:
+        return self.counts.total()
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the row for JSON; each kind of defect with its count and how to repeat it."""
+        return {
+            "attack": self.name,
+            "tries": self.tries,
+            "survived": self.counts["survived"],
+            "refused": self.counts["refused"],
+            "defects": self.counts["defect"],
+            "kinds": [
+                {
+                    "defect": tries[min(tries)],
+                    "times": len(tries),
+                    "repeat": [self.repeat(k) for k in sorted(tries)[:MAX_EXAMPLES]],
+                }
+                for _, tries in sorted(
+                    self.defects.items(), key=lambda item: (-len(item[1]), item[0])
+                )
+            ],
+            "seconds": round(self.seconds, 1),
+            **({"skipped": self.skipped} if self.skipped else {}),
+        }
+
+    def repeat(self, number: int) -> str:
+        """Spell the command that repeats one try."""
+        return f"python -m tools.torture --only {self.name} --seed {self.seed} --first {number}"
+
+
+def simplify_defect(text: str) -> str:
+    """Leave out what differs from try to try: the message of an exception, numbers, names."""
+    head, colon, _ = text.partition(": ")
+    if colon and re.match(r"\w+(Error|Warning|Exception)\b", head):
+        return head
+    return re.sub(r"'[^']*'|\S*/\S*|-?\d[\d.e+-]*", "…", re.sub(r" \(innerloop .*", "", text))
+
+
+def print_rows(rows: list[dict[str, Any]]) -> None:
+    """Print the table, then every kind of defect with the command that repeats it."""
+    columns = ["attack", "tries", "survived", "refused", "defects", "seconds"]
+    total = {name: sum(row[name] for row in rows) for name in columns[1:]}
+    lines = [*rows, {"attack": "all", **total, "seconds": round(total["seconds"], 1)}]
+    print_table("torture", columns, [[str(line[name]) for name in columns] for line in lines])
+    for row in rows:
+        if "skipped" in row:
+            print(f"{row['attack']} was left out: {row['skipped']}")
+        for kind in row["kinds"]:
+            print(f"{row['attack']}, {kind['times']} times: {kind['defect']}")
+            print(f"  {kind['repeat'][0]}")
+
+
+def write_record(
+    path: Path, rows: list[dict[str, Any]], settings: dict[str, Any], command: str, start: float
+) -> None:
+    """Write the table with what is needed to make it again, whole or not at all."""
+    contents = {
+        "command": command,
+        "settings": settings,
+        "versions": collect_versions(),
+        "machine": {"cores": os.cpu_count(), "processor": platform.machine()},
+        "seconds": round(time.perf_counter() - start, 1),
+        "table": rows,
+    }
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_atomically(path, (json.dumps(contents, indent=2, ensure_ascii=False) + "\n").encode())

@@ -1,0 +1,115 @@
+"""What is attacked: a training of a few steps, claims that take no time, and folders of both."""
+
+from __future__ import annotations
+
+import json
+import time
+from concurrent.futures import Future
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from innerloop.claims.base import Claim, claim
+from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.ledger.run import Outcome, Run
+from innerloop.ledger.store import Store
+from innerloop.ledger.work import run_cell
+from innerloop.recipes import base as recipes
+from innerloop.registry import make_member
+
+SETTINGS: dict[str, Any] = {"d": 2, "n": 4, "batch": 16, "steps": 6, "evaluate_every": 2}
+SEED = 3
+
+
+def make_recipe(name: str = "linear-attention") -> recipes.Recipe:
+    """Make the recipe that is attacked."""
+    return make_member("recipes", recipes.Recipe, name, SETTINGS)
+
+
+def train_here(folder: Path, *, resume: bool = False) -> recipes.TrainedRun:
+    """Train the victim in a folder, with a checkpoint after every step."""
+    return recipes.train(make_recipe(), seed=SEED, folder=folder, resume=resume, every=0.0)
+
+
+def read_weights(path: Path) -> dict[str, Tensor]:
+    """Read the weights of a finished run."""
+    return dict(recipes.load(path / "model.safetensors")[1].state_dict())
+
+
+def make_evidence(generator: torch.Generator) -> Evidence:
+    values = torch.rand(4, generator=generator, dtype=torch.float64).tolist()
+    check = Check(statement="a < b", passed=True, summary=f"4 cases, {values[0]!r}")
+    wrong = Check(statement="a > b", passed=False, summary="0 of 4", counterexample="a = 1, b = 2")
+    rows = [{"x": k, "y": value} for k, value in enumerate(values)]
+    x, y = Axis(field="x", title="n"), Axis(field="y", title="error")
+    return Evidence(
+        parts=[Part(printed=check), Part(printed=wrong, corrected=check)],
+        numbers={"value": values[0], "cases": 4},
+        table=rows,
+        figures=[Figure(title="errors", rows=rows, caption="four", x=x, y=y)],
+    )
+
+
+def declare(id: str, **rest: Any) -> Any:
+    return claim(id, "a < b", where="Lemma 1", kind="equality", **rest)
+
+
+@declare("toy.one", quick={"pause": 0.0}, full={"pause": 0.0})
+def one(generator: torch.Generator, *, pause: float) -> Evidence:
+    time.sleep(pause)
+    return make_evidence(generator)
+
+
+def conclude(found: list[float]) -> Evidence:
+    check = Check(statement="all", passed=True, summary=f"{len(found)} cells")
+    numbers = {f"part {k}": value for k, value in enumerate(found)}
+    return Evidence(parts=[Part(printed=check)], numbers=numbers)
+
+
+PARTS = [{"part": k} for k in range(4)]
+
+
+@declare("toy.parts", quick=PARTS, full=PARTS, conclude=conclude)
+def parts(generator: torch.Generator, *, part: int) -> float:
+    time.sleep(0.002)
+    return float(torch.rand((), generator=generator, dtype=torch.float64))
+
+
+CLAIMS = {value.id: value for value in list(vars().values()) if isinstance(value, Claim)}
+
+
+class InlineEngine:
+    """Runs cells in this process, one at a time."""
+
+    max_deaths = 1
+    slots = 1
+
+    def submit(self, *work: Any) -> Future[str]:
+        future: Future[str] = Future()
+        future.set_result(run_cell(*work))
+        return future
+
+    def is_worker_death(self, error: BaseException) -> bool:
+        return False
+
+    def close(self) -> None:
+        pass
+
+
+def check_here(folder: Path, notices: list[str], engine: Any = InlineEngine) -> list[Outcome]:
+    """Check the victims' claims with their cells in a folder."""
+    store = Store(folder, notices.append)
+    run = Run(store, engine, notice=notices.append, claims=CLAIMS)
+    outcomes = run.check(list(CLAIMS), "quick")
+    notices += run.write_errors
+    return outcomes
+
+
+def read_cells(folder: Path) -> dict[str, Any]:
+    """Read what every cell of a folder found, by its path."""
+    return {
+        str(path.relative_to(folder)): json.loads(path.read_bytes())["content"]["found"]
+        for path in sorted(folder.glob("*/*/*.json"))
+    }
