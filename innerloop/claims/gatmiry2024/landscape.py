@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from innerloop.claims.trials import search_minimum
+from innerloop.claims.searching import search_minimum
 from innerloop.theory.looped import LoopedLoss
 
 Loss = Callable[[LoopedLoss, Tensor], Tensor]

@@ -32,7 +32,8 @@ from innerloop.claims.gatmiry2024.landscape import (
     identity,
 )
 from innerloop.claims.prompts import draw_normal
-from innerloop.claims.trials import Inequality, search_minimum
+from innerloop.claims.searching import search_minimum
+from innerloop.claims.trials import Inequality
 from innerloop.theory.looped import LoopedLoss, isotropic_loss
 
 Factor = Callable[[int, int], float]
