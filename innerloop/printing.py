@@ -105,12 +105,16 @@ def _print_algorithm(shown: dict[str, Any]) -> None:
 def _print_claim(shown: dict[str, Any]) -> None:
     print(f"{shown['name']}, {shown['where']} ({shown['claim_kind']}): {shown['statement']}")
     print(f"source: {shown['source']}")
+    for hypothesis, at in shown["hypotheses"].items():
+        print(f"presupposed: {hypothesis} ({at})")
+    for id, at in shown["restates"].items():
+        print(f"printed again: {id}, {at}")
     rows = [
         [name, str(len(cells)), format_value(cells[0], 90)]
         for name, cells in shown["presets"].items()
     ]
     print_table("presets", ["name", "cells", "settings of the first"], rows)
-    print(f"falsified forms that it must reject: {', '.join(shown['falsified']) or 'none'}")
+    print(f"falsified data or forms that it must reject: {', '.join(shown['falsified']) or 'none'}")
 
 
 _PRINTERS = {

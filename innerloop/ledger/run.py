@@ -299,7 +299,7 @@ def _make_stale(
     preset = next(iter(stored)).preset
     parts = list(stored.values())
     try:
-        verdict = claim.build_evidence([part.found for part in parts]).verdict
+        verdict = claim.build_evidence([part.found for part in parts]).label
     except Exception:  # other code made it: this code may not be able to read it
         verdict = "unreadable"
     changed = sorted({name for names in changes.values() for name in names})
