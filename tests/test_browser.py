@@ -274,7 +274,7 @@ def test_what_does_not_hold_as_printed_is_found_most_consequential_first(page: P
     assert all(title.startswith(start) for title, start in zip(titles, starts, strict=True))
     texts = page.locator("#found ~ ol li").all_inner_texts()
     assert "No correction is known." in texts[1]
-    assert "Corrected, and it holds: A = b." in texts[1]
+    assert "Corrected, and it holds: a = b." in texts[0], "a symbol keeps its case"
 
 
 def test_text_is_text(page: Page) -> None:
