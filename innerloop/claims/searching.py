@@ -153,7 +153,7 @@ def _search_size(
         return value + 1e3 * torch.relu(ROOM - slack) ** 2
 
     batch = torch.stack([A for _, A in starts])
-    scores = objective(batch).detach().nan_to_num(nan=math.inf)
+    scores = objective(batch).detach().nan_to_num(nan=math.inf, posinf=math.inf)
     tried = [(name, A) for name, A in starts]
     evaluations = len(starts)
     seen: set[str] = set()
@@ -171,7 +171,9 @@ def _search_size(
         tried.append((name, (end + end.mT) / 2 if symmetric else end))
         evaluations += count
     value, slack = margin(torch.stack([A for _, A in tried]), **size)
-    allowed = torch.where(slack >= 0, value, math.inf).detach().nan_to_num(nan=math.inf)
+    allowed = (
+        torch.where(slack >= 0, value, math.inf).detach().nan_to_num(nan=math.inf, posinf=math.inf)
+    )
     best = int(allowed.argmin())
     least = float(allowed[best])
     return ((*tried[best], least) if math.isfinite(least) else None), evaluations
