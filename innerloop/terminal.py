@@ -60,7 +60,11 @@ def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
                 f"{stale['made']}; changed since: {changed}"
             )
     counts = Counter(outcome["verdict"] for outcome in outcomes)
-    print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()))
+    with_errata = sum(bool(o["evidence"] and o["evidence"]["errata"]) for o in outcomes)
+    print(
+        ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+        + (f"; {with_errata} with errata" if with_errata else "")
+    )
 
 
 def _print_evidence(outcome: dict[str, Any]) -> None:

@@ -304,9 +304,13 @@ def test_each_check_must_say_no_to_some_data() -> None:
     with pytest.raises(AssertionError, match="not which parts there are"):
         check_claim(declare(fewer, large=large, negative=negative))
     with pytest.raises(InputError, match="give one"):
-        claim(
-            "a.b", "C.", where="d", kind="rate", quick={}, full={}, judge=judge_rows, conclude=max
-        )
+        declare(judge_rows, conclude=max)
+
+    def vague(rows: list[dict[str, float]]) -> Evidence:
+        return replace(judge_rows(rows), beyond=[replace(HELD, statement="the same with n = 2")])
+
+    with pytest.raises(AssertionError, match="says the same what"):
+        check_claim(declare(vague, large=large, negative=negative))
 
 
 @pytest.mark.parametrize(

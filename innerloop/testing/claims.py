@@ -54,6 +54,12 @@ def _check_words(claim: Claim, genuine: Evidence) -> None:
             check.passed is not False or check.counterexample,
             f"{claim.id}: a form that fails shows a counterexample: {check.statement}",
         )
+    if is_judged_apart(claim):
+        for check in (*printed, *genuine.beyond):
+            require(
+                not re.match(r"(the )?same\b", check.statement),
+                f"{claim.id}: a statement says the same what: {check.statement!r}",
+            )
     for erratum in genuine.errata:
         require(
             erratum.stands, f"{claim.id}: what holds is no erratum: {erratum.printed.statement}"
