@@ -106,12 +106,18 @@ def _print_algorithm(shown: dict[str, Any]) -> None:
 def _print_claim(shown: dict[str, Any]) -> None:
     print_text(f"{shown['name']}, {shown['where']} ({shown['claim_kind']}): {shown['statement']}")
     print_text(f"source: {shown['source']}")
+    for hypothesis, at in shown["hypotheses"].items():
+        print_text(f"presupposed: {hypothesis} ({at})")
+    for id, at in shown["restates"].items():
+        print_text(f"printed again: {id}, {at}")
     rows = [
         [name, str(len(cells)), format_value(cells[0], 90)]
         for name, cells in shown["presets"].items()
     ]
     print_table("presets", ["name", "cells", "settings of the first"], rows)
-    print_text(f"falsified forms that it must reject: {', '.join(shown['falsified']) or 'none'}")
+    print_text(
+        f"falsified data or forms that it must reject: {', '.join(shown['falsified']) or 'none'}"
+    )
 
 
 _PRINTERS = {

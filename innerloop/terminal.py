@@ -45,7 +45,7 @@ def print_certificates(certificates: list[dict[str, Any]]) -> None:
 def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
     """Print a line per claim and the number per verdict; up to three claims also in full."""
     rows = [
-        [o["id"], o["verdict"], o["preset"] or "", f"{o['seconds']:.1f}" if o["preset"] else ""]
+        [o["id"], o["label"], o["preset"] or "", f"{o['seconds']:.1f}" if o["preset"] else ""]
         for o in outcomes
     ]
     print_table("claims", ["claim", "verdict", "preset", "seconds"], rows)
@@ -60,20 +60,30 @@ def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
                 f"{stale['made']}; changed since: {changed}"
             )
     counts = Counter(outcome["verdict"] for outcome in outcomes)
-    print_text(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()))
+    with_errata = sum(bool(o["evidence"] and o["evidence"]["errata"]) for o in outcomes)
+    print_text(
+        ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+        + (f"; {with_errata} with errata" if with_errata else "")
+    )
 
 
 def _print_evidence(outcome: dict[str, Any]) -> None:
     where = f" ({outcome['where']})" if outcome["where"] else ""
     print_text(f"{outcome['id']}{where}: {outcome['statement']}")
+    if outcome["restates"]:
+        print_text(f"  the statement of {outcome['restates']}, and its check")
+    for hypothesis, at in outcome["hypotheses"].items():
+        print_text(f"  presupposed: {hypothesis} ({at})")
     evidence = outcome["evidence"]
     if evidence is None:
         print_text(f"  {outcome['error']}\n" if outcome["error"] else "")
         return
     for part in evidence["parts"]:
-        _print_check("as printed", part["printed"])
-        if part["corrected"]:
-            _print_check("corrected", part["corrected"])
+        _print_part(part)
+    for erratum in evidence["errata"]:
+        _print_erratum(erratum)
+    for check in evidence["beyond"]:
+        _print_check("beyond", check)
     if evidence["out_of_reach"]:
         print_text(f"  {evidence['out_of_reach']}")
     for name, value in evidence["numbers"].items():
@@ -81,9 +91,31 @@ def _print_evidence(outcome: dict[str, Any]) -> None:
     print_text()
 
 
+def _print_part(part: dict[str, Any]) -> None:
+    _print_check("as printed", part["printed"])
+    if part["corrected"]:
+        _print_check("corrected", part["corrected"])
+    if part["reading"]:
+        print_text(f"    reading: {part['reading']}")
+    for name, check in part["other_readings"].items():
+        _print_check(f"another reading, {name}", check)
+    if part["vacuous"]:
+        print_text(f"    vacuous: {part['vacuous']}")
+
+
+def _print_erratum(erratum: dict[str, Any]) -> None:
+    _print_check(f"erratum ({erratum['grade']}), {erratum['where']}", erratum["printed"])
+    if erratum["corrected"]:
+        _print_check("corrected", erratum["corrected"])
+    if erratum["meant"]:
+        print_text(f"    meant: {erratum['meant']}")
+
+
 def _print_check(form: str, check: dict[str, Any]) -> None:
     outcome = {True: "holds", False: "FAILS", None: "undecided"}[check["passed"]]
     print_text(f"  {form}, {outcome}: {check['statement']}\n    {check['summary']}")
+    if check["ours"]:
+        print_text(f"    threshold of ours: {check['ours']}")
     for line in check["counterexample"].splitlines():
         print_text(f"    counterexample: {line}")
 

@@ -577,7 +577,7 @@ NEWTON = "constructions.newton"
     [
         ("claims/ahn2023/lemma_2.py", "# Steps small", "# Steps quite small", []),
         ("claims/ahn2023/lemma_2.py", "2 * d + 3", "2 * d + 4", ["claims.ahn2023.lemma_2"]),
-        ("claims/evidence.py", "MAX_ROWS = 5000", "MAX_ROWS = 1", ["claims.evidence"]),
+        ("claims/figures.py", "MAX_ROWS = 5000", "MAX_ROWS = 1", ["claims.figures"]),
         ("errors.py", "import difflib", "import difflib as d", ["errors"]),
         ("transformer/head.py", "import torch", "import torch  # so", []),
         (

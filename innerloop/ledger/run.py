@@ -97,6 +97,9 @@ class Outcome:
             "kind": claim.kind if claim else None,
             "statement": claim.statement if claim else load_statements()[self.id],
             "verdict": self.verdict,
+            "label": evidence.label if evidence else self.verdict,
+            "hypotheses": dict(claim.hypotheses) if claim else {},
+            "restates": claim.original if claim else "",
             "preset": self.preset,
             "seconds": round(self.seconds, 3),
             "printed": [vars(part.printed) for part in parts] or None,
@@ -138,7 +141,8 @@ class Run:
         for id in ids:
             if id in self.claims:
                 plans[id] = self._plan_cells(self.claims[id], preset, fuller, ready, stale)
-        missing = [cell for cells in plans.values() for cell in cells if cell not in ready]
+        needed = dict.fromkeys(cell for cells in plans.values() for cell in cells)
+        missing = [cell for cell in needed if cell not in ready]
         self._announce_stale(stale, missing)
         failures = self._run_cells(missing, ready) if missing else {}
         return [
@@ -162,7 +166,7 @@ class Run:
         """Choose the cells of a claim's outcome; stored ones are ready, or noted as stale."""
         presets = PRESETS[PRESETS.index(preset) :] if fuller else (preset,)
         for larger in reversed(presets):
-            cells = [Cell(claim.id, larger, self.seed, cell) for cell in claim.presets[larger]]
+            cells = [Cell(claim.cell_id, larger, self.seed, cell) for cell in claim.presets[larger]]
             stored = {} if self.fresh else self._read_stored(cells)
             changes = {cell: self._find_changes(cell, done) for cell, done in stored.items()}
             current = {cell: done for cell, done in stored.items() if not changes[cell]}
@@ -304,7 +308,7 @@ def _make_stale(
     preset = next(iter(stored)).preset
     parts = list(stored.values())
     try:
-        verdict = claim.build_evidence([part.found for part in parts]).verdict
+        verdict = claim.build_evidence([part.found for part in parts]).label
     except Exception:  # other code made it: this code may not be able to read it
         verdict = "unreadable"
     changed = sorted({name for names in changes.values() for name in names})

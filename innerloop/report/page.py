@@ -9,7 +9,6 @@ from innerloop.report.charts import build_chart
 from innerloop.report.claims import (
     collect_figures,
     render_articles,
-    render_findings,
     render_options,
     render_summary,
 )
@@ -20,6 +19,7 @@ from innerloop.report.figures import (
     plot_step_deviations,
     plot_training_curves,
 )
+from innerloop.report.findings import render_findings
 from innerloop.surveys.data import ReportData, Rows
 
 _COLUMN_TITLES = {
