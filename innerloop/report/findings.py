@@ -6,10 +6,10 @@ Every finding says which statement of which document it is about, so that it can
 from __future__ import annotations
 
 from collections.abc import Iterator
-from html import escape
 from typing import Any
 
 from innerloop.report.claims import Outcomes, format_sentence
+from innerloop.report.escaping import escape
 
 HEADINGS = {
     "statement": "Statements that do not hold",
