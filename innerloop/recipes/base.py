@@ -24,7 +24,7 @@ from torch import Tensor, nn
 from innerloop import sealed
 from innerloop.errors import FileError, InputError, MissingLibraryError
 from innerloop.jsonfiles import parse_object
-from innerloop.limits import check_seed, format_number
+from innerloop.limits import check_count, check_seed
 from innerloop.problems.base import Distribution
 from innerloop.progress import Progress, ignore_progress
 from innerloop.provenance import spell_command
@@ -56,7 +56,7 @@ VERSION = 1
 MAX_SEEDS = 100_000
 MAX_NAME = 200
 """Bytes of a recipe's name in that of a folder, which file systems end at 255."""
-_SPARE_BYTES, _BYTES_PER_BYTE = 2**28, 200
+_SPARE_BYTES, _BYTES_PER_BYTE = 2**26, 200
 """Memory that building a file's model may take: this much, and this many times its weights."""
 
 
@@ -228,10 +228,7 @@ def train_seeds(
 def list_seeds(first: int, count: int) -> range:
     """List `count` seeds from `first` on; refuse numbers that no run could have."""
     first = check_seed(first)
-    if count < 1:
-        raise InputError(f"seeds must be at least 1, got {format_number(count)}")
-    if count > MAX_SEEDS:
-        raise InputError(f"seeds must be at most {MAX_SEEDS}, got {format_number(count)}")
+    count = check_count("seeds", count, 1, MAX_SEEDS)
     check_seed(first + count - 1)
     return range(first, first + count)
 

@@ -12,11 +12,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import numpy as np
 import torch
 
-from innerloop.errors import InputError
-from innerloop.limits import format_number
+from innerloop.limits import check_count
 from innerloop.provenance import collect_versions, digest_code
 
 Environment = dict[str, Any]
@@ -26,12 +24,7 @@ MAX_THREADS = max(256, os.cpu_count() or 1)
 
 def check_threads(threads: Any) -> int:
     """Return a number of threads as an `int`; refuse what torch could not start."""
-    if not isinstance(threads, int | np.integer) or isinstance(threads, bool):
-        raise InputError(f"threads must be a whole number, got {threads!r}")
-    if not 1 <= threads <= MAX_THREADS:
-        shown = format_number(int(threads))
-        raise InputError(f"threads must be at least 1 and at most {MAX_THREADS}, got {shown}")
-    return int(threads)
+    return check_count("threads", threads, 1, MAX_THREADS)
 
 
 @contextmanager

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from innerloop.errors import FileError, InputError
+from innerloop.errors import FileError
 from innerloop.training import checkpoint
 from innerloop.training.environment import Environment, describe_differences, is_environment
 from innerloop.training.restoring import is_count, shorten
@@ -54,7 +54,7 @@ def check_same_training(path: Path, saved: dict[str, Any], requested: dict[str, 
             for name in names[:MAX_DIFFERENCES]
         ]
         differences += ["…"] if len(names) > MAX_DIFFERENCES else []
-        raise InputError(
+        raise FileError(
             f"{path} belongs to another training: {', '.join(differences)}; resume with the same "
             "settings, or train into another folder"
         )
