@@ -41,7 +41,7 @@ from innerloop.claims.gatmiry2024.landscape import (
     hoelder_factor,
     loss_and_squared_gradient,
 )
-from innerloop.claims.searching import search_counterexample
+from innerloop.claims.searching import search_counterexample, with_examples
 from innerloop.claims.trials import Inequality
 from innerloop.theory.looped import LoopedLoss, isotropic_loss
 
@@ -166,13 +166,13 @@ def search_rows(
     generator: torch.Generator, sizes: list[list[int]], descents: int, *, symmetric: bool
 ) -> Rows:
     """Search the least ratio above the threshold; the case where the search ended."""
-    numbers = (10**4, 10**6, 10**8, 10**12)
     if symmetric:
         tried = [
             {"d": d, "L": L, "n": enough_examples(d, L) * k} for d, L in sizes for k in (1, 10**4)
         ]
     else:
-        tried = [{"d": d, "L": L, "n": n} for d, L in sizes if d > 1 for n in numbers]
+        tried = with_examples({"d": d, "L": L} for d, L in sizes if d > 1)
+        tried = [size for size in tried if size["n"] >= size["d"] ** 2]
     found = search_counterexample(
         corrected_margin,
         tried,
