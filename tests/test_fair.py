@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 from dataclasses import replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from innerloop.claims.evidence import Check, Erratum, Evidence, Part, misprint
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.gatmiry2024.landscape import delta
+from innerloop.claims.gatmiry2024.theorem_3_4 import get_law
 from innerloop.claims.intervals import (
     Interval,
     check_around,
@@ -27,7 +29,7 @@ from innerloop.claims.intervals import (
 )
 from innerloop.claims.liu2025.measurements import add_violation_rate
 from innerloop.claims.loading import load_claims
-from innerloop.claims.searching import list_families, search_counterexample
+from innerloop.claims.searching import list_families, search_counterexample, with_examples
 from innerloop.claims.shrinking import shrink
 from innerloop.claims.trials import Equality, Expectation, Inequality
 from innerloop.errors import InputError
@@ -38,6 +40,7 @@ from innerloop.report.claims import format_sentence, render_articles
 from innerloop.report.findings import render_findings
 from innerloop.results import find_recorded
 from innerloop.testing import check_claim
+from innerloop.testing.claims import is_judged_apart
 from innerloop.theory.looped import LoopedLoss
 
 HELD = Check(statement="a = b", passed=True, summary="12 cases")
@@ -176,7 +179,7 @@ def test_a_line_figure() -> None:
 
 def former_bound(A: Tensor, *, d: int, L: int, n: int) -> tuple[Tensor, Tensor]:
     """The former correction of gradient dominance, for all A: log ratio, and log of the slack."""
-    law = LoopedLoss(d, n, L)
+    law = get_law(d, n, L)  # its rule is computed once
     at = A if A.requires_grad else A.detach().clone().requires_grad_()
     value = law.loss(at)
     (slope,) = torch.autograd.grad(value.sum(), at, create_graph=True)
@@ -187,11 +190,8 @@ def former_bound(A: Tensor, *, d: int, L: int, n: int) -> tuple[Tensor, Tensor]:
 
 def test_the_search_refutes_a_correction_that_was_thought_to_hold() -> None:
     """Without any hint: all sizes d, L ≤ 2, tiny and huge n, in the order of size."""
-    sizes = [
-        {"d": d, "L": L, "n": n}
-        for d, L in ((1, 1), (2, 1), (1, 2), (2, 2))
-        for n in (d * d + 1, 100, 10**6, 10**12)
-    ]
+    sizes = with_examples({"d": d, "L": L} for d, L in ((1, 1), (2, 1), (1, 2), (2, 2)))
+    sizes = [size for size in sizes if size["n"] >= size["d"] ** 2]
     seeded = torch.Generator().manual_seed(0)
     found = search_counterexample(former_bound, sizes, seeded, descents=2, iterations=40)
     assert found.breaks
@@ -212,6 +212,20 @@ def test_the_audits_counterexample_is_one() -> None:
     margin, slack = former_bound(A[None], d=2, L=2, n=10**6)
     assert float(margin.detach().exp()) == pytest.approx(0.03395 / 0.04585, rel=1e-3)
     assert float(slack.detach()) > 0
+
+
+WITHOUT_MATRICES: dict[str, str] = {}
+"""Inequalities that have no matrix to try, each with what it is about."""
+
+
+def test_every_inequality_is_tried_on_the_hard_instances_of_its_source() -> None:
+    """A source that has a module of hard instances: its inequalities import it, directly or not."""
+    for id, one in load_claims().items():
+        pool = f"innerloop.claims.{one.source}.hard_instances"
+        if one.kind != "inequality" or not is_judged_apart(one) or id in WITHOUT_MATRICES:
+            continue
+        if importlib.util.find_spec(pool) is not None:
+            assert pool in collect_dependencies(one.location, [], {}), f"{id} does not use {pool}"
 
 
 def test_a_search_that_finds_nothing_says_how_far_it_went() -> None:

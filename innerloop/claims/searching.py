@@ -5,7 +5,7 @@ Families   multiples of I by powers of ten, I plus a nilpotent, rotations, rank 
 Descent    L-BFGS on the margin in float64, from the worst of the families
 Shrinking  the first violation is rounded as far as it stays one (`shrinking`)
 
-    search_counterexample(margin, [{"d": 2, "L": 2, "n": n} for n in (3, 10**6)], generator)
+    search_counterexample(margin, with_examples([{"d": 1, "L": 2}, {"d": 2, "L": 2}]), generator)
 
 `margin(A, **size)` gives the margin, negative where the statement breaks, and the slack of its
 hypotheses, negative where they are not met; both for a batch of matrices, differentiable.
@@ -14,7 +14,7 @@ hypotheses, negative where they are not met; both for a batch of matrices, diffe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -28,6 +28,19 @@ from innerloop.claims.shrinking import shrink
 Margin = Callable[..., tuple[Tensor, Tensor]]
 ROOM = 1e-3
 """Slack that the descent aims for, so that rounding does not leave the hypotheses."""
+
+
+EXAMPLES = (10, 100, 10**4, 10**6, 10**8, 10**12, 10**24)
+"""Numbers of examples that a search tries beside the smallest, d + 1."""
+
+
+def with_examples(sizes: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Pair each size, which has a `d`, with tiny and huge numbers n > d of examples."""
+    return [{**size, "n": n} for size in sizes for n in _list_examples(size["d"])]
+
+
+def _list_examples(d: int) -> list[int]:
+    return [d + 1, *(n for n in EXAMPLES if n > d + 1)]
 
 
 @dataclass(frozen=True, eq=False)

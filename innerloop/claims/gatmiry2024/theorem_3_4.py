@@ -41,7 +41,7 @@ from innerloop.claims.gatmiry2024.landscape import (
     hoelder_factor,
     loss_and_squared_gradient,
 )
-from innerloop.claims.searching import search_counterexample
+from innerloop.claims.searching import search_counterexample, with_examples
 from innerloop.claims.trials import Inequality
 from innerloop.theory.looped import LoopedLoss, isotropic_loss
 
@@ -116,8 +116,8 @@ def judge_dominance(rows: Rows) -> Evidence:
 
 @claim(
     "gatmiry2024.theorem-3.4",
-    "From a loss of 16Ld4^L/√n on, the squared gradient is at least a sixteenth of the loss to the "
-    "power (2L − 1)/L.",
+    "From a loss of 16Ld4^L/√n on (in Theorem A.11, of 16Ld16^L/√n), the squared gradient is at "
+    "least a sixteenth of the loss to the power (2L − 1)/L.",
     where="Section 3.7, Theorem 3.4",
     kind="inequality",
     hypotheses={
@@ -166,13 +166,13 @@ def search_rows(
     generator: torch.Generator, sizes: list[list[int]], descents: int, *, symmetric: bool
 ) -> Rows:
     """Search the least ratio above the threshold; the case where the search ended."""
-    numbers = (10**4, 10**6, 10**8, 10**12)
     if symmetric:
         tried = [
             {"d": d, "L": L, "n": enough_examples(d, L) * k} for d, L in sizes for k in (1, 10**4)
         ]
     else:
-        tried = [{"d": d, "L": L, "n": n} for d, L in sizes if d > 1 for n in numbers]
+        tried = with_examples({"d": d, "L": L} for d, L in sizes if d > 1)
+        tried = [size for size in tried if size["n"] >= size["d"] ** 2]
     found = search_counterexample(
         corrected_margin,
         tried,
@@ -193,10 +193,11 @@ def measure_multiples() -> Rows:
     least = Fraction(many + 1, 2 * many + 2)  # n/(n + d + 1), the minimum of one loop
     cases = [(many, many + 1, 1, least), (many, many**2, 1, Fraction(0))]
     for d, L, a in ((65_537, 2, 0), (65_537, 2, 3), (10_120, 5, 0), (10**6, 3, -1), (50, 4, 0)):
-        cases += [(d, 10**k, L, Fraction(a)) for k in (12, 30)]
+        cases += [(d, 10**k, L, Fraction(a)) for k in (20, 30)]  # above both thresholds
     rows = []
     for d, n, L, a in cases:
         value, slope = isotropic_loss(d, n, L, a), isotropic_loss(d, n, L, a, 1) ** 2 / d
-        case = Case(d=d, L=L, n=n, note=f"A = {a} I")
+        note = f"A = {a} I" if a else "A = 0, where the loss is d and ∇L = −2L I"
+        case = Case(d=d, L=L, n=n, note=note)
         rows += [make_row(case, float(value), float(slope), form=form) for form in FORMS]
     return rows
