@@ -7,7 +7,6 @@ scores resolve: every iteration that starts from 0 would fit one that answers 0,
 
 from __future__ import annotations
 
-from dataclasses import fields
 from typing import Any
 
 import torch
@@ -15,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.errors import InputError
-from innerloop.identification.instances import find_targets
+from innerloop.identification.instances import find_targets, list_tensors
 from innerloop.identification.measures import FLOOR, LayerPredictions
 
 DIVERGENCE = 1e12
@@ -27,9 +26,7 @@ RESOLUTION = 1e-3 * FLOOR
 
 def find_limit(problem: Any) -> float:
     """Return the size above which an answer to a problem has diverged."""
-    values = [getattr(problem, field.name) for field in fields(problem)]
-    parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
-    tensors = [part for part in parts if isinstance(part, Tensor) and part.is_floating_point()]
+    tensors = [tensor for tensor in list_tensors(problem) if tensor.is_floating_point()]
     size = max(float(tensor.abs().max()) for tensor in tensors)
     if size > MAX_SIZE:
         raise InputError(
