@@ -145,7 +145,8 @@ def print_verdict(identification: dict[str, Any]) -> None:
     rows = [
         [
             str(layer["layer"]),
-            {"match": "", "close": "close to "}.get(layer["fit"], "none fits; nearest ")
+            layer["answers"]
+            or {"match": "", "close": "close to "}.get(layer["fit"], "none fits; nearest ")
             + layer["nearest"],
             "" if layer["step"] is None else str(layer["step"]),
             _format_score(layer["score"]),

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from innerloop.certification.building import BuiltTransformer
 from innerloop.errors import InputError
+from innerloop.identification.answers import describe_constants
 from innerloop.identification.candidates import Candidate, Given, list_candidates
 from innerloop.identification.comparison import Tables, compare_candidates
 from innerloop.identification.fitting import FitTarget, estimate_memory, fit_candidate
@@ -79,7 +80,7 @@ class Identification:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verdict for JSON; `fitted` has the values of all that fit some layer."""
-        named_somewhere = {layer.nearest for layer in self.layers if layer.fit != "none"}
+        named_somewhere = {layer.nearest for layer in self.layers if layer.algorithm is not None}
         return {
             "verdict": self.verdict,
             "algorithm": self.algorithm,
@@ -165,15 +166,17 @@ def conclude(
     model: LayerPredictions,
 ) -> Identification:
     """Conclude the verdict from the scores."""
-    layers, best = judge_layers(matches, scored, labels), select_candidate(matches, scored)
+    constants = describe_constants(model, problem)
+    layers = judge_layers(matches, scored, labels, constants)
+    best = select_candidate(matches, scored, constants)
     target = find_targets(problem)
     against = torch.zeros_like(model[-1]) if target is None else target
     power = float((model[-1] if target is None else target).square().sum(dim=-1).mean())
-    errors = (loss(model, against) / power).sqrt().tolist()
+    errors = (loss(model, against) / max(power, 1e-300)).sqrt().tolist()
     relation, hyperparameters = None, {}
     if best is not None:
         match = matches[best]
-        fits = [v for v in layers if v.nearest == match.candidate.label and v.fit != "none"]
+        fits = _list_fits(layers, match.candidate)
         if match.candidate.schedule == "one for all":
             relation = fit_step_growth([v.layer for v in fits], [v.step or 0 for v in fits])
         hyperparameters = _export_values(match)
@@ -224,8 +227,9 @@ def _export_values(match: Match) -> dict[str, Any]:
 def _describe_verdict(layers: Sequence[LayerVerdict], candidate: Candidate | None) -> str:
     """Describe the verdict in one line."""
     if candidate is None:
-        return NONE_FITS
-    fits = [v for v in layers if v.nearest == candidate.label and v.fit != "none"]
+        answers = {layer.answers for layer in layers}
+        return next(iter(answers)) or NONE_FITS if len(answers) == 1 else NONE_FITS
+    fits = _list_fits(layers, candidate)
     least = min(v.score for v in fits)
     close = "" if all(v.fit == "match" for v in fits) else f"close to (score at least {least:.3f}) "
     where = (
@@ -233,6 +237,11 @@ def _describe_verdict(layers: Sequence[LayerVerdict], candidate: Candidate | Non
     )
     rest = "" if len(fits) == len(layers) else f" of {len(layers)}"
     return f"{close}{candidate.label}{where}{rest}"
+
+
+def _list_fits(layers: Sequence[LayerVerdict], candidate: Candidate) -> list[LayerVerdict]:
+    """List the layers that a candidate is named for."""
+    return [v for v in layers if v.nearest == candidate.label and v.algorithm is not None]
 
 
 def _format_ranges(numbers: Sequence[int]) -> str:

@@ -48,11 +48,16 @@ def draw_sample(distribution: Distribution, prompts: int) -> Any:
     return distribution.sample(1, generator=torch.Generator().manual_seed(0))
 
 
+def list_tensors(problem: Any) -> list[Tensor]:
+    """List the tensors of a problem, also those in tuples."""
+    values = vars(problem).values() if hasattr(problem, "__dict__") else problem
+    parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+    return [part for part in parts if isinstance(part, Tensor)]
+
+
 def _measure_instance(sample: Any) -> int:
     """Return the bytes of one instance."""
-    values = vars(sample).values() if hasattr(sample, "__dict__") else ()
-    parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
-    return sum(part.numel() * part.element_size() for part in parts if isinstance(part, Tensor))
+    return sum(tensor.numel() * tensor.element_size() for tensor in list_tensors(sample))
 
 
 def _check_sizes(distribution: Distribution, prompts: int) -> None:

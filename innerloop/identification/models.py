@@ -7,7 +7,7 @@ A model of your own is a function `(X, y, x_query) → prediction` on batches (`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from innerloop.arrays import as_tensor
 from innerloop.certification.building import BuiltTransformer, restore_construction
 from innerloop.constructions.base import Construction, iterate_streams, read_prediction
 from innerloop.errors import FileError, InputError
+from innerloop.identification.answers import find_limit
 from innerloop.identification.instances import copy_problem, select_queries
 from innerloop.limits import is_out_of_memory
 from innerloop.locations import describe_failure
@@ -117,10 +118,11 @@ class FunctionModel(Model):
 
 
 def predict_layers(model: Model, problem: Any) -> Predictions:
-    """Predict in float64 without gradients; NaN and infinity are errors.
+    """Predict in float64 without gradients; NaN, infinity and divergence are errors.
 
     This is where a model's own code runs: it gets a copy of the problem, and its answer is copied.
     """
+    limit = find_limit(problem)
     with torch.no_grad():
         answer = _run_model(model, copy_problem(problem))
         found = as_tensor(answer, ANSWER).detach().to(problem.x, copy=True)
@@ -138,7 +140,20 @@ def predict_layers(model: Model, problem: Any) -> Predictions:
             f"{int((~finite[layer]).sum())} of {len(problem.x)} prompts: "
             "is it for problems of this distribution?"
         )
+    _check_divergence(found, names, limit)
     return found
+
+
+def _check_divergence(found: Predictions, names: Sequence[str], limit: float) -> None:
+    """Refuse predictions that are finite, and too large for any comparison to mean something."""
+    large = (found.abs() > limit).any(dim=-1)
+    if bool(large.any()):
+        layer = int(large.any(dim=-1).int().argmax())
+        raise InputError(
+            f"the model's predictions after {names[layer]} have diverged at "
+            f"{int(large[layer].sum())} of {found.shape[1]} prompts, up to "
+            f"{float(found[layer].abs().max()):.3g}: is it for problems of this distribution?"
+        )
 
 
 def _run_model(model: Model, problem: Any) -> Any:
