@@ -391,10 +391,12 @@ def _check_claims(
 
 
 def _finish_check(outcomes: list[Outcome], unwritten: list[str]) -> None:
-    """Exit 1 where a check itself broke, 2 where results could not be kept."""
+    """Exit 1 where a check itself broke, 2 where the engine was lost or results were not kept."""
     if broken := [outcome.id for outcome in outcomes if outcome.state == "broken"]:
         print(f"innerloop: these checks broke: {', '.join(broken)}", file=sys.stderr)
         raise typer.Exit(1)
+    if lost := next((outcome for outcome in outcomes if outcome.lost), None):
+        raise InputError(lost.error)
     if unwritten:
         raise InputError(f"{len(unwritten)} results could not be kept: {unwritten[0]}")
 

@@ -59,7 +59,12 @@ def draw(found: list[dict[str, Any]], damaged: dict[str, str]) -> str:
     """Draw a page with these runs and nothing else."""
     rows = [{"folder": place, "reason": reason} for place, reason in damaged.items()]
     tables: dict[str, Any] = {"outcomes": [], "certificates": [], "convergence": [], "regret": []}
-    texts = {"convergence_setting": "", "regret_setting": "", "command": "", "made": ""}
+    texts: dict[str, Any] = {
+        "convergence_setting": "",
+        "regret_setting": "",
+        "command": "",
+        "made": "",
+    }
     data = ReportData(**tables, **texts, runs=found, seconds=0.0, damaged=rows)
     with pytest.MonkeyPatch.context() as patch:
         for name in ("plot_step_deviations", "plot_error_against_layers", "plot_regret"):
@@ -271,9 +276,7 @@ def test_evidence_of_other_types_is_refused(value: Any) -> None:
     check = Check(statement="a", passed=True, summary="b")
     evidence = Evidence(parts=[Part(printed=check)])
     object.__setattr__(check, "statement", value)  # as a file may have it, and a constructor not
-    with pytest.raises(
-        TypeError, match=r"its evidence\.parts\[0\]\.printed\.statement must be str"
-    ):
+    with pytest.raises(TypeError, match=r"parts\[0\]\.printed\.statement must be str"):
         check_types(evidence, Evidence, "its evidence")
 
 

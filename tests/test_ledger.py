@@ -263,7 +263,7 @@ def test_an_idle_worker_that_died_is_replaced() -> None:
     try:
         work = (toys.__name__, "toy.one", {"pause": 0.0}, 0)
         engine.submit(*work).result()
-        (pid,) = engine._pools[0]._processes  # pyright: ignore
+        (pid,) = [worker.process.pid for worker in engine._all]
         os.kill(pid, signal.SIGKILL)
         time.sleep(0.5)
         assert "found" in json.loads(engine.submit(*work).result())
@@ -461,7 +461,8 @@ def test_a_cluster_that_is_not_there(monkeypatch) -> None:
         (["--engine", "dusk"], "engine must be local or dask:ADDRESS, got 'dusk'"),
         (["--engine", "dask:"], "engine must be local or dask:ADDRESS, got 'dask:'"),
         (["--engine", "dask:x", "--workers", "2"], "a Dask cluster has its own workers"),
-        (["--workers", "0"], "workers must be at least 1, got 0"),
+        (["--workers", "0"], "workers must be at least 1 and at most 1024, got 0"),
+        (["--workers", "1000000000"], "at least 1 and at most 1024, got 1000000000"),
         (["--preset", "ful"], "no preset called 'ful'; did you mean 'full'?"),
         (["--seed", "-1"], "seed must be at least 0, got -1"),
         (["--results", "README.md"], "cannot store results in README.md: it is not a folder"),

@@ -27,6 +27,7 @@ from innerloop.ledger.code import (
 )
 from innerloop.ledger.engines import Engine
 from innerloop.ledger.fieldtypes import check_types
+from innerloop.ledger.processes import EngineLostError
 from innerloop.ledger.store import Cell, Finished, Store, finish_cell
 from innerloop.progress import Progress, ignore_progress
 
@@ -54,6 +55,8 @@ class Failure:
 
     reason: str
     state: Literal["broken", "unavailable"] = "broken"
+    lost: bool = False
+    """Whether it was not run to its end, because the engine was lost."""
 
     @property
     def summary(self) -> str:
@@ -77,6 +80,8 @@ class Outcome:
     command: str = ""
     stale: Stale | None = None
     claim: Claim | None = None
+    lost: bool = False
+    """Whether the engine was lost before all of its cells had run."""
 
     @property
     def verdict(self) -> str:
@@ -216,6 +221,8 @@ class Run:
                 self.progress(
                     done / sum(seconds.values()), ", ".join(cell.claim for cell in running.values())
                 )
+                if message := engine.check_health():
+                    self.notice(message)
                 for future in wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done:
                     cell = running.pop(future)
                     result = self._collect_result(cell, future, engine, deaths)
@@ -229,6 +236,10 @@ class Run:
                     else:
                         failures[cell] = result
                         self.notice(f"{cell.claim} {result.summary}")
+        except EngineLostError as error:
+            reason = f"{error}; what is finished is stored, the same command goes on"
+            unfinished = [cell for cell in cells if cell not in ready and cell not in failures]
+            failures |= {cell: Failure(reason, "unavailable", lost=True) for cell in unfinished}
         finally:
             engine.close()
         return failures
@@ -240,6 +251,7 @@ class Run:
         try:
             message = parse_object(future.result())
         except (Exception, CancelledError) as error:
+            engine.check_health(error)
             if not engine.is_worker_death(error):
                 return Failure(f"the engine failed: {type(error).__name__}: {error}")
             deaths[cell] += 1
@@ -319,7 +331,7 @@ def _make_outcome(
     outcome = Outcome(claim.id, "broken", preset, command=command, claim=claim)
     if failed := [failures[cell] for cell in cells if cell in failures]:
         worst = next((f for f in failed if f.state == "broken"), failed[0])
-        return replace(outcome, state=worst.state, error=worst.reason)
+        return replace(outcome, state=worst.state, error=worst.reason, lost=worst.lost)
     parts = [ready[cell] for cell in cells]
     try:
         evidence = claim.build_evidence([part.found for part in parts])
