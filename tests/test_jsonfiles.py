@@ -5,13 +5,20 @@ from __future__ import annotations
 import ast
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import innerloop
-from innerloop import jsonfiles
-from innerloop.errors import FileError
+from innerloop import jsonfiles, sealed
+from innerloop.constructions.base import Construction
+from innerloop.errors import FileError, InputError
 from innerloop.jsonfiles import parse_json, parse_object, read_object
+from innerloop.parameters import parse_settings
+from innerloop.recipes import base
+from innerloop.registry import find_class
+from innerloop.training import checkpoint
+from innerloop.transformer import file
 
 ROOT = Path(innerloop.__file__).parent
 
@@ -55,6 +62,38 @@ def test_what_is_too_long_is_not_parsed(tmp_path: Path, monkeypatch: pytest.Monk
         read_object(path)
     path.write_text('{"a": 1}')
     assert read_object(path) == {"a": 1}
+
+
+DEEP = "[" * 50_000 + "]" * 50_000
+
+
+@pytest.mark.parametrize("text", [DEEP, "", "[1]", '{"a": '])
+def test_metadata_of_tensor_files_are_read_within_the_limits(tmp_path: Path, text: str) -> None:
+    """Somebody sealed the file again, so that its sum matches."""
+    path = tmp_path / "file.safetensors"
+    readers = {
+        checkpoint: lambda: checkpoint.read(path),
+        file: lambda: file.load(path),
+        base: lambda: base.load(path),
+    }
+    for module, read in readers.items():
+        metadata: dict[str, str] = dict.fromkeys(("about", "state", "structure"), text)
+        sealed.write(path, {}, metadata, format=module.FORMAT, version=module.VERSION)
+        with pytest.raises(FileError, match=r"does not hold .*JSON"):
+            read()
+
+
+@pytest.mark.parametrize("depth", [9, 65, 100, 101, 5000])
+def test_settings_nested_too_deep(depth: int) -> None:
+    value: Any = 1.0
+    for _ in range(depth):
+        value = [value]
+    kind = find_class("constructions", Construction, "preconditioned-gradient-descent")
+    with pytest.raises(InputError, match="preconditioners must be 'random' or"):
+        kind.from_values({"preconditioners": value})
+    text = "[" * depth + "1" + "]" * depth
+    with pytest.raises(InputError, match="preconditioners must be 'random' or"):
+        kind.from_values(parse_settings(kind, [f"preconditioners={text}"]))
 
 
 READERS = {"claims/evidence.py", "jsonfiles.py", "testing/claims.py"}

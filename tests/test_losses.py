@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import multiprocessing.util
 import os
 import signal
 import subprocess
@@ -10,60 +12,104 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from multiprocessing import forkserver
+from multiprocessing.synchronize import SemLock
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
+import toys
 
-from innerloop.ledger.processes import MARKER, remove_stale_folders
+from innerloop.claims import loading
+from innerloop.errors import InputError
+from innerloop.ledger import checking, engines, processes
+from innerloop.ledger import run as running
+from innerloop.ledger.processes import (
+    MARKER,
+    EngineLostError,
+    ProcessEngine,
+    remove_stale_folders,
+)
 
 HERE = Path(__file__).parent
 
 
-class Place:
-    """A folder for results, notes of the toys and temporary files, and commands that use it."""
+CLUSTER = """
+import asyncio, os, sys
+import innerloop.ledger.work, toys, torch
+from distributed import Worker
 
-    def __init__(self, folder: Path) -> None:
-        self.notes, self.temporary, self.results = (
-            folder / name for name in ("notes", "temporary", "results")
-        )
-        for each in (self.notes, self.temporary):
-            each.mkdir()
-        self.environment = {
-            **{**os.environ, "TOYS": str(self.notes), "OMP_NUM_THREADS": "1"},
-            **{"PYTHONPATH": f"{HERE}{os.pathsep}{HERE.parent}", "TMPDIR": str(self.temporary)},
-        }
-        self.started: list[subprocess.Popen[str]] = []
+async def work(address):
+    async with Worker(address, nthreads=2, dashboard=False) as worker:
+        await worker.finished()
 
-    def start(self, *words: str, **environment: str) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, *words],
-            env={**self.environment, **environment},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            start_new_session=True,
-        )
-        self.started.append(process)
-        return process
+for address in sys.stdin:
+    if not (pid := os.fork()):
+        asyncio.run(work(address.strip()))
+    print(pid, flush=True)
+"""
+"""Starts a worker for each address that it reads, and imports only once."""
+SCHEDULER = """
+import asyncio
+from distributed import Scheduler
 
-    def check(self, *words: str, **environment: str) -> subprocess.Popen[str]:
-        command = [str(HERE / "toy_command.py"), "check", *words, "--json"]
-        return self.start(*command, "--results", str(self.results), **environment)
+async def main():
+    async with Scheduler(host="127.0.0.1", port=0, dashboard=False) as scheduler:
+        print(scheduler.address, flush=True)
+        await scheduler.finished()
 
-    def count_cells(self) -> int:
-        return sum(1 for _ in self.results.rglob("*.json"))
+asyncio.run(main())
+"""
+
+
+def start_script(code: str) -> subprocess.Popen[str]:
+    """Start a script that talks through pipes, in a session of its own."""
+    pipe = subprocess.PIPE
+    command = [sys.executable, "-c", code]
+    null = subprocess.DEVNULL
+    options = {"text": True, "start_new_session": True, "stderr": null}
+    return subprocess.Popen(command, stdin=pipe, stdout=pipe, **options)
+
+
+class Cluster:
+    """A Dask scheduler in a process, and another that starts workers."""
+
+    def __init__(self) -> None:
+        self.scheduler, self.starter = start_script(SCHEDULER), start_script(CLUSTER)
+        assert self.scheduler.stdout
+        self.address = self.scheduler.stdout.readline().strip()
+
+    def start_worker(self) -> int:
+        assert self.starter.stdin
+        assert self.starter.stdout
+        self.starter.stdin.write(f"{self.address}\n")
+        self.starter.stdin.flush()
+        return int(self.starter.stdout.readline())
+
+    def close(self) -> None:
+        for process in (self.scheduler, self.starter):
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Iterator[Place]:
-    place = Place(tmp_path)
-    yield place
-    for process in place.started:
-        if process.poll() is None:
-            os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
+def cluster(notes: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Cluster]:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    monkeypatch.setenv("PYTHONPATH", f"{HERE}{os.pathsep}{HERE.parent}")
+    for module in (loading, checking, running):
+        monkeypatch.setattr(module, "load_claims", lambda: toys.CLAIMS)
+    for name in ("pids", "go"):
+        (notes / name).unlink(missing_ok=True)
+    cluster = Cluster()
+    yield cluster
+    cluster.close()
+
+
+def count_cells(results: Path) -> int:
+    return sum(1 for _ in results.rglob("*.json"))
 
 
 def wait_until(condition: Callable[[], Any], patience: float = 120.0) -> None:
@@ -73,124 +119,119 @@ def wait_until(condition: Callable[[], Any], patience: float = 120.0) -> None:
         time.sleep(0.05)
 
 
-def is_asleep(place: Place) -> bool:
-    pids = place.notes / "pids"
-    return pids.exists() and bool(pids.read_text().strip())
+def test_a_cluster_that_is_lost(
+    run: Callable[..., Any],
+    cluster: Cluster,
+    notes: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """First all workers are killed, then the scheduler; what was finished is printed and kept."""
+    import distributed  # before its settings change: importing it sets them
+    from dask import config
 
+    assert distributed
 
-SCHEDULER = """
-import asyncio, sys
-from distributed import Scheduler
-async def main():
-    async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address=None) as s:
-        print(s.address, flush=True)
-        await s.finished()
-asyncio.run(main())
-"""
-WORKER = """
-import asyncio, sys
-from distributed import Worker
-async def main():
-    async with Worker(sys.argv[1], nthreads=1, dashboard=False) as w:
-        await w.finished()
-asyncio.run(main())
-"""
+    address = cluster.address
+    ids = ("toy.one", "toy.two", "slow.sleeps")
 
+    def lose(kill: Callable[[], None], results: Path) -> Any:
+        def wait_and_kill() -> None:
+            wait_until(lambda: count_cells(results) == 2 and (notes / "pids").exists())
+            kill()
 
-@pytest.fixture
-def cluster(place: Place) -> tuple[str, subprocess.Popen[str], subprocess.Popen[str]]:
-    """The address of a Dask scheduler, its process, and that of its one worker."""
-    scheduler = place.start("-c", SCHEDULER)
-    assert scheduler.stdout
-    address = scheduler.stdout.readline().strip()
-    return address, scheduler, place.start("-c", WORKER, address)
+        with ThreadPoolExecutor(1) as pool:
+            killed = pool.submit(wait_and_kill)
+            where = ("--engine", f"dask:{address}", "--results", str(results), "--json")
+            found = run("check", *ids, *where)
+            killed.result()
+        verdicts = sorted(outcome["verdict"] for outcome in json.loads(found.out))
+        assert verdicts == ["holds", "holds", "unavailable"]
+        assert count_cells(results) == 2
+        assert found.code == 2
+        return found.err.splitlines()
 
+    worker = cluster.start_worker()
+    with config.set({"distributed.scheduler.no-workers-timeout": "1s"}):
+        first, last = lose(lambda: os.kill(worker, signal.SIGKILL), tmp_path / "first")
+    assert f"the Dask cluster at '{address}' has no workers left: waiting 1 s" in first
+    assert f"the Dask cluster at '{address}' has had no workers for 1 s" in last
+    assert "distributed.scheduler.no-workers-timeout" in last
 
-IDS = ["toy.one", "toy.two", "slow.sleeps"]
-
-
-@pytest.mark.slow
-def test_a_scheduler_that_is_killed(place: Place, cluster: Any) -> None:
-    address, scheduler, _ = cluster
-    process = place.check(*IDS, "--engine", f"dask:{address}")
-    wait_until(lambda: is_asleep(place) or process.poll() is not None)
-    finished = place.count_cells()
-    scheduler.kill()
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 2, err
-    (line,) = err.splitlines()
+    (notes / "pids").unlink()
+    cluster.start_worker()
+    (line,) = lose(cluster.scheduler.kill, tmp_path / "second")
     assert f"the Dask scheduler at '{address}' is gone" in line
     assert "what is finished is stored, the same command goes on" in line
-    verdicts = [outcome["verdict"] for outcome in json.loads(out)]
-    assert verdicts.count("holds") == finished == place.count_cells() == 2
-    assert verdicts.count("unavailable") == 1
+
+
+def test_a_limit_that_is_no_duration() -> None:
+    assert engines.parse_seconds("5m") == 300
+    assert engines.parse_seconds(2) == 2
+    with pytest.raises(InputError, match="must be a duration such as 60s, got 'soon'"):
+        engines.parse_seconds("soon")
+
+
+WORK = ("toys", "toy.one", {"pause": 0.0}, 0)
 
 
 @pytest.mark.slow
-def test_a_cluster_without_workers_is_waited_for_within_a_limit(place: Place, cluster: Any) -> None:
-    address, _, worker = cluster
-    limit = {"DASK_DISTRIBUTED__SCHEDULER__NO_WORKERS_TIMEOUT": "1s"}
-    process = place.check(*IDS, "--engine", f"dask:{address}", **limit)
-    wait_until(lambda: is_asleep(place) or process.poll() is not None)
-    os.killpg(worker.pid, signal.SIGKILL)
-    out, err = process.communicate(timeout=60)
-    assert process.returncode == 2, err
-    first, last = err.splitlines()
-    assert "has no workers left: waiting 1 s for some" in first
-    assert "has had no workers for 1 s" in last
-    assert "distributed.scheduler.no-workers-timeout" in last
-    assert [outcome["verdict"] for outcome in json.loads(out)].count("holds") == 2
+def test_a_fork_server_that_is_killed_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker goes on without it, the next one has a new one, and neither has a semaphore."""
+
+    def refuse(*_: Any, **__: Any) -> None:
+        raise AssertionError("a named semaphore stays behind where a process is killed")
+
+    monkeypatch.setattr(SemLock, "__init__", refuse)
+    monkeypatch.setenv("PYTHONPATH", f"{HERE}{os.pathsep}{HERE.parent}")
+    engine = ProcessEngine(1)
+    try:
+        assert "found" in json.loads(engine.submit(*WORK).result())
+        (worker,) = engine._all
+        os.kill(forkserver._forkserver._forkserver_pid, signal.SIGKILL)  # pyright: ignore
+        assert "found" in json.loads(engine.submit(*WORK).result())
+        assert engine._all == [worker]
+        os.kill(worker.process.pid, signal.SIGKILL)
+        wait_until(lambda: not psutil.pid_exists(worker.process.pid))
+        assert "found" in json.loads(engine.submit(*WORK).result())
+        assert engine._all != [worker]
+    finally:
+        engine.close()
 
 
-def find_fork_server(process: subprocess.Popen[str]) -> psutil.Process:
-    return next(
-        child
-        for child in psutil.Process(process.pid).children()
-        if "forkserver" in " ".join(child.cmdline())
-    )
+def test_a_worker_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    engine = ProcessEngine(10**3)
+    monkeypatch.setattr(processes, "Worker", raise_end)
+    with pytest.raises(EngineLostError, match="a worker cannot be started"):
+        engine.submit(*WORK)
+    engine.close()
 
 
-@pytest.mark.slow
-def test_a_fork_server_that_is_killed_costs_nothing(place: Place) -> None:
-    """A worker goes on without it, and the next one has a new one."""
-    process = place.check("toy.one", "toy.two", "bad.kills", "--workers", "1")
-    wait_until(lambda: place.count_cells() or process.poll() is not None)
-    find_fork_server(process).kill()
-    out, err = process.communicate(timeout=120)
-    verdicts = {outcome["id"]: outcome["verdict"] for outcome in json.loads(out)}
-    assert verdicts == {"toy.one": "holds", "toy.two": "holds", "bad.kills": "broken"}
-    assert process.returncode == 1, "a check that kills its workers is broken"
-    assert "Traceback" not in err
-    assert "Aborted" not in err
+def raise_end(*_: Any) -> None:
+    raise EOFError
 
 
-@pytest.mark.slow
-def test_what_a_killed_group_leaves_the_next_run_removes(place: Place) -> None:
-    foreign = place.temporary / "pymp-foreign"
-    foreign.mkdir()
-    before = set(os.listdir("/dev/shm"))
-    process = place.check("slow.sleeps", "--workers", "2")
-    wait_until(lambda: is_asleep(place) or process.poll() is not None)
-    semaphores = {name for name in set(os.listdir("/dev/shm")) - before if is_ours(name, process)}
-    living = list_folders(place)
-    assert len(living) == 1
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(tempfile, "tempdir", str(place.temporary))
+def test_the_folder_of_a_killed_run_is_removed_by_the_next(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only where it is ours, by its mark, and stale, by the lock that dies with its process."""
+    foreign, ours = tmp_path / "pymp-foreign", tmp_path / "pymp-ours"
+    for folder in (foreign, ours):
+        folder.mkdir()
+        (folder / "listener-1").touch()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr(multiprocessing.util, "get_temp_dir", lambda: str(ours))
+    if not (pid := os.fork()):  # a process that has nothing to import
+        processes.mark_folder.__wrapped__()
+        time.sleep(600)
+        os._exit(0)
+    try:
+        wait_until((ours / MARKER).exists)
         remove_stale_folders()
-        assert list_folders(place) == living, "its run still lives"
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        assert not semaphores
-        assert list_folders(place) == living, "a kill leaves the folder"
-        wait_until(lambda: remove_stale_folders() or not list_folders(place), 10)
-    assert foreign.exists(), "it is not ours"
-
-
-def is_ours(name: str, process: subprocess.Popen[str]) -> bool:
-    """Whether a semaphore that is new belongs to a process, and not to another test's."""
-    inode = os.stat(f"/dev/shm/{name}").st_ino
-    return f" {inode} " in Path(f"/proc/{process.pid}/maps").read_text()
-
-
-def list_folders(place: Place) -> list[Path]:
-    return [path.parent for path in place.temporary.glob(f"pymp-*/{MARKER}")]
+        assert (ours / "listener-1").exists(), "its run still lives"
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+    remove_stale_folders()
+    assert not ours.exists()
+    assert (foreign / "listener-1").exists(), "it is not ours"

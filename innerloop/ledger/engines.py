@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import os
 import time
@@ -69,8 +70,6 @@ class DaskEngine:
         limit = dask.config.get(NO_WORKERS, None)  # pyright: ignore[reportPrivateImportUsage]
         self._patience = parse_seconds(limit) if limit is not None else NO_WORKERS_SECONDS
         self._empty_since: float | None = None
-        self._loggers = {name: logging.getLogger(name) for name in ("distributed", "asyncio")}
-        self._levels = {name: logger.level for name, logger in self._loggers.items()}
         try:
             self._client = Client(address, timeout=DASK_TIMEOUT, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
@@ -88,8 +87,10 @@ class DaskEngine:
                 "start some with `dask worker ADDRESS`"
             ) from None
         self._executor = self._client.get_executor(pure=False)
-        for logger in self._loggers.values():
-            logger.setLevel(logging.CRITICAL + 1)  # what they say of a loss is said in one line
+        # What Dask logs of a loss, dozens of lines with tracebacks, is said here in one.
+        self._silenced = [logger for logger in list_loggers() if not logger.disabled]
+        for logger in self._silenced:
+            logger.disabled = True
 
     @property
     def slots(self) -> int:
@@ -136,18 +137,26 @@ class DaskEngine:
         return ""
 
     def close(self) -> None:
-        try:
+        whole = self._client.status == "running"
+        with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # nobody may be left there
             self._executor.shutdown(wait=False)
             self._client.close(timeout=DASK_TIMEOUT)
-        except (OSError, TimeoutError, RuntimeError):
-            pass  # the scheduler is gone: there is nothing to take leave of
-        finally:
-            for name, logger in self._loggers.items():
-                logger.setLevel(self._levels[name])
+        for logger in self._silenced if whole else ():  # a lost client logs to its very end
+            logger.disabled = False
+
+
+def list_loggers() -> list[logging.Logger]:
+    """List the loggers of Dask and of what it runs in: each may have handlers of its own."""
+    names = ("distributed", "tornado", "asyncio")
+    return [
+        logging.getLogger(name)
+        for name in list(logging.root.manager.loggerDict)
+        if name.partition(".")[0] in names
+    ]
 
 
 def parse_seconds(limit: Any) -> float:
-    """Parse a duration of Dask's configuration: a number of seconds, or text such as `5 min`."""
+    """Parse a duration of Dask's configuration: a number of seconds, or text such as `5m`."""
     from dask.utils import parse_timedelta
 
     try:

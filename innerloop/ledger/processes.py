@@ -19,7 +19,6 @@ import tempfile
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import cache
-from io import BufferedWriter
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
@@ -164,7 +163,7 @@ def exit_with_parent(parent: Connection) -> None:
 
 
 @cache
-def mark_folder() -> BufferedWriter:
+def mark_folder() -> int:
     """Mark the folder of this process's fork server as ours, by a lock that dies with the process.
 
     The mark has its lock before it has its name, so nobody sees it without.
@@ -173,7 +172,7 @@ def mark_folder() -> BufferedWriter:
 
     folder = Path(multiprocessing.util.get_temp_dir())
     unnamed = folder / f"{MARKER}.new"
-    mark = unnamed.open("wb")
+    mark = os.open(unnamed, os.O_CREAT | os.O_RDWR, 0o600)  # never closed: the process's end does
     fcntl.flock(mark, fcntl.LOCK_EX)
     unnamed.rename(folder / MARKER)
     return mark
