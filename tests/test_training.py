@@ -427,7 +427,7 @@ def test_a_users_mistake_is_one_line(command_line, run, tmp_path: Path) -> None:
         ("train", "linear-regression", "-s", "n=0"): "n must be at least 1, got 0",
         ("train", "linear-regression", "-s", "blcks=2"): "did you mean 'blocks'?",
         ("train", "linear-regression", "--seeds", "0"): "seeds must be at least 1, got 0",
-        ("train", "linear-regression", "--seed", "-1"): "seed must be at least 0, got -1",
+        ("train", "linear-regression", "--seed", "-1"): "seed must be at least 0 and below",
         ("train", "linear-regression", "--resume"): "there is no run to resume",
         ("train", "linear-regression", "-s", "noise=0.1"): "start=random does not use noise",
         ("train", "linear-regression", "-s", "heads=2", "-s", "start=near"): "with one head",
