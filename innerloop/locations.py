@@ -55,11 +55,14 @@ def load_module(place: str) -> ModuleType:
         sys.path.insert(0, "")
     if "\0" in place:
         raise InputError(f"cannot import {place!r}: a name cannot hold a NUL character")
+    if place.startswith(".") and not place.endswith(".py"):
+        raise InputError(f"cannot import {place!r}: expected a whole name, without a leading dot")
     try:
-        module = _load_file(Path(place)) if place.endswith(".py") else _import_module(place)
-    except InputError:
-        raise
-    except KeyboardInterrupt:
+        if place.endswith(".py"):
+            module = _load_file(Path(place))
+        else:
+            module = importlib.import_module(place)
+    except (InputError, KeyboardInterrupt):
         raise
     except BaseException as error:  # imported code may raise whatever it likes
         hint = "" if place.endswith(".py") else "; expected module:attribute or file.py:attribute"
@@ -67,12 +70,6 @@ def load_module(place: str) -> ModuleType:
     if file := getattr(module, "__file__", None):
         _OWN.add(str(file))
     return module
-
-
-def _import_module(name: str) -> ModuleType:
-    if name.startswith("."):
-        raise InputError(f"cannot import {name!r}: expected a whole name, without a leading dot")
-    return importlib.import_module(name)
 
 
 def get_location(module: str) -> str:

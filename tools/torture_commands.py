@@ -326,7 +326,7 @@ def run_here(words: list[str]) -> tuple[int, str, str]:
 FAULTS = (
     *("{}", "{} >/dev/full", "{} >&-", "{} 2>&-", "{} 2>/dev/full", "{} <&-", "{} | true", "{} >/"),
     *("PYTHONIOENCODING=ascii {}", "PYTHONUTF8=0 PYTHONCOERCECLOCALE=0 LC_ALL=C {}"),
-    *("env -u HOME {}", "HOME=/nowhere {}", "INNERLOOP_RESULTS=/dev/null {}", "ulimit -f 0; {}"),
+    *("unset HOME; {}", "HOME=/nowhere {}", "INNERLOOP_RESULTS=/dev/null {}", "ulimit -f 0; {}"),
     *("INNERLOOP_RESULTS=~nobody_at_all {}", "mkdir -p gone; cd gone; rmdir ../gone; {}"),
 )
 """Surroundings in which something is broken, as lines of a shell around a command."""
