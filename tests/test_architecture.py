@@ -49,6 +49,7 @@ FOUNDATION = {
         "deprecation",
         "errors",
         "files",
+        "limits",
         "locations",
         "parameters",
         "progress",
