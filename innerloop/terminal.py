@@ -37,9 +37,28 @@ def print_certificates(certificates: list[dict[str, Any]]) -> None:
     if len(certificates) == 1:
         name = certificates[0]["name"]
         lines = [list(pair) for pair in zip(titles, rows[0], strict=True)]
+        lines += [["instances", _describe_instances(certificates[0])]]
+        lines += [["not reached", _describe_unreached(certificates[0])]]
         return print_table(f"certificate of {name}", ["", "measured"], lines)
     lines = [[c["name"], *row] for c, row in zip(certificates, rows, strict=True)]
     return print_table("certificates", ["construction", *titles], lines)
+
+
+def _describe_instances(certificate: dict[str, Any]) -> str:
+    """`64 + 32, seed 0`: those asked for, and further ones drawn to reach more weights."""
+    further, redrawn = certificate["further_instances"], certificate["redrawn_instances"]
+    more = f" + {further}" if further else ""
+    again = f", {redrawn} out of range drawn again" if redrawn else ""
+    return f"{certificate['instances']}{more}, seed {certificate['seed']}{again}"
+
+
+def _describe_unreached(certificate: dict[str, Any]) -> str:
+    """Say how many weights had no effect on any instance; the JSON has them by tensor."""
+    unreached, zeros = certificate["unreached"], certificate["unreached_zeros"]
+    if unreached is None:
+        return "not measured"
+    count = sum(unreached.values())
+    return f"{count} weights" + (f", {zeros} zeros" if zeros else "")
 
 
 def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
