@@ -15,6 +15,7 @@ from typer.core import TyperCommand, TyperOption
 from innerloop import __version__
 from innerloop.errors import InputError
 from innerloop.guard import run_guarded
+from innerloop.limits import check_seed
 from innerloop.output import print_error, print_json, print_text
 from innerloop.results import VARIABLE, find_results
 from innerloop.terminal import (
@@ -41,19 +42,12 @@ app = typer.Typer(
 )
 
 
-def _check_seed(seed: int) -> int:
-    """Refuse a seed before anything is loaded; torch takes 64 bits, files signed ones."""
-    if not 0 <= seed < 2**63:
-        raise InputError(f"seed must be at least 0 and below 2^63, got {seed}")
-    return seed
-
-
 Settings = Annotated[
     list[str] | None,
     typer.Option("-s", "--set", metavar="KEY=VALUE", help="Set a parameter; repeat for more."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Seed = Annotated[int, typer.Option(help="Seed of the random instances.", callback=_check_seed)]
+Seed = Annotated[int, typer.Option(help="Seed of the random instances.", callback=check_seed)]
 PresetName = Annotated[str, typer.Option(help="How much is run: quick, full or paper.")]
 Workers = Annotated[
     int | None, typer.Option(max=1024, help="Processes to run in; one for each core unless given.")
@@ -237,12 +231,12 @@ def train(
                 notice=progress.notice,
             )
         except KeyboardInterrupt:
-            print(f"innerloop: stopped, saved in {folder}; --resume goes on", file=sys.stderr)
+            print_error(f"stopped, saved in {folder}; --resume goes on")
             raise SystemExit(130) from None
     if as_json:
         return print_json([run.as_dict() for run in trained])
     print_runs(name, [run.as_dict() for run in trained])
-    return print(f"written to {folder}")
+    return print_text(f"written to {folder}")
 
 
 @app.command()
@@ -379,7 +373,7 @@ def report(
 
     def note_damage(place: str, reason: str) -> None:
         damaged.append({"folder": place, "reason": reason})
-        print(f"innerloop: the run in {place!r} cannot be shown: {reason}", file=sys.stderr)
+        print_error(f"the run in {place!r} cannot be shown: {reason}")
 
     finished_runs = list(
         load_finished_runs(runs or find_results(results) / "runs", notice=note_damage)

@@ -26,6 +26,7 @@ from typing import NamedTuple
 import typer
 
 from innerloop.errors import InputError
+from innerloop.limits import is_out_of_memory
 from innerloop.locations import describe_failure, find_own_frame
 from innerloop.output import (
     discard_output,
@@ -37,11 +38,8 @@ from innerloop.output import (
 
 MISTAKE, INTERRUPTED, READER_GONE, TERMINATED = 2, 130, 141, 143
 TRACEBACK_VARIABLE = "INNERLOOP_TRACEBACK"
-_ALLOCATION = re.compile(
-    r"DefaultCPUAllocator: (?:can't allocate memory|not enough memory)"
-    r"(?:: you tried to allocate (\d+) bytes)?"
-)
-"""torch's message where the processor's memory is exhausted; its type is a bare RuntimeError."""
+_ALLOCATION = re.compile(r"you tried to allocate (\d+) bytes")
+"""How many bytes torch's message says were asked for."""
 _SIZES = {
     "show": "the sizes that -s sets (d, n, steps, …)",
     "build": "the sizes that -s sets (d, n, steps, …) or --instances",
@@ -209,14 +207,9 @@ def _describe_system(error: OSError) -> str:
 
 def _describe_memory(error: BaseException) -> str:
     """Say that memory ran out, how much was asked for, and what to reduce; empty for others."""
-    amount = None
-    if not isinstance(error, MemoryError):
-        torch = sys.modules.get("torch")
-        exhausted = torch is not None and isinstance(error, torch.OutOfMemoryError)
-        found = _ALLOCATION.search(str(error)) if type(error) is RuntimeError else None
-        if not exhausted and found is None:
-            return ""
-        amount = found[1] if found else None
-    asked = f" ({int(amount) / 1e9:.3g} GB at once were asked for)" if amount else ""
+    if not is_out_of_memory(error):
+        return ""
+    found = _ALLOCATION.search(str(error))
+    asked = f" ({int(found[1]) / 1e9:.3g} GB at once were asked for)" if found else ""
     command = next((word for word in sys.argv[1:] if word in _SIZES), "build")
     return f"out of memory{asked}: reduce {_SIZES[command]}"

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import os
+import sys
+from numbers import Integral
 from typing import Any
-
-import numpy as np
-import torch
 
 from innerloop.errors import InputError
 
@@ -14,30 +13,34 @@ MAX_COUNT = 10_000_000
 """No more prompts, steps, … than this are accepted unless a caller says otherwise."""
 VARIABLE, DEFAULT_GIGABYTES = "INNERLOOP_MEMORY", 4.0
 """The environment variable that sets how much memory one piece of work may take."""
-SEED_BITS = 63
-"""Seeds are below 2 to this power: they fit into the signed 64 bits that torch and files have."""
+SEED_BITS = 32
+"""Seeds are below 2 to this power: torch's generator reads no more, so 2³² would draw as 0 does."""
 
 
 def check_seed(seed: Any) -> int:
-    """Return a seed as an `int`; refuse all but whole numbers from 0 to 2⁶³ − 1."""
-    whole = isinstance(seed, int | np.integer) and not isinstance(seed, bool)
-    if not whole:
-        raise InputError(f"seed must be a whole number, got {seed!r}")
-    if not 0 <= seed < 2**SEED_BITS:
+    """Return a seed as an `int`; refuse all but whole numbers from 0 to 2³² − 1."""
+    number = _require_whole("seed", seed)
+    if not 0 <= number < 2**SEED_BITS:
         raise InputError(
-            f"seed must be at least 0 and below 2^{SEED_BITS}, got {format_number(int(seed))}"
+            f"seed must be at least 0 and below 2^{SEED_BITS}, got {format_number(number)}"
         )
-    return int(seed)
+    return number
 
 
 def check_count(name: str, value: Any, least: int, most: int = MAX_COUNT) -> int:
     """Return a number of things as an `int`; refuse all but whole numbers from least to most."""
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
+    number = _require_whole(name, value)
+    if number < least:
+        raise InputError(f"{name} must be at least {least}, got {format_number(number)}")
+    if number > most:
+        raise InputError(f"{name} must be at most {most}, got {format_number(number)}")
+    return number
+
+
+def _require_whole(name: str, value: Any) -> int:
+    """Return a whole number as an `int`, NumPy's too; refuse anything else."""
+    if not isinstance(value, Integral) or isinstance(value, bool):
         raise InputError(f"{name} must be a whole number, got {value!r}")
-    if value < least:
-        raise InputError(f"{name} must be at least {least}, got {format_number(int(value))}")
-    if value > most:
-        raise InputError(f"{name} must be at most {most}, got {format_number(int(value))}")
     return int(value)
 
 
@@ -80,6 +83,8 @@ def format_number(number: int) -> str:
 def is_out_of_memory(error: BaseException) -> bool:
     """Tell whether Python or torch raised this because memory ran out."""
     # torch has a class of its own for devices alone; what its CPU allocator says is fixed in C++.
-    return isinstance(error, MemoryError | torch.OutOfMemoryError) or (
+    torch = sys.modules.get("torch")  # where it was never imported, it raised nothing
+    classes = (MemoryError, torch.OutOfMemoryError) if torch else (MemoryError,)
+    return isinstance(error, classes) or (
         isinstance(error, RuntimeError) and "DefaultCPUAllocator: " in str(error)
     )

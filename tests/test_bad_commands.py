@@ -84,7 +84,7 @@ def test_the_judge_sees_defects() -> None:
         (("check", "--seed", "1", "--seed", "2"), "--seed is given twice"),
         (("list", "--jsn"), "No such option: --jsn"),
         (("bild",), "No such command 'bild'"),
-        (("check", "--seed", str(2**63)), "seed must be at least 0 and below 2^63"),
+        (("check", "--seed", str(2**32)), "seed must be at least 0 and below 2^32"),
         (("check", "--results", "~nobody_at_all/x"), "has no home folder"),
     ],
 )

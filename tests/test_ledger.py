@@ -464,7 +464,7 @@ def test_a_cluster_that_is_not_there(monkeypatch) -> None:
         (["--workers", "0"], "workers must be at least 1 and at most 1024, got 0"),
         (["--workers", "1000000000"], "at least 1 and at most 1024, got 1000000000"),
         (["--preset", "ful"], "no preset called 'ful'; did you mean 'full'?"),
-        (["--seed", "-1"], "seed must be at least 0 and below 2^63"),
+        (["--seed", "-1"], "seed must be at least 0 and below 2^32"),
         (["--results", "README.md"], "cannot store results in README.md: it is not a folder"),
         (["ahn2023.lema-2"], "did you mean 'ahn2023.lemma-2'?"),
     ],

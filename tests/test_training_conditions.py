@@ -141,12 +141,12 @@ def test_the_code_of_ones_own_recipe_is_part_of_the_digest(
     assert digest_code(mine) != first
 
 
-@pytest.mark.parametrize("seed", [2**32 - 1, 2**32, 2**63 - 1])
+@pytest.mark.parametrize("seed", [2**31, 2**32 - 1])
 def test_large_seeds_train(seed: int) -> None:
     assert train_small(seed=seed).seed == seed
 
 
-@pytest.mark.parametrize("seed", [-1, 2**63, 2**64, 10**400])
+@pytest.mark.parametrize("seed", [-1, 2**32, 2**64, 10**400])
 def test_seeds_out_of_range_are_refused(seed: Any) -> None:
     with pytest.raises(InputError, match="seed must be"):
         train_small(seed=seed)
@@ -155,8 +155,8 @@ def test_seeds_out_of_range_are_refused(seed: Any) -> None:
 @pytest.mark.parametrize(
     "words",
     [
-        ("--seed", str(2**63)),
-        ("--seed", str(2**63 - 1), "--seeds", "2"),
+        ("--seed", str(2**32)),
+        ("--seed", str(2**32 - 1), "--seeds", "2"),
         ("--seeds", str(10**17)),
         ("--threads", "0"),
         ("-s", "steps=100000000000000000"),

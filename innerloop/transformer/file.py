@@ -43,8 +43,7 @@ def load(path: Path) -> tuple[Transformer, dict[str, Any]]:
         structure, about = (parse_object(metadata[name]) for name in ("structure", "about"))
         return _restore_transformer(structure, tensors), about
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
-        reason = " ".join(str(error).partition("
-")[0].split())[:MAX_REASON]
+        reason = " ".join(str(error).partition("\n")[0].split())[:MAX_REASON]
         raise FileError(f"{path} does not hold the weights it describes: {reason}") from None
 
 
