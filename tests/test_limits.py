@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from torch import Tensor
 
 from innerloop.constructions.preconditioned_gradient_descent import (
@@ -76,6 +77,12 @@ def test_a_count_is_a_whole_number() -> None:
     for wrong in (2.5, "3", None):
         with pytest.raises(InputError, match="n must be a whole number, got"):
             check_count("n", wrong, 1)
+
+
+def test_torch_reads_32_bits_of_a_seed() -> None:
+    """Larger seeds are refused, since each would silently draw what a smaller one draws."""
+    first, second = (torch.rand(3, generator=torch.Generator().manual_seed(s)) for s in (0, 2**32))
+    assert torch.equal(first, second)
 
 
 def test_the_largest_seed_works() -> None:
