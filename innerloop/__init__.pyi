@@ -11,8 +11,10 @@ from innerloop.certification.certificate import Certificate as Certificate
 from innerloop.certification.certificate import certify as certify
 from innerloop.claims.base import Claim as Claim
 from innerloop.claims.base import claim as claim
+from innerloop.claims.cases import Case as Case
 from innerloop.claims.evidence import Axis as Axis
 from innerloop.claims.evidence import Check as Check
+from innerloop.claims.evidence import Erratum as Erratum
 from innerloop.claims.evidence import Evidence as Evidence
 from innerloop.claims.evidence import Figure as Figure
 from innerloop.claims.evidence import Part as Part

@@ -1,5 +1,24 @@
-"""`python -m innerloop` is the command line."""
+"""`python -m innerloop`, and the command `innerloop`: the command line as a process of its own."""
 
-from innerloop.cli import main
+from __future__ import annotations
 
-main()
+import signal
+import sys
+from typing import NoReturn
+
+
+def main() -> NoReturn:
+    """Run the command line; Ctrl-C while it still loads, or as it ends, has no traceback either."""
+    try:
+        from innerloop.cli import main as run
+
+        run()
+    except KeyboardInterrupt:
+        print("innerloop: stopped", file=sys.stderr)
+        raise SystemExit(130) from None
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+
+if __name__ == "__main__":
+    main()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import warnings
@@ -9,13 +10,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from innerloop import __version__
 from innerloop.errors import InputError
+from innerloop.guard import run_guarded
+from innerloop.limits import check_seed
+from innerloop.output import print_error, print_json, print_text
 from innerloop.results import VARIABLE, find_results
 from innerloop.terminal import (
     print_certificates,
-    print_json,
     print_outcomes,
     print_runs,
     print_verdict,
@@ -24,6 +28,7 @@ from innerloop.terminal import (
 
 if TYPE_CHECKING:
     from innerloop.certification.certificate import Certificate
+    from innerloop.ledger.checking import CheckOptions
     from innerloop.ledger.run import Outcome
 
 app = typer.Typer(
@@ -36,15 +41,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 
+
 Settings = Annotated[
     list[str] | None,
     typer.Option("-s", "--set", metavar="KEY=VALUE", help="Set a parameter; repeat for more."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
-Seed = Annotated[int, typer.Option(help="Seed of the random instances.")]
+Seed = Annotated[int, typer.Option(help="Seed of the random instances.", callback=check_seed)]
 PresetName = Annotated[str, typer.Option(help="How much is run: quick, full or paper.")]
 Workers = Annotated[
-    int | None, typer.Option(help="Processes to run in; one for each core unless given.")
+    int | None, typer.Option(max=1024, help="Processes to run in; one for each core unless given.")
 ]
 EngineName = Annotated[
     str, typer.Option("--engine", help="local, or dask:ADDRESS for a Dask cluster.")
@@ -62,14 +68,15 @@ Definition = Annotated[
     str | None,
     typer.Option(
         metavar="FILE:ATTRIBUTE",
-        help="The construction or recipe that the file was made with, if it is your own.",
+        help="The construction or recipe that the file was made with, if it is your own; it is "
+        "imported, which runs its code.",
     ),
 ]
 
 
 def _print_version(asked: bool | None) -> None:
     if asked:
-        print(f"innerloop {__version__}")
+        print_text(f"innerloop {__version__}")
         raise typer.Exit
 
 
@@ -106,7 +113,11 @@ def list_(
 @app.command()
 def show(
     name: Annotated[
-        str, typer.Argument(help="Any member; kind/name where several kinds share the name.")
+        str,
+        typer.Argument(
+            help="Any member; kind/name where several kinds share the name; or module:attribute, "
+            "which is imported and runs its code."
+        ),
     ],
     settings: Settings = None,
     as_json: AsJson = False,
@@ -157,13 +168,20 @@ def build(
 def verify(
     file: Annotated[Path, typer.Argument(help="A file that `build -o` wrote.")],
     definition: Definition = None,
+    instances: Annotated[int, typer.Option(help="Random instances to verify on.")] = 64,
+    seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute a file's certificate from its weights; exit 1 where the law is broken."""
+    """Recompute a file's certificate from its weights; exit 1 where the law is broken.
+
+    How hard it is tested is decided here, never by the file.
+    """
     from innerloop.certification.building import verify as check
 
     with progress_bar("verifying") as progress:
-        built = check(file, construction=definition, progress=progress)
+        built = check(
+            file, construction=definition, instances=instances, seed=seed, progress=progress
+        )
     _finish_certificate(built.certificate, as_json, None)
 
 
@@ -177,15 +195,22 @@ def train(
     ] = None,
     seed: Seed = 0,
     seeds: Annotated[int, typer.Option(help="Runs, each with a seed one higher.")] = 1,
-    resume: Annotated[bool, typer.Option("--resume", help="Go on with what was stopped.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on with what was stopped; else begin.")
+    ] = False,
+    threads: Annotated[
+        int, typer.Option(help="Threads to train with; another number gives other weights.")
+    ] = 1,
     results: Results = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model by a recipe; stopped or killed, `--resume` goes on as if nothing happened."""
-    from innerloop.recipes.base import Recipe, train_seeds
+    from innerloop.recipes.base import Recipe, list_seeds, train_seeds
     from innerloop.recipes.runs import note_run
     from innerloop.registry import make_member
+    from innerloop.training.environment import check_threads
 
+    seed_range, threads = list_seeds(seed, seeds), check_threads(threads)
     values = _parse_parameters("recipes", Recipe, name, settings)
     recipe = make_member("recipes", Recipe, name, values)
     runs = find_results(results) / "runs"
@@ -198,25 +223,30 @@ def train(
         try:
             trained = train_seeds(
                 recipe,
-                range(seed, seed + seeds),
+                seed_range,
                 folder,
                 resume=resume,
+                threads=threads,
                 progress=progress,
                 notice=progress.notice,
             )
         except KeyboardInterrupt:
-            print(f"innerloop: stopped, saved in {folder}; --resume goes on", file=sys.stderr)
+            print_error(f"stopped, saved in {folder}; --resume goes on")
             raise SystemExit(130) from None
     if as_json:
         return print_json([run.as_dict() for run in trained])
     print_runs(name, [run.as_dict() for run in trained])
-    return print(f"written to {folder}")
+    return print_text(f"written to {folder}")
 
 
 @app.command()
 def identify(
     model: Annotated[
-        str, typer.Argument(help="A file of `build -o`, a run of `train`, or module:attribute.")
+        str,
+        typer.Argument(
+            help="A file of `build -o`, a run of `train`, or module:attribute, which is imported "
+            "and runs its code."
+        ),
     ],
     problem: Annotated[
         str | None, typer.Option(help="The problems it is for; a file knows its own.")
@@ -227,8 +257,8 @@ def identify(
         typer.Option(help="Compare with this algorithm only; repeat for more."),
     ] = None,
     definition: Definition = None,
-    prompts: Annotated[int, typer.Option(help="Prompts that score the candidates.")] = 256,
-    steps: Annotated[int, typer.Option(help="Steps of a candidate that are looked at.")] = 64,
+    prompts: Annotated[int, typer.Option(min=2, help="Prompts that score the candidates.")] = 256,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of a candidate to look at.")] = 64,
     seed: Seed = 0,
     figure: Annotated[
         Path | None, typer.Option(help="Draw layer × step to this file: html, png or svg.")
@@ -237,7 +267,7 @@ def identify(
 ) -> None:
     """Say which algorithm each layer of a model runs, how surely, or that none fits."""
     from innerloop.identification.identification import identify as run
-    from innerloop.identification.loading import load_model, select_distribution
+    from innerloop.identification.loading import check_request, load_model, select_distribution
 
     if figure is not None:
         from innerloop.files import check_writable
@@ -245,6 +275,7 @@ def identify(
 
         check_format(figure)
         check_writable(figure)
+    check_request(problem, settings or [], candidate or [])
     loaded = load_model(model, definition)
     distribution = select_distribution(loaded, problem, settings or [])
     limits = {"prompts": prompts, "steps": steps, "seed": seed}
@@ -268,7 +299,7 @@ def identify(
         return print_json(about)
     print_verdict(about)
     if figure is not None:
-        print(f"figure written to {figure}")
+        print_text(f"figure written to {figure}")
     return None
 
 
@@ -276,7 +307,11 @@ def identify(
 def check(
     ids: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[ID …]", help="Claims, or how their ids begin; none: all."),
+        typer.Argument(
+            metavar="[ID …]",
+            help="Claims, or how their ids begin; none: all; or module:attribute, which is "
+            "imported and runs its code.",
+        ),
     ] = None,
     preset: PresetName = "quick",
     workers: Workers = None,
@@ -288,7 +323,8 @@ def check(
 ) -> None:
     """Put what the literature claims to the test; exit 1 where a check itself broke."""
     options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
-    checked, unwritten = _check_claims(ids or [], results, fuller=False, **options)
+    chosen = _choose_options(results, **options)
+    checked, unwritten = _check_claims(ids or [], chosen, fuller=False)
     outcomes = [outcome.as_dict() for outcome in checked]
     print_json(outcomes) if as_json else print_outcomes(outcomes)
     _finish_check(checked, unwritten)
@@ -328,17 +364,27 @@ def report(
     from innerloop.report.page import draw_charts, render_page
     from innerloop.surveys.survey import measure_report
 
+    options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
+    chosen = _choose_options(results, **options)
     check_writable(output)
     if figures is not None:
         make_folder(figures)
-    finished_runs = list(load_finished_runs(runs or find_results(results) / "runs"))
+    damaged: list[dict[str, str]] = []
+
+    def note_damage(place: str, reason: str) -> None:
+        damaged.append({"folder": place, "reason": reason})
+        print_error(f"the run in {place!r} cannot be shown: {reason}")
+
+    finished_runs = list(
+        load_finished_runs(runs or find_results(results) / "runs", notice=note_damage)
+    )
     start = time.perf_counter()
-    options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
-    checked, unwritten = _check_claims([], results, fuller=True, **options)
+    checked, unwritten = _check_claims([], chosen, fuller=True)
     with progress_bar("certifying") as progress:
         data = measure_report(
             [outcome.as_dict() for outcome in checked],
             finished_runs,
+            damaged=damaged,
             seed=seed,
             command=f"innerloop report -o {output} --preset {preset} --seed {seed}",
             progress=progress,
@@ -354,38 +400,47 @@ def report(
     else:
         print_outcomes(data.outcomes)
         print_certificates(data.certificates)
-        print(f"report written to {output}")
+        print_text(f"report written to {output}")
     if failed := [c["name"] for c in data.certificates if not c["holds"]]:
-        print(f"innerloop: the law is broken by {', '.join(failed)}", file=sys.stderr)
+        print_error(f"the law is broken by {', '.join(failed)}")
         raise typer.Exit(1)
     _finish_check(checked, unwritten)
 
 
-def _check_claims(
-    words: list[str], results: Path | None, *, fuller: bool, **options: Any
-) -> tuple[list[Outcome], list[str]]:
-    """Check claims with a progress bar; an interrupt says how to go on."""
-    from innerloop.ledger.checking import CheckOptions, check_claims
+def _choose_options(results: Path | None, **options: Any) -> CheckOptions:
+    """Choose how claims are checked; refuse what does not exist before anything is loaded."""
+    from innerloop.ledger.checking import CheckOptions
+    from innerloop.ledger.engines import parse_engine
 
     chosen = CheckOptions(results=find_results(results), **options)
+    chosen.check_preset()
+    parse_engine(chosen.engine, chosen.workers)
+    return chosen
+
+
+def _check_claims(
+    words: list[str], chosen: CheckOptions, *, fuller: bool
+) -> tuple[list[Outcome], list[str]]:
+    """Check claims with a progress bar; an interrupt says how to go on."""
+    from innerloop.ledger.checking import check_claims
+
     with progress_bar("checking") as progress:
         try:
             return check_claims(
                 words, chosen, progress=progress, notice=progress.notice, fuller=fuller
             )
         except KeyboardInterrupt:
-            print(
-                "innerloop: stopped; what is finished is stored, the same command goes on",
-                file=sys.stderr,
-            )
+            print_error("stopped; what is finished is stored, the same command goes on")
             raise SystemExit(130) from None
 
 
 def _finish_check(outcomes: list[Outcome], unwritten: list[str]) -> None:
-    """Exit 1 where a check itself broke, 2 where results could not be kept."""
+    """Exit 1 where a check itself broke, 2 where the engine was lost or results were not kept."""
     if broken := [outcome.id for outcome in outcomes if outcome.state == "broken"]:
-        print(f"innerloop: these checks broke: {', '.join(broken)}", file=sys.stderr)
+        print_error(f"these checks broke: {', '.join(broken)}")
         raise typer.Exit(1)
+    if lost := next((outcome for outcome in outcomes if outcome.lost), None):
+        raise InputError(lost.error)
     if unwritten:
         raise InputError(f"{len(unwritten)} results could not be kept: {unwritten[0]}")
 
@@ -407,44 +462,43 @@ def _finish_certificate(certificate: Certificate, as_json: bool, note: str | Non
     else:
         print_certificates([certificate.as_dict()])
         if note:
-            print(note)
+            print_text(note)
     if not certificate.holds:
-        print(
-            f"innerloop: {certificate.name} breaks the law: {certificate.explain()}",
-            file=sys.stderr,
-        )
+        print_error(f"{certificate.name} breaks the law: {certificate.explain()}")
         raise typer.Exit(1)
 
 
 def _print_warning(message: Warning | str, category: type[Warning], *place: Any, **_: Any) -> None:
     """Print a warning of this package as one line; others as Python does."""
     if category.__module__.startswith("innerloop."):
-        print(f"innerloop: {message}", file=sys.stderr)
+        print_error(str(message))
     else:
-        sys.stderr.write(warnings.formatwarning(message, category, *place[:2]))
+        with contextlib.suppress(OSError):  # nobody can be told
+            sys.stderr.write(warnings.formatwarning(message, category, *place[:2]))
 
 
-def _stop(message: str) -> NoReturn:
-    print(f"innerloop: {message}", file=sys.stderr)
-    raise SystemExit(2)
+class StrictCommand(TyperCommand):
+    """A command that refuses an option given twice, and empty words, instead of ignoring them."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if not all(args):
+            raise InputError("a word of the command is empty: is a shell variable not set?")
+        _, _, order = self.make_parser(ctx).parse_args(list(args))
+        for option in order:
+            single = isinstance(option, TyperOption) and not (option.multiple or option.is_flag)
+            if single and order.count(option) > 1:
+                raise InputError(f"{option.opts[-1]} is given twice")
+        return super().parse_args(ctx, args)
 
 
-def main() -> None:
+for _command in app.registered_commands:
+    _command.cls = StrictCommand
+
+
+def main() -> NoReturn:
     """Run the command line; a user's mistake is one line on standard error and exit code 2."""
     # One thread unless asked otherwise: the matrices are small, on a busy machine more threads wait
     # for each other, and numbers are the same whatever the machine.
     os.environ.setdefault("OMP_NUM_THREADS", "1")
     warnings.showwarning = _print_warning
-    try:
-        app()
-    except InputError as error:
-        _stop(str(error))
-    except MemoryError:
-        _stop("out of memory: choose smaller parameters")
-    except RuntimeError as error:
-        if "alloc" not in str(error):
-            raise
-        _stop("out of memory: choose smaller parameters")
-    except BrokenPipeError:
-        sys.stderr.close()
-        raise SystemExit(1) from None
+    raise SystemExit(run_guarded(lambda: app(standalone_mode=False, prog_name="innerloop")))

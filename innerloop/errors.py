@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 MAX_NAMES = 40
 """An error lists at most this many names."""
+MAX_LENGTH = 100
+"""Of a name that does not exist, at most this many characters are compared and repeated."""
 
 
 class InputError(ValueError):
@@ -28,9 +30,10 @@ class MissingLibraryError(InputError):
 def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> InputError:
     """Make the error for a name that does not exist; it suggests the nearest one that does."""
     names = sorted(known)
-    nearest = difflib.get_close_matches(name, names, n=1, cutoff=0.0)
+    nearest = difflib.get_close_matches(name[:MAX_LENGTH], names, n=1, cutoff=0.0)
     hint = f"; did you mean {nearest[0]!r}?" if nearest else ""
     listed = ", ".join(names) or "none"
     if len(names) > MAX_NAMES:
         listed = f"{len(names)} of them, see `innerloop list`"
-    return InputError(f"no {kind} called {name!r}{hint} (there is: {listed})")
+    shown = repr(name) if len(name) <= MAX_LENGTH else f"{name[:MAX_LENGTH]!r}…"
+    return InputError(f"no {kind} called {shown}{hint} (there is: {listed})")

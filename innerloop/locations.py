@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib
 import importlib.util
+import os
 import sys
 import traceback
 from hashlib import sha256
@@ -19,6 +20,8 @@ from innerloop.errors import InputError, unknown_name_error
 
 _FILES: dict[str, str] = {}
 """Module name → the path it was loaded from, for files given as `file.py:attribute`."""
+_OWN: set[str] = set()
+"""Files of the modules that were loaded because a user named them."""
 
 
 def load_object(location: str) -> Any:
@@ -31,26 +34,42 @@ def load_object(location: str) -> Any:
         )
     value: Any = load_module(place)
     for name in attribute.split("."):
-        if not hasattr(value, name):
-            public = [known for known in dir(value) if not known.startswith("_")]
-            raise unknown_name_error("attribute", name, public)
-        value = getattr(value, name)
+        value = _get_attribute(value, name, location)
     return value
+
+
+def _get_attribute(value: Any, name: str, location: str) -> Any:
+    """Get an attribute, which may run code of its own; a missing one is refused by name."""
+    try:
+        return getattr(value, name)
+    except AttributeError:
+        public = [known for known in dir(value) if not known.startswith("_")]
+        raise unknown_name_error("attribute", name, public) from None
+    except (Exception, SystemExit) as error:
+        raise InputError(f"cannot read {location}: {describe_failure(error)}") from None
 
 
 def load_module(place: str) -> ModuleType:
     """Import a module by its name (also from the current folder), or a file by its path."""
     if "" not in sys.path:
         sys.path.insert(0, "")
+    if "\0" in place:
+        raise InputError(f"cannot import {place!r}: a name cannot hold a NUL character")
+    if place.startswith(".") and not place.endswith(".py"):
+        raise InputError(f"cannot import {place!r}: expected a whole name, without a leading dot")
     try:
         if place.endswith(".py"):
-            return _load_file(Path(place))
-        return importlib.import_module(place)
-    except InputError:
+            module = _load_file(Path(place))
+        else:
+            module = importlib.import_module(place)
+    except (InputError, KeyboardInterrupt):
         raise
-    except (Exception, SystemExit) as error:
+    except BaseException as error:  # imported code may raise whatever it likes
         hint = "" if place.endswith(".py") else "; expected module:attribute or file.py:attribute"
         raise InputError(f"cannot import {place!r}: {describe_failure(error)}{hint}") from None
+    if file := getattr(module, "__file__", None):
+        _OWN.add(str(file))
+    return module
 
 
 def get_location(module: str) -> str:
@@ -62,10 +81,15 @@ def get_location(module: str) -> str:
 
 
 def _load_file(path: Path) -> ModuleType:
-    if not path.is_file():
-        raise InputError(f"cannot import {path}: there is no such file")
+    try:
+        there, usable = path.exists(), path.is_file()
+    except OSError as error:
+        raise InputError(f"cannot import {path}: {error.strerror or error}") from None
+    if not usable:
+        what = "it is not a file" if there else "there is no such file"
+        raise InputError(f"cannot import {path}: {what}")
     whole = path.resolve()
-    name = f"{whole.stem}_{sha256(str(whole).encode()).hexdigest()[:8]}"
+    name = f"{whole.stem}_{sha256(os.fsencode(whole)).hexdigest()[:8]}"
     if name in sys.modules:
         return sys.modules[name]
     if str(whole.parent) not in sys.path:
@@ -83,6 +107,16 @@ def _load_file(path: Path) -> ModuleType:
     return module
 
 
+def find_own_frame(error: BaseException) -> traceback.FrameSummary | None:
+    """Find the innermost line of a user's own module that an error came through; None for others.
+
+    A module is a user's own where `load_module` loaded it, not where this package imports it.
+    """
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [f for f in frames if f.filename in _OWN and not _is_inside_package(f.filename)]
+    return own[-1] if own else None
+
+
 def describe_failure(error: BaseException) -> str:
     """Say in one line where and why a file failed: `heavy_ball.py, line 12: SyntaxError: …`."""
     if isinstance(error, SyntaxError):
@@ -92,11 +126,23 @@ def describe_failure(error: BaseException) -> str:
             f for f in traceback.extract_tb(error.__traceback__) if "<frozen" not in f.filename
         ]
         outside = [f for f in frames if f.filename not in (__file__, importlib.__file__)]
-        frame = outside[-1] if outside else None
+        frame = find_own_frame(error) or (outside[-1] if outside else None)
         place, line = (frame.filename, frame.lineno) if frame else (None, None)
-        reason = str(error).partition("\n")[0]
+        reason = _get_message(error).partition("\n")[0]
     where = f"{_shorten(place)}, line {line}: " if place else ""
     return f"{where}{type(error).__name__}: {reason}"
+
+
+def _get_message(error: BaseException) -> str:
+    """Return an error's text; making it is code of whoever wrote its class, which may fail too."""
+    try:
+        return str(error)
+    except Exception as failure:
+        return f"(no message: {type(failure).__name__})"
+
+
+def _is_inside_package(path: str) -> bool:
+    return Path(path).is_relative_to(Path(__file__).parent)
 
 
 def _shorten(path: str) -> str:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import json
 import math
 import types
 import typing
@@ -18,10 +17,15 @@ from typing import Any, Literal, TypeVar
 import numpy as np
 import torch
 
+from innerloop.arrays import as_tensor
 from innerloop.deprecation import RenamedMethod
-from innerloop.errors import InputError, unknown_name_error
+from innerloop.errors import FileError, InputError, unknown_name_error
+from innerloop.jsonfiles import parse_json
 
 P = TypeVar("P", bound="Parameters")
+
+MAX_DIMENSIONS = 8
+"""Dimensions of an array given as a setting; torch itself ends with a raw error at 64."""
 
 
 def parameter(
@@ -105,26 +109,28 @@ def _convert_text(name: str, kind: Any, text: str) -> Any:
     if float in options and text.lower().lstrip("+-") in ("nan", "inf", "infinity"):
         return float(text)
     try:
-        return json.loads(text)
-    except (ValueError, RecursionError):
-        raise InputError(f"{name} must be {_describe_type(kind)}, got {text!r}") from None
+        return parse_json(text)
+    except FileError:
+        raise InputError(
+            f"{name} must be {_describe_type(kind)}, got {_format_value(text)}"
+        ) from None
 
 
 def _check_value(name: str, kind: Any, value: Any) -> Any:
     """Check a value against its declared type; lists become tensors, whole numbers floats."""
     options = _list_alternatives(kind)
     wrong = InputError(f"{name} must be {_describe_type(kind)}, got {_format_value(value)}")
-    if isinstance(value, np.generic | np.ndarray):
-        value = value.item() if value.ndim == 0 else value.tolist()
+    if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:
+        value = value.item()
     if isinstance(value, bool) and bool not in options:
         raise wrong
     if isinstance(value, str) and value in _list_literals(kind):
         return value
-    if torch.Tensor in options and isinstance(value, list | torch.Tensor):
-        try:
-            tensor = torch.as_tensor(value, dtype=torch.float64)
-        except (ValueError, TypeError, RuntimeError, OverflowError):
-            raise wrong from None
+    if torch.Tensor in options and not isinstance(value, int | float | str | None):
+        # A copy: what the caller does with an array later does not change what was checked.
+        tensor = as_tensor(value, name).detach().to(torch.float64, copy=True)
+        if tensor.ndim > MAX_DIMENSIONS:
+            raise wrong
         if not bool(torch.isfinite(tensor).all()):
             raise InputError(f"{name} must be finite, got a NaN or infinite entry")
         return tensor
@@ -141,9 +147,9 @@ def _check_value(name: str, kind: Any, value: Any) -> Any:
 def _check_range(name: str, value: float, limits: Any) -> None:
     least, most = limits.get("least"), limits.get("most")
     if least is not None and value < least:
-        raise InputError(f"{name} must be at least {least}, got {value}")
+        raise InputError(f"{name} must be at least {least}, got {_format_value(value)}")
     if most is not None and value > most:
-        raise InputError(f"{name} must be at most {most}, got {value}")
+        raise InputError(f"{name} must be at most {most}, got {_format_value(value)}")
 
 
 def _list_alternatives(kind: Any) -> tuple[Any, ...]:
@@ -179,5 +185,8 @@ def _describe_type(kind: Any) -> str:
 
 
 def _format_value(value: Any) -> str:
-    text = repr(value)
+    try:
+        text = repr(value)
+    except (ValueError, RecursionError):  # more digits, or deeper lists, than Python writes
+        return f"a {type(value).__name__} that is too long to print"
     return text if len(text) <= 60 else f"{text[:57]}…"

@@ -6,6 +6,7 @@ import shutil
 import sys
 from typing import Any
 
+from innerloop.output import print_text
 from innerloop.terminal import format_value, print_table
 
 WIDEST = 160
@@ -50,7 +51,7 @@ def _print_sources(rows: list[dict[str, Any]]) -> None:
 
 def print_description(shown: dict[str, Any]) -> None:
     """Print what `show` found out about a member."""
-    print(f"{shown['header']}\n")
+    print_text(f"{shown['header']}\n")
     if "settings" in shown:
         settings = shown["settings"].items()
         rows = [[key, format_value(part["value"]), part["help"]] for key, part in settings]
@@ -59,58 +60,64 @@ def print_description(shown: dict[str, Any]) -> None:
 
 
 def _print_construction(shown: dict[str, Any]) -> None:
-    print(f"precision: {shown['precisions']}")
+    print_text(f"precision: {shown['precisions']}")
     registers = [[r["name"], str(tuple(r["shape"])), r["places"]] for r in shown["registers"]]
     print_table(f"registers (width {shown['width']})", ["name", "shape", "places"], registers)
     cost = shown["cost"]
     where = f" ({cost['where']})" if cost["where"] else ""
-    print(
+    print_text(
         f"cost of k steps: {cost['layers']} layers, {cost['heads']} heads, "
         f"width {cost['width']}{where}"
     )
-    print(f"the source prints: {cost['printed']}")
-    print(f"error of a step: {shown['error']}\n")
+    print_text(f"the source prints: {cost['printed']}")
+    print_text(f"error of a step: {shown['error']}\n")
     loops = f", looped {shown['loops']} times" if shown["loops"] > 1 else ""
-    print(f"blocks ({shown['layers']} layers{loops})")
+    print_text(f"blocks ({shown['layers']} layers{loops})")
     for part in shown["blocks"]:
-        print(f"  {part['section']}, block {part['block']}")
+        print_text(f"  {part['section']}, block {part['block']}")
         for line in part["does"]:
-            print(f"    {line}")
+            print_text(f"    {line}")
 
 
 def _print_recipe(shown: dict[str, Any]) -> None:
-    print(f"{shown['parameters']} weights are trained on problems of {shown['problems']}")
-    print(f"source: {shown['source']}")
+    print_text(f"{shown['parameters']} weights are trained on problems of {shown['problems']}")
+    print_text(f"source: {shown['source']}")
 
 
 def _print_problem(shown: dict[str, Any]) -> None:
-    print(f"a sample is a {shown['problem']}: {shown['problem_description']}")
-    print(f"source: {shown['source']}")
+    print_text(f"a sample is a {shown['problem']}: {shown['problem_description']}")
+    print_text(f"source: {shown['source']}")
 
 
 def _print_policy(shown: dict[str, Any]) -> None:
-    print(f"plays in: {shown['environment']}")
-    print(f"source: {shown['source']}")
+    print_text(f"plays in: {shown['environment']}")
+    print_text(f"source: {shown['source']}")
 
 
 def _print_algorithm(shown: dict[str, Any]) -> None:
-    print(f"solves: {shown['problem']}")
-    print(f"steps: {'yes' if shown['iterates'] else 'none, a solution in closed form'}")
-    print(f"hyper-parameters: {', '.join(shown['hyperparameters']) or 'none'}")
+    print_text(f"solves: {shown['problem']}")
+    print_text(f"steps: {'yes' if shown['iterates'] else 'none, a solution in closed form'}")
+    print_text(f"hyper-parameters: {', '.join(shown['hyperparameters']) or 'none'}")
     if shown["special_case_of"]:
-        print(f"special case of: {', '.join(shown['special_case_of'])}")
-    print(f"source: {shown['source']}")
+        print_text(f"special case of: {', '.join(shown['special_case_of'])}")
+    print_text(f"source: {shown['source']}")
 
 
 def _print_claim(shown: dict[str, Any]) -> None:
-    print(f"{shown['name']}, {shown['where']} ({shown['claim_kind']}): {shown['statement']}")
-    print(f"source: {shown['source']}")
+    print_text(f"{shown['name']}, {shown['where']} ({shown['claim_kind']}): {shown['statement']}")
+    print_text(f"source: {shown['source']}")
+    for hypothesis, at in shown["hypotheses"].items():
+        print_text(f"presupposed: {hypothesis} ({at})")
+    for id, at in shown["restates"].items():
+        print_text(f"printed again: {id}, {at}")
     rows = [
         [name, str(len(cells)), format_value(cells[0], 90)]
         for name, cells in shown["presets"].items()
     ]
     print_table("presets", ["name", "cells", "settings of the first"], rows)
-    print(f"falsified forms that it must reject: {', '.join(shown['falsified']) or 'none'}")
+    print_text(
+        f"falsified data or forms that it must reject: {', '.join(shown['falsified']) or 'none'}"
+    )
 
 
 _PRINTERS = {

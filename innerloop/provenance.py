@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import platform
+import sys
 from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 from innerloop import __version__
+
+ROOT = Path(__file__).parent
 
 
 def collect_versions() -> dict[str, str]:
@@ -22,6 +27,27 @@ def collect_versions() -> dict[str, str]:
 def _read_version(package: str) -> str:
     """Read the version of an installed package from its metadata, a file to be parsed."""
     return version(package)
+
+
+@cache
+def digest_package() -> str:
+    """Digest all files of innerloop as they are, to compare two machines or two moments."""
+    digest = hashlib.sha256()
+    for path in sorted(ROOT.rglob("*.py")):
+        digest.update(f"{path.relative_to(ROOT).as_posix()}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+def digest_code(owner: type) -> str:
+    """Digest the code that a class runs: innerloop, and the files of its own bases elsewhere."""
+    digest = hashlib.sha256(digest_package().encode())
+    for base in owner.__mro__:
+        first = base.__module__.partition(".")[0]
+        path = getattr(sys.modules.get(base.__module__), "__file__", None)
+        own = first != "innerloop" and first not in sys.stdlib_module_names
+        if own and path and Path(path).is_file():
+            digest.update(Path(path).read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def spell_command(

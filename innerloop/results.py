@@ -11,6 +11,8 @@ import os
 import sys
 from pathlib import Path
 
+from innerloop.errors import InputError
+
 PACKAGE = Path(__file__).parent
 VARIABLE = "INNERLOOP_RESULTS"
 
@@ -24,19 +26,29 @@ def find_recorded() -> Path:
 def find_results(given: Path | None = None) -> Path:
     """Return the folder of the user's results: cells below `cells`, trainings below `runs`."""
     if given is not None:
-        return given
+        return _expand_home(given)
     if named := os.environ.get(VARIABLE):
-        return Path(named).expanduser()
+        return _expand_home(Path(named))
     checkout = PACKAGE.parent
     if (checkout / "pyproject.toml").is_file() and (checkout / "results").is_dir():
         return checkout / "results"
     return _find_user_data() / "innerloop"
 
 
+def _expand_home(path: Path) -> Path:
+    """Expand `~` and `~user`; refuse where there is no such home, as without HOME and account."""
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise InputError(
+            f"{path} has no home folder: name the folder of results with --results or {VARIABLE}"
+        ) from None
+
+
 def _find_user_data() -> Path:
     """Return the folder for a user's data, as each platform has it."""
     if sys.platform == "win32":
-        return Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
+        return _expand_home(Path(os.environ.get("LOCALAPPDATA") or "~/AppData/Local"))
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support"
-    return Path(os.environ.get("XDG_DATA_HOME") or Path.home() / ".local" / "share")
+        return _expand_home(Path("~/Library/Application Support"))
+    return _expand_home(Path(os.environ.get("XDG_DATA_HOME") or "~/.local/share"))

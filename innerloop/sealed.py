@@ -37,8 +37,8 @@ def read(path: Path, *, format: str, version: int) -> tuple[dict[str, str], dict
     if metadata.get("format") != format:
         raise FileError(f"{path} is not the file expected: its metadata do not say {format!r}")
     found = metadata.get("version", "")
-    if not found.isdecimal():
-        raise FileError(f"{path} has no readable format version, got {found!r}")
+    if not (found.isascii() and found.isdecimal() and len(found) < 10):
+        raise FileError(f"{path} has no readable format version, got {found[:40]!r}")
     if int(found) > version:
         raise FileError(
             f"{path} has format version {found}, this innerloop reads up to {version}: upgrade it"

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import json
-import math
 import sys
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from innerloop.output import escape_text, print_error, print_text
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -37,15 +37,34 @@ def print_certificates(certificates: list[dict[str, Any]]) -> None:
     if len(certificates) == 1:
         name = certificates[0]["name"]
         lines = [list(pair) for pair in zip(titles, rows[0], strict=True)]
+        lines += [["instances", _describe_instances(certificates[0])]]
+        lines += [["not reached", _describe_unreached(certificates[0])]]
         return print_table(f"certificate of {name}", ["", "measured"], lines)
     lines = [[c["name"], *row] for c, row in zip(certificates, rows, strict=True)]
     return print_table("certificates", ["construction", *titles], lines)
 
 
+def _describe_instances(certificate: dict[str, Any]) -> str:
+    """`64 + 32, seed 0`: those asked for, and further ones drawn to reach more weights."""
+    further, redrawn = certificate["further_instances"], certificate["redrawn_instances"]
+    more = f" + {further}" if further else ""
+    again = f", {redrawn} out of range drawn again" if redrawn else ""
+    return f"{certificate['instances']}{more}, seed {certificate['seed']}{again}"
+
+
+def _describe_unreached(certificate: dict[str, Any]) -> str:
+    """Say how many weights had no effect on any instance; the JSON has them by tensor."""
+    unreached, zeros = certificate["unreached"], certificate["unreached_zeros"]
+    if unreached is None:
+        return "not measured"
+    count = sum(unreached.values())
+    return f"{count} weights" + (f", {zeros} zeros" if zeros else "")
+
+
 def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
     """Print a line per claim and the number per verdict; up to three claims also in full."""
     rows = [
-        [o["id"], o["verdict"], o["preset"] or "", f"{o['seconds']:.1f}" if o["preset"] else ""]
+        [o["id"], o["label"], o["preset"] or "", f"{o['seconds']:.1f}" if o["preset"] else ""]
         for o in outcomes
     ]
     print_table("claims", ["claim", "verdict", "preset", "seconds"], rows)
@@ -55,37 +74,69 @@ def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
     for outcome in outcomes:
         if stale := outcome["stale"]:
             changed = ", ".join(stale["changed"][:3]) + (", …" if len(stale["changed"]) > 3 else "")
-            print(
+            print_text(
                 f"stale: {outcome['id']} at {stale['preset']}, {stale['verdict']} on "
                 f"{stale['made']}; changed since: {changed}"
             )
     counts = Counter(outcome["verdict"] for outcome in outcomes)
-    print(", ".join(f"{count} {verdict}" for verdict, count in counts.most_common()))
+    with_errata = sum(bool(o["evidence"] and o["evidence"]["errata"]) for o in outcomes)
+    print_text(
+        ", ".join(f"{count} {verdict}" for verdict, count in counts.most_common())
+        + (f"; {with_errata} with errata" if with_errata else "")
+    )
 
 
 def _print_evidence(outcome: dict[str, Any]) -> None:
     where = f" ({outcome['where']})" if outcome["where"] else ""
-    print(f"{outcome['id']}{where}: {outcome['statement']}")
+    print_text(f"{outcome['id']}{where}: {outcome['statement']}")
+    if outcome["restates"]:
+        print_text(f"  the statement of {outcome['restates']}, and its check")
+    for hypothesis, at in outcome["hypotheses"].items():
+        print_text(f"  presupposed: {hypothesis} ({at})")
     evidence = outcome["evidence"]
     if evidence is None:
-        print(f"  {outcome['error']}\n" if outcome["error"] else "")
+        print_text(f"  {outcome['error']}\n" if outcome["error"] else "")
         return
     for part in evidence["parts"]:
-        _print_check("as printed", part["printed"])
-        if part["corrected"]:
-            _print_check("corrected", part["corrected"])
+        _print_part(part)
+    for erratum in evidence["errata"]:
+        _print_erratum(erratum)
+    for check in evidence["beyond"]:
+        _print_check("beyond", check)
     if evidence["out_of_reach"]:
-        print(f"  {evidence['out_of_reach']}")
+        print_text(f"  {evidence['out_of_reach']}")
     for name, value in evidence["numbers"].items():
-        print(f"  {name}: {format_value(value)}")
-    print()
+        print_text(f"  {name}: {format_value(value)}")
+    print_text()
+
+
+def _print_part(part: dict[str, Any]) -> None:
+    _print_check("as printed", part["printed"])
+    if part["corrected"]:
+        _print_check("corrected", part["corrected"])
+    if part["reading"]:
+        print_text(f"    reading: {part['reading']}")
+    for name, check in part["other_readings"].items():
+        _print_check(f"another reading, {name}", check)
+    if part["vacuous"]:
+        print_text(f"    vacuous: {part['vacuous']}")
+
+
+def _print_erratum(erratum: dict[str, Any]) -> None:
+    _print_check(f"erratum ({erratum['grade']}), {erratum['where']}", erratum["printed"])
+    if erratum["corrected"]:
+        _print_check("corrected", erratum["corrected"])
+    if erratum["meant"]:
+        print_text(f"    meant: {erratum['meant']}")
 
 
 def _print_check(form: str, check: dict[str, Any]) -> None:
     outcome = {True: "holds", False: "FAILS", None: "undecided"}[check["passed"]]
-    print(f"  {form}, {outcome}: {check['statement']}\n    {check['summary']}")
+    print_text(f"  {form}, {outcome}: {check['statement']}\n    {check['summary']}")
+    if check["ours"]:
+        print_text(f"    threshold of ours: {check['ours']}")
     for line in check["counterexample"].splitlines():
-        print(f"    counterexample: {line}")
+        print_text(f"    counterexample: {line}")
 
 
 def print_runs(name: str, runs: list[dict[str, Any]]) -> None:
@@ -113,7 +164,8 @@ def print_verdict(identification: dict[str, Any]) -> None:
     rows = [
         [
             str(layer["layer"]),
-            {"match": "", "close": "close to "}.get(layer["fit"], "none fits; nearest ")
+            layer["answers"]
+            or {"match": "", "close": "close to "}.get(layer["fit"], "none fits; nearest ")
             + layer["nearest"],
             "" if layer["step"] is None else str(layer["step"]),
             _format_score(layer["score"]),
@@ -126,17 +178,17 @@ def print_verdict(identification: dict[str, Any]) -> None:
         for layer in identification["layers"]
     ]
     print_table(f"what the layers of {identification['model']} do", columns, rows)
-    print(f"verdict: {identification['verdict']}")
+    print_text(f"verdict: {identification['verdict']}")
     for name, value in identification["hyperparameters"].items():
-        print(f"  {name}: {_format_numbers(value)}")
+        print_text(f"  {name}: {_format_numbers(value)}")
     if relation := identification["relation"]:
         fit = relation[relation["better"]]
-        print(
+        print_text(
             f"  steps grow {relation['better']}ly with layers "
             f"(slope {fit['slope']:.3g}, R² {fit['r2']:.3f})"
         )
     if order := identification["order_of_convergence"]:
-        print(f"  order of convergence {order['order']:.2f} (R² {order['r2']:.3f})")
+        print_text(f"  order of convergence {order['order']:.2f} (R² {order['r2']:.3f})")
 
 
 def _format_score(value: float) -> str:
@@ -159,11 +211,11 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(title=escape_text(title), title_justify="left", box=box.SIMPLE_HEAD)
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column in NAME_COLUMNS)
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(escape_text, row))
     # Piped output has no window to wrap for: wide, so that rows stay on one line.
     width = None if sys.stdout.isatty() else 160
     Console(width=width, highlight=False, markup=False).print(table)
@@ -177,11 +229,14 @@ class ProgressReporter:
     task: TaskID
 
     def __call__(self, share: float, doing: str = "") -> None:
-        self.bar.update(self.task, completed=share, doing=format_value(doing, 60))
+        self.bar.update(self.task, completed=share, doing=escape_text(format_value(doing, 60)))
 
     def notice(self, text: str) -> None:
         """Print one line on standard error, above the bar."""
-        self.bar.console.print(f"innerloop: {text}", markup=False, highlight=False, soft_wrap=True)
+        if not self.bar.console.is_terminal:
+            return print_error(text)
+        line = f"innerloop: {escape_text(text)}"
+        return self.bar.console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 @contextmanager
@@ -211,19 +266,6 @@ def progress_bar(title: str) -> Iterator[ProgressReporter]:
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
         yield ProgressReporter(bar, bar.add_task(title, total=1.0, doing=""))
-
-
-def print_json(value: Any) -> None:
-    print(json.dumps(_replace_nonfinite(value), indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def _replace_nonfinite(value: Any) -> Any:
-    """Replace numbers that are not finite by null: JSON has no infinity."""
-    if isinstance(value, dict):
-        return {key: _replace_nonfinite(part) for key, part in value.items()}
-    if isinstance(value, list | tuple):
-        return [_replace_nonfinite(part) for part in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def format_value(value: Any, max_length: int = 40) -> str:

@@ -46,9 +46,12 @@ ARROWS = [
 ]
 FOUNDATION = {
     *(
+        "arrays",
         "deprecation",
         "errors",
         "files",
+        "jsonfiles",
+        "limits",
         "locations",
         "parameters",
         "progress",
@@ -58,7 +61,7 @@ FOUNDATION = {
     *("results", "sealed"),
 }
 """Small modules under everything; they import none of the folders."""
-ENTRIES = {"__init__", "__main__", "cli", "identify", "printing", "terminal"}
+ENTRIES = {"__init__", "__main__", "cli", "guard", "identify", "output", "printing", "terminal"}
 
 
 def list_allowed(folder: str) -> set[str]:

@@ -15,7 +15,7 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 import innerloop
-from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.claims.evidence import Axis, Check, Erratum, Evidence, Figure, Part, misprint
 from innerloop.claims.loading import load_claims
 from innerloop.ledger.run import Outcome
 from innerloop.recipes.base import train
@@ -85,7 +85,15 @@ def make_outcomes() -> list[Outcome]:
             table=[{"n": n, "error": 1 / n} for n in range(1, 100)],
         ),
         "ahn2023.theorem-1": Evidence(parts=[Part(printed=failed, corrected=held)]),
-        "liu2025.eq-4.3": Evidence(parts=[Part(printed=failed, matters="result")]),
+        "liu2025.eq-4.3": Evidence(parts=[Part(printed=failed)]),
+        "liu2025.lemma-1": Evidence(
+            parts=[Part(printed=held, vacuous="n ≥ 2 is never met", trainings=1)],
+            errata=[
+                misprint("(3)", HOSTILE, HOSTILE, HOSTILE),
+                Erratum(where="the proof", printed=failed, corrected=held),
+            ],
+            beyond=[held],
+        ),
         "yang2025.fu.rates": Evidence(parts=[Part(printed=unknown)]),
         "yang2025.fu.newton": Evidence(out_of_reach="no machine is large enough"),
     }
@@ -242,6 +250,7 @@ def test_the_counts_at_the_top_are_those_of_the_claims(page: Page) -> None:
         "holds as corrected": 1,
         "fails": 1,
         "undecided": 1,
+        "vacuous": 1,
         "out of reach": 1,
         "not yet checked": 1,
         "broken": 1,
@@ -253,12 +262,19 @@ def test_the_counts_at_the_top_are_those_of_the_claims(page: Page) -> None:
 
 def test_what_does_not_hold_as_printed_is_found_most_consequential_first(page: Page) -> None:
     found = page.locator("#found ~ ol li a").all_inner_texts()
-    assert found == ["liu2025.eq-4.3", "ahn2023.theorem-1"]
-    titles = page.locator("#found ~ h3").all_inner_texts()[:2]
-    assert titles[0].startswith("What a source concludes changes")
+    assert found == ["ahn2023.theorem-1", "liu2025.eq-4.3", *["liu2025.lemma-1"] * 4]
+    titles = page.locator("#found ~ h3").all_inner_texts()[:5]
+    starts = (
+        "Statements that do not",
+        "Statements that are true",
+        "Errata: a",
+        "Errata: the",
+        "Bey",
+    )
+    assert all(title.startswith(start) for title, start in zip(titles, starts, strict=True))
     texts = page.locator("#found ~ ol li").all_inner_texts()
-    assert "No correction is known." in texts[0]
-    assert "Corrected, and it holds: A = b." in texts[1]
+    assert "No correction is known." in texts[1]
+    assert "Corrected, and it holds: a = b." in texts[0], "a symbol keeps its case"
 
 
 def test_text_is_text(page: Page) -> None:

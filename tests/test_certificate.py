@@ -142,11 +142,11 @@ def test_a_wrong_normalisation_is_refused(name: str) -> None:
 def test_two_sizes_and_all_instances_are_measured(monkeypatch: pytest.MonkeyPatch) -> None:
     seen = []
 
-    def spy(construction, transformer, problem, *rest):
+    def spy(construction, transformer, problem, *rest, **options):
         seen.append((problem.n, problem.queries, len(problem.x)))
         return measure_deviations(construction, transformer, problem, *rest)
 
-    monkeypatch.setattr("innerloop.certification.certificate.measure_deviations", spy)
+    monkeypatch.setattr("innerloop.certification.measuring.measure_deviations", spy)
     innerloop.build("gd-plus-plus", n=20, instances=7)
     assert seen == [(20, 2, 4), (11, 3, 3)]
 
@@ -181,7 +181,7 @@ def test_float32_is_held_against_float64(monkeypatch: pytest.MonkeyPatch) -> Non
         seen.append((next(transformer.parameters()).dtype, problem.x.dtype, problem.x))
         return measure_deviations(construction, transformer, problem, *rest)
 
-    monkeypatch.setattr("innerloop.certification.certificate.measure_deviations", spy)
+    monkeypatch.setattr("innerloop.certification.measuring.measure_deviations", spy)
     innerloop.build("gd-plus-plus", dtype="float32")
     assert len(seen) == 2
     for weights, data, x in seen:

@@ -139,6 +139,18 @@ def test_gpt2_of_the_transformers_library() -> None:
     with pytest.raises(InputError, match="GPT2Model, got Linear"):
         wrap_gpt2(read_in, read_in, PROBLEMS)
 
+    # What edits its input in place is read as what edits a copy.
+    read_ins = nn.Linear(3, 16), nn.Linear(3, 16)
+    read_ins[1].load_state_dict(read_ins[0].state_dict())
+    read_ins[0].register_forward_pre_hook(lambda _, given: given[0].clamp_(-1, 1))
+    read_ins[1].register_forward_pre_hook(lambda _, given: given[0].clamp(-1, 1))
+    problem = draw_prompts(PROBLEMS, 8, torch.Generator().manual_seed(1))
+    answers = [
+        predict_layers(wrap_gpt2(backbone, each, PROBLEMS, prompts=40), problem)
+        for each in read_ins
+    ]
+    assert torch.equal(*answers)
+
 
 @pytest.fixture
 def own_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:

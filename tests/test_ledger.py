@@ -263,7 +263,7 @@ def test_an_idle_worker_that_died_is_replaced() -> None:
     try:
         work = (toys.__name__, "toy.one", {"pause": 0.0}, 0)
         engine.submit(*work).result()
-        (pid,) = engine._pools[0]._processes  # pyright: ignore
+        (pid,) = [worker.process.pid for worker in engine._all]
         os.kill(pid, signal.SIGKILL)
         time.sleep(0.5)
         assert "found" in json.loads(engine.submit(*work).result())
@@ -461,9 +461,10 @@ def test_a_cluster_that_is_not_there(monkeypatch) -> None:
         (["--engine", "dusk"], "engine must be local or dask:ADDRESS, got 'dusk'"),
         (["--engine", "dask:"], "engine must be local or dask:ADDRESS, got 'dask:'"),
         (["--engine", "dask:x", "--workers", "2"], "a Dask cluster has its own workers"),
-        (["--workers", "0"], "workers must be at least 1, got 0"),
+        (["--workers", "0"], "workers must be at least 1 and at most 1024, got 0"),
+        (["--workers", "1000000000"], "at least 1 and at most 1024, got 1000000000"),
         (["--preset", "ful"], "no preset called 'ful'; did you mean 'full'?"),
-        (["--seed", "-1"], "seed must be at least 0, got -1"),
+        (["--seed", "-1"], "seed must be at least 0 and below 2^32"),
         (["--results", "README.md"], "cannot store results in README.md: it is not a folder"),
         (["ahn2023.lema-2"], "did you mean 'ahn2023.lemma-2'?"),
     ],
@@ -576,7 +577,7 @@ NEWTON = "constructions.newton"
     [
         ("claims/ahn2023/lemma_2.py", "# Steps small", "# Steps quite small", []),
         ("claims/ahn2023/lemma_2.py", "2 * d + 3", "2 * d + 4", ["claims.ahn2023.lemma_2"]),
-        ("claims/evidence.py", "MAX_ROWS = 5000", "MAX_ROWS = 1", ["claims.evidence"]),
+        ("claims/figures.py", "MAX_ROWS = 5000", "MAX_ROWS = 1", ["claims.figures"]),
         ("errors.py", "import difflib", "import difflib as d", ["errors"]),
         ("transformer/head.py", "import torch", "import torch  # so", []),
         (

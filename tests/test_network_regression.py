@@ -47,7 +47,7 @@ def test_problems_from_lists() -> None:
         _ = problem.targets
     with pytest.raises(InputError, match="start must be a list of matrices, got str"):
         NetworkProblem.from_arrays(x, y, query, "none")
-    with pytest.raises(InputError, match="expected numbers"):
+    with pytest.raises(InputError, match="x must hold real numbers, got text"):
         NetworkProblem.from_arrays([["a"]], y, query, start)
 
 

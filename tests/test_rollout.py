@@ -197,7 +197,7 @@ def test_invalid_probabilities_are_refused(scale: float) -> None:
         rollout(policy, WORLDS["fixed"].sample(2), 5, 0)
 
 
-@pytest.mark.parametrize("seed", [-1, 2**63, True])
+@pytest.mark.parametrize("seed", [-1, 2**32, True])
 def test_invalid_seeds_are_refused(seed: int) -> None:
-    with pytest.raises(InputError, match="a seed from 0, got"):
+    with pytest.raises(InputError, match="seed must be"):
         rollout(UniformPolicy(), WORLDS["fixed"].sample(2), 5, seed)

@@ -135,6 +135,8 @@ def _describe_claim(claim: Claim) -> dict[str, Any]:
         "header": inspect.getdoc(module) or "",
         "presets": {name: [dict(cell) for cell in cells] for name, cells in claim.presets.items()},
         "falsified": list(claim.falsified),
+        "hypotheses": dict(claim.hypotheses),
+        "restates": dict(claim.restates),
     }
 
 

@@ -12,9 +12,10 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from innerloop.certification.certificate import Certificate, certify
+from innerloop.certification.certificate import Certificate, certify, check_instances
 from innerloop.constructions.base import Construction, iterate_streams, read_prediction
-from innerloop.errors import FileError, OutOfRangeError
+from innerloop.errors import FileError, InputError, OutOfRangeError
+from innerloop.limits import check_seed
 from innerloop.progress import Progress
 from innerloop.registry import make_member
 from innerloop.transformer import Trace, Transformer
@@ -75,6 +76,8 @@ def build(
     `construction` is a name, `module:attribute`, a class, or an object with its parameters set.
     `progress` is called with the share of the certification that is done.
     """
+    check_instances(instances)
+    seed = check_seed(seed)
     made = make_member("constructions", Construction, construction, parameters)
     transformer = copy.deepcopy(made.transformer).to(resolve_dtype(dtype))
     certificate = certify(made, transformer, instances, seed, progress)
@@ -85,17 +88,21 @@ def verify(
     path: str | Path,
     *,
     construction: str | Construction[Any, Any] | type[Construction[Any, Any]] | None = None,
+    instances: int = 64,
+    seed: int = 0,
     progress: Progress | None = None,
 ) -> BuiltTransformer:
     """Read a file that `BuiltTransformer.save` wrote and recompute its certificate.
 
-    A file names its construction. Code is never loaded because a file says so: what is neither in
-    this package nor registered must be given as `construction`.
+    How hard it is tested, by `instances` and `seed`, is the caller's choice: what the file says of
+    them is not used. A file names its construction. Code is never loaded because a file says so:
+    what is neither in this package nor registered must be given as `construction`.
     """
+    check_instances(instances)
+    seed = check_seed(seed)
     transformer, about = load(Path(path))
     made = restore_construction(Path(path), about, construction)
-    instances, seed = about.get("instances"), about.get("seed")
-    if not (type(instances) is int and type(seed) is int):
+    if not all(type(about.get(name)) is int for name in ("instances", "seed")):
         raise FileError(f"{path} does not say what it holds: construction, settings, seed, size")
     if transformer.layout != made.layout or transformer.steps != made.steps:
         raise FileError(f"{path} has other registers or steps than {made.name} with its settings")
@@ -121,7 +128,10 @@ def restore_construction(
             f"{path} was built from {name!r}, a user-defined construction: pass it, as "
             f"--definition {name} or construction=… (it will be imported and run)"
         )
-    return make_member("constructions", Construction, given or name, settings)
+    try:
+        return make_member("constructions", Construction, given or name, settings)
+    except InputError as error:
+        raise FileError(f"{path} cannot be held against its construction: {error}") from None
 
 
 def resolve_dtype(name: str | torch.dtype) -> torch.dtype:

@@ -3,25 +3,29 @@
 from __future__ import annotations
 
 import copy
-import functools
 import itertools
-import operator
+import math
 import time
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
 
 from innerloop.certification.cost import check_cost
-from innerloop.certification.law import Deviations, measure_deviations
+from innerloop.certification.law import Deviations
+from innerloop.certification.measuring import measure_all, measure_instances
 from innerloop.certification.shrink import list_sizes, shrink
 from innerloop.constructions.base import Construction
 from innerloop.errors import InputError
+from innerloop.limits import check_seed, format_number
 from innerloop.progress import Progress
 from innerloop.provenance import collect_versions, spell_command
 from innerloop.registry import make_member
 from innerloop.transformer import Transformer
 
+MAX_INSTANCES = 100_000
+"""Instances are drawn together: more than this many at once are refused."""
 LEAST_MOVE = 100
 """The reference must move by this many tolerances in some step, or any weights would do."""
 
@@ -52,6 +56,10 @@ class Certificate:
     holds: bool
     broken: str
     instances: int
+    further_instances: int
+    redrawn_instances: int
+    unreached: dict[str, int] | None
+    unreached_zeros: int | None
     seed: int
     versions: dict[str, str]
     command: str
@@ -63,10 +71,13 @@ class Certificate:
             return f"the data reach {self.range_used:.3g} times the declared range"
         if self.broken.startswith("cost"):
             return self.broken
+        step, free = max(self.step_deviation), max(self.deviation)
+        if math.isinf(step):
+            return f"a step diverges; first {self.broken}"
+        drift = "diverges" if math.isinf(free) else f"by {free:.3g}"
         return (
-            f"a step deviates by {max(self.step_deviation):.3g} (allowed {self.tolerance:.3g}), "
-            f"running free by {max(self.deviation):.3g} (allowed {max(self.free_tolerance):.3g}); "
-            f"first {self.broken}"
+            f"a step deviates by {step:.3g} (allowed {self.tolerance:.3g}), "
+            f"running free {drift} (allowed {max(self.free_tolerance):.3g}); first {self.broken}"
         )
 
     def as_dict(self) -> dict[str, Any]:
@@ -89,13 +100,14 @@ def certify(
     """
     construction = make_member("constructions", Construction, given, {})
     transformer = construction.transformer if transformer is None else transformer
-    for what, value, least in (("instances", instances, 1), ("seed", seed, 0)):
-        if type(value) is not int or not least <= value < 2**63:
-            raise InputError(f"{what} must be a whole number of at least {least}, got {value!r}")
+    check_instances(instances)
+    seed = check_seed(seed)
     start = time.perf_counter()
     dtype = next(transformer.parameters()).dtype
     tolerance = construction.tolerance(dtype)
-    measured = _measure_all(construction, transformer, instances, seed, progress)
+    counter = _count_steps(construction, transformer, progress)
+    measurement = measure_all(construction, transformer, instances, seed, counter)
+    measured = measurement.deviations
     if measured.largest_move < LEAST_MOVE * tolerance:
         raise InputError(
             f"{construction.name} moves by {measured.largest_move:.1e} in its largest step, which "
@@ -121,6 +133,10 @@ def certify(
         holds=not broken and measured.usage <= 1,
         broken=broken,
         instances=instances,
+        further_instances=measurement.further,
+        redrawn_instances=measurement.redrawn,
+        unreached=measurement.unreached,
+        unreached_zeros=measurement.unreached_zeros,
         seed=seed,
         versions=collect_versions(),
         command=_format_command(construction, dtype, instances, seed),
@@ -128,35 +144,24 @@ def certify(
     )
 
 
-def _measure_all(
-    construction: Construction[Any, Any],
-    transformer: Transformer,
-    instances: int,
-    seed: int,
-    progress: Progress | None,
-) -> Deviations:
-    """Measure the deviations over all the construction's distributions, instances dealt out."""
-    dtype = next(transformer.parameters()).dtype
-    generator = torch.Generator().manual_seed(seed)
-    distributions = construction.distributions()
-    done, total = itertools.count(1), len(distributions) * transformer.steps
-    measured = []
+def check_instances(instances: Any) -> None:
+    """Refuse a number of instances that is none, or would take more memory than there is."""
+    if type(instances) is not int or not 1 <= instances <= MAX_INSTANCES:
+        given = format_number(instances) if type(instances) is int else repr(instances)
+        raise InputError(
+            f"instances must be a whole number of at least 1 and at most {MAX_INSTANCES:,}, "
+            f"got {given}"
+        )
 
-    def stepped() -> None:
-        if progress is not None:
-            progress(next(done) / total)
 
-    for k, distribution in enumerate(distributions):
-        share = len(range(k, instances, len(distributions)))
-        if share:
-            # Drawn in the transformer's precision, so that both sides see the very same data.
-            problem = distribution.sample(share, generator=generator, dtype=dtype)
-            with torch.no_grad():
-                problem = problem.to(torch.float64)
-                measured.append(
-                    measure_deviations(construction, transformer, problem, generator, stepped)
-                )
-    return functools.reduce(operator.or_, measured)
+def _count_steps(
+    construction: Construction[Any, Any], transformer: Transformer, progress: Progress | None
+) -> Callable[[], object] | None:
+    """Return what to call after each step, so that `progress` is told the share that is done."""
+    if progress is None:
+        return None
+    done, total = itertools.count(1), len(construction.distributions()) * transformer.steps
+    return lambda: progress(next(done) / total)
 
 
 def _describe_break(
@@ -177,7 +182,7 @@ def _find_smallest_break(
 
     def breaks(smaller: Construction[Any, Any]) -> bool:
         own = copy.deepcopy(smaller.transformer).to(dtype)
-        measured = _measure_all(smaller, own, 1, seed, None)
+        measured, _, _ = measure_instances(smaller, own, 1, seed)
         moves = measured.largest_move >= LEAST_MOVE * smaller.tolerance(dtype)
         return bool(measured.broken) and measured.usage <= 1 and moves
 

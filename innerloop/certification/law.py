@@ -24,6 +24,10 @@ from innerloop.transformer import Transformer
 
 MAX_LIMIT = 1e-2
 """A free run may never deviate by more than this, however unstable the algorithm is."""
+MAX_DEVIATION = 1e12
+"""A larger deviation is divergence: it is infinite, not a number that looks like a result."""
+MAX_REFERENCE = 1e16
+"""A reference beyond this many times the largest entry of the prompt (or 1) has diverged."""
 MAX_ENTRIES = 500
 """Error growth is computed for states of up to this size; larger ones get the plain tolerance."""
 
@@ -79,12 +83,14 @@ def measure_deviations(
     problem: Any,
     generator: torch.Generator | None = None,
     progress: Callable[[], object] | None = None,
+    run_free: bool = True,
 ) -> Deviations:
     """Compare a transformer with its construction's law on a batch of instances in float64.
 
     The transformer runs in its own precision, the reference in float64. Entries that the
     construction ignores are filled with random numbers before every part of the law. `progress` is
-    called after every step.
+    called after every step. Without `run_free` only the parts of the law are measured, each from
+    the exact state.
     """
     construction.check(problem)
     law = _LawCheck(construction, transformer, problem, generator)
@@ -107,10 +113,12 @@ def measure_deviations(
             law.add_noise(exact), answer, f"in the read-out after step {k + 1}"
         )
         single.append(max(start, stepped, read))
-        free, start = law.step(free, k), 0.0
-        drifted = law.stream_deviation(free, exact, f"running free, by step {k + 1}", free=True)
-        predicted = law.prediction_deviation(free, answer, f"running free, step {k + 1}", free=True)
-        running.append(max(drifted, predicted))
+        start = 0.0
+        if run_free:
+            free = law.step(free, k)
+            running.append(law.free_deviation(free, exact, answer, k))
+        else:
+            running.append(0.0)
         limits.append(law.limit)
         usage = max(usage, construction.usage(exact))
         moved = max(moved, _deviation(before, exact), _deviation(previous, answer))
@@ -165,6 +173,8 @@ class _LawCheck:
         self.dtype = next(transformer.parameters()).dtype
         self.tolerance = construction.tolerance(self.dtype)
         self.limit = self.tolerance
+        prompt = construction.prompt(problem)
+        self.largest = MAX_REFERENCE * max(1.0, float(prompt.abs().max()))
         self.states: list[Any] = []
         self.growth: ErrorGrowth | None = None
         self.broken = ""
@@ -172,7 +182,7 @@ class _LawCheck:
     def encode_reference(self, state: Any) -> tuple[Tensor, Tensor]:
         """Return the stream and the prediction of an exact state, and remember the state."""
         tensors = [state] if isinstance(state, Tensor) else list(state)
-        if not all(bool(torch.isfinite(tensor).all()) for tensor in tensors):
+        if not all(bool((tensor.abs() <= self.largest).all()) for tensor in tensors):
             name = self.construction.name
             raise InputError(f"{name}: the reference itself diverges; build it with smaller steps")
         self.states.append(state)
@@ -226,6 +236,12 @@ class _LawCheck:
             self.broken = f"{part}, prediction: {mismatch}"
         return deviation
 
+    def free_deviation(self, stream: Tensor, exact: Tensor, answer: Tensor, k: int) -> float:
+        """Return the deviation of the free run after step k, of its stream and its prediction."""
+        drifted = self.stream_deviation(stream, exact, f"running free, by step {k + 1}", free=True)
+        part = f"running free, step {k + 1}"
+        return max(drifted, self.prediction_deviation(stream, answer, part, free=True))
+
     def _is_first_break(self, deviation: float, free: bool) -> bool:
         """Whether a deviation is the first one beyond the tolerance or the limit."""
         if self.broken or deviation <= self.tolerance:
@@ -256,10 +272,11 @@ def _apply_step(algorithm: Algorithm[Any, Any], problem: Any, k: int, state: Any
 
 
 def _deviation(value: Tensor, reference: Tensor, where: Tensor | None = None) -> float:
-    """max |value − reference| / max(1, |reference|); infinite if a shape or a number is wrong."""
+    """max |value − reference| / max(1, |reference|); infinite for wrong shapes and divergence."""
     if value.shape != reference.shape:
         return torch.inf
     errors = relative_errors(value, reference)
     if where is not None:
         errors = errors[where.expand_as(errors)]
-    return float(errors.max()) if errors.numel() else 0.0
+    largest = float(errors.max()) if errors.numel() else 0.0
+    return largest if largest <= MAX_DEVIATION else torch.inf

@@ -5,22 +5,31 @@
         "k layers of linear attention of form (9) are k steps of preconditioned gradient descent.",
         where="Lemma 2",
         kind="equality",
+        hypotheses={"A_i symmetric": "the lemma"},
         quick={"trials": 40},
         full={"trials": 4000},
         tiny={"trials": 5},
-        falsified={"the gradient's sign": {"step": ascending}},
+        judge=judge_steps,
+        falsified={"labels of other layers": shuffle_layers},
     )
-    def lemma_2(generator: torch.Generator, *, trials: int, step=printed_step) -> Evidence: ...
+    def lemma_2(generator: torch.Generator, *, trials: int) -> list[Layers]: ...
+
+    def judge_steps(data: list[Layers]) -> Evidence: ...
+
+What is measured and how it is judged are two functions, so that data that contradict the statement
+can take the place of what was measured: `falsified` maps a name to a function from data to data. A
+part that no such data can break is no check; a test tries every part, correction and mended
+erratum, with the `tiny` settings (those of `quick` unless given).
 
 A preset is the settings of a claim's one cell, or a list of them; several cells are measured apart,
-each with its own generator, and `conclude` makes one evidence of what they found:
+each with its own generator, and `conclude` judges the list of what they found, which is plain data
+and is stored:
 
-    @claim(..., conclude=averaged)
+    @claim(..., conclude=judge_curves, falsified={"flat curves": flatten})
     def figure_1(generator, *, restart: int) -> dict[str, Any]: ...
 
-What is stated is a keyword argument of the function, so that a falsified statement can take its
-place: a claim that accepts one of its `falsified` forms is no check, and a test tries them all,
-with the `tiny` settings (those of `quick` unless given).
+`restates={"gatmiry2024.theorem-A.11": "Appendix A.1, Theorem A.11"}` gives a statement that is
+printed twice one check and one verdict under both ids.
 """
 
 from __future__ import annotations
@@ -29,7 +38,7 @@ import hashlib
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 import torch
@@ -44,6 +53,9 @@ Preset = Literal["quick", "full", "paper"]
 PRESETS: tuple[Preset, ...] = ("quick", "full", "paper")
 Settings = Mapping[str, Any]
 """Plain data: what JSON can hold."""
+Form = Mapping[str, Any] | Callable[[Any], Any]
+"""A falsified form: a function from data to data. A mapping replaces keyword arguments of the
+function itself; claims that measure and judge in one function still use it."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,10 +69,17 @@ class Claim:
     presets: Mapping[Preset, Sequence[Settings]]
     measure: Callable[..., Any]
     conclude: Callable[[list[Any]], Evidence] | None
-    falsified: Mapping[str, Mapping[str, Any]]
+    falsified: Mapping[str, Form]
     tiny: Sequence[Settings]
     document: Source | None = None
     """The document, where it is not one of this package's sources."""
+    judge: Callable[[Any], Evidence] | None = None
+    hypotheses: Mapping[str, str] = field(default_factory=dict)
+    """What the statement presupposes, each with where that comes from."""
+    restates: Mapping[str, str] = field(default_factory=dict)
+    """Further ids of the same statement, each with where it is printed."""
+    original: str = ""
+    """Of a restatement, the id of the claim whose check and verdict it shares."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.id):
@@ -89,10 +108,37 @@ class Claim:
         """What another process loads the claim from: its module, or its file."""
         return get_location(self.module)
 
+    @property
+    def cell_id(self) -> str:
+        """The id under which results are stored: a restatement has those of its original."""
+        return self.original or self.id
+
+    def list_restatements(self) -> list[Claim]:
+        """List the claims that are this one under other ids."""
+        shared = {"restates": {}, "original": self.id}
+        return [replace(self, id=id, where=at, **shared) for id, at in self.restates.items()]
+
     def run(self, settings: Settings, seed: int = 0, **forms: Any) -> Any:
-        """What one cell finds, as plain data. `forms` replace what is stated."""
-        found = self.measure(seed_generator(self.id, settings, seed), **settings, **forms)
-        return found.as_dict() if self.conclude is None else found
+        """What one cell finds, as plain data. `forms` replace keyword arguments."""
+        found = self.gather(settings, seed, **forms)
+        if self.conclude is not None:
+            return found
+        return (found if self.judge is None else self.judge(found)).as_dict()
+
+    def gather(self, settings: Settings, seed: int = 0, **forms: Any) -> Any:
+        """Measure one cell: the data that `judge` or `conclude` takes."""
+        return self.measure(seed_generator(self.cell_id, settings, seed), **settings, **forms)
+
+    def judge_cells(
+        self, data: Sequence[Any], form: Callable[[Any], Any] | None = None
+    ) -> Evidence:
+        """Judge what `gather` gave for each cell, changed by a falsified form if one is given."""
+        if self.conclude is not None:
+            found = list(data) if form is None else form(list(data))
+            return self.conclude(found)
+        (only,) = data
+        changed = only if form is None else form(only)
+        return changed if self.judge is None else self.judge(changed)
 
     def build_evidence(self, found: Sequence[Any]) -> Evidence:
         """What the cells found, as one evidence."""
@@ -117,7 +163,10 @@ def claim(
     paper: Settings | Sequence[Settings] | None = None,
     tiny: Settings | Sequence[Settings] | None = None,
     conclude: Callable[[list[Any]], Evidence] | None = None,
-    falsified: Mapping[str, Mapping[str, Any]] | None = None,
+    judge: Callable[[Any], Evidence] | None = None,
+    falsified: Mapping[str, Form] | None = None,
+    hypotheses: Mapping[str, str] | None = None,
+    restates: Mapping[str, str] | None = None,
     source: Source | None = None,
 ) -> Callable[[Callable[..., Any]], Claim]:
     """Declare the function below as the test of a claim. Without sizes of its own, `paper` is
@@ -127,11 +176,25 @@ def claim(
         "full": _as_cells(full),
         "paper": _as_cells(full if paper is None else paper),
     }
-    least = _as_cells(quick if tiny is None else tiny)
+    if judge is not None and conclude is not None:
+        raise InputError(f"{id}: `judge` takes what one cell measured, `conclude` all; give one")
 
     def declared(measure: Callable[..., Any]) -> Claim:
-        forms = falsified or {}
-        return Claim(id, statement, where, kind, presets, measure, conclude, forms, least, source)
+        return Claim(
+            id=id,
+            statement=statement,
+            where=where,
+            kind=kind,
+            presets=presets,
+            measure=measure,
+            conclude=conclude,
+            falsified=falsified or {},
+            tiny=_as_cells(quick if tiny is None else tiny),
+            document=source,
+            judge=judge,
+            hypotheses=hypotheses or {},
+            restates=restates or {},
+        )
 
     return declared
 

@@ -1,26 +1,32 @@
-"""The outcome of a claim: checks of the printed statement and its correction, numbers, figures.
+"""The outcome of a claim: what the source asserts, errata of its print, and what is beyond it.
 
-A verdict is never written down: it follows from the checks. Everything here is plain data that
-JSON can hold; anything else is refused (a NaN is a broken check, not a result).
+    Evidence(
+        parts=[Part(printed=statement.check(), corrected=mended.check())],
+        errata=[Erratum(where="proof, (35)", printed=line.check(), corrected=right.check())],
+        beyond=[skew.check()],
+    )
+
+A verdict is never written down: it follows from the checks of the parts, and from them alone.
+Errata and what is beyond are shown beside it. Everything here is plain data that JSON can hold;
+anything else is refused (a NaN is a broken check, not a result).
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Literal
 
-Verdict = Literal["holds", "holds as corrected", "fails", "undecided", "out of reach"]
-Matters = Literal["result", "step", "print"]
-"""What a mistake affects: the source's conclusion (`result`); a formula on the way, while the
-conclusion stands (`step`); or only the print, where a reader sees what is meant (`print`)."""
-Value = float | int | str | bool | None
-Rows = Sequence[Mapping[str, Value]]
+from innerloop.claims.figures import Axis, Figure, Rows, Value
 
-MAX_ROWS = 5000
-"""Most rows of one figure: a page of a hundred claims must stay small."""
+Verdict = Literal["holds", "holds as corrected", "fails", "undecided", "out of reach", "vacuous"]
+Grade = Literal["step", "print"]
+"""What an erratum affects: a formula on the way (`step`), or only the print, where a reader sees
+what is meant (`print`)."""
+ENOUGH_TRAININGS = 3
+"""Trainings from which on a statement about trained networks rests on more than chance."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,88 +41,99 @@ class Check:
     """How many cases, of which sizes, with which margin."""
     counterexample: str = ""
     """The smallest one found, so that a reader can check it by hand or in three lines of NumPy."""
+    ours: str = ""
+    """Thresholds that the source does not give and we set, in words; shown as ours."""
+
+    @property
+    def outcome(self) -> str:
+        return {True: "holds", False: "fails", None: "undecided"}[self.passed]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One statement of a claim: its printed form, and a correction where that form fails."""
+    """One assertion of a claim: its printed form, and a correction where that form fails."""
 
     printed: Check
+    """The printed form, in the reading that the author uses."""
     corrected: Check | None = None
-    matters: Matters = "step"
-    """What is affected if the printed form does not hold."""
+    reading: str = ""
+    """Where words allow several readings: which one is the author's, and what shows it (the proof,
+    public code, a caption)."""
+    other_readings: Mapping[str, Check] = field(default_factory=dict)
+    """Readings that are not the author's, by name: shown, without effect on the verdict."""
+    vacuous: str = ""
+    """Why the printed form says nothing although it is true: its probability is never positive, or
+    its hypotheses are never met."""
+    trainings: int | None = None
+    """Number of trainings that it rests on; None where nothing is trained."""
+    matters: Literal["result", "step", "print"] = "result"
+    """Without effect; goes away when every claim declares its errata."""
+
+    def __post_init__(self) -> None:
+        if self.other_readings and not self.reading:
+            raise ValueError("other readings need `reading`: which is the author's, and why")
 
     @property
     def verdict(self) -> Verdict:
-        if self.printed.passed is not False:
-            return "holds" if self.printed.passed else "undecided"
+        if self.printed.passed:
+            return "vacuous" if self.vacuous else "holds"
+        if self.printed.passed is None:
+            return "undecided"
         if self.corrected is None or self.corrected.passed is False:
             return "fails"
         return "holds as corrected" if self.corrected.passed else "undecided"
 
-
-@dataclass(frozen=True, kw_only=True)
-class Axis:
-    """A column of a figure's rows, with its title and unit."""
-
-    field: str
-    title: str
-    scale: Literal["linear", "log", "category"] = "linear"
+    def as_erratum(self, where: str, grade: Grade = "step") -> Erratum:
+        """Turn the part into an erratum: it is no assertion of the claim, but a line on the way."""
+        return Erratum(where=where, printed=self.printed, corrected=self.corrected, grade=grade)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Figure:
-    """A plot of tidy rows. `line` joins points, `heat` fills cells by `colour`."""
+class Erratum:
+    """A proof step or a display that is wrong; the claim's verdict does not depend on it."""
 
-    title: str
-    rows: Rows
-    x: Axis
-    y: Axis
-    mark: Literal["line", "point", "bar", "heat"] = "line"
-    colour: Axis | None = None
-    panel: str | None = None
-    """Column with one panel per value."""
-    band: tuple[str, str] | None = None
-    """Columns with the lower and upper end of an interval around y, or around x where y is a
-    category."""
-    rules: Mapping[str, float] = field(default_factory=dict)
-    """Reference levels of y, by name."""
-    caption: str = ""
+    where: str
+    """Where it stands: "proof of Lemma 7, display (37)"."""
+    printed: Check
+    """The printed form, which fails, with a counterexample."""
+    corrected: Check | None = None
+    meant: str = ""
+    """What is meant, in words, where there is nothing to compute."""
+    grade: Grade = "step"
 
-    def __post_init__(self) -> None:
-        columns = [self.x.field, self.y.field, *(self.band or ())]
-        columns += [self.colour.field] if self.colour else []
-        columns += [self.panel] if self.panel else []
-        if not 0 < len(self.rows) <= MAX_ROWS:
-            count = len(self.rows)
-            raise ValueError(f"figure {self.title!r} has {count} rows, expected 1 to {MAX_ROWS}")
-        if "count" in columns:
-            raise ValueError(
-                f"figure {self.title!r} has a column 'count', which Vega reserves: rename it"
-            )
-        logarithmic = [axis.field for axis in (self.x, self.y) if axis.scale == "log"]
-        for row in self.rows:
-            if bad := [name for name in logarithmic if not _is_positive(row.get(name))]:
-                raise ValueError(
-                    f"figure {self.title!r}: {bad[0]} has a logarithmic axis, expected a positive "
-                    f"number, got {row[bad[0]]!r}"
-                )
-            if missing := [name for name in columns if name not in row]:
-                raise ValueError(f"figure {self.title!r}: a row lacks {', '.join(missing)}")
+    @property
+    def stands(self) -> bool:
+        """Whether the printed form is wrong indeed."""
+        return self.printed.passed is False
 
 
-def _is_positive(value: Value) -> bool:
-    return isinstance(value, int | float) and value > 0
+def misprint(where: str, printed: str, meant: str, example: str) -> Erratum:
+    """Describe an error of print that a reader sees and nobody needs to compute."""
+    found = Check(
+        statement=printed, passed=False, summary="seen by reading", counterexample=example
+    )
+    return Erratum(where=where, printed=found, meant=meant, grade="print")
 
 
-_VERDICTS_WORST_FIRST: tuple[Verdict, ...] = ("fails", "undecided", "holds as corrected", "holds")
+_VERDICTS_WORST_FIRST: tuple[Verdict, ...] = (
+    "fails",
+    "undecided",
+    "holds as corrected",
+    "holds",
+    "vacuous",
+)
+"""A claim is vacuous only if every part of it is."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """The outcome of a claim: parts with their checks, numbers to quote, a table and figures."""
+    """The outcome of a claim: parts with their checks, errata, findings, numbers and figures."""
 
     parts: Sequence[Part] = ()
+    """What the source asserts."""
+    errata: Sequence[Erratum] = ()
+    beyond: Sequence[Check] = ()
+    """What was found on top, which the source does not say."""
     numbers: Mapping[str, Value] = field(default_factory=dict)
     table: Rows = ()
     figures: Sequence[Figure] = ()
@@ -137,11 +154,40 @@ class Evidence:
         return next(verdict for verdict in _VERDICTS_WORST_FIRST if verdict in found)
 
     @property
+    def marks(self) -> list[str]:
+        """What is shown beside the verdict: few trainings, and the number of errata."""
+        counts = [part.trainings for part in self.parts if part.trainings is not None]
+        least = min(counts, default=ENOUGH_TRAININGS)
+        marks = []
+        if least < ENOUGH_TRAININGS:
+            marks.append("one training" if least == 1 else f"{least} trainings")
+        if errata := sum(erratum.stands for erratum in self.errata):
+            marks.append("1 erratum" if errata == 1 else f"{errata} errata")
+        return marks
+
+    @property
+    def label(self) -> str:
+        """The verdict with its marks: "holds · one training · 2 errata"."""
+        return " · ".join([self.verdict, *self.marks])
+
+    @property
     def summary(self) -> str:
-        """One paragraph with the outcome of each part."""
+        """One paragraph with the outcome of each part and erratum."""
         if self.out_of_reach:
             return self.out_of_reach
-        return " ".join(_describe_part(part) for part in self.parts)
+        texts = [_describe(part.printed, part.corrected) for part in self.parts]
+        texts += [f"Erratum, {e.where}: {_describe(e.printed, e.corrected)}" for e in self.errata]
+        return " ".join(texts)
+
+    def list_checks(self) -> Iterator[tuple[str, Check]]:
+        """List every check that decides something: of parts, corrections and mended errata."""
+        for k, part in enumerate(self.parts, 1):
+            yield f"part {k}, printed", part.printed
+            if part.corrected is not None:
+                yield f"part {k}, corrected", part.corrected
+        for k, erratum in enumerate(self.errata, 1):
+            if erratum.corrected is not None:
+                yield f"erratum {k}, corrected", erratum.corrected
 
     def as_dict(self) -> dict[str, Any]:
         """Convert to plain JSON data; `Evidence.from_dict` is the inverse."""
@@ -149,38 +195,45 @@ class Evidence:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Evidence:
-        """Rebuild the evidence from the output of `as_dict`."""
+        """Rebuild the evidence from the output of `as_dict`, or from that of former versions.
 
-        def check(part: Mapping[str, Any] | None) -> Check | None:
-            return None if part is None else Check(**part)
-
-        def figure(part: Mapping[str, Any]) -> Figure:
-            axes = {name: Axis(**part[name]) for name in ("x", "y", "colour") if part[name]}
-            band = tuple(part["band"]) if part["band"] else None
-            return Figure(**{**part, **axes, "band": band})
-
-        parts = [
-            Part(
-                printed=Check(**part["printed"]),
-                corrected=check(part["corrected"]),
-                matters=part["matters"],
-            )
-            for part in data["parts"]
-        ]
-        return cls(**{**data, "parts": parts, "figures": [figure(f) for f in data["figures"]]})
+        Those had no errata: a proof line was a part, and its verdict counted. It is read as it
+        stands, so the verdict is the one that was shown then.
+        """
+        return cls(
+            **{
+                **data,
+                "parts": [_read_part(part) for part in data["parts"]],
+                "errata": [Erratum(**_read_checks(part)) for part in data.get("errata", ())],
+                "beyond": [Check(**part) for part in data.get("beyond", ())],
+                "figures": [_read_figure(part) for part in data["figures"]],
+            }
+        )
 
 
-def _describe_part(part: Part) -> str:
-    text = f"{part.printed.statement}: {_describe_outcome(part.printed)}, {part.printed.summary}."
-    if part.corrected is not None:
-        corrected = part.corrected
-        text += f" Corrected to {corrected.statement}: {_describe_outcome(corrected)}, "
-        text += f"{corrected.summary}."
+def _read_checks(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Read the printed and the corrected check of a part or an erratum."""
+    corrected = data.get("corrected")
+    checks = {"printed": Check(**data["printed"]), "corrected": corrected and Check(**corrected)}
+    return {**data, **checks}
+
+
+def _read_part(data: Mapping[str, Any]) -> Part:
+    readings = {name: Check(**check) for name, check in data.get("other_readings", {}).items()}
+    given = {**_read_checks(data), "other_readings": readings}
+    return Part(**{each.name: given[each.name] for each in fields(Part) if each.name in given})
+
+
+def _read_figure(data: Mapping[str, Any]) -> Figure:
+    axes = {name: Axis(**data[name]) for name in ("x", "y", "colour") if data[name]}
+    return Figure(**{**data, **axes, "band": tuple(data["band"]) if data["band"] else None})
+
+
+def _describe(printed: Check, corrected: Check | None) -> str:
+    text = f"{printed.statement}: {printed.outcome}, {printed.summary}."
+    if corrected is not None:
+        text += f" Corrected to {corrected.statement}: {corrected.outcome}, {corrected.summary}."
     return text
-
-
-def _describe_outcome(check: Check) -> str:
-    return {True: "holds", False: "fails", None: "cannot be told"}[check.passed]
 
 
 def _require_plain_data(where: str, value: Any) -> None:

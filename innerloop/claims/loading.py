@@ -71,14 +71,17 @@ def _scan_claims() -> Iterator[Entry]:
         if reason or not isinstance(value, Claim | ModuleType):
             _warn(f"skipped: {reason or f'{name} of {owner} is no claim and no module'}")
             continue
-        claims = [value] if isinstance(value, Claim) else list_claims(value)
+        claims = (
+            [value, *value.list_restatements()] if isinstance(value, Claim) else list_claims(value)
+        )
         yield from (Entry(claim.id, owner, claim) for claim in claims)
 
 
 def list_claims(module: ModuleType) -> list[Claim]:
-    """List the claims that a module itself declares."""
+    """List the claims that a module itself declares, restatements among them."""
     values = vars(module).values()
-    return [v for v in values if isinstance(v, Claim) and v.module == module.__name__]
+    own = [v for v in values if isinstance(v, Claim) and v.module == module.__name__]
+    return [one for claim in own for one in (claim, *claim.list_restatements())]
 
 
 def select_claims(words: Sequence[str]) -> list[str]:

@@ -1,26 +1,41 @@
 """How a statement is put to the test: many cases, the worst of them, the smallest that breaks it.
 
     trial = Equality("w₊ = w + A ∇R(w)", tolerance=1e-10)
-    trial.add(left, right, size=(d, n, k), about=f"d = {d}, n = {n}, layer {k}")
+    trial.add(left, right, Case(d=d, n=n, layer=k))
     Part(printed=trial.check())
 
-`size` orders counterexamples: the smallest is the one that is shown. Equalities are held to
-rounding, inequalities to their margin, expectations to standard errors, rates to a fitted exponent.
+The smallest case that breaks the statement is the one that is shown. Equalities are held to
+rounding, inequalities to their margin, expectations to standard errors; `intervals` has what is
+decided by an interval, `searching` how violations are looked for.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check
 
 Number = float | int | Tensor
+
+
+class _Described:
+    """A case whose sizes and description are given apart."""
+
+    def __init__(self, size: Sequence[float], about: str) -> None:
+        self.size, self.about = tuple(float(part) for part in size), about
+
+    def __str__(self) -> str:
+        return self.about
+
+
+def _as_case(case: Case | None, size: Sequence[float], about: str) -> Case | _Described:
+    return _Described(size, about) if case is None else case
 
 
 @dataclass(eq=False)
@@ -32,12 +47,11 @@ class _Trial:
     violations: int = field(default=0, init=False)
     smallest: tuple[tuple[float, ...], str] | None = field(default=None, init=False)
 
-    def _record_case(self, breaks: bool, size: Sequence[float], about: str) -> None:
+    def _record_case(self, breaks: bool, case: Case | _Described, found: str) -> None:
         self.cases += 1
         self.violations += breaks
-        key = tuple(float(part) for part in size)
-        if breaks and (self.smallest is None or key < self.smallest[0]):
-            self.smallest = (key, about)
+        if breaks and (self.smallest is None or case.size < self.smallest[0]):
+            self.smallest = (case.size, f"{case}: {found}")
 
     def _build_check(self, passed: bool | None, summary: str) -> Check:
         if not self.cases:
@@ -58,16 +72,25 @@ class Equality(_Trial):
     tolerance: float = 1e-9
     worst: float = field(default=0.0, init=False)
 
-    def add(self, left: Number, right: Number, *, size: Sequence[float], about: str) -> float:
+    def add(
+        self,
+        left: Number,
+        right: Number,
+        case: Case | None = None,
+        *,
+        size: Sequence[float] = (),
+        about: str = "",
+    ) -> float:
         """Try a case; its deviation."""
+        tried = _as_case(case, size, about)
         one, other = torch.as_tensor(left), torch.as_tensor(right)
         if one.shape != other.shape:
-            raise ValueError(f"{tuple(one.shape)} cannot equal {tuple(other.shape)}: {about}")
+            raise ValueError(f"{tuple(one.shape)} cannot equal {tuple(other.shape)}: {tried}")
         scale = max(1.0, _largest_magnitude(other))
         deviation = _largest_magnitude(one.double() - other.double()) / scale
         self.worst = max(self.worst, deviation)
         breaks = deviation > self.tolerance
-        self._record_case(breaks, size, f"{about}: off by {deviation:.3g}")
+        self._record_case(breaks, tried, f"off by {deviation:.3g}")
         return deviation
 
     def check(self) -> Check:
@@ -88,18 +111,25 @@ class Inequality(_Trial):
     search_note: str = field(default="", init=False)
     """How far a search for a violation went, in words."""
 
-    def add(self, left: Number, right: Number, *, size: Sequence[float], about: str) -> float:
+    def add(
+        self,
+        left: Number,
+        right: Number,
+        case: Case | None = None,
+        *,
+        size: Sequence[float] = (),
+        about: str = "",
+    ) -> float:
         """Try a case; its margin, negative where it is violated."""
-        one, other = float(left), float(right)
+        tried, one, other = _as_case(case, size, about), float(left), float(right)
         if math.isnan(one) or math.isnan(other):
-            raise ValueError(f"a side is not a number: {about}")
+            raise ValueError(f"a side is not a number: {tried}")
         larger = max(abs(one), abs(other))
         margin = 0.0 if one == other else (other - one) / larger
         if margin < 0 and 0.0 in (one, other) and larger <= self.rounding:
             margin = 0.0  # nothing to be relative to: 2e-16 against 0 is rounding
         self.least_margin = min(self.least_margin, margin)
-        about = f"{about}: {one:.6g} against {other:.6g}"
-        self._record_case(margin < -self.rounding, size, about)
+        self._record_case(margin < -self.rounding, tried, f"{one:.6g} against {other:.6g}")
         return margin
 
     def check(self) -> Check:
@@ -124,7 +154,15 @@ class Expectation(_Trial):
     worst: float = field(default=0.0, init=False)
     precision: float = field(default=0.0, init=False)
 
-    def add(self, samples: Tensor, stated: Number, *, size: Sequence[float], about: str) -> float:
+    def add(
+        self,
+        samples: Tensor,
+        stated: Number,
+        case: Case | None = None,
+        *,
+        size: Sequence[float] = (),
+        about: str = "",
+    ) -> float:
         """Try a case, samples along the first dimension; how many standard errors it is off."""
         count = samples.shape[0]
         if count < 2:
@@ -138,7 +176,8 @@ class Expectation(_Trial):
         found = _largest_magnitude(ratios)
         self.worst = max(self.worst, found)
         self.precision = max(self.precision, _largest_magnitude(error) / scale)
-        self._record_case(found > self.sigmas, size, f"{about}: off by {found:.3g} standard errors")
+        tried = _as_case(case, size, about)
+        self._record_case(found > self.sigmas, tried, f"off by {found:.3g} standard errors")
         return found
 
     def check(self) -> Check:
@@ -149,55 +188,6 @@ class Expectation(_Trial):
             f"errors (allowed {self.sigmas:g}), standard error up to {self.precision:.1g} of the "
             "largest entry",
         )
-
-
-def fit_exponent(x: Sequence[float], y: Sequence[float]) -> tuple[float, float, float]:
-    """The exponent of y ~ x^p by least squares on logarithms, with its 95 % interval.
-
-    At least a decade of x: less cannot tell one power from another.
-    """
-    from scipy.stats import t as student
-
-    if len(x) < 3 or max(x) < 10 * min(x):
-        raise ValueError("a rate is fitted to three points or more over at least a decade")
-    (slope, _), covariance = np.polyfit(np.log(x), np.log(y), 1, cov=True)
-    wide = float(student.ppf(0.975, len(x) - 2) * np.sqrt(covariance[0, 0]))
-    return float(slope), float(slope) - wide, float(slope) + wide
-
-
-def search_minimum(
-    margin: Callable[[Tensor], Tensor],
-    starts: Tensor,
-    *,
-    iterations: int = 200,
-) -> tuple[Tensor, float, int]:
-    """The point with the least margin that L-BFGS finds from each of the starts (rows).
-
-    `margin` maps a float64 vector to a scalar that can be differentiated. Where it is not finite
-    the search turns back. Returns the point, its margin, and how often the margin was evaluated.
-    """
-    from scipy.optimize import minimize
-
-    evaluations = 0
-
-    def objective(point: np.ndarray) -> tuple[float, np.ndarray]:
-        nonlocal evaluations
-        evaluations += 1
-        at = torch.tensor(point, dtype=torch.float64, requires_grad=True)
-        value = margin(at)
-        (slope,) = torch.autograd.grad(value, at)
-        if not (bool(torch.isfinite(value)) and bool(torch.isfinite(slope).all())):
-            return 1e300, np.zeros_like(point)
-        return float(value.detach()), slope.numpy()
-
-    best, least = starts[0], math.inf
-    for start in starts:
-        found = minimize(
-            objective, start.numpy(), jac=True, method="L-BFGS-B", options={"maxiter": iterations}
-        )
-        if found.fun < least:
-            best, least = torch.tensor(found.x, dtype=torch.float64), float(found.fun)
-    return best, least, evaluations
 
 
 def _largest_magnitude(values: Tensor) -> float:

@@ -27,6 +27,11 @@ from innerloop.problems.base import Distribution
 from innerloop.registry import get_name
 from innerloop.transformer import Block, Layout, Transformer
 
+MAX_WEIGHTS = 1 << 28
+"""Weights of a transformer that is built, 2 GB of them in float64."""
+MAX_DIVERGENCE = 1e12
+"""A prediction of more than this many times the largest entry of the prompt has diverged."""
+
 
 class Cost(NamedTuple):
     """Layers, heads and width for k steps, as formulas in k, d and n; `printed` is the source's.
@@ -80,6 +85,19 @@ class Construction(Parameters, ABC, Generic[P, S]):
     @abstractmethod
     def distributions(self) -> Sequence[Distribution]:
         """Return the distributions to certify on; several where sizes may vary."""
+
+    def draw_further(self, count: int, generator: torch.Generator, dtype: torch.dtype) -> list[P]:
+        """Draw further instances, for weights that those of `distributions` did not reach.
+
+        Instances out of range are left out afterwards, so these may be extreme.
+        """
+        kinds = self.distributions()
+        shares = [len(range(k, count, len(kinds))) for k in range(len(kinds))]
+        return [
+            kind.sample(share, generator=generator, dtype=dtype)
+            for kind, share in zip(kinds, shares, strict=True)
+            if share
+        ]
 
     @abstractmethod
     def prompt(self, problem: P) -> Tensor:
@@ -151,9 +169,16 @@ class Construction(Parameters, ABC, Generic[P, S]):
     def transformer(self) -> Transformer:
         """The transformer in float64. It is shared: copy it before changing weights."""
         distinct = 1 if self.looped else self.steps
+        first = self.body(0)
+        weights = distinct * sum(w.numel() for block in first for w in block.parameters())
+        if weights > MAX_WEIGHTS:
+            raise OutOfRangeError(
+                f"{self.name} would have {weights:,} weights with these parameters, up to "
+                f"{MAX_WEIGHTS:,} are built: choose smaller ones"
+            )
         return Transformer(
             self.layout,
-            [self.body(k) for k in range(distinct)],
+            [first, *(self.body(k) for k in range(1, distinct))],
             prologue=self.prologue(),
             epilogue=self.epilogue(),
             loops=self.steps if self.looped else 1,
@@ -184,12 +209,18 @@ def iterate_streams(
 def read_prediction(
     construction: Construction[P, Any], transformer: Transformer, problem: P, stream: Tensor
 ) -> Tensor:
-    """Read the prediction from a stream between steps; raise `InputError` if it diverged."""
+    """Read the prediction from a stream between steps; raise `InputError` if it diverged.
+
+    It diverged where it is not finite, or beyond anything that data of this size could mean.
+    """
     out = transformer.run_epilogue(stream, construction.context_length(problem))
     prediction = construction.decode(problem, out)
-    if not bool(torch.isfinite(prediction).all()):
+    largest = MAX_DIVERGENCE * max(1.0, float(construction.prompt(problem).abs().max()))
+    if not bool((prediction.abs() <= largest).all()):
+        finite = bool(torch.isfinite(prediction).all())
+        found = f"reaches {float(prediction.abs().max()):.0e}" if finite else "is not finite"
         raise InputError(
-            f"{construction.name} diverged: its prediction is not finite; "
+            f"{construction.name} diverged: its prediction {found}; "
             "scale the data down, or build it with smaller steps"
         )
     return prediction

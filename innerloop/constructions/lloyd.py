@@ -10,8 +10,11 @@ Proof      see clustering.py: shares with a = b, a large number, are 1 for the n
            of each other, and the mean is that of all points
 Bound      diam [n e^{−β(1 − 2ε)} + e^{βε} − 1] + ε, with diam = 2·bound in each entry
 Holds for  entries within `bound`, up to n points, and no point closer to a tie than margin, which
-           must be above the rounding of distances. Clusters that are empty together stay together
-           from then on: a tie, detected where they are the nearest
+           must be above the rounding of distances. The law is not stated at ties: the algorithm
+           gives a tied point to the first of its nearest means, the head shares it out, and nearer
+           than margin they pass into each other. Clusters that are empty together stay together
+           from then on: a tie, detected where they are the nearest. Certificates are measured on
+           instances without ties at any step, and say how many others were drawn again
 Source     yang2025.he.em-steps: the hard limit of its E and M heads
 """
 

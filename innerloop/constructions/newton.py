@@ -33,6 +33,9 @@ SAFE_STEPS, SAFE_RATIO = 20, 1e-7
 """Rounding doubles at every step until the iteration has converged, which takes log₂(1/αλmin²)
 steps: it stays below 1e-10 for few steps, or where αλmin² is not too small."""
 
+MIN_BOUND = 1e-150
+"""The least λmax(XᵀX) whose inverse square is a number, with room to multiply it."""
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class NewtonConstruction(RegressionConstruction[Inverse]):
@@ -62,6 +65,11 @@ class NewtonConstruction(RegressionConstruction[Inverse]):
             1.0 if self.covariance is None else float(torch.linalg.eigvalsh(self.covariance)[-1])
         )
         bound = sigma * (self.n**0.5 + self.d**0.5 + 6.0) ** 2
+        if self.alpha is None and not MIN_BOUND <= bound <= 1 / MIN_BOUND:
+            raise OutOfRangeError(
+                f"λmax(XᵀX) is up to {bound:.1e} for this covariance, and α = 1/λmax² is no number "
+                f"that float64 holds: scale the data to at least {MIN_BOUND:g}, or give alpha"
+            )
         alpha = bound**-2 if self.alpha is None else self.alpha
         return Newton(torch.tensor(alpha, dtype=torch.float64))
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from innerloop.algorithms.base import S
-from innerloop.constructions.base import Construction
+from innerloop.constructions.base import MAX_WEIGHTS, Construction
 from innerloop.errors import InputError, OutOfRangeError
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
@@ -24,6 +24,10 @@ class RegressionConstruction(Construction[RegressionProblem, S], ABC, Generic[S]
     n: int = parameter(20, "context examples it is certified on", least=1, most=10_000)
     kappa: float = parameter(1.0, "condition number of the problems it is certified on", least=1)
     covariance: Tensor | None = parameter(None, "Σ of the problems it is certified on, d×d")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.distributions()  # refuses a covariance or condition number that is none
 
     def distributions(self) -> list[LinearRegression]:
         """Return noisy problems of two sizes with several queries: the hardest to pass by luck."""
@@ -75,6 +79,11 @@ def make_matrices(
                 f"{name} must be {d}×{d} or {steps}×{d}×{d}, got {'×'.join(map(str, given.shape))}"
             )
         return given.expand(steps, d, d)
+    if steps * d * d > MAX_WEIGHTS:
+        raise OutOfRangeError(
+            f"{name} would be {steps}×{d}×{d} numbers, up to {MAX_WEIGHTS:,} are built: "
+            "choose fewer steps or a smaller d"
+        )
     scale = default_scale if scale is None else scale
     identity = torch.eye(d, dtype=torch.float64).expand(steps, d, d)
     if given == "identity":

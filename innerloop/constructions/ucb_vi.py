@@ -20,7 +20,7 @@ Source     lin.theorem-12: 2H + 8 layers; here 4 + (H − 1)(1 + ⌈log₂ A⌉)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -151,6 +151,23 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
     def distributions(self) -> list[TabularGames]:
         size = {"states": self.d, "arms": self.arms, "horizon": self.horizon}
         return [TabularGames(**size, episodes=n) for n in (self.n, self.n // 2 + 1)]
+
+    def draw_further(
+        self, count: int, generator: torch.Generator, dtype: torch.dtype
+    ) -> list[TabularGameProblem]:
+        """Let episodes of a game repeat its first, up to a random one: the counts reach all knots.
+
+        Cells are rarely visited often by chance. Rewards are those that were drawn.
+        """
+        games = []
+        for game in super().draw_further(count, generator, dtype):
+            until = torch.randint(game.episodes, (len(game), 1), generator=generator)
+            repeats = (torch.arange(game.episodes) <= until).unsqueeze(-1)
+            states, actions = (
+                torch.where(repeats, part[:, :1], part) for part in (game.states, game.actions)
+            )
+            games.append(replace(game, states=states, actions=actions))
+        return games
 
     def environments(self) -> TabularMDPs:
         return TabularMDPs(states=self.d, arms=self.arms, horizon=self.horizon)

@@ -16,6 +16,7 @@ from innerloop.algorithms.base import Algorithm
 from innerloop.errors import InputError
 from innerloop.identification.fitting import Schedule
 from innerloop.identification.hyper import list_free_parameters, predict_state
+from innerloop.identification.instances import copy_problem
 from innerloop.locations import load_object
 from innerloop.registry import find_class, get_name, load_members
 
@@ -108,6 +109,7 @@ def _make_candidates(
     view = next((each for each in views if isinstance(each, algorithm.problem_type)), None)
     if view is None:
         return []
+    view = copy_problem(view)
     guesses = [given] if isinstance(given, Algorithm) else algorithm.guesses(view)
     if not guesses:
         return []

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from innerloop.errors import OutOfRangeError
 from innerloop.identification import measures
+from innerloop.identification.answers import mark_diverged
 from innerloop.identification.hyper import predict_steps
 from innerloop.identification.instances import find_targets
 from innerloop.identification.models import Model, predict_layers
@@ -99,10 +100,9 @@ def _measure_candidate(
         with torch.no_grad():
             view = match.candidate.view(problem)
             if match.candidate.schedule != "exact":
-                return predict_steps(match.algorithms[0], view, most)
-            return torch.stack(
-                [predict_steps(algorithm, view, 0)[0] for algorithm in match.algorithms]
-            )
+                return mark_diverged(predict_steps(match.algorithms[0], view, most), problem)
+            rows = [predict_steps(algorithm, view, 0)[0] for algorithm in match.algorithms]
+            return mark_diverged(torch.stack(rows), problem)
 
     own = {name: view.evaluate(answer) for name, view in views.items()}
     target = find_targets(views["predictions"].problems[0])

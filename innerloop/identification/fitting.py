@@ -33,6 +33,7 @@ from innerloop.identification.hyper import (
     slice_steps,
     unpack_parameters,
 )
+from innerloop.identification.instances import copy_problem, copy_state
 from innerloop.identification.marquardt import MAX_ITERATIONS, PERFECT_COST, minimise_squares
 from innerloop.identification.measures import LayerPredictions, squared_distance
 
@@ -53,6 +54,8 @@ MANY_UNKNOWNS = 100
 """With more free numbers than this, only the steps that `PACES` reach are considered."""
 PROMISING_COST, HOPELESS_COST = 1e-4, 0.5
 """Costs per layer below which no other assignment is tried, and above which none is refitted."""
+JACOBIANS = 5
+"""Tensors as large as the derivatives that a fit has in memory at once."""
 FITTED_LAYERS = 4
 """Values shared by all steps are fitted to this many layers, first and last included."""
 
@@ -95,9 +98,7 @@ def fit_candidate(
     guesses: Sequence[Algorithm[Any, Any]], schedule: Schedule, wanted: FitTarget, steps: int
 ) -> FitResult:
     """Fit from every guess; return the best fit and the step that matches each layer."""
-    few = wanted.take_first(
-        max(MIN_PROMPTS, EQUATIONS_PER_UNKNOWN * len(pack_parameters(guesses[0])) // wanted.layers)
-    )
+    few = wanted.take_first(_count_prompts(guesses[0], wanted))
     if schedule == "exact":
         return _fit_exactly(guesses, few), [0] * wanted.layers
     if schedule == "per step":
@@ -109,6 +110,21 @@ def fit_candidate(
         steps = min(steps, max(PACES) * wanted.layers)
     best = _fit_for_all_steps(_group_guesses(guesses), few, steps)
     return [best] * wanted.layers, _match_steps(wanted.tabulate_costs(best, steps))
+
+
+def _count_prompts(guess: Algorithm[Any, Any], wanted: FitTarget) -> int:
+    """Return how many prompts values shared by all steps are fitted to."""
+    unknowns = len(pack_parameters(guess))
+    return max(MIN_PROMPTS, EQUATIONS_PER_UNKNOWN * unknowns // wanted.layers)
+
+
+def estimate_memory(guess: Algorithm[Any, Any], schedule: Schedule, wanted: FitTarget) -> int:
+    """Estimate the bytes of a fit: the derivative of every prediction by every number."""
+    _, prompts, outputs = wanted.model.shape
+    count = prompts if schedule == "per step" else min(prompts, _count_prompts(guess, wanted))
+    layers = min(wanted.layers, FITTED_LAYERS) if schedule == "one for all" else 1
+    numbers = len(pack_parameters(guess))
+    return JACOBIANS * wanted.model.element_size() * count * layers * outputs * numbers
 
 
 def _group_guesses(guesses: Iterable[Algorithm[Any, Any]]) -> list[list[Algorithm[Any, Any]]]:
@@ -173,7 +189,7 @@ def _fit_per_step(guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget) -> 
     algorithm = repeat_per_step(best, wanted.layers)
     owners, theta = find_owning_steps(algorithm), pack_parameters(algorithm)
     waiting = owners < 0
-    states = [algorithm.init(wanted.problem)]
+    states = [algorithm.init(copy_problem(wanted.problem))]
     for layer in range(wanted.layers):
         if layer:
             theta[owners == layer] = theta[owners == layer - 1]
@@ -188,8 +204,9 @@ def _fit_per_step(guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget) -> 
         waiting = now.clone()
         waiting[inside] &= ~shows
         states = states[: start + 1]
+        problem = copy_problem(wanted.problem)
         for k in range(layer + 1 - start):
-            states.append(window.step(wanted.problem, states[-1], k))
+            states.append(window.step(problem, copy_state(states[-1]), k))
     return unpack_parameters(algorithm, theta)
 
 
@@ -238,7 +255,8 @@ def _predict_at_steps(
     """Predict after each of these steps."""
     if before is None:
         return predict_steps(algorithm, problem, max(steps))[list(steps)]
-    k, state = before
+    (k, state), problem = before, copy_problem(problem)
+    state = copy_state(state)
     for step in range(k, max(steps)):
         state = algorithm.step(problem, state, step)
     return predict_state(algorithm, problem, state).unsqueeze(0)

@@ -15,16 +15,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from innerloop.arrays import as_tensor
 from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError, unknown_name_error
-from innerloop.identification.instances import draw_prompts, find_targets
+from innerloop.identification.instances import copy_problem, draw_prompts, find_targets
 from innerloop.identification.models import Model, Predictions
+from innerloop.limits import check_count, check_seed
 from innerloop.problems.base import Distribution
 from innerloop.problems.linear_regression import RegressionProblem
 
 Features = Float[Tensor, "prompts width"]
 PENALTIES = tuple(10.0**power for power in range(-10, 2))
 """Ridge penalties to choose from, as shares of the features' mean power."""
+MIN_PROMPTS = 4
+"""A quarter of the prompts that read-outs are fitted to is held out."""
 
 
 def build_alternating_prompt(problem: RegressionProblem) -> Float[Tensor, "batch tokens d"]:
@@ -68,6 +72,7 @@ class HookedModel(Model):
         for name in names:
             if name not in known:
                 raise unknown_name_error("layer", name, [each for each in known if each])
+        prompts, seed = check_count("prompts", prompts, MIN_PROMPTS), check_seed(seed)
         problem = draw_prompts(distribution, prompts, torch.Generator().manual_seed(seed))
         if find_targets(problem) is None:
             raise InputError(
@@ -105,7 +110,9 @@ def read_features(
 
     def listen(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
-            found[name] = output[0] if isinstance(output, tuple | list) else output
+            output = output[0] if isinstance(output, tuple | list) and output else output
+            # A copy: later layers may add to the stream in place.
+            found[name] = output.clone() if isinstance(output, Tensor) else output
 
         return hook
 
@@ -114,7 +121,7 @@ def read_features(
     dtype = next((p.dtype for p in module.parameters()), problem.x.dtype)
     try:
         with torch.no_grad():
-            given = prompt(problem.to(dtype))
+            given = prompt(copy_problem(problem).to(dtype))
             module(**given) if isinstance(given, dict) else module(given)
     finally:
         for hook in hooks:
@@ -131,7 +138,8 @@ def read_features(
                 f"layer {name!r} cannot be read: expected a tensor (batch, tokens, width) or "
                 f"(batch, width), but {came}"
             )
-    last = [found[name] if found[name].ndim == 2 else found[name][:, -1] for name in names]
+    tensors = [as_tensor(found[name], f"layer {name!r}") for name in names]
+    last = [each if each.ndim == 2 else each[:, -1] for each in tensors]
     return [each.to(problem.x) for each in last]
 
 

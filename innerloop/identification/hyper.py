@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
-from innerloop.identification.instances import select_queries
+from innerloop.identification.instances import copy_problem, copy_state, select_queries
 
 Predictions = Float[Tensor, "steps batch outputs"]
 Theta = Float[Tensor, " numbers"]
@@ -84,8 +84,9 @@ def find_owning_steps(algorithm: Algorithm[Any, Any]) -> Float[Tensor, " numbers
 
 def predict_steps(algorithm: Algorithm[Any, Any], problem: Any, steps: int) -> Predictions:
     """Return an algorithm's predictions for the queries after 0, 1, …, `steps` steps."""
+    problem = copy_problem(problem)
     states = algorithm.states(problem, steps)
-    return torch.stack([predict_state(algorithm, problem, state) for state in states])
+    return torch.stack([predict_state(algorithm, problem, state).clone() for state in states])
 
 
 def predict_state(
@@ -105,10 +106,10 @@ def differentiate_predictions(
 
     `before` is a step number with its state: the run starts there, and earlier steps do not count.
     """
-    parts, batch = list_free_parameters(algorithm), len(problem.x)
+    parts, batch, problem = list_free_parameters(algorithm), len(problem.x), copy_problem(problem)
     leaves = [_copy_per_instance(getattr(algorithm, part.name), part, batch) for part in parts]
     each = replace(algorithm, **{p.name: v for p, v in zip(parts, leaves, strict=True)})  # pyright: ignore[reportArgumentType]
-    k, state = before if before is not None else (0, each.init(problem))
+    k, state = (0, each.init(problem)) if before is None else (before[0], copy_state(before[1]))
     predictions, last = {}, max(steps)
     while True:
         if k in steps:

@@ -14,11 +14,17 @@ from torch import Tensor
 
 from innerloop.certification.building import BuiltTransformer
 from innerloop.errors import InputError
+from innerloop.identification.answers import describe_constants
 from innerloop.identification.candidates import Candidate, Given, list_candidates
 from innerloop.identification.comparison import Tables, compare_candidates
-from innerloop.identification.fitting import FitTarget, fit_candidate
+from innerloop.identification.fitting import FitTarget, estimate_memory, fit_candidate
 from innerloop.identification.hyper import pack_parameters, predict_steps
-from innerloop.identification.instances import draw_prompts, find_targets
+from innerloop.identification.instances import (
+    copy_problem,
+    draw_prompts,
+    draw_sample,
+    find_targets,
+)
 from innerloop.identification.measures import LayerPredictions, loss, scale
 from innerloop.identification.models import ConstructionModel, FunctionModel, Model, predict_layers
 from innerloop.identification.relation import fit_step_growth, order_of_convergence
@@ -29,6 +35,7 @@ from innerloop.identification.verdict import (
     judge_layers,
     select_candidate,
 )
+from innerloop.limits import check_count, check_memory, check_seed
 from innerloop.problems.base import Distribution
 from innerloop.progress import Progress
 
@@ -73,7 +80,7 @@ class Identification:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the verdict for JSON; `fitted` has the values of all that fit some layer."""
-        named_somewhere = {layer.nearest for layer in self.layers if layer.fit != "none"}
+        named_somewhere = {layer.nearest for layer in self.layers if layer.algorithm is not None}
         return {
             "verdict": self.verdict,
             "algorithm": self.algorithm,
@@ -123,13 +130,13 @@ def identify(
     `algorithms` names the candidates, by default all that solve the problem; `prompts` score them;
     at most `steps` steps of an iteration are matched with a layer.
     """
-    for what, value, least in (("prompts", prompts, 2), ("steps", steps, 1), ("seed", seed, 0)):
-        if value < least:
-            raise InputError(f"{what} must be at least {least}, got {value}")
+    prompts, steps = check_count("prompts", prompts, 2), check_count("steps", steps, 1)
+    seed = check_seed(seed)
     seen = as_model(model)
     distribution = seen.distribution() if distribution is None else distribution
     if distribution is None:
         raise InputError("pass a distribution: this model does not declare one")
+    seen.check(copy_problem(draw_sample(distribution, prompts)))
     generator = torch.Generator().manual_seed(seed)
     d = getattr(distribution, "d", 1)
     fitting = draw_prompts(distribution, max(prompts, PROMPTS_PER_ENTRY * d**2), generator)
@@ -138,6 +145,9 @@ def identify(
     answers = predict_layers(seen, scoring)
     wanted = FitTarget(fitting, target, scale(target, find_targets(fitting)))
     found = list_candidates(fitting, target[0], algorithms)
+    for candidate in found:
+        needed = estimate_memory(candidate.guesses[0], candidate.schedule, wanted)
+        check_memory(needed, f"fitting {candidate.label}")
     most = max(min(steps, max(STEPS_PER_LAYER * len(labels), MIN_STEPS)), len(labels))
     matches = []
     for k, candidate in enumerate(found):
@@ -156,15 +166,17 @@ def conclude(
     model: LayerPredictions,
 ) -> Identification:
     """Conclude the verdict from the scores."""
-    layers, best = judge_layers(matches, scored, labels), select_candidate(matches, scored)
+    constants = describe_constants(model, problem)
+    layers = judge_layers(matches, scored, labels, constants)
+    best = select_candidate(matches, scored, constants)
     target = find_targets(problem)
     against = torch.zeros_like(model[-1]) if target is None else target
     power = float((model[-1] if target is None else target).square().sum(dim=-1).mean())
-    errors = (loss(model, against) / power).sqrt().tolist()
+    errors = (loss(model, against) / max(power, 1e-300)).sqrt().tolist()
     relation, hyperparameters = None, {}
     if best is not None:
         match = matches[best]
-        fits = [v for v in layers if v.nearest == match.candidate.label and v.fit != "none"]
+        fits = _list_fits(layers, match.candidate)
         if match.candidate.schedule == "one for all":
             relation = fit_step_growth([v.layer for v in fits], [v.step or 0 for v in fits])
         hyperparameters = _export_values(match)
@@ -215,8 +227,9 @@ def _export_values(match: Match) -> dict[str, Any]:
 def _describe_verdict(layers: Sequence[LayerVerdict], candidate: Candidate | None) -> str:
     """Describe the verdict in one line."""
     if candidate is None:
-        return NONE_FITS
-    fits = [v for v in layers if v.nearest == candidate.label and v.fit != "none"]
+        answers = {layer.answers for layer in layers}
+        return next(iter(answers)) or NONE_FITS if len(answers) == 1 else NONE_FITS
+    fits = _list_fits(layers, candidate)
     least = min(v.score for v in fits)
     close = "" if all(v.fit == "match" for v in fits) else f"close to (score at least {least:.3f}) "
     where = (
@@ -224,6 +237,11 @@ def _describe_verdict(layers: Sequence[LayerVerdict], candidate: Candidate | Non
     )
     rest = "" if len(fits) == len(layers) else f" of {len(layers)}"
     return f"{close}{candidate.label}{where}{rest}"
+
+
+def _list_fits(layers: Sequence[LayerVerdict], candidate: Candidate) -> list[LayerVerdict]:
+    """List the layers that a candidate is named for."""
+    return [v for v in layers if v.nearest == candidate.label and v.algorithm is not None]
 
 
 def _format_ranges(numbers: Sequence[int]) -> str:

@@ -1,29 +1,86 @@
-"""Prompts for identification: drawing them, and finding the predictions and truths at queries."""
+"""Prompts for identification: drawing and copying them, and finding predictions at their queries.
+
+Models, candidates and distributions may be anybody's code, which may edit what it is given in place
+or keep it. So it gets copies, and what it returns is copied before anything else runs.
+"""
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.errors import InputError
+from innerloop.limits import check_memory
 from innerloop.problems.base import Distribution
+from innerloop.problems.problem import Problem
+
+P = TypeVar("P")
+COPIES = 3
+"""Copies of a problem in memory at once: the distribution's, the drawn one, and the model's."""
 
 
 def draw_prompts(distribution: Distribution, prompts: int, generator: torch.Generator) -> Any:
-    """Draw instances in one batch dimension, each with one query."""
+    """Draw instances in one batch dimension, each with one query.
+
+    Refused where they need more memory than allowed, before it is taken.
+    """
     if getattr(distribution, "queries", 1) != 1:
         distribution = replace(distribution, queries=1)  # pyright: ignore[reportCallIssue]
-    problem = distribution.sample(prompts, generator=generator)
+    size = _measure_instance(draw_sample(distribution, prompts))
+    check_memory(COPIES * prompts * size, f"drawing {prompts} prompts")
+    problem = copy_problem(distribution.sample(prompts, generator=generator))
     if not hasattr(problem, "x_query"):
         raise InputError(
             f"{type(problem).__name__} has no query to predict at: identification compares "
             "predictions at a query"
         )
     return problem
+
+
+def draw_sample(distribution: Distribution, prompts: int) -> Any:
+    """Draw a single instance to look at, before as many as `prompts` are drawn."""
+    _check_sizes(distribution, prompts)
+    return distribution.sample(1, generator=torch.Generator().manual_seed(0))
+
+
+def list_tensors(problem: Any) -> list[Tensor]:
+    """List the tensors of a problem, also those in tuples."""
+    values = vars(problem).values() if hasattr(problem, "__dict__") else problem
+    parts = [part for value in values for part in (value if isinstance(value, tuple) else (value,))]
+    return [part for part in parts if isinstance(part, Tensor)]
+
+
+def _measure_instance(sample: Any) -> int:
+    """Return the bytes of one instance."""
+    return sum(tensor.numel() * tensor.element_size() for tensor in list_tensors(sample))
+
+
+def _check_sizes(distribution: Distribution, prompts: int) -> None:
+    """Refuse problems that are too large by the sizes they declare, before any is drawn."""
+    n, d, width = (getattr(distribution, name, 1) for name in ("n", "d", "width"))
+    if all(isinstance(size, int) for size in (n, d, width)):
+        size = 8 * ((n + 1) * d + width**2)
+        check_memory(COPIES * prompts * size, f"drawing {prompts} prompts")
+
+
+def copy_problem(problem: P) -> P:
+    """Copy the tensors of a problem, for code that may edit them in place."""
+    return problem.map_tensors(torch.clone) if isinstance(problem, Problem) else deepcopy(problem)
+
+
+def copy_state(state: Any) -> Any:
+    """Copy the tensors of an algorithm's state, for a step that may edit them in place."""
+    if isinstance(state, Tensor):
+        return state.clone()
+    if isinstance(state, tuple):
+        parts = map(copy_state, state)
+        return type(state)(*parts) if hasattr(state, "_fields") else tuple(parts)
+    return deepcopy(state)
 
 
 def select_queries(

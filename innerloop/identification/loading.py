@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from innerloop import sealed
+from innerloop.algorithms.base import Algorithm
 from innerloop.errors import InputError
 from innerloop.identification.identification import as_model
 from innerloop.identification.models import ConstructionModel, Model
@@ -36,14 +37,41 @@ def load_model(word: str, definition: str | None = None) -> Model:
     value: Any = load_object(word)
     if inspect.isfunction(value) and not inspect.signature(value).parameters:
         value = value()
+    _check_arguments(value, word)
     return as_model(value)
+
+
+def _check_arguments(value: Any, word: str) -> None:
+    """Refuse a function that cannot be called with X, y and x_query, before it is."""
+    if isinstance(value, Model) or not callable(value):
+        return
+    try:
+        inspect.signature(value).bind(None, None, None)
+    except TypeError:
+        raise InputError(
+            f"expected a function of X, y and x_query; {word} does not take these three"
+        ) from None
+    except ValueError:
+        return  # functions of C do not say what they take
+
+
+def check_request(problem: str | None, settings: Sequence[str], algorithms: Sequence[str]) -> None:
+    """Refuse what can be refused before a model is loaded: names and settings that do not exist."""
+    if problem is not None:
+        _make_distribution(problem, settings)
+    for name in algorithms:
+        find_class("algorithms", Algorithm, name)
+
+
+def _make_distribution(problem: str, settings: Sequence[str]) -> Distribution:
+    kind = find_class("problems", Distribution, problem)
+    return make_member("problems", Distribution, problem, parse_settings(kind, settings))
 
 
 def select_distribution(model: Model, problem: str | None, settings: Sequence[str]) -> Distribution:
     """Select the distribution called `problem`, or the model's own, with `key=value` settings."""
     if problem is not None:
-        kind = find_class("problems", Distribution, problem)
-        return make_member("problems", Distribution, problem, parse_settings(kind, settings))
+        return _make_distribution(problem, settings)
     own = model.distribution()
     if own is None:
         raise InputError(

@@ -36,8 +36,10 @@ def scale(model: LayerPredictions, truth: Truth | None) -> Float[Tensor, " layer
     whichever is less. Without a truth E ‖m‖², at least FLOOR times that of the last layer."""
     done = _power(model)
     if truth is None:
-        return torch.maximum(done, FLOOR * done[-1])
-    return torch.minimum(done, loss(model, truth)).clamp_min(FLOOR * float(_power(truth)))
+        return torch.maximum(done, FLOOR * done[-1]).clamp_min(1e-300)
+    return torch.minimum(done, loss(model, truth)).clamp_min(
+        max(FLOOR * float(_power(truth)), 1e-300)
+    )
 
 
 def score(model: LayerPredictions, candidate: StepPredictions, truth: Truth | None) -> Table:

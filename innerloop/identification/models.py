@@ -7,7 +7,7 @@ A model of your own is a function `(X, y, x_query) → prediction` on batches (`
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,15 +16,20 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innerloop.arrays import as_tensor
 from innerloop.certification.building import BuiltTransformer, restore_construction
 from innerloop.constructions.base import Construction, iterate_streams, read_prediction
 from innerloop.errors import FileError, InputError
-from innerloop.identification.instances import select_queries
-from innerloop.problems.base import Distribution, as_tensor
+from innerloop.identification.answers import find_limit
+from innerloop.identification.instances import copy_problem, select_queries
+from innerloop.limits import is_out_of_memory
+from innerloop.locations import describe_failure
+from innerloop.problems.base import Distribution
 from innerloop.transformer import Transformer
 from innerloop.transformer.file import load
 
 Predictions = Float[Tensor, "layers batch outputs"]
+ANSWER = "the model's answer"
 
 
 class Model(ABC):
@@ -42,6 +47,9 @@ class Model(ABC):
     def distribution(self) -> Distribution | None:
         """Return the distribution that the model declares, if it declares one."""
         return None
+
+    def check(self, problem: Any) -> None:  # noqa: B027, most models take any problem
+        """Refuse a problem that the model is not made for; called before many are drawn."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,6 +90,9 @@ class ConstructionModel(Model):
     def distribution(self) -> Distribution:
         return self.construction.distributions()[0]
 
+    def check(self, problem: Any) -> None:
+        self.construction.check(problem)
+
 
 @dataclass(frozen=True, eq=False)
 class FunctionModel(Model):
@@ -96,7 +107,7 @@ class FunctionModel(Model):
     def predict(self, problem: Any) -> Predictions:
         query = problem.x_query
         query = query.squeeze(-2) if query.ndim == problem.x.ndim else query
-        said = as_tensor(self.function(problem.x, problem.y, query))
+        said = as_tensor(self.function(problem.x, problem.y, query), ANSWER)
         batch = len(problem.x)
         if said.ndim not in (1, 2) or len(said) != batch:
             raise InputError(
@@ -107,10 +118,15 @@ class FunctionModel(Model):
 
 
 def predict_layers(model: Model, problem: Any) -> Predictions:
-    """Predict in float64 without gradients; NaN and infinity are errors."""
+    """Predict in float64 without gradients; NaN, infinity and divergence are errors.
+
+    This is where a model's own code runs: it gets a copy of the problem, and its answer is copied.
+    """
+    limit = find_limit(problem)
     with torch.no_grad():
-        found = model.predict(problem).detach().to(problem.x)
-    names = model.layers
+        answer = _run_model(model, copy_problem(problem))
+        found = as_tensor(answer, ANSWER).detach().to(problem.x, copy=True)
+    names = list(model.layers)
     if found.ndim != 3 or found.shape[:2] != (len(names), len(problem.x)):
         raise InputError(
             "the model must return (layers, prompts, outputs) = "
@@ -124,4 +140,29 @@ def predict_layers(model: Model, problem: Any) -> Predictions:
             f"{int((~finite[layer]).sum())} of {len(problem.x)} prompts: "
             "is it for problems of this distribution?"
         )
+    _check_divergence(found, names, limit)
     return found
+
+
+def _check_divergence(found: Predictions, names: Sequence[str], limit: float) -> None:
+    """Refuse predictions that are finite, and too large for any comparison to mean something."""
+    large = (found.abs() > limit).any(dim=-1)
+    if bool(large.any()):
+        layer = int(large.any(dim=-1).int().argmax())
+        raise InputError(
+            f"the model's predictions after {names[layer]} have diverged at "
+            f"{int(large[layer].sum())} of {found.shape[1]} prompts, up to "
+            f"{float(found[layer].abs().max()):.3g}: is it for problems of this distribution?"
+        )
+
+
+def _run_model(model: Model, problem: Any) -> Any:
+    """Run a model's own code; what it raises is an error of the caller's, in one line."""
+    try:
+        return model.predict(problem)
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise InputError(f"the model failed: {describe_failure(error)}") from error

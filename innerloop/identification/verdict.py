@@ -10,7 +10,7 @@ before its preconditioned form. A named candidate matches (score at least `MATCH
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -29,7 +29,7 @@ RESAMPLINGS, TAIL_SHARE = 400, 0.025
 MAX_DISTANCE = 1e6
 """Cap on the distance of a prompt, in units of the scale: a diverged prompt counts as this."""
 
-Fit = Literal["match", "close", "none"]
+Fit = Literal["match", "close", "none", "constant"]
 Scores = Float[Tensor, "candidates layers"]
 
 
@@ -46,7 +46,10 @@ class Match:
 
 @dataclass(frozen=True)
 class LayerVerdict:
-    """The verdict on one layer; `nearest` is the best candidate also where none fits."""
+    """The verdict on one layer; `nearest` is the best candidate also where none fits.
+
+    A layer that answers a constant is compared with nothing: `answers` says which.
+    """
 
     layer: int
     name: str
@@ -62,6 +65,7 @@ class LayerVerdict:
     runner_up_score: float | None
     also_fits: list[str]
     indistinguishable: list[str]
+    answers: str | None = None
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)
@@ -118,9 +122,15 @@ class ScoreTable:
         return sure <= RESOLUTION
 
 
-def select_candidate(matches: Sequence[Match], scored: ScoreTable) -> int | None:
-    """Select the candidate for the whole model: fits most layers, then fewest free numbers."""
-    fits = scored.find_ties() & (scored.scores >= CLOSE_SCORE)
+def select_candidate(
+    matches: Sequence[Match], scored: ScoreTable, constants: Sequence[str | None]
+) -> int | None:
+    """Select the candidate for the whole model: fits most layers, then fewest free numbers.
+
+    Layers that answer a constant do not count.
+    """
+    varies = torch.tensor([constant is None for constant in constants]).to(scored.scores.device)
+    fits = scored.find_ties() & (scored.scores >= CLOSE_SCORE) & varies
     counts, means = fits.sum(dim=-1), scored.scores.clamp_min(-1).mean(dim=-1)
     order = [(-int(counts[c]), m.parameter_count, -float(means[c])) for c, m in enumerate(matches)]
     best = order.index(min(order))
@@ -128,14 +138,37 @@ def select_candidate(matches: Sequence[Match], scored: ScoreTable) -> int | None
 
 
 def judge_layers(
-    matches: Sequence[Match], scored: ScoreTable, names: Sequence[str]
+    matches: Sequence[Match],
+    scored: ScoreTable,
+    names: Sequence[str],
+    constants: Sequence[str | None],
 ) -> list[LayerVerdict]:
     """Judge each layer, in favour of the candidate for the whole model where that fits."""
-    overall, tied = select_candidate(matches, scored), scored.find_ties()
-    return [
+    overall, tied = select_candidate(matches, scored, constants), scored.find_ties()
+    judged = [
         _judge_layer(matches, scored, tied[:, layer], overall, layer, name)
         for layer, name in enumerate(names)
     ]
+    return [
+        layer if constant is None else _judge_constant(layer, constant)
+        for layer, constant in zip(judged, constants, strict=True)
+    ]
+
+
+def _judge_constant(layer: LayerVerdict, answers: str) -> LayerVerdict:
+    """Take back what was said of a layer that answers a constant."""
+    return replace(
+        layer,
+        fit="constant",
+        algorithm=None,
+        schedule=None,
+        step=None,
+        runner_up=None,
+        runner_up_score=None,
+        also_fits=[],
+        indistinguishable=[],
+        answers=answers,
+    )
 
 
 def _judge_layer(

@@ -102,15 +102,6 @@ def digest_weights(settings: Mapping[str, Any]) -> str:
 
 
 @cache
-def digest_package() -> str:
-    """Digest all files of innerloop as they are, to compare two machines."""
-    digest = hashlib.sha256()
-    for path in sorted(ROOT.rglob("*.py")):
-        digest.update(f"{path.relative_to(ROOT).as_posix()}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
-
-
-@cache
 def _parse_module(path: Path) -> tuple[str, list[str]]:
     """Digest what a file does, and list what it imports, with the packages around that."""
     tree = ast.parse(path.read_text("utf-8"))

@@ -1,28 +1,27 @@
-"""Where cells run: processes of this machine, or a Dask cluster. Both are executors.
-
-Each process is a pool of its own, so that one which dies takes no other's work with it and it is
-known which cell it died of. Workers end with their parent, however that ends: each holds the end of
-a pipe whose other end only the parent has.
-"""
+"""Where cells run: processes of this machine, or a Dask cluster."""
 
 from __future__ import annotations
 
 import contextlib
-import multiprocessing
+import logging
 import os
-import signal
-import threading
+import time
 from collections.abc import Callable
-from concurrent.futures import BrokenExecutor, Executor, Future, ProcessPoolExecutor
-from multiprocessing.connection import Connection
-from multiprocessing.context import BaseContext
+from concurrent.futures import Future
 from typing import Any, Protocol, cast, runtime_checkable
 
 from innerloop.errors import InputError
+from innerloop.ledger.processes import EngineLostError, ProcessEngine
 from innerloop.ledger.work import run_cell
 
 DASK_TIMEOUT = 10.0
 """Seconds to wait for a Dask scheduler, and for its first worker."""
+NO_WORKERS = "distributed.scheduler.no-workers-timeout"
+"""Dask's own setting for how long to wait where a cluster has no workers left."""
+NO_WORKERS_SECONDS = 300.0
+"""That wait where the setting is not set: Dask's default is for ever."""
+MAX_WORKERS = 1024
+"""Most processes of this machine; they start only as there are cells for them."""
 
 
 @runtime_checkable
@@ -40,71 +39,14 @@ class Engine(Protocol):
         """Whether an error means that the worker died, not that the cell's code broke."""
         ...
 
+    def check_health(self, error: BaseException | None = None) -> str:
+        """Raise an `EngineLostError` where no cell can finish any more, as `error` may tell.
+
+        What is returned is to be told to the user, unless it is empty.
+        """
+        ...
+
     def close(self) -> None: ...
-
-
-class ProcessEngine:
-    """Processes of this machine."""
-
-    max_deaths = 3
-
-    def __init__(self, workers: int) -> None:
-        context = _choose_context()
-        self._parent_end, self._worker_end = context.Pipe(duplex=False)[::-1]
-        self._context = context
-        self._pools: list[Executor | None] = [None] * workers
-        self._last_futures: list[Future[str] | None] = [None] * workers
-
-    @property
-    def slots(self) -> int:
-        return len(self._pools)
-
-    def submit(self, *work: Any) -> Future[str]:
-        lane = next(k for k, last in enumerate(self._last_futures) if last is None or last.done())
-        for _ in range(2):
-            pool = self._pools[lane] = self._pools[lane] or ProcessPoolExecutor(
-                1,
-                mp_context=self._context,
-                initializer=exit_with_parent,
-                initargs=(self._worker_end,),
-            )
-            try:
-                future = self._last_futures[lane] = pool.submit(run_cell, *work)
-                return future
-            except BrokenExecutor:  # it died after its last cell: a new one takes its place
-                self._pools[lane] = None
-        raise BrokenExecutor("a worker cannot be started")
-
-    def is_worker_death(self, error: BaseException) -> bool:
-        return isinstance(error, BrokenExecutor)
-
-    def close(self) -> None:
-        """End all workers, also those that are busy."""
-        self._parent_end.close()
-        for pool in self._pools:
-            if pool is not None:
-                pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _choose_context() -> BaseContext:
-    """Choose how processes start: from a preloaded fork server if there is one."""
-    if "forkserver" not in multiprocessing.get_all_start_methods():
-        return multiprocessing.get_context("spawn")
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", run_cell.__module__])
-    return context
-
-
-def exit_with_parent(parent: Connection) -> None:
-    """Make this process end when the parent closes its end of the pipe, or dies."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides what an interrupt means
-
-    def watch() -> None:
-        with contextlib.suppress(EOFError, OSError):
-            parent.recv_bytes()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
 
 
 class DaskEngine:
@@ -118,11 +60,16 @@ class DaskEngine:
 
     def __init__(self, address: str) -> None:
         try:
+            import dask
             from distributed import Client
         except ModuleNotFoundError:
             raise InputError(
                 "a Dask cluster needs the extra `dask`: pip install 'innerloop[dask]'"
             ) from None
+        self._address = address
+        limit = dask.config.get(NO_WORKERS, None)  # pyright: ignore[reportPrivateImportUsage]
+        self._patience = parse_seconds(limit) if limit is not None else NO_WORKERS_SECONDS
+        self._empty_since: float | None = None
         try:
             self._client = Client(address, timeout=DASK_TIMEOUT, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
@@ -140,10 +87,24 @@ class DaskEngine:
                 "start some with `dask worker ADDRESS`"
             ) from None
         self._executor = self._client.get_executor(pure=False)
+        # What Dask logs of a loss, dozens of lines with tracebacks, is said here in one.
+        self._silenced = [logger for logger in list_loggers() if not logger.disabled]
+        for logger in self._silenced:
+            logger.disabled = True
 
     @property
     def slots(self) -> int:
-        return max(1, sum(cast(dict[str, int], self._client.ncores()).values()))
+        return max(1, self._count_cores())
+
+    def _count_cores(self) -> int:
+        gone = f"the Dask scheduler at {self._address!r} is gone"
+        try:
+            if self._client.status == "running":
+                return sum(cast(dict[str, int], self._client.ncores()).values())
+        except (OSError, TimeoutError, RuntimeError, AttributeError) as error:
+            reason = str(error).partition("\n")[0] or type(error).__name__
+            raise EngineLostError(f"{gone} ({reason:.200})") from None
+        raise EngineLostError(gone)
 
     def submit(self, *work: Any) -> Future[str]:
         return self._executor.submit(run_cell, *work)
@@ -153,9 +114,57 @@ class DaskEngine:
 
         return isinstance(error, KilledWorker)
 
+    def check_health(self, error: BaseException | None = None) -> str:
+        from distributed.scheduler import NoWorkerError
+
+        if isinstance(error, NoWorkerError):  # the scheduler has the same limit, and was faster
+            raise EngineLostError(f"the Dask cluster at {self._address!r} has no workers left")
+        if self._count_cores():
+            self._empty_since = None
+            return ""
+        now = time.monotonic()
+        if self._empty_since is None:
+            self._empty_since = now
+            return (
+                f"the Dask cluster at {self._address!r} has no workers left: waiting "
+                f"{self._patience:g} s for some (Dask's setting {NO_WORKERS})"
+            )
+        if now - self._empty_since > self._patience:
+            raise EngineLostError(
+                f"the Dask cluster at {self._address!r} has had no workers for "
+                f"{self._patience:g} s (Dask's setting {NO_WORKERS})"
+            )
+        return ""
+
     def close(self) -> None:
-        self._executor.shutdown(wait=False)
-        self._client.close()
+        whole = self._client.status == "running"
+        with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # nobody may be left there
+            self._executor.shutdown(wait=False)
+            self._client.close(timeout=DASK_TIMEOUT)
+        for logger in self._silenced if whole else ():  # a lost client logs to its very end
+            logger.disabled = False
+
+
+def list_loggers() -> list[logging.Logger]:
+    """List the loggers of Dask and of what it runs in: each may have handlers of its own."""
+    names = ("distributed", "tornado", "asyncio")
+    return [
+        logging.getLogger(name)
+        for name in list(logging.root.manager.loggerDict)
+        if name.partition(".")[0] in names
+    ]
+
+
+def parse_seconds(limit: Any) -> float:
+    """Parse a duration of Dask's configuration: a number of seconds, or text such as `5m`."""
+    from dask.utils import parse_timedelta
+
+    try:
+        return float(parse_timedelta(limit))
+    except (ValueError, TypeError, KeyError):
+        raise InputError(
+            f"Dask's setting {NO_WORKERS} must be a duration such as 60s, got {limit!r}"
+        ) from None
 
 
 def parse_engine(words: str, workers: int | None) -> Callable[[], Engine]:
@@ -168,6 +177,6 @@ def parse_engine(words: str, workers: int | None) -> Callable[[], Engine]:
     if words != "local":
         raise InputError(f"engine must be local or dask:ADDRESS, got {words!r}")
     count = (os.cpu_count() or 1) if workers is None else workers
-    if count < 1:
-        raise InputError(f"workers must be at least 1, got {count}")
+    if not 1 <= count <= MAX_WORKERS:
+        raise InputError(f"workers must be at least 1 and at most {MAX_WORKERS}, got {count}")
     return lambda: ProcessEngine(count)

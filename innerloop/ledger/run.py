@@ -7,7 +7,6 @@ code breaks, whose worker keeps dying or whose file cannot be written is reporte
 
 from __future__ import annotations
 
-import json
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
@@ -19,15 +18,14 @@ from innerloop.claims.evidence import Evidence
 from innerloop.claims.loading import load_claims
 from innerloop.claims.sources import load_sources, load_statements
 from innerloop.errors import FileError
-from innerloop.ledger.code import (
-    collect_dependencies,
-    digest_package,
-    digest_weights,
-    find_changes,
-)
+from innerloop.jsonfiles import parse_object
+from innerloop.ledger.code import collect_dependencies, digest_weights, find_changes
 from innerloop.ledger.engines import Engine
+from innerloop.ledger.fieldtypes import check_types
+from innerloop.ledger.processes import EngineLostError
 from innerloop.ledger.store import Cell, Finished, Store, finish_cell
 from innerloop.progress import Progress, ignore_progress
+from innerloop.provenance import digest_package
 
 DEFAULT_SECONDS = 5.0
 """Seconds that a cell is taken to need while nothing is known about it."""
@@ -53,6 +51,8 @@ class Failure:
 
     reason: str
     state: Literal["broken", "unavailable"] = "broken"
+    lost: bool = False
+    """Whether it was not run to its end, because the engine was lost."""
 
     @property
     def summary(self) -> str:
@@ -76,6 +76,8 @@ class Outcome:
     command: str = ""
     stale: Stale | None = None
     claim: Claim | None = None
+    lost: bool = False
+    """Whether the engine was lost before all of its cells had run."""
 
     @property
     def verdict(self) -> str:
@@ -95,6 +97,9 @@ class Outcome:
             "kind": claim.kind if claim else None,
             "statement": claim.statement if claim else load_statements()[self.id],
             "verdict": self.verdict,
+            "label": evidence.label if evidence else self.verdict,
+            "hypotheses": dict(claim.hypotheses) if claim else {},
+            "restates": claim.original if claim else "",
             "preset": self.preset,
             "seconds": round(self.seconds, 3),
             "printed": [vars(part.printed) for part in parts] or None,
@@ -136,7 +141,8 @@ class Run:
         for id in ids:
             if id in self.claims:
                 plans[id] = self._plan_cells(self.claims[id], preset, fuller, ready, stale)
-        missing = [cell for cells in plans.values() for cell in cells if cell not in ready]
+        needed = dict.fromkeys(cell for cells in plans.values() for cell in cells)
+        missing = [cell for cell in needed if cell not in ready]
         self._announce_stale(stale, missing)
         failures = self._run_cells(missing, ready) if missing else {}
         return [
@@ -160,7 +166,7 @@ class Run:
         """Choose the cells of a claim's outcome; stored ones are ready, or noted as stale."""
         presets = PRESETS[PRESETS.index(preset) :] if fuller else (preset,)
         for larger in reversed(presets):
-            cells = [Cell(claim.id, larger, self.seed, cell) for cell in claim.presets[larger]]
+            cells = [Cell(claim.cell_id, larger, self.seed, cell) for cell in claim.presets[larger]]
             stored = {} if self.fresh else self._read_stored(cells)
             changes = {cell: self._find_changes(cell, done) for cell, done in stored.items()}
             current = {cell: done for cell, done in stored.items() if not changes[cell]}
@@ -215,6 +221,8 @@ class Run:
                 self.progress(
                     done / sum(seconds.values()), ", ".join(cell.claim for cell in running.values())
                 )
+                if message := engine.check_health():
+                    self.notice(message)
                 for future in wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done:
                     cell = running.pop(future)
                     result = self._collect_result(cell, future, engine, deaths)
@@ -228,6 +236,10 @@ class Run:
                     else:
                         failures[cell] = result
                         self.notice(f"{cell.claim} {result.summary}")
+        except EngineLostError as error:
+            reason = f"{error}; what is finished is stored, the same command goes on"
+            unfinished = [cell for cell in cells if cell not in ready and cell not in failures]
+            failures |= {cell: Failure(reason, "unavailable", lost=True) for cell in unfinished}
         finally:
             engine.close()
         return failures
@@ -237,8 +249,9 @@ class Run:
     ) -> Finished | Failure | None:
         """Take what a cell found, or why it found nothing; none where it must run again."""
         try:
-            message = json.loads(future.result())
+            message = parse_object(future.result())
         except (Exception, CancelledError) as error:
+            engine.check_health(error)
             if not engine.is_worker_death(error):
                 return Failure(f"the engine failed: {type(error).__name__}: {error}")
             deaths[cell] += 1
@@ -295,7 +308,7 @@ def _make_stale(
     preset = next(iter(stored)).preset
     parts = list(stored.values())
     try:
-        verdict = claim.build_evidence([part.found for part in parts]).verdict
+        verdict = claim.build_evidence([part.found for part in parts]).label
     except Exception:  # other code made it: this code may not be able to read it
         verdict = "unreadable"
     changed = sorted({name for names in changes.values() for name in names})
@@ -318,10 +331,11 @@ def _make_outcome(
     outcome = Outcome(claim.id, "broken", preset, command=command, claim=claim)
     if failed := [failures[cell] for cell in cells if cell in failures]:
         worst = next((f for f in failed if f.state == "broken"), failed[0])
-        return replace(outcome, state=worst.state, error=worst.reason)
+        return replace(outcome, state=worst.state, error=worst.reason, lost=worst.lost)
     parts = [ready[cell] for cell in cells]
     try:
         evidence = claim.build_evidence([part.found for part in parts])
+        check_types(evidence, Evidence, "its evidence")  # a file may hold anything
     except Exception as error:
         return replace(outcome, error=f"{type(error).__name__}: {error}")
     return replace(

@@ -17,11 +17,14 @@ from typing import Any
 from innerloop.claims.base import Preset
 from innerloop.errors import FileError
 from innerloop.files import PARTIAL_PREFIX, write_atomically
+from innerloop.jsonfiles import read_object
 from innerloop.provenance import collect_versions
 
 FORMAT = "innerloop-cell"
 VERSION = 2
 """Version 1 had one digest for all code, so what changed is unknown: it reads as stale."""
+MAX_SECONDS = 1e9
+"""More seconds than any cell has taken: three decades."""
 STALE_SECONDS = 60.0
 """Seconds after which a file still being written has lost its writer."""
 
@@ -81,7 +84,7 @@ class Store:
         if self.recorded is not None and not path.exists():
             path = Store(self.recorded, self.notice).path(cell)
         try:
-            file = json.loads(path.read_bytes())
+            file = read_object(path)
             content = file["content"]
             if file["format"] != FORMAT or file["version"] not in (1, VERSION):
                 raise FileError(f"it has format {file['format']!r}, version {file['version']!r}")
@@ -89,9 +92,7 @@ class Store:
                 raise FileError("its contents do not match their SHA-256")
             if content["cell"] != _describe_cell(cell):
                 raise FileError("it is the file of another cell")
-            fields = {name: content[name] for name in ("found", "seconds", "made", "versions")}
-            code = content["code"]
-            return Finished(**fields, code={"all code": code} if isinstance(code, str) else code)
+            return _restore_finished(content)
         except FileNotFoundError:
             return None
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -130,6 +131,26 @@ def finish_cell(found: Any, seconds: float, code: Mapping[str, str]) -> Finished
     """Make the record of a cell that was finished here and now."""
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return Finished(found, round(seconds, 3), made, code, collect_versions())
+
+
+def _restore_finished(content: Mapping[str, Any]) -> Finished:
+    """Restore what a file holds; its sum matches, but whoever wrote it may have written anything.
+
+    What was found is checked where the claim builds its evidence from it.
+    """
+    seconds, made, versions = content["seconds"], content["made"], content["versions"]
+    code = content["code"]
+    code = {"all code": code} if isinstance(code, str) else code
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float):
+        raise FileError(f"its seconds must be a number, got {seconds!r:.60}")
+    if not 0 <= seconds < MAX_SECONDS:
+        raise FileError(f"its seconds must be from 0 to {MAX_SECONDS:g}, got {seconds!r:.60}")
+    if not isinstance(made, str):
+        raise FileError(f"its time of making must be a text, got {made!r:.60}")
+    for name, table in (("versions", versions), ("code", code)):
+        if not isinstance(table, dict) or not all(isinstance(v, str) for v in table.values()):
+            raise FileError(f"its {name} must be texts by name, got {table!r:.60}")
+    return Finished(content["found"], float(seconds), made, code, versions)
 
 
 def _describe_cell(cell: Cell) -> dict[str, Any]:

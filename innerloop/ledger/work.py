@@ -12,8 +12,9 @@ from typing import Any
 
 from innerloop.claims.base import Claim
 from innerloop.errors import FileError, MissingLibraryError
-from innerloop.ledger.code import digest_package, digest_weights
+from innerloop.ledger.code import digest_weights
 from innerloop.locations import load_module
+from innerloop.provenance import digest_package
 from innerloop.registry import record_lookups
 
 PACKAGE = digest_package()

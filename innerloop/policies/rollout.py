@@ -16,6 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.errors import InputError
+from innerloop.limits import check_seed
 from innerloop.policies.base import Policy
 from innerloop.problems.environment import Environment, check_probabilities, sample_inverse_cdf
 from innerloop.problems.mdp import TabularMDP
@@ -111,9 +112,7 @@ def _resolve_generator(source: torch.Generator | int | None) -> torch.Generator 
     """Return a generator as it is, and make one from a seed."""
     if source is None or isinstance(source, torch.Generator):
         return source
-    if isinstance(source, bool) or not isinstance(source, int) or not 0 <= source < 2**63:
-        raise InputError(f"generator must be a torch.Generator or a seed from 0, got {source!r}")
-    return torch.Generator().manual_seed(source)
+    return torch.Generator().manual_seed(check_seed(source))
 
 
 def _check_policy_output(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,14 +12,22 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from innerloop.arrays import check_tensor
 from innerloop.errors import InputError
+from innerloop.limits import format_number
 from innerloop.parameters import Parameters
+
+MAX_INSTANCES = 10**9
 
 
 def check_batch(batch: tuple[int, ...]) -> None:
-    """Refuse batch dimensions below 1."""
+    """Refuse batch dimensions below 1, and more instances than any memory holds."""
     if any(size < 1 for size in batch):
         raise InputError(f"batch dimensions must be at least 1, got {batch}")
+    if (count := math.prod(batch)) > MAX_INSTANCES:
+        raise InputError(
+            f"a batch has at most {MAX_INSTANCES} instances, got {format_number(count)}"
+        )
 
 
 def normal_sampler(
@@ -56,21 +65,12 @@ def resolve_proportions(
     return proportions
 
 
-def as_tensor(value: Any) -> Tensor:
-    """Convert a tensor, array or lists to a tensor; all but floating tensors become float64."""
-    if isinstance(value, Tensor) and value.is_floating_point():
-        return value
-    try:
-        return torch.as_tensor(value, dtype=torch.float64)
-    except (ValueError, TypeError, RuntimeError) as error:
-        raise InputError(f"expected numbers in rows of one length: {error}") from None
-
-
 def check_tensors(tensors: dict[str, Any], remedy: str) -> None:
-    """Refuse values that are not tensors; `remedy` says what takes arrays and lists."""
+    """Refuse values that are not dense tensors; `remedy` says what takes arrays and lists."""
     for name, value in tensors.items():
         if not isinstance(value, Tensor):
             raise InputError(f"{name} must be a tensor, got {type(value).__name__}: {remedy}")
+        check_tensor(value, name)
 
 
 def check_numbers(tensors: dict[str, Tensor]) -> None:

@@ -13,9 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innerloop.arrays import as_tensor
 from innerloop.errors import InputError, OutOfRangeError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, as_tensor, normal_sampler
+from innerloop.problems.base import Distribution, normal_sampler
 from innerloop.problems.problem import Problem
 
 
@@ -34,12 +35,12 @@ class RegressionProblem(Problem):
     def from_arrays(cls, x: Any, y: Any, x_query: Any, weights: Any = None) -> RegressionProblem:
         """Make a problem from tensors, NumPy arrays or lists; a single query may omit its axis.
 
-        Tensors keep their precision, everything else becomes float64.
+        Tensors keep their precision, halves become float32, everything else float64.
         """
-        x, y, x_query = as_tensor(x), as_tensor(y), as_tensor(x_query)
+        x, y, x_query = as_tensor(x, "x"), as_tensor(y, "y"), as_tensor(x_query, "x_query")
         if x_query.ndim == x.ndim - 1:
             x_query = x_query.unsqueeze(-2)
-        return cls(x, y, x_query, None if weights is None else as_tensor(weights))
+        return cls(x, y, x_query, None if weights is None else as_tensor(weights, "weights"))
 
     @property
     def n(self) -> int:

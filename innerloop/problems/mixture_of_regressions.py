@@ -16,11 +16,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innerloop.arrays import as_tensor
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
 from innerloop.problems.base import (
     Distribution,
-    as_tensor,
     normal_sampler,
     resolve_proportions,
     sample_sphere,
@@ -47,8 +47,8 @@ class MixtureProblem(Problem):
     ) -> MixtureProblem:
         """Make a problem from tensors, NumPy arrays or lists; a single query may omit its axis."""
         examples = RegressionProblem.from_arrays(x, y, x_query)
-        truth = None if betas is None else as_tensor(betas)
-        return cls(examples.x, examples.y, examples.x_query, as_tensor(start), truth)
+        truth = None if betas is None else as_tensor(betas, "betas")
+        return cls(examples.x, examples.y, examples.x_query, as_tensor(start, "start"), truth)
 
     @property
     def examples(self) -> RegressionProblem:

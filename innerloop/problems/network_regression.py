@@ -17,9 +17,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innerloop.arrays import as_tensor
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, as_tensor, normal_sampler
+from innerloop.problems.base import Distribution, normal_sampler
 from innerloop.problems.problem import Problem
 
 NetworkWeights = tuple[Float[Tensor, "*batch _ _"], ...]
@@ -58,15 +59,19 @@ class NetworkProblem(Problem):
     ) -> NetworkProblem:
         """Make a problem from tensors, NumPy arrays or lists; a single output may omit its axis.
 
-        Tensors keep their precision, everything else becomes float64.
+        Tensors keep their precision, halves become float32, everything else float64.
         """
-        x, y = as_tensor(x), as_tensor(y)
+        x, y = as_tensor(x, "x"), as_tensor(y, "y")
         y = y.unsqueeze(-1) if y.ndim == x.ndim - 1 else y
-        for name, network in (("start", start), ("teacher", teacher or ())):
+        for name, network in (("start", start), ("teacher", () if teacher is None else teacher)):
             if not isinstance(network, list | tuple):
                 raise InputError(f"{name} must be a list of matrices, got {type(network).__name__}")
-        truth = None if teacher is None else tuple(map(as_tensor, teacher))
-        return cls(x, y, as_tensor(x_query), tuple(map(as_tensor, start)), truth)
+
+        def convert(name: str, network: Any) -> NetworkWeights:
+            return tuple(as_tensor(part, f"{name}[{j}]") for j, part in enumerate(network))
+
+        truth = None if teacher is None else convert("teacher", teacher)
+        return cls(x, y, as_tensor(x_query, "x_query"), convert("start", start), truth)
 
     @classmethod
     def _describe_shapes(cls) -> str:

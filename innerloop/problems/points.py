@@ -9,7 +9,7 @@ from typing import Any, ClassVar, TypeVar
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
-from innerloop.problems.base import as_tensor
+from innerloop.arrays import as_tensor
 from innerloop.problems.problem import Problem
 
 P = TypeVar("P", bound="PointsProblem")
@@ -31,7 +31,7 @@ class PointsProblem(Problem, ABC):
     @classmethod
     def from_arrays(cls: type[P], x: Any, start: Any) -> P:
         """Make a problem from tensors, NumPy arrays or lists."""
-        return cls(as_tensor(x), as_tensor(start))
+        return cls(as_tensor(x, "x"), as_tensor(start, "start"))
 
     @property
     def n(self) -> int:

@@ -13,9 +13,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innerloop.arrays import as_tensor
 from innerloop.errors import InputError
 from innerloop.parameters import parameter
-from innerloop.problems.base import Distribution, as_tensor, sample_sphere
+from innerloop.problems.base import Distribution, sample_sphere
 from innerloop.problems.linear_regression import LinearRegression
 from innerloop.problems.points import PointsProblem
 
@@ -26,7 +27,7 @@ class PCAProblem(PointsProblem):
     @classmethod
     def from_arrays(cls, x: Any, start: Any) -> PCAProblem:
         """Make a problem from tensors, arrays or lists; a single start vector may omit its axis."""
-        x, start = as_tensor(x), as_tensor(start)
+        x, start = as_tensor(x, "x"), as_tensor(start, "start")
         return cls(x, start.unsqueeze(-2) if start.ndim == x.ndim - 1 else start)
 
     def __post_init__(self) -> None:

@@ -15,6 +15,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from innerloop.arrays import as_tensor
 from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError
 from innerloop.problems.base import check_numbers, check_tensors, check_whole_numbers
@@ -124,9 +125,13 @@ class Problem(ABC):  # noqa: B024, every method has a default
 
         return self.map_tensors(convert)
 
-    def with_queries(self: P, queries: Float[Tensor, "*batch count d"]) -> P:
-        """Repeat each instance once per new query, along the last batch dimension."""
+    def with_queries(self: P, queries: Any) -> P:
+        """Repeat each instance once per new query, along the last batch dimension.
+
+        `queries` are a tensor, array or lists of shape (*batch, count, d).
+        """
         x_query, batch = self._get_examples()[-1], self.batch
+        queries = as_tensor(queries, "queries").to(x_query)
         d = x_query.shape[-1]
         if queries.ndim < 2 or (*queries.shape[:-2], queries.shape[-1]) != (*batch, d):
             expected = ", ".join(map(str, [*batch, "count", d]))

@@ -15,6 +15,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.errors import InputError
+from innerloop.limits import SEED_BITS
 from innerloop.parameters import parameter
 from innerloop.problems.base import Distribution, normal_sampler
 from innerloop.problems.linear_regression import RegressionProblem
@@ -42,7 +43,9 @@ class SparseRecovery(Distribution):
     support: int | None = parameter(None, "the support lies in this many first entries", least=1)
     noise: float = parameter(0.0, "standard deviation of the context labels' noise", least=0)
     variances: Tensor | None = parameter(None, "variance of each feature; 1 if none")
-    fixed: int | None = parameter(None, "seed of one X for all; a fresh X each if none", least=0)
+    fixed: int | None = parameter(
+        None, "seed of one X for all; a fresh X each if none", least=0, most=2**SEED_BITS - 1
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()

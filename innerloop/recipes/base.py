@@ -2,7 +2,8 @@
 
 A recipe's own parameters and those of the loop are set in the same way (`-s d=3 -s steps=500`). A
 run is a folder: `checkpoint.safetensors` to resume from, `history.csv`, and once it is finished
-`model.safetensors`, which records the recipe, its settings, the seed and the versions.
+`model.safetensors`, which records the recipe, its settings, the seed, and the threads, versions and
+code that it was trained with. `.lock` keeps a second training out.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import json
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
@@ -21,17 +23,41 @@ from torch import Tensor, nn
 
 from innerloop import sealed
 from innerloop.errors import FileError, InputError, MissingLibraryError
+from innerloop.jsonfiles import parse_object
+from innerloop.limits import check_count, check_seed
 from innerloop.problems.base import Distribution
 from innerloop.progress import Progress, ignore_progress
-from innerloop.provenance import collect_versions, spell_command
+from innerloop.provenance import spell_command
 from innerloop.registry import get_name, make_member
-from innerloop.training.history import write_history
-from innerloop.training.loop import SECONDS_BETWEEN_CHECKPOINTS, DivergedError, Training, fit
+from innerloop.training.environment import (
+    Environment,
+    check_threads,
+    describe_environment,
+    is_environment,
+    use_threads,
+)
+from innerloop.training.folder import MODEL, open_folder
+from innerloop.training.history import digest_history, write_history
+from innerloop.training.loop import (
+    SECONDS_BETWEEN_CHECKPOINTS,
+    DivergedError,
+    Training,
+    fit,
+    warn_caller,
+)
+from innerloop.training.memory import limit_allocations
 from innerloop.training.objective import Objective
+from innerloop.training.restoring import check_weights, is_number, require, shorten
+from innerloop.training.resuming import ENVIRONMENTS
 from innerloop.training.settings import Settings
 
 FORMAT = "innerloop-model"
 VERSION = 1
+MAX_SEEDS = 100_000
+MAX_NAME = 200
+"""Bytes of a recipe's name in that of a folder, which file systems end at 255."""
+_SPARE_BYTES, _BYTES_PER_BYTE = 2**26, 200
+"""Memory that building a file's model may take: this much, and this many times its weights."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -66,6 +92,7 @@ class Recipe(Settings, ABC):
     def name_folder(self, root: Path) -> Path:
         """Name the folder of this recipe's runs; non-default settings add a hash to the name."""
         values, name = self.values(), re.sub(r"[^\w.-]+", "-", self.name).strip("-.")
+        name = name.encode()[-MAX_NAME:].decode(errors="ignore")
         if values == type(self).from_values({}).values():
             return root / name
         mark = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
@@ -115,6 +142,7 @@ def train(
     folder: str | Path | None = None,
     resume: bool = False,
     every: float = SECONDS_BETWEEN_CHECKPOINTS,
+    threads: int = 1,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
     **settings: Any,
@@ -122,26 +150,24 @@ def train(
     """Train a recipe in `folder`, or in memory alone.
 
     `recipe` is a name, `module:attribute`, a class, or an object; `settings` are its parameters.
+    `resume` goes on with the run in `folder`, or starts one where there is none. One thread unless
+    `threads` says otherwise, on whatever machine: their number changes the weights. `notice` takes
+    one line about anything worth knowing; without it that is a warning.
     """
     if isinstance(recipe, Recipe) and settings:
         raise InputError("settings go with a recipe's name: set them on the recipe object instead")
-    made = make_member("recipes", Recipe, recipe, settings)
-    if seed < 0:
-        raise InputError(f"seed must be at least 0, got {seed}")
-    folder = None if folder is None else Path(folder)
-    about = {"recipe": made.name, "settings": made.values(), "seed": seed}
-    path = None if folder is None else prepare_folder(folder, resume) / "checkpoint.safetensors"
-    generator = torch.Generator().manual_seed(seed)
-    training = Training(made.build_model(generator), made.build_objective(), made, seed)
-    try:
-        fit(training, path=path, about=about, every=every, progress=progress, notice=notice)
-    except DivergedError:
-        if folder is not None:
-            write_history(folder / "history.csv", training.history)
-        raise
-    if folder is not None:
-        write_history(folder / "history.csv", training.history)
-        _save_model(training, made, about, folder / "model.safetensors")
+    seed, threads, notice = check_seed(seed), check_threads(threads), notice or warn_caller
+    if not (is_number(every) and every >= 0):
+        raise InputError(f"every must be a number of seconds, at least 0, got {shorten(every)}")
+    with use_threads(threads):
+        made = make_member("recipes", Recipe, recipe, settings)
+        objective = made.build_objective()  # refuses settings that do not go together
+        run = nullcontext() if folder is None else open_folder(Path(folder), resume, notice)
+        with run as path:
+            generator = torch.Generator().manual_seed(seed)
+            training = Training(made.build_model(generator), objective, made, seed)
+            options = {"every": every, "progress": progress, "notice": notice}
+            _fit_and_write(training, made, path, threads, options)
     return TrainedRun(
         made,
         training.model,
@@ -149,8 +175,28 @@ def train(
         training.history,
         training.seconds,
         training.stop_reason,
-        folder,
+        None if folder is None else Path(folder),
     )
+
+
+def _fit_and_write(
+    training: Training, recipe: Recipe, path: Path | None, threads: int, options: dict[str, Any]
+) -> None:
+    """Train with checkpoints at `path`, and write history and model beside it."""
+    about = {"recipe": recipe.name, "settings": recipe.values(), "seed": training.seed}
+    environment = describe_environment(threads, type(recipe))
+    try:
+        fit(training, path=path, about=about, environment=environment, **options)
+    except DivergedError:
+        if path is not None:
+            try:
+                write_history(path.with_name("history.csv"), training.history)
+            except FileError as error:
+                options["notice"](str(error))
+        raise
+    if path is not None:
+        write_history(path.with_name("history.csv"), training.history)
+        _save_model(training, recipe, about, environment, path.with_name(MODEL))
 
 
 def train_seeds(
@@ -159,12 +205,14 @@ def train_seeds(
     folder: Path,
     *,
     resume: bool = False,
+    threads: int = 1,
     progress: Progress = ignore_progress,
     notice: Callable[[str], None] | None = None,
 ) -> list[TrainedRun]:
     """Train a recipe once per seed, each in a folder of its own; resume those that were begun."""
     if not seeds:
-        raise InputError(f"seeds must be at least 1, got {len(seeds)}")
+        raise InputError("expected at least one seed, got none")
+    check_seed(max(seeds))
     runs = []
     for done, seed in enumerate(seeds):
         place = folder / f"seed-{seed}"
@@ -172,77 +220,92 @@ def train_seeds(
         def report(share: float, doing: str = "", done: int = done, seed: int = seed) -> None:
             progress((done + share) / len(seeds), f"seed {seed}, {doing}")
 
-        begun = resume and (len(seeds) == 1 or has_run(place))
-        runs.append(
-            train(recipe, seed=seed, folder=place, resume=begun, progress=report, notice=notice)
-        )
+        options = {"resume": resume, "threads": threads, "progress": report, "notice": notice}
+        runs.append(train(recipe, seed=seed, folder=place, **options))
     return runs
 
 
-def prepare_folder(folder: Path, resume: bool) -> Path:
-    """Create the folder of a run; an earlier run in it is an error unless `resume` is set."""
-    if folder.exists() and not folder.is_dir():
-        raise FileError(f"cannot train into {folder}: it is not a folder")
-    earlier = has_run(folder)
-    if earlier and not resume:
-        raise FileError(
-            f"{folder} holds a run already: continue it with --resume, remove it, or train into "
-            "another folder (-o)"
-        )
-    if resume and not earlier:
-        raise FileError(f"there is no run to resume in {folder}: train without --resume first")
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise FileError(f"cannot make {folder}: {error.strerror or error}") from None
-    return folder
+def list_seeds(first: int, count: int) -> range:
+    """List `count` seeds from `first` on; refuse numbers that no run could have."""
+    first = check_seed(first)
+    count = check_count("seeds", count, 1, MAX_SEEDS)
+    check_seed(first + count - 1)
+    return range(first, first + count)
 
 
-def has_run(folder: Path) -> bool:
-    """Whether the folder holds a checkpoint of a run."""
-    return (folder / "checkpoint.safetensors").exists()
-
-
-def _save_model(training: Training, recipe: Recipe, about: dict[str, Any], path: Path) -> None:
+def _save_model(
+    training: Training,
+    recipe: Recipe,
+    about: dict[str, Any],
+    environment: Environment,
+    path: Path,
+) -> None:
     description = {
         **about,
         "ended": training.stop_reason,
         "seconds": round(training.seconds, 3),
         "final": training.history[-1],
-        "versions": collect_versions(),
-        "command": format_command(recipe, about["seed"]),
+        "history_sha256": digest_history(training.history),
+        **environment,
+        ENVIRONMENTS: training.environments,
+        "command": format_command(recipe, about["seed"], environment["threads"]),
     }
     weights = dict(training.model.state_dict())
     sealed.write(path, weights, {"about": json.dumps(description)}, format=FORMAT, version=VERSION)
 
 
-def format_command(recipe: Recipe, seed: int) -> str:
+def format_command(recipe: Recipe, seed: int, threads: int = 1) -> str:
     """Format the command line that repeats this run."""
     defaults = type(recipe).from_values({}).values()
-    return spell_command("train", recipe.name, recipe.values(), defaults, {"seed": seed})
+    options = {"seed": seed} | ({"threads": threads} if threads != 1 else {})
+    return spell_command("train", recipe.name, recipe.values(), defaults, options)
 
 
 def load(path: Path, definition: Any = None) -> tuple[Recipe, nn.Module, dict[str, Any]]:
     """Load a trained model from its file: the recipe, the model, and the run's description.
 
     A file names its recipe. Code is never loaded because a file says so: a recipe that is neither
-    in this package nor registered must be given as `definition`.
+    in this package nor registered must be given as `definition`. The model that its settings ask
+    for may not be much larger than the weights in the file, which must fit it and be finite.
     """
     metadata, tensors = sealed.read(path, format=FORMAT, version=VERSION)
     try:
-        about = json.loads(metadata["about"])
+        about = parse_object(metadata["about"])
         name = about["recipe"]
+        require(isinstance(name, str), f"its recipe should be a name, is {shorten(name)}")
+        _check_description(about)
         if definition is None and ":" in name:
             raise FileError(
                 f"it was trained by {name!r}, a user-defined recipe: pass it, as "
                 f"--definition {name} (it will be imported and run)"
             )
-        recipe = make_member("recipes", Recipe, definition or name, about["settings"])
-        model = recipe.build_model(torch.Generator().manual_seed(about["seed"]))
+        held = sum(tensor.nbytes for tensor in tensors.values())
+        with limit_allocations(_SPARE_BYTES + _BYTES_PER_BYTE * held):
+            recipe = make_member("recipes", Recipe, definition or name, about["settings"])
+            model = recipe.build_model(torch.Generator().manual_seed(about["seed"]))
+        check_weights(model, tensors)
         model.load_state_dict(tensors)
     except MissingLibraryError:
         raise
-    except (KeyError, ValueError, TypeError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
-        raise FileError(f"{path} does not hold the model it describes: {reason}") from None
+    except (KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
+        reason = f"no {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0]
+        raise FileError(f"{path} does not hold the model it describes: {reason[:500]}") from None
     return recipe, model, about
+
+
+def _check_description(about: dict[str, Any]) -> None:
+    """Check the entries of a model file's description that others read."""
+    check_seed(about["seed"])
+    require(isinstance(about["settings"], dict), "its settings have no names")
+    require(is_number(about.get("seconds", 0.0)), "its seconds are not a number")
+    require(isinstance(about.get("ended", ""), str), "its end is not a word")
+    require(isinstance(about.get("command", ""), str), "its command is not a text")
+    final = about.get("final", {"loss": 0.0})
+    numbers = isinstance(final, dict) and all(type(x) in (int, float) for x in final.values())
+    require(numbers and is_number(final.get("loss")), "its final measures are not numbers")
+    versions = about.get("versions", {})
+    texts = [*versions, *versions.values()] if isinstance(versions, dict) else [None]
+    require(all(isinstance(text, str) for text in texts), "its versions are not texts")
+    listed = about.get(ENVIRONMENTS, [])
+    whole = isinstance(listed, list) and all(is_environment(each) for each in listed)
+    require(whole, "its threads, versions and code are not those of a run")

@@ -8,19 +8,27 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import math
+import os
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 from innerloop import sealed
 from innerloop.errors import FileError, InputError
 from innerloop.files import write_atomically
+from innerloop.jsonfiles import parse_object, read_object
 from innerloop.recipes.base import FORMAT, VERSION
 from innerloop.training.history import read_history
 
 MODEL = "model.safetensors"
 NOTES = "elsewhere"
 """The folder of notes about runs that are kept in other places."""
+MAX_STEPS = 2**63
+"""More steps than any run has made."""
+
+DamageListener = Callable[[str, str], None]
+"""Takes the place of a run that cannot be shown, and why."""
 
 
 def note_run(root: Path, folder: Path) -> None:
@@ -33,7 +41,7 @@ def note_run(root: Path, folder: Path) -> None:
         notes.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise FileError(f"cannot make {notes}: {error.strerror or error}") from None
-    name = hashlib.sha256(str(whole).encode()).hexdigest()[:16]
+    name = hashlib.sha256(os.fsencode(whole)).hexdigest()[:16]
     write_atomically(notes / f"{name}.json", json.dumps({"folder": str(whole)}).encode())
 
 
@@ -49,24 +57,70 @@ def find_model(path: Path) -> Path:
     raise FileError(f"{path} holds no finished run: no {MODEL} in it")
 
 
-def load_finished_runs(root: Path) -> Iterator[dict[str, Any]]:
-    """Load every finished run under `root` and noted there: its description and its history."""
-    for folder, shown in sorted(_list_folders(root)):
-        for path in sorted(folder.glob(f"**/{MODEL}")):
-            metadata, _ = sealed.read(path, format=FORMAT, version=VERSION)
-            about = json.loads(metadata["about"])
-            history = read_history(path.parent / "history.csv")
-            place = shown / path.parent.relative_to(folder)
-            yield {**about, "folder": str(place), "history": history}
+def load_finished_runs(
+    root: Path, notice: DamageListener = lambda place, reason: None
+) -> Iterator[dict[str, Any]]:
+    """Load every finished run under `root` and noted there: its description and its history.
 
-
-def _list_folders(root: Path) -> Iterator[tuple[Path, Path]]:
-    """List the folders of runs, and how each is shown: runs elsewhere by their whole path."""
-    yield root, Path()
-    for note in root.glob(f"{NOTES}/*.json"):
+    One that is damaged, or is no run of this package, is left out and told to `notice`.
+    """
+    for path, place in _list_models(root, notice):
         try:
-            folder = Path(json.loads(note.read_text("utf-8"))["folder"])
-        except (OSError, ValueError, KeyError, TypeError):
-            continue  # a damaged note is no run; the run itself is where it was
-        if folder.is_dir():
-            yield folder, folder
+            yield {**_load_run(path), "folder": place}
+        except Exception as error:  # whatever a file holds, it must not cost the others
+            reason = str(error).partition("\n")[0]
+            known = isinstance(error, FileError)
+            notice(place, reason if known else f"{type(error).__name__}: {reason}")
+
+
+def _load_run(path: Path) -> dict[str, Any]:
+    metadata, _ = sealed.read(path, format=FORMAT, version=VERSION)
+    if "about" not in metadata:
+        raise FileError(f"{path} is damaged: it does not say what was trained")
+    try:
+        about = parse_object(metadata["about"])
+        _check_description(about)
+    except FileError as error:
+        raise FileError(f"{path} is damaged: {error}") from None
+    table = path.parent / "history.csv"
+    history = read_history(table, about.get("history_sha256"))
+    last, final = history[-1], about["final"]
+    if any(repr(last.get(name)) != repr(float(final[name])) for name in ("step", "loss")):
+        raise FileError(
+            f"{table} is damaged: it ends at step {last['step']:g} with loss {last['loss']:g}, the "
+            f"run at step {final['step']} with loss {final['loss']:g}"
+        )
+    return {**about, "history": history}
+
+
+def _check_description(about: dict[str, Any]) -> None:
+    """Refuse a description that lacks what is shown of a run, or has it in another type."""
+    for name, kind in (("recipe", str), ("command", str), ("settings", dict), ("final", dict)):
+        if not isinstance(about.get(name), kind):
+            found = f"{about.get(name)!r:.60}"
+            raise FileError(f"its {name} must be of type {kind.__name__}, got {found}")
+    seconds, final = about.get("seconds"), about["final"]
+    numbers = {"seconds": seconds, **{f"final {name}": final.get(name) for name in final}}
+    for name in ("seconds", "final step", "final loss"):
+        value = numbers.get(name)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise FileError(f"its {name} must be a number, got {value!r:.60}")
+        if not (abs(value) < MAX_STEPS if name != "final loss" else math.isfinite(value)):
+            raise FileError(f"its {name} is out of range: {value!r:.60}")
+    if not isinstance(final["step"], int):
+        raise FileError(f"its final step must be a whole number, got {final['step']!r}")
+
+
+def _list_models(root: Path, notice: DamageListener) -> Iterator[tuple[Path, str]]:
+    """List the model files of runs, and how each is shown: runs elsewhere by their whole path."""
+    for path in sorted(root.glob(f"**/{MODEL}")):
+        yield path, str(path.parent.relative_to(root))
+    for note in sorted(root.glob(f"{NOTES}/*.json")):
+        try:
+            folder = Path(read_object(note)["folder"])
+        except (OSError, FileError, KeyError, TypeError) as error:
+            notice(str(note.relative_to(root)), f"the note is damaged: {error}")
+            continue
+        # Not `**`: a note must not send the search over a whole disk.
+        for path in sorted([*folder.glob(MODEL), *folder.glob(f"*/{MODEL}")]):
+            yield path, str(path.parent)

@@ -77,7 +77,7 @@ class GPT2BackboneRecipe(SequenceRecipe, ABC):
 
     heads: int = parameter(4, "heads in a layer", least=1, most=64)
     longest: int | None = parameter(
-        None, "examples that have position embeddings; none means n", least=1
+        None, "examples that have position embeddings; none means n", least=1, most=100_000
     )
 
     def build_network(self, inputs: int) -> GPT2:

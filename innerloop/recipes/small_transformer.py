@@ -62,7 +62,9 @@ class SmallTransformerRecipe(SparseRecipe):
 
     blocks: int = parameter(12, "layers", least=1, most=64)
     heads: int = parameter(4, "heads in a layer", least=1, most=64)
-    hidden: int | None = parameter(None, "hidden units of each MLP; none means 2(2d + 2)", least=0)
+    hidden: int | None = parameter(
+        None, "hidden units of each MLP; none means 2(2d + 2)", least=0, most=65_536
+    )
     readout: Literal["linear", "query", "constructed"] = parameter(
         "query", "how the label is read out"
     )

@@ -15,6 +15,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from innerloop.limits import SEED_BITS
 from innerloop.models.unrolled import Unrolled
 from innerloop.parameters import parameter
 from innerloop.problems.base import Distribution
@@ -147,7 +148,10 @@ class SparseRecipe(Recipe, ABC):
         None, "number of leading features that contain the support; none means all", least=1
     )
     fixed: int | None = parameter(
-        None, "seed of one X for all instances; none means a fresh X for each", least=0
+        None,
+        "seed of one X for all instances; none means a fresh X for each",
+        least=0,
+        most=2**SEED_BITS - 1,
     )
     stretch: float = parameter(1.0, "in training, scale some X by up to this factor", least=1)
     batch: int = parameter(512, "instances in a batch", least=1, most=1_000_000)

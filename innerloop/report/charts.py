@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from textwrap import wrap
 from typing import Any
 
@@ -16,6 +17,13 @@ MAX_TITLE = 46
 MAX_LABELS = 12
 """Labels on an axis of numeric categories: more of them would overlap."""
 
+_PLAIN_COLUMN = re.compile(r"[\w .:()\[\]+*/^=|,%−-]*")
+"""Names of columns that Vega takes once they are escaped: without quotes and ends of lines."""
+
+_BACKSLASH = ("\\", "\N{SET MINUS}")
+"""Vega-Lite writes titles into expressions with only their quotes escaped, so that a backslash
+would change what is read there: one that looks like it takes its place."""
+
 _POWER_LABELS = (
     "abs(log(datum.value)) > 10 ? format(datum.value, '.0e') : format(datum.value, '~g')"
 )
@@ -24,6 +32,7 @@ _POWER_LABELS = (
 
 def build_chart(figure: dict[str, Any]) -> alt.TopLevelMixin:
     """Build the chart of a figure, given as `innerloop.claims.evidence.Figure` in a dictionary."""
+    figure = _rename_columns(figure)
     layers = _draw_heat_map(figure) if figure["mark"] == "heat" else _draw_curves(figure)
     chart = alt.layer(*layers, data=alt.Data(values=[dict(row) for row in figure["rows"]]))
     # No-break spaces keep an equation on one line.
@@ -38,6 +47,29 @@ def build_chart(figure: dict[str, Any]) -> alt.TopLevelMixin:
         .facet(facet, columns=min(len(panels), 3))
         .properties(title=title)
     )
+
+
+def _rename_columns(figure: dict[str, Any]) -> dict[str, Any]:
+    """Make names and titles safe for Vega's expressions; `titles` has the names to show."""
+    columns = dict.fromkeys(name for row in figure["rows"] for name in row)
+    names = {n: n if _PLAIN_COLUMN.fullmatch(n) else f"#{k}" for k, n in enumerate(columns)}
+    axes = {
+        axis: {
+            **figure[axis],
+            "field": names[figure[axis]["field"]],
+            "title": figure[axis]["title"].replace(*_BACKSLASH),
+        }
+        for axis in ("x", "y", "colour")
+        if figure[axis]
+    }
+    return {
+        **figure,
+        **axes,
+        "rows": [{names[name]: value for name, value in row.items()} for row in figure["rows"]],
+        "panel": None if figure["panel"] is None else names[figure["panel"]],
+        "band": [names[name] for name in figure["band"]] if figure["band"] else None,
+        "titles": {new: old.replace(*_BACKSLASH) for old, new in names.items()},
+    }
 
 
 def _draw_curves(figure: dict[str, Any]) -> list[alt.Chart]:
@@ -136,9 +168,9 @@ def _encode_axis(channel: Any, figure: dict[str, Any], name: str) -> Any:
 def _list_tooltips(figure: dict[str, Any]) -> list[alt.Tooltip]:
     """List one tooltip per column of the rows, numbers to four digits."""
     return [
-        alt.Tooltip(f"{_escape_column(name)}:N", title=name)
+        alt.Tooltip(f"{_escape_column(name)}:N", title=figure["titles"][name])
         if isinstance(value, str | bool | None)
-        else alt.Tooltip(f"{_escape_column(name)}:Q", title=name, format=".4~g")
+        else alt.Tooltip(f"{_escape_column(name)}:Q", title=figure["titles"][name], format=".4~g")
         for name, value in figure["rows"][0].items()
     ]
 

@@ -1,17 +1,20 @@
-"""The claims of the report as HTML: counts of verdicts, corrections, and every claim in full."""
+"""The claims of the report as HTML: counts of verdicts, and every claim in full."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
-from html import escape
 from itertools import groupby
 from typing import Any
+
+from innerloop.report.escaping import escape
 
 VERDICTS = (
     "holds",
     "holds as corrected",
     "fails",
     "undecided",
+    "vacuous",
     "out of reach",
     "not yet checked",
     "broken",
@@ -29,6 +32,22 @@ def list_verdicts(outcomes: Outcomes) -> list[str]:
     return [verdict for verdict in VERDICTS if verdict != "broken" or broken]
 
 
+def count_errata(outcomes: Outcomes) -> int:
+    """Count the errata of claims, those of a statement that is printed twice once."""
+    own = [o["evidence"]["errata"] for o in outcomes if o["evidence"] and not o["restates"]]
+    return sum(erratum["printed"]["passed"] is False for errata in own for erratum in errata)
+
+
+def count_beyond(outcomes: Outcomes) -> int:
+    """Count what was found beyond what the sources say."""
+    own = [o["evidence"]["beyond"] for o in outcomes if o["evidence"] and not o["restates"]]
+    return sum(len(beyond) for beyond in own)
+
+
+COUNTED = {"errata": count_errata, "beyond": count_beyond}
+"""What is counted beside the verdicts, without effect on them."""
+
+
 def render_summary(outcomes: Outcomes) -> str:
     """Render the number of claims per verdict, in total and by source."""
     verdicts = list_verdicts(outcomes)
@@ -37,60 +56,19 @@ def render_summary(outcomes: Outcomes) -> str:
         f'<li class="tile {_css_class(verdict)}"><b>{counts[verdict]}</b> {verdict}</li>'
         for verdict in verdicts
     )
-    head = "".join(f'<th class="number">{verdict}</th>' for verdict in verdicts)
+    head = "".join(f'<th class="number">{title}</th>' for title in (*verdicts, *COUNTED))
     rows = ""
     for _, group in groupby(outcomes, key=_get_source):
         members = list(group)
         own = Counter(outcome["verdict"] for outcome in members)
-        cells = "".join(f'<td class="number">{own[verdict] or ""}</td>' for verdict in verdicts)
+        numbers = [own[verdict] for verdict in verdicts] + [
+            count(members) for count in COUNTED.values()
+        ]
+        cells = "".join(f'<td class="number">{number or ""}</td>' for number in numbers)
         rows += f"<tr><td>{escape(members[0]['source'])}</td>{cells}</tr>"
     return (
         f'<ul class="tiles">{tiles}</ul><div class="scroll"><table class="verdicts"><thead><tr>'
         f"<th>source</th>{head}</tr></thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-IMPACT_HEADINGS = {
-    "result": "What a source concludes changes",
-    "step": "A formula on the way is wrong, the conclusion stands",
-    "print": "The print is wrong, and it is plain what is meant",
-}
-"""Headings for mistakes, by how much they change; the most consequential first."""
-
-
-def render_findings(outcomes: Outcomes) -> str:
-    """Render every statement that fails as printed, with its correction, by what it changes."""
-    wrong = [
-        (outcome["id"], part)
-        for outcome in outcomes
-        if outcome["evidence"]
-        for part in outcome["evidence"]["parts"]
-        if part["printed"]["passed"] is False
-    ]
-    if not wrong:
-        return "<p>Every statement that was checked holds as printed.</p>"
-    sections = ""
-    for matters, title in IMPACT_HEADINGS.items():
-        lines = "".join(
-            _render_finding(id, part) for id, part in wrong if part["matters"] == matters
-        )
-        sections += f"<h3>{title}</h3><ol>{lines}</ol>" if lines else ""
-    return sections
-
-
-def _render_finding(id: str, part: dict[str, Any]) -> str:
-    printed, corrected = part["printed"], part["corrected"]
-    counterexample = f"<code>{escape(printed['counterexample'])}</code>"
-    correction = "No correction is known."
-    if corrected:
-        holds = {True: "holds", False: "fails too", None: "is undecided"}[corrected["passed"]]
-        correction = (
-            f"Corrected, and it {holds}: <i>{escape(_format_sentence(corrected['statement']))}</i>"
-        )
-    return (
-        f'<li><a href="#{escape(id)}">{escape(id)}</a>: '
-        f"<i>{escape(_format_sentence(printed['statement']))}</i> "
-        f"Counterexample: {counterexample}. {correction}</li>"
     )
 
 
@@ -138,15 +116,27 @@ def _css_class(verdict: str) -> str:
 
 
 def _render_article(outcome: dict[str, Any]) -> str:
-    verdict, id = outcome["verdict"], escape(outcome["id"])
-    marks = f'data-verdict="{verdict}" data-source="{_get_source(outcome)}"'
+    verdict, label, id = outcome["verdict"], escape(outcome["label"]), escape(outcome["id"])
+    marks = f'data-verdict="{escape(verdict)}" data-source="{escape(_get_source(outcome))}"'
     head = (
         f'<article class="claim" id="{id}" {marks}>'
         f'<h4><a href="#{id}">{id}</a> '
-        f'<span class="badge {_css_class(verdict)}">{verdict}</span></h4>'
-        f"<p>{escape(_format_sentence(outcome['statement']))}</p>"
+        f'<span class="badge {escape(_css_class(verdict))}">{label}</span></h4>'
+        f"<p>{escape(format_sentence(outcome['statement']))}</p>"
+        f"{_render_origin(outcome)}"
     )
     return f"{head}{_render_stale(outcome)}{_render_details(outcome)}</article>"
+
+
+def _render_origin(outcome: dict[str, Any]) -> str:
+    """Say which claim a restatement repeats, and what its statement presupposes."""
+    text = ""
+    if id := escape(outcome["restates"]):
+        text += f'<p class="small">The statement of <a href="#{id}">{id}</a>, and its check.</p>'
+    if given := outcome["hypotheses"]:
+        words = "; ".join(f"{escape(name)} ({escape(at)})" for name, at in given.items())
+        text += f'<p class="small">Presupposed: {words}.</p>'
+    return text
 
 
 def _render_stale(outcome: dict[str, Any]) -> str:
@@ -168,6 +158,8 @@ def _render_details(outcome: dict[str, Any]) -> str:
     if evidence is None:
         return f"<pre>{escape(outcome['error'])}</pre>" if outcome["error"] else ""
     parts = "".join(_render_part(part) for part in evidence["parts"])
+    parts += "".join(_render_erratum(erratum) for erratum in evidence["errata"])
+    parts += "".join(_render_beyond(check) for check in evidence["beyond"])
     reason = f"<p>{escape(evidence['out_of_reach'])}</p>" if evidence["out_of_reach"] else ""
     numbers = "".join(
         f"<dt>{escape(name)}</dt><dd>{escape(_format_value(value))}</dd>"
@@ -192,24 +184,43 @@ def _render_details(outcome: dict[str, Any]) -> str:
 
 
 def _render_place(name: str) -> str:
-    return f'<div class="chart" id="{name}"></div>'
+    return f'<div class="chart" id="{escape(name)}"></div>'
 
 
 def _render_part(part: dict[str, Any]) -> str:
     forms = _render_check("As printed", part["printed"])
     if part["corrected"]:
         forms += _render_check("Corrected", part["corrected"])
-    return f'<div class="part">{forms}</div>'
+    for name, check in part["other_readings"].items():
+        forms += _render_check(f"Another reading, {escape(name)}", check)
+    notes = [f"Reading: {part['reading']}"] if part["reading"] else []
+    notes += [f"Vacuous: {part['vacuous']}"] if part["vacuous"] else []
+    text = "".join(f'<p class="small">{escape(format_sentence(note))}</p>' for note in notes)
+    return f'<div class="part">{forms}</div>{text}'
+
+
+def _render_erratum(erratum: dict[str, Any]) -> str:
+    title = f"Erratum ({erratum['grade']}), {escape(erratum['where'])}"
+    forms = _render_check(title, erratum["printed"])
+    if erratum["corrected"]:
+        forms += _render_check("Corrected", erratum["corrected"])
+    meant = f'<p class="small">Meant: {escape(erratum["meant"])}.</p>' if erratum["meant"] else ""
+    return f'<div class="part erratum">{forms}</div>{meant}'
+
+
+def _render_beyond(check: dict[str, Any]) -> str:
+    return f'<div class="part beyond">{_render_check("Beyond what is stated", check)}</div>'
 
 
 def _render_check(title: str, check: dict[str, Any]) -> str:
     outcome = {True: "holds", False: "fails", None: "undecided"}[check["passed"]]
     example = escape(check["counterexample"])
     shown = f"<p>The smallest counterexample found:</p><pre>{example}</pre>" if example else ""
+    ours = f" Threshold of ours: {check['ours']}." if check["ours"] else ""
     return (
         f'<div class="form"><h5>{title}: <span class="{outcome}">{outcome}</span></h5>'
         f'<p class="formula">{escape(check["statement"])}</p>'
-        f'<p class="small">{escape(_format_sentence(check["summary"]))}</p>{shown}</div>'
+        f'<p class="small">{escape(format_sentence(check["summary"]) + ours)}</p>{shown}</div>'
     )
 
 
@@ -231,9 +242,19 @@ def _render_table(rows: list[dict[str, Any]]) -> str:
     )
 
 
-def _format_sentence(text: str) -> str:
-    """Format text as a sentence: with a capital letter and a full stop."""
-    return text[:1].upper() + text[1:] + ("" if text.endswith(".") else ".")
+def format_sentence(text: str) -> str:
+    """Format text as a sentence: a stop at its end, and a capital letter if it begins with a word.
+
+    A symbol keeps its case: n, δ′, f(A), cε, and whatever a sign of relation or operation follows.
+    """
+    word = re.match(r"[a-z]{2,}(?=$|[,:;.]|['’-][a-z]| [^\s=≤≥<>≈~∈∉⊂≼≽→←↦+−·×/^*(])", text)
+    if word and word[0] not in _FUNCTIONS:
+        text = text[0].upper() + text[1:]
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+_FUNCTIONS = ("tr", "det", "exp", "log", "sin", "cos", "max", "min", "sup", "inf", "rank", "sign")
+"""Names of functions that a formula may begin with."""
 
 
 def _format_value(value: Any) -> str:

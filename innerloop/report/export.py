@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +15,7 @@ import vl_convert
 from innerloop.errors import FileError, InputError
 from innerloop.files import write_atomically
 from innerloop.progress import Progress, ignore_progress
+from innerloop.report.escaping import clean, fill_template, inline_json, load_bundle
 from innerloop.report.page import Chart
 from innerloop.surveys.data import Rows
 
@@ -20,8 +23,11 @@ PRINTED_WIDTH = 520
 """Width in pixels of an exported chart that fills the width of the page on screen."""
 
 
+MAX_NAME = 100
+"""Characters of a chart's name that are kept in the names of its files."""
+
 ENCODERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
-    ".html": lambda spec: vl_convert.vegalite_to_html(spec, bundle=True).encode(),
+    ".html": lambda spec: render_chart(spec).encode(),
     ".png": lambda spec: vl_convert.vegalite_to_png(spec, scale=2),
     ".svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode(),
 }
@@ -37,7 +43,14 @@ def check_format(path: Path) -> None:
 def write_chart(path: Path, spec: dict[str, Any]) -> None:
     """Write one chart in the format of the file's extension."""
     check_format(path)
-    write_atomically(path, ENCODERS[path.suffix](spec))
+    write_atomically(path, ENCODERS[path.suffix](clean(spec)))
+
+
+def render_chart(spec: dict[str, Any]) -> str:
+    """Render one chart as a page that needs no network."""
+    return fill_template(
+        "chart.html", title="innerloop", bundle=load_bundle(), chart=inline_json(spec)
+    )
 
 
 def make_folder(folder: Path) -> None:
@@ -56,10 +69,22 @@ def write_figures(
         spec = chart.spec
         if spec.get("width") == "container":
             spec = {**spec, "width": PRINTED_WIDTH}
+        place = name_file(name)
         for extension in (".svg", ".png"):
-            write_chart(folder / f"{name}{extension}", spec)
-        write_atomically(folder / f"{name}.csv", _format_csv(chart.rows).encode())
+            write_chart(folder / f"{place}{extension}", spec)
+        write_atomically(folder / f"{place}.csv", _format_csv(clean(chart.rows)).encode())
         progress(k / len(charts))
+
+
+def name_file(name: str) -> str:
+    """Name the files of a chart; a name that could lead out of the folder is made harmless.
+
+    A recipe of one's own is named by its path, and a run's file may name any recipe.
+    """
+    if re.fullmatch(r"\w[\w.-]*", name, re.ASCII) and len(name) <= MAX_NAME:
+        return name
+    digest = hashlib.sha256(name.encode("utf-8", "surrogatepass")).hexdigest()[:8]
+    return f"{re.sub(r'[^a-zA-Z0-9]+', '-', name)[:MAX_NAME].strip('-')}-{digest}"
 
 
 def _format_csv(rows: Rows) -> str:

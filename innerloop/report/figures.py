@@ -135,7 +135,7 @@ def _plot_regret_panel(name: str, unit: str) -> alt.LayerChart | alt.FacetChart:
     dashes = alt.Scale(domain=players, range=[[1, 0], [1, 0], [6, 5]])
     base = (
         alt.Chart()
-        .transform_filter(alt.datum.construction == name)
+        .transform_filter(alt.FieldEqualPredicate(field="construction", equal=name))
         .encode(
             alt.X("t:Q", title=f"{unit} t", axis=alt.Axis(tickMinStep=1, format="d")),
             alt.Color("player:N", title=None, scale=colours, legend=legend),

@@ -28,7 +28,7 @@ def plot_identification(scores: Rows, errors: Rows, title: str) -> alt.VConcatCh
 def _plot_heat_map(name: str) -> alt.LayerChart | alt.FacetChart:
     base = (
         alt.Chart()
-        .transform_filter(alt.datum.candidate == name)
+        .transform_filter(alt.FieldEqualPredicate(field="candidate", equal=name))
         .encode(
             alt.X("step:O", title="step", axis=alt.Axis(labelOverlap=True, labelAngle=0)),
             alt.Y("layer:O", title="layer"),
@@ -56,8 +56,8 @@ def _plot_curves(rows: Rows) -> alt.LayerChart | alt.FacetChart:
         alt.Color("series:N", title=None, scale=scale),
         tooltip=["series:N", "at:Q", alt.Tooltip("error:Q", format=".3e")],
     )
-    own = alt.datum.series == order[0]
-    lines = base.mark_line(strokeWidth=2).transform_filter(~own)
+    own = alt.FieldEqualPredicate(field="series", equal=order[0])
+    lines = base.mark_line(strokeWidth=2).transform_filter(alt.LogicalNotPredicate(**{"not": own}))
     dots = base.mark_point(filled=True, size=50).transform_filter(own)
     return alt.layer(lines, dots).properties(
         width=700, height=240, title="Error of the model (dots) and of the candidates"

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import json
-from html import escape
-from importlib.resources import files
 from itertools import groupby
-from string import Template
 from typing import Any, NamedTuple
-
-import vl_convert
 
 from innerloop.report.charts import build_chart
 from innerloop.report.claims import (
     collect_figures,
     render_articles,
-    render_findings,
     render_options,
     render_summary,
 )
+from innerloop.report.escaping import clean, escape, fill_template, inline_json, load_bundle
 from innerloop.report.figures import (
     plot_error_against_layers,
     plot_regret,
     plot_step_deviations,
     plot_training_curves,
 )
+from innerloop.report.findings import render_findings
 from innerloop.surveys.data import ReportData, Rows
 
 _COLUMN_TITLES = {
@@ -51,8 +46,8 @@ def draw_charts(data: ReportData) -> dict[str, Chart]:
     """Draw every chart of the report, by the name of its element on the page and of its files."""
     charts: dict[str, Chart] = {}
     for name, figure in collect_figures(data.outcomes).items():
-        charts[name] = Chart(build_chart(figure).to_dict(), figure["rows"])
-    recipes = groupby(sorted(data.runs, key=_recipe_name), key=_recipe_name)
+        charts[name] = _draw_figure(figure)
+    recipes = groupby(sorted(clean(data.runs), key=_recipe_name), key=_recipe_name)
     for name, chart in (
         ("deviation", plot_step_deviations(data.certificates)),
         ("layers", plot_error_against_layers(data.convergence)),
@@ -74,7 +69,8 @@ def render_page(data: ReportData, charts: dict[str, Chart] | None = None) -> str
     certified = sum(certificate["holds"] for certificate in certificates)
     verdicts, sources = render_options(data.outcomes)
     versions = certificates[0]["versions"].items() if certificates else ()
-    return Template(files("innerloop.report").joinpath("page.html").read_text("utf-8")).substitute(
+    return fill_template(
+        "page.html",
         summary=render_summary(data.outcomes),
         findings=render_findings(data.outcomes),
         verdicts=verdicts,
@@ -87,15 +83,27 @@ def render_page(data: ReportData, charts: dict[str, Chart] | None = None) -> str
         convergence_setting=escape(data.convergence_setting),
         regret_setting=escape(data.regret_setting),
         agreement=escape(_render_agreement(data.regret)),
-        trainings=_render_trainings(data.runs),
+        trainings=_render_trainings(clean(data.runs)) + _render_damaged(data.damaged),
         command=escape(data.command),
         footer=escape(
             f"Made {data.made} in {data.seconds:.0f} s. "
             + ", ".join(f"{name} {version}" for name, version in versions)
         ),
-        bundle=_load_bundle(),
-        charts=_inline_json({name: chart.spec for name, chart in charts.items()}),
+        bundle=load_bundle(),
+        charts=inline_json({name: chart.spec for name, chart in charts.items()}),
     )
+
+
+def _draw_figure(figure: dict[str, Any]) -> Chart:
+    """Draw a figure of a claim; one whose stored rows do not fit it is shown as damaged."""
+    try:
+        return Chart(build_chart(clean(figure)).to_dict(), figure["rows"])
+    except Exception as error:  # whatever a stored result holds, it must not cost the page
+        reason = f"{type(error).__name__}: {error}".partition("\n")[0]
+        lines = [str(figure.get("title")), "is damaged and cannot be drawn:", reason]
+        title = {"text": [line[:200] for line in lines]}
+        point = {"mark": "point", "width": "container", "height": 20}
+        return Chart(clean({**point, "title": title, "data": {"values": []}}), [])
 
 
 def _recipe_name(run: dict[str, Any]) -> str:
@@ -123,24 +131,26 @@ def _render_trainings(runs: list[dict[str, Any]]) -> str:
     return sections
 
 
+def _render_damaged(damaged: list[dict[str, str]]) -> str:
+    """Render the runs that cannot be shown, each with the reason."""
+    if not damaged:
+        return ""
+    rows = "".join(
+        f"<tr><td>{escape(run['folder'])}</td><td>{escape(run['reason'])}</td></tr>"
+        for run in damaged
+    )
+    return (
+        f'<p class="broken">Damaged, and not shown above: {len(damaged)}.</p>'
+        '<div class="scroll"><table class="damaged"><thead><tr><th>run</th><th>reason</th></tr>'
+        f"</thead><tbody>{rows}</tbody></table></div>"
+    )
+
+
 def _render_agreement(regret: Rows) -> str:
     """Say on how many actions transformer and policy agree, for each construction."""
     counts = {row["construction"]: (row["same"], row["choices"]) for row in regret}
     shares = (f"{same:,} of {total:,} with {name}" for name, (same, total) in counts.items())
     return f"Actions on which transformer and policy agree: {', '.join(shares)}."
-
-
-def _load_bundle() -> str:
-    """Load Vega, Vega-Lite and vega-embed as one script, embedded once per page."""
-    code = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
-    if "</script" in code.lower():
-        raise RuntimeError("the Vega bundle would end its own script element")
-    return code
-
-
-def _inline_json(value: Any) -> str:
-    """Encode a value as JSON for a script element, with nothing in it that ends the element."""
-    return json.dumps(value).replace("<", "\\u003c")
 
 
 def _render_certificates(certificates: list[dict[str, Any]]) -> str:

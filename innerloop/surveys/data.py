@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 Rows = list[dict[str, Any]]
@@ -33,12 +33,15 @@ class ReportData:
     """When the measurements ended."""
     seconds: float
     """How long the checks and measurements took."""
+    damaged: list[dict[str, str]] = field(default_factory=list)
+    """Runs that cannot be shown: the folder of each, and the reason."""
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the four measured tables as plain data for JSON."""
+        """Return the four measured tables and the damaged runs as plain data for JSON."""
         return {
             "claims": self.outcomes,
             "certificates": self.certificates,
             "convergence": self.convergence,
             "regret": self.regret,
+            "damaged": self.damaged,
         }

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -48,6 +48,7 @@ def measure_report(
     outcomes: list[dict[str, Any]],
     runs: list[dict[str, Any]],
     *,
+    damaged: Sequence[dict[str, str]] = (),
     seed: int = 0,
     command: str = "innerloop report",
     progress: Progress = ignore_progress,
@@ -55,6 +56,7 @@ def measure_report(
 ) -> ReportData:
     """Measure everything that a report shows besides checked claims and finished trainings.
 
+    `damaged` are the runs that cannot be shown, each with its folder and the reason.
     `start` is the `time.perf_counter()` from which the report's seconds are counted: by default
     now, earlier where checking the claims is to count too.
     """
@@ -81,6 +83,7 @@ def measure_report(
         regret=regret,
         regret_setting=describe_regret(),
         runs=runs,
+        damaged=list(damaged),
         command=command,
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         seconds=time.perf_counter() - start,

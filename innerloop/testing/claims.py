@@ -1,7 +1,13 @@
-"""What every claim must do: say what it tests, give the same twice, and reject what is false."""
+"""What every claim must do: say what it tests, give the same twice, and reject what is false.
+
+A claim that measures and judges apart (`judge` or `conclude`) is given data that contradict it:
+each of its checks must say no to some of them. A claim that does both in one function is run again
+with the falsified forms of its keyword arguments.
+"""
 
 from __future__ import annotations
 
+import copy
 import json
 import re
 from contextlib import AbstractContextManager, nullcontext
@@ -42,11 +48,23 @@ def _check_words(claim: Claim, genuine: Evidence) -> None:
             f"{claim.id}: a summary says how often, on what sizes, with what margin; "
             f"got {part.printed.summary!r}",
         )
-        if part.printed.passed is False:
+    printed = [part.printed for part in genuine.parts] + [e.printed for e in genuine.errata]
+    for check in printed:
+        require(
+            check.passed is not False or check.counterexample,
+            f"{claim.id}: a form that fails shows a counterexample: {check.statement}",
+        )
+    if is_judged_apart(claim):
+        for check in (*printed, *genuine.beyond):
             require(
-                part.printed.counterexample,
-                f"{claim.id}: a form that fails shows a counterexample: {part.printed.statement}",
+                not re.match(r"(the )?same\b", check.statement),
+                f"{claim.id}: a statement says the same what: {check.statement!r}",
             )
+    for erratum in genuine.errata:
+        require(
+            erratum.stands, f"{claim.id}: what holds is no erratum: {erratum.printed.statement}"
+        )
+        require(erratum.where, f"{claim.id}: an erratum says where it stands")
 
 
 def _check_reproducible(claim: Claim, genuine: Evidence) -> None:
@@ -70,11 +88,53 @@ def _check_reproducible(claim: Claim, genuine: Evidence) -> None:
         )
 
 
+def is_judged_apart(claim: Claim) -> bool:
+    """Whether a claim measures and judges apart, and all its falsified forms change the data."""
+    apart = claim.judge is not None or claim.conclude is not None
+    return apart and bool(claim.falsified) and all(map(callable, claim.falsified.values()))
+
+
+def check_falsified_data(claim: Claim) -> None:
+    """Check that each check of a claim says no to some data that its falsified forms make.
+
+    Those are the checks of its parts, of their corrections, and of mended errata. A printed form
+    that fails on what was measured has shown that it can.
+    """
+    data = [claim.gather(settings) for settings in claim.tiny]
+    genuine = dict(claim.judge_cells(copy.deepcopy(data)).list_checks())
+    open_checks = {name for name, check in genuine.items() if check.passed is not False}
+    reached: set[str] = set()
+    for form, change in claim.falsified.items():
+        require(callable(change), f"{claim.id}: {form!r} is no function from data to data")
+        found = dict(claim.judge_cells(copy.deepcopy(data), change).list_checks())  # pyright: ignore[reportArgumentType]
+        require(
+            found.keys() == genuine.keys(),
+            f"{claim.id}, {form}: data decide what holds, not which parts there are: "
+            f"{sorted(found.keys() ^ genuine.keys())}",
+        )
+        broken = {name for name in open_checks if found[name].passed is False}
+        require(broken, f"{claim.id} accepts falsified data: {form}")
+        reached |= broken
+    missing = [f"{name} ({genuine[name].statement})" for name in sorted(open_checks - reached)]
+    require(not missing, f"{claim.id}: no falsified data break these: {'; '.join(missing)}")
+
+
 def _check_falsified(claim: Claim, genuine: Evidence) -> None:
+    """Data that contradict a claim are rejected, and so are falsified forms of what it states."""
+    if genuine.verdict == "out of reach":
+        return
+    if is_judged_apart(claim):
+        check_falsified_data(claim)
+    else:
+        _check_forms(claim, genuine)
+
+
+def _check_forms(claim: Claim, genuine: Evidence) -> None:
     """Each declared form is rejected, and together they reach every part that holds."""
     failing: set[int] = set()
     for form, replaced in claim.falsified.items():
-        found = claim.check(claim.tiny, **replaced)
+        require(not callable(replaced), f"{claim.id}: {form!r} needs `judge` or `conclude`")
+        found = claim.check(claim.tiny, **replaced)  # pyright: ignore[reportCallIssue]
         broken = {
             k
             for k, (part, true) in enumerate(zip(found.parts, genuine.parts, strict=True))

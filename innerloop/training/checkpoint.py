@@ -8,6 +8,7 @@ containers are stored as JSON and tensors as tensors: nothing is pickled.
 from __future__ import annotations
 
 import json
+import math
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,7 +20,8 @@ import torch
 from torch import Tensor
 
 from innerloop import sealed
-from innerloop.errors import FileError
+from innerloop.errors import FileError, InputError
+from innerloop.jsonfiles import parse_object
 
 FORMAT = "innerloop-checkpoint"
 VERSION = 1
@@ -36,9 +38,14 @@ def read(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
     """Read the description of a run and its state."""
     metadata, tensors = sealed.read(path, format=FORMAT, version=VERSION)
     try:
-        return json.loads(metadata["about"]), unpack(json.loads(metadata["state"]), tensors)
+        about, state = (parse_object(metadata[name]) for name in ("about", "state"))
+        tree = unpack(state, tensors)
+        _require(not tensors, "it has tensors that nothing names")
+        _require(isinstance(tree, dict), "it has no state")
+        return about, tree
     except (KeyError, ValueError, TypeError) as error:
-        raise FileError(f"{path} does not hold a whole checkpoint: {error}") from None
+        reason = f"no {error}" if isinstance(error, KeyError) else error
+        raise FileError(f"{path} does not hold a whole checkpoint: {reason}") from None
 
 
 def pack(tree: Any, tensors: dict[str, Tensor]) -> Any:
@@ -56,16 +63,27 @@ def pack(tree: Any, tensors: dict[str, Tensor]) -> Any:
 
 
 def unpack(packed: Any, tensors: dict[str, Tensor]) -> Any:
-    """Rebuild the tree that `pack` converted."""
+    """Rebuild the tree that `pack` converted, taking each tensor out of `tensors` once."""
     if not isinstance(packed, dict):
+        _require(not isinstance(packed, list), "its state has a list without a kind")
         return packed
+    _require(len(packed) == 1, "its state has a part of several kinds")
     ((kind, parts),) = packed.items()
     if kind == "tensor":
-        return tensors[parts]
+        _require(isinstance(parts, str), "its state names a tensor by no text")
+        return tensors.pop(parts)
+    _require(isinstance(parts, list), "its state has a part that is no list")
     if kind == "items":
-        return {unpack(k, tensors): unpack(v, tensors) for k, v in parts}
+        _require(all(isinstance(p, list) and len(p) == 2 for p in parts), "its state has no pairs")
+        return {unpack(key, tensors): unpack(value, tensors) for key, value in parts}
+    _require(kind in ("list", "tuple"), "its state has a part of an unknown kind")
     items = [unpack(part, tensors) for part in parts]
     return items if kind == "list" else tuple(items)
+
+
+def _require(holds: bool, message: str) -> None:
+    if not holds:
+        raise InputError(message)
 
 
 def get_random_states() -> dict[str, Any]:
@@ -79,11 +97,39 @@ def get_random_states() -> dict[str, Any]:
     }
 
 
+def check_random_states(states: Any) -> None:
+    """Check states from a file by their form, and by generators of their own that take them."""
+    names = {"torch", "cuda", "numpy", "python"}
+    _require(isinstance(states, dict) and states.keys() == names, "it has no random states")
+    bad = InputError("its random states are not those of generators")
+    try:
+        torch.Generator().set_state(states["torch"])
+        random.Random().setstate(states["python"])
+        version, words, normal = states["python"]
+        kind, keys, place, has_spare, spare = states["numpy"]
+        fits = isinstance(keys, Tensor) and keys.dtype == torch.int64 and keys.shape == (624,)
+        fits = fits and bool(((keys >= 0) & (keys < 2**32)).all()) and kind == "MT19937"
+        fits = fits and type(place) is type(has_spare) is int
+        fits = fits and 0 <= place <= 624 and 0 <= has_spare <= 1 and math.isfinite(spare)
+        fits = fits and version == 3 and all(0 <= word < 2**32 for word in words)
+        fits = fits and (normal is None or math.isfinite(normal))
+        fits = fits and isinstance(states["cuda"], list)
+        fits = fits and all(_is_bytes(state) for state in states["cuda"])
+    except (RuntimeError, ValueError, TypeError, OverflowError):
+        raise bad from None
+    if not fits:
+        raise bad
+
+
+def _is_bytes(value: Any) -> bool:
+    return isinstance(value, Tensor) and value.dtype == torch.uint8 and value.ndim == 1
+
+
 def set_random_states(states: dict[str, Any]) -> None:
     """Restore every global generator to a state that `get_random_states` returned."""
     torch.set_rng_state(states["torch"])
-    if torch.cuda.is_available():
-        torch.cuda.set_rng_state_all(states["cuda"])
+    if torch.cuda.is_available():  # a machine may have fewer devices than the last
+        torch.cuda.set_rng_state_all(states["cuda"][: torch.cuda.device_count()])
     kind, keys, *rest = states["numpy"]
     np.random.set_state((kind, keys.numpy().astype(np.uint32), *rest))
     random.setstate(states["python"])
@@ -95,7 +141,7 @@ def isolate_random_states(seed: int) -> Iterator[None]:
     saved = get_random_states()
     try:
         torch.manual_seed(seed)
-        np.random.seed(seed)
+        np.random.seed(seed if seed < 2**32 else [seed % 2**32, seed >> 32])  # words of 32 bits
         random.seed(seed)
         yield
     finally:

@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
+import itertools
+import math
 from pathlib import Path
 from typing import Any
 
 from innerloop.errors import FileError
 from innerloop.files import write_atomically
+
+MAX_BYTES = 64 * 2**20
+"""Bytes of a history that are read; a row has about a hundred."""
 
 
 def format_csv(history: list[dict[str, Any]]) -> str:
@@ -25,13 +31,53 @@ def write_history(path: Path, history: list[dict[str, Any]]) -> None:
     write_atomically(path, format_csv(history).encode())
 
 
-def read_history(path: Path) -> list[dict[str, float]]:
-    """Read the rows that `write_history` wrote."""
+def digest_history(history: list[dict[str, Any]]) -> str:
+    """Compute the SHA-256 of the file that `write_history` writes."""
+    return hashlib.sha256(format_csv(history).encode()).hexdigest()
+
+
+def read_history(path: Path, sha256: str | None = None) -> list[dict[str, float]]:
+    """Read the rows that `write_history` wrote; whatever else is there is a `FileError`.
+
+    `sha256` is what `digest_history` computed when they were written, where that is known.
+    """
     try:
-        with path.open(encoding="utf-8") as table:
-            return [
-                {name: float(value) for name, value in row.items() if value}
-                for row in csv.DictReader(table)
-            ]
+        with path.open("rb") as file:
+            data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    try:
+        history = _parse_history(data)
+        if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:
+            raise ValueError("its rows do not match their SHA-256")
+    except (ValueError, csv.Error) as error:
+        raise FileError(f"{path} is damaged: {error}") from None
+    return history
+
+
+def _parse_history(data: bytes) -> list[dict[str, float]]:
+    """Parse CSV whose columns have a name each, whose fields are numbers, and whose steps rise."""
+    if len(data) > MAX_BYTES:
+        raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
+    if not data.endswith(b"\n"):
+        raise ValueError("it does not end with a whole line: it was cut short")
+    lines = csv.reader(io.StringIO(data.decode("utf-8"), newline=""), strict=True)
+    columns = next(lines)
+    if not {"step", "loss"} <= set(columns) or len(set(columns)) < len(columns):
+        raise ValueError(f"expected columns with step and loss, each once, got {columns!r:.80}")
+    rows = [_parse_row(columns, fields) for fields in lines]
+    if not rows:
+        raise ValueError("it has no rows: it was cut short")
+    for before, after in itertools.pairwise(rows):
+        if after["step"] <= before["step"]:
+            raise ValueError(f"step {after['step']:g} comes after step {before['step']:g}")
+    return rows
+
+
+def _parse_row(columns: list[str], fields: list[str]) -> dict[str, float]:
+    if len(fields) != len(columns):
+        raise ValueError(f"a row has {len(fields)} fields, expected {len(columns)}")
+    row = {name: float(field) for name, field in zip(columns, fields, strict=True) if field}
+    if not all(math.isfinite(row.get(name, math.nan)) for name in ("step", "loss")):
+        raise ValueError(f"a row has no finite step and loss: {','.join(fields)!r:.80}")
+    return row

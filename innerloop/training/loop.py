@@ -2,7 +2,8 @@
 
 Batches   number k comes from a generator seeded by (seed, k), so that only the step decides it
 Stops     at the last step, at a target, without progress, at SIGINT (after saving)
-Diverged  a loss or gradient that is not finite stops the run before it reaches the weights
+Diverged  a loss or gradient that is not finite stops the run before it reaches the weights; so does
+          an evaluated loss that is finite but absurd: MAX_GROWTH times that at step 0, or 1
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import math
 import signal
 import threading
 import time
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,15 +26,38 @@ from torch import Tensor, nn
 from innerloop.errors import FileError, InputError
 from innerloop.progress import Progress
 from innerloop.training import checkpoint
+from innerloop.training.environment import Environment
 from innerloop.training.objective import Objective
+from innerloop.training.optimizer_state import check_optimizer
+from innerloop.training.restoring import (
+    check_counters,
+    check_weights,
+    find_stop_reason,
+    require,
+    shorten,
+)
+from innerloop.training.resuming import ENVIRONMENTS, read_run
 from innerloop.training.settings import Settings
 
 Row = dict[str, float]
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
+MAX_GROWTH = 1e6
+"""Factor above the loss at step 0, or 1 where that is less, at which an evaluated loss counts as
+diverged. A batch is not judged by it: one rare prompt may have a huge loss that clipping survives,
+and a run that starts at a solution may grow by any factor from its tiny loss."""
 
 
 class DivergedError(InputError):
-    """The loss or the gradient is not finite; the message says at which step and what to try."""
+    """The loss, the gradient or a weight is not finite, or the loss absurd; says what to try."""
+
+
+class TrainingWarning(UserWarning):
+    """Something about a run that its caller should know, where no `notice` is given."""
+
+
+def warn_caller(text: str) -> None:
+    """Warn of what a run has to say: the notice of callers that give none."""
+    warnings.warn(text, TrainingWarning, stacklevel=2)
 
 
 @dataclass
@@ -49,6 +74,8 @@ class Training:
     """One row per evaluation: step, learning rate, seconds, the batch's loss, the measures."""
     stop_reason: str = ""
     """Why the run stopped: `steps`, `target` or `patience`; empty while it runs."""
+    environments: list[Environment] = field(default_factory=list)
+    """What it ran under, each from its `step` on: more than one if it was resumed elsewhere."""
 
     def __post_init__(self) -> None:
         self.optimizer = self.settings.make_optimizer(self.model)
@@ -56,6 +83,8 @@ class Training:
         self._last_loss = math.nan
 
     def capture_state(self) -> dict[str, Any]:
+        """Return everything that a checkpoint stores; weights that are not finite are an error."""
+        self._check_weights()
         return {
             "model": dict(self.model.state_dict()),
             "optimizer": self.optimizer.state_dict(),
@@ -64,20 +93,26 @@ class Training:
             "seconds": self.seconds,
             "history": self.history,
             "ended": self.stop_reason,
-            "last": self._last_loss,
+            "last": self._last_loss if math.isfinite(self._last_loss) else None,
         }
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Return to a state that `capture_state` returned."""
-        try:
-            self.model.load_state_dict(state["model"])
-            self.optimizer.load_state_dict(state["optimizer"])
-        except (RuntimeError, ValueError, KeyError) as error:
-            raise FileError(f"the checkpoint belongs to another model: {error}") from None
+        """Return to a state that `capture_state` returned, once all of it is found sound."""
+        names = self.capture_state().keys()
+        for name in names:
+            require(name in state, f"it has no {name}")
+        for name in state:
+            require(name in names, f"it has a {shorten(name)}")
+        check_weights(self.model, state["model"])
+        check_counters(state, self.settings)
+        optimizer = check_optimizer(self.optimizer, state["optimizer"], state["step"])
+        checkpoint.check_random_states(state["random"])
+        self.model.load_state_dict(state["model"])
+        self.optimizer.load_state_dict(optimizer)
         checkpoint.set_random_states(state["random"])
         self.step, self.seconds = state["step"], state["seconds"]
         self.history, self.stop_reason = state["history"], state["ended"]
-        self._last_loss = state["last"]
+        self._last_loss = math.nan if state["last"] is None else state["last"]
 
     def advance(self) -> None:
         """Take one step of the optimiser, with the evaluations that are due before and after it."""
@@ -106,7 +141,7 @@ class Training:
         self.seconds += time.perf_counter() - start
         if self.step % self.settings.evaluate_every == 0 or self.step == self.settings.steps:
             self._evaluate()
-            self._decide_stop()
+            self.stop_reason = find_stop_reason(self.history, self.step, self.settings)
 
     def _current_batch(self) -> Any:
         every = self.settings.redraw
@@ -117,16 +152,21 @@ class Training:
         return self._batch[1]
 
     def _check_finite(self, loss: float, gradient: float) -> None:
-        if math.isfinite(loss) and math.isfinite(gradient):
-            return
-        before = (
-            f", it was {self._last_loss:.4g} a step before"
-            if math.isfinite(self._last_loss)
-            else ""
-        )
-        cause = f"the loss is {loss}" if not math.isfinite(loss) else f"the gradient is {gradient}"
+        if not math.isfinite(loss):
+            raise self._make_diverged(f"the loss is {loss}")
+        if not math.isfinite(gradient):
+            raise self._make_diverged(f"the gradient is {gradient}")
+
+    def _check_weights(self) -> None:
+        for name, weight in self.model.named_parameters():
+            if not bool(torch.isfinite(weight).all()):
+                raise self._make_diverged(f"the weight {name} is not finite")
+
+    def _make_diverged(self, cause: str) -> DivergedError:
+        last = self._last_loss
+        before = f", the loss was {last:.4g} a step before" if math.isfinite(last) else ""
         smaller = self.settings.learning_rate / 10
-        raise DivergedError(
+        return DivergedError(
             f"training diverged at step {self.step}: {cause}{before}; try a smaller learning rate "
             f"(learning_rate={smaller:.3g}), clipping (clip=1) or a warmup"
         )
@@ -141,18 +181,11 @@ class Training:
         if self.step:
             row["batch_loss"] = self._last_loss
         self.history.append(row)
-        if not math.isfinite(measures["loss"]):
-            self._check_finite(measures["loss"], 0.0)
-
-    def _decide_stop(self) -> None:
-        losses = [row["loss"] for row in self.history]
-        patience, target = self.settings.patience, self.settings.target
-        if target is not None and losses[-1] <= target:
-            self.stop_reason = "target"
-        elif patience is not None and losses.index(min(losses)) < len(losses) - patience:
-            self.stop_reason = "patience"
-        elif self.step >= self.settings.steps:
-            self.stop_reason = "steps"
+        loss, first = measures["loss"], self.history[0]["loss"]
+        self._check_finite(loss, 0.0)
+        if self.step and loss > MAX_GROWTH * max(1.0, first):
+            raise self._make_diverged(f"the loss is {loss:.4g}, at step 0 it was {first:.4g}")
+        self._check_weights()
 
 
 def fit(
@@ -160,22 +193,35 @@ def fit(
     *,
     path: Path | None = None,
     about: dict[str, Any] | None = None,
+    environment: Environment | None = None,
     every: float = SECONDS_BETWEEN_CHECKPOINTS,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
 ) -> Training:
     """Train to the end, resuming from the checkpoint at `path` if there is one.
 
-    A checkpoint is written every `every` seconds, at SIGINT (then KeyboardInterrupt is raised) and
-    at the end. If one cannot be written, `notice` is called and the next is tried later; at the end
-    that is an error, and the last checkpoint that could be written remains.
+    A checkpoint is written before the first step, every `every` seconds, at SIGINT (then
+    KeyboardInterrupt is raised) and at the end. If one cannot be written on the way, `notice` is
+    called and the next is tried later; at the start and the end that is an error, and the last
+    checkpoint that could be written remains. `environment` is recorded; going on under another one
+    calls `notice`.
     """
-    description = about or {}
+    notice, description = notice or warn_caller, about or {}
     with checkpoint.isolate_random_states(training.seed), _watch_interrupts() as interrupted:
-        if path is not None and path.exists():
-            saved_description, state = checkpoint.read(path)
-            check_same_training(path, saved_description, description)
-            training.restore(state)
+        begun = path is not None and path.exists()
+        if path is not None and begun:
+            state, training.environments = read_run(path, description, environment, notice)
+            _restore(training, path, state)
+        elif environment is not None:
+            training.environments = [{"step": 0, **environment}]
+        if training.environments:
+            description = {**description, ENVIRONMENTS: training.environments}
+
+        def save(path: Path) -> None:
+            checkpoint.write(path, description, training.capture_state())
+
+        if path is not None and not begun:
+            save(path)
         last_save = time.monotonic()
         while not training.stop_reason:
             training.advance()
@@ -187,37 +233,23 @@ def fit(
                     raise KeyboardInterrupt
                 continue
             if interrupted() or training.stop_reason:
-                checkpoint.write(path, description, training.capture_state())
+                save(path)
                 if not training.stop_reason:
                     raise KeyboardInterrupt
             elif time.monotonic() - last_save >= every:
                 try:
-                    checkpoint.write(path, description, training.capture_state())
+                    save(path)
                 except FileError as error:
-                    if notice is not None:
-                        notice(f"{error}; training continues, resumable from the last checkpoint")
+                    notice(f"{error}; training continues, resumable from the last checkpoint")
                 last_save = time.monotonic()
     return training
 
 
-def check_same_training(path: Path, saved: dict[str, Any], requested: dict[str, Any]) -> None:
-    """Raise an error if a checkpoint belongs to a training run with other settings."""
-    there, here = _flatten(saved), _flatten(requested)
-    names = [name for name in {**there, **here} if there.get(name) != here.get(name)]
-    if names:
-        differences = (
-            f"{name} is {there.get(name)!r} there, {here.get(name)!r} here" for name in names
-        )
-        raise InputError(
-            f"{path} belongs to another training: {', '.join(differences)}; resume with the same "
-            "settings, or train into another folder"
-        )
-
-
-def _flatten(about: dict[str, Any]) -> dict[str, Any]:
-    """Merge a run's description and its settings into one table."""
-    settings = about.get("settings", {})
-    return {**{name: value for name, value in about.items() if name != "settings"}, **settings}
+def _restore(training: Training, path: Path, state: dict[str, Any]) -> None:
+    try:
+        training.restore(state)
+    except InputError as error:
+        raise FileError(f"{path} does not hold a state of this training: {error}") from None
 
 
 def _mix_seed(seed: int, number: int) -> int:

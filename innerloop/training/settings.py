@@ -14,7 +14,13 @@ from torch import Tensor, nn
 from torch.optim import LBFGS, SGD, Adam, AdamW, Optimizer
 
 from innerloop.errors import InputError
+from innerloop.limits import format_number
 from innerloop.parameters import Parameters, parameter
+
+MAX_STEPS = 10**9
+"""Upper bound on every number of steps: at a millisecond each, twelve days."""
+MAX_FACTOR = 1e38
+"""Upper bound on rates: torch multiplies float32 by them and ends with a raw error beyond."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -61,6 +67,7 @@ class Settings(Parameters):
             "clip": self.optimizer != "lbfgs",
             "clip_each": self.optimizer != "lbfgs",
         }
+        self._check_ranges()
         for name, used in applicable.items():
             if getattr(self, name) is not None and not used:
                 raise InputError(f"optimizer {self.optimizer} does not use {name}: leave it out")
@@ -70,6 +77,22 @@ class Settings(Parameters):
             raise InputError(f"warmup must be shorter than steps={self.steps}, got {self.warmup}")
         if self.optimizer == "lbfgs" and self.redraw:
             raise InputError("L-BFGS needs one batch throughout: set redraw=0")
+
+    def _check_ranges(self) -> None:
+        """Check what no recipe that declares its own defaults may exceed."""
+        for name in ("beta1", "beta2"):
+            value = getattr(self, name)
+            if value is not None and value >= 1:
+                raise InputError(f"{name} must be below 1, got {value}: a mean needs some decay")
+        for name in ("learning_rate", "weight_decay"):
+            value = getattr(self, name)
+            if value is not None and value > MAX_FACTOR:
+                raise InputError(f"{name} must be at most {MAX_FACTOR}, got {value}")
+        for name in ("steps", "period", "warmup", "redraw", "evaluate_every", "patience"):
+            value = getattr(self, name)
+            if value is not None and value > MAX_STEPS:
+                shown = format_number(value)
+                raise InputError(f"{name} must be at most {MAX_STEPS}, got {shown}")
 
     def make_optimizer(self, model: nn.Module) -> Optimizer:
         """Make the optimiser of a model's trainable weights."""

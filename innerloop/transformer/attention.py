@@ -409,7 +409,7 @@ def _default_normalisation(kind: Kind) -> Normalisation:
     return "1" if kind == "softmax" else "1/n"
 
 
-def check_setting(kind: str, mask: str, normalisation: str) -> None:
+def check_setting(kind: object, mask: object, normalisation: object) -> None:
     """Refuse an unknown kind, mask or normalisation, or a combination that is not defined."""
     for name, value, allowed in (
         ("kind", kind, get_args(Kind)),

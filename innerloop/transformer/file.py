@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 
 from innerloop import sealed
 from innerloop.errors import FileError, InputError
+from innerloop.jsonfiles import parse_object
 from innerloop.transformer.attention import Attention, check_setting
 from innerloop.transformer.head import HeadWeights
 from innerloop.transformer.layout import Layout
@@ -19,6 +21,10 @@ from innerloop.transformer.model import Block, Transformer
 
 FORMAT = "innerloop-transformer"
 VERSION = 1
+MAX_LOOPS = 10_000
+"""A file may ask for this many loops of its body."""
+MAX_REASON = 200
+"""Characters of a file's own words that an error message repeats."""
 
 
 def save(transformer: Transformer, path: Path, about: dict[str, Any]) -> None:
@@ -34,10 +40,10 @@ def load(path: Path) -> tuple[Transformer, dict[str, Any]]:
     """Read a transformer and its metadata from a file."""
     metadata, tensors = sealed.read(path, format=FORMAT, version=VERSION)
     try:
-        structure, about = json.loads(metadata["structure"]), json.loads(metadata["about"])
-        return _restore_transformer(structure, tensors), dict(about)
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError, RuntimeError) as error:
-        reason = str(error).partition("\n")[0]
+        structure, about = (parse_object(metadata[name]) for name in ("structure", "about"))
+        return _restore_transformer(structure, tensors), about
+    except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
+        reason = " ".join(str(error).partition("\n")[0].split())[:MAX_REASON]
         raise FileError(f"{path} does not hold the weights it describes: {reason}") from None
 
 
@@ -71,11 +77,12 @@ def _describe_block(block: nn.Module) -> dict[str, Any]:
     return structure
 
 
-def _restore_transformer(structure: dict[str, Any], tensors: dict[str, Tensor]) -> Transformer:
+def _restore_transformer(structure: Any, tensors: dict[str, Tensor]) -> Transformer:
+    _check_structure(structure, tensors)
     layout = Layout(**{name: tuple(shape) for name, shape in structure["layout"]})
     unused = dict(tensors)
 
-    def restore(section: str, structures: list[dict[str, Any]]) -> list[Block]:
+    def restore(section: str, structures: Any) -> list[Block]:
         return [
             _restore_block(part, f"{section}.{k}", unused, layout.width)
             for k, part in enumerate(structures)
@@ -94,14 +101,45 @@ def _restore_transformer(structure: dict[str, Any], tensors: dict[str, Tensor]) 
     if len(dtypes) != 1 or not dtypes <= {torch.float32, torch.float64}:
         names = ", ".join(sorted(str(dtype) for dtype in dtypes))
         raise InputError(f"weights should be all float32 or all float64, are {names}")
-    return transformer.requires_grad_(bool(structure["trainable"]))
+    return transformer.requires_grad_(structure["trainable"])
 
 
-def _restore_block(
-    part: dict[str, Any], prefix: str, tensors: dict[str, Tensor], width: int
-) -> Block:
-    def take(name: str, *shape: int | None) -> Tensor:
+def _check_structure(structure: Any, tensors: dict[str, Tensor]) -> None:
+    """Refuse a structure that asks for more than the file's own tensors, before memory is taken."""
+    loops, trainable, names = structure["loops"], structure["trainable"], set()
+    if type(loops) is not int or not 1 <= loops <= MAX_LOOPS:
+        raise InputError(f"loops must be a whole number from 1 to {MAX_LOOPS:,}, got {loops!r}")
+    if type(trainable) is not bool:
+        raise InputError(f"trainable must be true or false, got {trainable!r}")
+    # Every block has a matrix with a column for each place of the stream.
+    most = max((tensor.shape[-1] for tensor in tensors.values() if tensor.ndim > 1), default=0)
+    width = 0
+    for name, shape in structure["layout"]:
+        if type(name) is not str or name in names:
+            raise InputError(f"registers need names, each its own, got {name!r}")
+        if type(shape) is not list or not all(type(n) is int and 1 <= n <= most for n in shape):
+            raise InputError(f"register {name!r} needs lengths from 1 to {most}, got {shape!r}")
+        names.add(name)
+        width += math.prod(shape)
+        if width > most:
+            raise InputError(f"its registers have more places than its weights: {most}")
+
+
+def _check_setting_types(setting: Any, **kinds: type) -> None:
+    """Refuse settings of a block that are not lists of one type."""
+    for name, kind in kinds.items():
+        values = setting[name]
+        if type(values) is not list or not all(type(value) is kind for value in values):
+            raise InputError(f"{name!r} should be a list of {kind.__name__}, got {values!r}")
+
+
+def _restore_block(part: Any, prefix: str, tensors: dict[str, Tensor], width: int) -> Block:
+    def take(name: str, *shape: int | None, places: bool = False) -> Tensor:
         tensor = tensors.pop(f"{prefix}.{name}")
+        if not places and tensor.dtype not in (torch.float32, torch.float64):
+            raise InputError(
+                f"weights should be all float32 or all float64, {prefix}.{name} is {tensor.dtype}"
+            )
         sizes = [
             actual if size is None else size
             for size, actual in zip(shape, tensor.shape, strict=False)
@@ -112,13 +150,16 @@ def _restore_block(
         return tensor
 
     def take_places(name: str, count: int | None) -> Tensor:
-        tensor = take(name, count)
+        tensor = take(name, count, places=True)
         if tensor.dtype != torch.int64 or not bool(((tensor >= 0) & (tensor < width)).all()):
             raise InputError(f"{prefix}.{name} should hold places below {width}")
         return tensor
 
     attention = mlp = None
     if (setting := part.get("attention")) is not None:
+        _check_setting_types(setting, given=bool, notes=str)
+        if not setting["given"]:
+            raise InputError("attention needs at least one head")
         query = take("attention.query", len(setting["given"]), None, width)
         heads, rank, _ = query.shape
         value = take("attention.value", heads, None, width)
@@ -138,6 +179,9 @@ def _restore_block(
             notes=setting["notes"],
         )
     if (setting := part.get("mlp")) is not None:
+        _check_setting_types(setting, notes=str)
+        if type(setting["everywhere"]) is not int:
+            raise InputError(f"'everywhere' should be a number, got {setting['everywhere']!r}")
         inner = take("mlp.inner", None, width)
         outer = take("mlp.outer", None, inner.shape[0])
         everywhere = []

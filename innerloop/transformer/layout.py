@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from innerloop.arrays import as_tensor, check_tensor
 from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError, unknown_name_error
 
@@ -96,12 +97,13 @@ class Layout:
             raise unknown_name_error("register", where, self._addresses)
         return self._addresses[where]
 
-    def make_tokens(self, **values: Tensor | float) -> Float[Tensor, "*batch n width"]:
+    def make_tokens(self, **values: Any) -> Float[Tensor, "*batch n width"]:
         """Make a stream `(*batch, n, width)`; other registers are 0, a number holds for all tokens.
 
-        A tensor has the shape `(*batch, n, *register)`; leading dimensions broadcast. A register of
-        length one takes `(*batch, n)` too.
+        A tensor, array or list has the shape `(*batch, n, *register)`; leading dimensions
+        broadcast. A register of length one takes `(*batch, n)` too.
         """
+        values = {name: _as_value(value, name) for name, value in values.items()}
         tensors = {k: v for k, v in values.items() if isinstance(v, Tensor)}
         reference = _find_common_tensor(values, tensors)
         parts = {k: self._flatten_value(k, v, tensors) for k, v in tensors.items()}
@@ -128,6 +130,8 @@ class Layout:
         if split < 1 or tuple(value.shape[split:]) != shape:
             expected = ", ".join(["*batch", "n", *map(str, shape)])
             raise InputError(f"register {name} takes ({expected}), got {tuple(value.shape)}")
+        if not value.numel():
+            raise InputError(f"register {name} needs at least one token, got {tuple(value.shape)}")
         return value.reshape(*value.shape[:split], -1)
 
     def _lacks_axis(self, value: Tensor, others: dict[str, Tensor]) -> bool:
@@ -165,11 +169,16 @@ class Layout:
     tokens = RenamedMethod("make_tokens")
 
 
+def _as_value(value: Any, name: str) -> Tensor | float:
+    """Return numbers and tensors as they are; convert arrays and lists."""
+    if isinstance(value, Tensor):
+        check_tensor(value, f"register {name}")
+        return value
+    return value if isinstance(value, int | float) else as_tensor(value, f"register {name}")
+
+
 def _find_common_tensor(values: dict[str, Any], tensors: dict[str, Tensor]) -> Tensor:
     """Return a tensor of the precision that all values share; whole numbers are converted to it."""
-    for name, value in values.items():
-        if name not in tensors and not isinstance(value, int | float):
-            raise InputError(f"register {name} takes a tensor or a number, got {type(value)}")
     floating = {name: v for name, v in tensors.items() if v.is_floating_point()}
     if not floating:
         raise InputError("give a register as a floating-point tensor (*batch, n, *shape)")

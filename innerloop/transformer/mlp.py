@@ -191,8 +191,10 @@ class MLP(nn.Module):
 
 
 def _operator_norm_from_gram(gram: Tensor) -> float:
-    """Operator norm of a matrix from its Gram matrix, whose zero rows and columns are skipped."""
+    """Operator norm of a matrix from its Gram matrix, without zero rows; infinite on overflow."""
     used = (gram != 0).any(dim=0)
+    if not bool(torch.isfinite(gram).all()):
+        return math.inf
     if not bool(used.any()):
         return 0.0
     return float(torch.linalg.eigvalsh(gram[used][:, used])[-1].clamp_min(0).sqrt())

@@ -14,7 +14,8 @@ from torch import Tensor
 from innerloop.claims.ahn2023.contexts import Contexts
 from innerloop.claims.evidence import Check, Part
 from innerloop.claims.prompts import draw_integer, draw_normal
-from innerloop.claims.trials import Equality, Inequality, search_minimum
+from innerloop.claims.searching import search_minimum
+from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory.single_layer import SingleLayerLoss
 
 StatedMinimiser = Callable[[Tensor, int, int], Tensor]

@@ -16,7 +16,8 @@ from torch import Tensor
 
 from innerloop.claims.evidence import Check, Value
 from innerloop.claims.prompts import draw_covariance, draw_normal
-from innerloop.claims.trials import Equality, Inequality, search_minimum
+from innerloop.claims.searching import search_minimum
+from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory.layers import LayeredLoss, restricted_loss
 
 Family = Callable[[Tensor], Tensor]

@@ -31,7 +31,8 @@ from innerloop.claims.ahn2023.trained import (
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part, Value
 from innerloop.claims.prompts import draw_covariance, draw_normal
-from innerloop.claims.trials import Equality, Inequality, search_minimum
+from innerloop.claims.searching import search_minimum
+from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory.single_layer import SingleLayerLoss
 from innerloop.theory.stack import expected_loss
 from innerloop.training.linear_attention import SampledLoss

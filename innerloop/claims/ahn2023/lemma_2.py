@@ -7,49 +7,73 @@ Tested     the layers as printed, on prompts that share their context and differ
            queries than features, so that "for some w_i" can fail; then the w_i recovered by least
            squares against the printed step, layer by layer. A_i dense, symmetric, of any sign, and
            not commuting with each other or with the covariance of the data
-Beyond     with A_i that are not symmetric the step is w + A_iᵀ ∇R: told as a number
-Note       "A_0 … A_k" for k layers counts one matrix too many; layer i uses A_i, i < k
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 
 LARGEST_D, LARGEST_N, LAYERS = 5, 12, 6
-Step = Callable[[Tensor, Tensor, Tensor], Tensor]
-Layer = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def printed_step(w: Tensor, A: Tensor, gradient: Tensor) -> Tensor:
-    """One step of preconditioned gradient descent as the lemma prints it."""
-    return w + A @ gradient
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """A context, the weights behind its labels, and the queries' labels after every layer."""
+
+    X: Tensor
+    star: Tensor
+    queries: Tensor
+    preconditioners: Tensor
+    labels: Tensor
+    """Layers × queries."""
+    symmetric: bool
+
+    def steps(self) -> Iterator[tuple[Case, Tensor, Tensor, Tensor]]:
+        """Yield, layer by layer, the labels, the w_i that fit them best, and the stated w_i."""
+        n, d = self.X.shape
+        w = torch.zeros(d, dtype=torch.float64)
+        for i, (A, labels) in enumerate(zip(self.preconditioners, self.labels, strict=True), 1):
+            stated = w + A.mT @ self.X.mT @ (self.X @ (w - self.star)) / n
+            # The default driver reads unwritten memory: its last digits differ between runs.
+            w = torch.linalg.lstsq(self.queries, -labels, driver="gelsd").solution
+            yield Case(d=d, n=n, layer=i), labels, w, stated
 
 
-def ascending_step(w: Tensor, A: Tensor, gradient: Tensor) -> Tensor:
-    return w - A @ gradient
+def judge_labels(data: list[Labels]) -> Evidence:
+    linear = Equality("the label of every query is −⟨x, w_i⟩ with one w_i", tolerance=1e-8)
+    steps = Equality("w_{i+1} = w_i + A_i ∇R(w_i), A_i symmetric", tolerance=1e-8)
+    skew = Equality("w_{i+1} = w_i + A_iᵀ ∇R(w_i) for A_i that are not symmetric", tolerance=1e-8)
+    for found in data:
+        for case, labels, w, stated in found.steps():
+            linear.add(-found.queries @ w, labels, case)
+            (steps if found.symmetric else skew).add(w, stated, case)
+    return Evidence(
+        parts=[Part(printed=linear.check()), Part(printed=steps.check())],
+        errata=[
+            misprint(
+                "Lemma 2",
+                "the matrices of k layers are A_0, …, A_k",
+                "A_0, …, A_{k−1}: layer i uses A_i, i < k",
+                "k = 1: one layer, and two matrices A_0, A_1",
+            )
+        ],
+        beyond=[skew.check()],
+        numbers={"largest d": LARGEST_D, "largest n": LARGEST_N, "most layers": LAYERS},
+    )
 
 
-def plain_step(w: Tensor, A: Tensor, gradient: Tensor) -> Tensor:
-    return w + torch.linalg.matrix_norm(A, 2) * gradient
-
-
-def layer(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
-    """One layer, equations (3) and (4): Z is (…, d+1, n+1), the last token is never a key."""
-    n = Z.shape[-1] - 1
-    M = torch.diag(torch.tensor([1.0] * n + [0.0], dtype=Z.dtype))
-    return Z + P @ Z @ M @ (Z.mT @ Q @ Z) / n
-
-
-def unmasked_layer(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
-    return Z + P @ Z @ (Z.mT @ Q @ Z) / (Z.shape[-1] - 1)
+def change_labels(change: Callable[[Labels], Tensor]) -> Callable[[list[Labels]], list[Labels]]:
+    return lambda data: [replace(found, labels=change(found)) for found in data]
 
 
 @claim(
@@ -58,94 +82,49 @@ def unmasked_layer(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
     "on the prompt's least squares, and the iterate can be recovered after every layer.",
     where="Section 5, Lemma 2",
     kind="equality",
+    hypotheses={"A_i symmetric": "the lemma", "no noise in the labels": "Section 2"},
     quick={"trials": 300},
     full={"trials": 20_000},
     tiny={"trials": 20},
+    judge=judge_labels,
     falsified={
-        "the sign of the step": {"step": ascending_step},
-        "no preconditioner, only its norm": {"step": plain_step},
-        "the query is a key": {"attend": unmasked_layer},
+        "labels that are quadratic in the query": change_labels(
+            lambda found: found.labels + 1e-4 * found.queries.square().sum(dim=-1)
+        ),
+        "labels of the opposite sign": change_labels(lambda found: -found.labels),
+        "labels of a step that is 0.1 % longer": change_labels(lambda found: 1.001 * found.labels),
     },
 )
-def lemma_2(
-    generator: torch.Generator, *, trials: int, step: Step = printed_step, attend: Layer = layer
-) -> Evidence:
-    linear = Equality("the label of every query is −⟨x, w_i⟩ with one w_i", tolerance=1e-8)
-    steps = Equality("w_{i+1} = w_i + A_i ∇R(w_i), A_i symmetric", tolerance=1e-8)
-    skew = Equality("w_{i+1} = w_i + A_iᵀ ∇R(w_i), A_i any", tolerance=1e-8)
+def lemma_2(generator: torch.Generator, *, trials: int) -> list[Labels]:
+    found = []
     for trial in range(trials):
-        d = 1 + trial % LARGEST_D
-        n = int(torch.randint(1, LARGEST_N, (), generator=generator))
-        layers = int(torch.randint(1, LAYERS, (), generator=generator))
+        d, n = 1 + trial % LARGEST_D, draw_integer(generator, 1, LARGEST_N)
+        root = draw_normal(generator, d, d)
+        X, star = draw_normal(generator, n, d) @ root.mT, draw_normal(generator, d)
+        queries = draw_normal(generator, 2 * d + 3, d) @ root.mT
+        layers = draw_integer(generator, 1, LAYERS)
+        # Steps small enough that iterates stay of order one: rounding is not what is tested.
+        scale = 0.5 / float(torch.linalg.matrix_norm(X.mT @ X / n, 2))
         for symmetric in (True, False):
-            prompt = _Prompt.draw(generator, d, n)
-            added = (linear, steps if symmetric else skew)
-            _check_layers(generator, prompt, layers, symmetric, added, step, attend)
-    numbers = {
-        "largest d": LARGEST_D,
-        "largest n": LARGEST_N - 1,
-        "most layers": LAYERS - 1,
-        "largest difference with A_iᵀ for A_i that are not symmetric": skew.worst,
-    }
-    parts = [Part(printed=linear.check()), Part(printed=steps.check())]
-    return Evidence(parts=parts, numbers=numbers)
+            A = draw_normal(generator, layers, d, d)
+            A = (A + A.mT) / 2 if symmetric else A
+            A = A * scale / torch.linalg.matrix_norm(A, 2)[:, None, None]
+            found.append(Labels(X, star, queries, A, run_layers(X, star, queries, A), symmetric))
+    return found
 
 
-class _Prompt(NamedTuple):
-    """A context, the weights behind its labels, and more queries than features."""
-
-    X: Tensor
-    star: Tensor
-    queries: Tensor
-
-    @classmethod
-    def draw(cls, generator: torch.Generator, d: int, n: int) -> _Prompt:
-        root = _normal(generator, d, d)
-        X = _normal(generator, n, d) @ root.mT
-        return cls(X, _normal(generator, d), _normal(generator, 2 * d + 3, d) @ root.mT)
-
-    def tokens(self) -> Tensor:
-        """The prompt of equation (1), once per query."""
-        (n, d), q = self.X.shape, len(self.queries)
-        tokens = torch.cat([self.X.expand(q, n, d), self.queries[:, None]], dim=1).mT
-        labels = torch.cat([self.X @ self.star, self.X.new_zeros(1)])
-        return torch.cat([tokens, labels.expand(q, 1, n + 1)], dim=1)
-
-
-def _check_layers(
-    generator: torch.Generator,
-    prompt: _Prompt,
-    layers: int,
-    symmetric: bool,
-    trials: tuple[Equality, Equality],
-    step: Step,
-    attend: Layer,
-) -> None:
-    """Run a prompt through all layers and add each layer to the trials."""
-    linear, steps = trials
-    X, star, queries = prompt
-    n, d = X.shape
-    Z = prompt.tokens()
+def run_layers(X: Tensor, star: Tensor, queries: Tensor, A: Tensor) -> Tensor:
+    """Run layers (3) and (4) on the prompt (1), once per query: labels after every layer."""
+    (n, d), count = X.shape, len(queries)
+    tokens = torch.cat([X.expand(count, n, d), queries[:, None]], dim=1).mT
+    labels = torch.cat([X @ star, X.new_zeros(1)])
+    Z = torch.cat([tokens, labels.expand(count, 1, n + 1)], dim=1)
     P = torch.zeros(d + 1, d + 1, dtype=torch.float64)
     P[d, d] = 1.0
-    w = torch.zeros(d, dtype=torch.float64)
-    # Steps small enough that iterates stay of order one: rounding is not what is tested.
-    scale = 0.5 / float(torch.linalg.matrix_norm(X.mT @ X / n, 2))
-    for i in range(layers):
-        A = _normal(generator, d, d)
-        A = (A + A.mT) / 2 if symmetric else A
-        A = A * scale / torch.linalg.matrix_norm(A, 2)
-        Q = torch.zeros_like(P)
-        Q[:d, :d] = A
-        stated = step(w, A if symmetric else A.mT, X.mT @ (X @ w - X @ star) / n)
-        Z = attend(Z, P, Q)
-        told = -Z[:, d, n]
-        # The default driver reads memory that nobody wrote: its last digits differ from run to run.
-        w = torch.linalg.lstsq(queries, told, driver="gelsd").solution
-        about = f"d = {d}, n = {n}, layer {i + 1}"
-        linear.add(queries @ w, told, size=(d, n, i), about=about)
-        steps.add(w, stated, size=(d, n, i), about=about)
-
-
-def _normal(generator: torch.Generator, *shape: int) -> Tensor:
-    return torch.randn(*shape, generator=generator, dtype=torch.float64)
+    M = torch.diag(torch.tensor([1.0] * n + [0.0], dtype=torch.float64))
+    found = []
+    for each in A:
+        Q = torch.nn.functional.pad(each, (0, 1, 0, 1))
+        Z = Z + P @ Z @ M @ (Z.mT @ Q @ Z) / n
+        found.append(Z[:, d, n])
+    return torch.stack(found)

@@ -14,7 +14,8 @@ from torch import Tensor
 
 from innerloop.claims.evidence import Part, Value
 from innerloop.claims.prompts import draw_covariance, draw_normal
-from innerloop.claims.trials import Equality, search_minimum
+from innerloop.claims.searching import search_minimum
+from innerloop.claims.trials import Equality
 from innerloop.theory.single_layer import SingleLayerLoss
 
 Weights = tuple[Tensor, Tensor]

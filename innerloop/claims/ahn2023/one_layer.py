@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.evidence import Axis, Check, Figure, Part
+from innerloop.claims.intervals import fit_exponent
 from innerloop.claims.prompts import (
     attention,
     build_tokens,
@@ -19,7 +20,7 @@ from innerloop.claims.prompts import (
     draw_normal,
     enumerate_prompts,
 )
-from innerloop.claims.trials import Equality, fit_exponent
+from innerloop.claims.trials import Equality
 from innerloop.theory.single_layer import SingleLayerLoss
 
 StatedOptimum = Callable[[Tensor, int], tuple[Tensor, Tensor]]

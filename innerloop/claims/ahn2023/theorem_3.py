@@ -25,7 +25,8 @@ from innerloop.claims.ahn2023.two_layers import draw_landscape
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part, Value
 from innerloop.claims.prompts import draw_integer, draw_normal
-from innerloop.claims.trials import Equality, Inequality, search_minimum
+from innerloop.claims.searching import search_minimum
+from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory.bartlett import bartlett_rule
 from innerloop.theory.gaussian import product_rule
 from innerloop.theory.stack import expected_loss

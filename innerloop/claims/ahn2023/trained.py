@@ -23,7 +23,8 @@ from torch import Tensor
 from innerloop.claims.ahn2023.critical import least_family_loss
 from innerloop.claims.evidence import Axis, Figure, Part
 from innerloop.claims.prompts import draw_normal
-from innerloop.claims.trials import Equality, Inequality, search_minimum
+from innerloop.claims.searching import search_minimum
+from innerloop.claims.trials import Equality, Inequality
 from innerloop.training.kernel import Prompts
 from innerloop.training.linear_attention import SampledLoss, distance_to_identity, symmetric_root
 from innerloop.training.stacks import Weights

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.evidence import Axis, Figure, Value
-from innerloop.claims.trials import search_minimum
+from innerloop.claims.searching import search_minimum
 from innerloop.theory.wishart import Wishart
 
 

@@ -15,8 +15,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.evidence import Part
-from innerloop.claims.gatmiry2024.landscape import delta, identity
-from innerloop.claims.gatmiry2024.theorem_a_11 import draw_at_level
+from innerloop.claims.gatmiry2024.landscape import delta, draw_at_level, identity
 from innerloop.claims.trials import Inequality
 from innerloop.theory.flow import gradient_flow, isotropic_flow, unwhitened_loss
 from innerloop.theory.looped import LoopedLoss

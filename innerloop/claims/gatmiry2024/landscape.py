@@ -11,10 +11,13 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from innerloop.claims.trials import search_minimum
+from innerloop.claims.prompts import draw_normal
+from innerloop.claims.searching import search_minimum
 from innerloop.theory.looped import LoopedLoss
 
 Loss = Callable[[LoopedLoss, Tensor], Tensor]
+Factor = Callable[[int, int], float]
+"""Map d and L to a factor."""
 FORMS: dict[str, Loss] = {
     "the loss": LoopedLoss.loss,
     "the trace of Lemma 4.1": LoopedLoss.trace_loss,
@@ -71,3 +74,33 @@ def draw_directions(generator: torch.Generator, d: int, extra: int) -> Tensor:
     rows = torch.cat([torch.ones(1, d, dtype=torch.float64), identity(d)[:1], drawn])
     rows = rows / rows.abs().amax(dim=1, keepdim=True)
     return torch.diag_embed(torch.cat([rows, -rows]))
+
+
+def hoelder_factor(d: int, L: int) -> float:
+    """The factor d^{−(L−1)/L} of Hölder's inequality between Σu² and Σu^{2L}."""
+    return d ** (-(L - 1) / L)
+
+
+def loss_and_squared_gradient(law: LoopedLoss, B: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
+    """Loss L and squared gradient norm ‖∇L‖² of every matrix of a batch."""
+    at = B.detach().clone().requires_grad_()
+    value = loss(law, at)
+    (slope,) = torch.autograd.grad(value.sum(), at)
+    return value.detach(), (slope**2).sum((-2, -1))
+
+
+def draw_at_level(
+    generator: torch.Generator, law: LoopedLoss, loss: Loss, level: float, extra: int
+) -> Tensor:
+    """Draw symmetric matrices (for the loss itself, any) whose loss is `level` or slightly more."""
+    along = draw_directions(generator, law.d, extra)
+    if loss is LoopedLoss.loss:
+        drawn = draw_normal(generator, extra + 1, law.d, law.d)
+        along = torch.cat([along, drawn / torch.linalg.matrix_norm(drawn, 2)[:, None, None]])
+    start = (1 - law.minimum_deviation()) * identity(law.d)
+
+    def inside(t: Tensor) -> Tensor:
+        return loss(law, start + t[:, None, None] * along) < level
+
+    t = farthest_within(inside, level ** (1 / (2 * law.loops)), len(along)) * (1 + 1e-6)
+    return start + t[:, None, None] * along

@@ -19,8 +19,9 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.gatmiry2024 import moments
 from innerloop.claims.gatmiry2024.moments import Bounds, Width
+from innerloop.claims.intervals import fit_exponent
 from innerloop.claims.prompts import draw_covariance
-from innerloop.claims.trials import Equality, fit_exponent
+from innerloop.claims.trials import Equality
 from innerloop.theory.looped import isotropic_moments
 from innerloop.theory.wishart import Wishart
 

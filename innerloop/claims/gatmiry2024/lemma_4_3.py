@@ -22,7 +22,8 @@ from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.gatmiry2024 import moments
 from innerloop.claims.gatmiry2024.lemma_4_2 import EXAMPLE_RANGES, FALSIFIED
 from innerloop.claims.gatmiry2024.moments import Bounds, NonCommuting, Width
-from innerloop.claims.trials import Equality, fit_exponent
+from innerloop.claims.intervals import fit_exponent
+from innerloop.claims.trials import Equality
 from innerloop.theory.looped import isotropic_loss
 
 

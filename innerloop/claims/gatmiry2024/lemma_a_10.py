@@ -21,9 +21,10 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.gatmiry2024.landscape import FORMS, delta
-from innerloop.claims.gatmiry2024.theorem_a_11 import (
+from innerloop.claims.gatmiry2024.landscape import (
+    FORMS,
     Factor,
+    delta,
     draw_at_level,
     hoelder_factor,
     loss_and_squared_gradient,

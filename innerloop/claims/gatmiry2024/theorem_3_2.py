@@ -28,7 +28,8 @@ from innerloop.claims.gatmiry2024.theorem_a_8 import (
     check_minimum,
     least_examples,
 )
-from innerloop.claims.trials import Equality, fit_exponent
+from innerloop.claims.intervals import fit_exponent
+from innerloop.claims.trials import Equality
 from innerloop.theory.looped import LoopedLoss, isotropic_minimum
 
 LOOPS = (1, 2, 3, 4)

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.prompts import draw_normal
-from innerloop.claims.trials import search_minimum
+from innerloop.claims.searching import search_minimum
 from innerloop.theory.layers import restricted_loss
 from innerloop.theory.looped import isotropic_loss, isotropic_minimum
 

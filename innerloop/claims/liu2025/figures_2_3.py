@@ -3,8 +3,10 @@
 Printed    K = 12, fresh X throughout: the label loss of LISTA and LISTA-CP stays around 3 and shows
            no trend (Figure 2); that of LISTA-VM ends around 0.68 (Figure 3)
 Tested     each trained here on fresh X for every instance, history on examples held out. 3 is what
-           β̂ = 0 scores, since E ‖β‖² = S: "around 3" is S within a tenth, and no trend is a
-           last loss of at least nine tenths of S
+           β̂ = 0 scores, since E ‖β‖² = S. LISTA-VM starts with ISTA's steps: Chebyshev's, and X
+           that are stretched in training, are not the paper's
+Ours       "around" is within a tenth, above and below; LISTA-VM learns if it ends below half the
+           loss of β̂ = 0
 Beyond     with Chebyshev's steps to begin with, γ apart from the rest of M, LISTA-VM ends far below
            0.68: at 0.484 on 409,600 fresh prompts, none beyond 10² (results/benchmarks/
            sparse_tails.json). Some X must be stretched in training for that: else it is better on
@@ -13,12 +15,15 @@ Beyond     with Chebyshev's steps to begin with, γ apart from the rest of M, LI
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.figures import Figure, draw_lines
+from innerloop.claims.intervals import check_around, check_within, cover_values
 from innerloop.claims.liu2025.contest import PRINTED_LOSS, Sizes
 
 POINTS = 20
@@ -26,66 +31,63 @@ SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "batch": 128}
 PAPER = {"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "batch": 1024}
 QUICK = [{**SMALL, "steps": 160, "restart": k} for k in range(2)]
 TINY = [{"d": 4, "n": 2, "sparsity": 1, "blocks": 2, "batch": 32, "steps": 40, "restart": 0}]
-FULL = [{**PAPER, "steps": 2400, "restart": 0}]
+FULL = [{**PAPER, "steps": 2400, "restart": k} for k in range(3)]
+Cell = dict[str, Any]
+"""Curves by method, the sparsity S, and whether the sizes are the paper's."""
 
 
-def _histories(names: dict[str, str], settings: dict[str, Any]) -> dict[str, Any]:
+def _train_curves(recipes: Mapping[str, tuple[str, Cell]], settings: Cell) -> Cell:
     """Held-out loss of each recipe during training."""
     given = dict(settings)
     sizes = Sizes(*(given.pop(key) for key in ("d", "n", "sparsity", "blocks")))
     restart, steps = given.pop("restart"), given.pop("steps")
     every = max(1, steps // POINTS)
     curves = {}
-    for name, recipe in names.items():
-        history = sizes.train(recipe, restart, steps, evaluate_every=every, **given).history
-        curves[name] = [[row["step"], row["loss"]] for row in history]
+    for name, (recipe, options) in recipes.items():
+        run = sizes.train(recipe, restart, steps, evaluate_every=every, **given, **options)
+        curves[name] = [[row["step"], row["loss"]] for row in run.history]
     return {"curves": curves, "sparsity": sizes.sparsity, "printed": sizes.is_printed}
 
 
-def _figure(title: str, found: list[dict[str, Any]]) -> Figure:
+def _draw_figure(title: str, found: list[Cell]) -> Figure:
     rows = [
         {"step": step, "loss": loss, "method": f"{name}, restart {k}"}
         for k, cell in enumerate(found)
         for name, curve in cell["curves"].items()
         for step, loss in curve
     ]
-    return Figure(
-        title=title,
-        rows=rows,
-        x=Axis(field="step", title="step of training"),
-        y=Axis(field="loss", title="E ‖β̂ − β‖² on X never seen", scale="log"),
-        colour=Axis(field="method", title="method", scale="category"),
-        rules={"β̂ = 0": float(found[0]["sparsity"])},
-    )
+    x, y = "step: step of training", "loss: E ‖β̂ − β‖² on X never seen"
+    zero = {"β̂ = 0": float(found[0]["sparsity"])}
+    return draw_lines(title, rows, x, y, by="method", log="y", rules=zero)
 
 
-def _last_losses(found: list[dict[str, Any]], name: str) -> list[float]:
+def _list_last(found: list[Cell], name: str) -> list[float]:
     return [cell["curves"][name][-1][1] for cell in found]
 
 
-def _part(statement: str, lasts: list[float], passed: bool) -> Part:
-    told = ", ".join(f"{last:.3g}" for last in lasts)
-    return Part(
-        printed=Check(
-            statement=statement,
-            passed=passed,
-            summary=f"last losses of {len(lasts)} restarts: {told}",
-            counterexample="" if passed else f"a last loss of {told}",
-        ),
-        matters="result",
-    )
+def _scale_curves(factor: float, **more: Any) -> Callable[[list[Cell]], list[Cell]]:
+    """Make data in which every curve ends at a multiple of the loss of β̂ = 0."""
+
+    def change(found: list[Cell]) -> list[Cell]:
+        for cell in found:
+            cell.update(more)
+            for curve in cell["curves"].values():
+                curve[-1][1] = factor * cell["sparsity"]
+        return found
+
+    return change
 
 
-def conclude_figure_2(found: list[dict[str, Any]]) -> Evidence:
-    level, sparsity = found[0]["level"], found[0]["sparsity"]
+def judge_figure_2(found: list[Cell]) -> Evidence:
+    level = found[0]["sparsity"]
     parts = []
     for name in found[0]["curves"]:
-        lasts = _last_losses(found, name)
-        passed = all(0.9 * level * sparsity <= last <= 1.1 * level * sparsity for last in lasts)
-        parts.append(_part(f"{name}, trained on many X, stays around {sparsity}", lasts, passed))
+        statement = f"{name}, trained on many X, stays around {level}, the loss of β̂ = 0"
+        lasts, around = _list_last(found, name), {"within": level / 10, "ours": "a tenth"}
+        check = check_around(statement, lasts, level, what=f"{len(lasts)} restarts", **around)
+        parts.append(Part(printed=check, trainings=len(found)))
     return Evidence(
-        parts=parts,
-        figures=[_figure("Trained on many X: LISTA and LISTA-CP", found)],
+        parts=parts, figures=[_draw_figure("Trained on many X: LISTA, LISTA-CP", found)]
     )
 
 
@@ -98,23 +100,44 @@ def conclude_figure_2(found: list[dict[str, Any]]) -> Evidence:
     full=FULL,
     paper=[{**PAPER, "steps": 17_000, "restart": k} for k in range(3)],
     tiny=TINY,
-    conclude=conclude_figure_2,
-    falsified={"around a third of it": {"level": 1 / 3}},
+    conclude=judge_figure_2,
+    falsified={
+        "curves that fall to a third": _scale_curves(1 / 3),
+        "curves that rise by a half": _scale_curves(1.5),
+    },
 )
-def figure_2(generator: torch.Generator, *, level: float = 1.0, **settings: Any) -> dict[str, Any]:
-    names = {"LISTA": "lista", "LISTA-CP": "lista-cp"}
-    return {**_histories(names, settings), "level": level}
+def figure_2(generator: torch.Generator, **settings: Any) -> Cell:
+    return _train_curves({"LISTA": ("lista", {}), "LISTA-CP": ("lista-cp", {})}, settings)
 
 
-def conclude_figure_3(found: list[dict[str, Any]]) -> Evidence:
-    share, sparsity = found[0]["share"], found[0]["sparsity"]
-    lasts = _last_losses(found, "LISTA-VM")
-    told = "LISTA-VM, trained on many X, ends below half the loss of β̂ = 0"
-    parts = [_part(told, lasts, all(last < share * sparsity / 2 for last in lasts))]
+def judge_figure_3(found: list[Cell]) -> Evidence:
+    lasts, level = _list_last(found, "LISTA-VM"), found[0]["sparsity"]
+    restarts = f"last losses of {len(lasts)} restarts"
+    learns = check_within(
+        "LISTA-VM, trained on many X, ends below half the loss of β̂ = 0",
+        cover_values(lasts),
+        most=level / 2,
+        what=restarts,
+        ours="half of what β̂ = 0 scores",
+    )
+    statement = f"LISTA-VM, trained on many X, ends around {PRINTED_LOSS}"
+    around = Check(statement=statement, passed=None, summary="needs d = 20, n = 10, K = 12")
     if found[0]["printed"]:
-        reached = all(last <= PRINTED_LOSS * share for last in lasts)
-        parts.append(_part(f"LISTA-VM reaches {PRINTED_LOSS}", lasts, reached))
-    return Evidence(parts=parts, figures=[_figure("Trained on many X: LISTA-VM", found)])
+        near = {"within": PRINTED_LOSS / 10, "ours": "a tenth"}
+        around = check_around(statement, lasts, PRINTED_LOSS, what=restarts, **near)
+    stretched = cover_values(_list_last(found, FASTER))
+    better = check_within(f"{FASTER}, it ends lower", stretched, most=min(lasts), what=restarts)
+    return Evidence(
+        parts=[
+            Part(printed=learns, trainings=len(found)),
+            Part(printed=around, trainings=len(found)),
+        ],
+        beyond=[better],
+        figures=[_draw_figure("Trained on many X: LISTA-VM", found)],
+    )
+
+
+FASTER = "LISTA-VM from Chebyshev's steps"
 
 
 @claim(
@@ -126,8 +149,14 @@ def conclude_figure_3(found: list[dict[str, Any]]) -> Evidence:
     full=FULL,
     paper=[{**PAPER, "steps": 17_000, "restart": k} for k in range(3)],
     tiny=[{**SMALL, "steps": 40, "restart": 0}],
-    conclude=conclude_figure_3,
-    falsified={"a hundred times lower": {"share": 0.01}},
+    conclude=judge_figure_3,
+    falsified={
+        "curves that stay at β̂ = 0": _scale_curves(1.0),
+        "at the paper's sizes, an end at 0.3": _scale_curves(0.1, sparsity=3, printed=True),
+        "at the paper's sizes, an end at 0.9": _scale_curves(0.3, sparsity=3, printed=True),
+    },
 )
-def figure_3(generator: torch.Generator, *, share: float = 1.0, **settings: Any) -> dict[str, Any]:
-    return {**_histories({"LISTA-VM": "lista-vm-learned"}, settings), "share": share}
+def figure_3(generator: torch.Generator, **settings: Any) -> Cell:
+    plain = {"start": "ista", "stretch": 1.0}
+    recipes = {"LISTA-VM": ("lista-vm-learned", plain), FASTER: ("lista-vm-learned", {})}
+    return _train_curves(recipes, settings)

@@ -25,7 +25,8 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.liu2025.printed import soft_threshold
 from innerloop.claims.prompts import draw_integer, draw_normal
-from innerloop.claims.trials import Inequality, search_minimum
+from innerloop.claims.searching import search_minimum
+from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
 
 LARGEST_S, MORE, LAYERS = 4, 5, 6

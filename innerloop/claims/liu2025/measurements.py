@@ -53,6 +53,7 @@ def add_violation_rate(
 ) -> float:
     """Add a violation frequency to a trial; allowed: stated probability + 4 standard errors."""
     share, wide = float(broken.double().mean()), 4 * math.sqrt(stated * (1 - stated) / len(broken))
-    told = f"{about}, broken in {share:.3g} of {len(broken)} draws, {stated:.3g} allowed"
+    count = f"broken in {int(broken.sum())} of {len(broken)} draws"
+    told = f"{about}, {count}, a share of {stated:.3g} allowed"
     found.add(max(share - wide, 0.0), stated, size=size, about=told)
     return share

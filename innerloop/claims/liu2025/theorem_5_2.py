@@ -18,8 +18,9 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.intervals import fit_exponent
 from innerloop.claims.liu2025.readouts import DELTA, C, D, Prefixes, S, simulate_prefixes
-from innerloop.claims.trials import Equality, Inequality, fit_exponent
+from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory import sparse
 
 GAMMA, LAYERS, B_X = 1.0, (2, 4, 8, 12), math.sqrt(D)

@@ -20,7 +20,8 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.prompts import draw_integer, draw_normal
-from innerloop.claims.trials import Inequality, search_minimum
+from innerloop.claims.searching import search_minimum
+from innerloop.claims.trials import Inequality
 
 
 class Layer(NamedTuple):

@@ -24,7 +24,7 @@ from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.newton import Newton
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
-from innerloop.claims.trials import fit_exponent
+from innerloop.claims.intervals import fit_exponent
 from innerloop.problems.linear_regression import RegressionProblem
 
 D, MOST_STEPS = 6, 3_000_000

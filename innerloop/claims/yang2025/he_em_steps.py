@@ -22,7 +22,8 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
-from innerloop.claims.trials import Equality, Inequality, fit_exponent
+from innerloop.claims.intervals import fit_exponent
+from innerloop.claims.trials import Equality, Inequality
 from innerloop.constructions.em import EMConstruction
 from innerloop.constructions.lloyd import LloydConstruction
 from innerloop.problems.gaussian_mixture import ClusteringProblem

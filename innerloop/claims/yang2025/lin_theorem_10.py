@@ -24,7 +24,8 @@ from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.inverse_root import inverse_root
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
-from innerloop.claims.trials import Inequality, fit_exponent
+from innerloop.claims.intervals import fit_exponent
+from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.bandit_layers import draw_games, least_steps, prefix_moments
 from innerloop.claims.yang2025.rates import check_power_law
 from innerloop.constructions.thompson_sampling import ThompsonSamplingConstruction

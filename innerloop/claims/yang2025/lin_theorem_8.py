@@ -23,7 +23,8 @@ from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.soft_lin_ucb import SoftLinUCB
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
-from innerloop.claims.trials import Inequality, fit_exponent
+from innerloop.claims.intervals import fit_exponent
+from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.bandit_layers import (
     count_needed_steps,
     draw_games,

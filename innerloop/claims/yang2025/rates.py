@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from innerloop.claims.evidence import Check
-from innerloop.claims.trials import fit_exponent
+from innerloop.claims.intervals import fit_exponent
 
 
 def check_power_law(

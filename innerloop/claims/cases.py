@@ -1,0 +1,54 @@
+"""A case: the sizes and the description of one instance that a statement is tried on.
+
+    case = Case(d=2, L=3, n=10**6, A=matrix, note="a nilpotent part")
+    trial.add(left, right, case)     # "d = 2, L = 3, n = 10^6, A = [[1, 31.8], [0, 1]], a nilp…"
+
+Numbers order counterexamples, in the order in which they are given: the smallest is shown. Tensors
+and words only describe.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from torch import Tensor
+
+
+class Case:
+    """Named sizes, matrices and words of one instance."""
+
+    def __init__(self, *, note: str = "", **values: Any) -> None:
+        self.values = values
+        self.note = note
+
+    @property
+    def size(self) -> tuple[float, ...]:
+        """The numbers of the case, which order it among others."""
+        return tuple(float(v) for v in self.values.values() if isinstance(v, int | float))
+
+    def extend(self, *, note: str = "", **values: Any) -> Case:
+        """Make a case with further values, or with a further note."""
+        notes = ", ".join(part for part in (self.note, note) if part)
+        return Case(note=notes, **{**self.values, **values})
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values[name]
+
+    def __str__(self) -> str:
+        words = [f"{name} = {format_entry(value)}" for name, value in self.values.items()]
+        return ", ".join([*words, *([self.note] if self.note else [])])
+
+
+def format_entry(value: Any) -> str:
+    """Format a number so that a reader can type it: 10^6 for a power of ten, matrices by rows."""
+    if isinstance(value, Tensor):
+        return format_entry(value.tolist())
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(format_entry(part) for part in value)}]"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return str(value)
+    if isinstance(value, int):
+        power = round(math.log10(value)) if value >= 10**4 else 0
+        return f"10^{power}" if power and value == 10**power else str(value)
+    return str(int(value)) if value == int(value) and abs(value) < 1e5 else f"{value:.7g}"

@@ -1,0 +1,215 @@
+"""Runs a command so that whatever goes wrong, but a bug, is one line and an exit code.
+
+    2     a mistake in what was asked, too little memory, output that cannot be written
+    130   stopped by Ctrl-C
+    141   the reader of the output has gone (`innerloop list | head -1`), without a line
+    143   ended by SIGTERM
+
+A bug keeps its traceback. So does code of the caller's own (`module:attribute`) if the environment
+variable INNERLOOP_TRACEBACK is set; else the line says where in it the error is.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import FrameType
+from typing import NamedTuple
+
+import typer
+
+from innerloop.errors import InputError
+from innerloop.limits import is_out_of_memory
+from innerloop.locations import describe_failure, find_own_frame
+from innerloop.output import (
+    discard_output,
+    find_output_error,
+    flush_output,
+    prepare_streams,
+    print_error,
+)
+
+MISTAKE, INTERRUPTED, READER_GONE, TERMINATED = 2, 130, 141, 143
+TRACEBACK_VARIABLE = "INNERLOOP_TRACEBACK"
+_ALLOCATION = re.compile(r"you tried to allocate (\d+) bytes")
+"""How many bytes torch's message says were asked for."""
+_SIZES = {
+    "show": "the sizes that -s sets (d, n, steps, …)",
+    "build": "the sizes that -s sets (d, n, steps, …) or --instances",
+    "train": "the sizes that -s sets (d, n, batch, …)",
+    "identify": "--prompts, --steps, or the problem's sizes (-s d=…, -s n=…)",
+    "check": "--workers, or choose a smaller --preset",
+    "report": "--workers, or choose a smaller --preset",
+}
+"""What makes each command take less memory."""
+
+
+_running: ContextVar[bool] = ContextVar("running", default=False)
+"""Whether a command runs: `identify innerloop.cli:main` would call itself for ever."""
+
+
+class Ending(NamedTuple):
+    """How a command ends: its exit code, and the line that says why, if one does."""
+
+    code: int
+    line: str = ""
+
+
+def run_guarded(work: Callable[[], object]) -> int:
+    """Run a command and return its exit code; only a bug raises."""
+    if _running.get():
+        raise InputError("the command line cannot be run from within itself")
+    _running.set(True)
+    try:
+        return _run(work)
+    finally:
+        _running.set(False)
+
+
+def _run(work: Callable[[], object]) -> int:
+    if reason := prepare_streams() or _describe_missing_folder():
+        print_error(reason)
+        return MISTAKE
+    with _end_by_signal() as terminated:
+        try:
+            ending = _read_code(work())
+            flush_output()
+        except BaseException as error:  # all but bugs become a line
+            found = _explain(error)
+            if found is None:
+                raise
+            ending = found
+        if terminated and ending.code == INTERRUPTED:
+            ending = Ending(TERMINATED, ending.line)
+    if ending.line:
+        print_error(ending.line)
+    return _finish_output(ending.code)
+
+
+def _read_code(returned: object) -> Ending:
+    """Read the exit code that a command returned: typer returns one for Ctrl-C, without a line."""
+    code = returned if isinstance(returned, int) else 0
+    return Ending(code, "stopped" if code == INTERRUPTED else "")
+
+
+def _finish_output(code: int) -> int:
+    """Write what is buffered; a failure of that is only the reason if nothing else was."""
+    reason = find_output_error()
+    if not reason:
+        return code
+    discard_output(sys.stdout)
+    if code in (0, 1):
+        print_error(f"cannot write to standard output: {reason}")
+        return MISTAKE
+    return code
+
+
+def _describe_missing_folder() -> str:
+    """Say that the current folder was deleted, in which libraries end the process; else empty."""
+    try:
+        os.getcwd()
+    except OSError as error:
+        return f"there is no current folder ({error.strerror}): change to one that exists"
+    return ""
+
+
+@contextmanager
+def _end_by_signal() -> Iterator[list[int]]:
+    """Treat SIGTERM as Ctrl-C, so that work is saved and workers end; yield what arrived."""
+    arrived: list[int] = []
+    if threading.current_thread() is not threading.main_thread():
+        yield arrived  # only the main thread receives signals
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        arrived.append(number)
+        interrupt = signal.getsignal(signal.SIGINT)
+        if callable(interrupt):
+            interrupt(signal.SIGINT, frame)
+        else:  # ignored, as in the background of a shell
+            raise KeyboardInterrupt
+
+    previous = signal.signal(signal.SIGTERM, handle)
+    try:
+        yield arrived
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+def _explain(error: BaseException) -> Ending | None:
+    """Explain how a command ends that raised an error; None where it is a bug."""
+    endings = (explain(error) for explain in (_explain_stop, _explain_mistake, _explain_own))
+    ending = next((ending for ending in endings if ending is not None), None)
+    if ending is None and isinstance(error, SystemExit):
+        return Ending(error.code if isinstance(error.code, int) else int(error.code is not None))
+    if ending is None and isinstance(error, OSError):
+        return Ending(MISTAKE, _describe_system(error))
+    return ending
+
+
+def _explain_stop(error: BaseException) -> Ending | None:
+    """Explain what is nobody's mistake: an interrupt, a reader that has gone, an exit code."""
+    if _has_lost_reader(error):
+        discard_output(sys.stdout)
+        return Ending(READER_GONE)
+    if isinstance(error, KeyboardInterrupt):
+        return Ending(INTERRUPTED, "stopped")
+    return Ending(error.exit_code) if isinstance(error, typer.Exit) else None
+
+
+def _explain_mistake(error: BaseException) -> Ending | None:
+    """Explain a mistake in what was asked, or that it asked for too much memory."""
+    if isinstance(error, InputError):
+        return Ending(MISTAKE, str(error))
+    if isinstance(error, typer.Abort | EOFError):
+        return Ending(MISTAKE, "standard input ended before an answer came")
+    if hasattr(error, "format_message"):  # a usage error of typer, or of the click that it uses
+        return Ending(MISTAKE, _describe_usage(error))
+    memory = _describe_memory(error)
+    return Ending(MISTAKE, memory) if memory else None
+
+
+def _explain_own(error: BaseException) -> Ending | None:
+    """Explain an error in code that the user named, such as a model's."""
+    if find_own_frame(error) is None or os.environ.get(TRACEBACK_VARIABLE):
+        return None
+    hint = f"set {TRACEBACK_VARIABLE}=1 to see the traceback"
+    return Ending(MISTAKE, f"your own code failed: {describe_failure(error)}; {hint}")
+
+
+def _has_lost_reader(error: BaseException) -> bool:
+    """Whether the reader of standard output has gone; typer turns this error into an exit."""
+    cause = error.__context__ if isinstance(error, SystemExit) else error
+    return isinstance(cause, BrokenPipeError)
+
+
+def _describe_usage(error: BaseException) -> str:
+    """Say what is wrong in a command's words; empty where its help was printed instead."""
+    message = str(getattr(error, "format_message")()).strip().rstrip(".")  # noqa: B009
+    command = getattr(getattr(error, "ctx", None), "command_path", "") or "innerloop"
+    return f"{message}; see `{command} --help`" if message else ""
+
+
+def _describe_system(error: OSError) -> str:
+    reason = error.strerror or str(error)
+    if error.filename is not None:
+        return f"{error.filename}: {reason}"
+    full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO, errno.EBADF)
+    return f"cannot write to standard output: {reason}" if full else reason
+
+
+def _describe_memory(error: BaseException) -> str:
+    """Say that memory ran out, how much was asked for, and what to reduce; empty for others."""
+    if not is_out_of_memory(error):
+        return ""
+    found = _ALLOCATION.search(str(error))
+    asked = f" ({int(found[1]) / 1e9:.3g} GB at once were asked for)" if found else ""
+    command = next((word for word in sys.argv[1:] if word in _SIZES), "build")
+    return f"out of memory{asked}: reduce {_SIZES[command]}"

@@ -1,0 +1,65 @@
+"""Answers that no comparison can judge: those that diverged, and those that never vary.
+
+Numbers are judged by the problem's own. An answer `DIVERGENCE` times as large as anything in the
+problem has diverged, finite or not. A layer answers a constant where its answers vary by less than
+scores resolve: every iteration that starts from 0 would fit one that answers 0, at step 0.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.errors import InputError
+from innerloop.identification.instances import find_targets, list_tensors
+from innerloop.identification.measures import FLOOR, LayerPredictions
+
+DIVERGENCE = 1e12
+MAX_SIZE = 1e100
+"""Squares of larger numbers, and sums and ratios of squares, overflow."""
+RESOLUTION = 1e-3 * FLOOR
+"""Share of the truth's power below which a variation is none: a score of 0.999 at the floor."""
+
+
+def find_limit(problem: Any) -> float:
+    """Return the size above which an answer to a problem has diverged."""
+    tensors = [tensor for tensor in list_tensors(problem) if tensor.is_floating_point()]
+    size = max(float(tensor.abs().max()) for tensor in tensors)
+    if size > MAX_SIZE:
+        raise InputError(
+            f"the problems hold numbers up to {size:.3g}, whose squares overflow: "
+            "scale the labels down"
+        )
+    return min(DIVERGENCE * size, MAX_SIZE)
+
+
+def mark_diverged(
+    predictions: Float[Tensor, "k batch outputs"], problem: Any
+) -> Float[Tensor, "k batch outputs"]:
+    """Replace predictions that have diverged by infinity."""
+    return torch.where(predictions.abs() <= find_limit(problem), predictions, torch.inf)
+
+
+def describe_constants(model: LayerPredictions, problem: Any) -> list[str | None]:
+    """Describe each layer that answers the same whatever the prompt; None for the others."""
+    truth = find_targets(problem)
+    power = float((problem.y if truth is None else truth).square().mean())
+    found = []
+    for layer in model:
+        mean = layer.mean(dim=0)
+        spread, size = float((layer - mean).square().mean()), float(mean.square().mean())
+        # The mean of equal numbers may be off by a rounding.
+        if spread > max(RESOLUTION * power, 1e-24 * size):
+            found.append(None)
+        else:
+            zero = size <= RESOLUTION * power
+            found.append(_describe_constant(torch.zeros_like(mean) if zero else mean))
+    return found
+
+
+def _describe_constant(values: Float[Tensor, " outputs"]) -> str:
+    numbers = [f"{value:.4g}" for value in values.tolist()]
+    return f"answers {numbers[0] if len(numbers) == 1 else '(' + ', '.join(numbers) + ')'}"

@@ -1,0 +1,64 @@
+"""JSON that anybody may have written: read within limits of size and depth, or refused.
+
+`json.loads` alone follows nesting until the interpreter's stack ends, and whoever walks over the
+result or writes it again meets the same end. Every file, and the metadata of tensor files, are
+read here.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from innerloop.errors import FileError
+
+MAX_DEPTH = 100
+"""Lists and objects inside one another; what this package writes has about 20."""
+MAX_BYTES = 256 * 2**20
+"""Bytes of one JSON text; what this package writes has a few megabytes."""
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Parse JSON; a `FileError` says why a text is none, or is too long or too deep to be read."""
+    if len(text) > MAX_BYTES:
+        raise FileError(f"its JSON has {len(text):,} bytes, expected at most {MAX_BYTES:,}")
+    too_deep = FileError(f"its JSON is nested deeper than {MAX_DEPTH} levels")
+    try:
+        value = json.loads(text)
+    except RecursionError:
+        raise too_deep from None
+    except (ValueError, TypeError) as error:  # TypeError: an entry that is no text at all
+        raise FileError(f"it is not JSON ({error})") from None
+    if _is_deeper(value, MAX_DEPTH):
+        raise too_deep
+    return value
+
+
+def parse_object(text: str | bytes) -> dict[str, Any]:
+    """Parse JSON that must be an object."""
+    value = parse_json(text)
+    if not isinstance(value, dict):
+        raise FileError(f"its JSON is a {type(value).__name__}, expected an object")
+    return value
+
+
+def read_object(path: Path) -> dict[str, Any]:
+    """Read a file of one JSON object; the system's own error where it cannot be opened."""
+    with path.open("rb") as file:  # not `stat`: a pipe or a device has no size, and no end
+        return parse_object(file.read(MAX_BYTES + 1))
+
+
+def _is_deeper(value: Any, limit: int) -> bool:
+    """Tell whether lists and objects are nested deeper than a limit, level by level."""
+    level = [value] if isinstance(value, dict | list) else []
+    for _ in range(limit):
+        parts = (part for whole in level for part in _list_parts(whole))
+        level = [part for part in parts if isinstance(part, dict | list)]
+        if not level:
+            return False
+    return bool(level)
+
+
+def _list_parts(whole: dict[str, Any] | list[Any]) -> Any:
+    return whole.values() if isinstance(whole, dict) else whole

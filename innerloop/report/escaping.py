@@ -1,0 +1,80 @@
+"""The one way of text into pages and figures: whatever it says, it is shown and never run.
+
+Names of files, members and claims, settings, messages and everything that is read from a file may
+hold markup, control characters, or bytes that are no text. `escape` is for HTML, `inline_json` for
+scripts, `clean` for figures; `fill_template` makes pages, which allow no script but their own.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import html
+import json
+import re
+from functools import cache
+from importlib.resources import files
+from string import Template
+from typing import Any
+
+import vl_convert
+
+_UNPRINTABLE = re.compile(
+    "[^\t\n\r\u0020-\u007e\u00a0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
+)
+"""What XML forbids or discourages, and JavaScript's two further ends of a line: control characters,
+and halves of surrogate pairs, which stand for the bytes of a file name that is not UTF-8. Vega's
+converter aborts the process at some of them."""
+_SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
+
+
+def clean(value: Any) -> Any:
+    """Replace what cannot be shown in all texts of plain data: `␛` for an escape, else `�`."""
+    if isinstance(value, str):
+        return _UNPRINTABLE.sub(_picture_character, value)
+    if isinstance(value, dict):
+        return {clean(name): clean(part) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [clean(part) for part in value]
+    return value
+
+
+def _picture_character(match: re.Match[str]) -> str:
+    code = ord(match[0])
+    return chr(0x2400 + code) if code < 0x20 else "\ufffd"  # Unicode's pictures of controls
+
+
+def escape(value: Any) -> str:
+    """Write a value as text in HTML, between tags or in a quoted attribute."""
+    return html.escape(clean(str(value)))
+
+
+def inline_json(value: Any) -> str:
+    """Encode a value as JSON for a script element, with nothing in it that ends the element."""
+    return json.dumps(clean(value)).replace("<", "\\u003c")
+
+
+@cache
+def load_bundle() -> str:
+    """Load Vega, Vega-Lite and vega-embed as one script, embedded once per page."""
+    code = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;")
+    if "</script" in code.lower():
+        raise RuntimeError("the Vega bundle would end its own script element")
+    return code
+
+
+def fill_template(name: str, **values: str | int) -> str:
+    """Fill in a page of this folder: every `$name`, and `$policy`, which names its scripts.
+
+    A browser runs only scripts whose digests the policy lists, so that even text which somebody
+    forgot to escape does not run, and loads nothing. Vega compiles its expressions at run time.
+    """
+    text = files("innerloop.report").joinpath(name).read_text("utf-8")
+    scripts = (Template(script).substitute(values) for script in _SCRIPT.findall(text))
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()) for script in scripts)
+    allowed = " ".join(f"'sha256-{digest.decode()}'" for digest in digests)
+    policy = (
+        f"default-src 'none'; script-src 'unsafe-eval' {allowed}; style-src 'unsafe-inline'; "
+        "img-src data:; base-uri 'none'; form-action 'none'"
+    )
+    return Template(text).substitute(values, policy=policy)

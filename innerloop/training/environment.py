@@ -1,0 +1,73 @@
+"""What decides the last bits of trained weights besides settings and seed.
+
+Threads split sums, and versions and code change their order: the same training then ends with
+other weights. A run has one thread unless it asks for more, records what it ran under, and says
+so when it goes on under something else.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from innerloop.limits import check_count
+from innerloop.provenance import collect_versions, digest_code
+
+Environment = dict[str, Any]
+"""Threads, versions and a digest of the code, as JSON values."""
+MAX_THREADS = max(256, os.cpu_count() or 1)
+
+
+def check_threads(threads: Any) -> int:
+    """Return a number of threads as an `int`; refuse what torch could not start."""
+    return check_count("threads", threads, 1, MAX_THREADS)
+
+
+@contextmanager
+def use_threads(threads: int) -> Iterator[None]:
+    """Let torch use this many threads inside the block; restore the caller's number after it."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(threads)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+
+
+def describe_environment(threads: int, owner: type) -> Environment:
+    """Describe what a training runs under; `owner` is the class whose code is trained with."""
+    return {"threads": threads, "versions": collect_versions(), "code": digest_code(owner)}
+
+
+def is_environment(value: Any) -> bool:
+    """Tell whether a value from a file has the form that `describe_environment` gives."""
+    if not isinstance(value, dict):
+        return False
+    threads, versions, code = (value.get(name) for name in ("threads", "versions", "code"))
+    texts = [*versions, *versions.values(), code] if isinstance(versions, dict) else [None]
+    counted = type(threads) is int and 1 <= threads <= 10**6
+    return counted and all(isinstance(text, str) for text in texts)
+
+
+def describe_differences(there: Environment, here: Environment) -> str:
+    """Describe in one line what differs between two environments; empty where nothing does."""
+    pairs = {"threads": (there["threads"], here["threads"])}
+    old, new = there["versions"], here["versions"]
+    pairs |= {name: (old.get(name), new.get(name)) for name in {**old, **new}}
+    parts = [
+        f"{_shorten(name)} {_shorten(a)} then, {_shorten(b)} now"
+        for name, (a, b) in pairs.items()
+        if a != b
+    ]
+    parts += ["other code"] if there["code"] != here["code"] else []
+    return ", ".join(parts)
+
+
+def _shorten(value: Any) -> str:
+    """Write a value from a file so that it stays short and on one line."""
+    text = ascii(value)[1:-1] if isinstance(value, str) else str(value).lower()
+    return text if len(text) <= 40 else f"{text[:39]}…"

@@ -1,0 +1,144 @@
+"""The folder of a run: one training at a time, and nothing of a killed one stays in the way.
+
+Lock     on a file `.lock` that holds the process id and stays. The operating system drops the lock
+         when its process ends, however that ends; a lock file alone would outlive a kill
+Resume   goes on from the checkpoint; without one the run starts from the beginning and says so, so
+         that a script may always ask for it
+"""
+
+from __future__ import annotations
+
+import errno
+import importlib
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any
+
+from innerloop.errors import FileError
+from innerloop.files import remove_partial_files
+
+CHECKPOINT, MODEL, LOCK = "checkpoint.safetensors", "model.safetensors", ".lock"
+_BUSY = {errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK}
+"""Errors of a lock that somebody else holds; all others say that there are no locks here."""
+_PLACE_OF_LOCK = 1 << 30
+"""The byte that Windows locks: beyond the process id, which others must be able to read."""
+_handles: set[int] = set()
+
+
+@contextmanager
+def open_folder(folder: Path, resume: bool, notice: Callable[[str], None]) -> Iterator[Path]:
+    """Make the folder of a run and lock it for the block; yields the path of its checkpoint.
+
+    A run in it is refused unless `resume` is set, a folder that cannot be written always.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except FileExistsError:
+        raise FileError(f"cannot train into {folder}: it is not a folder") from None
+    except OSError as error:
+        raise FileError(f"cannot make {folder}: {error.strerror or error}") from None
+    except ValueError as error:  # a zero byte in the name
+        raise FileError(f"cannot make {str(folder)!r}: {error}") from None
+    if not os.access(folder, os.W_OK):
+        raise FileError(f"cannot train into {folder}: no permission to write into it")
+    with _lock(folder, notice):
+        _check_earlier_run(folder, resume, notice)
+        remove_partial_files(folder)
+        yield folder / CHECKPOINT
+
+
+def _check_earlier_run(folder: Path, resume: bool, notice: Callable[[str], None]) -> None:
+    begun, finished = ((folder / name).exists() for name in (CHECKPOINT, MODEL))
+    if (begun or finished) and not resume:
+        raise FileError(
+            f"{folder} holds a run already: continue it with --resume, remove it, or train into "
+            "another folder (-o)"
+        )
+    if finished and not begun:
+        raise FileError(
+            f"{folder} holds a finished model but no checkpoint to resume from: remove it, or "
+            "train into another folder (-o)"
+        )
+    if resume and not begun:
+        notice(f"there is no run to resume in {folder}: it starts from the beginning")
+
+
+@contextmanager
+def _lock(folder: Path, notice: Callable[[str], None]) -> Iterator[None]:
+    """Lock a folder until the block or the process ends; where that is impossible, say so."""
+    path = folder / LOCK
+    try:
+        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+    except OSError as error:
+        raise FileError(f"cannot train into {folder}: {error.strerror or error}") from None
+    _handles.add(handle)
+    try:
+        try:
+            _apply_lock(handle, True)
+        except OSError as error:
+            if error.errno in _BUSY:
+                raise FileError(
+                    f"another training is under way in {folder}{_describe_holder(handle)}: wait "
+                    "for it, or train into another folder (-o)"
+                ) from None
+            notice(
+                f"{folder} cannot be locked ({error.strerror or error}): make sure that no other "
+                "training uses it"
+            )
+            yield
+            return
+        with suppress(OSError):  # the id is for people: a full disk ends no training here
+            os.ftruncate(handle, 0)
+            os.write(handle, str(os.getpid()).encode())
+        try:
+            yield
+        finally:
+            with suppress(OSError):
+                _apply_lock(handle, False)
+    finally:
+        if handle in _handles:
+            _handles.remove(handle)
+            os.close(handle)
+
+
+def _apply_lock(handle: int, hold: bool) -> None:
+    """Take or drop the lock on an open file, or raise `OSError` at once."""
+    module = _find_lock_module()
+    if module is None:
+        raise OSError(errno.ENOLCK, "this platform has no file locks")
+    if module.__name__ == "fcntl":
+        module.flock(handle, module.LOCK_EX | module.LOCK_NB if hold else module.LOCK_UN)
+        return
+    os.lseek(handle, _PLACE_OF_LOCK, os.SEEK_SET)
+    module.locking(handle, module.LK_NBLCK if hold else module.LK_UNLCK, 1)
+    os.lseek(handle, 0, os.SEEK_SET)
+
+
+def _find_lock_module() -> Any:
+    """Find the module of the platform's file locks: `fcntl`, `msvcrt` on Windows, or none."""
+    for name in ("fcntl", "msvcrt"):
+        with suppress(ImportError):
+            return importlib.import_module(name)
+    return None
+
+
+def _describe_holder(handle: int) -> str:
+    with suppress(OSError):
+        os.lseek(handle, 0, os.SEEK_SET)
+        text = os.read(handle, 20)
+        if text.isdigit():
+            return f" (process {int(text)})"
+    return ""
+
+
+def _close_inherited() -> None:
+    """Close the locks of the parent in a forked child, which would otherwise outlive it."""
+    while _handles:
+        with suppress(OSError):
+            os.close(_handles.pop())
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_close_inherited)

@@ -1,0 +1,374 @@
+"""Verdicts follow from what a source asserts; errata and findings stand beside them."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from innerloop.claims.base import claim
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Check, Erratum, Evidence, Part, misprint
+from innerloop.claims.falsifying import change_column
+from innerloop.claims.figures import draw_lines
+from innerloop.claims.gatmiry2024.landscape import delta
+from innerloop.claims.gatmiry2024.theorem_3_4 import get_law
+from innerloop.claims.intervals import (
+    Interval,
+    check_around,
+    check_rate,
+    check_within,
+    estimate_mean,
+    take_central,
+)
+from innerloop.claims.liu2025.measurements import add_violation_rate
+from innerloop.claims.loading import load_claims
+from innerloop.claims.searching import list_families, search_counterexample, with_examples
+from innerloop.claims.shrinking import shrink
+from innerloop.claims.trials import Equality, Expectation, Inequality
+from innerloop.errors import InputError
+from innerloop.ledger.code import collect_dependencies
+from innerloop.ledger.run import Run
+from innerloop.ledger.store import Cell, Store, finish_cell
+from innerloop.report.claims import format_sentence, render_articles
+from innerloop.report.findings import render_findings
+from innerloop.results import find_recorded
+from innerloop.testing import check_claim
+from innerloop.testing.claims import is_judged_apart
+from innerloop.theory.looped import LoopedLoss
+
+HELD = Check(statement="a = b", passed=True, summary="12 cases")
+FAILED = replace(HELD, passed=False, counterexample="a = 1, b = 2")
+OPEN = replace(HELD, passed=None)
+
+
+def test_errata_and_findings_change_no_verdict() -> None:
+    errata = [Erratum(where="(3)", printed=FAILED), misprint("(4)", "x", "y", "x = 1")]
+    found = Evidence(parts=[Part(printed=HELD)], errata=errata, beyond=[FAILED])
+    assert (found.verdict, found.label) == ("holds", "holds · 2 errata")
+    assert Evidence.from_dict(found.as_dict()).as_dict() == found.as_dict()
+    assert [name for name, _ in found.list_checks()] == ["part 1, printed"]
+    mended = [Part(printed=FAILED, corrected=HELD).as_erratum("(5)", "print")]
+    found = Evidence(parts=[Part(printed=FAILED, corrected=HELD)], errata=mended)
+    assert found.label == "holds as corrected · 1 erratum"
+    names = ["part 1, printed", "part 1, corrected", "erratum 1, corrected"]
+    assert [name for name, _ in found.list_checks()] == names
+
+
+def test_the_authors_reading_decides() -> None:
+    part = Part(printed=HELD, reading="δ = 1: the proof", other_readings={"δ = 2": FAILED})
+    assert part.verdict == "holds"
+    found = Evidence(parts=[part])
+    assert Evidence.from_dict(found.as_dict()).as_dict() == found.as_dict()
+    with pytest.raises(ValueError, match="which is the author's"):
+        Part(printed=HELD, other_readings={"δ = 2": FAILED})
+
+
+def test_vacuous_is_a_verdict_of_what_is_true() -> None:
+    empty = Part(printed=HELD, vacuous="the probability is at most 0")
+    assert Evidence(parts=[empty, empty]).verdict == "vacuous"
+    assert Evidence(parts=[empty, Part(printed=HELD)]).verdict == "holds", "a part says something"
+    assert replace(empty, printed=FAILED).verdict == "fails"
+    assert replace(empty, printed=OPEN).verdict == "undecided"
+
+
+@pytest.mark.parametrize(
+    ("counts", "label"),
+    [((1, 3), "holds · one training"), ((2, None), "holds · 2 trainings"), ((3, 5), "holds")],
+)
+def test_few_trainings_are_told(counts: tuple[int | None, ...], label: str) -> None:
+    assert Evidence(parts=[Part(printed=HELD, trainings=k) for k in counts]).label == label
+
+
+def test_stored_evidence_of_the_former_shape_is_read() -> None:
+    """Cells that were recorded before: each part has `matters`, and there are no errata."""
+    for path in sorted((find_recorded() / "cells" / "full").glob("*/*.json")):
+        content = json.loads(path.read_bytes())["content"]
+        if "parts" in content["found"]:
+            found = Evidence.from_dict(content["found"])
+            assert found.verdict in ("holds", "holds as corrected", "undecided", "fails")
+            assert len(found.parts) == len(content["found"]["parts"])
+    former = {**vars(FAILED)}
+    del former["ours"]
+    part = {"printed": former, "corrected": None, "matters": "print"}
+    data: dict[str, Any] = {"parts": [part], "numbers": {}, "table": [], "figures": []}
+    assert Evidence.from_dict({**data, "out_of_reach": ""}).verdict == "fails", "as it was shown"
+
+
+def test_a_case_orders_and_describes() -> None:
+    matrix = torch.tensor([[1.0, 31.77], [0.0, 1e6]], dtype=torch.float64)
+    case = Case(d=2, L=3, n=10**6, A=matrix, eps=0.25, note="Σ* = I")
+    assert case.size == (2, 3, 10**6, 0.25)
+    text = "d = 2, L = 3, n = 10^6, A = [[1, 31.77], [0, 1000000]], eps = 0.25, Σ* = I"
+    assert str(case) == text
+    assert str(Case(n=10, k=12_345).extend(note="x", n=11)) == "n = 11, k = 12345, x"
+    assert case["d"] == 2
+
+
+def test_trials_take_cases() -> None:
+    bound, same, mean = Inequality("a ≤ b"), Equality("a = b"), Expectation("E a = b")
+    for n in (30, 4, 200):
+        bound.add(2, 1, Case(n=n))
+        same.add(2.0, 1.0, Case(n=n))
+        mean.add(torch.ones(5) + 1e-3 * torch.arange(5), 3.0, Case(n=n))
+    assert bound.check().counterexample == "n = 4: 2 against 1"
+    assert same.check().counterexample == "n = 4: off by 1"
+    assert mean.check().counterexample.startswith("n = 4: off by ")
+
+
+@pytest.mark.parametrize(
+    ("interval", "passed"),
+    [((1.0, 0.9, 1.1), True), ((1.0, 0.5, 1.1), None), ((2.0, 1.6, 2.5), False)],
+)
+def test_the_interval_decides_not_its_middle(interval: Any, passed: bool | None) -> None:
+    check = check_within("p", Interval(*interval), least=0.8, most=1.5)
+    assert check.passed is passed
+    assert bool(check.counterexample) is (passed is False)
+    assert check_around("p", Interval(*interval), 1.15, within=0.35, ours="x").passed is passed
+
+
+def test_around_can_fail_in_both_directions() -> None:
+    def judge(*values: float) -> bool | None:
+        return check_around("ends around 0.68", values, 0.68, within=0.068, ours="a tenth").passed
+
+    assert [judge(0.67, 0.7), judge(0.492), judge(0.9), judge(0.492, 0.68)] == [
+        True,
+        False,
+        False,
+        None,
+    ]
+
+
+def test_a_rate_is_decided_by_its_interval() -> None:
+    n = [10.0, 100.0, 1000.0]
+    wide = [1.0, 0.02, 0.004]  # exponent −1.2, interval from −5 to 3
+    assert check_rate("1/n", n, wide, -1.2, within=0.3).passed is None
+    assert check_rate("1/n", n, [1 / k for k in n], -1.0, within=0.1).passed is True
+    assert check_rate("1/n", n, [k**-0.5 for k in n], -1.0, within=0.1).passed is False
+    assert check_rate("1/n", n, [k**-2.0 for k in n], -1.0, within=0.1).passed is False
+    assert check_rate("at most", n, [k**-2.0 for k in n], -1.0, within=0.1, bound=True).passed
+
+
+def test_intervals_of_samples() -> None:
+    samples = torch.tensor([1.0, 2.0, 3.0, 4.0])
+    value, low, high = estimate_mean(samples)
+    assert value == 2.5
+    assert high - value == pytest.approx(3.182446 * 1.2909944 / 2, rel=1e-6)
+    assert low + high == pytest.approx(5.0)
+    assert take_central(list(range(1001)), 500)[1:] == pytest.approx((25, 975))
+
+
+def test_a_line_figure() -> None:
+    rows = [{"k": 1, "loss": 2.0, "of": "a"}]
+    figure = draw_lines("t", rows, "k: step", "loss", by="of: method", log="y", rules={"0": 1.0})
+    assert (figure.x.title, figure.x.scale, figure.y.title, figure.y.scale) == (
+        "step",
+        "linear",
+        "loss",
+        "log",
+    )
+    assert figure.colour is not None
+    assert figure.colour.title == "method"
+
+
+def former_bound(A: Tensor, *, d: int, L: int, n: int) -> tuple[Tensor, Tensor]:
+    """The former correction of gradient dominance, for all A: log ratio, and log of the slack."""
+    law = get_law(d, n, L)  # its rule is computed once
+    at = A if A.requires_grad else A.detach().clone().requires_grad_()
+    value = law.loss(at)
+    (slope,) = torch.autograd.grad(value.sum(), at, create_graph=True)
+    bound = d ** (-(L - 1) / L) * value ** ((2 * L - 1) / L) / 16
+    level = 2 * (2 * delta(L, d, n)) ** (2 * L)
+    return ((slope**2).sum((-2, -1)) / bound).log(), (value / level).log()
+
+
+def test_the_search_refutes_a_correction_that_was_thought_to_hold() -> None:
+    """Without any hint: all sizes d, L ≤ 2, tiny and huge n, in the order of size."""
+    sizes = with_examples({"d": d, "L": L} for d, L in ((1, 1), (2, 1), (1, 2), (2, 2)))
+    sizes = [size for size in sizes if size["n"] >= size["d"] ** 2]
+    seeded = torch.Generator().manual_seed(0)
+    found = search_counterexample(former_bound, sizes, seeded, descents=2, iterations=40)
+    assert found.breaks
+    assert {name: found.case[name] for name in ("d", "L", "n")} == {"d": 2, "L": 2, "n": 10**6}
+    A = found.case["A"]
+    law = LoopedLoss(2, 10**6, 2)
+    at = A.clone().requires_grad_()
+    value = law.loss(at)
+    (slope,) = torch.autograd.grad(value, at)
+    loss = value.detach()
+    assert float(loss) >= 2 * (2 * delta(2, 2, 10**6)) ** 4
+    assert float((slope**2).sum()) < 2**-0.5 * float(loss) ** 1.5 / 16
+    assert all(len(f"{float(entry):g}".replace("+", "")) <= 6 for entry in A.flatten()), "round"
+
+
+def test_the_audits_counterexample_is_one() -> None:
+    A = torch.tensor([[1.0, 31.77], [0.0, 1.0]], dtype=torch.float64)
+    margin, slack = former_bound(A[None], d=2, L=2, n=10**6)
+    assert float(margin.detach().exp()) == pytest.approx(0.03395 / 0.04585, rel=1e-3)
+    assert float(slack.detach()) > 0
+
+
+WITHOUT_MATRICES: dict[str, str] = {}
+"""Inequalities that have no matrix to try, each with what it is about."""
+
+
+def test_every_inequality_is_tried_on_the_hard_instances_of_its_source() -> None:
+    """A source that has a module of hard instances: its inequalities import it, directly or not."""
+    for id, one in load_claims().items():
+        pool = f"innerloop.claims.{one.source}.hard_instances"
+        if one.kind != "inequality" or not is_judged_apart(one) or id in WITHOUT_MATRICES:
+            continue
+        if importlib.util.find_spec(pool) is not None:
+            assert pool in collect_dependencies(one.location, [], {}), f"{id} does not use {pool}"
+
+
+def test_a_search_that_finds_nothing_says_how_far_it_went() -> None:
+    def margin(A: Tensor, *, d: int) -> tuple[Tensor, Tensor]:
+        norm = (A**2).sum((-2, -1))
+        return norm + 1, torch.zeros_like(norm)
+
+    found = search_counterexample(margin, [{"d": 2}], torch.Generator().manual_seed(0))
+    assert not found.breaks
+    assert found.margin == pytest.approx(1.0)
+    assert "evaluations" in found.summary
+
+    def impossible(A: Tensor, *, d: int) -> tuple[Tensor, Tensor]:
+        return margin(A, d=d)[0], margin(A, d=d)[1] - 1
+
+    with pytest.raises(ValueError, match="hypotheses"):
+        search_counterexample(impossible, [{"d": 1}], torch.Generator().manual_seed(0))
+
+
+def test_families() -> None:
+    seeded = torch.Generator().manual_seed(0)
+    names = {name for name, _ in list_families(3, seeded)}
+    assert {"nilpotent", "a rotation", "rank one", "nearly singular", "zero", "random"} <= names
+    for _, A in list_families(3, seeded, symmetric=True):
+        torch.testing.assert_close(A, A.mT, rtol=0, atol=0)
+
+
+def test_counterexamples_are_rounded_while_they_break() -> None:
+    instance = torch.tensor([0.3712, 31.7731, -2.0001], dtype=torch.float64)
+    found = shrink(instance, lambda x: bool(x[1] > 31.7) and bool(x[2] < -1))
+    assert found.tolist() == [0.0, 40.0, -2.0]
+    with pytest.raises(ValueError, match="nothing to shrink"):
+        shrink(instance, lambda x: False)
+
+
+def test_a_statement_printed_twice_has_one_check() -> None:
+    one, again = (load_claims()[f"gatmiry2024.theorem-{name}"] for name in ("3.4", "A.11"))
+    assert again.original == one.id
+    assert (again.where, again.measure) == ("Appendix A.1, Theorem A.11", one.measure)
+    assert again.cell_id == one.cell_id == one.id
+
+
+def declare(judge: Any, *, conclude: Any = None, **falsified: Any) -> Any:
+    @claim(
+        "toy.rows",
+        "All values are below 1.",
+        where="here",
+        kind="inequality",
+        quick={},
+        full={},
+        judge=judge,
+        conclude=conclude,
+        falsified=falsified,
+    )
+    def rows(generator: torch.Generator) -> list[dict[str, float]]:
+        return [{"x": 0.5}, {"x": 0.25}]
+
+    return rows
+
+
+def judge_rows(rows: list[dict[str, float]]) -> Evidence:
+    small, positive = Inequality("x ≤ 1"), Inequality("x ≥ 0")
+    for k, row in enumerate(rows):
+        small.add(row["x"], 1.0, Case(k=k))
+        positive.add(-row["x"], 0.0, Case(k=k))
+    return Evidence(parts=[Part(printed=small.check()), Part(printed=positive.check())])
+
+
+def test_each_check_must_say_no_to_some_data() -> None:
+    large, negative = change_column("x", lambda x: x + 1), change_column("x", lambda x: -x)
+    check_claim(declare(judge_rows, large=large, negative=negative))
+    with pytest.raises(AssertionError, match=r"no falsified data break these: part 2.*x ≥ 0"):
+        check_claim(declare(judge_rows, large=large))
+    with pytest.raises(AssertionError, match="accepts falsified data: other"):
+        check_claim(declare(judge_rows, other=change_column("y", abs), negative=negative))
+    with pytest.raises(AssertionError, match="cannot fail"):
+        check_claim(declare(judge_rows))
+
+    def lenient(rows: list[dict[str, float]]) -> Evidence:
+        whatever = Part(printed=Check(statement="x ≤ 1", passed=True, summary="2 cases"))
+        return replace(judge_rows(rows), parts=[whatever, judge_rows(rows).parts[1]])
+
+    with pytest.raises(AssertionError, match="accepts falsified data: large"):
+        check_claim(declare(lenient, large=large, negative=negative))
+
+    def fewer(rows: list[dict[str, float]]) -> Evidence:
+        found = judge_rows(rows)
+        return replace(found, parts=found.parts[: 1 if rows[0]["x"] > 1 else 2])
+
+    with pytest.raises(AssertionError, match="not which parts there are"):
+        check_claim(declare(fewer, large=large, negative=negative))
+    with pytest.raises(InputError, match="give one"):
+        declare(judge_rows, conclude=max)
+
+    def vague(rows: list[dict[str, float]]) -> Evidence:
+        return replace(judge_rows(rows), beyond=[replace(HELD, statement="the same with n = 2")])
+
+    with pytest.raises(AssertionError, match="says the same what"):
+        check_claim(declare(vague, large=large, negative=negative))
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("n ≥ 4k²d² is needed", "n ≥ 4k²d² is needed."),
+        ("δ′ is below 1", "δ′ is below 1."),
+        ("f(A) = f(Ã)", "f(A) = f(Ã)."),
+        ("a = b", "a = b."),
+        ("cε < 1 at n = 10", "cε < 1 at n = 10."),
+        ("kd ≤ n", "kd ≤ n."),
+        ("log n grows", "log n grows."),
+        ("the loss falls", "The loss falls."),
+        ("gradient descent's error", "Gradient descent's error."),
+        ("12 cases.", "12 cases."),
+    ],
+)
+def test_a_sentence_that_begins_with_a_symbol_stays_as_it_is(text: str, sentence: str) -> None:
+    assert format_sentence(text) == sentence
+
+
+def test_shares_are_told_as_shares() -> None:
+    trial = Inequality("with probability 1 − δ")
+    add_violation_rate(trial, torch.ones(400, dtype=torch.bool), 0.1, (1,), "n = 5")
+    assert "broken in 400 of 400 draws, a share of 0.1 allowed" in trial.check().counterexample
+
+
+def test_a_restatement_reads_the_cells_of_its_original(tmp_path: Path) -> None:
+    one = load_claims()["gatmiry2024.theorem-3.4"]
+    found = Evidence(parts=[Part(printed=HELD)], errata=[Erratum(where="(3)", printed=FAILED)])
+    (settings,) = one.presets["quick"]
+    store, cell = Store(tmp_path, print), Cell(one.id, "quick", 0, settings)
+    code = collect_dependencies(one.location, [], settings)
+    store.write(cell, finish_cell(found.as_dict(), 1.0, code))
+
+    def refuse() -> Any:
+        raise AssertionError("nothing is left to run")
+
+    outcomes = Run(store, refuse).check([one.id, *one.restates], "quick")
+    assert [outcome.id for outcome in outcomes] == [one.id, "gatmiry2024.theorem-A.11"]
+    assert [outcome.as_dict()["label"] for outcome in outcomes] == ["holds · 1 erratum"] * 2
+    assert [outcome.as_dict()["restates"] for outcome in outcomes] == ["", one.id]
+    assert outcomes[1].as_dict()["hypotheses"]["Σ* = I"] == "the theorem"
+    texts = render_articles([outcome.as_dict() for outcome in outcomes])
+    assert 'The statement of <a href="#gatmiry2024.theorem-3.4">' in texts
+    assert texts.count(">holds · 1 erratum<") == 2
+    assert render_findings([outcome.as_dict() for outcome in outcomes]).count("<li>") == 1
