@@ -215,10 +215,12 @@ def read_prediction(
     """
     out = transformer.run_epilogue(stream, construction.context_length(problem))
     prediction = construction.decode(problem, out)
-    largest = MAX_DIVERGENCE * max(1.0, float(construction.prompt(problem).abs().max()))
-    if not bool((prediction.abs() <= largest).all()):
+    found_largest = float(prediction.detach().abs().max())
+    largest = float(construction.prompt(problem).detach().abs().max())
+    # Divided, not multiplied: the limit for the largest data is infinite, and so are predictions.
+    if not found_largest / MAX_DIVERGENCE <= max(1.0, largest):
         finite = bool(torch.isfinite(prediction).all())
-        found = f"reaches {float(prediction.abs().max()):.0e}" if finite else "is not finite"
+        found = f"reaches {found_largest:.0e}" if finite else "is not finite"
         raise InputError(
             f"{construction.name} diverged: its prediction {found}; "
             "scale the data down, or build it with smaller steps"

@@ -99,7 +99,7 @@ class ClusteringConstruction(Construction[ClusteringProblem, Means], ABC):
             raise OutOfRangeError(
                 f"{self.name} was built for up to n={self.n} points, got {problem.n}"
             )
-        largest = float(torch.cat([problem.x, problem.start], dim=-2).abs().max())
+        largest = float(torch.cat([problem.x, problem.start], dim=-2).detach().abs().max())
         if largest > self.bound:
             raise OutOfRangeError(
                 f"an entry of the data is {largest / self.bound:.3g} times the bound of "

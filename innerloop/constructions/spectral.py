@@ -78,7 +78,7 @@ class SpectralConstruction(Construction[PCAProblem, S], ABC, Generic[S]):
 
     def check_lengths(self, lengths: Iterable[Tensor]) -> None:
         """Refuse data for which some ‖Av‖ is outside the range of the knots."""
-        values = torch.stack(list(lengths))
+        values = torch.stack(list(lengths)).detach()
         if not bool((torch.isfinite(values) & (values > 0)).all()):
             raise OutOfRangeError(
                 f"{self.name} found a vector v with ‖Av‖ = 0 or infinite: the data are "
