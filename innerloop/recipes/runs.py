@@ -118,9 +118,11 @@ def _list_models(root: Path, notice: DamageListener) -> Iterator[tuple[Path, str
     for note in sorted(root.glob(f"{NOTES}/*.json")):
         try:
             folder = Path(read_object(note)["folder"])
-        except (OSError, FileError, KeyError, TypeError) as error:
-            notice(str(note.relative_to(root)), f"the note is damaged: {error}")
+            # Not `**`: a note must not send the search over a whole disk.
+            found = sorted([*folder.glob(MODEL), *folder.glob(f"*/{MODEL}")])
+        except (OSError, FileError, KeyError, TypeError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) else error
+            notice(str(note.relative_to(root)), f"the note is damaged: {reason}")
             continue
-        # Not `**`: a note must not send the search over a whole disk.
-        for path in sorted([*folder.glob(MODEL), *folder.glob(f"*/{MODEL}")]):
+        for path in found:
             yield path, str(path.parent)
