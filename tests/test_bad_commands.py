@@ -17,7 +17,7 @@ from innerloop.problems.linear_regression import LinearRegression
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tools import torture_commands
+from tools.torture import commands as torture_commands
 
 PROBLEM = ("--problem", "linear-regression", "-s", "d=2", "-s", "n=4", "--prompts", "8")
 

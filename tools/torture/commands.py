@@ -249,7 +249,8 @@ def _make_identify(chance: random.Random) -> list[str]:
 
 
 def _make_check(chance: random.Random) -> list[str]:
-    words = ["check", _choose_name(chance) or "none"]
+    name = _choose_name(chance)
+    words = ["check", "none" if name in ("", "--") else name]  # no name at all checks everything
     if chance.random() < 0.5:
         return words
     return words + _choose_options(chance, "--preset --seed --workers --engine", "--results")

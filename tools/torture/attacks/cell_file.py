@@ -10,10 +10,9 @@ import shutil
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from innerloop.output import print_json
-
 from innerloop.ledger.run import Outcome
 from innerloop.ledger.store import _compute_digest  # pyright: ignore[reportPrivateUsage]
+from innerloop.output import print_json
 from innerloop.report.charts import build_chart
 from innerloop.report.claims import collect_figures, render_articles
 from innerloop.report.findings import render_findings

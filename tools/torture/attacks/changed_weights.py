@@ -26,7 +26,7 @@ OTHERS = 2000
 """Other instances on which a certificate that holds is put to the test."""
 BATCH = 250
 """How many of them at a time: the first broken batch ends the test."""
-LARGE_SHARE = 0.1
+LARGE_SHARE = 0.04
 """Share of tries at the default parameters, which take longer than the small cases."""
 
 
