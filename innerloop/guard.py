@@ -167,7 +167,8 @@ def _explain_stop(error: BaseException) -> Ending | None:
 def _explain_mistake(error: BaseException) -> Ending | None:
     """Explain a mistake in what was asked, or that it asked for too much memory."""
     if isinstance(error, InputError):
-        return Ending(MISTAKE, str(error))
+        wanted = error.__cause__ is not None and os.environ.get(TRACEBACK_VARIABLE)
+        return None if wanted else Ending(MISTAKE, str(error))
     if isinstance(error, typer.Abort | EOFError):
         return Ending(MISTAKE, "standard input ended before an answer came")
     if hasattr(error, "format_message"):  # a usage error of typer, or of the click that it uses

@@ -125,8 +125,9 @@ def test_report_refuses_before_it_writes(run, traps: Path, words: tuple[str, ...
 
 def test_a_traceback_of_ones_own_code_on_demand(run, traps: Path, monkeypatch) -> None:
     monkeypatch.setenv("INNERLOOP_TRACEBACK", "1")
-    with pytest.raises(ZeroDivisionError):
+    with pytest.raises(InputError) as found:
         run("identify", "models.py:fails", *PROBLEM)
+    assert isinstance(found.value.__cause__, ZeroDivisionError)
 
 
 @pytest.mark.parametrize("text", torture_commands.BAD_VALUES)
