@@ -12,7 +12,6 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.prompts import draw_normal
-from innerloop.claims.searching import search_minimum
 from innerloop.theory.looped import LoopedLoss
 
 Loss = Callable[[LoopedLoss, Tensor], Tensor]
@@ -31,26 +30,6 @@ def delta(loops: int, d: int, n: int) -> float:
 
 def identity(d: int) -> Tensor:
     return torch.eye(d, dtype=torch.float64)
-
-
-def search_lowest(
-    generator: torch.Generator, law: LoopedLoss, starts: int, *, symmetric: bool, loss: Loss
-) -> tuple[Tensor, float]:
-    """Search the lowest point around the identity; returns B − I there, and the loss."""
-    d, unit = law.d, law.n**-0.5
-
-    def offset(point: Tensor) -> Tensor:
-        P = point.reshape(d, d) * unit
-        return (P + P.mT) / 2 if symmetric else P
-
-    def objective(point: Tensor) -> Tensor:
-        return loss(law, identity(d) + offset(point)).log()
-
-    first = -law.minimum_deviation() / unit * identity(d).flatten()
-    drawn = torch.randn(starts, d * d, generator=generator, dtype=torch.float64)
-    best, _, _ = search_minimum(objective, torch.cat([first + drawn, first[None]]), iterations=200)
-    found = offset(best)
-    return found, float(loss(law, identity(d) + found))
 
 
 def farthest_within(inside: Callable[[Tensor], Tensor], start: float, rows: int) -> Tensor:
