@@ -37,7 +37,8 @@ VERDICTS: dict[str, list[str]] = {
     "corollary-A.4": ["holds as corrected", "holds"],
     "lemma-4.1": ["holds as corrected", "holds", "holds"],
     "theorem-3.2": ["holds"] * 5,
-    "theorem-4.4": ["holds", "holds as corrected", "holds"],
+    "theorem-4.4": ["holds"],
+    "lemma-A.9": ["holds"],
     "theorem-4.5": ["holds as corrected", "holds as corrected"],
     "theorem-A.1": [
         "holds as corrected",  # (12), the sign of u

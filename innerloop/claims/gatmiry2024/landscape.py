@@ -7,6 +7,7 @@ trace that Lemma 4.1 equates it with, E tr((I − SB)^{2L}). They agree on multi
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor
@@ -21,6 +22,14 @@ FORMS: dict[str, Loss] = {
     "the loss": LoopedLoss.loss,
     "the trace of Lemma 4.1": LoopedLoss.trace_loss,
 }
+
+
+LOSS, TRACE = FORMS
+
+
+@cache
+def get_law(d: int, n: int, L: int) -> LoopedLoss:
+    return LoopedLoss(d, n, L)
 
 
 def delta(loops: int, d: int, n: int) -> float:

@@ -23,7 +23,6 @@ Reading    L(A, 0) is the loss, as Section 3.5 defines it; the proof works with 
 from __future__ import annotations
 
 from fractions import Fraction
-from functools import cache
 from typing import Any
 
 import torch
@@ -36,17 +35,19 @@ from innerloop.claims.falsifying import change_column
 from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
 from innerloop.claims.gatmiry2024.landscape import (
     FORMS,
+    LOSS,
+    TRACE,
     delta,
     draw_at_level,
+    get_law,
     hoelder_factor,
     loss_and_squared_gradient,
 )
 from innerloop.claims.searching import search_counterexample
 from innerloop.claims.trials import Inequality
-from innerloop.theory.looped import LoopedLoss, isotropic_loss
+from innerloop.theory.looped import isotropic_loss
 
 SIZES = [[1, 1], [2, 1], [1, 2], [2, 2], [2, 3]]
-LOSS, TRACE = FORMS
 Rows = list[dict[str, Any]]
 """The case, its sizes, which of the two functions, whether A is symmetric, loss and ‖∇L‖²."""
 
@@ -57,11 +58,6 @@ def threshold(d: int, n: int, L: int) -> float:
 
 def enough_examples(d: int, L: int) -> int:
     return (128 * L * d * d) ** 2
-
-
-@cache
-def get_law(d: int, n: int, L: int) -> LoopedLoss:
-    return LoopedLoss(d, n, L)
 
 
 def corrected_margin(A: Tensor, *, d: int, L: int, n: int) -> tuple[Tensor, Tensor]:
