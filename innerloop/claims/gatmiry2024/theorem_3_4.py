@@ -5,8 +5,9 @@ Tested     symmetric A (diagonals, by rotation) from the threshold out to a mill
            search for the least ratio, d ≤ 3, L ≤ 3, n from d + 1 to 10^12; multiples of the
            identity in fractions, for d of any size
 Wrong      the d of the proof's Hölder inequality is missing. At A = 0 the loss is d and the
-           gradient −2L I, so that 4L²d ≥ d^{(2L−1)/L}/16 ends at d^{(L−1)/L} = 64L². And n > d
-           leaves minimisers above the threshold, with gradient 0: L = 1, d = 2^14, n = d + 1
+           gradient −2L I, so that 4L²d ≥ d^{(2L−1)/L}/16 ends at d^{(L−1)/L} = 64L²: above the
+           thresholds of both theorems for large n. And n > d leaves minimisers above that of
+           Theorem 3.4, with gradient 0: L = 1, d = 2^14, n = d + 1
 Corrected  A symmetric, n ≥ (128Ld²)²: ‖∇L‖² ≥ (1/16) d^{−(L−1)/L} L(A, 0)^{(2L−1)/L}
 Proof      U = A − I, u = ‖U‖, p = ‖U^L‖_F² = Σu_i^{2L}, E = S − I, η² = E‖E‖_F² = d(d + 1)/n. E is
            a chaos of order 2: (E‖E‖_F^{2k})^½ ≤ ((2k − 1)η)^k. I − SA = −(U + E(I + U)); with
@@ -30,7 +31,7 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.evidence import Erratum, Evidence, Part, misprint
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
 from innerloop.claims.gatmiry2024.landscape import (
@@ -85,6 +86,8 @@ def judge_dominance(rows: Rows) -> Evidence:
             corrected.search_note = row.get("search", "")
         if row["form"] == LOSS and n >= d * d:
             skew.add(hoelder_factor(d, L) * least, slope, case)
+    step = Inequality("ε^{2L} ≥ dδ^{2L}(ε + 2)^{2L} for ε > 4δ")
+    step.add(5 * (0.01 * 2.041) ** 2, 0.041**2, Case(d=5, L=1, δ=0.01, ε=0.041))
     return Evidence(
         parts=[
             Part(
@@ -95,12 +98,18 @@ def judge_dominance(rows: Rows) -> Evidence:
             )
         ],
         errata=[
+            Erratum(
+                where="proof of Theorem A.11",
+                printed=step.check(),
+                meant="for 8δd^{3/(4L)} ≤ ε ≤ 1, as Lemma A.10 asks: then dδ^{2L}(ε + 2)^{2L} is at "
+                "most (3/8)^{2L}d^{−1/2}ε^{2L}",
+            ),
             misprint(
                 "Theorem A.11",
                 "Theorem A.11 restates Theorem 3.4, with L(A, 0) ≥ 2(4δ)^{2L}",
                 "one threshold for both; the correction holds from the lower one, 2(2δ)^{2L}, on",
                 "L = 1: 2(4δ)² = 256d/√n, where Theorem 3.4 has 16Ld4^L/√n = 64d/√n",
-            )
+            ),
         ],
         beyond=[skew.check()],
         numbers={
@@ -189,7 +198,7 @@ def measure_multiples() -> Rows:
     least = Fraction(many + 1, 2 * many + 2)  # n/(n + d + 1), the minimum of one loop
     cases = [(many, many + 1, 1, least), (many, many**2, 1, Fraction(0))]
     for d, L, a in ((65_537, 2, 0), (65_537, 2, 3), (10_120, 5, 0), (10**6, 3, -1), (50, 4, 0)):
-        cases += [(d, 10**k, L, Fraction(a)) for k in (12, 30)]
+        cases += [(d, 10**k, L, Fraction(a)) for k in (16, 30)]
     rows = []
     for d, n, L, a in cases:
         value, slope = isotropic_loss(d, n, L, a), isotropic_loss(d, n, L, a, 1) ** 2 / d
