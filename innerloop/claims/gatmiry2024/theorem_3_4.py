@@ -101,8 +101,8 @@ def judge_dominance(rows: Rows) -> Evidence:
             Erratum(
                 where="proof of Theorem A.11",
                 printed=step.check(),
-                meant="for 8δd^{3/(4L)} ≤ ε ≤ 1, as Lemma A.10 asks: then dδ^{2L}(ε + 2)^{2L} is at "
-                "most (3/8)^{2L}d^{−1/2}ε^{2L}",
+                meant="for 8δd^{3/(4L)} ≤ ε ≤ 1, as Lemma A.10 asks: then dδ^{2L}(ε + 2)^{2L} is "
+                "at most (3/8)^{2L}d^{−1/2}ε^{2L}",
             ),
             misprint(
                 "Theorem A.11",
@@ -128,7 +128,7 @@ def judge_dominance(rows: Rows) -> Evidence:
     hypotheses={
         "A symmetric": "Lemma 4.1, on which the proof rests, takes A^½",
         "Σ* = I": "the theorem",
-        "n > d": "Section 3.5",
+        "n > d": "Section 3.2",
     },
     restates={"gatmiry2024.theorem-A.11": "Appendix A.1, Theorem A.11"},
     quick={"sizes": SIZES, "extra": 6, "descents": 3},
