@@ -22,17 +22,7 @@ from innerloop.problems.linear_regression import LinearRegression
 from innerloop.theory.looped import LoopedLoss, isotropic_loss, isotropic_moments
 
 VERDICTS: dict[str, list[str]] = {
-    "proposition-3.1": [
-        "holds",
-        "holds as corrected",  # ℓ(w) has no w
-        "holds as corrected",  # its gradient
-        "holds",
-        "holds as corrected",  # (7)
-        "holds as corrected",
-        "holds",
-        "holds as corrected",  # (9)
-        "holds as corrected",
-    ],
+    "proposition-3.1": ["holds"],
     "lemma-A.3": ["holds as corrected", "holds as corrected"],
     "corollary-A.4": ["holds as corrected", "holds"],
     "lemma-4.1": ["holds as corrected", "holds", "holds"],
