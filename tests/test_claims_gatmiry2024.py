@@ -33,14 +33,7 @@ VERDICTS: dict[str, list[str]] = {
     "theorem-4.4": ["holds"],
     "lemma-A.9": ["holds"],
     "theorem-4.5": ["holds as corrected", "holds as corrected"],
-    "theorem-A.1": [
-        "holds as corrected",  # (12), the sign of u
-        "holds as corrected",  # (13), the sign of u
-        "holds",
-        "holds as corrected",  # u is missing
-        "holds as corrected",  # and the sign of y_q
-        "holds as corrected",  # XXᵀ = Σ
-    ],
+    "theorem-A.1": ["holds as corrected", "holds as corrected"],  # the sign of u
 }
 
 
