@@ -12,12 +12,9 @@ from functools import cache
 import torch
 from torch import Tensor
 
-from innerloop.claims.prompts import draw_normal
 from innerloop.theory.looped import LoopedLoss
 
 Loss = Callable[[LoopedLoss, Tensor], Tensor]
-Factor = Callable[[int, int], float]
-"""Map d and L to a factor."""
 FORMS: dict[str, Loss] = {
     "the loss": LoopedLoss.loss,
     "the trace of Lemma 4.1": LoopedLoss.trace_loss,
@@ -80,11 +77,8 @@ def loss_and_squared_gradient(law: LoopedLoss, B: Tensor, loss: Loss) -> tuple[T
 def draw_at_level(
     generator: torch.Generator, law: LoopedLoss, loss: Loss, level: float, extra: int
 ) -> Tensor:
-    """Draw symmetric matrices (for the loss itself, any) whose loss is `level` or slightly more."""
+    """Draw diagonal matrices (by rotation, all symmetric) whose loss is `level` or just above."""
     along = draw_directions(generator, law.d, extra)
-    if loss is LoopedLoss.loss:
-        drawn = draw_normal(generator, extra + 1, law.d, law.d)
-        along = torch.cat([along, drawn / torch.linalg.matrix_norm(drawn, 2)[:, None, None]])
     start = (1 - law.minimum_deviation()) * identity(law.d)
 
     def inside(t: Tensor) -> Tensor:

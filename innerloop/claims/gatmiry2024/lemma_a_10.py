@@ -130,7 +130,6 @@ def lemma_a_10(
                 for times in (1.0, 100.0):
                     most = level(case["ε"], d, case["n"], L) * times
                     A = draw_at_level(generator, law, loss, most, extra)
-                    A = A[(A.mT == A).all(dim=(-2, -1))]
                     _, slopes = loss_and_squared_gradient(law, A, loss)
                     for each, slope in zip(A, slopes, strict=True):
                         rows.append(make_row(case.extend(A=each), float(slope), form))

@@ -7,12 +7,13 @@ Printed    if 8Ld²/√n ≤ 4^{−L} (A.8: δd^{1/(2L)} < 1/2, the same without
 Tested     the minimum over A and u together, on exact expectations: L-BFGS from structured matrices
            of every scale from 10⁻⁴ to 10⁴ with u at random, then refined; the smallest n that the
            condition allows and 100 times that: n > (8Ld²4^L)², 1024 at L = d = 1
-Proof      for A with A^½: I − ΣA is similar to M = I − A^½ΣA^½, so that ‖(I − ΣA)^L‖_F² ≥ ‖M‖^{2L},
-           and by convexity L(A, 0) ≥ ‖I − A^½Σ*A^½‖^{2L}. E = S − I is a chaos of order 2, with
-           η² = E‖E‖_F² = d(d + 1)/n: L(Σ*⁻¹, 0) = E‖E^L‖_F² ≤ ((2L − 1)η)^{2L} < 1. So A^opt has
-           ‖A^½Σ*A^½ − I‖ ≤ (2L − 1)η ≤ 0.36·8Ld²/√n, far inside (1), (3) and (22). With R the L-th
-           power in whitened coordinates the term in u is E‖vᵀ(I − R)‖² ≥ (1 − √L(A, 0))²‖v‖²,
-           v = Σ*^½u, for any A with L(A, 0) < 1: only u = 0 is a minimum
+Proof      for A with A^½: I − ΣA has the eigenvalues of the symmetric M = I − A^½ΣA^½, so that its
+           L-th power has, in any coordinates, a squared norm of at least ‖M‖^{2L}; by convexity
+           L(A, 0) ≥ ‖I − A^½Σ*A^½‖^{2L}. In whitened coordinates E = S − I is a chaos of order 2
+           with η² = E‖E‖_F² = d(d + 1)/n: L(Σ*⁻¹, 0) = E‖E^L‖_F² ≤ ((2L − 1)η)^{2L} < 1. So A^opt
+           has ‖A^½Σ*A^½ − I‖ ≤ (2L − 1)η ≤ 0.36·8Ld/√n, far inside (1), (3) and (22). With R the
+           L-th power, the term in u is E‖vᵀ(I − R)‖² ≥ (1 − √L(A, 0))²‖v‖², v = Σ*^½u, for any A
+           with L(A, 0) < 1: only u = 0 is a minimum
 Beyond     A^opt = bΣ*⁻¹ among symmetric A, 1 − b of order 1/n where c is n^{−1/(4L)} (the remark's
            "essentially the best that one can hope for" is no theorem). Over all matrices the loss
            is lower off the symmetric ones from two loops on, by a turn of order 1/√n

@@ -152,8 +152,7 @@ def theorem_3_3(
     for d, L in sizes:
         for n in (d + 1, enough_examples(d, L), 10**12):
             law, xi = get_law(d, n, L), least_level(d, n, L)
-            starts = draw_at_level(generator, law, LoopedLoss.loss, 1e4 * xi, extra)
-            starts = [A for A in starts if torch.equal(A, A.mT)]
+            starts = [*draw_at_level(generator, law, LoopedLoss.loss, 1e4 * xi, extra)]
             starts += [A for _, A in list_families(d, generator, symmetric=True, random=4)]
             starts += [build(d) for build in HARD_MATRICES.values()]
             values = torch.stack([torch.linalg.eigvalsh(A) for A in starts if torch.equal(A, A.mT)])
