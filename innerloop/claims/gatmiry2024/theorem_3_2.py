@@ -122,7 +122,7 @@ def list_errata() -> list[Erratum]:
     },
     restates={"gatmiry2024.theorem-A.8": "Appendix A.1, Theorem A.8, (22) and (23)"},
     quick={"starts": 2, "sizes": SIZES},
-    full={"starts": 40, "sizes": MORE_SIZES},
+    full={"starts": 20, "sizes": MORE_SIZES},
     tiny={"starts": 1, "sizes": [[1, 1], [2, 2]]},
     judge=judge_minimum,
     falsified={
