@@ -30,7 +30,8 @@ def multiple(a: float) -> Callable[[int], Tensor]:
 HARD_MATRICES: dict[str, Callable[[int], Tensor]] = {
     "A = 0 (theorem-3.4)": multiple(0.0),
     "A = I/2, the minimiser at n = d + 1 (theorem-3.4)": multiple(0.5),
-    "A = 0.96 I (lemma-A.10)": multiple(0.96),
+    "A = 0.899 I (lemma-A.10)": multiple(0.899),
+    "A = 12 I (theorem-3.3)": multiple(12.0),
     "a shear (theorem-3.4)": shear(31.77),
     "a shear (theorem-A.11)": shear(63.60),
     "a shear (lemma-A.10)": shear(1046.64),

@@ -7,21 +7,26 @@ trace that Lemma 4.1 equates it with, E tr((I − SB)^{2L}). They agree on multi
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 
 import torch
 from torch import Tensor
 
-from innerloop.claims.prompts import draw_normal
-from innerloop.claims.searching import search_minimum
 from innerloop.theory.looped import LoopedLoss
 
 Loss = Callable[[LoopedLoss, Tensor], Tensor]
-Factor = Callable[[int, int], float]
-"""Map d and L to a factor."""
 FORMS: dict[str, Loss] = {
     "the loss": LoopedLoss.loss,
     "the trace of Lemma 4.1": LoopedLoss.trace_loss,
 }
+
+
+LOSS, TRACE = FORMS
+
+
+@cache
+def get_law(d: int, n: int, L: int) -> LoopedLoss:
+    return LoopedLoss(d, n, L)
 
 
 def delta(loops: int, d: int, n: int) -> float:
@@ -31,26 +36,6 @@ def delta(loops: int, d: int, n: int) -> float:
 
 def identity(d: int) -> Tensor:
     return torch.eye(d, dtype=torch.float64)
-
-
-def search_lowest(
-    generator: torch.Generator, law: LoopedLoss, starts: int, *, symmetric: bool, loss: Loss
-) -> tuple[Tensor, float]:
-    """Search the lowest point around the identity; returns B − I there, and the loss."""
-    d, unit = law.d, law.n**-0.5
-
-    def offset(point: Tensor) -> Tensor:
-        P = point.reshape(d, d) * unit
-        return (P + P.mT) / 2 if symmetric else P
-
-    def objective(point: Tensor) -> Tensor:
-        return loss(law, identity(d) + offset(point)).log()
-
-    first = -law.minimum_deviation() / unit * identity(d).flatten()
-    drawn = torch.randn(starts, d * d, generator=generator, dtype=torch.float64)
-    best, _, _ = search_minimum(objective, torch.cat([first + drawn, first[None]]), iterations=200)
-    found = offset(best)
-    return found, float(loss(law, identity(d) + found))
 
 
 def farthest_within(inside: Callable[[Tensor], Tensor], start: float, rows: int) -> Tensor:
@@ -92,11 +77,8 @@ def loss_and_squared_gradient(law: LoopedLoss, B: Tensor, loss: Loss) -> tuple[T
 def draw_at_level(
     generator: torch.Generator, law: LoopedLoss, loss: Loss, level: float, extra: int
 ) -> Tensor:
-    """Draw symmetric matrices (for the loss itself, any) whose loss is `level` or slightly more."""
+    """Draw diagonal matrices (by rotation, all symmetric) whose loss is `level` or just above."""
     along = draw_directions(generator, law.d, extra)
-    if loss is LoopedLoss.loss:
-        drawn = draw_normal(generator, extra + 1, law.d, law.d)
-        along = torch.cat([along, drawn / torch.linalg.matrix_norm(drawn, 2)[:, None, None]])
     start = (1 - law.minimum_deviation()) * identity(law.d)
 
     def inside(t: Tensor) -> Tensor:

@@ -1,39 +1,52 @@
 """Lemma A.10: the bound on the gradient behind gradient dominance.
 
-Printed    Σ* = I, 8δd^{3/(4L)} ≤ ε ≤ 1 and 4dδ^{4L−2} ≤ 1: L(A, 0) ≥ ε^{2L} + dδ^{2L}(ε + 2)^{2L}
-           implies ‖∇L(A, 0)‖² ≥ ¼ε^{4L−2}; the proof's Hölder inequality is
-           Σ(λ_i − 1)^{4L−2} ≥ d^{−(L−1)/(2L−1)} (Σ(λ_i − 1)^{2L})^{(2L−1)/L}
-Tested     both forms of L(A, 0), as in theorem-A.11, at the smallest n that the conditions allow
-           and far above it, ε from its least value to 1, from the level out; multiples of the
-           identity in fractions, for d of any size
-Correction ‖∇L‖² ≥ ¼d^{−(L−1)/L}ε^{4L−2}. As printed it fails at L = 2, d = 10⁶, A = 0.96I, ε = 1,
-           n = 10⁶⁰: the loss is 2.56 and ‖∇L‖² = 16·0.04⁶·10⁶ = 0.0655. For L = 2 it can fail from
-           d = 4097 on (4L² < d^{(L−1)/L}/4). Hölder gives d^{−(L−1)/L}: with all λ_i − 1 equal to
-           1, d = 2 and L = 2 the printed inequality says 2 ≥ 2^{−1/3}·2^{3/2} = 2.24
-Note       the conditions ask for n ≥ 64·8^{4L}·L²d⁵: 262 144 at L = d = 1, 1.4·10¹¹ at L = d = 2
+Printed    8δd^{3/(4L)} ≤ ε ≤ 1 and 4dδ^{4L−2} ≤ 1: L(A, 0) ≥ ε^{2L} + dδ^{2L}(ε + 2)^{2L} implies
+           ‖∇L(A, 0)‖² ≥ ¼ε^{4L−2}
+Tested     symmetric A, both forms of L(A, 0), as in theorem-3.4, at the smallest n that the
+           conditions allow (64·8^{4L}L²d⁵: 262 144 at L = d = 1) and far above it, ε from its least
+           value to 1, from the level out, and a search; multiples of the identity in fractions
+Wrong      the proof's last line has d^{−(L−1)/(2L−1)}, which the statement leaves out. As n grows
+           A = aI has the loss d(1 − a)^{2L} and ‖∇L‖² = 4L²d(1 − a)^{4L−2}: at d = 10⁴, L = 2,
+           a = 0.899 and ε = 1 they are 1.04 and 0.17. It can fail from 16L² < d^{(L−1)/L} on
+Corrected  A symmetric: ‖∇L‖² ≥ ¼d^{−(L−1)/L}ε^{4L−2}
+Proof      the conditions give √n ≥ 8·64^L·Ld^{5/2} ≥ 128Ld² and ε^{2L} ≥ 64^L·8Ld/√n, above the
+           threshold of theorem-3.4, whose proof has (4/9)L²(4/9)^{1/L} ≥ ¼ in place of 1/16 for
+           L ≥ 2. For one loop ‖∇L‖² = 4κ(L(A, 0) − d(κ − 1)/κ), κ = 1 + (d + 1)/n, by completing
+           the square, which is at least 4ε²
 """
 
 from __future__ import annotations
 
 from fractions import Fraction
+from typing import Any
 
 import torch
+from torch import Tensor
 
 from innerloop.claims.base import claim
+from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.falsifying import change_column
+from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
 from innerloop.claims.gatmiry2024.landscape import (
     FORMS,
-    Factor,
+    LOSS,
+    TRACE,
     delta,
     draw_at_level,
+    get_law,
     hoelder_factor,
     loss_and_squared_gradient,
 )
 from innerloop.claims.prompts import draw_normal
+from innerloop.claims.searching import search_counterexample
 from innerloop.claims.trials import Inequality
-from innerloop.theory.looped import LoopedLoss, isotropic_loss
+from innerloop.theory.looped import isotropic_loss
 
 SIZES = [[1, 1], [2, 1], [1, 2], [2, 2], [2, 3]]
+Rows = list[dict[str, Any]]
+"""The case with ε, which of the two functions, whether A is symmetric, and ‖∇L‖²; or the sums of
+the proof's Hölder inequality."""
 
 
 def least_examples(d: int, L: int) -> int:
@@ -42,89 +55,154 @@ def least_examples(d: int, L: int) -> int:
     return int((8 * L * d / small ** (2 * L)) ** 2 * 1.001) + 1
 
 
-def level(epsilon: float, small: float, d: int, L: int) -> float:
-    return epsilon ** (2 * L) + d * (small * (epsilon + 2)) ** (2 * L)
+def level(epsilon: float, d: int, n: int, L: int) -> float:
+    return epsilon ** (2 * L) + d * (delta(L, d, n) * (epsilon + 2)) ** (2 * L)
+
+
+def judge_gradients(rows: Rows) -> Evidence:
+    printed = {form: Inequality(f"‖∇L‖² ≥ ε^{{4L−2}}/4, L(A, 0) {form}") for form in FORMS}
+    bound = "‖∇L‖² ≥ d^{−(L−1)/L} ε^{4L−2}/4"
+    corrected, skew = Inequality(f"A symmetric: {bound}"), Inequality(f"A any matrix: {bound}")
+    norms = Inequality("Σ|z|^{4L−2} ≥ d^{−(L−1)/(2L−1)} (Σ|z|^{2L})^{(2L−1)/L}")
+    mended = Inequality("Σ|z|^{4L−2} ≥ d^{−(L−1)/L} (Σ|z|^{2L})^{(2L−1)/L}")
+    for row in rows:
+        case = row["case"]
+        d, L = case["d"], case["L"]
+        if "high" in row:
+            low = row["low"] ** ((2 * L - 1) / L)
+            norms.add(d ** (-(L - 1) / (2 * L - 1)) * low, row["high"], case)
+            mended.add(hoelder_factor(d, L) * low, row["high"], case)
+            continue
+        least, slope = case["ε"] ** (4 * L - 2) / 4, row["slope"]
+        if row["symmetric"]:
+            printed[row["form"]].add(least, slope, case)
+        if row["symmetric"] and row["form"] == LOSS:
+            corrected.add(hoelder_factor(d, L) * least, slope, case)
+            corrected.search_note = row.get("search", "")
+        elif row["form"] == LOSS:
+            skew.add(hoelder_factor(d, L) * least, slope, case)
+    part = Part(
+        printed=printed[LOSS].check(),
+        corrected=corrected.check(),
+        reading="L(A, 0) is the loss, as Section 3.5 defines it",
+        other_readings={TRACE: printed[TRACE].check()},
+    )
+    hoelder = Part(printed=norms.check(), corrected=mended.check())
+    numbers = {
+        f"largest d for which all equal λ satisfy it, L = {L}": int((16 * L * L) ** (L / (L - 1)))
+        for L in (2, 3, 4, 5)
+    }
+    return Evidence(
+        parts=[part],
+        errata=[hoelder.as_erratum("proof of Lemma A.10, Hölder's inequality")],
+        beyond=[skew.check()],
+        numbers=numbers,
+    )
 
 
 @claim(
     "gatmiry2024.lemma-A.10",
     "Above the loss ε^{2L} + dδ^{2L}(ε + 2)^{2L} the squared gradient is at least ε^{4L−2}/4.",
-    where="Appendix A.1, Lemma A.10 and its proof",
+    where="Appendix A.1, Lemma A.10",
     kind="inequality",
-    quick={"sizes": SIZES, "extra": 6},
-    full={"sizes": [*SIZES, [3, 2]], "extra": 60},
-    tiny={"sizes": [[1, 1], [2, 2]], "extra": 1},
+    hypotheses={
+        "A symmetric": "Lemma 4.3, with which the proof begins, takes A^½",
+        "Σ* = I": "Theorem 3.4, whose proof this is",
+        "8δd^{3/(4L)} ≤ ε ≤ 1 and 4dδ^{4L−2} ≤ 1": "the lemma",
+    },
+    quick={"sizes": SIZES, "extra": 6, "descents": 3},
+    full={"sizes": [*SIZES, [3, 2]], "extra": 60, "descents": 8},
+    tiny={"sizes": [[1, 1], [2, 2]], "extra": 1, "descents": 0},
+    judge=judge_gradients,
     falsified={
-        "a thousand times the factor": {"factor": lambda d, L: 1000 * hoelder_factor(d, L)},
-        "Hölder without d": {"norms": lambda d, L: 1.0},
+        "gradients a hundredth as long": change_column("slope", lambda slope: slope / 1e4),
+        "sums of 2L-th powers ten times as large": change_column("low", lambda low: 10 * low),
     },
 )
 def lemma_a_10(
-    generator: torch.Generator,
-    *,
-    sizes: list[list[int]],
-    extra: int,
-    factor: Factor = hoelder_factor,
-    norms: Factor = hoelder_factor,
-) -> Evidence:
-    parts = []
-    for name, loss in FORMS.items():
-        printed = Inequality(f"‖∇L‖² ≥ ε^{{4L−2}}/4, L {name}")
-        right = Inequality(f"‖∇L‖² ≥ d^{{−(L−1)/L}} ε^{{4L−2}}/4, L {name}")
-        both: list[tuple[Inequality, Factor]] = [(printed, lambda d, L: 1.0), (right, factor)]
-        for d, L in sizes:
-            for n in (least_examples(d, L), 10**4 * least_examples(d, L)):
-                law, small = LoopedLoss(d, n, L), delta(L, d, n)
-                low = 8 * small * d ** (3 / (4 * L))
-                for epsilon in (low, (low + 1) / 2, 1.0):
-                    most = level(epsilon, small, d, L)
-                    for times in (1.0, 100.0):
-                        B = draw_at_level(generator, law, loss, most * times, extra)
-                        _, slopes = loss_and_squared_gradient(law, B, loss)
-                        about = f"d = {d}, L = {L}, n = {n:.4g}, ε = {epsilon:.4g}"
-                        for slope in slopes:
-                            for trial, of in both:
-                                left = of(d, L) * epsilon ** (4 * L - 2) / 4
-                                trial.add(left, slope, size=(d, L, n), about=about)
-        _isotropic(both)
-        parts.append(Part(printed=printed.check(), corrected=right.check()))
-    numbers = {f"least n for L = {L}, d = {d}": float(least_examples(d, L)) for d, L in sizes}
-    numbers |= {
-        f"largest d for which all equal λ satisfy it, L = {L}": int((16 * L * L) ** (L / (L - 1)))
-        for L in (2, 3, 4, 5)
-    }
-    return Evidence(parts=[*parts, _norms(generator, norms)], numbers=numbers)
+    generator: torch.Generator, *, sizes: list[list[int]], extra: int, descents: int
+) -> Rows:
+    rows = measure_multiples() + measure_norms(generator)
+    for d, L in sizes:
+        for case in list_cases(d, L):
+            law = get_law(d, case["n"], L)
+            for form, loss in FORMS.items():
+                for times in (1.0, 100.0):
+                    most = level(case["ε"], d, case["n"], L) * times
+                    A = draw_at_level(generator, law, loss, most, extra)
+                    _, slopes = loss_and_squared_gradient(law, A, loss)
+                    for each, slope in zip(A, slopes, strict=True):
+                        rows.append(make_row(case.extend(A=each), float(slope), form))
+    rows.append(search_row(generator, sizes, descents, symmetric=True))
+    rows.append(search_row(generator, sizes, descents, symmetric=False))
+    return rows
 
 
-def _isotropic(both: list[tuple[Inequality, Factor]]) -> None:
-    """Check A = aI near the level of ε = 1, for many features."""
-    for d, L, a in (
-        (10**6, 2, Fraction(96, 100)),
-        (10**5, 4, Fraction(3, 4)),
-        (30, 2, Fraction(0)),
-    ):
+def make_row(
+    case: Case, slope: float, form: str = LOSS, *, symmetric: bool = True
+) -> dict[str, Any]:
+    return {"case": case, "form": form, "symmetric": symmetric, "slope": slope}
+
+
+def list_cases(d: int, L: int) -> list[Case]:
+    """List n and ε at the ends of what the lemma allows, and between."""
+    cases = []
+    for n in (least_examples(d, L), 10**4 * least_examples(d, L)):
+        low = 8 * delta(L, d, n) * d ** (3 / (4 * L))
+        cases += [Case(d=d, L=L, n=n, ε=epsilon) for epsilon in (low, (low + 1) / 2, 1.0)]
+    return cases
+
+
+def corrected_margin(A: Tensor, **size: Any) -> tuple[Tensor, Tensor]:
+    """log of ‖∇L‖² over the corrected bound, and of the loss over the level."""
+    d, L, n, epsilon = (size[name] for name in ("d", "L", "n", "ε"))
+    at = A if A.requires_grad else A.detach().clone().requires_grad_()
+    value = get_law(d, n, L).loss(at)
+    (slope,) = torch.autograd.grad(value.sum(), at, create_graph=True)
+    bound = hoelder_factor(d, L) * epsilon ** (4 * L - 2) / 4
+    return ((slope**2).sum((-2, -1)) / bound).log(), (value / level(epsilon, d, n, L)).log()
+
+
+def search_row(
+    generator: torch.Generator, sizes: list[list[int]], descents: int, *, symmetric: bool
+) -> dict[str, Any]:
+    """Search the least ratio above the level; the case where the search ended."""
+    allowed = [case.values for d, L in sizes if symmetric or d * L > d for case in list_cases(d, L)]
+    found = search_counterexample(
+        corrected_margin,
+        allowed[::5] if symmetric else allowed[2::3],
+        generator,
+        symmetric=symmetric,
+        pool=HARD_MATRICES,
+        descents=descents,
+    )
+    law = get_law(*(found.case[name] for name in ("d", "n", "L")))
+    _, slope = loss_and_squared_gradient(law, found.case["A"], FORMS[LOSS])
+    return {**make_row(found.case, float(slope), symmetric=symmetric), "search": found.summary}
+
+
+def measure_multiples() -> Rows:
+    """Measure A = aI near the level of ε = 1, for many features, in fractions."""
+    rows = []
+    for d, L, a in ((10**4, 2, "0.899"), (10**6, 2, "0.96"), (10**5, 4, "0.75"), (30, 2, "0")):
         n = 10**60
-        value = float(isotropic_loss(d, n, L, a))
-        slope = float(isotropic_loss(d, n, L, a, 1)) ** 2 / d
-        small = delta(L, d, n)
-        if n < least_examples(d, L) or value < level(1.0, small, d, L):
+        value = isotropic_loss(d, n, L, Fraction(a))
+        slope = float(isotropic_loss(d, n, L, Fraction(a), 1) ** 2 / d)
+        if n < least_examples(d, L) or float(value) < level(1.0, d, n, L):
             raise ValueError(f"the lemma's conditions do not hold at d = {d}, L = {L}")
-        about = f"A = {float(a)}·I, d = {d}, L = {L}, ε = 1, n = 10⁶⁰, loss {value:.5g}"
-        for trial, of in both:
-            trial.add(of(d, L) / 4, slope, size=(d, L), about=about)
+        case = Case(d=d, L=L, n=n, ε=1.0, note=f"A = {a}·I, the loss is {float(value):.5g}")
+        rows += [make_row(case, slope, form) for form in FORMS]
+    return rows
 
 
-def _norms(generator: torch.Generator, norms: Factor) -> Part:
-    """Check the proof's step from the 2L-norm to the (4L − 2)-norm."""
-    printed = Inequality("Σ|z|^{4L−2} ≥ d^{−(L−1)/(2L−1)} (Σ|z|^{2L})^{(2L−1)/L}")
-    right = Inequality("Σ|z|^{4L−2} ≥ d^{−(L−1)/L} (Σ|z|^{2L})^{(2L−1)/L}")
+def measure_norms(generator: torch.Generator) -> Rows:
+    """Measure the sums in the proof's step from the 2L-norm to the (4L − 2)-norm."""
+    rows = []
     for d in range(1, 6):
         for L in range(1, 5):
             for k in range(8):
                 z = torch.ones(d, dtype=torch.float64) if k == 0 else draw_normal(generator, d)
-                high, low = (z ** (4 * L - 2)).sum(), (z ** (2 * L)).sum() ** ((2 * L - 1) / L)
-                about = f"d = {d}, L = {L}, " + ("all |z| = 1" if k == 0 else "z at random")
-                stated = d ** (-(L - 1) / (2 * L - 1)) * low
-                printed.add(stated, high, size=(d, L, k), about=about)
-                right.add(norms(d, L) * low, high, size=(d, L, k), about=about)
-    return Part(printed=printed.check(), corrected=right.check())
+                high, low = (float((z**power).sum()) for power in (4 * L - 2, 2 * L))
+                note = "all z are 1" if k == 0 else "z at random"
+                rows.append({"case": Case(d=d, L=L, note=note), "high": high, "low": low})
+    return rows

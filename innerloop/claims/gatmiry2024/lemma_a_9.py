@@ -2,10 +2,10 @@
 
 Printed    for ε > 2δ, L(A, 0) ≤ ε^{2L} − δ^{2L}(ε + 2)^{2L} implies
            (1 − (4ε + 16δd^{1/(2L)}))A^opt ≼ A ≼ (1 + (4ε + 16δd^{1/(2L)}))A^opt
-Tested     as theorem-4.4, at those ε for which the level is positive at all
-Correction for A symmetric, as there
-Note       the level is positive only for δ < 1 and ε > 2δ/(1 − δ): between that and 2δ the lemma
-           speaks of no A, and δ < 1 asks for n > 64L²d²
+Tested     see `closeness`, at those ε for which the level is positive at all: for δ < 1, that is
+           n > 64L²d², and ε > 2δ/(1 − δ)
+Proof      as for theorem-4.4: |λ − 1| ≤ ε and |b − 1| ≤ ε. For ε ≤ 1/2 |λ/b − 1| ≤ 4ε; else the
+           lower end is below 0, b ≥ 1 − (2L − 1)η ≥ 0.64, and 1 + ε ≤ (1 + 4ε)b
 """
 
 from __future__ import annotations
@@ -14,15 +14,26 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence
-from innerloop.claims.gatmiry2024.theorem_4_4 import SIZES, Spread, check_closeness
+from innerloop.claims.gatmiry2024.closeness import (
+    FALSIFIED,
+    HYPOTHESES,
+    SIZES,
+    Rows,
+    judge_closeness,
+    measure_closeness,
+)
 
 
-def level(epsilon: float, d: float, L: int) -> float:
-    return epsilon ** (2 * L) - (d * (epsilon + 2)) ** (2 * L)
+def level(epsilon: float, small: float, L: int) -> float:
+    return epsilon ** (2 * L) - (small * (epsilon + 2)) ** (2 * L)
 
 
-def spread_bound(epsilon: float, d: float, root: float) -> float:
-    return 4 * epsilon + 16 * d * root
+def spread_bound(epsilon: float, small: float, root: float) -> float:
+    return 4 * epsilon + 16 * small * root
+
+
+def judge_spread(rows: Rows) -> Evidence:
+    return judge_closeness(rows, "(4ε + 16δd^{1/(2L)})", spread_bound, {})
 
 
 @claim(
@@ -31,12 +42,14 @@ def spread_bound(epsilon: float, d: float, root: float) -> float:
     "1 ± (4ε + 16δd^{1/(2L)}) of the minimiser.",
     where="Appendix A.1, Lemma A.9",
     kind="inequality",
-    quick={"sizes": SIZES, "extra": 3},
-    full={"sizes": SIZES, "extra": 60},
-    tiny={"sizes": [[1, 1], [2, 2]], "extra": 0},
-    falsified={"a hundredth": {"wide": lambda e, d, root: spread_bound(e, d, root) / 100}},
+    hypotheses={"ε > 2δ": "the lemma", **HYPOTHESES},
+    quick={"sizes": SIZES, "extra": 3, "descents": 1},
+    full={"sizes": SIZES, "extra": 60, "descents": 6},
+    tiny={"sizes": [[1, 1], [2, 2]], "extra": 0, "descents": 0},
+    judge=judge_spread,
+    falsified=FALSIFIED,
 )
 def lemma_a_9(
-    generator: torch.Generator, *, sizes: list[list[int]], extra: int, wide: Spread = spread_bound
-) -> Evidence:
-    return check_closeness(generator, sizes, extra, 2.0, level, wide)
+    generator: torch.Generator, *, sizes: list[list[int]], extra: int, descents: int
+) -> Rows:
+    return measure_closeness(generator, sizes, extra, descents, 2.0, level, spread_bound)

@@ -1,211 +1,176 @@
 """Proposition 3.1: looping one block of linear attention runs preconditioned gradient descent.
 
-Printed    Z ← Z − (1/n) P Z M (ZᵀQZ) with (5), Q = diag(A, 0), P = diag(0, …, 0, 1), L times, read
-           out as −Z_{d+1,n+1}: L steps w ← w − (1/n) A ∇ℓ(w) from w = 0, ℓ(w) = ‖Xᵀw* − y‖² (so
-           in 3.2), where ∇ℓ(0) = Xy; (6) Attn_{d+1} = yᵀXᵀA [X x_q]; (7) = −(0 − (1/n) A∇ℓ(0))ᵀX
-           = −w_1ᵀX; (8) Attn_{1:d} = 0; (9) the labels are yᵀ − w_tᵀX and −w_tᵀx_q, X stays
-Tested     the block as printed on tokens, A dense and not symmetric, for every number of loops
-Readings   ∇ℓ(0) = Xy taken as printed, or ℓ(w) = ‖Xᵀw − y‖² differentiated: (7) and (9) fail in
-           both. ℓ as printed has no w in it, only w*: its gradient is 0
-Correction ∇ℓ(0) = −2Xy; Attn_{d+1} = n w_1ᵀ[X x_q] with w_1 the step of ½ℓ with Aᵀ; (9) holds with
-           w_{t+1} = w_t − (1/n) Aᵀ ∇½ℓ(w_t): half the gradient, the transpose of A
-Note       the proposition itself asks for some choice of P and Q, and there is one: 2Aᵀ in Q.
-           It is quoted as Lemma 1 of ahn2023, where it is Lemma 2; the zero of (8) is d×(n+1)
+Printed    for appropriate P and Q, Z ← Z − (1/n) P Z M (ZᵀQZ), L times, read out as −Z_{d+1,n+1},
+           is L steps of preconditioned gradient descent on the regression instance. The proof takes
+           (5), Q = diag(A, 0), P = diag(0, …, 0, 1), and ∇ℓ(0) = Xy for ℓ(w) = ‖Xᵀw − y‖²:
+           (7) Attn_{d+1} = −w_1ᵀ[X x_q], w_1 = −(1/n) A∇ℓ(0); (9) the labels are yᵀ − w_tᵀX and
+           −w_tᵀx_q, X stays
+Tested     the block on tokens, for every number of loops: with 2Aᵀ in Q against w − (1/n) A∇ℓ(w),
+           A any matrix; with A in Q, as (5) has it, against (7) and (9)
+Proof      with Q = diag(C, 0) the labels of X change by −(1/n) yᵀXᵀC[X x_q], which is a step with
+           Cᵀ and ½∇ℓ; so C = 2Aᵀ serves every A, and C = A a symmetric one up to the factor 2
+Wrong      ∇ℓ(0) is −2Xy: with (5) w_{t+1} = w_t − (1/n) Aᵀ∇½ℓ(w_t), and Attn_{d+1} = n w_1ᵀ[X x_q]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.prompts import (
-    attention,
-    build_tokens,
-    draw_integer,
-    draw_normal,
-    unmasked_attention,
-)
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.prompts import attention, build_tokens, draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 
 LARGEST_D, LARGEST_N, LOOPS = 4, 10, 6
-Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
-Step = Callable[[Tensor, Tensor], Tensor]
 
 
-def transposed_step(A: Tensor, gradient: Tensor) -> Tensor:
-    """The corrected step without its 1/n: half the gradient of ℓ, multiplied by Aᵀ."""
-    return A.mT @ gradient / 2
-
-
-def query_block(A: Tensor) -> Tensor:
-    """Q's block for gradient descent on ℓ with the preconditioner A."""
-    return 2 * A.mT
-
-
-@claim(
-    "gatmiry2024.proposition-3.1",
-    "For some P and Q a looped block of linear attention takes steps of preconditioned gradient "
-    "descent; with (5) the preconditioner is A.",
-    where="Section 3.4, Proposition 3.1 and its proof, (5) to (9)",
-    kind="equality",
-    quick={"trials": 300},
-    full={"trials": 20_000},
-    tiny={"trials": 20},
-    falsified={
-        "A for Aᵀ": {"step": lambda A, gradient: A @ gradient / 2},
-        "the whole gradient": {"step": lambda A, gradient: A.mT @ gradient},
-        "ascent": {"step": lambda A, gradient: -A.mT @ gradient / 2},
-        "Q holds A": {"choice": lambda A: A},
-        "the gradient is −Xy": {"slope": -1.0},
-        "the query is a key": {"attend": unmasked_attention},
-        "P moves x": {"moves": 1.0},
-        "(6) with Aᵀ": {"inside": lambda A: A.mT},
-    },
-)
-def proposition_3_1(
-    generator: torch.Generator,
-    *,
-    trials: int,
-    step: Step = transposed_step,
-    choice: Callable[[Tensor], Tensor] = query_block,
-    slope: float = -2.0,
-    attend: Attention = attention,
-    moves: float = 0.0,
-    inside: Callable[[Tensor], Tensor] = lambda A: A,
-) -> Evidence:
-    forms = {name: Equality(statement) for name, statement in STATEMENTS.items()}
-    one = torch.ones(1, dtype=torch.float64)
-    smallest = _Instance(torch.ones(2, 1, dtype=torch.float64), one, one, one[:, None], 1)
-    cases = [smallest] + [_Instance.draw(generator, 1 + k % LARGEST_D) for k in range(trials)]
-    for case in cases:
-        _equations(forms, case, step, slope, attend, moves, inside)
-        _loops(forms, case, step, choice, attend, moves)
-    check = {name: trial.check() for name, trial in forms.items()}
-    parts = [
-        Part(printed=check["exists"]),
-        Part(printed=check["loss"], corrected=check["gradient, corrected"], matters="print"),
-        Part(printed=check["gradient"], corrected=check["gradient, corrected"]),
-        Part(printed=check["6"]),
-        Part(printed=check["7, as printed"], corrected=check["7, corrected"]),
-        Part(printed=check["7, derived"], corrected=check["7, corrected"]),
-        Part(printed=check["8"]),
-        Part(printed=check["9, as printed"], corrected=check["9, corrected"]),
-        Part(printed=check["9, derived"], corrected=check["9, corrected"]),
-    ]
-    numbers = {"largest d": LARGEST_D, "largest n": LARGEST_N, "most loops": LOOPS}
-    return Evidence(parts=parts, numbers=numbers)
-
-
-STATEMENTS = {
-    "exists": "for some P, Q and any A, L loops are L steps w − (1/n) A∇ℓ(w), ℓ = ‖Xᵀw − y‖²",
-    "loss": "∇ℓ(0) = Xy, ℓ(w) = ‖Xᵀw* − y‖² as in section 3.2",
-    "gradient": "∇ℓ(0) = Xy, ℓ(w) = ‖Xᵀw − y‖²",
-    "gradient, corrected": "∇ℓ(0) = −2Xy, ℓ(w) = ‖Xᵀw − y‖²",
-    "6": "(6): Attn_{d+1} = yᵀXᵀA [X x_q]",
-    "7, as printed": "(7): Attn_{d+1} = −w_1ᵀ[X x_q], w_1 = −(1/n) A∇ℓ(0) with ∇ℓ(0) = Xy",
-    "7, derived": "(7): Attn_{d+1} = −w_1ᵀ[X x_q], w_1 = −(1/n) A∇ℓ(0), ∇ℓ differentiated",
-    "7, corrected": "Attn_{d+1} = n w_1ᵀ[X x_q], w_1 = −(1/n) Aᵀ∇½ℓ(0)",
-    "8": "(8): Attn_{1:d} = 0",
-    "9, as printed": "(9): the labels are yᵀ − w_1ᵀX and −w_1ᵀx_q, with ∇ℓ(0) = Xy",
-    "9, derived": "(9): the labels are yᵀ − w_tᵀX and −w_tᵀx_q for every t, ∇ℓ differentiated",
-    "9, corrected": "(9) for every t, and X stays, with w_{t+1} = w_t − (1/n) Aᵀ∇½ℓ(w_t)",
-}
-
-
-class _Instance(NamedTuple):
-    """Examples in rows, the true weights, a query, a preconditioner and a number of loops."""
+@dataclass(frozen=True, eq=False)
+class Loops:
+    """A prompt, examples in rows, a matrix A, and what the looped block made of it."""
 
     X: Tensor
     star: Tensor
     query: Tensor
     A: Tensor
-    loops: int
+    slope: Tensor
+    """The gradient ∇ℓ at 0, differentiated by machine."""
+    answers: Tensor
+    """Minus the query's label after every loop, with 2Aᵀ in Q."""
+    first: Tensor
+    """The label row of Attn in the first loop, with A in Q."""
+    tokens: Tensor
+    """Z before the first loop and after every loop, with A in Q."""
 
-    @classmethod
-    def draw(cls, generator: torch.Generator, d: int) -> _Instance:
-        n, loops = draw_integer(generator, 1, LARGEST_N), draw_integer(generator, 1, LOOPS)
+    def list_iterates(self, step: Callable[[Tensor, Tensor], Tensor]) -> list[Tensor]:
+        """List w_t from w_0 = 0 on, w_{t+1} = w_t − step(A, ∇ℓ(w_t))/n."""
+        w, found, n = torch.zeros_like(self.star), [], len(self.X)
+        for _ in self.answers:
+            w = w - step(self.A, 2 * self.X.mT @ (self.X @ (w - self.star))) / n
+            found.append(w)
+        return found
+
+    def stated_tokens(self, w: Tensor) -> Tensor:
+        """The tokens of (9): X, yᵀ − wᵀX and −wᵀx_q."""
+        row = torch.cat([self.X @ (self.star - w), (-(self.query @ w))[None]])
+        return torch.cat([self.tokens[0, :-1], row[None]])
+
+    def name_case(self, t: int, found: Tensor, stated: Tensor) -> Case:
+        n, d = self.X.shape
+        if n == 2 and bool((self.X == 1).all()):
+            told = f"{found.tolist()} where {stated.tolist()} is stated"
+            return Case(d=d, n=n, t=t, note=f"all of x, w*, x_q and A are 1, {told}")
+        return Case(d=d, n=n, t=t)
+
+
+def judge_loops(data: list[Loops]) -> Evidence:
+    form = {name: Equality(statement) for name, statement in STATEMENTS.items()}
+
+    def add(name: str, each: Loops, t: int, found: Tensor, stated: Tensor) -> None:
+        form[name].add(found, stated, each.name_case(t, found, stated))
+
+    for each in data:
+        n, both = len(each.X), torch.cat([each.X, each.query[None]])
+        Xy = each.X.mT @ each.X @ each.star
+        add("gradient", each, 1, each.slope, Xy)
+        add("gradient, corrected", each, 1, each.slope, -2 * Xy)
+        add("7", each, 1, each.first, both @ each.A @ Xy / n)
+        add("7, corrected", each, 1, each.first, both @ each.A.mT @ Xy)
+        add("9", each, 1, each.tokens[1], each.stated_tokens(-each.A @ Xy / n))
+        descent = each.list_iterates(lambda A, slope: A @ slope)
+        halved = each.list_iterates(lambda A, slope: A.mT @ slope / 2)
+        for t, (w, half) in enumerate(zip(descent, halved, strict=True), 1):
+            add("exists", each, t, each.answers[t - 1], each.query @ w)
+            add("9, corrected", each, t, each.tokens[t], each.stated_tokens(half))
+    check = {name: trial.check() for name, trial in form.items()}
+    errata = [
+        Part(printed=check[name], corrected=check[f"{name}, corrected"]).as_erratum(where)
+        for name, where in {
+            "gradient": "proof of Proposition 3.1, after (8)",
+            "7": "proof of Proposition 3.1, (7)",
+            "9": "proof of Proposition 3.1, (9)",
+        }.items()
+    ]
+    loss = misprint(
+        "Section 3.2",
+        "ℓ(w) = ‖Xᵀw* − y‖²",
+        "‖Xᵀw − y‖²",
+        "as printed it has no w in it and is 0, as y = Xᵀw*",
+    )
+    numbers = {"largest d": LARGEST_D, "largest n": LARGEST_N, "most loops": LOOPS}
+    return Evidence(parts=[Part(printed=check["exists"])], errata=[*errata, loss], numbers=numbers)
+
+
+STATEMENTS = {
+    "exists": "for some P, Q and any A, L loops are L steps w − (1/n) A∇ℓ(w), ℓ = ‖Xᵀw − y‖²",
+    "gradient": "∇ℓ(0) = Xy, ℓ(w) = ‖Xᵀw − y‖²",
+    "gradient, corrected": "∇ℓ(0) = −2Xy",
+    "7": "(7): Attn_{d+1} = −w_1ᵀ[X x_q], w_1 = −(1/n) A∇ℓ(0) with ∇ℓ(0) = Xy",
+    "7, corrected": "Attn_{d+1} = n w_1ᵀ[X x_q], w_1 = −(1/n) Aᵀ∇½ℓ(0)",
+    "9": "(9): the labels are yᵀ − w_1ᵀX and −w_1ᵀx_q, with ∇ℓ(0) = Xy",
+    "9, corrected": "(9) for every t, and X stays, with w_{t+1} = w_t − (1/n) Aᵀ∇½ℓ(w_t)",
+}
+
+
+def change_field(name: str, change: Callable[[Tensor], Tensor]) -> Callable[[Any], Any]:
+    return lambda data: [replace(each, **{name: change(getattr(each, name))}) for each in data]
+
+
+@claim(
+    "gatmiry2024.proposition-3.1",
+    "For some P and Q a looped block of linear attention takes steps of preconditioned gradient "
+    "descent on the regression instance, whatever the preconditioner.",
+    where="Section 3.4, Proposition 3.1",
+    kind="equality",
+    hypotheses={
+        "labels without noise, n > d": "Section 3.2",
+        "A arbitrary": "the sentence before it",
+    },
+    quick={"trials": 300},
+    full={"trials": 20_000},
+    tiny={"trials": 20},
+    judge=judge_loops,
+    falsified={
+        "answers of the opposite sign": change_field("answers", lambda answers: -answers),
+        "answers of a step 0.1 % longer": change_field("answers", lambda answers: 1.001 * answers),
+        "a gradient of half the length": change_field("slope", lambda slope: slope / 2),
+        "attention divided by n + 1": change_field("first", lambda row: row * 0.9),
+        "tokens whose x moves": change_field("tokens", lambda Z: Z + 1e-3),
+    },
+)
+def proposition_3_1(generator: torch.Generator, *, trials: int) -> list[Loops]:
+    one = torch.ones(1, dtype=torch.float64)
+    data = [run_loops(torch.ones(2, 1, dtype=torch.float64), one, one, one[:, None], 1)]
+    for k in range(trials):
+        d = 1 + k % LARGEST_D
+        n = draw_integer(generator, d + 1, LARGEST_N)
         X, A = draw_normal(generator, n, d), draw_normal(generator, d, d)
         # Steps small enough that iterates stay of order one: rounding is not what is tested.
         A = A * 0.5 / torch.linalg.matrix_norm(A, 2) / torch.linalg.matrix_norm(X.mT @ X / n, 2)
-        return cls(X, draw_normal(generator, d), draw_normal(generator, d), A, loops)
-
-    def gradient(self, w: Tensor) -> Tensor:
-        """The gradient ∇‖Xᵀw − y‖², by automatic differentiation."""
-        at = w.clone().requires_grad_()
-        return torch.autograd.grad(((self.X @ at - self.X @ self.star) ** 2).sum(), at)[0]
-
-    def block(self, attend: Attention, moves: float) -> Callable[[Tensor, Tensor], Tensor]:
-        """Attn of (2) with P of (5): maps tokens and Q's block to n times what is subtracted."""
-        d = len(self.star)
-        P = torch.zeros(d + 1, d + 1, dtype=torch.float64)
-        P[0, 0], P[d, d] = moves, 1.0
-        return lambda Z, A: attend(Z, P, torch.nn.functional.pad(A, (0, 1, 0, 1)))
-
-    def labels(self, w: Tensor) -> Tensor:
-        """The label row of (9): yᵀ − wᵀX and −wᵀx_q."""
-        query = (-(self.query @ w))[None]
-        return torch.cat([self.X @ (self.star - w), query])
-
-    def add(self, trial: Equality, left: Tensor, right: Tensor, t: int = 1) -> None:
-        n, d = self.X.shape
-        about = f"d = {d}, n = {n}, t = {t}"
-        ones = bool((self.X == 1).all())
-        if ones and left.numel() < 4:
-            about = "d = 1, n = 2, all of x, w*, x_q and A are 1, t = 1"
-            about += f", {left.tolist()} where {right.tolist()} is stated"
-        trial.add(left, right, size=(0, 0, 0) if ones else (d, n, t), about=about)
+        star, query = draw_normal(generator, d), draw_normal(generator, d)
+        data.append(run_loops(X, star, query, A, draw_integer(generator, 1, LOOPS)))
+    return data
 
 
-def _equations(
-    forms: dict[str, Equality],
-    case: _Instance,
-    step: Step,
-    slope: float,
-    attend: Attention,
-    moves: float,
-    inside: Callable[[Tensor], Tensor],
-) -> None:
-    """Check the first block, equation by equation."""
-    (n, d), A = case.X.shape, case.A
-    Z = build_tokens(case.X, case.star, case.query)
-    attn = case.block(attend, moves)(Z, A)
-    both = torch.cat([case.X, case.query[None]])
-    Xy, zero = case.X.mT @ case.X @ case.star, torch.zeros_like(case.star)
-    gradient = case.gradient(zero)
-    case.add(forms["loss"], zero, Xy)
-    case.add(forms["gradient"], gradient, Xy)
-    case.add(forms["gradient, corrected"], gradient, slope * Xy)
-    case.add(forms["6"], attn[d], both @ inside(A).mT @ Xy)
-    case.add(forms["7, as printed"], attn[d], -both @ (-A @ Xy / n))
-    case.add(forms["7, derived"], attn[d], -both @ (-A @ gradient / n))
-    case.add(forms["7, corrected"], attn[d], n * both @ (-step(A, gradient) / n))
-    case.add(forms["8"], attn[:d], torch.zeros_like(attn[:d]))
-    case.add(forms["9, as printed"], (Z - attn / n)[d], case.labels(-A @ Xy / n))
+def run_loops(X: Tensor, star: Tensor, query: Tensor, A: Tensor, loops: int) -> Loops:
+    """Run the block of (2) and (3) with 2Aᵀ in Q, and with A in Q."""
+    n, d = X.shape
+    P = torch.zeros(d + 1, d + 1, dtype=torch.float64)
+    P[d, d] = 1.0
 
+    def loop(inner: Tensor) -> Tensor:
+        found = [build_tokens(X, star, query)]
+        for _ in range(loops):
+            Q = torch.nn.functional.pad(inner, (0, 1, 0, 1))
+            found.append(found[-1] - attention(found[-1], P, Q) / n)
+        return torch.stack(found)
 
-def _loops(
-    forms: dict[str, Equality],
-    case: _Instance,
-    step: Step,
-    choice: Callable[[Tensor], Tensor],
-    attend: Attention,
-    moves: float,
-) -> None:
-    """Check the looped block against gradient descent, with Q of (5) and with the chosen Q."""
-    (n, d), A, block = case.X.shape, case.A, case.block(attend, moves)
-    Z = free = start = build_tokens(case.X, case.star, case.query)
-    derived = corrected = torch.zeros_like(case.star)
-    for t in range(1, case.loops + 1):
-        Z = Z - block(Z, A) / n
-        free = free - block(free, choice(A)) / n
-        derived = derived - A @ case.gradient(derived) / n
-        corrected = corrected - step(A, case.gradient(corrected)) / n
-        case.add(forms["exists"], -free[d, n], case.query @ derived, t)
-        case.add(forms["9, derived"], Z[d], case.labels(derived), t)
-        right = torch.cat([start[:d], case.labels(corrected)[None]])
-        case.add(forms["9, corrected"], Z, right, t)
+    tokens, at = loop(A), torch.zeros_like(star).requires_grad_()
+    (slope,) = torch.autograd.grad(((X @ (at - star)) ** 2).sum(), at)
+    first = n * (tokens[0] - tokens[1])[d]
+    return Loops(X, star, query, A, slope, -loop(2 * A.mT)[1:, d, n], first, tokens)
