@@ -37,7 +37,7 @@ class Attack:
     """How often a whole run tries."""
     prepare: Callable[[Path], Any]
     attempt: Callable[[Any, random.Random, Path], Verdict]
-    seconds: float = 20.0
+    seconds: float = 60.0
     sample: int = 20
     """How often the tests try; 0 for what they try elsewhere."""
     cost: float = 0.02

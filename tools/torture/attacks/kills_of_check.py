@@ -122,4 +122,4 @@ def check_kept(before: dict[str, tuple[bytes, int]], cells: Path) -> None:
         raise Defect("a finished cell was lost or made again after a kill")
 
 
-ATTACKS = (Attack("kills-of-check", 1000, prepare, attempt, seconds=90.0, cost=0.35, sample=3),)
+ATTACKS = (Attack("kills-of-check", 1000, prepare, attempt, seconds=300.0, cost=0.35, sample=3),)

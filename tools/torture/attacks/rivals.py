@@ -92,4 +92,4 @@ def wait_for(pid: int) -> int:
     raise Defect(f"a rival hangs for more than {LIMIT:g} s")
 
 
-ATTACKS = (Attack("rivals", 500, prepare, attempt, seconds=60.0, cost=0.4, sample=1),)
+ATTACKS = (Attack("rivals", 500, prepare, attempt, seconds=300.0, cost=0.4, sample=1),)
