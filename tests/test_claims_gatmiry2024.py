@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -33,9 +34,15 @@ VERDICTS: dict[str, list[str]] = {
         "holds as corrected",  # (9)
         "holds as corrected",
     ],
-    "lemma-A.3": ["holds as corrected", "holds as corrected"],
-    "corollary-A.4": ["holds as corrected", "holds"],
-    "lemma-4.1": ["holds as corrected", "holds", "holds"],
+    "lemma-A.2": ["holds", "holds"],
+    "lemma-A.3": ["holds as corrected"],
+    "lemma-A.6": ["holds"],
+    "corollary-A.4": ["holds as corrected"],
+    "lemma-4.1": ["holds as corrected"],
+    "lemma-4.2": ["holds", "holds as corrected"],  # the width needs an n
+    "lemma-A.5": ["holds", "holds as corrected"],
+    "lemma-4.3": ["holds", "holds as corrected"],
+    "lemma-A.7": ["holds", "holds as corrected"],
     "theorem-4.4": ["holds", "holds as corrected", "holds"],
     "theorem-4.5": ["holds as corrected", "holds as corrected"],
     "theorem-A.1": [
@@ -153,6 +160,17 @@ def test_the_moment_bound_by_hand() -> None:
     """n = 2, d = 1: s is an exponential, E[s⁴] = 24, and 1 + 4kd/√n is 12.3."""
     assert float(isotropic_moments(1, 2, 4)[4]) == 24
     assert 1 + 16 / 2**0.5 < 24
+
+
+def test_the_moment_bound_is_proved_from_k_squared_d_on() -> None:
+    """α ≤ ∏(1 + 2id/n), equal at d = 1, and that is at most 1 + 4kd/√n for n ≥ k²d."""
+    for k, d in itertools.product(range(1, 9), (1, 2, 7)):
+        for n in (d + 1, k * k * d, 5 * k * k * d):
+            bound = math.prod(1 + Fraction(2 * i * d, n) for i in range(k))
+            alpha = isotropic_moments(d, n, k)[k]
+            assert alpha <= bound
+            assert d > 1 or alpha == bound
+            assert n < k * k * d or float(bound) <= 1 + 4 * k * d / n**0.5
 
 
 def test_out_of_distribution_norms_by_hand() -> None:
