@@ -15,6 +15,7 @@ import torch
 
 from innerloop.claims.base import Claim
 from innerloop.claims.evidence import Evidence
+from innerloop.claims.gatmiry2024.trained import Run
 from innerloop.claims.loading import load_claims
 from innerloop.constructions.preconditioned_gradient_descent import (
     PreconditionedGradientDescentConstruction,
@@ -34,6 +35,10 @@ VERDICTS: dict[str, list[str]] = {
         "holds as corrected",  # (9)
         "holds as corrected",
     ],
+    "figure-1": ["holds", "holds"],
+    "figure-2": ["holds", "holds"],
+    "figure-3": ["holds as corrected", "holds as corrected", "holds"],
+    "figure-4": ["holds", "holds"],
     "lemma-A.2": ["holds", "holds"],
     "lemma-A.3": ["holds as corrected"],
     "lemma-A.6": ["holds"],
@@ -205,6 +210,15 @@ def test_the_time_of_the_flow_by_hand() -> None:
         return d / (1 / 121 + 8 * time) ** 2
 
     assert loss(645) < 1 < loss(646)
+
+
+def test_the_distance_to_identity_is_to_its_multiples() -> None:
+    """As in the code that the authors use: 0.2 I is at distance 0, a turn of it is not."""
+    turn = torch.tensor([[0.2, 0.2], [-0.2, 0.2]], dtype=torch.float64)
+    weights = torch.stack([0.2 * torch.eye(2, dtype=torch.float64), turn])[None, :, None]
+    run = Run(2, 3, 1, [0], weights, torch.zeros(1, 2))
+    np.testing.assert_allclose(run.nearest_multiple_distance(), [[0.0, 0.5**0.5]], atol=1e-12)
+    assert run.distance_to_multiple(1.0)[0, 0] == pytest.approx(0.8)
 
 
 def test_more_loops_than_trained_with_by_moments() -> None:
