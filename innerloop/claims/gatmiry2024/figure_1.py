@@ -87,7 +87,7 @@ def _check_turn(runs: list[Run]) -> list[Check]:
         "steps": 400,
         "batch": 320,
     },
-    tiny={"loops": 2, "examples": [2, 20], "seeds": 1, "steps": 100, "batch": 192},
+    tiny={"loops": 2, "examples": [5, 20], "seeds": 1, "steps": 100, "batch": 192},
     judge=judge_runs,
     falsified={
         "losses that end a tenth higher": lambda runs: [

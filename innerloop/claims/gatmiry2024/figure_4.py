@@ -10,10 +10,12 @@ Reading    identity on the code's measure, the distance to the nearest multiple 
 Ours       converges: within a tenth; within 1 % for the flow
 Beyond     the multiple b is 0.645, 0.628, 0.594, 0.528 for 1, 2, 4, 8 loops. With eight, which
            the text does not name, nearly half of A becomes antisymmetric, and its loss falls below
-           that of every multiple of I. One loop converges here, as a convex quadratic must, to
-           n/(n + d + 1) I; what was seen "in this setup" depends on steps and rate that are not
-           told, and is not judged. The flow of one loop is slower than that of two at n = 20, and
-           of two slower than of three by 1 %: 1.49, 1.27, 1.26, 1.28, 1.37 for 1, 2, 3, 4, 8
+           that of every multiple of I; with five, a third does if gradients are cut at 0.01, which
+           the code's notebook for Σ* = I does not do. One loop converges here, as a convex
+           quadratic must, to n/(n + d + 1) I; what was seen "in this setup" depends on steps and
+           rate that are not told, and is not judged. The flow of one loop is slower than that of
+           two at n = 20, of two slower than of three by 1 %: 1.49, 1.27, 1.26, 1.28, 1.37 for 1, 2,
+           3, 4, 8 loops
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ Errata     two slips of print; 2m ends have (2m − 1)!! pairings; the geometric
            n = 4k²d² it is k + 1, and the bound 3
 Beyond     α ≤ ∏_{i<k} (1 + 2id/n) ≤ exp(k(k − 1)d/n) for every n: in the proof's sum over pairings,
            n^kα = Σ_p n^{C(G_p)} d^{C(G'_p) − 1}, x(x + 2)…(x + 2k − 2) counts those with
-           C(G_p) = j as the coefficient of x^j, and C(G_p) + C(G'_p) ≤ k + 1 as the proof says.
+           C(G_p) = j as the coefficient of x^j, and C(G_p) + C(G'_p) ≤ k + 1 as the proof says (by
+           Euler's formula for the surface that p and the two fixed pairings bound).
            For n ≥ k²d this is at most 1 + 4kd/√n: e^x − 1 ≤ 2x for x ≤ 1, and k ≤ √n. So the lemma
            holds from there on, and α − 1 is of order 1/n, not 1/√n
 """
@@ -65,7 +66,7 @@ SLIPS = [
         "proof of Lemma A.2, (18) and (19)",
         "indices run to n, and (19) is n^{C(G'_p)} I",
         "they run to d, and (19) is d^{C(G'_p) − 1} I, as in the display after it",
-        "k = 1: E[x xᵀ] = I, and C(G') = 1",
+        "k = 1: E[x xᵀ] = I, and n^{C(G')} I = nI",
     ),
 ]
 
@@ -75,7 +76,8 @@ def _judge_pairings(rows: Rows) -> Erratum:
     even = Equality("2m ends have (2m)!! pairings")
     odd = Equality("2m ends have (2m − 1)!! pairings")
     for row in (row for row in rows if "pairings" in row):
-        case, m = row["case"], row["case"]["m"]
+        m = row["case"]["m"]
+        case = row["case"].extend(note=f"{row['pairings']} counted")
         even.add(row["pairings"], prod(range(2 * m, 0, -2)), case)
         odd.add(row["pairings"], prod(range(2 * m - 1, 0, -2)), case)
     where = "proof of Lemma A.2, before (20)"
