@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable
 from fractions import Fraction
@@ -15,6 +16,7 @@ import torch
 from innerloop.claims.base import Claim
 from innerloop.claims.evidence import Evidence
 from innerloop.claims.gatmiry2024.theorem_3_2 import search_global
+from innerloop.claims.gatmiry2024.trained import Run
 from innerloop.claims.loading import load_claims
 from innerloop.constructions.preconditioned_gradient_descent import (
     PreconditionedGradientDescentConstruction,
@@ -24,9 +26,6 @@ from innerloop.theory.looped import LoopedLoss, deviation_rule, isotropic_loss, 
 
 VERDICTS: dict[str, list[str]] = {
     "proposition-3.1": ["holds"],
-    "lemma-A.3": ["holds as corrected", "holds as corrected"],
-    "corollary-A.4": ["holds as corrected", "holds"],
-    "lemma-4.1": ["holds as corrected", "holds", "holds"],
     "theorem-3.2": ["holds"] * 5,
     "theorem-3.3": ["holds as corrected", "holds"],
     "theorem-3.4": ["holds as corrected"],
@@ -35,6 +34,19 @@ VERDICTS: dict[str, list[str]] = {
     "lemma-A.9": ["holds"],
     "theorem-4.5": ["holds as corrected"],
     "theorem-A.1": ["holds as corrected", "holds as corrected"],  # the sign of u
+    "figure-1": ["holds", "holds"],
+    "figure-2": ["holds", "holds"],
+    "figure-3": ["holds as corrected", "holds as corrected", "holds"],
+    "figure-4": ["holds", "holds"],
+    "lemma-A.2": ["holds", "holds"],
+    "lemma-A.3": ["holds as corrected"],
+    "lemma-A.6": ["holds"],
+    "corollary-A.4": ["holds as corrected"],
+    "lemma-4.1": ["holds as corrected"],
+    "lemma-4.2": ["holds", "holds as corrected"],  # the width needs an n
+    "lemma-A.5": ["holds", "holds as corrected"],
+    "lemma-4.3": ["holds", "holds as corrected"],
+    "lemma-A.7": ["holds", "holds as corrected"],
 }
 
 
@@ -144,6 +156,17 @@ def test_the_moment_bound_by_hand() -> None:
     assert 1 + 16 / 2**0.5 < 24
 
 
+def test_the_moment_bound_is_proved_from_k_squared_d_on() -> None:
+    """α ≤ ∏(1 + 2id/n), equal at d = 1, and that is at most 1 + 4kd/√n for n ≥ k²d."""
+    for k, d in itertools.product(range(1, 9), (1, 2, 7)):
+        for n in (d + 1, k * k * d, 5 * k * k * d):
+            bound = math.prod(1 + Fraction(2 * i * d, n) for i in range(k))
+            alpha = isotropic_moments(d, n, k)[k]
+            assert alpha <= bound
+            assert d > 1 or alpha == bound
+            assert n < k * k * d or float(bound) <= 1 + 4 * k * d / n**0.5
+
+
 def test_out_of_distribution_norms_by_hand() -> None:
     """Σ* = diag(1, 4): the error is 1/4, the printed bound about 0.1."""
     n, star = 10**12, np.diag([1.0, 4.0])
@@ -219,6 +242,15 @@ def test_theorems_that_are_printed_twice_have_one_check() -> None:
     claims = load_claims()
     for one, again in (("3.2", "A.8"), ("3.3", "A.12"), ("3.4", "A.11"), ("4.5", "A.13")):
         assert claims[f"gatmiry2024.theorem-{again}"].original == f"gatmiry2024.theorem-{one}"
+
+
+def test_the_distance_to_identity_is_to_its_multiples() -> None:
+    """As in the code that the authors use: 0.2 I is at distance 0, a turn of it is not."""
+    turn = torch.tensor([[0.2, 0.2], [-0.2, 0.2]], dtype=torch.float64)
+    weights = torch.stack([0.2 * torch.eye(2, dtype=torch.float64), turn])[None, :, None]
+    run = Run(2, 3, 1, [0], weights, torch.zeros(1, 2))
+    np.testing.assert_allclose(run.nearest_multiple_distance(), [[0.0, 0.5**0.5]], atol=1e-12)
+    assert run.distance_to_multiple(1.0)[0, 0] == pytest.approx(0.8)
 
 
 def test_more_loops_than_trained_with_by_moments() -> None:

@@ -2,39 +2,74 @@
 
 Printed    "A converges to something very close to I even for smaller values of n and even n < d"
            (caption); "the loss converges for all values of n > 1" (section 5.2)
-Tested     trained as in `trained`, at n from 2 on, several random starts; very close: ‖A − I‖_F
-           at most a tenth of ‖I‖_F; converges: within 5 % of the least loss of a multiple of I
-Correction up to a turn A converges to bI, b < 1 the exact minimiser among these, which is far from
-           I for small n: 0.19 at n = 2, 0.38 at n = 5, 0.72 at n = 20 (three loops)
-Beyond     with many examples training finds that the minimiser is not symmetric (theorem-A.8): at
-           n = 50 the antisymmetric part grows to a quarter of A, and the loss falls 7 % below that
-           of every multiple of I. n = 1 is no exception in theory: at three loops b = 0.11, and the
-           least loss is 82 % of that of predicting 0, where no predictor gets below 80 %
+Tested     trained as in `trained`, n from 2 to 20 as in the code, three loops (not told), several
+           random starts
+Reading    close to I on the code's measure, the distance to the nearest multiple of I (`trained`)
+Ours       very close: within a tenth; converges: to at most 5 % above the least loss of a multiple
+           of I
+Beyond     the multiple is the minimiser's, which is far from 1 for small n: 0.19 at n = 2, 0.38 at
+           n = 5, 0.72 at n = 20. With more examples than in the code's range A has an antisymmetric
+           part of 0.22 (n = 50) and 0.18 (n = 100) of its size, and the loss is 6 % to 10 % below
+           that of every multiple of I (theorem-A.8). n = 1 is no exception in theory: b = 0.11 at
+           three loops, and the least loss is 82 % of that of predicting 0
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from functools import partial
+from dataclasses import replace
+from typing import Any
 
 import torch
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Axis, Evidence, Figure, Part, Rows
+from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.figures import Figure, draw_lines
 from innerloop.claims.gatmiry2024.trained import (
     RECORDS,
+    Run,
+    Value,
     banded_rows,
     best_multiple,
+    check_diagonal,
+    describe_run,
+    judge_distance,
     least_loss,
     level_rows,
-    measure_losses,
     train_loops,
+    turn_weights,
 )
 from innerloop.claims.trials import Inequality
 
-Target = Callable[[int, int, int], float]
-"""Map d, n and L to the multiple of I that A converges to."""
-D = 5
+D, MOST = 5, 20
+"""The dimension, and the most examples of the code's range."""
+
+
+def judge_runs(runs: list[Run]) -> Evidence:
+    inside = [run for run in runs if run.n <= MOST]
+    settled = Inequality("the loss ends at most 5 % above the least one of a multiple of I")
+    for run in inside:
+        for end in run.losses[-1].tolist():
+            settled.add(end, 1.05 * least_loss(D, run.n, run.loops), run.case)
+    seeds = min(run.seeds for run in runs)
+    ours = "converges: to within 5 % of the least loss of a multiple of I"
+    return Evidence(
+        parts=[
+            Part(printed=replace(settled.check(), ours=ours), trainings=seeds),
+            judge_distance(inside, "trained with n = 2 to 20 examples"),
+        ],
+        beyond=[check_diagonal(inside), *_check_turn([run for run in runs if run.n > MOST])],
+        table=[describe_run(run) for run in runs],
+        figures=_draw_figures(runs),
+    )
+
+
+def _check_turn(runs: list[Run]) -> list[Check]:
+    """Check that A is not symmetric where prompts are longer than the code's."""
+    trial = Inequality("with 50 examples or more, a tenth of A or more is antisymmetric")
+    for run in runs:
+        for share in run.antisymmetric_share()[-1].tolist():
+            trial.add(0.1, share, run.case)
+    return [trial.check()] if runs else []
 
 
 @claim(
@@ -43,18 +78,24 @@ D = 5
     "to the identity, even for n < d.",
     where="Section 5.2, Figure 1",
     kind="figure",
-    quick={"loops": 3, "examples": [2, 3, 5, 20, 100], "seeds": 2, "steps": 250, "batch": 96},
+    hypotheses={"Σ* = I": "Section 5", "n = 2, …, 20": "the code that they use; n > 1 in words"},
+    quick={"loops": 3, "examples": [2, 4, 10, 20], "seeds": 3, "steps": 250, "batch": 256},
     full={
         "loops": 3,
-        "examples": [2, 3, 4, 5, 10, 20, 50, 100],
+        "examples": [2, 4, 6, 8, 10, 14, 20, 50, 100],
         "seeds": 5,
         "steps": 400,
-        "batch": 160,
+        "batch": 320,
     },
-    tiny={"loops": 2, "examples": [2, 20], "seeds": 1, "steps": 120, "batch": 64},
+    tiny={"loops": 2, "examples": [5, 20], "seeds": 1, "steps": 100, "batch": 192},
+    judge=judge_runs,
     falsified={
-        "half of the least loss": {"share": 0.5},
-        "a limit 30 % higher": {"target": lambda d, n, L: 1.3 * best_multiple(d, n, L)},
+        "losses that end a tenth higher": lambda runs: [
+            run._replace(losses=1.1 * run.losses) for run in runs
+        ],
+        "weights a fifth of which is antisymmetric": lambda runs: [
+            turn_weights(run) for run in runs
+        ],
     },
 )
 def figure_1(
@@ -65,80 +106,32 @@ def figure_1(
     seeds: int,
     steps: int,
     batch: int,
-    share: float = 1.0,
-    target: Target = best_multiple,
-) -> Evidence:
-    settled = Inequality("the loss converges, to within 5 % of the least of a multiple of I")
-    close = Inequality("‖A − I‖_F ≤ ‖I‖_F/10 at the end")
-    near = Inequality("the symmetric part of A is within ‖bI‖_F/5 of bI, b the minimiser")
-    losses, distances, table = [], [], []
-    for n in examples:
-        run = train_loops(generator, D, n, loops, seeds=seeds, steps=steps, batch=batch)
-        loss, b, low = (
-            measure_losses(generator, run, 1000),
-            best_multiple(D, n, loops),
-            least_loss(D, n, loops),
-        )
-        about, size = f"d = {D}, n = {n}, L = {loops}, b = {b:.4f}", (n,)
-        stated = target(D, n, loops)
-        for seed in range(seeds):
-            settled.add(loss[-1, seed], 1.05 * share * low, size=size, about=about)
-            close.add(run.distance_to_multiple(1.0)[-1, seed], 0.1, size=size, about=about)
-            near.add(run.symmetric_distance(stated)[-1, seed], stated / 5, size=size, about=about)
-        panel = {"n": f"n = {n}"}
-        losses += banded_rows(run.steps, loss, what="trained", **panel)
+) -> list[Run]:
+    sizes: dict[str, Any] = {"seeds": seeds, "steps": steps, "batch": batch}
+    return [train_loops(generator, D, n, loops, tested=1000, **sizes) for n in examples]
+
+
+def _draw_figures(runs: list[Run]) -> list[Figure]:
+    losses: list[dict[str, Value]] = []
+    distances: list[dict[str, Value]] = []
+    for run in runs:
+        n, panel = run.n, {"n": f"n = {run.n}"}
+        losses += banded_rows(run.steps, run.losses, what="trained", **panel)
+        low = least_loss(D, n, run.loops)
         losses += level_rows(run.steps, low, what="least loss of a multiple of I", **panel)
         if n < D:
             losses += level_rows(run.steps, (D - n) / D, what="best of all predictors", **panel)
-        distances += banded_rows(run.steps, run.distance_to_multiple(1.0), what="from I", **panel)
-        distances += level_rows(run.steps, 1 - b, what="from I, theory", **panel)
-        distances += banded_rows(
-            run.steps,
-            run.nearest_multiple_distance(),
-            what="from the nearest multiple of I",
-            **panel,
-        )
-        diagonal = run.final[:, 0].diagonal(dim1=-2, dim2=-1).mean()
-        table.append(
-            {
-                "n": n,
-                "b, theory": b,
-                "mean diagonal of A": float(diagonal),
-                "distance from the nearest multiple of I": float(
-                    run.nearest_multiple_distance()[-1].mean()
-                ),
-                "antisymmetric share of A": float(run.antisymmetric_share()[-1].mean()),
-                "loss": float(loss[-1].mean()),
-                "least loss, theory": low,
-            }
-        )
-    parts = [
-        Part(printed=settled.check()),
-        Part(printed=close.check(), corrected=near.check(), matters="result"),
-    ]
-    return Evidence(parts=parts, table=table, figures=_figures(losses, distances, loops, seeds))
-
-
-def _figures(losses: Rows, distances: Rows, loops: int, seeds: int) -> list[Figure]:
+        near, exact = run.nearest_multiple_distance(), run.distance_to_multiple(1.0)
+        distances += banded_rows(run.steps, near, what="from the nearest multiple of I", **panel)
+        distances += banded_rows(run.steps, exact, what="from I", **panel)
+        far = 1 - best_multiple(D, n, run.loops)
+        distances += level_rows(run.steps, far, what="from I, theory", **panel)
+    seeds, loops, step = runs[0].seeds, runs[0].loops, "step: step of Adam"
     caption = f"Mean over {seeds} random starts, from least to largest; {RECORDS} records each."
-    shown = partial(
-        Figure,
-        x=Axis(field="step", title="step of Adam"),
-        colour=Axis(field="what", title="", scale="category"),
-        panel="n",
-        band=("low", "high"),
-        caption=caption,
-    )
-    error = "squared error over that of predicting 0"
+    shown = {"by": "what", "panel": "n", "band": ("low", "high"), "caption": caption}
+    error, far = "value: squared error over that of predicting 0", "value: relative distance of A"
+    title = f"in training, d = {D}, {loops} loops"
     return [
-        shown(
-            title=f"The loss in training, d = {D}, {loops} loops",
-            rows=losses,
-            y=Axis(field="value", title=error, scale="log"),
-        ),
-        shown(
-            title=f"The weight in training, d = {D}, {loops} loops",
-            rows=distances,
-            y=Axis(field="value", title="relative distance of A"),
-        ),
+        draw_lines(f"The loss {title}", losses, step, error, log="y", **shown),
+        draw_lines(f"The weight {title}", distances, step, far, **shown),
     ]

@@ -1,31 +1,99 @@
-"""Lemma A.2: moments of the sample covariance of standard normals, and how they are counted.
+"""Lemma A.2: moments of the sample covariance of standard normals.
 
-Printed    n ≥ 4k²d²: E[(1/n) Σ xᵢxᵢᵀ] = αI with 1 ≤ α ≤ 1 + 4kd/√n (a power k is missing);
-           proof: n^kα = Σ_p n^{C(G_p)} d^{C(G'_p) − 1} over the pairings p of 2k ends, with
-           C(G_p) + C(G'_p) ≤ k + 1; 2m ends have (2m)!! pairings; Σ_s (2kd/√n)^s ≤ 1 + 4kd/√n
-Tested     exact moments in fractions, k ≤ 12, d ≤ 50, n = 4k²d² and more; pairings listed for k ≤ 5
-Correction E[Σ^k] = αI (as printed the statement is true, α = 1, and says nothing about k);
-           (2m − 1)!! pairings; the sum needs n ≥ 16k²d² for its bound: at n = 4k²d² it is k + 1
-           and the bound 3. The lemma holds all the same: at n = 4k²d² and k ≤ 12 the excess
-           α − 1 is 0.254 at most where 2 is allowed
-Note       (18) and (19) sum to n where d is meant: (19) is d^{C(G') − 1} I
+Printed    n ≥ 4k²d², x ~ N(0, I), Σ = (1/n) Σ xᵢxᵢᵀ: E[Σ^k] = αI with 1 ≤ α ≤ 1 + 4kd/√n (the
+           power k is left out in print, the proof has it)
+Tested     exact moments in fractions, k ≤ 12, d ≤ 50, n = 4k²d² and more
+Errata     two slips of print; 2m ends have (2m − 1)!! pairings; the geometric sum at the end is
+           bounded as printed from n ≥ 16k²d² on: q = 2kd/√n ≤ 1/2 gives 1/(1 − q) ≤ 1 + 2q. At
+           n = 4k²d² it is k + 1, and the bound 3
+Beyond     α ≤ ∏_{i<k} (1 + 2id/n) ≤ exp(k(k − 1)d/n) for every n: in the proof's sum over pairings,
+           n^kα = Σ_p n^{C(G_p)} d^{C(G'_p) − 1}, x(x + 2)…(x + 2k − 2) counts those with
+           C(G_p) = j as the coefficient of x^j, and C(G_p) + C(G'_p) ≤ k + 1 as the proof says (by
+           Euler's formula for the surface that p and the two fixed pairings bound).
+           For n ≥ k²d this is at most 1 + 4kd/√n: e^x − 1 ≤ 2x for x ≤ 1, and k ≤ √n. So the lemma
+           holds from there on, and α − 1 is of order 1/n, not 1/√n
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
 from fractions import Fraction
-from functools import partial
 from math import prod
+from typing import Any
 
 import torch
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Erratum, Evidence, Part, misprint
+from innerloop.claims.falsifying import change_column
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory.looped import isotropic_moments
 
-Pairing = list[tuple[int, int]]
+Rows = list[dict[str, Any]]
+"""A case, and one of: the excess α − 1 of a moment, a number of pairings, a geometric sum."""
+
+
+def judge_moments(rows: Rows) -> Evidence:
+    low = Inequality("1 ≤ α with E[Σ^k] = αI")
+    high = Inequality("α ≤ 1 + 4kd/√n with E[Σ^k] = αI, n ≥ 4k²d²")
+    sharp = Inequality("α ≤ ∏_{i<k} (1 + 2id/n) with E[Σ^k] = αI, every n")
+    largest = 0.0
+    for row in (row for row in rows if "excess" in row):
+        case, excess = row["case"], row["excess"]
+        k, d, n = (case[name] for name in ("k", "d", "n"))
+        bound = prod(1 + Fraction(2 * i * d, n) for i in range(k)) - 1
+        sharp.add(excess, float(bound), case)
+        if n >= 4 * k * k * d * d:
+            low.add(1.0, 1.0 + excess, case)
+            high.add(excess, 4 * k * d / n**0.5, case)
+            largest = max(largest, excess)
+    return Evidence(
+        parts=[Part(printed=low.check()), Part(printed=high.check())],
+        errata=[*SLIPS, _judge_pairings(rows), _judge_sums(rows)],
+        beyond=[sharp.check()],
+        numbers={"largest α − 1 at n = 4k²d²": largest, "4kd/√n there": 2.0},
+    )
+
+
+SLIPS = [
+    misprint(
+        "Lemma A.2",
+        "E[(1/n) Σ xᵢxᵢᵀ] = α_{n,k,d} I",
+        "E[((1/n) Σ xᵢxᵢᵀ)^k], as in (15)",
+        "without the power α is 1 for every k",
+    ),
+    misprint(
+        "proof of Lemma A.2, (18) and (19)",
+        "indices run to n, and (19) is n^{C(G'_p)} I",
+        "they run to d, and (19) is d^{C(G'_p) − 1} I, as in the display after it",
+        "k = 1: E[x xᵀ] = I, and n^{C(G')} I = nI",
+    ),
+]
+
+
+def _judge_pairings(rows: Rows) -> Erratum:
+    """Check the number of pairings, which is E[x^{2m}] of a standard normal."""
+    even = Equality("2m ends have (2m)!! pairings")
+    odd = Equality("2m ends have (2m − 1)!! pairings")
+    for row in (row for row in rows if "pairings" in row):
+        m = row["case"]["m"]
+        case = row["case"].extend(note=f"{row['pairings']} counted")
+        even.add(row["pairings"], prod(range(2 * m, 0, -2)), case)
+        odd.add(row["pairings"], prod(range(2 * m - 1, 0, -2)), case)
+    where = "proof of Lemma A.2, before (20)"
+    return Erratum(where=where, printed=even.check(), corrected=odd.check())
+
+
+def _judge_sums(rows: Rows) -> Erratum:
+    """Check the last step of the proof, a geometric sum."""
+    trials = {
+        least: Inequality(f"Σ_{{s≤k}} (2kd/√n)^s ≤ 1 + 4kd/√n for n ≥ {least}k²d²")
+        for least in (4, 16)
+    }
+    for row in (row for row in rows if "sum" in row):
+        trials[row["least"]].add(row["sum"], 1 + 2 * row["ratio"], row["case"])
+    printed, right = (trial.check() for trial in trials.values())
+    return Erratum(where="proof of Lemma A.2, after (20)", printed=printed, corrected=right)
 
 
 @claim(
@@ -34,128 +102,38 @@ Pairing = list[tuple[int, int]]
     "1 ≤ α ≤ 1 + 4kd/√n.",
     where="Appendix A.1, Lemma A.2 and its proof, (14) to (20)",
     kind="inequality",
-    quick={"most": 12, "listed": 5},
-    full={"most": 24, "listed": 6},
-    tiny={"most": 6, "listed": 4},
+    hypotheses={"n ≥ 4k²d²": "the lemma", "the power k": "the proof, (15)"},
+    quick={"most": 12},
+    full={"most": 24},
+    tiny={"most": 6},
+    judge=judge_moments,
     falsified={
-        "a hundredth of the width": {"scale": 0.01},
-        "α below 1": {"sign": -1},
-        "a cycle too many": {"spare": -1},
-        "d to the cycles": {"power": 0},
-        "2m − 3": {"less": 3},
-        "n ≥ 9k²d² in the sum": {"needed": 9},
+        "α − 1 as large as 5kd/√n": lambda rows: [
+            {**row, "excess": 5 * row["case"]["k"] * row["case"]["d"] / row["case"]["n"] ** 0.5}
+            if "excess" in row
+            else row
+            for row in rows
+        ],
+        "α below 1 by a thousandth": change_column("excess", lambda excess: -0.001),
+        "one pairing overlooked": change_column("pairings", lambda count: count - 1),
+        "sums that a larger n leaves at k + 1": lambda rows: [
+            {**row, "sum": row["case"]["k"] + 1.0} if "sum" in row else row for row in rows
+        ],
     },
 )
-def lemma_a_2(
-    generator: torch.Generator,
-    *,
-    most: int,
-    listed: int,
-    scale: float = 1.0,
-    sign: int = 1,
-    spare: int = 1,
-    power: int = 1,
-    less: int = 1,
-    needed: int = 16,
-) -> Evidence:
-    found, excess = _bounds(most, scale, sign)
-    parts = [*found, *_check_pairings(listed, spare, power, less), _geometric(most, needed)]
-    numbers = {
-        "largest k": most,
-        "largest k with all pairings listed": listed,
-        "largest α − 1 at n = 4k²d²": excess,
-        "4kd/√n there": 2.0,
-    }
-    return Evidence(parts=parts, numbers=numbers)
-
-
-def _bounds(most: int, scale: float, sign: int) -> tuple[list[Part], float]:
-    """Check the bounds as printed, without a power, and with it."""
-    bare = Inequality("1 ≤ α ≤ 1 + 4kd/√n with E[Σ] = αI, as printed: no power k, and α = 1")
-    low = Inequality("1 ≤ α with E[Σ^k] = αI")
-    high = Inequality("α ≤ 1 + 4kd/√n with E[Σ^k] = αI, n ≥ 4k²d²")
-    excess = 0.0
+def lemma_a_2(generator: torch.Generator, *, most: int) -> Rows:
+    rows: Rows = []
     for k in range(1, most + 1):
         for d in (1, 2, 3, 10, 50):
-            for times in (1, 3, 1000):
-                n = 4 * k * k * d * d * times
-                alphas = isotropic_moments(d, n, k)
-                width, about = scale * 4 * k * d / n**0.5, f"k = {k}, d = {d}, n = {n}"
-                size = (k, d, n)
-                bare.add(float(alphas[1]), sign * (1 + width), size=size, about=about)
-                low.add(float(sign), sign * float(alphas[k]), size=size, about=about)
-                high.add(float(alphas[k] - 1), width, size=size, about=about)
-                excess = max(excess, float(alphas[k] - 1))
-    return [Part(printed=trial.check()) for trial in (bare, low, high)], excess
-
-
-def _check_pairings(listed: int, spare: int, power: int, less: int) -> list[Part]:
-    """Check the proof's sum over pairings, its bound on cycles, and the number of pairings."""
-    total = Equality("n^kα = Σ_p n^{C(G_p)} d^{C(G'_p) − 1}")
-    cycles = Inequality("C(G_p) + C(G'_p) ≤ k + 1")
-    even = Equality("2m ends have (2m)!! pairings")
-    odd = Equality("2m ends have (2m − 1)!! pairings")
-    for k in range(1, listed + 1):
-        pairings = list(_pairings(list(range(2 * k))))
-        # Ends 2i and 2i + 1 are x and xᵀ of one factor; 2i + 1 and 2i + 2 meet in a product.
-        counts = [(_loops(p, _factor), _loops(p, partial(_neighbour_node, k))) for p in pairings]
-        for one, other in counts:
-            cycles.add(one + other, k + spare, size=(k,), about=f"k = {k}")
-        for d, n in ((1, 1), (2, 3), (3, 2), (5, 7)):
-            stated = sum(n**one * Fraction(d) ** (other - power) for one, other in counts)
-            alpha = float(isotropic_moments(d, n, k)[k] * n**k)
-            total.add(alpha, float(stated), size=(k, d, n), about=f"k = {k}, d = {d}, n = {n}")
-        told = f"m = {k}: {len(pairings)} pairings"
-        even.add(len(pairings), prod(range(2 * k, 0, -2)), size=(k,), about=told)
-        odd.add(len(pairings), prod(range(2 * k - less, 0, -2)), size=(k,), about=told)
-    return [
-        Part(printed=total.check()),
-        Part(printed=cycles.check()),
-        Part(printed=even.check(), corrected=odd.check()),
-    ]
-
-
-def _factor(end: int) -> int:
-    return end // 2
-
-
-def _neighbour_node(k: int, end: int) -> int:
-    return (end + 1) // 2 % k
-
-
-def _pairings(ends: list[int]) -> Iterator[Pairing]:
-    if not ends:
-        yield []
-        return
-    first, *rest = ends
-    for k, other in enumerate(rest):
-        for later in _pairings(rest[:k] + rest[k + 1 :]):
-            yield [(first, other), *later]
-
-
-def _loops(pairing: Pairing, node: Callable[[int], int]) -> int:
-    """Count cycles of the graph whose nodes are `node(end)` and whose edges are the pairs."""
-    group = {node(end): node(end) for pair in pairing for end in pair}
-
-    def leader(at: int) -> int:
-        while group[at] != at:
-            at = group[at]
-        return at
-
-    for one, other in pairing:
-        group[leader(node(one))] = leader(node(other))
-    return len({leader(at) for at in group})
-
-
-def _geometric(most: int, needed: int) -> Part:
-    """Check the last step of the proof, a geometric sum."""
-    printed = Inequality("Σ_{s≤k} (2kd/√n)^s ≤ 1 + 4kd/√n for n ≥ 4k²d²")
-    right = Inequality("Σ_{s≤k} (2kd/√n)^s ≤ 1 + 4kd/√n for n ≥ 16k²d²")
-    for trial, least in ((printed, 4), (right, needed)):
-        for k in range(1, most + 1):
+            for n in (1, d + 1, k * k * d, *(4 * k * k * d * d * times for times in (1, 3, 1000))):
+                excess = float(isotropic_moments(d, n, k)[k] - 1)
+                rows.append({"case": Case(k=k, d=d, n=n), "excess": excess})
+        for least in (4, 16):
             for times in (1, 2, 10):
-                q = (4 / (least * times)) ** 0.5
-                about = f"k = {k}, n = {least * times}k²d², 2kd/√n = {q:.3g}"
-                left = sum(q**s for s in range(k + 1))
-                trial.add(left, 1 + 2 * q, size=(k, times), about=about)
-    return Part(printed=printed.check(), corrected=right.check())
+                n = least * times * k * k
+                q = 2 * k / n**0.5
+                found = {"least": least, "ratio": q, "sum": sum(q**s for s in range(k + 1))}
+                rows.append({"case": Case(k=k, d=1, n=n), **found})
+    for m in range(1, most + 1):
+        rows.append({"case": Case(m=m), "pairings": int(isotropic_moments(1, 1, m)[m])})
+    return rows

@@ -1,41 +1,42 @@
 """Exact moments of a sample covariance, compared with bounds around its eigenvalues' powers.
 
-δ has several definitions: (8Ld/√n)^{1/(2L)} in section 3.5, 4kd/√n in section 3.7, and in Lemma A.7
-δ^k = 4kd/√n. Each is a reading of its own.
+The width of the bounds is 4kd/√n: Lemma A.5's proof ends with it, Lemma A.7 calls it δ^k, section
+3.7 δ. In section 3.5 δ = (8Ld/√n)^{1/(2L)}, whose k-th power is 4kd/√n at k = 2L: a reading of its
+own. Bounds are tried for n > d, and where they are proved, for n ≥ k²d.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from math import comb
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from innerloop.claims.evidence import Part
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Check, Part
+from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
 from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
+from innerloop.claims.searching import search_minimum
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory.wishart import Wishart
 
 MOST_LOOPS, LARGEST_D = 4, 4
-Width = Callable[[int, int, int, int], float]
-"""Map L, k, d and n to the factor of λ_1^k."""
+Rows = list[dict[str, Any]]
+"""A case, and either a moment's eigenvalue `found`, the `center` of its bounds and the `top` that
+their width is relative to, or a `matrix` and the `basis` that it should be diagonal in."""
 
 
-def section_width(L: int, k: int, d: int, n: int) -> float:
-    """Width of section 3.5: δ^k with δ = (8Ld/√n)^{1/(2L)}."""
-    return (8 * L * d / n**0.5) ** (k / (2 * L))
-
-
-def bare_section_width(L: int, k: int, d: int, n: int) -> float:
-    """Width of section 3.5 without a power: δ = (8Ld/√n)^{1/(2L)}."""
-    return (8 * L * d / n**0.5) ** (1 / (2 * L))
-
-
-def plain_width(L: int, k: int, d: int, n: int) -> float:
+def plain_width(case: Case) -> float:
     """Width 4kd/√n: δ of section 3.7, δ^k of Lemma A.7."""
-    return 4 * k * d / n**0.5
+    return 4 * case["k"] * case["d"] / case["n"] ** 0.5
+
+
+def section_width(case: Case) -> float:
+    """Width δ^k with δ = (8Ld/√n)^{1/(2L)}, as section 3.5 has it."""
+    k, L = case["k"], case["L"]
+    return (8 * L * case["d"] / case["n"] ** 0.5) ** (k / (2 * L))
 
 
 class Spectrum(NamedTuple):
@@ -52,60 +53,119 @@ class Spectrum(NamedTuple):
         powers = [law.power(k).diagonal() for k in range(most + 1)]
         return cls(values, n, loops, powers)
 
-    def shifted_eigenvalues(self, k: int) -> Tensor:
-        """Eigenvalues of E[(I − S)^k]."""
-        return sum(
-            ((-1) ** j * comb(k, j) * self.powers[j] for j in range(k + 1)),
-            torch.zeros_like(self.values),
-        )
+    def compare(self, k: int, *, shifted: bool) -> tuple[Tensor, Tensor, Tensor]:
+        """Eigenvalues of E[S^k], or of E[(I − S)^k]; those without noise; the bounds' unit."""
+        if not shifted:
+            return self.powers[k], self.values**k, self.values[0] ** k
+        terms = [(-1) ** j * comb(k, j) * self.powers[j] for j in range(k + 1)]
+        found = torch.stack(terms).sum(0)
+        return found, (1 - self.values) ** k, (1 + self.values[0]) ** k
+
+    def list_rows(self, *, shifted: bool) -> Rows:
+        d, rows = len(self.values), []
+        for k in range(1, len(self.powers)):
+            found, center, top = self.compare(k, shifted=shifted)
+            for j in range(d):
+                case = Case(d=d, L=self.loops, n=self.n, k=k, λ=self.values, j=j + 1)
+                row = {"found": float(found[j]), "center": float(center[j]), "top": float(top)}
+                rows.append({"case": case, **row})
+        return rows
 
 
-def draw_spectra(generator: torch.Generator, trials: int, least: str) -> Iterator[Spectrum]:
-    """Draw spectra with n > d, or n ≥ 4k²d²; every fourth isotropic, the first ones by hand."""
+def draw_spectra(generator: torch.Generator, trials: int) -> Iterator[Spectrum]:
+    """Draw spectra: some by hand, the source's hard matrices, isotropic ones, over two decades."""
     one = torch.ones(1, dtype=torch.float64)
-    if least == "n > d":
-        yield Spectrum.from_values(one, 2, 2, 4)
-        yield Spectrum.from_values(100 * one, 2, 2, 4)
-        yield Spectrum.from_values(100 * one, 2, 4, 8)
+    yield from (Spectrum.from_values(value * one, 2, 2, 4) for value in (1, 7, 100))
+    yield Spectrum.from_values(torch.tensor([1.0, 0.5], dtype=torch.float64), 3, 1, 2)
+    for build in HARD_MATRICES.values():
+        yield Spectrum.from_values(torch.linalg.svdvals(build(2)) ** 2, 32, 2, 4)
     for trial in range(trials):
         d, L = 1 + trial % LARGEST_D, draw_integer(generator, 1, MOST_LOOPS)
         values = 10 ** (2 * torch.rand(d, generator=generator, dtype=torch.float64) - 1.5)
         values = one.expand(d) if trial % 4 == 0 else values.sort(descending=True).values
         values = values * (1, 100)[draw_integer(generator, 0, 1)]
-        most = 2 * L if least == "n > d" else draw_integer(generator, 1, 2 * L)
-        start = d + 1 if least == "n > d" else 4 * most**2 * d**2
-        yield Spectrum.from_values(
-            values, start * (1, 1, 3, 20, 1000)[draw_integer(generator, 0, 4)], L, most
-        )
+        k = draw_integer(generator, 2, 2 * L)
+        least = (d + 1) if trial % 3 == 0 else max(d + 1, k * k * d)
+        n = least * (1, 1, 3, 20, 1000)[draw_integer(generator, 0, 4)]
+        yield Spectrum.from_values(values, n, L, 2 * L)
 
 
-class Bounds:
-    """Trials of center − width·top ≤ value ≤ center + width·top, entry by entry."""
+def search_spectra(sizes: list[list[int]], *, shifted: bool) -> Rows:
+    """Search the eigenvalues that come nearest to the bounds, at the least n they are proved for.
 
-    def __init__(self, name: str, width: Width, scale: float, turned: bool) -> None:
-        self.low = Inequality(f"{name}: the lower bound", rounding=1e-9)
-        self.high = Inequality(f"{name}: the upper bound", rounding=1e-9)
-        self.width, self.scale, self.turned = width, scale, turned
+    Sizes are pairs (d, L), k = 2L.
+    """
+    rows: Rows = []
+    for d, L in sizes:
+        k, n = 2 * L, max(d + 1, 4 * L * L * d)
 
-    def add(self, case: Spectrum, k: int, value: Tensor, center: Tensor, top: float) -> None:
-        d, n, L = len(case.values), case.n, case.loops
-        wide = self.scale * self.width(L, k, d, n) * top
-        about = f"d = {d}, n = {n}, L = {L}, k = {k}"
-        if bool((case.values == case.values[0]).all()):
-            about += f", λ = {float(case.values[0]):g}"
-        for j in range(d):
-            left, size = center[j] - (-wide if self.turned else wide), (d, L, n, k)
-            self.low.add(left, value[j], size=size, about=about)
-            self.high.add(value[j], center[j] + wide, size=size, about=about)
+        def build(point: Tensor, n: int = n, L: int = L) -> Spectrum:
+            return Spectrum.from_values(point.exp().sort(descending=True).values, n, L, 2 * L)
+
+        def margin(point: Tensor, k: int = k) -> Tensor:
+            found, center, top = build(point).compare(k, shifted=shifted)
+            return (top / (found - center).abs().clamp(min=1e-300)).log().min()
+
+        starts = torch.stack([torch.linspace(1, end, d, dtype=torch.float64) for end in (1, -2)])
+        point, _, count = search_minimum(margin, starts, iterations=30)
+        note = f"searched over the eigenvalues by L-BFGS, {count} evaluations"
+        rows += [{**row, "search": note} for row in build(point).list_rows(shifted=shifted)]
+    return rows
 
 
-def build_parts(first: Bounds, later: Bounds) -> list[Part]:
-    """Parts for both ends; an end failing for n > d gets the n of Lemma A.2 as its correction."""
-    found = []
-    for one, other in ((first.low, later.low), (first.high, later.high)):
-        check = one.check()
-        found.append(Part(printed=check, corrected=None if check.passed else other.check()))
-    return found
+def judge_bounds(rows: Rows, statement: str) -> Part:
+    """Judge |found − center| ≤ width · top; the statement has {width} where the width stands."""
+    printed = Inequality(statement.format(width="(4kd/√n)") + ", n > d", rounding=1e-9)
+    proved = Inequality(statement.format(width="(4kd/√n)") + ", n ≥ k²d", rounding=1e-9)
+    other = Inequality(statement.format(width="δ^k"), rounding=1e-9)
+    for row in (row for row in rows if "found" in row):
+        case, far = row["case"], abs(row["found"] - row["center"])
+        printed.add(far, plain_width(case) * row["top"], case)
+        other.add(far, section_width(case) * row["top"], case)
+        if case["n"] >= case["k"] ** 2 * case["d"]:
+            proved.add(far, plain_width(case) * row["top"], case)
+            proved.search_note = row.get("search", proved.search_note)
+    return Part(
+        printed=printed.check(),
+        corrected=proved.check(),
+        reading="δ^k is 4kd/√n: Lemma A.7 defines it so, and the proof of Lemma A.5 ends with it",
+        other_readings={"δ = (8Ld/√n)^{1/(2L)}, as section 3.5 has it": other.check()},
+    )
+
+
+def judge_basis(rows: Rows, statement: str) -> Check:
+    """Judge whether every matrix is diagonal in the eigenvectors of its basis."""
+    trial = Equality(statement, tolerance=1e-8)
+    for row in (row for row in rows if "matrix" in row):
+        U = torch.linalg.eigh(row["basis"]).eigenvectors
+        turned = U.mT @ row["matrix"] @ U
+        trial.add(turned, torch.diag(turned.diagonal()), row["case"])
+    return trial.check()
+
+
+def move_eigenvalues(widths: float) -> Callable[[Rows], Rows]:
+    """Make data whose eigenvalues are so many widths of the bounds above their center."""
+
+    def change(rows: Rows) -> Rows:
+        for row in (row for row in rows if "found" in row):
+            row["found"] = row["center"] + widths * plain_width(row["case"]) * row["top"]
+        return rows
+
+    return change
+
+
+def tilt_matrices(rows: Rows) -> Rows:
+    """Make data whose matrices have other eigenvectors: a thousandth added to every entry."""
+    for row in (row for row in rows if "matrix" in row):
+        row["matrix"] = row["matrix"] + 1e-3 * row["matrix"].abs().max()
+    return rows
+
+
+FALSIFIED = {
+    "eigenvalues 1.1 widths above": move_eigenvalues(1.1),
+    "eigenvalues 1.1 widths below": move_eigenvalues(-1.1),
+    "matrices with other eigenvectors": tilt_matrices,
+}
 
 
 class NonCommuting(NamedTuple):
@@ -143,12 +203,3 @@ class NonCommuting(NamedTuple):
                     entries[a, b] = law.trace([*[self.A] * (j - 1), last])
             total = total + (-1) ** j * comb(k, j) * entries
         return total
-
-
-def add_shared_basis(
-    trial: Equality, matrix: Tensor, basis: Tensor, about: str, size: tuple[int, int]
-) -> None:
-    """Add to the trial whether `matrix` is diagonal in the eigenvectors of `basis`."""
-    U = torch.linalg.eigh(basis).eigenvectors
-    turned = U.mT @ matrix @ U
-    trial.add(turned, torch.diag(turned.diagonal()), size=size, about=about)
