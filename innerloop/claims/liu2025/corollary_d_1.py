@@ -18,7 +18,7 @@ Beyond     what is gained is a logarithm: N_0 = 18,253 for |𝕊| = 10 in place 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -84,7 +84,7 @@ def judge_support(data: Data) -> Evidence:
         )
     )
     for layer in data.layers:
-        d, inside, case = layer.case["d"], layer.case["|𝕊|"], layer.case
+        d, inside, case = layer.case["d"], layer.case["inside"], layer.case
         own, rest = slice(d + 1, d + 1 + inside), slice(d + 1 + inside, 2 * d + 1)
         wanted = soft_threshold(layer.moved[own], layer.theta)
         shifted.add(layer.shifted[own], wanted, case)
@@ -140,7 +140,7 @@ def judge_support(data: Data) -> Evidence:
 def forget_outside(data: Data) -> Data:
     """Make data in which β keeps what it had outside 𝕊."""
     for layer in data.layers:
-        rest = slice(layer.case["d"] + 1 + layer.case["|𝕊|"], 2 * layer.case["d"] + 1)
+        rest = slice(layer.case["d"] + 1 + layer.case["inside"], 2 * layer.case["d"] + 1)
         layer.after[rest] = layer.moved[rest] + 1
     return data
 
@@ -148,7 +148,7 @@ def forget_outside(data: Data) -> Data:
 def skip_threshold(data: Data) -> Data:
     """Make data in which the MLP leaves β on 𝕊 as it is."""
     for layer in data.layers:
-        own = slice(layer.case["d"] + 1, layer.case["d"] + 1 + layer.case["|𝕊|"])
+        own = slice(layer.case["d"] + 1, layer.case["d"] + 1 + layer.case["inside"])
         layer.after[own] = layer.moved[own]
     return data
 
@@ -213,7 +213,7 @@ def _run_layer(generator: torch.Generator, trial: int) -> Layer:
         now = beta[:inside, 2 * m]
         step = W @ A[:m].mT @ (A[:m] @ now - X[:m] @ star) / (2 * m + 1)
         steps.append(soft_threshold(now - step, theta))
-    case = _name_case(d=d, inside=inside, n=n, θ=theta)
+    case = Case(d=d, inside=inside, n=n, θ=theta)
     return Layer(moved, shifted, after, torch.stack(steps, dim=-1), theta, diagonal, case)
 
 
@@ -237,13 +237,9 @@ def _measure_rates(generator: torch.Generator, draws: int) -> Found:
         for gamma in (0.3, 1.0, 1.5):
             star = draw_sparse_vectors(generator, draws, INSIDE, 1)
             step, thetas = choose_thresholds(n, 1, INSIDE, C, gamma)
-            case = _name_case(inside=INSIDE, S=1, n=n, γ=gamma, K=K)
+            case = Case(inside=INSIDE, S=1, n=n, γ=gamma, K=K)
             bound = bound_errors(n, 1, INSIDE, C, gamma)
             for name, used in (("= 0", 0 * thetas), ("of n", thetas)):
                 errors = (iterate(G, star, step, used) - star).norm(dim=-1)
                 found.setdefault(name, []).append(Curves(errors, bound, case))
     return found
-
-
-def _name_case(**values: Any) -> Case:
-    return Case(**{"|𝕊|" if name == "inside" else name: value for name, value in values.items()})

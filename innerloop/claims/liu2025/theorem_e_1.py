@@ -10,8 +10,8 @@ Tested     the read-out as the proof has it, z = ±1, d = 4, S = 1, γ = 1, n = 
 Vacuous    δ' ≥ 1 for every B' that hears 1 % of the tokens, so that the probability is none: the
            β_j converge to one β*, all o_j agree from some j on, and their number is near 0 or n,
            not pn; with p = 1, E₁ fails. Where E₂ admits that nothing is heard, K(1 − 2γ/3)^K is at
-           least √p(n − 1/2)/√n, and c₄ makes the bound 2(|B'| + C_x b_x)(1 − 1/(2n)) or more, beyond
-           what ŷ_n = B' is off: so it is where p is tiny, or γ small and K of order √n
+           least √p(n − 1/2)/√n, and c₄ makes the bound 2(|B'| + C_x b_x)(1 − 1/(2n)) or more,
+           beyond what ŷ_n = B' is off: so it is where p is tiny, or γ small and K of order √n
 Wrong      (E.5), (a + x)^K ≤ a^K + ηK a^(K−1) s with x = 2γ(2S−1)s: at K = 1 it says x ≤ s.
            (a + x)^K ≤ a^K + Kx(a + x)^(K−1) holds for all a, x ≥ 0, by the mean value theorem.
            η > 0 asks for K − 1 < (1 − 2γ/3) 2√2(4S−2), so for K ≤ 2 at S = 1, γ = 1
