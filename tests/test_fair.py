@@ -214,7 +214,7 @@ def test_the_audits_counterexample_is_one() -> None:
     assert float(slack.detach()) > 0
 
 
-WITHOUT_MATRICES: dict[str, str] = {}
+WITHOUT_MATRICES: dict[str, str] = {"liu2025.lemma-3": "shares of random X"}
 """Inequalities that have no matrix to try, each with what it is about."""
 
 

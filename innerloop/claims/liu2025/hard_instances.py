@@ -36,3 +36,17 @@ HARD_MATRICES: dict[str, Callable[[int], Tensor]] = {
     "the tightest DᵀX of Lemma 1": _tightest,
 }
 """By name, from d."""
+
+
+def list_hard_grams(S: int, off: float = 0.0) -> list[tuple[str, Tensor]]:
+    """List matrices DᵀX with the signs and the pattern of the hard ones, by name.
+
+    Their diagonal is 1, and entries off it are `off` at most: by default 1/(2S−1), which is what
+    (D.2) allows at γ = 1.
+    """
+    found, most = [], off or 1 / (2 * S - 1)
+    for name, build in HARD_MATRICES.items():
+        for d in (S + 1, S + 3):
+            rest = build(d) - torch.diag(build(d).diagonal())
+            found.append((name, _eye(d) + most * rest / rest.abs().max().clamp_min(1e-12)))
+    return found

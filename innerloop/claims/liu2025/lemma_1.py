@@ -22,6 +22,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.liu2025.hard_instances import list_hard_grams
 from innerloop.claims.liu2025.printed import soft_threshold
 from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.searching import search_minimum
@@ -74,7 +75,8 @@ def judge_contraction(data: Data) -> Evidence:
     within.search_note = f"a search over G and β evaluated it {data.evaluations} times"
     held = within.check()
     missing = Part(printed=anywhere.check(), corrected=held)
-    ratio = max(step.error / step.bound for step in data.steps if step.inside)
+    inside = [step for step in data.steps if step.inside and step.bound]
+    ratio = max(step.error / step.bound for step in inside)
     return Evidence(
         parts=[Part(printed=held)],
         errata=[
@@ -131,6 +133,9 @@ def lemma_1(generator: torch.Generator, *, trials: int, starts: int) -> Data:
             given = _draw_instance(generator, inside)
             sizes = Case(d=len(given.star), S=given.S, k=given.k, γ=given.gamma)
             steps.append(_measure_step(given, sizes))
+    for S in (1, 2):
+        for name, G in list_hard_grams(S):
+            steps += _measure_hard(G, S, name)
     found, evaluations = _search(generator, starts)
     case = Case(d=3, S=2, k=2, γ=1.0, DX=found.D.mT, note="where a search ended")
     return Data([*steps, _measure_step(found, case)], evaluations)
@@ -140,6 +145,16 @@ def _measure_step(given: Instance, case: Case) -> Step:
     inside = not bool(given.beta[given.S :].any())
     error, bound = given.compare()
     return Step(float(error), float(bound), inside, case)
+
+
+def _measure_hard(G: Tensor, S: int, name: str) -> list[Step]:
+    """Measure steps from β* + c₁ times a vector on the support, at γ = 1 and k = 2."""
+    one = torch.eye(len(G), dtype=torch.float64)
+    star, ends = one[:S].sum(0), [sign * one[j] for j in range(S) for sign in (1, -1)]
+    case = Case(d=len(G), S=S, k=2, γ=1.0, DX=G, note=name)
+    size = star.abs().sum()
+    given = [Instance(G.mT, one, star, star + size * end, 1.0, S, 2) for end in ends]
+    return [_measure_step(each, case) for each in given]
 
 
 def draw_uniform(generator: torch.Generator, *shape: int) -> Tensor:

@@ -20,6 +20,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.liu2025.hard_instances import list_hard_grams
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Inequality
@@ -87,11 +88,14 @@ def judge_supports(steps: list[Step]) -> Evidence:
     },
 )
 def lemma_2(generator: torch.Generator, *, trials: int) -> list[Step]:
-    return [_measure_step(generator, trial) for trial in range(trials)]
+    hard = [(G, gamma, S, 2) for S in (1, 2) for _, G in list_hard_grams(S) for gamma in (0.1, 1.0)]
+    given = [_smallest(), *hard, *(_draw_instance(generator) for _ in range(trials))]
+    return [_measure_step(generator, trial, *each) for trial, each in enumerate(given)]
 
 
-def _measure_step(generator: torch.Generator, trial: int) -> Step:
-    G, gamma, S, k = _smallest() if trial == 0 else _draw_instance(generator)
+def _measure_step(
+    generator: torch.Generator, trial: int, G: Tensor, gamma: float, S: int, k: int
+) -> Step:
     direction = _find_worst(G, S) if trial % 2 == 0 else draw_normal(generator, S)
     least, _, most = sparse.coherence(G, S)
     shrink = sparse.contraction(gamma, S, least, most)

@@ -25,6 +25,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.liu2025 import printed
+from innerloop.claims.liu2025.hard_instances import HARD_MATRICES
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.liu2025.printed import soft_threshold
 from innerloop.claims.prompts import draw_integer, draw_normal
@@ -150,8 +151,8 @@ def stretch_beta(data: Data) -> Data:
 )
 def proposition_1(generator: torch.Generator, *, trials: int) -> Data:
     data = Data([], [])
-    for trial in range(trials):
-        given = _smallest() if trial == 0 else _draw_instance(generator, trial)
+    drawn = (_draw_instance(generator, trial) for trial in range(trials))
+    for given in [_smallest(), *_list_hard(), *drawn]:
         found = _iterate(given)
         data.sizes.extend(_measure_sizes(given, found))
         if given.gate(2) < 1e5:  # beyond, rounding leaves too little of β x + B − B to compare
@@ -218,6 +219,17 @@ def _smallest() -> Instance:
     x, star = 1e6, 1e3
     one = torch.ones(1, 1, dtype=torch.float64)
     return Instance(x * one, star * one[0], 1e-11 * one, torch.zeros(2, dtype=torch.float64))
+
+
+def _list_hard() -> list[Instance]:
+    """List instances with the rows of hard matrices for examples, and M = I/‖X‖²."""
+    found = []
+    for build in HARD_MATRICES.values():
+        for d in (1, 2, 3):
+            X, one = build(d), torch.eye(d, dtype=torch.float64)
+            M = one / torch.linalg.matrix_norm(X, 2) ** 2
+            found.append(Instance(X, one[0], M, torch.zeros(3, dtype=torch.float64)))
+    return found
 
 
 def _draw_instance(generator: torch.Generator, trial: int) -> Instance:

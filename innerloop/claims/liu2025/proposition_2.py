@@ -24,6 +24,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.liu2025.hard_instances import list_hard_grams
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.liu2025.measurements import iterate
 from innerloop.claims.liu2025.theorem_5_1 import GAMMA_RANGE
@@ -136,10 +137,10 @@ def stop_falling(runs: list[Run]) -> list[Run]:
     },
 )
 def proposition_2(generator: torch.Generator, *, trials: int) -> list[Run]:
+    given = [_smallest(), *_list_hard(), *(_draw_instance(generator, k) for k in range(trials))]
     return [
         _run(instance, gamma)
-        for trial in range(trials)
-        for instance in (_smallest() if trial == 0 else _draw_instance(generator, trial),)
+        for instance in given
         for gamma in (1.5, 1.5 * float(draw_uniform(generator)))
     ]
 
@@ -165,6 +166,18 @@ def _smallest() -> Instance:
     G[1, 0] = 0.01
     star = torch.tensor([1.0, 0.0], dtype=torch.float64)
     return Instance(G, star, HAND, 0.1, 1)
+
+
+def _list_hard() -> list[Instance]:
+    """List hard matrices at n = N_0, entries off the diagonal as large as A allows."""
+    found = []
+    for S in (1, 2):
+        n = sparse.least_examples(S, S + 3, 0.1, C)
+        b = sparse.deviation_width(S + 1, 0.1, n, C)
+        for _, G in list_hard_grams(S, b):
+            star = (torch.arange(len(G)) < S).double()
+            found.append(Instance(n / (n + 2) * G, star, n, 0.1, S))
+    return found
 
 
 def _draw_instance(generator: torch.Generator, trial: int) -> Instance:
