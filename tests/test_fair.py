@@ -214,7 +214,10 @@ def test_the_audits_counterexample_is_one() -> None:
     assert float(slack.detach()) > 0
 
 
-WITHOUT_MATRICES = {"gatmiry2024.lemma-A.2": "standard normals: k, d and n are all there is"}
+WITHOUT_MATRICES = {
+    "gatmiry2024.lemma-A.2": "standard normals: k, d and n are all there is",
+    "liu2025.lemma-3": "shares of random X",
+}
 """Inequalities that have no matrix to try, each with what it is about."""
 
 
@@ -348,7 +351,7 @@ def test_a_sentence_that_begins_with_a_symbol_stays_as_it_is(text: str, sentence
 
 def test_shares_are_told_as_shares() -> None:
     trial = Inequality("with probability 1 − δ")
-    add_violation_rate(trial, torch.ones(400, dtype=torch.bool), 0.1, (1,), "n = 5")
+    add_violation_rate(trial, torch.ones(400, dtype=torch.bool), 0.1, Case(n=5))
     assert "broken in 400 of 400 draws, a share of 0.1 allowed" in trial.check().counterexample
 
 

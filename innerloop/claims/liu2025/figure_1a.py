@@ -1,55 +1,54 @@
 """Figure 1a: which methods solve sparse recovery on an unseen X, and which only on their own.
 
 Printed    varying X: GPT-2 < Small TF < LISTA-VM < FISTA, ISTA < LISTA, LISTA-CP, ALISTA trained on
-           one X; on that X all of these come near Small TF; trained on many X, LISTA and LISTA-CP
-           are still much worse than LISTA-VM. d = 20, S = 3, N = 10, K = 12, no noise
-Tested     all on the same examples, each trained here but for the transformers, which are recorded
-           ones from random weights, trained on β and not on labels; penalties at their best on
-           other examples. `full`: Small TF of under 1 % of the paper's steps, beside it one that
-           was trained from near the construction of Theorem 4.1; GPT-2 of 6 layers and width 64,
-           where the paper's has 12 and 256, with a query read-out, 3 % of the paper's steps.
-           Without its recorded ones the package trains Small TF from the construction of Theorem
-           4.1 for the trained LISTA-VM, and no GPT-2. That a LISTA on its own X comes near Small TF
-           counts where Small TF has what the paper prints of it, that it is better than LISTA-VM.
-           LISTA-VM sees some X stretched in training: without that it is better on most prompts
-           (0.43 at the paper's sizes, with it 0.48), and beyond any bound on a rare one
+           one X; on that X all of these are comparable with Small TF; trained on many X, LISTA and
+           LISTA-CP are still much higher than LISTA-VM. d = 20, S = 3, N = 10, K = 12, no noise
+Tested     all on the same examples, each trained here but for the transformers, which are recorded;
+           penalties at their best on other examples. What is said of transformers is left open,
+           won or lost, unless they are trained as in the paper (`paper`): at `full` Small TF has
+           under 1 % of its steps, its query read-out begins at the proof's V, most steps average
+           gradients over features, and its loss is on β; GPT-2 has 6 layers and width 64, where
+           the paper's has 12 and 256, and 3 % of the steps. One training of each. Without the
+           recorded ones the package trains Small TF from the construction of Theorem 4.1
+Ours       "comparable" is within a factor of 2, either way, "much higher" twice as high. LISTA-VM
+           begins at Chebyshev's steps and sees some X stretched in training, which makes it better
+           than the paper's; the paper prints neither start nor learning rate
 Beyond     ALISTA's W is a small solve for each X: then it needs no X of its own, and is the best of
            the learned iterations on varying X. The lasso, solved, is better than all with K layers.
            With fewer examples than it was trained for, LISTA-VM diverges: its steps are too large.
-           Small TF, trained with 10, goes on to 20: in `full` its curve is decided by one of 4,000
-           prompts that runs away from its first example on, and adds 2.5 to every mean (without it
-           0.41 at n = 10 and 0.09 at 20); of the 20,000 prompts of the first figure none does
            LISTA-CP and ALISTA of one X diverge on others; errors are cut at 10⁴, so that their
-           losses are lower bounds
-Theory     Theorem 5.1 speaks from N_0 = 20,471 examples on (δ = 0.1, z = ±1): not of these n
+           losses are lower bounds. Theorem 5.1 speaks from N_0 = 20,471 examples on: not of these n
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Axis, Evidence, Figure
+from innerloop.claims.evidence import Evidence
+from innerloop.claims.figures import Axis, Figure, draw_lines
 from innerloop.claims.liu2025.contest import (
     EPOCHS,
     GPT2,
-    SHORT_TRAINING,
+    WORSE,
     Pair,
     Sizes,
     classical_errors,
     compare_pairs,
     curve_rows,
     describe_bands,
+    describe_training,
     judge_pairs,
     load_transformers,
     mean_curve,
     mean_losses,
     method_rows,
     prefix_errors,
+    set_ratio,
     solver_errors,
     transformer_errors,
 )
@@ -60,12 +59,6 @@ from innerloop.recipes.sparse import select_instances
 from innerloop.theory import sparse
 
 VARYING, FIXED, MANY = "varying X", "its own X", "trained on many X"
-STARTS = {
-    "random": "from random weights",
-    "symmetric": "from random weights that treat features alike",
-    "construction": "from the construction",
-    "near": "from near the construction",
-}
 NEAR = "Small TF (from near the construction)"
 GROUPS = {
     GPT2: VARYING,
@@ -83,10 +76,10 @@ GROUPS = {
 SOLVERS = {"LISTA": "lista", "LISTA-CP": "lista-cp", "ALISTA": "alista"}
 
 
-ABOVE = Pair("varying X: GPT-2 < Small TF", GPT2, "Small TF", excuse=SHORT_TRAINING)
+ABOVE = Pair("varying X: GPT-2 < Small TF", GPT2, "Small TF", needs="trained")
 """The pair added where GPT-2 takes part."""
 PAIRS = [
-    Pair("varying X: Small TF < LISTA-VM", "Small TF", "LISTA-VM", excuse=SHORT_TRAINING),
+    Pair("varying X: Small TF < LISTA-VM", "Small TF", "LISTA-VM", needs="trained"),
     Pair("varying X: LISTA-VM < FISTA", "LISTA-VM", "FISTA"),
     Pair("varying X: LISTA-VM < ISTA", "LISTA-VM", "ISTA"),
     *(
@@ -96,42 +89,34 @@ PAIRS = [
     ),
     *(
         Pair(
-            f"own X: {name} at most twice Small TF",
-            f"{name} on its X",
-            "Small TF on its X",
-            2.0,
-            hollow=SHORT_TRAINING,
-        )
+            f"own X: {name} is comparable with Small TF", f"{name} on its X", "Small TF on its X"
+        )._replace(share=2.0, both=True, needs="trained", ours="within a factor of 2, either way")
         for name in SOLVERS
     ),
     *(
-        Pair(f"{name} of many X: over twice LISTA-VM", "LISTA-VM", f"{name}, meta-trained", 0.5)
+        Pair(
+            f"{name} of many X: much higher than LISTA-VM", "LISTA-VM", f"{name}, meta-trained"
+        )._replace(share=0.5, ours="twice as high")
         for name in ("LISTA", "LISTA-CP")
     ),
 ]
 
 
-def conclude(found: list[dict[str, Any]]) -> Evidence:
+def select_pairs(taking_part: Collection[str]) -> list[Pair]:
+    return [*PAIRS, *([ABOVE] if GPT2 in taking_part else [])]
+
+
+def judge_methods(found: list[dict[str, Any]]) -> Evidence:
     first = found[0]
-    start = f"Small TF ({STARTS[first['start']]})"
-
-    def named(told: str) -> str:
-        return told if NEAR in told else told.replace("Small TF", start, 1)
-
-    def renamed(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
-        return [{**row, "method": named(row["method"])} for row in table]
-
-    table = renamed(method_rows(GROUPS, [cell["losses"] for cell in found]))
-    curves = renamed(curve_rows([cell["curves"] for cell in found], "method", 1))
-    pairs = [*PAIRS, *([ABOVE] if GPT2 in first["losses"] else [])]
-    pairs = [pair._replace(statement=named(pair.statement)) for pair in pairs]
-    parts = judge_pairs(pairs, found)
-    if parts[0].verdict == "holds":
-        parts = judge_pairs([pair._replace(hollow="") for pair in pairs], found)
+    table = method_rows(GROUPS, [cell["losses"] for cell in found])
     n, told = first["sizes"]["n"], describe_bands(len(found), first["examples"])
     title = "d = {d}, S = {sparsity}, n = {n}, K = {blocks}".format(**first["sizes"])
+    trained = (
+        f"{first['training']} LISTA-VM begins at Chebyshev's steps and sees some X stretched: "
+        "the paper prints no start."
+    )
     return Evidence(
-        parts=parts,
+        parts=judge_pairs(select_pairs(first["losses"]), found),
         numbers={"N_0 at d = 20, S = 3, from which on Theorem 5.1 speaks": N_0},
         table=table,
         figures=[
@@ -143,17 +128,18 @@ def conclude(found: list[dict[str, Any]]) -> Evidence:
                 y=Axis(field="method", title="method", scale="category"),
                 colour=Axis(field="setting", title="setting", scale="category"),
                 band=("least", "largest"),
-                caption=f"{told} A squared error counts as at most 10⁴: a mean near that is one of "
-                "methods that diverge, and would be larger.",
+                caption=f"{told} {trained} A squared error counts as at most 10⁴: a mean near that "
+                "is one of methods that diverge, and would be larger.",
             ),
-            Figure(
-                title=f"Prompts of other lengths than in training, {title}",
-                rows=curves,
-                x=Axis(field="n", title="examples in the prompt"),
-                y=Axis(field="loss", title="E (ŷ − y)²", scale="log"),
-                colour=Axis(field="method", title="method", scale="category"),
+            draw_lines(
+                f"Prompts of other lengths than in training, {title}",
+                curve_rows([cell["curves"] for cell in found], "method", 1),
+                "n: examples in the prompt",
+                "loss: E (ŷ − y)²",
+                by="method",
+                log="y",
                 band=("least", "largest"),
-                caption=f"{describe_bands(len(found), first['drawn'])} "
+                caption=f"{describe_bands(len(found), first['drawn'])} {trained} "
                 f"What learns was trained with {n} examples, recorded transformers "
                 "also with fewer; GPT-2 has positions for no more. LISTA and LISTA-CP have "
                 "matrices for one n and no other. Theorem 5.1 bounds the loss from "
@@ -163,8 +149,8 @@ def conclude(found: list[dict[str, Any]]) -> Evidence:
     )
 
 
-EXAMPLES = 4000
-"""Most prompts of other lengths: a lasso is solved for each length."""
+SHARE_OF_LENGTHS = 5
+"""One in so many prompts is also tried at other lengths: a lasso is solved for each length."""
 N_0 = int(sparse.least_examples(3, 20, 0.1, 0.25)) + 1
 PAPER = {"d": 20, "n": 10, "sparsity": 3, "blocks": 12}
 MACHINES = {"Small TF": "small-transformer", NEAR: "small-transformer-near", GPT2: "gpt2"}
@@ -191,8 +177,8 @@ SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4}
     ],
     tiny={"d": 3, "n": 2, "sparsity": 1, "blocks": 2, "steps": 20, "batch": 32, "examples": 200}
     | {"restart": 0},
-    conclude=conclude,
-    falsified={"a million times better": {"share": 1e-6, "excused": False}},
+    conclude=judge_methods,
+    falsified=WORSE | {"the first of each pair a tenth of the second": set_ratio(0.1)},
 )
 def figure_1a(
     generator: torch.Generator,
@@ -207,15 +193,13 @@ def figure_1a(
     restart: int,
     machines: Mapping[str, str] | None = None,
     epochs: int | None = None,
-    share: float = 1.0,
-    excused: bool = True,
 ) -> dict[str, Any]:
     sizes = Sizes(d, n, sparsity, blocks)
     tuning, problem, own = (
         sizes.distribution(fixed=fixed).sample(examples, generator=generator)
         for fixed in (None, None, restart)
     )
-    drawn = min(examples, EXAMPLES)
+    drawn = examples // SHARE_OF_LENGTHS
     longer = replace(sizes, n=2 * n).distribution().sample(2, drawn, generator=generator)
 
     def learned(name: str, **given: Any) -> Any:
@@ -238,15 +222,15 @@ def figure_1a(
         errors[f"{name} on its X"] = solver_errors(solver, own)
         if name != "ALISTA":
             errors[f"{name}, meta-trained"] = solver_errors(learned(recipe), problem)
-    pairs = [*PAIRS, *([ABOVE] if GPT2 in errors else [])]
     return {
         "sizes": {"d": d, "n": n, "sparsity": sparsity, "blocks": blocks},
         "examples": examples,
         "drawn": drawn,
-        "start": taking_part["Small TF"].recipe.values()["start"],
+        "training": describe_training(taking_part["Small TF"]),
         "losses": mean_losses(errors),
-        "pairs": compare_pairs(errors, pairs, share),
-        "excused": excused and (epochs or 0) < EPOCHS,
+        "pairs": compare_pairs(errors, select_pairs(errors)),
+        "printed": sizes.is_printed,
+        "trained": sizes.is_printed and (epochs or 0) >= EPOCHS,
         "curves": _curves(
             taking_part, iteration, adapted, blocks, *(select_instances(longer, k) for k in (0, 1))
         ),

@@ -1,46 +1,48 @@
 """Figure 1b: which methods gain when the support is known to lie in the first half.
 
-Printed    support within the first 10 of d = 20, in training and test: Small TF and GPT-2 improve a
-           lot, other baselines do not; LISTA-VM-SS (columns of X beyond the support set to zero)
-           reaches about 0.07, almost ten times better than LISTA-VM
+Printed    support within the first 10 of d = 20, in training and test: Small TF and GPT-2 improve
+           significantly, other baselines do not; LISTA-VM-SS (columns of X beyond it are set to
+           zero) reaches approximately 0.07, "almost 10 times better than the standard LISTA-VM"
 Tested     each trained here with and without the restriction but for the transformers, which are
-           recorded ones as in liu2025.figure-1a; "almost ten times" is five times or more, "no
-           significant improvement" at most a fifth, "a lot" at least a fifth. Without its recorded
-           ones the package trains Small TF from random weights for as many steps as the others.
-           LISTA-VM and LISTA-VM-SS see some X stretched in training, as in liu2025.figure-1a
-Correction LISTA-VM is a baseline too, and trained on such supports it improves nearly as much as
-           LISTA-VM-SS: it can select, rows of M that are zero keep β in the support. So where
-           "almost ten times" fails: twice as good as LISTA-VM trained on any support. At sizes that
-           are not the paper's a failure of the number is not held against it
-Beyond     Small TF from random weights goes below the printed 0.07: 0.031 ± 0.002 on 32,768 fresh
-           prompts (results/benchmarks/sparse_tails.json). LISTA-VM-SS does not: 0.144 on 409,600.
-           With no X stretched in training it has 0.11 on 4,096 held-out ones, but 9 of 409,600 are
-           beyond 10⁴; searches by L-BFGS from four other starts end at 0.109 to 0.119 on the
-           examples they see.
+           recorded ones as in liu2025.figure-1a, each compared with itself, trained alike. Without
+           recorded ones the package trains Small TF from random weights for as many steps as the
+           others. One training of each at `full`
+Reading    "the standard version" is LISTA-VM of any support: 0.68 (Figure 3) over 0.07 is 9.7
+Ours       "almost ten times" is five or more, decided at the paper's sizes; "significantly" is a
+           fifth. "Approximately 0.07" is within a tenth, and needs the paper's training. LISTA-VM
+           and LISTA-VM-SS begin at Chebyshev's steps and see some X stretched in training
+Corrected  LISTA-VM is a baseline too, and trained on such supports it improves nearly as much as
+           LISTA-VM-SS: rows of M that are zero keep β in the support. LISTA-VM-SS is twice as good
+           as LISTA-VM of any support
+Beyond     Small TF goes below the printed 0.07: 0.031 ± 0.002 on 32,768 fresh prompts
+           (results/benchmarks/sparse_tails.json). LISTA-VM-SS does not: 0.144 on 409,600.
            Without thresholds, 12 steps leave at least 1/13 of E ‖β‖² = 3, so 0.23, in the mean over
            large square X (the Christoffel number of the semicircle law at 0)
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from typing import Any
 
 import torch
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Axis, Evidence, Figure
+from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.figures import Axis, Figure
+from innerloop.claims.intervals import check_around
 from innerloop.claims.liu2025.contest import (
     EPOCHS,
     GPT2,
-    OTHER_SIZES,
-    SHORT_TRAINING,
+    NEEDED,
+    WORSE,
     Pair,
     Sizes,
     classical_errors,
     compare_pairs,
     describe_bands,
+    describe_training,
     judge_pairs,
     load_transformers,
     mean_losses,
@@ -55,36 +57,37 @@ RESTRICTED = ", restricted"
 METHODS = (GPT2, "Small TF", "LISTA-VM", "LISTA-VM-SS", "FISTA", "ISTA", "lasso, solved")
 GROUPS = dict.fromkeys(METHODS, ANY) | {f"{name}{RESTRICTED}": FIRST for name in METHODS}
 SELECTED, PLAIN = f"LISTA-VM-SS{RESTRICTED}", f"LISTA-VM{RESTRICTED}"
+PRINTED_SELECTED = 0.07
+FIFTH = "a fifth"
 PAIRS = [
-    Pair("LISTA-VM-SS is almost ten times better than LISTA-VM", SELECTED, PLAIN, 0.2),
-    Pair("LISTA-VM itself does not improve", "LISTA-VM", PLAIN, 1.25),
-    Pair("ISTA does not", "ISTA", f"ISTA{RESTRICTED}", 1.25),
-    Pair("FISTA does not", "FISTA", f"FISTA{RESTRICTED}", 1.25),
-    Pair("Small TF improves a lot", f"Small TF{RESTRICTED}", "Small TF", 0.8, SHORT_TRAINING),
+    Pair(
+        "LISTA-VM-SS is almost ten times better than LISTA-VM", SELECTED, "LISTA-VM", 0.2
+    )._replace(needs="printed", ours="five times or more"),
+    Pair("LISTA-VM does not improve significantly", "LISTA-VM", PLAIN, 1.25, ours=FIFTH),
+    Pair("ISTA does not improve significantly", "ISTA", f"ISTA{RESTRICTED}", 1.25, ours=FIFTH),
+    Pair("FISTA does not improve significantly", "FISTA", f"FISTA{RESTRICTED}", 1.25, ours=FIFTH),
+    Pair("Small TF improves significantly", f"Small TF{RESTRICTED}", "Small TF", 0.8, ours=FIFTH),
 ]
-GAIN = Pair("GPT-2 improves a lot", f"{GPT2}{RESTRICTED}", GPT2, 0.8, SHORT_TRAINING)
+GAIN = Pair("GPT-2 improves significantly", f"{GPT2}{RESTRICTED}", GPT2, 0.8, ours=FIFTH)
 """The pair added where GPT-2 takes part."""
 CORRECTED = [
     Pair(
-        "LISTA-VM-SS: twice as good as LISTA-VM trained on any support", SELECTED, "LISTA-VM", 0.5
-    ),
+        "LISTA-VM-SS is at least twice as good as LISTA-VM of any support", SELECTED, "LISTA-VM"
+    )._replace(share=0.5, needs="printed"),
     Pair("LISTA-VM improves by a tenth or more: M learns the support", PLAIN, "LISTA-VM", 0.9),
 ]
-"""Corrections of the first pairs, used where those fail."""
+"""Corrections of the first pairs."""
 
 
-def conclude(found: list[dict[str, Any]]) -> Evidence:
-    first = found[0]
-    ten, *rest = select_pairs(first["losses"])
-    sized = ten if first["printed"] else ten._replace(excuse=OTHER_SIZES)
-    parts = judge_pairs([sized, *rest], found)
-    corrected = judge_pairs(CORRECTED, [{**cell, "pairs": cell["corrected"]} for cell in found])
-    for k, part in enumerate(corrected):
-        if parts[k].verdict == "fails":
-            parts[k] = replace(parts[k], corrected=part.printed)
+def judge_support(found: list[dict[str, Any]]) -> Evidence:
+    first, pairs = found[0], select_pairs(found[0]["losses"])
+    parts = judge_pairs(pairs, found)
+    for k, part in enumerate(parts[len(pairs) - len(CORRECTED) :]):
+        parts[k] = replace(parts[k], corrected=part.printed)
+    parts[0] = replace(parts[0], reading="LISTA-VM of any support: 0.68 of Figure 3 over 0.07")
     table = method_rows(GROUPS, [cell["losses"] for cell in found])
     return Evidence(
-        parts=parts,
+        parts=[*parts[: len(pairs) - len(CORRECTED)], _judge_number(found)],
         table=table,
         figures=[
             Figure(
@@ -95,14 +98,38 @@ def conclude(found: list[dict[str, Any]]) -> Evidence:
                 y=Axis(field="method", title="method", scale="category"),
                 colour=Axis(field="setting", title="β has", scale="category"),
                 band=("least", "largest"),
-                caption=describe_bands(len(found), first["examples"]),
+                caption=f"{describe_bands(len(found), first['examples'])} {first['training']} "
+                "LISTA-VM and LISTA-VM-SS begin at Chebyshev's steps and see some X stretched.",
             )
         ],
     )
 
 
+def _judge_number(found: list[dict[str, Any]]) -> Part:
+    """Judge the printed 0.07, which is of the paper's training."""
+    losses = [cell["losses"][SELECTED][0] for cell in found]
+    near = {"within": PRINTED_SELECTED / 10, "ours": "a tenth"}
+    statement = "LISTA-VM-SS reaches approximately 0.07"
+    check = check_around(statement, losses, PRINTED_SELECTED, what="loss", **near)
+    if not all(cell["trained"] for cell in found):
+        told = f"{check.summary}; {NEEDED['trained']}"
+        check = replace(check, passed=None, summary=told, counterexample="")
+    return Part(printed=check, trainings=len(found))
+
+
 def select_pairs(taking_part: Collection[str]) -> list[Pair]:
-    return [*PAIRS, *([GAIN] if GPT2 in taking_part else [])]
+    return [*PAIRS, *([GAIN] if GPT2 in taking_part else []), *CORRECTED]
+
+
+def end_at(loss: float) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
+    """Make data of the paper's training in which LISTA-VM-SS has this loss."""
+
+    def change(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        for cell in found:
+            cell["trained"], cell["losses"][SELECTED] = True, [loss, 0.001]
+        return found
+
+    return change
 
 
 SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "support": 3}
@@ -137,8 +164,8 @@ def recorded_names(before: str = "", after: str = "") -> dict[str, dict[str, str
     ],
     tiny={"d": 4, "n": 3, "sparsity": 1, "blocks": 2, "support": 2}
     | {"steps": 12, "batch": 32, "examples": 300, "restart": 0},
-    conclude=conclude,
-    falsified={"a million times": {"share": 1e-6, "excused": False}},
+    conclude=judge_support,
+    falsified=WORSE | {f"LISTA-VM-SS at {loss}": end_at(loss) for loss in (0.03, 0.14)},
 )
 def figure_1b(
     generator: torch.Generator,
@@ -154,10 +181,8 @@ def figure_1b(
     restart: int,
     machines: Mapping[str, Mapping[str, str]] | None = None,
     epochs: int | None = None,
-    share: float = 1.0,
-    excused: bool = True,
 ) -> dict[str, Any]:
-    sizes, errors = Sizes(d, n, sparsity, blocks), {}
+    sizes, errors, training = Sizes(d, n, sparsity, blocks), {}, ""
     for ending, within in (("", None), (RESTRICTED, support)):
         tuning, problem = (
             sizes.distribution(support=within).sample(examples, generator=generator)
@@ -169,6 +194,7 @@ def figure_1b(
         )
         if not taking_part:
             taking_part = {"Small TF": _short(sizes, restart, steps, within)}
+        training = describe_training(taking_part["Small TF"])
         iteration = sizes.train("lista-vm-learned", restart, steps, batch, support=within)
         found = {
             **{
@@ -185,10 +211,10 @@ def figure_1b(
     return {
         "losses": mean_losses(errors),
         "examples": examples,
-        "pairs": compare_pairs(errors, select_pairs(errors), share),
-        "excused": excused and (epochs or 0) < EPOCHS,
-        "corrected": compare_pairs(errors, CORRECTED, share),
+        "pairs": compare_pairs(errors, select_pairs(errors)),
+        "training": training,
         "printed": sizes.is_printed,
+        "trained": sizes.is_printed and (epochs or 0) >= EPOCHS,
     }
 
 

@@ -3,10 +3,13 @@
 Printed    K = 12, fresh X throughout: the label loss of LISTA and LISTA-CP stays around 3 and shows
            no trend (Figure 2); that of LISTA-VM ends around 0.68 (Figure 3)
 Tested     each trained here on fresh X for every instance, history on examples held out. 3 is what
-           β̂ = 0 scores, since E ‖β‖² = S. LISTA-VM starts with ISTA's steps: Chebyshev's, and X
-           that are stretched in training, are not the paper's
-Ours       "around" is within a tenth, above and below; LISTA-VM learns if it ends below half the
-           loss of β̂ = 0
+           β̂ = 0 scores, since E ‖β‖² = S. The paper prints neither start, learning rate nor batch,
+           and trains by "gradient descent" on 17 million instances (340 epochs of 50,000, 100 X in
+           each): here it is Adam, and at `full` 2.5 million. LISTA-VM starts with ISTA's steps, of
+           which LISTA is the learned form (Section 4.2), and sees no X stretched
+Ours       "around" is within a tenth, above and below; "significantly more promising" than 3, half
+           the loss of β̂ = 0. The number 0.68 is of the paper's training: with fewer instances it is
+           left open, whether we end above or below
 Beyond     with Chebyshev's steps to begin with, γ apart from the rest of M, LISTA-VM ends far below
            0.68: at 0.484 on 409,600 fresh prompts, none beyond 10² (results/benchmarks/
            sparse_tails.json). Some X must be stretched in training for that: else it is better on
@@ -16,24 +19,27 @@ Beyond     with Chebyshev's steps to begin with, γ apart from the rest of M, LI
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.figures import Figure, draw_lines
 from innerloop.claims.intervals import check_around, check_within, cover_values
-from innerloop.claims.liu2025.contest import PRINTED_LOSS, Sizes
+from innerloop.claims.liu2025.contest import NEEDED, PRINTED_LOSS, Sizes
 
 POINTS = 20
+INSTANCES = 17_000_000
+"""Instances of the paper's training: 340 epochs of 50,000."""
 SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "batch": 128}
 PAPER = {"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "batch": 1024}
 QUICK = [{**SMALL, "steps": 160, "restart": k} for k in range(2)]
 TINY = [{"d": 4, "n": 2, "sparsity": 1, "blocks": 2, "batch": 32, "steps": 40, "restart": 0}]
 FULL = [{**PAPER, "steps": 2400, "restart": k} for k in range(3)]
 Cell = dict[str, Any]
-"""Curves by method, the sparsity S, and whether the sizes are the paper's."""
+"""Curves by method, the sparsity S, and whether sizes and instances are as many as the paper's."""
 
 
 def _train_curves(recipes: Mapping[str, tuple[str, Cell]], settings: Cell) -> Cell:
@@ -46,7 +52,8 @@ def _train_curves(recipes: Mapping[str, tuple[str, Cell]], settings: Cell) -> Ce
     for name, (recipe, options) in recipes.items():
         run = sizes.train(recipe, restart, steps, evaluate_every=every, **given, **options)
         curves[name] = [[row["step"], row["loss"]] for row in run.history]
-    return {"curves": curves, "sparsity": sizes.sparsity, "printed": sizes.is_printed}
+    trained = sizes.is_printed and steps * given["batch"] >= INSTANCES
+    return {"curves": curves, "sparsity": sizes.sparsity, "trained": trained}
 
 
 def _draw_figure(title: str, found: list[Cell]) -> Figure:
@@ -114,17 +121,18 @@ def judge_figure_3(found: list[Cell]) -> Evidence:
     lasts, level = _list_last(found, "LISTA-VM"), found[0]["sparsity"]
     restarts = f"last losses of {len(lasts)} restarts"
     learns = check_within(
-        "LISTA-VM, trained on many X, ends below half the loss of β̂ = 0",
+        "LISTA-VM, trained on many X, is significantly more promising than β̂ = 0",
         cover_values(lasts),
         most=level / 2,
         what=restarts,
         ours="half of what β̂ = 0 scores",
     )
+    near = {"within": PRINTED_LOSS / 10, "ours": "a tenth"}
     statement = f"LISTA-VM, trained on many X, ends around {PRINTED_LOSS}"
-    around = Check(statement=statement, passed=None, summary="needs d = 20, n = 10, K = 12")
-    if found[0]["printed"]:
-        near = {"within": PRINTED_LOSS / 10, "ours": "a tenth"}
-        around = check_around(statement, lasts, PRINTED_LOSS, what=restarts, **near)
+    around = check_around(statement, lasts, PRINTED_LOSS, what=restarts, **near)
+    if not found[0]["trained"]:
+        told = f"{around.summary}; {NEEDED['trained']}"
+        around = replace(around, passed=None, summary=told, counterexample="")
     stretched = cover_values(_list_last(found, FASTER))
     better = check_within(f"{FASTER}, it ends lower", stretched, most=min(lasts), what=restarts)
     return Evidence(
@@ -152,8 +160,8 @@ FASTER = "LISTA-VM from Chebyshev's steps"
     conclude=judge_figure_3,
     falsified={
         "curves that stay at β̂ = 0": _scale_curves(1.0),
-        "at the paper's sizes, an end at 0.3": _scale_curves(0.1, sparsity=3, printed=True),
-        "at the paper's sizes, an end at 0.9": _scale_curves(0.3, sparsity=3, printed=True),
+        "as trained in the paper, an end at 0.3": _scale_curves(0.1, sparsity=3, trained=True),
+        "as trained in the paper, an end at 0.9": _scale_curves(0.3, sparsity=3, trained=True),
     },
 )
 def figure_3(generator: torch.Generator, **settings: Any) -> Cell:

@@ -4,37 +4,123 @@ Printed    there is an M^V (the proof: 2/σ_d² · I, σ_d the least deviation) 
            probability 1 − 3δ, a = √((log S − log δ)/(Nc)), b = √((log d − log δ)/(Nc)):
            min_{i∈𝕊} |D_iᵀX_i| ≥ N/(N+2) (1 − a),   max_{i∈𝕊} |D_iᵀX_i| ≤ N/(N+2) (1 + a),
            max_{i≠j} |D_iᵀX_i| ≤ b, with c a positive constant; covariance diag(σ₁², …, σ_d²)
-Tested     three bounded laws, isotropic and σ₁/σ_d = 2 and 4, N from 50 to 3,000; c from
-           Hoeffding's inequality (theory/sparse.py), one for all N, d, S and δ. Each inequality's
-           share of failures against δ. The proof's step from one pair to all pairs, with the c of a
-           single pair (its exact binomial tail)
-Correction M^V = 2Σ⁻¹, D_iᵀX_j in the third, and log d² for log d where c is that of the tail bound
-Beyond     c = 1/(4a⁴κ²) works for |z| ≤ a and κ = σ₁/σ_d: c is no universal constant
-Note       N/(N+2) stands where the proof has 2N/(2N+1): too small as an upper bound, by 3/(2N+1),
-           which a outweighs as soon as 3δ < 1. The end of D.1 quotes this lemma with 1 − 2δ
+Tested     M^V = 2Σ⁻¹ and D_iᵀX_j in the third, as Lemma 1 defines σ_max: three bounded laws,
+           isotropic and σ₁/σ_d = 2 and 4, N from 50 to 2,000; c from Hoeffding's inequality
+           (theory/sparse.py, proved there), one for all N, d, S and δ
+Wrong      the proof's M^V = 2/σ_d² I: D_1ᵀX_1 is near σ₁²/σ_d². Its step from one pair to all,
+           d² exp(−Ncs²) = δ, needs log d² for log d; which only halves c
+Beyond     c = 1/(4a⁴κ²) works for |z| ≤ a and κ = σ₁/σ_d: c is no universal constant. N/(N+2)
+           stands where the proof has 2N/(2N+1): too small as an upper bound, by 3/(2N+1), which a
+           outweighs as soon as 3δ < 1
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.liu2025.measurements import LAWS, add_violation_rate, draw_entries, sigmas
 from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
 
-S, DELTAS, CONDITIONS = 2, (0.3, 0.05), (1.0, 2.0, 4.0)
-FORMS = (
-    "min_{i∈𝕊} |D_iᵀX_i| ≥ N/(N+2) (1 − a), M^V = 2/σ_d² I",
-    "max_{i∈𝕊} |D_iᵀX_i| ≤ N/(N+2) (1 + a), M^V = 2/σ_d² I",
-    "the same with M^V = 2Σ⁻¹",
-    "max_{i≠j} |D_iᵀX_i| ≤ b",
-    "max_{i≠j} |D_iᵀX_j| ≤ b, M^V = 2Σ⁻¹",
-    "min and max of D_iᵀX_i with M^V = 2Σ⁻¹, both at once, and the third: 1 − 3δ",
-)
+S, WIDTH, DELTAS, CONDITIONS = 2, 6, (0.3, 0.05), (1.0, 2.0, 4.0)
+
+
+class Setting(NamedTuple):
+    """Coherences of many draws: least and largest D_iᵀX_i on 𝕊, largest |D_iᵀX_j|."""
+
+    case: Case
+    c: float
+    proper: list[Tensor]
+    """For M^V = 2Σ⁻¹."""
+    largest: Tensor
+    """The largest D_iᵀX_i for M^V = 2/σ_d² I."""
+
+
+class Data(NamedTuple):
+    settings: list[Setting]
+    pairs: Tensor
+    """The largest |D_iᵀX_j| of d = 100, N = 1,000, z = ±1, draw by draw."""
+
+
+def judge_coherence(data: Data) -> Evidence:
+    joint = Inequality("the three inequalities at once, M^V = 2Σ⁻¹, with probability 1 − 3δ")
+    raw = Inequality("max_{i∈𝕊} |D_iᵀX_i| ≤ N/(N+2) (1 + a) for M^V = 2/σ_d² I, 1 − δ")
+    upper = Inequality("max_{i∈𝕊} |D_iᵀX_i| ≤ N/(N+2) (1 + a) for M^V = 2Σ⁻¹, 1 − δ")
+    for each in data.settings:
+        N = each.case["N"]
+        for delta in DELTAS:
+            a, b = (sparse.deviation_width(among, delta, N, each.c) for among in (S, WIDTH))
+            low, high = N / (N + 2) * (1 - a), N / (N + 2) * (1 + a)
+            least, most, off = each.proper
+            case = each.case.extend(d=WIDTH, S=S, δ=delta)
+            add_violation_rate(joint, (least < low) | (most > high) | (off > b), 3 * delta, case)
+            add_violation_rate(upper, most > high, delta, case)
+            told = f"largest diagonal {float(each.largest.mean()):.3g}, allowed {high:.3g}"
+            add_violation_rate(raw, each.largest > high, delta, case.extend(note=told))
+    line = "max_{{i≠j}} |D_iᵀX_j| ≤ √(({} − log δ)/(Nc)), c that of one pair, 1 − δ"
+    single, both = Inequality(line.format("log d")), Inequality(line.format("log d²"))
+    N, d, delta, c = 1_000, 100, 0.1, sparse.pair_constant()
+    widths = [sparse.deviation_width(among, delta, N, c) for among in (d, d * d)]
+    note = f"z = ±1, c = 1/2, b = {widths[0]:.3g}: {_describe_pair(N, widths[0])}"
+    case = Case(N=N, d=d, δ=delta, note=note)
+    add_violation_rate(single, data.pairs > widths[0], delta, case)
+    add_violation_rate(both, data.pairs > widths[1], delta, case)
+    return Evidence(
+        parts=[Part(printed=joint.check())],
+        errata=[
+            Part(printed=raw.check(), corrected=upper.check()).as_erratum("proof, M^V = 2/σ_d² I"),
+            Part(printed=single.check(), corrected=both.check()).as_erratum(
+                "proof, from 1 − d² exp(−Ncs²) to s = √((log d − log δ)/(Nc))"
+            ),
+            misprint(
+                "Lemma 3 and (D.4), the third inequality",
+                "max_{i≠j} |D_iᵀX_i| ≤ b",
+                "|D_iᵀX_j|, as in Lemma 1's σ_max",
+                "z = ±1, M^V = 2I: D_iᵀX_i = 2N/(2N+1), which by (D.9) is beyond b for N ≥ N_0",
+            ),
+        ],
+        numbers={
+            "N_0 for d = 20, S = 3, δ = 0.1, z = ±1 (the paper runs N = 10)": math.ceil(
+                sparse.least_examples(3, 20, 0.1, sparse.coherence_constant())
+            )
+        },
+        table=[
+            {
+                "z": each.case.note,
+                "N": each.case["N"],
+                "mean of max D_iᵀX_i, M = 2/σ_d² I": float(each.largest.mean()),
+                "mean of max D_iᵀX_i, M = 2Σ⁻¹": float(each.proper[1].mean()),
+                "mean of max |D_iᵀX_j|, M = 2Σ⁻¹": float(each.proper[2].mean()),
+            }
+            for each in data.settings
+        ],
+    )
+
+
+def _describe_pair(N: int, width: float) -> str:
+    from scipy.stats import binom
+
+    tail = 2 * float(binom.sf(math.floor(N * (1 + width) / 2), N, 0.5))
+    return f"one pair is beyond b with probability {tail:.2g}, some pair often"
+
+
+def scale_coherence(which: int, factor: float) -> Callable[[Data], Data]:
+    """Make data in which the least (0) or largest (1) diagonal or σ_max (2) is another."""
+
+    def change(data: Data) -> Data:
+        for each in data.settings:
+            each.proper[which] *= factor
+        return data
+
+    return change
 
 
 @claim(
@@ -43,117 +129,36 @@ FORMS = (
     "inequalities with X, with high probability.",
     where="Appendix D.1, Lemma 3",
     kind="inequality",
+    hypotheses={
+        "x bounded": "Assumption 1",
+        "independent entries, covariance diag(σ₁², …, σ_d²)": "Section 4.1 and Appendix D.1",
+        "c is some constant": "Theorem 5.1; here that of Hoeffding's inequality",
+    },
     quick={"draws": 300, "longest": 2_000, "pairs": 60},
     full={"draws": 5_000, "longest": 10_000, "pairs": 2_000},
     tiny={"draws": 40, "longest": 200, "pairs": 12},
+    judge=judge_coherence,
     falsified={
-        "widths a and b ten times smaller": {"width": 0.1},
-        "three times fewer failures than pairs have": {"pairs_width": 0.7},
+        "least diagonals half as large": scale_coherence(0, 0.5),
+        "largest diagonals three times as large": scale_coherence(1, 3.0),
+        "entries off the diagonal ten times as large": scale_coherence(2, 10.0),
+        "pairs that are half as large again": lambda data: data._replace(pairs=1.5 * data.pairs),
     },
 )
-def lemma_3(
-    generator: torch.Generator,
-    *,
-    draws: int,
-    longest: int,
-    pairs: int,
-    width: float = 1.0,
-    pairs_width: float = 1.0,
-) -> Evidence:
-    found = [Inequality(form) for form in FORMS]
-    table = []
-    for law, bound in LAWS.items():
-        for N in (50, longest):
-            for condition in CONDITIONS:
-                _add_setting(generator, found, table, law, bound, N, condition, draws, width)
-    checks = [each.check() for each in found]
-    union, all_pairs, share = _union(generator, pairs, pairs_width)
-    c = sparse.coherence_constant()
-    return Evidence(
-        parts=[
-            Part(printed=checks[0]),
-            Part(printed=checks[1], corrected=checks[2]),
-            Part(printed=checks[3], corrected=checks[4]),
-            Part(printed=checks[5]),
-            Part(printed=union, corrected=all_pairs),
-        ],
-        numbers={
-            "share of draws that break the third with the c of one pair, δ = 0.1": share,
-            "N_0 for d = 20, S = 3, δ = 0.1, z = ±1 (the paper runs N = 10)": math.ceil(
-                sparse.least_examples(3, 20, 0.1, c)
-            ),
-        },
-        table=table,
-    )
+def lemma_3(generator: torch.Generator, *, draws: int, longest: int, pairs: int) -> Data:
+    z = draw_entries(generator, "signs", pairs, 1_000, 100)
+    most = sparse.coherence(2 * sparse.gram(z, torch.eye(100).double()), S)[2]
+    cells = [(law, N, by) for law in LAWS for N in (50, longest) for by in CONDITIONS]
+    return Data([_measure_setting(generator, *cell, draws) for cell in cells], most)
 
 
-def _add_setting(
-    generator: torch.Generator,
-    found: list[Inequality],
-    table: list,
-    law: str,
-    bound: float,
-    N: int,
-    condition: float,
-    draws: int,
-    width: float,
-) -> None:
-    d = 6
-    sigma, c = sigmas(d, condition), sparse.coherence_constant(bound, condition)
-    batch = min(draws, 4_000_000 // (N * d))
-    G = torch.cat(
-        [
-            sparse.gram(sigma * draw_entries(generator, law, batch, N, d), torch.eye(d).double())
-            for _ in range(-(-draws // batch))
-        ]
-    )[:draws]
-    printed = [2 * part for part in sparse.coherence(G, S)]  # σ_d = 1
-    whitened = sparse.coherence(2 * G / sigma[:, None] ** 2, S)
-    everywhere = 2 * torch.diagonal(G, dim1=-2, dim2=-1).abs().amax(-1)
-    for delta in DELTAS:
-        a, b = (width * sparse.deviation_width(among, delta, N, c) for among in (S, d))
-        low, high = N / (N + 2) * (1 - a), N / (N + 2) * (1 + a)
-        size = (condition, N, bound)
-        about = f"z {law}, σ₁/σ_d = {condition:g}, N = {N}, d = {d}, S = {S}, δ = {delta}"
-        joint = (whitened[0] < low) | (whitened[1] > high) | (whitened[2] > b)
-        for k, broken, stated in (
-            (0, printed[0] < low, delta),
-            (1, printed[1] > high, delta),
-            (2, whitened[1] > high, delta),
-            (3, everywhere > b, delta),
-            (4, whitened[2] > b, delta),
-            (5, joint, 3 * delta),
-        ):
-            told = f"{about}, largest diagonal {float(printed[1].mean()):.3g} on average"
-            add_violation_rate(found[k], broken, stated, size, told if k in (1, 3) else about)
-    table.append(
-        {
-            "law of z": law,
-            "σ₁/σ_d": condition,
-            "N": N,
-            "mean of max D_iᵀX_i, M = 2/σ_d² I": float(printed[1].mean()),
-            "the same, M = 2Σ⁻¹": float(whitened[1].mean()),
-            "mean of max |D_iᵀX_j|, M = 2Σ⁻¹": float(whitened[2].mean()),
-        }
-    )
-
-
-def _union(generator: torch.Generator, draws: int, width: float) -> tuple[Check, Check, float]:
-    """One pair's tail at c = 1/2, and the bound over all pairs with log d and with log d²."""
-    from scipy.stats import binom
-
-    N, d, delta, c = 1_000, 100, 0.1, sparse.pair_constant()
-    one = sparse.deviation_width(d, delta, N, c)
-    both = sparse.deviation_width(d * d, delta, N, c)
-    tail = 2 * float(binom.sf(math.floor(N * (1 + one) / 2), N, 0.5))
-    z = draw_entries(generator, "signs", draws, N, d)
-    most = sparse.coherence(2 * sparse.gram(z, torch.eye(d).double()), S)[2]
-    about = (
-        f"z = ±1, N = {N}, d = {d}, δ = {delta}, c = 1/2: a pair exceeds b = {one:.4f} with "
-        f"probability {tail:.2g} ≤ exp(−Ncb²) = {math.exp(-N * c * one**2):.2g}, some pair often"
-    )
-    printed = Inequality("max_{i≠j} |D_iᵀX_j| ≤ √((log d − log δ)/(Nc)), c that of one pair")
-    share = add_violation_rate(printed, most > one, delta, (N, d), about)
-    corrected = Inequality("max_{i≠j} |D_iᵀX_j| ≤ √((2 log d − log δ)/(Nc)), the same c")
-    add_violation_rate(corrected, most > width * both, delta, (N, d), f"N = {N}, d = {d}")
-    return printed.check(), corrected.check(), share
+def _measure_setting(
+    generator: torch.Generator, law: str, N: int, condition: float, draws: int
+) -> Setting:
+    sigma, c = sigmas(WIDTH, condition), sparse.coherence_constant(LAWS[law], condition)
+    batch, eye = min(draws, 4_000_000 // (N * WIDTH)), torch.eye(WIDTH).double()
+    drawn = (draw_entries(generator, law, batch, N, WIDTH) for _ in range(-(-draws // batch)))
+    G = 2 * torch.cat([sparse.gram(sigma * z, eye) for z in drawn])[:draws]  # σ_d = 1
+    proper = list(sparse.coherence(G / sigma[:, None] ** 2, S))
+    case = Case(N=N, note=f"z {law}, σ₁/σ_d = {condition:g}")
+    return Setting(case, c, proper, sparse.coherence(G, S)[1])

@@ -3,53 +3,66 @@
 Printed    if ‖β^(k)‖ ≤ C_x then ‖β^(k+1)‖ ≤ C_x = d b_x b_β (N+1)/σ_min(XᵀX), for every token.
            The proof sets M^V = 2/σ_d² I and leaves γ open; it uses ‖I − A‖ ≤ 1 − σ_min(A), bounds
            ‖XᵀY‖/i by d b_x b_β, and σ_min of a prefix by that of all of X ("interlacing")
-Tested     LISTA-VM's step at every prefix n ≥ d, M^V as in the proof, any scale of x, β in the ball
-Correction C = n b_x² b_β/σ_min(X_nᵀX_n) with the token's own n examples, for γ‖D_nᵀX_n‖ ≤ 1
-           (σ_min of all of X says nothing of a prefix, and y = ⟨x, β*⟩ brings a second b_x). Then
-           ‖β₊‖ ≤ (1 − σ_min(A))‖β‖ + ‖A‖b_β and A = γD_nᵀX_n make C fit
-Beyond     for n < d there is no such ball: σ_min(X_nᵀX_n) = 0; nor is there one for γ‖DᵀX‖ > 2,
-           where the iterates of an unthresholded step diverge
-Note       ‖x‖ ≤ b_x and ‖β*‖₁ ≤ b_β, the least values possible are taken
+Tested     LISTA-VM's step at every prefix n ≥ d (below, σ_min(X_nᵀX_n) = 0), M^V as in the proof,
+           any scale of x, γ‖D_nᵀX_n‖ ≤ 1, β in the ball; b_x and b_β the least values possible
+Corrected  C = n b_x² b_β/σ_min(X_nᵀX_n) with the token's own n examples, for M^V = mI and
+           A = γD_nᵀX_n ≼ I. y = ⟨x, β*⟩ brings a second b_x, and σ_min of all of X says nothing of
+           a prefix. Proof: S_θ lowers norms, so ‖β₊‖ ≤ ‖(I − A)β + Aβ*‖ ≤ (1 − λ_min(A))C +
+           λ_max(A)b_β, at most C if C ≥ b_β λ_max(A)/λ_min(A); and λ_max(X_nᵀX_n) ≤ n b_x²
+Beyond     γ = 3/2 is too large for that: where γ‖D_nᵀX_n‖ > 2, unthresholded steps diverge
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
+from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.liu2025.hard_instances import HARD_MATRICES
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.liu2025.printed import soft_threshold
 from innerloop.claims.prompts import draw_integer, draw_normal
+from innerloop.claims.searching import search_counterexample
 from innerloop.claims.trials import Inequality
 
-Ball = Callable[[Tensor, int, float], float]
+
+class Step(NamedTuple):
+    """The longest β₊ from a ball, in units of its radius."""
+
+    printed: float
+    """From the printed ball."""
+    proper: float
+    """From the corrected ball."""
+    wide: float
+    """From the corrected ball with γ = 3/2."""
+    case: Case
 
 
-def printed_ball(X: Tensor, n: int, b_beta: float) -> float:
-    """The printed radius C_x, from all N examples."""
-    N, d = X.shape
-    return d * _longest(X) * b_beta * (N + 1) / _least(X)
+class Data(NamedTuple):
+    steps: list[Step]
+    searched: tuple[float, Case, str]
+    """The longest β₊ that a search found, in units of the corrected radius."""
 
 
-def proper_ball(X: Tensor, n: int, b_beta: float) -> float:
-    """The corrected radius n b_x² b_β/σ_min(X_nᵀX_n), from the n examples of the token."""
-    return n * _longest(X) ** 2 * b_beta / _least(X[:n])
-
-
-def too_small(X: Tensor, n: int, b_beta: float) -> float:
-    return proper_ball(X, n, b_beta) / (n * _longest(X) ** 2) * _least(X[:n]) / 2
-
-
-def _longest(X: Tensor) -> float:
-    return float(X.norm(dim=-1).max())
-
-
-def _least(X: Tensor) -> float:
-    return float(torch.linalg.eigvalsh(X.mT @ X)[0])
+def judge_ball(data: Data) -> Evidence:
+    line = "‖β₊‖ ≤ C where ‖β‖ ≤ C, C = {}, γ{}"
+    all_of, own = "d b_x b_β(N+1)/σ_min(XᵀX)", "n b_x² b_β/σ_min(X_nᵀX_n)"
+    printed = Inequality(line.format(all_of, "‖D_nᵀX_n‖ ≤ 1"))
+    proper = Inequality(line.format(own, "‖D_nᵀX_n‖ ≤ 1"), rounding=1e-9)
+    wide = Inequality(line.format(own, " = 3/2"), rounding=1e-9)
+    for step in data.steps:
+        for trial, length in ((printed, step.printed), (proper, step.proper), (wide, step.wide)):
+            trial.add(length, 1.0, step.case)
+    length, case, summary = data.searched
+    proper.add(length, 1.0, case)
+    proper.search_note = summary
+    return Evidence(
+        parts=[Part(printed=printed.check(), corrected=proper.check())], beyond=[wide.check()]
+    )
 
 
 @claim(
@@ -57,45 +70,69 @@ def _least(X: Tensor) -> float:
     "A ball whose radius depends on the least singular value of X holds all iterates.",
     where="Appendix E.1, Lemma 4",
     kind="inequality",
-    quick={"trials": 1_500},
-    full={"trials": 50_000},
-    tiny={"trials": 60},
-    falsified={"the ball of radius b_β/2": {"ball": too_small}},
+    hypotheses={
+        "M^V = 2/σ_d² I": "the proof",
+        "γ‖D_nᵀX_n‖ ≤ 1": "the proof's first inequality; Lemma 1 has 0 ≤ γ D_iᵀX_i ≤ 1",
+        "n ≥ d": "else σ_min(X_nᵀX_n) = 0",
+    },
+    quick={"trials": 700, "iterations": 60},
+    full={"trials": 50_000, "iterations": 200},
+    tiny={"trials": 60, "iterations": 5},
+    judge=judge_ball,
+    falsified={
+        "iterates longer by a tenth": lambda data: data._replace(
+            steps=[step._replace(proper=1.1 * step.proper) for step in data.steps]
+        )
+    },
 )
-def lemma_4(generator: torch.Generator, *, trials: int, ball: Ball = proper_ball) -> Evidence:
-    printed = Inequality("‖β₊‖ ≤ d b_x b_β(N+1)/σ_min(XᵀX) where ‖β‖ is, γ ≤ 1/‖D_nᵀX_n‖")
-    proper = Inequality("‖β₊‖ ≤ n b_x² b_β/σ_min(X_nᵀX_n) where ‖β‖ is, γ ≤ 1/‖D_nᵀX_n‖")
-    wide = Inequality("the same ball, γ = 3/2")
-    limited = Inequality("the same ball, γ ≤ 1/‖D_nᵀX_n‖")
-    for trial in range(trials):
-        X, star, n, share = _smallest() if trial == 0 else _draw_case(generator)
-        N, d = X.shape
-        G = 2 * X[:n].mT @ X[:n] / (2 * n + 1) / X.square().mean(0).min()
-        gamma = share / float(torch.linalg.eigvalsh(G)[-1])
-        b_beta, theta = float(star.abs().sum()), 0.01 * trial % 0.1
-        about = f"d = {d}, N = {N}, n = {n}, γ = {gamma:.3g}, b_x = {_longest(X):.3g}"
-        size = (d, N, n, trial)
-        for found, radius, g in (
-            (printed, printed_ball(X, n, b_beta), gamma),
-            (proper, ball(X, n, b_beta), gamma),
-            (wide, ball(X, n, b_beta), 1.5),
-            (limited, ball(X, n, b_beta), gamma),
-        ):
-            for kind in range(3):
-                beta = _inside(generator, G, radius, kind)
-                after = soft_threshold(beta - g * G @ (beta - star), theta)
-                told = f"{about}, γ used {g:.3g}, ‖β‖ = {float(beta.norm()):.3g}"
-                found.add(after.norm(), radius, size=size, about=told)
-    return Evidence(
-        parts=[
-            Part(printed=printed.check(), corrected=proper.check()),
-            Part(printed=wide.check(), corrected=limited.check()),
-        ],
-        numbers={
-            "share of cases that leave the printed ball": printed.violations / printed.cases,
-            "share of cases that leave the corrected ball at γ = 3/2": wide.violations / wide.cases,
-        },
+def lemma_4(generator: torch.Generator, *, trials: int, iterations: int) -> Data:
+    steps = [_measure_step(generator, trial) for trial in range(trials)]
+    found = search_counterexample(
+        _margin,
+        [{"d": d} for d in (1, 2, 3)],
+        generator,
+        pool=HARD_MATRICES,
+        descents=2,
+        iterations=iterations,
     )
+    return Data(steps, (1 - found.margin, found.case, found.summary))
+
+
+def _margin(X: Tensor, *, d: int) -> tuple[Tensor, Tensor]:
+    """1 − ‖β₊‖/C for n = d, β* = e₁, γ‖DᵀX‖ = 1 and β on the sphere where a step shrinks least."""
+    values, vectors = torch.linalg.eigh(X.mT @ X)
+    star = torch.zeros_like(X[..., 0])
+    star[..., 0] = 1
+    radius = d * X.square().sum(-1).amax(-1) / values[..., 0]
+    beta = radius[..., None] * vectors[..., 0]
+    beta = torch.where((beta[..., :1] < 0), -beta, beta)
+    pull = (X.mT @ X @ (beta - star).unsqueeze(-1)).squeeze(-1) / values[..., -1:]
+    return 1 - (beta - pull).norm(dim=-1) / radius, values[..., 0] / values[..., -1] - 1e-9
+
+
+def _measure_step(generator: torch.Generator, trial: int) -> Step:
+    X, star, n, share = _smallest() if trial == 0 else _draw_case(generator)
+    N, d = X.shape
+    G = 2 * X[:n].mT @ X[:n] / (2 * n + 1) / X.square().mean(0).min()
+    gamma = share / float(torch.linalg.eigvalsh(G)[-1])
+    b_x, b_beta = float(X.norm(dim=-1).max()), float(star.abs().sum())
+    printed = d * b_x * b_beta * (N + 1) / float(torch.linalg.eigvalsh(X.mT @ X)[0])
+    proper = n * b_x**2 * b_beta / float(torch.linalg.eigvalsh(X[:n].mT @ X[:n])[0])
+    direction = draw_normal(generator, d)
+    points = torch.stack(
+        [0 * direction, direction / direction.norm(), torch.linalg.eigh(G)[1][:, 0]]
+    )
+
+    def lengthen(radius: float, step: float) -> float:
+        moved = radius * points - step * (radius * points - star) @ G
+        return float(soft_threshold(moved, 0.01 * trial % 0.1).norm(dim=-1).max()) / radius
+
+    case = Case(d=d, N=N, n=n, γ=gamma, b_x=b_x)
+    if trial == 0:
+        case = Case(
+            d=1, N=1, note="x = ±10, β* = 1, γ = 1: from β = C_x = 0.2 to 0.733, in units of C_x"
+        )
+    return Step(lengthen(printed, gamma), lengthen(proper, gamma), lengthen(proper, 1.5), case)
 
 
 def _smallest() -> tuple[Tensor, Tensor, int, float]:
@@ -112,13 +149,3 @@ def _draw_case(generator: torch.Generator) -> tuple[Tensor, Tensor, int, float]:
     star = draw_normal(generator, d)
     star[draw_integer(generator, 1, d) :] = 0
     return X, star, draw_integer(generator, d, N), float(0.1 + 0.9 * draw_uniform(generator))
-
-
-def _inside(generator: torch.Generator, G: Tensor, radius: float, kind: int) -> Tensor:
-    """Points of the ball: 0, a random one on its sphere, the eigenvector a step shrinks least."""
-    if kind == 0:
-        return torch.zeros(len(G), dtype=torch.float64)
-    if kind == 1:
-        beta = draw_normal(generator, len(G))
-        return radius * beta / beta.norm()
-    return radius * torch.linalg.eigh(G)[1][:, 0]

@@ -7,6 +7,7 @@ import math
 import torch
 from torch import Tensor
 
+from innerloop.claims.cases import Case
 from innerloop.claims.liu2025.printed import soft_threshold
 from innerloop.claims.trials import Inequality
 
@@ -48,12 +49,13 @@ def iterate(G: Tensor, star: Tensor, gamma: float, thetas: Tensor) -> Tensor:
     return torch.stack(found)
 
 
-def add_violation_rate(
-    found: Inequality, broken: Tensor, stated: float, size: tuple, about: str
-) -> float:
-    """Add a violation frequency to a trial; allowed: stated probability + 4 standard errors."""
-    share, wide = float(broken.double().mean()), 4 * math.sqrt(stated * (1 - stated) / len(broken))
-    count = f"broken in {int(broken.sum())} of {len(broken)} draws"
-    told = f"{about}, {count}, a share of {stated:.3g} allowed"
-    found.add(max(share - wide, 0.0), stated, size=size, about=told)
+def add_violation_rate(found: Inequality, broken: Tensor, failing: float, case: Case) -> float:
+    """Add the share of draws that break a statement; a share `failing` may, and chance is allowed
+    four standard errors of it."""
+    share = float(broken.double().mean())
+    wide = 4 * math.sqrt(failing * (1 - failing) / len(broken))
+    told = f"broken in {int(broken.sum())} of {len(broken)} draws, a share of {failing:.3g} allowed"
+    found.add(
+        share if share > failing + wide else min(share, failing), failing, case.extend(note=told)
+    )
     return share

@@ -1,48 +1,35 @@
 """Proposition 1: the induction of Appendix C.2, with its bounds on β and on B.
 
 Printed    the stream before layer k holds x, y, the flags, and at odd tokens
-           β^(k) = S_θ(β^(k−1) − γD_nᵀ(X_n β^(k) − y_n)); |β^(k−1)| ≤ C_β^k with
-           C_β = 1 + b_x² d γ_max‖M‖ + b_β b_x γ_max‖M‖; and B ≥ b_β b_x + b_x√d (b_β + C_β^K)
+           β^(k) = S_θ(β^(k−1) − γD_nᵀ(X_n β^(k) − y_n)); |β^(k−1)| ≤ C_β^k for a constant C_β. The
+           proof: C_β = 1 + b_x² d γ_max‖M‖ + b_β b_x γ_max‖M‖; B ≥ b_β b_x + b_x√d (b_β + C_β^K)
            exceeds every |⟨β^(k), x⟩|, k ≤ K, which silences odd keys
-Tested     the recursion with each index on the right; both bounds along the iterates of random
-           instances at every prefix, b_x and b_β from 0.01 to 10⁶, the least that Assumption 1
-           allows; layers with the printed weights (last bias −θ) and that B
-Correction β^(k−1) on the right; C_β = 1 + b_x² d γ_max‖M‖ + b_β b_x² γ_max‖M‖: Xᵀy = XᵀXβ* brings
-           b_x twice, and with one b_x both bounds fail for large b_x
-Beyond     the iterates grow by C_β a layer at most from β^(1) = 0, so C_β^(k−1) is enough
-Note       (C.7) and (C.8) bound |⟨β, x⟩| with ‖x‖_∞ ≤ b_x; Assumption 1 has ‖x‖ ≤ b_x
+Reading    β^(k−1) on the right, as in (4.4), which is proved by this
+Tested     layers with the printed weights (last bias −θ, see liu2025.eq-4.3); the bounds along the
+           iterates of random instances at every prefix, b_x and b_β from 0.01 to 10⁶, the least
+           that Assumption 1 allows
+Wrong      C_β: Xᵀy = XᵀXβ* brings b_x twice, and with one b_x both bounds fail for large b_x.
+           C_β = 1 + b_x² d γ_max‖M‖ + b_β b_x² γ_max‖M‖ will do. Proof: with g = γ_max‖M‖,
+           ‖β^(k+1)‖ ≤ (1 + g b_x²)‖β^(k)‖ + g b_x² b_β, so ‖β^(k)‖ ≤ C_β^(k−1) from β^(1) = 0 on,
+           and |⟨β^(k), x⟩| ≤ b_x C_β^(K−1)
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
+from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.liu2025 import printed
+from innerloop.claims.liu2025.hard_instances import HARD_MATRICES
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.liu2025.printed import soft_threshold
 from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Equality, Inequality
-
-Growth = Callable[[float, float, int, float], float]
-
-
-def printed_growth(b_x: float, b_beta: float, d: int, g: float) -> float:
-    """The printed growth constant C_β for g = γ_max‖M‖."""
-    return 1 + b_x**2 * d * g + b_beta * b_x * g
-
-
-def proper_growth(b_x: float, b_beta: float, d: int, g: float) -> float:
-    return 1 + b_x**2 * d * g + b_beta * b_x**2 * g
-
-
-def without_beta(b_x: float, b_beta: float, d: int, g: float) -> float:
-    return 1 + b_x**2 * d * g
 
 
 class Instance(NamedTuple):
@@ -57,54 +44,123 @@ class Instance(NamedTuple):
         longest = float(self.X.norm(dim=-1).max())
         return longest, float(self.star.abs().sum()), float(torch.linalg.matrix_norm(self.M, 2))
 
+    def grow(self, power: int) -> float:
+        """The constant C_β with b_x to this power beside b_β: 1 as printed, 2 as it must be."""
+        b_x, b_beta, g = self.bounds
+        return 1 + (b_x**2 * len(self.star) + b_beta * b_x**power) * g
 
-@claim(
-    "liu2025.proposition-1",
-    "Layer by layer, odd tokens carry LISTA-VM's iterates, which stay below C_β^k, and the gate B "
-    "exceeds every inner product it must silence.",
-    where="Appendix C.2, Proposition 1",
-    kind="inequality",
-    quick={"trials": 250},
-    full={"trials": 20_000},
-    tiny={"trials": 25},
-    falsified={
-        "C_β without the term in b_β": {"growth": without_beta},
-        "1/(2n) in place of 1/(2n + 1)": {"odd": 0},
-    },
-)
-def proposition_1(
-    generator: torch.Generator, *, trials: int, growth: Growth = proper_growth, odd: int = 1
-) -> Evidence:
-    implicit = Equality("β^(k) = S_θ(β^(k−1) − γD_nᵀ(X_n β^(k) − y_n))", tolerance=1e-8)
-    explicit = Equality("β^(k) = S_θ(β^(k−1) − γD_nᵀ(X_n β^(k−1) − y_n))", tolerance=1e-8)
-    ball = _pair("|β^(k−1)| ≤ C_β^k, C_β = 1 + (b_x² d + b_β {})γ‖M‖")
-    gate = _pair("|⟨β^(k), x⟩| ≤ b_β b_x + b_x√d(b_β + C_β^K), k ≤ K, C_β with {}")
-    for trial in range(trials):
-        given = _smallest() if trial == 0 else _draw_instance(generator, trial)
-        n, d, K = *given.X.shape, len(given.thetas)
-        size, told = (d, n, trial), _describe_instance(given)
-        found = _iterates(given, odd)
-        for k, forms in enumerate((printed_growth, growth)):
-            _add_bounds(given, found, forms, ball[k], gate[k], size, told)
-        _layers(generator, given, found, (implicit, explicit), (d, n, K, trial), told)
+    def gate(self, power: int) -> float:
+        """The least B, with C_β as in `grow`."""
+        b_x, b_beta, _ = self.bounds
+        grown = self.grow(power) ** len(self.thetas)
+        return b_beta * b_x + b_x * len(self.star) ** 0.5 * (b_beta + grown)
+
+
+class Layer(NamedTuple):
+    """A layer of the printed weights: β at odd tokens after it, and what the recursion gives."""
+
+    after: Tensor
+    explicit: Tensor
+    """From β^(k−1)."""
+    implicit: Tensor
+    """With β^(k) on the right."""
+    kept: Tensor
+    """How far x, y and the flags moved."""
+    case: Case
+
+
+class Size(NamedTuple):
+    """‖β^(k−1)‖ and |⟨β, x⟩|, each with its bound for b_x and for b_x² in C_β."""
+
+    length: float
+    balls: tuple[float, float]
+    product: float
+    gates: tuple[float, float]
+    case: Case
+
+
+class Data(NamedTuple):
+    layers: list[Layer]
+    sizes: list[Size]
+
+
+def judge_induction(data: Data) -> Evidence:
+    line = "β^(k) = S_θ(β^(k−1) − γD_nᵀ(X_n {} − y_n)) at odd tokens"
+    implicit, explicit = (
+        Equality(line.format(name), tolerance=1e-8) for name in ("β^(k)", "β^(k−1)")
+    )
+    kept = Equality("x, y and the flags of the stream stay as they are", tolerance=1e-12)
+    for layer in data.layers:
+        explicit.add(layer.after, layer.explicit, layer.case)
+        implicit.add(layer.after, layer.implicit, layer.case)
+        kept.add(layer.kept, torch.zeros_like(layer.kept), layer.case)
+    line = "|β^(k−1)| ≤ C_β^k, C_β = 1 + (b_x² d + b_β {})γ_max‖M‖"
+    balls = [Inequality(line.format(power)) for power in ("b_x", "b_x²")]
+    line = "|⟨β^(k), x⟩| ≤ b_β b_x + b_x√d(b_β + C_β^K), k ≤ K, C_β with b_β {}"
+    gates = [Inequality(line.format(power)) for power in ("b_x", "b_x²")]
+    for size in data.sizes:
+        for k in (0, 1):
+            balls[k].add(size.length, size.balls[k], size.case)
+            gates[k].add(size.product, size.gates[k], size.case)
+    held = balls[1].check()
+    index = Part(printed=implicit.check(), corrected=explicit.check())
     return Evidence(
         parts=[
-            Part(printed=implicit.check(), corrected=explicit.check(), matters="print"),
-            Part(printed=ball[0].check(), corrected=ball[1].check()),
-            Part(printed=gate[0].check(), corrected=gate[1].check()),
+            Part(printed=explicit.check(), reading="β^(k−1) on the right, as in (4.4)"),
+            Part(printed=kept.check()),
+            Part(printed=held),
         ],
-        numbers={
-            "share of iterates beyond the printed C_β^k": ball[0].violations / ball[0].cases,
-            "share beyond the printed B": gate[0].violations / gate[0].cases,
-        },
+        errata=[
+            index.as_erratum("Proposition 1, β^(k) on both sides", grade="print"),
+            Part(printed=balls[0].check(), corrected=held).as_erratum("proof, C_β after (C.9)"),
+            Part(printed=gates[0].check(), corrected=gates[1].check()).as_erratum("proof, B"),
+        ],
     )
 
 
-def _pair(form: str) -> tuple[Inequality, Inequality]:
-    return Inequality(form.format("b_x")), Inequality(form.format("b_x²"))
+def move_beta(data: Data) -> Data:
+    """Make data in which a layer adds 1 to all it holds."""
+    layers = [layer._replace(after=layer.after + 1, kept=layer.kept + 1) for layer in data.layers]
+    return data._replace(layers=layers)
 
 
-def _iterates(given: Instance, odd: int) -> list[Tensor]:
+def stretch_beta(data: Data) -> Data:
+    """Make data in which β is as long as b_x² makes it at most, times b_x."""
+    sizes = [
+        size._replace(length=2 * size.balls[1], product=2 * size.gates[1]) for size in data.sizes
+    ]
+    return data._replace(sizes=sizes)
+
+
+@claim(
+    "liu2025.proposition-1",
+    "Layer by layer, odd tokens carry LISTA-VM's iterates, which stay below C_β^k for a constant "
+    "C_β.",
+    where="Appendix C.2, Proposition 1",
+    kind="inequality",
+    hypotheses={
+        "‖x‖ ≤ b_x, ‖β*‖₁ ≤ b_β, no noise": "Assumption 1",
+        "C_β is some constant": "the proposition; the proof names one",
+        "last bias −θ": "(C.3), which is what the MLP is for",
+    },
+    quick={"trials": 250},
+    full={"trials": 20_000},
+    tiny={"trials": 25},
+    judge=judge_induction,
+    falsified={"a layer that adds 1": move_beta, "iterates twice as long as C_β^k": stretch_beta},
+)
+def proposition_1(generator: torch.Generator, *, trials: int) -> Data:
+    data = Data([], [])
+    drawn = (_draw_instance(generator, trial) for trial in range(trials))
+    for given in [_smallest(), *_list_hard(), *drawn]:
+        found = _iterate(given)
+        data.sizes.extend(_measure_sizes(given, found))
+        if given.gate(2) < 1e5:  # beyond, rounding leaves too little of β x + B − B to compare
+            data.layers.extend(_run_layers(generator, given, found))
+    return data
+
+
+def _iterate(given: Instance) -> list[Tensor]:
     """The iterates β^(1), …, β^(K+1), one row per prefix n ≥ 1."""
     rows, y = given.X.unsqueeze(0), given.X @ given.star
     n = torch.arange(1, len(y) + 1, dtype=torch.float64)
@@ -113,64 +169,47 @@ def _iterates(given: Instance, odd: int) -> list[Tensor]:
     found = [beta]
     for theta in given.thetas:
         residual = seen * ((rows * beta.unsqueeze(1)).sum(-1) - y)
-        step = residual @ given.X @ given.M.mT / (2 * n + odd).unsqueeze(-1)
+        step = residual @ given.X @ given.M.mT / (2 * n + 1).unsqueeze(-1)
         beta = soft_threshold(beta - step, theta)
         found.append(beta)
     return found
 
 
-def _add_bounds(
-    given: Instance,
-    found: list[Tensor],
-    growth: Growth,
-    ball: Inequality,
-    gate: Inequality,
-    size: tuple,
-    told: str,
-) -> None:
-    d, K = len(given.star), len(given.thetas)
-    b_x, b_beta, g = given.bounds
-    C = growth(b_x, b_beta, d, g)
+def _measure_sizes(given: Instance, found: list[Tensor]) -> list[Size]:
+    K, gates = len(given.thetas), (given.gate(1), given.gate(2))
+    sizes = []
     for k in range(1, K + 1):  # β^(k) is found[k − 1]
-        left = float(found[k - 1].norm(dim=-1).max())
-        ball.add(left, C ** (k + 1), size=size, about=f"{told}, |β^({k})| against C_β^{k + 1}")
-        inner = float((found[k - 1] @ given.X.mT).abs().max())
-        B = b_beta * b_x + b_x * d**0.5 * (b_beta + C**K)
-        gate.add(inner, B, size=size, about=f"{told}, k = {k}, K = {K}")
+        balls = given.grow(1) ** (k + 1), given.grow(2) ** (k + 1)
+        length = float(found[k - 1].norm(dim=-1).max())
+        product = float((found[k - 1] @ given.X.mT).abs().max())
+        sizes.append(Size(length, balls, product, gates, _describe(given).extend(k=k + 1, K=K)))
+    return sizes
 
 
-def _layers(
-    generator: torch.Generator,
-    given: Instance,
-    found: list[Tensor],
-    forms: tuple[Equality, Equality],
-    size: tuple,
-    told: str,
-) -> None:
+def _run_layers(generator: torch.Generator, given: Instance, found: list[Tensor]) -> list[Layer]:
     """Compare layers of the printed weights with the recursion under either index."""
-    d = given.X.shape[1]
-    b_x, b_beta, g = given.bounds
-    C, y = proper_growth(b_x, b_beta, d, g), given.X @ given.star
-    bound = b_beta * b_x + b_x * d**0.5 * (b_beta + C ** len(given.thetas))
-    if bound > 1e5:  # Beyond it, what rounding leaves of β x + B − B is too little to compare.
-        return
+    d, layers = given.X.shape[1], []
     query = draw_normal(generator, d)
-    H = printed.printed_prompt(given.X, y, query * b_x / query.norm())
+    H = printed.printed_prompt(
+        given.X, given.X @ given.star, query * given.bounds[0] / query.norm()
+    )
+    others = [*range(d + 1), 2 * d + 1]
     for k, theta in enumerate(given.thetas):
-        H = printed.attend(H, printed.printed_heads(d, given.M, bound))
+        before, H = H, printed.attend(H, printed.printed_heads(d, given.M, given.gate(2)))
         H = printed.apply_mlp(H, printed.printed_units(d, float(theta), -1.0))
         after = H[d + 1 : 2 * d + 1, 2::2].mT
-        same = _right_hand(given, found[k], after, float(theta), 2)
-        forms[0].add(after, same, size=size, about=f"{told}, layer {k + 1}")
-        forms[1].add(after, found[k + 1], size=size, about=f"{told}, layer {k + 1}")
+        same = _take_step(given, found[k], after, float(theta))
+        kept = H[others] - before[others]
+        layers.append(Layer(after, found[k + 1], same, kept, _describe(given).extend(layer=k + 1)))
+    return layers
 
 
-def _right_hand(given: Instance, beta: Tensor, inner: Tensor, theta: float, twice: int) -> Tensor:
+def _take_step(given: Instance, beta: Tensor, inner: Tensor, theta: float) -> Tensor:
     """The step S_θ(β − D_nᵀ(X_n `inner` − y_n)), prefix by prefix."""
     rows = []
     for m in range(1, len(given.X) + 1):
         X = given.X[:m]
-        step = given.M @ X.mT @ (X @ inner[m - 1] - X @ given.star) / (twice * m + 1)
+        step = given.M @ X.mT @ (X @ inner[m - 1] - X @ given.star) / (2 * m + 1)
         rows.append(soft_threshold(beta[m - 1] - step, theta))
     return torch.stack(rows)
 
@@ -182,28 +221,31 @@ def _smallest() -> Instance:
     return Instance(x * one, star * one[0], 1e-11 * one, torch.zeros(2, dtype=torch.float64))
 
 
+def _list_hard() -> list[Instance]:
+    """List instances with the rows of hard matrices for examples, and M = I/‖X‖²."""
+    found = []
+    for build in HARD_MATRICES.values():
+        for d in (1, 2, 3):
+            X, one = build(d), torch.eye(d, dtype=torch.float64)
+            M = one / torch.linalg.matrix_norm(X, 2) ** 2
+            found.append(Instance(X, one[0], M, torch.zeros(3, dtype=torch.float64)))
+    return found
+
+
 def _draw_instance(generator: torch.Generator, trial: int) -> Instance:
-    d, n, K = (
-        draw_integer(generator, 1, 4),
-        draw_integer(generator, 1, 6),
-        draw_integer(generator, 1, 4),
-    )
+    d, n, K = (draw_integer(generator, 1, most) for most in (4, 6, 4))
     powers = 8 * draw_uniform(generator, 2) - 2 if trial % 2 else draw_uniform(generator, 2) - 0.5
     X, star = draw_normal(generator, n, d), draw_normal(generator, d)
     X = X / X.norm(dim=-1).max() * 10 ** powers[0]
     star[draw_integer(generator, 1, d) :] = 0
     star = star / star.abs().sum() * 10 ** powers[1]
     M = draw_normal(generator, d, d)
-    M = (
-        M
-        / torch.linalg.matrix_norm(M, 2)
-        * float(12 * draw_uniform(generator))
-        / 10 ** (2 * powers[0])
-    )
+    size = float(12 * draw_uniform(generator)) / float(torch.linalg.matrix_norm(M, 2))
+    M = M * size / 10 ** (2 * powers[0])
     return Instance(X, star, M, 0.01 * draw_uniform(generator, K) * star.abs().sum())
 
 
-def _describe_instance(given: Instance) -> str:
-    b_x, b_beta, g = given.bounds
-    n, d = given.X.shape
-    return f"d = {d}, n = {n}, b_x = {b_x:.3g}, b_β = {b_beta:.3g}, γ‖M‖ = {g:.3g}"
+def _describe(given: Instance) -> Case:
+    (n, d), (b_x, b_beta, g) = given.X.shape, given.bounds
+    note = f"b_x = {b_x:.3g}, b_β = {b_beta:.3g}, γ_max‖M‖ = {g:.3g}"
+    return Case(d=d, n=n, note=note)

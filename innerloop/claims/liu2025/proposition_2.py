@@ -1,38 +1,43 @@
 """Proposition 2: on the event of Lemma 3 the error falls like e^(−α_n K).
 
-Printed    on the event A (D.4) and for n ≥ N_0, ‖β^(K+1) − β*‖ ≤ c₁ e^(−α_n K), c₁ = ‖β*‖₁, for any
-           γ < 1.6; the proof takes Lemma 1's θ = γσ_max c₁ e^(−c₂(k−2)), needs γ max D_iᵀX_i ≤ 1
-           (D.11), and finds ((n+2)/n)/(1 + a) ≥ 2/(1 + …) ≥ 1.6 (D.14)
+Printed    on the event A (D.4) there are parameters such that for n ≥ N_0
+           ‖β^(K+1) − β*‖ ≤ c₁ e^(−α_n K), c₁ = ‖β*‖₁. The proof takes the step γ, which needs
+           γ max D_iᵀX_i ≤ 1 (D.11), finds ((n+2)/n)/(1 + a) ≥ 2/(1 + …) ≥ 1.6 (D.14), and Lemma 1's
+           θ = γσ_max c₁ e^(−c₂(k−2))
 Tested     every DᵀX on A, not only those of random X: diagonal within its bounds, the other entries
-           anywhere in ±b, at random and at the corners; c = 1/4, n from N_0 to 1,000 N_0, K to 12
-Correction θ = γσ_max c₁ e^(−c₂(k−1)): with k − 2 the first threshold can exceed β* itself.
-           γ ≤ ((n+2)/n)/(1 + a), which is at most 1 + 2/n, and 0.90 at n = N_0 for S = 1; the
-           factor 2 in the proof's chain has no source. e^(−α_n) > 0 needs γ ≤ 3/2
-Note       as printed, A bounds |D_iᵀX_i| for i ≠ j by b, which at n ≥ N_0 contradicts its first
-           line by (D.9): then A is empty. |D_iᵀX_j| is meant, and taken here. The proof starts with
-           c₁ = e^α ‖β*‖₁, the statement with c₁ = ‖β*‖₁
+           anywhere in ±b, at random and at the corners; c = 1/4, n from N_0 to 1,000 N_0, K to 12,
+           γ up to 3/2
+Reading    parameters that may depend on X and β*, as σ_max and c₁ in the proof's θ do
+Proof      with the step s = min(γ, 1) and θ = sσ_max c₁ e^(−c₂(k−1)), as with liu2025.theorem-5.1
+Wrong      θ with k − 2: the first threshold can exceed β* itself. (D.14): the least of its bounds
+           ((n+2)/n)/(1 + a) is at most 1 + 2/n, and 0.90 at n = N_0 for S = 1; the factor 2 in the
+           proof's chain has no source
 """
 
 from __future__ import annotations
 
-import math
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.liu2025.hard_instances import list_hard_grams
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.liu2025.measurements import iterate
+from innerloop.claims.liu2025.theorem_5_1 import GAMMA_RANGE
 from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
 
 C, MOST_LAYERS = 0.25, 12
+HAND = 400_000
+"""Examples of the instance that is checked by hand, some 1,000 N_0."""
 
 
-class Case(NamedTuple):
+class Instance(NamedTuple):
     """A matrix DᵀX on the event A, and β*."""
 
     G: Tensor
@@ -41,22 +46,73 @@ class Case(NamedTuple):
     delta: float
     S: int
 
-    def thetas(self, gamma: float, first: int) -> Tensor:
-        """The thresholds γσ_max c₁ e^(−c₂(k−first)) for k = 1, 2, …"""
+    def run(self, gamma: float, first: int) -> list[float]:
+        """Errors after 0, 1, … layers with θ = γσ_max c₁ e^(−c₂(k−first))."""
         least, _, most = sparse.coherence(self.G, self.S)
         shrink = sparse.contraction(gamma, self.S, least, most).clamp_min(1e-12)
         powers = torch.arange(1, MOST_LAYERS + 1) - first
-        return gamma * most * self.star.abs().sum() * shrink**powers
+        thetas = gamma * most * self.star.abs().sum() * shrink**powers
+        return (iterate(self.G, self.star, gamma, thetas) - self.star).norm(dim=-1).tolist()
 
-    def factor(self, gamma: float) -> float:
-        """The factor e^(−α_n) as (D.3) has it."""
-        return sparse.rate_factor(self.n, self.S, len(self.star), self.delta, C, gamma)
+    def bound(self, gamma: float, K: int) -> float:
+        """The bound c₁ e^(−α_n K), with (D.3) for α_n."""
+        factor = sparse.rate_factor(self.n, self.S, len(self.star), self.delta, C, gamma)
+        return float(self.star.abs().sum()) * factor**K
 
-    @property
-    def largest_step(self) -> float:
-        """The largest step that (D.14) allows."""
-        a = sparse.deviation_width(self.S, self.delta, self.n, C)
-        return (self.n + 2) / self.n / (1 + a)
+
+class Run(NamedTuple):
+    """Errors layer by layer against the bound, and γ max D_iᵀX_i of two γ."""
+
+    errors: list[float]
+    early: list[float]
+    """The errors with θ as printed, k − 2."""
+    bounds: list[float]
+    stated: float
+    """For γ = 1.59."""
+    allowed: float
+    """For the γ that (D.14) allows."""
+    case: Case
+
+
+def judge_event(runs: list[Run]) -> Evidence:
+    line = "‖β^(K+1) − β*‖ ≤ ‖β*‖₁ e^(−α_n K) on A, n ≥ N_0, θ with {}"
+    late = Inequality(line.format("k − 1, the step min(γ, 1)"), rounding=1e-9)
+    early = Inequality(line.format("k − 2, the step min(γ, 1)"), rounding=1e-9)
+    large = Inequality("(D.11): γ max_{i∈𝕊} D_iᵀX_i ≤ 1 for every γ < 1.6")
+    small = Inequality("(D.11): γ max_{i∈𝕊} D_iᵀX_i ≤ 1 for γ ≤ ((n+2)/n)/(1 + a)")
+    for run in runs:
+        for trial, errors in ((late, run.errors), (early, run.early)):
+            for K in (1, 2, 5, MOST_LAYERS):
+                left = max(errors[K] - 1e-13, 0.0)
+                trial.add(left, run.bounds[K], run.case.extend(K=K))
+        large.add(run.stated, 1.0, run.case.extend(note="γ = 1.59 in (D.11)"))
+        small.add(run.allowed, 1.0, run.case)
+    held = late.check()
+    return Evidence(
+        parts=[Part(printed=held, reading="θ knows X and ‖β*‖₁: the proof's θ does")],
+        errata=[
+            Part(printed=large.check(), corrected=small.check()).as_erratum("proof, (D.14)"),
+            Part(printed=early.check(), corrected=held).as_erratum("proof, θ from Lemma 1"),
+            GAMMA_RANGE,
+            misprint(
+                "(D.4) and the first line of the proof",
+                "|D_iᵀX_i| for i ≠ j, and c₁ = e^α ‖β*‖₁",
+                "|D_iᵀX_j|, and c₁ = ‖β*‖₁ as in the statement",
+                "|D_iᵀX_i| ≤ b contradicts the first line of (D.4) for n ≥ N_0, by (D.9)",
+            ),
+        ],
+        numbers={
+            f"((n+2)/n)/(1 + a) at n = N_0, S = {S}, d = 20, δ = 0.1": _largest_step(
+                S, sparse.least_examples(S, 20, 0.1, C), 0.1
+            )
+            for S in (1, 3)
+        },
+    )
+
+
+def stop_falling(runs: list[Run]) -> list[Run]:
+    """Make data in which no layer lowers the error."""
+    return [run._replace(errors=[run.errors[0]] * len(run.errors)) for run in runs]
 
 
 @claim(
@@ -64,86 +120,69 @@ class Case(NamedTuple):
     "On the event of Lemma 3 and for n ≥ N_0, K layers leave an error of at most ‖β*‖₁ e^(−α_n K).",
     where="Appendix D.1, Proposition 2",
     kind="inequality",
+    hypotheses={
+        "the event A, n ≥ N_0": "the proposition",
+        "|D_iᵀX_j| for i ≠ j in A": "Lemma 1, where σ_max is defined",
+        "γ ≤ 3/2": "Theorem 5.1; else α_n is no number for large n",
+    },
     quick={"trials": 800},
     full={"trials": 60_000},
     tiny={"trials": 40},
+    judge=judge_event,
     falsified={
-        "1 − 2γ in place of 1 − 2γ/3": {"slope": 2.0},
-        "γ up to 1.7 times the largest": {"stretch": 1.7},
-        "γ ≤ 1.6 keeps the rate real": {"real": 1.6},
+        "layers that do not lower the error": stop_falling,
+        "diagonals twice as large": lambda runs: [
+            run._replace(allowed=2 * run.allowed) for run in runs
+        ],
     },
 )
-def proposition_2(
-    generator: torch.Generator,
-    *,
-    trials: int,
-    slope: float = 2 / 3,
-    stretch: float = 1.0,
-    real: float = 1.5,
-) -> Evidence:
-    allowed = Inequality("(D.11): γ max_{i∈𝕊} D_iᵀX_i ≤ 1 for every γ < 1.6")
-    smaller = Inequality("(D.11) for γ ≤ ((n+2)/n)/(1 + a), (D.14)")
-    early = Inequality("‖β^(K+1) − β*‖ ≤ c₁ e^(−α_n K), Lemma 1's θ with k − 2, γ as in (D.14)")
-    late = Inequality("the same, θ with k − 1", rounding=1e-9)
-    large = Inequality("the same, θ with k − 1, for every γ < 1.6")
-    positive = Inequality("0 < e^(−α_n), so that α_n is a number, for every γ < 1.6")
-    bounded = Inequality("0 < e^(−α_n) for γ ≤ 3/2")
-    for trial in range(trials):
-        case = _smallest() if trial == 0 else _draw_case(generator, trial)
-        own = case.largest_step
-        gammas = (1.59, own * stretch, own * stretch * float(draw_uniform(generator)))
-        size, told = (len(case.star), case.S, trial), _describe_case(case)
-        most = float(sparse.coherence(case.G, case.S)[1])
-        allowed.add(1.59 * most, 1.0, size=size, about=f"{told}, γ = 1.59")
-        smaller.add(gammas[1] * most, 1.0, size=size, about=f"{told}, γ = {gammas[1]:.3g}")
-        positive.add(-case.factor(1.59), 0.0, size=size, about=f"{told}, γ = 1.59, −e^(−α_n)")
-        bounded.add(-case.factor(real - 1e-9), 0.0, size=size, about=f"{told}, γ = {real}")
-        for found, gamma, first in (
-            (early, gammas[1], 2),
-            (late, gammas[1], 1),
-            (early, gammas[2], 2),
-            (late, gammas[2], 1),
-            (large, 1.45, 1),
-        ):
-            factor = case.factor(gamma) + (2 / 3 - slope) * gamma
-            errors = _errors(case, gamma, first)
-            for K in (1, 2, 5, MOST_LAYERS):
-                right = float(case.star.abs().sum()) * max(factor, 0.0) ** K
-                about = f"{told}, γ = {gamma:.4g}, K = {K}"
-                found.add(max(errors[K] - 1e-13, 0.0), right, size=(*size, K), about=about)
-    late_check = late.check()
-    return Evidence(
-        parts=[
-            Part(printed=allowed.check(), corrected=smaller.check()),
-            Part(printed=early.check(), corrected=late_check),
-            Part(printed=large.check(), corrected=late_check),
-            Part(printed=positive.check(), corrected=bounded.check()),
-        ],
-        numbers={
-            "(D.14) at n = N_0, S = 1, d = 20, δ = 0.1": _at_n_0(1),
-            "(D.14) at n = N_0, S = 3, d = 20, δ = 0.1": _at_n_0(3),
-            "n from which e^(−α_n) < 0 at γ = 1.59, S = 1, d = 20, δ = 0.1": _negative_from(),
-        },
-    )
+def proposition_2(generator: torch.Generator, *, trials: int) -> list[Run]:
+    given = [_smallest(), *_list_hard(), *(_draw_instance(generator, k) for k in range(trials))]
+    return [
+        _run(instance, gamma)
+        for instance in given
+        for gamma in (1.5, 1.5 * float(draw_uniform(generator)))
+    ]
 
 
-def _errors(case: Case, gamma: float, first: int) -> list[float]:
-    found = iterate(case.G, case.star, gamma, case.thetas(gamma, first))
-    return (found - case.star).norm(dim=-1).tolist()
+def _run(given: Instance, gamma: float) -> Run:
+    step = min(gamma, 1.0)
+    most = float(sparse.coherence(given.G, given.S)[1])
+    allowed = _largest_step(given.S, given.n, given.delta) * most
+    bounds = [given.bound(gamma, K) for K in range(MOST_LAYERS + 1)]
+    case = Case(S=given.S, d=len(given.star), n=given.n, δ=given.delta, γ=gamma, G=given.G)
+    if given.n == HAND:  # fewer numbers: it comes before all others
+        about = (
+            f"DᵀX = [[1, 0], [0.01, 1]], β* = (1, 0), n = {HAND}, δ = 0.1, c = 1/4, γ = {gamma:g}"
+        )
+        case = Case(S=1, d=2, note=about)
+    runs = given.run(step, 1), given.run(step, 2)
+    return Run(*runs, bounds, 1.59 * most, allowed, case)
 
 
-def _smallest() -> Case:
-    """A case with D_iᵀX_i = 1 everywhere, D_2ᵀX_1 = 0.01: γ = 1 removes the error at once."""
+def _smallest() -> Instance:
+    """D_iᵀX_i = 1 everywhere, D_2ᵀX_1 = 0.01: γ = 1 removes the error at once."""
     G = torch.eye(2, dtype=torch.float64)
     G[1, 0] = 0.01
     star = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    n = round(1_000 * sparse.least_examples(1, 2, 0.1, C))
-    return Case(G, star, float(n), 0.1, 1)
+    return Instance(G, star, HAND, 0.1, 1)
 
 
-def _draw_case(generator: torch.Generator, trial: int) -> Case:
+def _list_hard() -> list[Instance]:
+    """List hard matrices at n = N_0, entries off the diagonal as large as A allows."""
+    found = []
+    for S in (1, 2):
+        n = sparse.least_examples(S, S + 3, 0.1, C)
+        b = sparse.deviation_width(S + 1, 0.1, n, C)
+        for _, G in list_hard_grams(S, b):
+            star = (torch.arange(len(G)) < S).double()
+            found.append(Instance(n / (n + 2) * G, star, n, 0.1, S))
+    return found
+
+
+def _draw_instance(generator: torch.Generator, trial: int) -> Instance:
     S, delta = draw_integer(generator, 1, 3), float(0.01 + 0.3 * draw_uniform(generator))
-    d = S + draw_integer(generator, 0, 5)
+    d = max(2, S + draw_integer(generator, 0, 5))
     n = sparse.least_examples(S, d, delta, C) * 1_000 ** float(draw_uniform(generator))
     a, b = sparse.deviation_width(S, delta, n, C), sparse.deviation_width(d, delta, n, C)
     corner = trial % 2 == 0
@@ -154,21 +193,9 @@ def _draw_case(generator: torch.Generator, trial: int) -> Case:
     G = off - torch.diag(off.diagonal()) + torch.diag(diagonal)
     star = torch.zeros(d, dtype=torch.float64)
     star[:S] = draw_normal(generator, S)
-    return Case(G, star, n, delta, S)
+    return Instance(G, star, n, delta, S)
 
 
-def _describe_case(case: Case) -> str:
-    first = f"D₁ᵀX₁ = {float(case.G[0, 0]):.4g}"
-    d = len(case.star)
-    return f"S = {case.S}, d = {d}, n = {case.n:.6g}, δ = {case.delta:.3g}, c = 1/4, {first}"
-
-
-def _at_n_0(S: int) -> float:
-    n = sparse.least_examples(S, 20, 0.1, C)
-    return (n + 2) / n / (1 + sparse.deviation_width(S, 0.1, n, C))
-
-
-def _negative_from() -> int:
-    """The n at which 1.06 − 1 = 1.59 (b + a), where both go like 1/√n."""
-    both = sparse.deviation_width(20, 0.1, 1, C) + sparse.deviation_width(1, 0.1, 1, C)
-    return math.ceil((1.59 * both / (2 / 3 * 1.59 - 1)) ** 2)
+def _largest_step(S: int, n: float, delta: float) -> float:
+    """The largest step that (D.14) allows."""
+    return (n + 2) / n / (1 + sparse.deviation_width(S, delta, n, C))

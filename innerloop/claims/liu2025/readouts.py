@@ -1,7 +1,8 @@
-"""LISTA-VM at every prefix, and its two read-outs (Appendix E), on measurements of ±1."""
+"""LISTA-VM at every prefix, and its linear read-out (Appendix E), on measurements of ±1."""
 
 from __future__ import annotations
 
+import math
 from typing import NamedTuple
 
 import torch
@@ -10,8 +11,10 @@ from torch import Tensor
 from innerloop.claims.liu2025.measurements import draw_entries, draw_sparse_vectors, iterate
 from innerloop.theory import sparse
 
-DELTA, C, S, D = 0.1, 0.25, 1, 4
-"""‖x‖ = √D = b_x exactly, and b_β = ‖β*‖₁ = 1."""
+DELTA, C, S, D = 1e-6, 0.25, 1, 4
+"""‖x‖ = √D = b_x exactly, and b_β = ‖β*‖₁ = 1. At n = 2,000, n δ is 0.002."""
+B_X = math.sqrt(D)
+N_0 = math.ceil(sparse.least_examples(S, D, DELTA, C))
 
 
 class Prefixes(NamedTuple):
@@ -42,17 +45,77 @@ class Prefixes(NamedTuple):
 
 
 def simulate_prefixes(
-    generator: torch.Generator, draws: int, n: int, layers: int, gamma: float, start: int
+    generator: torch.Generator, draws: int, n: int, layers: int, gamma: float, delta: float = DELTA
 ) -> Prefixes:
-    """Simulate prefixes 0 … n of random instances; Lemma 1's thresholds at `start` examples."""
+    """Simulate prefixes 0 … n of random instances with Lemma 1's thresholds for N_0 examples."""
+    least = math.ceil(sparse.least_examples(S, D, delta, C))
     x = draw_entries(generator, "signs", draws, n + 1, D)
     star = draw_sparse_vectors(generator, draws, D, S)
     counts = torch.arange(n + 1, dtype=torch.float64)
     sums = torch.cumsum(x.unsqueeze(-1) * x.unsqueeze(-2), dim=1)
     before = torch.cat([torch.zeros_like(sums[:, :1]), sums[:, :-1]], dim=1)
     G = 2 * before / (2 * counts + 1)[:, None, None]
-    a, b = sparse.deviation_width(S, DELTA, start, C), sparse.deviation_width(D, DELTA, start, C)
-    shrink = gamma * (2 * S - 1) * b + 1 - gamma * start / (start + 2) * (1 - a)
+    a, b = (sparse.deviation_width(among, delta, least, C) for among in (S, D))
+    shrink = gamma * (2 * S - 1) * b + 1 - gamma * least / (least + 2) * (1 - a)
     thetas = gamma * b * shrink ** torch.arange(layers, dtype=torch.float64)
     every = star.unsqueeze(1).expand(draws, n + 1, D)
     return Prefixes(x, star, iterate(G, every, gamma, thetas))
+
+
+class Heard(NamedTuple):
+    """The linear read-out at one n, K and B': its errors, its bound, and the events it needs."""
+
+    n: int
+    K: int
+    floor: float
+    """B'."""
+    p: float
+    """Share of scores of at least B'."""
+    errors: Tensor
+    """|y_n − ŷ_n|, draw by draw."""
+    query: Tensor
+    """The errors of the query read-out."""
+    bound: float
+    proper: Tensor
+    """2 b_x/(2n−1) Σ ‖β_j − β*‖ + (|B'| + |y_n|)/(2n−1), which holds for p = 1."""
+    missed: float
+    """δ' = P(not E₁) + P(not E₂)."""
+
+
+FLOORS = (-1.5, -0.9, -0.5, 0.0, 0.5, 0.9, 1.1, 2.0)
+LAYERS = (1, 2, 4, 8, 12)
+GAMMA = 1.0
+A = 1 - 2 / 3 * GAMMA
+
+
+def measure_linear(generator: torch.Generator, draws: int, n: int) -> list[Heard]:
+    """Measure the linear read-out of y_n; the first B' of each K is below all scores, so p = 1."""
+    found, rows = simulate_prefixes(generator, draws, n - 1, max(LAYERS), GAMMA), []
+    y = found.labels[:, n - 1]
+    for K in LAYERS:
+        scores = found.scores(K, n - 1)
+        away = (found.beta[K] - found.star.unsqueeze(1)).norm(dim=-1).sum(-1)
+        for floor in (float(scores.min()) - 1, *FLOORS):
+            heard = scores >= floor
+            p = float(heard.double().mean())
+            if p < 0.01:
+                continue
+            # j ≤ N_0 counts tokens, and every other one is odd.
+            early = heard[:, : N_0 // 2].any(-1).double().mean()
+            off = (heard.sum(-1) - (p * n - p / 2)).abs() > K * math.sqrt(n * p) * A**K
+            errors = (found.linear_readout(K, n - 1, floor, p) - y).abs()
+            query = (found.query_readout(K)[:, n - 1] - y).abs()
+            bound = B_X * A**K + compute_c4(n, K, abs(floor), p) * K / math.sqrt(n) * A ** (K - 1)
+            proper = (2 * B_X * away + abs(floor) + y.abs()) / (2 * n - 1)
+            missed = float(early + off.double().mean())
+            rows.append(Heard(n, K, floor, p, errors, query, bound, proper, missed))
+    return rows
+
+
+def compute_c4(n: int, K: int, floor: float, p: float) -> float:
+    """Compute c₄; |η| where η of (E.7) is negative, and C_x for XᵀX = n I."""
+    L = (math.log(D) + math.log(S) - math.log(DELTA)) / C
+    eta = A / (A - (K - 1) / (2 * math.sqrt(2) * (4 * S - 2)))  # √(L/N_0) is 1/(2√2(4S−2))
+    C_x = D * B_X * (n + 1) / n
+    whole = 2 * math.sqrt(2) * B_X * abs(eta) * math.sqrt(L) + 2 * floor + 2 * C_x * B_X
+    return whole / math.sqrt(p)
