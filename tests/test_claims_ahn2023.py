@@ -32,9 +32,8 @@ VERDICTS: dict[str, list[str]] = {
         "holds as corrected",  # f_j has more minima
         "holds as corrected",  # and so has f
     ],
-    "moments-16-21": [*["holds"] * 4, "holds as corrected", *["holds"] * 5],
-    "lemma-6": ["holds", "holds as corrected", "holds", "holds"],
-    "lemma-7": ["holds", "holds as corrected", "holds", "holds", "holds"],
+    "moments-16-21": ["holds"] * 8,
+    "lemma-7": ["holds"] * 4,
     "distorted-view": [
         "holds as corrected",  # w* = W⁻ᵀ w̄
         "holds",
