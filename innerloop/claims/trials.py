@@ -83,11 +83,11 @@ class Equality(_Trial):
     ) -> float:
         """Try a case; its deviation."""
         tried = _as_case(case, size, about)
-        one, other = torch.as_tensor(left), torch.as_tensor(right)
+        one, other = _as_tensor(left), _as_tensor(right)
         if one.shape != other.shape:
             raise ValueError(f"{tuple(one.shape)} cannot equal {tuple(other.shape)}: {tried}")
         scale = max(1.0, _largest_magnitude(other))
-        deviation = _largest_magnitude(one.double() - other.double()) / scale
+        deviation = _largest_magnitude(one - other) / scale
         self.worst = max(self.worst, deviation)
         breaks = deviation > self.tolerance
         self._record_case(breaks, tried, f"off by {deviation:.3g}")
@@ -188,6 +188,11 @@ class Expectation(_Trial):
             f"errors (allowed {self.sigmas:g}), standard error up to {self.precision:.1g} of the "
             "largest entry",
         )
+
+
+def _as_tensor(value: Number) -> Tensor:
+    """Convert to float64; torch's default for a number would round it to float32 first."""
+    return torch.as_tensor(value, dtype=torch.float64)
 
 
 def _largest_magnitude(values: Tensor) -> float:
