@@ -32,7 +32,7 @@ VERDICTS: dict[str, list[str]] = {
         "holds",
         "holds as corrected",  # n is missing
     ],
-    "theorem-3": [*["holds"] * 3, "holds as corrected"],  # the first display of the proof
+    "theorem-3": ["holds"] * 2,
     "figure-1": [
         "holds",
         "holds as corrected",  # Dist(A_i, I) moves to that of Σ⁻¹
@@ -47,12 +47,12 @@ VERDICTS: dict[str, list[str]] = {
         "holds as corrected",  # and it is that of the batch
     ],
     "figure-4": ["holds"] * 3,
-    "theorem-4": ["holds", "holds", "holds as corrected", "holds", "holds as corrected"],
-    "theorem-5": ["holds", "holds", *["holds as corrected"] * 3],
+    "theorem-4": ["holds"],
+    "theorem-5": ["holds"],
     "gdpp": ["holds", *["holds as corrected"] * 3],
     "lemma-9": ["holds"] * 3,
     "lemma-10": [*["holds"] * 4, "holds as corrected"],
-    "lemma-8": ["holds", "holds", "holds", "holds as corrected", "holds"],
+    "lemma-8": ["holds"],
 }
 
 
