@@ -24,14 +24,7 @@ VERDICTS: dict[str, list[str]] = {
     "theorem-1": ["holds"] * 7,
     "moments-16-21": ["holds"] * 8,
     "lemma-7": ["holds"] * 4,
-    "distorted-view": [
-        "holds as corrected",  # w* = W⁻ᵀ w̄
-        "holds",
-        "holds",
-        "holds as corrected",  # the Hessian is twice as large
-        "holds",
-        "holds as corrected",  # n is missing
-    ],
+    "distorted-view": ["holds as corrected", *["holds"] * 3],  # w* = W⁻ᵀ w̄
     "theorem-3": ["holds"] * 2,
     "figure-1": [
         "holds",
@@ -50,8 +43,8 @@ VERDICTS: dict[str, list[str]] = {
     "theorem-4": ["holds"],
     "theorem-5": ["holds"],
     "gdpp": ["holds", *["holds as corrected"] * 3],
-    "lemma-9": ["holds"] * 3,
-    "lemma-10": [*["holds"] * 4, "holds as corrected"],
+    "lemma-9": ["holds"],
+    "lemma-10": ["holds"] * 4,
     "lemma-8": ["holds"],
 }
 
