@@ -26,19 +26,9 @@ VERDICTS: dict[str, list[str]] = {
     "lemma-7": ["holds"] * 4,
     "distorted-view": ["holds as corrected", *["holds"] * 3],  # w* = W⁻ᵀ w̄
     "theorem-3": ["holds"] * 2,
-    "figure-1": [
-        "holds",
-        "holds as corrected",  # Dist(A_i, I) moves to that of Σ⁻¹
-        "holds as corrected",  # the loss ends above 0
-        "holds",
-    ],
-    "figure-2": ["holds"] * 3,
-    "figure-3": [
-        "holds",
-        "holds",
-        "holds as corrected",  # the loss ends above 0
-        "holds as corrected",  # and it is that of the batch
-    ],
+    "figure-1": ["holds", "holds as corrected", "holds", "holds"],  # Dist(A_i, I) ends at Σ⁻¹'s
+    "figure-2": ["holds"] * 2,
+    "figure-3": ["holds", "holds", "undecided"],  # a loss of 20,000 prompts
     "figure-4": ["holds"] * 3,
     "theorem-4": ["holds"],
     "theorem-5": ["holds"],
