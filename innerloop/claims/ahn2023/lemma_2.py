@@ -63,14 +63,14 @@ def judge_labels(data: list[Labels]) -> Evidence:
             misprint(
                 "(5), Lemma 2 and wherever layers are counted",
                 "k layers have the matrices A_0, …, A_k and the output Z_k",
-                "k layers have A_0, …, A_{k−1}; where all of A_0, …, A_k act, the output is Z_{k+1}",
+                "k layers have A_0, …, A_{k−1}; the output of A_0, …, A_k is Z_{k+1}",
                 "k = 1: one layer with two matrices A_0, A_1, of which Z_1 has seen A_0",
             ),
             misprint(
                 "proof of Lemma 2, (61)",
                 "y_{l+1}^(i) = y_l^(i) + (1/n) Σ_j x^(n+1)ᵀ A_l x^(j) y_l^(j)",
                 "x^(i)ᵀ for x^(n+1)ᵀ, as (57) has it",
-                "d = n = 1, A = 1, x^(1) = y^(1) = 1, x^(2) = 0: by (57) y^(1) becomes 2, by (61) 1",
+                "d = n = A = x^(1) = y^(1) = 1, x^(2) = 0: by (57) y^(1) becomes 2, by (61) 1",
             ),
         ],
         beyond=[skew.check()],
