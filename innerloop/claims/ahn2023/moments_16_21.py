@@ -45,10 +45,6 @@ class Moment:
     j: int
     value: Tensor
 
-    @property
-    def stated(self) -> Tensor:
-        return STATED[self.equation](self)
-
 
 def _label_moments(found: Moment) -> Tensor:
     """λ_j at k = j, then the zeros E[w_j x xᵀ], E[w_j y], E[w_j y²]."""
@@ -98,7 +94,7 @@ def judge_moments(data: list[Moment]) -> Evidence:
             for found in data:
                 if found.alike == alike and found.equation == equation:
                     case = Case(d=len(found.lam), n=found.n, j=found.j + 1, λ=found.lam)
-                    trial.add(found.value, found.stated, case)
+                    trial.add(found.value, STATED[equation](found), case)
             parts.append(Part(printed=trial.check()))
     missing = misprint(
         "proof of Lemma 6, before (18)",
