@@ -21,49 +21,21 @@ from innerloop.theory.single_layer import SingleLayerLoss
 from innerloop.theory.wishart import Wishart
 
 VERDICTS: dict[str, list[str]] = {
-    "theorem-1": [
-        "holds as corrected",  # (6) lacks its square
-        "holds as corrected",  # n for d in what the loss depends on
-        "holds",
-        "holds",
-        "holds",
-        "holds",
-        "holds as corrected",  # A → Σ⁻¹ has the wrong sign
-        "holds as corrected",  # f_j has more minima
-        "holds as corrected",  # and so has f
-    ],
-    "moments-16-21": [*["holds"] * 4, "holds as corrected", *["holds"] * 5],
-    "lemma-6": ["holds", "holds as corrected", "holds", "holds"],
-    "lemma-7": ["holds", "holds as corrected", "holds", "holds", "holds"],
-    "distorted-view": [
-        "holds as corrected",  # w* = W⁻ᵀ w̄
-        "holds",
-        "holds",
-        "holds as corrected",  # the Hessian is twice as large
-        "holds",
-        "holds as corrected",  # n is missing
-    ],
-    "theorem-3": [*["holds"] * 3, "holds as corrected"],  # the first display of the proof
-    "figure-1": [
-        "holds",
-        "holds as corrected",  # Dist(A_i, I) moves to that of Σ⁻¹
-        "holds as corrected",  # the loss ends above 0
-        "holds",
-    ],
-    "figure-2": ["holds"] * 3,
-    "figure-3": [
-        "holds",
-        "holds",
-        "holds as corrected",  # the loss ends above 0
-        "holds as corrected",  # and it is that of the batch
-    ],
+    "theorem-1": ["holds"] * 7,
+    "moments-16-21": ["holds"] * 8,
+    "lemma-7": ["holds"] * 4,
+    "distorted-view": ["holds as corrected", *["holds"] * 3],  # w* = W⁻ᵀ w̄
+    "theorem-3": ["holds"] * 2,
+    "figure-1": ["holds", "holds as corrected", "holds", "holds"],  # Dist(A_i, I) ends at Σ⁻¹'s
+    "figure-2": ["holds"] * 2,
+    "figure-3": ["holds", "holds", "undecided"],  # a loss of 20,000 prompts
     "figure-4": ["holds"] * 3,
-    "theorem-4": ["holds", "holds", "holds as corrected", "holds", "holds as corrected"],
-    "theorem-5": ["holds", "holds", *["holds as corrected"] * 3],
-    "gdpp": ["holds", *["holds as corrected"] * 3],
-    "lemma-9": ["holds"] * 3,
-    "lemma-10": [*["holds"] * 4, "holds as corrected"],
-    "lemma-8": ["holds", "holds", "holds", "holds as corrected", "holds"],
+    "theorem-4": ["holds"],
+    "theorem-5": ["holds"],
+    "gdpp": ["holds"] * 2,
+    "lemma-9": ["holds"],
+    "lemma-10": ["holds"] * 4,
+    "lemma-8": ["holds"],
 }
 
 

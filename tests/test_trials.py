@@ -1,13 +1,16 @@
-"""Trials keep the precision of what they compare."""
+"""Equalities are held to rounding of float64, whatever the sides are given as."""
 
 from __future__ import annotations
+
+import pytest
+import torch
 
 from innerloop.claims.cases import Case
 from innerloop.claims.trials import Equality
 
 
-def test_equality_of_numbers_is_held_to_its_tolerance() -> None:
-    """Numbers of Python are float64; float32 could not tell these two apart."""
-    trial = Equality("a = b", tolerance=1e-9)
-    trial.add(1.0, 1.0 + 1e-8, Case(d=1))
-    assert not trial.check().passed
+@pytest.mark.parametrize("right", [1.0 + 1e-8, torch.tensor(1.0 + 1e-8, dtype=torch.float64)])
+def test_a_number_is_not_rounded_to_float32(right: float | torch.Tensor) -> None:
+    trial = Equality("1 = 1 + 1e-8", tolerance=1e-9)
+    assert trial.add(1.0, right, Case(n=1)) == pytest.approx(1e-8, rel=1e-6)
+    assert trial.check().passed is False

@@ -87,7 +87,7 @@ class Equality(_Trial):
         if one.shape != other.shape:
             raise ValueError(f"{tuple(one.shape)} cannot equal {tuple(other.shape)}: {tried}")
         scale = max(1.0, _largest_magnitude(other))
-        deviation = _largest_magnitude(one.double() - other.double()) / scale
+        deviation = _largest_magnitude(one - other) / scale
         self.worst = max(self.worst, deviation)
         breaks = deviation > self.tolerance
         self._record_case(breaks, tried, f"off by {deviation:.3g}")
@@ -191,8 +191,8 @@ class Expectation(_Trial):
 
 
 def _as_tensor(value: Number) -> Tensor:
-    """A number of Python in float64, which is what it holds."""
-    return value if isinstance(value, Tensor) else torch.tensor(value, dtype=torch.float64)
+    """Convert to float64; torch's default for a number would round it to float32 first."""
+    return torch.as_tensor(value, dtype=torch.float64)
 
 
 def _largest_magnitude(values: Tensor) -> float:

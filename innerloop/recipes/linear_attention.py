@@ -27,6 +27,9 @@ class LinearAttentionRecipe(GramRecipe):
 
     blocks: int = parameter(3, "layers", least=1, most=32)
     moving: bool = parameter(False, "whether layers move the covariates too (B_l)")
+    images: bool = parameter(
+        False, "average each prompt over its images under sign changes and shifts of the axes"
+    )
 
     def build_model(self, generator: torch.Generator) -> LinearStack:
         return LinearStack.random(
@@ -34,4 +37,4 @@ class LinearAttentionRecipe(GramRecipe):
         )
 
     def build_objective(self) -> SampledLoss:
-        return SampledLoss(**self.objective_settings())
+        return SampledLoss(**self.objective_settings(), images=self.images)

@@ -9,6 +9,9 @@ from torch import Tensor
 
 from innerloop.theory.gaussian import product_rule
 
+SIZES = ((1, 1), (1, 2), (2, 1), (1, 4), (2, 2), (3, 1), (2, 3), (3, 2))
+"""Pairs (d, n) whose expectations are sums over at most 3⁹ prompts, larger ones last."""
+
 
 class Contexts(NamedTuple):
     """All prompts of a quadrature rule: x (points, n, d), w, labels, C and the rule's weights."""
@@ -34,13 +37,21 @@ class Contexts(NamedTuple):
         return torch.tensordot(self.mass, values, dims=1)
 
     @property
-    def description(self) -> str:
-        told = ", ".join(f"{value:.3g}" for value in self.lam.tolist())
-        return f"d = {len(self.lam)}, n = {self.x.shape[1]}, λ = ({told})"
-
-    @property
     def size(self) -> tuple[int, int]:
         return (len(self.lam), self.x.shape[1])
+
+
+def draw_spectrum(generator: torch.Generator, d: int, alike: bool) -> Tensor:
+    """Draw λ from 0.2 to 2.2, or return ones; both take as many random numbers."""
+    lam = 0.2 + 2 * torch.rand(d, generator=generator, dtype=torch.float64)
+    return torch.ones_like(lam) if alike else lam
+
+
+def enumerate_contexts(generator: torch.Generator, alike: bool, shortest: int) -> list[Contexts]:
+    """Enumerate all prompts of the shortest sizes, with λ = 1 or random λ."""
+    return [
+        Contexts.from_spectrum(draw_spectrum(generator, d, alike), n) for d, n in SIZES[:shortest]
+    ]
 
 
 def unit_matrix(j: int, d: int) -> Tensor:

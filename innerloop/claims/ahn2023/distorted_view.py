@@ -1,46 +1,119 @@
 """Section 5.2: regression on covariates that are seen through a distortion.
 
-Printed    x = W x̄, y = ⟨x̄, w̄⟩, x̄ and w̄ ~ N(0, I), Σ = WWᵀ ≻ 0: for w* = Σ^{−1/2} w̄ it is
-           y = ⟨x, w*⟩, x ~ N(0, Σ), w* ~ N(0, Σ⁻¹); R(w) = 1/(2n) (w−w*)ᵀXXᵀ(w−w*) has the Hessian
-           XXᵀ/(2n); Newton's method has A ∝ (XXᵀ)⁻¹; Σ⁻¹ = E[XXᵀ]⁻¹
+Printed    x = W x̄, y = ⟨x̄, w̄⟩, x̄ and w̄ ~ N(0, I), W any matrix with Σ = WWᵀ ≻ 0: for
+           w* = Σ^{−1/2} w̄ it is y = ⟨x, w*⟩, x ~ N(0, Σ), w* ~ N(0, Σ⁻¹);
+           R(w) = 1/(2n) (w−w*)ᵀXXᵀ(w−w*); Newton's method on it has A ∝ (XXᵀ)⁻¹
 Tested     W of any kind: with negative determinant, not symmetric, rotations, symmetric with
-           eigenvalues of both signs, and symmetric positive; covariances as matrices, the second by
-           a rule that is exact; R and its derivatives by automatic differentiation
-Correction w* = W⁻ᵀ w̄, which has the same law (W = Σ^{1/2} makes both the same); the Hessian is
-           XXᵀ/n; Σ⁻¹ = n E[XXᵀ]⁻¹
+           eigenvalues of both signs, and symmetric positive; covariances by a rule that is exact; R
+           and its derivatives by automatic differentiation of (10)
+Corrected  y = ⟨x, w*⟩ for w* = W⁻ᵀ w̄, any W; for W = Σ^{1/2} that is the printed w*
+Proof      ⟨Wx̄, W⁻ᵀw̄⟩ = x̄ᵀWᵀW⁻ᵀw̄ = ⟨x̄, w̄⟩, and W⁻ᵀw̄ has the covariance W⁻ᵀW⁻¹ = Σ⁻¹
 Beyond     what follows in the source needs the law of (x, w*) alone, and so stands: the printed w*
-           is the corrected one of w̄ rotated by WᵀΣ^{−1/2}, and w̄ does not tell a rotation
+           is the corrected one of w̄ rotated by WᵀΣ^{−1/2}, and the law of w̄ is the same rotated
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 from innerloop.theory.gaussian import product_rule
 
 KINDS = ("any", "rotation", "symmetric", "positive")
-Map = Callable[[Tensor], Tensor]
+MISPRINTS = (
+    misprint(
+        "Section 5.2, before Theorem 4",
+        "∇²R = XXᵀ/(2n)",
+        "XXᵀ/n, of R = 1/(2n) (w−w*)ᵀXXᵀ(w−w*)",
+        "d = n = 1, x = 1: R = (w − w*)²/2, whose second derivative is 1, printed 1/2",
+    ),
+    misprint(
+        "Section 5.2, before Theorem 4",
+        "Σ⁻¹ = E[XXᵀ]⁻¹, X = [x_1 … x_n]",
+        "n E[XXᵀ]⁻¹, so that A ∝ Σ⁻¹ all the same",
+        "d = 1, n = 2, Σ = 1: E[XXᵀ] = 2",
+    ),
+)
 
 
-def inverse_root(W: Tensor) -> Tensor:
-    """Σ^{−1/2}, symmetric, of Σ = WWᵀ."""
-    values, vectors = torch.linalg.eigh(W @ W.mT)
+@dataclass(frozen=True, eq=False)
+class View:
+    """A distortion, one latent covariate with its weights and label, and exact covariances."""
+
+    case: Case
+    W: Tensor
+    x: Tensor
+    w: Tensor
+    label: Tensor
+    seen: Tensor
+    """Covariance of x = W x̄."""
+    star: Tensor
+    """Covariance of Σ^{−1/2} w̄."""
+
+
+@dataclass(frozen=True, eq=False)
+class Square:
+    """The least squares (10) of one prompt: value and gradient at some w, by differentiation."""
+
+    case: Case
+    X: Tensor
+    w: Tensor
+    goal: Tensor
+    value: Tensor
+    slope: Tensor
+
+
+@dataclass(frozen=True, eq=False)
+class Data:
+    views: list[View] = field(default_factory=list)
+    squares: list[Square] = field(default_factory=list)
+
+
+def inverse_root(S: Tensor) -> Tensor:
+    """Σ^{−1/2}, symmetric."""
+    values, vectors = torch.linalg.eigh(S)
     return vectors * values**-0.5 @ vectors.mT
 
 
-def inverse_transpose(W: Tensor) -> Tensor:
-    return torch.linalg.inv(W).mT
+def judge_views(data: Data) -> Evidence:
+    printed = Equality("y = ⟨x, w*⟩ for w* = Σ^{−1/2} w̄, any W")
+    corrected = Equality("y = ⟨x, w*⟩ for w* = W⁻ᵀ w̄, any W")
+    laws = Equality("x = W x̄ ~ N(0, Σ), Σ^{−1/2} w̄ ~ N(0, Σ⁻¹)")
+    for view in data.views:
+        W, S = view.W, view.W @ view.W.mT
+        printed.add((W @ view.x) @ (inverse_root(S) @ view.w), view.label, view.case)
+        corrected.add((W @ view.x) @ torch.linalg.solve(W.mT, view.w), view.label, view.case)
+        laws.add(view.seen, S, view.case)
+        laws.add(view.star @ S, torch.eye(len(W), dtype=torch.float64), view.case)
+    form = Equality("R(w) = 1/(2n) (w−w*)ᵀXXᵀ(w−w*)")
+    newton = Equality("w + A ∇R(w) = w* for all w at A = −n (XXᵀ)⁻¹, n ≥ d", tolerance=1e-7)
+    for square in data.squares:
+        n, G, off = square.X.shape[1], square.X @ square.X.mT, square.w - square.goal
+        form.add(off @ G @ off / (2 * n), square.value, square.case)
+        newton.add(square.w - n * torch.linalg.solve(G, square.slope), square.goal, square.case)
+    return Evidence(
+        parts=[
+            Part(printed=printed.check(), corrected=corrected.check()),
+            *(Part(printed=trial.check()) for trial in (laws, form, newton)),
+        ],
+        errata=MISPRINTS,
+    )
 
 
-def outer(W: Tensor) -> Tensor:
-    return W @ W.mT
+def change_views(change: Callable[[View], View]) -> Callable[[Data], Data]:
+    return lambda data: replace(data, views=[change(view) for view in data.views])
+
+
+def change_squares(change: Callable[[Square], Square]) -> Callable[[Data], Data]:
+    return lambda data: replace(data, squares=[change(square) for square in data.squares])
 
 
 @claim(
@@ -49,140 +122,60 @@ def outer(W: Tensor) -> Tensor:
     "w* ~ N(0, Σ⁻¹), with w* = Σ^{−1/2} times the latent weights.",
     where="Section 5.2, before Theorem 4",
     kind="equality",
+    hypotheses={"W ∈ R^{d×d} with WWᵀ ≻ 0, not said to be symmetric": "the passage"},
     quick={"trials": 400},
     full={"trials": 20_000},
     tiny={"trials": 24},
+    judge=judge_views,
     falsified={
-        "w* = W⁻¹ w̄": {"star": torch.linalg.inv},
-        "Σ = WᵀW": {"spread": lambda W: W.mT @ W},
-        "w* = Σ^{−1} w̄": {"root": lambda W: torch.linalg.inv(W @ W.mT)},
-        "R without its square": {"half": 1.0},
-        "a Hessian of 2XXᵀ/n": {"curvature": 2.0},
-        "Newton's A = −(XXᵀ)⁻¹": {"step": lambda n: 1.0},
-        "n² E[XXᵀ]⁻¹": {"many": lambda n: float(n**2)},
+        "labels of the opposite sign": change_views(lambda view: replace(view, label=-view.label)),
+        "covariances a thousandth larger": change_views(
+            lambda view: replace(view, seen=1.001 * view.seen)
+        ),
+        "weights with a covariance a thousandth larger": change_views(
+            lambda view: replace(view, star=1.001 * view.star)
+        ),
+        "losses and gradients a thousandth larger": change_squares(
+            lambda square: replace(square, value=1.001 * square.value, slope=1.001 * square.slope)
+        ),
     },
 )
-def distorted_view(
-    generator: torch.Generator,
-    *,
-    trials: int,
-    root: Map = inverse_root,
-    star: Map = inverse_transpose,
-    spread: Map = outer,
-    half: float = 0.5,
-    curvature: float = 1.0,
-    step: Callable[[int], float] = float,
-    many: Callable[[int], float] = float,
-) -> Evidence:
-    labels, numbers = _labels(generator, trials, root, star)
-    parts = [
-        labels,
-        Part(printed=_laws(generator, trials, root, spread)),
-        *_least_squares(generator, trials, half, curvature, step),
-        _average(generator, many),
-    ]
-    return Evidence(parts=parts, numbers=numbers)
+def distorted_view(generator: torch.Generator, *, trials: int) -> Data:
+    one = torch.ones(1, dtype=torch.float64)
+    note = "W = −1, x̄ = w̄ = 1: y = 1; x = −1, Σ = 1, w* = 1 and ⟨x, w*⟩ = −1"
+    views = [_measure_view(-one[None], one, one, Case(d=1, note=note))]
+    for k in range(trials):
+        W, case = _draw_distortion(generator, k)
+        x, w = draw_normal(generator, len(W)), draw_normal(generator, len(W))
+        views.append(_measure_view(W, x, w, case))
+    return Data(views, [_measure_square(generator, k) for k in range(trials // 4)])
 
 
-def _draw_distortion(generator: torch.Generator, k: int) -> tuple[Tensor, str]:
-    """Draw a matrix W of each kind in turn, and name the kind."""
+def _measure_view(W: Tensor, x: Tensor, w: Tensor, case: Case) -> View:
+    points, mass = product_rule(len(W), 2)
+    seen, star = points @ W.mT, points @ inverse_root(W @ W.mT).mT
+    return View(case, W, x, w, x @ w, seen.mT * mass @ seen, star.mT * mass @ star)
+
+
+def _draw_distortion(generator: torch.Generator, k: int) -> tuple[Tensor, Case]:
+    """Draw a matrix W of each kind in turn."""
     d, kind = 1 + (k // 4) % 5, KINDS[k % 4]
+    case = Case(d=d, note=f"W {kind}")
     rotation, _ = torch.linalg.qr(draw_normal(generator, d, d))
     scales = 10 ** (torch.rand(d, generator=generator, dtype=torch.float64) - 0.5)
     if kind == "any":
         other, _ = torch.linalg.qr(draw_normal(generator, d, d))
-        return rotation * scales @ other, kind
+        return rotation * scales @ other, case
     if kind == "symmetric":
         scales[draw_integer(generator, 0, d - 1)] *= -1
-    return rotation if kind == "rotation" else rotation * scales @ rotation.mT, kind
+    return rotation if kind == "rotation" else rotation * scales @ rotation.mT, case
 
 
-def _labels(
-    generator: torch.Generator, trials: int, root: Map, star: Map
-) -> tuple[Part, dict[str, float]]:
-    printed = Equality("y = ⟨x, w*⟩ for w* = Σ^{−1/2} w̄, any W")
-    corrected = Equality("y = ⟨x, w*⟩ for w* = W⁻ᵀ w̄, which is Σ^{−1/2} w̄ if W is positive")
-    minus, one = -torch.ones(1, 1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-    left = (minus @ one) @ (root(minus) @ one)
-    about = "d = 1, W = −1, x̄ = w̄ = 1: y = 1; x = −1, Σ = 1, w* = 1 and ⟨x, w*⟩ = −1"
-    printed.add(left, one @ one, size=(0, 0), about=about)
-    worst: dict[str, float] = dict.fromkeys(KINDS, 0.0)
-    for k in range(trials):
-        W, kind = _draw_distortion(generator, k)
-        d = len(W)
-        x, w = draw_normal(generator, d), draw_normal(generator, d)
-        about = f"d = {d}, W {kind}"
-        off = printed.add((W @ x) @ (root(W) @ w), x @ w, size=(d, 1), about=about)
-        corrected.add((W @ x) @ (star(W) @ w), x @ w, size=(d, 1), about=about)
-        if kind == "positive":
-            corrected.add(root(W) @ w, star(W) @ w, size=(d, 1), about=about)
-        worst[kind] = max(worst[kind], off)
-    words = "largest difference of ⟨x, Σ^{−1/2}w̄⟩ and y, W"
-    told = {f"{words} {kind}": off for kind, off in worst.items()}
-    return Part(printed=printed.check(), corrected=corrected.check()), told
-
-
-def _laws(generator: torch.Generator, trials: int, root: Map, spread: Map) -> Check:
-    trial = Equality("x = W x̄ ~ N(0, WWᵀ), Σ^{−1/2} w̄ and W⁻ᵀ w̄ ~ N(0, Σ⁻¹), any W")
-    for k in range(trials):
-        W, kind = _draw_distortion(generator, k)
-        size, about = (len(W),), f"d = {len(W)}, W {kind}"
-        points, mass = product_rule(len(W), 2)
-        seen = points @ W.mT
-        S = spread(W)
-        trial.add(seen.mT * mass @ seen, S, size=size, about=about)
-        for form in (root(W), inverse_transpose(W)):
-            trial.add(form @ form.mT @ S, torch.eye(len(W)).double(), size=size, about=about)
-    return trial.check()
-
-
-def _least_squares(
-    generator: torch.Generator, trials: int, half: float, curvature: float, step: Callable
-) -> list[Part]:
-    """R as a quadratic form, its Hessian, and Newton's step w + A∇R(w) of (11)."""
-    form = Equality("R(w) = 1/(2n) (w−w*)ᵀXXᵀ(w−w*)")
-    printed = Equality("∇²R = XXᵀ/(2n)")
-    corrected = Equality("∇²R = XXᵀ/n")
-    newton = Equality("A = −n (XXᵀ)⁻¹ takes any w to w* in one step (n ≥ d)", tolerance=1e-7)
-    about = "d = n = 1, x = 1: R = (w − w*)²/2, whose second derivative is 1, printed 1/2"
-    printed.add(0.5, 1.0, size=(0, 0), about=about)
-    for k in range(trials // 4):
-        d = 1 + k % 4
-        n = d + draw_integer(generator, 0, 20)
-        X = torch.linalg.cholesky(draw_covariance(generator, d, 10.0)) @ draw_normal(
-            generator, d, n
-        )
-        w, goal = draw_normal(generator, d), draw_normal(generator, d)
-
-        def loss(v: Tensor, X: Tensor = X, goal: Tensor = goal, n: int = n) -> Tensor:
-            """(10)."""
-            return ((v @ X - goal @ X) ** 2).sum() / (2 * n)
-
-        G, size, about = X @ X.mT, (d, n), f"d = {d}, n = {n}"
-        form.add(half / n * (w - goal) @ G @ (w - goal), loss(w), size=size, about=about)
-        hessian = torch.as_tensor(torch.autograd.functional.hessian(loss, w))
-        printed.add(G / (2 * n), hessian, size=size, about=about)
-        corrected.add(curvature * G / n, hessian, size=size, about=about)
-        slope = torch.as_tensor(torch.autograd.functional.jacobian(loss, w))
-        landed = w - step(n) * torch.linalg.solve(G, slope)
-        newton.add(landed, goal, size=size, about=about)
-    return [
-        Part(printed=form.check()),
-        Part(printed=printed.check(), corrected=corrected.check()),
-        Part(printed=newton.check()),
-    ]
-
-
-def _average(generator: torch.Generator, many: Callable[[int], float]) -> Part:
-    printed = Equality("Σ⁻¹ = E[XXᵀ]⁻¹, X = [x_1 … x_n]")
-    corrected = Equality("Σ⁻¹ = n E[XXᵀ]⁻¹, so that A ∝ Σ⁻¹ all the same")
-    for d, n in ((1, 1), (1, 2), (2, 1), (2, 3), (3, 2)):
-        S = draw_covariance(generator, d, 10.0) if d > 1 else torch.ones(1, 1, dtype=torch.float64)
-        points, mass = product_rule(d * n, 2)
-        X = torch.linalg.cholesky(S) @ points.reshape(-1, d, n)
-        mean = torch.tensordot(mass, X @ X.mT, dims=1)
-        inverse, target = torch.linalg.inv(mean), torch.linalg.inv(S)
-        size, about = (d, n), f"d = {d}, n = {n}" + (", Σ = 1: E[XXᵀ] = n" if d == 1 else "")
-        printed.add(inverse, target, size=size, about=about)
-        corrected.add(many(n) * inverse, target, size=size, about=about)
-    return Part(printed=printed.check(), corrected=corrected.check(), matters="print")
+def _measure_square(generator: torch.Generator, k: int) -> Square:
+    d = 1 + k % 4
+    n = d + draw_integer(generator, 0, 20)
+    X = torch.linalg.cholesky(draw_covariance(generator, d, 10.0)) @ draw_normal(generator, d, n)
+    goal, w = draw_normal(generator, d), draw_normal(generator, d).requires_grad_()
+    value = ((w @ X - goal @ X) ** 2).sum() / (2 * n)
+    (slope,) = torch.autograd.grad(value, w)
+    return Square(Case(d=d, n=n), X, w.detach(), goal, value.detach(), slope)

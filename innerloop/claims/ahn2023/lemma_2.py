@@ -61,11 +61,17 @@ def judge_labels(data: list[Labels]) -> Evidence:
         parts=[Part(printed=linear.check()), Part(printed=steps.check())],
         errata=[
             misprint(
-                "Lemma 2",
-                "the matrices of k layers are A_0, …, A_k",
-                "A_0, …, A_{k−1}: layer i uses A_i, i < k",
-                "k = 1: one layer, and two matrices A_0, A_1",
-            )
+                "(5), Lemma 2 and wherever layers are counted",
+                "k layers have the matrices A_0, …, A_k and the output Z_k",
+                "k layers have A_0, …, A_{k−1}; the output of A_0, …, A_k is Z_{k+1}",
+                "k = 1: one layer with two matrices A_0, A_1, of which Z_1 has seen A_0",
+            ),
+            misprint(
+                "proof of Lemma 2, (61)",
+                "y_{l+1}^(i) = y_l^(i) + (1/n) Σ_j x^(n+1)ᵀ A_l x^(j) y_l^(j)",
+                "x^(i)ᵀ for x^(n+1)ᵀ, as (57) has it",
+                "d = n = A = x^(1) = y^(1) = 1, x^(2) = 0: by (57) y^(1) becomes 2, by (61) 1",
+            ),
         ],
         beyond=[skew.check()],
         numbers={"largest d": LARGEST_D, "largest n": LARGEST_N, "most layers": LAYERS},
@@ -82,7 +88,7 @@ def change_labels(change: Callable[[Labels], Tensor]) -> Callable[[list[Labels]]
     "on the prompt's least squares, and the iterate can be recovered after every layer.",
     where="Section 5, Lemma 2",
     kind="equality",
-    hypotheses={"A_i symmetric": "the lemma", "no noise in the labels": "Section 2"},
+    hypotheses={"A_i symmetric": "(9)", "no noise in the labels": "Section 3"},
     quick={"trials": 300},
     full={"trials": 20_000},
     tiny={"trials": 20},

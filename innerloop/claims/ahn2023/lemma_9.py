@@ -2,40 +2,83 @@
 
 Printed    x_1 … x_{n+1} ~ p_x, w* ~ p_w, any laws, layers of form (13): E[([Z_k]_{d+1,n+1} +
            w*ᵀx_{n+1})²] from Z_0 with 0 in the query's slot is E tr((I−M) Ȳ_kᵀ Ȳ_k (I−M)) from Z̄_0
-           with y_{n+1} there. Proof: X̄_k = X_k, Ȳ_k = Y_k + [0 … 0 y_{n+1}], on every prompt
-Tested     (4) on tokens against (54) on rows; the proof's equalities prompt by prompt after every
-           layer, A_i symmetric and not; the two losses for finite laws p_x, p_w with a few atoms of
-           any probability, where both expectations are sums over all prompts
+           with y_{n+1} there
+Tested     the two losses for finite laws p_x, p_w with a few atoms of any probability, where both
+           expectations are sums over all prompts; A_i symmetric and not
 Beyond     the identity needs less than (13): any P_i, and Q_i whose last column is 0, the query
-           masked as a key. A last column of Q_i breaks it: told as numbers
-Note       {P_i, Q_i}_{i=0}^k is k + 1 pairs; Z_k and Ȳ_k have seen the first k of them. The proofs
-           of Theorems 4 and 5 quote the lemma with Y_{k+1}, which has seen all
+           masked as a key. A last column of Q_i breaks it
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from innerloop.claims.ahn2023 import query_label as rows
+from innerloop.claims.ahn2023 import query_label
 from innerloop.claims.base import claim
+from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.prompts import attention, build_tokens, draw_integer, draw_normal
-from innerloop.claims.trials import Equality
+from innerloop.claims.prompts import attention, draw_integer, draw_normal
+from innerloop.claims.trials import Equality, Inequality
 
 
-def query_corner_trace(Y: Tensor) -> Tensor:
-    """The trace tr((I−M) Yᵀ Y (I−M))."""
-    keep = torch.zeros(Y.shape[-1], dtype=Y.dtype)
-    keep[-1] = 1.0
-    kept = Y * keep
-    return (kept.mT @ kept).diagonal(dim1=-2, dim2=-1).sum(-1)
+@dataclass(frozen=True, eq=False)
+class Labels:
+    """Labels after the last layer on every prompt, from 0 and from y in the query's slot."""
+
+    case: Case
+    mass: Tensor
+    """Probabilities of the prompts."""
+    hidden: Tensor
+    """The query's label from 0, plus w*ᵀx."""
+    bar: Tensor
+    """All labels Ȳ from y in the slot, (prompts, 1, n+1)."""
+    truth: Tensor
+    """The true label y of the query."""
 
 
-def full_trace(Y: Tensor) -> Tensor:
-    return (Y.mT @ Y).diagonal(dim1=-2, dim2=-1).sum(-1)
+@dataclass(frozen=True, eq=False)
+class Data:
+    """Labels for finite laws, and how far other layers are from adding the query's label."""
+
+    labels: list[Labels]
+    free: list[tuple[Case, float]]
+    """Any P, and any Q without its last column: the largest other change."""
+    broken: list[tuple[Case, float]]
+    """Form (13), with a last column of Q."""
+
+
+def judge_losses(data: Data) -> Evidence:
+    losses = Equality(
+        "E[([Z_k]_{d+1,n+1} + w*ᵀx_{n+1})²] = E tr((I−M) Ȳ_kᵀ Ȳ_k (I−M)), finite laws p_x, p_w"
+    )
+    for found in data.labels:
+        keep = torch.zeros(found.bar.shape[-1], dtype=torch.float64)
+        keep[-1] = 1.0
+        kept = found.bar * keep
+        traces = (kept.mT @ kept).diagonal(dim1=-2, dim2=-1).sum(-1)
+        left, right = (found.mass * found.hidden**2).sum(), (found.mass * traces).sum()
+        losses.add(left, right, found.case)
+    free = Equality("with any P_i, and Q_i whose last column is 0, a label in the slot is added")
+    broken = Inequality("with a last column of Q_i, a label of 1 changes others by over 10⁻⁶")
+    for case, change in data.free:
+        free.add(change, 0.0, case)
+    for case, change in data.broken:
+        broken.add(1e-6, change, case)
+    return Evidence(parts=[Part(printed=losses.check())], beyond=[free.check(), broken.check()])
+
+
+def shrink_bar(data: Data) -> Data:
+    return replace(data, labels=[replace(found, bar=0.999 * found.bar) for found in data.labels])
+
+
+def subtract_label(data: Data) -> Data:
+    """Let the query's label be that of Z̄_0 with −y in the slot."""
+    for found in data.labels:
+        found.bar[..., -1] -= 2 * found.truth[:, None]
+    return data
 
 
 @claim(
@@ -44,115 +87,60 @@ def full_trace(Y: Tensor) -> Tensor:
     "has the true label in the query's slot.",
     where="Appendix C.1, Lemma 9",
     kind="equality",
-    quick={"trials": 400, "laws": 60},
-    full={"trials": 20_000, "laws": 2000},
-    tiny={"trials": 24, "laws": 6},
+    hypotheses={"layers of form (13), the query masked as a key": "Appendix C.1, (53)"},
+    quick={"laws": 60},
+    full={"laws": 2000},
+    tiny={"laws": 6},
+    judge=judge_losses,
     falsified={
-        "the query is a key": {"layer": rows.unmasked_layer},
-        "the label is subtracted": {"sign": -1.0},
-        "all labels, not the query's": {"form": full_trace},
+        "labels a thousandth smaller": shrink_bar,
+        "labels from −y in the slot": subtract_label,
     },
 )
-def lemma_9(
-    generator: torch.Generator,
-    *,
-    trials: int,
-    laws: int,
-    layer: rows.Layer = rows.printed_layer,
-    form: Callable[[Tensor], Tensor] = query_corner_trace,
-    sign: float = 1.0,
-) -> Evidence:
-    dynamics = Equality("(53) on tokens is (54) on rows, for layers of form (13)")
-    same = Equality("X̄_i = X_i and Ȳ_i = Y_i + [0 … 0 y_{n+1}] after every layer")
-    losses = Equality(
-        "E[([Z_k]_{d+1,n+1} + w*ᵀx_{n+1})²] = E tr((I−M) Ȳ_kᵀ Ȳ_k (I−M)), finite laws p_x, p_w"
-    )
-    for trial in range(trials):
-        d, n, k = 1 + trial % 4, draw_integer(generator, 1, 8), draw_integer(generator, 1, 5)
-        size, about = rows.describe_size((d, n, k))
-        A, B = rows.draw_weights(generator, k, d)
-        Z = build_tokens(
-            draw_normal(generator, n, d), draw_normal(generator, d), draw_normal(generator, d)
-        )
-        label = draw_normal(generator)
-        X, Y = Z[:d], Z[d:]
-        bar = (X, torch.cat([Y[:, :n], sign * label.reshape(1, 1)], dim=1))
-        shift = bar[1] * sign - Y * sign
-        for i in range(k):
-            P, Q = rows.form_13_matrices(A[i], B[i])
-            Z = Z + attention(Z, P, Q) / n
-            X, Y = layer(X, Y, A[i], B[i])
-            bar = layer(*bar, A[i], B[i])
-            dynamics.add(torch.cat([X, Y]), Z, size=size, about=about)
-            left, right = torch.cat(bar), torch.cat([X, Y + shift])
-            same.add(left, right, size=size, about=f"{about}, layer {i + 1}")
-    for trial in range(laws):
-        _finite(generator, trial, losses, layer, form, sign)
-    parts = [Part(printed=trial.check()) for trial in (dynamics, same, losses)]
-    return Evidence(parts=parts, numbers=_less_than_13(generator))
+def lemma_9(generator: torch.Generator, *, laws: int) -> Data:
+    labels = [_enumerate_law(generator, trial) for trial in range(laws)]
+    free = [_measure_other_change(generator, k, False) for k in range(40)]
+    return Data(labels, free, [_measure_other_change(generator, k, True) for k in range(40)])
 
 
-def _finite(
-    generator: torch.Generator,
-    trial: int,
-    losses: Equality,
-    layer: rows.Layer,
-    form: Callable[[Tensor], Tensor],
-    sign: float,
-) -> None:
-    """Compare both losses for laws with a few atoms, weighting every prompt by its probability."""
+def _enumerate_law(generator: torch.Generator, trial: int) -> Labels:
+    """Run layers on every prompt of laws with a few atoms."""
     d, n, k = 1 + trial % 3, draw_integer(generator, 1, 4), draw_integer(generator, 1, 4)
-    size, about = rows.describe_size((d, n, k))
-    atoms, chances = _law(generator, 3, d)
-    stars, odds = _law(generator, 2, d)
+    atoms, chances = _draw_law(generator, 3, d)
+    stars, odds = _draw_law(generator, 2, d)
     drawn = torch.cartesian_prod(*[torch.arange(3)] * (n + 1), torch.arange(2)).reshape(-1, n + 2)
     X, w = atoms[drawn[:, :-1]].mT, stars[drawn[:, -1]].unsqueeze(1)
     mass = chances[drawn[:, :-1]].prod(1) * odds[drawn[:, -1]]
-    bar = w @ X
-    hidden = bar.clone()
-    hidden[..., -1] = 0.0
-    A, B = rows.draw_weights(generator, k, d)
-    told = rows.run_layers(X, hidden, A, B, layer)[1][:, 0, -1] + sign * bar[:, 0, -1]
-    left, right = (
-        (mass * told**2).sum(),
-        (mass * form(rows.run_layers(X, bar, A, B, layer)[1])).sum(),
-    )
-    losses.add(left, right, size=size, about=f"{about}, {len(mass)} prompts")
+    bar = torch.cat([X, w @ X], dim=1)
+    truth, hidden = bar[:, d, n], bar.clone()
+    hidden[:, d, n] = 0.0
+    A, B = query_label.draw_weights(generator, k, d)
+    told = query_label.run_layers(hidden, A, B)[-1][:, d, n] + truth
+    last = query_label.run_layers(bar, A, B)[-1][:, d:]
+    return Labels(Case(d=d, n=n, layers=k, prompts=len(mass)), mass, told, last, truth)
 
 
-def _law(generator: torch.Generator, atoms: int, d: int) -> tuple[Tensor, Tensor]:
+def _draw_law(generator: torch.Generator, atoms: int, d: int) -> tuple[Tensor, Tensor]:
     """Draw a law that is neither centred nor symmetric."""
     chances = torch.rand(atoms, generator=generator, dtype=torch.float64)
     return draw_normal(generator, atoms, d) + 0.5, chances / chances.sum()
 
 
-def _less_than_13(generator: torch.Generator) -> dict[str, float]:
-    """How far the query's label is from entering additively, for P and Q not of form (13)."""
-    names = ("any P, and any Q without its last column", "form (13) with Q's last column")
-    far = [0.0, 0.0]
-    for trial in range(40):
-        d, n = 1 + trial % 4, draw_integer(generator, 1, 8)
-        for which in range(2):
-            Z = build_tokens(
-                draw_normal(generator, n, d), draw_normal(generator, d), draw_normal(generator, d)
-            )
-            bar = Z.clone()
-            bar[d, n] = 1.0
-            added = bar - Z
-            for _ in range(2):
-                P, Q = rows.form_13_matrices(
-                    *(part[0] for part in rows.draw_weights(generator, 1, d))
-                )
-                if which == 0:
-                    P, Q[d, :d] = (
-                        draw_normal(generator, d + 1, d + 1) / 9,
-                        draw_normal(generator, d) / 9,
-                    )
-                else:
-                    Q[:, d] = draw_normal(generator, d + 1) / 9
-                Z, bar = Z + attention(Z, P, Q) / n, bar + attention(bar, P, Q) / n
-            far[which] = max(far[which], float((bar - Z - added).abs().max()))
-    return {
-        f"the label in the slot, {name}: largest other change": value
-        for name, value in zip(names, far, strict=True)
-    }
+def _measure_other_change(
+    generator: torch.Generator, trial: int, column: bool
+) -> tuple[Case, float]:
+    """How far a label of 1 is from entering additively, for two layers not of form (13)."""
+    d, n = 1 + trial % 4, draw_integer(generator, 1, 8)
+    Z = draw_normal(generator, d + 1, n + 1)
+    bar = Z.clone()
+    bar[d, n] += 1.0
+    added = bar - Z
+    for _ in range(2):
+        first, second = query_label.draw_weights(generator, 1, d)
+        P, Q = query_label.form_13_matrices(first[0], second[0])
+        if column:
+            Q[:, d] = draw_normal(generator, d + 1) / 9
+        else:
+            P, Q[d, :d] = draw_normal(generator, d + 1, d + 1) / 9, draw_normal(generator, d) / 9
+        Z, bar = Z + attention(Z, P, Q) / n, bar + attention(bar, P, Q) / n
+    return Case(d=d, n=n), float((bar - Z - added).abs().max())

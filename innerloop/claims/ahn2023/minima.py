@@ -1,7 +1,7 @@
 """Minima of the loss of one layer: searches from random starts, and whether they are unique.
 
-Behind Theorem 1: its statement that the optimum is unique, of f(b, A) and of each component
-f_j(X) = E[(⟨C, X⟩ + w*_j)²] in the proof.
+Behind Theorem 1: what its introduction and its proof say about uniqueness, of f(b, A) and of each
+component f_j(X) = E[(⟨C, X⟩ + w*_j)²].
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from innerloop.claims.evidence import Part, Value
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Erratum, Value
 from innerloop.claims.prompts import draw_covariance, draw_normal
 from innerloop.claims.searching import search_minimum
 from innerloop.claims.trials import Equality
@@ -31,11 +32,20 @@ class End(NamedTuple):
     b: Tensor
     A: Tensor
     excess: float
-    evaluations: int
+    evaluations: int = 0
 
     @property
-    def d(self) -> int:
-        return len(self.S)
+    def case(self) -> Case:
+        return Case(d=len(self.S), n=self.n, Σ=self.S, b=self.b, A=self.A)
+
+
+class Component(NamedTuple):
+    """The least-norm minimiser of f_j, and how many directions leave f_j as it is."""
+
+    case: Case
+    stated: Tensor
+    least: Tensor
+    free: int
 
 
 def product(b: Tensor, A: Tensor) -> Tensor:
@@ -44,8 +54,10 @@ def product(b: Tensor, A: Tensor) -> Tensor:
 
 
 def search_minima(generator: torch.Generator, starts: int) -> list[End]:
-    """Search minima over all of b and A by L-BFGS; for d = 1 first from starts of both families."""
-    ends = []
+    """Search minima over all of b and A by L-BFGS; first, the second family by hand."""
+    one = torch.ones(1, 1, dtype=torch.float64)
+    b, A = torch.tensor([1.0, 0.0]).double(), torch.tensor([[0.0], [-1 / 3]]).double()
+    ends = [End(one, 1, b, A, float(SingleLayerLoss(one, 1).loss(b, A)) * 1.5 - 1)]
     for d, n in ((1, 1), (1, 1), (1, 6), (2, 3), (2, 20), (3, 4)):
         for _ in range(starts):
             S = draw_covariance(generator, d, 3.0)
@@ -53,112 +65,107 @@ def search_minima(generator: torch.Generator, starts: int) -> list[End]:
             least = float(layer.loss(*layer.optimum()))
 
             def excess(
-                point: Tensor, layer: SingleLayerLoss = layer, d: int = d, least: float = least
+                point: Tensor, layer: SingleLayerLoss = layer, least: float = least
             ) -> Tensor:
                 # The factor makes the search go on to the last digits.
-                return 1e6 * (layer.loss(*_weights(point, d)) / least - 1)
+                return 1e6 * (layer.loss(*_split_point(point, layer.d)) / least - 1)
 
             start = draw_normal(generator, 1, (d + 1) ** 2)
             point, value, evaluations = search_minimum(excess, start, iterations=2000)
-            ends.append(End(S, n, *_weights(point, d), value / 1e6, evaluations))
+            ends.append(End(S, n, *_split_point(point, d), value / 1e6, evaluations))
     return ends
 
 
-def _weights(point: Tensor, d: int) -> Weights:
+def _split_point(point: Tensor, d: int) -> Weights:
     return point[: d + 1], point[d + 1 :].reshape(d + 1, d)
 
 
-def describe_effort(ends: list[End]) -> str:
-    far = max(abs(end.excess) for end in ends if end.excess < GLOBAL)
-    total = sum(end.evaluations for end in ends)
-    return f"{total} evaluations, {far:.1g} from the least loss where the least is reached"
-
-
-def check_uniqueness(
-    ends: list[End],
-    stated: Callable[[Tensor, int], Weights],
-    alike: Callable[[Tensor, Tensor], Tensor],
-) -> Part:
-    """Check whether every global minimum found is the stated one."""
-    printed = Equality("the global optimum (b, A) is unique", tolerance=1e-4)
+def check_uniqueness(ends: list[End], stated: Callable[[Tensor, int], Weights]) -> Erratum:
+    """Check whether every global minimum found is the stated one, up to (γb, A/γ)."""
+    printed = Equality("the global optimum (b, A) is unique up to (γb, A/γ)", tolerance=1e-4)
     corrected = Equality(
-        "for Σ ≻ 0 and d ≥ 2, b ⊗ A is unique, so (b, A) up to (γb, A/γ); for d = 1 also with the "
-        "two coordinates swapped",
+        "for Σ ≻ 0 and d ≥ 2 the global optimum (b, A) is unique up to (γb, A/γ); for d = 1 there "
+        "is one further family, b = γe_1, A = −e_2/(γ((n+1)/n + 1/n)λ)",
         tolerance=1e-4,
     )
     for end in ends:
         if end.excess > GLOBAL:
             continue
         b, A = stated(end.S, end.n)
-        told = f"b = {_format_vector(end.b)}, A = {_format_vector(end.A)} "
-        told += f"instead of {_format_vector(b)}, {_format_vector(A)}"
-        about = f"d = {end.d}, n = {end.n}, tr Σ = {float(end.S.trace()):.3g}, {told}, same loss"
-        size = (end.d, end.n)
-        printed.add(
-            torch.cat([end.b, end.A.flatten()]), torch.cat([b, A.flatten()]), size=size, about=about
-        )
-        left, right = alike(end.b, end.A), alike(b, A)
-        if end.d == 1:
-            swapped = alike(b.flip(0), A.flip(0))
-            right = min(right, swapped, key=lambda form: float((form - left).abs().max()))
-        corrected.add(left, right, size=size, about=f"d = {end.d}, n = {end.n}")
-    return Part(printed=printed.check(), corrected=corrected.check(), matters="result")
-
-
-def _format_vector(values: Tensor) -> str:
-    return "(" + ", ".join(f"{value:.4g}" for value in values.flatten().tolist()) + ")"
-
-
-def check_component_minimisers(
-    generator: torch.Generator, stated: Callable[[Tensor, int], Weights]
-) -> Part:
-    """Check the minimisers of each f_j: the least-norm one of the normal equations, symmetrised."""
-    printed = Equality("X_j is the unique global minimum of f_j (proof)", tolerance=1e-8)
-    corrected = Equality(
-        "f_j is least exactly on X_j plus antisymmetric matrices: (X_j + X_jᵀ)/2 is unique",
-        tolerance=1e-8,
+        found, known = product(end.b, end.A), product(b, A)
+        note = f"has the loss of b = {b.tolist()}, A = {A.tolist()}" if len(A) == 2 else ""
+        printed.add(found, known, end.case.extend(note=note))
+        if len(end.S) == 1:
+            swapped = product(b.flip(0), A.flip(0))
+            known = min(known, swapped, key=lambda form: float((form - found).abs().max()))
+        corrected.add(found, known, end.case)
+    return Erratum(
+        where="Section 1, first contribution",
+        printed=printed.check(),
+        corrected=corrected.check(),
+        grade="step",
     )
+
+
+def measure_components(
+    generator: torch.Generator, stated: Callable[[Tensor, int], Weights]
+) -> list[Component]:
+    """Solve the normal equations of each f_j, Λ ≻ 0 diagonal."""
+    found = []
     for d, n in ((1, 1), (1, 5), (2, 1), (2, 4), (3, 2), (4, 10)):
         spectrum = 0.2 + torch.rand(d, generator=generator, dtype=torch.float64)
         spectrum = spectrum if d > 1 else torch.ones(1, dtype=torch.float64)
         layer = SingleLayerLoss(torch.diag(spectrum), n)
         units = torch.eye((d + 1) ** 2, dtype=torch.float64).reshape(-1, d + 1, d + 1)
         operator = torch.stack([layer.second_moment(unit).flatten() for unit in units], dim=1)
+        free = (d + 1) ** 2 - int(torch.linalg.matrix_rank(operator))
         b, A = stated(layer.covariance, n)
         for j in range(d):
             side = -layer.linear_moment(torch.eye(d, dtype=torch.float64)[j]).flatten()
             least = (torch.linalg.pinv(operator) @ side).reshape(d + 1, d + 1)
             X = torch.outer(b, A[:, j])
-            size, about = (
-                (d, n, j),
-                f"d = {d}, n = {n}, j = {j + 1}, Λ = {_format_vector(spectrum)}",
-            )
-            both = f"{about}, X_j = {_format_vector(X)} row by row, "
-            both += f"X_jᵀ and {_format_vector(least)} do as well"
-            printed.add(least, X, size=size, about=both)
-            # As many solutions as antisymmetric matrices, no more.
-            free = (d + 1) ** 2 - int(torch.linalg.matrix_rank(operator))
-            left = torch.cat([least.flatten(), torch.tensor([float(free)])])
-            right = torch.cat([((X + X.mT) / 2).flatten(), torch.tensor([d * (d + 1) / 2])])
-            corrected.add(left, right, size=size, about=about)
-    return Part(printed=printed.check(), corrected=corrected.check())
+            found.append(Component(Case(d=d, n=n, j=j + 1, Λ=spectrum, X=X), X, least, free))
+    return found
+
+
+def check_component_minimisers(components: list[Component]) -> Erratum:
+    """Check the minimisers of each f_j: the least-norm one is the symmetric part of X_j."""
+    printed = Equality("X_j is the unique global minimum of f_j", tolerance=1e-8)
+    corrected = Equality(
+        "for Λ ≻ 0, f_j is least exactly on X_j plus antisymmetric matrices, C being symmetric",
+        tolerance=1e-8,
+    )
+    for case, X, least, free in components:
+        d = case["d"]
+        printed.add(least, X, case.extend(note="Xᵀ and (X + Xᵀ)/2 have the same f_j"))
+        # As many solutions as antisymmetric matrices, no more.
+        left = torch.cat([least.flatten(), torch.tensor([float(free)])])
+        right = torch.cat([((X + X.mT) / 2).flatten(), torch.tensor([d * (d + 1) / 2])])
+        corrected.add(left, right, case)
+    return Erratum(
+        where="proof of Theorem 1, after Lemma 6 (A.2, step 3) and after Lemma 7",
+        printed=printed.check(),
+        corrected=corrected.check(),
+        grade="step",
+    )
 
 
 def summarise_searches(ends: list[End]) -> dict[str, Value]:
     """Summarise the other ends: those above the least loss, and whether they are minima."""
-    higher = [end for end in ends if end.excess > 1e-3]
     second = [
-        end for end in ends if end.d == 1 and end.excess < GLOBAL and abs(end.b[0]) > abs(end.b[1])
+        end
+        for end in ends
+        if len(end.S) == 1 and end.excess < GLOBAL and abs(end.b[0]) > abs(end.b[1])
     ]
-    numbers: dict[str, Value] = {
+    return {
         "searches": len(ends),
-        "searches at the second family of d = 1": len(second),
-        "searches that ended above the least loss": len(higher),
+        "minima of the second family of d = 1": len(second),
+        "searches that ended above the least loss": sum(end.excess > 1e-3 for end in ends),
+        **_describe_second_minimum(),
     }
-    return {**numbers, **_second_minimum()}
 
 
-def _second_minimum() -> dict[str, Value]:
+def _describe_second_minimum() -> dict[str, Value]:
     """A minimum that is not global, at Σ = diag(2, 1) and n = 2.
 
     The query's first coordinate is weighted by the context's labels, the second by nothing.
@@ -169,7 +176,10 @@ def _second_minimum() -> dict[str, Value]:
     point = torch.zeros(9, dtype=torch.float64)
     # b = √|low| e₁ and the last row of A = −√|low| e₁ᵀ: of one size, so that curvatures compare.
     point[0], point[7] = (-low).sqrt(), -(-low).sqrt()
-    loss = _loss_at(layer)
+
+    def loss(point: Tensor) -> Tensor:
+        return layer.loss(*_split_point(point, layer.d))
+
     slope = torch.autograd.functional.jacobian(loss, point)
     values = torch.linalg.eigvalsh(torch.as_tensor(torch.autograd.functional.hessian(loss, point)))
     return {
@@ -179,7 +189,3 @@ def _second_minimum() -> dict[str, Value]:
         "the least curvature there (along γ)": float(values[0]),
         "the next curvature there": float(values[1]),
     }
-
-
-def _loss_at(layer: SingleLayerLoss) -> Callable[[Tensor], Tensor]:
-    return lambda point: layer.loss(*_weights(point, layer.d))

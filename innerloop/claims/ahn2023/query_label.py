@@ -1,49 +1,30 @@
-"""Layers of form (13) as (54) prints them, on X (…, d, n+1) and Y (…, 1, n+1), and their matrices.
+"""Layers of form (13) on tokens, and how a label in the query's slot enters them.
 
-Behind Lemmas 9 and 10.
+Behind Lemmas 9 and 10: two runs of (4) that differ in the query's label alone.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from innerloop.claims.prompts import draw_integer, draw_normal
-
-Rows = tuple[Tensor, Tensor]
-Layer = Callable[[Tensor, Tensor, Tensor, Tensor], Rows]
+from innerloop.claims.cases import Case
+from innerloop.claims.prompts import attention, draw_integer, draw_normal
 
 
-def printed_layer(X: Tensor, Y: Tensor, A: Tensor, B: Tensor) -> Rows:
-    """One layer as (54) prints it; M drops the query as a key."""
-    n = X.shape[-1] - 1
-    M = torch.ones(n + 1, dtype=X.dtype)
-    M[-1] = 0.0
-    scores = (X * M).mT @ A @ X / n
-    return X + B @ X @ scores, Y + Y @ scores
+@dataclass(frozen=True, eq=False)
+class TwoRuns:
+    """Tokens after every layer, without and with a label c in the query's slot."""
 
-
-def unmasked_layer(X: Tensor, Y: Tensor, A: Tensor, B: Tensor) -> Rows:
-    """A layer in which the query is a key too."""
-    scores = X.mT @ A @ X / (X.shape[-1] - 1)
-    return X + B @ X @ scores, Y + Y @ scores
-
-
-def leaking_layer(X: Tensor, Y: Tensor, A: Tensor, B: Tensor) -> Rows:
-    """A layer that also writes the query's label into its x."""
-    X2, Y2 = printed_layer(X, Y, A, B)
-    last = torch.zeros_like(Y)
-    last[..., -1] = Y[..., -1]
-    return X2 + 0.1 * last, Y2
-
-
-def run_layers(X: Tensor, Y: Tensor, A: Tensor, B: Tensor, layer: Layer) -> Rows:
-    """Run all layers; A and B are (layers, d, d)."""
-    for k in range(len(A)):
-        X, Y = layer(X, Y, A[k], B[k])
-    return X, Y
+    case: Case
+    c: float
+    without: list[Tensor]
+    within: list[Tensor]
+    slope: Tensor
+    """Derivative of the last tokens with respect to the query's first label."""
 
 
 def form_13_matrices(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
@@ -61,6 +42,55 @@ def draw_weights(generator: torch.Generator, layers: int, d: int) -> tuple[Tenso
     return A, draw_normal(generator, layers, d, d) / (2 * d)
 
 
-def describe_size(sizes: Sequence[int]) -> tuple[tuple[int, ...], str]:
-    d, n, layers = sizes
-    return (d, n, layers), f"d = {d}, n = {n}, {layers} layers"
+def run_layers(Z: Tensor, A: Tensor, B: Tensor) -> list[Tensor]:
+    """Run the layers (4) on tokens Z (…, d+1, n+1); the tokens after every layer."""
+    found, n = [], Z.shape[-1] - 1
+    for P, Q in map(form_13_matrices, A, B):
+        Z = Z + attention(Z, P, Q) / n
+        found.append(Z)
+    return found
+
+
+def measure_two_runs(generator: torch.Generator, trial: int) -> TwoRuns:
+    """Run random layers on a random prompt twice, c from 10⁻³ to 10³."""
+    d, n, k = 1 + trial % 4, draw_integer(generator, 1, 8), draw_integer(generator, 1, 5)
+    A, B = draw_weights(generator, k, d)
+    Z = draw_normal(generator, d + 1, n + 1)
+    c = float(draw_normal(generator) * 10.0 ** draw_integer(generator, -3, 3))
+    added = Z.clone()
+    added[d, n] += c
+
+    def last(label: Tensor) -> Tensor:
+        start = Z.index_put((torch.tensor(d), torch.tensor(n)), label)
+        return run_layers(start, A, B)[-1]
+
+    slope = torch.as_tensor(torch.autograd.functional.jacobian(last, Z[d, n]))
+    case = Case(d=d, n=n, layers=k, c=c)
+    return TwoRuns(case, c, run_layers(Z, A, B), run_layers(added, A, B), slope)
+
+
+def change_within(change: Callable[[Tensor, float], Tensor]) -> Callable[..., list[TwoRuns]]:
+    """Make data in which the tokens of the run with the label differ, and the slope likewise."""
+
+    def falsify(data: list[TwoRuns]) -> list[TwoRuns]:
+        return [
+            replace(
+                runs,
+                within=[change(Z, runs.c) for Z in runs.within],
+                slope=change(runs.slope, 1.0),
+            )
+            for runs in data
+        ]
+
+    return falsify
+
+
+def leak(row: int, column: int, share: float) -> Callable[[Tensor, float], Tensor]:
+    """Add a share of the label to one entry of the tokens."""
+
+    def change(Z: Tensor, c: float) -> Tensor:
+        Z = Z.clone()
+        Z[row, column] += share * c
+        return Z
+
+    return change

@@ -2,185 +2,257 @@
 
 Printed    x ~ N(0, Σ), w* ~ N(0, I), P = [0; bᵀ], Q = [A 0] (7): b = e_{d+1} and
            A = −[U diag(1/((n+1)/n λ_i + (1/n) Σ_k λ_k)) Uᵀ; 0] (8) is a global minimum of f(b, A),
-           and so is (γb, A/γ); at Σ = I, A = −1/((n−1)/n + (d+2)/n) [I; 0]; for large n, A ≈ Σ⁻¹;
-           f, by (6) an expectation without a square, depends on the last row of P and the first n
-           columns of Q only; the optimum is unique (contributions), and so is that of each
-           component f_j (proof, steps 3 and 1 of A.2 and A.3)
-Tested     f by exact moments, against the layer run on tokens (a product rule that integrates it
-           exactly); the gradient in all of b and A; f(8) against random weights, weights nearby and
-           the ends of L-BFGS from random starts; Σ dense, of any rank, n from 1 up
-Correction (6) wants a square; d, not n, rows and columns; −A → Σ⁻¹; f_j is least on X_j plus any
-           antisymmetric matrix, C being symmetric; for d ≥ 2 the optimum is unique up to (γb, A/γ),
-           for d = 1 there is a second family, b = γe_1, A = −e_2/(γ((n+1)/n + 1/n)λ)
-Beyond     f − f(8) is a sum of two squares (see innerloop.theory.single_layer): a proof for all
-           (b, A) at once. For d ≥ 2 the loss has minima that are not global, as
-           at Σ = diag(2, 1), n = 2: b = e_1, A = [0; 0; (−1/4.5, 0)]
-Note       the proof writes A = [a_1 a_1 … a_d], "for all i" where j is meant, and quotes Lemma 6
-           for Lemma 7 in the diagonal case
+           and so is (γb, A/γ); at Σ = I, A = −1/((n−1)/n + (d+2)/n) [I; 0]; for large n, A ≈ Σ⁻¹
+Tested     f by exact moments, and against the layer (4) run on tokens by a product rule that
+           integrates it exactly; the gradient in all of b and A; f(8) against random weights,
+           weights nearby, weights of the other known minima and the ends of L-BFGS from random
+           starts; Σ dense, of any rank, n from 1
+Reading    A ≈ Σ⁻¹ up to its sign, which (8) and (11) give: −A is the preconditioner
+Errata     the introduction calls the optimum unique, and the proof that of each f_j
+Corrected  Σ ≻ 0: for d ≥ 2 the optimum is unique up to (γb, A/γ); for d = 1 there is one further
+           family. f_j, Λ ≻ 0, is least exactly on X_j plus antisymmetric matrices
+Proof      with b = (p, β), A = [R; aᵀ] and K = βRᵀ + apᵀ (innerloop.theory.single_layer),
+           f − f(8) = tr(Σ (K − K*) E[G²] (K − K*)ᵀ) + E‖RᵀGp + β (wᵀGw) a‖²_Σ with K* invertible.
+           Both are 0 at a minimum: K = K*; and in the second, by degree in w, βa = 0 and RᵀGp = 0
+           almost surely. If β ≠ 0: a = 0, R = K*ᵀ/β is invertible, so Gp = 0, so Σp = 0, p = 0:
+           a rescaling of (8). If β = 0: K* = apᵀ has rank 1, so d = 1, and R = 0: the second
+           family. For f_j: ⟨C, X⟩ is ⟨C, (X + Xᵀ)/2⟩, and the entries G, Gw, wᵀGw of C on and above
+           the diagonal are linearly independent, so that f_j is strictly convex in (X + Xᵀ)/2
+Beyond     f − f(8) as these two squares is a proof of the theorem for all (b, A) at once. For d ≥ 2
+           there are minima that are not global: Σ = diag(2, 1), n = 2, b = e_1,
+           A = [0; 0; (−1/4.5, 0)]
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.ahn2023 import minima, one_layer
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.intervals import check_rate
 from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory.single_layer import SingleLayerLoss
 
 Weights = tuple[Tensor, Tensor]
-StatedOptimum = Callable[[Tensor, int], Weights]
+MISPRINTS = (
+    misprint(
+        "Section 4, (6)",
+        "f(P, Q) = E[ [Z_0 + Attn/n]_{d+1,n+1} + w*ᵀx ]",
+        "the square of it, as (5) and A.1 have it",
+        "d = n = 1, Σ = 1, P = Q = 0: (6) is E[w*x] = 0, the loss (5) is E[(w*x)²] = 1",
+    ),
+    misprint(
+        "Section 4, after (6)",
+        "f depends only on the last row of P and the first n columns of Q",
+        "the first d columns, as (7) and A.1 have it",
+        "d = 2, n = 1, x = w* = (1, 0), query (0, 1), P = e₃e₃ᵀ: Attn is 0 at Q = 0, 1 at e₁e₂ᵀ",
+    ),
+    misprint(
+        "Section 4, remark 1 after Theorem 1",
+        "A ≈ Σ⁻¹ when n is large",
+        "−A ≈ Σ⁻¹",
+        "d = 1, Σ = 1: by (8) A = −n/(n + 2), which is −0.998 at n = 1000",
+    ),
+)
 
 
-def equation_8(S: Tensor, n: int, *, share: float = 1.0, trace: float = 1.0) -> Weights:
-    """Equation (8) as printed: (n + share)/n λ + trace · (Σ_k λ_k)/n."""
+def equation_8(S: Tensor, n: int) -> Weights:
+    """Equation (8) as printed."""
     values, U = torch.linalg.eigh(S)
-    inverse = 1 / ((n + share) / n * values + trace * values.sum() / n)
+    inverse = 1 / ((n + 1) / n * values + values.sum() / n)
     b = torch.cat([S.new_zeros(len(S)), S.new_ones(1)])
     return b, -torch.cat([U * inverse @ U.mT, S.new_zeros(1, len(S))])
 
 
-def isotropic(d: int, n: int, offset: int = 2) -> float:
-    return -1 / ((n - 1) / n + (d + offset) / n)
+@dataclass(frozen=True, eq=False)
+class Point:
+    """The loss at (8): its gradient, its value, after a rescaling, and at other weights."""
+
+    case: Case
+    slope: Tensor
+    value: float
+    rescaled: float
+    others: dict[str, float]
+    squares: dict[str, float]
+    """f − f(8) at the other weights as a sum of two squares."""
 
 
-def inverse(S: Tensor) -> Tensor:
-    return torch.linalg.inv(S)
+@dataclass(frozen=True, eq=False)
+class Landscape:
+    """What was measured of the loss of one layer."""
+
+    points: list[Point]
+    tokens: list[tuple[Case, float, float]]
+    """The loss at random weights, by tokens and by moments."""
+    isotropic: list[tuple[Case, float, float]]
+    """At Σ = I, the loss at the printed form and its least value."""
+    limits: dict[str, list[float]] = field(default_factory=dict)
+    """Relative distances of −A and Σ⁻¹ for `one_layer.EXAMPLES`, by covariance."""
+    ends: list[minima.End] = field(default_factory=list)
+    components: list[minima.Component] = field(default_factory=list)
+
+
+def judge_landscape(data: Landscape) -> Evidence:
+    flat = Equality("∇f = 0 at (8), in all entries of b and A, for any Σ", tolerance=1e-9)
+    lower = Inequality("f(8) ≤ f(b, A) for all b and A", rounding=1e-10)
+    scaled = Equality("f(γb, A/γ) = f(8) for γ ≠ 0")
+    white = Equality("Σ = I: f is least at A = −1/((n−1)/n + (d+2)/n) [I; 0]")
+    tokens = Equality("f(b, A) by moments is the loss (5) of the layer (4) on tokens")
+    squares = Equality("f − f(8) = tr(Σ (K − K*) E[G²] (K − K*)ᵀ) + E‖RᵀGp + β (wᵀGw) a‖²_Σ")
+    for point in data.points:
+        flat.add(point.slope, torch.zeros_like(point.slope), point.case)
+        scaled.add(point.rescaled, point.value, point.case)
+        for name, other in point.others.items():
+            case = point.case.extend(note=name)
+            lower.add(point.value, other, case)
+            squares.add((other - point.value) / other, point.squares[name] / other, case)
+    for end in data.ends:
+        lower.add(1.0, 1.0 + end.excess, end.case.extend(note="where a search ended"))
+    effort = sum(end.evaluations for end in data.ends)
+    lower.search_note = (
+        f"L-BFGS over b and A from {len(data.ends) - 1} random starts, {effort} evaluations"
+    )
+    for trial, rows in ((white, data.isotropic), (tokens, data.tokens)):
+        for case, found, known in rows:
+            trial.add(found, known, case)
+    limits = [
+        check_rate(
+            f"−A → Σ⁻¹ as n → ∞, {name}",
+            one_layer.EXAMPLES[-7:],
+            far[-7:],
+            -1.0,
+            within=0.02,
+            bound=True,
+            what="n",
+            ours="the distance falls like 1/n, to 0.02 of a power",
+        )
+        for name, far in data.limits.items()
+    ]
+    sign = "the sign is that of (8); the preconditioner of (11) is −A"
+    return Evidence(
+        parts=[
+            Part(printed=flat.check()),
+            Part(printed=lower.check()),
+            Part(printed=scaled.check()),
+            Part(printed=white.check()),
+            *(Part(printed=check, reading=sign) for check in limits),
+        ],
+        errata=[
+            minima.check_uniqueness(data.ends, equation_8),
+            minima.check_component_minimisers(data.components),
+            *MISPRINTS,
+        ],
+        beyond=[squares.check(), tokens.check()],
+        numbers=minima.summarise_searches(data.ends),
+        table=one_layer.tabulate_losses(),
+        figures=[one_layer.draw_limit_figure(data.limits)],
+    )
+
+
+def change_points(change: Callable[[Point], Point]) -> Callable[[Landscape], Landscape]:
+    return lambda data: replace(data, points=[change(point) for point in data.points])
+
+
+def bend_limits(data: Landscape) -> Landscape:
+    return replace(data, limits={k: [d**0.5 for d in far] for k, far in data.limits.items()})
 
 
 @claim(
     "ahn2023.theorem-1",
-    "One layer's in-context loss has its global minimum at (8), for any covariance, and at its "
-    "rescalings; it is unique, and for long prompts it is the inverse covariance.",
+    "One layer's in-context loss has a global minimum at (8), for any covariance, and at its "
+    "rescalings; for long prompts −A is the inverse covariance.",
     where="Section 4, Theorem 1, with Appendix A",
     kind="equality",
-    quick={"trials": 100, "starts": 5},
+    hypotheses={"x ~ N(0, Σ), w* ~ N(0, I)": "the theorem", "no noise in labels": "Section 3"},
+    quick={"trials": 100, "starts": 2},
     full={"trials": 5000, "starts": 60},
     tiny={"trials": 12, "starts": 1},
+    judge=judge_landscape,
     falsified={
-        "n − 1 in place of n + 1": {"stated": lambda S, n: equation_8(S, n, share=-1.0)},
-        "half the trace in (8)": {"stated": lambda S, n: equation_8(S, n, trace=0.5)},
-        "b and A scaled alike": {"rescaled": lambda b, A, g: (g * b, g * A)},
-        "d + 1 in place of d + 2": {"identity": lambda d, n: isotropic(d, n, 1)},
-        "a fourth power in (6)": {"power": 4},
-        "the limit is the inverse's root": {"limit": lambda S: torch.linalg.cholesky(inverse(S))},
-        "one column less matters": {"columns": lambda d: d - 1},
-        "unique as numbers, not up to scale": {"alike": lambda b, A: torch.cat([b[None].mT, A], 1)},
+        "a gradient of a millionth at (8)": change_points(
+            lambda point: replace(point, slope=point.slope + 1e-6)
+        ),
+        "weights with a loss a millionth lower": change_points(
+            lambda point: replace(
+                point, others=dict.fromkeys(point.others, point.value * (1 - 1e-6))
+            )
+        ),
+        "losses that change with γ": change_points(
+            lambda point: replace(point, rescaled=point.rescaled * 1.001)
+        ),
+        "isotropic data with a loss a thousandth lower": lambda data: replace(
+            data, isotropic=[(case, found, 0.999 * known) for case, found, known in data.isotropic]
+        ),
+        "distances that fall like 1/√n": bend_limits,
+        "minima elsewhere": lambda data: replace(
+            data, ends=[end._replace(A=end.A + 0.01) for end in data.ends]
+        ),
+        "components with one more direction": lambda data: replace(
+            data, components=[each._replace(free=each.free + 1) for each in data.components]
+        ),
     },
 )
-def theorem_1(
-    generator: torch.Generator,
-    *,
-    trials: int,
-    starts: int,
-    stated: StatedOptimum = equation_8,
-    identity: Callable[[int, int], float] = isotropic,
-    rescaled: Callable[..., Weights] = lambda b, A, g: (g * b, A / g),
-    power: int = 2,
-    limit: Callable[[Tensor], Tensor] = inverse,
-    columns: Callable[[int], int] = lambda d: d,
-    alike: Callable[[Tensor, Tensor], Tensor] = minima.product,
-) -> Evidence:
+def theorem_1(generator: torch.Generator, *, trials: int, starts: int) -> Landscape:
     ends = minima.search_minima(generator, starts)
-    lower, apart = _minimum(generator, trials, stated, ends)
-    approach, rows = one_layer.check_limit(generator, stated, limit)
-    parts = [
-        one_layer.loss(generator, power),
-        one_layer.check_dependence(generator, trials, columns),
-        Part(printed=_gradient(generator, trials, stated)),
-        Part(printed=lower.check()),
-        Part(printed=_rescaling(generator, trials, stated, rescaled)),
-        Part(printed=_isotropic(identity)),
-        approach,
-        minima.check_component_minimisers(generator, stated),
-        minima.check_uniqueness(ends, stated, alike),
-    ]
-    numbers = {
-        "largest difference of f − f(8) from its two squares": apart,
-        **minima.summarise_searches(ends),
-    }
-    return Evidence(
-        parts=parts,
-        numbers=numbers,
-        table=one_layer.tabulate_losses(),
-        figures=[one_layer.draw_limit_figure(rows)],
+    isotropic = []
+    for d in range(1, 9):
+        for n in (1, 2, 3, 10, 1000):
+            layer = SingleLayerLoss(torch.eye(d, dtype=torch.float64), n)
+            b, A = layer.optimum()
+            printed = torch.cat([-torch.eye(d) / ((n - 1) / n + (d + 2) / n), torch.zeros(1, d)])
+            values = (float(layer.loss(b, weights)) for weights in (printed.double(), A))
+            isotropic.append((Case(d=d, n=n), *values))
+    return Landscape(
+        points=[_measure_point(generator, k) for k in range(trials)],
+        tokens=one_layer.compare_with_tokens(generator),
+        isotropic=isotropic,
+        limits=one_layer.measure_limits(generator, equation_8),
+        ends=ends,
+        components=minima.measure_components(generator, equation_8),
     )
 
 
-def _draw_case(generator: torch.Generator, k: int) -> tuple[Tensor, int]:
-    """Draw a dense covariance (some without full rank) and a number of examples."""
+def _measure_point(generator: torch.Generator, k: int) -> Point:
+    """Measure at a dense covariance (some without full rank) and a number of examples."""
     d = 1 + k % 5
     S = draw_covariance(generator, d, 100.0)
     if k % 5 > 0 and k % 3 == 0:
         half = draw_normal(generator, d, d - 1)
         S = half @ half.mT
-    return S, (1, 2, 5, 20, 300)[draw_integer(generator, 0, 4)]
-
-
-def _gradient(generator: torch.Generator, trials: int, stated: StatedOptimum) -> Check:
-    trial = Equality("∇f = 0 at (8), in all entries of b and A, for any Σ", tolerance=1e-9)
-    for k in range(trials):
-        S, n = _draw_case(generator, k)
-        b, A = (part.requires_grad_() for part in stated(S, n))
-        slopes = torch.autograd.grad(SingleLayerLoss(S, n).loss(b, A), (b, A))
-        slope = torch.cat([slopes[0], slopes[1].flatten()])
-        trial.add(slope, torch.zeros_like(slope), size=(len(S), n), about=f"d = {len(S)}, n = {n}")
-    return trial.check()
-
-
-def _minimum(
-    generator: torch.Generator, trials: int, stated: StatedOptimum, ends: list[minima.End]
-) -> tuple[Inequality, float]:
-    """Compare f(8) with other weights, and f − f(8) with its two squares."""
-    trial = Inequality("f(8) ≤ f(b, A) for all b and A", rounding=1e-10)
-    apart = 0.0
-    for k in range(trials):
-        S, n = _draw_case(generator, k)
-        d, layer = len(S), SingleLayerLoss(S, n)
-        best, (b0, A0) = stated(S, n), layer.optimum()
-        for spread in (1.0, 0.1, 0.01):
-            b = best[0] + spread * draw_normal(generator, d + 1)
-            A = best[1] + spread * draw_normal(generator, d + 1, d)
-            about = f"d = {d}, n = {n}, weights {spread} away"
-            trial.add(layer.loss(*best), layer.loss(b, A), size=(d, n), about=about)
-            off = layer.odd_coefficient(b, A) - layer.odd_coefficient(b0, A0)
-            squares = ((S @ off @ layer.square_moment()) * off).sum() + layer.even_part(b, A)
-            excess = layer.loss(b, A) - layer.loss(b0, A0)
-            apart = max(apart, float((excess - squares).abs() / layer.loss(b, A)))
-    for end in ends:
-        layer = SingleLayerLoss(end.S, end.n)
-        about = f"d = {layer.d}, n = {end.n}, where a search ended"
-        at = layer.loss(*stated(end.S, end.n))
-        trial.add(at, layer.loss(end.b, end.A), size=(layer.d, end.n), about=about)
-    trial.search_note = (
-        f"L-BFGS over b and A from {len(ends)} random starts, {minima.describe_effort(ends)}"
+    n = (1, 2, 5, 20, 300)[draw_integer(generator, 0, 4)]
+    layer, (b, A) = SingleLayerLoss(S, n), (part.requires_grad_() for part in equation_8(S, n))
+    value = layer.loss(b, A)
+    slopes = torch.autograd.grad(value, (b, A))
+    b, A = b.detach(), A.detach()
+    gamma = float(10 ** draw_normal(generator).clamp(-2, 2)) * (-1) ** k
+    weights = {
+        f"weights {spread} away": (
+            b + spread * draw_normal(generator, d + 1),
+            A + spread * draw_normal(generator, d + 1, d),
+        )
+        for spread in (1.0, 0.1, 0.01)
+    }
+    last = torch.zeros_like(A)
+    last[d, 0] = A[0, 0]
+    weights["labels as keys"] = (torch.eye(d + 1, dtype=torch.float64)[0], last)
+    K = layer.odd_coefficient(b, A)
+    squares = {}
+    for name, other in weights.items():
+        off = layer.odd_coefficient(*other) - K
+        first = ((S @ off @ layer.square_moment()) * off).sum()
+        squares[name] = float(first + layer.even_part(*other))
+    return Point(
+        Case(d=d, n=n, γ=gamma),
+        torch.cat([slopes[0], slopes[1].flatten()]),
+        float(value.detach()),
+        float(layer.loss(gamma * b, A / gamma)),
+        {name: float(layer.loss(*other)) for name, other in weights.items()},
+        squares,
     )
-    return trial, apart
-
-
-def _rescaling(
-    generator: torch.Generator, trials: int, stated: StatedOptimum, rescaled: Callable[..., Weights]
-) -> Check:
-    trial = Equality("f(γb, A/γ) = f(8) for γ ≠ 0", tolerance=1e-9)
-    for k in range(trials):
-        S, n = _draw_case(generator, k)
-        layer, (b, A) = SingleLayerLoss(S, n), stated(S, n)
-        gamma = float(10 ** draw_normal(generator).clamp(-2, 2)) * (-1) ** k
-        left, right = layer.loss(*rescaled(b, A, gamma)), layer.loss(b, A)
-        trial.add(left, right, size=(len(S), n), about=f"d = {len(S)}, n = {n}, γ = {gamma:.3g}")
-    return trial.check()
-
-
-def _isotropic(identity: Callable[[int, int], float]) -> Check:
-    trial = Equality("Σ = I: A = −1/((n−1)/n + (d+2)/n) [I; 0]")
-    for d in range(1, 9):
-        for n in (1, 2, 3, 10, 1000):
-            eye = torch.eye(d, dtype=torch.float64)
-            _, A = SingleLayerLoss(eye, n).optimum()
-            trial.add(identity(d, n) * eye, A[:d], size=(d, n), about=f"d = {d}, n = {n}")
-    return trial.check()
