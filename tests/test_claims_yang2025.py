@@ -233,7 +233,7 @@ def test_bandit_log_probabilities_step_by_step() -> None:
 @pytest.mark.parametrize(
     ("id", "verdicts"),
     [
-        ("yang2025.fu.newton", ["holds"] * 2 + ["holds as corrected"] * 3),
+        ("yang2025.fu.newton", ["holds"] * 2),
         ("yang2025.fu.rates", ["holds"] * 4),
         ("yang2025.lin.theorem-12", ["holds"] * 2 + ["undecided"]),
         ("yang2025.wu.theorem-1", ["holds"] * 2 + ["holds as corrected"] * 2),
@@ -255,7 +255,5 @@ def test_what_holds_and_what_does_not(
     claim = load_claims()[id]
     found = check_tiny(claim)
     assert [part.verdict for part in found.parts] == verdicts
-    if id == "yang2025.fu.newton":
-        assert "found 3, wanted 1" in found.parts[3].printed.counterexample
     if id == "yang2025.fu.rates":
         assert found.numbers["largest difference to the counts on rotated data"] == 0
