@@ -80,7 +80,7 @@ def judge_predictions(rows: Rows) -> Evidence:
         "EM starts near the β_k": "ours: the slides name no start, and with unequal π the start "
         "decides which component is which",
     },
-    quick={"batch": 400, "sizes": [100, 160, 250, 400, 630, 1000], "steps": 12, "far": 200},
+    quick={"batch": 250, "sizes": [100, 160, 250, 400, 630, 1000], "steps": 12, "far": 200},
     full={"batch": 2_000, "sizes": [100, 250, 600, 1600, 4000, 10_000], "steps": 60, "far": 200},
     tiny={"batch": 20, "sizes": [80, 250, 800], "steps": 5, "far": 5},
     judge=judge_predictions,
