@@ -6,10 +6,10 @@ Printed    transformers maintain fast convergence under ill-conditioned data (κ
 Tested     two GPT-2s trained here (6 layers, width 64, d = 5, n = 10 = 2d as there), one on Σ = I
            and one on spectra from 1 to 1/100, rotated for every prompt. The spectra are geometric;
            the paper's Σ has two eigenvalues. κ(S) of n = 2d rows is larger than κ(Σ)
-Ours       fast: down to errors of 0.5, 0.2, 0.1, 0.05, 0.02 and 0.01 of E y² (those that the network
-           of Σ = I gets to), the layers at κ = 100 are at most twice those at Σ = I; a level that
-           is not reached counts one layer more than there are. Degraded: more than twice the steps down to
-           10⁻³. By the middle 95 % over prompts drawn again
+Ours       fast: down to errors of 0.5, 0.2, 0.1, 0.05, 0.02 and 0.01 of E y² (those that the
+           network of Σ = I gets to), the layers at κ = 100 are at most twice those at Σ = I; a
+           level that is not reached counts one layer more than there are. Degraded: more than twice
+           the steps down to 10⁻³. By the middle 95 % over prompts drawn again
 Beyond     Newton's iteration takes at most twice the iterations
 Weak       the transformer of κ = 100 was trained for 2,000 steps, that of Σ = I for 7,000
 """
