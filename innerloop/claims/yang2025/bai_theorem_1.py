@@ -29,8 +29,8 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.claims.intervals import check_rate
 from innerloop.claims.trials import Inequality
-from innerloop.claims.yang2025.rates import check_power_law
 
 LONG_PROMPT = 40_000
 """Number of examples of a prompt that is as good as infinite."""
@@ -191,15 +191,13 @@ def bai_theorem_1(
             Part(
                 printed=_first(f"n in-context examples, N = {2 * D} tasks", tasks, first),
                 corrected=_first(f"n training prompts of N = {10 * D} examples", lengths, first),
-                matters="result",
             ),
             _second(lab, points, second),
             Part(
                 printed=_bound(lab, as_printed, scale),
                 corrected=_bound(lab, as_swapped, scale),
-                matters="result",
             ),
-            Part(printed=_regime(1.0, 2.0), corrected=_regime(*regime), matters="step"),
+            Part(printed=_regime(1.0, 2.0), corrected=_regime(*regime)),
         ],
         numbers={
             "prompts to twice the optimal risk": next(
@@ -215,6 +213,7 @@ def bai_theorem_1(
 D = 4
 SLACK = 0.15
 """Allowed error of an exponent: Õ hides logarithms."""
+OURS = f"{SLACK:g} of a power, for the logarithms that Õ hides"
 
 
 class Row(NamedTuple):
@@ -250,7 +249,7 @@ def _first(where: str, rows: Sequence[Row], power: float) -> Check:
     left = [row.excess - (row.least if row.n > row.N else 0.0) for row in rows]
     statement = f"{where}: what n can mend falls at least like n^{power:g}"
     n = [float(row.n) for row in rows]
-    return check_power_law(statement, n, left, power, within=SLACK, what="n", bound=True)
+    return check_rate(statement, n, left, power, within=SLACK, what="n", bound=True, ours=OURS)
 
 
 def _second(lab: ExcessRiskLab, points: int, power: float) -> Part:
@@ -273,12 +272,14 @@ def _second(lab: ExcessRiskLab, points: int, power: float) -> Part:
             [lab.risk(Setting(d, 1, 400)).least_risk() for d in sizes]
         ),
     ]
-    return Part(printed=_both(printed), corrected=_both(corrected), matters="result")
+    return Part(printed=_both(printed), corrected=_both(corrected))
 
 
 def _rate(statement: str, sizes: Sequence[int], power: float) -> Callable[[Sequence[float]], Check]:
     x = [float(size) for size in sizes]
-    return lambda y: check_power_law(statement, x, y, power, within=SLACK, what="size", bound=True)
+    return lambda y: check_rate(
+        statement, x, y, power, within=SLACK, what="size", bound=True, ours=OURS
+    )
 
 
 def _both(checks: Sequence[Check]) -> Check:
@@ -313,7 +314,7 @@ def _regime(of_examples: float, of_noise: float) -> Check:
     ]
     ratios = [first / second for first, second in terms]
     statement = f"n = κ²N^{of_examples:g}/σ^{of_noise:g}: the first term is of the second's order"
-    return check_power_law(statement, counts, ratios, 0.0, within=SLACK, what="N", bound=True)
+    return check_rate(statement, counts, ratios, 0.0, within=SLACK, what="N", bound=True, ours=OURS)
 
 
 def _label_rows(tasks: Sequence[Row], lengths: Sequence[Row]) -> list[tuple[str, Row]]:
