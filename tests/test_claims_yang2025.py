@@ -16,17 +16,15 @@ from innerloop.claims.base import Claim
 from innerloop.claims.evidence import Evidence
 from innerloop.claims.loading import load_claims
 from innerloop.claims.yang2025.fu_rates import ERRORS, _count_steps, descent_errors, newton_errors
-from innerloop.claims.yang2025.he_minimax import error_exponent, known_centres_error
-from innerloop.claims.yang2025.he_pca import _check_finite_iterations
+from innerloop.claims.yang2025.he_minimax import (
+    choose_far_points,
+    error_exponent,
+    known_centres_error,
+)
 from innerloop.claims.yang2025.lin_theorem_8 import lin_ucb_log_probabilities
 from innerloop.claims.yang2025.lin_theorem_10 import RIDGE, SCALE, thompson_log_probabilities
 from innerloop.claims.yang2025.lin_theorem_10 import TEMPERATURE as WARMTH
-from innerloop.claims.yang2025.lin_theorem_12 import (
-    TEMPERATURE,
-    best_value,
-    clip_values,
-    soft_ucb_vi,
-)
+from innerloop.claims.yang2025.lin_theorem_12 import TEMPERATURE, soft_ucb_vi
 from innerloop.claims.yang2025.packed_planning import PackedUCBVI, count_layers
 from innerloop.claims.yang2025.two_regressions import (
     INNER_STEPS,
@@ -114,7 +112,7 @@ def test_packed_planning_is_soft_ucb_vi(S: int, A: int, H: int, n: int) -> None:
     generator = torch.Generator().manual_seed(1)
     game = TabularGames(states=S, arms=A, horizon=H, episodes=n).sample(1, generator=generator)
     expected = plan_with_dictionaries(game, float(built.algorithm.width))
-    reference = soft_ucb_vi(game, float(built.algorithm.width), best_value, clip_values)[0].numpy()
+    reference = soft_ucb_vi(game, float(built.algorithm.width))[0].numpy()
     np.testing.assert_allclose(reference, expected, atol=1e-12)
     values = built.decode(game, built.transformer(built.prompt(game)))
     found = (values / TEMPERATURE).log_softmax(dim=-1)[0].numpy()
@@ -158,8 +156,6 @@ def test_the_printed_product_is_zero_for_rank_k() -> None:
     for _ in range(6):
         v = A @ v / np.linalg.norm(A @ v)
     assert np.linalg.norm(v - [1, 0, 0]) == pytest.approx(0.0156236, abs=1e-7)
-    check = _check_finite_iterations(torch.Generator().manual_seed(0), 1, 1.0).printed
-    assert "0.0156236 against 1e-12" in check.counterexample
 
 
 def test_known_centres_err_as_the_normal_tail_says() -> None:
@@ -171,7 +167,12 @@ def test_known_centres_err_as_the_normal_tail_says() -> None:
     points = rng.normal(size=(400_000, 4)) + 3 / 2**0.5 * np.array([1, 0, 0, 0])
     share = (points.argmax(axis=1) != 0).mean()
     assert known_centres_error(4, 3.0) == pytest.approx(share, abs=4 * (share / 400_000) ** 0.5)
-    assert error_exponent(2, 1000.0, 8.0, 2.0) == pytest.approx(1.0, abs=1e-3)
+    assert error_exponent(2, 1000.0) == pytest.approx(1.0, abs=1e-3)
+
+
+def test_starts_are_points_of_the_data_that_are_far_apart() -> None:
+    x = torch.tensor([[[0.0], [1.0], [5.0], [-4.0]]], dtype=torch.float64)
+    assert choose_far_points(x, 3).flatten().tolist() == [0.0, 5.0, -4.0]
 
 
 def test_information_of_the_mixture_of_two() -> None:
@@ -183,6 +184,18 @@ def test_information_of_the_mixture_of_two() -> None:
     generator = torch.Generator().manual_seed(3)
     found = estimation_errors(generator, 200, 2000, 2, 1.0).square().mean().sqrt()
     assert float(found) == pytest.approx(fisher_error(2000, 2, 1.0), rel=0.15)
+
+
+@pytest.mark.parametrize("name", ["3.2", "3.3"])
+def test_above_the_edge_bounds_are_divided_by_the_signal(
+    name: str, check_tiny: Callable[[Claim], Evidence]
+) -> None:
+    """By Fisher's information errors at the edge pass any constant, as n^(1/4) over a logarithm."""
+    part = check_tiny(load_claims()[f"yang2025.jin.theorem-{name}"]).parts[3]
+    assert part.verdict == "holds as corrected"
+    for n in (1e8, 1e16):
+        eta = (2 * math.log(n) ** 2 / n) ** 0.25
+        assert fisher_error(n, 2, eta) == pytest.approx(((1 / 2 + 1 / 6) / n) ** 0.5 / eta, rel=0.1)
 
 
 def test_estimates_are_those_of_gradient_em() -> None:
@@ -236,21 +249,14 @@ def test_bandit_log_probabilities_step_by_step() -> None:
 @pytest.mark.parametrize(
     ("id", "verdicts"),
     [
-        ("yang2025.fu.newton", ["holds"] * 2 + ["holds as corrected"] * 3),
+        ("yang2025.fu.newton", ["holds"] * 2),
         ("yang2025.fu.rates", ["holds"] * 4),
         ("yang2025.lin.theorem-12", ["holds"] * 2 + ["undecided"]),
-        ("yang2025.wu.theorem-1", ["holds"] * 2 + ["holds as corrected"] * 2),
-        ("yang2025.he.em-steps", ["holds"] * 4),
+        ("yang2025.wu.theorem-1", ["holds"] * 2),
+        ("yang2025.he.em-steps", ["holds"] * 3),
         ("yang2025.he.gmm", ["holds as corrected", "holds"]),
-        ("yang2025.he.pca", ["holds", *["holds as corrected"] * 2, "undecided"]),
-        ("yang2025.jin.theorem-3.1", ["holds"] * 5),
-        (
-            "yang2025.jin.theorem-3.2",
-            [*["holds"] * 3, *["holds as corrected"] * 2, "holds"],
-        ),
-        ("yang2025.jin.theorem-3.3", ["holds"] * 2 + ["holds as corrected"] * 2),
-        ("yang2025.lin.theorem-8", ["holds"] * 4),
-        ("yang2025.lin.theorem-10", ["holds"] * 4),
+        ("yang2025.lin.theorem-8", ["holds"] * 2 + ["undecided", "holds"]),
+        ("yang2025.lin.theorem-10", ["holds"] * 3),
     ],
 )
 def test_what_holds_and_what_does_not(
@@ -259,7 +265,5 @@ def test_what_holds_and_what_does_not(
     claim = load_claims()[id]
     found = check_tiny(claim)
     assert [part.verdict for part in found.parts] == verdicts
-    if id == "yang2025.fu.newton":
-        assert "found 3, wanted 1" in found.parts[3].printed.counterexample
     if id == "yang2025.fu.rates":
         assert found.numbers["largest difference to the counts on rotated data"] == 0

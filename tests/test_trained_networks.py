@@ -14,15 +14,10 @@ from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.claims.recorded import RESULTS, load_recorded
 from innerloop.claims.yang2025 import networks
 from innerloop.claims.yang2025.bai_theorem_1 import ExcessRiskLab, Risk, Setting, fit_minimisers
-from innerloop.claims.yang2025.fu_convergence import (
-    _check_each_prompt,
-    _convergence_orders,
-    _weight_errors,
-)
+from innerloop.claims.yang2025.fu_convergence import find_linear, fit_orders, weight_errors
 from innerloop.errors import FileError
 from innerloop.identification.hooked import PENALTIES, HookedModel
 from innerloop.identification.hyper import predict_steps
-from innerloop.identification.models import predict_layers
 from innerloop.models.lstm import LSTM
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.recipes.gpt2_regression import GPT2RegressionRecipe
@@ -133,11 +128,11 @@ def test_errors_per_step_follow_from_the_eigenvalues() -> None:
     star = torch.ones(1, 2, dtype=torch.float64)
     problem = RegressionProblem(x[None], star @ x, x[None], star)
     share = 0.25  # λ = 4 and 1
-    fast = _weight_errors(problem, networks.newton_iteration, 3)[:, 0].tolist()
-    slow = _weight_errors(problem, networks.gradient_descent, 5)[:, 0].tolist()
+    fast = weight_errors(problem, networks.newton_iteration, 3)[:, 0].tolist()
+    slow = weight_errors(problem, networks.gradient_descent, 5)[:, 0].tolist()
     assert fast == pytest.approx([(1 - share**2) ** (2**k) for k in range(4)])
     assert slow[1:] == pytest.approx([(1 - share) ** k for k in range(1, 6)])
-    assert _check_each_prompt(problem, networks.gradient_descent).passed is False
+    assert bool(find_linear(problem).all())
     assert networks.first_below(slow, fast[3]) == 2
 
 
@@ -148,26 +143,23 @@ def test_the_order_of_convergence_down_to_a_floor() -> None:
     stalled = torch.tensor([*square[:5], 0.9 * square[4]], dtype=torch.float64)
     weights = networks.draw_bootstrap_weights(3, 10, make_generator())
     assert weights.sum(dim=1).tolist() == pytest.approx([1.0] * 10)
-    found = _convergence_orders(stalled[:, None].expand(-1, 3), floor, weights)
+    found = fit_orders(stalled[:, None].expand(-1, 3), floor, weights)
     assert found is not None
     assert found == pytest.approx((2.0, 2.0, 2.0))
     half = torch.tensor([0.5**k for k in range(6)], dtype=torch.float64)
-    linear = _convergence_orders(half[:, None].expand(-1, 3), 0.0, weights)
+    linear = fit_orders(half[:, None].expand(-1, 3), 0.0, weights)
     assert linear is not None
     assert linear[0] == pytest.approx(1.0)
 
 
-def test_layers_of_a_network_and_of_an_iteration() -> None:
-    """Error shares per layer of a network, and of an iteration's steps in place of its layers."""
+def test_errors_of_layers_are_shares_of_the_labels_power() -> None:
     sizes = {**networks.SMALL_SIZES, "d": 2, "n": 3, "steps": 1}
     layers = networks.load_network("gpt2-regression", None, sizes, 40)
     problem = layers.draw_problems(5, make_generator())
     assert networks.layer_error_shares(layers, problem).shape == (sizes["blocks"], 5)
-    substitute = networks.substitute_iteration(networks.gradient_descent, 1, 4)("", None, sizes)
-    expected = predict_steps(networks.gradient_descent(problem), problem, 4)[[1, 4]]
-    torch.testing.assert_close(predict_layers(substitute.model, problem), expected)
+    expected = predict_steps(networks.gradient_descent(problem), problem, 4)
     power = problem.targets.square().mean()
-    shares = networks.layer_error_shares(substitute, problem)
+    shares = networks.step_error_shares(networks.gradient_descent, problem, 4)
     torch.testing.assert_close(shares, (expected - problem.targets).square()[..., 0] / power)
 
 

@@ -5,22 +5,25 @@ Printed    Attn: H + (1/N) Σ V H · σ((QH)ᵀ(KH)), and column by column
            σ(QH)ᵀ(KH)), MSK upper triangular with 1/i in column i, and column by column
            h_i + Σ (1/i) Σ_{j≤i} σ(⟨Qh_i, Kh_j⟩) V h_j. MLP: H + W₂σ(W₁H). W₁ ∈ R^{D'×D} where the
            MLP is defined, R^{D×D'} where the transformer is
+Reading    column i holds the scores of query i: the vector forms say so, and the liu2025 paper's
+           Definition 3.1 has (KH)ᵀ(QH). In both displays Q and K change places, and in the second σ
+           stands at QH alone: errata of print, since Q and K are free
 Tested     random Q, K, V that are no multiples of each other, N from 1, D from 1, M heads
-Correction (KH)ᵀ(QH) in both, σ around the whole product: column i of the matrix must hold the
-           scores of query i. As printed, Q and K change places
-Beyond     the printed forms agree where QᵀK is symmetric, so for N = 1 or D = 1 always
-Note       liu2025's Definition 3.1 has (KH)ᵀ(QH), as it must be
+Beyond     the displays agree with the vector forms where QᵀK is symmetric, and for N = 1 or D = 1
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Erratum, Evidence, Part, misprint
+from innerloop.claims.falsifying import change_column
 from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 
@@ -45,10 +48,6 @@ def proper_scores(H: Tensor, Q: Tensor, K: Tensor) -> Tensor:
     return ((K @ H).mT @ (Q @ H)).relu()
 
 
-def without_relu(H: Tensor, Q: Tensor, K: Tensor) -> Tensor:
-    return (K @ H).mT @ (Q @ H)
-
-
 def matrix_form(H: Tensor, heads: list[Head], weights: Tensor, scores: Scores) -> Tensor:
     return H + sum((V @ H) @ (weights * scores(H, Q, K)) for V, Q, K in heads)
 
@@ -70,6 +69,41 @@ def mask(N: int) -> Tensor:
     return torch.ones(N, N, dtype=torch.float64).triu() / torch.arange(1.0, N + 1).double()
 
 
+FORMS = {
+    "Attn: V H σ((KH)ᵀ(QH))/N is its vector form": (proper_scores, False),
+    "MAttn: V H (MSK ∘ σ((KH)ᵀ(QH))) is its vector form": (proper_scores, True),
+    "Attn: V H σ((QH)ᵀ(KH))/N is its vector form": (printed_scores, False),
+    "MAttn: V H (MSK ∘ σ(QH)ᵀ(KH)) is its vector form": (printed_masked_scores, True),
+}
+MLP = "MLP: H + W₂σ(W₁H) is its vector form"
+Rows = list[dict[str, Any]]
+
+
+def judge_forms(rows: Rows) -> Evidence:
+    trials = {statement: Equality(statement, tolerance=1e-10) for statement in (*FORMS, MLP)}
+    for row in rows:
+        trials[row["of"]].add(row["matrix"], row["vector"], row["case"])
+    right, masked, swapped, swapped_masked, mlp = (trial.check() for trial in trials.values())
+    reading = "column i holds the scores of query i, as in the vector forms"
+    return Evidence(
+        parts=[
+            Part(printed=right, reading=reading),
+            Part(printed=masked, reading=reading),
+            Part(printed=mlp),
+        ],
+        errata=[
+            Erratum(where="definition of Attn", printed=swapped, corrected=right, grade="print"),
+            Erratum(where="Definition 4", printed=swapped_masked, corrected=masked, grade="print"),
+            misprint(
+                "definitions of the encoder's and the decoder's transformer",
+                "W₁ ∈ R^{D×D'}, W₂ ∈ R^{D'×D}",
+                "W₁ ∈ R^{D'×D}, W₂ ∈ R^{D×D'}, as where the MLP is defined",
+                "D = 1, D' = 2: W₁h needs two rows",
+            ),
+        ],
+    )
+
+
 @claim(
     "qliu2025.definition-masks",
     "Attention, masked attention and the MLP are the same in matrix form and token by token.",
@@ -78,26 +112,11 @@ def mask(N: int) -> Tensor:
     quick={"trials": 60},
     full={"trials": 2_000},
     tiny={"trials": 12},
-    falsified={
-        "no ReLU": {"scores": without_relu},
-        "the mask with rows for columns": {"weights": lambda N: mask(N).mT},
-        "W₁ and W₂ change places in the vector form": {"swap": True},
-    },
+    judge=judge_forms,
+    falsified={"tokens in the opposite order": change_column("vector", lambda v: v.flip(-1))},
 )
-def definition_masks(
-    generator: torch.Generator,
-    *,
-    trials: int,
-    scores: Scores = proper_scores,
-    weights: Callable[[int], Tensor] = mask,
-    swap: bool = False,
-) -> Evidence:
-    full = Equality("Attn: V H σ((QH)ᵀ(KH))/N is its vector form", tolerance=1e-10)
-    full_right = Equality("Attn: V H σ((KH)ᵀ(QH))/N is its vector form", tolerance=1e-10)
-    causal = Equality("MAttn: V H (MSK ∘ σ(QH)ᵀ(KH)) is its vector form", tolerance=1e-10)
-    whole_of = Equality("the same with σ around the product", tolerance=1e-10)
-    causal_right = Equality("MAttn: V H (MSK ∘ σ((KH)ᵀ(QH))) is its vector form", tolerance=1e-10)
-    mlp = Equality("MLP: H + W₂σ(W₁H) is its vector form", tolerance=1e-10)
+def definition_masks(generator: torch.Generator, *, trials: int) -> Rows:
+    rows: Rows = []
     for trial in range(trials):
         D, N, M = 1 + trial % 4, 1 + trial // 4 % 5, draw_integer(generator, 1, 3)
         H = draw_normal(generator, D, N)
@@ -107,37 +126,18 @@ def definition_masks(
             heads.append((V, Q, K))
         if trial < 2:
             (D, N, M), (H, heads) = (2 - trial, 2 - trial, 1), _smallest(trial)
-        size, about = (D, N, M, trial), f"D = {D}, N = {N}, {M} heads"
-        if trial < 2:
-            about = SMALLEST[trial]
+        case = Case(D=D, N=N, M=M, note=SMALLEST[trial] if trial < 2 else "")
         even = torch.full((N, N), 1 / N, dtype=torch.float64)
-        plain, masked = vector_form(H, heads, False), vector_form(H, heads, True)
-        for found, form, by, wanted in (
-            (full, printed_scores, even, plain),
-            (full_right, scores, even, plain),
-            (causal, printed_masked_scores, mask(N), masked),
-            (whole_of, printed_scores, mask(N), masked),
-            (causal_right, scores, weights(N), masked),
-        ):
-            found.add(matrix_form(H, heads, by, form), wanted, size=size, about=about)
+        for of, (scores, causal) in FORMS.items():
+            matrix = matrix_form(H, heads, mask(N) if causal else even, scores)
+            vector = vector_form(H, heads, causal)
+            rows.append({"of": of, "case": case, "matrix": matrix, "vector": vector})
         hidden = draw_integer(generator, 1, 5)
         W1, W2 = draw_normal(generator, hidden, D), draw_normal(generator, D, hidden)
-        by_token = torch.stack(
-            [h + (W1.mT @ (W2.mT @ h).relu() if swap else W2 @ (W1 @ h).relu()) for h in H.mT], 1
-        )
-        mlp.add(H + W2 @ (W1 @ H).relu(), by_token, size=size, about=about)
-    return Evidence(
-        parts=[
-            Part(printed=full.check(), corrected=full_right.check(), matters="print"),
-            Part(printed=causal.check(), corrected=causal_right.check(), matters="print"),
-            Part(printed=whole_of.check(), corrected=causal_right.check(), matters="print"),
-            Part(printed=mlp.check()),
-        ],
-        numbers={
-            "share of cases in which the printed Attn differs": full.violations / trials,
-            "share in which the printed MAttn differs": causal.violations / trials,
-        },
-    )
+        vector = torch.stack([h + W2 @ (W1 @ h).relu() for h in H.mT], 1)
+        matrix = H + W2 @ (W1 @ H).relu()
+        rows.append({"of": MLP, "case": case, "matrix": matrix, "vector": vector})
+    return rows
 
 
 def _smallest(trial: int) -> tuple[Tensor, list[Head]]:

@@ -6,19 +6,24 @@ Printed    x uniform on the sphere, v a unit vector: for all δ < 1/(2d),
            x_iᵀv_i ≥ δ for all i. "Sampling from isotropic Gaussians" is said to do as well
 Tested     the exact law, (vᵀx)² ~ Beta(1/2, (d−1)/2), d from 1 to 10⁶, δ from 10⁻¹² to 1/(2d).
            k independent vectors: 1 − (1 − p)^k
-Correction |x_iᵀv_i| in the second: without it half of all directions are in the event, whatever δ
-Beyond     the first holds without its exponential term, and is tight for large d. The event of
-           Theorem 7 has probability below 2^(−k): signs have to be taken out of that theorem
+Wrong      the second: without |·| half of all directions are in the event, whatever δ
+Corrected  P(∃ i: |x_iᵀv_i| ≤ δ/√d) ≤ k√(δ/π), and the first without its exponential term
+Proof      vᵀx has the density c(1 − t²)^((d−3)/2), c = Γ(d/2)/(√π Γ((d − 1)/2)) ≤ √(d/2π), so that
+           for d ≥ 3 P(|vᵀx| ≤ δ) ≤ 2δ√(d/2π) = √(2dδ) √(δ/π) ≤ √(δ/π) for δ ≤ 1/(2d); on the circle
+           it is 2 asin(δ)/π; at d = 1 it is 0. Then sum over i ≤ k, δ/√d ≤ δ
+Beyond     the event of Theorem 7 has probability below 2^(−k): signs have to be taken out of that
+           theorem
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from typing import Any
 
 import torch
 
 from innerloop.claims.base import claim
+from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
 from innerloop.claims.trials import Expectation, Inequality
 
@@ -36,8 +41,52 @@ def probability_within(d: int, delta: float) -> float:
     return float(betainc(0.5, (d - 1) / 2, min(delta, 1.0) ** 2))
 
 
-def root(delta: float) -> float:
-    return math.sqrt(delta / math.pi)
+Rows = list[dict[str, Any]]
+
+
+def judge_probabilities(rows: Rows) -> Evidence:
+    first = Inequality("P(|vᵀx| ≤ δ) ≤ √(δ/π) + exp(−Cδ^(−1/2)), δ < 1/(2d)")
+    signed = Inequality("P(∃ i: x_iᵀv_i ≤ δ/√d) ≤ k√(δ/π) + k exp(−C/δ)")
+    absolute = Inequality("P(∃ i: |x_iᵀv_i| ≤ δ/√d) ≤ k√(δ/π)")
+    bare = Inequality("P(|vᵀx| ≤ δ) ≤ √(δ/π), without the exponential term")
+    for row in rows:
+        if "p" not in row:
+            continue
+        d, delta, p, small = (row[name] for name in ("d", "δ", "p", "small"))
+        root = math.sqrt(delta / math.pi)
+        first.add(p, root + math.exp(-C / math.sqrt(delta)), Case(d=d, δ=delta))
+        bare.add(p, root, Case(d=d, δ=delta))
+        for k in (1, 2, 8):
+            case = Case(d=d, k=k, note=f"δ = {delta:.3g}")
+            half = 1 - (0.5 * (1 - small)) ** k if d > 1 else 1 - 0.5**k
+            signed.add(half, k * root + k * math.exp(-C / delta), case)
+            absolute.add(-math.expm1(k * math.log1p(-small)), k * root, case)
+    ratios = [
+        {"d": row["d"], "ratio": row["p"] / math.sqrt(row["δ"] / math.pi)}
+        for row in rows
+        if row.get("d", 1) > 1
+    ]
+    largest = {row["d"]: row for row in sorted(ratios, key=lambda row: row["ratio"])}
+    return Evidence(
+        parts=[
+            Part(printed=first.check()),
+            Part(printed=signed.check(), corrected=absolute.check()),
+        ],
+        beyond=[bare.check()],
+        numbers={
+            "largest P(|vᵀx| ≤ δ) in units of √(δ/π)": max(row["ratio"] for row in ratios),
+            "standard errors between the exact law and samples, d = 5": rows[-1]["off"],
+            "chance that 8 starts all have x_iᵀv_i > 0": 2.0**-8,
+        },
+        figures=[
+            Figure(
+                title="How near Lemma 8 is to equality at δ = 1/(2d)",
+                rows=sorted(largest.values(), key=lambda row: row["d"]),
+                x=Axis(field="d", title="dimension d", scale="log"),
+                y=Axis(field="ratio", title="P(|vᵀx| ≤ δ) / √(δ/π)"),
+            )
+        ],
+    )
 
 
 @claim(
@@ -46,68 +95,25 @@ def root(delta: float) -> float:
     "at most √(δ/π) and a little.",
     where="Lemma 8",
     kind="inequality",
+    hypotheses={"δ < 1/(2d)": "the lemma", "x_i independent": "uniform samples of the matrix P"},
     quick={"samples": 200_000, "deltas": 40},
     full={"samples": 5_000_000, "deltas": 400},
     tiny={"samples": 5_000, "deltas": 8},
+    judge=judge_probabilities,
     falsified={
-        "√δ/π in place of √(δ/π)": {"bound": lambda delta: math.sqrt(delta) / math.pi},
-        "δ/10 in place of √(δ/π)": {"bound": lambda delta: delta / 10},
+        "one direction in two is at right angles": lambda rows: [
+            {**row, "p": 0.5, "small": 0.5} if "p" in row else row for row in rows
+        ]
     },
 )
-def lemma_8(
-    generator: torch.Generator,
-    *,
-    samples: int,
-    deltas: int,
-    bound: Callable[[float], float] = root,
-) -> Evidence:
-    first = Inequality("P(|vᵀx| ≤ δ) ≤ √(δ/π) + exp(−Cδ^(−1/2)), δ < 1/(2d)")
-    bare = Inequality("the same without the exponential term")
-    signed = Inequality("P(∃ i: x_iᵀv_i ≤ δ/√d) ≤ k√(δ/π) + k exp(−C/δ)")
-    absolute = Inequality("P(∃ i: |x_iᵀv_i| ≤ δ/√d) ≤ k√(δ/π)")
-    rows, worst = [], 0.0
+def lemma_8(generator: torch.Generator, *, samples: int, deltas: int) -> Rows:
+    rows: Rows = []
     for d in DIMENSIONS:
         for step in range(deltas):
             delta = 0.4999 / d * 10 ** (-12 * step / deltas)
-            p, size, about = probability_within(d, delta), (d, step), f"d = {d}, δ = {delta:.3g}"
-            first.add(p, bound(delta) + math.exp(-C / math.sqrt(delta)), size=size, about=about)
-            ratio = p / root(delta)
-            bare.add(p, bound(delta), size=size, about=about)
-            if step == 0:
-                rows.append({"d": d, "ratio": ratio})
-            worst = max(worst, ratio)
-            small = probability_within(d, delta / math.sqrt(d))
-            for k in (1, 2, 8):
-                told, size_k = f"{about}, k = {k}", (d, k, step)
-                half = 1 - (0.5 * (1 - small)) ** k if d > 1 else 1 - 0.5**k
-                most = k * bound(delta) + k * math.exp(-C / delta)
-                signed.add(half, most, size=size_k, about=told)
-                absolute.add(
-                    -math.expm1(k * math.log1p(-small)), k * bound(delta), size=size_k, about=told
-                )
-    absolute.search_note = f"largest P(|vᵀx| ≤ δ)/√(δ/π) found: {worst:.4f}"
-    return Evidence(
-        parts=[
-            Part(printed=first.check()),
-            Part(printed=bare.check()),
-            Part(printed=signed.check(), corrected=absolute.check()),
-        ],
-        numbers={
-            "largest P(|vᵀx| ≤ δ) in units of √(δ/π), at δ = 1/(2d)": worst,
-            "standard errors between the exact law and samples, d = 5": _compare_with_samples(
-                generator, samples
-            ),
-            "chance that 8 starts all have x_iᵀv_i > 0": 2.0**-8,
-        },
-        figures=[
-            Figure(
-                title="How near Lemma 8 is to equality at δ = 1/(2d)",
-                rows=[row for row in rows if row["d"] > 1],
-                x=Axis(field="d", title="dimension d", scale="log"),
-                y=Axis(field="ratio", title="P(|vᵀx| ≤ δ) / √(δ/π)"),
-            )
-        ],
-    )
+            p, small = (probability_within(d, x) for x in (delta, delta / math.sqrt(d)))
+            rows.append({"d": d, "δ": delta, "p": p, "small": small})
+    return [*rows, {"off": _compare_with_samples(generator, samples)}]
 
 
 def _compare_with_samples(generator: torch.Generator, samples: int) -> float:
@@ -115,4 +121,4 @@ def _compare_with_samples(generator: torch.Generator, samples: int) -> float:
     x = torch.randn(samples, 5, generator=generator, dtype=torch.float64)
     inner = (x[:, 0] / x.norm(dim=-1)).abs()
     trial = Expectation("exact law")
-    return trial.add((inner <= 0.1).double(), probability_within(5, 0.1), size=(5,), about="d = 5")
+    return trial.add((inner <= 0.1).double(), probability_within(5, 0.1), Case(d=5))

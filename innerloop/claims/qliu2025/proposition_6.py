@@ -7,7 +7,8 @@ Printed    input H with columns (x_i; 0; p), (0; y_i; p), …, (x_{N+1}; 0; p), 
 Tested     the display against the encoder's format; both readings of the rows; the built weights
            run as the slides define a decoder, D×D matrices and an MLP without bias, the norm by its
            definition with the balanced split of each score into Q and K
-Correction column 2i of H̃ is (x_i; y_i; p); rows {1, …, D−3, D−1, D}, all but that of ⌈i/2⌉
+Reading    column 2i of H̃ is (x_i; y_i; p): a conversion, as its name says, and the encoder's format
+           is in it. The display, which repeats H, and its rows are errata of print
 Beyond     fewer heads than printed (2 and 1), half of the norm; two of the zero rows of p are used,
            so D ≥ d + 6, where the slides leave D open
 Note       as displayed, H̃ = H, which a transformer with zero weights outputs. The bound is printed
@@ -16,13 +17,16 @@ Note       as displayed, H̃ = H, which a transformer with zero weights outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Erratum, Evidence, Part
+from innerloop.claims.falsifying import change_column
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.constructions.format_conversion import FormatConversionConstruction
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
@@ -30,20 +34,6 @@ from innerloop.transformer import Block
 
 LIMITS = {"layers": 2.0, "heads in a layer": 3.0, "hidden units": 2.0, "‖θ‖": 12.0}
 LARGEST_D, SIZES = 5, (1, 2, 3, 5, 10, 20, 50, 100)
-Rows = Callable[[int], list[int]]
-Change = Callable[[list[Block]], list[Block]]
-
-
-def keep_blocks(blocks: list[Block]) -> list[Block]:
-    return blocks
-
-
-def drop_mlps(blocks: list[Block]) -> list[Block]:
-    return [Block(block.attention) for block in blocks]
-
-
-def reverse_blocks(blocks: list[Block]) -> list[Block]:
-    return blocks[::-1]
 
 
 def printed_rows(D: int) -> list[int]:
@@ -55,8 +45,46 @@ def proper_rows(D: int) -> list[int]:
     return [*range(1, D - 2), D - 1, D]
 
 
-def without_flag(D: int) -> list[int]:
-    return [*range(1, D)]
+Rows = list[dict[str, Any]]
+
+
+def judge_conversion(rows: Rows) -> Evidence:
+    display = Equality("H̃ as displayed (H again) holds the encoder's format", tolerance=1e-12)
+    paired = Equality("column 2i of H̃ is (x_i; y_i; p), the others as in H", tolerance=1e-9)
+    listed = Equality("rows {1, 2, …, D−1, D−2, D} of H̃ are the encoder's", tolerance=1e-12)
+    kept = Equality("rows {1, …, D−3, D−1, D} of H̃ are the encoder's", tolerance=1e-9)
+    enough = Inequality("2 layers, 3 heads per layer, hidden dimension 2, ‖θ‖ ≤ 12 suffice")
+    table: dict[int, float] = {}
+    for row in rows:
+        case, H, out, wanted, encoder = (
+            row[name] for name in ("case", "H", "out", "wanted", "encoder")
+        )
+        D = H.shape[1]
+        shown = _restrict_stream(H, proper_rows(D))
+        display.add(shown, encoder, case.extend(note=_first(shown, encoder)))
+        table[case["N"]] = max(paired.add(out, wanted, case), table.get(case["N"], 0.0))
+        full = _restrict_stream(wanted, printed_rows(D))
+        padded = torch.cat([encoder, torch.zeros_like(encoder[:, :1])], dim=1)
+        listed.add(full, padded, case.extend(note=f"D = {D}: {D} rows for {D - 1}"))
+        kept.add(_restrict_stream(out, proper_rows(D)), encoder, case)
+        for what, most in LIMITS.items():
+            enough.add(row["counted"][what], most, case.extend(note=what))
+    meant = "columns (x_i; y_i; p), as the name of the proposition says"
+    return Evidence(
+        parts=[
+            Part(printed=paired.check(), reading=meant),
+            Part(printed=kept.check(), reading="all rows but that of ⌈i/2⌉"),
+            Part(printed=enough.check(), reading="‖θ‖₂ is the ‖θ‖_op of the slides"),
+        ],
+        errata=[
+            Erratum(where="Proposition 6, H̃", printed=display.check(), meant=meant, grade="print"),
+            Part(printed=listed.check(), corrected=kept.check()).as_erratum(
+                "Proposition 6, the rows", "print"
+            ),
+        ],
+        numbers={**rows[-1]["counted"], "largest N": max(table), "off there": table[max(table)]},
+        table=[{"N": N, "largest deviation": table[N]} for N in sorted(table)],
+    )
 
 
 @claim(
@@ -65,31 +93,21 @@ def without_flag(D: int) -> list[int]:
     "decoder's alternating prompt into one that contains the encoder's.",
     where="Proposition 6",
     kind="equality",
+    hypotheses={"D ≥ d + 6": "ours: the slides leave D open, two zero rows of p are used"},
     quick={"trials": 200, "longest": 500},
     full={"trials": 2_000, "longest": 2_000},
     tiny={"trials": 12, "longest": 40},
+    judge=judge_conversion,
     falsified={
-        "scratch is left behind": {"change": drop_mlps},
-        "the layers in the other order": {"change": reverse_blocks},
-        "the encoder's flag is dropped": {"rows": without_flag},
-        "norm at most 5": {"limits": {**LIMITS, "‖θ‖": 5.0}},
+        "an output that is the input": lambda rows: [{**row, "out": row["H"]} for row in rows],
+        "an output without the encoder's flag": change_column(
+            "out", lambda out: torch.cat([out[:, :-1], 0 * out[:, -1:]], dim=1)
+        ),
+        "a norm of 13": change_column("counted", lambda counted: {**counted, "‖θ‖": 13.0}),
     },
 )
-def proposition_6(
-    generator: torch.Generator,
-    *,
-    trials: int,
-    longest: int,
-    change: Change = keep_blocks,
-    rows: Rows = proper_rows,
-    limits: dict[str, float] = LIMITS,
-) -> Evidence:
-    display = Equality("H̃ as displayed (H again) holds the encoder's format", tolerance=1e-12)
-    paired = Equality("column 2i of H̃ is (x_i; y_i; p), the others as in H", tolerance=1e-9)
-    listed = Equality("rows {1, 2, …, D−1, D−2, D} of it are the encoder's", tolerance=1e-12)
-    kept = Equality("rows {1, …, D−3, D−1, D} of it are the encoder's", tolerance=1e-9)
-    enough = Inequality("2 layers, 3 heads per layer, hidden dimension 2, ‖θ‖ ≤ 12 suffice")
-    table, counted = {}, {}
+def proposition_6(generator: torch.Generator, *, trials: int, longest: int) -> Rows:
+    rows: Rows = []
     for trial in range(trials):
         d = 1 + trial % LARGEST_D
         N = longest if trial == trials - 1 else SIZES[trial // LARGEST_D % len(SIZES)]
@@ -97,31 +115,19 @@ def proposition_6(
         if trial == 0:
             d, N, problem = 1, 1, RegressionProblem.from_arrays([[3.0]], [5.0], [7.0])
         construction = FormatConversionConstruction(d=d, n=N)
-        blocks = change(construction.body(0))
+        blocks = construction.body(0)
         H, D = construction.prompt(problem), construction.layout.width
-        wanted, encoder = _pair_tokens(H, problem), _encoder_prompt(problem, D)
-        out = _run_decoder(blocks, H)
-        size, about = (d, N, trial), f"d = {d}, N = {N}"
-        shown = _restrict_stream(H, proper_rows(D))
-        display.add(shown, encoder, size=size, about=f"{about}{_first(shown, encoder)}")
-        off = paired.add(out, wanted, size=size, about=about)
-        table[N] = max(off, table.get(N, 0.0))
-        full = _restrict_stream(wanted, printed_rows(D))
-        padded = torch.cat([encoder, torch.zeros_like(encoder[:, :1])], dim=1)
-        listed.add(full, padded, size=size, about=f"{about}, D = {D}: {D} rows for {D - 1}")
-        kept.add(_restrict_stream(out, rows(D)), encoder, size=size, about=about)
-        counted = {**_count_resources(blocks), "zero rows of p in use": D - d - 4}
-        for what, most in limits.items():
-            enough.add(counted[what], most, size=size, about=f"{about}, {what}")
-    return Evidence(
-        parts=[
-            Part(printed=display.check(), corrected=paired.check(), matters="print"),
-            Part(printed=listed.check(), corrected=kept.check(), matters="print"),
-            Part(printed=enough.check()),
-        ],
-        numbers={**counted, "largest N": max(table), "deviation there": table[max(table)]},
-        table=[{"N": N, "largest deviation": table[N]} for N in sorted(table)],
-    )
+        rows.append(
+            {
+                "case": Case(d=d, N=N),
+                "H": H,
+                "out": _run_decoder(blocks, H),
+                "wanted": _pair_tokens(H, problem),
+                "encoder": _encoder_prompt(problem, D),
+                "counted": {**_count_resources(blocks), "zero rows of p in use": D - d - 4},
+            }
+        )
+    return rows
 
 
 def _pair_tokens(H: Tensor, problem: RegressionProblem) -> Tensor:
@@ -148,7 +154,7 @@ def _restrict_stream(stream: Tensor, rows: Sequence[int]) -> Tensor:
 def _first(shown: Tensor, encoder: Tensor) -> str:
     """Format the first column of both for a reader to check."""
     told = [", ".join(f"{value:.3g}" for value in part[0]) for part in (shown, encoder)]
-    return f", first column ({told[0]}) for ({told[1]})"
+    return f"first column ({told[0]}) for ({told[1]})"
 
 
 def _heads(block: Block) -> list[tuple[Tensor, Tensor, Tensor]]:

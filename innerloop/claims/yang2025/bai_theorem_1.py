@@ -9,9 +9,9 @@ Tested     transformers of L = 2κ log(κN/σ) layers of gradient descent, as `r
            many prompts is the minimiser (of least norm, where many are), and the risk of A is exact
            given the moments of ŵ. x ~ N(0, Σ), Σ from 1 to 1/κ, w ~ N(0, I/d), noise σ
 Names      swapped: with few tasks no prompt is long enough. The proof's n is that of the training
-           instances Z^(1:n), its N that of the examples in a prompt (Bai et al. 2023). So read, the
-           bound holds with constant 1; what n leaves falls like 1/n here, faster than √(1/n), as
-           least squares does from n > d² on
+           instances Z^(1:n), its N that of the examples in a prompt (Bai et al. 2023, who prove
+           it). So read, the bound holds with constant 1; what n leaves falls like 1/n here, faster
+           than √(1/n), as least squares does from n > d² on
 Regime     the first term is below the second from n ≥ κ²N²/σ⁴ on; at κ²N/σ² it is √N/σ times as
            large. (Here the risk itself is within twice of optimal from n ≈ dN on.)
 """
@@ -20,17 +20,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
+from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.claims.intervals import check_rate
 from innerloop.claims.trials import Inequality
-from innerloop.claims.yang2025.rates import check_power_law
 
 LONG_PROMPT = 40_000
 """Number of examples of a prompt that is as good as infinite."""
@@ -156,50 +157,39 @@ def as_swapped(n: int, N: int) -> dict[str, int]:
     return {"prompts": n, "examples": N}
 
 
-@claim(
-    "yang2025.bai.theorem-1",
-    "A transformer pretrained for in-context linear regression has excess risk "
-    "Õ(√(κ²d²/n) + dσ²/N), optimal from n ≥ Õ(κ²N/σ²) on.",
-    where="First paper: Theorem 1 (of Bai et al. 2023)",
-    kind="rate",
-    quick={"numbers": 1_000_000, "draws": 4000, "points": 5},
-    full={"numbers": 3_000_000, "draws": 20_000, "points": 9},
-    tiny={"numbers": 20_000, "draws": 300, "points": 4},
-    falsified={
-        "1/n² for √(1/n)": {"first": -2.0},
-        "1/N² for 1/N": {"second": -2.0},
-        "a thousandth of the bound": {"scale": 1e-3},
-        "optimal from κ²N^1.5/σ³ on": {"regime": (1.5, 3.0)},
-    },
-)
-def bai_theorem_1(
-    generator: torch.Generator,
-    *,
-    numbers: int,
-    draws: int,
-    points: int,
-    first: float = -0.5,
-    second: float = -1.0,
-    scale: float = 1.0,
-    regime: tuple[float, float] = (2.0, 4.0),
-) -> Evidence:
-    lab = ExcessRiskLab(numbers, draws, generator)
-    tasks = [_row(lab, n, 2 * D, as_printed, 0.1) for n in _spread(10 * D, 1000 * D, points)]
-    lengths = [_row(lab, n, 10 * D, as_swapped) for n in _spread(4 * D**2, 100 * D**2, points)]
+Rows = dict[str, Any]
+"""Measured risks, by what they are for."""
+
+
+def judge_risks(data: Rows) -> Evidence:
+    tasks, lengths = data["tasks"], data["lengths"]
+    second = {
+        reading: join_checks(
+            [
+                _rate(f"{told}: excess at most like 1/N", *data[f"{reading}, N"], power=-1.0),
+                _rate(f"{told}: excess at most like d", *data[f"{reading}, d"], power=1.0),
+            ]
+        )
+        for reading, told in (
+            ("printed", f"N tasks of {LONG_PROMPT} examples"),
+            ("swapped", "N examples, infinitely many prompts"),
+        )
+    }
     return Evidence(
         parts=[
             Part(
-                printed=_first(f"n in-context examples, N = {2 * D} tasks", tasks, first),
-                corrected=_first(f"n training prompts of N = {10 * D} examples", lengths, first),
-                matters="result",
+                printed=_first(f"n in-context examples, N = {2 * D} tasks", tasks),
+                corrected=_first(f"n training prompts of N = {10 * D} examples", lengths),
             ),
-            _second(lab, points, second),
+            Part(printed=second["printed"], corrected=second["swapped"]),
             Part(
-                printed=_bound(lab, as_printed, scale),
-                corrected=_bound(lab, as_swapped, scale),
-                matters="result",
+                printed=_bound(data["printed, bound"], "n in-context examples, N tasks"),
+                corrected=_bound(data["swapped, bound"], "n prompts of N examples"),
             ),
-            Part(printed=_regime(1.0, 2.0), corrected=_regime(*regime), matters="step"),
+            Part(
+                printed=_regime(data["regime"], 1.0, 2.0),
+                corrected=_regime(data["regime"], 2.0, 4.0),
+            ),
         ],
         numbers={
             "prompts to twice the optimal risk": next(
@@ -212,9 +202,61 @@ def bai_theorem_1(
     )
 
 
+def freeze_risks(data: Rows) -> Rows:
+    """Let every risk be 100, and grow with d like d²; whatever n and N."""
+    frozen = dict(data)
+    for name, value in data.items():
+        if isinstance(value, list):
+            frozen[name] = [row._replace(excess=100.0, least=0.0) for row in value]
+        elif isinstance(value, tuple):
+            sizes, _ = value
+            frozen[name] = (sizes, [float(d) ** 2 if name.endswith("d") else 100.0 for d in sizes])
+    return frozen
+
+
+@claim(
+    "yang2025.bai.theorem-1",
+    "A transformer pretrained for in-context linear regression has excess risk "
+    "Õ(√(κ²d²/n) + dσ²/N), optimal from n ≥ Õ(κ²N/σ²) on.",
+    where="First paper: Theorem 1 (of Bai et al. 2023)",
+    kind="rate",
+    hypotheses={"N tasks, n in-context examples": "the slide on the set-up of the theorem"},
+    quick={"numbers": 1_000_000, "draws": 4000, "points": 5},
+    full={"numbers": 3_000_000, "draws": 20_000, "points": 9},
+    tiny={"numbers": 20_000, "draws": 300, "points": 4},
+    judge=judge_risks,
+    falsified={
+        "risks that neither n nor N lowers": freeze_risks,
+        "a first term that is d, whatever n": lambda data: {**data, "regime": 0.0},
+    },
+)
+def bai_theorem_1(generator: torch.Generator, *, numbers: int, draws: int, points: int) -> Rows:
+    lab = ExcessRiskLab(numbers, draws, generator)
+    sizes = _spread(2, 20, points)
+    tasks, lengths = _spread(4 * D**2, 60 * D**2, points), _spread(5 * D, 500 * D, points)
+    return {
+        "tasks": [_row(lab, n, 2 * D, as_printed, 0.1) for n in _spread(10 * D, 1000 * D, points)],
+        "lengths": [
+            _row(lab, n, 10 * D, as_swapped) for n in _spread(4 * D**2, 100 * D**2, points)
+        ],
+        # The second term, where the first vanishes: very long, or infinitely many, prompts.
+        "printed, N": (tasks, [_row(lab, LONG_PROMPT, N, as_printed).excess for N in tasks]),
+        "printed, d": (
+            sizes,
+            [_row(lab, LONG_PROMPT, 1600, as_printed, d=d).excess for d in sizes],
+        ),
+        "swapped, N": (lengths, [lab.risk(Setting(D, 1, N)).least_risk() for N in lengths]),
+        "swapped, d": (sizes, [lab.risk(Setting(d, 1, 400)).least_risk() for d in sizes]),
+        "printed, bound": measure_bound(lab, as_printed),
+        "swapped, bound": measure_bound(lab, as_swapped),
+        "regime": -0.5,
+    }
+
+
 D = 4
 SLACK = 0.15
 """Allowed error of an exponent: Õ hides logarithms."""
+OURS = f"{SLACK:g} of a power, for the logarithms that Õ hides"
 
 
 class Row(NamedTuple):
@@ -225,6 +267,9 @@ class Row(NamedTuple):
     excess: float
     least: float
     bound: float
+    d: int
+    kappa: float
+    sigma: float
 
 
 def _spread(low: float, high: float, points: int) -> list[int]:
@@ -242,78 +287,61 @@ def _row(
     kappa: float = 1.0,
 ) -> Row:
     setting = Setting(d, **names(n, N), kappa=kappa, sigma=sigma)
-    return Row(n, N, *lab.excess(setting), math.sqrt((kappa * d) ** 2 / n) + d * sigma**2 / N)
+    bound = math.sqrt((kappa * d) ** 2 / n) + d * sigma**2 / N
+    return Row(n, N, *lab.excess(setting), bound, d, kappa, sigma)
 
 
-def _first(where: str, rows: Sequence[Row], power: float) -> Check:
+def _first(where: str, rows: Sequence[Row]) -> Check:
     """Check the first term, above the part independent of n: dσ²/N printed, best A's risk here."""
     left = [row.excess - (row.least if row.n > row.N else 0.0) for row in rows]
-    statement = f"{where}: what n can mend falls at least like n^{power:g}"
+    statement = f"{where}: what n can mend falls at least like n^(−1/2)"
     n = [float(row.n) for row in rows]
-    return check_power_law(statement, n, left, power, within=SLACK, what="n", bound=True)
+    return check_rate(statement, n, left, -0.5, within=SLACK, what="n", bound=True, ours=OURS)
 
 
-def _second(lab: ExcessRiskLab, points: int, power: float) -> Part:
-    """Check the second term where the first vanishes: very long, or infinitely many, prompts."""
-    sizes = _spread(2, 20, points)
-    tasks, lengths = _spread(4 * D**2, 60 * D**2, points), _spread(5 * D, 500 * D, points)
-    printed = [
-        _rate(f"N tasks of {LONG_PROMPT} examples: excess at most like 1/N", tasks, power)(
-            [_row(lab, LONG_PROMPT, N, as_printed).excess for N in tasks]
-        ),
-        _rate("like d for N = 1600", sizes, 1.0)(
-            [_row(lab, LONG_PROMPT, 1600, as_printed, d=d).excess for d in sizes]
-        ),
-    ]
-    corrected = [
-        _rate("N examples, n = ∞: excess at most like 1/N", lengths, power)(
-            [lab.risk(Setting(D, 1, N)).least_risk() for N in lengths]
-        ),
-        _rate("like d for N = 400", sizes, 1.0)(
-            [lab.risk(Setting(d, 1, 400)).least_risk() for d in sizes]
-        ),
-    ]
-    return Part(printed=_both(printed), corrected=_both(corrected), matters="result")
-
-
-def _rate(statement: str, sizes: Sequence[int], power: float) -> Callable[[Sequence[float]], Check]:
+def _rate(statement: str, sizes: Sequence[int], y: Sequence[float], power: float) -> Check:
     x = [float(size) for size in sizes]
-    return lambda y: check_power_law(statement, x, y, power, within=SLACK, what="size", bound=True)
+    return check_rate(statement, x, y, power, within=SLACK, what="size", bound=True, ours=OURS)
 
 
-def _both(checks: Sequence[Check]) -> Check:
+def join_checks(checks: Sequence[Check]) -> Check:
     passed = [check.passed for check in checks]
     return Check(
         statement=", and ".join(check.statement for check in checks),
         passed=False if False in passed else (None if None in passed else True),
         summary="; ".join(check.summary for check in checks),
         counterexample="; ".join(c.counterexample for c in checks if c.counterexample),
+        ours=OURS,
     )
 
 
-def _bound(lab: ExcessRiskLab, names: Reading, scale: float) -> Check:
-    """Check the whole bound with constant 1, N ≥ 2d and many n, over d, κ and σ."""
-    named = "n in-context examples, N tasks" if names is as_printed else "n prompts of N examples"
+def measure_bound(lab: ExcessRiskLab, names: Reading) -> list[Row]:
+    """Measure risks over d, κ and σ, N ≥ 2d and many n."""
+    return [
+        _row(lab, n, N, names, sigma, d, kappa)
+        for d, kappa, sigma in ((2, 1.0, 0.1), (4, 1.0, 0.1), (4, 10.0, 0.5), (3, 30.0, 0.1))
+        for n, N in ((4 * d**2, 3 * d), (100 * d**2, 3 * d), (40 * d**2, 10 * d))
+    ]
+
+
+def _bound(rows: Sequence[Row], named: str) -> Check:
     trial = Inequality(f"excess ≤ √(κ²d²/n) + dσ²/N, {named}")
-    for d, kappa, sigma in ((2, 1.0, 0.1), (4, 1.0, 0.1), (4, 10.0, 0.5), (3, 30.0, 0.1)):
-        for n, N in ((4 * d**2, 3 * d), (100 * d**2, 3 * d), (40 * d**2, 10 * d)):
-            row = _row(lab, n, N, names, sigma, d, kappa)
-            about = f"d = {d}, κ = {kappa:g}, σ = {sigma:g}, n = {n}, N = {N}"
-            trial.add(row.excess, scale * row.bound, size=(d, kappa, n), about=about)
-    return trial.check()
+    for row in rows:
+        case = Case(d=row.d, κ=row.kappa, n=row.n, N=row.N, σ=row.sigma)
+        trial.add(row.excess, row.bound, case)
+    return replace(trial.check(), ours="the constant 1")
 
 
-def _regime(of_examples: float, of_noise: float) -> Check:
-    """Check that √(κ²d²/n) stays below dσ²/N, up to logarithms, at n = κ²N^a/σ^b."""
+def _regime(power: float, of_examples: float, of_noise: float) -> Check:
+    """Check that κd n^power, printed with −1/2, is of dσ²/N's order at n = κ²N^a/σ^b."""
     d, kappa, sigma = 5, 3.0, 0.5
     counts = [10.0**k for k in range(1, 7)]
-    terms = [
-        (kappa * d / math.sqrt(kappa**2 * N**of_examples / sigma**of_noise), d * sigma**2 / N)
+    ratios = [
+        kappa * d * (kappa**2 * N**of_examples / sigma**of_noise) ** power / (d * sigma**2 / N)
         for N in counts
     ]
-    ratios = [first / second for first, second in terms]
     statement = f"n = κ²N^{of_examples:g}/σ^{of_noise:g}: the first term is of the second's order"
-    return check_power_law(statement, counts, ratios, 0.0, within=SLACK, what="N", bound=True)
+    return check_rate(statement, counts, ratios, 0.0, within=SLACK, what="N", bound=True, ours=OURS)
 
 
 def _label_rows(tasks: Sequence[Row], lengths: Sequence[Row]) -> list[tuple[str, Row]]:

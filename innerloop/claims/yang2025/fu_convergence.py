@@ -5,20 +5,23 @@ Printed    transformers and Newton's iteration converge superlinearly, gradient 
            hundreds for it. The paper's GPT-2: 12 layers, 8 heads, width 256, d = 20, n = 40,
            500,000 steps of training
 Tested     a GPT-2 trained here (6 layers, width 64, d = 5, n = 10 = 2d as there), read out after
-           each layer. The order p of e_{ℓ+1} ~ e_ℓ^p from 1, the error of no layer at all, down to
-           twice the last layer's, where training ends; Newton's and gradient descent's down to an
-           error of 2 %. Superlinear is p > 1, sublinear p < 1, by the middle 95 % over prompts
-           drawn again. Without GPT-2's last normalisation before the read-outs p is nearer to 1
-           (1.06, from 0.99 to 1.14, on 600 prompts)
-Sublinear  on no prompt: there gradient descent leaves at most 1 − λmin/λmax at every step, which is
-           linear. In the mean over prompts it is sublinear: ever worse prompts are what is left
-Hundreds   3 iterations leave (1 − x²)⁸ = (1 − x)⁸ (1 + x)⁸ at λ = x λmax, 8 steps of gradient
-           descent (1 − x)⁸: so 2^k steps are enough for k iterations, on every prompt, and hundreds
-           belong to 7 or more (α = 1/λmax²; other α are tried). Layer 8 then cannot match both
+           each layer. The order p of e_{ℓ+1} ~ e_ℓ^p, from 1, the error of no layer at all, fitted
+           twice: over all layers, and down to twice the last error, where training ends. Newton's
+           and gradient descent's down to an error of 2 %. Superlinear is p > 1, sublinear p < 1, by
+           the middle 95 % over prompts drawn again; of the transformer by both fits, so that no cut
+           decides (p is below 1 over all layers, and above 1 without the last one)
+Reading    errors are means over prompts, as in the slide's figure: ever worse prompts are what is
+           left, and gradient descent is sublinear. On each prompt it leaves at most 1 − λmin/λmax
+           at every step, which is linear: shown, not counted
+Wrong      "hundreds", for gradient descent with the step 1/λmax: the slides give none
+Corrected  2^k steps of gradient descent are enough for k iterations of Newton's, α = 1/λmax²
+Proof      k iterations leave (1 − x²)^(2^k) = (1 − x)^(2^k) (1 + x)^(2^k) at λ = x λmax, x ≤ 1, and
+           2^k steps leave (1 − x)^(2^k). So hundreds belong to 7 iterations or more
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -27,7 +30,9 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
+from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.intervals import Interval, check_within, take_central
 from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.networks import (
     LEARNED_SHARE,
@@ -35,8 +40,6 @@ from innerloop.claims.yang2025.networks import (
     SHORT_TRAINING,
     SMALL_SIZES,
     Iteration,
-    ProbedNetwork,
-    central_interval,
     curve_rows,
     draw_bootstrap_weights,
     draw_curves,
@@ -45,9 +48,7 @@ from innerloop.claims.yang2025.networks import (
     layer_error_shares,
     load_network,
     newton_iteration,
-    slow_gradient_descent,
     step_error_shares,
-    substitute_iteration,
 )
 from innerloop.identification.hyper import predict_steps
 from innerloop.identification.relation import order_of_convergence
@@ -56,6 +57,123 @@ from innerloop.problems.linear_regression import LinearRegression, RegressionPro
 FEW, MOST, TIMES, HUNDREDS = 24, 600, 200, 100
 DOWN_TO = 0.02
 """The error down to which the iterations' orders are fitted."""
+ALPHAS = (0.5, 1.0, 1.5, 1.9)
+Data = dict[str, Any]
+"""Errors, layers or steps × prompts; bootstrap weights; steps of gradient descent that match."""
+
+
+def judge_convergence(data: Data) -> Evidence:
+    errors: dict[str, Tensor] = data["errors"]
+    picks, last = data["picks"], float(errors["transformer"][-1].mean())
+    orders = {
+        "transformer, all layers": fit_orders(errors["transformer"], 0.0, picks),
+        "transformer, down to twice the last error": fit_orders(
+            errors["transformer"], 2 * last, picks
+        ),
+        "Newton": fit_orders(errors["Newton"], DOWN_TO, picks),
+        "descent": fit_orders(errors["descent"], DOWN_TO, picks),
+    }
+    first, second, newton, descent = orders.values()
+    both = None
+    if first is not None and second is not None:
+        both = Interval(first.value, min(first.low, second.low), max(first.high, second.high))
+    name = f"the transformer's layers ({data['description']}): errors fall superlinearly, p > 1"
+    transformer = check_order(name, both, least=1.0)
+    if last > LEARNED_SHARE:
+        short = f"{SHORT_TRAINING}: its error is {last:.2g} of the labels' power"
+        transformer = replace(transformer, passed=None, summary=short, counterexample="")
+    return Evidence(
+        parts=[
+            Part(printed=transformer, trainings=1),
+            Part(
+                printed=check_order("Newton's iteration: superlinearly, p > 1", newton, least=1.0)
+            ),
+            Part(
+                printed=check_order("gradient descent: sublinearly, p < 1", descent, most=1.0),
+                reading="errors are means over prompts, as in the slide's figure",
+                other_readings={"on each prompt": check_each_prompt(data["linear"])},
+            ),
+            judge_hundreds(data),
+        ],
+        numbers={f"order, {name}": order.value for name, order in orders.items() if order},
+        table=match_layers(errors),
+        figures=[
+            draw_curves(
+                f"Errors over layers and steps; a GPT-2 of {data['description']}",
+                [row for name, e in errors.items() for row in curve_rows(name, e, picks, last / 3)],
+            )
+        ],
+    )
+
+
+def fit_orders(errors: Tensor, floor: float, picks: Tensor) -> Interval | None:
+    """Fit the order of convergence; None where errors hardly fall."""
+
+    def order(values: Sequence[float]) -> float | None:
+        end = first_below(values, floor)
+        fit = order_of_convergence(values if end is None else values[: end + 1])
+        return None if fit is None else fit["order"]
+
+    middle = order(errors.mean(dim=-1).tolist())
+    again = [order(each) for each in (picks @ errors.mT).tolist()]
+    known = [each for each in again if each is not None]
+    if middle is None or len(known) < 0.95 * len(again):
+        return None
+    return take_central(known, middle)
+
+
+def check_order(
+    statement: str, order: Interval | None, least: float = -math.inf, most: float = math.inf
+) -> Check:
+    if order is None:
+        return Check(statement=statement, passed=None, summary="fewer than 3 falls to fit")
+    what = "order p, over prompts drawn again"
+    return check_within(statement, order, least=least, most=most, what=what)
+
+
+def check_each_prompt(linear: Tensor) -> Check:
+    return Check(
+        statement="gradient descent's error falls sublinearly on each prompt",
+        passed=not bool(linear.any()),
+        summary=f"on {int(linear.sum())} of {len(linear)} prompts at most 1 − λmin/λmax is left at "
+        "each of 60 steps: linearly",
+        counterexample="XᵀX = diag(1, 1/2), step 1: w_k − w* = (0, 2^(−k)), half is left each time"
+        if bool(linear.any())
+        else "",
+    )
+
+
+def judge_hundreds(data: Data) -> Part:
+    bound = Inequality("2^k steps of gradient descent are enough for k iterations of Newton's")
+    for k, counts in enumerate(data["steps for k"]):
+        for count in counts:
+            bound.add(count, 2**k, Case(k=k, note="d = 20, n = 40"))
+    least, most = min(map(min, data["steps for 3"])), max(map(max, data["steps for 3"]))
+    printed = Check(
+        statement="what takes Newton's 3 iterations takes gradient descent hundreds of steps",
+        passed=least >= HUNDREDS,
+        summary=f"{least} to {most} steps on {len(data['steps for 3'][0])} prompts, d = 20, "
+        f"n = 40, α = {ALPHAS[0]} to {ALPHAS[-1]} /λmax²",
+        counterexample=""
+        if least >= HUNDREDS
+        else "λ = λmax/2: 3 iterations leave (3/4)⁸ = 0.100 of it, 4 steps (1/2)⁴ = 0.063",
+    )
+    return Part(
+        printed=printed,
+        corrected=bound.check(),
+        reading="gradient descent with the step 1/λmax of each prompt; the slides give no step",
+    )
+
+
+def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[Data], Data]:
+    """Make a form in which the errors of one method are those of a curve, on every prompt."""
+
+    def falsify(data: Data) -> Data:
+        one = torch.ones_like(data["errors"][name][:1])
+        errors = torch.cat([curve(k) * one for k in range(12)])
+        return {**data, "errors": {**data["errors"], name: errors}}
+
+    return falsify
 
 
 @claim(
@@ -75,13 +193,19 @@ DOWN_TO = 0.02
     paper={"machine": None, "sizes": {**PAPER_SIZES, "heads": 8}, "prompts": 4000}
     | {"examples": 4000, "trials": 400},
     tiny={"machine": None, "sizes": SMALL_SIZES, "prompts": 30, "examples": 400, "trials": 3},
+    judge=judge_convergence,
     falsified={
-        "gradient descent's steps for layers": {
-            "layered": substitute_iteration(gradient_descent, *range(1, 25))
+        "layers whose errors fall like 1/k²": replace_errors(
+            "transformer", lambda k: (k + 1.0) ** -2
+        ),
+        "Newton's errors that fall like 1/k²": replace_errors("Newton", lambda k: (k + 1.0) ** -2),
+        "gradient descent's errors that are squared": replace_errors(
+            "descent", lambda k: 0.9 ** (2.0**k)
+        ),
+        "gradient descent that needs twice the steps and one more": lambda data: {
+            **data,
+            "steps for k": [[2 * count + 1 for count in each] for each in data["steps for k"]],
         },
-        "gradient descent for Newton's": {"second": gradient_descent},
-        "Newton's for gradient descent": {"first": newton_iteration},
-        "gradient descent with a fifth of the step": {"first": slow_gradient_descent},
     },
 )
 def fu_convergence(
@@ -92,113 +216,33 @@ def fu_convergence(
     prompts: int,
     examples: int,
     trials: int,
-    layered: Callable[..., ProbedNetwork] = load_network,
-    first: Iteration = gradient_descent,
-    second: Iteration = newton_iteration,
-) -> Evidence:
-    layers = layered("gpt2-regression", machine, sizes, prompts)
+) -> Data:
+    layers = load_network("gpt2-regression", machine, sizes, prompts)
     problem = layers.draw_problems(examples, generator)
     found = layer_error_shares(layers, problem)
-    fast, slow = step_error_shares(second, problem, FEW), step_error_shares(first, problem, MOST)
-    start = torch.ones_like(found[:1])
-    errors = {"transformer": torch.cat([start, found]), "Newton": fast, "descent": slow}
-    last = float(found[-1].mean())
-    picks = draw_bootstrap_weights(examples, TIMES, generator)
-    ends = {"transformer": 2 * last, "Newton": DOWN_TO, "descent": DOWN_TO}
-    orders = {name: _convergence_orders(each, ends[name], picks) for name, each in errors.items()}
-    short = f"{SHORT_TRAINING}: its error is {last:.2g} of the labels' power"
-    transformer = _superlinear(
-        f"the transformer's layers ({layers.description})", orders["transformer"]
-    )
-    if last > LEARNED_SHARE:
-        transformer = replace(transformer, passed=None, summary=short, counterexample="")
-    table = _match_layers(errors)
-    return Evidence(
-        parts=[
-            Part(printed=transformer, matters="result"),
-            Part(printed=_superlinear("Newton's iteration", orders["Newton"]), matters="result"),
-            Part(
-                printed=_check_each_prompt(problem, first),
-                corrected=_sublinear(orders["descent"]),
-                matters="print",
-            ),
-            _hundreds(generator, trials, first, second),
-        ],
-        numbers={f"order, {name}": each[0] for name, each in orders.items() if each is not None},
-        table=table,
-        figures=[
-            draw_curves(
-                f"Errors over layers and steps; a GPT-2 of {layers.description}",
-                [row for name, e in errors.items() for row in curve_rows(name, e, picks, last / 3)],
-            )
-        ],
-    )
+    return {
+        "description": layers.description,
+        "errors": {
+            "transformer": torch.cat([torch.ones_like(found[:1]), found]),
+            "Newton": step_error_shares(newton_iteration, problem, FEW),
+            "descent": step_error_shares(gradient_descent, problem, MOST),
+        },
+        "picks": draw_bootstrap_weights(examples, TIMES, generator),
+        "linear": find_linear(problem),
+        **count_steps(LinearRegression(d=20, n=40).sample(trials, generator=generator)),
+    }
 
 
-Order = tuple[float, float, float] | None
-"""The order of convergence and its interval; None where errors hardly fall."""
-
-
-def _convergence_orders(errors: Tensor, floor: float, picks: Tensor) -> Order:
-    def order(values: Sequence[float]) -> float | None:
-        end = first_below(values, floor)
-        fit = order_of_convergence(values if end is None else values[: end + 1])
-        return None if fit is None else fit["order"]
-
-    middle = order(errors.mean(dim=-1).tolist())
-    again = [order(each) for each in (picks @ errors.mT).tolist()]
-    known = [each for each in again if each is not None]
-    if middle is None or len(known) < 0.95 * len(again):
-        return None
-    return middle, *central_interval(known)
-
-
-def _superlinear(what: str, order: Order) -> Check:
-    statement = f"{what}: errors fall superlinearly, order p > 1"
-    if order is None:
-        return Check(statement=statement, passed=None, summary="fewer than 3 falls to fit")
-    p, low, high = order
-    told = f"p = {p:.3f}, 95 % interval [{low:.3f}, {high:.3f}]"
-    passed = True if low > 1 else (False if high < 1 else None)
-    return Check(
-        statement=statement,
-        passed=passed,
-        summary=told,
-        counterexample=told if passed is False else "",
-    )
-
-
-def _sublinear(order: Order) -> Check:
-    """Judge sublinear convergence, the opposite verdict on the same fit."""
-    found = _superlinear("", order)
-    passed = None if found.passed is None else not found.passed
-    return Check(
-        statement="linearly on each prompt, sublinearly in the mean over prompts: order p < 1",
-        passed=passed,
-        summary=found.summary,
-        counterexample=found.summary if passed is False else "",
-    )
-
-
-def _check_each_prompt(problem: RegressionProblem, iteration: Iteration) -> Check:
-    """Check whether any prompt's weights converge slower than 1 − λmin/λmax per step."""
+def find_linear(problem: RegressionProblem) -> Tensor:
+    """Find prompts on which at most 1 − λmin/λmax of the weights' error is left at each step."""
     spectrum = torch.linalg.eigvalsh(problem.x.mT @ problem.x)
     left = 1 - spectrum[..., 0] / spectrum[..., -1]
-    errors = _weight_errors(problem, iteration, 60)
+    errors = weight_errors(problem, gradient_descent, 60)
     allowed = left ** torch.arange(len(errors)).unsqueeze(-1) * errors[0]
-    linear = (errors <= allowed * (1 + 1e-9) + 1e-12).all(dim=0)
-    return Check(
-        statement="gradient descent's error falls sublinearly",
-        passed=not bool(linear.any()),
-        summary=f"on {int(linear.sum())} of {len(linear)} prompts at most 1 − λmin/λmax is left at "
-        "each of 60 steps: linearly",
-        counterexample="XᵀX = diag(1, 1/2), step 1: w_k − w* = (0, 2^(−k)), half is left each time"
-        if bool(linear.any())
-        else "",
-    )
+    return (errors <= allowed * (1 + 1e-9) + 1e-12).all(dim=0)
 
 
-def _weight_errors(problem: RegressionProblem, iteration: Iteration, steps: int) -> Tensor:
+def weight_errors(problem: RegressionProblem, iteration: Iteration, steps: int) -> Tensor:
     """The errors ‖w_k − w*‖ for every step and prompt; unit vectors as queries read the weights."""
     assert problem.weights is not None
     units = torch.eye(problem.d).to(problem.x).expand(*problem.x.shape[:-2], -1, -1)
@@ -206,39 +250,22 @@ def _weight_errors(problem: RegressionProblem, iteration: Iteration, steps: int)
     return (weights - problem.weights).norm(dim=-1)
 
 
-def _hundreds(generator: torch.Generator, trials: int, first: Iteration, second: Iteration) -> Part:
-    """Steps of gradient descent that reach the error of Newton's k-th, on the paper's problem."""
-    problem = LinearRegression(d=20, n=40).sample(trials, generator=generator)
-    slow = _weight_errors(problem, first, MOST)
+def count_steps(problem: RegressionProblem) -> Data:
+    """Count steps of gradient descent that reach the error of Newton's k-th, prompt by prompt."""
+    slow = weight_errors(problem, gradient_descent, MOST)
 
     def needed(fast: Tensor) -> list[int]:
         down = slow <= fast * (1 + 1e-9)
-        counts = torch.where(down.any(dim=0), down.int().argmax(dim=0), MOST + 1)
-        return counts.tolist()
+        return torch.where(down.any(dim=0), down.int().argmax(dim=0), MOST + 1).tolist()
 
-    bound = Inequality("2^k steps of gradient descent are enough for k iterations of Newton's")
-    for k, fast in enumerate(_weight_errors(problem, second, 8)):
-        for prompt, count in enumerate(needed(fast)):
-            bound.add(count, 2**k, size=(k,), about=f"d = 20, n = 40, k = {k}, prompt {prompt}")
-    tried = (0.5, 1.0, 1.5, 1.9)
-    three = {
-        a: needed(_weight_errors(problem, lambda p, a=a: newton_iteration(p, a), 3)[3])
-        for a in tried
+    third = [weight_errors(problem, lambda p, a=a: newton_iteration(p, a), 3)[3] for a in ALPHAS]
+    return {
+        "steps for k": [needed(fast) for fast in weight_errors(problem, newton_iteration, 8)],
+        "steps for 3": [needed(fast) for fast in third],
     }
-    most = max(max(counts) for counts in three.values())
-    passed = min(min(counts) for counts in three.values()) >= HUNDREDS
-    printed = Check(
-        statement="what takes Newton's 3 iterations takes gradient descent hundreds",
-        passed=passed,
-        summary=f"at most {most} steps on {trials} prompts, d = 20, n = 40, α = 0.5 to 1.9 /λmax²",
-        counterexample=""
-        if passed
-        else "λ = λmax/2: 3 iterations leave (3/4)⁸ = 0.100 of it, 4 steps (1/2)⁴ = 0.063",
-    )
-    return Part(printed=printed, corrected=bound.check(), matters="step")
 
 
-def _match_layers(errors: Mapping[str, Tensor]) -> list[dict[str, Any]]:
+def match_layers(errors: Mapping[str, Tensor]) -> list[dict[str, Any]]:
     """For every layer, the steps at which Newton's and gradient descent reach its error."""
     means = {name: each.mean(dim=-1).tolist() for name, each in errors.items()}
     return [

@@ -6,7 +6,7 @@ Tested     a GPT-2 of 6 layers and an LSTM of 3, trained here (width 64, d = 5, 
            there), each read out after every layer; and an LSTM of one layer, trained alike. (An
            LSTM of 6 layers had learned nothing after 600 steps, where that of one layer had lost
            70 % of its error.)
-           High is over twice the transformer's error after as many steps of training; not to
+Ours       high is over twice the transformer's error after as many steps of training; not to
            improve is to lose less than a fifth of the error of the first layer, or of the network
            of one layer; the transformer improves where every layer's error is below the one's
            before. Each by the middle 95 % over prompts drawn again
@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -25,20 +26,18 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.intervals import check_within, take_central
 from innerloop.claims.yang2025.networks import (
     LEARNED_SHARE,
     PAPER_SIZES,
     SHORT_TRAINING,
     SMALL_SIZES,
     ProbedNetwork,
-    central_interval,
     curve_rows,
     draw_bootstrap_weights,
     draw_curves,
     layer_error_shares,
     load_network,
-    newton_iteration,
-    substitute_iteration,
 )
 from innerloop.problems.linear_regression import RegressionProblem
 
@@ -48,94 +47,60 @@ NOTHING = 0.9
 """A network whose error is a larger share of the labels' power has learned nothing at all."""
 
 
-def deepening_network(
-    recipe: str, machine: Any, sizes: Mapping[str, Any], *_: Any
-) -> ProbedNetwork:
-    """A substitute network: two of Newton's iterations per layer, for any number of layers."""
-    return substitute_iteration(newton_iteration, *range(2, 2 * sizes["blocks"] + 1, 2))(
-        recipe, machine, sizes
-    )
+Data = dict[str, Any]
+"""Errors, layers × prompts, by network; the transformer's at equal steps; bootstrap weights."""
 
 
-@claim(
-    "yang2025.fu.lstm",
-    "An LSTM's error is high and does not improve with more layers; a transformer's does.",
-    where="First paper (Fu et al. 2023): key result 3",
-    kind="ordering",
-    quick={"machines": ["gpt2", "lstm-3", "lstm-1"], "sizes": SMALL_SIZES, "prompts": 400}
-    | {"examples": 600},
-    full={"machines": ["gpt2", "lstm-3", "lstm-1"], "sizes": SMALL_SIZES, "prompts": 1500}
-    | {"examples": 3000},
-    paper={"machines": None, "sizes": PAPER_SIZES, "prompts": 4000, "examples": 4000},
-    tiny={"machines": None, "sizes": SMALL_SIZES, "prompts": 30, "examples": 300},
-    falsified={
-        "two of Newton's iterations for each of the LSTM's layers": {
-            "recurrent": deepening_network
-        },
-        "Newton's iterations backwards for the transformer's layers": {
-            "layered": substitute_iteration(newton_iteration, 11, 10, 9)
-        },
-    },
-)
-def fu_lstm(
-    generator: torch.Generator,
-    *,
-    machines: Sequence[str] | None,
-    sizes: Mapping[str, Any],
-    prompts: int,
-    examples: int,
-    layered: Callable[..., ProbedNetwork] = load_network,
-    recurrent: Callable[..., ProbedNetwork] = load_network,
-) -> Evidence:
-    gpt2, deep, shallow = machines or (None, None, None)
-    heads = {"heads": sizes.get("heads", 8)}
-    plain = {name: value for name, value in sizes.items() if name != "heads"}
-    networks = {
-        "transformer": layered("gpt2-regression", gpt2, {**plain, **heads}, prompts),
-        "LSTM": recurrent("lstm-regression", deep, plain, prompts),
-        "LSTM of one layer": recurrent("lstm-regression", shallow, {**plain, "blocks": 1}, prompts),
-    }
-    problem = networks["transformer"].draw_problems(examples, generator)
-    errors = {name: layer_error_shares(each, problem) for name, each in networks.items()}
+def judge_layers(data: Data) -> Evidence:
+    errors: dict[str, Tensor] = data["errors"]
+    picks, equal = data["picks"], data["equal"]
     means = {name: each.mean(dim=-1).tolist() for name, each in errors.items()}
     ends = {name: each[-1] for name, each in means.items()}
-    picks = draw_bootstrap_weights(examples, TIMES, generator)
     again = {name: picks @ each.mT for name, each in errors.items()}
     own, other = again["LSTM"], again["transformer"]
     untrained = _short(ends["transformer"], LEARNED_SHARE, "transformer")
     nothing = _short(ends["LSTM"], NOTHING, "LSTM") or _short(
         ends["LSTM of one layer"], NOTHING, "LSTM of one layer"
     )
-    equal = _error_at_equal_steps(networks, problem)
-    listed = [f"{name} ({networks[name].description}) {end:.4g}" for name, end in ends.items()]
+    listed = [f"{name} ({data['about'][name]}) {end:.4g}" for name, end in ends.items()]
     told = "; ".join([*listed, f"the transformer after as many steps as the LSTM {equal:.4g}"])
     falls = (other[:, 1:] / other[:, :-1]).amax(dim=1)
+    checks = [
+        check_over(
+            "the LSTM's error is over twice the transformer's after as many steps",
+            own[:, -1] / equal,
+            HIGH,
+            told,
+            untrained or nothing,
+        ),
+        check_over(
+            "the error of the LSTM's last layer is over 0.8 of its first's",
+            own[:, -1] / own[:, 0],
+            IMPROVED,
+            _list_errors(errors["LSTM"]),
+            nothing,
+        ),
+        check_over(
+            "the LSTM's error is over 0.8 of that of an LSTM of one layer",
+            own[:, -1] / again["LSTM of one layer"][:, -1],
+            IMPROVED,
+            told,
+            nothing,
+        ),
+        check_over(
+            "every layer of the transformer lowers its error",
+            1 / falls,
+            1.0,
+            _list_errors(errors["transformer"]),
+            untrained,
+        ),
+    ]
     return Evidence(
-        parts=[
-            _more("its error is over twice the transformer's", own[:, -1] / equal, HIGH)(
-                told, untrained or nothing
-            ),
-            _more("its last layer's is over 0.8 of its first's", own[:, -1] / own[:, 0], IMPROVED)(
-                _list_errors(errors["LSTM"]), nothing
-            ),
-            _more(
-                "its error is over 0.8 of that of an LSTM of one layer",
-                own[:, -1] / again["LSTM of one layer"][:, -1],
-                IMPROVED,
-            )(told, nothing),
-            _more("every layer of the transformer lowers its error", 1 / falls, 1.0)(
-                _list_errors(errors["transformer"]), untrained
-            ),
-        ],
+        parts=[Part(printed=check, trainings=1) for check in checks],
         numbers={f"error of the {name}": end for name, end in ends.items()},
         table=[
             {"layer": k + 1, "transformer": a, "LSTM": b}
-            for k, (a, b) in enumerate(
-                zip(
-                    *(errors[n].mean(dim=-1).tolist() for n in ("transformer", "LSTM")),
-                    strict=False,
-                )
-            )
+            for k, (a, b) in enumerate(zip(means["transformer"], means["LSTM"], strict=False))
         ],
         figures=[
             draw_curves(
@@ -150,6 +115,77 @@ def fu_lstm(
             )
         ],
     )
+
+
+def check_over(statement: str, ratios: Tensor, least: float, told: str, against: str) -> Check:
+    """Check a ratio over prompts drawn again; `against` says why the networks cannot tell."""
+    interval = take_central(ratios.tolist(), float(ratios.median()))
+    ours = f"a ratio of {least:g}"
+    found = check_within(statement, interval, least=least, what="ratio over prompts", ours=ours)
+    if against:
+        return replace(found, passed=None, summary=f"{against}; {told}", counterexample="")
+    return replace(found, summary=f"{found.summary}; {told}")
+
+
+def replace_errors(**curves: list[float]) -> Callable[[Data], Data]:
+    """Make a form in which networks have these errors after their layers, on every prompt."""
+
+    def falsify(data: Data) -> Data:
+        one = torch.ones_like(data["errors"]["LSTM"][:1])
+        errors = {
+            name.replace("_", " "): torch.cat([value * one for value in curve])
+            for name, curve in curves.items()
+        }
+        return {**data, "errors": errors, "equal": curves["transformer"][-1]}
+
+    return falsify
+
+
+@claim(
+    "yang2025.fu.lstm",
+    "An LSTM's error is high and does not improve with more layers; a transformer's does.",
+    where="First paper (Fu et al. 2023): key result 3",
+    kind="ordering",
+    quick={"machines": ["gpt2", "lstm-3", "lstm-1"], "sizes": SMALL_SIZES, "prompts": 400}
+    | {"examples": 600},
+    full={"machines": ["gpt2", "lstm-3", "lstm-1"], "sizes": SMALL_SIZES, "prompts": 1500}
+    | {"examples": 3000},
+    paper={"machines": None, "sizes": PAPER_SIZES, "prompts": 4000, "examples": 4000},
+    tiny={"machines": None, "sizes": SMALL_SIZES, "prompts": 30, "examples": 300},
+    judge=judge_layers,
+    falsified={
+        "an LSTM whose layers halve the error, below the transformer's": replace_errors(
+            transformer=[0.5, 0.2, 0.05], LSTM=[0.1, 0.05, 0.02], LSTM_of_one_layer=[0.1]
+        ),
+        "a transformer whose last layer raises the error": replace_errors(
+            transformer=[0.2, 0.05, 0.09], LSTM=[0.3, 0.3, 0.3], LSTM_of_one_layer=[0.3]
+        ),
+    },
+)
+def fu_lstm(
+    generator: torch.Generator,
+    *,
+    machines: Sequence[str] | None,
+    sizes: Mapping[str, Any],
+    prompts: int,
+    examples: int,
+) -> Data:
+    gpt2, deep, shallow = machines or (None, None, None)
+    heads = {"heads": sizes.get("heads", 8)}
+    plain = {name: value for name, value in sizes.items() if name != "heads"}
+    one = {**plain, "blocks": 1}
+    networks = {
+        "transformer": load_network("gpt2-regression", gpt2, {**plain, **heads}, prompts),
+        "LSTM": load_network("lstm-regression", deep, plain, prompts),
+        "LSTM of one layer": load_network("lstm-regression", shallow, one, prompts),
+    }
+    problem = networks["transformer"].draw_problems(examples, generator)
+    return {
+        "errors": {name: layer_error_shares(each, problem) for name, each in networks.items()},
+        "about": {name: each.description for name, each in networks.items()},
+        "equal": _error_at_equal_steps(networks, problem),
+        "picks": draw_bootstrap_weights(examples, TIMES, generator),
+    }
 
 
 def _error_at_equal_steps(
@@ -175,22 +211,3 @@ def _short(error: float, most: float, name: str) -> str:
 
 def _list_errors(errors: Tensor) -> str:
     return "errors " + ", ".join(f"{error:.4g}" for error in errors.mean(dim=-1).tolist())
-
-
-def _more(statement: str, ratios: Tensor, least: float) -> Callable[[str, str], Part]:
-    """Check that a ratio is over `least`; returns a function that adds details and caveats."""
-    low, high = central_interval(ratios.tolist())
-    passed = True if low > least else (False if high < least else None)
-
-    def part(told: str, against: str) -> Part:
-        summary = f"ratio [{low:.3g}, {high:.3g}] at 95 %, stated over {least:g}; {told}"
-        decided = None if against else passed
-        check = Check(
-            statement=statement,
-            passed=decided,
-            summary=f"{against}; {summary}" if against else summary,
-            counterexample=summary if decided is False else "",
-        )
-        return Part(printed=check, matters="result")
-
-    return part

@@ -15,6 +15,7 @@ Note       what is random is given with the prompt: no transformer draws numbers
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from scipy.stats import chi2
@@ -23,11 +24,12 @@ from torch import Tensor
 from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.inverse_root import inverse_root
 from innerloop.claims.base import claim
+from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Axis, Evidence, Figure, Part
-from innerloop.claims.intervals import fit_exponent
+from innerloop.claims.falsifying import change_column
+from innerloop.claims.intervals import check_rate
 from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.bandit_layers import draw_games, least_steps, prefix_moments
-from innerloop.claims.yang2025.rates import check_power_law
 from innerloop.constructions.thompson_sampling import ThompsonSamplingConstruction
 from innerloop.playing.contest import play_contest
 from innerloop.problems.linear_bandit_games import BanditGameProblem
@@ -36,66 +38,77 @@ ERROR, ARMS, D, DELTA = 1e-2, 3, 2, 0.01
 RIDGE, SCALE, TEMPERATURE = 1.0, 0.5, 0.5
 
 
+WIDE = [10, 30, 100, 300, 1000, 2000]
+Rows = list[dict[str, Any]]
+
+
+def judge_sampling(rows: Rows) -> Evidence:
+    held = Inequality(f"|Δ log p| ≤ ε = {ERROR} at every step of a game where all ‖z‖ are in range")
+    roots = Inequality("a sum of shifted inverses is G^(−1/2) to 1e-3, terms as stated")
+    normals = Inequality("all ‖z‖ of T steps are within √d + √(2 log(T/δ)), with probability 1 − δ")
+    curve = [row for row in rows if "layers" in row]
+    for row in rows:
+        if "off" in row:
+            held.add(row["off"], ERROR, row["case"])
+        elif "root off" in row:
+            roots.add(row["root off"], 1e-3, row["case"])
+        elif "missed" in row:
+            normals.add(row["missed"], DELTA, row["case"])
+    depth = check_rate(
+        "layers over log(T/ε) grow no faster than √T, by the bound",
+        [row["T"] for row in curve],
+        [row["layers"] / math.log(row["T"] / ERROR) for row in curve],
+        0.5,
+        within=0.02,
+        bound=True,
+        what="T",
+    )
+    return Evidence(
+        parts=[
+            Part(printed=held.check()),
+            Part(printed=roots.check()),
+            Part(printed=normals.check()),
+        ],
+        beyond=[depth],
+        numbers={row["about"]: row["number"] for row in rows if "number" in row},
+        table=curve,
+        figures=[
+            Figure(
+                title="Thompson sampling with log-probabilities within 0.01",
+                rows=curve,
+                x=Axis(field="T", title="steps T of a game", scale="log"),
+                y=Axis(field="layers", title="layers, by the bound", scale="log"),
+            )
+        ],
+    )
+
+
 @claim(
     "yang2025.lin.theorem-10",
     "A transformer gives the log-probabilities of Thompson sampling on linear bandits to within ε "
     "with high probability, taking the matrix root by a sum of shifted inverses.",
     where="Third paper (Lin et al. 2023): Theorem 10, informal",
     kind="rate",
+    hypotheses={"the normals z are given with the prompt": "ours: no transformer draws numbers"},
     quick={"rounds": 10, "trials": 60},
     full={"rounds": 24, "trials": 3_000},
     tiny={"rounds": 4, "trials": 6},
+    judge=judge_sampling,
     falsified={
-        "half the layers": {"share": 0.5},
-        "half the terms": {"terms": 0.5},
-        "gradient descent without momentum": {"accelerated": False},
-        "‖z‖ ≤ √d": {"tail": 0.0},
+        "log-probabilities that are off by 0.02": change_column("off", lambda _: 0.02),
+        "roots that are off by 1 %": change_column("root off", lambda _: 0.01),
+        "normals out of range in one game of ten": change_column("missed", lambda _: 0.1),
     },
 )
-def lin_theorem_10(
-    generator: torch.Generator,
-    *,
-    rounds: int,
-    trials: int,
-    share: float = 1.0,
-    terms: float = 1.0,
-    accelerated: bool = True,
-    tail: float = 1.0,
-) -> Evidence:
-    within, same = _check_within(generator, rounds, share)
-    wide = [10, 30, 100, 300, 1000, 2000]
-    layers = [_steps_by_bound(T, accelerated) + 2 for T in wide]
-    sizes = [_terms(T) for T in wide]
-    scaled = [L / math.log(T / ERROR) for T, L in zip(wide, layers, strict=True)]
-    told = "layers over log(T/ε) grow no faster than √T, by the bound"
-    return Evidence(
-        parts=[
-            within,
-            _roots(generator, trials, terms),
-            _normals(tail),
-            Part(
-                printed=check_power_law(told, wide, scaled, 0.5, within=0.02, what="T", bound=True)
-            ),
-        ],
-        numbers={
-            "exponent of layers over T, logarithms left in": fit_exponent(
-                wide, [float(L) for L in layers]
-            )[0],
-            f"terms for T = {wide[-1]}, ε = {ERROR}": sizes[-1],
-            f"choices like the policy's in a game of {rounds} steps": same,
-        },
-        table=[
-            {"T": T, "layers": L, "terms": m} for T, L, m in zip(wide, layers, sizes, strict=True)
-        ],
-        figures=[
-            Figure(
-                title="Thompson sampling with log-probabilities within 0.01",
-                rows=[{"T": T, "layers": L} for T, L in zip(wide, layers, strict=True)],
-                x=Axis(field="T", title="steps T of a game", scale="log"),
-                y=Axis(field="layers", title="layers, by the bound", scale="log"),
-            )
-        ],
-    )
+def lin_theorem_10(generator: torch.Generator, *, rounds: int, trials: int) -> Rows:
+    rows = measure_accuracy(generator, rounds)
+    rows += [measure_root(generator, trial) for trial in range(trials)]
+    for d in (1, 2, 5, 20, 100):
+        for T in (1, 10, 1000, 10**6):
+            radius = math.sqrt(d) + math.sqrt(2 * math.log(T / DELTA))
+            missed = T * float(chi2.sf(radius**2, d))
+            rows.append({"case": Case(d=d, T=T, δ=DELTA), "missed": missed})
+    return rows + [{"T": T, "layers": _steps_by_bound(T) + 2, "terms": _terms(T)} for T in WIDE]
 
 
 def noise_radius(T: int) -> float:
@@ -134,67 +147,52 @@ def _terms(T: int) -> int:
     return least_steps(lambda m: inverse_root(m, RIDGE, most).error * off <= ERROR / 10)
 
 
-def _steps_by_bound(T: int, accelerated: bool) -> int:
+def _steps_by_bound(T: int) -> int:
     built = _build_construction(T, 1, _terms(T))
     # The slowest system is the estimate's: the others have larger ridges.
     q = float(StepRates.of(torch.tensor([RIDGE], dtype=torch.float64), 1.0, T).q[0])
     rest = 2 * built.root.error * built.max_deviation / TEMPERATURE
 
     def enough(k: int) -> bool:
-        left = (1 + k * q) * (1 - q) ** k if accelerated else (1 - q**2) ** k
+        left = (1 + k * q) * (1 - q) ** k
         return 2 * left * (built.max_estimate + built.max_deviation) / TEMPERATURE + rest <= ERROR
 
     return least_steps(enough)
 
 
-def _check_within(generator: torch.Generator, T: int, share: float) -> tuple[Part, str]:
-    held = Inequality(f"|Δ log p| ≤ ε = {ERROR} at every step of a game where all ‖z‖ are in range")
-    steps = max(1, int(share * _steps_by_bound(T, True)))
+def measure_accuracy(generator: torch.Generator, T: int) -> Rows:
+    """Measure the transformer with the number of layers and of terms from the bound."""
+    steps = _steps_by_bound(T)
     built = _build_construction(T, steps, _terms(T))
-    held.add(built.accuracy, ERROR, size=(T, 0), about=f"T = {T}, the proven bound")
     game = draw_games(generator, 8, T, ARMS, D)
     shrink = (noise_radius(T) / game.noise.norm(dim=-1, keepdim=True)).clamp(max=1.0)
     game = BanditGameProblem(game.features, game.actions, game.rewards, game.noise * shrink)
     told = built.decode(game, built.transformer(built.prompt(game)))
-    about = f"T = {T}, {steps + 2} layers, {built.terms} terms"
-    held.add(
-        float((told - thompson_log_probabilities(game)).abs().max()),
-        ERROR,
-        size=(T, 1),
-        about=about,
-    )
+    off = float((told - thompson_log_probabilities(game)).abs().max())
+    case = Case(T=T, layers=steps + 2, terms=built.terms)
     free = ThompsonSamplingConstruction(d=D, n=T, arms=ARMS, steps=steps, terms=built.terms)
     played = play_contest(free, free.environments().sample(4, generator=generator), T)
-    return Part(printed=held.check()), f"{played.agreement_count} of {played.action_count}"
+    same = f"{played.agreement_count} of {played.action_count}"
+    return [
+        {"case": case.extend(note="the proven bound"), "off": built.accuracy},
+        {"case": case, "off": off},
+        {"about": f"choices like the policy's in a game of {T} steps", "number": same},
+    ]
 
 
-def _roots(generator: torch.Generator, trials: int, share: float) -> Part:
-    """Check ‖sum − G^(−1/2)‖ over ‖G^(−1/2)‖ on random matrices, terms for an error of 1e-3."""
-    held = Inequality("a sum of shifted inverses is G^(−1/2) to 1e-3, terms as stated")
-    for trial in range(trials):
-        d, most = 2 + trial % 4, 10.0 ** (1 + trial % 4)
-        terms = least_steps(lambda m, u=most: inverse_root(m, 1.0, u).error <= 1e-3)
-        root = inverse_root(max(1, int(share * terms)), 1.0, most)
-        turned = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q
-        values = most ** torch.rand(d, generator=generator, dtype=torch.float64)
-        values[0], values[-1] = 1.0, most
-        G = turned * values @ turned.mT
-        eye = torch.eye(d, dtype=torch.float64)
-        pairs = zip(root.weights, root.shifts, strict=True)
-        found = torch.stack([w * torch.linalg.inv(G + s * eye) for w, s in pairs]).sum(dim=0)
-        exact = turned / values.sqrt() @ turned.mT
-        off = torch.linalg.matrix_norm(found - exact, 2) / torch.linalg.matrix_norm(exact, 2)
-        about = f"d = {d}, spectrum from 1 to {most:g}, {len(root.shifts)} terms"
-        held.add(float(off), 1e-3, size=(d, most), about=about)
-    return Part(printed=held.check())
-
-
-def _normals(tail: float) -> Part:
-    """Check T · P(‖z‖ > √d + √(2 log(T/δ))) ≤ δ, from χ²."""
-    held = Inequality("all ‖z‖ of T steps are within √d + √(2 log(T/δ)) with probability 1 − δ")
-    for d in (1, 2, 5, 20, 100):
-        for T in (1, 10, 1000, 10**6):
-            radius = math.sqrt(d) + tail * math.sqrt(2 * math.log(T / DELTA))
-            missed = T * float(chi2.sf(radius**2, d))
-            held.add(missed, DELTA, size=(d, T), about=f"d = {d}, T = {T}, δ = {DELTA}")
-    return Part(printed=held.check())
+def measure_root(generator: torch.Generator, trial: int) -> dict[str, Any]:
+    """Measure ‖sum − G^(−1/2)‖ over ‖G^(−1/2)‖ on a random matrix, terms for an error of 1e-3."""
+    d, most = 2 + trial % 4, 10.0 ** (1 + trial % 4)
+    terms = least_steps(lambda m, u=most: inverse_root(m, 1.0, u).error <= 1e-3)
+    root = inverse_root(terms, 1.0, most)
+    turned = torch.linalg.qr(torch.randn(d, d, generator=generator, dtype=torch.float64)).Q
+    values = most ** torch.rand(d, generator=generator, dtype=torch.float64)
+    values[0], values[-1] = 1.0, most
+    G = turned * values @ turned.mT
+    eye = torch.eye(d, dtype=torch.float64)
+    pairs = zip(root.weights, root.shifts, strict=True)
+    found = torch.stack([w * torch.linalg.inv(G + s * eye) for w, s in pairs]).sum(dim=0)
+    exact = turned / values.sqrt() @ turned.mT
+    off = torch.linalg.matrix_norm(found - exact, 2) / torch.linalg.matrix_norm(exact, 2)
+    case = Case(d=d, κ=most, terms=len(root.shifts))
+    return {"case": case, "root off": float(off)}

@@ -15,6 +15,8 @@ Note       λ, B, τ, α are fixed: √T is √(T B²/λ)
 from __future__ import annotations
 
 import math
+from dataclasses import replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -22,8 +24,11 @@ from torch import Tensor
 from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.soft_lin_ucb import SoftLinUCB
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Axis, Evidence, Figure, Part
-from innerloop.claims.intervals import fit_exponent
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.falsifying import change_column
+from innerloop.claims.figures import draw_lines
+from innerloop.claims.intervals import check_rate
 from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.bandit_layers import (
     count_needed_steps,
@@ -31,13 +36,58 @@ from innerloop.claims.yang2025.bandit_layers import (
     least_steps,
     prefix_moments,
 )
-from innerloop.claims.yang2025.rates import check_power_law
 from innerloop.constructions.soft_lin_ucb import SoftLinUCBConstruction
 from innerloop.playing.contest import play_contest
 from innerloop.problems.linear_bandit_games import BanditGameProblem
 
 ERROR, ARMS, D, KNOTS = 1e-2, 3, 2, 2_000
 ALPHA, RIDGE, TEMPERATURE = 1.0, 1.0, 0.5
+
+
+WIDE = [10, 30, 100, 300, 1000, 2000]
+Rows = list[dict[str, Any]]
+
+
+def judge_layers(rows: Rows) -> Evidence:
+    held = Inequality(f"|Δ log p| ≤ ε = {ERROR} at every step of a game, as many layers as stated")
+    most = Inequality("D ≤ 12 dA")
+    curves = [row for row in rows if "layers" in row]
+    for row in rows:
+        if "off" in row:
+            held.add(row["off"], ERROR, row["case"])
+        elif "width" in row:
+            most.add(row["width"], 12 * row["case"]["d"] * row["case"]["A"], row["case"])
+    rates = []
+    for by, told, within in (("bound", "by the bound", 0.02), ("games", "on games", 0.1)):
+        chosen = [row for row in curves if row["by"] == by]
+        T = [row["T"] for row in chosen]
+        scaled = [row["layers"] / math.log(row["T"] / ERROR) for row in chosen]
+        statement = f"{told}, layers over log(T/ε) grow no faster than √T"
+        ours = f"{within:g} of a power, for further logarithms in Õ"
+        rates.append(
+            check_rate(statement, T, scaled, 0.5, within=within, bound=True, what="T", ours=ours)
+        )
+    return Evidence(
+        parts=[
+            Part(printed=held.check()),
+            Part(printed=rates[0]),
+            Part(printed=rates[1]),
+            Part(printed=replace(most.check(), ours="the constant 12 of O(dA)")),
+        ],
+        numbers={row["about"]: row["number"] for row in rows if "number" in row},
+        table=curves,
+        figures=[
+            draw_lines(
+                "Layers for log-probabilities within 0.01",
+                curves,
+                "T: steps T of a game",
+                "layers: layers",
+                "by: enough for",
+                log="xy",
+                caption="`bound`: every game in range. `games`: those drawn, half of them hard.",
+            )
+        ],
+    )
 
 
 @claim(
@@ -49,78 +99,37 @@ ALPHA, RIDGE, TEMPERATURE = 1.0, 1.0, 0.5
     quick={"horizons": [16, 32, 64, 128, 256], "batch": 6, "rounds": 10},
     full={"horizons": [16, 32, 64, 128, 256, 512, 1024], "batch": 40, "rounds": 30},
     tiny={"horizons": [6, 20, 60], "batch": 4, "rounds": 4},
+    judge=judge_layers,
     falsified={
-        "gradient descent without momentum": {"accelerated": False},
-        "half the layers": {"share": 0.5},
-        "width O(d + A)": {"product": False},
+        "as many layers as steps of a game": lambda rows: [
+            {**row, "layers": row["T"]} if "layers" in row else row for row in rows
+        ],
+        "log-probabilities that are off by 0.02": change_column("off", lambda _: 0.02),
+        "ten times the width": change_column("width", lambda width: 10 * width),
     },
 )
 def lin_theorem_8(
-    generator: torch.Generator,
-    *,
-    horizons: list[int],
-    batch: int,
-    rounds: int,
-    accelerated: bool = True,
-    share: float = 1.0,
-    product: bool = True,
-) -> Evidence:
-    wide = [10, 30, 100, 300, 1000, 2000]
-    bounded = [_steps_by_bound(T, ERROR, accelerated) + 2 for T in wide]
-    measured = [_steps_on_games(generator, T, batch, accelerated) + 2 for T in horizons]
-    told = "by the bound, layers over log(T/ε) grow no faster than √T"
-    seen = "on games, layers over log(T/ε) grow no faster than √T"
-    scaled, less = (
-        [L / math.log(T / ERROR) for T, L in zip(over, layers, strict=True)]
-        for over, layers in ((wide, bounded), (horizons, measured))
-    )
-    within, same = _check_within(generator, rounds, share)
-    rows = [
-        {"T": T, "layers": L, "by": by}
-        for by, over, layers in (("bound", wide, bounded), ("games", horizons, measured))
-        for T, L in zip(over, layers, strict=True)
-    ]
-    deeper = _steps_by_bound(100, ERROR / 10, True) - _steps_by_bound(100, ERROR, True)
-    return Evidence(
-        parts=[
-            within,
-            Part(
-                printed=check_power_law(told, wide, scaled, 0.5, within=0.02, what="T", bound=True)
-            ),
-            Part(
-                printed=check_power_law(seen, horizons, less, 0.5, within=0.1, what="T", bound=True)
-            ),
-            _widths(product),
-        ],
-        numbers={
-            "layers more for a tenth of ε, T = 100": deeper,
-            f"choices like the policy's in a game of {rounds} steps": same,
-            "exponent of layers over T, by the bound, logarithms left in": fit_exponent(
-                wide, [float(L) for L in bounded]
-            )[0],
-            f"layers for T = {wide[-1]}, ε = {ERROR}": bounded[-1],
-        },
-        table=rows,
-        figures=[
-            Figure(
-                title="Layers for log-probabilities within 0.01",
-                rows=rows,
-                x=Axis(field="T", title="steps T of a game", scale="log"),
-                y=Axis(field="layers", title="layers", scale="log"),
-                colour=Axis(field="by", title="enough for", scale="category"),
-                caption="`bound`: every game in range. `games`: those drawn, half of them hard.",
-            )
-        ],
-    )
+    generator: torch.Generator, *, horizons: list[int], batch: int, rounds: int
+) -> Rows:
+    rows: Rows = [{"T": T, "layers": _steps_by_bound(T, ERROR) + 2, "by": "bound"} for T in WIDE]
+    for T in horizons:
+        layers = _steps_on_games(generator, T, batch) + 2
+        rows.append({"T": T, "layers": layers, "by": "games"})
+    deeper = _steps_by_bound(100, ERROR / 10) - _steps_by_bound(100, ERROR)
+    rows.append({"about": "layers more for a tenth of ε, T = 100", "number": deeper})
+    for d, arms in ((1, 1), (2, 30), (8, 8), (20, 3)):
+        built = SoftLinUCBConstruction(d=d, n=3, arms=arms, steps=1)
+        rows.append({"case": Case(d=d, A=arms), "width": built.layout.width})
+    return rows + measure_accuracy(generator, rounds)
 
 
-def _steps_by_bound(T: int, error: float, accelerated: bool) -> int:
+def _steps_by_bound(T: int, error: float) -> int:
     """Steps at which the proven bound on |Δ log p| is at most the error."""
     built = _build_construction(T, 1, ALPHA, RIDGE)
     q = float(built.algorithm.rates.q[0])
 
     def enough(k: int) -> bool:
-        left = (1 + k * q) * (1 - q) ** k if accelerated else (1 - q**2) ** k
+        left = (1 + k * q) * (1 - q) ** k
         unsolved = left * built.bound * (built.max_estimate + built.alpha / built.ridge**0.5)
         return 2 * unsolved / built.temperature + built.interpolation_error <= error
 
@@ -139,37 +148,35 @@ def lin_ucb_log_probabilities(
     return ((values + alpha * widths) / temperature).log_softmax(dim=-1)
 
 
-def _steps_on_games(generator: torch.Generator, T: int, batch: int, accelerated: bool) -> int:
+def _steps_on_games(generator: torch.Generator, T: int, batch: int) -> int:
     game = draw_games(generator, batch, T, ARMS, D)
     values = torch.tensor([RIDGE, ALPHA, TEMPERATURE], dtype=torch.float64)
     ridge, alpha, temperature = values
     ridges = ridge.expand(1 + ARMS)
     pace = StepRates.of(ridges, 1.0, T)
-    pace = pace if accelerated else pace._replace(q=torch.ones_like(pace.q))
     algorithm = SoftLinUCB(ridges, pace, alpha, temperature)
     wanted = lin_ucb_log_probabilities(game, RIDGE, ALPHA, TEMPERATURE)
     return count_needed_steps(algorithm, game, wanted, ERROR)
 
 
-def _check_within(generator: torch.Generator, T: int, share: float) -> tuple[Part, str]:
-    """Check the transformer with the number of layers from the bound, or a share of it."""
-    held = Inequality(f"|Δ log p| ≤ ε = {ERROR} at every step of a game, as many layers as stated")
+def measure_accuracy(generator: torch.Generator, T: int) -> Rows:
+    """Measure the transformer with the number of layers from the bound."""
+    rows: Rows = []
     built = _build_construction(T, 1, ALPHA, RIDGE)
     for alpha, ridge in ((1.0, 1.0), (0.3, 0.2)):
         steps = least_steps(
             lambda k, a=alpha, r=ridge: _build_construction(T, k, a, r).accuracy <= ERROR
         )
-        built = _build_construction(T, max(1, int(share * steps)), alpha, ridge)
-        held.add(
-            built.accuracy, ERROR, size=(T, 0), about=f"T = {T}, α = {alpha}, the proven bound"
-        )
+        built = _build_construction(T, steps, alpha, ridge)
+        case = Case(T=T, α=alpha, λ=ridge, layers=built.steps + 2)
+        rows.append({"case": case.extend(note="the proven bound"), "off": built.accuracy})
         game = draw_games(generator, 6, T, ARMS, D)
         told = built.decode(game, built.transformer(built.prompt(game)))
         wanted = lin_ucb_log_probabilities(game, ridge, alpha, built.temperature)
-        about = f"T = {T}, α = {alpha}, λ = {ridge}, {built.steps + 2} layers"
-        held.add(float((told - wanted).abs().max()), ERROR, size=(T, 1), about=about)
+        rows.append({"case": case, "off": float((told - wanted).abs().max())})
     played = play_contest(built, built.environments().sample(4, generator=generator), T)
-    return Part(printed=held.check()), f"{played.agreement_count} of {played.action_count}"
+    same = f"{played.agreement_count} of {played.action_count}"
+    return [*rows, {"about": f"choices like the policy's in a game of {T} steps", "number": same}]
 
 
 def _build_construction(T: int, steps: int, alpha: float, ridge: float) -> SoftLinUCBConstruction:
@@ -183,12 +190,3 @@ def _build_construction(T: int, steps: int, alpha: float, ridge: float) -> SoftL
         ridge=ridge,
         temperature=TEMPERATURE,
     )
-
-
-def _widths(product: bool) -> Part:
-    most = Inequality("D ≤ 12 dA" if product else "D ≤ 12 (d + A)")
-    for d, arms in ((1, 1), (2, 30), (8, 8), (20, 3)):
-        built = SoftLinUCBConstruction(d=d, n=3, arms=arms, steps=1)
-        bound = 12 * (d * arms if product else d + arms)
-        most.add(built.layout.width, bound, size=(d, arms), about=f"d = {d}, A = {arms}")
-    return Part(printed=most.check())

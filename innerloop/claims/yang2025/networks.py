@@ -20,6 +20,7 @@ from innerloop.algorithms.base import Algorithm
 from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.newton import Newton
 from innerloop.claims.evidence import Axis, Figure
+from innerloop.claims.intervals import take_central
 from innerloop.claims.recorded import load_recorded
 from innerloop.identification.hooked import HookedModel
 from innerloop.identification.hyper import predict_steps
@@ -54,11 +55,6 @@ def newton_iteration(problem: RegressionProblem, share: float = 1.0) -> Newton:
 
 def gradient_descent(problem: RegressionProblem, share: float = 1.0) -> GradientDescent:
     return GradientDescent((share * problem.n / _largest_eigenvalues(problem)).unsqueeze(0))
-
-
-def slow_gradient_descent(problem: RegressionProblem) -> GradientDescent:
-    """Gradient descent with a fifth of the step."""
-    return gradient_descent(problem, 0.2)
 
 
 def _largest_eigenvalues(problem: RegressionProblem) -> Tensor:
@@ -122,35 +118,6 @@ def probe_network(trained: TrainedRun, prompts: int) -> HookedModel:
     )
 
 
-@dataclass(frozen=True, eq=False)
-class IterationModel(Model):
-    """An iteration in place of a network: its layers are some of the steps."""
-
-    iteration: Iteration
-    at: tuple[int, ...]
-
-    @property
-    def layers(self) -> list[str]:
-        return [f"step {k}" for k in self.at]
-
-    def predict(self, problem: Any) -> Tensor:
-        return predict_steps(self.iteration(problem), problem, max(self.at))[list(self.at)]
-
-
-def substitute_iteration(iteration: Iteration, *at: int) -> Callable[..., ProbedNetwork]:
-    """Make a substitute for `load_network` that returns an iteration; for falsified forms."""
-
-    def load_iteration(
-        recipe: str, machine: Any, sizes: Mapping[str, Any], *_: Any, **__: Any
-    ) -> ProbedNetwork:
-        problems = LinearRegression(d=sizes["d"], n=sizes["n"], kappa=sizes.get("kappa", 1.0))
-        return ProbedNetwork(
-            IterationModel(iteration, at), problems, f"{len(at)} layers, an iteration's steps"
-        )
-
-    return load_iteration
-
-
 def error_shares(predictions: Tensor, problem: RegressionProblem) -> Tensor:
     """Squared errors of every layer or step, prompt by prompt, as shares of E y²."""
     target = find_targets(problem)
@@ -178,13 +145,6 @@ def draw_bootstrap_weights(count: int, times: int, generator: torch.Generator) -
     picks = torch.randint(count, (times, count), generator=generator)
     ones = torch.ones(times, count, dtype=torch.float64)
     return torch.zeros_like(ones).scatter_add_(1, picks, ones) / count
-
-
-def central_interval(values: Sequence[float]) -> tuple[float, float]:
-    """The central 95 % interval of values."""
-    ends = torch.tensor([0.025, 0.975], dtype=torch.float64)
-    low, high = torch.quantile(torch.tensor(values, dtype=torch.float64), ends).tolist()
-    return low, high
 
 
 def predict_positions(
@@ -217,7 +177,7 @@ def curve_rows(
     end = first_below(means, least) or len(means) - 1
     rows = []
     for k in (k for k in range(1, end + 1) if k <= 32 or k % (k // 16) == 0):
-        low, high = central_interval(again[k])
+        _, low, high = take_central(again[k], means[k])
         ends = {"low": max(low, least / 10), "high": high}
         rows.append({"k": k, "error": means[k], **ends, "of": CURVE_NAMES.get(name, name), **more})
     return rows

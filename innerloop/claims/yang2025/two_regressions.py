@@ -9,13 +9,42 @@ information over n. The score of an example is (y tanh(y⟨x, β⟩) − ⟨x, �
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Check, Part
+from innerloop.claims.falsifying import change_column
+from innerloop.claims.intervals import check_rate
+from innerloop.claims.trials import Inequality
+
 INNER_STEPS = 6
 LEAST_STEPS = 40
+D, HIGH = 2, 2.0
+FAR = (1e4, 1e8, 1e12, 1e16)
+"""Numbers of examples at which errors at the edge are computed, by Fisher's information."""
+REGIMES: dict[str, Callable[[float], float]] = {
+    "η = 0": lambda n: 0.0,
+    "half the edge": lambda n: regime_edge(n, D) / 2,
+    "the edge": lambda n: regime_edge(n, D),
+    "η = 2": lambda n: HIGH,
+}
+ROOM = 0.1
+"""How far above its exponent an error may be, for the logarithms of the bounds; for squares twice
+that. Ours."""
+Rows = list[dict[str, Any]]
+STUCK = {
+    "errors that do not fall with n": change_column("error", lambda _: 1.0),
+    "errors that grow with n": lambda rows: [
+        {**row, "error": row["n"]} if "error" in row else row for row in rows
+    ],
+}
+"""Data that contradict every rate."""
 
 
 def draw_mixture(
@@ -73,3 +102,57 @@ def fisher_error(n: float, d: int, eta: float) -> float:
     """Asymptotic √E‖β̂ − β*‖² for large n; near √((d − 1)/2 + 1/6)/(η√n) for small η."""
     across, along = fisher_information(eta)
     return math.sqrt(((d - 1) / across + 1 / along) / n)
+
+
+def measure_regimes(
+    generator: torch.Generator, batch: int, sizes: list[int], summarise: Callable[[Tensor], Tensor]
+) -> Rows:
+    """Measure errors up to sign over n in each regime, and compute them at the edge far out."""
+    rows: Rows = []
+    for name, eta in REGIMES.items():
+        for n in sizes:
+            found = summarise(estimation_errors(generator, batch, n, D, eta(n)))
+            rows.append({"regime": name, "n": n, "η": eta(n), "error": float(found)})
+    for n in FAR:
+        far = summarise(torch.tensor([fisher_error(n, D, regime_edge(n, D))], dtype=torch.float64))
+        rows.append({"regime": "Fisher", "n": n, "η": regime_edge(n, D), "error": float(far)})
+    return rows
+
+
+def check_regime(rows: Rows, name: str, power: float, statement: str, room: float = ROOM) -> Check:
+    """Check that errors of one regime fall at least as fast as a power of n."""
+    chosen = [row for row in rows if row.get("regime") == name]
+    n, errors = ([row[key] for row in chosen] for key in ("n", "error"))
+    ours = f"{room:g} of a power, for the logarithms of the bound"
+    return check_rate(statement, n, errors, power, within=room, bound=True, what="n", ours=ours)
+
+
+def judge_high(rows: Rows, power: int, delta: float) -> Part:
+    """Judge errors (power 1) or their squares (2) for every η from the edge on.
+
+    As printed, one constant for all η; corrected, divided by min(1, η) (Kwon et al. 2021).
+    """
+    what = {1: "‖β̂ ∓ β*‖", 2: "the mean of ‖β̂ ∓ β*‖²"}[power]
+    bound = {1: "√(d log²(n/δ)/n)", 2: "d log²n/n"}[power]
+    held = Inequality(f"η from the edge on: {what} ≤ {bound}/min(1, η){'²' if power == 2 else ''}")
+    ratios = []
+    for row in rows:
+        if row.get("regime") not in ("the edge", "η = 2", "Fisher"):
+            continue
+        n, eta = row["n"], row["η"]
+        allowed = (math.sqrt(D / n) * math.log(n / delta)) ** power
+        held.add(row["error"], allowed / min(1.0, eta) ** power, Case(d=D, n=n, η=eta))
+        if row["regime"] == "Fisher":
+            ratios.append(row["error"] / allowed)
+    grows = ratios[-1] > 10 * ratios[0]
+    told = ", ".join(f"{r:.3g} at n = {n:.0e}" for n, r in zip(FAR, ratios, strict=True))
+    printed = Check(
+        statement=f"every η above the edge: {what} ≤ C {bound}, one constant",
+        passed=not grows,
+        summary=f"{what} over the bound by Fisher's information at {len(FAR)} sizes: {told}",
+        counterexample=f"d = {D}, η = (d log²n/n)^(1/4): {what} over the bound is {told}"
+        if grows
+        else "",
+        ours="a constant may grow tenfold while n grows 10¹²-fold",
+    )
+    return Part(printed=printed, corrected=replace(held.check(), ours="the constant 1"))
