@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from innerloop.certification.law import bound_states, check_divergence
 from innerloop.constructions.base import Construction
 from innerloop.errors import InputError, OutOfRangeError
 
@@ -71,16 +72,21 @@ def _scale(problem: Any, which: Sequence[int], factor: float) -> Any:
 
 @torch.no_grad()
 def is_in_range(construction: Construction[Any, Any], problem: Any) -> bool:
-    """Tell whether the law is stated for every instance of a batch, at every state it passes."""
+    """Tell whether the law is stated for every instance of a batch, at every state it passes.
+
+    Raises `InputError` where the reference diverges.
+    """
     algorithm = construction.algorithm
     try:
         construction.check(problem)
     except OutOfRangeError:
         return False
+    largest = bound_states(construction.prompt(problem))
     state = algorithm.init(problem)
     for k in range(construction.steps + 1):
         if k:
             state = algorithm.step(problem, state, k - 1)
+        check_divergence(construction, state, largest)
         if not construction.usage(construction.encode(problem, state)) <= 1:
             return False
     return True
@@ -88,10 +94,12 @@ def is_in_range(construction: Construction[Any, Any], problem: Any) -> bool:
 
 def find_in_range(construction: Construction[Any, Any], problem: Any) -> list[bool]:
     """Tell of each instance of a batch whether the law is stated for it, by halving the batch."""
-    if is_in_range(construction, problem):
-        return [True] * len(problem)
-    if len(problem) == 1:
-        return [False]
+    try:
+        inside = is_in_range(construction, problem)
+    except InputError:
+        inside = False
+    if inside or len(problem) == 1:
+        return [inside] * len(problem)
     middle = len(problem) // 2
     return find_in_range(construction, problem[:middle]) + find_in_range(
         construction, problem[middle:]
