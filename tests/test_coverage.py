@@ -122,7 +122,8 @@ def test_a_unit_that_is_never_active_is_not_reached() -> None:
     assert found is not None
     for masks in found:
         assert masks["body.0.0.mlp.bias"].tolist()[0]
-        assert int((masks["body.0.0.mlp.outer"] & (asleep.body[0][0].mlp.outer != 0)).sum()) == 1
+        outer = dict(asleep.named_parameters())["body.0.0.mlp.outer"]
+        assert int((masks["body.0.0.mlp.outer"] & (outer != 0)).sum()) == 1
 
 
 def test_places_are_written_as_ranges() -> None:
@@ -149,6 +150,17 @@ def test_lloyds_law_is_tested_where_it_is_stated() -> None:
         assert found.usage <= 1
         redrawn += count
     assert redrawn > 0, "none of these seeds has a tie: the test tests nothing"
+
+
+def test_instances_are_redrawn_until_there_are_as_many_as_asked_for() -> None:
+    """Most of these instances have a point between two means: more are drawn again than kept."""
+    construction = LloydConstruction(d=1, n=6, steps=1, margin=0.5)
+    found, problems, redrawn = measure_instances(construction, construction.transformer, 6, 0)
+    assert sum(len(problem) for problem in problems) == 6
+    assert redrawn > 6
+    assert found.usage <= 1
+    hopeless = LloydConstruction(d=1, n=40, steps=1, margin=2.0)
+    assert measure_instances(hopeless, hopeless.transformer, 6, 0)[0].usage > 1
 
 
 def test_instances_out_of_range_are_found_one_by_one() -> None:

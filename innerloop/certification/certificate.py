@@ -36,8 +36,8 @@ LEAST_MOVE = 100
 class Certificate:
     """The measured evidence that a transformer runs its algorithm.
 
-    redrawn_instances  drawn in place of others on which the law is not stated: beyond the declared
-                       range, or at ties
+    redrawn_instances  turned down and drawn again, since the law is not stated on them: beyond the
+                       declared range, or at ties
     further_instances  measured in addition, step by step: at the ends of the declared range
     unreached          weights of which a small error might go unnoticed, as ranges of places in
                        each flattened tensor, `3,7-19`; None where it was not measured. A small

@@ -44,7 +44,7 @@ MAX_ENTRIES = 1 << 28
 class Measurement(NamedTuple):
     """Deviations over all instances, and how the instances came about.
 
-    redrawn    instances out of the declared range, which were drawn again
+    redrawn    instances turned down, since they were out of the declared range
     further    instances at the ends of the range, and of a construction's own further kind
     unreached  the weights that no instance reached; None where it was not measured: the law is
                broken, or a single instance is too large
@@ -152,7 +152,7 @@ def _check_size(
 def _redraw(
     construction: Construction[Any, Any], draw: Callable[[int], Any], problem: Any
 ) -> tuple[Any, int]:
-    """Replace the instances out of range by others in range; return how many were drawn for that.
+    """Replace the instances out of range by others in range; return how many were turned down.
 
     Without enough of them in range the problem is returned as it is, and 0.
     """
@@ -160,18 +160,20 @@ def _redraw(
         return problem, 0
     wanted, attempts = len(problem), 0
     inside = find_in_range(construction, problem)
+    outside = wanted - sum(inside)
     kept, count = [select(problem, _places(inside))] if any(inside) else [], sum(inside)
     while count < wanted:
         size = max(wanted - count, 8)
         if attempts + size > max(8, MAX_ATTEMPTS * wanted) or (attempts >= wanted and not count):
             return problem, 0
         fresh = draw(size).to(torch.float64)
-        places = _places(find_in_range(construction, fresh))[: wanted - count]
-        if places:
+        good = _places(find_in_range(construction, fresh))
+        if places := good[: wanted - count]:
             kept.append(select(fresh, places))
         attempts += size
+        outside += size - len(good)
         count += len(places)
-    return join_batches(kept), wanted - sum(inside)
+    return join_batches(kept), outside
 
 
 def _places(mask: list[bool]) -> list[int]:
