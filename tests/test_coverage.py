@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import copy
+import random
+from pathlib import Path
 
 import pytest
 import torch
@@ -19,6 +21,7 @@ from innerloop.constructions.ucb_vi import UCBVIConstruction
 from innerloop.errors import InputError, OutOfRangeError
 from innerloop.registry import make_member
 from innerloop.transformer import Transformer
+from tools.torture.attacks import changed_weights
 
 
 def change(transformer: Transformer, name: str, index: int, value: float) -> Transformer:
@@ -68,6 +71,17 @@ def test_a_change_is_noticed_or_its_place_is_listed(
     if certificate.holds:
         assert certificate.unreached is not None
         assert place in places(certificate.unreached[tensor])
+
+
+@pytest.mark.parametrize("name", ["lloyd", "relu-gradient-descent"])
+def test_no_certificate_vouches_for_a_changed_weight(
+    name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A sample of the attack: what is changed is noticed, listed, or matters nowhere."""
+    monkeypatch.setattr(changed_weights, "OTHERS", 250)
+    monkeypatch.setattr(changed_weights, "LARGE_SHARE", 0.0)
+    verdicts = [changed_weights.attempt([name], random.Random(seed), tmp_path) for seed in range(5)]
+    assert "refused" in verdicts
 
 
 def test_gates_are_opened_at_the_ends_of_the_range() -> None:

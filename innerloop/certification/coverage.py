@@ -14,6 +14,8 @@ Gates      a unit, hinge or score that is never above 0 has derivative 0: the we
 Choices    a softmax that is 0 or 1 to the last digit has derivative 0 as well: where a hard choice
            is made (the nearest mean, the best action), a small error matters near ties only, and
            what the choice is computed from is not reached. Large errors are still noticed
+Corrected  what a later block corrects has no effect to first order: the knots of 1/√s before
+           Newton's step. Large errors of it are noticed as those of choices are
 Bounds     where the law allows for an error of knots, a thousandth of one knot's weight is
            often less than that error: such knots are not reached either
 Zeros      weights that are 0 take part like others, and are counted apart: many read registers that
