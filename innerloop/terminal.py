@@ -53,12 +53,16 @@ def _describe_instances(certificate: dict[str, Any]) -> str:
 
 
 def _describe_unreached(certificate: dict[str, Any]) -> str:
-    """Say how many weights had no effect on any instance; the JSON has them by tensor."""
-    unreached, zeros = certificate["unreached"], certificate["unreached_zeros"]
-    if unreached is None:
+    """Say of how many weights a small error would go unnoticed; the JSON says of which."""
+    names = ("unreached_weights", "faint_weights", "unreached_zeros")
+    count, faint, zeros = (certificate[name] for name in names)
+    if count is None:
         return "not measured"
-    count = sum(unreached.values())
-    return f"{count} weights" + (f", {zeros} zeros" if zeros else "")
+    return (
+        f"{count} weights"
+        + (f" ({faint} by small errors only)" if faint else "")
+        + (f", {zeros} zeros" if zeros else "")
+    )
 
 
 def print_outcomes(outcomes: list[dict[str, Any]]) -> None:

@@ -113,26 +113,27 @@ def list_places(document: Any) -> Iterator[tuple[Any, Any]]:
 @pytest.fixture(scope="module")
 def saved_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("saved") / "em.safetensors"
-    innerloop.build("em", d=2, n=4, clusters=2, steps=1, knots=400, instances=1).save(path)
+    # Softmax and ReLU heads, dense and element-wise units, in a body and an epilogue.
+    innerloop.build("em", d=1, n=2, clusters=1, steps=1, knots=40, instances=1).save(path)
     return path
 
 
 def attempt(path: Path) -> str:
     """Verify a file: what the certificate says, or the error."""
     try:
-        certificate = innerloop.verify(path, instances=2).certificate
+        certificate = innerloop.verify(path, instances=1).certificate
     except InputError as error:
         return str(error)
-    assert (certificate.instances, certificate.seed) == (2, 0), "not for the file to say"
+    assert (certificate.instances, certificate.seed) == (1, 0), "not for the file to say"
     return "holds" if certificate.holds else "broken"
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_a_resealed_file_is_refused_in_one_line_or_read(
     seed: int, saved_file: Path, tmp_path: Path
 ) -> None:
     resealer = Resealer(saved_file, seed)
-    for _ in range(60):
+    for _ in range(40):
         label = resealer.write(tmp_path / "changed")
         try:
             said = attempt(tmp_path / "changed")

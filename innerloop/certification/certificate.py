@@ -11,8 +11,10 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from innerloop.certification.cost import check_cost
+from innerloop.certification.coverage import Unreached, format_ranges
 from innerloop.certification.law import Deviations
 from innerloop.certification.measuring import measure_all, measure_instances
 from innerloop.certification.shrink import list_sizes, shrink
@@ -32,7 +34,20 @@ LEAST_MOVE = 100
 
 @dataclass(frozen=True)
 class Certificate:
-    """The measured evidence that a transformer runs its algorithm."""
+    """The measured evidence that a transformer runs its algorithm.
+
+    redrawn_instances  turned down and drawn again, since the law is not stated on them: beyond the
+                       declared range, or at ties
+    further_instances  measured in addition, step by step: at the ends of the declared range
+    unreached          weights of which a small error might go unnoticed, as ranges of places in
+                       each flattened tensor, `3,7-19`; None where it was not measured. A small
+                       error is a thousandth of the weight. Where a hard choice is made (the nearest
+                       mean, the best action) such an error matters only near a tie, and what the
+                       choice is computed from is listed here: see `coverage`
+    unreached_weights  how many of them are not 0
+    faint_weights      how many of these an error of their own size would move all the same
+    unreached_zeros    how many of them are 0: most read registers that are 0 on every problem
+    """
 
     name: str
     source: str
@@ -58,7 +73,9 @@ class Certificate:
     instances: int
     further_instances: int
     redrawn_instances: int
-    unreached: dict[str, int] | None
+    unreached: dict[str, str] | None
+    unreached_weights: int | None
+    faint_weights: int | None
     unreached_zeros: int | None
     seed: int
     versions: dict[str, str]
@@ -135,13 +152,33 @@ def certify(
         instances=instances,
         further_instances=measurement.further,
         redrawn_instances=measurement.redrawn,
-        unreached=measurement.unreached,
-        unreached_zeros=measurement.unreached_zeros,
+        **_describe_unreached(transformer, measurement.unreached),
         seed=seed,
         versions=collect_versions(),
         command=_format_command(construction, dtype, instances, seed),
         seconds=time.perf_counter() - start,
     )
+
+
+def _describe_unreached(transformer: Transformer, found: Unreached | None) -> dict[str, Any]:
+    """Return the fields of a certificate that say which weights no instance reached."""
+    counts = ("unreached_weights", "faint_weights", "unreached_zeros")
+    if found is None:
+        return dict.fromkeys(("unreached", *counts))
+    nonzero = {name: weight != 0 for name, weight in transformer.named_parameters()}
+    weights, even_large, zeros = (
+        sum(int((mask & where(nonzero[name])).sum()) for name, mask in masks.items())
+        for masks, where in (
+            (found.small, Tensor.bool),
+            (found.large, Tensor.bool),
+            (found.small, Tensor.logical_not),
+        )
+    )
+    ranges = {name: format_ranges(mask) for name, mask in found.small.items() if bool(mask.any())}
+    return {
+        "unreached": ranges,
+        **dict(zip(counts, (weights, weights - even_large, zeros), strict=True)),
+    }
 
 
 def check_instances(instances: Any) -> None:

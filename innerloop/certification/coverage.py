@@ -1,159 +1,138 @@
-"""Coverage: which weights of a transformer had an effect on what the law compares.
+"""Coverage: which weights of a transformer the compared numbers depend on, and how strongly.
 
 A weight that no instance reaches could be anything, and the certificate would hold all the same.
-The law's parts (prologue, each step from the exact state, each read-out) are run once more with
-gradients: for a random direction v of the compared entries, relative to max(1, |reference|), the
-derivative of ⟨v, entries⟩ by a weight is zero for every v only if no entry depends on the weight to
-first order, so one backward pass for each part tells it for all weights together.
+The law's parts (prologue, steps from the exact state, read-outs) are run once more with gradients
+on a few of the measured instances. For random signs v, the derivative of ⟨v, entries⟩ by a weight
+has the size of the Euclidean norm of all entries' derivatives, so that divided by √(number of
+entries) it is a cautious estimate of the largest one, for all weights by one backward pass.
 
-Reached    a change of the weight by its own size, or by 1 if that is more, moves the compared
-           entries by more than the tolerance, to first order, on some instance
-ReLU       a unit, hinge or score that is never above 0 has derivative 0: its weights are not
-           reached, though large changes of what it reads might be noticed
-Saturated  a softmax that is 0 or 1 to the last digit has derivative 0 as well
-Zeros      weights that are 0 take part like others. They are counted apart: many read registers
-           that are 0 at their block on every problem. Zeros that no data can reach are not counted
-           (a row of Q whose row of K is 0, a hidden unit that writes nowhere)
+Reached    the smallest error that counts moves some compared entry by more than the tolerance, to
+           first order. That error is a thousandth of the weight; for a weight of 0, it is the
+           smallest other weight of its tensor (1 at most). Larger errors move it more
+Gates      a unit, hinge or score that is never above 0 has derivative 0: the weights that keep a
+           gate shut are not reached, however near its opening the instances come
+Choices    a softmax that is 0 or 1 to the last digit has derivative 0 as well: where a hard choice
+           is made (the nearest mean, the best action), a small error matters near ties only, and
+           what the choice is computed from is not reached. Large errors are still noticed
+Corrected  what a later block corrects has no effect to first order: the knots of 1/√s before
+           Newton's step. Large errors of it are noticed as those of choices are
+Bounds     where the law allows for an error of knots, a thousandth of one knot's weight is
+           often less than that error: such knots are not reached either
+Zeros      weights that are 0 take part like others, and are counted apart: many read registers that
+           are 0 at their block on every problem. Zeros that no data can reach are left out (a row
+           of Q whose row of K is 0, a hidden unit that writes nowhere)
 """
 
 from __future__ import annotations
 
 import copy
+import functools
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
 
 from innerloop.constructions.base import Construction
 from innerloop.transformer import Block, Transformer
+from innerloop.transformer.mlp import ElementwiseUnits
 
+SMALLEST_ERROR = 1e-3
+"""The relative error of a weight that must be noticeable for it to count as reached."""
 MAX_ENTRIES = 1 << 24
-"""Scores and hidden units kept for a backward pass; instances are taken a few at a time."""
-FIRST_INSTANCES = 8
-"""Instances of the first passes; parts whose weights they all reach are not run again."""
+"""Scores and hidden units kept for a backward pass; larger instances are not measured."""
 
 
-class Coverage:
-    """The largest first-order effect of every weight on the law's entries, over problems so far."""
+class Unreached(NamedTuple):
+    """Masks of the weights that were not reached, for every tensor.
 
-    def __init__(self, construction: Construction[Any, Any], transformer: Transformer) -> None:
+    small  by the smallest error that counts
+    large  by an error of the weight's own size either
+    """
+
+    small: dict[str, Tensor]
+    large: dict[str, Tensor]
+
+
+def find_unreached(
+    construction: Construction[Any, Any],
+    transformer: Transformer,
+    problem: Any,
+    generator: torch.Generator,
+) -> Unreached | None:
+    """Find the weights that a few instances do not reach; None if a single one is too large."""
+    room = MAX_ENTRIES // max(1, _count_entries(construction, transformer, problem))
+    if not room:
+        return None
+    effects = _Effects(construction, transformer, generator)
+    effects.observe(problem[:room])
+    return effects.find_unreached()
+
+
+class _Effects:
+    """The largest estimated effect of an error of every weight, by its own size, or the least."""
+
+    def __init__(
+        self,
+        construction: Construction[Any, Any],
+        transformer: Transformer,
+        generator: torch.Generator,
+    ) -> None:
         self.construction = construction
+        self.generator = generator
         self.model = copy.deepcopy(transformer).requires_grad_(True)
         self.dtype = next(transformer.parameters()).dtype
-        self.tolerance = construction.tolerance(self.dtype)
-        self.measured = True
         self._weights = dict(self.model.named_parameters())
-        self._effects = {name: torch.zeros_like(w) for name, w in self._weights.items()}
-        self._settled: set[str] = set()
-        self._changed: set[str] = set()
+        self._derivatives = {name: torch.zeros_like(w) for name, w in self._weights.items()}
+        self._written = _find_written_places(self.model)
 
-    def list_unreached(self) -> dict[str, int]:
-        """Count, for each tensor, the weights other than 0 that were not reached."""
-        counts = {
-            name: int((self._is_unreached(name) & (weight != 0)).sum())
-            for name, weight in self._weights.items()
-        }
-        return {name: count for name, count in counts.items() if count}
+    def find_unreached(self) -> Unreached:
+        """Compare the effects of errors with the tolerance."""
+        tolerance, live = self.construction.tolerance(self.dtype), find_live_weights(self.model)
+        masks: tuple[dict[str, Tensor], dict[str, Tensor]] = {}, {}
+        for name, derivative in self._derivatives.items():
+            weight = self._weights[name].detach()
+            matters = live[name] | (weight != 0)
+            for mask, share in zip(masks, (SMALLEST_ERROR, 1.0), strict=True):
+                mask[name] = matters & ~(derivative * _list_errors(weight, share) > tolerance)
+        return Unreached(*masks)
 
-    def count_unreached(self) -> int:
-        """Count the weights other than 0 that were not reached."""
-        return sum(self.list_unreached().values())
-
-    def count_unreached_zeros(self) -> int:
-        """Count the weights that are 0, were not reached, and could be by some data."""
-        live = find_live_weights(self.model)
-        return sum(
-            int((self._is_unreached(name) & (weight == 0) & live[name]).sum())
-            for name, weight in self._weights.items()
-        )
-
-    def observe(self, problem: Any, generator: torch.Generator) -> None:
-        """Record the effects of the weights on a batch of instances, until no weight is missing."""
-        count = len(problem)
-        room = MAX_ENTRIES // max(1, self._entries_per_instance(problem))
-        if room < 1:
-            self.measured = False
-            return
-        first = 0
-        while first < count:
-            size = min(room, FIRST_INSTANCES if first < 2 * FIRST_INSTANCES else count)
-            self._changed = set()
-            self._observe_chunk(problem[first : first + size], generator)
-            # A part is settled when its weights are all reached, and the last pass added nothing.
-            unreached = {_name_part(name) for name in self.list_unreached()}
-            parts = {_name_part(name) for name in self._weights}
-            self._settled = parts - unreached - self._changed if first else set()
-            if self._settled == parts:
-                return
-            first += size
-
-    def observe_further(self, problem: Any, generator: torch.Generator) -> bool:
-        """Record effects on further instances; tell whether they reach another nonzero weight."""
-        before = self.count_unreached()
-        unreached = {_name_part(name) for name in self.list_unreached()}
-        self._settled = {_name_part(name) for name in self._weights} - unreached
-        count, room = len(problem), MAX_ENTRIES // max(1, self._entries_per_instance(problem))
-        for first in range(0, count, max(1, room)):
-            self._observe_chunk(problem[first : first + room], generator)
-        return self.count_unreached() < before
-
-    def _is_unreached(self, name: str) -> Tensor:
-        weight, effect = self._weights[name].detach(), self._effects[name]
-        return ~(effect * weight.abs().clamp_min(1.0) > self.tolerance)
-
-    def _entries_per_instance(self, problem: Any) -> int:
-        """Count the scores and hidden units of the largest part, for one instance."""
-        tokens = self.construction.prompt(problem).shape[-2]
-        sizes: dict[str, int] = {}
-        for name, module in self.model.named_modules():
-            if isinstance(module, Block):
-                heads = module.attention.heads if module.attention else 0
-                hidden = module.mlp.hidden if module.mlp else 0
-                part = _name_part(name)
-                sizes[part] = sizes.get(part, 0) + tokens * (heads * tokens + hidden)
-        return 4 * max(sizes.values(), default=0)
-
-    def _observe_chunk(self, problem: Any, generator: torch.Generator) -> None:
+    def observe(self, problem: Any) -> None:
+        """Record the effects on a batch of instances."""
         construction, model = self.construction, self.model
-        context = construction.context_length(problem)
+        context, period = construction.context_length(problem), len(model.body)
         with torch.no_grad():
             state = construction.algorithm.init(problem)
             exact = construction.encode(problem, state)
             prompt = construction.prompt(problem).to(self.dtype)
-            self._observe_stream(
-                "prologue", lambda: model.run_prologue(prompt, context), exact, generator
-            )
-            self._observe_prediction(problem, state, exact, generator)
+            run = functools.partial(model.run_prologue, prompt, context)
+            self._observe_stream("prologue", run, exact)
             for k in range(model.steps):
-                before = self._add_noise(exact, generator)
+                before = exact
                 state = construction.algorithm.step(problem, state, k)
                 exact = construction.encode(problem, state)
-                self._observe_stream(
-                    f"body.{k % len(model.body)}",
-                    lambda before=before, k=k: model.step(before, k, context),
-                    exact,
-                    generator,
-                )
-                self._observe_prediction(problem, state, exact, generator)
+                # The first and the last are enough of steps that share weights, and of read-outs.
+                if k < period or k >= model.steps - period:
+                    noised = self._add_noise(before)
+                    run = functools.partial(model.step, noised, k, context)
+                    self._observe_stream(f"body.{k % period}", run, exact)
+                if k in (0, model.steps - 1):
+                    self._observe_prediction(problem, state, exact)
 
-    def _observe_stream(
-        self, part: str, run: Callable[[], Tensor], exact: Tensor, generator: torch.Generator
-    ) -> None:
-        if part in self._settled:
+    def _observe_stream(self, part: str, run: Callable[[], Tensor], exact: Tensor) -> None:
+        if part not in self._written:
             return
         with torch.enable_grad():
             stream = run()
-        ignored = self.construction.ignored_mask(exact).to(exact.device)
-        direction = _draw_like(exact, generator) / exact.abs().clamp_min(1.0)
-        self._record(part, stream, direction.masked_fill(ignored, 0.0))
+        compared = ~self.construction.ignored_mask(exact).to(exact.device)
+        compared = compared & self._written[part].to(exact.device)
+        direction = _draw_signs(exact, self.generator) / exact.abs().clamp_min(1.0) * compared
+        self._record(part, stream, direction, int(compared.expand_as(exact).sum()))
 
-    def _observe_prediction(
-        self, problem: Any, state: Any, exact: Tensor, generator: torch.Generator
-    ) -> None:
-        if "epilogue" in self._settled or not len(self.model.epilogue):
+    def _observe_prediction(self, problem: Any, state: Any, exact: Tensor) -> None:
+        if "epilogue" not in self._written:
             return
-        noised = self._add_noise(exact, generator)
+        noised = self._add_noise(exact)
         with torch.enable_grad():
             stream = self.model.run_epilogue(noised, self.construction.context_length(problem))
             read = stream.detach().requires_grad_()
@@ -161,31 +140,29 @@ class Coverage:
         if not prediction.requires_grad:
             return
         answer = self.construction.algorithm.predict(problem, state)
-        direction = _draw_like(answer, generator) / answer.abs().clamp_min(1.0)
+        direction = _draw_signs(answer, self.generator) / answer.abs().clamp_min(1.0)
         (gradient,) = torch.autograd.grad(prediction, read, direction.to(prediction))
-        self._record("epilogue", stream, gradient)
+        self._record("epilogue", stream, gradient, answer.numel())
 
-    def _record(self, part: str, stream: Tensor, direction: Tensor) -> None:
-        """Keep the larger of each weight's effect so far and that on this stream."""
+    def _record(self, part: str, stream: Tensor, direction: Tensor, entries: int) -> None:
+        """Keep the larger of each weight's derivative so far and that on this stream."""
         names = [name for name in self._weights if _name_part(name) == part]
-        if not (names and stream.requires_grad):
+        if not (names and entries and stream.requires_grad):
             return
         weights = [self._weights[name] for name in names]
         gradients = torch.autograd.grad(stream, weights, direction.to(stream), allow_unused=True)
         for name, gradient in zip(names, gradients, strict=True):
             if gradient is not None:
-                missing = self._is_unreached(name)
-                effect = torch.maximum(self._effects[name], gradient.abs().nan_to_num(nan=0.0))
-                self._effects[name] = effect
-                if bool((missing & ~self._is_unreached(name)).any()):
-                    self._changed.add(part)
+                derivative = (gradient.abs() / entries**0.5).nan_to_num(nan=0.0, posinf=0.0)
+                torch.maximum(self._derivatives[name], derivative, out=self._derivatives[name])
 
-    def _add_noise(self, exact: Tensor, generator: torch.Generator) -> Tensor:
+    def _add_noise(self, exact: Tensor) -> Tensor:
         """Return an exact stream with random numbers in the ignored entries."""
         ignored = self.construction.ignored_mask(exact).to(exact.device)
         if not bool(ignored.any()):
             return exact.to(self.dtype)
-        return torch.where(ignored, _draw_like(exact, generator), exact).to(self.dtype)
+        noise = torch.randn(exact.shape, generator=self.generator, dtype=exact.dtype)
+        return torch.where(ignored, noise.to(exact.device), exact).to(self.dtype)
 
 
 def find_live_weights(transformer: Transformer) -> dict[str, Tensor]:
@@ -212,11 +189,60 @@ def find_live_weights(transformer: Transformer) -> dict[str, Tensor]:
     return live
 
 
+def format_ranges(mask: Tensor) -> str:
+    """Write the places of a mask, counted from 0 over the flattened tensor, as `3,7-19`."""
+    flat = mask.flatten().to("cpu", torch.int8)
+    edges = torch.diff(flat, prepend=flat.new_zeros(1), append=flat.new_zeros(1))
+    starts, ends = (edges == 1).nonzero().flatten(), (edges == -1).nonzero().flatten() - 1
+    pairs = zip(starts.tolist(), ends.tolist(), strict=True)
+    return ",".join(f"{a}" if a == b else f"{a}-{b}" for a, b in pairs)
+
+
+def _list_errors(weight: Tensor, share: float) -> Tensor:
+    """Return an error for each weight: a share of it; for zeros, the least other weight."""
+    sizes = weight.abs()
+    nonzero = sizes > 0
+    least = sizes[nonzero].amin().clamp_max(1.0) if bool(nonzero.any()) else sizes.new_ones(())
+    return torch.where(nonzero, share * sizes, least)
+
+
+def _count_entries(
+    construction: Construction[Any, Any], transformer: Transformer, problem: Any
+) -> int:
+    """Count the scores and hidden units of the largest part of the law, for one instance."""
+    tokens = construction.prompt(problem[:1]).shape[-2]
+    sizes: dict[str, int] = {}
+    for name, module in transformer.named_modules():
+        if isinstance(module, Block):
+            heads = module.attention.heads if module.attention else 0
+            hidden = module.mlp.hidden if module.mlp else 0
+            part = _name_part(name)
+            sizes[part] = sizes.get(part, 0) + tokens * (heads * tokens + hidden)
+    return 4 * max(sizes.values(), default=0)
+
+
+def _find_written_places(transformer: Transformer) -> dict[str, Tensor]:
+    """Tell for each part of the law which places of a token it may write."""
+    written: dict[str, Tensor] = {}
+    for name, module in transformer.named_modules():
+        if isinstance(module, Block):
+            none = torch.zeros(transformer.layout.width, dtype=torch.bool)
+            places = written.setdefault(_name_part(name), none)
+            if module.attention is not None:
+                places[module.attention.targets] = True
+            if module.mlp is not None:
+                places[module.mlp.targets] = True
+                for units in module.mlp.everywhere:
+                    places[cast(ElementwiseUnits, units).target] = True
+    return written
+
+
 def _name_part(name: str) -> str:
     """Name the part of the law that a module or weight takes part in: `prologue`, `body.3`, … ."""
     words = name.split(".")
     return ".".join(words[:2]) if words[0] == "body" else words[0]
 
 
-def _draw_like(tensor: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(tensor.shape, generator=generator, dtype=tensor.dtype).to(tensor.device)
+def _draw_signs(like: Tensor, generator: torch.Generator) -> Tensor:
+    signs = torch.randint(2, like.shape, generator=generator, dtype=like.dtype)
+    return (2 * signs - 1).to(like.device)

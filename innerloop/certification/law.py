@@ -173,18 +173,14 @@ class _LawCheck:
         self.dtype = next(transformer.parameters()).dtype
         self.tolerance = construction.tolerance(self.dtype)
         self.limit = self.tolerance
-        prompt = construction.prompt(problem)
-        self.largest = MAX_REFERENCE * max(1.0, float(prompt.abs().max()))
+        self.largest = bound_states(construction.prompt(problem))
         self.states: list[Any] = []
         self.growth: ErrorGrowth | None = None
         self.broken = ""
 
     def encode_reference(self, state: Any) -> tuple[Tensor, Tensor]:
         """Return the stream and the prediction of an exact state, and remember the state."""
-        tensors = [state] if isinstance(state, Tensor) else list(state)
-        if not all(bool((tensor.abs() <= self.largest).all()) for tensor in tensors):
-            name = self.construction.name
-            raise InputError(f"{name}: the reference itself diverges; build it with smaller steps")
+        check_divergence(self.construction, state, self.largest)
         self.states.append(state)
         self.limit = self.tolerance
         answer = self.construction.algorithm.predict(self.problem, state)
@@ -265,6 +261,20 @@ class _LawCheck:
         state = self.states[-1]
         predicted = self.growth.prediction_factor(lambda s: algorithm.predict(problem, s), state)
         return min(MAX_LIMIT, 2 * self.tolerance * max(self.growth.state_factor, predicted))
+
+
+def bound_states(prompt: Tensor) -> float:
+    """Return the size beyond which a state of the reference has diverged."""
+    return MAX_REFERENCE * max(1.0, float(prompt.abs().max()))
+
+
+def check_divergence(construction: Construction[Any, Any], state: Any, largest: float) -> None:
+    """Raise `InputError` for a state of the reference that has diverged."""
+    tensors = [state] if isinstance(state, Tensor) else list(state)
+    if not all(bool((tensor.abs() <= largest).all()) for tensor in tensors):
+        raise InputError(
+            f"{construction.name}: the reference itself diverges; build it with smaller steps"
+        )
 
 
 def _apply_step(algorithm: Algorithm[Any, Any], problem: Any, k: int, state: Any) -> Any:

@@ -1,9 +1,9 @@
 """Draw instances on which the law is stated, and measure a transformer on them.
 
 A law is stated for a declared range: a construction refuses a problem beyond it, or finds that a
-state of the reference uses more than all of it (a point between two means, say). Such
-instances are drawn again; where they are most, the construction was not built for them, and that is
-what is reported.
+state of the reference uses more than all of it (a point between two means, say). Such instances are
+drawn again until there are as many as asked for, which the certificate tells; where that takes too
+many attempts, the construction was not built for them, and that is what is reported.
 """
 
 from __future__ import annotations
@@ -15,7 +15,13 @@ from typing import Any, NamedTuple
 
 import torch
 
-from innerloop.certification.coverage import Coverage
+from innerloop.certification.coverage import Unreached, find_unreached
+from innerloop.certification.extremes import (
+    find_in_range,
+    join_batches,
+    scale_to_ends,
+    select,
+)
 from innerloop.certification.law import Deviations, measure_deviations
 from innerloop.constructions.base import Construction
 from innerloop.errors import InputError, OutOfRangeError
@@ -23,16 +29,14 @@ from innerloop.problems.base import Distribution
 from innerloop.problems.problem import Problem
 from innerloop.transformer import Transformer
 
-MAX_OUTSIDE = 2
-"""Up to one instance in this many (and at least one) may be out of range, and is drawn again."""
-MAX_REDRAWS = 8
-"""An instance is drawn again at most this often."""
-MAX_ROUNDS = 2
-"""Rounds of further instances, the first as many as asked for, the second twice as many."""
-WORTHWHILE = 0.1
-"""A second round is drawn only where the first reached this share of the weights missing."""
-
-
+MAX_ATTEMPTS = 10
+"""Instances are drawn again until in range, at most this many for each one asked for."""
+OBSERVED = 4
+"""Random instances on which the weights' effects are computed, besides the extreme ones."""
+EXTREME = 2
+"""Instances that are scaled to each end of the declared range."""
+FURTHER = 16
+"""Further instances of a construction's own kind, where it has one."""
 MAX_ENTRIES = 1 << 28
 """Entries of the streams of all instances, 2 GB of them in float64."""
 
@@ -40,18 +44,16 @@ MAX_ENTRIES = 1 << 28
 class Measurement(NamedTuple):
     """Deviations over all instances, and how the instances came about.
 
-    redrawn          instances out of the declared range, which were drawn again
-    further          instances drawn beyond those asked for, to reach more weights
-    unreached        nonzero weights that no instance reached, counted by tensor; None where it was
-                     not measured: the law is broken, or a single instance is too large
-    unreached_zeros  weights that are 0 and were not reached
+    redrawn    instances turned down, since they were out of the declared range
+    further    instances at the ends of the range, and of a construction's own further kind
+    unreached  the weights that no instance reached; None where it was not measured: the law is
+               broken, or a single instance is too large
     """
 
     deviations: Deviations
     redrawn: int = 0
     further: int = 0
-    unreached: dict[str, int] | None = None
-    unreached_zeros: int | None = None
+    unreached: Unreached | None = None
 
 
 def measure_all(
@@ -61,39 +63,32 @@ def measure_all(
     seed: int,
     progress: Callable[[], object] | None = None,
 ) -> Measurement:
-    """Measure on random instances, and on further ones while they reach weights not reached yet."""
+    """Measure on random instances and on extreme ones, and find the weights they do not reach."""
     found, problems, redrawn = measure_instances(
         construction, transformer, instances, seed, progress
     )
     if found.broken or found.usage > 1:
         return Measurement(found, redrawn)
     generator = torch.Generator().manual_seed(seed)
-    coverage = Coverage(construction, transformer)
-    for problem in problems:
-        coverage.observe(problem, generator)
-    further, dtype = 0, next(transformer.parameters()).dtype
-    for size in (instances * 2**k for k in range(MAX_ROUNDS)):
-        missing = coverage.count_unreached()
-        if not (coverage.measured and missing):
-            break
-        problems = _draw_further(construction, size, generator, dtype)
-        reaching = [p for p in problems if coverage.observe_further(p, generator)]
-        if not reaching:
-            break
-        for problem in reaching:
-            with torch.no_grad():
-                found |= measure_deviations(
-                    construction, transformer, problem, generator, run_free=False
-                )
-            further += len(problem)
-        if found.broken:
-            return Measurement(found, redrawn, further)
-        if coverage.count_unreached() > (1 - WORTHWHILE) * missing:
-            break
-    if not coverage.measured:
+    extreme = _draw_extreme(
+        construction, problems[0], generator, next(transformer.parameters()).dtype
+    )
+    if extreme is not None:
+        with torch.no_grad():
+            found |= measure_deviations(
+                construction, transformer, extreme, generator, run_free=False
+            )
+    further = 0 if extreme is None else len(extreme)
+    if found.broken:
         return Measurement(found, redrawn, further)
-    zeros = coverage.count_unreached_zeros()
-    return Measurement(found, redrawn, further, coverage.list_unreached(), zeros)
+    few = problems[0][:OBSERVED]
+    unreached = find_unreached(
+        construction,
+        transformer,
+        few if extreme is None else join_batches([few, extreme]),
+        generator,
+    )
+    return Measurement(found, redrawn, further, unreached)
 
 
 def measure_instances(
@@ -117,7 +112,8 @@ def measure_instances(
             continue
         _check_size(construction, distribution, share)
         # Drawn in the transformer's precision, so that both sides see the very same data.
-        problem = distribution.sample(share, generator=generator, dtype=dtype).to(torch.float64)
+        draw = functools.partial(distribution.sample, generator=generator, dtype=dtype)
+        problem = draw(share).to(torch.float64)
         measure = functools.partial(measure_deviations, construction, transformer)
         with torch.no_grad():
             try:
@@ -125,7 +121,7 @@ def measure_instances(
             except OutOfRangeError as refused:
                 found, error = None, refused
             if found is None or found.usage > 1:
-                problem, count = _redraw(construction, distribution, problem, generator, dtype)
+                problem, count = _redraw(construction, draw, problem)
                 redrawn += count
                 if count:
                     found = measure(problem, generator)
@@ -154,91 +150,50 @@ def _check_size(
 
 
 def _redraw(
-    construction: Construction[Any, Any],
-    distribution: Distribution,
-    problem: Any,
-    generator: torch.Generator,
-    dtype: torch.dtype,
+    construction: Construction[Any, Any], draw: Callable[[int], Any], problem: Any
 ) -> tuple[Any, int]:
-    """Replace the instances that are out of range, if they are few; return how many were."""
+    """Replace the instances out of range by others in range; return how many were turned down.
+
+    Without enough of them in range the problem is returned as it is, and 0.
+    """
     if not isinstance(problem, Problem):
         return problem, 0
+    wanted, attempts = len(problem), 0
     inside = find_in_range(construction, problem)
-    outside = [k for k, good in enumerate(inside) if not good]
-    if len(outside) > max(1, len(inside) // MAX_OUTSIDE):
-        return problem, 0
-    kept: list[Any] = list(problem)
-    for k in outside:
-        for _ in range(MAX_REDRAWS):
-            fresh = distribution.sample(1, generator=generator, dtype=dtype).to(torch.float64)
-            if find_in_range(construction, fresh)[0]:
-                kept[k] = fresh[0]
-                break
-        else:
+    outside = wanted - sum(inside)
+    kept, count = [select(problem, _places(inside))] if any(inside) else [], sum(inside)
+    while count < wanted:
+        size = max(wanted - count, 8)
+        if attempts + size > max(8, MAX_ATTEMPTS * wanted) or (attempts >= wanted and not count):
             return problem, 0
-    return _stack(problem, kept), len(outside)
+        fresh = draw(size).to(torch.float64)
+        good = _places(find_in_range(construction, fresh))
+        if places := good[: wanted - count]:
+            kept.append(select(fresh, places))
+        attempts += size
+        outside += size - len(good)
+        count += len(places)
+    return join_batches(kept), outside
 
 
-def _draw_further(
-    construction: Construction[Any, Any],
-    instances: int,
-    generator: torch.Generator,
-    dtype: torch.dtype,
-) -> list[Any]:
-    """Draw further problems, without the instances that are out of range."""
-    problems = []
-    for drawn in construction.draw_further(instances, generator, dtype):
-        if not isinstance(drawn, Problem):
-            continue
-        problem = drawn.to(torch.float64)
-        inside = torch.tensor(find_in_range(construction, problem)).nonzero().flatten()
-        if len(inside):
-            problems.append(problem.map_tensors(lambda tensor, rows=inside: tensor[rows]))
-    return problems
+def _places(mask: list[bool]) -> list[int]:
+    return [k for k, good in enumerate(mask) if good]
 
 
 @torch.no_grad()
-def find_in_range(construction: Construction[Any, Any], problem: Any) -> list[bool]:
-    """Tell of each instance of a batch whether the law is stated for it, by halving the batch."""
-    if _is_in_range(construction, problem):
-        return [True] * len(problem)
-    if len(problem) == 1:
-        return [False]
-    middle = len(problem) // 2
-    return find_in_range(construction, problem[:middle]) + find_in_range(
-        construction, problem[middle:]
-    )
-
-
-def _is_in_range(construction: Construction[Any, Any], problem: Any) -> bool:
-    algorithm = construction.algorithm
-    try:
-        construction.check(problem)
-    except OutOfRangeError:
-        return False
-    state = algorithm.init(problem)
-    for k in range(construction.steps + 1):
-        if k:
-            state = algorithm.step(problem, state, k - 1)
-        if not construction.usage(construction.encode(problem, state)) <= 1:
-            return False
-    return True
-
-
-def _stack(like: Any, instances: list[Any]) -> Any:
-    """Make one batch of single instances, shaped like another batch."""
-    columns = [list(_iterate_tensors(instance)) for instance in instances]
-    rows = iter([torch.stack(parts) for parts in zip(*columns, strict=True)])
-    return like.map_tensors(lambda _: next(rows))
-
-
-def _iterate_tensors(problem: Any) -> list[torch.Tensor]:
-    """List the tensors of a problem, in the order of `map_tensors`."""
-    found: list[torch.Tensor] = []
-
-    def note(tensor: torch.Tensor) -> torch.Tensor:
-        found.append(tensor)
-        return tensor
-
-    problem.map_tensors(note)
-    return found
+def _draw_extreme(
+    construction: Construction[Any, Any],
+    problem: Any,
+    generator: torch.Generator,
+    dtype: torch.dtype,
+) -> Any | None:
+    """Return instances at the ends of the range, and the construction's own further ones."""
+    if not isinstance(problem, Problem):
+        return None
+    scaled = scale_to_ends(construction, problem[:EXTREME])
+    drawn = [*scaled, *construction.draw_further(FURTHER, generator, dtype)]
+    if not drawn:
+        return None
+    batch = join_batches(drawn).to(dtype).to(torch.float64)
+    places = _places(find_in_range(construction, batch))
+    return select(batch, places) if places else None

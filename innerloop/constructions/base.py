@@ -87,17 +87,12 @@ class Construction(Parameters, ABC, Generic[P, S]):
         """Return the distributions to certify on; several where sizes may vary."""
 
     def draw_further(self, count: int, generator: torch.Generator, dtype: torch.dtype) -> list[P]:
-        """Draw further instances, for weights that those of `distributions` did not reach.
+        """Draw instances of a kind that the first distribution hardly ever gives, of its sizes.
 
-        Instances out of range are left out afterwards, so these may be extreme.
+        Certificates are measured on them too, and on data scaled to the ends of the range. They may
+        be extreme: those out of range are left out afterwards. By default there are none.
         """
-        kinds = self.distributions()
-        shares = [len(range(k, count, len(kinds))) for k in range(len(kinds))]
-        return [
-            kind.sample(share, generator=generator, dtype=dtype)
-            for kind, share in zip(kinds, shares, strict=True)
-            if share
-        ]
+        return []
 
     @abstractmethod
     def prompt(self, problem: P) -> Tensor:

@@ -16,7 +16,6 @@ Source     qliu2025.theorem-7 and its proof, with: a key of the deflation that r
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -82,10 +81,7 @@ class PCAConstruction(SpectralConstruction[DeflationState]):
 
     def accept(self, problem: PCAProblem) -> None:
         self.check_sizes(problem, self.components)
-        self.check_lengths(self.lengths(problem))
-
-    def lengths(self, problem: PCAProblem) -> Iterable[Tensor]:
-        return self.algorithm.lengths(problem)
+        self.check_lengths(self.algorithm.lengths(problem))
 
     def prompt(self, problem: PCAProblem) -> Tensor:
         return self.layout.make_tokens(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import ABC
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Generic
 
@@ -50,24 +50,6 @@ class SpectralConstruction(Construction[PCAProblem, S], ABC, Generic[S]):
     def blocks(self) -> PowerIteration:
         """The maker of the iteration's blocks."""
         return PowerIteration(self.layout, self.n, self.knots, self.least, self.most)
-
-    @abstractmethod
-    def lengths(self, problem: PCAProblem) -> Iterable[Tensor]:
-        """Return every ‖Av‖ that occurs."""
-
-    def draw_further(
-        self, count: int, generator: torch.Generator, dtype: torch.dtype
-    ) -> list[PCAProblem]:
-        """Scale instances so that their ‖Av‖ reach either end of the range, and the outer knots."""
-        drawn = super().draw_further(count, generator, torch.float64)
-        scaled = []
-        for problem in drawn:
-            lengths = torch.stack(list(self.lengths(problem)))
-            high = (0.999 * self.most / lengths.amax(dim=0)).sqrt()
-            low = (1.001 * self.least / lengths.amin(dim=0)).sqrt()
-            factor = torch.where(torch.arange(len(problem)) % 2 == 0, high, low)
-            scaled.append(replace(problem, x=problem.x * factor[:, None, None]).to(dtype))
-        return scaled
 
     def check_sizes(self, problem: PCAProblem, components: int) -> None:
         """Refuse data of other than the built sizes."""

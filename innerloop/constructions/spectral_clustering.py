@@ -15,7 +15,6 @@ Source     yang2025.he.gmm, after the steps of its spectral algorithm
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
@@ -92,12 +91,9 @@ class SpectralClusteringConstruction(SpectralConstruction[Vector]):
                 f"{self.name} takes entries up to {MAX_ENTRY:g}, or centring them loses digits; "
                 f"got {largest:.3g}: subtract a common offset"
             )
-        self.check_lengths(self.lengths(problem))
-
-    def lengths(self, problem: PCAProblem) -> Iterable[Tensor]:
         covariance = self.algorithm.covariance(problem)
         states = self.algorithm.states(problem, self.steps - 1)
-        return (product(covariance, state).norm(dim=-1) for state in states)
+        self.check_lengths(product(covariance, state).norm(dim=-1) for state in states)
 
     def prompt(self, problem: PCAProblem) -> Tensor:
         return self.layout.make_tokens(

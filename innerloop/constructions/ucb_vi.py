@@ -160,7 +160,8 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
         Cells are rarely visited often by chance. Rewards are those that were drawn.
         """
         games = []
-        for game in super().draw_further(count, generator, dtype):
+        for kind in self.distributions()[:1]:
+            game = kind.sample(count, generator=generator, dtype=dtype)
             until = torch.randint(game.episodes, (len(game), 1), generator=generator)
             repeats = (torch.arange(game.episodes) <= until).unsqueeze(-1)
             states, actions = (

@@ -1,0 +1,130 @@
+"""Instances at the ends of the range that a construction declares.
+
+Random instances are seldom near a bound, and gates and outer knots are there for those that are.
+Data are scaled up and down until the construction, or its reference, leaves the declared range;
+the last factor inside is kept. It is found by bisection, for all of the data together and for each
+tensor alone. Where no factor leaves the range there is no end, and nothing to add.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from innerloop.certification.law import bound_states, check_divergence
+from innerloop.constructions.base import Construction
+from innerloop.errors import InputError, OutOfRangeError
+
+OCTAVES = 12
+"""Factors up to 2 to this power, and down to its inverse, are tried."""
+HALVINGS = 6
+"""Halvings of the logarithm of a factor: it is found to 14 per cent."""
+
+
+def scale_to_ends(construction: Construction[Any, Any], problem: Any) -> list[Any]:
+    """Return a batch of instances in range as batches scaled to the ends of the range."""
+    count = sum(tensor.is_floating_point() for tensor in list_tensors(problem))
+    together = range(count)
+    scaled = [_scale_to_end(construction, problem, together, sign) for sign in (1, -1)]
+    if count > 1:
+        scaled += [_scale_to_end(construction, problem, [k], 1) for k in together]
+    return [each for each in scaled if each is not None]
+
+
+def _scale_to_end(
+    construction: Construction[Any, Any], problem: Any, which: Sequence[int], sign: int
+) -> Any | None:
+    """Scale some tensors as far as the range goes; None if it has no end."""
+
+    def allows(octaves: float) -> bool:
+        try:
+            scaled = _scale(problem, which, 2.0 ** (sign * octaves))
+        except InputError:  # no problem any more, like rewards above 1
+            return False
+        return is_in_range(construction, scaled)
+
+    inside, outside = 0.0, float(OCTAVES)
+    try:
+        if allows(outside):
+            return None
+        for _ in range(HALVINGS):
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if allows(middle) else (inside, middle)
+    except InputError:  # the reference diverges before anything is refused: no end is declared
+        return None
+    return _scale(problem, which, 2.0 ** (sign * inside)) if inside else None
+
+
+def _scale(problem: Any, which: Sequence[int], factor: float) -> Any:
+    """Multiply some of the tensors of a problem that are not whole numbers."""
+    numbers = itertools.count()
+
+    def change(tensor: Tensor) -> Tensor:
+        scales = tensor.is_floating_point() and next(numbers) in which
+        return tensor * factor if scales else tensor
+
+    return problem.map_tensors(change)
+
+
+@torch.no_grad()
+def is_in_range(construction: Construction[Any, Any], problem: Any) -> bool:
+    """Tell whether the law is stated for every instance of a batch, at every state it passes.
+
+    Raises `InputError` where the reference diverges.
+    """
+    algorithm = construction.algorithm
+    try:
+        construction.check(problem)
+    except OutOfRangeError:
+        return False
+    largest = bound_states(construction.prompt(problem))
+    state = algorithm.init(problem)
+    for k in range(construction.steps + 1):
+        if k:
+            state = algorithm.step(problem, state, k - 1)
+        check_divergence(construction, state, largest)
+        if not construction.usage(construction.encode(problem, state)) <= 1:
+            return False
+    return True
+
+
+def find_in_range(construction: Construction[Any, Any], problem: Any) -> list[bool]:
+    """Tell of each instance of a batch whether the law is stated for it, by halving the batch."""
+    try:
+        inside = is_in_range(construction, problem)
+    except InputError:
+        inside = False
+    if inside or len(problem) == 1:
+        return [inside] * len(problem)
+    middle = len(problem) // 2
+    return find_in_range(construction, problem[:middle]) + find_in_range(
+        construction, problem[middle:]
+    )
+
+
+def select(problem: Any, rows: list[int]) -> Any:
+    """Return the instances of a batch with these numbers."""
+    return problem.map_tensors(lambda tensor: tensor[rows])
+
+
+def join_batches(problems: list[Any]) -> Any:
+    """Make one batch of several with instances of the same sizes."""
+    columns = zip(*map(list_tensors, problems), strict=True)
+    joined = iter([torch.cat(parts) for parts in columns])
+    return problems[0].map_tensors(lambda _: next(joined))
+
+
+def list_tensors(problem: Any) -> list[Tensor]:
+    """List the tensors of a problem, in the order of `map_tensors`."""
+    found: list[Tensor] = []
+
+    def note(tensor: Tensor) -> Tensor:
+        found.append(tensor)
+        return tensor
+
+    problem.map_tensors(note)
+    return found
