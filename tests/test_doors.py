@@ -290,10 +290,10 @@ def test_identify_takes_the_folder_that_train_printed(
 def test_an_inequality_that_is_off_by_rounding_at_zero_holds() -> None:
     for left, right in ((2.2e-16, 0.0), (0.0, -2.2e-16), (0.0, 0.0)):
         trial = Inequality("x ≤ y")
-        assert trial.add(left, right, size=(1,), about="") == 0.0
+        assert trial.add(left, right, Case(n=1)) == 0.0
         assert trial.check().passed
     for left, right in ((1e-11, 0.0), (0.0, -1e-11), (2e-16, 1e-16)):
         trial = Inequality("x ≤ y")
-        assert trial.add(left, right, size=(1,), about="") < 0
+        assert trial.add(left, right, Case(n=1)) < 0
         assert trial.check().passed is False
-    assert math.isclose(Inequality("x ≤ y").add(0.0, 5e-3, size=(1,), about=""), 1.0)
+    assert math.isclose(Inequality("x ≤ y").add(0.0, 5e-3, Case(n=1)), 1.0)

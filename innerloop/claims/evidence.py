@@ -66,8 +66,6 @@ class Part:
     its hypotheses are never met."""
     trainings: int | None = None
     """Number of trainings that it rests on; None where nothing is trained."""
-    matters: Literal["result", "step", "print"] = "result"
-    """Without effect; goes away when every claim declares its errata."""
 
     def __post_init__(self) -> None:
         if self.other_readings and not self.reading:

@@ -12,7 +12,6 @@ decided by an interval, `searching` how violations are looked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -24,20 +23,6 @@ from innerloop.claims.evidence import Check
 Number = float | int | Tensor
 
 
-class _Described:
-    """A case whose sizes and description are given apart."""
-
-    def __init__(self, size: Sequence[float], about: str) -> None:
-        self.size, self.about = tuple(float(part) for part in size), about
-
-    def __str__(self) -> str:
-        return self.about
-
-
-def _as_case(case: Case | None, size: Sequence[float], about: str) -> Case | _Described:
-    return _Described(size, about) if case is None else case
-
-
 @dataclass(eq=False)
 class _Trial:
     """Counts cases, and keeps the smallest that breaks the statement."""
@@ -47,7 +32,7 @@ class _Trial:
     violations: int = field(default=0, init=False)
     smallest: tuple[tuple[float, ...], str] | None = field(default=None, init=False)
 
-    def _record_case(self, breaks: bool, case: Case | _Described, found: str) -> None:
+    def _record_case(self, breaks: bool, case: Case, found: str) -> None:
         self.cases += 1
         self.violations += breaks
         if breaks and (self.smallest is None or case.size < self.smallest[0]):
@@ -76,21 +61,17 @@ class Equality(_Trial):
         self,
         left: Number,
         right: Number,
-        case: Case | None = None,
-        *,
-        size: Sequence[float] = (),
-        about: str = "",
+        case: Case,
     ) -> float:
         """Try a case; its deviation."""
-        tried = _as_case(case, size, about)
         one, other = _as_tensor(left), _as_tensor(right)
         if one.shape != other.shape:
-            raise ValueError(f"{tuple(one.shape)} cannot equal {tuple(other.shape)}: {tried}")
+            raise ValueError(f"{tuple(one.shape)} cannot equal {tuple(other.shape)}: {case}")
         scale = max(1.0, _largest_magnitude(other))
         deviation = _largest_magnitude(one - other) / scale
         self.worst = max(self.worst, deviation)
         breaks = deviation > self.tolerance
-        self._record_case(breaks, tried, f"off by {deviation:.3g}")
+        self._record_case(breaks, case, f"off by {deviation:.3g}")
         return deviation
 
     def check(self) -> Check:
@@ -115,21 +96,18 @@ class Inequality(_Trial):
         self,
         left: Number,
         right: Number,
-        case: Case | None = None,
-        *,
-        size: Sequence[float] = (),
-        about: str = "",
+        case: Case,
     ) -> float:
         """Try a case; its margin, negative where it is violated."""
-        tried, one, other = _as_case(case, size, about), float(left), float(right)
+        one, other = float(left), float(right)
         if math.isnan(one) or math.isnan(other):
-            raise ValueError(f"a side is not a number: {tried}")
+            raise ValueError(f"a side is not a number: {case}")
         larger = max(abs(one), abs(other))
         margin = 0.0 if one == other else (other - one) / larger
         if margin < 0 and 0.0 in (one, other) and larger <= self.rounding:
             margin = 0.0  # nothing to be relative to: 2e-16 against 0 is rounding
         self.least_margin = min(self.least_margin, margin)
-        self._record_case(margin < -self.rounding, tried, f"{one:.6g} against {other:.6g}")
+        self._record_case(margin < -self.rounding, case, f"{one:.6g} against {other:.6g}")
         return margin
 
     def check(self) -> Check:
@@ -158,10 +136,7 @@ class Expectation(_Trial):
         self,
         samples: Tensor,
         stated: Number,
-        case: Case | None = None,
-        *,
-        size: Sequence[float] = (),
-        about: str = "",
+        case: Case,
     ) -> float:
         """Try a case, samples along the first dimension; how many standard errors it is off."""
         count = samples.shape[0]
@@ -176,8 +151,7 @@ class Expectation(_Trial):
         found = _largest_magnitude(ratios)
         self.worst = max(self.worst, found)
         self.precision = max(self.precision, _largest_magnitude(error) / scale)
-        tried = _as_case(case, size, about)
-        self._record_case(found > self.sigmas, tried, f"off by {found:.3g} standard errors")
+        self._record_case(found > self.sigmas, case, f"off by {found:.3g} standard errors")
         return found
 
     def check(self) -> Check:
