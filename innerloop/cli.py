@@ -50,7 +50,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")
 Seed = Annotated[int, typer.Option(help="Seed of the random instances.", callback=check_seed)]
 PresetName = Annotated[str, typer.Option(help="How much is run: quick, full or paper.")]
 Workers = Annotated[
-    int | None, typer.Option(max=1024, help="Processes to run in; one for each core unless given.")
+    int | None, typer.Option(help="Processes to run in; one for each core unless given.")
 ]
 EngineName = Annotated[
     str, typer.Option("--engine", help="local, or dask:ADDRESS for a Dask cluster.")

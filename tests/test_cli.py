@@ -132,7 +132,7 @@ def test_show_names_registers_and_what_every_head_and_piece_does(run) -> None:
         (("build", "newton", "-s", "alpha=[1]"), "alpha must be a number or none"),
         (("build", "newton", "-s", "alpha={}"), "alpha must be a number or none"),
         (("build", "gd-plus-plus", "-s", "transforms=randm"), "transforms must be"),
-        (("build", "gd-plus-plus", "-s", "transforms=[[1,2],[3]]"), "transforms must be"),
+        (("build", "gd-plus-plus", "-s", "transforms=[[1,2],[3]]"), "rows of one length"),
         (("build", "gd-plus-plus", "-s", "transforms=[[1,NaN],[3,1]]"), "must be finite"),
         (("build", "gd-plus-plus", "-s", "transforms=[[1,2],[3,4]]"), "got 2×2"),
         (("build", "gd-plus-plus", "-s", "step_size=1e9"), "reference itself diverges"),
@@ -141,7 +141,7 @@ def test_show_names_registers_and_what_every_head_and_piece_does(run) -> None:
         (("build", "newton", "-s", "d=2", "-s", "covariance=[[1,NaN],[0,1]]"), "must be finite"),
         (("build", "newton", "-s", "d=2", "-s", "covariance=[[1]]"), "covariance must be 2×2"),
         (("build", "newton", "-s", f"d=1{'0' * 400}"), "d must be at most"),
-        (("build", "gd-plus-plus", "-s", f"transforms=[[1{'0' * 400}]]"), "transforms must be"),
+        (("build", "gd-plus-plus", "-s", f"transforms=[[1{'0' * 400}]]"), "transforms must"),
         (("build", "newton", "-o", "x" * 300), "cannot write"),
         (
             (

@@ -16,6 +16,7 @@ import torch
 import innerloop
 from innerloop import registry
 from innerloop.algorithms.gradient_descent import GradientDescent
+from innerloop.claims.cases import Case
 from innerloop.claims.loading import load_claims
 from innerloop.claims.trials import Inequality
 from innerloop.constructions.base import Construction

@@ -57,12 +57,17 @@ def make_figure(**rest: Any) -> dict[str, Any]:
 
 def make_outcomes() -> list[dict[str, Any]]:
     def check(passed: bool, statement: str) -> dict[str, Any]:
-        texts = {name: attack(name) for name in ("summary", "counterexample")}
+        texts = {name: attack(name) for name in ("summary", "counterexample", "ours")}
         return {"statement": attack(statement), "passed": passed, **texts}
 
     failed = {"printed": check(False, "printed"), "corrected": check(True, "corrected")}
+    part = {**failed, "reading": attack("reading"), "vacuous": attack("vacuous"), "trainings": 1}
+    part["other_readings"] = {attack("reading-name"): check(False, "other")}
+    erratum = {**failed, "where": attack("errata-where"), "meant": attack("meant")}
     evidence = {
-        "parts": [{**failed, "matters": "result"}],
+        "parts": [part],
+        "errata": [{**erratum, "grade": "step"}, {**erratum, "grade": "print"}],
+        "beyond": [check(True, "beyond")],
         "numbers": {attack("number"): 1.0},
         "table": [{attack("column"): attack("cell")}],
         "figures": [make_figure(), make_figure(panel="panel", mark="point", colour=None)],
@@ -74,7 +79,8 @@ def make_outcomes() -> list[dict[str, Any]]:
     first = {
         **{**texts, "id": "toy.one", "verdict": "fails", "preset": "quick", "seconds": 1.0},
         **{"versions": {"torch": attack("version")}, "command": attack("claim-command")},
-        **{"evidence": evidence, "error": "", "stale": stale},
+        **{"evidence": evidence, "error": "", "stale": stale, "label": attack("label")},
+        **{"hypotheses": {attack("hypothesis"): attack("origin")}, "restates": attack("restated")},
     }
     error = {"evidence": None, "error": attack("error"), "stale": None}
     return [first, {**first, **error, "id": attack("own."), "verdict": attack("unknown")}]

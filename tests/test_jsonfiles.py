@@ -89,10 +89,10 @@ def test_settings_nested_too_deep(depth: int) -> None:
     for _ in range(depth):
         value = [value]
     kind = find_class("constructions", Construction, "preconditioned-gradient-descent")
-    with pytest.raises(InputError, match="preconditioners must be 'random' or"):
+    with pytest.raises(InputError, match="preconditioners must"):
         kind.from_values({"preconditioners": value})
     text = "[" * depth + "1" + "]" * depth
-    with pytest.raises(InputError, match="preconditioners must be 'random' or"):
+    with pytest.raises(InputError, match="preconditioners must"):
         kind.from_values(parse_settings(kind, [f"preconditioners={text}"]))
 
 

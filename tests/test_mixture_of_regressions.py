@@ -277,7 +277,7 @@ def test_an_unstable_free_run_does_not_certify() -> None:
     certificate = innerloop.build(
         "mixture-of-two-regressions",
         noise=0.01,
-        steps=60,
+        steps=20,  # after 40 the reference itself diverges
         n=8,
         d=3,
         inner=1,
