@@ -16,6 +16,7 @@ import toys
 
 from innerloop import sealed
 from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.figures import draw_lines
 from innerloop.ledger import checking
 from innerloop.ledger.code import collect_dependencies
 from innerloop.ledger.fieldtypes import check_types
@@ -24,7 +25,7 @@ from innerloop.ledger.store import _compute_digest as digest_content
 from innerloop.recipes.base import FORMAT, VERSION, train
 from innerloop.recipes.runs import load_finished_runs, note_run
 from innerloop.report.escaping import clean
-from innerloop.report.page import draw_charts, render_page
+from innerloop.report.page import draw_charts, draw_figure, render_page
 from innerloop.surveys import survey
 from innerloop.surveys.data import ReportData
 
@@ -285,3 +286,15 @@ def test_types_of_evidence_as_claims_make_it() -> None:
     evidence = Evidence(parts=[part], numbers={"n": 3, "x": 0.5, "none": None, "yes": True})
     check_types(evidence, Evidence, "it")
     check_types(Evidence.from_dict(asdict(evidence)), Evidence, "it")
+
+
+def test_a_figure_whose_numbers_are_text_is_shown_as_damaged() -> None:
+    rows = [{"step": k, "loss": 1.0 / (1 + k), "method": "newton"} for k in range(3)]
+    figure = asdict(draw_lines("a figure", rows, "step: step", "loss: loss", by="method"))
+    assert draw_figure(figure).rows == rows
+    figure["rows"][1]["step"] = "no number"
+    damaged = draw_figure(figure)
+    assert not damaged.rows
+    title = damaged.spec["title"]["text"]
+    assert title[:2] == ["a figure", "is damaged and cannot be drawn:"]
+    assert "no number" in title[2]

@@ -46,7 +46,7 @@ def draw_charts(data: ReportData) -> dict[str, Chart]:
     """Draw every chart of the report, by the name of its element on the page and of its files."""
     charts: dict[str, Chart] = {}
     for name, figure in collect_figures(data.outcomes).items():
-        charts[name] = _draw_figure(figure)
+        charts[name] = draw_figure(figure)
     recipes = groupby(sorted(clean(data.runs), key=_recipe_name), key=_recipe_name)
     for name, chart in (
         ("deviation", plot_step_deviations(data.certificates)),
@@ -94,7 +94,7 @@ def render_page(data: ReportData, charts: dict[str, Chart] | None = None) -> str
     )
 
 
-def _draw_figure(figure: dict[str, Any]) -> Chart:
+def draw_figure(figure: dict[str, Any]) -> Chart:
     """Draw a figure of a claim; one whose stored rows do not fit it is shown as damaged."""
     try:
         return Chart(build_chart(clean(figure)).to_dict(), figure["rows"])

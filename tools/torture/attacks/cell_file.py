@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 from innerloop.ledger.run import Outcome
 from innerloop.ledger.store import _compute_digest  # pyright: ignore[reportPrivateUsage]
 from innerloop.output import print_json
-from innerloop.report.charts import build_chart
 from innerloop.report.claims import collect_figures, render_articles
 from innerloop.report.findings import render_findings
+from innerloop.report.page import draw_figure
 from innerloop.terminal import print_outcomes
 from tools.torture.attack import Attack, Defect, Verdict
 from tools.torture.corruption import damage_bytes, damage_tree, spell_json
@@ -81,7 +81,7 @@ def show_outcomes(outcomes: list[dict[str, Any]]) -> None:
     render_articles(outcomes)
     render_findings(outcomes)
     for figure in collect_figures(outcomes).values():
-        build_chart(figure).to_dict()
+        draw_figure(figure)
 
 
 ATTACKS = (
