@@ -71,6 +71,8 @@ def parse_options(names: list[str]) -> argparse.Namespace:
     part = options.only or options.tries or options.sample or options.first is not None
     if options.share == 1 and not part and options.output is None:
         options.output = RECORD
+    if options.output is not None:
+        options.output = options.output.resolve()
     return options
 
 

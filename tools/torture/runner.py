@@ -37,7 +37,7 @@ def run_attack(
     progress: Callable[[float, str], None] = lambda share, doing: None,
 ) -> Row:
     """Run the tries of these numbers of one attack, and return its row of the table."""
-    row, start = Row(attack.name, seed), time.perf_counter()
+    row, start, here = Row(attack.name, seed), time.perf_counter(), Path.cwd()
     torch.set_num_threads(1)  # before any fork: the threads of a pool do not survive one
     root = Path(tempfile.mkdtemp(prefix="torture-", dir=find_scratch()))
     try:
@@ -49,6 +49,7 @@ def run_attack(
     except Unavailable as error:
         row.skipped = str(error)
     finally:
+        os.chdir(here)  # preparing may have gone to a folder that is removed now
         shutil.rmtree(root, ignore_errors=True)
     row.seconds = time.perf_counter() - start
     return row
