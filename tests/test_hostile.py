@@ -15,6 +15,7 @@ import pytest
 from playwright.sync_api import Browser, sync_playwright
 
 import innerloop
+from innerloop.errors import FileError
 from innerloop.report import claims, export, page
 from innerloop.report.escaping import clean, escape, inline_json
 from innerloop.report.identified import plot_identification
@@ -258,3 +259,13 @@ def test_names_of_files_that_are_not_utf_8(tmp_path: Path) -> None:
     path = tmp_path / os.fsdecode(b"figure-\xff.html")
     export.write_chart(path, {"mark": "point", "title": str(path), "data": {"values": []}})
     assert rb"figure-\ufffd.html" in path.read_bytes()
+
+
+def test_a_figure_that_cannot_be_converted_is_one_line(tmp_path: Path, monkeypatch) -> None:
+    def refuse(spec: dict[str, Any]) -> bytes:
+        raise ValueError("conversion failed:\n  the image is too wide")
+
+    monkeypatch.setitem(export.ENCODERS, ".png", refuse)
+    with pytest.raises(FileError, match=r"conversion failed: the image is too wide; a figure as"):
+        export.write_chart(tmp_path / "f.png", {"mark": "point"})
+    assert not list(tmp_path.iterdir())

@@ -43,7 +43,12 @@ def check_format(path: Path) -> None:
 def write_chart(path: Path, spec: dict[str, Any]) -> None:
     """Write one chart in the format of the file's extension."""
     check_format(path)
-    write_atomically(path, ENCODERS[path.suffix](clean(spec)))
+    try:
+        data = ENCODERS[path.suffix](clean(spec))
+    except ValueError as error:  # of the converter, such as an image that is too wide
+        reason = " ".join(str(error).split())[:200]
+        raise FileError(f"cannot draw {path}: {reason}; a figure as .html needs no image") from None
+    write_atomically(path, data)
 
 
 def render_chart(spec: dict[str, Any]) -> str:
