@@ -201,7 +201,7 @@ def test_a_fork_server_that_is_killed_costs_nothing(monkeypatch: pytest.MonkeyPa
 
 def test_a_worker_that_cannot_be_started(monkeypatch: pytest.MonkeyPatch) -> None:
     engine = ProcessEngine(10**3)
-    monkeypatch.setattr(processes, "Worker", raise_end)
+    monkeypatch.setattr(processes.Worker, "__init__", raise_end)
     with pytest.raises(EngineLostError, match="a worker cannot be started"):
         engine.submit(*WORK)
     engine.close()
