@@ -1,0 +1,134 @@
+"""Reading of a state from one layer: the best view of each of its tensors, beside its controls.
+
+prompt     the same read-out from the stream before the first layer: what needs no computing
+random     from the same layer of a network of the same shape with its weights in random order
+shuffled   of other prompts' states, which the stream cannot know
+
+gain = 1 − (1 − R²) / (1 − R² of the best control): how much of what the controls leave open the
+layer explains. R² alone says little: M x of Newton's iteration is nearly a multiple of x where the
+examples are well conditioned, and any network that keeps x has that.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from innerloop.identification.inside.reading import Fitter, ReadOut
+from innerloop.identification.inside.report import Reading
+from innerloop.identification.inside.states import list_fields
+from innerloop.identification.inside.views import Place, View, list_views
+
+TRIVIAL = 1e-9
+"""Where a control leaves less than this share open, the state needs no computing."""
+MIN_SPREAD = 1e-20
+"""A state whose variance is a smaller share of its power is a constant."""
+RESOLUTION = 1e-6
+"""Views whose gains differ by less are equally good: the first is taken."""
+
+
+@dataclass(frozen=True, eq=False)
+class Layer:
+    """A set of prompts as one layer sees them."""
+
+    problem: Any
+    state: Any
+    stream: Tensor
+    prompt: Tensor
+    random: Tensor | None
+
+
+Probe = tuple[Reading, View, ReadOut | None]
+
+
+def probe_layer(fitting: Layer, scoring: Layer) -> list[Probe]:
+    """Read each tensor of a state by the view that does best on the prompts to fit on.
+
+    Tensors that are the same whatever the prompt are left out.
+    """
+    values = list_fields(fitting.state, len(fitting.stream))
+    scored = list_fields(scoring.state, len(scoring.stream))
+    own, given = _Fitters(fitting.stream), _Fitters(fitting.prompt)
+    found = []
+    for name, value in values.items():
+        spread = float((value - value.mean(dim=0)).square().mean())
+        if name in scored and spread > MIN_SPREAD * float(value.square().mean()):
+            tokens = fitting.stream.shape[1]
+            views = list_views(fitting.problem, name, value, tokens)
+            best = _choose_view(views, fitting, value, own, given)
+            if best is not None:
+                found.append(_score_view(best, fitting, scoring, value, scored[name], own, given))
+    return found
+
+
+class _Fitters:
+    """Fitters for the places of a stream, each made once."""
+
+    def __init__(self, stream: Tensor) -> None:
+        self.stream = stream
+        self.known: dict[str, Fitter] = {}
+
+    def get(self, place: Place) -> Fitter:
+        if place.name not in self.known:
+            self.known[place.name] = Fitter(place.read(self.stream))
+        return self.known[place.name]
+
+
+def _choose_view(
+    views: list[View], fitting: Layer, value: Tensor, own: _Fitters, given: _Fitters
+) -> View | None:
+    """Choose the view of largest gain over the prompt, on the held-out prompts to fit on."""
+    best, chosen = float("-inf"), None
+    for view in views:
+        label = view.compute(fitting.problem, value, fitting.stream.shape[1])
+        here, before = own.get(view.place).fit(label), given.get(view.place).fit(label)
+        if here is None:
+            continue
+        gain = _gain(here.validation, 0.0 if before is None else before.validation)
+        if gain > best + RESOLUTION:
+            best, chosen = gain, view
+    return chosen
+
+
+def _score_view(
+    view: View,
+    fitting: Layer,
+    scoring: Layer,
+    value: Tensor,
+    scored: Tensor,
+    own: _Fitters,
+    given: _Fitters,
+) -> Probe:
+    place, tokens = view.place, fitting.stream.shape[1]
+    label = view.compute(fitting.problem, value, tokens)
+    truth = view.compute(scoring.problem, scored, tokens).double()
+    read_out, before = own.get(place).fit(label), given.get(place).fit(label)
+
+    def score(fitted: ReadOut | None, stream: Tensor | None, values: Tensor = truth) -> float:
+        if fitted is None or stream is None:
+            return 0.0
+        found = fitted.score(place.read(stream).double(), values)
+        return found if found > 0 else 0.0  # also where it is not a number
+
+    strangers = view.compute(fitting.problem, value.roll(1, 0), tokens)
+    stranger_truth = view.compute(scoring.problem, scored.roll(1, 0), tokens).double()
+    noise = None
+    if fitting.random is not None:
+        noise = Fitter(place.read(fitting.random)).fit(label)
+    r2 = score(read_out, scoring.stream)
+    controls = {
+        "prompt": score(before, scoring.prompt),
+        "random": score(noise, scoring.random),
+        "shuffled": score(own.get(place).fit(strangers), scoring.stream, stranger_truth),
+    }
+    gain = _gain(r2, max(controls.values()))
+    reading = Reading(field=view.field, view=view.text, r2=r2, gain=gain, **controls)
+    return reading, view, read_out
+
+
+def _gain(r2: float, control: float) -> float:
+    """1 − (1 − R²)/(1 − control); 0 where the control leaves nothing open."""
+    left = 1 - max(control, 0.0)
+    return 0.0 if left < TRIVIAL else 1 - (1 - r2) / left
