@@ -76,7 +76,9 @@ class HookedStreams(StreamModel):
         with self._listen(exchange):
             return self.predict(problem)[layer - 1 :]
 
-    def randomise(self, generator: torch.Generator) -> HookedStreams:
+    def randomise(self, generator: torch.Generator) -> HookedStreams | None:
+        if not any(weight.numel() for weight in self._module.parameters()):
+            return None
         shuffled = {self.holder: shuffle_weights(self._module, generator)}
         return replace(self, model=replace(self.model, **shuffled))  # pyright: ignore[reportArgumentType, reportCallIssue]
 

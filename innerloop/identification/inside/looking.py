@@ -23,16 +23,18 @@ from innerloop.algorithms.base import Algorithm
 from innerloop.errors import InputError, OutOfRangeError
 from innerloop.identification.inside.hooks import as_stream_model
 from innerloop.identification.inside.intervening import Found, intervene
-from innerloop.identification.inside.probing import Layer, probe_layer
+from innerloop.identification.inside.probing import FitterStore, Layer, probe_layer
 from innerloop.identification.inside.report import Inside, LayerInside
 from innerloop.identification.inside.states import compute_states
 from innerloop.identification.inside.streams import StreamModel
 from innerloop.identification.instances import copy_problem, draw_sample, select_queries
-from innerloop.limits import check_count, check_memory, check_seed
+from innerloop.limits import check_count, check_memory, check_seed, find_memory_limit
 from innerloop.problems.base import Distribution
 
 PROMPTS_PER_PLACE, MAX_FITTED = 4, 2048
 """Prompts to fit read-outs on: this many per place of the stream, between `prompts` and the cap."""
+COPIES = 3
+"""Streams in memory for each that is read: the model's, the random network's, and their rows."""
 MOVED_ABOVE = 0.5
 """A state that is read at a gain below this is not moved: there is nothing to move."""
 
@@ -90,9 +92,10 @@ def look_inside(
             )
         ]
         random = seen.randomise(generator)
-        noise = [_read_quietly(random, run.problem) for run in runs]
+        noise = [_read_random(random, run.problem) for run in runs]
+        given = FitterStore(runs[0].streams[0])
         layers = [
-            _look_at_layer(seen, algorithms[k], list(steps), k, runs, noise, generator)
+            _look_at_layer(seen, algorithms[k], list(steps), k, runs, noise, given, generator)
             for k in range(count)
         ]
     return Inside(algorithms[-1].name, layers)
@@ -105,6 +108,7 @@ def _look_at_layer(
     k: int,
     runs: list[Run],
     noise: list[list[Tensor] | None],
+    given: FitterStore,
     generator: torch.Generator,
 ) -> LayerInside:
     fitting, scoring = (
@@ -117,7 +121,7 @@ def _look_at_layer(
         )
         for run, random in zip(runs, noise, strict=True)
     )
-    probes = probe_layer(fitting, scoring)
+    probes = probe_layer(fitting, scoring, given)
     found = {
         reading.field: Found(view, read_out)
         for reading, view, read_out in probes
@@ -162,10 +166,10 @@ def _run_both(
     return Run(problem, shown, model.read_streams(copy_problem(problem)), states)
 
 
-def _read_quietly(model: StreamModel, problem: Any) -> list[Tensor] | None:
-    """Read the streams of a random network; None where it refuses what it computes."""
+def _read_random(model: StreamModel | None, problem: Any) -> list[Tensor] | None:
+    """Read the streams of a random network, if there is any; None where it refuses to run."""
     try:
-        return model.read_streams(copy_problem(problem))
+        return None if model is None else model.read_streams(copy_problem(problem))
     except InputError:
         return None
 
@@ -173,10 +177,10 @@ def _read_quietly(model: StreamModel, problem: Any) -> list[Tensor] | None:
 def _count_fitted(model: StreamModel, single: Any, prompts: int) -> int:
     """Return how many prompts read-outs are fitted to; refuse streams that memory cannot hold."""
     streams = model.read_streams(copy_problem(single))
-    count = max(prompts, min(PROMPTS_PER_PLACE * streams[0].shape[-1], MAX_FITTED))
-    size = sum(stream.numel() * stream.element_size() for stream in streams)
-    check_memory(3 * size * (count + prompts), "reading the streams")
-    return count
+    size = COPIES * sum(stream.numel() * stream.element_size() for stream in streams)
+    check_memory(2 * size * prompts, "reading the streams")
+    wanted = min(PROMPTS_PER_PLACE * streams[0].shape[-1], MAX_FITTED)
+    return max(prompts, min(wanted, find_memory_limit() // size - prompts))
 
 
 def _ask_once(distribution: Distribution) -> Distribution:

@@ -43,14 +43,15 @@ class Layer:
 Probe = tuple[Reading, View, ReadOut | None]
 
 
-def probe_layer(fitting: Layer, scoring: Layer) -> list[Probe]:
+def probe_layer(fitting: Layer, scoring: Layer, given: FitterStore) -> list[Probe]:
     """Read each tensor of a state by the view that does best on the prompts to fit on.
 
-    Tensors that are the same whatever the prompt are left out.
+    `given` has the fitters for the stream before the first layer. Tensors that are the same
+    whatever the prompt are left out.
     """
     values = list_fields(fitting.state, len(fitting.stream))
     scored = list_fields(scoring.state, len(scoring.stream))
-    own, given = _Fitters(fitting.stream), _Fitters(fitting.prompt)
+    own = FitterStore(fitting.stream)
     found = []
     for name, value in values.items():
         spread = float((value - value.mean(dim=0)).square().mean())
@@ -63,7 +64,7 @@ def probe_layer(fitting: Layer, scoring: Layer) -> list[Probe]:
     return found
 
 
-class _Fitters:
+class FitterStore:
     """Fitters for the places of a stream, each made once."""
 
     def __init__(self, stream: Tensor) -> None:
@@ -77,7 +78,7 @@ class _Fitters:
 
 
 def _choose_view(
-    views: list[View], fitting: Layer, value: Tensor, own: _Fitters, given: _Fitters
+    views: list[View], fitting: Layer, value: Tensor, own: FitterStore, given: FitterStore
 ) -> View | None:
     """Choose the view of largest gain over the prompt, on the held-out prompts to fit on."""
     best, chosen = float("-inf"), None
@@ -98,8 +99,8 @@ def _score_view(
     scoring: Layer,
     value: Tensor,
     scored: Tensor,
-    own: _Fitters,
-    given: _Fitters,
+    own: FitterStore,
+    given: FitterStore,
 ) -> Probe:
     place, tokens = view.place, fitting.stream.shape[1]
     label = view.compute(fitting.problem, value, tokens)

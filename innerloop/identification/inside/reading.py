@@ -2,9 +2,9 @@
 
     v ≈ b + (h − h̄) W,   W = argmin Σ ‖v − b − (h − h̄) W‖² + λ ‖W‖²
 
-λ is the one that predicts best on a held-out quarter of the prompts to fit on. The penalty is the
-same in every orthonormal basis of the stream, and λ may be as small as rounding: registers may hold
-numbers that are a millionth of their neighbours'.
+λ is the largest that predicts about best on a held-out quarter of the prompts to fit on. The
+penalty is the same in every orthonormal basis of the stream, and λ may be as small as rounding:
+registers may hold numbers that are a millionth of their neighbours'.
 """
 
 from __future__ import annotations
@@ -19,6 +19,9 @@ Rows = Float[Tensor, "rows width"]
 Labels = Float[Tensor, "rows size"]
 SHRINKAGE = tuple(10.0**power for power in range(-13, 2))
 """√λ as a share of the features' largest singular value."""
+SLACK, RESOLUTION = 1.01, 1e-12
+"""Chosen is the largest penalty whose error is at most this factor above the least one, and this
+share of the labels' power: smaller ones only add weights where the features never vary."""
 MAX_ROWS = 8192
 """A read-out is fitted to at most this many tokens."""
 MAX_FEATURE = 1e100
@@ -79,24 +82,27 @@ class Fitter:
         self.left, self.sizes, self.right = torch.linalg.svd(
             rows - self.centre, full_matrices=False
         )
-        self.ahead = features[self.held].flatten(0, 1).double() - self.centre
+        self.seen = (features[self.held].flatten(0, 1).double() - self.centre) @ self.right.mT
+        self.gram = self.seen.mT @ self.seen
+        shares = torch.tensor(SHRINKAGE).to(self.sizes).unsqueeze(-1) * self.sizes[0]
+        self.filters = self.sizes / (self.sizes.square() + shares.square()).clamp_min(1e-300)
 
     def fit(self, values: Float[Tensor, "batch places size"]) -> ReadOut | None:
         """Fit a read-out; None where the features are not finite."""
         if not self.finite or not float(self.sizes[0]) > 0:
             return None
         label = values[self.fitted].flatten(0, 1).double()
-        later = values[self.held].flatten(0, 1).double()
         intercept = label.mean(dim=0)
-        projected, seen = self.left.mT @ (label - intercept), self.ahead @ self.right.mT
-        best = (float("-inf"), 0.0)
-        for share in SHRINKAGE:
-            shrunk = self._shrink(share).unsqueeze(-1) * projected
-            found = r_squared(intercept + seen @ shrunk, later, intercept)
-            best = max(best, (found, share))
-        weight = self.right.mT @ (self._shrink(best[1]).unsqueeze(-1) * projected)
-        return ReadOut(intercept, self.centre, weight, best[0])
-
-    def _shrink(self, share: float) -> Float[Tensor, " rank"]:
-        penalty = (share * self.sizes[0]).square()
-        return self.sizes / (self.sizes.square() + penalty)
+        later = values[self.held].flatten(0, 1).double() - intercept
+        projected = self.left.mT @ (label - intercept)
+        # ‖v − seen · (filter ∘ projected)‖² for all filters at once, as a quadratic form in them.
+        linear = ((self.seen.mT @ later) * projected).sum(dim=-1)
+        square = self.gram * (projected @ projected.mT)
+        total = later.square().sum()
+        missed = total - 2 * self.filters @ linear
+        missed += ((self.filters @ square) * self.filters).sum(dim=-1)
+        enough = missed <= SLACK * missed.min() + RESOLUTION * total
+        best = int(enough.nonzero().max())
+        weight = self.right.mT @ (self.filters[best].unsqueeze(-1) * projected)
+        found = r_squared(self.seen @ (self.right @ weight), later, torch.zeros_like(intercept))
+        return ReadOut(intercept, self.centre, weight, found)

@@ -104,7 +104,7 @@ class Inside:
         if self.agrees:
             return f"{self.algorithm}: answers, state and intervention agree at every layer"
         parts = [
-            f"answers {_name_layers(self.layers, 'answers_agree')}",
+            f"answers agree {_name_layers(self.layers, 'answers_agree')}",
             f"state {_name_layers(self.layers, 'state_agrees')}",
             f"intervention {_name_layers(self.layers, 'intervention_agrees')}",
         ]
@@ -131,10 +131,8 @@ def _name_layers(layers: Sequence[LayerInside], what: str) -> str:
     """Name the layers at which something agrees."""
     numbers = [layer.layer for layer in layers if getattr(layer, what)]
     if len(numbers) == len(layers):
-        return "agrees at every layer"
-    if not numbers:
-        return "does not agree"
-    return f"agrees at {len(numbers)} of {len(layers)} layers"
+        return "at every layer"
+    return f"at {len(numbers)} of {len(layers)} layers" if numbers else "at no layer"
 
 
 def _format(value: float) -> str:

@@ -40,8 +40,8 @@ class StreamModel(Model, ABC):
         return torch.ones(len(stream), dtype=torch.bool)
 
     @abstractmethod
-    def randomise(self, generator: torch.Generator) -> StreamModel:
-        """Return the model with the entries of each weight tensor in random order."""
+    def randomise(self, generator: torch.Generator) -> StreamModel | None:
+        """Return the model with its weights in random order; None if it has none."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,9 +141,17 @@ def read_built(model: ConstructionModel) -> BuiltStreams:
 
 
 def shuffle_weights(module: nn.Module, generator: torch.Generator) -> Any:
-    """Return a copy of a module with the entries of each parameter in random order."""
+    """Return a copy of a module with the entries of each parameter in random order.
+
+    Entries that are all equal are drawn anew, from a normal distribution of the same power.
+    """
     copied = deepcopy(module).requires_grad_(False)
     for weight in copied.parameters():
-        order = torch.randperm(weight.numel(), generator=generator).to(weight.device)
-        weight.copy_(weight.flatten()[order].reshape(weight.shape))
+        values = weight.flatten()
+        order = torch.randperm(len(values), generator=generator).to(weight.device)
+        if len(values) and bool((values == values[0]).all()):
+            drawn = torch.randn(len(values), generator=generator).to(values) * values[0]
+        else:
+            drawn = values[order]
+        weight.copy_(drawn.reshape(weight.shape))
     return copied

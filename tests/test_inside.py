@@ -1,0 +1,161 @@
+"""What is inside: right at every layer of what is built, and not of what only prints answers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from impostors import DESCENT, NEWTON, build_descent, build_printed_descent, build_side_by_side
+from torch import Tensor, nn
+
+from innerloop.constructions.base import Construction
+from innerloop.constructions.em import EMConstruction
+from innerloop.constructions.gd_plus_plus import GDPlusPlusConstruction
+from innerloop.constructions.lista_vm import ListaVMConstruction
+from innerloop.constructions.lloyd import LloydConstruction
+from innerloop.constructions.newton import NewtonConstruction
+from innerloop.constructions.pca import PCAConstruction
+from innerloop.constructions.relu_gradient_descent import ReLUGradientDescentConstruction
+from innerloop.errors import InputError
+from innerloop.identification.hooked import HookedModel
+from innerloop.identification.inside.hooks import as_stream_model
+from innerloop.identification.inside.looking import look_inside
+from innerloop.identification.inside.streams import BuiltStreams
+from innerloop.identification.models import FunctionModel
+from innerloop.identification.trained import TrainedModel
+from innerloop.problems.linear_regression import LinearRegression
+from innerloop.recipes.small_transformer import SmallTransformerRecipe
+from innerloop.transformer.disguises import change_basis, draw_rotation, split_heads
+
+CONSTRUCTIONS = [
+    build_descent(3, 12, 3),
+    GDPlusPlusConstruction(d=2, n=8, steps=2),
+    ReLUGradientDescentConstruction(d=2, n=6, steps=2),
+    NewtonConstruction(d=2, n=8, steps=3),
+    ListaVMConstruction(d=4, n=5, steps=2),
+    LloydConstruction(d=2, n=12, clusters=2, steps=2),
+    EMConstruction(d=2, n=12, clusters=2, steps=2, knots=400),
+    PCAConstruction(d=3, n=8, components=1, steps=2),
+]
+
+
+def show(construction: Construction) -> BuiltStreams:
+    return BuiltStreams(construction, construction.transformer)
+
+
+@pytest.mark.parametrize("construction", CONSTRUCTIONS, ids=lambda each: each.name)
+def test_answers_state_and_intervention_agree_at_every_layer(construction: Construction) -> None:
+    found = look_inside(show(construction), construction.algorithm, prompts=32)
+    assert found.agrees, found.text
+    assert found.verdict.endswith("answers, state and intervention agree at every layer")
+    for layer in found.layers:
+        assert layer.intervention is not None
+        assert layer.intervention.effect > 0.999
+        assert layer.intervention.random < 0.9
+        for reading in layer.readings:
+            assert reading.r2 > 0.999
+            assert max(reading.prompt, reading.random, reading.shuffled) < 0.9999
+
+
+def test_newton_beside_printed_gradient_descent_is_read_and_moves_nothing() -> None:
+    model = build_side_by_side()
+    newton = look_inside(model, NEWTON, prompts=32)
+    assert not newton.agrees
+    for layer in newton.layers:
+        assert layer.state_agrees
+        assert not layer.answers_agree
+        assert layer.intervention is not None
+        assert abs(layer.intervention.effect) < 1e-9
+    assert look_inside(model, DESCENT, prompts=32).agrees
+
+
+def test_answers_that_a_read_out_computes_have_no_state() -> None:
+    model = build_printed_descent()
+    descent = look_inside(model, DESCENT, prompts=32)
+    assert all(layer.answers_agree for layer in descent.layers)
+    assert not any(layer.state_agrees or layer.intervention_agrees for layer in descent.layers)
+    assert "answers agree at every layer, state at no layer" in descent.verdict
+    newton = look_inside(model, NEWTON, prompts=32)
+    assert all(layer.state_agrees and not layer.intervention_agrees for layer in newton.layers)
+
+
+def test_another_algorithm_is_not_found() -> None:
+    found = look_inside(show(build_descent(3, 12, 3)), NEWTON, prompts=32)
+    assert not any(layer.state_agrees for layer in found.layers)
+
+
+@pytest.mark.parametrize(
+    "construction", [CONSTRUCTIONS[0], CONSTRUCTIONS[3], CONSTRUCTIONS[4]], ids=lambda c: c.name
+)
+def test_a_disguise_hides_nothing(construction: Construction) -> None:
+    generator = torch.Generator().manual_seed(0)
+    basis = draw_rotation(construction.layout.width, generator, dead=2)
+    disguised = change_basis(split_heads(construction.transformer, generator), basis)
+    found = look_inside(
+        BuiltStreams(construction, disguised, basis), construction.algorithm, prompts=32
+    )
+    assert found.agrees, found.text
+
+
+class PlainAttention(nn.Module):
+    """One step of gradient descent on the last entry of each token, by hand."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rate = nn.Parameter(torch.tensor([0.3], dtype=torch.float64))
+
+    def forward(self, stream: Tensor) -> tuple[Tensor, None]:
+        rows, label = stream[..., :-1], stream[..., -1:]
+        known = rows[:, :-1]
+        update = rows @ known.mT @ label[:, :-1] / known.shape[1]
+        return torch.cat([rows, label - self.rate * update], dim=-1), None
+
+
+class PlainNetwork(nn.Module):
+    """A module of the user's own, whose layers return tuples."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(PlainAttention() for _ in range(3))
+
+    def forward(self, tokens: Tensor) -> Tensor:
+        for layer in self.layers:
+            tokens = layer(tokens)[0]
+        return -tokens[:, -1, -1]
+
+
+def write_tokens(problem: Any) -> Tensor:
+    label = torch.cat([problem.y, torch.zeros_like(problem.y[:, :1])], dim=-1)
+    return torch.cat([torch.cat([problem.x, problem.x_query], 1), label.unsqueeze(-1)], dim=-1)
+
+
+def test_a_module_is_read_and_moved_by_hooks() -> None:
+    distribution = LinearRegression(d=2, n=7)
+    model = HookedModel.fit(PlainNetwork(), distribution, write_tokens, prompts=64)
+    streams = as_stream_model(model).read_streams(distribution.sample(2))
+    assert [tuple(stream.shape) for stream in streams] == [(2, 8, 3)] * 4
+    # Its read-outs are fitted to the truth: what is moved is read at the last layers' answers.
+    found = look_inside(model, DESCENT, distribution, prompts=32)
+    assert all(layer.state_agrees for layer in found.layers)
+    assert found.as_dict()["layers"][0]["readings"][0]["view"] == "residuals of state on each token"
+    effects = [layer.intervention.effect for layer in found.layers if layer.intervention]
+    assert len(effects) == 3
+    assert min(effects) > 0.5
+
+
+def test_a_trained_network_is_reported_without_expectation() -> None:
+    recipe = SmallTransformerRecipe(d=2, n=3, sparsity=1, blocks=2, heads=2)
+    model = TrainedModel(recipe, recipe.build_model(torch.Generator().manual_seed(0)))
+    found = look_inside(model, ListaVMConstruction(d=2, n=3, steps=2).algorithm, prompts=32)
+    assert len(found.layers) == 2
+    assert not found.agrees
+    assert str(found).count("\n") == 2
+
+
+def test_what_shows_no_stream_is_refused() -> None:
+    model = FunctionModel(lambda x, y, query: y[:, 0])
+    with pytest.raises(InputError, match="stream of a FunctionModel cannot be read"):
+        look_inside(model, DESCENT, LinearRegression(d=2))
+    with pytest.raises(InputError, match="3 layers: expected as many"):
+        look_inside(show(build_descent(2, 5, 3)), DESCENT, steps=[1, 2])
