@@ -1,0 +1,88 @@
+"""The figure of what is inside a model: answers, state and intervention, beside their controls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import altair as alt
+
+from innerloop.identification.inside.report import AGREEMENT, Inside
+from innerloop.surveys.data import Rows
+
+PANELS = ("answers", "state", "intervention")
+SERIES = {
+    "the model": "#111111",
+    "prompt alone": "#54a24b",
+    "random network": "#f58518",
+    "other prompts' states": "#b279a2",
+    "random directions": "#4c78a8",
+}
+TITLES = {
+    "answers": "share of the model's answers",
+    "state": "R² of the read-out",
+    "intervention": "effect on the answers",
+}
+
+
+def draw_inside(found: Inside, title: str | None = None) -> alt.HConcatChart:
+    """Draw the three numbers of each layer side by side, each against its controls.
+
+    Of a state with several tensors, the one that is read worst is drawn. Numbers below 0 are drawn
+    at 0.
+    """
+    rows = collect_rows(found)
+    shown = [name for name in SERIES if any(row["series"] == name for row in rows)]
+    colours = alt.Scale(domain=shown, range=[SERIES[name] for name in shown])
+    charts = [_draw_panel(panel, rows, colours) for panel in PANELS]
+    return (
+        alt.hconcat(*charts)
+        .properties(title=alt.TitleParams(title or found.verdict, anchor="start"))
+        .configure_legend(orient="bottom")
+    )
+
+
+def collect_rows(found: Inside) -> Rows:
+    """Collect a row per layer, panel and series."""
+    rows: list[dict[str, Any]] = []
+
+    def add(layer: int, panel: str, **series: float) -> None:
+        rows.extend(
+            {
+                "layer": layer,
+                "panel": panel,
+                "series": name.replace("_", " "),
+                "value": min(max(value, 0.0), 1.0),
+                "exact": value,
+            }
+            for name, value in series.items()
+        )
+
+    for layer in found.layers:
+        add(layer.layer, "answers", the_model=layer.answers)
+        if layer.readings:
+            worst = min(layer.readings, key=lambda reading: reading.gain)
+            add(layer.layer, "state", prompt_alone=worst.prompt, random_network=worst.random)
+            add(layer.layer, "state", **{"other prompts' states": worst.shuffled})
+            add(layer.layer, "state", the_model=worst.r2)
+        if layer.intervention is not None:
+            add(layer.layer, "intervention", random_directions=layer.intervention.random)
+            add(layer.layer, "intervention", the_model=layer.intervention.effect)
+    return rows
+
+
+def _draw_panel(panel: str, rows: Rows, colours: alt.Scale) -> alt.LayerChart | alt.FacetChart:
+    own = [row for row in rows if row["panel"] == panel]
+    base = alt.Chart(alt.Data(values=own)).encode(
+        alt.X("layer:O", title="layer", axis=alt.Axis(labelAngle=0, labelOverlap=True)),
+        alt.Y("value:Q", title=TITLES[panel], scale=alt.Scale(domain=[0, 1])),
+        alt.Color("series:N", title=None, scale=colours),
+        tooltip=["layer:O", "series:N", alt.Tooltip("exact:Q", format=".4f")],
+    )
+    lines = base.mark_line(strokeWidth=2)
+    points = base.mark_point(filled=True, size=50)
+    level = alt.Chart(alt.Data(values=[{"value": AGREEMENT}])).mark_rule(
+        color="#999", strokeDash=[3, 3]
+    )
+    return alt.layer(level.encode(alt.Y("value:Q")), lines, points).properties(
+        width=220, height=200, title=panel
+    )
