@@ -58,7 +58,7 @@ def test_the_model_decides_on_the_problems_that_are_proposed() -> None:
 def test_problems_that_the_model_refuses_are_not_proposed() -> None:
     construction = NewtonConstruction(d=3, n=N, steps=3)
     model = ConstructionModel(construction, construction.transformer)
-    found = propose_problems(*make_rivals(), GIVEN, model, most=20, prompts=4)
+    found = propose_problems(*make_rivals(), GIVEN, model, prompts=4)
     assert found.proposals
     assert all(each.distribution.n <= N for each in found.proposals)  # pyright: ignore[reportAttributeAccessIssue]
 

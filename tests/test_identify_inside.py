@@ -23,11 +23,11 @@ from innerloop.transformer.disguises import (
 
 CANDIDATES = ["gradient-descent", "newton"]
 PROBLEMS = LinearRegression(d=3, n=12)
-SMALL: dict[str, Any] = {"algorithms": CANDIDATES, "prompts": 32, "steps": 4}
+SMALL: dict[str, Any] = {"algorithms": CANDIDATES, "prompts": 16, "steps": 4}
 
 
 def disguise(kind: str, dead: int = 4) -> BuiltStreams:
-    construction = build_descent(3, 12, 3)
+    construction = build_descent(3, 12, 2)
     generator = torch.Generator().manual_seed(1)
     draw = {"rotated": draw_rotation, "permuted": draw_permutation}[kind]
     basis = draw(construction.layout.width, generator, dead)
@@ -46,10 +46,10 @@ def test_a_disguised_model_is_identified_and_looked_into_as_the_original_is(kind
 
 
 def test_fitted_read_outs_see_through_a_disguise() -> None:
-    plain, model = build_descent(3, 12, 3), disguise("rotated", dead=0)
+    plain, model = build_descent(3, 12, 2), disguise("rotated", dead=0)
     basis = model.basis
     assert basis is not None
-    names = [f"body.{k}.0" for k in range(3)]
+    names = [f"body.{k}.0" for k in range(2)]
 
     def write(problem: Any) -> Tensor:
         return plain.prompt(problem) @ basis.mT
@@ -65,7 +65,7 @@ def test_fitted_read_outs_see_through_a_disguise() -> None:
 
 
 def test_the_verdict_on_an_impostor_is_about_what_it_prints() -> None:
-    model = build_side_by_side()
+    model = build_side_by_side(steps=2)
     found = identify(model, PROBLEMS, **SMALL)
     assert found.algorithm == "gradient-descent"
     assert inspect_identification(found, model, PROBLEMS, prompts=32).agrees

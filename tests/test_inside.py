@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 from innerloop.constructions.base import Construction
 from innerloop.constructions.em import EMConstruction
+from innerloop.constructions.format_conversion import FormatConversionConstruction
 from innerloop.constructions.gd_plus_plus import GDPlusPlusConstruction
 from innerloop.constructions.lista_vm import ListaVMConstruction
 from innerloop.constructions.lloyd import LloydConstruction
@@ -26,14 +27,16 @@ from innerloop.identification.models import FunctionModel
 from innerloop.identification.trained import TrainedModel
 from innerloop.problems.linear_regression import LinearRegression
 from innerloop.recipes.small_transformer import SmallTransformerRecipe
+from innerloop.report.inside import draw_inside
 from innerloop.transformer.disguises import change_basis, draw_rotation, split_heads
 
 CONSTRUCTIONS = [
-    build_descent(3, 12, 3),
+    build_descent(2, 8, 2),
     GDPlusPlusConstruction(d=2, n=8, steps=2),
     ReLUGradientDescentConstruction(d=2, n=6, steps=2),
-    NewtonConstruction(d=2, n=8, steps=3),
-    ListaVMConstruction(d=4, n=5, steps=2),
+    NewtonConstruction(d=2, n=8, steps=2),
+    ListaVMConstruction(d=3, n=4, steps=2),
+    FormatConversionConstruction(d=2, n=4, steps=1),
     LloydConstruction(d=2, n=12, clusters=2, steps=2),
     EMConstruction(d=2, n=12, clusters=2, steps=2, knots=400),
     PCAConstruction(d=3, n=8, components=1, steps=2),
@@ -59,7 +62,7 @@ def test_answers_state_and_intervention_agree_at_every_layer(construction: Const
 
 
 def test_newton_beside_printed_gradient_descent_is_read_and_moves_nothing() -> None:
-    model = build_side_by_side()
+    model = build_side_by_side(steps=2)
     newton = look_inside(model, NEWTON, prompts=32)
     assert not newton.agrees
     for layer in newton.layers:
@@ -67,11 +70,13 @@ def test_newton_beside_printed_gradient_descent_is_read_and_moves_nothing() -> N
         assert not layer.answers_agree
         assert layer.intervention is not None
         assert abs(layer.intervention.effect) < 1e-9
-    assert look_inside(model, DESCENT, prompts=32).agrees
+    chart = draw_inside(newton).to_dict()
+    assert [panel["title"] for panel in chart["hconcat"]] == ["answers", "state", "intervention"]
+    assert chart["title"]["text"] == newton.verdict
 
 
 def test_answers_that_a_read_out_computes_have_no_state() -> None:
-    model = build_printed_descent()
+    model = build_printed_descent(steps=2)
     descent = look_inside(model, DESCENT, prompts=32)
     assert all(layer.answers_agree for layer in descent.layers)
     assert not any(layer.state_agrees or layer.intervention_agrees for layer in descent.layers)
@@ -81,7 +86,7 @@ def test_answers_that_a_read_out_computes_have_no_state() -> None:
 
 
 def test_another_algorithm_is_not_found() -> None:
-    found = look_inside(show(build_descent(3, 12, 3)), NEWTON, prompts=32)
+    found = look_inside(show(build_descent(2, 8, 2)), NEWTON, prompts=32)
     assert not any(layer.state_agrees for layer in found.layers)
 
 

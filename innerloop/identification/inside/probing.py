@@ -47,7 +47,7 @@ def probe_layer(fitting: Layer, scoring: Layer, given: FitterStore) -> list[Prob
     """Read each tensor of a state by the view that does best on the prompts to fit on.
 
     `given` has the fitters for the stream before the first layer. Tensors that are the same
-    whatever the prompt are left out.
+    whatever the prompt, or that the prompt holds already, are left out.
     """
     values = list_fields(fitting.state, len(fitting.stream))
     scored = list_fields(scoring.state, len(scoring.stream))
@@ -80,14 +80,20 @@ class FitterStore:
 def _choose_view(
     views: list[View], fitting: Layer, value: Tensor, own: FitterStore, given: FitterStore
 ) -> View | None:
-    """Choose the view of largest gain over the prompt, on the held-out prompts to fit on."""
+    """Choose the view of largest gain over the prompt, on the held-out prompts to fit on.
+
+    None where some view of the tensor is in the prompt already: there is nothing to compute.
+    """
     best, chosen = float("-inf"), None
     for view in views:
         label = view.compute(fitting.problem, value, fitting.stream.shape[1])
         here, before = own.get(view.place).fit(label), given.get(view.place).fit(label)
+        control = 0.0 if before is None else before.validation
+        if control > 1 - TRIVIAL:
+            return None
         if here is None:
             continue
-        gain = _gain(here.validation, 0.0 if before is None else before.validation)
+        gain = _gain(here.validation, control)
         if gain > best + RESOLUTION:
             best, chosen = gain, view
     return chosen

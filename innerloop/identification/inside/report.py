@@ -31,7 +31,7 @@ class Reading:
 
 @dataclass(frozen=True)
 class LayerInside:
-    """Answers, state and intervention of one layer; no readings where the state never varies."""
+    """Answers, state and intervention of one layer; no readings where nothing is computed."""
 
     layer: int
     name: str
@@ -67,7 +67,7 @@ class LayerInside:
             control = max(reading.prompt, reading.random, reading.shuffled)
             parts.append(f"{reading.view}: R² {_format(reading.r2)} (controls {_format(control)})")
         if not self.readings:
-            parts.append("the state is a constant")
+            parts.append("the state is a constant, or the prompt's")
         if self.intervention is not None:
             effect, random = self.intervention.effect, self.intervention.random
             parts.append(f"moved: effect {_format(effect)} (random directions {_format(random)})")

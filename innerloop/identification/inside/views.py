@@ -88,9 +88,10 @@ def list_views(problem: Any, name: str, value: Tensor, tokens: int) -> list[View
     size = value[0].numel()
     if size <= MAX_SIZE:
         found += [View(name, "itself", place) for place in (EVERY, LAST, MEAN)]
-    if len(shape) > 1 and size <= MAX_SIZE * shape[0]:
+    count = value.shape[1] if value.ndim > 1 else 0
+    if (value.ndim > 2 or count == tokens) and size <= MAX_SIZE * count:
         first = getattr(problem, "n", 0) if hasattr(problem, "x_query") else 0
-        found += [View(name, "rows", place) for place in _list_places(shape[0], tokens, first)]
+        found += [View(name, "rows", place) for place in _list_places(count, tokens, first)]
     rows = stack_rows(problem) if hasattr(problem, "x") else None
     if rows is None or rows.ndim != 3 or shape not in ((rows.shape[-1],), (rows.shape[-1],) * 2):
         return found
