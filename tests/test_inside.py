@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ import torch
 from impostors import DESCENT, NEWTON, build_descent, build_printed_descent, build_side_by_side
 from torch import Tensor, nn
 
+from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.constructions.base import Construction
 from innerloop.constructions.em import EMConstruction
 from innerloop.constructions.format_conversion import FormatConversionConstruction
@@ -88,6 +90,19 @@ def test_answers_that_a_read_out_computes_have_no_state() -> None:
 def test_another_algorithm_is_not_found() -> None:
     found = look_inside(show(build_descent(2, 8, 2)), NEWTON, prompts=32)
     assert not any(layer.state_agrees for layer in found.layers)
+
+
+def test_what_the_prompt_nearly_holds_is_not_found() -> None:
+    """Residuals after a tiny step are nearly the labels: R² is high, and says nothing."""
+    tiny = GradientDescent(torch.tensor([0.003], dtype=torch.float64))
+    found = look_inside(build_printed_descent(steps=1), tiny, prompts=32)
+    assert not found.layers[0].state_agrees
+    exact = look_inside(
+        show(replace(build_descent(2, 8, 1), step_size=0.003)), tiny, prompts=32
+    ).layers[0]
+    (reading,) = exact.readings
+    assert reading.prompt > 0.99
+    assert exact.state_agrees
 
 
 @pytest.mark.parametrize(

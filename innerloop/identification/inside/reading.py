@@ -22,7 +22,7 @@ SHRINKAGE = tuple(10.0**power for power in range(-13, 2))
 SLACK, RESOLUTION = 1.01, 1e-12
 """Chosen is the largest penalty whose error is at most this factor above the least one, and this
 share of the labels' power: smaller ones only add weights where the features never vary."""
-MAX_ROWS = 8192
+MAX_ROWS = 4096
 """A read-out is fitted to at most this many tokens."""
 MAX_FEATURE = 1e100
 """Squares of larger numbers overflow: a stream that holds them has diverged."""
