@@ -9,6 +9,7 @@ import torch
 from impostors import build_descent, build_side_by_side
 from torch import Tensor
 
+from innerloop.constructions.newton import NewtonConstruction
 from innerloop.identification.hooked import HookedModel
 from innerloop.identification.identification import identify
 from innerloop.identification.inside.identified import discriminate_ties, inspect_identification
@@ -70,3 +71,15 @@ def test_the_verdict_on_an_impostor_is_about_what_it_prints() -> None:
     assert found.algorithm == "gradient-descent"
     assert inspect_identification(found, model, PROBLEMS, prompts=32).agrees
     assert discriminate_ties(found, model, PROBLEMS) == []
+
+
+def test_candidates_that_tie_are_told_apart_on_other_problems() -> None:
+    n = 4000
+    construction = NewtonConstruction(d=1, n=n, steps=2, alpha=0.3 / n**2)
+    model = BuiltStreams(construction, construction.transformer)
+    problems = LinearRegression(d=1, n=n)
+    found = identify(model, problems, **SMALL)
+    assert found.layers[-1].indistinguishable
+    told = discriminate_ties(found, model, problems, prompts=4)
+    assert told
+    assert all(each.winner == "newton" for each in told), [each.text for each in told]
