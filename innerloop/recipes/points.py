@@ -31,8 +31,8 @@ from innerloop.transformer import Layout, Transformer
 
 MAX_NAMES = 6
 """Clusters whose permutations are tried one by one: 6 have 720."""
-NOISE = 0.02
-"""Scale of the noise where training starts near a construction."""
+NOISE = 1e-6
+"""Default scale of the noise near a construction: its knots make larger ones diverge."""
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,9 @@ class PointsRecipe(Recipe, ABC):
     kind: Literal["linear", "relu", "softmax"] = parameter("relu", "kind of attention")
     start: Literal["random", "construction", "near"] = parameter("random", "initial weights")
     scale: float = parameter(0.5, "scale of random weights", least=0)
+    noise_scale: float | None = parameter(
+        None, "near: scale of the noise added; none means 1e-6", least=0
+    )
     pool: int | None = parameter(
         None, "instances to train on; none means fresh ones in every batch", least=1, most=10**7
     )
@@ -128,6 +131,8 @@ class PointsRecipe(Recipe, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.noise_scale is not None and self.start != "near":
+            raise InputError(f"start={self.start} does not use noise_scale: leave it out")
         if self.start == "random" and self.width < self._named_width:
             raise InputError(
                 f"width must be at least {self._named_width}, what a token holds, got {self.width}"
@@ -165,7 +170,7 @@ class PointsRecipe(Recipe, ABC):
         construction, left, right = self.build_construction()
         encoder = Encoder(construction.transformer.to_dense(), self.reading, left, right)
         if self.start == "near":
-            perturb(encoder, NOISE, generator)
+            perturb(encoder, NOISE if self.noise_scale is None else self.noise_scale, generator)
         return encoder.float()
 
     def predict(self, model: nn.Module, problem: Any) -> Tensor:
