@@ -1,0 +1,70 @@
+"""A transformer learns to tell two Gaussian clouds apart, as spectral clustering does.
+
+Read-out  one score for each point; its sign says the cloud, up to a common sign
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from innerloop.constructions.base import Construction
+from innerloop.constructions.spectral_clustering import SpectralClusteringConstruction
+from innerloop.errors import InputError
+from innerloop.parameters import parameter
+from innerloop.problems.binary_mixture import BinaryMixture
+from innerloop.problems.principal_components import PCAProblem
+from innerloop.recipes.clusters import ClustersRecipe
+
+KNOTS = 64
+"""Knots of a construction to start from."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BinaryMixtureRecipe(ClustersRecipe):
+    """An encoder whose data tokens say on which side of the other cloud they are."""
+
+    source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers)"
+    small: ClassVar = {"d": 2, "n": 4, "width": 8, "hidden": 4, "batch": 4}
+
+    d: int = parameter(5, "features", least=1, most=64)
+    n: int = parameter(20, "points", least=2, most=10_000)
+    separation: float = parameter(2.0, "‖μ‖, in standard deviations of the noise", least=0)
+    offset: float = parameter(1.0, "standard deviation of each entry of the centre", least=0)
+
+    def build_distribution(self) -> BinaryMixture:
+        return BinaryMixture(d=self.d, n=self.n, separation=self.separation, offset=self.offset)
+
+    @property
+    def registers(self) -> dict[str, Any]:
+        return {"x": self.d, "one": ()}
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    def fill_registers(self, problem: PCAProblem) -> Tensor:
+        if self.start != "random":
+            return self._construction.prompt(problem)
+        return self.layout.make_tokens(x=problem.x, one=1.0)
+
+    @property
+    def _construction(self) -> SpectralClusteringConstruction:
+        return SpectralClusteringConstruction(d=self.d, n=self.n, steps=self.blocks, knots=KNOTS)
+
+    def build_construction(self) -> tuple[Construction, Tensor, Tensor | None]:
+        construction = self._construction
+        places = list(construction.layout["score"].places)
+        return construction, torch.eye(construction.layout.width, dtype=torch.float64)[places], None
+
+    def make_logits(self, read: Tensor) -> Tensor:
+        return torch.cat([read, -read], dim=-1)
+
+    def name_clouds(self, problem: PCAProblem) -> Int[Tensor, "batch n"]:
+        if problem.labels is None:
+            raise InputError("the points have no labels to compare with")
+        return (problem.labels < 0).long()

@@ -1,0 +1,115 @@
+"""Base class of recipes that learn to tell clouds of points apart, without the names of clouds.
+
+Loss      the cross-entropy of the clouds that the points came from, least over all permutations
+Measures  the adjusted Rand index, normalised mutual information, and the share of points in a
+          wrong cluster, least over permutations: as scikit-learn's, for whole batches
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor, nn
+
+from innerloop.errors import InputError
+from innerloop.models.encoder import Reading
+from innerloop.recipes.points import PointsObjective, PointsRecipe, least_over_names
+
+Table = Float[Tensor, "batch classes others"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ClustersRecipe(PointsRecipe, ABC):
+    """An encoder of points whose tokens are read out as the logits of clusters."""
+
+    @property
+    def reading(self) -> Reading:
+        return "points"
+
+    @abstractmethod
+    def name_clouds(self, problem: Any) -> Int[Tensor, "batch n"]:
+        """The number of the cloud that each point came from."""
+
+    @abstractmethod
+    def make_logits(self, read: Tensor) -> Float[Tensor, "*batch n clusters"]:
+        """Logits of the clusters from what was read out."""
+
+    def shape_answers(self, read: Tensor) -> Tensor:
+        """The share of each cluster in each point."""
+        return self.make_logits(read).softmax(dim=-1)
+
+    def build_objective(self) -> PointsObjective:
+        return PointsObjective(
+            self.build_distribution(), self.batch, self.losses, self.measure, pool=self.pool
+        )
+
+    def losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
+        """The cross-entropy of every instance."""
+        logits = self.make_logits(self.predict(model, problem))
+        return least_over_names(logits, self.name_clouds(problem))
+
+    def measure(self, model: nn.Module, problem: Any) -> dict[str, float]:
+        """Compare the most likely clusters with the clouds."""
+        found = self.make_logits(self.predict(model, problem)).argmax(dim=-1)
+        return score_clusters(found, self.name_clouds(problem))
+
+
+def score_clusters(
+    found: Int[Tensor, "batch n"], clouds: Int[Tensor, "batch n"]
+) -> dict[str, float]:
+    """Score clusters that have no names: means of ARI, NMI and the least share of wrong points."""
+    table = count_pairs(clouds, found)
+    return {
+        "ari": float(adjusted_rand_index(table).mean()),
+        "nmi": float(mutual_information(table).mean()),
+        "wrong": float(1 - (best_over_names(table) / table.sum(dim=(-2, -1))).mean()),
+    }
+
+
+def count_pairs(one: Int[Tensor, "batch n"], other: Int[Tensor, "batch n"]) -> Table:
+    """Count the points that are in class i of one partition and in class j of the other."""
+    size = int(max(one.max(), other.max())) + 1
+    if min(int(one.min()), int(other.min())) < 0:
+        raise InputError("classes are numbered from 0, got a negative one")
+    first, second = (
+        torch.nn.functional.one_hot(each.long(), size).double() for each in (one, other)
+    )
+    return first.mT @ second
+
+
+def adjusted_rand_index(table: Table) -> Float[Tensor, " batch"]:
+    """The adjusted Rand index; 1 where both partitions are trivial in the same way."""
+
+    def pairs(count: Tensor) -> Tensor:
+        return (count * (count - 1) / 2).sum(dim=-1)
+
+    both = pairs(table.flatten(-2))
+    rows, columns = pairs(table.sum(dim=-1)), pairs(table.sum(dim=-2))
+    expected = rows * columns / pairs(table.sum(dim=(-2, -1)).unsqueeze(-1)).clamp_min(1.0)
+    spread = (rows + columns) / 2 - expected
+    return torch.where(spread > 0, (both - expected) / spread.clamp_min(1e-300), 1.0)
+
+
+def mutual_information(table: Table) -> Float[Tensor, " batch"]:
+    """The mutual information over the mean of both entropies; 1 where both are 0."""
+    share = table / table.sum(dim=(-2, -1), keepdim=True)
+
+    def entropy(shares: Tensor) -> Tensor:
+        return -torch.xlogy(shares, shares).sum(dim=-1)
+
+    one, other = entropy(share.sum(dim=-1)), entropy(share.sum(dim=-2))
+    mean = (one + other) / 2
+    shared = one + other - entropy(share.flatten(-2))
+    return torch.where(mean > 1e-12, shared / mean.clamp_min(1e-300), 1.0).clamp(0.0, 1.0)
+
+
+def best_over_names(table: Table) -> Float[Tensor, " batch"]:
+    """The most points that agree, over all ways to name the clusters."""
+    rows, columns = zip(*(linear_sum_assignment(-each) for each in table.numpy()), strict=True)
+    found = [each[i, j].sum() for each, i, j in zip(table.numpy(), rows, columns, strict=True)]
+    return torch.tensor(found, dtype=torch.float64)

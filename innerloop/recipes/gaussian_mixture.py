@@ -1,0 +1,106 @@
+"""A transformer learns to cluster the points of a Gaussian mixture.
+
+Model     3 layers of softmax attention, 2 heads, width 64, as in the source
+Training  the source has Adam at 5e-4, its rate times 0.995 in each of 300 iterations; the defaults
+          train longer, as 300 steps teach next to nothing
+Starts    tokens with centres to start from, as EM needs them, or points alone
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from innerloop.constructions.base import Construction
+from innerloop.constructions.em import EMConstruction
+from innerloop.errors import InputError
+from innerloop.parameters import parameter
+from innerloop.problems.gaussian_mixture import ClusteringProblem, GaussianMixture
+from innerloop.recipes.clusters import ClustersRecipe
+from innerloop.recipes.points import MAX_NAMES
+from innerloop.transformer import join
+
+KNOTS = 32
+"""Knots of a construction to start from."""
+LEAST_SHARE = 1e-6
+"""A share that is read out counts as at least this much, so that it has a logarithm."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class GaussianMixtureRecipe(ClustersRecipe):
+    """An encoder whose data tokens say which of K clouds they came from."""
+
+    source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
+    small: ClassVar = {"d": 2, "n": 5, "clusters": 2, "width": 8, "hidden": 4, "batch": 4}
+
+    d: int = parameter(2, "features", least=1, most=64)
+    n: int = parameter(40, "points", least=1, most=10_000)
+    clusters: int = parameter(3, "K, the number of clouds", least=1, most=MAX_NAMES)
+    separation: float = parameter(3.0, "standard deviation of a centre's entries", least=0)
+    noise: float = parameter(1.0, "σ, the standard deviation of a cloud", least=1e-3)
+    starts: bool = parameter(False, "give tokens with centres to start from")
+    kind: Literal["linear", "relu", "softmax"] = parameter("softmax", "kind of attention")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.start != "random" and not self.starts:
+            raise InputError(f"start={self.start} is of EM, which needs centres: set starts=true")
+        if self.clusters > self.n:
+            raise InputError(f"clusters must be at most n={self.n}, got {self.clusters}")
+
+    def build_distribution(self) -> GaussianMixture:
+        return GaussianMixture(
+            d=self.d,
+            n=self.n,
+            clusters=self.clusters,
+            separation=self.separation,
+            noise=self.noise,
+        )
+
+    @property
+    def registers(self) -> dict[str, Any]:
+        extra = {"id": self.clusters, "centre": ()} if self.starts else {}
+        return {"x": self.d, "one": (), **extra}
+
+    @property
+    def outputs(self) -> int:
+        return self.clusters
+
+    def fill_registers(self, problem: ClusteringProblem) -> Tensor:
+        if self.start != "random":
+            return self._construction.prompt(problem)
+        data = self.layout.make_tokens(x=problem.x, one=1.0)
+        if not self.starts:
+            return data
+        names = torch.eye(self.clusters).to(problem.x)
+        centres = self.layout.make_tokens(x=problem.start, id=names, centre=1.0, one=1.0)
+        return join(data, centres)
+
+    @property
+    def _construction(self) -> EMConstruction:
+        return EMConstruction(
+            d=self.d,
+            n=self.n,
+            clusters=self.clusters,
+            steps=self.blocks,
+            noise=self.noise,
+            knots=KNOTS,
+        )
+
+    def build_construction(self) -> tuple[Construction, Tensor, Tensor | None]:
+        construction = self._construction
+        places = list(construction.layout["share"].places)
+        return construction, torch.eye(construction.layout.width, dtype=torch.float64)[places], None
+
+    def make_logits(self, read: Tensor) -> Tensor:
+        # A construction's read-out holds shares, a free one logits.
+        return read if self.start == "random" else read.clamp_min(LEAST_SHARE).log()
+
+    def name_clouds(self, problem: ClusteringProblem) -> Int[Tensor, "batch n"]:
+        if problem.labels is None:
+            raise InputError("the points have no labels to compare with")
+        return problem.labels.long()

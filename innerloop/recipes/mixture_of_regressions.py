@@ -1,0 +1,118 @@
+"""A transformer learns to predict where each example follows one of K hidden weight vectors.
+
+Target   ⟨x, Σ_k π_k β_k⟩ at the query: the prediction of least squared error if the β_k are known
+Starts   tokens with vectors to start from, as EM needs them, or examples alone
+Loss     the squared error at the query, relative to the mean square of the target
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from innerloop.constructions.base import Construction
+from innerloop.constructions.mixture_of_regressions import MixtureOfRegressionsConstruction
+from innerloop.errors import InputError
+from innerloop.models.encoder import Reading
+from innerloop.parameters import parameter
+from innerloop.problems.base import resolve_proportions
+from innerloop.problems.mixture_of_regressions import MixtureOfRegressions, MixtureProblem
+from innerloop.recipes.points import PointsObjective, PointsRecipe
+from innerloop.transformer import join
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class MixtureOfRegressionsRecipe(PointsRecipe):
+    """An encoder of examples whose query token is read out."""
+
+    source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024)"
+    small: ClassVar = {"d": 2, "n": 5, "components": 2, "width": 10, "hidden": 4, "batch": 4}
+
+    d: int = parameter(4, "features", least=1, most=64)
+    n: int = parameter(40, "context examples", least=1, most=10_000)
+    components: int = parameter(3, "K, the hidden weight vectors", least=1, most=64)
+    signal: float = parameter(1.0, "norm of every weight vector", least=1e-6)
+    noise: float = parameter(0.1, "ϑ, standard deviation of the labels' noise", least=0)
+    warm: float | None = parameter(
+        None, "distance of the starting vectors from the truth; none: far", least=0
+    )
+    starts: bool = parameter(False, "give tokens with vectors to start from")
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.start != "random" and not (self.starts and self.noise):
+            raise InputError(
+                f"start={self.start} is of EM, which needs vectors and noise: set starts=true and "
+                "noise above 0"
+            )
+
+    def build_distribution(self) -> MixtureOfRegressions:
+        return MixtureOfRegressions(
+            d=self.d,
+            n=self.n,
+            components=self.components,
+            signal=self.signal,
+            noise=self.noise,
+            warm=self.warm,
+        )
+
+    @property
+    def registers(self) -> dict[str, Any]:
+        extra = {"beta": self.d} if self.starts else {}
+        return {"x": self.d, "y": (), "one": (), "query": (), **extra}
+
+    @property
+    def reading(self) -> Reading:
+        return "query"
+
+    @property
+    def outputs(self) -> int:
+        return 1
+
+    def fill_registers(self, problem: MixtureProblem) -> Tensor:
+        if self.start != "random":
+            return self._construction.prompt(problem)
+        parts = [self.layout.make_tokens(x=problem.x, y=problem.y, one=1.0)]
+        if self.starts:
+            parts.append(self.layout.make_tokens(beta=problem.start, one=1.0))
+        return join(*parts, self.layout.make_tokens(x=problem.x_query, one=1.0, query=1.0))
+
+    @property
+    def _construction(self) -> MixtureOfRegressionsConstruction:
+        return MixtureOfRegressionsConstruction(
+            d=self.d, n=self.n, components=self.components, steps=self.blocks, noise=self.noise
+        )
+
+    def build_construction(self) -> tuple[Construction, Tensor, Tensor | None]:
+        construction = self._construction
+        places = list(construction.layout["yhat"].places)
+        return construction, torch.eye(construction.layout.width, dtype=torch.float64)[places], None
+
+    def build_objective(self) -> PointsObjective:
+        return PointsObjective(
+            self.build_distribution(), self.batch, self.losses, self.measure, pool=self.pool
+        )
+
+    def losses(self, model: nn.Module, problem: MixtureProblem) -> Float[Tensor, " batch"]:
+        """The relative squared error of every instance."""
+        error = (self.predict(model, problem) - find_oracle(problem)).square().sum(dim=-1)
+        return error * (self.components / self.signal**2)
+
+    def measure(self, model: nn.Module, problem: MixtureProblem) -> dict[str, float]:
+        """Measure least squares on the same prompts, for comparison."""
+        fitted = torch.linalg.lstsq(problem.x, problem.y.unsqueeze(-1)).solution
+        guess = (problem.x_query @ fitted).squeeze(-1)
+        error = (guess - find_oracle(problem)).square().mean()
+        return {"least_squares": float(error * (self.components / self.signal**2))}
+
+
+def find_oracle(problem: MixtureProblem) -> Float[Tensor, "*batch queries"]:
+    """⟨x, Σ_k π_k β_k⟩ at the queries, for equal π."""
+    if problem.betas is None:
+        raise InputError("the problem does not say its true vectors")
+    shares = resolve_proportions(None, problem.components).to(problem.x)
+    return (problem.x_query @ problem.betas.mT @ shares.unsqueeze(-1)).squeeze(-1)

@@ -1,0 +1,209 @@
+"""Base classes of recipes for encoders over sets of points, and the losses that ignore names.
+
+Model   a transformer of the package with free weights: softmax, ReLU or linear attention and an MLP
+        in every layer; tokens hold a point, 1, and a scratch register of zeros up to `width`
+Start   random weights, those of a construction, or near those
+Losses  clusters have no names and directions no sign: a loss is the least over all names or signs
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from innerloop.constructions.base import Construction
+from innerloop.errors import InputError
+from innerloop.models.encoder import Encoder, Reading
+from innerloop.parameters import parameter
+from innerloop.problems.base import Distribution
+from innerloop.recipes.base import Recipe
+from innerloop.training.start import perturb
+from innerloop.transformer import Layout, Transformer
+
+MAX_NAMES = 6
+"""Clusters whose permutations are tried one by one: 6 have 720."""
+NOISE = 1e-6
+"""Default scale of the noise near a construction: its knots make larger ones diverge."""
+
+
+@dataclass(frozen=True)
+class PointsObjective:
+    """The mean of a loss per instance over a distribution, and further measures of it."""
+
+    distribution: Distribution
+    batch: int
+    losses: Callable[[nn.Module, Any], Float[Tensor, " batch"]]
+    measures: Callable[[nn.Module, Any], dict[str, float]]
+    examples: int = 512
+    pool: int | None = field(default=None, kw_only=True)
+    """Train on this many instances, drawn once, instead of fresh ones in every batch."""
+    dtype: torch.dtype = torch.float32
+
+    def draw(self, generator: torch.Generator) -> Any:
+        if self.pool is None:
+            return self.distribution.sample(self.batch, generator=generator, dtype=self.dtype)
+        return self._pooled[torch.randint(self.pool, (self.batch,), generator=generator)]
+
+    def loss(self, model: nn.Module, batch: Any) -> Tensor:
+        device = next(model.parameters()).device
+        return self.losses(model, batch if batch.x.device == device else batch.to(device)).mean()
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        loss = float(self.loss(model, self._held_out))
+        # A run that diverged is told by its loss; measures of infinity have no meaning.
+        more = self.measures(model, self._held_out) if math.isfinite(loss) else {}
+        return {"loss": loss, **more}
+
+    @cached_property
+    def _held_out(self) -> Any:
+        generator = torch.Generator().manual_seed(2**31 - 1)
+        return self.distribution.sample(self.examples, generator=generator, dtype=self.dtype)
+
+    @cached_property
+    def _pooled(self) -> Any:
+        generator = torch.Generator().manual_seed(2**31 - 2)
+        return self.distribution.sample(self.pool or 1, generator=generator, dtype=self.dtype)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PointsRecipe(Recipe, ABC):
+    """An encoder over the points of a prompt; subclasses add the problem and what is read out."""
+
+    blocks: int = parameter(3, "layers", least=1, most=64)
+    heads: int = parameter(2, "heads in a layer", least=1, most=64)
+    width: int = parameter(64, "width of the stream", least=2, most=2048)
+    hidden: int = parameter(64, "hidden units of each MLP; 0 means no MLP", least=0, most=8192)
+    kind: Literal["linear", "relu", "softmax"] = parameter("relu", "kind of attention")
+    start: Literal["random", "construction", "near"] = parameter("random", "initial weights")
+    scale: float = parameter(0.5, "scale of random weights", least=0)
+    noise_scale: float | None = parameter(
+        None, "near: scale of the noise added; none means 1e-6", least=0
+    )
+    pool: int | None = parameter(
+        None, "instances to train on; none means fresh ones in every batch", least=1, most=10**7
+    )
+    batch: int = parameter(64, "prompts in a batch", least=1, most=100_000)
+    learning_rate: float = parameter(2e-3, "peak of the schedule", least=0)
+    warmup: int = parameter(200, "steps in which the learning rate rises from 0", least=0)
+    schedule: Literal["constant", "cosine", "linear", "halving"] = parameter(
+        "cosine", "of the learning rate"
+    )
+    clip: float | None = parameter(1.0, "clip the norm of the whole gradient to this", least=0)
+    steps: int = parameter(10_000, "steps of the optimiser", least=1)
+    evaluate_every: int = parameter(500, "steps between evaluations", least=1)
+
+    @property
+    @abstractmethod
+    def registers(self) -> dict[str, Any]:
+        """Registers of the tokens of a prompt, without the scratch register."""
+
+    @property
+    @abstractmethod
+    def reading(self) -> Reading:
+        """What is read out: see models/encoder.py."""
+
+    @property
+    @abstractmethod
+    def outputs(self) -> int:
+        """How many numbers are read out of a token, or of the whole prompt."""
+
+    @abstractmethod
+    def fill_registers(self, problem: Any) -> Tensor:
+        """Fill the registers of a prompt; what is not named is 0."""
+
+    @abstractmethod
+    def build_construction(self) -> tuple[Construction, Tensor, Tensor | None]:
+        """Build the construction to start from, and the read-out W̃₀, W̃₁ that decodes it."""
+
+    @property
+    def pooled_tokens(self) -> int | None:
+        """How many tokens have a weight of their own in the read-out; None for their mean."""
+        return None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.noise_scale is not None and self.start != "near":
+            raise InputError(f"start={self.start} does not use noise_scale: leave it out")
+        if self.start == "random" and self.width < self._named_width:
+            raise InputError(
+                f"width must be at least {self._named_width}, what a token holds, got {self.width}"
+            )
+
+    @property
+    def _named_width(self) -> int:
+        return Layout(**self.registers).width
+
+    @cached_property
+    def layout(self) -> Layout:
+        """The registers of the stream."""
+        if self.start != "random":
+            return self.build_construction()[0].layout
+        spare = self.width - self._named_width
+        return Layout(**self.registers, **({"scratch": spare} if spare else {}))
+
+    def build_model(self, generator: torch.Generator) -> Encoder:
+        if self.start == "random":
+            machine = Transformer.with_random_weights(
+                self.layout,
+                layers=self.blocks,
+                heads=self.heads,
+                hidden=self.hidden,
+                kind=self.kind,
+                mask="all",
+                normalisation="1" if self.kind == "softmax" else "1/N",
+                rank=max(1, self.width // self.heads),
+                scale=self.scale,
+                generator=generator,
+            )
+            return Encoder.with_random_reading(
+                machine, self.reading, self.outputs, generator, self.pooled_tokens
+            ).float()
+        construction, left, right = self.build_construction()
+        encoder = Encoder(construction.transformer.to_dense(), self.reading, left, right)
+        if self.start == "near":
+            perturb(encoder, NOISE if self.noise_scale is None else self.noise_scale, generator)
+        return encoder.float()
+
+    def predict(self, model: nn.Module, problem: Any) -> Tensor:
+        """Read out the last layer."""
+        return model(self.fill_registers(problem), problem.n)
+
+    def predict_layers(self, model: nn.Module, problem: Any) -> Tensor:
+        assert isinstance(model, Encoder)
+        layers = model.read_layers(self.fill_registers(problem), problem.n)
+        return self.shape_answers(layers).flatten(2)
+
+    def shape_answers(self, read: Tensor) -> Tensor:
+        """Shape what was read out into answers; by default it is the answer."""
+        return read
+
+
+def least_over_signs(
+    guess: Float[Tensor, "*batch k d"], truth: Float[Tensor, "*batch k d"]
+) -> Float[Tensor, "*batch"]:
+    """Σ_k min ‖v̂_k ∓ v_k‖²: a direction has no sign."""
+    plus, minus = ((guess - sign * truth).square().sum(dim=-1) for sign in (1, -1))
+    return torch.minimum(plus, minus).sum(dim=-1)
+
+
+def least_over_names(
+    logits: Float[Tensor, "batch n clusters"], labels: Int[Tensor, "batch n"]
+) -> Float[Tensor, " batch"]:
+    """The mean cross-entropy of the labels, least over all permutations of the clusters."""
+    clusters = logits.shape[-1]
+    if clusters > MAX_NAMES:
+        raise InputError(f"at most {MAX_NAMES} clusters can be named in every way, got {clusters}")
+    hot = torch.nn.functional.one_hot(labels.long(), clusters).to(logits)
+    costs = -(hot.mT @ logits.log_softmax(dim=-1)) / logits.shape[-2]
+    orders = torch.tensor(list(itertools.permutations(range(clusters))), device=logits.device)
+    rows = torch.arange(clusters, device=logits.device)
+    return costs[:, rows, orders].sum(dim=-1).amin(dim=-1)
