@@ -98,8 +98,8 @@ def list_errata() -> list[Erratum]:
         Erratum(
             where="proof of Theorem A.8, before (24)",
             printed=eigenvalue.check(),
-            meant="2 + 4δd^{1/(2L)}, with which the inequality that follows fails at d = 1; (22) "
-            "follows from L(A, 0) ≥ ‖I − A^½Σ*A^½‖^{2L}",
+            meant="2 + 4δd^{1/(2L)}, with which the inequality that follows is 16 − 3.6² > 4 at "
+            "d = L = 1, δ = 0.4, and fails; (22) follows from L(A, 0) ≥ ‖I − A^½Σ*A^½‖^{2L}",
         ),
         misprint(
             "remark after Theorem 3.2",
