@@ -50,7 +50,7 @@ SLOW_FILES = {
 }
 SLOW_MEMBERS = {
     *("em", "gpt2", "lloyd", "mixture-of-regressions", "mixture-of-two-regressions"),
-    *("network-gradient-descent", "pca", "soft-lin-ucb", "spectral-clustering"),
+    *("network-gradient-descent", "packed-ucb-vi", "pca", "soft-lin-ucb", "spectral-clustering"),
     *("thompson-sampling", "ucb-vi"),
 }
 SLOW_WORDS = (

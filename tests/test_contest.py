@@ -16,7 +16,11 @@ from innerloop.policies.rollout import rollout
 from innerloop.surveys import survey
 
 BANDITS = ("soft-lin-ucb", "thompson-sampling")
-SHORTER = {"ucb-vi": {"n": 10}, **{name: {"n": 15, "steps": 75} for name in BANDITS}}
+SHORTER = {
+    "ucb-vi": {"n": 10},
+    "packed-ucb-vi": {"n": 10, "temperature": 0.02},
+    **{name: {"n": 15, "steps": 75} for name in BANDITS},
+}
 """The games of the report, but for their length."""
 
 

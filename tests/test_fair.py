@@ -118,7 +118,7 @@ def test_trials_take_cases() -> None:
         same.add(2.0, 1.0, Case(n=n))
         mean.add(torch.ones(5) + 1e-3 * torch.arange(5), 3.0, Case(n=n))
     assert bound.check().counterexample == "n = 4: 2 against 1"
-    assert same.check().counterexample == "n = 4: off by 1"
+    assert same.check().counterexample == "n = 4: 2 against 1"
     assert mean.check().counterexample.startswith("n = 4: off by ")
 
 

@@ -293,7 +293,8 @@ def test_a_model_file_holds_the_command_that_reproduces_it(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("name", sorted(load_members("constructions", Construction)))
 def test_dense_weights_compute_the_same(name: str) -> None:
-    small = {"ucb-vi": {"d": 2, "n": 3, "steps": 1}}
+    least = {"d": 2, "n": 3, "steps": 1}
+    small = {"ucb-vi": least, "packed-ucb-vi": least}
     construction = load_members("constructions", Construction)[name].from_values(
         small.get(name, {})
     )

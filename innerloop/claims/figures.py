@@ -67,7 +67,7 @@ def _is_positive(value: Value) -> bool:
     return isinstance(value, int | float) and value > 0
 
 
-def draw_lines(title: str, rows: Rows, x: str, y: str, by: str, **more: Any) -> Figure:
+def draw_lines(title: str, rows: Rows, x: str, y: str, by: str = "", **more: Any) -> Figure:
     """Draw lines: `x`, `y` and `by` (one line per value) are columns, "column: title" to name them.
 
     `log` holds the axes with a logarithmic scale ("x", "y" or "xy"); `band`, `rules`, `panel` and
@@ -80,5 +80,5 @@ def draw_lines(title: str, rows: Rows, x: str, y: str, by: str, **more: Any) -> 
         scale: Literal["linear", "log"] = "log" if name in log else "linear"
         axes[name] = Axis(field=column, title=words or column, scale=scale)
     column, _, words = by.partition(": ")
-    colour = Axis(field=column, title=words or column, scale="category")
+    colour = Axis(field=column, title=words or column, scale="category") if by else None
     return Figure(title=title, rows=rows, colour=colour, **axes, **more)

@@ -17,10 +17,12 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from innerloop.claims.cases import Case
+from innerloop.claims.cases import Case, format_entry
 from innerloop.claims.evidence import Check
 
 Number = float | int | Tensor
+FEW_ENTRIES = 9
+"""Sides of up to this many entries are shown in a counterexample; of larger ones the distance."""
 
 
 @dataclass(eq=False)
@@ -71,7 +73,9 @@ class Equality(_Trial):
         deviation = _largest_magnitude(one - other) / scale
         self.worst = max(self.worst, deviation)
         breaks = deviation > self.tolerance
-        self._record_case(breaks, case, f"off by {deviation:.3g}")
+        few = max(one.numel(), other.numel()) <= FEW_ENTRIES
+        sides = f"{format_entry(one)} against {format_entry(other)}"
+        self._record_case(breaks, case, sides if few else f"off by {deviation:.3g}")
         return deviation
 
     def check(self) -> Check:

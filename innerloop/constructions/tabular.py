@@ -94,7 +94,7 @@ def row_maxima(
     Returns the address of the maxima, and the heads and pieces of each block of the tree: heads add
     σ(y − x) to a slot of `room` (columns, rows), the MLP adds x. Slots must be 0 before.
     """
-    rows, slots = table.shape[0], iter(range(room.shape[0]))
+    slots = iter(range(room.shape[0]))
     left = [table[:, column] for column in range(table.shape[1])]
     tree = []
     while len(left) > 1:
@@ -103,10 +103,33 @@ def row_maxima(
             slot = room[next(slots)]
             pieces.append(affine(x, slot))
             after.append(slot)
-            for row in range(rows):
-                part = slice(row, row + 1)
-                score: Pairs = {(y[part], "one"): 1.0, (x[part], "one"): -1.0}
-                heads.append(Head(score, {("one", slot[part]): 1.0}, own))
+            heads += compare_by_heads(y, x, slot, own)
         left = after + left[2 * len(after) :]
         tree.append((heads, pieces))
     return left[0], tree
+
+
+def compare_by_heads(larger: Address, smaller: Address, target: Address, own: Pairs) -> list[Head]:
+    """Return heads that add σ(larger − smaller) of the token itself to the target, row by row."""
+    heads = []
+    for row in range(target.size):
+        part = slice(row, row + 1)
+        score: Pairs = {(larger[part], "one"): 1.0, (smaller[part], "one"): -1.0}
+        heads.append(Head(score, {("one", target[part]): 1.0}, own))
+    return heads
+
+
+def compare_by_units(
+    larger: Sequence[Address], smaller: Sequence[Address], target: Address
+) -> Piece:
+    """Return a piece that adds σ(larger − smaller) to the target, entry by entry.
+
+    Each side is the sum of some registers of the target's size.
+    """
+    one = torch.eye(target.size, dtype=torch.float64)
+    reads: dict[Location, Tensor] = dict.fromkeys(larger, one)
+    reads |= dict.fromkeys(smaller, -one)
+    none = torch.zeros(target.size, dtype=torch.float64)
+    sides = (" + ".join(part.label for part in side) for side in (larger, smaller))
+    note = f"{target.label} += σ({' − ('.join(sides)}))"
+    return Units(reads, none, {target: one}, note)

@@ -112,6 +112,16 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
         return math.ceil(math.log2(self.arms))
 
     @property
+    def slots(self) -> int:
+        """Slots of `V`, each with a number for every state."""
+        return self.arms
+
+    @property
+    def max_value(self) -> float:
+        """Upper bound on what `Q` and `V` hold."""
+        return self.horizon
+
+    @property
     def max_game_steps(self) -> int:
         return self.n * self.horizon
 
@@ -132,7 +142,7 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
         }
         past = {"was": S, "did": A, "had": S, "visit": tried, "pay": tried, "move": moved}
         sums = {"visits": tried, "earned": tried, "moves": moved, "inverse": tried}
-        return Layout(**data, **past, **sums, R=tried, P=moved, Q=tried, V=(A, S), out=A)
+        return Layout(**data, **past, **sums, R=tried, P=moved, Q=tried, V=(self.slots, S), out=A)
 
     @cached_property
     def policy(self) -> UCBVIPolicy:
@@ -248,12 +258,16 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
 
     def encode(self, problem: TabularGameProblem, state: Plan) -> Tensor:
         stream = self.prompt(problem)
-        for name, value in zip(("R", "P", "Q"), state, strict=True):
+        for name, value in self._fill_registers(state).items():
             each = value.flatten(-len(self.layout[name].shape)).repeat_interleave(
                 2 * self.horizon, dim=-2
             )
             stream[..., self.layout[name].index] = each
         return stream
+
+    def _fill_registers(self, state: Plan) -> dict[str, Tensor]:
+        """Return what the registers of every token of an episode hold between steps."""
+        return dict(zip(("R", "P", "Q"), state, strict=True))
 
     def prologue(self) -> list[Block]:
         return [self._memory_block(), self._count_block(), self._estimate_block()]
@@ -285,7 +299,7 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
         return Block(self._attention(sum_earlier(names)), MLP.from_pieces(self.layout, pieces))
 
     def _estimate_block(self) -> Block:
-        heads, own, at = [], gate_own_token(1.0, 2 * self.max_game_steps), self.layout
+        heads, own, at = [], self._own_token(1.0), self.layout
         for cell in torch.cartesian_prod(*(torch.arange(size) for size in at["R"].shape)).tolist():
             place = tuple(cell)
             value: Pairs = {(at["earned"][place], at["R"][place]): 1.0}
@@ -297,11 +311,7 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
         )
 
     def body(self, k: int) -> list[Block]:
-        h, at, own = (
-            self.steps - 1 - k,
-            self.layout,
-            gate_own_token(self.horizon, 2 * self.max_game_steps),
-        )
+        h, at, own = self.steps - 1 - k, self.layout, self._own_token()
         best, tree = row_maxima(at["Q"][h + 1], at["V"], own)
         blocks = [
             Block(self._attention(heads), MLP.from_pieces(at, pieces)) for heads, pieces in tree
@@ -317,7 +327,7 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
         ]
 
     def epilogue(self) -> list[Block]:
-        at, own = self.layout, gate_own_token(self.horizon, 2 * self.max_game_steps)
+        at, own = self.layout, self._own_token()
         heads = [
             Head(
                 {(at["Q"][h][:, a], "s"): 1.0},
@@ -328,6 +338,10 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
             for a in range(self.arms)
         ]
         return [Block(self._attention(heads))]
+
+    def _own_token(self, most: float | None = None) -> Pairs:
+        """Return the gate that keeps scores up to `most`, by default those of values, at home."""
+        return gate_own_token(most or self.max_value, 2 * self.max_game_steps)
 
     def _attention(self, heads: list[Head]) -> Attention:
         return Attention.from_heads(

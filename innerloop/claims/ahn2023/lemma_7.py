@@ -14,8 +14,7 @@ Note       the text at hand reads y^(i)ᵀ for y² in the corner of C, perhaps a
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -29,6 +28,7 @@ from innerloop.claims.ahn2023.contexts import (
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, Value
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.prompts import draw_integer
 from innerloop.claims.trials import Equality
 from innerloop.theory.single_layer import SingleLayerLoss
@@ -85,10 +85,6 @@ def _tabulate_least() -> list[dict[str, Value]]:
     return rows
 
 
-def change_data(change: Callable[[Component], Component]) -> Callable[..., list[Component]]:
-    return lambda data: [change(found) for found in data]
-
-
 @claim(
     "ahn2023.lemma-7",
     "Each component of one layer's loss, on isotropic data or with a diagonal covariance, is least "
@@ -102,11 +98,9 @@ def change_data(change: Callable[[Component], Component]) -> Callable[..., list[
     tiny={"shortest": 5, "trials": 16},
     judge=judge_components,
     falsified={
-        "a gradient of a millionth": change_data(
-            lambda found: found if found.slope is None else replace(found, slope=found.slope + 1e-6)
-        ),
-        "matrices with a loss that is a millionth lower": change_data(
-            lambda found: replace(found, least=found.least - 1e-6)
+        "a gradient of a millionth": change_field("slope", lambda slope: slope + 1e-6),
+        "matrices with a loss that is a millionth lower": change_field(
+            "least", lambda least: least - 1e-6
         ),
     },
 )

@@ -11,7 +11,7 @@ Beyond     the identity needs less than (13): any P_i, and Q_i whose last column
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -20,6 +20,7 @@ from innerloop.claims.ahn2023 import query_label
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.prompts import attention, draw_integer, draw_normal
 from innerloop.claims.trials import Equality, Inequality
 
@@ -70,10 +71,6 @@ def judge_losses(data: Data) -> Evidence:
     return Evidence(parts=[Part(printed=losses.check())], beyond=[free.check(), broken.check()])
 
 
-def shrink_bar(data: Data) -> Data:
-    return replace(data, labels=[replace(found, bar=0.999 * found.bar) for found in data.labels])
-
-
 def subtract_label(data: Data) -> Data:
     """Let the query's label be that of Z̄_0 with −y in the slot."""
     for found in data.labels:
@@ -93,7 +90,7 @@ def subtract_label(data: Data) -> Data:
     tiny={"laws": 6},
     judge=judge_losses,
     falsified={
-        "labels a thousandth smaller": shrink_bar,
+        "labels a thousandth smaller": change_field("labels.bar", lambda bar: 0.999 * bar),
         "labels from −y in the slot": subtract_label,
     },
 )

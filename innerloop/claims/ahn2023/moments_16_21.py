@@ -14,7 +14,7 @@ Note       E[w_j y] = 0 is stated where E[w_j y²] = 0 is used: both vanish, and
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -29,6 +29,7 @@ from innerloop.claims.ahn2023.contexts import (
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.prompts import draw_integer
 from innerloop.claims.trials import Equality
 from innerloop.theory.single_layer import SingleLayerLoss
@@ -105,10 +106,6 @@ def judge_moments(data: list[Moment]) -> Evidence:
     return Evidence(parts=parts, errata=[missing])
 
 
-def change_values(change: Callable[[Tensor], Tensor]) -> Callable[..., list[Moment]]:
-    return lambda data: [replace(found, value=change(found.value)) for found in data]
-
-
 @claim(
     "ahn2023.moments-16-21",
     "The moments of the prompt's second-moment matrix C with the true weights and with itself, for "
@@ -121,8 +118,10 @@ def change_values(change: Callable[[Tensor], Tensor]) -> Callable[..., list[Mome
     tiny={"shortest": 5, "trials": 20},
     judge=judge_moments,
     falsified={
-        "moments that are a thousandth larger": change_values(lambda value: 1.001 * value),
-        "a thousandth where 0 is stated": change_values(lambda value: value + 1e-3 * (value == 0)),
+        "moments that are a thousandth larger": change_field("value", lambda value: 1.001 * value),
+        "a thousandth where 0 is stated": change_field(
+            "value", lambda value: value + 1e-3 * (value == 0)
+        ),
     },
 )
 def moments_16_21(generator: torch.Generator, *, shortest: int, trials: int) -> list[Moment]:

@@ -35,6 +35,7 @@ from innerloop.claims.ahn2023 import minima, one_layer
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.intervals import check_rate
 from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
 from innerloop.claims.trials import Equality, Inequality
@@ -191,12 +192,8 @@ def bend_limits(data: Landscape) -> Landscape:
             data, isotropic=[(case, found, 0.999 * known) for case, found, known in data.isotropic]
         ),
         "distances that fall like 1/√n": bend_limits,
-        "minima elsewhere": lambda data: replace(
-            data, ends=[end._replace(A=end.A + 0.01) for end in data.ends]
-        ),
-        "components with one more direction": lambda data: replace(
-            data, components=[each._replace(free=each.free + 1) for each in data.components]
-        ),
+        "minima elsewhere": change_field("ends.A", lambda A: A + 0.01),
+        "components with one more direction": change_field("components.free", lambda n: n + 1),
     },
 )
 def theorem_1(generator: torch.Generator, *, trials: int, starts: int) -> Landscape:

@@ -184,7 +184,8 @@ def search_row(
 def measure_multiples() -> Rows:
     """Measure A = aI near the level of ε = 1, for many features, in fractions."""
     rows = []
-    for d, L, a in ((10**4, 2, "0.899"), (10**6, 2, "0.96"), (10**5, 4, "0.75"), (30, 2, "0")):
+    tried = ((10**4, 2, "0.899"), (10**6, 2, "0.96"), (10**5, 4, "0.75"), (30, 2, "0"))
+    for d, L, a in ((2_000, 4, "0.613"), *tried):
         n = 10**60
         value = isotropic_loss(d, n, L, Fraction(a))
         slope = float(isotropic_loss(d, n, L, Fraction(a), 1) ** 2 / d)

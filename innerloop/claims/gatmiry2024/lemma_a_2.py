@@ -77,9 +77,8 @@ def _judge_pairings(rows: Rows) -> Erratum:
     odd = Equality("2m ends have (2m − 1)!! pairings")
     for row in (row for row in rows if "pairings" in row):
         m = row["case"]["m"]
-        case = row["case"].extend(note=f"{row['pairings']} counted")
-        even.add(row["pairings"], prod(range(2 * m, 0, -2)), case)
-        odd.add(row["pairings"], prod(range(2 * m - 1, 0, -2)), case)
+        even.add(row["pairings"], prod(range(2 * m, 0, -2)), row["case"])
+        odd.add(row["pairings"], prod(range(2 * m - 1, 0, -2)), row["case"])
     where = "proof of Lemma A.2, before (20)"
     return Erratum(where=where, printed=even.check(), corrected=odd.check())
 

@@ -50,6 +50,8 @@ def judge_loss(rows: Rows) -> Evidence:
             Part(
                 printed=check_form(rows, "printed", statement),
                 corrected=check_form(rows, "corrected", mended),
+                reading="Σ is the sample's everywhere: (12) has it, and Corollary A.4 makes "
+                "Σ^½AΣ^½ of Σ^{−½}ΣAΣ^½",
             )
         ],
         errata=[

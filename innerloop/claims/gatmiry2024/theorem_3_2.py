@@ -83,23 +83,28 @@ def judge_minimum(rows: Rows) -> Evidence:
 
 
 def list_errata() -> list[Erratum]:
-    term = Inequality("the term in u is positive for u ≠ 0, whatever A is", rounding=0.0)
     loss = LoopedLoss(1, 2, 1).loss(0 * identity(1), torch.ones(1, dtype=torch.float64))
-    term.add(5e-324, float(loss) - 1, Case(d=1, L=1, n=2, A=0, u=1))
+    term = float(loss) - 1  # the loss at A = u = 0 is 1
+    positive = Check(
+        statement="the term in u is positive for u ≠ 0, whatever A is",
+        passed=term > 0,
+        summary="tried at A = 0",
+        counterexample="" if term > 0 else f"d = L = 1, n = 2, A = 0, u = 1: it is {term:g}",
+    )
     eigenvalue = Inequality("λ_1 + 1 ≤ 1 + 4δd^{1/(2L)} where λ_1 − 1 = 4δd^{1/(2L)}")
     room = 4 * delta(1, 1, 10**6)
     eigenvalue.add(2 + room, 1 + room, Case(d=1, L=1, n=10**6, λ_1=1 + room))
     return [
         Erratum(
             where="proof of Theorem A.8",
-            printed=term.check(),
+            printed=positive,
             meant="where L(A, 0) < 1 it is at least (1 − √L(A, 0))²‖Σ*^½u‖²; at A = 0 it is 0",
         ),
         Erratum(
             where="proof of Theorem A.8, before (24)",
             printed=eigenvalue.check(),
-            meant="2 + 4δd^{1/(2L)}, with which the inequality that follows fails at d = 1; (22) "
-            "follows from L(A, 0) ≥ ‖I − A^½Σ*A^½‖^{2L}",
+            meant="2 + 4δd^{1/(2L)}, with which the inequality that follows is 16 − 3.6² > 4 at "
+            "d = L = 1, δ = 0.4, and fails; (22) follows from L(A, 0) ≥ ‖I − A^½Σ*A^½‖^{2L}",
         ),
         misprint(
             "remark after Theorem 3.2",

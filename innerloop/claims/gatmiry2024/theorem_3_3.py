@@ -186,7 +186,8 @@ def flow_multiples(dimensions: list[int], loops: list[int]) -> Rows:
     rows = []
     for d in dimensions:
         for L in loops:
-            n = max((16 * L * 16**L * d) ** 2, enough_examples(d, L))
+            # The next power of ten: a reader may have to type it.
+            n = 10 ** len(str(max((16 * L * 16**L * d) ** 2, enough_examples(d, L))))
             for start in (0, 12):
                 found = isotropic_flow(d, n, L, float(start), list_times(d, L, 1.0))
                 printed, corrected = found.losses.tolist()

@@ -55,12 +55,10 @@ class Stack:
             row = row - row @ S @ A + sign * u @ S @ A
         return row
 
-    def name_case(self, t: int, found: Tensor, stated: Tensor) -> Case:
+    def name_case(self, t: int) -> Case:
         n, d = self.X.shape
-        if n == 2 and bool((self.X == 1).all()):
-            told = f"{found.tolist()} where {stated.tolist()} is stated"
-            return Case(d=d, n=n, t=t, note=f"w* = 0, all of x, x_q, A and u are 1, {told}")
-        return Case(d=d, n=n, t=t)
+        ones = n == 2 and bool((self.X == 1).all())
+        return Case(d=d, n=n, t=t, note="w* = 0, all of x, x_q, A and u are 1" if ones else "")
 
     def change_with_sign_of_u(self) -> float:
         """Relative change of the squared query error, averaged over ±w*, when u changes sign."""
@@ -76,7 +74,7 @@ def judge_rows(data: list[Stack]) -> Evidence:
     form = {name: Equality(statement) for name, statement in STATEMENTS.items()}
 
     def add(name: str, each: Stack, t: int, found: Tensor, stated: Tensor) -> None:
-        form[name].add(found, stated, each.name_case(t, found, stated))
+        form[name].add(found, stated, each.name_case(t))
 
     for each in data:
         n, label = len(each.X), each.query @ each.star

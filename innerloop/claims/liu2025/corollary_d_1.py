@@ -26,6 +26,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025 import printed
 from innerloop.claims.liu2025.measurements import draw_sparse_vectors, iterate
 from innerloop.claims.liu2025.printed import Units, soft_threshold
@@ -171,9 +172,7 @@ def skip_threshold(data: Data) -> Data:
     falsified={
         "entries outside 𝕊 that stay": forget_outside,
         "an MLP that does not threshold": skip_threshold,
-        "layers that do not lower the error": lambda data: data._replace(
-            rates=stop_learning(data.rates)
-        ),
+        "layers that do not lower the error": change_field("rates", stop_learning),
     },
 )
 def corollary_d_1(generator: torch.Generator, *, trials: int, draws: int) -> Data:

@@ -22,6 +22,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025 import printed
 from innerloop.claims.liu2025.measurements import draw_entries, draw_sparse_vectors, iterate
 from innerloop.claims.liu2025.rates import (
@@ -106,9 +107,7 @@ def read_next_row(data: Data) -> Data:
     tiny={"draws": 6, "trials": 6},
     judge=judge_corollary,
     falsified={
-        "layers that do not lower the error": lambda data: data._replace(
-            rates=stop_learning(data.rates)
-        ),
+        "layers that do not lower the error": change_field("rates", stop_learning),
         "the read-out of another token": read_next_row,
     },
 )

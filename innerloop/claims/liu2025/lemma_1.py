@@ -22,6 +22,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025.hard_instances import list_hard_grams
 from innerloop.claims.liu2025.printed import soft_threshold
 from innerloop.claims.prompts import draw_integer, draw_normal
@@ -93,11 +94,6 @@ def judge_contraction(data: Data) -> Evidence:
     )
 
 
-def grow_errors(data: Data) -> Data:
-    """Make data in which errors are larger by a tenth."""
-    return data._replace(steps=[step._replace(error=1.1 * step.error) for step in data.steps])
-
-
 @claim(
     "liu2025.lemma-1",
     "An iteration of LISTA-VM with the thresholds named shrinks the 1-norm of the error by the "
@@ -113,7 +109,7 @@ def grow_errors(data: Data) -> Data:
     full={"trials": 200_000, "starts": 60},
     tiny={"trials": 40, "starts": 1},
     judge=judge_contraction,
-    falsified={"errors larger by a tenth": grow_errors},
+    falsified={"errors larger by a tenth": change_field("steps.error", lambda error: 1.1 * error)},
 )
 def lemma_1(generator: torch.Generator, *, trials: int, starts: int) -> Data:
     one, zero = torch.eye(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)

@@ -20,6 +20,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025.hard_instances import list_hard_grams
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.prompts import draw_integer, draw_normal
@@ -82,9 +83,7 @@ def judge_supports(steps: list[Step]) -> Evidence:
     tiny={"trials": 100},
     judge=judge_supports,
     falsified={
-        "entries off the support twice as large": lambda steps: [
-            step._replace(absolute=2 * step.absolute) for step in steps
-        ]
+        "entries off the support twice as large": change_field("absolute", lambda size: 2 * size)
     },
 )
 def lemma_2(generator: torch.Generator, *, trials: int) -> list[Step]:

@@ -26,6 +26,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025.measurements import LAWS, add_violation_rate, draw_entries, sigmas
 from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
@@ -142,7 +143,7 @@ def scale_coherence(which: int, factor: float) -> Callable[[Data], Data]:
         "least diagonals half as large": scale_coherence(0, 0.5),
         "largest diagonals three times as large": scale_coherence(1, 3.0),
         "entries off the diagonal ten times as large": scale_coherence(2, 10.0),
-        "pairs that are half as large again": lambda data: data._replace(pairs=1.5 * data.pairs),
+        "pairs that are half as large again": change_field("pairs", lambda pairs: 1.5 * pairs),
     },
 )
 def lemma_3(generator: torch.Generator, *, draws: int, longest: int, pairs: int) -> Data:

@@ -22,6 +22,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025.hard_instances import HARD_MATRICES
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.liu2025.printed import soft_threshold
@@ -80,9 +81,7 @@ def judge_ball(data: Data) -> Evidence:
     tiny={"trials": 60, "iterations": 5},
     judge=judge_ball,
     falsified={
-        "iterates longer by a tenth": lambda data: data._replace(
-            steps=[step._replace(proper=1.1 * step.proper) for step in data.steps]
-        )
+        "iterates longer by a tenth": change_field("steps.proper", lambda proper: 1.1 * proper)
     },
 )
 def lemma_4(generator: torch.Generator, *, trials: int, iterations: int) -> Data:

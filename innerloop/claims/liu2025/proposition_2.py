@@ -24,6 +24,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025.hard_instances import list_hard_grams
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.liu2025.measurements import iterate
@@ -110,11 +111,6 @@ def judge_event(runs: list[Run]) -> Evidence:
     )
 
 
-def stop_falling(runs: list[Run]) -> list[Run]:
-    """Make data in which no layer lowers the error."""
-    return [run._replace(errors=[run.errors[0]] * len(run.errors)) for run in runs]
-
-
 @claim(
     "liu2025.proposition-2",
     "On the event of Lemma 3 and for n ≥ N_0, K layers leave an error of at most ‖β*‖₁ e^(−α_n K).",
@@ -130,10 +126,10 @@ def stop_falling(runs: list[Run]) -> list[Run]:
     tiny={"trials": 40},
     judge=judge_event,
     falsified={
-        "layers that do not lower the error": stop_falling,
-        "diagonals twice as large": lambda runs: [
-            run._replace(allowed=2 * run.allowed) for run in runs
-        ],
+        "layers that do not lower the error": change_field(
+            "errors", lambda errors: [errors[0]] * len(errors)
+        ),
+        "diagonals twice as large": change_field("allowed", lambda allowed: 2 * allowed),
     },
 )
 def proposition_2(generator: torch.Generator, *, trials: int) -> list[Run]:

@@ -10,11 +10,14 @@ Tested     bounded measurements from N_0 on with the c that theory/sparse.py pro
 Reading    "there are parameters": for the n at hand, as in the proof. One set for all n is shown
            beside: with θ = 0 it meets both bounds at d ≤ 20; at d = 100 it does not, nor do Lemma
            1's thresholds of N_0 at larger n. Whether another set does is open
-Wrong      the proof's M and step; M = 2Σ⁻¹ and the step s = min(γ, 1) will do. Proof: on the event
-           of Lemma 3 (widths a, b) |1 − sG_ii| ≤ 1 − s(1 − a)n/(n+2), so Lemma 1 gives the factor
-           s(2S−1)b + 1 − s(1 − a)n/(n+2) with θ = sb b_β times its powers. For γ ≤ 1 it is below
-           e^(−α_n) as n/(n+2) ≥ 2/3. For γ > 1 e^(−α_n) falls with γ, as (2S−1)b + a < 2/3 at N_0;
-           at γ = 3/2 it is larger by (2S−1)b/2 − 2/(n+2) at least, positive from N_0 on for c ≤ 1
+Wrong      the proof's M and step; M = 2Σ⁻¹ and the step s = (1 + 2/n)g, g = min(γ, 1), will do.
+           Proof: on the event of Lemma 3 (widths a, b) |1 − sG_ii| ≤ 1 − g(1 − a), so Lemma 1 gives
+           the factor q = s(2S−1)b + 1 − g(1 − a) with θ = sb b_β times its powers. From N_0 on a
+           and (2S−1)b are below 0.18, and n ≥ 4 unless d = S = 1, where no b enters. For γ ≤ 1
+           q ≤ e^(−α_n) as (2/n)(2S−1)b ≤ 1/3. For γ > 1 e^(−α_n) falls with γ, and at γ = 3/2 it
+           is at least 3/2 (2S−1)b + a ≥ q. What is tested is the step g, one for all n: its q is
+           1 − g(1 − a)n/(n+2) + g(2S−1)b, below e^(−α_n) as n/(n+2) ≥ 2/3 and, for γ > 1, as
+           (2S−1)b/2 ≥ 2/(n+2); both hold from N_0 on for c ≤ 1 and d/δ ≥ 2.1, not below that
 Beyond     n ≥ N_0 is never met at the paper's sizes: N_0 = 20,471 for d = 20, S = 3, δ = 0.1 and
            z = ±1, against N = 10. It leaves room for n < d only from d = 1,203 on (S = 1), 14,489
            (S = 2). No draw broke either bound: 1 − δ and 1 − 3δ cannot be told apart

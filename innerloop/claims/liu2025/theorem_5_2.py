@@ -26,6 +26,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Erratum, Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.intervals import check_rate
 from innerloop.claims.liu2025.corollary_e_1 import judge_query, measure_query
 from innerloop.claims.liu2025.rates import Found, stop_learning
@@ -128,12 +129,8 @@ def keep_gaps(data: Data) -> Data:
     tiny={"draws": 6},
     judge=judge_read_outs,
     falsified={
-        "layers that do not lower the error": lambda data: data._replace(
-            rates=stop_learning(data.rates)
-        ),
-        "E₁ and E₂ hold in nine of ten draws": lambda data: data._replace(
-            heard=[each._replace(missed=0.1) for each in data.heard]
-        ),
+        "layers that do not lower the error": change_field("rates", stop_learning),
+        "E₁ and E₂ hold in nine of ten draws": change_field("heard.missed", lambda _: 0.1),
         "a gap that is the same at every n": keep_gaps,
     },
 )

@@ -30,6 +30,7 @@ import torch
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Erratum, Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.liu2025.readouts import DELTA, GAMMA, N_0, A, D, Heard, S, measure_linear
 from innerloop.claims.trials import Inequality
@@ -115,11 +116,6 @@ def _describe(each: Heard) -> Case:
     return Case(K=each.K, n=each.n, p=each.p, note=told)
 
 
-def assume_events(data: Data) -> Data:
-    """Make data in which E₁ and E₂ hold in nine of ten draws, with the errors that were found."""
-    return data._replace(heard=[each._replace(missed=0.1) for each in data.heard])
-
-
 @claim(
     "liu2025.theorem-E.1",
     "Read out linearly, K + 1 layers predict y_n with an error that falls like (1 − 2γ/3)^K, but "
@@ -135,10 +131,8 @@ def assume_events(data: Data) -> Data:
     tiny={"draws": 4},
     judge=judge_read_out,
     falsified={
-        "E₁ and E₂ hold in nine of ten draws": assume_events,
-        "powers larger by a hundredth": lambda data: data._replace(
-            powers=[each._replace(left=1.01 * each.left) for each in data.powers]
-        ),
+        "E₁ and E₂ hold in nine of ten draws": change_field("heard.missed", lambda _: 0.1),
+        "powers larger by a hundredth": change_field("powers.left", lambda left: 1.01 * left),
     },
 )
 def theorem_e_1(generator: torch.Generator, *, draws: int) -> Data:

@@ -24,7 +24,8 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Axis, Evidence, Figure, Part
+from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.figures import draw_lines
 from innerloop.claims.trials import Expectation, Inequality
 
 DIMENSIONS = (1, 2, 3, 4, 5, 8, 16, 64, 256, 1_024, 10**4, 10**6)
@@ -79,11 +80,12 @@ def judge_probabilities(rows: Rows) -> Evidence:
             "chance that 8 starts all have x_iᵀv_i > 0": 2.0**-8,
         },
         figures=[
-            Figure(
-                title="How near Lemma 8 is to equality at δ = 1/(2d)",
-                rows=sorted(largest.values(), key=lambda row: row["d"]),
-                x=Axis(field="d", title="dimension d", scale="log"),
-                y=Axis(field="ratio", title="P(|vᵀx| ≤ δ) / √(δ/π)"),
+            draw_lines(
+                "How near Lemma 8 is to equality at δ = 1/(2d)",
+                sorted(largest.values(), key=lambda row: row["d"]),
+                "d: dimension d",
+                "ratio: P(|vᵀx| ≤ δ) / √(δ/π)",
+                log="x",
             )
         ],
     )

@@ -31,8 +31,9 @@ from torch import Tensor
 from innerloop.algorithms.spectral_clustering import SpectralClustering
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.claims.evidence import Check, Evidence, Figure, Part
 from innerloop.claims.falsifying import change_column
+from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import fit_exponent
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.constructions.spectral_clustering import SpectralClusteringConstruction
@@ -177,11 +178,12 @@ def _figure(rows: Rows) -> Figure:
         }
         for N in (100, 1_000, 10_000, 100_000, 1_000_000)
     ]
-    return Figure(
-        title="The error stops where no rule can do better; the printed bound goes on to fall",
-        rows=drawn,
-        x=Axis(field="N", title="points N", scale="log"),
-        y=Axis(field="errors", title="share of wrong labels, up to a common sign", scale="log"),
-        colour=Axis(field="curve", title="separation", scale="category"),
+    return draw_lines(
+        "The error stops where no rule can do better; the printed bound goes on to fall",
+        drawn,
+        "N: points N",
+        "errors: share of wrong labels, up to a common sign",
+        "curve: separation",
+        log="xy",
         caption=f"d = {rows[0]['d']}; the bound is drawn with the constant 1.",
     )

@@ -25,8 +25,9 @@ from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.inverse_root import inverse_root
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Axis, Evidence, Figure, Part
+from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.falsifying import change_column
+from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_rate
 from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.bandit_layers import draw_games, least_steps, prefix_moments
@@ -73,11 +74,12 @@ def judge_sampling(rows: Rows) -> Evidence:
         numbers={row["about"]: row["number"] for row in rows if "number" in row},
         table=curve,
         figures=[
-            Figure(
-                title="Thompson sampling with log-probabilities within 0.01",
-                rows=curve,
-                x=Axis(field="T", title="steps T of a game", scale="log"),
-                y=Axis(field="layers", title="layers, by the bound", scale="log"),
+            draw_lines(
+                "Thompson sampling with log-probabilities within 0.01",
+                curve,
+                "T: steps T of a game",
+                "layers: layers, by the bound",
+                log="xy",
             )
         ],
     )

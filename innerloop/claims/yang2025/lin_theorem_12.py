@@ -3,9 +3,9 @@
 Printed    a transformer with L = 2H + 8 layers can exactly implement soft UCB-VI for tabular
            decision processes of H steps. The slides give no weights, no width, and no form of the
            bonus, nor do they say whether the number A of actions matters
-Tested     two built transformers, `ucb-vi` and one that packs two levels of each maximum into a
-           block, against soft UCB-VI written out: the log-odds of every action at every step of
-           every episode, by what the episodes before it showed. Then the layers they need
+Tested     two built transformers, `ucb-vi` and `packed-ucb-vi`, which packs two levels of each
+           maximum into a block, against soft UCB-VI written out: the log-odds of every action at
+           every step of every episode, by what the episodes before it showed. Then their layers
 Beyond     with up to 2 actions H + 3 layers do, with up to 8 actions 2H + 2, for every H
 Open       more actions: a maximum of A numbers is built as a tree of ⌈log₂ A⌉ levels, of which two
            blocks a step hold three. Nothing found fits A > 8 into 2H + 8 layers for every H, and no
@@ -25,16 +25,23 @@ from torch.nn.functional import one_hot
 
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.claims.evidence import Check, Evidence, Figure, Part
 from innerloop.claims.falsifying import change_column
+from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import Interval, check_within
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.claims.yang2025.packed_planning import PackedUCBVI, count_layers
+from innerloop.constructions.packed_ucb_vi import PackedUCBVIConstruction, count_layers
 from innerloop.constructions.ucb_vi import UCBVIConstruction
 from innerloop.problems.tabular_games import TabularGameProblem, TabularGames
 
 SIZES = ((2, 2, 3, 12), (3, 1, 2, 6), (1, 8, 2, 24), (2, 3, 3, 14), (2, 4, 2, 16), (1, 2, 6, 10))
 """States, actions, steps per episode, episodes."""
+BUILT = (
+    (UCBVIConstruction, 0.05),
+    (PackedUCBVIConstruction, 0.05),
+    (PackedUCBVIConstruction, 0.0),
+)
+"""Constructions, and weights of the bonus."""
 FEW, TEMPERATURE, LONGEST = 8, 0.2, 200
 Rows = list[dict[str, Any]]
 
@@ -98,7 +105,11 @@ def lin_theorem_12(generator: torch.Generator, *, sizes: int, games: int) -> Row
         game = TabularGames(states=S, arms=A, horizon=H, episodes=n).sample(
             games, generator=generator
         )
-        for kind, bonus in ((UCBVIConstruction, 0.05), (PackedUCBVI, 0.05), (PackedUCBVI, 0.0)):
+        for kind, bonus in (
+            (UCBVIConstruction, 0.05),
+            (PackedUCBVIConstruction, 0.05),
+            (PackedUCBVIConstruction, 0.0),
+        ):
             built = kind(d=S, arms=A, steps=H - 1, n=n, bonus=bonus, temperature=TEMPERATURE)
             values = built.decode(game, built.transformer(built.prompt(game)))
             case = Case(S=S, A=A, H=H, episodes=n, note=kind.__name__)
@@ -110,7 +121,7 @@ def lin_theorem_12(generator: torch.Generator, *, sizes: int, games: int) -> Row
                     "below": float((values < H - 1e-9).double().mean()),
                 }
             )
-            if kind is PackedUCBVI:
+            if kind is PackedUCBVIConstruction:
                 rows.append({"case": case, "layers": built.transformer.count()["layers"]})
     for H in range(2, LONGEST + 1):
         for A in range(1, FEW + 1):
@@ -171,15 +182,15 @@ def _figure() -> Figure:
     curves: dict[str, Callable[[int], int]] = {"printed, 2H + 8": printed_layers}
     for A in (2, 8, 32, 128):
         curves[f"built, {A} actions"] = partial(count_layers, actions=A)
-    return Figure(
-        title="Layers that run UCB-VI exactly",
-        rows=[
+    return draw_lines(
+        "Layers that run UCB-VI exactly",
+        [
             {"H": H, "layers": curve(H), "transformer": name}
             for name, curve in curves.items()
             for H in horizons
         ],
-        x=Axis(field="H", title="steps H of an episode"),
-        y=Axis(field="layers", title="layers"),
-        colour=Axis(field="transformer", title="transformer", scale="category"),
+        "H: steps H of an episode",
+        "layers",
+        "transformer",
         caption="Up to eight actions the built transformers stay below the printed count.",
     )
