@@ -5,7 +5,7 @@ READY := .venv/.ready
 # Where this is set, every process compiles all it imports anew: a third of the time of all tests.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup report check test lint types tests tests-fast coverage bench torture format clean
+.PHONY: setup report check test lint types tests tests-fast durations coverage bench torture format clean
 
 setup: $(READY)
 
@@ -23,7 +23,8 @@ report: $(READY)
 check: lint
 	@$(MAKE) --no-print-directory -j 2 types tests-fast
 
-# Types beside tests: these wait for processes that they kill, which leaves time for those.
+# Types beside tests: these wait for processes that they kill, which leaves time for those. Two
+# workers: each loads the package and makes shared fixtures anew, a quarter of a minute of CPU time.
 test: lint
 	@$(MAKE) --no-print-directory -j 2 types tests
 
@@ -35,15 +36,19 @@ types: $(READY)
 	$(BIN)/pyright
 
 tests: $(READY)
-	$(BIN)/pytest -n 4 --dist worksteal
+	$(BIN)/pytest -n 2 --dist worksteal
 
 tests-fast: $(READY)
 	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
 
+# Which tests are slow is what was measured last: tests/durations.json.
+durations: $(READY)
+	$(BIN)/pytest -n 2 --dist worksteal --record-durations
+
 # The table is printed also where a test fails; TESTS names those to run, all unless given.
 coverage: $(READY)
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n 4 --dist worksteal $(TESTS); status=$$?; \
+	$(BIN)/coverage run -m pytest -n 2 --dist worksteal $(TESTS); status=$$?; \
 		$(BIN)/coverage combine --quiet && $(BIN)/coverage report && exit $$status
 
 bench: $(READY)

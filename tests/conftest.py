@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -16,6 +17,8 @@ import torch
 from hypothesis import settings
 
 if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
     from innerloop.claims.base import Claim
     from innerloop.claims.evidence import Evidence
 
@@ -26,62 +29,9 @@ torch.set_num_threads(1)
 settings.register_profile("innerloop", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("innerloop")
 
+pytest_plugins = ["durations"]
 
-SLOW_FIXTURES = {
-    *("browser", "check_tiny", "cluster", "convergence", "fresh_environment", "ledger"),
-    "undisturbed",
-}
-"""Fixtures that start processes, clusters or a browser, or measure for seconds."""
-QUICK_CLAIMS = {
-    *("ahn2023.distorted-view", "ahn2023.lemma-2", "ahn2023.lemma-9", "gatmiry2024.corollary-A.4"),
-    *("gatmiry2024.lemma-4.2", "gatmiry2024.lemma-A.2", "gatmiry2024.lemma-A.3"),
-    *("gatmiry2024.lemma-A.6", "gatmiry2024.lemma-A.9", "liu2025.corollary-D.1", "liu2025.eq-4.3"),
-    *("liu2025.lemma-2", "liu2025.lemma-3", "liu2025.proposition-1", "liu2025.theorem-5.1"),
-    *("liu2025.theorem-E.1", "qliu2025.definition-masks", "qliu2025.lemma-8", "qliu2025.theorem-7"),
-    *("yang2025.fu.rates", "yang2025.he.gmm", "yang2025.lin.theorem-10"),
-}
-"""Claims of every source that `make check` covers too."""
-SLOW_FILES = {
-    "test_training",
-    "test_identify",
-    "test_mixture_of_regressions",
-    "test_outside",
-    "test_sparse_recovery",
-}
-SLOW_MEMBERS = {
-    *("em", "gpt2", "lloyd", "mixture-of-regressions", "mixture-of-two-regressions"),
-    *("network-gradient-descent", "packed-ucb-vi", "pca", "soft-lin-ucb", "spectral-clustering"),
-    *("thompson-sampling", "ucb-vi"),
-}
-SLOW_WORDS = (
-    "killed",
-    "command_line",
-    "random_sizes",
-    "identify_takes",
-    "free_run",
-    "every_weight",
-)
-"""Files, members and words of test names, by `--durations`, that `make check` leaves out."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark slow tests that carry no mark of their own: by fixture, file, member or name."""
-    for item in items:
-        if is_slow(item):
-            item.add_marker(pytest.mark.slow)
-
-
-def is_slow(item: pytest.Item) -> bool:
-    """Whether a test takes long by what it uses or is called."""
-    values = item.callspec.params.values() if hasattr(item, "callspec") else ()  # pyright: ignore
-    names = {value for value in values if isinstance(value, str)}
-    fixtures = SLOW_FIXTURES.intersection(getattr(item, "fixturenames", ()))
-    return bool(
-        (fixtures and not names & QUICK_CLAIMS)
-        or item.path.stem in SLOW_FILES
-        or names & SLOW_MEMBERS
-        or any(word in item.name for word in SLOW_WORDS)
-    )
+BROWSERS = ("chromium", "chromium-browser", "google-chrome")
 
 
 class CommandResult(NamedTuple):
@@ -103,6 +53,12 @@ def fixed_seed() -> None:
 def own_results(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Keep the results of every test out of those of the checkout."""
     monkeypatch.setenv("INNERLOOP_RESULTS", str(tmp_path / "results"))
+
+
+@pytest.fixture
+def law_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Certify by the law alone: finding the weights that no instance reaches has its own tests."""
+    monkeypatch.setattr("innerloop.certification.measuring.find_unreached", lambda *_: None)
 
 
 @pytest.fixture(scope="session")
@@ -137,6 +93,23 @@ def check_tiny(shared_folder: Path) -> Callable[[Claim], Evidence]:
         return evidence
 
     return check
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    """Chromium without a window; skipped where there is none, unless it is required."""
+    from playwright.sync_api import sync_playwright
+
+    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    if path is None:
+        reason = "no Chromium here: install Debian's package `chromium`"
+        if os.environ.get("INNERLOOP_BROWSER") == "required":
+            pytest.fail(reason)
+        pytest.skip(reason)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        yield browser
+        browser.close()
 
 
 @pytest.fixture

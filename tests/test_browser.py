@@ -6,13 +6,11 @@ continuous integration, its absence is a failure; elsewhere the tests say that t
 
 from __future__ import annotations
 
-import os
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 import innerloop
 from innerloop.claims.evidence import Axis, Check, Erratum, Evidence, Figure, Part, misprint
@@ -24,7 +22,6 @@ from innerloop.report.page import render_page
 from innerloop.surveys import survey
 from innerloop.surveys.data import ReportData
 
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script> & $broken"
 
 
@@ -142,20 +139,6 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("page") / "report.html"
     path.write_text(html, "utf-8")
     return path
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = next((found for name in NAMES if (found := shutil.which(name))), None)
-    if path is None:
-        reason = "no Chromium here: install Debian's package `chromium`"
-        if os.environ.get("INNERLOOP_BROWSER") == "required":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(params=[1280, 390], ids=["desktop", "phone"])

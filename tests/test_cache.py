@@ -161,6 +161,16 @@ def test_rows_grow_in_place_and_reserve_at_most_twice_their_number() -> None:
     assert torch.equal(rows.tensor, expected)
 
 
+def test_a_store_is_used_to_its_last_row() -> None:
+    rows = Rows().extend(torch.zeros(1, 3))
+    first = rows.store
+    assert first is not None
+    for _ in range(first.rows.shape[-2] - 1):
+        rows = rows.extend(torch.ones(1, 3))
+        assert rows.store is first
+    assert rows.extend(torch.ones(1, 3)).store is not first
+
+
 @pytest.mark.parametrize(
     ("mask", "normalisation"), [("all", "1"), ("context", "1/n"), ("causal", "1/N")]
 )

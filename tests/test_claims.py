@@ -33,7 +33,6 @@ def test_what_is_measured_and_how_it_is_judged_are_apart(id: str) -> None:
     assert is_judged_apart(CLAIMS[id]), f"{id}: declare `judge`, and forms that change its data"
 
 
-@pytest.mark.slow
 def test_a_claim_is_checked_from_python() -> None:
     claim = CLAIMS["ahn2023.lemma-2"]
     assert innerloop.check(claim.id) == claim.check(claim.presets["quick"])

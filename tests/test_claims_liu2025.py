@@ -283,7 +283,6 @@ def test_transformers_are_recorded_ones_or_trained_or_none(
     assert (calls[1][2]["width"], calls[1][2]["heads"]) == (256, 8)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("missing", [None, "quick-gpt2-restricted-0.safetensors"])
 def test_recorded_transformers_take_part_in_every_figure(
     missing: str | None, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
@@ -338,7 +337,6 @@ def test_read_outs_are_compared_at_the_length_of_training() -> None:
     np.testing.assert_allclose(found["pairs"][-1][:2], [gap, curves["linear"][-1][0]])
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["figure-1a", "figure-1b", "figure-1c"])
 def test_a_training_as_long_as_the_papers_decides_at_its_sizes(
     name: str, monkeypatch: pytest.MonkeyPatch

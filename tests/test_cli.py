@@ -230,7 +230,6 @@ def test_version_and_help_in_a_real_process() -> None:
         assert expected in found.stdout
 
 
-@pytest.mark.slow
 def test_a_mistake_in_a_real_process_has_no_traceback() -> None:
     found = subprocess.run(
         [sys.executable, "-m", "innerloop", "build", "newton", "-s", "d=0"],

@@ -37,7 +37,6 @@ def test_every_construction_that_acts_is_played() -> None:
     assert set(survey.GAME_PARAMETERS) <= set(survey.make_acting_constructions())
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", list(survey.make_acting_constructions()))
 def test_regret_is_that_of_the_policy_in_200_environments(name: str) -> None:
     """Odds whose logarithms differ by ε at most are (e^ε − 1)/2 apart in total variation, and a lot

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from playwright.sync_api import Browser, sync_playwright
+from playwright.sync_api import Browser
 
 import innerloop
 from innerloop.errors import FileError
@@ -26,7 +24,6 @@ ATTACK = (
     "<img src=x onerror=ran.push(0)>\"'></script><script>ran.push(1)</script>"
     "<!--<script>--> &lt;b&gt; $bundle ${x} \\u003c \x1b[2J \x00 \udcff \ufffe \u2028 \U000e0001"
 )
-NAMES = ("chromium", "chromium-browser", "google-chrome")
 TEXTS = """
     folder command reason damaged made setting games version names statement source where
     kind error stale-made stale-changed printed summary counterexample corrected caption out
@@ -123,20 +120,6 @@ def make_data() -> ReportData:
 @pytest.fixture(scope="module")
 def data() -> ReportData:
     return make_data()
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    path = next((found for name in NAMES if (found := shutil.which(name))), None)
-    if path is None:
-        reason = "no Chromium here: install Debian's package `chromium`"
-        if os.environ.get("INNERLOOP_BROWSER") == "required":
-            pytest.fail(reason)
-        pytest.skip(reason)
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])
-        yield browser
-        browser.close()
 
 
 def open_page(browser: Browser, path: Path, charts: int) -> tuple[dict[str, Any], list[str]]:

@@ -43,10 +43,6 @@ AT_A_QUERY = sorted(
     n for n, kind in CONSTRUCTIONS.items() if has_query(kind) and n not in ELSEWHERE
 )
 
-QUICK_NAMES = {"gd-plus-plus", "newton", "preconditioned-gradient-descent"}
-CASES = [
-    pytest.param(name, marks=[] if name in QUICK_NAMES else pytest.mark.slow) for name in AT_A_QUERY
-]
 SMALL: dict[str, Any] = {"d": 3, "n": 10}
 SPARSE: dict[str, Any] = {"d": 4, "n": 8, "steps": 3, "bound": 30.0}
 PARAMETERS: dict[str, Callable[[Callable[..., float]], dict[str, Any]]] = {
@@ -98,7 +94,7 @@ def identify_disguised(name: str) -> tuple[Construction, Identification]:
     return construction, identify(model, construction.distributions()[0], **QUICK)
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", AT_A_QUERY)
 def test_a_disguised_construction_is_identified(name: str) -> None:
     construction, found = identify_disguised(name)
     algorithm = get_name(type(construction.algorithm))
@@ -110,7 +106,7 @@ def test_a_disguised_construction_is_identified(name: str) -> None:
     assert found.verdict.split()[0] == algorithm
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", AT_A_QUERY)
 def test_what_is_not_a_candidate_is_not_taken_for_another(name: str) -> None:
     """Without the algorithm, only what contains it may match, or what did so beside it."""
     construction, found = identify_disguised(name)

@@ -195,7 +195,6 @@ def test_a_module_and_its_attribute_on_the_command_line(run, own_folder: Path) -
         assert found.err.count("\n") == 1
 
 
-@pytest.mark.slow
 def test_a_file_on_the_command_line(run, own_folder: Path) -> None:
     import json
 

@@ -104,7 +104,8 @@ def test_nothing_else_reads_json() -> None:
     readers = {
         path.relative_to(ROOT).as_posix()
         for path in ROOT.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text("utf-8")))
+        if "json" in (text := path.read_text("utf-8"))  # few are parsed
+        for node in ast.walk(ast.parse(text))
         if isinstance(node, ast.Attribute) and ast.unparse(node) in ("json.load", "json.loads")
     }
     assert readers == READERS

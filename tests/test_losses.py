@@ -175,7 +175,6 @@ def test_a_limit_that_is_no_duration() -> None:
 WORK = ("toys", "toy.one", {"pause": 0.0}, 0)
 
 
-@pytest.mark.slow
 def test_a_fork_server_that_is_killed_costs_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """A worker goes on without it, the next one has a new one, and neither has a semaphore."""
 

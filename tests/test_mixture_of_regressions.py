@@ -27,6 +27,7 @@ from innerloop.errors import InputError, OutOfRangeError
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions, MixtureProblem
 from innerloop.transformer import Transformer
 
+pytestmark = pytest.mark.usefixtures("law_alone")
 TWO, MANY = "mixture-of-two-regressions", "mixture-of-regressions"
 PI = [0.5, 0.3, 0.2]
 
@@ -85,7 +86,7 @@ def test_the_error_falls_like_one_over_knots_squared() -> None:
 
 
 def test_shares_are_posteriors_computed_with_scipy() -> None:
-    built = innerloop.build(MANY, proportions=PI, noise=0.4, steps=2)
+    built = innerloop.build(MANY, proportions=PI, noise=0.4, steps=2, instances=4)
     problem = sample_problem(built, 5)
     fits = np.einsum("bnd,bkd->bnk", problem.x.numpy(), problem.start.numpy())
     joint = np.array(PI) * norm.pdf(problem.y.numpy()[..., None], fits, 0.4)
@@ -99,7 +100,9 @@ def test_labels_far_from_every_component_have_correct_posteriors() -> None:
 
     Without the constant C in the logits, other tokens would get all the attention.
     """
-    built = innerloop.build(MANY, d=1, n=3, components=2, noise=0.1, bound=60.0, steps=1)
+    built = innerloop.build(
+        MANY, d=1, n=3, components=2, noise=0.1, bound=60.0, steps=1, instances=4
+    )
     start = torch.tensor([[1.0], [-1.0]], dtype=torch.float64)
     problem = MixtureProblem.from_arrays([[1e-4], [1e-4], [1e-4]], [59.0, -59.0, 0.0], [1.0], start)
     found = built.trace(problem)[3]["gamma"][:3].numpy()
@@ -118,14 +121,14 @@ def test_rounding_is_small_up_to_the_declared_limit(n: int, noise: float) -> Non
 
 
 def test_any_number_of_queries() -> None:
-    built = innerloop.build(MANY, proportions=PI, steps=3)
+    built = innerloop.build(MANY, proportions=PI, steps=3, instances=4)
     problem = sample_problem(built, 4)
     queries = torch.randn(4, 7, 4, dtype=torch.float64)
     more = MixtureProblem(problem.x, problem.y, queries, problem.start)
     *_, last = built.construction.algorithm.states(more, 3)
     expected = np.einsum("bqd,bkd,k->bq", queries.numpy(), last.numpy(), PI)
     np.testing.assert_allclose(built.predict(more).numpy(), expected, atol=1e-12)
-    two = innerloop.build(TWO, steps=3)
+    two = innerloop.build(TWO, steps=3, instances=4)
     pair = sample_problem(two, 4)
     many, different = (
         MixtureProblem(pair.x, pair.y, x_query, pair.start) for x_query in (queries, -3 * queries)
@@ -138,7 +141,7 @@ def test_any_number_of_queries() -> None:
 
 def test_an_empty_component_stays_and_breaks_nothing() -> None:
     """The third component misses every label by 40 standard deviations."""
-    built = innerloop.build(MANY, noise=1.0, bound=200.0, steps=3, step_size=1e-5)
+    built = innerloop.build(MANY, noise=1.0, bound=200.0, steps=3, step_size=1e-5, instances=4)
     problem = sample_problem(built, 4)
     x, start = problem.x.clone(), problem.start.clone()
     x[..., 3], start[:, :2, 3] = 40.0, 0.0
@@ -168,7 +171,7 @@ def test_transformers_recover_the_true_vectors() -> None:
 
 @pytest.mark.parametrize("name", [TWO, MANY])
 def test_data_outside_the_range_are_detected(name: str) -> None:
-    built = innerloop.build(name, steps=2)
+    built = innerloop.build(name, steps=2, instances=4)
     problem = sample_problem(built, 3)
     built.predict(problem)
     with pytest.raises(OutOfRangeError, match=r"after step 0 .* times the range"):

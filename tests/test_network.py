@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any
@@ -14,6 +15,7 @@ from torch.nn import functional
 
 import innerloop
 from innerloop.algorithms.network_gradient_descent import Loss, NetworkGradientDescent
+from innerloop.certification.building import BuiltTransformer
 from innerloop.certification.certificate import certify
 from innerloop.constructions.base import iterate_streams
 from innerloop.errors import InputError, OutOfRangeError
@@ -21,6 +23,7 @@ from innerloop.problems.linear_regression import LinearRegression
 from innerloop.problems.network_regression import NetworkProblem, NetworkRegression
 from innerloop.transformer import Transformer
 
+pytestmark = pytest.mark.usefixtures("law_alone")
 SHAPES = [
     {"layers": 2, "width": 4, "d": 3, "n": 7},
     {"layers": 3, "width": 3, "d": 2, "n": 9, "outputs": 2},
@@ -121,7 +124,6 @@ def test_gradient_descent_lowers_the_risk() -> None:
 NAME = "network-gradient-descent"
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("box", [0.7, 100.0])
@@ -143,7 +145,7 @@ def test_the_transformer_is_torchs_training(shape: dict, loss: Loss, box: float)
 
 def test_signals_are_torchs_derivatives() -> None:
     """Registers `s` in mid-step: the derivative of each example's loss by each unit's input."""
-    built = innerloop.build(NAME, layers=3, steps=1, outputs=2)
+    built = innerloop.build(NAME, layers=3, steps=1, outputs=2, instances=4)
     problem = sample_problem(layers=3, outputs=2)
     inputs, rows = [], problem.x
     for matrix in problem.start:
@@ -166,7 +168,7 @@ def make_problem_at(value: float) -> NetworkProblem:
 
 def test_an_input_inside_the_ramp_is_detected() -> None:
     size: dict[str, Any] = {"d": 2, "n": 1, "layers": 2, "width": 2, "steps": 2}
-    built = innerloop.build(NAME, slope=1e9, box=10.0, **size)
+    built = innerloop.build(NAME, slope=1e9, box=10.0, instances=4, **size)
 
     def measure_deviation(value: float) -> float:
         """Measure how far the bare transformer is from torch after one step."""
@@ -186,16 +188,16 @@ def test_an_input_inside_the_ramp_is_detected() -> None:
     for value in (0.0, 1.0001e-9, -1.0001e-9, 1.0):
         built.predict(make_problem_at(value))
         assert measure_deviation(value) < 1e-15
-    shallow = innerloop.build(NAME, slope=1.0).certificate
+    shallow = innerloop.build(NAME, slope=1.0, instances=8).certificate
     assert shallow.range_used > 1
     assert not shallow.holds
 
 
 def test_numbers_beyond_the_bound_are_detected() -> None:
-    tight = innerloop.build(NAME, bound=0.1).certificate
+    tight = innerloop.build(NAME, bound=0.1, instances=8).certificate
     assert tight.range_used > 1
     assert not tight.holds
-    built = innerloop.build(NAME, d=2, n=1, layers=2, width=2)
+    built = innerloop.build(NAME, d=2, n=1, layers=2, width=2, instances=4)
     near = make_problem_at(1.0)
     for scale in (1e5, 1e200):
         far = NetworkProblem(scale * near.x, near.y, near.x_query, near.start)
@@ -253,13 +255,18 @@ def skip_projection(mutant: Transformer) -> None:
         piece.weight.zero_()  # pyright: ignore[reportCallIssue]
 
 
-@pytest.mark.slow
+@functools.cache
+def build_default() -> BuiltTransformer:
+    """Build the construction at its default parameters, once: copy it before changing weights."""
+    return innerloop.build(NAME, instances=16)
+
+
 @pytest.mark.parametrize(
     "mutate",
     [ungate_units, ungate_output, divide_by_tokens, learn_from_the_query, skip_projection],
 )
 def test_what_is_left_out_is_missed(mutate: Callable[[Transformer], None]) -> None:
-    built = innerloop.build(NAME, instances=16)
+    built = build_default()
     assert built.certificate.holds
     mutant = copy.deepcopy(built.transformer)
     mutate(mutant)
@@ -267,7 +274,7 @@ def test_what_is_left_out_is_missed(mutate: Callable[[Transformer], None]) -> No
 
 
 def test_problems_beyond_a_limit_are_refused() -> None:
-    built = innerloop.build(NAME, steps=1)
+    built = innerloop.build(NAME, steps=1, instances=4)
     with pytest.raises(OutOfRangeError, match="built for n=12, got n=5"):
         built.predict(sample_problem(n=5))
     with pytest.raises(OutOfRangeError, match="weights 4×3, 4×4, 1×4, got 4×3, 1×4"):

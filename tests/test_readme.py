@@ -48,7 +48,6 @@ def test_the_readme_has_examples() -> None:
     assert len(COMMANDS) == 8
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("code", "expected"), EXAMPLES)
 def test_python_examples_print_what_they_say(
     code: str, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -59,7 +58,6 @@ def test_python_examples_print_what_they_say(
     assert_prints(expected, capsys.readouterr().out)
 
 
-@pytest.mark.slow
 def test_commands_print_what_they_say(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     for command, expected in COMMANDS:

@@ -119,7 +119,6 @@ def shorten_games(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(survey, "GAME_PARAMETERS", shorter)
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("short_games")
 def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
@@ -339,7 +338,6 @@ def test_a_point_has_its_band_along_x_where_y_is_a_category_and_a_long_title_is_
     assert line["encoding"]["color"]["legend"]["symbolType"] == "stroke"
 
 
-@pytest.mark.slow
 @pytest.mark.usefixtures("short_games")
 def test_regret_is_drawn_for_every_construction_that_acts() -> None:
     parts = list(survey.measure_regret(seed=3))

@@ -50,7 +50,7 @@ def hold_folder(folder: Path, channel: Any) -> None:
 
 
 @pytest.fixture
-def held(tmp_path: Path) -> Any:
+def training_process(tmp_path: Path) -> Any:
     """A process that is training into the folder `run`, and that folder."""
     train_small(tmp_path / "first")  # loads what both processes then have
     context = multiprocessing.get_context("fork")
@@ -63,8 +63,10 @@ def held(tmp_path: Path) -> Any:
     process.join()
 
 
-def test_a_second_training_of_a_folder_is_refused_until_the_first_is_gone(held: Any) -> None:
-    process, folder = held
+def test_a_second_training_of_a_folder_is_refused_until_the_first_is_gone(
+    training_process: Any,
+) -> None:
+    process, folder = training_process
     for resume in (False, True):
         with pytest.raises(FileError, match=f"under way in .*process {process.pid}"):
             train_small(folder, resume=resume)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,17 +18,26 @@ from innerloop.certification.building import BuiltTransformer
 from innerloop.certification.certificate import certify
 from innerloop.certification.law import measure_deviations
 from innerloop.constructions import pca
+from innerloop.constructions.base import Construction, iterate_streams, read_prediction
 from innerloop.constructions.spectral_clustering import SpectralClusteringConstruction
 from innerloop.errors import InputError, OutOfRangeError
 from innerloop.problems.binary_mixture import BinaryMixture
 from innerloop.problems.principal_components import PCAProblem, PrincipalComponents
 from innerloop.transformer import Attention, Block, Head, make_signed_pair
 
+pytestmark = pytest.mark.usefixtures("law_alone")
+
 
 @functools.cache
 def build_default(name: str) -> BuiltTransformer:
     """Build a construction at its default parameters; tests must not change its weights."""
     return innerloop.build(name, instances=4)
+
+
+def predict(construction: Construction, problem: Any) -> torch.Tensor:
+    """Predict with a construction's own weights, which it takes no certificate to do."""
+    *_, last = iterate_streams(construction, construction.transformer, problem)
+    return read_prediction(construction, construction.transformer, problem, last)
 
 
 def cosines(found: torch.Tensor, expected: np.ndarray) -> np.ndarray:
@@ -65,18 +75,16 @@ def test_the_angle_falls_at_the_rate_of_the_gap() -> None:
         np.testing.assert_allclose(tangent, expected, rtol=1e-9)
 
 
-@pytest.mark.slow
 def test_built_weights_find_the_eigenvectors_of_a_library() -> None:
-    built = innerloop.build("pca", d=4, n=40, components=3, steps=180, instances=8)
+    construction = pca.PCAConstruction(d=4, n=40, components=3, steps=180)
     problem = PrincipalComponents(d=4, n=40, components=3, gap=0.4).sample(5)
-    found = built.predict(problem)
+    found = predict(construction, problem)
     for k in range(5):
         _, vectors = np.linalg.eigh(problem.covariance[k].numpy())
         np.testing.assert_allclose(cosines(found[k], vectors.T[:0:-1]), 1.0, atol=1e-9)
         np.testing.assert_allclose(np.linalg.norm(found[k].numpy(), axis=-1), 1.0, atol=1e-6)
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", ["pca", "spectral-clustering"])
 def test_the_error_falls_like_the_fourth_power_of_the_knots(name: str) -> None:
     """At the declared rate, and within the declared bound without slack to hide in."""
@@ -139,22 +147,20 @@ def test_printed_forms_that_do_not_hold() -> None:
     assert describe_break(make_block(*plus)) == "in the prologue, register cov"
 
 
-@pytest.mark.slow
 def test_spectral_scores_are_the_principal_component_of_scikit_learn() -> None:
-    built = innerloop.build("spectral-clustering", d=4, n=60, steps=150, instances=4)
+    construction = SpectralClusteringConstruction(d=4, n=60, steps=150)
     problem = BinaryMixture(d=4, n=60, separation=2.0, offset=3.0).sample(6)
-    found = built.predict(problem)
+    found = predict(construction, problem)
     for k in range(6):
         expected = PCA(1).fit_transform(problem.x[k].numpy())[:, 0]
         sign = np.sign(expected @ found[k, :, 0].numpy())
         np.testing.assert_allclose(found[k, :, 0].numpy(), sign * expected, atol=1e-5)
 
 
-@pytest.mark.slow
 def test_labels_find_the_clouds() -> None:
-    built = innerloop.build("spectral-clustering", d=3, n=80, steps=60, instances=4)
+    construction = SpectralClusteringConstruction(d=3, n=80, steps=60)
     problem = BinaryMixture(d=3, n=80, separation=3.0).sample(20)
-    scores, labels = built.predict(problem).unbind(dim=-1)
+    scores, labels = predict(construction, problem).unbind(dim=-1)
     sure = scores.abs() > 0.1
     torch.testing.assert_close(labels[sure], scores[sure].sign(), rtol=1e-12, atol=0)
     assert problem.labels is not None

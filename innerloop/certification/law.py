@@ -265,7 +265,9 @@ class _LawCheck:
 
 def bound_states(prompt: Tensor) -> float:
     """Return the size beyond which a state of the reference has diverged."""
-    return MAX_REFERENCE * max(1.0, float(prompt.abs().max()))
+    largest = max(1.0, float(prompt.abs().max()))
+    # An infinite bound would let an infinite state pass.
+    return min(MAX_REFERENCE * largest, torch.finfo(torch.float64).max)
 
 
 def check_divergence(construction: Construction[Any, Any], state: Any, largest: float) -> None:

@@ -10,7 +10,9 @@ from __future__ import annotations
 import copy
 import json
 import re
+from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 
 from innerloop.claims.base import PRESETS, Claim
 from innerloop.claims.evidence import Evidence
@@ -31,8 +33,9 @@ def check_claim(
     genuine = claim.check(claim.tiny) if genuine is None else genuine
     _check_words(claim, genuine)
     with sharing or nullcontext():
-        _check_reproducible(claim, genuine)
-        _check_falsified(claim, genuine)
+        data = [claim.gather(settings) for settings in claim.tiny]
+        _check_reproducible(claim, genuine, data)
+        _check_falsified(claim, genuine, data)
 
 
 def _check_words(claim: Claim, genuine: Evidence) -> None:
@@ -67,7 +70,7 @@ def _check_words(claim: Claim, genuine: Evidence) -> None:
         require(erratum.where, f"{claim.id}: an erratum says where it stands")
 
 
-def _check_reproducible(claim: Claim, genuine: Evidence) -> None:
+def _check_reproducible(claim: Claim, genuine: Evidence, data: Sequence[Any]) -> None:
     """A second run and evidence that is read back are the same; settings are plain data."""
     plain = json.loads(json.dumps(genuine.as_dict(), allow_nan=False))
     again = Evidence.from_dict(plain)
@@ -75,7 +78,7 @@ def _check_reproducible(claim: Claim, genuine: Evidence) -> None:
     require(
         json.dumps(again.as_dict()) == json.dumps(plain), f"{claim.id}: evidence read back differs"
     )
-    repeated = claim.check(claim.tiny)
+    repeated = claim.judge_cells(copy.deepcopy(list(data)))
     require(
         json.dumps(repeated.as_dict()) == json.dumps(plain),
         f"{claim.id}: the same seed must give the same numbers: draw from the generator alone",
@@ -94,13 +97,14 @@ def is_judged_apart(claim: Claim) -> bool:
     return apart and bool(claim.falsified) and all(map(callable, claim.falsified.values()))
 
 
-def check_falsified_data(claim: Claim) -> None:
+def check_falsified_data(claim: Claim, data: Sequence[Any] | None = None) -> None:
     """Check that each check of a claim says no to some data that its falsified forms make.
 
     Those are the checks of its parts, of their corrections, and of mended errata. A printed form
     that fails on what was measured has shown that it can.
     """
-    data = [claim.gather(settings) for settings in claim.tiny]
+    if data is None:
+        data = [claim.gather(settings) for settings in claim.tiny]
     genuine = dict(claim.judge_cells(copy.deepcopy(data)).list_checks())
     open_checks = {name for name, check in genuine.items() if check.passed is not False}
     reached: set[str] = set()
@@ -119,12 +123,12 @@ def check_falsified_data(claim: Claim) -> None:
     require(not missing, f"{claim.id}: no falsified data break these: {'; '.join(missing)}")
 
 
-def _check_falsified(claim: Claim, genuine: Evidence) -> None:
+def _check_falsified(claim: Claim, genuine: Evidence, data: Sequence[Any]) -> None:
     """Data that contradict a claim are rejected, and so are falsified forms of what it states."""
     if genuine.verdict == "out of reach":
         return
     if is_judged_apart(claim):
-        check_falsified_data(claim)
+        check_falsified_data(claim, data)
     else:
         _check_forms(claim, genuine)
 

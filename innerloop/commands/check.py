@@ -1,0 +1,92 @@
+"""`innerloop check`: what the literature claims, put to the test."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from innerloop.commands.options import (
+    AsJson,
+    EngineName,
+    Fresh,
+    PresetName,
+    Results,
+    Seed,
+    Workers,
+)
+from innerloop.errors import InputError
+from innerloop.output import print_error, print_json
+from innerloop.results import find_results
+from innerloop.terminal import print_outcomes, progress_bar
+
+if TYPE_CHECKING:
+    from innerloop.ledger.checking import CheckOptions
+    from innerloop.ledger.run import Outcome
+
+
+def check(
+    ids: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[ID …]",
+            help="Claims, or how their ids begin; none: all; or module:attribute, which is "
+            "imported and runs its code.",
+        ),
+    ] = None,
+    preset: PresetName = "quick",
+    workers: Workers = None,
+    engine: EngineName = "local",
+    fresh: Fresh = False,
+    seed: Seed = 0,
+    results: Results = None,
+    as_json: AsJson = False,
+) -> None:
+    """Put what the literature claims to the test; exit 1 where a check itself broke."""
+    options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
+    chosen = choose_options(results, **options)
+    checked, unwritten = check_with_progress(ids or [], chosen, fuller=False)
+    outcomes = [outcome.as_dict() for outcome in checked]
+    print_json(outcomes) if as_json else print_outcomes(outcomes)
+    finish_check(checked, unwritten)
+    if missing := [outcome for outcome in checked if outcome.state == "unavailable"]:
+        raise InputError(f"{missing[0].id} cannot be checked here: {missing[0].error}")
+
+
+def choose_options(results: Path | None, **options: Any) -> CheckOptions:
+    """Choose how claims are checked; refuse what does not exist before anything is loaded."""
+    from innerloop.ledger.checking import CheckOptions
+    from innerloop.ledger.engines import parse_engine
+
+    chosen = CheckOptions(results=find_results(results), **options)
+    chosen.check_preset()
+    parse_engine(chosen.engine, chosen.workers)
+    return chosen
+
+
+def check_with_progress(
+    words: list[str], chosen: CheckOptions, *, fuller: bool
+) -> tuple[list[Outcome], list[str]]:
+    """Check claims with a progress bar; an interrupt says how to go on."""
+    from innerloop.ledger.checking import check_claims
+
+    with progress_bar("checking") as progress:
+        try:
+            return check_claims(
+                words, chosen, progress=progress, notice=progress.notice, fuller=fuller
+            )
+        except KeyboardInterrupt:
+            print_error("stopped; what is finished is stored, the same command goes on")
+            raise SystemExit(130) from None
+
+
+def finish_check(outcomes: list[Outcome], unwritten: list[str]) -> None:
+    """Exit 1 where a check itself broke, 2 where the engine was lost or results were not kept."""
+    if broken := [outcome.id for outcome in outcomes if outcome.state == "broken"]:
+        print_error(f"these checks broke: {', '.join(broken)}")
+        raise typer.Exit(1)
+    if lost := next((outcome for outcome in outcomes if outcome.lost), None):
+        raise InputError(lost.error)
+    if unwritten:
+        raise InputError(f"{len(unwritten)} results could not be kept: {unwritten[0]}")

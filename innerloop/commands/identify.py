@@ -1,0 +1,75 @@
+"""`innerloop identify`: the algorithm that each layer of a model runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from innerloop.commands.options import AsJson, Definition, Seed, Settings
+from innerloop.output import print_json, print_text
+from innerloop.terminal import print_verdict, progress_bar
+
+
+def identify(
+    model: Annotated[
+        str,
+        typer.Argument(
+            help="A file of `build -o`, a run of `train`, or module:attribute, which is imported "
+            "and runs its code."
+        ),
+    ],
+    problem: Annotated[
+        str | None, typer.Option(help="The problems it is for; a file knows its own.")
+    ] = None,
+    settings: Settings = None,
+    candidate: Annotated[
+        list[str] | None,
+        typer.Option(help="Compare with this algorithm only; repeat for more."),
+    ] = None,
+    definition: Definition = None,
+    prompts: Annotated[int, typer.Option(min=2, help="Prompts that score the candidates.")] = 256,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of a candidate to look at.")] = 64,
+    seed: Seed = 0,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw layer × step to this file: html, png or svg.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Say which algorithm each layer of a model runs, how surely, or that none fits."""
+    from innerloop.identification.identification import identify as run
+    from innerloop.identification.loading import check_request, load_model, select_distribution
+
+    if figure is not None:
+        from innerloop.files import check_writable
+        from innerloop.report.export import check_format
+
+        check_format(figure)
+        check_writable(figure)
+    check_request(problem, settings or [], candidate or [])
+    loaded = load_model(model, definition)
+    distribution = select_distribution(loaded, problem, settings or [])
+    limits = {"prompts": prompts, "steps": steps, "seed": seed}
+    with progress_bar("identifying") as progress:
+        found = run(loaded, distribution, algorithms=candidate, progress=progress, **limits)
+    about = {"model": model, "problem": distribution.values(), **limits, **found.as_dict()}
+    if figure is not None:
+        from innerloop.identification.drawing import collect_figure_rows
+        from innerloop.report.export import write_chart
+        from innerloop.report.identified import plot_identification
+
+        rows = collect_figure_rows(found, loaded, steps)
+        chart = plot_identification(**rows, title=f"{model}: {found.verdict}")
+        write_chart(figure, chart.to_dict())
+    if as_json:
+        from innerloop.identification.drawing import measure_layers
+
+        measures = measure_layers(found, loaded)
+        layers = zip(about["layers"], measures, strict=True)
+        about["layers"] = [{**layer, "measures": each} for layer, each in layers]
+        return print_json(about)
+    print_verdict(about)
+    if figure is not None:
+        print_text(f"figure written to {figure}")
+    return None

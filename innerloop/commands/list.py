@@ -1,0 +1,27 @@
+"""`innerloop list`: what there is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from innerloop.commands.options import AsJson
+from innerloop.output import print_json
+
+
+def list_(
+    kind: Annotated[
+        str | None,
+        typer.Argument(
+            help="problems, algorithms, policies, constructions, recipes or claims; none: all."
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """List what there is: problems, algorithms, policies, constructions, recipes, claims."""
+    from innerloop.catalogue.listing import list_members
+    from innerloop.printing import print_members
+
+    members = list_members(kind)
+    print_json(members) if as_json else print_members(members)

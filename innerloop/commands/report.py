@@ -1,0 +1,96 @@
+"""`innerloop report`: every claim and construction on one page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from innerloop.commands.check import check_with_progress, choose_options, finish_check
+from innerloop.commands.options import (
+    AsJson,
+    EngineName,
+    Fresh,
+    PresetName,
+    Results,
+    Seed,
+    Workers,
+)
+from innerloop.output import print_error, print_json, print_text
+from innerloop.results import find_results
+from innerloop.terminal import print_certificates, print_outcomes, progress_bar
+
+
+def report(
+    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
+        "report.html"
+    ),
+    figures: Annotated[
+        Path | None, typer.Option(help="Also write each figure to this folder: PNG, SVG, CSV.")
+    ] = None,
+    preset: PresetName = "quick",
+    workers: Workers = None,
+    engine: EngineName = "local",
+    fresh: Fresh = False,
+    seed: Seed = 0,
+    results: Results = None,
+    runs: Annotated[
+        Path | None, typer.Option(help="The folder of trained runs; else that of the results.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Check every claim, certify every construction, and write one self-contained page.
+
+    What is stored is not run again, and where a larger preset is stored, that is shown. Exit 1
+    where a check itself broke or a construction fails.
+    """
+    import time
+
+    from innerloop.files import check_writable, write_atomically
+    from innerloop.recipes.runs import load_finished_runs
+    from innerloop.report.export import make_folder, write_figures
+    from innerloop.report.page import draw_charts, render_page
+    from innerloop.surveys.survey import measure_report
+
+    options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
+    chosen = choose_options(results, **options)
+    check_writable(output)
+    if figures is not None:
+        make_folder(figures)
+    damaged: list[dict[str, str]] = []
+
+    def note_damage(place: str, reason: str) -> None:
+        damaged.append({"folder": place, "reason": reason})
+        print_error(f"the run in {place!r} cannot be shown: {reason}")
+
+    finished_runs = list(
+        load_finished_runs(runs or find_results(results) / "runs", notice=note_damage)
+    )
+    start = time.perf_counter()
+    checked, unwritten = check_with_progress([], chosen, fuller=True)
+    with progress_bar("certifying") as progress:
+        data = measure_report(
+            [outcome.as_dict() for outcome in checked],
+            finished_runs,
+            damaged=damaged,
+            seed=seed,
+            command=f"innerloop report -o {output} --preset {preset} --seed {seed}",
+            progress=progress,
+            start=start,
+        )
+    charts = draw_charts(data)
+    write_atomically(output, render_page(data, charts).encode())
+    if figures is not None:
+        with progress_bar("drawing") as progress:
+            write_figures(figures, charts, progress)
+    if as_json:
+        print_json({"path": str(output), **data.as_dict()})
+    else:
+        print_outcomes(data.outcomes)
+        print_certificates(data.certificates)
+        print_text(f"report written to {output}")
+    if failed := [c["name"] for c in data.certificates if not c["holds"]]:
+        print_error(f"the law is broken by {', '.join(failed)}")
+        raise typer.Exit(1)
+    finish_check(checked, unwritten)
