@@ -32,6 +32,7 @@ from innerloop.identification.identification import Identification as Identifica
 from innerloop.identification.identification import identify as identify
 from innerloop.identification.models import FunctionModel as FunctionModel
 from innerloop.identification.models import Model as Model
+from innerloop.identification.modules import ModuleModel as ModuleModel
 from innerloop.parameters import parameter as parameter
 from innerloop.playing.player import TransformerPolicy as TransformerPolicy
 from innerloop.policies.base import Policy as Policy

@@ -14,8 +14,8 @@ from innerloop.output import escape_text, print_error, print_text
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-NAME_COLUMNS = ("name", "construction", "claim")
-"""Columns of names that users copy: they are not wrapped."""
+NAME_COLUMNS = ("name", "construction", "claim", "what it does")
+"""Columns of names that users copy, and of verdicts: they are not wrapped."""
 
 _MEASURE_TITLES = {
     **{name: name for name in ("layers", "heads", "width", "parameters")},
@@ -164,50 +164,12 @@ def print_runs(name: str, runs: list[dict[str, Any]]) -> None:
 
 def print_verdict(identification: dict[str, Any]) -> None:
     """Print a line per layer of a model, then the verdict on the whole model."""
-    columns = ["layer", "algorithm", "step", "score", "95 %", "runner-up", "also fits"]
-    rows = [
-        [
-            str(layer["layer"]),
-            layer["answers"]
-            or {"match": "", "close": "close to "}.get(layer["fit"], "none fits; nearest ")
-            + layer["nearest"],
-            "" if layer["step"] is None else str(layer["step"]),
-            _format_score(layer["score"]),
-            f"{_format_score(layer['low'])} … {_format_score(layer['high'])}",
-            ""
-            if layer["runner_up"] is None
-            else f"{layer['runner_up']} {_format_score(layer['runner_up_score'])}",
-            ", ".join(layer["also_fits"]),
-        ]
-        for layer in identification["layers"]
-    ]
-    print_table(f"what the layers of {identification['model']} do", columns, rows)
-    print_text(f"verdict: {identification['verdict']}")
-    for name, value in identification["hyperparameters"].items():
-        print_text(f"  {name}: {_format_numbers(value)}")
-    if relation := identification["relation"]:
-        fit = relation[relation["better"]]
-        print_text(
-            f"  steps grow {relation['better']}ly with layers "
-            f"(slope {fit['slope']:.3g}, R² {fit['r2']:.3f})"
-        )
-    if order := identification["order_of_convergence"]:
-        print_text(f"  order of convergence {order['order']:.2f} (R² {order['r2']:.3f})")
+    from innerloop.identification.tables import COLUMNS, build_lines, build_rows
 
-
-def _format_score(value: float) -> str:
-    """Format a score to four decimals, or near 1 by what is missing to 1."""
-    if value < 0.9999:
-        return f"{value:.4f}"
-    return "1" if value >= 1 - 1e-12 else f"1 − {1 - value:.0e}"
-
-
-def _format_numbers(value: Any) -> str:
-    """Format numbers to four digits; of a list the first three."""
-    if isinstance(value, list):
-        shown = ", ".join(_format_numbers(part) for part in value[:3])
-        return f"[{shown}{', …' if len(value) > 3 else ''}]"
-    return format_value(value)
+    title = f"what the layers of {identification['model']} do"
+    print_table(title, COLUMNS, build_rows(identification))
+    for line in build_lines(identification):
+        print_text(line)
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:

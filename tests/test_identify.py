@@ -252,8 +252,7 @@ def test_scores_do_not_change_with_the_number_of_prompts() -> None:
     )
     assert few.low <= many.score <= few.high
     assert few.high - few.low > many.high - many.low
-    assert many.algorithm == "ridge"
-    assert many.fit == "close"
+    assert (many.nearest, many.fit) == ("ridge", "answers")
 
 
 def test_fitting_and_scoring_see_different_prompts() -> None:
@@ -264,7 +263,7 @@ def test_fitting_and_scoring_see_different_prompts() -> None:
         return y.mean(dim=-1)
 
     identify(spy, PROBLEMS, algorithms=["ridge"], prompts=64)
-    fitting, scoring = seen
+    fitting, scoring = seen[:2]  # similarities are measured on prompts that score
     assert not torch.isin(fitting, scoring).any()
 
 
@@ -279,7 +278,7 @@ def test_bad_models_and_problems_get_clear_errors() -> None:
     assert_refused(lambda X, y, q: X, r"shape \(54,\) or \(54, outputs\); got \(54, 12, 3\)")
     assert_refused(3, "expected a Model")
     assert_refused(predict_with_kink, "pass a distribution", None)
-    assert_refused(predict_with_kink, "no query to predict at", GaussianMixture(d=2, n=9))
+    assert_refused(predict_with_kink, "expected a function of X;", GaussianMixture(d=2, n=9))
     assert_refused(predict_with_kink, "did you mean 'newton'", algorithms=["newtn"])
     assert_refused(
         predict_with_kink, "no candidate among em solves a RegressionProblem", algorithms=["em"]

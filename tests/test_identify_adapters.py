@@ -227,7 +227,7 @@ def test_every_measure_has_a_table_of_layers_and_steps() -> None:
     names = ["newton", "least-squares", "gradient-descent"]
     tables = identify(model, algorithms=names, prompts=32, steps=6).compute_tables(model, 6)
     for label, steps in (("newton", 7), ("gradient-descent (per step)", 4), ("least-squares", 1)):
-        assert len(tables[label]) == 7
+        assert len(tables[label]) == 9
         for name, table in tables[label].items():
             assert table.shape == (3, steps), name
     best = tables["newton"]["similarity of errors"].argmax(dim=-1)

@@ -76,6 +76,10 @@ class Algorithm(ABC, Generic[P, S]):
         free = {field.name: field.metadata.get("hyperparameter") for field in declared}
         return {name: declaration for name, declaration in free.items() if declaration is not None}
 
+    def count_steps(self, problem: P) -> int | None:
+        """Return the number of steps that the iteration has; None if it goes on for ever."""
+        return None
+
     @property
     def name(self) -> str:
         """The member name: that of the file, with dashes."""

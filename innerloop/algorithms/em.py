@@ -8,13 +8,14 @@ however far from all points moves to the weighted mean of the formula.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.base import Algorithm
+from innerloop.algorithms.base import Algorithm, hyperparameter
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 
 Means = Float[Tensor, "*batch clusters d"]
@@ -27,8 +28,15 @@ class EM(Algorithm[ClusteringProblem, Means]):
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
     problem_type: ClassVar = ClusteringProblem
-    noise: Float[Tensor, ""]
-    log_weights: Float[Tensor, " clusters"]
+    noise: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
+    log_weights: Float[Tensor, "*batch clusters"] = field(metadata=hyperparameter())
+
+    @classmethod
+    def guesses(cls, problem: ClusteringProblem) -> list[EM]:
+        centred = problem.x - problem.x.mean(dim=-2, keepdim=True)
+        spread = centred.square().mean().sqrt().double().cpu().clamp_min(1e-6)
+        equal = torch.zeros(problem.clusters, dtype=torch.float64)
+        return [cls(share * spread, equal) for share in (0.1, 0.2, 0.4, 0.7, 1.0)]
 
     def init(self, problem: ClusteringProblem) -> Means:
         return problem.start
@@ -41,8 +49,9 @@ class EM(Algorithm[ClusteringProblem, Means]):
         return self._log_shares(problem, state).exp()
 
     def _log_shares(self, problem: ClusteringProblem, means: Means) -> Shares:
-        logits = -half_squared_distances(problem, means) / self.noise**2
-        return (logits + self.log_weights.to(logits)).log_softmax(dim=-1)
+        logits = -half_squared_distances(problem, means)
+        logits = logits / self.noise.to(logits)[..., None, None] ** 2
+        return (logits + self.log_weights.to(logits).unsqueeze(-2)).log_softmax(dim=-1)
 
 
 def half_squared_distances(problem: ClusteringProblem, means: Means) -> Shares:

@@ -9,7 +9,7 @@ one step of the episode back, for every episode of a game at once.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from innerloop.algorithms.base import Algorithm
+from innerloop.algorithms.base import Algorithm, hyperparameter
 from innerloop.problems.tabular_games import TabularGameProblem
 
 
@@ -35,7 +35,15 @@ class OptimisticPlanning(Algorithm[TabularGameProblem, Plan]):
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 12 (Lin et al. 2023; Azar et al. 2017)"
     problem_type: ClassVar = TabularGameProblem
-    width: Float[Tensor, ""]
+    width: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
+
+    @classmethod
+    def guesses(cls, problem: TabularGameProblem) -> list[OptimisticPlanning]:
+        shares = torch.tensor([0.0, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0], dtype=torch.float64)
+        return [cls(share * problem.horizon) for share in shares]
+
+    def count_steps(self, problem: TabularGameProblem) -> int:
+        return problem.horizon - 1
 
     def init(self, problem: TabularGameProblem) -> Plan:
         states, actions = problem.sizes
@@ -47,7 +55,9 @@ class OptimisticPlanning(Algorithm[TabularGameProblem, Plan]):
         earned = _sum_before(cells * problem.rewards[..., None, None], -4)
         moves = _sum_before(went, -5)
         some, most = visits.clamp_min(1), float(problem.horizon)
-        bonus = torch.where(visits == 0, 2 * most, self.width.to(visits) / some.sqrt())
+        bonus = torch.where(
+            visits == 0, 2 * most, self.width.to(visits)[..., None, None, None, None] / some.sqrt()
+        )
         hopes = earned / some + bonus
         values = torch.zeros_like(hopes)
         values[..., -1, :, :] = hopes[..., -1, :, :].clamp_max(most)

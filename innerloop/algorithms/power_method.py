@@ -16,6 +16,9 @@ from innerloop.problems.principal_components import PCAProblem
 Square = Float[Tensor, "*batch d d"]
 Vector = Float[Tensor, "*batch d"]
 
+MAX_GUESS = 64
+"""Iterations that a fit considers, at most."""
+
 
 class DeflationState(NamedTuple):
     """The matrix without the components found so far, and the vectors of all components."""
@@ -32,6 +35,13 @@ class PowerMethod(Algorithm[PCAProblem, DeflationState]):
     problem_type: ClassVar = PCAProblem
     iterations: int
     """Iterations of all components together."""
+
+    @classmethod
+    def guesses(cls, problem: PCAProblem) -> list[PowerMethod]:
+        return [cls(count) for count in range(problem.components, MAX_GUESS + 1)]
+
+    def count_steps(self, problem: PCAProblem) -> int:
+        return self.iterations
 
     def init(self, problem: PCAProblem) -> DeflationState:
         return DeflationState(problem.covariance, problem.start)

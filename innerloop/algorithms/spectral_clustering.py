@@ -6,14 +6,14 @@ sign, except for scores within ± ramp.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.base import Algorithm
+from innerloop.algorithms.base import Algorithm, hyperparameter
 from innerloop.algorithms.power_method import Square, Vector, normalise, product
 from innerloop.problems.principal_components import PCAProblem
 
@@ -24,7 +24,13 @@ class SpectralClustering(Algorithm[PCAProblem, Vector]):
 
     source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers)"
     problem_type: ClassVar = PCAProblem
-    ramp: Float[Tensor, ""]
+    ramp: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
+
+    @classmethod
+    def guesses(cls, problem: PCAProblem) -> list[SpectralClustering]:
+        centred = problem.x - problem.x.mean(dim=-2, keepdim=True)
+        spread = centred.square().mean().sqrt().double().cpu().clamp_min(1e-6)
+        return [cls(share * spread) for share in (0.01, 0.03, 0.1, 0.3, 1.0, 3.0)]
 
     def init(self, problem: PCAProblem) -> Vector:
         return problem.start[..., 0, :]
@@ -34,7 +40,9 @@ class SpectralClustering(Algorithm[PCAProblem, Vector]):
 
     def predict(self, problem: PCAProblem, state: Vector) -> Float[Tensor, "*batch n 2"]:
         scores = product(self.centre(problem), state)
-        return torch.stack([scores, (scores / self.ramp).clamp(-1, 1)], dim=-1)
+        return torch.stack(
+            [scores, (scores / self.ramp.to(scores).unsqueeze(-1)).clamp(-1, 1)], dim=-1
+        )
 
     def covariance(self, problem: PCAProblem) -> Square:
         """C, the covariance of the centred points."""

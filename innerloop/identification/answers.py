@@ -14,8 +14,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.errors import InputError
-from innerloop.identification.instances import find_targets, list_tensors
-from innerloop.identification.measures import FLOOR, LayerPredictions
+from innerloop.identification.families.base import Family
+from innerloop.identification.instances import list_tensors
+from innerloop.identification.measures import FLOOR, LayerPredictions, Truth
 
 DIVERGENCE = 1e12
 MAX_SIZE = 1e100
@@ -27,7 +28,7 @@ RESOLUTION = 1e-3 * FLOOR
 def find_limit(problem: Any) -> float:
     """Return the size above which an answer to a problem has diverged."""
     tensors = [tensor for tensor in list_tensors(problem) if tensor.is_floating_point()]
-    size = max(float(tensor.abs().max()) for tensor in tensors)
+    size = max(float(tensor.abs().max()) for tensor in tensors) or 1.0
     if size > MAX_SIZE:
         raise InputError(
             f"the problems hold numbers up to {size:.3g}, whose squares overflow: "
@@ -43,10 +44,12 @@ def mark_diverged(
     return torch.where(predictions.abs() <= find_limit(problem), predictions, torch.inf)
 
 
-def describe_constants(model: LayerPredictions, problem: Any) -> list[str | None]:
+def describe_constants(
+    model: LayerPredictions, problem: Any, family: Family, truth: Truth | None
+) -> list[str | None]:
     """Describe each layer that answers the same whatever the prompt; None for the others."""
-    truth = find_targets(problem)
-    power = float((problem.y if truth is None else truth).square().mean())
+    against = truth if truth is not None else getattr(problem, "y", model[-1])
+    power = float(against.square().mean())
     found = []
     for layer in model:
         mean = layer.mean(dim=0)
@@ -56,10 +59,5 @@ def describe_constants(model: LayerPredictions, problem: Any) -> list[str | None
             found.append(None)
         else:
             zero = size <= RESOLUTION * power
-            found.append(_describe_constant(torch.zeros_like(mean) if zero else mean))
+            found.append(family.describe_constant(torch.zeros_like(mean) if zero else mean))
     return found
-
-
-def _describe_constant(values: Float[Tensor, " outputs"]) -> str:
-    numbers = [f"{value:.4g}" for value in values.tolist()]
-    return f"answers {numbers[0] if len(numbers) == 1 else '(' + ', '.join(numbers) + ')'}"

@@ -14,12 +14,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.errors import OutOfRangeError
+from innerloop.errors import InputError
 from innerloop.identification import measures
 from innerloop.identification.answers import mark_diverged
+from innerloop.identification.families.queries import Queries
 from innerloop.identification.hyper import predict_steps
 from innerloop.identification.instances import find_targets
-from innerloop.identification.models import Model, predict_layers
+from innerloop.identification.models import Model, answer_problem, predict_layers
+from innerloop.identification.trials import cap_steps
 from innerloop.identification.verdict import Match
 from innerloop.problems.linear_regression import RegressionProblem
 
@@ -34,13 +36,17 @@ def compare_candidates(
     model: Model, matches: Sequence[Match], problem: Any, steps: int
 ) -> dict[str, Tables]:
     """Compute the tables of each fitted candidate, by its label."""
-    views = _build_problem_sets(model, problem)
+    answered = answer_problem(model, problem)
+    truth = answered.find_truth(problem)
+    at_query = isinstance(answered.family, Queries) and truth is not None
+    views = _build_problem_sets(model, problem, at_query)
     said = {
         name: view.evaluate(lambda given: predict_layers(model, given))
         for name, view in views.items()
     }
     return {
-        match.candidate.label: _measure_candidate(match, views, said, steps) for match in matches
+        match.candidate.label: _measure_candidate(match, views, said, truth, steps)
+        for match in matches
     }
 
 
@@ -57,9 +63,9 @@ class ProblemSet:
         return self.combine([answer(problem) for problem in self.problems])
 
 
-def _build_problem_sets(model: Model, problem: Any) -> dict[str, ProblemSet]:
+def _build_problem_sets(model: Model, problem: Any, at_query: bool) -> dict[str, ProblemSet]:
     views = {"predictions": ProblemSet([problem], lambda answers: answers[0])}
-    if not isinstance(problem, RegressionProblem) or find_targets(problem) is None:
+    if not isinstance(problem, RegressionProblem) or not at_query:
         return views
     few = problem[:PROBED_PROMPTS]
     count, d = len(few), problem.d
@@ -76,7 +82,7 @@ def _build_problem_sets(model: Model, problem: Any) -> dict[str, ProblemSet]:
     ahead = few.prefixes()
     try:
         predict_layers(model, ahead[0])
-    except OutOfRangeError:
+    except InputError:  # a model of one length
         views["positions"] = ProblemSet([problem], lambda answers: answers[0].transpose(1, 2))
     else:
         views["positions"] = ProblemSet(ahead, lambda answers: torch.cat(answers, dim=-1))
@@ -90,11 +96,16 @@ def _draw_queries(problem: RegressionProblem, count: int, generator: torch.Gener
 
 
 def _measure_candidate(
-    match: Match, views: dict[str, ProblemSet], said: dict[str, Tensor], steps: int
+    match: Match,
+    views: dict[str, ProblemSet],
+    said: dict[str, Tensor],
+    target: Tensor | None,
+    steps: int,
 ) -> Tables:
     """Compute one candidate's tables; per step, it has as many steps as the model has layers."""
     layers = len(match.algorithms)
     most = {"exact": 0, "per step": layers, "one for all": steps}[match.candidate.schedule]
+    most = cap_steps(match.algorithms[0], views["predictions"].problems[0], most)
 
     def answer(problem: Any) -> PredictionStack:
         with torch.no_grad():
@@ -105,14 +116,17 @@ def _measure_candidate(
             return mark_diverged(torch.stack(rows), problem)
 
     own = {name: view.evaluate(answer) for name, view in views.items()}
-    target = find_targets(views["predictions"].problems[0])
     model, candidate = said["predictions"], own["predictions"]
     found = {
         "squared distance": measures.squared_distance(model, candidate),
         "score": measures.score(model, candidate, target),
+        "share": measures.share(model, candidate),
     }
     if target is not None:
         found["loss"] = measures.loss(candidate, target).expand(layers, -1)
+        found["similarity of errors at the query"] = measures.pooled_similarity(
+            model, candidate, target
+        )
     if "probes" in views:
         found |= _compare_probes(views, said, own)
     return {name: _keep_own_layer(table, match) for name, table in found.items()}

@@ -22,9 +22,10 @@ def measure_layers(found: Identification, model: Model) -> list[dict[str, float]
     tables = compare_candidates(model, list(matches.values()), found.problem, max(steps, 1))
     rows = []
     for k, layer in enumerate(found.layers):
-        step = matches[layer.nearest].steps[k]
+        match = matches[layer.nearest]
         measures = tables[layer.nearest].items()
-        rows.append({name: float(table[k, step]) for name, table in measures})
+        own = found.family.measure(found.problem, found.model[k], match.predictions[k])
+        rows.append({name: float(table[k, match.steps[k]]) for name, table in measures} | own)
     return rows
 
 
@@ -33,7 +34,8 @@ def collect_figure_rows(found: Identification, model: Model, steps: int) -> dict
     matches = _select_best(found)
     worth = 2 * max(max(match.steps) for match in matches) + 2
     tables = compare_candidates(model, matches, found.problem, min(steps, worth))
-    scores, errors = [], _make_curve_rows("the model", found.errors, 1)
+    known = [error for error in found.errors if error is not None]
+    scores, errors = [], _make_curve_rows("the model", known, 1)
     for match in matches:
         label, table = match.candidate.label, tables[match.candidate.label]
         for k, row in enumerate(table["score"].tolist()):

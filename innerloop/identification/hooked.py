@@ -20,23 +20,19 @@ from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError, unknown_name_error
 from innerloop.identification.instances import copy_problem, draw_prompts, find_targets
 from innerloop.identification.models import Model, Predictions
+from innerloop.identification.modules import (
+    build_alternating_prompt,
+    evaluate_module,
+    move_problem,
+)
 from innerloop.limits import check_count, check_seed
 from innerloop.problems.base import Distribution
-from innerloop.problems.linear_regression import RegressionProblem
 
 Features = Float[Tensor, "prompts width"]
 PENALTIES = tuple(10.0**power for power in range(-10, 2))
 """Ridge penalties to choose from, as shares of the features' mean power."""
 MIN_PROMPTS = 4
 """A quarter of the prompts that read-outs are fitted to is held out."""
-
-
-def build_alternating_prompt(problem: RegressionProblem) -> Float[Tensor, "batch tokens d"]:
-    """Build the prompt x₁, (y₁, 0, …), x₂, …, x_query of Garg et al. 2022, one vector per token."""
-    labels = torch.zeros_like(problem.x)
-    labels[..., 0] = problem.y
-    pairs = torch.stack([problem.x, labels], dim=-2).flatten(-3, -2)
-    return torch.cat([pairs, problem.x_query], dim=-2)
 
 
 @dataclass(frozen=True, eq=False)
@@ -118,10 +114,9 @@ def read_features(
 
     known = dict(module.named_modules())
     hooks = [known[name].register_forward_hook(listen(name)) for name in names]
-    dtype = next((p.dtype for p in module.parameters()), problem.x.dtype)
     try:
-        with torch.no_grad():
-            given = prompt(copy_problem(problem).to(dtype))
+        with evaluate_module(module):
+            given = prompt(move_problem(copy_problem(problem), module))
             module(**given) if isinstance(given, dict) else module(given)
     finally:
         for hook in hooks:

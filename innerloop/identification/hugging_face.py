@@ -16,7 +16,8 @@ from typing import Any
 from torch import nn
 
 from innerloop.errors import InputError
-from innerloop.identification.hooked import HookedModel, build_alternating_prompt
+from innerloop.identification.hooked import HookedModel
+from innerloop.identification.modules import build_alternating_prompt
 from innerloop.problems.base import Distribution
 
 
@@ -43,6 +44,5 @@ def wrap_gpt2(
             )
         return {"inputs_embeds": read_in(tokens)}
 
-    backbone.eval()  # dropout is for training
     layers = [f"h.{k}" for k in range(config.n_layer)]
     return HookedModel.fit(backbone, distribution, prompt, layers, **settings)

@@ -6,36 +6,46 @@ Candidates' hyper-parameters are fitted, and steps chosen, on one set of prompts
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from innerloop.certification.building import BuiltTransformer
 from innerloop.errors import InputError
 from innerloop.identification.answers import describe_constants
-from innerloop.identification.candidates import Candidate, Given, list_candidates
+from innerloop.identification.candidates import Candidate, Given
 from innerloop.identification.comparison import Tables, compare_candidates
+from innerloop.identification.families.base import Family
 from innerloop.identification.fitting import FitTarget, estimate_memory, fit_candidate
 from innerloop.identification.hyper import pack_parameters, predict_steps
-from innerloop.identification.instances import (
-    copy_problem,
-    draw_prompts,
-    draw_sample,
-    find_targets,
+from innerloop.identification.instances import copy_problem, draw_prompts, draw_sample
+from innerloop.identification.listing import list_all_candidates
+from innerloop.identification.measures import LayerPredictions, scale
+from innerloop.identification.misses import describe_misses
+from innerloop.identification.models import (
+    Answered,
+    ConstructionModel,
+    FunctionModel,
+    Model,
+    answer_problem,
 )
-from innerloop.identification.measures import LayerPredictions, loss, scale
-from innerloop.identification.models import ConstructionModel, FunctionModel, Model, predict_layers
+from innerloop.identification.modules import ModuleModel
 from innerloop.identification.relation import fit_step_growth, order_of_convergence
+from innerloop.identification.similarities import add_similarities, describe_growth
+from innerloop.identification.tables import format_html, format_identification, make_frame
+from innerloop.identification.trials import TrialCandidate, fit_trials
 from innerloop.identification.verdict import (
     LayerVerdict,
     Match,
     ScoreTable,
+    format_share,
     judge_layers,
     select_candidate,
 )
 from innerloop.limits import check_count, check_memory, check_seed
+from innerloop.policies.base import Policy
 from innerloop.problems.base import Distribution
 from innerloop.progress import Progress
 
@@ -48,7 +58,7 @@ STEPS_PER_LAYER, MIN_STEPS = 4, 32
 
 @dataclass(frozen=True, eq=False)
 class Identification:
-    """The verdict on a model, and the numbers behind it."""
+    """The verdict on a model, and the numbers behind it; printed, it is a table."""
 
     layers: list[LayerVerdict]
     algorithm: str | None
@@ -59,20 +69,24 @@ class Identification:
     order: dict[str, float] | None
     matches: list[Match]
     score_table: ScoreTable
-    errors: list[float]
+    errors: list[float | None]
     power: float
     problem: Any
     model: LayerPredictions
+    family: Family
+    fitting_prompts: int
+    notes: list[str]
 
     def without(self, *names: str) -> Identification:
         """Return the verdict without these algorithms among the candidates."""
         kept = [c for c, match in enumerate(self.matches) if match.candidate.name not in names]
         if not kept:
             raise InputError("no candidate is left to compare with: exclude fewer algorithms")
-        scored = ScoreTable(self.score_table.scores[kept], self.score_table.resampled[:, kept])
         matches = [self.matches[c] for c in kept]
         labels = [layer.name for layer in self.layers]
-        return conclude(matches, scored, labels, self.problem, self.model)
+        answered = Answered(self.family, (), self.model)
+        scored = self.score_table.select(kept)
+        return conclude(matches, scored, labels, self.problem, answered, self.fitting_prompts)
 
     def compute_tables(self, model: Model, steps: int = 64) -> dict[str, Tables]:
         """Compute every measure for every layer and step, by the candidate's label."""
@@ -93,24 +107,42 @@ class Identification:
             },
             "relation": self.relation,
             "order_of_convergence": self.order,
+            "answers": self.family.name,
+            "fitting_prompts": self.fitting_prompts,
+            "notes": self.notes,
             "layers": [
-                {**layer.as_dict(), "error": error}
+                {**layer.as_dict(), "does": layer.describe(), "error": error}
                 for layer, error in zip(self.layers, self.errors, strict=True)
             ],
         }
 
+    def __str__(self) -> str:
+        return format_identification(self.as_dict())
 
-def as_model(given: Any) -> Model:
-    """Return a `Model` as it is; wrap a built transformer or a function (X, y, x_query)."""
+    def __repr__(self) -> str:
+        return f"<Identification: {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        return format_html(self.as_dict())
+
+    def to_frame(self) -> Any:
+        """Return a row per layer as a pandas data frame."""
+        return make_frame(self.as_dict())
+
+
+def as_model(given: Any, label: str = "the model") -> Model:
+    """Return a `Model` as it is; wrap a built transformer, a module, a policy or a function."""
     if isinstance(given, Model):
         return given
     if isinstance(given, BuiltTransformer):
         return ConstructionModel.from_built(given)
-    if callable(given):
-        return FunctionModel(given)
+    if isinstance(given, nn.Module):
+        return ModuleModel(given)
+    if callable(given) or isinstance(given, Policy):
+        return FunctionModel(given, label)
     raise InputError(
-        f"expected a Model, a built transformer, or a function of X, y and x_query; "
-        f"got {type(given).__name__}"
+        f"expected a Model, a built transformer, or a function of X, y and x_query, a module or a "
+        f"policy; got {type(given).__name__}"
     )
 
 
@@ -126,9 +158,10 @@ def identify(
 ) -> Identification:
     """Identify which algorithm each layer of a model runs on problems of a distribution.
 
-    `model` is a `Model`, the result of `build`, or a function (X, y, x_query) → prediction;
-    `algorithms` names the candidates, by default all that solve the problem; `prompts` score them;
-    at most `steps` steps of an iteration are matched with a layer.
+    `model` is a `Model`, the result of `build`, an `nn.Module`, a policy, or a function: of X, y
+    and x_query; of points; of a game so far. `algorithms` names the candidates, by default all
+    that solve the problem; `prompts` score them; at most `steps` steps of an iteration are matched
+    with a layer. The result prints as a table.
     """
     prompts, steps = check_count("prompts", prompts, 2), check_count("steps", steps, 1)
     seed = check_seed(seed)
@@ -136,15 +169,17 @@ def identify(
     distribution = seen.distribution() if distribution is None else distribution
     if distribution is None:
         raise InputError("pass a distribution: this model does not declare one")
-    seen.check(copy_problem(draw_sample(distribution, prompts)))
+    sample = copy_problem(draw_sample(distribution, prompts))
+    seen.check(sample)
     generator = torch.Generator().manual_seed(seed)
-    d = getattr(distribution, "d", 1)
-    fitting = draw_prompts(distribution, max(prompts, PROMPTS_PER_ENTRY * d**2), generator)
+    entries = getattr(distribution, "d", 1) ** 2 if hasattr(sample, "x_query") else 1
+    fitting = draw_prompts(distribution, max(prompts, PROMPTS_PER_ENTRY * entries), generator)
     scoring = draw_prompts(distribution, prompts, generator)
-    target, labels = predict_layers(seen, fitting), seen.layers
-    answers = predict_layers(seen, scoring)
-    wanted = FitTarget(fitting, target, scale(target, find_targets(fitting)))
-    found = list_candidates(fitting, target[0], algorithms)
+    target, labels = answer_problem(seen, fitting), seen.layers
+    answered = answer_problem(seen, scoring)
+    truth = target.find_truth(fitting)
+    wanted = FitTarget(fitting, target.vectors, scale(target.vectors, truth))
+    found = list_all_candidates(target.family, fitting, target.shape, target.vectors[0], algorithms)
     for candidate in found:
         needed = estimate_memory(candidate.guesses[0], candidate.schedule, wanted)
         check_memory(needed, f"fitting {candidate.label}")
@@ -154,8 +189,13 @@ def identify(
         if progress is not None:
             progress(k / len(found), candidate.label)
         matches.append(_fit_match(candidate, wanted, scoring, most))
-    scored = ScoreTable.from_matches(answers, matches, find_targets(scoring), generator)
-    return conclude(matches, scored, labels, scoring, answers)
+    truth = answered.find_truth(scoring)
+    scored = ScoreTable.from_matches(answered.vectors, matches, truth, generator)
+    concluded = conclude(matches, scored, labels, scoring, answered, len(fitting))
+    layers = add_similarities(concluded.layers, matches, scoring, seen, most)
+    growth = describe_growth(layers)
+    notes = [*concluded.notes, *([growth] if growth else [])]
+    return replace(concluded, layers=layers, notes=notes)
 
 
 def conclude(
@@ -163,16 +203,18 @@ def conclude(
     scored: ScoreTable,
     labels: Sequence[str],
     problem: Any,
-    model: LayerPredictions,
+    answered: Answered,
+    fitting_prompts: int,
 ) -> Identification:
     """Conclude the verdict from the scores."""
-    constants = describe_constants(model, problem)
+    model, family = answered.vectors, answered.family
+    target = answered.find_truth(problem)
+    constants = describe_constants(model, problem, family, target)
     layers = judge_layers(matches, scored, labels, constants)
+    layers = [_locate_misses(layer, matches, problem, model) for layer in layers]
     best = select_candidate(matches, scored, constants)
-    target = find_targets(problem)
-    against = torch.zeros_like(model[-1]) if target is None else target
     power = float((model[-1] if target is None else target).square().sum(dim=-1).mean())
-    errors = (loss(model, against) / max(power, 1e-300)).sqrt().tolist()
+    errors = family.measure_errors(problem, model)
     relation, hyperparameters = None, {}
     if best is not None:
         match = matches[best]
@@ -180,25 +222,62 @@ def conclude(
         if match.candidate.schedule == "one for all":
             relation = fit_step_growth([v.layer for v in fits], [v.step or 0 for v in fits])
         hyperparameters = _export_values(match)
+    chosen = None if best is None else matches[best].candidate
     return Identification(
         layers=layers,
-        algorithm=None if best is None else matches[best].candidate.name,
-        schedule=None if best is None else matches[best].candidate.schedule,
-        verdict=_describe_verdict(layers, None if best is None else matches[best].candidate),
+        algorithm=None if chosen is None else chosen.name,
+        schedule=None if chosen is None else chosen.schedule,
+        verdict=_describe_verdict(layers, chosen),
         hyperparameters=hyperparameters,
         relation=relation,
-        order=None if target is None else order_of_convergence(errors),
+        order=None if target is None or errors is None else order_of_convergence(errors),
         matches=matches,
         score_table=scored,
-        errors=errors,
+        errors=[None] * len(layers) if errors is None else list(errors),
         power=power,
         problem=problem,
         model=model,
+        family=family,
+        fitting_prompts=fitting_prompts,
+        notes=_list_notes(layers, chosen, family, problem, fitting_prompts),
     )
+
+
+def _locate_misses(
+    layer: LayerVerdict, matches: Sequence[Match], problem: Any, model: LayerPredictions
+) -> LayerVerdict:
+    """Say on which prompts a candidate misses a layer that it does not match."""
+    if layer.fit not in ("close", "answers"):
+        return layer
+    near = next(match for match in matches if match.candidate.label == layer.nearest)
+    k = layer.layer - 1
+    return replace(layer, where=describe_misses(problem, model[k], near.predictions[k]))
+
+
+def _list_notes(
+    layers: Sequence[LayerVerdict],
+    chosen: Candidate | None,
+    family: Family,
+    problem: Any,
+    prompts: int,
+) -> list[str]:
+    """List what a reader of the verdict should know."""
+    notes = [note for note in [family.note(problem)] if note is not None]
+    if chosen is not None:
+        fits = _list_fits(layers, chosen)
+        beaten = sorted({name for layer in fits for name in layer.by_numbers_alone})
+        if beaten:
+            notes.append(
+                f"{chosen.label} contains {', '.join(beaten)}, and fits better by its free "
+                f"numbers: {fits[0].free_numbers} of them, fitted to {prompts} prompts"
+            )
+    return notes
 
 
 def _fit_match(candidate: Candidate, wanted: FitTarget, scoring: Any, steps: int) -> Match:
     """Fit a candidate on one set of prompts and predict with it on another."""
+    if isinstance(candidate, TrialCandidate):
+        return fit_trials(candidate, wanted, scoring, steps)
     seen = FitTarget(candidate.view(wanted.problem), wanted.model, wanted.scale)
     algorithms, matched = fit_candidate(candidate.guesses, candidate.schedule, seen, steps)
     view = candidate.view(scoring)
@@ -215,6 +294,9 @@ def _fit_match(candidate: Candidate, wanted: FitTarget, scoring: Any, steps: int
 def _export_values(match: Match) -> dict[str, Any]:
     """Convert hyper-parameters to plain values; for a solution without steps, one per layer."""
 
+    if match.values is not None:
+        return match.values
+
     def plain(value: Any) -> Any:
         return value.tolist() if isinstance(value, Tensor) else value
 
@@ -227,16 +309,33 @@ def _export_values(match: Match) -> dict[str, Any]:
 def _describe_verdict(layers: Sequence[LayerVerdict], candidate: Candidate | None) -> str:
     """Describe the verdict in one line."""
     if candidate is None:
-        answers = {layer.answers for layer in layers}
-        return next(iter(answers)) or NONE_FITS if len(answers) == 1 else NONE_FITS
+        return _describe_strangers(layers)
     fits = _list_fits(layers, candidate)
-    least = min(v.score for v in fits)
-    close = "" if all(v.fit == "match" for v in fits) else f"close to (score at least {least:.3f}) "
-    where = (
-        "" if len(fits) == len(layers) else f" at layers {_format_ranges([v.layer for v in fits])}"
-    )
-    rest = "" if len(fits) == len(layers) else f" of {len(layers)}"
-    return f"{close}{candidate.label}{where}{rest}"
+    missed = max(1 - min(v.share for v in fits), 0.0) ** 0.5
+    matched = all(v.fit == "match" for v in fits)
+    close = "" if matched else f"close to (misses up to {format_share(missed)}) "
+    return f"{close}{candidate.label}{_describe_place(fits, layers)}"
+
+
+def _describe_strangers(layers: Sequence[LayerVerdict]) -> str:
+    """Describe a model that no candidate fits: whose answers it gives, or a constant."""
+    constants = {layer.answers for layer in layers}
+    if None not in constants and len(constants) == 1:
+        return str(constants.pop())
+    last = layers[-1]
+    if last.fit != "answers":
+        return NONE_FITS
+    alike = [v for v in layers if v.fit == "answers" and v.nearest == last.nearest]
+    missed = format_share(max(1 - last.share, 0.0) ** 0.5)
+    place = _describe_place(alike, layers)
+    return f"gives the answers of {last.nearest} to {missed}{place}, with errors of its own"
+
+
+def _describe_place(some: Sequence[LayerVerdict], layers: Sequence[LayerVerdict]) -> str:
+    """Describe which of the layers these are; empty for all."""
+    if len(some) == len(layers):
+        return ""
+    return f" at layers {_format_ranges([v.layer for v in some])} of {len(layers)}"
 
 
 def _list_fits(layers: Sequence[LayerVerdict], candidate: Candidate) -> list[LayerVerdict]:

@@ -1,4 +1,4 @@
-"""Prompts for identification: drawing and copying them, and finding predictions at their queries.
+"""Prompts for identification: drawing and copying them, and the answers to them as vectors.
 
 Models, candidates and distributions may be anybody's code, which may edit what it is given in place
 or keep it. So it gets copies, and what it returns is copied before anything else runs.
@@ -15,29 +15,38 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.errors import InputError
+from innerloop.identification.families.choosing import flatten_answers
+from innerloop.identification.families.games import draw_instances
+from innerloop.identification.families.queries import Queries
 from innerloop.limits import check_memory
 from innerloop.problems.base import Distribution
+from innerloop.problems.linear_bandit_games import BanditGameProblem
+from innerloop.problems.points import PointsProblem
 from innerloop.problems.problem import Problem
+from innerloop.problems.tabular_games import TabularGameProblem
 
 P = TypeVar("P")
+ANSWERED = (PointsProblem, BanditGameProblem, TabularGameProblem)
+"""Problems without queries whose answers can be compared."""
 COPIES = 3
 """Copies of a problem in memory at once: the distribution's, the drawn one, and the model's."""
 
 
 def draw_prompts(distribution: Distribution, prompts: int, generator: torch.Generator) -> Any:
-    """Draw instances in one batch dimension, each with one query.
+    """Draw instances in one batch dimension, each with one query where problems have queries.
 
-    Refused where they need more memory than allowed, before it is taken.
+    Environments are played, by several behaviours. Refused where instances need more memory than
+    allowed, before it is taken.
     """
     if getattr(distribution, "queries", 1) != 1:
         distribution = replace(distribution, queries=1)  # pyright: ignore[reportCallIssue]
     size = _measure_instance(draw_sample(distribution, prompts))
     check_memory(COPIES * prompts * size, f"drawing {prompts} prompts")
-    problem = copy_problem(distribution.sample(prompts, generator=generator))
-    if not hasattr(problem, "x_query"):
+    problem = copy_problem(draw_instances(distribution, prompts, generator))
+    if not (hasattr(problem, "x_query") or isinstance(problem, ANSWERED)):
         raise InputError(
-            f"{type(problem).__name__} has no query to predict at: identification compares "
-            "predictions at a query"
+            f"{type(problem).__name__} asks nothing that is known here: identification compares "
+            "predictions at a query, clusters, directions, or decisions"
         )
     return problem
 
@@ -45,7 +54,7 @@ def draw_prompts(distribution: Distribution, prompts: int, generator: torch.Gene
 def draw_sample(distribution: Distribution, prompts: int) -> Any:
     """Draw a single instance to look at, before as many as `prompts` are drawn."""
     _check_sizes(distribution, prompts)
-    return distribution.sample(1, generator=torch.Generator().manual_seed(0))
+    return draw_instances(distribution, 1, torch.Generator().manual_seed(0))
 
 
 def list_tensors(problem: Any) -> list[Tensor]:
@@ -83,17 +92,11 @@ def copy_state(state: Any) -> Any:
     return deepcopy(state)
 
 
-def select_queries(
-    problem: Any, prediction: Float[Tensor, "*k batch positions"]
-) -> Float[Tensor, "*k batch outputs"]:
-    """Select the predictions at the queries, which come last in a prediction at every position."""
-    everywhere = hasattr(problem, "queries") and prediction.shape[-1] == problem.n + problem.queries
-    return prediction[..., problem.n :] if everywhere else prediction
+def select_queries(problem: Any, prediction: Tensor) -> Float[Tensor, "*k batch outputs"]:
+    """Return answers as vectors; predictions are those at the queries, which come last."""
+    return flatten_answers(problem, prediction)
 
 
 def find_targets(problem: Any) -> Float[Tensor, "batch outputs"] | None:
     """Return the noiseless answers at the queries; None where the problem does not know them."""
-    try:
-        return problem.targets
-    except (AttributeError, InputError):
-        return None
+    return Queries().find_targets(problem)

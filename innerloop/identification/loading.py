@@ -16,10 +16,11 @@ from innerloop.identification.models import ConstructionModel, Model
 from innerloop.identification.trained import TrainedModel
 from innerloop.locations import load_object
 from innerloop.parameters import parse_settings
+from innerloop.policies.base import Policy
 from innerloop.problems.base import Distribution
 from innerloop.recipes.base import FORMAT
 from innerloop.recipes.runs import find_model
-from innerloop.registry import find_class, make_member
+from innerloop.registry import find_class, load_members, make_member
 
 
 def load_model(word: str, definition: str | None = None) -> Model:
@@ -37,30 +38,28 @@ def load_model(word: str, definition: str | None = None) -> Model:
     value: Any = load_object(word)
     if inspect.isfunction(value) and not inspect.signature(value).parameters:
         value = value()
-    _check_arguments(value, word)
-    return as_model(value)
-
-
-def _check_arguments(value: Any, word: str) -> None:
-    """Refuse a function that cannot be called with X, y and x_query, before it is."""
-    if isinstance(value, Model) or not callable(value):
-        return
-    try:
-        inspect.signature(value).bind(None, None, None)
-    except TypeError:
-        raise InputError(
-            f"expected a function of X, y and x_query; {word} does not take these three"
-        ) from None
-    except ValueError:
-        return  # functions of C do not say what they take
+    return as_model(value, word)
 
 
 def check_request(problem: str | None, settings: Sequence[str], algorithms: Sequence[str]) -> None:
     """Refuse what can be refused before a model is loaded: names and settings that do not exist."""
     if problem is not None:
         _make_distribution(problem, settings)
+    policies = load_members("policies", Policy)
     for name in algorithms:
-        find_class("algorithms", Algorithm, name)
+        if name not in policies:
+            find_candidate(name)
+
+
+def find_candidate(name: str) -> Any:
+    """Find an algorithm or a policy by name or location; an object of theirs stays so."""
+    if ":" in name:
+        value = load_object(name)
+        if isinstance(value, Algorithm | Policy):
+            return value
+        if inspect.isclass(value) and issubclass(value, Policy):
+            return value
+    return find_class("algorithms", Algorithm, name)
 
 
 def _make_distribution(problem: str, settings: Sequence[str]) -> Distribution:

@@ -17,6 +17,8 @@ StepPredictions = Float[Tensor, "steps batch outputs"]
 Truth = Float[Tensor, "batch outputs"]
 Table = Float[Tensor, "layers steps"]
 
+ROUNDING = 1e-9
+"""Errors below this share of the truth are those of rounding."""
 FLOOR = 1e-4
 """Differences below this share of the truth's power are ignored."""
 
@@ -45,6 +47,26 @@ def scale(model: LayerPredictions, truth: Truth | None) -> Float[Tensor, " layer
 def score(model: LayerPredictions, candidate: StepPredictions, truth: Truth | None) -> Table:
     """1 − E ‖m − c‖² / `scale`: the share of the model's power or errors explained."""
     return 1 - squared_distance(model, candidate) / scale(model, truth).unsqueeze(-1)
+
+
+def share(model: LayerPredictions, candidate: StepPredictions) -> Table:
+    """1 − E ‖m − c‖² / E ‖m‖²: how much of what the model says the candidate says."""
+    return 1 - squared_distance(model, candidate) / _power(model).clamp_min(1e-300).unsqueeze(-1)
+
+
+def pooled_similarity(model: LayerPredictions, candidate: StepPredictions, truth: Truth) -> Table:
+    """E ⟨m − t, c − t⟩ / √(E ‖m − t‖² E ‖c − t‖²): the cosine of errors over all prompts.
+
+    An error that is 0 up to rounding is at a right angle to all.
+    """
+    m, c = (model - truth).flatten(1), (candidate - truth).flatten(1)
+    limit = ROUNDING * float(truth.square().sum()) ** 0.5 + 1e-300
+    lengths = [each.norm(dim=-1, keepdim=True) for each in (m, c)]
+    units = [
+        torch.where((length > limit) & torch.isfinite(length), each / length, 0.0)
+        for each, length in zip((m, c), lengths, strict=True)
+    ]
+    return units[0] @ units[1].mT
 
 
 def error_similarity(
@@ -102,10 +124,10 @@ def _power(values: Float[Tensor, "*k batch outputs"]) -> Float[Tensor, "*k"]:
 
 
 def _cosine(a: Float[Tensor, "layers batch k"], b: Float[Tensor, "steps batch k"]) -> Table:
-    """E cos(a, b) over the batch; a vector that is 0 is at a right angle to all."""
+    """E cos(a, b) over the batch; a vector that is 0 or diverged is at a right angle to all."""
     return torch.einsum("lbk,sbk->ls", _unit(a), _unit(b)) / a.shape[1]
 
 
 def _unit(vectors: Float[Tensor, "k batch d"]) -> Float[Tensor, "k batch d"]:
     length = vectors.norm(dim=-1, keepdim=True)
-    return torch.where(length > 0, vectors / length, 0.0)
+    return torch.where((length > 0) & torch.isfinite(length), vectors / length, 0.0)

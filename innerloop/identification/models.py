@@ -1,16 +1,18 @@
-"""Models to identify, seen through their predictions at the query after each layer.
+"""Models to identify, seen through their answers after each layer.
 
-A model of your own is a function `(X, y, x_query) → prediction` on batches (`FunctionModel`), any
-`nn.Module` whose layers can be hooked (hooked.py), or a class with `layers` and `predict`.
+A model of your own is a function on batches (`FunctionModel`: of X, y and x_query; of points; of a
+game so far), an `nn.Module` as it is (modules.py) or with hooked layers (hooked.py), or a class
+with `layers` and `predict`.
 """
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -21,19 +23,33 @@ from innerloop.certification.building import BuiltTransformer, restore_construct
 from innerloop.constructions.base import Construction, iterate_streams, read_prediction
 from innerloop.errors import FileError, InputError
 from innerloop.identification.answers import find_limit
-from innerloop.identification.instances import copy_problem, select_queries
+from innerloop.identification.families.base import Family
+from innerloop.identification.families.choosing import choose_family, get_batch
+from innerloop.identification.families.clustering import match_clusters
+from innerloop.identification.families.games import PlayedPolicy, ask_policy
+from innerloop.identification.families.odds import count_actions
+from innerloop.identification.instances import copy_problem, list_tensors, select_queries
 from innerloop.limits import is_out_of_memory
 from innerloop.locations import describe_failure
+from innerloop.policies.base import Policy
 from innerloop.problems.base import Distribution
+from innerloop.problems.environment import Environment
+from innerloop.problems.gaussian_mixture import ClusteringProblem
+from innerloop.problems.linear_bandit_games import BanditGameProblem
+from innerloop.problems.points import PointsProblem
+from innerloop.problems.tabular_games import TabularGameProblem
 from innerloop.transformer import Transformer
 from innerloop.transformer.file import load
 
-Predictions = Float[Tensor, "layers batch outputs"]
+Predictions = Float[Tensor, "layers batch *answer"]
 ANSWER = "the model's answer"
+QUERY_ARGUMENTS = 3
+AT_QUERIES = 3
+"""Dimensions of predictions: layers, batch, queries."""
 
 
 class Model(ABC):
-    """Base class of anything that predicts at a query, layer by layer."""
+    """Base class of anything that answers problems, layer by layer."""
 
     @property
     @abstractmethod
@@ -42,7 +58,11 @@ class Model(ABC):
 
     @abstractmethod
     def predict(self, problem: Any) -> Predictions:
-        """Predict at the queries of a batch after each layer."""
+        """Answer a batch after each layer: layers × batch × what an answer has.
+
+        That is a prediction per query, a share per point and cluster, a vector per component, or
+        the logarithm of the odds per step and action.
+        """
 
     def distribution(self) -> Distribution | None:
         """Return the distribution that the model declares, if it declares one."""
@@ -85,7 +105,9 @@ class ConstructionModel(Model):
             read_prediction(self.construction, self.transformer, problem, stream)
             for stream in iterate_streams(self.construction, self.transformer, problem)
         ]
-        return select_queries(problem, torch.stack(said[1:]))
+        answers = torch.stack(said[1:])
+        at_queries = hasattr(problem, "x_query") and answers.ndim == AT_QUERIES
+        return select_queries(problem, answers) if at_queries else answers
 
     def distribution(self) -> Distribution:
         return self.construction.distributions()[0]
@@ -96,18 +118,49 @@ class ConstructionModel(Model):
 
 @dataclass(frozen=True, eq=False)
 class FunctionModel(Model):
-    """A function of X (batch, n, d), y (batch, n) and x_query (batch, d): one layer."""
+    """A function of what its problems show, on batches: one layer.
 
-    function: Callable[[Tensor, Tensor, Tensor], Any]
+    Of X (batch, n, d), y (batch, n) and x_query (batch, d), for a prediction; of points X, and of
+    starting vectors too if it takes two, for shares (batch, n, clusters) or directions (batch,
+    components, d); of a game so far (`History`), for the odds (batch, actions) of what comes next.
+    """
+
+    function: Callable[..., Any] | Policy[Any, Any]
+    label: str = "the model"
 
     @property
     def layers(self) -> list[str]:
         return ["output"]
 
+    def check(self, problem: Any) -> None:
+        """Refuse a function that cannot be called as these problems need, before it is."""
+        given = self._list_arguments(problem)
+        if _takes(self.function, len(given)):
+            return
+        words = {"x": "X", "start": "its starting vectors"}
+        names = [words.get(name, name) for name in given]
+        raise InputError(
+            f"expected a function of {', '.join(names[:-1])} and {names[-1]}; {self.label} does "
+            "not take these three"
+            if len(given) == QUERY_ARGUMENTS
+            else f"expected a function of {' and '.join(names)}; {self.label} takes something else"
+        )
+
+    def _list_arguments(self, problem: Any) -> tuple[str, ...]:
+        if isinstance(problem, PointsProblem):
+            return ("x", "start") if _takes(self.function, 2) else ("x",)
+        if isinstance(problem, BanditGameProblem | TabularGameProblem | Environment):
+            return ("a game so far",)
+        return ("x", "y", "x_query")
+
     def predict(self, problem: Any) -> Predictions:
+        if isinstance(problem, BanditGameProblem | TabularGameProblem):
+            return self._predict_odds(problem)
+        if isinstance(problem, PointsProblem):
+            return self._predict_points(problem)
         query = problem.x_query
         query = query.squeeze(-2) if query.ndim == problem.x.ndim else query
-        said = as_tensor(self.function(problem.x, problem.y, query), ANSWER)
+        said = as_tensor(self._call(problem.x, problem.y, query), ANSWER)
         batch = len(problem.x)
         if said.ndim not in (1, 2) or len(said) != batch:
             raise InputError(
@@ -116,32 +169,103 @@ class FunctionModel(Model):
             )
         return said.reshape(1, batch, -1)
 
+    def _call(self, *given: Any) -> Any:
+        assert callable(self.function)  # a policy is not: it plays
+        return self.function(*given)
+
+    def _predict_points(self, problem: PointsProblem) -> Predictions:
+        names = self._list_arguments(problem)
+        said = as_tensor(self._call(*(getattr(problem, name) for name in names)), ANSWER)
+        batch, n = problem.x.shape[:2]
+        starts, d = problem.start.shape[-2:]
+        clustering = isinstance(problem, ClusteringProblem)
+        wanted = (batch, n, starts) if clustering else (batch, starts, d)
+        if tuple(said.shape) != wanted:
+            what = "shares of each cluster in each point" if clustering else "directions"
+            raise InputError(f"the model must return {what}, {wanted}; got {tuple(said.shape)}")
+        said = said.to(problem.x).unsqueeze(0)
+        if isinstance(problem, ClusteringProblem) and "start" not in names:
+            return match_clusters(problem, said)
+        return said
+
+    def _predict_odds(self, problem: BanditGameProblem | TabularGameProblem) -> Predictions:
+        if isinstance(self.function, Policy):
+            return PlayedPolicy(self.function).init(problem).unsqueeze(0)
+        wanted = (len(problem), count_actions(problem))
+        rows = []
+        for t, given in enumerate(ask_policy(self._call, problem)):
+            odds = as_tensor(given, "the model's odds")
+            if tuple(odds.shape) != wanted or bool((odds < 0).any()):
+                raise InputError(
+                    f"the model must return odds of {wanted[1]} actions, {wanted} numbers that "
+                    f"are not negative; got {tuple(odds.shape)} at step {t + 1}"
+                )
+            rows.append(odds.to(problem.rewards))
+        return torch.stack(rows, dim=-2).log().unsqueeze(0)
+
+
+def _takes(function: Callable[..., Any] | Policy[Any, Any], count: int) -> bool:
+    """Tell whether a function can be called with so many arguments; those of C do not say."""
+    if isinstance(function, Policy):
+        return count == 1
+    try:
+        inspect.signature(function).bind(*(None,) * count)
+    except TypeError:
+        return False
+    except ValueError:
+        return True
+    return True
+
+
+class Answered(NamedTuple):
+    """A model's answers as vectors, their family, and the shape that an answer had."""
+
+    family: Family
+    shape: tuple[int, ...]
+    vectors: Predictions
+
+    def find_truth(self, problem: Any) -> Float[Tensor, "batch outputs"] | None:
+        """Return the right answers; None where they are not known, or of another kind."""
+        target = self.family.find_targets(problem)
+        if target is None or target.shape != self.vectors.shape[1:]:
+            return None
+        return target
+
 
 def predict_layers(model: Model, problem: Any) -> Predictions:
-    """Predict in float64 without gradients; NaN, infinity and divergence are errors.
+    """Return a model's answers as vectors, layer by layer: see `answer_problem`."""
+    return answer_problem(model, problem).vectors
+
+
+def answer_problem(model: Model, problem: Any) -> Answered:
+    """Answer in float64 without gradients; NaN, infinity and divergence are errors.
 
     This is where a model's own code runs: it gets a copy of the problem, and its answer is copied.
     """
-    limit = find_limit(problem)
+    limit, batch = find_limit(problem), get_batch(problem)
+    like = next(each for each in list_tensors(problem) if each.is_floating_point())
     with torch.no_grad():
         answer = _run_model(model, copy_problem(problem))
-        found = as_tensor(answer, ANSWER).detach().to(problem.x, copy=True)
+        found = as_tensor(answer, ANSWER).detach().to(like, copy=True)
     names = list(model.layers)
-    if found.ndim != 3 or found.shape[:2] != (len(names), len(problem.x)):
+    if found.ndim < 3 or tuple(found.shape[:2]) != (len(names), *batch):
         raise InputError(
             "the model must return (layers, prompts, outputs) = "
-            f"({len(names)}, {len(problem.x)}, …) predictions, got {tuple(found.shape)}"
+            f"({len(names)}, {batch[0]}, …) predictions, got {tuple(found.shape)}"
         )
-    finite = torch.isfinite(found).all(dim=-1)
+    shape = tuple(found.shape[2:])
+    family = choose_family(problem, shape)
+    vectors = family.flatten(problem, found)
+    finite = torch.isfinite(vectors).all(dim=-1)
     if not bool(finite.all()):
         layer = int((~finite).any(dim=-1).int().argmax())
         raise InputError(
             f"the model's predictions after {names[layer]} are NaN or infinite at "
-            f"{int((~finite[layer]).sum())} of {len(problem.x)} prompts: "
+            f"{int((~finite[layer]).sum())} of {batch[0]} prompts: "
             "is it for problems of this distribution?"
         )
-    _check_divergence(found, names, limit)
-    return found
+    _check_divergence(vectors, names, limit)
+    return Answered(family, shape, vectors)
 
 
 def _check_divergence(found: Predictions, names: Sequence[str], limit: float) -> None:

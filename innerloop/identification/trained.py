@@ -32,7 +32,11 @@ class TrainedModel(Model):
         problem = self.recipe.build_distribution().sample(
             1, generator=torch.Generator().manual_seed(0)
         )
-        return [f"layer {k}" for k in range(1, len(self.predict(problem)) + 1)]
+        count, blocks = len(self.predict(problem)), getattr(self.recipe, "blocks", None)
+        names = [f"layer {k}" for k in range(1, count + 1)]
+        if count != (blocks or count) + 1:
+            return names
+        return ["embedding", *names[:-2], f"{names[-2]}, after the last norm"]
 
     def predict(self, problem: Any) -> Predictions:
         problem = problem.to(next(self.model.parameters()).dtype)

@@ -1,0 +1,110 @@
+"""The candidates of a problem, whatever the family of its answers.
+
+Predictions at a query have candidates.py. For the others every algorithm that solves the problem
+and answers in the model's shape is a candidate, and for decisions every policy that can play.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.errors import InputError
+from innerloop.identification.candidates import Candidate, Given, list_candidates
+from innerloop.identification.families.base import Family
+from innerloop.identification.families.deciding import (
+    list_policies,
+    list_solvers,
+    make_policy_trials,
+)
+from innerloop.identification.families.odds import Odds
+from innerloop.identification.families.queries import Queries
+from innerloop.identification.instances import copy_problem
+from innerloop.identification.trials import Trial, make_trial_candidate
+from innerloop.locations import describe_failure, load_object
+from innerloop.policies.base import Policy
+from innerloop.problems.linear_bandit_games import BanditGameProblem
+from innerloop.registry import find_class, get_name, load_members
+
+
+def list_family_candidates(
+    family: Family, problem: Any, shape: Sequence[int], given: Sequence[Given] | None = None
+) -> list[Candidate]:
+    """List the candidates for answers of this shape: all that are registered, or those given."""
+    if isinstance(family, Queries):
+        raise AssertionError("predictions at a query have candidates of their own")
+    trials: dict[str, list[Trial]] = {}
+    if given is None:
+        for kind in load_members("algorithms", Algorithm).values():
+            trials |= _make_trials(kind, problem, shape)
+        if isinstance(family, Odds):
+            trials |= list_solvers(problem) if isinstance(problem, BanditGameProblem) else {}
+            trials |= list_policies(problem)
+    else:
+        for each in given:
+            trials |= _load_trials(each, family, problem, shape)
+    if not trials:
+        among = "" if given is None else f" among {', '.join(map(str, given))}"
+        raise InputError(
+            f"no candidate{among} solves a {type(problem).__name__} and answers in shape "
+            f"{tuple(shape)}: there is nothing to compare with"
+        )
+    return [make_trial_candidate(name, each) for name, each in trials.items()]
+
+
+def _load_trials(
+    given: Any, family: Family, problem: Any, shape: Sequence[int]
+) -> dict[str, list[Trial]]:
+    """Load the trials of an algorithm or policy given by name, location, class or object."""
+    if isinstance(given, str) and ":" in given:
+        given = load_object(given)
+    if isinstance(family, Odds):
+        solvers = list_solvers(problem) if isinstance(problem, BanditGameProblem) else {}
+        known = load_members("policies", Policy)
+        if isinstance(given, str) and given in solvers:
+            return {given: solvers[given]}
+        if isinstance(given, str) and given in known:
+            given = known[given]
+        if isinstance(given, Policy) or (isinstance(given, type) and issubclass(given, Policy)):
+            name = given.name if isinstance(given, Policy) else get_name(given)
+            trials = make_policy_trials(given, problem)
+            return {name: trials} if trials else {}
+    if not isinstance(given, Algorithm):
+        given = find_class("algorithms", Algorithm, given)
+    return _make_trials(given, problem, shape)
+
+
+def _make_trials(given: Any, problem: Any, shape: Sequence[int]) -> dict[str, list[Trial]]:
+    """Make the trials of an algorithm; none where it solves or answers something else."""
+    kind = type(given) if isinstance(given, Algorithm) else given
+    if not isinstance(problem, kind.problem_type):
+        return {}
+    few = copy_problem(problem[:2])
+    try:
+        guesses = [given] if isinstance(given, Algorithm) else kind.guesses(copy_problem(problem))
+        if not guesses:
+            return {}
+        answer = guesses[0].predict(few, guesses[0].init(few))
+    except InputError:
+        return {}
+    except Exception as error:
+        raise InputError(
+            f"the candidate {get_name(kind)} failed: {describe_failure(error)}"
+        ) from error
+    if tuple(answer.shape[len(few.batch) :]) != tuple(shape):
+        return {}
+    return {get_name(kind): Trial.from_guesses(get_name(kind), guesses)}
+
+
+def list_all_candidates(
+    family: Family,
+    problem: Any,
+    shape: Sequence[int],
+    prediction: Any,
+    given: Sequence[Given] | None,
+) -> list[Candidate]:
+    """List the candidates for a model's answers, whose shape per instance was `shape`."""
+    if isinstance(family, Queries):
+        return list_candidates(problem, prediction, given)
+    return list_family_candidates(family, problem, shape, given)
