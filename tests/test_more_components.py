@@ -49,7 +49,7 @@ def gram_schmidt(vectors: Array) -> Array:
 @pytest.mark.parametrize("setting", CASES[:2])
 def test_oja_and_subspace_iteration_agree_with_loops(setting: dict[str, int]) -> None:
     problem = draw_data(**setting)
-    size = torch.tensor([0.3], dtype=torch.float64)
+    size = torch.tensor(0.3, dtype=torch.float64)
     *_, moved = Oja(size).states(problem, 2)
     *_, one_by_one = Oja(size, False).states(problem, 2 * problem.n)
     *_, powered = SubspaceIteration().states(problem, 3)

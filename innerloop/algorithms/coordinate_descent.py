@@ -32,12 +32,12 @@ class CoordinateDescent(LinearModel):
 
     def step(self, problem: RegressionProblem, state: Weights, k: int) -> Weights:
         gram = problem.x.mT @ problem.x
-        moment = (problem.x.mT @ problem.y.unsqueeze(-1)).squeeze(-1)
-        penalty, weights = self.penalty.to(problem.x), list(state.unbind(dim=-1))
+        pull = (problem.x.mT @ problem.y.unsqueeze(-1) - gram @ state.unsqueeze(-1)).squeeze(-1)
+        penalty, weights = self.penalty.to(problem.x), []
         for j in range(problem.d):
-            own = gram[..., j, j]
+            own, before = gram[..., j, j], state[..., j]
             there = torch.where(own > 0, own, 1.0)
-            pull = moment[..., j] - (gram[..., j, :] * torch.stack(weights, dim=-1)).sum(dim=-1)
-            shrunk = soft_threshold(pull + own * weights[j], penalty) / there
-            weights[j] = torch.where(own > 0, shrunk, 0.0)
+            after = soft_threshold(pull[..., j] + own * before, penalty) / there
+            weights.append(torch.where(own > 0, after, 0.0))
+            pull = pull - gram[..., j] * (weights[-1] - before).unsqueeze(-1)
         return torch.stack(weights, dim=-1)

@@ -11,29 +11,29 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.base import Algorithm, hyperparameter, select_entry
+from innerloop.algorithms.base import Algorithm, hyperparameter
+from innerloop.algorithms.regression import to_scalar_tensor
 from innerloop.algorithms.subspace_iteration import Components, orthonormalise
 from innerloop.problems.principal_components import PCAProblem
 
 
 @dataclass(frozen=True, eq=False)
 class Oja(Algorithm[PCAProblem, Components]):
-    """Step k uses η = `step_sizes[k]`; the vectors start from the problem's."""
+    """η = `step_size` is the same for all points; the vectors start from the problem's."""
 
     source: ClassVar[str] = "Oja 1982; for several components Oja and Karhunen 1985"
     problem_type: ClassVar = PCAProblem
-    step_sizes: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))
+    step_size: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
     takes_passes: bool = True
 
     @classmethod
     def guesses(cls, problem: PCAProblem) -> list[Oja]:
         power = float(problem.x.square().sum(dim=-1).mean())
         return [
-            cls(torch.tensor([share / power], dtype=torch.float64), passes)
+            cls(to_scalar_tensor(share / power), passes)
             for passes in (True, False)
             for share in (0.02, 0.1, 0.4)
         ]
@@ -42,7 +42,7 @@ class Oja(Algorithm[PCAProblem, Components]):
         return orthonormalise(problem.start)
 
     def step(self, problem: PCAProblem, state: Components, k: int) -> Components:
-        size = select_entry(self.step_sizes, k, problem.x)[..., None, None]
+        size = self.step_size.to(problem.x)[..., None, None]
         places = range(problem.n) if self.takes_passes else [k % problem.n]
         for i in places:
             point = problem.x[..., i, :].unsqueeze(-2)

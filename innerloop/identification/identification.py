@@ -17,8 +17,7 @@ from innerloop.errors import InputError
 from innerloop.identification.answers import describe_constants
 from innerloop.identification.candidates import Candidate, Given, list_candidates
 from innerloop.identification.comparison import Tables, compare_candidates
-from innerloop.identification.fitting import FitTarget, estimate_memory, fit_candidate
-from innerloop.identification.hyper import pack_parameters, predict_steps
+from innerloop.identification.fitting import FitTarget, estimate_memory
 from innerloop.identification.instances import (
     copy_problem,
     draw_prompts,
@@ -28,6 +27,7 @@ from innerloop.identification.instances import (
 from innerloop.identification.measures import LayerPredictions, loss, scale
 from innerloop.identification.models import ConstructionModel, FunctionModel, Model, predict_layers
 from innerloop.identification.relation import fit_step_growth, order_of_convergence
+from innerloop.identification.screening import fit_candidates
 from innerloop.identification.verdict import (
     LayerVerdict,
     Match,
@@ -149,11 +149,7 @@ def identify(
         needed = estimate_memory(candidate.guesses[0], candidate.schedule, wanted)
         check_memory(needed, f"fitting {candidate.label}")
     most = max(min(steps, max(STEPS_PER_LAYER * len(labels), MIN_STEPS)), len(labels))
-    matches = []
-    for k, candidate in enumerate(found):
-        if progress is not None:
-            progress(k / len(found), candidate.label)
-        matches.append(_fit_match(candidate, wanted, scoring, most))
+    matches = fit_candidates(found, wanted, scoring, most, progress)
     scored = ScoreTable.from_matches(answers, matches, find_targets(scoring), generator)
     return conclude(matches, scored, labels, scoring, answers)
 
@@ -195,21 +191,6 @@ def conclude(
         problem=problem,
         model=model,
     )
-
-
-def _fit_match(candidate: Candidate, wanted: FitTarget, scoring: Any, steps: int) -> Match:
-    """Fit a candidate on one set of prompts and predict with it on another."""
-    seen = FitTarget(candidate.view(wanted.problem), wanted.model, wanted.scale)
-    algorithms, matched = fit_candidate(candidate.guesses, candidate.schedule, seen, steps)
-    view = candidate.view(scoring)
-    with torch.no_grad():
-        if candidate.schedule == "exact":
-            rows = [predict_steps(algorithm, view, 0)[0] for algorithm in algorithms]
-        else:
-            rows = list(predict_steps(algorithms[0], view, max(matched))[matched])
-    each = len(pack_parameters(algorithms[0]))
-    numbers = each * len(matched) if candidate.schedule == "exact" else each
-    return Match(candidate, algorithms, matched, numbers, torch.stack(rows))
 
 
 def _export_values(match: Match) -> dict[str, Any]:
