@@ -37,12 +37,14 @@ from innerloop.identification.hyper import (
     slice_steps,
 )
 from innerloop.identification.shared import (
+    CERTAIN_COST,
     HOPELESS_COST,
     PACES,
     TRIAL_ITERATIONS,
     SharedFit,
     assume_pace,
     fit_assignment,
+    refit_best,
     refit_shared,
     try_assignments,
 )
@@ -63,18 +65,20 @@ MATCHED_PROMPTS = 256
 FIRST_ITERATIONS, START_COST = 4, 0.1
 """Iterations on the first layer alone that decide whether many numbers are fitted to all of them,
 and the cost of that layer above which they are not."""
-CERTAIN_COST = 1e-6
-"""The cost of a special case below which the larger family is not fitted again."""
 
 
 class Fit(NamedTuple):
-    """A candidate, what it is fitted to, and its fit so far with its cost at each layer."""
+    """A candidate, what it is fitted to, and its fit so far with its cost at each layer.
+
+    `trials` are the brief fits that values shared by all steps are fitted on from.
+    """
 
     candidate: Candidate
     wanted: FitTarget
     algorithms: list[Algorithm[Any, Any]]
     steps: list[int]
     costs: Float[Tensor, " layers"]
+    trials: Sequence[SharedFit] = ()
 
 
 def fit_candidates(
@@ -137,8 +141,9 @@ def _screen(candidate: Candidate, wanted: FitTarget, steps: int) -> Fit:
     groups = group_guesses(candidate.guesses)
     if candidate.schedule == "one for all":
         few = wanted.take_first(SCREENED_PROMPTS)
-        trial = try_assignments(groups, few, steps)
-        return _measure(candidate, wanted, [trial.algorithm] * wanted.layers, trial.steps)
+        trials = try_assignments(groups, few, steps)
+        fit = _measure(candidate, wanted, [trials[0].algorithm] * wanted.layers, trials[0].steps)
+        return fit._replace(trials=trials)
     few = wanted.take_first(MIN_PROMPTS).take_layers(SCREENED_LAYERS)
     return _fit_groups(candidate, wanted, groups, few, never)
 
@@ -186,8 +191,7 @@ def _fit_in_full(fit: Fit, steps: int, rivals: Sequence[Fit]) -> Fit:
     if candidate.schedule == "exact" or (candidate.schedule == "per step" and wanted.layers == 1):
         return fit
     if candidate.schedule == "one for all":
-        trial = SharedFit(float(fit.costs.clamp_max(10.0).sum()), fit.steps, fit.algorithms[0])
-        better = refit_shared(trial, few, steps)
+        better = refit_best(fit.trials, few, steps)
         return _measure(candidate, wanted, [better.algorithm] * wanted.layers, better.steps)
     start = slice_steps(fit.algorithms[0], 0, 1)
     give_up = make_surrender(rivals, candidate)

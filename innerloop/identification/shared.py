@@ -23,6 +23,9 @@ TRIAL_ITERATIONS, MAX_REFITS = 2, 3
 """Iterations that each assignment of steps to layers is tried for, and refits of the best one."""
 PROMISING_COST, HOPELESS_COST = 1e-4, 0.5
 """Costs per layer below which no other assignment is tried, and above which none is refitted."""
+CERTAIN_COST, RIVAL_TRIAL, MAX_REFITTED = 1e-6, 10.0, 3
+"""A fit of this cost per layer is right. Otherwise further assignments are fitted on, whose trials
+cost at most this many times that of the best, until this many are."""
 
 
 class SharedFit(NamedTuple):
@@ -36,14 +39,14 @@ class SharedFit(NamedTuple):
 def fit_shared(
     groups: Sequence[Sequence[Algorithm[Any, Any]]], wanted: FitTarget, steps: int
 ) -> SharedFit:
-    """Fit from several assignments of steps to layers: each is tried, the best one refitted."""
-    return refit_shared(try_assignments(groups, wanted, steps), wanted, steps)
+    """Fit from several assignments of steps to layers: each is tried, the best ones refitted."""
+    return refit_best(try_assignments(groups, wanted, steps), wanted, steps)
 
 
 def try_assignments(
     groups: Sequence[Sequence[Algorithm[Any, Any]]], wanted: FitTarget, steps: int
-) -> SharedFit:
-    """Fit briefly from several assignments of steps to layers; return the best."""
+) -> list[SharedFit]:
+    """Fit briefly from several assignments of steps to layers; return them, the best first."""
     tables = [[wanted.tabulate_costs(guess, steps) for guess in group] for group in groups]
     tried = []
     paces = PACES if wanted.layers > 1 else range(1, SINGLE_LAYER_STARTS + 1)
@@ -58,7 +61,18 @@ def try_assignments(
         best = min(tried, key=lambda each: each.cost)
         if wanted.layers > 1 and best.cost < PROMISING_COST * wanted.layers:
             break
-    return min(tried, key=lambda each: each.cost)
+    return sorted(tried, key=lambda each: each.cost)
+
+
+def refit_best(trials: Sequence[SharedFit], wanted: FitTarget, steps: int) -> SharedFit:
+    """Fit on from the best trial, and unless that fits from others that are nearly as good."""
+    best, seen = refit_shared(trials[0], wanted, steps), [trials[0].steps]
+    for trial in trials[1:]:
+        near = trial.cost < RIVAL_TRIAL * trials[0].cost and trial.steps not in seen
+        if near and best.cost > CERTAIN_COST * wanted.layers and len(seen) < MAX_REFITTED:
+            best = min(best, refit_shared(trial, wanted, steps), key=lambda fit: fit.cost)
+            seen.append(trial.steps)
+    return best
 
 
 def refit_shared(fit: SharedFit, wanted: FitTarget, steps: int) -> SharedFit:
