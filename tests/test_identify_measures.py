@@ -169,7 +169,6 @@ def test_special_cases_are_named_and_true() -> None:
         "gradient-descent-with-weight-decay",
         "heavy-ball",
         "nesterov",
-        "chebyshev",
     }
     fitting, scoring = (
         make_problem(80),

@@ -25,7 +25,6 @@ class GradientDescent(LinearModel):
         "gradient-descent-with-weight-decay",
         "heavy-ball",
         "nesterov",
-        "chebyshev",
     )
     step_sizes: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))
 
