@@ -14,7 +14,6 @@ from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.heavy_ball import HeavyBall
 from innerloop.algorithms.newton import Newton
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
-from innerloop.algorithms.ridge import Ridge
 from innerloop.identification import screening
 from innerloop.identification.candidates import list_candidates
 from innerloop.identification.fitting import FitTarget
@@ -42,12 +41,9 @@ def draw_matrices(count: int) -> Tensor:
 
 
 MODELS: dict[str, Algorithm[Any, Any]] = {
-    "gradient-descent": GradientDescent(numbers(0.3)),
-    "gradient-descent (per step)": GradientDescent(numbers(0.5, 0.2, 0.35)),
     "heavy-ball": HeavyBall(numbers(0.2), numbers(0.5)),
     "newton": Newton(torch.tensor(2e-3, dtype=torch.float64)),
     "preconditioned-gradient-descent (per step)": PreconditionedGradientDescent(draw_matrices(3)),
-    "ridge": Ridge(torch.tensor(0.7, dtype=torch.float64)),
 }
 
 

@@ -34,7 +34,7 @@ from innerloop.identification.instances import copy_problem, copy_state
 
 MAX_WAIT = 2
 """A step's numbers without effect on their own layer are fitted at one of this many later ones."""
-MAX_OUTPUT_STEPS, OUTPUT_ITERATIONS, OUTPUT_GAIN = 6, 60, 1e-3
+MAX_OUTPUT_STEPS, OUTPUT_ITERATIONS, OUTPUT_GAIN = 6, 30, 3e-3
 """Steps that a single output is fitted by at most, iterations of each such fit, and the share by
 which the cost must fall: steps of similar size are told apart slowly."""
 SPREADS = (0.4, 0.85)
@@ -107,7 +107,7 @@ def fit_output(
             last = fits[costs.index(min(costs))]
             if best is None or min(costs) < WORTH_A_STEP * best[0]:
                 best = (min(costs), steps, last)
-            if min(costs) < OUTPUT_COST:
+            if min(costs) < OUTPUT_COST or steps > best[1] + 1:
                 break
     assert best is not None
     return best[2], best[1]
