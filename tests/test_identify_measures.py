@@ -21,7 +21,7 @@ from innerloop.algorithms.nearest_neighbours import NearestNeighbours
 from innerloop.errors import InputError
 from innerloop.identification import measures
 from innerloop.identification.candidates import find_generalisations, list_candidates
-from innerloop.identification.fitting import FitTarget, fit_candidate
+from innerloop.identification.fitting import FitTarget, group_guesses
 from innerloop.identification.hyper import (
     differentiate_predictions,
     find_owning_steps,
@@ -34,6 +34,7 @@ from innerloop.identification.hyper import (
 from innerloop.identification.instances import draw_prompts
 from innerloop.identification.marquardt import minimise_squares
 from innerloop.identification.relation import fit_step_growth, order_of_convergence
+from innerloop.identification.shared import fit_shared
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions
 from innerloop.problems.network_regression import NetworkRegression
@@ -164,6 +165,10 @@ def test_special_cases_are_named_and_true() -> None:
         "preconditioned-gradient-descent",
         "gd-plus-plus",
         "lista-vm",
+        "weighted-gradient-descent",
+        "gradient-descent-with-weight-decay",
+        "heavy-ball",
+        "nesterov",
     }
     fitting, scoring = (
         make_problem(80),
@@ -176,9 +181,8 @@ def test_special_cases_are_named_and_true() -> None:
             steps = 2 if kind.has_steps else 0
             target = predict_steps(small, fitting, steps)[-1:]
             wanted = FitTarget(fitting, target, target.square().mean(dim=(1, 2)))
-            (large,), (step,) = fit_candidate(
-                known[above].guesses(fitting), "one for all", wanted, 4
-            )
+            groups = group_guesses(known[above].guesses(fitting))
+            _, (step,), large = fit_shared(groups, wanted, 4)
             expected = predict_steps(small, scoring, steps)[-1]
             off = (
                 predict_steps(large, scoring, step)[-1] - expected

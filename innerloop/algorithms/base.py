@@ -19,6 +19,8 @@ from innerloop.registry import get_name
 
 P = TypeVar("P")
 S = TypeVar("S")
+MULTIPLES = (0.1, 0.3, 3.0)
+"""Multiples of a free field's default that fits start from, where a class has no guesses."""
 
 
 class Hyperparameter(NamedTuple):
@@ -65,9 +67,13 @@ class Algorithm(ABC, Generic[P, S]):
     def guesses(cls, problem: P) -> list[Any]:
         """Return algorithms with rough hyper-parameters to start a fit from.
 
-        Each has one value for all steps; an empty list means that no fit is defined.
+        Each has one value for all steps; an empty list means that no fit is defined. Without a
+        method of its own, a class whose fields all have defaults starts from these, and from
+        multiples of each free one.
         """
-        return [] if dataclasses.is_dataclass(cls) and dataclasses.fields(cls) else [cls()]
+        if find_missing_defaults(cls):
+            return []
+        return [cls(), *vary_free_fields(cls())]
 
     @classmethod
     def hyperparameters(cls) -> dict[str, Hyperparameter]:
@@ -92,6 +98,23 @@ class Algorithm(ABC, Generic[P, S]):
         for k in range(steps):
             state = self.step(problem, state, k)
             yield state
+
+
+def find_missing_defaults(algorithm: type) -> list[str]:
+    """Name the fields of a class that have no default."""
+    declared = dataclasses.fields(algorithm) if dataclasses.is_dataclass(algorithm) else ()
+    missing = dataclasses.MISSING
+    return [f.name for f in declared if f.default is missing and f.default_factory is missing]
+
+
+def vary_free_fields(algorithm: Algorithm[Any, Any]) -> list[Any]:
+    """Return copies of an algorithm in which one free field is `MULTIPLES` of what it was."""
+    return [
+        dataclasses.replace(algorithm, **{name: multiple * getattr(algorithm, name)})  # pyright: ignore[reportArgumentType]
+        for name in algorithm.hyperparameters()
+        if isinstance(getattr(algorithm, name), Tensor | float)
+        for multiple in MULTIPLES
+    ]
 
 
 def select_entry(values: Tensor, k: int, like: Any) -> Tensor:

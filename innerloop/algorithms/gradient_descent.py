@@ -19,7 +19,13 @@ class GradientDescent(LinearModel):
     """Step k uses `step_sizes[k]`; if there are fewer sizes than steps, they repeat."""
 
     source: ClassVar[str] = "Ahn et al. 2023, eq. (11) with A = −γI"
-    special_case_of: ClassVar[tuple[str, ...]] = ("preconditioned-gradient-descent",)
+    special_case_of: ClassVar[tuple[str, ...]] = (
+        "preconditioned-gradient-descent",
+        "weighted-gradient-descent",
+        "gradient-descent-with-weight-decay",
+        "heavy-ball",
+        "nesterov",
+    )
     step_sizes: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))
 
     @classmethod

@@ -25,6 +25,7 @@ class Newton(Algorithm[RegressionProblem, Inverse]):
 
     source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
     problem_type: ClassVar = RegressionProblem
+    special_case_of: ClassVar[tuple[str, ...]] = ("damped-newton",)
     alpha: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
 
     @classmethod

@@ -26,6 +26,7 @@ class Ridge(ExactModel):
     """Equal to scikit-learn's Ridge without an intercept, batched."""
 
     source: ClassVar[str] = "sklearn.linear_model.Ridge solves the same problem"
+    special_case_of: ClassVar[tuple[str, ...]] = ("gaussian-prior",)
     penalty: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
 
     @classmethod

@@ -6,19 +6,26 @@ that has hyper-parameters per step is two candidates: one value for all steps, a
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor
 
-from innerloop.algorithms.base import Algorithm
+from innerloop.algorithms.base import Algorithm, find_missing_defaults
 from innerloop.errors import InputError
 from innerloop.identification.fitting import Schedule
-from innerloop.identification.hyper import list_free_parameters, predict_state
-from innerloop.identification.instances import copy_problem
-from innerloop.locations import load_object
-from innerloop.registry import find_class, get_name, load_members
+from innerloop.identification.hyper import free_numbers, list_free_parameters
+from innerloop.identification.instances import copy_problem, select_queries
+from innerloop.limits import is_out_of_memory
+from innerloop.locations import describe_failure, load_object
+from innerloop.registry import SkippedMember, find_class, get_name, load_members
+
+
+class LackingError(InputError):
+    """Why an algorithm is no candidate for a problem, after its name: "lacks …", "predicts …"."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -70,21 +77,27 @@ def list_candidates(
 ) -> list[Candidate]:
     """List the candidates for a problem that predict in the shape of `prediction`.
 
-    They are all registered algorithms, or those that are given.
+    They are all registered algorithms, or those that are given; one that is given and cannot be
+    a candidate is skipped with a warning that says what it lacks.
     """
-    if given is None:
-        given = list(load_members("algorithms", Algorithm))
-        among = ""
-    else:
-        among = f" among {', '.join(map(_name_given, given))}"
-    found = []
-    for algorithm in given:
-        found += _make_candidates(_load_given(algorithm), problem, prediction)
+    chosen = list(load_members("algorithms", Algorithm)) if given is None else given
+    found, lacking = [], []
+    for each in chosen:
+        algorithm = _load_given(each)
+        try:
+            found += _make_candidates(algorithm, problem, prediction)
+        except LackingError as error:
+            lacking.append(f"{_name_given(each)} {error}")
     if not found:
+        among = "" if given is None else f" among {', '.join(map(_name_given, given))}"
         raise InputError(
             f"no candidate{among} solves a {type(problem).__name__} and predicts "
             f"{tuple(prediction.shape[1:])} numbers at its query: there is nothing to compare with"
+            + (f" ({'; '.join(lacking)})" if given is not None else "")
         )
+    if given is not None:
+        for reason in lacking:
+            warnings.warn(f"not a candidate: {reason}", SkippedMember, stacklevel=2)
     return found
 
 
@@ -108,17 +121,33 @@ def _make_candidates(
     views = [problem, *([problem.examples] if hasattr(problem, "examples") else [])]
     view = next((each for each in views if isinstance(each, algorithm.problem_type)), None)
     if view is None:
-        return []
+        raise LackingError(f"solves a {algorithm.problem_type.__name__}")
     view = copy_problem(view)
-    guesses = [given] if isinstance(given, Algorithm) else algorithm.guesses(view)
-    if not guesses:
-        return []
-    state = guesses[0].init(view)
-    if guesses[0].predict(view, state).ndim != prediction.ndim:
-        return []
-    if predict_state(guesses[0], view, state).shape != prediction.shape:
-        return []
+    try:
+        guesses = [given] if isinstance(given, Algorithm) else algorithm.guesses(view)
+        guesses = [free_numbers(guess) for guess in guesses]
+        shape = _find_shape(guesses[0], view) if guesses else None
+    except Exception as error:
+        if is_out_of_memory(error):
+            raise
+        raise LackingError(f"fails: {describe_failure(error)}") from error
+    if shape is None:
+        fields = ", ".join(find_missing_defaults(algorithm)) or "its fields"
+        raise LackingError(f"lacks guesses to fit from: give {fields} a default, or write guesses")
+    if shape != prediction.shape:
+        raise LackingError(
+            f"predicts shape {tuple(shape)} for {len(view.x)} prompts, "
+            f"the model {tuple(prediction.shape)}"
+        )
     schedules: list[Schedule] = ["one for all"] if algorithm.has_steps else ["exact"]
     if algorithm.has_steps and any(part.per_step for part in list_free_parameters(guesses[0])):
         schedules.append("per step")
     return [Candidate(get_name(algorithm), schedule, guesses) for schedule in schedules]
+
+
+def _find_shape(guess: Algorithm[Any, Any], view: Any) -> torch.Size:
+    """Return the shape that an algorithm predicts in, at the queries where it has some."""
+    state = guess.init(view)
+    guess.step(view, state, 0)
+    prediction = guess.predict(view, state)
+    return select_queries(view, prediction).shape if prediction.ndim == 2 else prediction.shape

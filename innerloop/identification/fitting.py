@@ -1,16 +1,19 @@
-"""Fitting of a candidate's free hyper-parameters to a model's predictions, layer by layer.
+"""What a candidate is fitted to, and the fit of its numbers for given steps of given layers.
 
-The schedule of a candidate decides how:
+The schedule of a candidate decides which steps:
     one for all   an iteration with the same values at every step; the step that best matches each
-                  layer is found along with them
+                  layer is found along with them (shared.py)
     per step      an iteration with its own values at every step; layer k is step k, and step k is
-                  fitted to layer k after the steps before it
+                  fitted to layer k after the steps before it; a single output is fitted by several
+                  steps at once (stepwise.py)
     exact         a solution without steps, fitted to each layer by itself
 All minimise Σ_layers E ‖m − c‖² / scale (see measures.py) by the Levenberg–Marquardt method.
+screening.py decides how much work each candidate is worth.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, fields
 from typing import Any, Literal
@@ -24,36 +27,25 @@ from innerloop.algorithms.base import Algorithm
 from innerloop.errors import InputError
 from innerloop.identification.hyper import (
     differentiate_predictions,
-    find_owning_steps,
     list_free_parameters,
     pack_parameters,
     predict_state,
     predict_steps,
-    repeat_per_step,
-    slice_steps,
     unpack_parameters,
 )
 from innerloop.identification.instances import copy_problem, copy_state
-from innerloop.identification.marquardt import MAX_ITERATIONS, PERFECT_COST, minimise_squares
+from innerloop.identification.marquardt import MAX_ITERATIONS, MIN_GAIN, minimise_squares
 from innerloop.identification.measures import LayerPredictions, squared_distance
 
 Schedule = Literal["one for all", "per step", "exact"]
 FitResult = tuple[list[Algorithm[Any, Any]], list[int]]
 """For each layer, the algorithm and the step that match it."""
 
-MIN_PROMPTS, EQUATIONS_PER_UNKNOWN = 64, 6
-"""Values shared by all steps are fitted to at least this many prompts, and to at least this many
-predictions (prompts × layers) per free number."""
-PACES = (1, 2)
-"""Steps per layer that fits start from, besides each layer's own best match."""
-SINGLE_LAYER_STARTS = 12
-"""For a model with a single layer, which may be any step: fits start from steps 1 to this."""
-TRIAL_ITERATIONS, MAX_REFITS = 2, 3
-"""Iterations that each assignment of steps to layers is tried for, and refits of the best one."""
+MIN_PROMPTS, EQUATIONS_PER_UNKNOWN = 64, 4
+"""Values are fitted to at least this many prompts, and to at least this many predictions per free
+number: prompts × layers for values shared by all steps."""
 MANY_UNKNOWNS = 100
-"""With more free numbers than this, only the steps that `PACES` reach are considered."""
-PROMISING_COST, HOPELESS_COST = 1e-4, 0.5
-"""Costs per layer below which no other assignment is tried, and above which none is refitted."""
+"""With more free numbers than this a fit is large: fewer starts are tried."""
 JACOBIANS = 5
 """Tensors as large as the derivatives that a fit has in memory at once."""
 FITTED_LAYERS = 4
@@ -76,6 +68,10 @@ class FitTarget:
         """Restrict the target to its first prompts."""
         return FitTarget(self.problem[:prompts], self.model[:, :prompts], self.scale)
 
+    def take_layers(self, layers: int) -> FitTarget:
+        """Restrict the target to its first layers."""
+        return FitTarget(self.problem, self.model[:layers], self.scale[:layers])
+
     def tabulate_costs(
         self, algorithm: Algorithm[Any, Any], steps: int
     ) -> Float[Tensor, "layers steps"]:
@@ -86,6 +82,12 @@ class FitTarget:
             return self.model.new_full((self.layers, steps + 1), torch.inf)
         return squared_distance(self.model, predictions) / self.scale.unsqueeze(-1)
 
+    def measure_state(self, algorithm: Algorithm[Any, Any], state: Any, layer: int) -> float:
+        """Compute E ‖m − c‖² / scale of one layer for one state of an algorithm."""
+        with torch.no_grad():
+            prediction = predict_state(algorithm, copy_problem(self.problem), copy_state(state))
+        return float(squared_distance(self.model[[layer]], prediction[None]) / self.scale[layer])
+
     def residual(
         self, predictions: Float[Tensor, "k batch outputs"], layers: Sequence[int]
     ) -> Float[Tensor, " m"]:
@@ -94,40 +96,26 @@ class FitTarget:
         return ((predictions - self.model[list(layers)]) * weight[:, None, None]).flatten()
 
 
-def fit_candidate(
-    guesses: Sequence[Algorithm[Any, Any]], schedule: Schedule, wanted: FitTarget, steps: int
-) -> FitResult:
-    """Fit from every guess; return the best fit and the step that matches each layer."""
-    few = wanted.take_first(_count_prompts(guesses[0], wanted))
-    if schedule == "exact":
-        return _fit_exactly(guesses, few), [0] * wanted.layers
-    if schedule == "per step":
-        fits = [_fit_per_step(group, wanted) for group in _group_guesses(guesses)]
-        matched = _assume_pace(wanted, 1)
-        best = min(fits, key=lambda fit: _cost(wanted.tabulate_costs(fit, wanted.layers), matched))
-        return [best] * wanted.layers, matched
-    if len(pack_parameters(guesses[0])) > MANY_UNKNOWNS:
-        steps = min(steps, max(PACES) * wanted.layers)
-    best = _fit_for_all_steps(_group_guesses(guesses), few, steps)
-    return [best] * wanted.layers, _match_steps(wanted.tabulate_costs(best, steps))
+def count_prompts(guess: Algorithm[Any, Any], wanted: FitTarget, schedule: Schedule) -> int:
+    """Return how many prompts a candidate is fitted to.
 
-
-def _count_prompts(guess: Algorithm[Any, Any], wanted: FitTarget) -> int:
-    """Return how many prompts values shared by all steps are fitted to."""
+    Values shared by all steps are seen in every layer, others in their own.
+    """
     unknowns = len(pack_parameters(guess))
-    return max(MIN_PROMPTS, EQUATIONS_PER_UNKNOWN * unknowns // wanted.layers)
+    layers = wanted.layers if schedule == "one for all" else 1
+    return max(MIN_PROMPTS, EQUATIONS_PER_UNKNOWN * unknowns // layers)
 
 
 def estimate_memory(guess: Algorithm[Any, Any], schedule: Schedule, wanted: FitTarget) -> int:
     """Estimate the bytes of a fit: the derivative of every prediction by every number."""
     _, prompts, outputs = wanted.model.shape
-    count = prompts if schedule == "per step" else min(prompts, _count_prompts(guess, wanted))
+    count = min(prompts, count_prompts(guess, wanted, schedule))
     layers = min(wanted.layers, FITTED_LAYERS) if schedule == "one for all" else 1
     numbers = len(pack_parameters(guess))
     return JACOBIANS * wanted.model.element_size() * count * layers * outputs * numbers
 
 
-def _group_guesses(guesses: Iterable[Algorithm[Any, Any]]) -> list[list[Algorithm[Any, Any]]]:
+def group_guesses(guesses: Iterable[Algorithm[Any, Any]]) -> list[list[Algorithm[Any, Any]]]:
     """Group guesses that differ in free numbers only: one can be fitted into the other."""
     groups: dict[tuple[Any, ...], list[Algorithm[Any, Any]]] = {}
     for guess in guesses:
@@ -137,80 +125,25 @@ def _group_guesses(guesses: Iterable[Algorithm[Any, Any]]) -> list[list[Algorith
     return list(groups.values())
 
 
-def _fit_exactly(
-    guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget
+def fit_exactly(
+    guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget, hopeless: float = math.inf
 ) -> list[Algorithm[Any, Any]]:
-    best = torch.cat([wanted.tabulate_costs(guess, 0) for guess in guesses], dim=-1).argmin(dim=-1)
-    nearest = [guesses[index] for index in best.tolist()]
-    return [_fit_numbers(each, wanted, [layer], [0]) for layer, each in enumerate(nearest)]
+    """Fit a solution without steps to each layer, from the guess that is nearest to it.
+
+    A guess whose cost is above `hopeless` is not fitted.
+    """
+    few = wanted.take_first(MIN_PROMPTS)
+    costs = torch.cat([few.tabulate_costs(guess, 0) for guess in guesses], dim=-1)
+    fits = []
+    for layer, index in enumerate(costs.argmin(dim=-1).tolist()):
+        near = float(costs[layer, index]) <= hopeless
+        fits.append(
+            fit_numbers(guesses[index], wanted, [layer], [0], iterations=MAX_ITERATIONS * near)
+        )
+    return fits
 
 
-def _fit_for_all_steps(
-    groups: Sequence[Sequence[Algorithm[Any, Any]]], wanted: FitTarget, steps: int
-) -> Algorithm[Any, Any]:
-    """Fit from several assignments of steps to layers: each is tried, the best one refitted."""
-    shown = sorted({k * (wanted.layers - 1) // (FITTED_LAYERS - 1) for k in range(FITTED_LAYERS)})
-
-    def moved(
-        algorithm: Algorithm[Any, Any], matched: Sequence[int], iterations: int
-    ) -> tuple[float, list[int], Algorithm[Any, Any]]:
-        there = [matched[layer] for layer in shown]
-        algorithm = _fit_numbers(algorithm, wanted, shown, there, iterations=iterations)
-        table = wanted.tabulate_costs(algorithm, steps)
-        return _cost(table, _match_steps(table)), _match_steps(table), algorithm
-
-    tables = [[wanted.tabulate_costs(guess, steps) for guess in group] for group in groups]
-    tried = []
-    paces = PACES if wanted.layers > 1 else range(1, SINGLE_LAYER_STARTS + 1)
-    for pace in (*paces, None):
-        for group, own in zip(groups, tables, strict=True):
-            nearest = min(own, key=lambda table: _cost(table, _match_steps(table)))
-            belief = _match_steps(nearest) if pace is None else _assume_pace(wanted, pace)
-            if max(belief) <= steps:
-                costs = [_cost(table, belief) for table in own]
-                tried.append(moved(group[costs.index(min(costs))], belief, TRIAL_ITERATIONS))
-        best = min(tried, key=lambda each: each[0])[0]
-        if wanted.layers > 1 and best < PROMISING_COST * wanted.layers:
-            break
-    cost, matched, algorithm = min(tried, key=lambda each: each[0])
-    for _ in range(MAX_REFITS):
-        if not PERFECT_COST < cost / wanted.layers < HOPELESS_COST:
-            break
-        before = matched
-        cost, matched, algorithm = moved(algorithm, matched, MAX_ITERATIONS)
-        if matched == before:
-            break
-    return algorithm
-
-
-def _fit_per_step(guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget) -> Algorithm[Any, Any]:
-    """Fit step after step; numbers without effect on their own layer are fitted at a later one."""
-    best = min(guesses, key=lambda guess: float(wanted.tabulate_costs(guess, 1)[0, 1]))
-    algorithm = repeat_per_step(best, wanted.layers)
-    owners, theta = find_owning_steps(algorithm), pack_parameters(algorithm)
-    waiting = owners < 0
-    states = [algorithm.init(copy_problem(wanted.problem))]
-    for layer in range(wanted.layers):
-        if layer:
-            theta[owners == layer] = theta[owners == layer - 1]
-        now = waiting | (owners == layer)
-        start = int(owners[now].clamp_min(0).min()) if bool(now.any()) else layer
-        inside = (owners < 0) | ((owners >= start) & (owners <= layer))
-        window = slice_steps(unpack_parameters(algorithm, theta), start, layer + 1)
-        shows = torch.zeros_like(now[inside])
-        before, after = (0, states[start]), [layer + 1 - start]
-        window = _fit_numbers(window, wanted, [layer], after, now[inside], before, shows)
-        theta[inside] = pack_parameters(window)
-        waiting = now.clone()
-        waiting[inside] &= ~shows
-        states = states[: start + 1]
-        problem = copy_problem(wanted.problem)
-        for k in range(layer + 1 - start):
-            states.append(window.step(problem, copy_state(states[-1]), k))
-    return unpack_parameters(algorithm, theta)
-
-
-def _fit_numbers(
+def fit_numbers(
     algorithm: Algorithm[Any, Any],
     wanted: FitTarget,
     layers: Sequence[int],
@@ -219,6 +152,7 @@ def _fit_numbers(
     before: tuple[int, Any] | None = None,
     shows: Tensor | None = None,
     iterations: int = MAX_ITERATIONS,
+    gain: float = MIN_GAIN,
 ) -> Algorithm[Any, Any]:
     """Fit the allowed numbers so that `steps` match `layers`; `shows` gets which have effect."""
     theta = pack_parameters(algorithm)
@@ -242,7 +176,7 @@ def _fit_numbers(
             shows[allowed] = jacobian.abs().amax(dim=0) > 0
         return wanted.residual(predictions, layers), jacobian
 
-    numbers = minimise_squares(residual, theta[allowed], iterations)
+    numbers = minimise_squares(residual, theta[allowed], iterations, gain)
     return unpack_parameters(algorithm, theta.masked_scatter(allowed, numbers))
 
 
@@ -262,15 +196,11 @@ def _predict_at_steps(
     return predict_state(algorithm, problem, state).unsqueeze(0)
 
 
-def _assume_pace(wanted: FitTarget, pace: int) -> list[int]:
-    return [pace * (layer + 1) for layer in range(wanted.layers)]
-
-
-def _match_steps(table: Float[Tensor, "layers steps"]) -> list[int]:
+def match_steps(table: Float[Tensor, "layers steps"]) -> list[int]:
     """Return the step that matches each layer best."""
     return table.argmin(dim=-1).tolist()
 
 
-def _cost(table: Float[Tensor, "layers steps"], steps: Sequence[int]) -> float:
+def sum_costs(table: Float[Tensor, "layers steps"], steps: Sequence[int]) -> float:
     """Sum the costs of matching each layer by its step; a layer counts at most 10."""
     return float(table[range(len(table)), list(steps)].clamp_max(10.0).sum())

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import torch
 from jaxtyping import Float
@@ -20,6 +21,8 @@ from innerloop.identification.instances import copy_problem, copy_state, select_
 
 Predictions = Float[Tensor, "steps batch outputs"]
 Theta = Float[Tensor, " numbers"]
+DIFFERENCE = 1e-5
+"""Relative step of central differences."""
 
 
 class FreeParameter(NamedTuple):
@@ -37,6 +40,16 @@ def list_free_parameters(algorithm: Algorithm[Any, Any]) -> list[FreeParameter]:
         for name, declared in algorithm.hyperparameters().items()
         if isinstance(getattr(algorithm, name), Tensor)
     ]
+
+
+def free_numbers(algorithm: Algorithm[Any, Any]) -> Algorithm[Any, Any]:
+    """Make tensors of declared hyper-parameters that are plain numbers."""
+    values = {
+        name: torch.full((1,) if part.per_step else (), float(value), dtype=torch.float64)
+        for name, part in algorithm.hyperparameters().items()
+        if isinstance(value := getattr(algorithm, name), int | float)
+    }
+    return replace(algorithm, **values) if values else algorithm  # pyright: ignore[reportArgumentType]
 
 
 def pack_parameters(algorithm: Algorithm[Any, Any]) -> Theta:
@@ -105,7 +118,10 @@ def differentiate_predictions(
     """Return the predictions after some steps, and their derivatives by θ.
 
     `before` is a step number with its state: the run starts there, and earlier steps do not count.
+    An algorithm that takes no values per instance is differentiated by differences.
     """
+    if not _takes_values_per_instance(algorithm, problem):
+        return _difference_predictions(algorithm, problem, steps, before)
     parts, batch, problem = list_free_parameters(algorithm), len(problem.x), copy_problem(problem)
     leaves = [_copy_per_instance(getattr(algorithm, part.name), part, batch) for part in parts]
     each = replace(algorithm, **{p.name: v for p, v in zip(parts, leaves, strict=True)})  # pyright: ignore[reportArgumentType]
@@ -121,6 +137,65 @@ def differentiate_predictions(
     slopes = {k: _compute_jacobian(value, leaves, parts) for k, value in predictions.items()}
     values = torch.stack([predictions[k] for k in steps])
     return values.detach(), torch.stack([slopes[k] for k in steps])
+
+
+_takes_values: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
+
+
+def _takes_values_per_instance(algorithm: Algorithm[Any, Any], problem: Any) -> bool:
+    """Whether each instance may have its own hyper-parameters, found by trying it once.
+
+    A class of somebody's own may multiply a vector by a number, and take no vector of numbers.
+    """
+    kind = type(algorithm)
+    if kind not in _takes_values:
+        try:
+            _takes_values[kind] = _try_values_per_instance(algorithm, copy_problem(problem[:3]))
+        except (RuntimeError, TypeError, ValueError, IndexError):
+            _takes_values[kind] = False
+    return _takes_values[kind]
+
+
+def _try_values_per_instance(algorithm: Algorithm[Any, Any], few: Any) -> bool:
+    parts, theta = list_free_parameters(algorithm), pack_parameters(algorithm)
+    own = [unpack_parameters(algorithm, theta * (1 + 0.01 * k)) for k in range(len(few.x))]
+    values = {
+        part.name: torch.stack([getattr(a, part.name) for a in own], part.batch_dim)
+        for part in parts
+    }
+    for value in values.values():
+        value.requires_grad_()
+    together = predict_steps(replace(algorithm, **values), few, 2)  # pyright: ignore[reportArgumentType]
+    alone = [predict_steps(a, few, 2)[:, k] for k, a in enumerate(own)]
+    same = torch.allclose(together, torch.stack(alone, dim=1), rtol=1e-9, equal_nan=True)
+    return same and (together.requires_grad or not len(theta))
+
+
+def _difference_predictions(
+    algorithm: Algorithm[Any, Any],
+    problem: Any,
+    steps: Sequence[int],
+    before: tuple[int, Any] | None,
+) -> tuple[Float[Tensor, "k batch outputs"], Float[Tensor, "k batch outputs numbers"]]:
+    """Differentiate by central differences, one number after another."""
+    theta = pack_parameters(algorithm)
+
+    def predict(numbers: Theta) -> Predictions:
+        given, moved = copy_problem(problem), unpack_parameters(algorithm, numbers)
+        k, state = (0, moved.init(given)) if before is None else (before[0], copy_state(before[1]))
+        rows = {k: predict_state(moved, given, state)}
+        for step in range(k, max(steps)):
+            state = moved.step(given, state, step)
+            rows[step + 1] = predict_state(moved, given, state)
+        return torch.stack([rows[step].detach() for step in steps])
+
+    columns = []
+    for place in range(len(theta)):
+        size = DIFFERENCE * max(float(theta[place].abs()), DIFFERENCE)
+        move = torch.zeros_like(theta)
+        move[place] = size
+        columns.append((predict(theta + move) - predict(theta - move)) / (2 * size))
+    return predict(theta), torch.stack(columns, dim=-1)
 
 
 def _copy_per_instance(value: Tensor, part: FreeParameter, batch: int) -> Tensor:

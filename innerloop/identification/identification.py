@@ -18,8 +18,7 @@ from innerloop.identification.answers import describe_constants
 from innerloop.identification.candidates import Candidate, Given
 from innerloop.identification.comparison import Tables, compare_candidates
 from innerloop.identification.families.base import Family
-from innerloop.identification.fitting import FitTarget, estimate_memory, fit_candidate
-from innerloop.identification.hyper import pack_parameters, predict_steps
+from innerloop.identification.fitting import FitTarget, estimate_memory
 from innerloop.identification.instances import copy_problem, draw_prompts, draw_sample
 from innerloop.identification.listing import list_all_candidates
 from innerloop.identification.measures import LayerPredictions, scale
@@ -33,6 +32,7 @@ from innerloop.identification.models import (
 )
 from innerloop.identification.modules import ModuleModel
 from innerloop.identification.relation import fit_step_growth, order_of_convergence
+from innerloop.identification.screening import fit_candidates
 from innerloop.identification.similarities import add_similarities, describe_growth
 from innerloop.identification.tables import format_html, format_identification, make_frame
 from innerloop.identification.trials import TrialCandidate, fit_trials
@@ -184,11 +184,7 @@ def identify(
         needed = estimate_memory(candidate.guesses[0], candidate.schedule, wanted)
         check_memory(needed, f"fitting {candidate.label}")
     most = max(min(steps, max(STEPS_PER_LAYER * len(labels), MIN_STEPS)), len(labels))
-    matches = []
-    for k, candidate in enumerate(found):
-        if progress is not None:
-            progress(k / len(found), candidate.label)
-        matches.append(_fit_match(candidate, wanted, scoring, most))
+    matches = _fit_all(found, wanted, scoring, most, progress)
     truth = answered.find_truth(scoring)
     scored = ScoreTable.from_matches(answered.vectors, matches, truth, generator)
     concluded = conclude(matches, scored, labels, scoring, answered, len(fitting))
@@ -274,21 +270,23 @@ def _list_notes(
     return notes
 
 
-def _fit_match(candidate: Candidate, wanted: FitTarget, scoring: Any, steps: int) -> Match:
-    """Fit a candidate on one set of prompts and predict with it on another."""
-    if isinstance(candidate, TrialCandidate):
-        return fit_trials(candidate, wanted, scoring, steps)
-    seen = FitTarget(candidate.view(wanted.problem), wanted.model, wanted.scale)
-    algorithms, matched = fit_candidate(candidate.guesses, candidate.schedule, seen, steps)
-    view = candidate.view(scoring)
-    with torch.no_grad():
-        if candidate.schedule == "exact":
-            rows = [predict_steps(algorithm, view, 0)[0] for algorithm in algorithms]
-        else:
-            rows = list(predict_steps(algorithms[0], view, max(matched))[matched])
-    each = len(pack_parameters(algorithms[0]))
-    numbers = each * len(matched) if candidate.schedule == "exact" else each
-    return Match(candidate, algorithms, matched, numbers, torch.stack(rows))
+def _fit_all(
+    found: Sequence[Candidate],
+    wanted: FitTarget,
+    scoring: Any,
+    steps: int,
+    progress: Progress | None,
+) -> list[Match]:
+    """Fit all candidates on one set of prompts, and answer with them on another."""
+    trials = [candidate for candidate in found if isinstance(candidate, TrialCandidate)]
+    if not trials:
+        return fit_candidates(found, wanted, scoring, steps, progress)
+    matches = []
+    for k, candidate in enumerate(trials):
+        if progress is not None:
+            progress(k / len(trials), candidate.label)
+        matches.append(fit_trials(candidate, wanted, scoring, steps))
+    return matches
 
 
 def _export_values(match: Match) -> dict[str, Any]:

@@ -23,10 +23,12 @@ def minimise_squares(
     residual: Callable[[Tensor, bool], tuple[Tensor, Tensor | None] | None],
     start: Float[Tensor, " numbers"],
     iterations: int = MAX_ITERATIONS,
+    gain: float = MIN_GAIN,
 ) -> Float[Tensor, " numbers"]:
     """Minimise ‖r(θ)‖² from `start`.
 
-    `residual(θ, slopes)` returns r and, if `slopes`, J; None where θ is not allowed.
+    `residual(θ, slopes)` returns r and, if `slopes`, J; None where θ is not allowed. It ends when
+    the cost falls by less than the share `gain`.
     """
     numbers, damping = start, 1e-4
     found = residual(numbers, True)
@@ -50,7 +52,7 @@ def minimise_squares(
         else:
             return numbers
         numbers, damping = numbers - step, max(damping / 10, 1e-12)
-        if cost - reached < MIN_GAIN * cost:
+        if cost - reached < gain * cost:
             return numbers
         found = residual(numbers, True)
     return numbers

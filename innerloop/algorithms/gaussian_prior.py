@@ -1,0 +1,65 @@
+"""The ideal learner for Gaussian weights: the posterior mean under w ~ N(0, C) and noise. No steps.
+
+    ŵ = C Xᵀ (X C Xᵀ + σ²I)⁻¹ y,   C = L Lᵀ
+
+It is what no predictor beats in mean square where the weights have that prior. C = I is ridge
+regression with λ = σ²; without noise and with fewer examples than features it is the solution of
+least wᵀC⁻¹w. A prior that differs from prompt to prompt in a way that the prompt does not tell
+(weights N(0, Σ⁻¹) with Σ rotated at random) has no such closed form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.base import hyperparameter
+from innerloop.algorithms.regression import ExactModel, Weights, check_penalty, to_scalar_tensor
+from innerloop.errors import InputError
+from innerloop.problems.linear_regression import RegressionProblem
+
+
+@dataclass(frozen=True, eq=False)
+class GaussianPrior(ExactModel):
+    """`root` is L, and `penalty` is σ², which is positive: only their ratio matters."""
+
+    source: ClassVar[str] = "Bayes' rule; Bishop 2006, Pattern recognition, (3.53) with C for S₀"
+    root: Float[Tensor, "*batch d d"] = field(metadata=hyperparameter())
+    penalty: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
+
+    @classmethod
+    def guesses(cls, problem: RegressionProblem) -> list[GaussianPrior]:
+        """C of the problem's own weights where it knows them, and I; four noises for each."""
+        identity = torch.eye(problem.d, dtype=torch.float64)
+        roots = [identity]
+        if problem.weights is not None and problem.weights[..., 0].numel() > 4 * problem.d:
+            drawn = problem.weights.reshape(-1, problem.d).double()
+            moment = drawn.mT @ drawn / len(drawn)
+            power = float(moment.diagonal().mean())
+            roots.insert(0, torch.linalg.cholesky(moment / power + 1e-6 * identity))
+        row = float(problem.x.square().sum(dim=-1).mean())
+        return [
+            cls(root, to_scalar_tensor(share * row))
+            for root in roots
+            for share in (1e-4, 1e-2, 1e-1, 1.0)
+        ]
+
+    def __post_init__(self) -> None:
+        check_penalty(self.penalty)
+
+    def init(self, problem: RegressionProblem) -> Weights:
+        root, penalty = self.root.to(problem.x), self.penalty.to(problem.x)[..., None, None]
+        rows, few = problem.x @ root, problem.n < problem.d
+        gram = rows @ rows.mT if few else rows.mT @ rows
+        system = gram + penalty * torch.eye(gram.shape[-1]).to(gram)
+        labels = problem.y.unsqueeze(-1)
+        factor, failed = torch.linalg.cholesky_ex(system)
+        if bool(failed.any()):
+            raise InputError("the noise leaves the system of the posterior singular: enlarge it")
+        if few:
+            return (root @ (rows.mT @ torch.cholesky_solve(labels, factor))).squeeze(-1)
+        return (root @ torch.cholesky_solve(rows.mT @ labels, factor)).squeeze(-1)

@@ -1,0 +1,107 @@
+"""Fits of an iteration with the same values at every step; the step of each layer is found too."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.identification.fitting import (
+    FITTED_LAYERS,
+    FitTarget,
+    fit_numbers,
+    match_steps,
+    sum_costs,
+)
+from innerloop.identification.marquardt import MAX_ITERATIONS, PERFECT_COST
+
+PACES = (1, 2)
+"""Steps per layer that fits start from, besides each layer's own best match."""
+SINGLE_LAYER_STARTS = 12
+"""For a model with a single layer, which may be any step: fits start from steps 1 to this."""
+TRIAL_ITERATIONS, MAX_REFITS = 2, 3
+"""Iterations that each assignment of steps to layers is tried for, and refits of the best one."""
+PROMISING_COST, HOPELESS_COST = 1e-4, 0.5
+"""Costs per layer below which no other assignment is tried, and above which none is refitted."""
+CERTAIN_COST, RIVAL_TRIAL, MAX_REFITTED = 1e-6, 10.0, 3
+"""A fit of this cost per layer is right. Otherwise further assignments are fitted on, whose trials
+cost at most this many times that of the best, until this many are."""
+
+
+class SharedFit(NamedTuple):
+    """A fit with the same values at every step: its cost, each layer's step, and the algorithm."""
+
+    cost: float
+    steps: list[int]
+    algorithm: Algorithm[Any, Any]
+
+
+def fit_shared(
+    groups: Sequence[Sequence[Algorithm[Any, Any]]], wanted: FitTarget, steps: int
+) -> SharedFit:
+    """Fit from several assignments of steps to layers: each is tried, the best ones refitted."""
+    return refit_best(try_assignments(groups, wanted, steps), wanted, steps)
+
+
+def try_assignments(
+    groups: Sequence[Sequence[Algorithm[Any, Any]]], wanted: FitTarget, steps: int
+) -> list[SharedFit]:
+    """Fit briefly from several assignments of steps to layers; return them, the best first."""
+    tables = [[wanted.tabulate_costs(guess, steps) for guess in group] for group in groups]
+    tried = []
+    paces = PACES if wanted.layers > 1 else range(1, SINGLE_LAYER_STARTS + 1)
+    for pace in (*paces, None):
+        for group, own in zip(groups, tables, strict=True):
+            nearest = min(own, key=lambda table: sum_costs(table, match_steps(table)))
+            belief = match_steps(nearest) if pace is None else assume_pace(wanted.layers, pace)
+            if max(belief) <= steps:
+                costs = [sum_costs(table, belief) for table in own]
+                start = group[costs.index(min(costs))]
+                tried.append(fit_assignment(start, belief, wanted, steps, TRIAL_ITERATIONS))
+        best = min(tried, key=lambda each: each.cost)
+        if wanted.layers > 1 and best.cost < PROMISING_COST * wanted.layers:
+            break
+    return sorted(tried, key=lambda each: each.cost)
+
+
+def refit_best(trials: Sequence[SharedFit], wanted: FitTarget, steps: int) -> SharedFit:
+    """Fit on from the best trial, and unless that fits from others that are nearly as good."""
+    best, seen = refit_shared(trials[0], wanted, steps), [trials[0].steps]
+    for trial in trials[1:]:
+        near = trial.cost < RIVAL_TRIAL * trials[0].cost and trial.steps not in seen
+        if near and best.cost > CERTAIN_COST * wanted.layers and len(seen) < MAX_REFITTED:
+            best = min(best, refit_shared(trial, wanted, steps), key=lambda fit: fit.cost)
+            seen.append(trial.steps)
+    return best
+
+
+def refit_shared(fit: SharedFit, wanted: FitTarget, steps: int) -> SharedFit:
+    """Fit on from a fit until the steps that match the layers stay the same."""
+    for _ in range(MAX_REFITS):
+        if not PERFECT_COST < fit.cost / wanted.layers < HOPELESS_COST:
+            break
+        before = fit.steps
+        fit = fit_assignment(fit.algorithm, before, wanted, steps, MAX_ITERATIONS)
+        if fit.steps == before:
+            break
+    return fit
+
+
+def fit_assignment(
+    algorithm: Algorithm[Any, Any],
+    belief: Sequence[int],
+    wanted: FitTarget,
+    steps: int,
+    iterations: int,
+) -> SharedFit:
+    """Fit values to believed steps of some layers, then match every layer with its best step."""
+    layers = sorted({k * (wanted.layers - 1) // (FITTED_LAYERS - 1) for k in range(FITTED_LAYERS)})
+    there = [belief[layer] for layer in layers]
+    algorithm = fit_numbers(algorithm, wanted, layers, there, iterations=iterations)
+    table = wanted.tabulate_costs(algorithm, steps)
+    return SharedFit(sum_costs(table, match_steps(table)), match_steps(table), algorithm)
+
+
+def assume_pace(layers: int, pace: int) -> list[int]:
+    """Return the step of each layer if all take the same number of steps."""
+    return [pace * (layer + 1) for layer in range(layers)]

@@ -1,0 +1,150 @@
+"""Fits of an iteration with its own values at every step.
+
+Where the model is seen after every layer, step k is fitted to layer k after the steps before it.
+Where only one output is seen, 1, 2, … steps are fitted to it at once: from equal values, spread
+like the step sizes of a Chebyshev iteration (equal ones would stay equal), and from the fit with
+one step less. The fewest steps that fit as well as any are kept.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.identification.fitting import (
+    MANY_UNKNOWNS,
+    FitTarget,
+    fit_numbers,
+    group_guesses,
+)
+from innerloop.identification.hyper import (
+    find_owning_steps,
+    list_free_parameters,
+    pack_parameters,
+    repeat_per_step,
+    slice_steps,
+    unpack_parameters,
+)
+from innerloop.identification.instances import copy_problem, copy_state
+
+MAX_WAIT = 2
+"""A step's numbers without effect on their own layer are fitted at one of this many later ones."""
+MAX_OUTPUT_STEPS, OUTPUT_ITERATIONS, OUTPUT_GAIN = 6, 30, 3e-3
+"""Steps that a single output is fitted by at most, iterations of each such fit, and the share by
+which the cost must fall: steps of similar size are told apart slowly."""
+SPREADS = (0.4, 0.85)
+"""Half the spread of values over steps that a fit to a single output starts from."""
+OUTPUT_COST, WORTH_A_STEP = 1e-7, 0.5
+"""A cost this small needs no further step; a further step must leave less than this share."""
+
+
+def never(layer: int, cost: float) -> bool:
+    """Never give up, whatever the cost of a layer."""
+    return False
+
+
+def fit_stepwise(
+    guesses: Sequence[Algorithm[Any, Any]],
+    wanted: FitTarget,
+    give_up: Callable[[int, float], bool] = never,
+) -> Algorithm[Any, Any]:
+    """Fit step after step; numbers without effect on their own layer are fitted at a later one.
+
+    `give_up(layer, cost)` may end the fit; the steps that are left keep the last values.
+    """
+    best = min(guesses, key=lambda guess: float(wanted.tabulate_costs(guess, 1)[0, 1]))
+    algorithm = repeat_per_step(best, wanted.layers)
+    owners, theta = find_owning_steps(algorithm), pack_parameters(algorithm)
+    waiting = owners < 0
+    states = [algorithm.init(copy_problem(wanted.problem))]
+    for layer in range(wanted.layers):
+        if layer:
+            theta[owners == layer] = theta[owners == layer - 1]
+        now = (waiting & ((owners < 0) | (owners >= layer - MAX_WAIT))) | (owners == layer)
+        start = int(owners[now].clamp_min(0).min()) if bool(now.any()) else layer
+        inside = (owners < 0) | ((owners >= start) & (owners <= layer))
+        window = slice_steps(unpack_parameters(algorithm, theta), start, layer + 1)
+        shows = torch.zeros_like(now[inside])
+        before, after = (0, states[start]), [layer + 1 - start]
+        window = fit_numbers(window, wanted, [layer], after, now[inside], before, shows)
+        theta[inside] = pack_parameters(window)
+        waiting = now.clone()
+        waiting[inside] &= ~shows
+        states = states[: start + 1]
+        problem = copy_problem(wanted.problem)
+        for k in range(layer + 1 - start):
+            states.append(window.step(problem, copy_state(states[-1]), k))
+        if give_up(layer, wanted.measure_state(window, states[-1], layer)):
+            for later in range(layer + 1, wanted.layers):
+                theta[owners == later] = theta[owners == layer]
+            break
+    return unpack_parameters(algorithm, theta)
+
+
+def fit_output(
+    guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget
+) -> tuple[Algorithm[Any, Any], int]:
+    """Fit several steps with their own values to a single output; return how many it took."""
+    best: tuple[float, int, Algorithm[Any, Any]] | None = None
+    for group in group_guesses(guesses):
+        last: Algorithm[Any, Any] | None = None
+        for steps in range(1, MAX_OUTPUT_STEPS + 1):
+            if steps > 1 and len(pack_parameters(repeat_per_step(group[0], steps))) > MANY_UNKNOWNS:
+                break
+            starts = _list_starts(group, wanted, steps, last)
+            fits = [
+                fit_numbers(
+                    start, wanted, [0], [steps], iterations=OUTPUT_ITERATIONS, gain=OUTPUT_GAIN
+                )
+                for start in starts
+            ]
+            costs = [float(wanted.tabulate_costs(fit, steps)[0, steps]) for fit in fits]
+            last = fits[costs.index(min(costs))]
+            if best is None or min(costs) < WORTH_A_STEP * best[0]:
+                best = (min(costs), steps, last)
+            if min(costs) < OUTPUT_COST or steps > best[1] + 1:
+                break
+    assert best is not None
+    return best[2], best[1]
+
+
+def _list_starts(
+    group: Sequence[Algorithm[Any, Any]],
+    wanted: FitTarget,
+    steps: int,
+    last: Algorithm[Any, Any] | None,
+) -> list[Algorithm[Any, Any]]:
+    costs = [float(wanted.tabulate_costs(guess, steps)[0, steps]) for guess in group]
+    nearest = group[costs.index(min(costs))]
+    if steps == 1:
+        return [repeat_per_step(nearest, 1)]
+    equal = fit_numbers(nearest, wanted, [0], [steps])
+    starts = [_spread_values(repeat_per_step(equal, steps), spread) for spread in SPREADS]
+    return starts if last is None else [*starts, _append_step(last)]
+
+
+def _spread_values(algorithm: Algorithm[Any, Any], spread: float) -> Algorithm[Any, Any]:
+    """Divide the values of step k by 1 + spread · cos((2k + 1)π/2K), Chebyshev's points."""
+    values = {}
+    for part in list_free_parameters(algorithm):
+        value = getattr(algorithm, part.name)
+        if part.per_step:
+            points = (2 * torch.arange(len(value)).to(value) + 1) * math.pi / (2 * len(value))
+            shares = 1 + spread * points.cos()
+            values[part.name] = value / shares.reshape(-1, *[1] * (value.ndim - 1))
+    return replace(algorithm, **values)  # pyright: ignore[reportArgumentType]
+
+
+def _append_step(algorithm: Algorithm[Any, Any]) -> Algorithm[Any, Any]:
+    """Add a step whose values are a tenth of the mean of the others."""
+    values = {}
+    for part in list_free_parameters(algorithm):
+        value = getattr(algorithm, part.name)
+        if part.per_step:
+            values[part.name] = torch.cat([value, 0.1 * value.mean(dim=0, keepdim=True)])
+    return replace(algorithm, **values)  # pyright: ignore[reportArgumentType]

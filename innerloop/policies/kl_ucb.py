@@ -1,0 +1,64 @@
+"""KL-UCB: the arm whose chance could be highest, by the divergence of Bernoulli distributions.
+
+    index = max{ q : N kl(p̂, q) ≤ ln t + c ln ln t },   kl(p, q) = p ln(p/q) + (1−p) ln((1−p)/(1−q))
+
+p̂ is the average reward of an arm and N how often it was chosen; each arm is chosen once at first.
+t is the number of steps so far, and ln ln t counts as 0 where it is negative.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.parameters import parameter
+from innerloop.policies.arms import ArmPolicy, Tally
+from innerloop.policies.base import greedy_probabilities
+from innerloop.problems.bandit import ActionSet
+from innerloop.problems.bernoulli_bandits import BernoulliBandit
+from innerloop.problems.environment import Environment
+
+BISECTIONS = 50
+"""Halvings of [p̂, 1] that find the index, to 1e-15."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KLUCBPolicy(ArmPolicy):
+    """Optimism about the chance of each arm, by the tightest bound for Bernoulli rewards."""
+
+    source: ClassVar[str] = "Garivier and Cappé 2011, Algorithm 1"
+    environment_type: ClassVar[type[Environment]] = BernoulliBandit
+
+    width: float = parameter(0.0, "c, the weight of ln ln t", least=0)
+
+    def probabilities(
+        self, state: Tally, observation: ActionSet, noise: Float[Tensor, "*batch normals"]
+    ) -> Float[Tensor, "*batch actions"]:
+        return greedy_probabilities(self.compute_index(state, observation.step))
+
+    def compute_index(self, state: Tally, step: int) -> Float[Tensor, "*batch arms"]:
+        """Return the largest chance that each arm may have; infinite for an arm never chosen."""
+        log = math.log(max(step, 1))
+        allowed = (log + self.width * math.log(max(log, 1.0))) / state.counts.clamp_min(1)
+        mean = torch.where(state.counts == 0, 0.0, state.means)
+        low, high = mean, torch.ones_like(mean)
+        for _ in range(BISECTIONS):
+            middle = (low + high) / 2
+            inside = bernoulli_divergence(mean, middle) <= allowed
+            low, high = torch.where(inside, middle, low), torch.where(inside, high, middle)
+        return torch.where(state.counts == 0, torch.inf, low)
+
+
+def bernoulli_divergence(p: Tensor, q: Tensor) -> Tensor:
+    """kl(p, q) = p ln(p/q) + (1−p) ln((1−p)/(1−q)), with 0 ln 0 = 0."""
+    return (
+        torch.xlogy(p, p)
+        - torch.xlogy(p, q)
+        + torch.xlogy(1 - p, 1 - p)
+        - torch.xlogy(1 - p, 1 - q)
+    )
