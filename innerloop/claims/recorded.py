@@ -9,6 +9,7 @@ size. The error then has the command that makes them, in the folder where they a
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,11 @@ RESULTS = find_recorded()
 def name_seeds(name: str, seeds: int) -> list[str]:
     """Name the recorded trainings of one model from seed 0 on: `name`, `name-seed-1`, …."""
     return [name, *(f"{name}-seed-{seed}" for seed in range(1, seeds))]
+
+
+def name_trainings(names: Sequence[str], seeds: int) -> list[list[str]]:
+    """Name the recorded trainings of several models, one list for each seed."""
+    return [list(each) for each in zip(*(name_seeds(name, seeds) for name in names), strict=True)]
 
 
 def load_recorded(folder: str, name: str) -> TrainedRun:

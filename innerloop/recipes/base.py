@@ -157,7 +157,7 @@ def train(
     `resume` goes on with the run in `folder`, or starts one where there is none. One thread unless
     `threads` says otherwise, on whatever machine: their number changes the weights. `notice` takes
     one line about anything worth knowing; without it that is a warning. `watch` is called with the
-    step and the model at each evaluation.
+    step and the model, before the first step and after each.
     """
     if isinstance(recipe, Recipe) and settings:
         raise InputError("settings go with a recipe's name: set them on the recipe object instead")

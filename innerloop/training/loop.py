@@ -83,7 +83,7 @@ class Training:
     opening: Opening | None = Opening((), "")
     """Its first steps; None where it goes on from a checkpoint that does not have them."""
     watch: Callable[[int, nn.Module], None] | None = None
-    """Called with the step and the model at each evaluation."""
+    """Called with the step and the model, before the first step and after each."""
 
     def __post_init__(self) -> None:
         self.optimizer = self.settings.make_optimizer(self.model)
@@ -132,8 +132,10 @@ class Training:
         """
         start = time.perf_counter()
         self.settings.prepare_model(self.model, self.step)
-        if self.step == 0 and evaluate:
-            self._evaluate()
+        if self.step == 0:
+            self._show()
+            if evaluate:
+                self._evaluate()
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.learning_rate_at(self.step)
         batch = self.settings.simplify_batch(self._current_batch(), self.step)
@@ -154,6 +156,7 @@ class Training:
         self._extend_opening()
         self.step += 1
         self.seconds += time.perf_counter() - start
+        self._show()
         if not evaluate:
             return
         if self.step % self.settings.evaluate_every == 0 or self.step == self.settings.steps:
@@ -167,6 +170,10 @@ class Training:
             generator = torch.Generator().manual_seed(_mix_seed(self.seed, number))
             self._batch = number, self.objective.draw(generator)
         return self._batch[1]
+
+    def _show(self) -> None:
+        if self.watch is not None:
+            self.watch(self.step, self.model)
 
     def _extend_opening(self) -> None:
         if self.step < OPENING_STEPS and self.opening is not None:
@@ -203,8 +210,6 @@ class Training:
         if self.step:
             row["batch_loss"] = self._last_loss
         self.history.append(row)
-        if self.watch is not None:
-            self.watch(self.step, self.model)
         loss, first = measures["loss"], self.history[0]["loss"]
         self._check_finite(loss, 0.0)
         if self.step and loss > MAX_GROWTH * max(1.0, first):
