@@ -15,6 +15,10 @@ import torch
 from test_restoring import CASES, Stop, find, stop
 
 from innerloop.claims import recorded
+from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.liu2025.contest import count_trainings
+from innerloop.claims.loading import load_claims
+from innerloop.claims.yang2025.networks import merge_trainings
 from innerloop.errors import FileError, InputError
 from innerloop.jsonfiles import read_object
 from innerloop.ledger.code import digest_weights
@@ -198,6 +202,56 @@ def test_a_run_is_recorded_with_its_opening_and_loaded_from_where_its_command_pu
     record.record(tmp_path / "run", results / "kind" / "model-seed-1")
     assert digest_weights(named) == described
     assert recorded.name_seeds("model", 2) == ["model", "model-seed-1"]
+
+
+def test_trainings_of_one_network_are_decided_where_they_agree() -> None:
+    def judge(*outcomes: bool | None) -> Evidence:
+        found = [
+            Evidence(
+                parts=[
+                    Part(printed=make_check(passed), trainings=1),
+                    Part(printed=make_check(True)),
+                ],
+                numbers={"error": 0.5},
+                table=[{"layer": 1}],
+            )
+            for passed in outcomes
+        ]
+        return merge_trainings(found)
+
+    def make_check(passed: bool | None) -> Check:
+        example = "one" if passed is False else ""
+        return Check(statement="it learns", passed=passed, summary="so", counterexample=example)
+
+    assert judge(True).marks == ["one training"]
+    assert judge(True, True, True).label == "holds"
+    assert judge(False, False, False).verdict == "fails"
+    assert judge(False, False, False).parts[0].printed.counterexample == "one"
+    assert judge(True, True, False).verdict == "undecided"
+    assert judge(True, True, None).verdict == "undecided"
+    merged = judge(True, False)
+    assert merged.marks == ["2 trainings"]
+    assert [part.trainings for part in merged.parts] == [2, None]
+    assert merged.parts[0].printed.summary == "seed 0: holds, so; seed 1: fails, so"
+    assert merged.numbers == {"error, seed 0": 0.5, "error, seed 1": 0.5}
+    assert merged.table == [{"seed": 0, "layer": 1}, {"seed": 1, "layer": 1}]
+
+
+def test_one_training_in_several_cells_is_one() -> None:
+    cells = [{"seeds": {"Small TF": k, "GPT-2": 0}} for k in range(3)]
+    assert count_trainings(cells, "Small TF", "LISTA-VM") == 3
+    assert count_trainings(cells, "GPT-2", "Small TF") == 1
+    assert count_trainings([{}, {}], "GPT-2") == 2, "trained where the cell was"
+
+
+@pytest.mark.parametrize("id", ["fu.best-match", "fu.convergence", "fu.ill-conditioned", "fu.lstm"])
+def test_three_trainings_are_named_at_full(id: str) -> None:
+    (quick,), (full,) = (
+        load_claims()[f"yang2025.{id}"].presets[preset] for preset in ("quick", "full")
+    )
+    assert len(quick["machines"]) == 1
+    assert len(full["machines"]) == 3
+    assert full["machines"][0] == quick["machines"][0]
 
 
 def test_another_training_in_the_place_of_a_recorded_one_is_refused(
