@@ -22,7 +22,7 @@ from innerloop.claims.yang2025.networks import merge_trainings
 from innerloop.errors import FileError, InputError
 from innerloop.jsonfiles import read_object
 from innerloop.ledger.code import digest_weights
-from innerloop.recipes.base import Recipe, load, replay, train
+from innerloop.recipes.base import Recipe, load, replay, train, train_seeds
 from innerloop.recipes.linear_attention import LinearAttentionRecipe
 from innerloop.recipes.linear_regression import LinearRegressionRecipe
 from innerloop.recipes.small_transformer import SmallTransformerRecipe
@@ -194,10 +194,10 @@ def test_a_run_is_recorded_with_its_opening_and_loaded_from_where_its_command_pu
     named = {"machine": "model-seed-1"}
     described = digest_weights(named)
     assert described
-    train(LinearAttentionRecipe, folder=place, seed=1, **settings)
+    train_seeds(LinearAttentionRecipe(**settings), [1], place)  # as the command does
     found = recorded.load_recorded("kind", "model-seed-1")
     assert (found.seed, found.step) == (1, 5)
-    (place / MODEL).write_bytes((tmp_path / "run" / MODEL).read_bytes())
+    (place / "seed-1" / MODEL).write_bytes((tmp_path / "run" / MODEL).read_bytes())
     assert digest_weights(named) == described, "the same weights"
     record.record(tmp_path / "run", results / "kind" / "model-seed-1")
     assert digest_weights(named) == described

@@ -66,7 +66,9 @@ def digest_recorded(name: str) -> dict[str, str]:
 
 
 def _find_weights(folder: str, name: str) -> Path | None:
-    places = RESULTS / folder / f"{name}.safetensors", _name_run(folder, name) / MODEL
+    run = _name_run(folder, name)
+    made = [run / MODEL, *sorted(run.glob(f"seed-*/{MODEL}"))]
+    places = [RESULTS / folder / f"{name}.safetensors", *made]
     return next((path for path in places if path.is_file()), None)
 
 
