@@ -1,5 +1,10 @@
-"""Put the recorded results into the wheel: claims use the weights, reports the stored cells."""
+"""Put the recorded results into the wheel: claims use the weights, reports the stored cells.
 
+Of the weights a wheel has those that the preset `quick` uses. All others are described there, and
+whoever asks for one is told the command that makes it.
+"""
+
+from fnmatch import fnmatch
 from pathlib import Path
 from shutil import copytree
 
@@ -7,6 +12,21 @@ from setuptools import setup
 from setuptools.command.build_py import build_py
 
 RECORDED = ("sparse", "regression", "cells/full")
+WEIGHTS = ("regression/*.safetensors", "sparse/quick-*.safetensors")
+
+
+def list_left_out(folder: str, names: list[str]) -> set[str]:
+    """List what a wheel does not take from a folder: other weights, and runs made here."""
+    place = Path(folder)
+    return {
+        name
+        for name in names
+        if (place.parent == Path("results") and (place / name).is_dir())
+        or (
+            name.endswith(".safetensors")
+            and not any(fnmatch(f"{place.name}/{name}", pattern) for pattern in WEIGHTS)
+        )
+    }
 
 
 class BuildWithResults(build_py):
@@ -17,7 +37,7 @@ class BuildWithResults(build_py):
         if not self.editable_mode:
             for folder in RECORDED:
                 place = Path(self.build_lib) / "innerloop" / "recorded" / folder
-                copytree(Path("results") / folder, place, dirs_exist_ok=True)
+                copytree(Path("results") / folder, place, ignore=list_left_out, dirs_exist_ok=True)
 
 
 setup(cmdclass={"build_py": BuildWithResults})

@@ -8,12 +8,14 @@ import shutil
 import subprocess
 import sys
 import venv
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
 import innerloop
+from innerloop.claims.loading import load_claims
 
 ROOT = Path(innerloop.__file__).parents[1]
 EXAMPLE = ROOT / "examples" / "heavy_ball"
@@ -114,11 +116,47 @@ def fresh_environment(tmp_path_factory: pytest.TempPathFactory) -> FreshEnvironm
     return FreshEnvironment(folder)
 
 
-def test_the_wheel_has_what_the_checkout_has(fresh_environment: FreshEnvironment) -> None:
+def list_files(folder: Path) -> dict[str, int]:
+    """Name the files below a folder, each with its size in bytes."""
+    return {
+        str(path.relative_to(folder)): path.stat().st_size
+        for path in folder.rglob("*.*")
+        if path.is_file()
+    }
+
+
+def list_machines(settings: Any) -> Iterator[str]:
+    """The words among settings, however deep."""
+    if isinstance(settings, str):
+        yield settings
+    elif isinstance(settings, dict | list | tuple):
+        parts = settings.values() if isinstance(settings, dict) else settings
+        yield from (word for part in parts for word in list_machines(part))
+
+
+def test_the_wheel_has_all_that_is_recorded_but_weights_that_quick_does_not_use(
+    fresh_environment: FreshEnvironment,
+) -> None:
     recorded = fresh_environment.packages / "innerloop" / "recorded"
-    for folder in ("sparse", "regression", "cells/full"):
-        files = sorted(path.name for path in (ROOT / "results" / folder).rglob("*.*"))
-        assert sorted(path.name for path in (recorded / folder).rglob("*.*")) == files
+    for folder, source in (("sparse", "liu2025"), ("regression", "yang2025"), ("cells/full", "-")):
+        used = {
+            word
+            for claim in load_claims().values()
+            for settings in claim.presets["quick"]
+            for word in list_machines(settings)
+            if claim.id.startswith(source)
+        }
+        here, there = (list_files(place / folder) for place in (ROOT / "results", recorded))
+        weights = {name for name in here if name.endswith(".safetensors")}
+        runs = {name for name in here if folder != "cells/full" and "/" in name}
+        needed = {name for name in weights if Path(name).stem in used}
+        assert there.keys() == here.keys() - runs - (weights - needed)
+    assert sum(list_files(recorded).values()) < 10e6
+    assert sum(list_files(ROOT / "results").values()) < 40e6
+
+
+def test_the_wheel_finds_what_it_has(fresh_environment: FreshEnvironment) -> None:
+    recorded = fresh_environment.packages / "innerloop" / "recorded"
     where = (
         "import innerloop, innerloop.results as r; print(innerloop.__file__, r.find_recorded());"
         "from innerloop.claims.recorded import load_recorded as l; l('regression', 'gpt2')"
@@ -127,14 +165,19 @@ def test_the_wheel_has_what_the_checkout_has(fresh_environment: FreshEnvironment
     assert fresh_environment.python("-c", where).split() == [home, str(recorded)]
     weights = recorded / "regression" / "gpt2.safetensors"
     weights.rename(weights.with_suffix(".away"))
-    built, checked = fresh_environment.run(
-        "build newton -s d=2 -s steps=3", "check yang2025.fu.convergence --workers 1"
+    built, checked, full = fresh_environment.run(
+        "build newton -s d=2 -s steps=3",
+        "check yang2025.fu.convergence --workers 1",
+        "check liu2025.figure-1a --preset full --workers 1 --fresh",
     )
     weights.with_suffix(".away").rename(weights)
     assert built.code == 0
     assert checked.code == 2
     refused = "yang2025.fu.convergence cannot be checked here: the recorded weights regression/gpt2"
     assert refused in checked.err
+    assert full.code == 2
+    assert "sparse/small-transformer.safetensors are not here" in full.err
+    assert "make them with innerloop train small-transformer -s steps=5500" in full.err
 
 
 def test_a_strangers_package_works_everywhere(fresh_environment: FreshEnvironment) -> None:

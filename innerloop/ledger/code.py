@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import hashlib
+import json
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 import innerloop
-from innerloop.claims.recorded import find_recorded_files
+from innerloop.claims.recorded import digest_recorded
 from innerloop.registry import list_modules
 
 ROOT = Path(innerloop.__file__).parent
@@ -92,13 +93,12 @@ class Home:
 
 def digest_weights(settings: Mapping[str, Any]) -> str:
     """Digest the recorded weights that settings name; empty where they name none."""
-    paths = sorted(
-        {path for name in _iterate_texts(settings) for path in find_recorded_files(name)}
-    )
-    digest = hashlib.sha256()
-    for path in paths:
-        digest.update(f"{path.parent.name}/{path.name}\n".encode() + path.read_bytes())
-    return digest.hexdigest()[:DIGITS] if paths else ""
+    found = {
+        f"{folder}/{name}": digest
+        for name in _iterate_texts(settings)
+        for folder, digest in digest_recorded(name).items()
+    }
+    return _digest(json.dumps(found, sort_keys=True).encode()) if found else ""
 
 
 @cache

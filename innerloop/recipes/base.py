@@ -39,14 +39,17 @@ from innerloop.training.environment import (
 from innerloop.training.folder import MODEL, open_folder
 from innerloop.training.history import digest_history, write_history
 from innerloop.training.loop import (
+    OPENING,
     SECONDS_BETWEEN_CHECKPOINTS,
     DivergedError,
     Training,
     fit,
+    replay_opening,
     warn_caller,
 )
 from innerloop.training.memory import limit_allocations
 from innerloop.training.objective import Objective
+from innerloop.training.opening import Opening, is_opening
 from innerloop.training.restoring import check_weights, is_number, require, shorten
 from innerloop.training.resuming import ENVIRONMENTS
 from innerloop.training.settings import Settings
@@ -145,6 +148,7 @@ def train(
     threads: int = 1,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
+    watch: Callable[[int, nn.Module], None] | None = None,
     **settings: Any,
 ) -> TrainedRun:
     """Train a recipe in `folder`, or in memory alone.
@@ -152,7 +156,8 @@ def train(
     `recipe` is a name, `module:attribute`, a class, or an object; `settings` are its parameters.
     `resume` goes on with the run in `folder`, or starts one where there is none. One thread unless
     `threads` says otherwise, on whatever machine: their number changes the weights. `notice` takes
-    one line about anything worth knowing; without it that is a warning.
+    one line about anything worth knowing; without it that is a warning. `watch` is called with the
+    step and the model, before the first step and after each.
     """
     if isinstance(recipe, Recipe) and settings:
         raise InputError("settings go with a recipe's name: set them on the recipe object instead")
@@ -165,7 +170,8 @@ def train(
         run = nullcontext() if folder is None else open_folder(Path(folder), resume, notice)
         with run as path:
             generator = torch.Generator().manual_seed(seed)
-            training = Training(made.build_model(generator), objective, made, seed)
+            model = made.build_model(generator)
+            training = Training(model, objective, made, seed, watch=watch)
             options = {"every": every, "progress": progress, "notice": notice}
             _fit_and_write(training, made, path, threads, options)
     return TrainedRun(
@@ -197,6 +203,13 @@ def _fit_and_write(
     if path is not None:
         write_history(path.with_name("history.csv"), training.history)
         _save_model(training, recipe, about, environment, path.with_name(MODEL))
+
+
+def replay(recipe: Recipe, seed: int = 0, threads: int = 1) -> Opening:
+    """Take the first five steps of a training, as `train` does, and return what they were."""
+    with use_threads(check_threads(threads)):
+        model = recipe.build_model(torch.Generator().manual_seed(check_seed(seed)))
+        return replay_opening(Training(model, recipe.build_objective(), recipe, seed))
 
 
 def train_seeds(
@@ -246,6 +259,7 @@ def _save_model(
         "seconds": round(training.seconds, 3),
         "final": training.history[-1],
         "history_sha256": digest_history(training.history),
+        **({OPENING: training.opening.as_dict()} if training.opening else {}),
         **environment,
         ENVIRONMENTS: training.environments,
         "command": format_command(recipe, about["seed"], environment["threads"]),
@@ -303,6 +317,7 @@ def _check_description(about: dict[str, Any]) -> None:
     final = about.get("final", {"loss": 0.0})
     numbers = isinstance(final, dict) and all(type(x) in (int, float) for x in final.values())
     require(numbers and is_number(final.get("loss")), "its final measures are not numbers")
+    require(OPENING not in about or is_opening(about[OPENING]), "its opening is not a run's")
     versions = about.get("versions", {})
     texts = [*versions, *versions.values()] if isinstance(versions, dict) else [None]
     require(all(isinstance(text, str) for text in texts), "its versions are not texts")

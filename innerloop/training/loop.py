@@ -28,6 +28,8 @@ from innerloop.progress import Progress
 from innerloop.training import checkpoint
 from innerloop.training.environment import Environment
 from innerloop.training.objective import Objective
+from innerloop.training.opening import STEPS as OPENING_STEPS
+from innerloop.training.opening import Opening, digest_batch, is_opening
 from innerloop.training.optimizer_state import check_optimizer
 from innerloop.training.restoring import (
     check_counters,
@@ -41,6 +43,8 @@ from innerloop.training.settings import Settings
 
 Row = dict[str, float]
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
+OPENING = "opening"
+"""The entry of a state, and of a model file's description, with the run's first steps."""
 MAX_GROWTH = 1e6
 """Factor above the loss at step 0, or 1 where that is less, at which an evaluated loss counts as
 diverged. A batch is not judged by it: one rare prompt may have a huge loss that clipping survives,
@@ -76,6 +80,10 @@ class Training:
     """Why the run stopped: `steps`, `target` or `patience`; empty while it runs."""
     environments: list[Environment] = field(default_factory=list)
     """What it ran under, each from its `step` on: more than one if it was resumed elsewhere."""
+    opening: Opening | None = Opening((), "")
+    """Its first steps; None where it goes on from a checkpoint that does not have them."""
+    watch: Callable[[int, nn.Module], None] | None = None
+    """Called with the step and the model, before the first step and after each."""
 
     def __post_init__(self) -> None:
         self.optimizer = self.settings.make_optimizer(self.model)
@@ -94,12 +102,13 @@ class Training:
             "history": self.history,
             "ended": self.stop_reason,
             "last": self._last_loss if math.isfinite(self._last_loss) else None,
+            **({OPENING: self.opening.as_dict()} if self.opening else {}),
         }
 
     def restore(self, state: dict[str, Any]) -> None:
         """Return to a state that `capture_state` returned, once all of it is found sound."""
-        names = self.capture_state().keys()
-        for name in names:
+        names = self.capture_state().keys() | {OPENING}
+        for name in names - {OPENING}:  # which files of older versions lack
             require(name in state, f"it has no {name}")
         for name in state:
             require(name in names, f"it has a {shorten(name)}")
@@ -107,19 +116,26 @@ class Training:
         check_counters(state, self.settings)
         optimizer = check_optimizer(self.optimizer, state["optimizer"], state["step"])
         checkpoint.check_random_states(state["random"])
+        opening = _read_opening(state)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(optimizer)
         checkpoint.set_random_states(state["random"])
         self.step, self.seconds = state["step"], state["seconds"]
         self.history, self.stop_reason = state["history"], state["ended"]
         self._last_loss = math.nan if state["last"] is None else state["last"]
+        self.opening = opening
 
-    def advance(self) -> None:
-        """Take one step of the optimiser, with the evaluations that are due before and after it."""
+    def advance(self, *, evaluate: bool = True) -> None:
+        """Take one step of the optimiser, with the evaluations that are due before and after it.
+
+        Evaluations change nothing that follows; without them the step is the same.
+        """
         start = time.perf_counter()
         self.settings.prepare_model(self.model, self.step)
         if self.step == 0:
-            self._evaluate()
+            self._show()
+            if evaluate:
+                self._evaluate()
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.learning_rate_at(self.step)
         batch = self.settings.simplify_batch(self._current_batch(), self.step)
@@ -137,8 +153,12 @@ class Training:
 
         self.optimizer.step(closure)  # pyright: ignore[reportCallIssue, reportArgumentType]
         self._last_loss = losses[0]
+        self._extend_opening()
         self.step += 1
         self.seconds += time.perf_counter() - start
+        self._show()
+        if not evaluate:
+            return
         if self.step % self.settings.evaluate_every == 0 or self.step == self.settings.steps:
             self._evaluate()
             self.stop_reason = find_stop_reason(self.history, self.step, self.settings)
@@ -150,6 +170,15 @@ class Training:
             generator = torch.Generator().manual_seed(_mix_seed(self.seed, number))
             self._batch = number, self.objective.draw(generator)
         return self._batch[1]
+
+    def _show(self) -> None:
+        if self.watch is not None:
+            self.watch(self.step, self.model)
+
+    def _extend_opening(self) -> None:
+        if self.step < OPENING_STEPS and self.opening is not None:
+            batch = self.opening.batch or digest_batch(self._current_batch())
+            self.opening = Opening((*self.opening.losses, self._last_loss), batch)
 
     def _check_finite(self, loss: float, gradient: float) -> None:
         if not math.isfinite(loss):
@@ -243,6 +272,25 @@ def fit(
                     notice(f"{error}; training continues, resumable from the last checkpoint")
                 last_save = time.monotonic()
     return training
+
+
+def replay_opening(training: Training) -> Opening:
+    """Take the first steps of a training that has not begun, without evaluating it."""
+    with checkpoint.isolate_random_states(training.seed):
+        for _ in range(min(OPENING_STEPS, training.settings.steps)):
+            training.advance(evaluate=False)
+    assert training.opening is not None
+    return training.opening
+
+
+def _read_opening(state: dict[str, Any]) -> Opening | None:
+    """Read the opening of a run from its state, in which it has as many losses as steps."""
+    if OPENING not in state:
+        return None if state["step"] else Opening((), "")
+    known = min(state["step"], OPENING_STEPS)
+    found = state[OPENING]
+    require(is_opening(found) and len(found["losses"]) == known, "its opening is not a run's")
+    return Opening.from_dict(found)
 
 
 def _restore(training: Training, path: Path, state: dict[str, Any]) -> None:

@@ -19,14 +19,12 @@ from typing import Any
 import torch
 
 from innerloop.claims.ahn2023 import trained
-from innerloop.claims.ahn2023.trained import LAYERS, PROMPTS, Cell, D
+from innerloop.claims.ahn2023.trained import LAYERS, MOVING_N, PROMPTS, Cell, D
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.trials import Inequality
 from innerloop.theory.layers import restricted_loss
-
-N = 10
 
 
 def judge_figure_3(found: list[Cell]) -> Evidence:
@@ -69,7 +67,7 @@ def judge_figure_3(found: list[Cell]) -> Evidence:
 def _compute_exact(cell: Cell) -> float:
     """The exact loss (5) at the learned multiples, over the loss of no layer."""
     a, b = trained.read_multiples(cell).split([LAYERS, LAYERS - 1])
-    return float(restricted_loss(a, b, D, N)) / D
+    return float(restricted_loss(a, b, D, MOVING_N)) / D
 
 
 def _check_tail(found: list[Cell]) -> Check:
@@ -98,12 +96,7 @@ def _tabulate_run(k: int, cell: Cell) -> dict[str, Any]:
     "Three layers trained with matrices B_i that move the covariates: the loss goes to 0, every "
     "A_i to a multiple of the inverse covariance, every B_i to a multiple of the identity.",
     where="Section 6.1, Figure 3",
-    kind="figure",
-    hypotheses={"d = 5, n = 10, Σ = UᵀD²U, D = (1, 1, ½, ¼, 1)": "Section 6.1"},
-    quick=trained.make_cells(2, batch=4, steps=26, rotated=False),
-    full=trained.make_cells(3, batch=PROMPTS, steps=200),
-    paper=trained.make_cells(5, batch=PROMPTS, steps=200),
-    tiny=trained.make_cells(1, batch=2, steps=20, rotated=False),
+    **trained.MOVING,
     conclude=judge_figure_3,
     falsified={
         "A_i that end far from multiples of Σ⁻¹": trained.change_cells(
@@ -118,4 +111,4 @@ def _tabulate_run(k: int, cell: Cell) -> dict[str, Any]:
     },
 )
 def figure_3(generator: torch.Generator, **settings: Any) -> Cell:
-    return trained.train_cell(generator, n=N, moving=True, **settings)
+    return trained.train_moving(generator, **settings)

@@ -20,8 +20,7 @@ import torch
 from innerloop.claims.ahn2023 import trained
 from innerloop.claims.ahn2023.critical import least_family_loss
 from innerloop.claims.ahn2023.figure_1 import N as WITHOUT_N
-from innerloop.claims.ahn2023.figure_3 import N
-from innerloop.claims.ahn2023.trained import LAYERS, PROMPTS, Cell, D
+from innerloop.claims.ahn2023.trained import LAYERS, Cell, D
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.intervals import check_within, cover_values
@@ -85,12 +84,7 @@ def reverse_layers(cell: Cell) -> None:
     "With matrices B_i that move the covariates, the learned A_i grow from layer to layer, and "
     "more so than without them.",
     where="Section 6.1, Figure 4",
-    kind="figure",
-    hypotheses={"d = 5, n = 10, Σ = UᵀD²U, D = (1, 1, ½, ¼, 1)": "Section 6.1"},
-    quick=trained.make_cells(2, batch=4, steps=26, rotated=False),
-    full=trained.make_cells(3, batch=PROMPTS, steps=200),
-    paper=trained.make_cells(5, batch=PROMPTS, steps=200),
-    tiny=trained.make_cells(1, batch=2, steps=20, rotated=False),
+    **trained.MOVING,
     conclude=judge_figure_4,
     falsified={
         "A_i that shrink from layer to layer": trained.change_cells(reverse_layers),
@@ -98,4 +92,4 @@ def reverse_layers(cell: Cell) -> None:
     },
 )
 def figure_4(generator: torch.Generator, **settings: Any) -> Cell:
-    return trained.train_cell(generator, n=N, moving=True, **settings)
+    return trained.train_moving(generator, **settings)

@@ -151,6 +151,23 @@ def make_cells(runs: int, **settings: Any) -> list[Cell]:
     return [{**settings, "restart": k} for k in range(runs)]
 
 
+MOVING_N = 10
+MOVING: dict[str, Any] = {
+    "kind": "figure",
+    "hypotheses": {"d = 5, n = 10, Σ = UᵀD²U, D = (1, 1, ½, ¼, 1)": "Section 6.1"},
+    "quick": make_cells(2, batch=4, steps=26, rotated=False),
+    "full": make_cells(3, batch=PROMPTS, steps=200),
+    "paper": make_cells(5, batch=PROMPTS, steps=200),
+    "tiny": make_cells(1, batch=2, steps=20, rotated=False),
+}
+"""The setting and the presets of Figures 3 and 4, which show the same runs."""
+
+
+def train_moving(generator: torch.Generator, **settings: Any) -> Cell:
+    """Run the experiment of Figures 3 and 4 once."""
+    return train_cell(generator, n=MOVING_N, moving=True, **settings)
+
+
 def check_test_loss(found: Sequence[Cell], statement: str) -> Check:
     values = [cell["test"] for cell in found]
     what = f"loss on {PROMPTS} fresh prompts over that of no layer, {len(values)} runs"

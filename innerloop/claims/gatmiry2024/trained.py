@@ -1,11 +1,11 @@
-"""Looped and layered linear attention trained on sampled prompts, Σ* = I, several starts at once.
+"""Looped and layered linear attention trained on sampled prompts, Σ* = I, from several starts.
 
 Objective  E‖∏(I − ΣA_i)‖²/d, the error over that of predicting 0: exact over w* and the query, Σ of
            a fresh batch of prompts at every step; one A for all loops, or one for each layer
-Optimiser  Adam, its rate constant and then falling to 0, from entries N(0, 0.05²); a fifth of the
-           rate for n < 5, where the code has a tenth. Gradients are not cut, as in the code's
+Training   by the recipes `looped-attention` (u = 0) and `linear-attention`: Adam, its rate falling
+           to 0 as a cosine, from entries N(0, 0.05²). Gradients are not cut, as in the code's
            notebook for Σ* = I (its bound is 1000): cut at 0.01, as in others, rare prompts count
-           for less, and with five loops a third of A becomes antisymmetric
+           for less, and with five loops 0.23 and 0.35 of A became antisymmetric
 Theory     the least loss among multiples of the identity, exact
 Code       "We use the codebase and experimental setup from Ahn et al." (section 5); the figures
            tell neither n, nor rate, nor steps. In that code (github.com/chengxiang/
@@ -19,7 +19,7 @@ from __future__ import annotations
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -29,6 +29,8 @@ from innerloop.claims.evidence import Check, Part
 from innerloop.claims.prompts import draw_normal
 from innerloop.claims.searching import search_minimum
 from innerloop.claims.trials import Inequality
+from innerloop.recipes.base import Recipe, train
+from innerloop.registry import make_member
 from innerloop.theory.layers import restricted_loss
 from innerloop.theory.looped import isotropic_loss, isotropic_minimum
 
@@ -118,29 +120,42 @@ def train_loops(
     tested: int = 500,
 ) -> Run:
     """Train from several starts; losses are measured on `tested` prompts."""
-    shape = (seeds, loops if layered else 1, d, d)
-    A = (SPREAD * draw_normal(generator, *shape)).requires_grad_()
-    rate = RATE / 5 if n < 5 else RATE
-    optimiser = torch.optim.Adam([A], lr=rate, betas=(0.9, 0.95))  # gradients fall by decades
-    falling = torch.optim.lr_scheduler.LambdaLR(
-        optimiser, lambda k: min(1.0, 2 * (1 - k / (steps + 1)))
-    )
+    recipe = make_recipe(d, n, loops, steps=steps, batch=batch, layered=layered)
     told = sorted({round(k * steps / (RECORDS - 1)) for k in range(RECORDS)})
-    records = [A.detach().clone()]
-    for step in range(1, steps + 1):
-        S = draw_covariances(generator, seeds * batch, d, n).reshape(seeds, batch, d, d)
-        optimiser.zero_grad()
-        prompt_errors(S, A, loops).mean(dim=-1).sum().backward()
-        optimiser.step()
-        falling.step()
-        if step in told:
-            records.append(A.detach().clone())
+    started = [_train_once(recipe, told, generator) for _ in range(seeds)]
+    weights = torch.stack(started, dim=1)
     # The loss is exact at bI; what is sampled is the difference to it.
     S = draw_covariances(generator, tested, d, n)
     multiple = best_multiple(d, n, loops) * torch.eye(d, dtype=torch.float64)[None, None]
     known = prompt_errors(S, multiple, loops).mean() - least_loss(d, n, loops)
-    losses = torch.stack([prompt_errors(S, weights, loops).mean(-1) for weights in records])
-    return Run(d, n, loops, told, torch.stack(records), losses - known)
+    losses = torch.stack([prompt_errors(S, record, loops).mean(-1) for record in weights])
+    return Run(d, n, loops, told, weights, losses - known)
+
+
+def make_recipe(
+    d: int, n: int, loops: int, *, steps: int, batch: int, layered: bool = False
+) -> Recipe:
+    """Make the recipe of one block that is looped, or of as many layers."""
+    given = {"d": d, "n": n, "batch": batch, "scale": SPREAD, "steps": steps}
+    given |= {"learning_rate": RATE, "beta2": 0.95, "schedule": "cosine", "clip": None}
+    given |= {"truth": "identity", "evaluate_every": steps}
+    if layered:
+        return make_member("recipes", Recipe, "linear-attention", given | {"blocks": loops})
+    given |= {"loops": loops, "shift": False}
+    return make_member("recipes", Recipe, "looped-attention", given)
+
+
+def _train_once(recipe: Recipe, told: list[int], generator: torch.Generator) -> Tensor:
+    """Train from a start of its own; the weights after some of the steps."""
+    weights: list[Tensor] = []
+
+    def watch(step: int, model: Any) -> None:
+        if step in told:
+            A = model.A.detach().clone()
+            weights.append(A[None] if A.ndim == 2 else -A)  # layers have the sign of ahn2023
+
+    train(recipe, seed=int(torch.randint(2**31, (), generator=generator)), watch=watch)
+    return torch.stack(weights)
 
 
 def judge_distance(runs: list[Run], statement: str) -> Part:

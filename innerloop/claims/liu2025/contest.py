@@ -107,6 +107,11 @@ def load_transformers(
     }
 
 
+def list_seeds(trained: Mapping[str, TrainedRun], ending: str = "") -> dict[str, int]:
+    """List the seed of each transformer that took part."""
+    return {f"{name}{ending}": each.seed for name, each in trained.items()}
+
+
 def transformer_errors(trained: TrainedRun, problem: RegressionProblem) -> Tensor:
     """Squared error (ŷ − y)² of a transformer at every prefix: examples × (n + 1)."""
     objective = trained.recipe.build_objective()
@@ -233,7 +238,16 @@ def judge_pair(pair: Pair, cells: Sequence[Cell], k: int) -> Part:
         counterexample=told if passed is False else "",
         ours=pair.ours,
     )
-    return Part(printed=check, trainings=len(cells))
+    return Part(printed=check, trainings=count_trainings(cells, pair.one, pair.other))
+
+
+def count_trainings(cells: Sequence[Cell], *methods: str) -> int:
+    """Count the trainings that all of these methods have: one recorded network may serve cells."""
+    counts = [len(cells)]
+    for method in methods:
+        seeds = {cell.get("seeds", {}).get(method) for cell in cells}
+        counts += [len(seeds)] if None not in seeds else []
+    return min(counts)
 
 
 def _find_margins(pair: Pair, moments: Moments) -> list[float]:

@@ -4,8 +4,8 @@ Printed    the query read-outs (V free, or V of Theorem 5.2's proof) have a lowe
            linear one; for large n the gap becomes insignificant; the two query read-outs behave
            very similarly
 Tested     three trainings alike from the same random weights, loss at every prefix, on prompts up
-           to three times as long as in training; one training of each. In `full` the three are
-           recorded ones (results/sparse/readout-linear, -query, -constructed), with 0.4 % of the
+           to three times as long as in training. In `full` the three are recorded ones
+           (results/sparse/readout-linear, -query, -constructed), of three seeds, with 0.4 % of the
            paper's steps, most of which average gradients over features; V free begins at the
            proof's V, the linear read-out at 0. All are trained at every prefix, where the paper
            says "at the query": the figure is over n
@@ -46,6 +46,7 @@ from innerloop.claims.liu2025.contest import (
     set_ratio,
     transformer_errors,
 )
+from innerloop.claims.recorded import name_trainings
 
 READOUTS = {"linear": "linear", "query": "query, V free", "constructed": "query, V of the proof"}
 LONGER = 3
@@ -84,7 +85,6 @@ def judge_read_outs(found: list[dict[str, Any]]) -> Evidence:
 
 
 SMALL = {"d": 4, "sparsity": 1, "blocks": 2}
-MACHINES = {name: f"readout-{name}" for name in READOUTS}
 RECORDED = {"learning_rate": 4e-3, "warmup": 100, "hidden": 84, "growth": [1200, 1800]} | {
     **{"sharing": 3500, "scale": 0.1, "stretch": 1.2}
 }
@@ -101,10 +101,16 @@ RECORDED = {"learning_rate": 4e-3, "warmup": 100, "hidden": 84, "growth": [1200,
         | {"recipe": {"learning_rate": 5e-3, "warmup": 15}}
         for k in range(2)
     ],
-    full={"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "examples": 4000, "restart": 0}
-    | {"steps": 4000, "recipe": RECORDED, "machines": MACHINES},
-    paper={"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "examples": 20_000, "restart": 0}
-    | {"steps": EPOCHS, "recipe": {"learning_rate": 1e-4, "schedule": "constant"}},
+    full=[
+        {"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "examples": 4000, "restart": k}
+        | {"steps": 4000, "recipe": RECORDED, "machines": dict(zip(READOUTS, names, strict=True))}
+        for k, names in enumerate(name_trainings([f"readout-{name}" for name in READOUTS], 3))
+    ],
+    paper=[
+        {"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "examples": 20_000, "restart": k}
+        | {"steps": EPOCHS, "recipe": {"learning_rate": 1e-4, "schedule": "constant"}}
+        for k in range(3)
+    ],
     tiny={**SMALL, "n": 2, "steps": 12, "examples": 300, "restart": 0, "recipe": {"warmup": 1}},
     conclude=judge_read_outs,
     falsified=WORSE | {"V of the proof half as bad as V free": set_ratio(0.5)},

@@ -9,7 +9,7 @@ Tested     a GPT-2 trained here (6 layers, width 64, d = 5, n = 10 = 2d as there
            fresh queries induce is shown beside it. Whether a line or
            an exponential explains more of the best steps' variance, over the layers down to the
            first within twice the last one's error, where training ends, and before any that least
-           squares, the limit of both, matches as well
+           squares, the limit of both, matches as well. At `full` three trainings, which must agree
 Ours       a trend is fitted to five layers or more, else it is undecided: a line and an exponential
            through three points are hardly told apart; it holds where 19 of 20 draws of prompts say
            so, and fails where 19 of 20 say the opposite
@@ -21,7 +21,7 @@ Note       2^k steps of gradient descent are enough for k iterations of Newton's
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -29,15 +29,19 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.claims.recorded import name_seeds
 from innerloop.claims.yang2025.networks import (
     LEARNED_SHARE,
     PAPER_SIZES,
     SHORT_TRAINING,
     SMALL_SIZES,
+    ProbedNetwork,
+    change_each,
     first_below,
     gradient_descent,
     layer_error_shares,
     load_network,
+    merge_trainings,
     newton_iteration,
     predict_positions,
     predict_queries,
@@ -83,6 +87,10 @@ class BestMatch(NamedTuple):
 
 def fit_growth(steps: list[int]) -> dict[str, Any] | None:
     return fit_step_growth(range(1, len(steps) + 1), steps)
+
+
+def judge_trainings(found: list[Data]) -> Evidence:
+    return merge_trainings([judge_matches(data) for data in found])
 
 
 def judge_matches(data: Data) -> Evidence:
@@ -139,7 +147,7 @@ def check_trend(name: str, measure: str, best: BestMatch, last: float) -> Check:
     )
 
 
-def replace_steps(name: str, steps: list[int]) -> Callable[[Data], Data]:
+def replace_steps(name: str, steps: list[int]) -> Callable[[list[Data]], list[Data]]:
     """Make a form of a trained network whose layers match these steps of one iteration."""
 
     def falsify(data: Data) -> Data:
@@ -151,7 +159,7 @@ def replace_steps(name: str, steps: list[int]) -> Callable[[Data], Data]:
         }
         return {**data, "found": found, "last": 0.01}
 
-    return falsify
+    return change_each(falsify)
 
 
 @claim(
@@ -160,12 +168,19 @@ def replace_steps(name: str, steps: list[int]) -> Callable[[Data], Data]:
     "exponentially for gradient descent.",
     where="First paper (Fu et al. 2023): key result 4",
     kind="rate",
-    quick={"machine": "gpt2", "sizes": SMALL_SIZES, "prompts": 400, "examples": 200, "most": 1000},
-    full={"machine": "gpt2", "sizes": SMALL_SIZES, "prompts": 1500, "examples": 500, "most": 1000},
-    paper={"machine": None, "sizes": {**PAPER_SIZES, "heads": 8}, "prompts": 4000}
+    quick={
+        "machines": ["gpt2"],
+        "sizes": SMALL_SIZES,
+        "prompts": 400,
+        "examples": 200,
+        "most": 1000,
+    },
+    full={"machines": name_seeds("gpt2", 3), "sizes": SMALL_SIZES, "prompts": 1500}
+    | {"examples": 500, "most": 1000},
+    paper={"machines": [None] * 3, "sizes": {**PAPER_SIZES, "heads": 8}, "prompts": 4000}
     | {"examples": 1000, "most": 2000},
-    tiny={"machine": None, "sizes": SMALL_SIZES, "prompts": 60, "examples": 60, "most": 40},
-    judge=judge_matches,
+    tiny={"machines": [None], "sizes": SMALL_SIZES, "prompts": 60, "examples": 60, "most": 40},
+    judge=judge_trainings,
     falsified={
         "Newton's steps that double with every layer": replace_steps(NEWTON, [1, 2, 4, 8, 16, 32]),
         "gradient descent's steps that grow by three a layer": replace_steps(
@@ -176,13 +191,22 @@ def replace_steps(name: str, steps: list[int]) -> Callable[[Data], Data]:
 def fu_best_match(
     generator: torch.Generator,
     *,
-    machine: str | None,
+    machines: Sequence[str | None],
     sizes: Mapping[str, Any],
     prompts: int,
     examples: int,
     most: int,
+) -> list[Data]:
+    networks = [
+        load_network("gpt2-regression", machine, sizes, prompts, seed)
+        for seed, machine in enumerate(machines)
+    ]
+    return [match_steps(generator, layers, examples, most) for layers in networks]
+
+
+def match_steps(
+    generator: torch.Generator, layers: ProbedNetwork, examples: int, most: int
 ) -> Data:
-    layers = load_network("gpt2-regression", machine, sizes, prompts)
     problem = layers.draw_problems(examples, generator)
     errors = layer_error_shares(layers, problem).mean(dim=-1).tolist()
     kept = (first_below(errors, 2 * errors[-1]) or 0) + 1

@@ -9,7 +9,8 @@ Tested     a GPT-2 trained here (6 layers, width 64, d = 5, n = 10 = 2d as there
            twice: over all layers, and down to twice the last error, where training ends. Newton's
            and gradient descent's down to an error of 2 %. Superlinear is p > 1, sublinear p < 1, by
            the middle 95 % over prompts drawn again; of the transformer by both fits, so that no cut
-           decides (p is below 1 over all layers, and above 1 without the last one)
+           decides (p is below 1 over all layers, and above 1 without the last one). At `full`
+           three trainings, which must agree
 Reading    errors are means over prompts, as in the slide's figure: ever worse prompts are what is
            left, and gradient descent is sublinear. On each prompt it leaves at most 1 − λmin/λmax
            at every step, which is linear: shown, not counted
@@ -33,6 +34,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.intervals import Interval, check_within, take_central
+from innerloop.claims.recorded import name_seeds
 from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.networks import (
     LEARNED_SHARE,
@@ -40,6 +42,8 @@ from innerloop.claims.yang2025.networks import (
     SHORT_TRAINING,
     SMALL_SIZES,
     Iteration,
+    ProbedNetwork,
+    change_each,
     curve_rows,
     draw_bootstrap_weights,
     draw_curves,
@@ -47,6 +51,7 @@ from innerloop.claims.yang2025.networks import (
     gradient_descent,
     layer_error_shares,
     load_network,
+    merge_trainings,
     newton_iteration,
     step_error_shares,
 )
@@ -60,6 +65,10 @@ DOWN_TO = 0.02
 ALPHAS = (0.5, 1.0, 1.5, 1.9)
 Data = dict[str, Any]
 """Errors, layers or steps × prompts; bootstrap weights; steps of gradient descent that match."""
+
+
+def judge_trainings(found: list[Data]) -> Evidence:
+    return merge_trainings([judge_convergence(data) for data in found])
 
 
 def judge_convergence(data: Data) -> Evidence:
@@ -165,7 +174,7 @@ def judge_hundreds(data: Data) -> Part:
     )
 
 
-def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[Data], Data]:
+def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[list[Data]], list[Data]]:
     """Make a form in which the errors of one method are those of a curve, on every prompt."""
 
     def falsify(data: Data) -> Data:
@@ -173,7 +182,7 @@ def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[Data],
         errors = torch.cat([curve(k) * one for k in range(12)])
         return {**data, "errors": {**data["errors"], name: errors}}
 
-    return falsify
+    return change_each(falsify)
 
 
 @claim(
@@ -182,18 +191,24 @@ def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[Data],
     "descent sublinearly: layer 8 is 3 iterations of Newton's and hundreds of gradient descent.",
     where="First paper (Fu et al. 2023): key result 1",
     kind="rate",
-    quick={"machine": "gpt2", "sizes": SMALL_SIZES, "prompts": 400, "examples": 600, "trials": 20},
+    quick={
+        "machines": ["gpt2"],
+        "sizes": SMALL_SIZES,
+        "prompts": 400,
+        "examples": 600,
+        "trials": 20,
+    },
     full={
-        "machine": "gpt2",
+        "machines": name_seeds("gpt2", 3),
         "sizes": SMALL_SIZES,
         "prompts": 1500,
         "examples": 3000,
         "trials": 400,
     },
-    paper={"machine": None, "sizes": {**PAPER_SIZES, "heads": 8}, "prompts": 4000}
+    paper={"machines": [None] * 3, "sizes": {**PAPER_SIZES, "heads": 8}, "prompts": 4000}
     | {"examples": 4000, "trials": 400},
-    tiny={"machine": None, "sizes": SMALL_SIZES, "prompts": 30, "examples": 400, "trials": 3},
-    judge=judge_convergence,
+    tiny={"machines": [None], "sizes": SMALL_SIZES, "prompts": 30, "examples": 400, "trials": 3},
+    judge=judge_trainings,
     falsified={
         "layers whose errors fall like 1/k²": replace_errors(
             "transformer", lambda k: (k + 1.0) ** -2
@@ -202,22 +217,33 @@ def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[Data],
         "gradient descent's errors that are squared": replace_errors(
             "descent", lambda k: 0.9 ** (2.0**k)
         ),
-        "gradient descent that needs twice the steps and one more": lambda data: {
-            **data,
-            "steps for k": [[2 * count + 1 for count in each] for each in data["steps for k"]],
-        },
+        "gradient descent that needs twice the steps and one more": change_each(
+            lambda data: {
+                **data,
+                "steps for k": [[2 * count + 1 for count in each] for each in data["steps for k"]],
+            }
+        ),
     },
 )
 def fu_convergence(
     generator: torch.Generator,
     *,
-    machine: str | None,
+    machines: Sequence[str | None],
     sizes: Mapping[str, Any],
     prompts: int,
     examples: int,
     trials: int,
+) -> list[Data]:
+    networks = [
+        load_network("gpt2-regression", machine, sizes, prompts, seed)
+        for seed, machine in enumerate(machines)
+    ]
+    return [measure_errors(generator, layers, examples, trials) for layers in networks]
+
+
+def measure_errors(
+    generator: torch.Generator, layers: ProbedNetwork, examples: int, trials: int
 ) -> Data:
-    layers = load_network("gpt2-regression", machine, sizes, prompts)
     problem = layers.draw_problems(examples, generator)
     found = layer_error_shares(layers, problem)
     return {

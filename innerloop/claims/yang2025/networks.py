@@ -5,12 +5,14 @@ Read-outs  a linear one for each layer, refitted by ridge regression at every pr
 Newton     M = S/λmax², S = XᵀX, prompt by prompt: I − M S is (1 − λ²/λmax²)^(2^k) after k steps
 Descent    with the step 1/λmax, prompt by prompt: (1 − λ/λmax)^k
 Errors     E (ŷ − y)² at the query, as shares of E y²
+Trainings  of one network are judged one by one: a statement about it is decided where all agree.
+           Prompts and queries are drawn anew for each
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -19,7 +21,7 @@ from torch import Tensor, nn
 from innerloop.algorithms.base import Algorithm
 from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.newton import Newton
-from innerloop.claims.evidence import Axis, Figure
+from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
 from innerloop.claims.intervals import take_central
 from innerloop.claims.recorded import load_recorded
 from innerloop.identification.hooked import HookedModel
@@ -90,6 +92,61 @@ def load_network(
     return ProbedNetwork(
         probe_network(trained, prompts), made.build_distribution(), told, trained.history
     )
+
+
+def merge_trainings(found: Sequence[Evidence]) -> Evidence:
+    """Merge the evidence of several trainings: parts about trained networks are joined.
+
+    What is said without a network is taken from the first, and so are the figures.
+    """
+    first = found[0]
+    if len(found) == 1:
+        return first
+    return replace(
+        first,
+        parts=[
+            join_parts(same) if same[0].trainings else same[0]
+            for same in zip(*(each.parts for each in found), strict=True)
+        ],
+        numbers={
+            f"{name}, seed {seed}": value
+            for seed, each in enumerate(found)
+            for name, value in each.numbers.items()
+        },
+        table=[{"seed": k, **row} for k, each in enumerate(found) for row in each.table],
+        figures=[
+            replace(figure, caption=f"{figure.caption} The first of {len(found)} trainings.")
+            for figure in first.figures
+        ],
+    )
+
+
+def join_parts(parts: Sequence[Part]) -> Part:
+    """Join one part of several trainings."""
+    first = parts[0]
+    return replace(
+        first,
+        printed=join_checks([part.printed for part in parts]),
+        other_readings={
+            name: join_checks([part.other_readings[name] for part in parts])
+            for name in first.other_readings
+        },
+        trainings=sum(part.trainings or 0 for part in parts),
+    )
+
+
+def join_checks(checks: Sequence[Check]) -> Check:
+    """Join the same check of several trainings: it passes or fails where all of them do."""
+    outcomes = {check.passed for check in checks}
+    passed = outcomes.pop() if len(outcomes) == 1 else None
+    told = "; ".join(f"seed {k}: {c.outcome}, {c.summary}" for k, c in enumerate(checks))
+    example = checks[0].counterexample if passed is False else ""
+    return replace(checks[0], passed=passed, summary=told, counterexample=example)
+
+
+def change_each(change: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
+    """Make data in which every training is changed."""
+    return lambda found: [change(data) for data in found]
 
 
 class LayerTaps(nn.Module):

@@ -1,0 +1,86 @@
+"""The opening of a training run: the losses of its first steps, and a digest of its first batch.
+
+A recorded run keeps its opening, and a test repeats it: whatever changes the model before its first
+step, the batches, the loss or the optimiser shows there, on the day that it happens. Later steps
+tell less: rounding is amplified by training, until two sound runs have nothing in common.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Any
+
+from torch import Tensor
+
+from innerloop.training.restoring import is_number
+
+STEPS = 5
+TOLERANCE = 1e-5
+"""The relative difference of losses that rounding is allowed to make in so few steps."""
+
+
+@dataclass(frozen=True)
+class Opening:
+    """The losses of the first steps, each before its step, and the SHA-256 of the first batch."""
+
+    losses: tuple[float, ...]
+    batch: str
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the opening as JSON values."""
+        return {"losses": list(self.losses), "batch": self.batch}
+
+    @classmethod
+    def from_dict(cls, content: Mapping[str, Any]) -> Opening:
+        return cls(tuple(content["losses"]), content["batch"])
+
+    def describe_difference(self, other: Opening) -> str:
+        """Describe in one line how another opening differs; empty where it is the same run's."""
+        if self.batch != other.batch:
+            return f"the first batch is {self.batch[:12]}… here, {other.batch[:12]}… there"
+        if len(self.losses) != len(other.losses):
+            return f"{len(self.losses)} losses here, {len(other.losses)} there"
+        for step, (here, there) in enumerate(zip(self.losses, other.losses, strict=True)):
+            if not math.isclose(here, there, rel_tol=TOLERANCE):
+                return f"the loss of step {step} is {here:.9g} here, {there:.9g} there"
+        return ""
+
+
+def is_opening(value: Any, most: int = STEPS) -> bool:
+    """Tell whether a value from a file has the form that `Opening.as_dict` gives."""
+    if not isinstance(value, dict) or value.keys() != {"losses", "batch"}:
+        return False
+    losses, batch = value["losses"], value["batch"]
+    listed = isinstance(losses, list) and len(losses) <= most and all(map(is_number, losses))
+    word = isinstance(batch, str) and (len(batch) == 64 if losses else not batch)
+    return listed and word and set(batch) <= set("0123456789abcdef")
+
+
+def digest_batch(batch: Any) -> str:
+    """Compute the SHA-256 of the tensors of a batch: dtypes, shapes and bytes, in a fixed order."""
+    digest = hashlib.sha256()
+    for part in _iterate_parts(batch):
+        digest.update(part)
+    return digest.hexdigest()
+
+
+def _iterate_parts(value: Any) -> Iterator[bytes]:
+    """Iterate over what a batch holds: fields in the order of their class, names sorted."""
+    if isinstance(value, Tensor):
+        plain = value.detach().to("cpu").contiguous()
+        yield json.dumps([str(plain.dtype), list(plain.shape)]).encode()
+        yield plain.numpy().tobytes()
+    elif is_dataclass(value):
+        yield from (p for each in fields(value) for p in _iterate_parts(getattr(value, each.name)))
+    elif isinstance(value, Mapping):
+        for name in sorted(value):
+            yield json.dumps(name).encode()
+            yield from _iterate_parts(value[name])
+    elif isinstance(value, list | tuple):
+        yield from (part for each in value for part in _iterate_parts(each))
+    else:
+        yield repr(value).encode()
