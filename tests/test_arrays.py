@@ -297,3 +297,10 @@ def test_parameters_are_copies() -> None:
     given.zero_()
     assert distribution.covariance is not None
     assert distribution.covariance.tolist() == ROWS
+
+
+def test_scalars_in_place_of_queries_and_starts_are_refused_in_one_line() -> None:
+    with pytest.raises(InputError, match="expected x"):
+        RegressionProblem.from_arrays([1.0, 2.0], 3.0, 4.0)
+    with pytest.raises(InputError, match="expected x"):
+        PCAProblem.from_arrays([1.0, 2.0], 3.0)

@@ -22,10 +22,11 @@ from innerloop.recipes.points import least_over_names, least_over_signs
 def draw_partitions() -> list[tuple[torch.Tensor, torch.Tensor]]:
     """Random pairs, and the degenerate ones: one cluster, all apart, equal up to names."""
     generator = torch.Generator().manual_seed(0)
-    pairs = [
-        tuple(torch.randint(k, (5, n), generator=generator) for k in sizes)
-        for n, sizes in ((7, (2, 3)), (12, (4, 4)), (30, (3, 2)), (2, (2, 2)))
-    ]
+
+    def draw(classes: int, n: int) -> torch.Tensor:
+        return torch.randint(classes, (5, n), generator=generator)
+
+    pairs = [(draw(k, n), draw(m, n)) for n, k, m in ((7, 2, 3), (12, 4, 4), (30, 3, 2), (2, 2, 2))]
     whole, apart = torch.zeros(5, 6, dtype=torch.int64), torch.arange(6).expand(5, 6)
     return [*pairs, (whole, whole), (whole, apart), (apart, apart), (apart % 3, (apart + 1) % 3)]
 

@@ -68,7 +68,7 @@ def make_drawer(name: str) -> Draw:
 
 @pytest.mark.parametrize("name", MODELS)
 def test_a_candidates_own_iteration_is_found_with_its_numbers(name: str) -> None:
-    kind = ALGORITHMS[name]
+    kind: Any = ALGORITHMS[name]
     truth = kind(*MODELS[name](make_drawer(name)))
     steps = [1, 2, 3] if kind.has_steps else [0]
     problems = SPARSE if name in ON_SPARSE else REGRESSION

@@ -35,6 +35,12 @@ def identify(
     figure: Annotated[
         Path | None, typer.Option(help="Draw layer × step to this file: html, png or svg.")
     ] = None,
+    inside: Annotated[
+        bool, typer.Option("--inside", help="Also read its state from the stream, and move it.")
+    ] = False,
+    discriminate: Annotated[
+        bool, typer.Option("--discriminate", help="Run candidates that tie on other problems.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Say which algorithm each layer of a model runs, how surely, or that none fits."""
@@ -54,6 +60,18 @@ def identify(
     with progress_bar("identifying") as progress:
         found = run(loaded, distribution, algorithms=candidate, progress=progress, **limits)
     about = {"model": model, "problem": distribution.values(), **limits, **found.as_dict()}
+    further = []
+    if inside:
+        from innerloop.identification.inside.identified import inspect_identification
+
+        looked = inspect_identification(found, loaded, distribution, prompts=prompts, seed=seed)
+        about["inside"], further = looked.as_dict(), [looked.text]
+    if discriminate:
+        from innerloop.identification.inside.identified import discriminate_ties
+
+        ties = discriminate_ties(found, loaded, distribution, seed=seed)
+        about["discriminate"] = [each.as_dict() for each in ties]
+        further += [each.text for each in ties] or ["no candidates tie: nothing to tell apart"]
     if figure is not None:
         from innerloop.identification.drawing import collect_figure_rows
         from innerloop.report.export import write_chart
@@ -70,6 +88,8 @@ def identify(
         about["layers"] = [{**layer, "measures": each} for layer, each in layers]
         return print_json(about)
     print_verdict(about)
+    for text in further:
+        print_text(text)
     if figure is not None:
         print_text(f"figure written to {figure}")
     return None

@@ -136,7 +136,7 @@ def _make_candidates(
         raise LackingError(f"lacks guesses to fit from: give {fields} a default, or write guesses")
     if shape != prediction.shape:
         raise LackingError(
-            f"predicts shape {tuple(shape)} for {len(view.x)} prompts, "
+            f"predicts shape {tuple(shape)} for {len(prediction)} prompts, "
             f"the model {tuple(prediction.shape)}"
         )
     schedules: list[Schedule] = ["one for all"] if algorithm.has_steps else ["exact"]

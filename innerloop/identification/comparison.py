@@ -102,9 +102,11 @@ def _measure_candidate(
     target: Tensor | None,
     steps: int,
 ) -> Tables:
-    """Compute one candidate's tables; per step, it has as many steps as the model has layers."""
+    """Compute one candidate's tables; per step, those that it was fitted with."""
     layers = len(match.algorithms)
-    most = {"exact": 0, "per step": layers, "one for all": steps}[match.candidate.schedule]
+    most = {"exact": 0, "per step": max(match.steps), "one for all": steps}[
+        match.candidate.schedule
+    ]
     most = cap_steps(match.algorithms[0], views["predictions"].problems[0], most)
 
     def answer(problem: Any) -> PredictionStack:

@@ -38,7 +38,7 @@ class RegressionProblem(Problem):
         Tensors keep their precision, halves become float32, everything else float64.
         """
         x, y, x_query = as_tensor(x, "x"), as_tensor(y, "y"), as_tensor(x_query, "x_query")
-        if x_query.ndim == x.ndim - 1:
+        if x_query.ndim == x.ndim - 1 > 0:
             x_query = x_query.unsqueeze(-2)
         return cls(x, y, x_query, None if weights is None else as_tensor(weights, "weights"))
 

@@ -28,7 +28,7 @@ class PCAProblem(PointsProblem):
     def from_arrays(cls, x: Any, start: Any) -> PCAProblem:
         """Make a problem from tensors, arrays or lists; a single start vector may omit its axis."""
         x, start = as_tensor(x, "x"), as_tensor(start, "start")
-        return cls(x, start.unsqueeze(-2) if start.ndim == x.ndim - 1 else start)
+        return cls(x, start.unsqueeze(-2) if start.ndim == x.ndim - 1 > 0 else start)
 
     def __post_init__(self) -> None:
         super().__post_init__()
