@@ -181,14 +181,14 @@ def test_the_wheel_finds_what_it_has(fresh_environment: FreshEnvironment) -> Non
 
 
 def test_a_strangers_package_works_everywhere(fresh_environment: FreshEnvironment) -> None:
-    candidates = "--candidate heavy-ball --candidate gradient-descent --prompts 64 --steps 8"
+    candidates = "--candidate polyak --candidate gradient-descent --prompts 64 --steps 8"
     done = fresh_environment.run(
         "list --json",
         "list constructions",
-        "show construction/heavy-ball",
-        "show heavy-ball",
+        "show construction/polyak",
+        "show polyak",
         "show heavy-ball-start",
-        "build heavy-ball -s d=2 -s steps=3 -o weights.safetensors",
+        "build polyak -s d=2 -s steps=3 -o weights.safetensors",
         "verify weights.safetensors",
         f"identify weights.safetensors {candidates} --json",
         "train heavy-ball-start -s steps=2 -s batch=8 -o run",
@@ -204,19 +204,19 @@ def test_a_strangers_package_works_everywhere(fresh_environment: FreshEnvironmen
     }
     assert owners == {
         "problems": {},
-        "algorithms": {"heavy-ball": "heavy-ball"},
+        "algorithms": {"polyak": "heavy-ball"},
         "policies": {},
-        "constructions": {"heavy-ball": "heavy-ball"},
+        "constructions": {"polyak": "heavy-ball"},
         "recipes": {"heavy-ball-start": "heavy-ball"},
         "claims": {"polyak1964.rate": "heavy-ball"},
     }
     assert "from" in table.out
     assert "y += p" in shown.out
-    assert "names 2 things: ask for algorithm/heavy-ball or construction/heavy-b" in ambiguous.err
+    assert "names 2 things: ask for algorithm/polyak or construction/polyak" in ambiguous.err
     assert "weights are trained" in recipe.out
     assert "holds" in verified.out
     found = json.loads(identified.out)
-    assert found["algorithm"] == "heavy-ball"
+    assert found["algorithm"] == "polyak"
     assert found["hyperparameters"]["momentum"] == pytest.approx(0.5, abs=1e-6)
     (outcome,) = json.loads(checked.out)
     assert outcome["verdict"] == "holds"
@@ -224,7 +224,7 @@ def test_a_strangers_package_works_everywhere(fresh_environment: FreshEnvironmen
     data = fresh_environment.home / ".local" / "share" / "innerloop"
     assert list(data.glob("cells/quick/polyak1964.rate/*.json")), "a user's results are the user's"
     page = (fresh_environment.home / "report.html").read_text("utf-8")
-    for word in ("polyak1964.rate", "heavy-ball", "heavy-ball-start", "B. Polyak"):
+    for word in ("polyak1964.rate", "polyak", "heavy-ball-start", "B. Polyak"):
         assert word in page
 
 
