@@ -372,7 +372,7 @@ def test_the_sparse_posterior_mean_is_bayes_rule_over_supports() -> None:
         means, evidence = [], []
         for support in itertools.combinations(range(4), 2):
             prior = np.diag([slab if j in support else 0.0 for j in range(4)])
-            covariance = x @ prior @ x.T + noise * np.eye(3)
+            covariance: Any = x @ prior @ x.T + noise * np.eye(3)
             evidence.append(multivariate_normal(np.zeros(3), covariance).pdf(y))
             means.append(prior @ x.T @ np.linalg.solve(covariance, y))
         expected = np.array(evidence) @ np.array(means) / sum(evidence)
