@@ -264,8 +264,8 @@ def test_predictions_are_the_reference_algorithms(name: str) -> None:
     kind = load_members("constructions", Construction)[name]
     steps, instances = kind.cap_value("steps", 6), 8 if kind.exact else 16
     # A game's transformer grows with its episodes, and its certificate takes the time of ten.
-    n = 5 if issubclass(kind, ActingConstruction) else 12
-    built = innerloop.build(name, d=3, n=n, steps=steps, instances=instances)
+    d, n = (2, 5) if issubclass(kind, ActingConstruction) else (3, 12)
+    built = innerloop.build(name, d=d, n=n, steps=steps, instances=instances)
     problem = built.construction.distributions()[0].sample(5)
     algorithm = built.construction.algorithm
     expected = [algorithm.predict(problem, state) for state in algorithm.states(problem, steps)]
