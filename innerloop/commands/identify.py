@@ -60,7 +60,7 @@ def identify(
     with progress_bar("identifying") as progress:
         found = run(loaded, distribution, algorithms=candidate, progress=progress, **limits)
     about = {"model": model, "problem": distribution.values(), **limits, **found.as_dict()}
-    further = []
+    further, looked = [], None
     if inside:
         from innerloop.identification.inside.identified import inspect_identification
 
@@ -78,7 +78,7 @@ def identify(
         from innerloop.report.identified import plot_identification
 
         rows = collect_figure_rows(found, loaded, steps)
-        chart = plot_identification(**rows, title=f"{model}: {found.verdict}")
+        chart = plot_identification(**rows, title=f"{model}: {found.verdict}", inside=looked)
         write_chart(figure, chart.to_dict())
     if as_json:
         from innerloop.identification.drawing import measure_layers

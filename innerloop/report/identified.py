@@ -4,24 +4,31 @@ from __future__ import annotations
 
 import altair as alt
 
+from innerloop.identification.inside.report import Inside
 from innerloop.report.figures import FLOOR
+from innerloop.report.inside import draw_panels
 from innerloop.surveys.data import Rows
 
 PALETTE = ("#4c78a8", "#f58518", "#54a24b", "#b279a2")
 """Colours of the candidates; the model is black."""
 
 
-def plot_identification(scores: Rows, errors: Rows, title: str) -> alt.VConcatChart:
+def plot_identification(
+    scores: Rows, errors: Rows, title: str, inside: Inside | None = None
+) -> alt.VConcatChart:
     """Plot one heat map per candidate, the best match of each layer boxed, and curves of errors.
 
-    `scores` has columns candidate, layer, step, score, best; `errors` has series, at, error.
+    `scores` has columns candidate, layer, step, score, best; `errors` has series, at, error. What
+    was found `inside`, if anything was looked for, comes below.
     """
     names = list(dict.fromkeys(row["candidate"] for row in scores))
     maps = alt.concat(
         *(_plot_heat_map(name) for name in names), columns=2, data=alt.Data(values=scores)
     )
     heat = maps.resolve_scale(x="independent")
-    charts = alt.vconcat(heat, _plot_curves(errors)) if errors else alt.vconcat(heat)
+    curves = [_plot_curves(errors)] if errors else []
+    looked = [] if inside is None else [draw_panels(inside).properties(title=inside.verdict)]
+    charts = alt.vconcat(heat, *curves, *looked).resolve_scale(color="independent")
     return charts.properties(title=alt.TitleParams(title, anchor="start"))
 
 
@@ -48,8 +55,10 @@ def _plot_curves(rows: Rows) -> alt.LayerChart | alt.FacetChart:
     order = list(dict.fromkeys(row["series"] for row in rows))
     floored = [{**row, "error": max(row["error"], FLOOR)} for row in rows]
     scale = alt.Scale(domain=order, range=["#111111", *PALETTE[: len(order) - 1]])
+    last = int(max(row["at"] for row in rows))
+    ticks = alt.Axis(values=[*range(0, last + 1, 1 + last // 20)], format="d")
     base = alt.Chart(alt.Data(values=floored)).encode(
-        alt.X("at:Q", title="layers of the model, steps of a candidate").axis(tickMinStep=1),
+        alt.X("at:Q", title="layers of the model, steps of a candidate", axis=ticks),
         alt.Y("error:Q", title="error / truth (rms)", axis=alt.Axis(format=".0e")).scale(
             type="log"
         ),
@@ -60,5 +69,7 @@ def _plot_curves(rows: Rows) -> alt.LayerChart | alt.FacetChart:
     lines = base.mark_line(strokeWidth=2).transform_filter(alt.LogicalNotPredicate(**{"not": own}))
     dots = base.mark_point(filled=True, size=50).transform_filter(own)
     return alt.layer(lines, dots).properties(
-        width=700, height=240, title="Error of the model (dots) and of the candidates"
+        width=700,
+        height=240,
+        title="Error of the model (dots)" + (" and of the candidates" if len(order) > 1 else ""),
     )

@@ -30,15 +30,19 @@ def draw_inside(found: Inside, title: str | None = None) -> alt.HConcatChart:
     Of a state with several tensors, the one that is read worst is drawn. Numbers below 0 are drawn
     at 0.
     """
-    rows = collect_rows(found)
-    shown = [name for name in SERIES if any(row["series"] == name for row in rows)]
-    colours = alt.Scale(domain=shown, range=[SERIES[name] for name in shown])
-    charts = [_draw_panel(panel, rows, colours) for panel in PANELS]
     return (
-        alt.hconcat(*charts)
+        draw_panels(found)
         .properties(title=alt.TitleParams(title or found.verdict, anchor="start"))
         .configure_legend(orient="bottom")
     )
+
+
+def draw_panels(found: Inside) -> alt.HConcatChart:
+    """Draw the panels alone, to stand in a larger figure."""
+    rows = collect_rows(found)
+    shown = [name for name in SERIES if any(row["series"] == name for row in rows)]
+    colours = alt.Scale(domain=shown, range=[SERIES[name] for name in shown])
+    return alt.hconcat(*(_draw_panel(panel, rows, colours) for panel in PANELS))
 
 
 def collect_rows(found: Inside) -> Rows:
