@@ -29,6 +29,7 @@ from innerloop.identification.hyper import (
     differentiate_predictions,
     list_free_parameters,
     pack_parameters,
+    predict_at_steps,
     predict_state,
     predict_steps,
     unpack_parameters,
@@ -157,7 +158,7 @@ def fit_numbers(
     """Fit the allowed numbers so that `steps` match `layers`; `shows` gets which have effect."""
     theta = pack_parameters(algorithm)
     allowed = torch.ones_like(theta, dtype=torch.bool) if allowed is None else allowed
-    if not len(theta) or not bool(allowed.any()):
+    if not iterations or not len(theta) or not bool(allowed.any()):
         return algorithm
 
     def residual(numbers: Tensor, slopes: bool) -> tuple[Tensor, Tensor | None] | None:
@@ -188,7 +189,7 @@ def _predict_at_steps(
 ) -> Float[Tensor, "k batch outputs"]:
     """Predict after each of these steps."""
     if before is None:
-        return predict_steps(algorithm, problem, max(steps))[list(steps)]
+        return predict_at_steps(algorithm, problem, steps)
     (k, state), problem = before, copy_problem(problem)
     state = copy_state(state)
     for step in range(k, max(steps)):
