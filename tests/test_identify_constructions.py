@@ -33,6 +33,7 @@ SETTINGS: dict[str, dict[str, Any]] = {
         **{"slope": 1e4, "bound": 30.0},
     },
     "newton": {**REGRESSION, "alpha": 5e-4},
+    "packed-ucb-vi": {"d": 2, "n": 4, "arms": 2, "steps": 2},
     "pca": {"d": 3, "n": 6, "steps": 4, "knots": 200, "components": 2},
     "preconditioned-gradient-descent": DESCENT,
     "relu-gradient-descent": {**DESCENT, "bound": 40.0},

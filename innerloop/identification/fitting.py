@@ -127,7 +127,10 @@ def group_guesses(guesses: Iterable[Algorithm[Any, Any]]) -> list[list[Algorithm
 
 
 def fit_exactly(
-    guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget, hopeless: float = math.inf
+    guesses: Sequence[Algorithm[Any, Any]],
+    wanted: FitTarget,
+    hopeless: float = math.inf,
+    iterations: int = MAX_ITERATIONS,
 ) -> list[Algorithm[Any, Any]]:
     """Fit a solution without steps to each layer, from the guess that is nearest to it.
 
@@ -138,9 +141,7 @@ def fit_exactly(
     fits = []
     for layer, index in enumerate(costs.argmin(dim=-1).tolist()):
         near = float(costs[layer, index]) <= hopeless
-        fits.append(
-            fit_numbers(guesses[index], wanted, [layer], [0], iterations=MAX_ITERATIONS * near)
-        )
+        fits.append(fit_numbers(guesses[index], wanted, [layer], [0], iterations=iterations * near))
     return fits
 
 
@@ -161,6 +162,8 @@ def fit_numbers(
     if not iterations or not len(theta) or not bool(allowed.any()):
         return algorithm
 
+    everything = bool(allowed.all())
+
     def residual(numbers: Tensor, slopes: bool) -> tuple[Tensor, Tensor | None] | None:
         try:
             trial = unpack_parameters(algorithm, theta.masked_scatter(allowed, numbers))
@@ -172,7 +175,8 @@ def fit_numbers(
         except (InputError, LinAlgError):
             return None
         weight = (wanted.scale[list(layers)] * wanted.model.shape[1]).rsqrt()
-        jacobian = (by_theta[..., allowed] * weight[:, None, None, None]).flatten(0, 2)
+        chosen = by_theta if everything else by_theta[..., allowed]
+        jacobian = (chosen * weight[:, None, None, None]).flatten(0, 2)
         if shows is not None:
             shows[allowed] = jacobian.abs().amax(dim=0) > 0
         return wanted.residual(predictions, layers), jacobian

@@ -54,8 +54,9 @@ from innerloop.identification.stepwise import fit_output, fit_stepwise, never
 from innerloop.identification.verdict import Match
 from innerloop.progress import Progress
 
-SCREENED_PROMPTS, SCREENED_LAYERS = 32, 3
-"""Prompts, and layers of candidates with values per step, that a candidate is screened on."""
+SCREENED_PROMPTS, SCREENED_LAYERS, SCREENED_STEPS = 32, 3, 32
+"""Prompts, layers of candidates with values per step, and steps of the others, that a candidate is
+screened on."""
 KEPT_OVERALL, KEPT_PER_LAYER, KEPT_COST = 6, 2, 1e-2
 """Fitted in full are this many candidates of the least cost, this many for each layer, and those
 whose cost per layer is below this."""
@@ -115,7 +116,10 @@ def fit_candidates(
     kept = [k for k in (small if exhaustive else _select_best(fits)) if k not in done]
     for k in _track(kept, found, progress, 0.4, 0.6):
         fits[k] = _fit_in_full(fits[k], steps, [] if exhaustive else list(fits.values()))
-    by_name = {found[k].name: _start_large(found[k], seen[k], fits.values()) for k in large}
+    by_name: dict[str, tuple[float, list[list[Algorithm[Any, Any]]]]] = {}
+    for k in large:
+        if found[k].name not in by_name:
+            by_name[found[k].name] = _start_large(found[k], seen[k], fits.values())
     starts = {k: by_name[found[k].name] for k in large}
     # The nearest at the first layer goes first: the others end when they fall behind it. Values per
     # step come before values that all steps share, which start from them.
@@ -123,7 +127,7 @@ def fit_candidates(
     for k in _track(large, found, progress, 0.6, 1.0):
         rivals = [] if exhaustive else list(fits.values())
         own = [fit for fit in fits.values() if fit.candidate.name == found[k].name]
-        fits[k] = _fit_large(found[k], seen[k], steps, rivals, own, starts[k][1])
+        fits[k] = _fit_large(found[k], seen[k], steps, rivals, own, starts[k])
     return [_make_match(fits[k], scoring) for k in range(len(found))]
 
 
@@ -168,12 +172,13 @@ def _is_large(candidate: Candidate) -> bool:
 def _screen(candidate: Candidate, wanted: FitTarget, steps: int, rivals: Sequence[Fit]) -> Fit:
     """Fit a candidate briefly."""
     if candidate.schedule == "exact":
-        few = wanted.take_first(count_prompts(candidate.guesses[0], wanted, "exact"))
-        return _measure(candidate, wanted, fit_exactly(candidate.guesses, few, HOPELESS_COST), [])
+        few = wanted.take_first(SCREENED_PROMPTS)
+        fits = fit_exactly(candidate.guesses, few, HOPELESS_COST, TRIAL_ITERATIONS)
+        return _measure(candidate, wanted, fits, [])
     groups = group_guesses(candidate.guesses)
     if candidate.schedule == "one for all":
         few = wanted.take_first(SCREENED_PROMPTS)
-        trials = try_assignments(groups, few, steps)
+        trials = try_assignments(groups, few, min(steps, SCREENED_STEPS))
         fit = _measure(candidate, wanted, [trials[0].algorithm] * wanted.layers, trials[0].steps)
         return fit._replace(trials=trials)
     few = wanted.take_first(MIN_PROMPTS).take_layers(SCREENED_LAYERS)
@@ -222,8 +227,11 @@ def _fit_in_full(fit: Fit, steps: int, rivals: Sequence[Fit]) -> Fit:
     """Fit a candidate on from its brief fit."""
     candidate, wanted = fit.candidate, fit.wanted
     few = wanted.take_first(count_prompts(fit.algorithms[0], wanted, candidate.schedule))
-    if candidate.schedule == "exact" or (candidate.schedule == "per step" and wanted.layers == 1):
+    if candidate.schedule == "per step" and wanted.layers == 1:
         return fit
+    if candidate.schedule == "exact":
+        fits = fit_exactly(candidate.guesses, few, HOPELESS_COST)
+        return _measure(candidate, wanted, fits, [])
     if candidate.schedule == "one for all":
         better = refit_best(fit.trials, few, steps)
         return _measure(candidate, wanted, [better.algorithm] * wanted.layers, better.steps)
@@ -262,18 +270,25 @@ def _fit_large(
     steps: int,
     rivals: Sequence[Fit],
     own: Sequence[Fit],
-    groups: Sequence[Sequence[Algorithm[Any, Any]]],
+    start: tuple[float, Sequence[Sequence[Algorithm[Any, Any]]]],
 ) -> Fit:
     """Fit a candidate with many numbers; `own` has its fit with values per step, if there is one.
 
-    Where it contains another candidate that fits every layer, it fits as that one does.
+    Where it contains another candidate that fits every layer, it fits as that one does. Where it
+    misses the first layer, and others match every layer, it is left at that.
     """
+    cost, groups = start
     special = _find_special_case(candidate, rivals)
     if special is not None:
         return _adopt(candidate, wanted, special)
     few = wanted.take_first(count_prompts(candidate.guesses[0], wanted, candidate.schedule))
     if candidate.schedule == "exact":
         return _measure(candidate, wanted, fit_exactly(candidate.guesses, few, START_COST), [])
+    if cost > START_COST and _are_matched(rivals):
+        first, pace = groups[0][0], assume_pace(wanted.layers, 1)
+        if candidate.schedule == "per step":
+            first = extend_steps(first, wanted.layers)
+        return _measure(candidate, wanted, [first] * wanted.layers, pace)
     if candidate.schedule == "per step":
         return _fit_groups(candidate, wanted, groups, few, rivals)
     best = _fit_large_shared(groups, few, min(steps, max(PACES) * wanted.layers), rivals, own)
@@ -294,7 +309,7 @@ def _fit_large_shared(
     ]
     if own and wanted.layers > 1:
         starts = [slice_steps(own[0].algorithms[0], 0, 1)]
-    matched = bool(rivals) and float(find_least_costs(rivals).max()) < MATCH_COST
+    matched = _are_matched(rivals)
     trials = []
     for start in starts:
         for pace in PACES:
@@ -319,6 +334,11 @@ def _fit_large_shared(
 def find_least_costs(fits: Sequence[Fit]) -> Float[Tensor, " layers"]:
     """Return the least cost of any candidate at each layer."""
     return torch.stack([fit.costs for fit in fits]).amin(dim=0)
+
+
+def _are_matched(fits: Sequence[Fit]) -> bool:
+    """Tell whether every layer is matched by some candidate."""
+    return bool(fits) and float(find_least_costs(fits).max()) < MATCH_COST
 
 
 def make_surrender(rivals: Sequence[Fit], candidate: Candidate) -> Callable[[int, float], bool]:

@@ -58,7 +58,9 @@ def try_assignments(
             if max(belief) <= steps:
                 costs = [sum_costs(table, belief) for table in own]
                 start = group[costs.index(min(costs))]
-                tried.append(fit_assignment(start, belief, wanted, steps, TRIAL_ITERATIONS))
+                # A single layer is tried with every number of steps, so that no more are needed.
+                most = steps if wanted.layers > 1 else max(belief)
+                tried.append(fit_assignment(start, belief, wanted, most, TRIAL_ITERATIONS))
         best = min(tried, key=lambda each: each.cost)
         # A single layer may be any step, and a step too few may come near it.
         enough = PROMISING_COST if wanted.layers > 1 else EXACT_COST
