@@ -32,12 +32,12 @@ CONSTRUCTIONS = load_members("constructions", Construction)
 ELSEWHERE = {"format-conversion", "mixture-of-two-regressions"}
 """Not at the query: they give back the prompt, and the weights."""
 QUICK: dict[str, Any] = {"prompts": 64, "steps": 6}
-RIVALS = [
+OTHERS = [
     *("averaging", "gd-plus-plus", "gradient-descent", "ista", "least-squares", "lista-vm"),
     *("newton", "preconditioned-gradient-descent", "ridge"),
 ]
 """Some of each kind; tests/test_identify_constructions.py has all candidates."""
-WITHOUT_RIVALS = {"mixture-of-regressions", "network-gradient-descent"}
+WITHOUT_OTHERS = {"network-gradient-descent"}
 
 
 def has_query(kind: type[Construction]) -> bool:
@@ -98,7 +98,7 @@ def identify_disguised(name: str) -> tuple[Construction, Identification]:
     )
     model = Disguised.of(construction, generator)
     own = get_name(type(construction.algorithm))
-    rivals = sorted({own, *RIVALS}) if own not in WITHOUT_RIVALS else None
+    rivals = sorted({own, *OTHERS}) if own not in WITHOUT_OTHERS else None
     return construction, identify(
         model, construction.distributions()[0], algorithms=rivals, **QUICK
     )
