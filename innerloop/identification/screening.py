@@ -380,7 +380,7 @@ def _measure(
     with torch.no_grad():
         if candidate.schedule == "exact":
             steps = [0] * wanted.layers
-            tables = {key: few.tabulate_costs(a, 0) for key, a in distinct(algorithms).items()}
+            tables = {key: few.tabulate_costs(a, 0) for key, a in list_distinct(algorithms).items()}
             costs = torch.stack([tables[id(algorithms[k])][k, 0] for k in each])
         else:
             table = few.tabulate_costs(algorithms[0], max(steps))
@@ -390,7 +390,7 @@ def _measure(
     return Fit(candidate, wanted, algorithms, steps, costs)
 
 
-def distinct(algorithms: Iterable[Algorithm[Any, Any]]) -> dict[int, Algorithm[Any, Any]]:
+def list_distinct(algorithms: Iterable[Algorithm[Any, Any]]) -> dict[int, Algorithm[Any, Any]]:
     """Return each object once, by its identity: layers far from a solution share a guess."""
     return {id(algorithm): algorithm for algorithm in algorithms}
 
@@ -400,7 +400,10 @@ def _make_match(fit: Fit, scoring: Any) -> Match:
     candidate, view = fit.candidate, fit.candidate.view(scoring)
     with torch.no_grad():
         if candidate.schedule == "exact":
-            own = {key: predict_steps(a, view, 0)[0] for key, a in distinct(fit.algorithms).items()}
+            own = {
+                key: predict_steps(a, view, 0)[0]
+                for key, a in list_distinct(fit.algorithms).items()
+            }
             rows = [own[id(algorithm)] for algorithm in fit.algorithms]
         else:
             rows = list(predict_at_steps(fit.algorithms[0], view, fit.steps))
