@@ -75,7 +75,7 @@ def test_the_verdict_on_an_impostor_is_about_what_it_prints() -> None:
 
 def test_candidates_that_tie_are_told_apart_on_other_problems() -> None:
     n = 4000
-    construction = NewtonConstruction(d=1, n=n, steps=2, alpha=0.3 / n**2)
+    construction = NewtonConstruction(d=1, n=n, steps=2, alpha=0.15 / n**2)
     model = BuiltStreams(construction, construction.transformer)
     problems = LinearRegression(d=1, n=n)
     found = identify(model, problems, **SMALL)

@@ -127,6 +127,11 @@ def test_a_policy_is_its_own(name: str) -> None:
             assert found.hyperparameters[key] == pytest.approx([value], rel=1e-3, abs=1e-6)
 
 
+def play_evenly(history: History) -> Tensor:
+    """Play every action with the same odds."""
+    return torch.ones(len(history.actions), 3)
+
+
 def test_a_function_of_the_game_so_far_is_a_policy() -> None:
     """ε-greedy as anybody would write it."""
 
@@ -144,7 +149,7 @@ def test_a_function_of_the_game_so_far_is_a_policy() -> None:
     found = identify(policy, ARMS, algorithms=["empirical-average", "ucb"], **QUICK)
     assert found.verdict == "empirical-average"
     assert found.hyperparameters["epsilon"] == pytest.approx([0.2])
-    equal = identify(lambda history: torch.ones(len(history.actions), 3), ARMS, **QUICK)
+    equal = identify(play_evenly, ARMS, algorithms=["ucb"], **QUICK)
     assert equal.verdict == "plays all actions with equal odds"
 
 

@@ -23,6 +23,9 @@ from innerloop.limits import is_out_of_memory
 from innerloop.locations import describe_failure, load_object
 from innerloop.registry import SkippedMember, find_class, get_name, load_members
 
+GUESSED_PROMPTS, SHOWN_PROMPTS = 256, 4
+"""Prompts that guesses are made from, and that show in which shape an algorithm predicts."""
+
 
 class LackingError(InputError):
     """Why an algorithm is no candidate for a problem, after its name: "lacks …", "predicts …"."""
@@ -122,11 +125,11 @@ def _make_candidates(
     view = next((each for each in views if isinstance(each, algorithm.problem_type)), None)
     if view is None:
         raise LackingError(f"solves a {algorithm.problem_type.__name__}")
-    view = copy_problem(view)
+    view, few = copy_problem(view[:GUESSED_PROMPTS]), len(prediction[:SHOWN_PROMPTS])
     try:
         guesses = [given] if isinstance(given, Algorithm) else algorithm.guesses(view)
         guesses = [free_numbers(guess) for guess in guesses]
-        shape = _find_shape(guesses[0], view) if guesses else None
+        shape = _find_shape(guesses[0], view[:few]) if guesses else None
     except Exception as error:
         if is_out_of_memory(error):
             raise
@@ -134,9 +137,10 @@ def _make_candidates(
     if shape is None:
         fields = ", ".join(find_missing_defaults(algorithm)) or "its fields"
         raise LackingError(f"lacks guesses to fit from: give {fields} a default, or write guesses")
-    if shape != prediction.shape:
+    if (few, *prediction.shape[1:]) != tuple(shape):
+        every = (len(prediction), *shape[1:])
         raise LackingError(
-            f"predicts shape {tuple(shape)} for {len(prediction)} prompts, "
+            f"predicts shape {every} for {len(prediction)} prompts, "
             f"the model {tuple(prediction.shape)}"
         )
     schedules: list[Schedule] = ["one for all"] if algorithm.has_steps else ["exact"]

@@ -29,6 +29,7 @@ from innerloop.identification.hyper import (
     differentiate_predictions,
     list_free_parameters,
     pack_parameters,
+    predict_at_steps,
     predict_state,
     predict_steps,
     unpack_parameters,
@@ -126,7 +127,10 @@ def group_guesses(guesses: Iterable[Algorithm[Any, Any]]) -> list[list[Algorithm
 
 
 def fit_exactly(
-    guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget, hopeless: float = math.inf
+    guesses: Sequence[Algorithm[Any, Any]],
+    wanted: FitTarget,
+    hopeless: float = math.inf,
+    iterations: int = MAX_ITERATIONS,
 ) -> list[Algorithm[Any, Any]]:
     """Fit a solution without steps to each layer, from the guess that is nearest to it.
 
@@ -137,9 +141,7 @@ def fit_exactly(
     fits = []
     for layer, index in enumerate(costs.argmin(dim=-1).tolist()):
         near = float(costs[layer, index]) <= hopeless
-        fits.append(
-            fit_numbers(guesses[index], wanted, [layer], [0], iterations=MAX_ITERATIONS * near)
-        )
+        fits.append(fit_numbers(guesses[index], wanted, [layer], [0], iterations=iterations * near))
     return fits
 
 
@@ -157,8 +159,10 @@ def fit_numbers(
     """Fit the allowed numbers so that `steps` match `layers`; `shows` gets which have effect."""
     theta = pack_parameters(algorithm)
     allowed = torch.ones_like(theta, dtype=torch.bool) if allowed is None else allowed
-    if not len(theta) or not bool(allowed.any()):
+    if not iterations or not len(theta) or not bool(allowed.any()):
         return algorithm
+
+    everything = bool(allowed.all())
 
     def residual(numbers: Tensor, slopes: bool) -> tuple[Tensor, Tensor | None] | None:
         try:
@@ -171,7 +175,8 @@ def fit_numbers(
         except (InputError, LinAlgError):
             return None
         weight = (wanted.scale[list(layers)] * wanted.model.shape[1]).rsqrt()
-        jacobian = (by_theta[..., allowed] * weight[:, None, None, None]).flatten(0, 2)
+        chosen = by_theta if everything else by_theta[..., allowed]
+        jacobian = (chosen * weight[:, None, None, None]).flatten(0, 2)
         if shows is not None:
             shows[allowed] = jacobian.abs().amax(dim=0) > 0
         return wanted.residual(predictions, layers), jacobian
@@ -188,7 +193,7 @@ def _predict_at_steps(
 ) -> Float[Tensor, "k batch outputs"]:
     """Predict after each of these steps."""
     if before is None:
-        return predict_steps(algorithm, problem, max(steps))[list(steps)]
+        return predict_at_steps(algorithm, problem, steps)
     (k, state), problem = before, copy_problem(problem)
     state = copy_state(state)
     for step in range(k, max(steps)):

@@ -97,9 +97,18 @@ def find_owning_steps(algorithm: Algorithm[Any, Any]) -> Float[Tensor, " numbers
 
 def predict_steps(algorithm: Algorithm[Any, Any], problem: Any, steps: int) -> Predictions:
     """Return an algorithm's predictions for the queries after 0, 1, …, `steps` steps."""
-    problem = copy_problem(problem)
-    states = algorithm.states(problem, steps)
-    return torch.stack([predict_state(algorithm, problem, state).clone() for state in states])
+    return predict_at_steps(algorithm, problem, range(steps + 1))
+
+
+def predict_at_steps(
+    algorithm: Algorithm[Any, Any], problem: Any, steps: Sequence[int]
+) -> Predictions:
+    """Return an algorithm's predictions for the queries after each of these steps."""
+    problem, rows = copy_problem(problem), {}
+    for k, state in enumerate(algorithm.states(problem, max(steps))):
+        if k in steps:
+            rows[k] = algorithm.predict(problem, state).clone()
+    return select_queries(problem, torch.stack([rows[k] for k in steps]))
 
 
 def predict_state(

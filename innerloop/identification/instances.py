@@ -6,7 +6,7 @@ or keep it. So it gets copies, and what it returns is copied before anything els
 
 from __future__ import annotations
 
-from copy import deepcopy
+from copy import copy, deepcopy
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -78,8 +78,21 @@ def _check_sizes(distribution: Distribution, prompts: int) -> None:
 
 
 def copy_problem(problem: P) -> P:
-    """Copy the tensors of a problem, for code that may edit them in place."""
-    return problem.map_tensors(torch.clone) if isinstance(problem, Problem) else deepcopy(problem)
+    """Copy the tensors of a problem, for code that may edit them in place.
+
+    A problem of the package was checked when it was made, and is not checked again.
+    """
+    if not isinstance(problem, Problem):
+        return deepcopy(problem)
+    same = copy(problem)
+    vars(same).update({name: _clone(value) for name, value in vars(problem).items()})
+    return same
+
+
+def _clone(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_clone, value))
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def copy_state(state: Any) -> Any:

@@ -31,8 +31,8 @@ def minimise_squares(
     the cost falls by less than the share `gain`.
     """
     numbers, damping = start, 1e-4
-    found = residual(numbers, True)
     for _ in range(iterations):
+        found = residual(numbers, True)
         if found is None or not bool(torch.isfinite(found[0]).all()):
             return numbers
         r, jacobian = found
@@ -54,5 +54,4 @@ def minimise_squares(
         numbers, damping = numbers - step, max(damping / 10, 1e-12)
         if cost - reached < gain * cost:
             return numbers
-        found = residual(numbers, True)
     return numbers

@@ -9,6 +9,7 @@ fits. With `exhaustive` all are fitted in full.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -18,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
-from innerloop.identification.candidates import Candidate
+from innerloop.identification.candidates import Candidate, find_generalisations
 from innerloop.identification.fitting import (
     MANY_UNKNOWNS,
     MIN_PROMPTS,
@@ -32,12 +33,13 @@ from innerloop.identification.fitting import (
 from innerloop.identification.hyper import (
     list_free_parameters,
     pack_parameters,
+    predict_at_steps,
     predict_steps,
     repeat_per_step,
     slice_steps,
 )
 from innerloop.identification.shared import (
-    CERTAIN_COST,
+    EXACT_COST,
     HOPELESS_COST,
     PACES,
     TRIAL_ITERATIONS,
@@ -52,8 +54,9 @@ from innerloop.identification.stepwise import fit_output, fit_stepwise, never
 from innerloop.identification.verdict import Match
 from innerloop.progress import Progress
 
-SCREENED_PROMPTS, SCREENED_LAYERS = 32, 3
-"""Prompts, and layers of candidates with values per step, that a candidate is screened on."""
+SCREENED_PROMPTS, SCREENED_LAYERS, SCREENED_STEPS = 32, 3, 32
+"""Prompts, layers of candidates with values per step, and steps of the others, that a candidate is
+screened on."""
 KEPT_OVERALL, KEPT_PER_LAYER, KEPT_COST = 6, 2, 1e-2
 """Fitted in full are this many candidates of the least cost, this many for each layer, and those
 whose cost per layer is below this."""
@@ -98,12 +101,25 @@ def fit_candidates(
     small = [k for k, candidate in enumerate(found) if not _is_large(candidate)]
     large = [k for k, candidate in enumerate(found) if _is_large(candidate)]
     fits: dict[int, Fit] = {}
-    for k in _track([*small], found, progress, 0.0, 0.3):
-        fits[k] = _screen(found[k], seen[k], steps)
-    kept = small if exhaustive else _select_best(fits)
-    for k in _track(kept, found, progress, 0.3, 0.6):
+    done = set[int]()
+    for k in _track(_order_screening(small, found), found, progress, 0.0, 0.4):
+        rivals = [] if exhaustive else list(fits.values())
+        special = _find_special_case(found[k], rivals)
+        if special is not None:
+            fits[k] = _adopt(found[k], seen[k], special)
+            done.add(k)
+            continue
+        fits[k] = _screen(found[k], seen[k], steps, rivals)
+        if not exhaustive and float(fits[k].costs.max()) < KEPT_COST:
+            fits[k] = _fit_in_full(fits[k], steps, rivals)
+            done.add(k)
+    kept = [k for k in (small if exhaustive else _select_best(fits)) if k not in done]
+    for k in _track(kept, found, progress, 0.4, 0.6):
         fits[k] = _fit_in_full(fits[k], steps, [] if exhaustive else list(fits.values()))
-    by_name = {found[k].name: _start_large(found[k], seen[k], fits.values()) for k in large}
+    by_name: dict[str, tuple[float, list[list[Algorithm[Any, Any]]]]] = {}
+    for k in large:
+        if found[k].name not in by_name:
+            by_name[found[k].name] = _start_large(found[k], seen[k], fits.values())
     starts = {k: by_name[found[k].name] for k in large}
     # The nearest at the first layer goes first: the others end when they fall behind it. Values per
     # step come before values that all steps share, which start from them.
@@ -111,7 +127,7 @@ def fit_candidates(
     for k in _track(large, found, progress, 0.6, 1.0):
         rivals = [] if exhaustive else list(fits.values())
         own = [fit for fit in fits.values() if fit.candidate.name == found[k].name]
-        fits[k] = _fit_large(found[k], seen[k], steps, rivals, own, starts[k][1])
+        fits[k] = _fit_large(found[k], seen[k], steps, rivals, own, starts[k])
     return [_make_match(fits[k], scoring) for k in range(len(found))]
 
 
@@ -129,23 +145,44 @@ def _track(
         yield k
 
 
+def _order_screening(places: Sequence[int], found: Sequence[Candidate]) -> list[int]:
+    """Order candidates so that special cases come before what contains them."""
+    schedules = {"exact": 0, "one for all": 1, "per step": 2}
+
+    def rank(k: int) -> tuple[int, int, int]:
+        general = find_generalisations(found[k].algorithm)
+        return schedules[found[k].schedule], -len(general), k
+
+    return sorted(places, key=rank)
+
+
+def _adopt(candidate: Candidate, wanted: FitTarget, special: Fit) -> Fit:
+    """Return the fit of a special case as that of a candidate that contains it."""
+    algorithm = special.algorithms[0]
+    if type(algorithm) is candidate.algorithm and candidate.schedule == "per step":
+        algorithm = extend_steps(algorithm, max(special.steps))
+    algorithms = [algorithm] * wanted.layers
+    return special._replace(candidate=candidate, wanted=wanted, algorithms=algorithms)
+
+
 def _is_large(candidate: Candidate) -> bool:
     return len(pack_parameters(candidate.guesses[0])) > MANY_UNKNOWNS
 
 
-def _screen(candidate: Candidate, wanted: FitTarget, steps: int) -> Fit:
+def _screen(candidate: Candidate, wanted: FitTarget, steps: int, rivals: Sequence[Fit]) -> Fit:
     """Fit a candidate briefly."""
     if candidate.schedule == "exact":
-        few = wanted.take_first(count_prompts(candidate.guesses[0], wanted, "exact"))
-        return _measure(candidate, wanted, fit_exactly(candidate.guesses, few, HOPELESS_COST), [])
+        few = wanted.take_first(SCREENED_PROMPTS)
+        fits = fit_exactly(candidate.guesses, few, HOPELESS_COST, TRIAL_ITERATIONS)
+        return _measure(candidate, wanted, fits, [])
     groups = group_guesses(candidate.guesses)
     if candidate.schedule == "one for all":
         few = wanted.take_first(SCREENED_PROMPTS)
-        trials = try_assignments(groups, few, steps)
+        trials = try_assignments(groups, few, min(steps, SCREENED_STEPS))
         fit = _measure(candidate, wanted, [trials[0].algorithm] * wanted.layers, trials[0].steps)
         return fit._replace(trials=trials)
     few = wanted.take_first(MIN_PROMPTS).take_layers(SCREENED_LAYERS)
-    return _fit_groups(candidate, wanted, groups, few, never)
+    return _fit_groups(candidate, wanted, groups, few, rivals)
 
 
 def _fit_groups(
@@ -153,15 +190,17 @@ def _fit_groups(
     wanted: FitTarget,
     groups: Sequence[Sequence[Algorithm[Any, Any]]],
     few: FitTarget,
-    give_up: Callable[[int, float], bool],
+    rivals: Sequence[Fit],
 ) -> Fit:
     """Fit values per step to the layers of `few` from each group of guesses; return the best."""
     if wanted.layers == 1:
-        algorithm, count = fit_output([guess for group in groups for guess in group], few)
+        least = float(find_least_costs(rivals)) if rivals else math.inf
+        guesses = [guess for group in groups for guess in group]
+        algorithm, count = fit_output(guesses, few, least)
         return _measure(candidate, wanted, [algorithm], [count])
     fits = []
     for group in groups:
-        short = fit_stepwise(group, few, give_up)
+        short = fit_stepwise(group, few, make_surrender(rivals, candidate))
         algorithm = extend_steps(short, wanted.layers)
         fits.append(
             _measure(candidate, wanted, [algorithm] * wanted.layers, assume_pace(wanted.layers, 1))
@@ -188,14 +227,16 @@ def _fit_in_full(fit: Fit, steps: int, rivals: Sequence[Fit]) -> Fit:
     """Fit a candidate on from its brief fit."""
     candidate, wanted = fit.candidate, fit.wanted
     few = wanted.take_first(count_prompts(fit.algorithms[0], wanted, candidate.schedule))
-    if candidate.schedule == "exact" or (candidate.schedule == "per step" and wanted.layers == 1):
+    if candidate.schedule == "per step" and wanted.layers == 1:
         return fit
+    if candidate.schedule == "exact":
+        fits = fit_exactly(candidate.guesses, few, HOPELESS_COST)
+        return _measure(candidate, wanted, fits, [])
     if candidate.schedule == "one for all":
         better = refit_best(fit.trials, few, steps)
         return _measure(candidate, wanted, [better.algorithm] * wanted.layers, better.steps)
     start = slice_steps(fit.algorithms[0], 0, 1)
-    give_up = make_surrender(rivals, candidate)
-    return _fit_groups(candidate, wanted, [[start]], few, give_up)
+    return _fit_groups(candidate, wanted, [[start]], few, rivals)
 
 
 def _start_large(
@@ -214,15 +255,13 @@ def _start_large(
 
 
 def _find_special_case(candidate: Candidate, rivals: Iterable[Fit]) -> Fit | None:
-    """Find a candidate that another contains and that fits every layer: so does the other."""
-    return next(
-        (
-            fit
-            for fit in rivals
-            if candidate.contains(fit.candidate) and float(fit.costs.max()) < CERTAIN_COST
-        ),
-        None,
-    )
+    """Find a candidate that another contains and that fits every layer: so does the other.
+
+    A solution without steps has values of its own at each layer, which no iteration has.
+    """
+    certain = (fit for fit in rivals if float(fit.costs.max()) < EXACT_COST)
+    inside = (fit for fit in certain if fit.candidate.schedule != "exact")
+    return next((fit for fit in inside if candidate.contains(fit.candidate)), None)
 
 
 def _fit_large(
@@ -231,20 +270,27 @@ def _fit_large(
     steps: int,
     rivals: Sequence[Fit],
     own: Sequence[Fit],
-    groups: Sequence[Sequence[Algorithm[Any, Any]]],
+    start: tuple[float, Sequence[Sequence[Algorithm[Any, Any]]]],
 ) -> Fit:
     """Fit a candidate with many numbers; `own` has its fit with values per step, if there is one.
 
-    Where it contains another candidate that fits every layer, it fits as that one does.
+    Where it contains another candidate that fits every layer, it fits as that one does. Where it
+    misses the first layer, and others match every layer, it is left at that.
     """
+    cost, groups = start
     special = _find_special_case(candidate, rivals)
     if special is not None:
-        return special._replace(candidate=candidate, wanted=wanted)
+        return _adopt(candidate, wanted, special)
     few = wanted.take_first(count_prompts(candidate.guesses[0], wanted, candidate.schedule))
     if candidate.schedule == "exact":
         return _measure(candidate, wanted, fit_exactly(candidate.guesses, few, START_COST), [])
+    if cost > START_COST and _are_matched(rivals):
+        first, pace = groups[0][0], assume_pace(wanted.layers, 1)
+        if candidate.schedule == "per step":
+            first = extend_steps(first, wanted.layers)
+        return _measure(candidate, wanted, [first] * wanted.layers, pace)
     if candidate.schedule == "per step":
-        return _fit_groups(candidate, wanted, groups, few, make_surrender(rivals, candidate))
+        return _fit_groups(candidate, wanted, groups, few, rivals)
     best = _fit_large_shared(groups, few, min(steps, max(PACES) * wanted.layers), rivals, own)
     return _measure(candidate, wanted, [best.algorithm] * wanted.layers, best.steps)
 
@@ -263,7 +309,7 @@ def _fit_large_shared(
     ]
     if own and wanted.layers > 1:
         starts = [slice_steps(own[0].algorithms[0], 0, 1)]
-    matched = bool(rivals) and float(find_least_costs(rivals).max()) < MATCH_COST
+    matched = _are_matched(rivals)
     trials = []
     for start in starts:
         for pace in PACES:
@@ -288,6 +334,11 @@ def _fit_large_shared(
 def find_least_costs(fits: Sequence[Fit]) -> Float[Tensor, " layers"]:
     """Return the least cost of any candidate at each layer."""
     return torch.stack([fit.costs for fit in fits]).amin(dim=0)
+
+
+def _are_matched(fits: Sequence[Fit]) -> bool:
+    """Tell whether every layer is matched by some candidate."""
+    return bool(fits) and float(find_least_costs(fits).max()) < MATCH_COST
 
 
 def make_surrender(rivals: Sequence[Fit], candidate: Candidate) -> Callable[[int, float], bool]:
@@ -329,7 +380,7 @@ def _measure(
     with torch.no_grad():
         if candidate.schedule == "exact":
             steps = [0] * wanted.layers
-            tables = {id(a): few.tabulate_costs(a, 0) for a in algorithms}
+            tables = {key: few.tabulate_costs(a, 0) for key, a in list_distinct(algorithms).items()}
             costs = torch.stack([tables[id(algorithms[k])][k, 0] for k in each])
         else:
             table = few.tabulate_costs(algorithms[0], max(steps))
@@ -339,14 +390,23 @@ def _measure(
     return Fit(candidate, wanted, algorithms, steps, costs)
 
 
+def list_distinct(algorithms: Iterable[Algorithm[Any, Any]]) -> dict[int, Algorithm[Any, Any]]:
+    """Return each object once, by its identity: layers far from a solution share a guess."""
+    return {id(algorithm): algorithm for algorithm in algorithms}
+
+
 def _make_match(fit: Fit, scoring: Any) -> Match:
     """Predict with a fitted candidate on other prompts."""
     candidate, view = fit.candidate, fit.candidate.view(scoring)
     with torch.no_grad():
         if candidate.schedule == "exact":
-            rows = [predict_steps(algorithm, view, 0)[0] for algorithm in fit.algorithms]
+            own = {
+                key: predict_steps(a, view, 0)[0]
+                for key, a in list_distinct(fit.algorithms).items()
+            }
+            rows = [own[id(algorithm)] for algorithm in fit.algorithms]
         else:
-            rows = list(predict_steps(fit.algorithms[0], view, max(fit.steps))[fit.steps])
+            rows = list(predict_at_steps(fit.algorithms[0], view, fit.steps))
     return Match(candidate, fit.algorithms, fit.steps, _count_numbers(fit), torch.stack(rows))
 
 

@@ -21,8 +21,9 @@ SINGLE_LAYER_STARTS = 12
 """For a model with a single layer, which may be any step: fits start from steps 1 to this."""
 TRIAL_ITERATIONS, MAX_REFITS = 2, 3
 """Iterations that each assignment of steps to layers is tried for, and refits of the best one."""
-PROMISING_COST, HOPELESS_COST = 1e-4, 0.5
-"""Costs per layer below which no other assignment is tried, and above which none is refitted."""
+PROMISING_COST, EXACT_COST, HOPELESS_COST = 1e-4, 1e-9, 0.5
+"""Costs per layer below which no other assignment is tried, with several layers and with one, and
+above which none is refitted."""
 CERTAIN_COST, RIVAL_TRIAL, MAX_REFITTED = 1e-6, 10.0, 3
 """A fit of this cost per layer is right. Otherwise further assignments are fitted on, whose trials
 cost at most this many times that of the best, until this many are."""
@@ -57,9 +58,13 @@ def try_assignments(
             if max(belief) <= steps:
                 costs = [sum_costs(table, belief) for table in own]
                 start = group[costs.index(min(costs))]
-                tried.append(fit_assignment(start, belief, wanted, steps, TRIAL_ITERATIONS))
+                # A single layer is tried with every number of steps, so that no more are needed.
+                most = steps if wanted.layers > 1 else max(belief)
+                tried.append(fit_assignment(start, belief, wanted, most, TRIAL_ITERATIONS))
         best = min(tried, key=lambda each: each.cost)
-        if wanted.layers > 1 and best.cost < PROMISING_COST * wanted.layers:
+        # A single layer may be any step, and a step too few may come near it.
+        enough = PROMISING_COST if wanted.layers > 1 else EXACT_COST
+        if best.cost < enough * wanted.layers:
             break
     return sorted(tried, key=lambda each: each.cost)
 

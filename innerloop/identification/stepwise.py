@@ -41,6 +41,8 @@ SPREADS = (0.4, 0.85)
 """Half the spread of values over steps that a fit to a single output starts from."""
 OUTPUT_COST, WORTH_A_STEP = 1e-7, 0.5
 """A cost this small needs no further step; a further step must leave less than this share."""
+MIN_OUTPUT_STEPS, RIVALLED_COST = 2, 1e-2
+"""Steps after which a fit ends whose cost is above this where another candidate's is nearly 0."""
 
 
 def never(layer: int, cost: float) -> bool:
@@ -87,9 +89,14 @@ def fit_stepwise(
 
 
 def fit_output(
-    guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget
+    guesses: Sequence[Algorithm[Any, Any]], wanted: FitTarget, least: float = math.inf
 ) -> tuple[Algorithm[Any, Any], int]:
-    """Fit several steps with their own values to a single output; return how many it took."""
+    """Fit several steps with their own values to a single output; return how many it took.
+
+    Where another candidate reaches a cost of `least` that is nearly 0, this one ends after
+    `MIN_OUTPUT_STEPS` unless it comes near.
+    """
+    enough = math.inf if least > OUTPUT_COST else RIVALLED_COST
     best: tuple[float, int, Algorithm[Any, Any]] | None = None
     for group in group_guesses(guesses):
         last: Algorithm[Any, Any] | None = None
@@ -108,6 +115,8 @@ def fit_output(
             if best is None or min(costs) < WORTH_A_STEP * best[0]:
                 best = (min(costs), steps, last)
             if min(costs) < OUTPUT_COST or steps > best[1] + 1:
+                break
+            if steps >= MIN_OUTPUT_STEPS and best[0] > enough:
                 break
     assert best is not None
     return best[2], best[1]

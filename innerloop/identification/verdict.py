@@ -38,6 +38,8 @@ MATCH_SCORE, CLOSE, ANSWER_SHARE = 0.999, 0.99, 0.98
 """Smallest score of a match, share and similarity of what is close, share of what answers alike."""
 RESOLUTION = 1e-3
 """Scores that differ by less count as equal."""
+DIGITS = 9
+"""Decimals of a score that decide between two names: further ones are rounding errors."""
 RESAMPLINGS, TAIL_SHARE = 400, 0.025
 MAX_DISTANCE = 1e6
 """Cap on the distance of a prompt, in units of the scale: a diverged prompt counts as this."""
@@ -250,7 +252,10 @@ def select_candidate(
     varies = torch.tensor([constant is None for constant in constants]).to(scored.scores.device)
     fits = scored.find_ties() & scored.find_close() & varies
     counts, means = fits.sum(dim=-1), scored.scores.clamp_min(-1).mean(dim=-1)
-    order = [(-int(counts[c]), m.parameter_count, -float(means[c])) for c, m in enumerate(matches)]
+    order = [
+        (-int(counts[c]), m.parameter_count, -round(float(means[c]), DIGITS))
+        for c, m in enumerate(matches)
+    ]
     best = order.index(min(order))
     return best if int(counts[best]) else None
 
@@ -305,7 +310,7 @@ def _judge_layer(
     chosen = (
         overall
         if overall in ties
-        else min(ties, key=lambda c: (matches[c].parameter_count, -float(scores[c])))
+        else min(ties, key=lambda c: (matches[c].parameter_count, -round(float(scores[c]), DIGITS)))
     )
     fit = scored.grade(chosen, layer)
     if fit == "none":  # nothing is named, so nothing is preferred for being simple
