@@ -36,19 +36,19 @@ types: $(READY)
 	$(BIN)/pyright
 
 tests: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 2 --dist loadfile
 
 tests-fast: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal -m "not slow"
+	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
 
 # Which tests are slow is what was measured last: tests/durations.json.
 durations: $(READY)
-	$(BIN)/pytest -n 2 --dist worksteal --record-durations
+	$(BIN)/pytest -n 2 --dist loadfile --record-durations
 
 # The table is printed also where a test fails; TESTS names those to run, all unless given.
 coverage: $(READY)
 	rm -f .coverage .coverage.*
-	$(BIN)/coverage run -m pytest -n 2 --dist worksteal $(TESTS); status=$$?; \
+	$(BIN)/coverage run -m pytest -n 2 --dist loadfile $(TESTS); status=$$?; \
 		$(BIN)/coverage combine --quiet && $(BIN)/coverage report && exit $$status
 
 bench: $(READY)
