@@ -36,7 +36,7 @@ types: $(READY)
 	$(BIN)/pyright
 
 tests: $(READY)
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 3 --dist loadfile
 
 tests-fast: $(READY)
 	$(BIN)/pytest -n 2 --dist loadfile -m "not slow"
