@@ -37,7 +37,7 @@ VERDICTS: dict[str, list[str]] = {
     "figure-1": ["holds", "holds"],
     "figure-2": ["holds", "holds"],
     "figure-3": ["holds as corrected", "holds as corrected", "holds"],
-    "figure-4": ["undecided", "holds"],
+    "figure-4": ["undecided", "undecided"],
     "lemma-A.2": ["holds", "holds"],
     "lemma-A.3": ["holds as corrected"],
     "lemma-A.6": ["holds"],

@@ -30,6 +30,7 @@ class BinaryMixtureRecipe(ClustersRecipe):
 
     source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers)"
     small: ClassVar = {"d": 2, "n": 4, "width": 8, "hidden": 4, "batch": 4}
+    answer: ClassVar[str] = "score"
 
     d: int = parameter(5, "features", least=1, most=64)
     n: int = parameter(20, "points", least=2, most=10_000)
@@ -48,18 +49,10 @@ class BinaryMixtureRecipe(ClustersRecipe):
         return 1
 
     def fill_registers(self, problem: PCAProblem) -> Tensor:
-        if self.start != "random":
-            return self._construction.prompt(problem)
         return self.layout.make_tokens(x=problem.x, one=1.0)
 
-    @property
-    def _construction(self) -> SpectralClusteringConstruction:
+    def build_construction(self) -> Construction:
         return SpectralClusteringConstruction(d=self.d, n=self.n, steps=self.blocks, knots=KNOTS)
-
-    def build_construction(self) -> tuple[Construction, Tensor, Tensor | None]:
-        construction = self._construction
-        places = list(construction.layout["score"].places)
-        return construction, torch.eye(construction.layout.width, dtype=torch.float64)[places], None
 
     def make_logits(self, read: Tensor) -> Tensor:
         return torch.cat([read, -read], dim=-1)

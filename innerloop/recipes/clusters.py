@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from innerloop.errors import InputError
 from innerloop.models.encoder import Reading
-from innerloop.recipes.points import PointsObjective, PointsRecipe, least_over_names
+from innerloop.recipes.points import PointsRecipe, least_over_names
 
 Table = Float[Tensor, "batch classes others"]
 
@@ -42,11 +42,6 @@ class ClustersRecipe(PointsRecipe, ABC):
     def shape_answers(self, read: Tensor) -> Tensor:
         """The share of each cluster in each point."""
         return self.make_logits(read).softmax(dim=-1)
-
-    def build_objective(self) -> PointsObjective:
-        return PointsObjective(
-            self.build_distribution(), self.batch, self.losses, self.measure, pool=self.pool
-        )
 
     def losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
         """The cross-entropy of every instance."""

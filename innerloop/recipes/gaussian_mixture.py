@@ -36,6 +36,7 @@ class GaussianMixtureRecipe(ClustersRecipe):
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
     small: ClassVar = {"d": 2, "n": 5, "clusters": 2, "width": 8, "hidden": 4, "batch": 4}
+    answer: ClassVar[str] = "share"
 
     d: int = parameter(2, "features", least=1, most=64)
     n: int = parameter(40, "points", least=1, most=10_000)
@@ -71,8 +72,6 @@ class GaussianMixtureRecipe(ClustersRecipe):
         return self.clusters
 
     def fill_registers(self, problem: ClusteringProblem) -> Tensor:
-        if self.start != "random":
-            return self._construction.prompt(problem)
         data = self.layout.make_tokens(x=problem.x, one=1.0)
         if not self.starts:
             return data
@@ -80,8 +79,7 @@ class GaussianMixtureRecipe(ClustersRecipe):
         centres = self.layout.make_tokens(x=problem.start, id=names, centre=1.0, one=1.0)
         return join(data, centres)
 
-    @property
-    def _construction(self) -> EMConstruction:
+    def build_construction(self) -> Construction:
         return EMConstruction(
             d=self.d,
             n=self.n,
@@ -90,11 +88,6 @@ class GaussianMixtureRecipe(ClustersRecipe):
             noise=self.noise,
             knots=KNOTS,
         )
-
-    def build_construction(self) -> tuple[Construction, Tensor, Tensor | None]:
-        construction = self._construction
-        places = list(construction.layout["share"].places)
-        return construction, torch.eye(construction.layout.width, dtype=torch.float64)[places], None
 
     def make_logits(self, read: Tensor) -> Tensor:
         # A construction's read-out holds shares, a free one logits.

@@ -21,7 +21,7 @@ from innerloop.models.encoder import Reading
 from innerloop.parameters import parameter
 from innerloop.problems.base import resolve_proportions
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions, MixtureProblem
-from innerloop.recipes.points import PointsObjective, PointsRecipe
+from innerloop.recipes.points import PointsRecipe
 from innerloop.transformer import join
 
 
@@ -31,6 +31,7 @@ class MixtureOfRegressionsRecipe(PointsRecipe):
 
     source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024)"
     small: ClassVar = {"d": 2, "n": 5, "components": 2, "width": 10, "hidden": 4, "batch": 4}
+    answer: ClassVar[str] = "yhat"
 
     d: int = parameter(4, "features", least=1, most=64)
     n: int = parameter(40, "context examples", least=1, most=10_000)
@@ -74,27 +75,14 @@ class MixtureOfRegressionsRecipe(PointsRecipe):
         return 1
 
     def fill_registers(self, problem: MixtureProblem) -> Tensor:
-        if self.start != "random":
-            return self._construction.prompt(problem)
         parts = [self.layout.make_tokens(x=problem.x, y=problem.y, one=1.0)]
         if self.starts:
             parts.append(self.layout.make_tokens(beta=problem.start, one=1.0))
         return join(*parts, self.layout.make_tokens(x=problem.x_query, one=1.0, query=1.0))
 
-    @property
-    def _construction(self) -> MixtureOfRegressionsConstruction:
+    def build_construction(self) -> Construction:
         return MixtureOfRegressionsConstruction(
             d=self.d, n=self.n, components=self.components, steps=self.blocks, noise=self.noise
-        )
-
-    def build_construction(self) -> tuple[Construction, Tensor, Tensor | None]:
-        construction = self._construction
-        places = list(construction.layout["yhat"].places)
-        return construction, torch.eye(construction.layout.width, dtype=torch.float64)[places], None
-
-    def build_objective(self) -> PointsObjective:
-        return PointsObjective(
-            self.build_distribution(), self.batch, self.losses, self.measure, pool=self.pool
         )
 
     def losses(self, model: nn.Module, problem: MixtureProblem) -> Float[Tensor, " batch"]:

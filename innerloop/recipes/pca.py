@@ -26,7 +26,7 @@ from innerloop.errors import InputError
 from innerloop.models.encoder import Reading
 from innerloop.parameters import parameter
 from innerloop.problems.principal_components import PCAProblem, PrincipalComponents
-from innerloop.recipes.points import PointsObjective, PointsRecipe, least_over_signs
+from innerloop.recipes.points import PointsRecipe, least_over_signs
 
 KNOTS = 128
 """Knots of a construction to start from: few enough to train, exact to 1e-3."""
@@ -38,6 +38,7 @@ class PCARecipe(PointsRecipe):
 
     source: ClassVar[str] = "Q. Liu 2025, section 2; He et al. 2024"
     small: ClassVar = {"d": 2, "n": 4, "components": 1, "width": 8, "hidden": 4, "batch": 4}
+    answer: ClassVar[str] = "v"
 
     d: int = parameter(5, "features", least=1, most=64)
     n: int = parameter(20, "points", least=1, most=10_000)
@@ -56,6 +57,10 @@ class PCARecipe(PointsRecipe):
             raise InputError(f"components must be at most d={self.d}, got {self.components}")
         if self.wanted == "eigenvalues" and (self.fixed or self.start != "random"):
             raise InputError("eigenvalues have no signs and no construction to start from")
+        if self.auxiliary and self.start != "random":
+            raise InputError(f"start={self.start} has vectors of its own: leave auxiliary out")
+        if self.auxiliary and self.n < self.d:
+            raise InputError(f"auxiliary needs n ≥ d={self.d}, a token for each e_j; got {self.n}")
 
     def build_distribution(self) -> PrincipalComponents:
         return PrincipalComponents(d=self.d, n=self.n, components=self.components, gap=self.gap)
@@ -78,16 +83,13 @@ class PCARecipe(PointsRecipe):
         return self.n if self.pooling == "free" else None
 
     def fill_registers(self, problem: PCAProblem) -> Tensor:
-        if self.start != "random":
-            return self._construction.prompt(problem)
         if not self.auxiliary:
             return self.layout.make_tokens(x=problem.x, one=1.0)
         shown = torch.zeros_like(problem.x)
         shown[..., : problem.components, :] = problem.start
         return self.layout.make_tokens(x=problem.x, one=1.0, id=unit_vectors(problem), v=shown)
 
-    @property
-    def _construction(self) -> PCAConstruction:
+    def build_construction(self) -> Construction:
         return PCAConstruction(
             d=self.d,
             n=self.n,
@@ -98,23 +100,10 @@ class PCARecipe(PointsRecipe):
             most=100.0,
         )
 
-    def build_construction(self) -> tuple[Construction, Tensor, Tensor | None]:
-        construction = self._construction
-        places = list(construction.layout["v"].places)
-        left = torch.eye(construction.layout.width, dtype=torch.float64)[places]
-        # The vectors stand on every token; the mean over tokens reads them too.
-        right = torch.full((self.n,), 1 / self.n, dtype=torch.float64)
-        return construction, left, right if self.pooling == "free" else None
-
     def shape_answers(self, read: Tensor) -> Tensor:
         if self.wanted == "eigenvalues":
             return read
         return read.unflatten(-1, (self.components, self.d))
-
-    def build_objective(self) -> PointsObjective:
-        return PointsObjective(
-            self.build_distribution(), self.batch, self.losses, self.measure, pool=self.pool
-        )
 
     def losses(self, model: nn.Module, problem: PCAProblem) -> Float[Tensor, " batch"]:
         """The loss of every instance."""

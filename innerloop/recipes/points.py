@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -31,6 +31,8 @@ from innerloop.transformer import Layout, Transformer
 
 MAX_NAMES = 6
 """Clusters whose permutations are tried one by one: 6 have 720."""
+RANDOM_ONLY = ("heads", "width", "hidden", "kind", "scale")
+"""Settings of random weights, which a construction decides itself."""
 NOISE = 1e-6
 """Default scale of the noise near a construction: its knots make larger ones diverge."""
 
@@ -120,9 +122,20 @@ class PointsRecipe(Recipe, ABC):
     def fill_registers(self, problem: Any) -> Tensor:
         """Fill the registers of a prompt; what is not named is 0."""
 
+    answer: ClassVar[str]
+    """The register of the construction that holds its answer: W̃₀ reads it where training starts."""
+
     @abstractmethod
-    def build_construction(self) -> tuple[Construction, Tensor, Tensor | None]:
-        """Build the construction to start from, and the read-out W̃₀, W̃₁ that decodes it."""
+    def build_construction(self) -> Construction:
+        """Build the construction to start from."""
+
+    @abstractmethod
+    def losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
+        """The loss of every instance."""
+
+    @abstractmethod
+    def measure(self, model: nn.Module, problem: Any) -> dict[str, float]:
+        """Further measures of a batch."""
 
     @property
     def pooled_tokens(self) -> int | None:
@@ -133,6 +146,12 @@ class PointsRecipe(Recipe, ABC):
         super().__post_init__()
         if self.noise_scale is not None and self.start != "near":
             raise InputError(f"start={self.start} does not use noise_scale: leave it out")
+        if self.start != "random":
+            for name in RANDOM_ONLY:
+                if getattr(self, name) != type(self).__dataclass_fields__[name].default:
+                    raise InputError(
+                        f"start={self.start} has the construction's {name}: leave it out"
+                    )
         if self.start == "random" and self.width < self._named_width:
             raise InputError(
                 f"width must be at least {self._named_width}, what a token holds, got {self.width}"
@@ -146,9 +165,24 @@ class PointsRecipe(Recipe, ABC):
     def layout(self) -> Layout:
         """The registers of the stream."""
         if self.start != "random":
-            return self.build_construction()[0].layout
+            return self._construction.layout
         spare = self.width - self._named_width
         return Layout(**self.registers, **({"scratch": spare} if spare else {}))
+
+    @cached_property
+    def _construction(self) -> Construction:
+        return self.build_construction()
+
+    def make_prompt(self, problem: Any) -> Tensor:
+        """Make the tokens of a prompt: the construction's own where training starts there."""
+        if self.start != "random":
+            return self._construction.prompt(problem)
+        return self.fill_registers(problem)
+
+    def build_objective(self) -> PointsObjective:
+        return PointsObjective(
+            self.build_distribution(), self.batch, self.losses, self.measure, pool=self.pool
+        )
 
     def build_model(self, generator: torch.Generator) -> Encoder:
         if self.start == "random":
@@ -167,19 +201,22 @@ class PointsRecipe(Recipe, ABC):
             return Encoder.with_random_reading(
                 machine, self.reading, self.outputs, generator, self.pooled_tokens
             ).float()
-        construction, left, right = self.build_construction()
-        encoder = Encoder(construction.transformer.to_dense(), self.reading, left, right)
+        machine, n = self._construction.transformer.to_dense(), self.pooled_tokens
+        places = list(machine.layout[self.answer].places)
+        left = torch.eye(machine.layout.width, dtype=torch.float64)[places]
+        right = None if n is None else torch.full((n,), 1 / n, dtype=torch.float64)
+        encoder = Encoder(machine, self.reading, left, right)
         if self.start == "near":
             perturb(encoder, NOISE if self.noise_scale is None else self.noise_scale, generator)
         return encoder.float()
 
     def predict(self, model: nn.Module, problem: Any) -> Tensor:
         """Read out the last layer."""
-        return model(self.fill_registers(problem), problem.n)
+        return model(self.make_prompt(problem), problem.n)
 
     def predict_layers(self, model: nn.Module, problem: Any) -> Tensor:
         assert isinstance(model, Encoder)
-        layers = model.read_layers(self.fill_registers(problem), problem.n)
+        layers = model.read_layers(self.make_prompt(problem), problem.n)
         return self.shape_answers(layers).flatten(2)
 
     def shape_answers(self, read: Tensor) -> Tensor:

@@ -4,18 +4,18 @@ Printed    "The iterate A converges to identity for all number of loops. The con
            large number of loops which is also observed by our rate of convergence in Theorem 3.3.
            Interestingly just training with 1 loop does not converge in this setup"
 Tested     trained as in `trained`, n = 20 as in the code, several random starts. How fast: the
-           gradient flow of Theorem 3.3, which the caption refers to, from 0, exact, until within a
-           tenth of its limit, for 2, 3, 4, 5 and 8 loops; steps of Adam at a rate that is not told
-           cannot be compared
+           gradient flow of Theorem 3.3, which the caption refers to, from 0, exact, until within
+           1 %, a tenth and a half of its limit, for 2, 3, 4, 5 and 8 loops; steps of Adam at a rate
+           that is not told cannot be compared
 Reading    identity on the code's measure, the distance to the nearest multiple of I (`trained`).
            "All" are the numbers of loops that the figure shows, and the text does not tell which:
            it names 1, which is set apart, 2 and 5, the code has up to 4. So more than five loops
            can leave the statement open, and cannot refute it
-Ours       converges: within a tenth, of A and of the flow's limit alike
+Ours       A converges: within a tenth. How near the flow must be, the caption does not say, and
+           the order of the times depends on it: it is decided only if the three levels agree
 Beyond     the multiple b is 0.645, 0.628, 0.594, 0.528 for 1, 2, 4, 8 loops. One loop converges
            here, as a convex quadratic must, to n/(n + d + 1) I; what was seen "in this setup"
-           depends on steps and rate that are not told, and is not judged. Until within 1 % of its
-           limit, the flow of two loops is slower than that of three by 1 % at n = 20
+           depends on steps and rate that are not told, and is not judged
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.figures import Figure, draw_lines
 from innerloop.claims.gatmiry2024.trained import (
     Run,
@@ -48,23 +48,23 @@ from innerloop.theory.flow import isotropic_flow
 D, N, MOST = 10, 20, 5
 """Dimension, examples, and the most loops that the text names."""
 FLOWS = [2, 3, 4, 5, 8]
+LEVELS = (0.01, 0.1, 0.5)
+"""Relative distances to its limit at which a flow counts as arrived."""
 
 
 @dataclass(frozen=True, eq=False)
 class Convergence:
-    """Trainings with several numbers of loops, and times of the exact flow by n and loops."""
+    """Trainings with several numbers of loops, and times of the exact flow.
+
+    Times are by level, n and loops.
+    """
 
     runs: list[Run]
-    times: dict[int, dict[int, float]]
+    times: dict[float, dict[int, dict[int, float]]]
 
 
 def judge_convergence(found: Convergence) -> Evidence:
     inside = [run for run in found.runs if 2 <= run.loops <= MOST]
-    slower = Inequality("more loops take longer to within a tenth of the limit, exact flow")
-    for n, times in found.times.items():
-        for few, many in pairwise(times):
-            case = Case(n=n, L=few, d=D, note=f"time of {few} loops against that of {many}")
-            slower.add(times[few], times[many], case)
     single = Inequality("one loop converges: ‖A − aI‖_F ≤ ‖A‖_F/10 with a multiple aI of I")
     for run in (run for run in found.runs if run.loops == 1):
         for far in run.nearest_multiple_distance()[-1].tolist():
@@ -75,16 +75,38 @@ def judge_convergence(found: Convergence) -> Evidence:
                 judge_distance(inside, "trained with 2 to 5 loops"),
                 [run for run in found.runs if run.loops > MOST],
             ),
-            Part(printed=replace(slower.check(), ours="within a tenth")),
+            Part(printed=compare_times(found.times)),
         ],
         beyond=[check_diagonal(inside), *([single.check()] if single.cases else [])],
         table=[describe_run(run) for run in found.runs],
         numbers={
-            f"time of the flow of {L} loops, n = {n}": time
-            for n, times in found.times.items()
+            f"time of the flow of {L} loops to within {level:.0%}, n = {n}": time
+            for level, by_n in found.times.items()
+            for n, times in by_n.items()
             for L, time in times.items()
         },
         figures=[_draw_figure(found.runs)],
+    )
+
+
+def compare_times(times: dict[float, dict[int, dict[int, float]]]) -> Check:
+    """Check that more loops take longer; undecided where that depends on the level."""
+    checks = []
+    for level, by_n in times.items():
+        slower = Inequality(f"within {level:.0%}")
+        for n, by_loops in by_n.items():
+            for few, many in pairwise(by_loops):
+                case = Case(n=n, L=few, d=D, note=f"time of {few} loops against that of {many}")
+                slower.add(by_loops[few], by_loops[many], case)
+        checks.append(slower.check())
+    outcomes = {check.passed for check in checks}
+    worst = next((check for check in checks if not check.passed), checks[0])
+    return Check(
+        statement="more loops take longer until the exact flow is near its limit",
+        passed=outcomes.pop() if len(outcomes) == 1 else None,
+        summary="; ".join(f"{check.statement}: {check.summary}" for check in checks),
+        counterexample=worst.counterexample,
+        ours="the levels 1 %, 10 % and 50 %",
     )
 
 
@@ -121,7 +143,10 @@ def _leave_open(part: Part, more: list[Run]) -> Part:
         ),
         "flows that are faster for more loops": lambda found: replace(
             found,
-            times={n: {L: 1 / time for L, time in t.items()} for n, t in found.times.items()},
+            times={
+                level: {n: {L: 1 / time for L, time in t.items()} for n, t in by_n.items()}
+                for level, by_n in found.times.items()
+            },
         ),
     },
 )
@@ -136,16 +161,19 @@ def figure_4(
 ) -> Convergence:
     sizes: dict[str, Any] = {"seeds": seeds, "steps": steps, "batch": batch}
     runs = [train_loops(generator, D, N, L, **sizes) for L in loops]
-    times = {n: {L: measure_time(n, L) for L in flows} for n in (N, 40, 100)}
+    times = {
+        level: {n: {L: measure_time(n, L, level) for L in flows} for n in (N, 40, 100)}
+        for level in LEVELS
+    }
     return Convergence(runs, times)
 
 
-def measure_time(n: int, L: int) -> float:
-    """Time at which the exact flow from A = 0 is within a tenth of its limit."""
+def measure_time(n: int, L: int, level: float) -> float:
+    """Time at which the exact flow from A = 0 is within this share of its limit."""
     times = torch.logspace(-2, 3, 1001, dtype=torch.float64)
     b = best_multiple(D, n, L)
     far = (isotropic_flow(D, n, L, 0.0, times).points - b).abs()
-    return float(times[int((far > 0.1 * b).sum())])
+    return float(times[int((far > level * b).sum())])
 
 
 def _draw_figure(runs: list[Run]) -> Figure:

@@ -3,12 +3,13 @@
 Printed    single linear self-attention layers with proper initialisation converge to global optima
            of the population loss by gradient flow. The slides do not say which are proper
 Reading    the initialisation of Zhang, Frei & Bartlett (2024), whose theorem this one carries over:
-           b = (0, σ), A = [σΘΘᵀ; 0] with ‖ΘΘᵀ‖ = 1 and σ > 0 small
+           b = (0, σ), A = [σΘΘᵀ; 0] with ‖ΘΘᵀ‖ = 1 and σ > 0 small, as we remember it
 Tested     the flow integrated on the exact loss (`theory.mixture_layer`), K = 1 … 4 vectors, signal
-           to noise from 1 on, n from 2 to 1000, from σ = 10⁻³ and 0.7 and Θ of every rank
-Proof      p = 0 and a = 0 stay so, and β² − ‖R‖² is conserved, 0 here: in the plane of β and the
-           part of R along I the loss falls towards its only valley, K = βR = (m/v)I, and the rest
-           of R decays at the rate 2vβ²; β > 0 keeps its sign as tr R grows while βR < m/v
+           to noise from 1 on, n from 2 to 1000, from σ = 10⁻³ and 0.7, Θ of rank 1 (`full`: to 4)
+Proof      p = 0 and a = 0 stay so. With R = rI/√d + S, tr S = 0: S' = −2vβ²S,
+           r' = 2β(m√d − vβr), and β² − r² − ‖S‖² is conserved, 0 here. r' > 0 where r ≤ 0, so
+           that r > 0 stays so and bounds β from below; S decays, and then β = r, whose only
+           attractor is r² = m√d/v: K = βR = (m/v)I, the optimum. σ need not be small
 Ours       "reaches": what is left of the loss above the minimum is below 10⁻⁶ of what it was; the
            flow converges exponentially, and the time is 40/(2m) for every case
 Beyond     other initialisations: all weights 0 are a critical point, R = −σI/√d of the wrong sign
@@ -89,9 +90,9 @@ def draw_flows(rows: Rows) -> Figure:
     where="Fourth paper (Jin et al. 2024): Theorem 4.2",
     kind="inequality",
     hypotheses={
-        "b = (0, σ), A = [σΘΘᵀ; 0], ‖ΘΘᵀ‖ = 1, σ > 0 small": "Zhang, Frei & Bartlett 2024, "
-        "Assumption 3.3: the slides say proper initialisation",
-        "x ~ N(0, I), β_k independent, uniform on a sphere": "the mixture of the slides' Section 4",
+        "b = (0, σ), A = [σΘΘᵀ; 0], ‖ΘΘᵀ‖ = 1, σ > 0": "Zhang, Frei & Bartlett 2024, from memory: "
+        "the slides say proper initialisation",
+        "x ~ N(0, I), β_k independent, uniform on a sphere": "ours: the slides do not say which",
     },
     quick={
         "sizes": [[1, 2, 1], [2, 5, 2], [4, 1000, 4], [3, 20, 3]],

@@ -1,0 +1,158 @@
+"""Recipes without labels: their starts are the constructions, their losses what they say."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from scipy.linalg import subspace_angles
+
+from innerloop.errors import InputError
+from innerloop.models.encoder import Encoder
+from innerloop.problems.mixture_of_regressions import MixtureProblem
+from innerloop.recipes.binary_mixture import BinaryMixtureRecipe
+from innerloop.recipes.gaussian_mixture import GaussianMixtureRecipe
+from innerloop.recipes.mixture_of_regressions import MixtureOfRegressionsRecipe, find_oracle
+from innerloop.recipes.pca import PCARecipe, measure_sines, solve_eigenproblem
+from innerloop.recipes.points import PointsRecipe
+
+BUILT: list[tuple[type[PointsRecipe], dict[str, Any]]] = [
+    (PCARecipe, {"d": 3, "n": 8, "components": 2, "blocks": 4}),
+    (PCARecipe, {"d": 3, "n": 8, "pooling": "free"}),
+    (GaussianMixtureRecipe, {"d": 2, "n": 9, "starts": True}),
+    (BinaryMixtureRecipe, {"d": 3, "n": 8}),
+    (MixtureOfRegressionsRecipe, {"d": 2, "n": 9, "starts": True}),
+]
+
+
+def draw(recipe: PointsRecipe, count: int = 6) -> Any:
+    generator = torch.Generator().manual_seed(3)
+    return recipe.build_distribution().sample(count, generator=generator)
+
+
+@pytest.mark.parametrize(("kind", "settings"), BUILT)
+def test_a_start_at_a_construction_is_its_algorithm(kind: Any, settings: dict[str, Any]) -> None:
+    recipe = kind(start="construction", **settings)
+    model = recipe.build_model(torch.Generator().manual_seed(0)).double()
+    problem, algorithm = draw(recipe), recipe.build_construction().algorithm
+    *_, state = algorithm.states(problem, max(recipe.blocks, getattr(recipe, "components", 1)))
+    expected = algorithm.predict(problem, state)
+    with torch.no_grad():
+        read = recipe.predict(model, problem)
+        last = recipe.predict_layers(model, problem)[-1]
+        near = kind(start="near", **settings).build_model(torch.Generator().manual_seed(0))
+    expected = expected[..., :1] if kind is BinaryMixtureRecipe else expected
+    # Float32 weights and few knots: far below the change that one step of the algorithm makes.
+    torch.testing.assert_close(read.flatten(), expected.flatten(), rtol=0.02, atol=0.02)
+    torch.testing.assert_close(last, recipe.shape_answers(read).flatten(1))
+    assert any(
+        not torch.equal(one, other.double())
+        for one, other in zip(model.parameters(), near.parameters(), strict=True)
+    )
+
+
+def test_the_loss_of_directions_is_least_for_numpys_eigenvectors() -> None:
+    problem = draw(PCARecipe(d=4, n=9, components=2))
+    values, vectors = solve_eigenproblem(problem)
+    for k in range(6):
+        found = np.linalg.svd(problem.x[k].numpy() / 3.0)
+        np.testing.assert_allclose(values[k], found.S[:2] ** 2, rtol=1e-10)
+        np.testing.assert_allclose(
+            np.abs(vectors[k].numpy() @ found.Vh[:2].T), np.eye(2), atol=1e-8
+        )
+
+
+class Constant(torch.nn.Module):
+    """Reads out the same numbers whatever the prompt."""
+
+    def __init__(self, numbers: torch.Tensor) -> None:
+        super().__init__()
+        self.numbers = torch.nn.Parameter(numbers)
+
+    def forward(self, tokens: torch.Tensor, points: int) -> torch.Tensor:
+        return self.numbers
+
+
+def test_the_printed_loss_needs_signs_and_the_other_does_not() -> None:
+    problem = draw(PCARecipe(d=3, n=9, components=1))
+    _, vectors = solve_eigenproblem(problem)
+    up = vectors * vectors.sum(dim=-1, keepdim=True).sign()
+    losses = {
+        (fixed, sign): PCARecipe(d=3, n=9, fixed=fixed).losses(
+            Constant(sign * up.flatten(1)), problem
+        )
+        for fixed in (False, True)
+        for sign in (1, -1)
+    }
+    for key in ((False, 1), (False, -1), (True, 1)):
+        torch.testing.assert_close(losses[key].detach(), torch.zeros(6).double())
+    torch.testing.assert_close(losses[True, -1].detach(), torch.full((6,), 2.0).double())
+    far = PCARecipe(d=3, n=9, wanted="eigenvalues")
+    values, _ = solve_eigenproblem(problem)
+    with torch.no_grad():
+        found = far.losses(Constant(values + 2), problem)
+        relative = far.measure(Constant(2 * values), problem)
+    torch.testing.assert_close(found, torch.full((6,), 4.0).double())
+    assert relative == pytest.approx({"relative": 1.0})
+
+
+def test_principal_angles_are_scipys() -> None:
+    generator = torch.Generator().manual_seed(1)
+    one, other = torch.randn(2, 5, 2, 4, generator=generator, dtype=torch.float64)
+    other = torch.linalg.qr(other.mT)[0].mT
+    sines = [
+        np.sin(subspace_angles(a.T, b.T)) ** 2
+        for a, b in zip(one.numpy(), other.numpy(), strict=True)
+    ]
+    assert float(measure_sines(one, other)) == pytest.approx(np.mean(sines), rel=1e-10)
+
+
+def test_the_oracle_predicts_with_the_mean_of_the_true_vectors() -> None:
+    problem = draw(MixtureOfRegressionsRecipe(d=3, n=9))
+    assert problem.betas is not None
+    expected = np.einsum("bqd,bkd->bq", problem.x_query, problem.betas / 3)
+    np.testing.assert_allclose(find_oracle(problem).numpy(), expected, atol=1e-12)
+    bare = MixtureProblem(problem.x, problem.y, problem.x_query, problem.start)
+    with pytest.raises(InputError, match="true vectors"):
+        find_oracle(bare)
+
+
+def test_a_pool_of_instances_is_drawn_once() -> None:
+    objective = BinaryMixtureRecipe(d=2, n=4, pool=3, batch=50).build_objective()
+    drawn = [objective.draw(torch.Generator().manual_seed(seed)).x for seed in (0, 1)]
+    assert not torch.equal(*drawn)
+    assert len(torch.cat(drawn).unique(dim=0)) == 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "settings", "words"),
+    [
+        (PCARecipe, {"components": 6}, "at most d=5"),
+        (PCARecipe, {"width": 5}, "width must be at least 6"),
+        (PCARecipe, {"auxiliary": True, "n": 3}, "auxiliary needs n"),
+        (PCARecipe, {"auxiliary": True, "start": "near"}, "leave auxiliary out"),
+        (PCARecipe, {"wanted": "eigenvalues", "fixed": True}, "eigenvalues have no signs"),
+        (PCARecipe, {"noise_scale": 0.1}, "does not use noise_scale"),
+        (PCARecipe, {"start": "near", "heads": 4}, "the construction's heads"),
+        (GaussianMixtureRecipe, {"start": "near"}, "set starts=true"),
+        (GaussianMixtureRecipe, {"n": 2}, "clusters must be at most n=2"),
+        (MixtureOfRegressionsRecipe, {"start": "near"}, "set starts=true"),
+    ],
+)
+def test_settings_that_do_not_go_together_are_refused(
+    kind: Any, settings: dict[str, Any], words: str
+) -> None:
+    with pytest.raises(InputError, match=words):
+        kind(**settings)
+
+
+def test_a_read_out_with_weights_for_tokens_takes_that_many() -> None:
+    recipe = PCARecipe(d=2, n=4, width=8, hidden=4, pooling="free")
+    model = recipe.build_model(torch.Generator().manual_seed(0))
+    longer = draw(PCARecipe(d=2, n=5)).to(torch.float32)
+    with pytest.raises(InputError, match="each of 4 points, got 5"):
+        recipe.predict(model, longer)
+    with pytest.raises(InputError, match="no weights for tokens"):
+        Encoder(model.machine, "points", torch.ones(1, 8), torch.ones(4))
