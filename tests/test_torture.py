@@ -24,7 +24,7 @@ from tools.torture.hostile import PAYLOADS, Outline, check_page  # noqa: E402
 from tools.torture.isolation import call_in_child  # noqa: E402
 from tools.torture.killing import Killer  # noqa: E402
 from tools.torture.runner import load_attacks, run_attack  # noqa: E402
-from tools.torture.table import simplify_defect, write_record  # noqa: E402
+from tools.torture.table import read_finished, simplify_defect, write_record  # noqa: E402
 
 SEED = 16
 """The seed of the sample."""
@@ -194,7 +194,19 @@ def test_defects_that_differ_in_data_alone_are_one_kind(tmp_path: Path) -> None:
     assert simplify_defect(one) == simplify_defect(one.replace("'a'", "'b' at 3"))
     assert simplify_defect("lost step 3") == simplify_defect("lost step 4")
     assert simplify_defect("lost step 3") != simplify_defect("lost row 3")
-    write_record(tmp_path / "r" / "t.json", [], {"seed": 3}, "make torture", time.perf_counter())
+    write_record(tmp_path / "r" / "t.json", [], {"seed": 3}, "make torture")
     record = json.loads((tmp_path / "r" / "t.json").read_bytes())
     assert record["settings"] == {"seed": 3}
     assert {"command", "versions", "machine", "seconds", "table"} <= record.keys()
+
+
+def test_a_stopped_run_keeps_what_had_no_defect(tmp_path: Path) -> None:
+    """An attack with a defect is repeated, and so is one of another seed or number of tries."""
+    path = tmp_path / "t.json"
+    row = {"attack": "kills", "tries": 5, "defects": 0, "seconds": 1.5}
+    found = {**row, "attack": "pages", "defects": 1}
+    skipped = {**row, "attack": "browser", "tries": 0, "skipped": "no browser"}
+    write_record(path, [row, found, skipped], {"seed": 3}, "make torture")
+    assert read_finished(path, 3) == {("kills", 5): row}
+    assert read_finished(path, 4) == {}
+    assert read_finished(tmp_path / "none.json", 3) == {}

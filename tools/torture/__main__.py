@@ -7,14 +7,14 @@ import math
 import os
 import shlex
 import sys
-import time
 from pathlib import Path
+from typing import Any
 
 from innerloop.errors import unknown_name_error
 from innerloop.terminal import progress_bar
 from tools.torture.attack import Attack
 from tools.torture.runner import load_attacks, run_attack
-from tools.torture.table import print_rows, write_record
+from tools.torture.table import print_rows, read_finished, write_record
 
 RECORD = Path(__file__).resolve().parents[2] / "results" / "torture.json"
 
@@ -29,9 +29,12 @@ def main() -> None:
             sys.exit(f"torture: {unknown_name_error('attack', name, known)}")
     chosen = [known[name] for name in options.only or known]
     chosen = [attack for attack in chosen if choose_numbers(attack, options)]
-    start, rows = time.perf_counter(), []
+    rows: list[dict[str, Any]] = []
+    finished = read_finished(options.output, options.seed) if options.resume else {}
     settings = {name: getattr(options, name) for name in ("seed", "share", "tries", "workers")}
-    command = shlex.join(["python", "-m", "tools.torture", *sys.argv[1:]])
+    command = shlex.join(
+        ["python", "-m", "tools.torture", *(word for word in sys.argv[1:] if word != "--resume")]
+    )
     costs = [attack.cost * len(choose_numbers(attack, options)) for attack in chosen]
     with progress_bar("torture") as bar:
         for k, attack in enumerate(chosen):
@@ -41,13 +44,15 @@ def main() -> None:
 
             report(0.0, attack.name)
             numbers = choose_numbers(attack, options)
-            row = run_attack(
-                attack, numbers, options.seed, workers=options.workers, progress=report
-            )
-            rows.append(row.as_dict())
-            bar.notice(f"{attack.name}: {row.tries} tries, {row.counts['defect']} defects")
+            row = finished.get((attack.name, len(numbers)))
+            if row is None:
+                row = run_attack(
+                    attack, numbers, options.seed, workers=options.workers, progress=report
+                ).as_dict()
+            rows.append(row)
+            bar.notice(f"{attack.name}: {row['tries']} tries, {row['defects']} defects")
             if options.output is not None:
-                write_record(options.output, rows, settings, command, start)
+                write_record(options.output, rows, settings, command)
     print_rows(rows)
     if options.output is not None:
         print(f"recorded in {options.output}")
@@ -65,6 +70,9 @@ def parse_options(names: list[str]) -> argparse.Namespace:
     parser.add_argument("--share", type=float, default=1.0, help="of each attack's own number")
     parser.add_argument("--sample", action="store_true", help="only what the tests try")
     parser.add_argument("--first", type=int, help="repeat this try; with --tries, begin with it")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the attacks that the output has without defect"
+    )
     parser.add_argument("--workers", type=int, default=os.cpu_count() or 1)
     parser.add_argument("-o", "--output", type=Path, help=f"by default, for a whole run, {RECORD}")
     options = parser.parse_args()
@@ -73,6 +81,8 @@ def parse_options(names: list[str]) -> argparse.Namespace:
         options.output = RECORD
     if options.output is not None:
         options.output = options.output.resolve()
+    if options.resume and (options.output is None or options.first is not None):
+        parser.error("--resume goes on with a table: give the file with -o, and no --first")
     return options
 
 

@@ -6,14 +6,13 @@ import json
 import os
 import platform
 import re
-import time
 from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from innerloop.files import write_atomically
-from innerloop.provenance import collect_versions
+from innerloop.provenance import collect_versions, digest_package
 from innerloop.terminal import print_table
 from tools.torture.isolation import Result
 
@@ -63,6 +62,7 @@ class Row:
                 )
             ],
             "seconds": round(self.seconds, 1),
+            "code": digest_package()[:16],
             **({"skipped": self.skipped} if self.skipped else {}),
         }
 
@@ -94,7 +94,7 @@ def print_rows(rows: list[dict[str, Any]]) -> None:
 
 
 def write_record(
-    path: Path, rows: list[dict[str, Any]], settings: dict[str, Any], command: str, start: float
+    path: Path, rows: list[dict[str, Any]], settings: dict[str, Any], command: str
 ) -> None:
     """Write the table with what is needed to make it again, whole or not at all."""
     contents = {
@@ -102,8 +102,22 @@ def write_record(
         "settings": settings,
         "versions": collect_versions(),
         "machine": {"cores": os.cpu_count(), "processor": platform.machine()},
-        "seconds": round(time.perf_counter() - start, 1),
+        "seconds": round(sum(row["seconds"] for row in rows), 1),
         "table": rows,
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     write_atomically(path, (json.dumps(contents, indent=2, ensure_ascii=False) + "\n").encode())
+
+
+def read_finished(path: Path, seed: int) -> dict[tuple[str, int], dict[str, Any]]:
+    """Read the attacks that a record has with this seed and no defect, by name and tries."""
+    if not path.exists():
+        return {}
+    contents = json.loads(path.read_bytes())
+    if contents["settings"]["seed"] != seed:
+        return {}
+    return {
+        (row["attack"], row["tries"]): row
+        for row in contents["table"]
+        if not row["defects"] and "skipped" not in row
+    }

@@ -202,7 +202,7 @@ def attempt_browser(harmless: Harmless, chance: random.Random, folder: Path) -> 
 
 
 ATTACKS = (
-    Attack("pages", 1000, prepare, attempt_report, seconds=60.0, cost=0.6, sample=1),
-    Attack("figures", 1000, prepare_figure, attempt_figure, 60.0, 1, cost=0.5, limited=False),
+    Attack("pages", 500, prepare, attempt_report, seconds=60.0, cost=0.6, sample=1),
+    Attack("figures", 500, prepare_figure, attempt_figure, 60.0, 1, cost=0.5, limited=False),
     Attack("pages-in-a-browser", 60, prepare_browser, attempt_browser, 60.0, 0, 3.0, limited=False),
 )
