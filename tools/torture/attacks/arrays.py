@@ -108,13 +108,12 @@ def take_preconditioner(built: dict[str, Any], chance: random.Random, rng: Any) 
 
 
 def take_model(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
-    """A user's function whose predictions are bad."""
-    wrong: list[Any] = []
+    """A user's function whose predictions are bad, in the same way at every call."""
+    way = chance.random()
 
     def answer(x: Tensor, y: Tensor, query: Tensor) -> Any:
         answers = ((x * y[..., None]).mean(1) * query).sum(-1)
-        wrong.append(spoil(answers.numpy(), chance, rng))
-        return wrong[-1]
+        return spoil(answers.numpy(), random.Random(way), rng)
 
     problem = innerloop.LinearRegression(d=D, n=N)
     found = innerloop.identify(answer, problem, algorithms=["gradient-descent"], prompts=8, steps=2)
