@@ -1,15 +1,17 @@
 """Which tests are slow: those that `durations.json` says took long when last measured.
 
-`make durations` measures all tests and writes the file. What counts are a test's CPU seconds, those
-of processes that it waits for too, and those of shared fixtures that it uses, whoever made them.
-Only tests of at least `SLOW` seconds are listed; one that is not, such as a new one, is fast.
+`make durations` measures all tests, or those of TESTS, and writes the file. What counts are the CPU
+seconds of a test, those of processes that it waits for too, and those of shared fixtures that it
+uses, whoever made them. Only tests of at least `SLOW` seconds are listed; one that is not, such as
+a new one, is fast. Files that take longest run first: no worker is left with one at the end.
 """
 
 from __future__ import annotations
 
 import json
 import resource
-from collections.abc import Generator
+from collections import Counter
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +38,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that took long."""
-    slow = json.loads(FILE.read_bytes())
+    """Mark the tests that took long, and put the files that took longest first."""
+    known = json.loads(FILE.read_bytes())
     for item in items:
-        if slow.get(item.nodeid, 0.0) >= SLOW:
+        if known.get(item.nodeid, 0.0) >= SLOW:
             item.add_marker(pytest.mark.slow)
+    totals = sum_by_file(known)
+    items.sort(key=lambda item: -totals[find_file(item.nodeid)])
+
+
+def find_file(test: str) -> str:
+    """Return the file of a test's id."""
+    return test.partition("::")[0]
+
+
+def sum_by_file(known: Mapping[str, float]) -> Counter[str]:
+    """Add up the seconds of the tests of each file."""
+    totals = Counter[str]()
+    for test, seconds in known.items():
+        totals[find_file(test)] += seconds
+    return totals
+
+
+def merge_durations(
+    known: Mapping[str, float], found: Mapping[str, float], whole: bool
+) -> dict[str, float]:
+    """Replace what is known of the tests that ran; keep the slow ones, sorted by name.
+
+    Where `whole` files ran, what is known of their other tests is about tests that are gone.
+    """
+    files = {find_file(test) for test in found} if whole else set()
+    kept = {test: seconds for test, seconds in known.items() if find_file(test) not in files}
+    merged = sorted({**kept, **found}.items())
+    return {test: round(seconds, 1) for test, seconds in merged if seconds >= SLOW}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -81,8 +111,15 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
     """Write the slow ones of all that ran, and keep what is known of the others."""
-    if not session.config.getoption("record_durations") or hasattr(session.config, "workerinput"):
+    config = session.config
+    if not config.getoption("record_durations") or hasattr(config, "workerinput"):
         return
-    known = {**json.loads(FILE.read_bytes()), **_found}
-    slow = {name: round(seconds, 1) for name, seconds in sorted(known.items()) if seconds >= SLOW}
+    selected = config.getoption("keyword") or config.getoption("markexpr")
+    whole = not selected and not any("::" in word for word in config.args)
+    known = {
+        test: seconds
+        for test, seconds in json.loads(FILE.read_bytes()).items()
+        if (config.rootpath / find_file(test)).exists()
+    }
+    slow = merge_durations(known, _found, whole)
     FILE.write_text(json.dumps(slow, indent=0, ensure_ascii=False) + "\n", "utf-8")
