@@ -34,6 +34,8 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
+# A larger nursery for short-lived objects: node collects them less often.
+types: export NODE_OPTIONS := --max-semi-space-size=128
 types: $(READY)
 	$(BIN)/pyright
 

@@ -80,8 +80,8 @@ def test_a_folder_that_only_slow_tests_touch_is_found(tmp_path: Path) -> None:
 
 def test_new_times_replace_the_old_and_tests_that_are_gone_are_forgotten() -> None:
     known = {"a.py::kept": 2.0, "a.py::gone": 3.0, "a.py::fast": 4.0, "b.py::other[1]": 5.0}
-    found = {"a.py::kept": 2.25, "a.py::fast": 0.01, "a.py::new": 1.0}
-    new = {"a.py::kept": 2.2, "a.py::new": 1.0, "b.py::other[1]": 5.0}
+    found = {"a.py::kept": 2.25, "a.py::fast": 0.01, "a.py::new": 0.2}
+    new = {"a.py::kept": 2.25, "a.py::new": 0.2, "b.py::other[1]": 5.0}
     assert durations.merge_durations(known, found, whole=True) == new
     part = durations.merge_durations(known, found, whole=False)
     assert part == {**new, "a.py::gone": 3.0}
