@@ -1,15 +1,18 @@
 """Which tests are slow: those that `durations.json` says took long when last measured.
 
-`make durations` measures all tests and writes the file. What counts are a test's CPU seconds, those
-of processes that it waits for too, and those of shared fixtures that it uses, whoever made them.
-Only tests of at least `SLOW` seconds are listed; one that is not, such as a new one, is fast.
+`make durations` measures all tests, or those of TESTS, and writes the file. What counts are the CPU
+seconds of a test, those of processes that it waits for too, and those of shared fixtures that it
+uses, whoever made them. Tests of at least `LISTED` seconds are listed, those of at least `SLOW` are
+slow; one that is not listed, such as a new one, is fast. Files that take longest run first: no
+worker is left with one at the end.
 """
 
 from __future__ import annotations
 
 import json
 import resource
-from collections.abc import Generator
+from collections import defaultdict
+from collections.abc import Generator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +21,8 @@ import pytest
 FILE = Path(__file__).with_name("durations.json")
 SLOW = 0.3
 """CPU seconds from which a test is left out of `make check`."""
+LISTED = 0.1
+"""CPU seconds from which a test is written down: by those below `SLOW`, that can be chosen anew."""
 _shared: dict[str, float] = {}
 """CPU seconds that each shared fixture took to set up."""
 _found: dict[str, float] = {}
@@ -36,11 +41,39 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that took long."""
-    slow = json.loads(FILE.read_bytes())
+    """Mark the tests that took long, and put the files that took longest first."""
+    known = json.loads(FILE.read_bytes())
     for item in items:
-        if slow.get(item.nodeid, 0.0) >= SLOW:
+        if known.get(item.nodeid, 0.0) >= SLOW:
             item.add_marker(pytest.mark.slow)
+    totals = sum_by_file(known)
+    items.sort(key=lambda item: -totals[find_file(item.nodeid)])
+
+
+def find_file(test: str) -> str:
+    """Return the file of a test's id."""
+    return test.partition("::")[0]
+
+
+def sum_by_file(known: Mapping[str, float]) -> defaultdict[str, float]:
+    """Add up the seconds of the tests of each file."""
+    totals = defaultdict[str, float](float)
+    for test, seconds in known.items():
+        totals[find_file(test)] += seconds
+    return totals
+
+
+def merge_durations(
+    known: Mapping[str, float], found: Mapping[str, float], whole: bool
+) -> dict[str, float]:
+    """Replace what is known of the tests that ran; leave out the shortest, sort by name.
+
+    Where `whole` files ran, what is known of their other tests is about tests that are gone.
+    """
+    files = {find_file(test) for test in found} if whole else set()
+    kept = {test: seconds for test, seconds in known.items() if find_file(test) not in files}
+    merged = sorted({**kept, **found}.items())
+    return {test: round(seconds, 2) for test, seconds in merged if seconds >= LISTED}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -80,9 +113,16 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
-    """Write the slow ones of all that ran, and keep what is known of the others."""
-    if not session.config.getoption("record_durations") or hasattr(session.config, "workerinput"):
+    """Write the seconds of the tests that ran, and keep what is known of the others."""
+    config = session.config
+    if not config.getoption("record_durations") or hasattr(config, "workerinput"):
         return
-    known = {**json.loads(FILE.read_bytes()), **_found}
-    slow = {name: round(seconds, 1) for name, seconds in sorted(known.items()) if seconds >= SLOW}
-    FILE.write_text(json.dumps(slow, indent=0, ensure_ascii=False) + "\n", "utf-8")
+    selected = config.getoption("keyword") or config.getoption("markexpr")
+    whole = not selected and not any("::" in word for word in config.args)
+    known = {
+        test: seconds
+        for test, seconds in json.loads(FILE.read_bytes()).items()
+        if (config.rootpath / find_file(test)).exists()
+    }
+    listed = merge_durations(known, _found, whole)
+    FILE.write_text(json.dumps(listed, indent=0, ensure_ascii=False) + "\n", "utf-8")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import json
 import os
 import re
@@ -79,7 +80,7 @@ def list_allowed(folder: str) -> set[str]:
 def list_imports(path: Path) -> set[str]:
     """List the parts of innerloop that a file imports, wherever in the file."""
     found = set()
-    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+    for node in list_import_statements(path.read_text("utf-8")):
         if isinstance(node, ast.ImportFrom) and node.level:
             found.add("a relative path")
         for name in list_imported_names(node):
@@ -88,6 +89,13 @@ def list_imports(path: Path) -> set[str]:
                 home = innerloop.find_home(rest[0]) if node_is_lazy(node) else name
                 found.add(home.split(".")[1])
     return found
+
+
+@functools.cache
+def list_import_statements(text: str) -> list[ast.Import | ast.ImportFrom]:
+    """List the import statements of a file's text, once for all tests: parsing takes long."""
+    nodes = ast.walk(ast.parse(text))
+    return [node for node in nodes if isinstance(node, ast.Import | ast.ImportFrom)]
 
 
 def node_is_lazy(node: ast.AST) -> bool:
@@ -144,7 +152,7 @@ def test_the_report_computes_nothing() -> None:
 
 def list_packages(path: Path) -> set[str]:
     """List the top-level packages that a file imports."""
-    nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+    nodes = list_import_statements(path.read_text("utf-8"))
     return {name.split(".")[0] for node in nodes for name in list_imported_names(node)}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from playwright.sync_api import Browser, Page
@@ -141,9 +142,18 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-@pytest.fixture(params=[1280, 390], ids=["desktop", "phone"])
-def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iterator[Page]:
-    """Open the page without a network; any message on its console fails the test."""
+class OpenedPage(NamedTuple):
+    """A page, and the messages on its console so far."""
+
+    view: Page
+    messages: list[str]
+
+
+@pytest.fixture(scope="module", params=[1280, 390], ids=["desktop", "phone"])
+def opened_page(
+    request: pytest.FixtureRequest, browser: Browser, report: Path
+) -> Iterator[OpenedPage]:
+    """Open the page without a network, once for each width: to draw its charts takes long."""
     view = browser.new_page(viewport={"width": request.param, "height": 900}, offline=True)
     messages: list[str] = []
     view.on("console", lambda message: messages.append(f"{message.type}: {message.text}"))
@@ -153,9 +163,20 @@ def page(request: pytest.FixtureRequest, browser: Browser, report: Path) -> Iter
     view.wait_for_function(
         "document.querySelectorAll('.chart svg').length === Object.keys(charts).length"
     )
+    yield OpenedPage(view, messages)
+    view.close()
+
+
+@pytest.fixture
+def page(opened_page: OpenedPage) -> Iterator[Page]:
+    """The page as it was opened; any message on its console fails the test."""
+    view, messages = opened_page
+    view.fill("#search", "")
+    for name in ("#verdict", "#source"):
+        view.select_option(name, "")
+    view.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = false; })")
     yield view
     assert not messages
-    view.close()
 
 
 def test_every_chart_is_drawn(page: Page) -> None:

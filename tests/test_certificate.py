@@ -29,6 +29,7 @@ from innerloop.transformer import (
 from innerloop.transformer.attention import Normalisation
 
 NAMES = list(load_members("constructions", Construction))
+LAW_ALONE = pytest.mark.usefixtures("law_alone")
 LINEAR = ["preconditioned-gradient-descent", "looped-gradient-descent", "gd-plus-plus", "newton"]
 
 
@@ -65,11 +66,13 @@ def choose_small_parameters(name: str) -> dict[str, Any]:
     return {key: value for key, value in few.items() if key in kind.declared_types()}
 
 
+@LAW_ALONE
 @pytest.mark.parametrize("name", NAMES)
 def test_every_weight_matters(name: str) -> None:
     check_every_weight(load_members("constructions", Construction)[name])
 
 
+@LAW_ALONE
 @pytest.mark.parametrize("name", NAMES)
 def test_a_small_error_in_the_last_digit_kept_is_refused(name: str) -> None:
     """One part in a million on the values is far above 1e-10; of a bound, a hundredfold."""
@@ -85,6 +88,7 @@ def test_a_small_error_in_the_last_digit_kept_is_refused(name: str) -> None:
     assert is_refused(name, nudge)
 
 
+@LAW_ALONE
 @pytest.mark.parametrize("name", LINEAR[:3])
 def test_a_transposed_matrix_is_refused(name: str) -> None:
     def transpose(mutant: Transformer) -> None:
@@ -98,6 +102,7 @@ def test_a_transposed_matrix_is_refused(name: str) -> None:
     assert is_refused(name, transpose)
 
 
+@LAW_ALONE
 @pytest.mark.parametrize("name", LINEAR)
 def test_a_query_that_leaks_into_the_context_is_refused(name: str) -> None:
     def unmask(mutant: Transformer) -> None:
@@ -108,6 +113,7 @@ def test_a_query_that_leaks_into_the_context_is_refused(name: str) -> None:
     assert is_refused(name, unmask)
 
 
+@LAW_ALONE
 def test_a_query_that_leaks_through_relu_attention_is_refused() -> None:
     def ungate(mutant: Transformer) -> None:
         """Queries pose as context: the flag's weight in the keys is what keeps them out."""
@@ -129,6 +135,7 @@ def test_a_query_that_leaks_through_relu_attention_is_refused() -> None:
     assert is_refused("relu-newton", unkey)
 
 
+@LAW_ALONE
 @pytest.mark.parametrize("name", NAMES)
 def test_a_wrong_normalisation_is_refused(name: str) -> None:
     others: tuple[Normalisation, ...] = ("1/n", "1/N", "1")
@@ -196,6 +203,7 @@ def test_float32_is_held_against_float64(monkeypatch: pytest.MonkeyPatch) -> Non
         assert torch.equal(x, x.float().double()), "the data are exact in float32 too"
 
 
+@LAW_ALONE
 def test_a_weight_that_is_right_for_one_n_only_is_refused() -> None:
     def specialise(mutant: Transformer) -> None:
         for block in mutant.blocks():
@@ -259,6 +267,7 @@ def test_the_declared_cost_is_the_cost(name: str) -> None:
         assert check_cost(construction, construction.transformer) == ""
 
 
+@LAW_ALONE
 @pytest.mark.parametrize("name", NAMES)
 def test_predictions_are_the_reference_algorithms(name: str) -> None:
     kind = load_members("constructions", Construction)[name]
@@ -278,12 +287,14 @@ def test_predictions_are_the_reference_algorithms(name: str) -> None:
     assert torch.equal(out, built.predict(problem))
 
 
+@LAW_ALONE
 @pytest.mark.parametrize("name", ["newton", "relu-newton"])
 def test_newton_holds_for_a_hundred_steps(name: str) -> None:
     """Only because the query reads m and the key x: the other way round, rounding doubles."""
     assert innerloop.build(name, d=5, n=60, steps=100, instances=8).certificate.holds
 
 
+@LAW_ALONE
 def test_newton_converges_to_numpys_least_squares() -> None:
     built = innerloop.build("newton", d=4, n=30, steps=25)
     problem = LinearRegression(d=4, n=30, noise=0.5, queries=2).sample(8)
@@ -313,6 +324,7 @@ def test_the_papers_matrix_recursion_in_its_own_sign(sign: float) -> None:
     np.testing.assert_allclose(built.trace(problem)[-1].stream.numpy().T, z, atol=1e-12)
 
 
+@LAW_ALONE
 def test_data_outside_the_declared_range_are_detected() -> None:
     built = innerloop.build("relu-gradient-descent", d=2, n=4, bound=0.1, instances=1)
     assert built.certificate.range_used > 1
@@ -325,6 +337,7 @@ def test_data_outside_the_declared_range_are_detected() -> None:
         wide.predict(scaled)
 
 
+@LAW_ALONE
 @pytest.mark.parametrize(
     ("name", "setting", "message"),
     [
@@ -343,6 +356,7 @@ def test_problems_beyond_a_limit_are_refused(name: str, setting: dict, message: 
         built.trace(problem)
 
 
+@LAW_ALONE
 def test_too_many_newton_steps_on_a_singular_problem_are_refused() -> None:
     with pytest.raises(OutOfRangeError, match=r"exact to 20 steps.*got 21 steps"):
         innerloop.build("newton", d=5, n=3, steps=21)
@@ -352,6 +366,7 @@ def test_too_many_newton_steps_on_a_singular_problem_are_refused() -> None:
         built.predict(problem)
 
 
+@LAW_ALONE
 def test_divergence_is_an_error_not_a_number() -> None:
     built = innerloop.build("newton", d=2, n=9, steps=30)
     problem = LinearRegression(d=2, n=9).sample()
@@ -381,6 +396,7 @@ def test_matrices_of_the_wrong_shape_are_named() -> None:
         innerloop.build("gd-plus-plus", transforms=torch.eye(3))
 
 
+@LAW_ALONE
 @pytest.mark.parametrize("name", NAMES)
 def test_a_problem_of_another_kind_is_named(name: str) -> None:
     built = build_small(name)

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from importlib.metadata import EntryPoint
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -112,13 +112,14 @@ def test_identify_takes_algorithms_of_ones_own() -> None:
         innerloop.identify(built, algorithms=["symmetric-gradient-em"])
 
 
-def test_train_and_check_take_objects_and_classes(tmp_path: Path) -> None:
+def test_train_and_check_take_objects_and_classes(monkeypatch: pytest.MonkeyPatch) -> None:
     by_class = train(LinearRegressionRecipe, seed=3, **SMALL)
     by_object = train(LinearRegressionRecipe(**SMALL), seed=3)
     by_name = train("linear-regression", seed=3, **SMALL)
     for trained in (by_class, by_object):
         assert trained.history[-1]["loss"] == by_name.history[-1]["loss"]
     claim = load_claims()["liu2025.eq-4.3"]
+    monkeypatch.setitem(cast(dict[str, Any], claim.presets), "quick", claim.tiny)
     assert innerloop.check(claim) == innerloop.check("liu2025.eq-4.3")
 
 

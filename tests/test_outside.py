@@ -62,6 +62,7 @@ class FreshEnvironment:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.packages = folder / "packages"
+        self.recorded = self.packages / "innerloop" / "recorded"
         self.home = folder / "home"
         self.home.mkdir()
         # An environment of its own: the one that runs the tests knows the checkout.
@@ -137,7 +138,7 @@ def list_machines(settings: Any) -> Iterator[str]:
 def test_the_wheel_has_all_that_is_recorded_but_weights_that_quick_does_not_use(
     fresh_environment: FreshEnvironment,
 ) -> None:
-    recorded = fresh_environment.packages / "innerloop" / "recorded"
+    recorded = fresh_environment.recorded
     for folder, source in (("sparse", "liu2025"), ("regression", "yang2025"), ("cells/full", "-")):
         used = {
             word
@@ -155,22 +156,43 @@ def test_the_wheel_has_all_that_is_recorded_but_weights_that_quick_does_not_use(
     assert sum(list_files(ROOT / "results").values()) < 40e6
 
 
-def test_the_wheel_finds_what_it_has(fresh_environment: FreshEnvironment) -> None:
-    recorded = fresh_environment.packages / "innerloop" / "recorded"
-    where = (
-        "import innerloop, innerloop.results as r; print(innerloop.__file__, r.find_recorded());"
-        "from innerloop.claims.recorded import load_recorded as l; l('regression', 'gpt2')"
-    )
-    home = str(fresh_environment.packages / "innerloop" / "__init__.py")
-    assert fresh_environment.python("-c", where).split() == [home, str(recorded)]
-    weights = recorded / "regression" / "gpt2.safetensors"
+CANDIDATES = "--candidate polyak --candidate gradient-descent --prompts 64 --steps 8"
+COMMANDS_OF_THE_WHEEL = (
+    "build newton -s d=2 -s steps=3",
+    "check yang2025.fu.convergence --workers 1",
+    "check liu2025.figure-1a --preset full --workers 1 --fresh",
+)
+COMMANDS_OF_A_STRANGER = (
+    "list --json",
+    "list constructions",
+    "show construction/polyak",
+    "show polyak",
+    "show heavy-ball-start",
+    "build polyak -s d=2 -s steps=3 -o weights.safetensors",
+    "verify weights.safetensors",
+    f"identify weights.safetensors {CANDIDATES} --json",
+    "train heavy-ball-start -s steps=2 -s batch=8 -o run",
+    f"identify run {CANDIDATES}",
+    "check polyak1964.rate --json --workers 1",
+    "report -o report.html --workers 1",
+)
+
+
+@pytest.fixture(scope="module")
+def command_results(fresh_environment: FreshEnvironment) -> dict[str, CommandResult]:
+    """What all commands give, run in one process while recorded weights are missing."""
+    weights = fresh_environment.recorded / "regression" / "gpt2.safetensors"
     weights.rename(weights.with_suffix(".away"))
-    built, checked, full = fresh_environment.run(
-        "build newton -s d=2 -s steps=3",
-        "check yang2025.fu.convergence --workers 1",
-        "check liu2025.figure-1a --preset full --workers 1 --fresh",
-    )
+    commands = (*COMMANDS_OF_THE_WHEEL, *COMMANDS_OF_A_STRANGER)
+    found = fresh_environment.run(*commands)
     weights.with_suffix(".away").rename(weights)
+    return dict(zip(commands, found, strict=True))
+
+
+def test_weights_that_the_wheel_lacks_are_refused(
+    command_results: dict[str, CommandResult],
+) -> None:
+    built, checked, full = (command_results[command] for command in COMMANDS_OF_THE_WHEEL)
     assert built.code == 0
     assert checked.code == 2
     refused = "yang2025.fu.convergence cannot be checked here: the recorded weights regression/gpt2"
@@ -180,22 +202,10 @@ def test_the_wheel_finds_what_it_has(fresh_environment: FreshEnvironment) -> Non
     assert "make them with innerloop train small-transformer -s steps=5500" in full.err
 
 
-def test_a_strangers_package_works_everywhere(fresh_environment: FreshEnvironment) -> None:
-    candidates = "--candidate polyak --candidate gradient-descent --prompts 64 --steps 8"
-    done = fresh_environment.run(
-        "list --json",
-        "list constructions",
-        "show construction/polyak",
-        "show polyak",
-        "show heavy-ball-start",
-        "build polyak -s d=2 -s steps=3 -o weights.safetensors",
-        "verify weights.safetensors",
-        f"identify weights.safetensors {candidates} --json",
-        "train heavy-ball-start -s steps=2 -s batch=8 -o run",
-        f"identify run {candidates}",
-        "check polyak1964.rate --json --workers 1",
-        "report -o report.html --workers 1",
-    )
+def test_a_strangers_package_works_everywhere(
+    fresh_environment: FreshEnvironment, command_results: dict[str, CommandResult]
+) -> None:
+    done = [command_results[command] for command in COMMANDS_OF_A_STRANGER]
     assert [each.code for each in done] == [0, 0, 0, 2, *[0] * 8], [each.err for each in done]
     listed, table, shown, ambiguous, recipe, _, verified, identified, _, _, checked, _ = done
     owners = {
@@ -228,6 +238,24 @@ def test_a_strangers_package_works_everywhere(fresh_environment: FreshEnvironmen
         assert word in page
 
 
-def test_a_strangers_own_tests(fresh_environment: FreshEnvironment) -> None:
-    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests")]
-    assert "...." in fresh_environment.python(*words)
+WHERE = """
+def test_the_wheel_finds_what_it_has(capsys):
+    import innerloop
+    from innerloop.claims.recorded import load_recorded
+    from innerloop.results import find_recorded
+    load_recorded("regression", "gpt2")
+    with capsys.disabled():
+        print("found", innerloop.__file__, find_recorded())
+"""
+
+
+def test_a_strangers_own_tests_and_where_the_wheel_finds_what_it_has(
+    fresh_environment: FreshEnvironment,
+) -> None:
+    where = fresh_environment.folder / "test_where.py"
+    where.write_text(WHERE, "utf-8")
+    words = ["-m", "pytest", "-q", "-p", "no:cacheprovider", str(EXAMPLE / "tests"), str(where)]
+    out = fresh_environment.python(*words)
+    assert "...." in out
+    home = fresh_environment.packages / "innerloop" / "__init__.py"
+    assert f"found {home} {fresh_environment.recorded}\n" in out

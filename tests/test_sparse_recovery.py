@@ -73,7 +73,7 @@ def test_bad_settings_are_named(setting: dict, message: str) -> None:
         SparseRecovery.from_values(setting)
 
 
-@pytest.mark.parametrize(("kind", "steps"), [(ISTA, 20_000), (FISTA, 3_000)])
+@pytest.mark.parametrize(("kind", "steps"), [(ISTA, 4_000), (FISTA, 3_000)])
 @pytest.mark.parametrize(("d", "n"), [(4, 9), (8, 5)])
 def test_ista_and_fista_reach_scikit_learns_lasso(kind, steps: int, d: int, n: int) -> None:
     problem = SparseRecovery(d=d, n=n, sparsity=2, noise=0.1).sample(3)
