@@ -26,7 +26,7 @@ ARROWS = [
     ("policies", "constructions"),
     ("constructions", "certification"),
     ("certification", "recipes"),
-    ("certification", "playing"),
+    ("recipes", "playing"),
     ("playing", "claims"),
     ("recipes", "identification"),
     ("identification", "claims"),
