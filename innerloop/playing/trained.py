@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -16,12 +16,16 @@ from innerloop.recipes.base import Recipe
 from innerloop.recipes.decisions import DecisionRecipe
 
 
-class GameState(NamedTuple):
+@dataclass(frozen=True, eq=False)
+class GameState:
     """A game so far: its number of steps, the cache of their tokens, and the last step."""
 
-    t: int
-    cache: Any
-    previous: tuple[Tensor, Tensor, Tensor] | None
+    t: int = 0
+    cache: Any = None
+    previous: tuple[Tensor, Tensor, Tensor] | None = None
+    pending: list[Any] = field(default_factory=list, repr=False)
+    """The observation that odds were given for last, and what the network said: `update` goes on
+    from there instead of running the observation again."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -32,9 +36,6 @@ class TrainedPolicy(Policy[Environment, GameState]):
 
     recipe: DecisionRecipe
     model: nn.Module
-    last: dict[str, Any] = field(default_factory=dict, repr=False)
-    """The state and observation that odds were given for last, and what the network said: `update`
-    goes on from there instead of running the observation again."""
 
     @classmethod
     def from_run(cls, recipe: Recipe, model: nn.Module) -> TrainedPolicy:
@@ -54,7 +55,7 @@ class TrainedPolicy(Policy[Environment, GameState]):
 
     def init_state(self, environment: Environment) -> GameState:
         self.check_environment(environment)
-        return GameState(0, None, None)
+        return GameState()
 
     def probabilities(
         self, state: GameState, observation: Any, noise: Float[Tensor, "*batch normals"]
@@ -79,8 +80,8 @@ class TrainedPolicy(Policy[Environment, GameState]):
 
     @torch.no_grad()
     def _run(self, state: GameState, observation: Any) -> tuple[Tensor, Any]:
-        if self.last.get("state") is state and self.last["observation"] is observation:
-            return self.last["said"]
+        if state.pending and state.pending[0] is observation:
+            return state.pending[1]
         if state.t >= self.recipe.horizon_steps:
             raise OutOfRangeError(
                 f"{self.recipe.name} was trained on games of {self.recipe.horizon_steps} steps, "
@@ -88,7 +89,7 @@ class TrainedPolicy(Policy[Environment, GameState]):
             )
         token = self.recipe.encode_step(state.t, self._show(observation), state.previous)
         said = self.model.extend(state.cache, token)  # pyright: ignore[reportCallIssue]
-        self.last.update(state=state, observation=observation, said=said)
+        state.pending[:] = [observation, said]
         return said
 
     def _show(self, observation: Any) -> Float[Tensor, "batch numbers"]:
