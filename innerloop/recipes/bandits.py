@@ -55,7 +55,7 @@ class BanditRecipe(DecisionRecipe, ABC):
         return self.arms
 
     @property
-    def shown(self) -> int:
+    def shown_size(self) -> int:
         return self.arms * self.features if self.shows_features else 0
 
     def build_expert(self) -> Policy[Any, Any]:
@@ -66,7 +66,7 @@ class BanditRecipe(DecisionRecipe, ABC):
         return [self.teacher] if alone else [UniformPolicy(), self.teacher]
 
     def show(self, observation: ActionSet) -> Float[Tensor, "*batch numbers"]:
-        return observation.features.flatten(-2)[..., : self.shown]
+        return observation.features.flatten(-2)[..., : self.shown_size]
 
     def describe_actions(
         self, shown: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
@@ -79,7 +79,7 @@ class BanditRecipe(DecisionRecipe, ABC):
 
     def read_problem(self, problem: BanditGameProblem) -> Steps:
         self._check_sizes(problem.arms, problem.d)
-        shown = problem.features.flatten(-2)[..., : self.shown]
+        shown = problem.features.flatten(-2)[..., : self.shown_size]
         return Steps(shown, problem.actions, problem.rewards)
 
     def check_environment(self, environment: Environment) -> None:

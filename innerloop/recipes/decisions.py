@@ -133,7 +133,7 @@ class DecisionRecipe(Recipe, ABC):
 
     @property
     @abstractmethod
-    def shown(self) -> int:
+    def shown_size(self) -> int:
         """How many numbers a step shows."""
 
     @abstractmethod
@@ -165,8 +165,8 @@ class DecisionRecipe(Recipe, ABC):
     @property
     def inputs(self) -> int:
         """How many numbers a token holds."""
-        nothing = torch.zeros(1, self.shown), torch.zeros(1, dtype=torch.long)
-        return 2 + self.describe_actions(*nothing).shape[-1] + 1 + self.shown
+        nothing = torch.zeros(1, self.shown_size), torch.zeros(1, dtype=torch.long)
+        return 2 + self.describe_actions(*nothing).shape[-1] + 1 + self.shown_size
 
     def build_model(self, generator: torch.Generator) -> nn.Module:
         sizes = {"width": self.width, "layers": self.blocks, "heads": self.heads}
@@ -253,7 +253,7 @@ class DecisionRecipe(Recipe, ABC):
     ) -> Float[Tensor, "batch 1 inputs"]:
         """Encode one step; `previous` is what was shown, chosen and earned the step before."""
         if previous is None:
-            before = shown.new_zeros(*shown.shape[:-1], self.inputs - 2 - self.shown)
+            before = shown.new_zeros(*shown.shape[:-1], self.inputs - 2 - self.shown_size)
         else:
             described = self.describe_actions(previous[0], previous[1]).to(shown)
             before = torch.cat([described, previous[2].unsqueeze(-1).to(shown)], dim=-1)

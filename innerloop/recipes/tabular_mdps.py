@@ -66,7 +66,7 @@ class TabularMDPsRecipe(DecisionRecipe):
         return self.arms
 
     @property
-    def shown(self) -> int:
+    def shown_size(self) -> int:
         return self.horizon + self.states
 
     @cached_property
