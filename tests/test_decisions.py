@@ -241,3 +241,11 @@ def test_a_set_of_steps_is_what_it_says() -> None:
     assert tokens.tolist() == [
         [[1.0, 0.0, 0.0, 0.0, 0.0, *features], [1.0, 0.5, 3.0, 4.0, 7.0, *features]]
     ]
+
+
+def test_a_distilled_network_is_identified_as_any_policy() -> None:
+    """What `train` returns goes in as it is; candidates are policies with their numbers."""
+    run = innerloop.train(make(LinearBanditsRecipe, horizon_steps=20, pool=40))
+    found = innerloop.identify(run, prompts=16, steps=2, algorithms=["lin-ucb", "uniform"])
+    assert found.layers[0].name == "embedding"
+    assert len(found.layers) == run.recipe.values()["blocks"] + 1

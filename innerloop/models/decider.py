@@ -19,7 +19,10 @@ from innerloop.transformer.attention import Kind
 
 
 class Decider(nn.Module):
-    """A transformer with a read-out of `outputs` numbers at every token."""
+    """A transformer with a read-out of `outputs` numbers at every token.
+
+    One output has no dimension of its own.
+    """
 
     def __init__(self, machine: Transformer, reading: Float[Tensor, "outputs width"]) -> None:
         super().__init__()
@@ -57,24 +60,28 @@ class Decider(nn.Module):
 
     def forward(
         self, tokens: Float[Tensor, "batch tokens inputs"]
-    ) -> Float[Tensor, "batch tokens outputs"]:
+    ) -> Float[Tensor, "batch tokens *outputs"]:
         """Read out every token after the last layer."""
-        return self.machine(self._fill(tokens)) @ self.reading.mT
+        return self._read(self.machine(self._fill(tokens)))
 
     def predict_layers(
         self, tokens: Float[Tensor, "batch tokens inputs"]
-    ) -> Float[Tensor, "layers batch tokens outputs"]:
+    ) -> Float[Tensor, "layers batch tokens *outputs"]:
         """Read out every token before the first layer and after each, as if it were the last."""
         trace = self.machine.trace(self._fill(tokens))
-        return torch.stack([snapshot.stream for snapshot in trace]) @ self.reading.mT
+        return self._read(torch.stack([snapshot.stream for snapshot in trace]))
 
     def extend(
         self, cache: Cache | None, tokens: Float[Tensor, "batch tokens inputs"]
-    ) -> tuple[Float[Tensor, "batch tokens outputs"], Any]:
+    ) -> tuple[Float[Tensor, "batch tokens *outputs"], Any]:
         """Read out further tokens; return the cache after them. None is that before the first."""
         before = self.machine.new_cache() if cache is None else cache
         stream, after = self.machine.extend(before, self._fill(tokens))
-        return stream @ self.reading.mT, after
+        return self._read(stream), after
+
+    def _read(self, stream: Tensor) -> Tensor:
+        said = stream @ self.reading.mT
+        return said.squeeze(-1) if len(self.reading) == 1 else said
 
     def _fill(self, tokens: Tensor) -> Tensor:
         return nn.functional.pad(tokens, (0, self.machine.layout.width - tokens.shape[-1]))

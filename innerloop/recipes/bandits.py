@@ -38,7 +38,7 @@ class BanditRecipe(DecisionRecipe, ABC):
     setup: Literal["distillation", "decision"] = parameter(
         "distillation", "imitate the expert that plays, or the best action"
     )
-    arms: int = parameter(10, "actions", least=1, most=1000)
+    arms: int = parameter(10, "actions", least=2, most=1000)
 
     @property
     @abstractmethod

@@ -28,7 +28,7 @@ class BernoulliBanditsRecipe(BanditRecipe):
     }
     shows_features: ClassVar[bool] = False
 
-    arms: int = parameter(5, "actions", least=1, most=1000)
+    arms: int = parameter(5, "actions", least=2, most=1000)
     policy: Literal["thompson", "ucb"] = parameter("thompson", "who plays")
 
     @property

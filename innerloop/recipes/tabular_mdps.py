@@ -44,7 +44,7 @@ class TabularMDPsRecipe(DecisionRecipe):
     )
     problem: Literal["random", "river"] = parameter("random", "the decision processes")
     states: int = parameter(3, "states S", least=1, most=1000)
-    arms: int = parameter(2, "actions A", least=1, most=1000)
+    arms: int = parameter(2, "actions A", least=2, most=1000)
     horizon: int = parameter(4, "steps of an episode H", least=1, most=1000)
     horizon_steps: int = parameter(80, "T, steps of a game", least=1, most=100_000)
     bonus: float = parameter(0.05, "c of UCB-VI, the weight of the uncertainty", least=0)
