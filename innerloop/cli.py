@@ -16,6 +16,7 @@ from innerloop.commands.build import build
 from innerloop.commands.check import check
 from innerloop.commands.identify import identify
 from innerloop.commands.list import list_
+from innerloop.commands.play import play
 from innerloop.commands.report import report
 from innerloop.commands.show import show
 from innerloop.commands.train import train
@@ -74,6 +75,7 @@ for _name, _command in {
     "verify": verify,
     "train": train,
     "identify": identify,
+    "play": play,
     "check": check,
     "report": report,
 }.items():

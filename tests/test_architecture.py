@@ -27,7 +27,7 @@ ARROWS = [
     ("policies", "constructions"),
     ("constructions", "certification"),
     ("certification", "recipes"),
-    ("certification", "playing"),
+    ("recipes", "playing"),
     ("playing", "claims"),
     ("recipes", "identification"),
     ("identification", "claims"),

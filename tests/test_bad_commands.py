@@ -73,7 +73,7 @@ def test_the_judge_sees_defects() -> None:
         (("show", "models.py:nothing"), "expected one of problem, algorithm"),
         (("check", "models.py:number"), "is not a claim"),
         (("build", "models.py:number"), "expected a construction, got a int"),
-        (("identify", "models.py:number"), "expected a Model, a built transformer, or a function"),
+        (("identify", "models.py:number"), "expected a Model, what build or train returned"),
         (("identify", "models.py:fails", *PROBLEM), "models.py, line 3: ZeroDivisionError"),
         (("identify", "models.py:leaves", *PROBLEM), "models.py, line 5: SystemExit: 0"),
         (("identify", "models.py:needy"), "models.py, line 9: ZeroDivisionError"),

@@ -35,6 +35,7 @@ from innerloop.identification.relation import fit_step_growth, order_of_converge
 from innerloop.identification.screening import fit_candidates
 from innerloop.identification.similarities import add_similarities, describe_growth
 from innerloop.identification.tables import format_html, format_identification, make_frame
+from innerloop.identification.trained import TrainedModel
 from innerloop.identification.trials import TrialCandidate, fit_trials
 from innerloop.identification.verdict import (
     LayerVerdict,
@@ -48,6 +49,7 @@ from innerloop.limits import check_count, check_memory, check_seed
 from innerloop.policies.base import Policy
 from innerloop.problems.base import Distribution
 from innerloop.progress import Progress
+from innerloop.recipes.base import TrainedRun
 
 NONE_FITS = "none fits"
 PROMPTS_PER_ENTRY = 6
@@ -131,18 +133,20 @@ class Identification:
 
 
 def as_model(given: Any, label: str = "the model") -> Model:
-    """Return a `Model` as it is; wrap a built transformer, a module, a policy or a function."""
+    """Return a `Model` as it is; wrap a result of `build` or `train`, a module or a function."""
     if isinstance(given, Model):
         return given
     if isinstance(given, BuiltTransformer):
         return ConstructionModel.from_built(given)
+    if isinstance(given, TrainedRun):
+        return TrainedModel.from_run(given)
     if isinstance(given, nn.Module):
         return ModuleModel(given)
     if callable(given) or isinstance(given, Policy):
         return FunctionModel(given, label)
     raise InputError(
-        f"expected a Model, a built transformer, or a function of X, y and x_query, a module or a "
-        f"policy; got {type(given).__name__}"
+        f"expected a Model, what build or train returned, a module, a policy, or a function of X, "
+        f"y and x_query; got {type(given).__name__}"
     )
 
 
@@ -158,10 +162,10 @@ def identify(
 ) -> Identification:
     """Identify which algorithm each layer of a model runs on problems of a distribution.
 
-    `model` is a `Model`, the result of `build`, an `nn.Module`, a policy, or a function: of X, y
-    and x_query; of points; of a game so far. `algorithms` names the candidates, by default all
-    that solve the problem; `prompts` score them; at most `steps` steps of an iteration are matched
-    with a layer. The result prints as a table.
+    `model` is a `Model`, a result of `build` or `train`, an `nn.Module`, a policy, or a function:
+    of X, y and x_query; of points; of a game so far. `algorithms` names the candidates, by default
+    all that solve the problem; `prompts` score them; at most `steps` steps of an iteration are
+    matched with a layer. The result prints as a table.
     """
     prompts, steps = check_count("prompts", prompts, 2), check_count("steps", steps, 1)
     seed = check_seed(seed)

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from innerloop.identification.families.games import draw_instances
 from innerloop.identification.models import Model, Predictions
 from innerloop.problems.base import Distribution
-from innerloop.recipes.base import Recipe, load
+from innerloop.recipes.base import Recipe, TrainedRun, load
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,10 +28,15 @@ class TrainedModel(Model):
         recipe, model, _ = load(path, definition)
         return cls(recipe, model.eval())
 
+    @classmethod
+    def from_run(cls, run: TrainedRun) -> TrainedModel:
+        """Take the model that `train` returned."""
+        return cls(run.recipe, run.model.eval())
+
     @property
     def layers(self) -> list[str]:
-        problem = self.recipe.build_distribution().sample(
-            1, generator=torch.Generator().manual_seed(0)
+        problem = draw_instances(
+            self.recipe.build_distribution(), 1, torch.Generator().manual_seed(0)
         )
         count, blocks = len(self.predict(problem)), getattr(self.recipe, "blocks", None)
         names = [f"layer {k}" for k in range(1, count + 1)]

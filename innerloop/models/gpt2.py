@@ -1,13 +1,15 @@
 """The `transformers` library's GPT-2 on prompts of numbers: a map in, the network, a map out.
 
-Softmax attention, layer normalisation, learned positions, GELU. A token is a vector of numbers, not
-a word; the prediction at a token is a linear function of its last hidden state, or, with a query
-read-out, the product of such a function, β̂, with the token's x.
+Softmax or ReLU attention, layer normalisation, learned positions, GELU. A token is a vector of
+numbers, not a word; the prediction at a token is a linear function of its last hidden state, or,
+with a query read-out, the product of such a function, β̂, with the token's x. ReLU attention, that
+of Lin et al. 2023, weighs token j by max(0, ⟨q, k_j⟩ / √r) / i at the i-th token.
 """
 
 from __future__ import annotations
 
-from typing import Any
+import copy
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
@@ -19,7 +21,8 @@ from innerloop.errors import InputError, MissingLibraryError
 class GPT2(nn.Module):
     """GPT-2 without dropout, so that a training run can be repeated.
 
-    `query`: use a query read-out, where x is the first `query` numbers of a token.
+    `query`: use a query read-out, where x is the first `query` numbers of a token. `outputs` are
+    the numbers that are read out of a token; one of them has no dimension of its own.
     """
 
     def __init__(
@@ -31,6 +34,8 @@ class GPT2(nn.Module):
         heads: int,
         tokens: int,
         query: int | None = None,
+        outputs: int = 1,
+        attention: Literal["softmax", "relu"] = "softmax",
     ) -> None:
         super().__init__()
         if width % heads:
@@ -50,16 +55,15 @@ class GPT2(nn.Module):
             embd_pdrop=0.0,
             attn_pdrop=0.0,
             use_cache=False,
+            **({"attn_implementation": _register_relu()} if attention == "relu" else {}),
         )
-        self.tokens, self.query = tokens, query
+        self.tokens, self.query, self.outputs = tokens, query, outputs
         self.read_in = nn.Linear(inputs, width)
         self.network = library.GPT2Model(config)
-        self.read_out = nn.Linear(width, query or 1)
+        self.read_out = nn.Linear(width, query or outputs)
 
-    def forward(
-        self, prompt: Float[Tensor, "batch tokens inputs"]
-    ) -> Float[Tensor, "batch tokens"]:
-        """Predict at every token."""
+    def forward(self, prompt: Float[Tensor, "batch tokens inputs"]) -> Float[Tensor, ...]:
+        """Predict at every token: batch × tokens, and outputs where there are several."""
         return self._predict(prompt, self.read(prompt))
 
     def read(
@@ -68,7 +72,24 @@ class GPT2(nn.Module):
         """Read out every token: the prediction, or β̂ of a query read-out."""
         return self.read_out(self._run(prompt).last_hidden_state)
 
-    def predict_layers(self, prompt: Tensor) -> Float[Tensor, "layers batch tokens"]:
+    def extend(
+        self, cache: Any, tokens: Float[Tensor, "batch tokens inputs"]
+    ) -> tuple[Float[Tensor, ...], Any]:
+        """Predict at further tokens; return the cache after them, and leave the one given alone.
+
+        None is the cache before the first token.
+        """
+        if cache is not None:
+            cache = copy.copy(cache)
+            cache.layers = [copy.copy(layer) for layer in cache.layers]
+        seen = 0 if cache is None else cache.get_seq_length()
+        self._check_length(seen + tokens.shape[-2])
+        done = self.network(
+            inputs_embeds=self.read_in(tokens), past_key_values=cache, use_cache=True
+        )
+        return self._predict(tokens, self.read_out(done.last_hidden_state)), done.past_key_values
+
+    def predict_layers(self, prompt: Tensor) -> Float[Tensor, "layers batch ..."]:
         """Predict before the first layer and after each, as if it were the last."""
         return self._predict(prompt, self.read_out(torch.stack(self.compute_streams(prompt))))
 
@@ -81,15 +102,16 @@ class GPT2(nn.Module):
 
     def _predict(self, prompt: Tensor, read: Tensor) -> Tensor:
         if self.query is None:
-            return read.squeeze(-1)
+            return read.squeeze(-1) if self.outputs == 1 else read
         return (read * prompt[..., : self.query]).sum(dim=-1)
 
     def _run(self, prompt: Tensor, **options: bool) -> Any:
-        if prompt.shape[-2] > self.tokens:
-            raise InputError(
-                f"this GPT-2 has positions for {self.tokens} tokens, got {prompt.shape[-2]}"
-            )
+        self._check_length(prompt.shape[-2])
         return self.network(inputs_embeds=self.read_in(prompt), **options)
+
+    def _check_length(self, tokens: int) -> None:
+        if tokens > self.tokens:
+            raise InputError(f"this GPT-2 has positions for {self.tokens} tokens, got {tokens}")
 
 
 def _import_transformers() -> Any:
@@ -101,3 +123,32 @@ def _import_transformers() -> Any:
             "GPT-2 needs the transformers library: pip install 'innerloop[hf]'"
         ) from None
     return transformers
+
+
+def _register_relu() -> str:
+    """Register ReLU attention with the library, and return the name it is asked for by."""
+    library, name = _import_transformers(), "innerloop_relu"
+    library.AttentionInterface.register(name, attend_by_relu)
+    # Masks that are added: a hidden token's score falls below 0, where ReLU leaves nothing of it.
+    library.AttentionMaskInterface.register(name, library.masking_utils.eager_mask)
+    return name
+
+
+def attend_by_relu(
+    module: nn.Module,
+    query: Float[Tensor, "batch heads tokens rank"],
+    key: Float[Tensor, "batch heads keys rank"],
+    value: Float[Tensor, "batch heads keys rank"],
+    attention_mask: Float[Tensor, ...] | None,
+    scaling: float | None = None,
+    **others: Any,
+) -> tuple[Tensor, Tensor]:
+    """Attend with max(0, score) over the number of visible tokens, as the library calls it."""
+    scores = query @ key.mT * (query.shape[-1] ** -0.5 if scaling is None else scaling)
+    if attention_mask is None:
+        visible: float | Tensor = float(key.shape[-2])
+    else:
+        scores = scores + attention_mask
+        visible = (attention_mask == 0).sum(dim=-1, keepdim=True)
+    weights = scores.relu() / visible
+    return (weights @ value).transpose(1, 2), weights

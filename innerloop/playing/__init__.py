@@ -1,5 +1,5 @@
-"""Transformers that act: a built transformer as a policy, and contests against the reference.
+"""Players: built and trained transformers as policies, and contests against the references.
 
 Environments and reference policies live in `problems` and `policies`; here transformers play.
-May import `certification`, `constructions`, `policies` and what is below them.
+May import `recipes`, `certification`, `constructions`, `policies` and what is below them.
 """

@@ -1,0 +1,87 @@
+"""A causal transformer of the package that reads tokens of numbers, and a linear read-out of each.
+
+The same class of transformer that constructions build, with free weights: a token's numbers stand
+in one register, the rest of the stream is scratch. What it says at a token depends on the tokens up
+to it alone, so that a game can be played token by token with a cache.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from innerloop.errors import InputError
+from innerloop.transformer import Cache, Layout, Transformer
+from innerloop.transformer.attention import Kind
+
+
+class Decider(nn.Module):
+    """A transformer with a read-out of `outputs` numbers at every token.
+
+    One output has no dimension of its own.
+    """
+
+    def __init__(self, machine: Transformer, reading: Float[Tensor, "outputs width"]) -> None:
+        super().__init__()
+        self.machine, self.reading = machine, nn.Parameter(reading)
+
+    @classmethod
+    def with_random_weights(
+        cls,
+        inputs: int,
+        *,
+        width: int,
+        layers: int,
+        heads: int,
+        outputs: int,
+        kind: Kind,
+        generator: torch.Generator,
+    ) -> Decider:
+        """Draw all weights; the read-out begins at 0, where all odds are equal."""
+        if width < inputs:
+            raise InputError(f"width must be at least {inputs}, what a token holds, got {width}")
+        spare = {"scratch": width - inputs} if width > inputs else {}
+        machine = Transformer.with_random_weights(
+            Layout(token=inputs, **spare),
+            layers=layers,
+            heads=heads,
+            hidden=2 * width,
+            kind=kind,
+            mask="causal",
+            normalisation="1" if kind == "softmax" else "1/i",
+            rank=max(1, width // heads),
+            scale=0.5,
+            generator=generator,
+        )
+        return cls(machine, torch.zeros(outputs, width, dtype=torch.float64)).float()
+
+    def forward(
+        self, tokens: Float[Tensor, "batch tokens inputs"]
+    ) -> Float[Tensor, "batch tokens *outputs"]:
+        """Read out every token after the last layer."""
+        return self._read(self.machine(self._fill(tokens)))
+
+    def predict_layers(
+        self, tokens: Float[Tensor, "batch tokens inputs"]
+    ) -> Float[Tensor, "layers batch tokens *outputs"]:
+        """Read out every token before the first layer and after each, as if it were the last."""
+        trace = self.machine.trace(self._fill(tokens))
+        return self._read(torch.stack([snapshot.stream for snapshot in trace]))
+
+    def extend(
+        self, cache: Cache | None, tokens: Float[Tensor, "batch tokens inputs"]
+    ) -> tuple[Float[Tensor, "batch tokens *outputs"], Any]:
+        """Read out further tokens; return the cache after them. None is that before the first."""
+        before = self.machine.new_cache() if cache is None else cache
+        stream, after = self.machine.extend(before, self._fill(tokens))
+        return self._read(stream), after
+
+    def _read(self, stream: Tensor) -> Tensor:
+        said = stream @ self.reading.mT
+        return said.squeeze(-1) if len(self.reading) == 1 else said
+
+    def _fill(self, tokens: Tensor) -> Tensor:
+        return nn.functional.pad(tokens, (0, self.machine.layout.width - tokens.shape[-1]))

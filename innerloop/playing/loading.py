@@ -1,0 +1,63 @@
+"""Load a player from a file: a run that learned to decide, or a built transformer that acts."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from innerloop import sealed
+from innerloop.certification.building import restore_construction
+from innerloop.constructions.acting import ActingConstruction
+from innerloop.errors import InputError
+from innerloop.parameters import parse_settings
+from innerloop.playing.player import TransformerPolicy
+from innerloop.playing.trained import TrainedPolicy
+from innerloop.policies.base import Policy
+from innerloop.problems.base import Distribution
+from innerloop.problems.environment import Environment
+from innerloop.recipes.base import FORMAT
+from innerloop.recipes.base import load as load_run
+from innerloop.recipes.runs import find_model
+from innerloop.registry import find_class, make_member
+from innerloop.transformer.file import load as load_built
+
+STEPS = 100
+"""Length of a game that no training and no construction decides."""
+
+
+class Player(NamedTuple):
+    """A policy from a file, the environments that it is for, and the length of its games."""
+
+    policy: Policy[Any, Any]
+    environments: Distribution
+    steps: int
+
+
+def load_player(word: str, definition: str | None = None) -> Player:
+    """Load a player; `definition` is the recipe or construction of a file whose own is not here."""
+    path = find_model(Path(word))
+    if sealed.read_format(path) == FORMAT:
+        recipe, model, _ = load_run(path, definition)
+        policy = TrainedPolicy.from_run(recipe, model)
+        return Player(policy, recipe.build_distribution(), policy.recipe.horizon_steps)
+    transformer, about = load_built(path)
+    construction = restore_construction(path, about, definition)
+    if not isinstance(construction, ActingConstruction):
+        raise InputError(f"only a construction that acts can play, got {construction.name}")
+    policy = TransformerPolicy(construction=construction, transformer=transformer)
+    longest = construction.max_game_steps
+    return Player(policy, construction.environments(), STEPS if longest is None else longest)
+
+
+def select_environments(
+    own: Distribution, name: str | None, settings: Sequence[str]
+) -> Distribution:
+    """Select the environments called `name`, or a player's own, with `key=value` settings."""
+    if name is None:
+        return replace(own, **parse_settings(type(own), settings)) if settings else own
+    kind = find_class("problems", Distribution, name)
+    if not issubclass(kind.problem_type, Environment):
+        raise InputError(f"{name} are problems to solve, not environments to play in")
+    return make_member("problems", Distribution, name, parse_settings(kind, settings))

@@ -1,0 +1,95 @@
+"""Base class of recipes for bandits: two set-ups of Lin et al. 2023.
+
+Distillation  the expert plays, and is imitated (Algorithm Distillation, Laskin et al. 2022)
+Decision      the best action is the label, whoever plays: half of the games are played uniformly at
+              random, half by the expert of distillation (Decision Pre-training, Lee et al. 2023)
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from innerloop.errors import OutOfRangeError
+from innerloop.parameters import parameter
+from innerloop.policies.base import Policy
+from innerloop.policies.optimal import OptimalPolicy
+from innerloop.policies.uniform import UniformPolicy
+from innerloop.problems.bandit import ActionSet, Bandit
+from innerloop.problems.environment import Environment
+from innerloop.problems.linear_bandit_games import BanditGameProblem
+from innerloop.recipes.decisions import DecisionRecipe, Steps
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BanditRecipe(DecisionRecipe, ABC):
+    """A network that plays bandits with a fixed set of actions."""
+
+    shows_features: ClassVar[bool]
+    """Whether tokens hold the features of all actions; unit vectors need not be shown."""
+
+    setup: Literal["distillation", "decision"] = parameter(
+        "distillation", "imitate the expert that plays, or the best action"
+    )
+    arms: int = parameter(10, "actions", least=2, most=1000)
+
+    @property
+    @abstractmethod
+    def features(self) -> int:
+        """Number of features of an action."""
+
+    @cached_property
+    @abstractmethod
+    def teacher(self) -> Policy[Any, Any]:
+        """The policy that plays, and that distillation imitates."""
+
+    @property
+    def actions(self) -> int:
+        return self.arms
+
+    @property
+    def shown_size(self) -> int:
+        return self.arms * self.features if self.shows_features else 0
+
+    def build_expert(self) -> Policy[Any, Any]:
+        return self.teacher if self.setup == "distillation" else OptimalPolicy()
+
+    def list_behaviours(self) -> Sequence[Policy[Any, Any]]:
+        alone = self.setup == "distillation"
+        return [self.teacher] if alone else [UniformPolicy(), self.teacher]
+
+    def show(self, observation: ActionSet) -> Float[Tensor, "*batch numbers"]:
+        return observation.features.flatten(-2)[..., : self.shown_size]
+
+    def describe_actions(
+        self, shown: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
+    ) -> Float[Tensor, "*batch described"]:
+        """Describe chosen actions by their features."""
+        if not self.shows_features:
+            return torch.nn.functional.one_hot(actions, self.arms).to(shown)
+        place = actions[..., None, None].expand(*actions.shape, 1, self.features)
+        return shown.unflatten(-1, (self.arms, self.features)).gather(-2, place).squeeze(-2)
+
+    def read_problem(self, problem: BanditGameProblem) -> Steps:
+        self._check_sizes(problem.arms, problem.d)
+        shown = problem.features.flatten(-2)[..., : self.shown_size]
+        return Steps(shown, problem.actions, problem.rewards)
+
+    def check_environment(self, environment: Environment) -> None:
+        if not isinstance(environment, Bandit):
+            raise OutOfRangeError(f"{self.name} plays bandits, got {type(environment).__name__}")
+        self._check_sizes(environment.actions, environment.d)
+
+    def _check_sizes(self, arms: int, features: int) -> None:
+        if (arms, features) != (self.arms, self.features):
+            raise OutOfRangeError(
+                f"{self.name} was trained on {self.arms} actions of {self.features} features, "
+                f"got {arms} of {features}: play such games, or train it on these"
+            )

@@ -1,0 +1,43 @@
+"""A network learns to play Bernoulli bandits from Thompson sampling, UCB1, or the best arms.
+
+Setting  5 arms whose chances are uniform on [0, 1], games of 200 steps
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+from innerloop.parameters import parameter
+from innerloop.policies.base import Policy
+from innerloop.policies.bernoulli_thompson import BernoulliThompsonPolicy
+from innerloop.policies.ucb import UCBPolicy
+from innerloop.problems.bernoulli_bandits import BernoulliBandits
+from innerloop.recipes.bandits import BanditRecipe
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class BernoulliBanditsRecipe(BanditRecipe):
+    """Games of Bernoulli bandits, played and labelled."""
+
+    source: ClassVar[str] = "Yang 2025, third paper, experiments (Lin et al. 2023)"
+    small: ClassVar = {
+        **{"arms": 3, "horizon_steps": 4, "pool": 8, "batch": 4},
+        **{"blocks": 2, "heads": 2, "width": 8},
+    }
+    shows_features: ClassVar[bool] = False
+
+    arms: int = parameter(5, "actions", least=2, most=1000)
+    policy: Literal["thompson", "ucb"] = parameter("thompson", "who plays")
+
+    @property
+    def features(self) -> int:
+        return self.arms
+
+    @cached_property
+    def teacher(self) -> Policy[Any, Any]:
+        return BernoulliThompsonPolicy() if self.policy == "thompson" else UCBPolicy()
+
+    def build_distribution(self) -> BernoulliBandits:
+        return BernoulliBandits(arms=self.arms)

@@ -1,0 +1,285 @@
+"""Base classes of recipes that learn to decide: an expert labels games, a network imitates it.
+
+Games    environments are drawn and played by a behaviour; several behaviours take equal shares
+Labels   the expert's odds at every step, given the game so far
+Tokens   one for every step: 1, the time, what was chosen and earned before, and what is shown now
+Loss     −Σ expert's odds · log odds, the mean over all steps of all games: minus the expert's
+         log-likelihood, for every beginning of a game at once
+Model    the `transformers` library's GPT-2 with ReLU attention, as in the source, or with softmax;
+         or a causal transformer of this package with free weights
+Pool     games that are drawn once, the n that the source's Theorem 6 counts; or fresh ones for
+         every batch, which take longer to play than to learn from
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal, NamedTuple
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from innerloop.errors import OutOfRangeError
+from innerloop.models.decider import Decider
+from innerloop.models.gpt2 import GPT2
+from innerloop.parameters import parameter
+from innerloop.policies.base import Policy
+from innerloop.policies.rollout import Draws
+from innerloop.problems.environment import Environment, sample_inverse_cdf
+from innerloop.recipes.base import Recipe
+
+EXAMPLES = 256
+"""Games that measures are taken on."""
+
+
+class Steps(NamedTuple):
+    """What games show and what was done; `shown` has one step where it never changes."""
+
+    shown: Float[Tensor, "*batch steps numbers"]
+    actions: Int[Tensor, "*batch steps"]
+    rewards: Float[Tensor, "*batch steps"]
+
+
+class LabelledGames(NamedTuple):
+    """Games, and what the expert would have done at every step."""
+
+    steps: Steps
+    odds: Float[Tensor, "*batch steps actions"]
+
+    def select(self, index: Int[Tensor, " games"]) -> LabelledGames:
+        """Select games by their numbers."""
+        return LabelledGames(Steps(*(part[index] for part in self.steps)), self.odds[index])
+
+
+@dataclass(frozen=True)
+class ImitationObjective:
+    """Minus the expert's log-likelihood, on a pool of games or on fresh ones."""
+
+    draw_games: Callable[[int, torch.Generator], LabelledGames]
+    log_odds: Callable[[nn.Module, Steps], Float[Tensor, "batch steps actions"]]
+    batch: int
+    pool: int | None
+    pool_seed: int
+
+    def draw(self, generator: torch.Generator) -> LabelledGames:
+        if self.pool is None:
+            return self.draw_games(self.batch, generator)
+        return self._pooled.select(torch.randint(self.pool, (self.batch,), generator=generator))
+
+    def loss(self, model: nn.Module, batch: LabelledGames) -> Tensor:
+        batch = _move(batch, next(model.parameters()).device)
+        return -(batch.odds * self.log_odds(model, batch.steps)).sum(dim=-1).mean()
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        batch = _move(self._held_out, next(model.parameters()).device)
+        logs = self.log_odds(model, batch.steps)
+        loss = -(batch.odds * logs).sum(dim=-1).mean()
+        entropy = -torch.xlogy(batch.odds, batch.odds).sum(dim=-1).mean()
+        agreement = (batch.odds * logs.exp()).sum(dim=-1).mean()
+        return {
+            "loss": float(loss),
+            "divergence": float(loss - entropy),
+            "agreement": float(agreement),
+        }
+
+    @cached_property
+    def _pooled(self) -> LabelledGames:
+        generator = torch.Generator().manual_seed(2**31 + self.pool_seed)
+        return self.draw_games(self.pool or 1, generator)
+
+    @cached_property
+    def _held_out(self) -> LabelledGames:
+        return self.draw_games(EXAMPLES, torch.Generator().manual_seed(2**31 - 1))
+
+
+def _move(games: LabelledGames, device: torch.device) -> LabelledGames:
+    if games.odds.device == device:
+        return games
+    return LabelledGames(Steps(*(part.to(device) for part in games.steps)), games.odds.to(device))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class DecisionRecipe(Recipe, ABC):
+    """A network that imitates an expert; subclasses say who plays, who is the expert, and where."""
+
+    horizon_steps: int = parameter(200, "T, steps of a game", least=1, most=100_000)
+    network: Literal["gpt2", "transformer"] = parameter("gpt2", "the library's, or this package's")
+    attention: Literal["relu", "softmax"] = parameter("relu", "kind of attention")
+    blocks: int = parameter(4, "layers", least=1, most=48)
+    heads: int = parameter(4, "heads in a layer", least=1, most=64)
+    width: int = parameter(64, "width of the stream", least=1, most=2048)
+    pool: int | None = parameter(
+        10_000, "games to learn from; none means fresh ones in every batch", least=1, most=10**7
+    )
+    pool_seed: int = parameter(0, "seed of these games", least=0, most=2**31 - 1)
+    batch: int = parameter(32, "games in a batch", least=1, most=100_000)
+    learning_rate: float = parameter(1e-3, "peak of the schedule", least=0)
+    warmup: int = parameter(100, "steps in which the learning rate rises from 0", least=0)
+    schedule: Literal["constant", "cosine", "linear", "halving"] = parameter(
+        "cosine", "of the learning rate"
+    )
+    clip: float | None = parameter(1.0, "clip the norm of the whole gradient to this", least=0)
+    steps: int = parameter(3000, "steps of the optimiser", least=1)
+    evaluate_every: int = parameter(250, "steps between evaluations", least=1)
+
+    @property
+    @abstractmethod
+    def actions(self) -> int:
+        """Number of actions to choose from."""
+
+    @property
+    @abstractmethod
+    def shown_size(self) -> int:
+        """How many numbers a step shows."""
+
+    @abstractmethod
+    def list_behaviours(self) -> Sequence[Policy[Any, Any]]:
+        """List who plays the games; each plays an equal share."""
+
+    @abstractmethod
+    def build_expert(self) -> Policy[Any, Any]:
+        """Build the expert that labels them."""
+
+    @abstractmethod
+    def show(self, observation: Any) -> Float[Tensor, "*batch numbers"]:
+        """Turn an observation into the numbers that a token holds."""
+
+    @abstractmethod
+    def describe_actions(
+        self, shown: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
+    ) -> Float[Tensor, "*batch described"]:
+        """Describe actions by numbers, given what was shown when they were chosen."""
+
+    @abstractmethod
+    def read_problem(self, problem: Any) -> Steps:
+        """Read recorded games."""
+
+    @abstractmethod
+    def check_environment(self, environment: Environment) -> None:
+        """Raise `OutOfRangeError` for environments that the network cannot read."""
+
+    @property
+    def inputs(self) -> int:
+        """How many numbers a token holds."""
+        nothing = torch.zeros(1, self.shown_size), torch.zeros(1, dtype=torch.long)
+        return 2 + self.describe_actions(*nothing).shape[-1] + 1 + self.shown_size
+
+    def build_model(self, generator: torch.Generator) -> nn.Module:
+        sizes = {"width": self.width, "layers": self.blocks, "heads": self.heads}
+        if self.network == "transformer":
+            return Decider.with_random_weights(
+                self.inputs,
+                **sizes,
+                outputs=self.actions,
+                kind=self.attention,
+                generator=generator,
+            )
+        # Libraries draw from the global generator, which is restored afterwards.
+        with torch.random.fork_rng():
+            torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
+            return GPT2(
+                self.inputs,
+                **sizes,
+                tokens=self.horizon_steps,
+                outputs=self.actions,
+                attention=self.attention,
+            )
+
+    def build_objective(self) -> ImitationObjective:
+        return ImitationObjective(
+            self.draw_games, self.compute_log_odds, self.batch, self.pool, self.pool_seed
+        )
+
+    def draw_games(self, count: int, generator: torch.Generator) -> LabelledGames:
+        """Draw environments, play them, and ask the expert at every step."""
+        behaviours, expert = self.list_behaviours(), self.build_expert()
+        bounds = [k * count // len(behaviours) for k in range(len(behaviours) + 1)]
+        parts = [
+            self._play(behaviour, expert, last - first, generator)
+            for behaviour, first, last in zip(behaviours, bounds, bounds[1:], strict=False)
+            if last > first
+        ]
+        steps = Steps(*(torch.cat(each) for each in zip(*(p.steps for p in parts), strict=True)))
+        return LabelledGames(steps, torch.cat([part.odds for part in parts]))
+
+    def _play(
+        self,
+        behaviour: Policy[Any, Any],
+        expert: Policy[Any, Any],
+        count: int,
+        generator: torch.Generator,
+    ) -> LabelledGames:
+        environment = self.build_distribution().sample(count, generator=generator)
+        draws = Draws.sample(behaviour, environment, self.horizon_steps, generator)
+        alike = behaviour is expert
+        asked = draws if alike else Draws.sample(expert, environment, self.horizon_steps, generator)
+        state, told = behaviour.init_state(environment), expert.init_state(environment)
+        previous, rows = None, []
+        for t in range(self.horizon_steps):
+            observation = environment.observe(t, draws.luck[t], previous)
+            odds = expert.probabilities(told, observation, asked.noise[t])
+            chances = odds if alike else behaviour.probabilities(state, observation, draws.noise[t])
+            action = sample_inverse_cdf(chances, draws.lots[t])
+            reward = environment.reward(observation, action, draws.luck[t])
+            told = expert.update(told, observation, action, reward)
+            state = told if alike else behaviour.update(state, observation, action, reward)
+            previous = (observation, action)
+            rows.append((self.show(observation), action, reward, odds))
+        shown, actions, rewards, odds = zip(*rows, strict=True)
+        numbers = torch.stack(shown, dim=-2).float()
+        if bool((numbers == numbers[:, :1]).all()):
+            numbers = numbers[:, :1].clone()  # a fixed set of actions is kept once
+        steps = Steps(numbers, torch.stack(actions, dim=-1), torch.stack(rewards, dim=-1).float())
+        return LabelledGames(steps, torch.stack(odds, dim=-2).float())
+
+    def encode_tokens(self, games: Steps) -> Float[Tensor, "batch steps inputs"]:
+        """Encode whole games, one token for every step."""
+        count = games.actions.shape[-1]
+        shown = games.shown.expand(-1, count, -1)
+        before = self.describe_actions(shown, games.actions)
+        before = torch.cat([before.to(shown), games.rewards.unsqueeze(-1).to(shown)], dim=-1)
+        before = torch.cat([torch.zeros_like(before[:, :1]), before[:, :-1]], dim=1)
+        return torch.cat([self._mark_time(shown, 0), before, shown], dim=-1)
+
+    def encode_step(
+        self,
+        t: int,
+        shown: Float[Tensor, "batch numbers"],
+        previous: tuple[Tensor, Tensor, Tensor] | None,
+    ) -> Float[Tensor, "batch 1 inputs"]:
+        """Encode one step; `previous` is what was shown, chosen and earned the step before."""
+        if previous is None:
+            before = shown.new_zeros(*shown.shape[:-1], self.inputs - 2 - self.shown_size)
+        else:
+            described = self.describe_actions(previous[0], previous[1]).to(shown)
+            before = torch.cat([described, previous[2].unsqueeze(-1).to(shown)], dim=-1)
+        time = self._mark_time(shown.unsqueeze(-2), t)
+        rows = (before.unsqueeze(-2), shown.unsqueeze(-2))
+        return torch.cat([time, *rows], dim=-1)
+
+    def _mark_time(self, like: Float[Tensor, "batch steps numbers"], first: int) -> Tensor:
+        count = like.shape[-2]
+        times = torch.arange(first, first + count, device=like.device, dtype=like.dtype)
+        marks = torch.stack([torch.ones_like(times), times / self.horizon_steps], dim=-1)
+        return marks.expand(*like.shape[:-1], 2)
+
+    def compute_log_odds(
+        self, model: nn.Module, games: Steps
+    ) -> Float[Tensor, "batch steps actions"]:
+        """Compute the logarithm of the network's odds at every step of whole games."""
+        return model(self.encode_tokens(games)).log_softmax(dim=-1)
+
+    def predict_layers(self, model: Any, problem: Any) -> Tensor:
+        """Log odds after each layer at every step of recorded games."""
+        games = self.read_problem(problem)
+        if games.actions.shape[-1] > self.horizon_steps:
+            raise OutOfRangeError(
+                f"{self.name} was trained on games of {self.horizon_steps} steps, "
+                f"got {games.actions.shape[-1]}"
+            )
+        tensors = (games.shown.float(), games.actions, games.rewards.float())
+        return model.predict_layers(self.encode_tokens(Steps(*tensors)))

@@ -1,0 +1,124 @@
+"""A network learns in context what random networks compute.
+
+Problems  f drawn from ReLU networks of 3, 4 or 6 layers; examples x ~ N(0, I), y = f(x)
+Tokens    x₁, (x₁, y₁), x₂, …: even tokens repeat x beside their y; the query comes last
+Model     the `transformers` library's GPT-2, or a causal transformer of this package
+Loss      (ŷ − f(x))² at every prefix
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from innerloop.models.decider import Decider
+from innerloop.models.gpt2 import GPT2
+from innerloop.parameters import parameter
+from innerloop.problems.network_regression import NetworkProblem, NetworkRegression
+from innerloop.recipes.base import Recipe
+
+EXAMPLES = 1024
+"""Prompts that measures are taken on."""
+
+
+@dataclass(frozen=True)
+class PrefixObjective:
+    """The mean squared error of the labels at every prefix; the measure is that at the query."""
+
+    recipe: NetworkRegressionRecipe
+
+    def draw(self, generator: torch.Generator) -> NetworkProblem:
+        distribution = self.recipe.build_distribution()
+        return distribution.sample(self.recipe.batch, generator=generator, dtype=torch.float32)
+
+    def loss(self, model: nn.Module, batch: NetworkProblem) -> Tensor:
+        return self._compute_errors(model, batch).mean()
+
+    def evaluate(self, model: nn.Module) -> dict[str, float]:
+        errors = self._compute_errors(model, self._held_out)
+        return {"loss": float(errors[:, -1].mean()), "prefixes": float(errors.mean())}
+
+    def _compute_errors(
+        self, model: nn.Module, problem: NetworkProblem
+    ) -> Float[Tensor, "batch prefixes"]:
+        device = next(model.parameters()).device
+        problem = problem if problem.x.device == device else problem.to(device)
+        truth = torch.cat([problem.y.squeeze(-1), problem.targets], dim=-1)
+        return (self.recipe.predict_prefixes(model, problem) - truth).square()
+
+    @cached_property
+    def _held_out(self) -> NetworkProblem:
+        generator = torch.Generator().manual_seed(2**31 - 1)
+        distribution = self.recipe.build_distribution()
+        return distribution.sample(EXAMPLES, generator=generator, dtype=torch.float32)
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class NetworkRegressionRecipe(Recipe):
+    """A sequence model on the functions of random networks."""
+
+    source: ClassVar[str] = "Yang 2025, second paper, experiments (Wu et al. 2024)"
+    small: ClassVar = {
+        **{"d": 2, "n": 3, "layers": 2, "units": 2, "batch": 4},
+        **{"blocks": 2, "heads": 2, "width": 8},
+    }
+
+    d: int = parameter(4, "features", least=1, most=512)
+    n: int = parameter(30, "context examples", least=1, most=10_000)
+    layers: int = parameter(3, "layers of the networks that are drawn", least=1, most=100)
+    units: int = parameter(4, "units of their hidden layers", least=1, most=4096)
+    network: Literal["gpt2", "transformer"] = parameter("gpt2", "the library's, or this package's")
+    attention: Literal["softmax", "relu"] = parameter("softmax", "kind of attention")
+    blocks: int = parameter(4, "layers of the model", least=1, most=48)
+    heads: int = parameter(4, "heads in a layer", least=1, most=64)
+    width: int = parameter(64, "width of the stream", least=1, most=2048)
+    batch: int = parameter(64, "prompts in a batch", least=1, most=100_000)
+    learning_rate: float = parameter(1e-3, "peak of the schedule", least=0)
+    warmup: int = parameter(200, "steps in which the learning rate rises from 0", least=0)
+    schedule: Literal["constant", "cosine", "linear", "halving"] = parameter(
+        "cosine", "of the learning rate"
+    )
+    clip: float | None = parameter(1.0, "clip the norm of the whole gradient to this", least=0)
+    steps: int = parameter(6000, "steps of the optimiser", least=1)
+
+    def build_model(self, generator: torch.Generator) -> nn.Module:
+        sizes = {"width": self.width, "layers": self.blocks, "heads": self.heads}
+        if self.network == "transformer":
+            return Decider.with_random_weights(
+                self.d + 2, **sizes, outputs=1, kind=self.attention, generator=generator
+            )
+        # Libraries draw from the global generator, which is restored afterwards.
+        with torch.random.fork_rng():
+            torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
+            tokens = 2 * self.n + 1
+            return GPT2(self.d + 2, **sizes, tokens=tokens, outputs=1, attention=self.attention)
+
+    def build_objective(self) -> PrefixObjective:
+        return PrefixObjective(self)
+
+    def build_distribution(self) -> NetworkRegression:
+        return NetworkRegression(d=self.d, n=self.n, layers=self.layers, width=self.units)
+
+    def encode_tokens(self, problem: NetworkProblem) -> Float[Tensor, "batch tokens inputs"]:
+        """Encode problems as tokens of x, y (0 where it is asked for), and 1 where it is."""
+        asked = torch.cat([problem.x, torch.zeros_like(problem.y), torch.ones_like(problem.y)], -1)
+        told = torch.cat([problem.x, problem.y, torch.zeros_like(problem.y)], dim=-1)
+        pairs = torch.stack([asked, told], dim=-2).flatten(-3, -2)
+        query = torch.cat(
+            [problem.x_query, problem.y.new_tensor([0.0, 1.0]).expand(*problem.batch, 2)], dim=-1
+        )
+        return torch.cat([pairs, query.unsqueeze(-2)], dim=-2)
+
+    def predict_prefixes(
+        self, model: nn.Module, problem: NetworkProblem
+    ) -> Float[Tensor, "batch prefixes"]:
+        """Predict the labels of all examples and the query, each from the examples before it."""
+        return model(self.encode_tokens(problem))[..., 0::2]
+
+    def predict_layers(self, model: Any, problem: NetworkProblem) -> Tensor:
+        return model.predict_layers(self.encode_tokens(problem.to(torch.float32)))[..., -1:]

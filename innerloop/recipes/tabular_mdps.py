@@ -1,0 +1,122 @@
+"""A network learns to plan in tabular decision processes from UCB-VI, or from the best actions.
+
+Setting  random processes (flat Dirichlet transitions, uniform rewards), or the river that is swum
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from innerloop.errors import InputError, OutOfRangeError
+from innerloop.parameters import parameter
+from innerloop.policies.base import Policy
+from innerloop.policies.optimal import OptimalPolicy
+from innerloop.policies.ucb_vi import UCBVIPolicy
+from innerloop.policies.uniform import UniformPolicy
+from innerloop.problems.base import Distribution
+from innerloop.problems.environment import Environment
+from innerloop.problems.mdp import Situation, TabularMDP
+from innerloop.problems.river_swim import RiverSwim
+from innerloop.problems.tabular_games import TabularGameProblem
+from innerloop.problems.tabular_mdps import TabularMDPs
+from innerloop.recipes.decisions import DecisionRecipe, Steps
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class TabularMDPsRecipe(DecisionRecipe):
+    """Games in decision processes, played and labelled."""
+
+    source: ClassVar[str] = "Yang 2025, third paper, Theorem 12 (Lin et al. 2023)"
+    small: ClassVar = {
+        **{"states": 2, "arms": 2, "horizon": 2, "horizon_steps": 4, "pool": 8, "batch": 4},
+        **{"blocks": 2, "heads": 2, "width": 16},
+    }
+
+    setup: Literal["distillation", "decision"] = parameter(
+        "distillation", "imitate UCB-VI, which plays, or the best action"
+    )
+    problem: Literal["random", "river"] = parameter("random", "the decision processes")
+    states: int = parameter(3, "states S", least=1, most=1000)
+    arms: int = parameter(2, "actions A", least=2, most=1000)
+    horizon: int = parameter(4, "steps of an episode H", least=1, most=1000)
+    horizon_steps: int = parameter(80, "T, steps of a game", least=1, most=100_000)
+    bonus: float = parameter(0.05, "c of UCB-VI, the weight of the uncertainty", least=0)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.horizon_steps % self.horizon:
+            raise InputError(
+                f"horizon_steps must be whole episodes of {self.horizon}, got {self.horizon_steps}"
+            )
+        if self.problem == "river" and (self.arms != 2 or self.states < 2):
+            raise InputError(
+                "a river has 2 actions and at least 2 states, got "
+                f"arms={self.arms}, states={self.states}"
+            )
+
+    @property
+    def actions(self) -> int:
+        return self.arms
+
+    @property
+    def shown_size(self) -> int:
+        return self.horizon + self.states
+
+    @cached_property
+    def teacher(self) -> UCBVIPolicy:
+        return UCBVIPolicy(steps=self.horizon_steps, bonus=self.bonus)
+
+    def build_expert(self) -> Policy[Any, Any]:
+        return self.teacher if self.setup == "distillation" else OptimalPolicy()
+
+    def list_behaviours(self) -> Sequence[Policy[Any, Any]]:
+        alone = self.setup == "distillation"
+        return [self.teacher] if alone else [UniformPolicy(), self.teacher]
+
+    def build_distribution(self) -> Distribution:
+        if self.problem == "river":
+            return RiverSwim(states=self.states, horizon=self.horizon)
+        return TabularMDPs(states=self.states, arms=self.arms, horizon=self.horizon)
+
+    def show(self, observation: Situation) -> Float[Tensor, "*batch numbers"]:
+        steps = torch.full_like(observation.state, observation.step)
+        return self._mark(steps, observation.state)
+
+    def _mark(self, steps: Tensor, states: Tensor) -> Float[Tensor, "*batch numbers"]:
+        hot = torch.nn.functional.one_hot
+        return torch.cat([hot(steps, self.horizon), hot(states, self.states)], dim=-1).float()
+
+    def describe_actions(
+        self, shown: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
+    ) -> Float[Tensor, "*batch described"]:
+        """Describe actions with the step and the state that they were chosen in."""
+        hot = torch.nn.functional.one_hot(actions, self.arms).to(shown)
+        return torch.cat([shown, hot], dim=-1)
+
+    def read_problem(self, problem: TabularGameProblem) -> Steps:
+        self._check_sizes(problem.horizon, *problem.sizes)
+        states = problem.states.flatten(-2)
+        steps = torch.arange(problem.horizon, device=states.device).repeat(problem.episodes)
+        shown = self._mark(steps.expand_as(states), states)
+        return Steps(shown, problem.actions.flatten(-2), problem.rewards.flatten(-2))
+
+    def check_environment(self, environment: Environment) -> None:
+        if not isinstance(environment, TabularMDP):
+            given = type(environment).__name__
+            raise OutOfRangeError(f"{self.name} plays in decision processes, got {given}")
+        self._check_sizes(environment.horizon, environment.states, environment.actions)
+
+    def _check_sizes(self, horizon: int, states: int, arms: int) -> None:
+        if (horizon, states, arms) != (self.horizon, self.states, self.arms):
+            raise OutOfRangeError(
+                f"{self.name} was trained on episodes of {self.horizon} steps in {self.states} "
+                f"states with {self.arms} actions, got {horizon}, {states} and {arms}: "
+                "play such games, or train it on these"
+            )

@@ -1,0 +1,30 @@
+"""Regret of several players as a figure: a line and a 95 % band each."""
+
+from __future__ import annotations
+
+import altair as alt
+
+from innerloop.surveys.data import Rows
+
+
+def plot_players(rows: Rows, *, title: str) -> alt.LayerChart:
+    """Plot mean cumulative regret against the step; the first player's line is thick."""
+    players = list(dict.fromkeys(row["player"] for row in rows))
+    base = alt.Chart(alt.Data(values=rows)).encode(
+        alt.X("t:Q", title="step", axis=alt.Axis(tickMinStep=1, format="d")),
+        alt.Color(
+            "player:N",
+            title=None,
+            sort=players,
+            legend=alt.Legend(orient="right", symbolType="stroke", labelLimit=300),
+        ),
+    )
+    label = "mean cumulative regret (reward)"
+    band = base.mark_area(opacity=0.15).encode(alt.Y("low:Q", title=label), alt.Y2("high:Q"))
+    thick = alt.condition(alt.datum.player == players[0], alt.value(4), alt.value(1.5))
+    lines = base.mark_line().encode(
+        alt.Y("regret:Q", title=label),
+        strokeWidth=thick,
+        tooltip=["player:N", "t:Q", "regret:Q", "low:Q", "high:Q"],
+    )
+    return alt.layer(band, lines).properties(width=520, height=340, title=title)
