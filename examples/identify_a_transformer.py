@@ -11,7 +11,9 @@ the module as it is. The argument is how a prompt shows n examples (x, y) and a 
     function      module(X, y, x_query), which writes its prompt itself
 
 It prints the loss, then the table of `identify`. With tokens the loss was 0.13 after 24 CPU seconds
-of training, and the verdict "gives the answers of ridge to 13 %, with errors of its own".
+of training, and the verdict "gives the answers of ridge to 13 %, with errors of its own". With
+alternating tokens, where it is not plain which y belongs to which x, the loss was still 1.87 after
+as many steps, and the verdict "none fits": `--steps` trains for longer.
 """
 
 from __future__ import annotations
