@@ -14,12 +14,14 @@ from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.heavy_ball import HeavyBall
 from innerloop.algorithms.newton import Newton
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
-from innerloop.identification import screening
+from innerloop.identification import large_fits, screening
 from innerloop.identification.candidates import list_candidates
+from innerloop.identification.fits import Fit, extend_steps
 from innerloop.identification.fitting import FitTarget
 from innerloop.identification.instances import draw_prompts, find_targets
 from innerloop.identification.measures import scale
-from innerloop.identification.screening import extend_steps, fit_candidates, make_surrender
+from innerloop.identification.rivals import is_left_behind, make_surrender
+from innerloop.identification.screening import fit_candidates
 from innerloop.identification.verdict import Match, ScoreTable, select_candidate
 from innerloop.problems.linear_regression import LinearRegression
 
@@ -66,13 +68,13 @@ def test_the_winners_are_those_of_the_exhaustive_run(
     label: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With matrices of 3 × 3 that count as large, and few candidates kept."""
-    monkeypatch.setattr(screening, "MANY_UNKNOWNS", 8)
+    monkeypatch.setattr(large_fits, "MANY_UNKNOWNS", 8)
     monkeypatch.setattr(screening, "KEPT_OVERALL", 2)
     monkeypatch.setattr(screening, "KEPT_PER_LAYER", 1)
     truth = MODELS[label]
     model = make_layered(truth, [1, 2, 3] if truth.has_steps else [0])
     screened, score = find_winner(model, exhaustive=False)
-    monkeypatch.setattr(screening, "MANY_UNKNOWNS", 100)
+    monkeypatch.setattr(large_fits, "MANY_UNKNOWNS", 100)
     full, best = find_winner(model, exhaustive=True)
     assert screened == full == label
     torch.testing.assert_close(score, best, rtol=0, atol=1e-4)
@@ -85,12 +87,27 @@ def test_a_fit_ends_where_it_falls_behind_twice() -> None:
         ["gradient-descent", "newton"],
     )[::2]
     wanted = FitTarget(None, torch.zeros(4, 2, 1), torch.ones(4))
-    rival = screening.Fit(other, wanted, [], [], torch.tensor([1e-9, 1e-9, 0.1, 0.1]))
+    rival = Fit(other, wanted, [], [], torch.tensor([1e-9, 1e-9, 0.1, 0.1]))
     surrender = make_surrender([rival], candidate)
     assert [surrender(k, cost) for k, cost in enumerate([0.01, 1e-4, 0.4])] == [False] * 3
     assert not surrender(3, 0.6)
     assert surrender(3, 0.6)
     assert not make_surrender([], candidate)(0, 1e9)
+
+
+def test_only_what_is_far_from_every_layer_is_left_behind() -> None:
+    problem = PROBLEMS.sample(4, generator=torch.Generator().manual_seed(0))
+    (candidate,) = list_candidates(problem, torch.zeros(4, 1), ["newton"])
+    wanted = FitTarget(None, torch.zeros(2, 2, 1), torch.ones(2))
+
+    def make_fit(*costs: float) -> Fit:
+        return Fit(candidate, wanted, [], [], torch.tensor(costs))
+
+    matched = [make_fit(1e-6, 0.5), make_fit(0.5, 1e-6)]
+    assert is_left_behind(make_fit(0.3, 0.2), matched)
+    assert not is_left_behind(make_fit(0.3, 0.05), matched)
+    assert not is_left_behind(make_fit(0.3, 0.2), matched[:1])
+    assert not is_left_behind(make_fit(0.3, 0.2), [])
 
 
 def test_the_last_values_fill_the_steps_that_were_not_fitted() -> None:

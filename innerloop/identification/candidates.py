@@ -129,7 +129,7 @@ def _make_candidates(
     try:
         guesses = [given] if isinstance(given, Algorithm) else algorithm.guesses(view)
         guesses = [free_numbers(guess) for guess in guesses]
-        shape = _find_shape(guesses[0], view[:few]) if guesses else None
+        shape = _find_shape(guesses[-1], view[:few]) if guesses else None
     except Exception as error:
         if is_out_of_memory(error):
             raise

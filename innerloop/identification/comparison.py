@@ -17,6 +17,7 @@ from torch import Tensor
 from innerloop.errors import InputError
 from innerloop.identification import measures
 from innerloop.identification.answers import mark_diverged
+from innerloop.identification.families.base import Family
 from innerloop.identification.families.queries import Queries
 from innerloop.identification.hyper import predict_steps
 from innerloop.identification.instances import find_targets
@@ -45,7 +46,7 @@ def compare_candidates(
         for name, view in views.items()
     }
     return {
-        match.candidate.label: _measure_candidate(match, views, said, truth, steps)
+        match.candidate.label: _measure_candidate(match, views, said, truth, steps, answered.family)
         for match in matches
     }
 
@@ -101,6 +102,7 @@ def _measure_candidate(
     said: dict[str, Tensor],
     target: Tensor | None,
     steps: int,
+    family: Family,
 ) -> Tables:
     """Compute one candidate's tables; per step, those that it was fitted with."""
     layers = len(match.algorithms)
@@ -129,6 +131,10 @@ def _measure_candidate(
         found["similarity of errors at the query"] = measures.pooled_similarity(
             model, candidate, target
         )
+    else:  # shares and labels have errors of their own kind
+        errors = family.measure_errors(views["predictions"].problems[0], candidate)
+        if errors is not None:
+            found["error"] = model.new_tensor(errors).expand(layers, -1)
     if "probes" in views:
         found |= _compare_probes(views, said, own)
     return {name: _keep_own_layer(table, match) for name, table in found.items()}

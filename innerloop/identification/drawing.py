@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from innerloop.identification.comparison import compare_candidates
+from innerloop.identification.comparison import Tables, compare_candidates
 from innerloop.identification.identification import Identification
 from innerloop.identification.models import Model
 from innerloop.identification.verdict import Match
@@ -49,10 +49,16 @@ def collect_figure_rows(found: Identification, model: Model, steps: int) -> dict
                 }
                 for step, value in enumerate(row)
             ]
-        if "loss" in table and match.candidate.schedule != "exact":
-            relative = (table["loss"][0] / found.power).sqrt().tolist()
-            errors += _make_curve_rows(label, relative, 0)
+        if match.candidate.schedule != "exact":
+            errors += _make_curve_rows(label, _list_errors(table, found.power), 0)
     return {"scores": scores, "errors": [row for row in errors if 0 < row["error"] < 1e3]}
+
+
+def _list_errors(table: Tables, power: float) -> list[float]:
+    """List a candidate's error after each step, as a share like the model's; none if unknown."""
+    if "loss" in table:
+        return (table["loss"][0] / power).sqrt().tolist()
+    return table["error"][0].tolist() if "error" in table else []
 
 
 def _select_best(found: Identification) -> list[Match]:

@@ -37,6 +37,12 @@ from innerloop.identification.hyper import (
 from innerloop.identification.instances import copy_problem, copy_state
 from innerloop.identification.marquardt import MAX_ITERATIONS, MIN_GAIN, minimise_squares
 from innerloop.identification.measures import LayerPredictions, squared_distance
+from innerloop.identification.replicas import (
+    FEW_NUMBERS,
+    difference_together,
+    fits_in_one_run,
+    predict_together,
+)
 
 Schedule = Literal["one for all", "per step", "exact"]
 FitResult = tuple[list[Algorithm[Any, Any]], list[int]]
@@ -83,6 +89,20 @@ class FitTarget:
             return self.model.new_full((self.layers, steps + 1), torch.inf)
         return squared_distance(self.model, predictions) / self.scale.unsqueeze(-1)
 
+    def tabulate_guesses(
+        self, guesses: Sequence[Algorithm[Any, Any]], steps: int
+    ) -> list[Float[Tensor, "layers steps"]]:
+        """Tabulate the costs of guesses that differ in free numbers only, together if possible."""
+        if len(guesses) > 1 and fits_in_one_run(guesses[0], self.problem, len(guesses)):
+            try:
+                said = predict_together(guesses, self.problem, range(steps + 1))
+            except (InputError, LinAlgError):
+                pass  # one of them is refused: which one is seen below
+            else:
+                scale = self.scale.unsqueeze(-1)
+                return [squared_distance(self.model, each) / scale for each in said]
+        return [self.tabulate_costs(guess, steps) for guess in guesses]
+
     def measure_state(self, algorithm: Algorithm[Any, Any], state: Any, layer: int) -> float:
         """Compute E ‖m − c‖² / scale of one layer for one state of an algorithm."""
         with torch.no_grad():
@@ -122,8 +142,18 @@ def group_guesses(guesses: Iterable[Algorithm[Any, Any]]) -> list[list[Algorithm
     for guess in guesses:
         names = {part.name for part in list_free_parameters(guess)}
         others = [f.name for f in fields(guess) if f.name not in names]  # pyright: ignore[reportArgumentType]
-        groups.setdefault(tuple(getattr(guess, name) for name in others), []).append(guess)
+        key = tuple(_make_key(getattr(guess, name)) for name in others)
+        groups.setdefault(key, []).append(guess)
     return list(groups.values())
+
+
+def _make_key(value: Any) -> Any:
+    """Return what tells values apart in a dictionary: the value, or which object it is."""
+    try:
+        hash(value)
+    except TypeError:
+        return id(value)
+    return value
 
 
 def fit_exactly(
@@ -137,6 +167,7 @@ def fit_exactly(
     A guess whose cost is above `hopeless` is not fitted.
     """
     few = wanted.take_first(MIN_PROMPTS)
+    # One after another: a solver that goes on until all instances are solved waits for the last.
     costs = torch.cat([few.tabulate_costs(guess, 0) for guess in guesses], dim=-1)
     fits = []
     for layer, index in enumerate(costs.argmin(dim=-1).tolist()):
@@ -163,6 +194,22 @@ def fit_numbers(
         return algorithm
 
     everything = bool(allowed.all())
+    # Where `shows` asks, slopes are exact: by differences a number without effect may have one.
+    by_differences = (
+        before is None
+        and shows is None
+        and max(steps) > 0
+        and len(theta) <= FEW_NUMBERS
+        and fits_in_one_run(algorithm, wanted.problem, 2 * len(theta) + 1)
+    )
+
+    def differentiate(trial: Algorithm[Any, Any]) -> tuple[Tensor, Tensor]:
+        if by_differences:
+            try:
+                return difference_together(trial, wanted.problem, steps)
+            except InputError:
+                pass  # a neighbour is refused, such as a penalty below 0
+        return differentiate_predictions(trial, wanted.problem, steps, before)
 
     def residual(numbers: Tensor, slopes: bool) -> tuple[Tensor, Tensor | None] | None:
         try:
@@ -171,7 +218,7 @@ def fit_numbers(
                 with torch.no_grad():
                     predictions = _predict_at_steps(trial, wanted.problem, steps, before)
                 return wanted.residual(predictions, layers), None
-            predictions, by_theta = differentiate_predictions(trial, wanted.problem, steps, before)
+            predictions, by_theta = differentiate(trial)
         except (InputError, LinAlgError):
             return None
         weight = (wanted.scale[list(layers)] * wanted.model.shape[1]).rsqrt()

@@ -129,7 +129,7 @@ def differentiate_predictions(
     `before` is a step number with its state: the run starts there, and earlier steps do not count.
     An algorithm that takes no values per instance is differentiated by differences.
     """
-    if not _takes_values_per_instance(algorithm, problem):
+    if not takes_values_per_instance(algorithm, problem):
         return _difference_predictions(algorithm, problem, steps, before)
     parts, batch, problem = list_free_parameters(algorithm), len(problem.x), copy_problem(problem)
     leaves = [_copy_per_instance(getattr(algorithm, part.name), part, batch) for part in parts]
@@ -151,8 +151,8 @@ def differentiate_predictions(
 _takes_values: WeakKeyDictionary[type, bool] = WeakKeyDictionary()
 
 
-def _takes_values_per_instance(algorithm: Algorithm[Any, Any], problem: Any) -> bool:
-    """Whether each instance may have its own hyper-parameters, found by trying it once.
+def takes_values_per_instance(algorithm: Algorithm[Any, Any], problem: Any) -> bool:
+    """Tell whether each instance may have its own hyper-parameters, found by trying it once.
 
     A class of somebody's own may multiply a vector by a number, and take no vector of numbers.
     """

@@ -18,7 +18,11 @@ from innerloop.identification.answers import describe_constants
 from innerloop.identification.candidates import Candidate, Given
 from innerloop.identification.comparison import Tables, compare_candidates
 from innerloop.identification.families.base import Family
-from innerloop.identification.fitting import FitTarget, estimate_memory
+from innerloop.identification.fitting import (
+    EQUATIONS_PER_UNKNOWN,
+    FitTarget,
+    estimate_memory,
+)
 from innerloop.identification.instances import copy_problem, draw_prompts, draw_sample
 from innerloop.identification.listing import list_all_candidates
 from innerloop.identification.measures import LayerPredictions, scale
@@ -53,7 +57,9 @@ from innerloop.recipes.base import TrainedRun
 
 NONE_FITS = "none fits"
 PROMPTS_PER_ENTRY = 6
-"""Prompts to fit on, at least, per entry of a d×d matrix."""
+"""Prompts that are drawn to fit on, at least, per entry of a d×d matrix."""
+MIN_ANSWERED = 256
+"""A model answers this many of them, or as many as a fit of such a matrix uses."""
 STEPS_PER_LAYER, MIN_STEPS = 4, 32
 """Steps of an iteration that a fit considers: this many per layer, and at least this many."""
 
@@ -78,6 +84,8 @@ class Identification:
     family: Family
     fitting_prompts: int
     notes: list[str]
+    declared: str | None = None
+    """The algorithm that the model says it runs, if it says so."""
 
     def without(self, *names: str) -> Identification:
         """Return the verdict without these algorithms among the candidates."""
@@ -88,7 +96,8 @@ class Identification:
         labels = [layer.name for layer in self.layers]
         answered = Answered(self.family, (), self.model)
         scored = self.score_table.select(kept)
-        return conclude(matches, scored, labels, self.problem, answered, self.fitting_prompts)
+        count, declared = self.fitting_prompts, self.declared
+        return conclude(matches, scored, labels, self.problem, answered, count, declared)
 
     def compute_tables(self, model: Model, steps: int = 64) -> dict[str, Tables]:
         """Compute every measure for every layer and step, by the candidate's label."""
@@ -178,6 +187,7 @@ def identify(
     generator = torch.Generator().manual_seed(seed)
     entries = getattr(distribution, "d", 1) ** 2 if hasattr(sample, "x_query") else 1
     fitting = draw_prompts(distribution, max(prompts, PROMPTS_PER_ENTRY * entries), generator)
+    fitting = fitting[: max(prompts, MIN_ANSWERED, EQUATIONS_PER_UNKNOWN * entries)]
     scoring = draw_prompts(distribution, prompts, generator)
     target, labels = answer_problem(seen, fitting), seen.layers
     answered = answer_problem(seen, scoring)
@@ -191,7 +201,8 @@ def identify(
     matches = _fit_all(found, wanted, scoring, most, progress)
     truth = answered.find_truth(scoring)
     scored = ScoreTable.from_matches(answered.vectors, matches, truth, generator)
-    concluded = conclude(matches, scored, labels, scoring, answered, len(fitting))
+    declared = seen.get_declared_algorithm()
+    concluded = conclude(matches, scored, labels, scoring, answered, len(fitting), declared)
     layers = add_similarities(concluded.layers, matches, scoring, seen, most)
     growth = describe_growth(layers)
     notes = [*concluded.notes, *([growth] if growth else [])]
@@ -205,14 +216,15 @@ def conclude(
     problem: Any,
     answered: Answered,
     fitting_prompts: int,
+    declared: str | None = None,
 ) -> Identification:
     """Conclude the verdict from the scores."""
     model, family = answered.vectors, answered.family
     target = answered.find_truth(problem)
     constants = describe_constants(model, problem, family, target)
-    layers = judge_layers(matches, scored, labels, constants)
+    layers = judge_layers(matches, scored, labels, constants, declared)
     layers = [_locate_misses(layer, matches, problem, model) for layer in layers]
-    best = select_candidate(matches, scored, constants)
+    best = select_candidate(matches, scored, constants, declared)
     power = float((model[-1] if target is None else target).square().sum(dim=-1).mean())
     errors = family.measure_errors(problem, model)
     relation, hyperparameters = None, {}
@@ -240,6 +252,7 @@ def conclude(
         family=family,
         fitting_prompts=fitting_prompts,
         notes=_list_notes(layers, chosen, family, problem, fitting_prompts),
+        declared=declared,
     )
 
 

@@ -13,6 +13,7 @@ from innerloop.algorithms.base import Algorithm
 from innerloop.errors import InputError
 from innerloop.identification.candidates import Candidate, Given, list_candidates
 from innerloop.identification.families.base import Family
+from innerloop.identification.families.clouds import answer_as_asked
 from innerloop.identification.families.deciding import (
     list_policies,
     list_solvers,
@@ -77,6 +78,8 @@ def _load_trials(
 
 def _make_trials(given: Any, problem: Any, shape: Sequence[int]) -> dict[str, list[Trial]]:
     """Make the trials of an algorithm; none where it solves or answers something else."""
+    name = get_name(type(given) if isinstance(given, Algorithm) else given)
+    given = answer_as_asked(given, problem, shape)
     kind = type(given) if isinstance(given, Algorithm) else given
     if not isinstance(problem, kind.problem_type):
         return {}
@@ -89,12 +92,10 @@ def _make_trials(given: Any, problem: Any, shape: Sequence[int]) -> dict[str, li
     except InputError:
         return {}
     except Exception as error:
-        raise InputError(
-            f"the candidate {get_name(kind)} failed: {describe_failure(error)}"
-        ) from error
+        raise InputError(f"the candidate {name} failed: {describe_failure(error)}") from error
     if tuple(answer.shape[len(few.batch) :]) != tuple(shape):
         return {}
-    return {get_name(kind): Trial.from_guesses(get_name(kind), guesses)}
+    return {name: Trial.from_guesses(name, guesses)}
 
 
 def list_all_candidates(

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from innerloop import sealed
-from innerloop.algorithms.base import Algorithm
+from innerloop.algorithms.base import Algorithm, find_missing_defaults
 from innerloop.errors import InputError
 from innerloop.identification.identification import as_model
 from innerloop.identification.models import ConstructionModel, Model
@@ -26,8 +26,9 @@ from innerloop.registry import find_class, load_members, make_member
 def load_model(word: str, definition: str | None = None) -> Model:
     """Load a model from a file or folder of a run, or what stands at `module:attribute`.
 
-    An attribute that is a function without arguments is called for the model. `definition` is the
-    construction or recipe of a file whose own is not registered, as `file.py:attribute`.
+    An attribute that is a function without arguments, or the class of a policy, is called for the
+    model. `definition` is the construction or recipe of a file whose own is not registered, as
+    `file.py:attribute`.
     """
     if ":" not in word or Path(word).exists():
         path = find_model(Path(word))
@@ -38,7 +39,19 @@ def load_model(word: str, definition: str | None = None) -> Model:
     value: Any = load_object(word)
     if inspect.isfunction(value) and not inspect.signature(value).parameters:
         value = value()
+    if inspect.isclass(value) and issubclass(value, Policy):
+        value = make_policy(value, word)
     return as_model(value, word)
+
+
+def make_policy(kind: type[Policy[Any, Any]], word: str) -> Policy[Any, Any]:
+    """Make a policy of a class with the values that it has by default."""
+    missing = find_missing_defaults(kind)
+    if missing:
+        raise InputError(
+            f"{word} has no value for {', '.join(missing)}: give a default, or name an object"
+        )
+    return kind()
 
 
 def check_request(problem: str | None, settings: Sequence[str], algorithms: Sequence[str]) -> None:

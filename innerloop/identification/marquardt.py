@@ -52,6 +52,6 @@ def minimise_squares(
         else:
             return numbers
         numbers, damping = numbers - step, max(damping / 10, 1e-12)
-        if cost - reached < gain * cost:
+        if cost - reached < gain * cost or reached < PERFECT_COST:
             return numbers
     return numbers

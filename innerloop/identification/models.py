@@ -25,6 +25,7 @@ from innerloop.errors import FileError, InputError
 from innerloop.identification.answers import find_limit
 from innerloop.identification.families.base import Family
 from innerloop.identification.families.choosing import choose_family, get_batch
+from innerloop.identification.families.clouds import match_signs
 from innerloop.identification.families.clustering import match_clusters
 from innerloop.identification.families.games import PlayedPolicy, ask_policy
 from innerloop.identification.families.odds import count_actions
@@ -37,7 +38,9 @@ from innerloop.problems.environment import Environment
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.problems.linear_bandit_games import BanditGameProblem
 from innerloop.problems.points import PointsProblem
+from innerloop.problems.principal_components import PCAProblem
 from innerloop.problems.tabular_games import TabularGameProblem
+from innerloop.registry import get_name
 from innerloop.transformer import Transformer
 from innerloop.transformer.file import load
 
@@ -66,6 +69,10 @@ class Model(ABC):
 
     def distribution(self) -> Distribution | None:
         """Return the distribution that the model declares, if it declares one."""
+        return None
+
+    def get_declared_algorithm(self) -> str | None:
+        """Return the name of the algorithm that the model says it runs, if it says so."""
         return None
 
     def check(self, problem: Any) -> None:  # noqa: B027, most models take any problem
@@ -112,6 +119,9 @@ class ConstructionModel(Model):
     def distribution(self) -> Distribution:
         return self.construction.distributions()[0]
 
+    def get_declared_algorithm(self) -> str:
+        return get_name(type(self.construction.algorithm))
+
     def check(self, problem: Any) -> None:
         self.construction.check(problem)
 
@@ -121,8 +131,9 @@ class FunctionModel(Model):
     """A function of what its problems show, on batches: one layer.
 
     Of X (batch, n, d), y (batch, n) and x_query (batch, d), for a prediction; of points X, and of
-    starting vectors too if it takes two, for shares (batch, n, clusters) or directions (batch,
-    components, d); of a game so far (`History`), for the odds (batch, actions) of what comes next.
+    starting vectors too if it takes two, for shares (batch, n, clusters), directions (batch,
+    components, d) or labels of two clouds (batch, n); of a game so far (`History`), for the odds
+    (batch, actions) of what comes next.
     """
 
     function: Callable[..., Any] | Policy[Any, Any]
@@ -176,17 +187,22 @@ class FunctionModel(Model):
     def _predict_points(self, problem: PointsProblem) -> Predictions:
         names = self._list_arguments(problem)
         said = as_tensor(self._call(*(getattr(problem, name) for name in names)), ANSWER)
+        said, blind = said.to(problem.x), "start" not in names
         batch, n = problem.x.shape[:2]
         starts, d = problem.start.shape[-2:]
-        clustering = isinstance(problem, ClusteringProblem)
-        wanted = (batch, n, starts) if clustering else (batch, starts, d)
-        if tuple(said.shape) != wanted:
-            what = "shares of each cluster in each point" if clustering else "directions"
-            raise InputError(f"the model must return {what}, {wanted}; got {tuple(said.shape)}")
-        said = said.to(problem.x).unsqueeze(0)
-        if isinstance(problem, ClusteringProblem) and "start" not in names:
-            return match_clusters(problem, said)
-        return said
+        shape = tuple(said.shape)
+        if isinstance(problem, ClusteringProblem):
+            if shape != (batch, n, starts):
+                what = f"shares of each cluster in each point, {(batch, n, starts)}"
+                raise InputError(f"the model must return {what}; got {shape}")
+            return match_clusters(problem, said[None]) if blind else said[None]
+        if shape == (batch, starts, d):
+            return said[None]
+        if not isinstance(problem, PCAProblem) or shape not in ((batch, n), (batch, n, 2)):
+            what = f"directions, {(batch, starts, d)}, or labels of two clouds, {(batch, n)}"
+            raise InputError(f"the model must return {what}; got {shape}")
+        labels = said.reshape(1, batch, n, -1)
+        return match_signs(problem, labels) if blind else labels
 
     def _predict_odds(self, problem: BanditGameProblem | TabularGameProblem) -> Predictions:
         if isinstance(self.function, Policy):

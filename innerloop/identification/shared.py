@@ -48,7 +48,7 @@ def try_assignments(
     groups: Sequence[Sequence[Algorithm[Any, Any]]], wanted: FitTarget, steps: int
 ) -> list[SharedFit]:
     """Fit briefly from several assignments of steps to layers; return them, the best first."""
-    tables = [[wanted.tabulate_costs(guess, steps) for guess in group] for group in groups]
+    tables = [wanted.tabulate_guesses(group, steps) for group in groups]
     tried = []
     paces = PACES if wanted.layers > 1 else range(1, SINGLE_LAYER_STARTS + 1)
     for pace in (*paces, None):

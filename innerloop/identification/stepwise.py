@@ -59,7 +59,8 @@ def fit_stepwise(
 
     `give_up(layer, cost)` may end the fit; the steps that are left keep the last values.
     """
-    best = min(guesses, key=lambda guess: float(wanted.tabulate_costs(guess, 1)[0, 1]))
+    costs = [float(table[0, 1]) for table in wanted.tabulate_guesses(guesses, 1)]
+    best = guesses[costs.index(min(costs))]
     algorithm = repeat_per_step(best, wanted.layers)
     owners, theta = find_owning_steps(algorithm), pack_parameters(algorithm)
     waiting = owners < 0
@@ -128,7 +129,7 @@ def _list_starts(
     steps: int,
     last: Algorithm[Any, Any] | None,
 ) -> list[Algorithm[Any, Any]]:
-    costs = [float(wanted.tabulate_costs(guess, steps)[0, steps]) for guess in group]
+    costs = [float(table[0, steps]) for table in wanted.tabulate_guesses(group, steps)]
     nearest = group[costs.index(min(costs))]
     if steps == 1:
         return [repeat_per_step(nearest, 1)]

@@ -12,7 +12,9 @@ rounding where a model is exact, and all alike where it has hardly begun. So a c
 All three fall with E‖m − c‖², so which candidate is nearest does not depend on which is asked. It
 is tied with those whose score a bootstrap over prompts (the same draws for all) does not show to be
 lower by `RESOLUTION`. Of these the one is named that fits most layers, then the one with the fewest
-free numbers: gradient descent before its preconditioned form.
+free numbers: gradient descent before its preconditioned form. Where a file declares an algorithm
+and nothing that is measured speaks for another (EM of equal weights is soft k-means), it is named
+as the file has it, unless it contains the other: a special case says more.
 """
 
 from __future__ import annotations
@@ -38,8 +40,9 @@ MATCH_SCORE, CLOSE, ANSWER_SHARE = 0.999, 0.99, 0.98
 """Smallest score of a match, share and similarity of what is close, share of what answers alike."""
 RESOLUTION = 1e-3
 """Scores that differ by less count as equal."""
-DIGITS = 9
-"""Decimals of a score that decide between two names: further ones are rounding errors."""
+DIGITS, SAME_SCORE = 9, 1e-6
+"""Decimals of a score that decide between two names: further ones are rounding errors; and scores
+that differ by less do not speak against what a model declares, which fits may miss by as much."""
 RESAMPLINGS, TAIL_SHARE = 400, 0.025
 MAX_DISTANCE = 1e6
 """Cap on the distance of a prompt, in units of the scale: a diverged prompt counts as this."""
@@ -243,11 +246,15 @@ class ScoreTable:
 
 
 def select_candidate(
-    matches: Sequence[Match], scored: ScoreTable, constants: Sequence[str | None]
+    matches: Sequence[Match],
+    scored: ScoreTable,
+    constants: Sequence[str | None],
+    declared: str | None = None,
 ) -> int | None:
     """Select the candidate for the whole model: fits most layers, then fewest free numbers.
 
-    Layers that answer a constant do not count.
+    Layers that answer a constant do not count. An algorithm that the model declares goes first
+    where it fits as well, unless it contains the one selected so far.
     """
     varies = torch.tensor([constant is None for constant in constants]).to(scored.scores.device)
     fits = scored.find_ties() & scored.find_close() & varies
@@ -257,7 +264,15 @@ def select_candidate(
         for c, m in enumerate(matches)
     ]
     best = order.index(min(order))
-    return best if int(counts[best]) else None
+    if not int(counts[best]):
+        return None
+    simplest = matches[best].candidate
+    for c in sorted(range(len(matches)), key=lambda c: order[c]):
+        candidate, behind = matches[c].candidate, scored.scores[best] - scored.scores[c]
+        as_good = counts[c] == counts[best] and float(behind[fits[best]].max()) <= SAME_SCORE
+        if candidate.name == declared and as_good:
+            return best if candidate.contains(simplest) else c
+    return best
 
 
 def judge_layers(
@@ -265,9 +280,10 @@ def judge_layers(
     scored: ScoreTable,
     names: Sequence[str],
     constants: Sequence[str | None],
+    declared: str | None = None,
 ) -> list[LayerVerdict]:
     """Judge each layer, in favour of the candidate for the whole model where that fits."""
-    overall, tied = select_candidate(matches, scored, constants), scored.find_ties()
+    overall, tied = select_candidate(matches, scored, constants, declared), scored.find_ties()
     judged = [
         _judge_layer(matches, scored, tied[:, layer], overall, layer, name)
         for layer, name in enumerate(names)

@@ -8,8 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from innerloop.identification.families.base import Answers, Family, Plain
+from innerloop.identification.families.clouds import Clouds
 from innerloop.identification.families.clustering import Clustering
-from innerloop.identification.families.directions import Clouds, Directions, fits_directions
+from innerloop.identification.families.directions import Directions, fits_directions
 from innerloop.identification.families.odds import Odds
 from innerloop.identification.families.queries import Queries
 from innerloop.problems.gaussian_mixture import ClusteringProblem

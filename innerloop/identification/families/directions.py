@@ -66,13 +66,6 @@ def principal_angles(
     return torch.linalg.svdvals(bases[0].mT @ bases[1]).clamp(-1, 1).acos()
 
 
-class Clouds(Family):
-    """Score and label of each point of two clouds; its share in the first is (1 + label)/2."""
-
-    name: ClassVar[str] = "scores and labels"
-    rank: ClassVar[int] = 2
-
-
 def fits_directions(problem: PCAProblem, shape: Any) -> bool:
     """Tell whether an answer of this shape is a direction for each starting vector."""
     return tuple(shape) == (problem.components, problem.d)

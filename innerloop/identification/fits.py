@@ -1,0 +1,114 @@
+"""A candidate's fit: what it is fitted to, what it costs at each layer, the match it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm
+from innerloop.identification.candidates import Candidate
+from innerloop.identification.fitting import FitTarget, match_steps
+from innerloop.identification.hyper import (
+    list_free_parameters,
+    pack_parameters,
+    predict_at_steps,
+    predict_steps,
+    repeat_per_step,
+)
+from innerloop.identification.shared import SharedFit
+from innerloop.identification.verdict import Match
+
+MATCHED_PROMPTS = 256
+"""Prompts that tell which step matches a layer best."""
+
+
+class Fit(NamedTuple):
+    """A candidate, what it is fitted to, and its fit so far with its cost at each layer.
+
+    `trials` are the brief fits that values shared by all steps are fitted on from.
+    """
+
+    candidate: Candidate
+    wanted: FitTarget
+    algorithms: list[Algorithm[Any, Any]]
+    steps: list[int]
+    costs: Float[Tensor, " layers"]
+    trials: Sequence[SharedFit] = ()
+
+
+def measure_fit(
+    candidate: Candidate,
+    wanted: FitTarget,
+    algorithms: list[Algorithm[Any, Any]],
+    steps: list[int],
+) -> Fit:
+    """Measure the cost of a fit at each layer; `one for all`, find the steps that match best."""
+    few, each = wanted.take_first(MATCHED_PROMPTS), range(wanted.layers)
+    with torch.no_grad():
+        if candidate.schedule == "exact":
+            steps = [0] * wanted.layers
+            tables = {key: few.tabulate_costs(a, 0) for key, a in list_distinct(algorithms).items()}
+            costs = torch.stack([tables[id(algorithms[k])][k, 0] for k in each])
+        else:
+            table = few.tabulate_costs(algorithms[0], max(steps))
+            if candidate.schedule == "one for all":
+                steps = match_steps(table)
+            costs = table[each, steps]
+    return Fit(candidate, wanted, algorithms, steps, costs)
+
+
+def adopt_fit(candidate: Candidate, wanted: FitTarget, special: Fit) -> Fit:
+    """Return the fit of a special case as that of a candidate that contains it."""
+    algorithm = special.algorithms[0]
+    if type(algorithm) is candidate.algorithm and candidate.schedule == "per step":
+        algorithm = extend_steps(algorithm, max(special.steps))
+    algorithms = [algorithm] * wanted.layers
+    return special._replace(candidate=candidate, wanted=wanted, algorithms=algorithms)
+
+
+def extend_steps(algorithm: Algorithm[Any, Any], steps: int) -> Algorithm[Any, Any]:
+    """Repeat the values of the last step until there are `steps`."""
+    values = {}
+    for part in list_free_parameters(algorithm):
+        value = getattr(algorithm, part.name)
+        if part.per_step and len(value) < steps:
+            rest = value[-1:].repeat(steps - len(value), *[1] * (value.ndim - 1))
+            values[part.name] = torch.cat([value, rest])
+    return replace(algorithm, **values)  # pyright: ignore[reportArgumentType]
+
+
+def list_distinct(algorithms: Iterable[Algorithm[Any, Any]]) -> dict[int, Algorithm[Any, Any]]:
+    """Return each object once, by its identity: layers far from a solution share a guess."""
+    return {id(algorithm): algorithm for algorithm in algorithms}
+
+
+def make_match(fit: Fit, scoring: Any) -> Match:
+    """Predict with a fitted candidate on other prompts."""
+    candidate, view = fit.candidate, fit.candidate.view(scoring)
+    with torch.no_grad():
+        if candidate.schedule == "exact":
+            own = {
+                key: predict_steps(a, view, 0)[0]
+                for key, a in list_distinct(fit.algorithms).items()
+            }
+            rows = [own[id(algorithm)] for algorithm in fit.algorithms]
+        else:
+            rows = list(predict_at_steps(fit.algorithms[0], view, fit.steps))
+    return Match(candidate, fit.algorithms, fit.steps, _count_numbers(fit), torch.stack(rows))
+
+
+def _count_numbers(fit: Fit) -> int:
+    """Count the free numbers of a candidate, whatever it was fitted by."""
+    algorithm, count = fit.algorithms[0], len(fit.steps)
+    if type(algorithm) is fit.candidate.algorithm:
+        each = len(pack_parameters(algorithm))
+    elif fit.candidate.schedule == "per step":
+        return len(pack_parameters(repeat_per_step(fit.candidate.guesses[0], max(fit.steps))))
+    else:
+        each = len(pack_parameters(fit.candidate.guesses[0]))
+    return each * count if fit.candidate.schedule == "exact" else each

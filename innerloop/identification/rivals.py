@@ -1,0 +1,62 @@
+"""What other candidates have reached, which decides how long a fit is worth going on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.identification.candidates import Candidate
+from innerloop.identification.fits import Fit
+from innerloop.identification.shared import EXACT_COST, HOPELESS_COST
+from innerloop.identification.stepwise import never
+
+DOMINATED, MATCH_COST, STRIKES = 30.0, 1e-3, 2
+"""A fit step after step ends at this many layers in a row whose cost is hopeless, or above that of
+a match and this many times the least cost of another candidate."""
+FAR_COST = 0.1
+"""A candidate whose brief fit costs more at every layer does not become a match by a full one."""
+
+
+def find_least_costs(fits: Sequence[Fit]) -> Float[Tensor, " layers"]:
+    """Return the least cost of any candidate at each layer."""
+    return torch.stack([fit.costs for fit in fits]).amin(dim=0)
+
+
+def are_matched(fits: Sequence[Fit]) -> bool:
+    """Tell whether every layer is matched by some candidate."""
+    return bool(fits) and float(find_least_costs(fits).max()) < MATCH_COST
+
+
+def is_left_behind(fit: Fit, rivals: Sequence[Fit]) -> bool:
+    """Tell whether a candidate is far from every layer, and others match each of them."""
+    return are_matched(rivals) and float(fit.costs.min()) > FAR_COST
+
+
+def find_special_case(candidate: Candidate, rivals: Iterable[Fit]) -> Fit | None:
+    """Find a candidate that another contains and that fits every layer: so does the other.
+
+    A solution without steps has values of its own at each layer, which no iteration has.
+    """
+    certain = (fit for fit in rivals if float(fit.costs.max()) < EXACT_COST)
+    inside = (fit for fit in certain if fit.candidate.schedule != "exact")
+    return next((fit for fit in inside if candidate.contains(fit.candidate)), None)
+
+
+def make_surrender(rivals: Sequence[Fit], candidate: Candidate) -> Callable[[int, float], bool]:
+    """Make the rule by which a fit step after step ends early: see `STRIKES`."""
+    others = [fit for fit in rivals if fit.candidate is not candidate]
+    least = find_least_costs(others).tolist() if others else None
+    strikes = 0
+
+    def surrender(layer: int, cost: float) -> bool:
+        nonlocal strikes
+        limit = HOPELESS_COST
+        if least is not None:
+            limit = min(limit, max(MATCH_COST, DOMINATED * least[layer]))
+        strikes = strikes + 1 if not cost <= limit else 0
+        return strikes >= STRIKES
+
+    return surrender if rivals else never
