@@ -46,7 +46,7 @@ def test_a_start_at_a_construction_is_its_algorithm(kind: Any, settings: dict[st
     expected = expected[..., :1] if kind is BinaryMixtureRecipe else expected
     # Float32 weights and few knots: far below the change that one step of the algorithm makes.
     torch.testing.assert_close(read.flatten(), expected.flatten(), rtol=0.02, atol=0.02)
-    torch.testing.assert_close(last, recipe.shape_answers(read).flatten(1))
+    torch.testing.assert_close(last, recipe.shape_answers(read))
     assert any(
         not torch.equal(one, other.double())
         for one, other in zip(model.parameters(), near.parameters(), strict=True)
@@ -89,6 +89,13 @@ def test_the_printed_loss_needs_signs_and_the_other_does_not() -> None:
     for key in ((False, 1), (False, -1), (True, 1)):
         torch.testing.assert_close(losses[key].detach(), torch.zeros(6).double())
     torch.testing.assert_close(losses[True, -1].detach(), torch.full((6,), 2.0).double())
+    led = PCARecipe(d=3, n=9, fixed=True, auxiliary=True)
+    sides = (vectors * problem.start).sum(dim=-1, keepdim=True).sign()
+    with torch.no_grad():
+        found = [led.losses(Constant(s * (sides * vectors).flatten(1)), problem) for s in (1, -1)]
+    torch.testing.assert_close(
+        torch.stack(found), torch.tensor([[0.0], [2.0]]).double().expand(2, 6)
+    )
     far = PCARecipe(d=3, n=9, wanted="eigenvalues")
     values, _ = solve_eigenproblem(problem)
     with torch.no_grad():
@@ -136,6 +143,9 @@ def test_a_pool_of_instances_is_drawn_once() -> None:
         (PCARecipe, {"wanted": "eigenvalues", "fixed": True}, "eigenvalues have no signs"),
         (PCARecipe, {"noise_scale": 0.1}, "does not use noise_scale"),
         (PCARecipe, {"start": "near", "heads": 4}, "the construction's heads"),
+        (PCARecipe, {"start": "near", "supervise": "all"}, "the construction's supervise"),
+        (PCARecipe, {"shortest": 21}, "shortest must be at most n=20"),
+        (PCARecipe, {"shortest": 5, "pooling": "free"}, "fit one length alone"),
         (GaussianMixtureRecipe, {"start": "near"}, "set starts=true"),
         (GaussianMixtureRecipe, {"n": 2}, "clusters must be at most n=2"),
         (MixtureOfRegressionsRecipe, {"start": "near"}, "set starts=true"),
@@ -156,3 +166,38 @@ def test_a_read_out_with_weights_for_tokens_takes_that_many() -> None:
         recipe.predict(model, longer)
     with pytest.raises(InputError, match="no weights for tokens"):
         Encoder(model.machine, "points", torch.ones(1, 8), torch.ones(4))
+
+
+@pytest.mark.parametrize("kind", [PCARecipe, GaussianMixtureRecipe, MixtureOfRegressionsRecipe])
+def test_supervising_all_layers_trains_on_the_mean_of_their_losses(kind: Any) -> None:
+    recipe = kind(**kind.small, supervise="all")
+    model = recipe.build_model(torch.Generator().manual_seed(0))
+    problem = draw(recipe).to(torch.float32)
+    tokens, targets = recipe.make_prompt(problem), recipe.find_targets(problem)
+    with torch.no_grad():
+        each = [
+            recipe.compare(model.read(snapshot.stream, problem.n), targets)
+            for snapshot in list(model.machine.trace(tokens, problem.n))[1:]
+        ]
+        trained, last = recipe.train_losses(model, problem), recipe.losses(model, problem)
+        objective = recipe.build_objective()
+        minimised = objective.loss(model, problem)
+    assert len(each) == recipe.blocks
+    torch.testing.assert_close(trained, sum(each) / len(each))
+    torch.testing.assert_close(last, each[-1])
+    assert float(minimised) == pytest.approx(float(trained.mean()))
+    assert abs(float(trained.mean() - last.mean())) > 1e-4
+
+
+def test_batches_have_every_length_from_the_shortest_on() -> None:
+    recipe = MixtureOfRegressionsRecipe(d=2, n=9, shortest=4)
+    problem = draw(recipe)
+    lengths = [recipe.simplify_batch(problem, step).n for step in range(60)]
+    assert set(lengths) == set(range(4, 10))
+    assert max(lengths.count(n) for n in set(lengths)) <= 13
+    cut = recipe.simplify_batch(problem, 7)
+    assert cut.y.shape == cut.x.shape[:-1]
+    assert torch.equal(cut.x, problem.x[:, : cut.n])
+    assert torch.equal(cut.betas, problem.betas)
+    whole = MixtureOfRegressionsRecipe(d=2, n=9).simplify_batch(problem, 7)
+    assert whole is problem
