@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,15 @@ import torch
 from scipy.linalg import subspace_angles
 
 from innerloop.errors import InputError
+from innerloop.identification.models import answer_problem
+from innerloop.identification.trained import TrainedModel
 from innerloop.models.encoder import Encoder
 from innerloop.problems.mixture_of_regressions import MixtureProblem
 from innerloop.recipes.binary_mixture import BinaryMixtureRecipe
 from innerloop.recipes.gaussian_mixture import GaussianMixtureRecipe
 from innerloop.recipes.mixture_of_regressions import MixtureOfRegressionsRecipe, find_oracle
 from innerloop.recipes.pca import PCARecipe, measure_sines, solve_eigenproblem
-from innerloop.recipes.points import PointsRecipe
+from innerloop.recipes.points import PointsRecipe, cut_points
 
 BUILT: list[tuple[type[PointsRecipe], dict[str, Any]]] = [
     (PCARecipe, {"d": 3, "n": 8, "components": 2, "blocks": 4}),
@@ -131,6 +134,9 @@ def test_a_pool_of_instances_is_drawn_once() -> None:
     drawn = [objective.draw(torch.Generator().manual_seed(seed)).x for seed in (0, 1)]
     assert not torch.equal(*drawn)
     assert len(torch.cat(drawn).unique(dim=0)) == 3
+    other = BinaryMixtureRecipe(d=2, n=4, pool=3, batch=50, pool_seed=1).build_objective()
+    again = other.draw(torch.Generator().manual_seed(0)).x
+    assert len(torch.cat([*drawn, again]).unique(dim=0)) == 6
 
 
 @pytest.mark.parametrize(
@@ -142,6 +148,7 @@ def test_a_pool_of_instances_is_drawn_once() -> None:
         (PCARecipe, {"auxiliary": True, "start": "near"}, "leave auxiliary out"),
         (PCARecipe, {"wanted": "eigenvalues", "fixed": True}, "eigenvalues have no signs"),
         (PCARecipe, {"noise_scale": 0.1}, "does not use noise_scale"),
+        (PCARecipe, {"pool_seed": 1}, "leave it out"),
         (PCARecipe, {"start": "near", "heads": 4}, "the construction's heads"),
         (PCARecipe, {"start": "near", "supervise": "all"}, "the construction's supervise"),
         (PCARecipe, {"shortest": 21}, "shortest must be at most n=20"),
@@ -201,3 +208,57 @@ def test_batches_have_every_length_from_the_shortest_on() -> None:
     assert torch.equal(cut.betas, problem.betas)
     whole = MixtureOfRegressionsRecipe(d=2, n=9).simplify_batch(problem, 7)
     assert whole is problem
+
+
+def make_bad(name: str) -> tuple[PointsRecipe, Any]:
+    """A recipe, and a problem that its models cannot answer."""
+    pca = PCARecipe(d=3, n=8, components=2, width=8, hidden=4)
+    clouds = GaussianMixtureRecipe(d=2, n=5, width=8, hidden=4)
+    mixture = MixtureOfRegressionsRecipe(d=2, n=5, components=2, width=10, hidden=4)
+    points = draw(pca)
+    if name == "features":
+        return pca, draw(PCARecipe(d=4, n=8, components=2))
+    if name == "rank":
+        return pca, replace(points, x=points.x[..., :1] * torch.ones(3).double())
+    if name == "few points":
+        return clouds, cut_points(draw(clouds), 2)
+    if name == "one point":
+        binary = BinaryMixtureRecipe(d=2, n=5, width=8, hidden=4)
+        return binary, cut_points(draw(binary), 1)
+    if name == "NaN labels":
+        return mixture, break_rule(draw(mixture), "y")
+    return clouds, break_rule(draw(clouds), "x")
+
+
+def break_rule(problem: Any, name: str) -> Any:
+    """Put a NaN into a tensor of a problem that was sound when it was made."""
+    getattr(problem, name).flatten()[3] = torch.nan
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("features", "made for points of 3 features, got 4"),
+        ("rank", "X has rank 1 in some prompt, which leaves 2"),
+        ("few points", "3 clusters need as many points, got 2"),
+        ("one point", "two clouds need two points"),
+        ("NaN points", "x must be finite"),
+        ("NaN labels", "y must be finite"),
+    ],
+)
+def test_problems_that_no_model_can_answer_are_refused(name: str, words: str) -> None:
+    recipe, problem = make_bad(name)
+    model = recipe.build_model(torch.Generator().manual_seed(0))
+    with pytest.raises(InputError, match=words):
+        TrainedModel(recipe, model).predict(problem)
+
+
+def test_identification_compares_directions_and_shares() -> None:
+    pca = PCARecipe(d=3, n=8, components=2, width=8, hidden=4)
+    clouds = GaussianMixtureRecipe(d=2, n=5, width=8, hidden=4)
+    families = []
+    for recipe in (pca, clouds):
+        model = TrainedModel(recipe, recipe.build_model(torch.Generator().manual_seed(0)))
+        families.append(answer_problem(model, draw(recipe)).family.name)
+    assert families == ["directions", "shares of clusters"]

@@ -20,6 +20,7 @@ from innerloop.problems.binary_mixture import BinaryMixture
 from innerloop.problems.principal_components import PCAProblem
 from innerloop.recipes.clusters import ClustersRecipe
 
+CLOUDS = 2
 KNOTS = 64
 """Knots of a construction to start from."""
 
@@ -36,6 +37,11 @@ class BinaryMixtureRecipe(ClustersRecipe):
     n: int = parameter(20, "points", least=2, most=10_000)
     separation: float = parameter(2.0, "‖μ‖, in standard deviations of the noise", least=0)
     offset: float = parameter(1.0, "standard deviation of each entry of the centre", least=0)
+
+    def check(self, problem: PCAProblem) -> None:
+        super().check(problem)
+        if problem.n < CLOUDS:
+            raise InputError(f"two clouds need two points or more, got {problem.n}")
 
     def build_distribution(self) -> BinaryMixture:
         return BinaryMixture(d=self.d, n=self.n, separation=self.separation, offset=self.offset)

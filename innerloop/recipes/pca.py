@@ -1,8 +1,8 @@
 """A transformer learns principal components: the leading eigenvectors of XᵀX from X.
 
 Loss       directions: Σ_k min ‖v̂_k ∓ v_k‖², a direction has no sign; printed: ‖V̂ − V‖₂ with the
-           sign of each v_k fixed, as a convex loss needs it: so that ⟨p_k, v_k⟩ ≥ 0 for the starting
-           vectors p_k of P (Theorem 7), without them so that its sum of entries is not negative;
+           sign of each v_k fixed, as a convex loss needs it: so that ⟨p_k, v_k⟩ ≥ 0 for the vectors
+           p_k of P (Theorem 7), without them so that its sum of entries is not negative;
            eigenvalues: Σ_k (λ̂_k − λ_k)² of XᵀX/n
 Auxiliary  P of the source: e_j on token j ≤ d, and the starting vector of component k on token k;
            or none of it, so that the weights themselves must break the tie between v and −v
@@ -62,6 +62,15 @@ class PCARecipe(PointsRecipe):
             raise InputError(f"start={self.start} has vectors of its own: leave auxiliary out")
         if self.auxiliary and self.n < self.d:
             raise InputError(f"auxiliary needs n ≥ d={self.d}, a token for each e_j; got {self.n}")
+
+    def check(self, problem: PCAProblem) -> None:
+        super().check(problem)
+        rank = int(torch.linalg.matrix_rank(problem.x.double()).min())
+        if rank < self.components:
+            raise InputError(
+                f"X has rank {rank} in some prompt, which leaves {self.components} leading "
+                f"eigenvectors undetermined: give more points, or points in more directions"
+            )
 
     def build_distribution(self) -> PrincipalComponents:
         return PrincipalComponents(d=self.d, n=self.n, components=self.components, gap=self.gap)

@@ -38,6 +38,8 @@ RANDOM_ONLY = ("heads", "width", "hidden", "kind", "scale", "supervise")
 """Settings of random weights, which a construction decides itself."""
 NOISE = 1e-6
 """Default scale of the noise near a construction: its knots make larger ones diverge."""
+POOLS = 2**32
+"""Seeds of pools begin here, far from those of runs and of what is held out."""
 GOLDEN = (5**0.5 - 1) / 2
 """Multiples of it modulo 1 fill [0, 1) evenly: lengths of batches follow them."""
 
@@ -56,6 +58,7 @@ class PointsObjective:
     examples: int = 512
     pool: int | None = field(default=None, kw_only=True)
     """Train on this many instances, drawn once, instead of fresh ones in every batch."""
+    pool_seed: int = field(default=0, kw_only=True)
     dtype: torch.dtype = torch.float32
 
     def draw(self, generator: torch.Generator) -> Any:
@@ -79,7 +82,7 @@ class PointsObjective:
 
     @cached_property
     def _pooled(self) -> Any:
-        generator = torch.Generator().manual_seed(2**31 - 2)
+        generator = torch.Generator().manual_seed(POOLS + self.pool_seed)
         return self.distribution.sample(self.pool or 1, generator=generator, dtype=self.dtype)
 
 
@@ -87,6 +90,7 @@ class PointsObjective:
 class PointsRecipe(Recipe, ABC):
     """An encoder over the points of a prompt; subclasses add the problem and what is read out."""
 
+    d: int = parameter(5, "features", least=1, most=64)
     n: int = parameter(20, "points", least=1, most=10_000)
     blocks: int = parameter(3, "layers", least=1, most=64)
     heads: int = parameter(2, "heads in a layer", least=1, most=64)
@@ -101,6 +105,7 @@ class PointsRecipe(Recipe, ABC):
     pool: int | None = parameter(
         None, "instances to train on; none means fresh ones in every batch", least=1, most=10**7
     )
+    pool_seed: int | None = parameter(None, "pool: which one; none means 0", least=0, most=10**6)
     supervise: Literal["last", "all"] = parameter(
         "last", "layers whose loss is minimised: the last one, or the mean of all"
     )
@@ -166,6 +171,8 @@ class PointsRecipe(Recipe, ABC):
             raise InputError(f"shortest must be at most n={self.n}, got {self.shortest}")
         if self.shortest is not None and self.pooled_tokens is not None:
             raise InputError("weights for each point fit one length alone: leave shortest out")
+        if self.pool_seed is not None and self.pool is None:
+            raise InputError("there is no pool whose seed pool_seed could be: leave it out")
         if self.noise_scale is not None and self.start != "near":
             raise InputError(f"start={self.start} does not use noise_scale: leave it out")
         if self.start != "random":
@@ -209,6 +216,7 @@ class PointsRecipe(Recipe, ABC):
             self.losses,
             self.measure,
             pool=self.pool,
+            pool_seed=self.pool_seed or 0,
         )
 
     def simplify_batch(self, batch: Any, step: int) -> Any:
@@ -260,8 +268,17 @@ class PointsRecipe(Recipe, ABC):
         """Read out the last layer."""
         return model(self.make_prompt(problem), problem.n)
 
+    def check(self, problem: Any) -> None:
+        """Refuse problems that no model of this recipe can answer."""
+        if problem.d != self.d:
+            raise InputError(
+                f"the model was made for points of {self.d} features, got {problem.d}: choose or "
+                f"project to {self.d} of them, or train with d={problem.d}"
+            )
+
     def predict_layers(self, model: nn.Module, problem: Any) -> Tensor:
         assert isinstance(model, Encoder)
+        self.check(problem)
         layers = model.read_layers(self.make_prompt(problem), problem.n)
         return self.shape_answers(layers)
 
