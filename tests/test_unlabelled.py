@@ -10,6 +10,7 @@ import pytest
 import torch
 from scipy.linalg import subspace_angles
 
+from innerloop.algorithms.spectral_clustering import SpectralClustering
 from innerloop.errors import InputError
 from innerloop.identification.models import answer_problem
 from innerloop.identification.trained import TrainedModel
@@ -252,6 +253,23 @@ def test_problems_that_no_model_can_answer_are_refused(name: str, words: str) ->
     model = recipe.build_model(torch.Generator().manual_seed(0))
     with pytest.raises(InputError, match=words):
         TrainedModel(recipe, model).predict(problem)
+
+
+def test_scores_of_two_clouds_have_the_sign_of_the_iteration_from_the_start() -> None:
+    recipe = BinaryMixtureRecipe(d=3, n=8, separation=5.0)
+    problem = draw(recipe).to(torch.float32)
+    algorithm = SpectralClustering(torch.tensor(0.1, dtype=torch.float64))
+    *_, state = algorithm.states(problem.to(torch.float64), 30)
+    expected = algorithm.predict(problem.to(torch.float64), state)[..., 0].sign()
+    built = BinaryMixtureRecipe(d=3, n=8, separation=5.0, start="construction", blocks=8)
+    model = built.build_model(torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        answers = [built.predict_layers(model, problem)[-1]]
+        model.left.neg_()  # the same network with the other common sign
+        answers.append(built.predict_layers(model, problem)[-1])
+    for each in answers:
+        assert torch.equal(each[..., 0].sign().double(), expected)
+        torch.testing.assert_close(each[..., 1], each[..., 0].tanh())
 
 
 def test_identification_compares_directions_and_shares() -> None:

@@ -32,14 +32,13 @@ def _make_estimators() -> dict[str, Estimator]:
     from sklearn.cluster import KMeans, SpectralClustering
     from sklearn.mixture import GaussianMixture
 
+    def make_k_means(init: str, starts: Any) -> Estimator:
+        return lambda k, seed: KMeans(k, init=init, n_init=starts, random_state=seed)
+
     return {
-        "KMeans, one start": lambda k, seed: KMeans(k, init="random", n_init=1, random_state=seed),
-        "KMeans, ten starts": lambda k, seed: KMeans(
-            k, init="random", n_init=10, random_state=seed
-        ),
-        "KMeans, k-means++": lambda k, seed: KMeans(
-            k, init="k-means++", n_init=1, random_state=seed
-        ),
+        "KMeans, one start": make_k_means("random", 1),
+        "KMeans, ten starts": make_k_means("random", 10),
+        "KMeans, k-means++": make_k_means("k-means++", 1),
         "GaussianMixture": lambda k, seed: GaussianMixture(
             k, covariance_type="spherical", random_state=seed
         ),
@@ -86,8 +85,8 @@ def find_components(problem: PCAProblem) -> Float[Tensor, "batch k d"]:
     """The components of every instance by scikit-learn's PCA, which centres the points."""
     from sklearn.decomposition import PCA
 
-    found = [
-        PCA(n_components=problem.components).fit(points).components_
-        for points in problem.x.double().numpy()
-    ]
+    found = []
+    for points in problem.x.double().numpy():
+        fitted: Any = PCA(n_components=problem.components).fit(points)
+        found.append(fitted.components_)
     return torch.as_tensor(np.stack(found))

@@ -42,7 +42,8 @@ def cut_crosses() -> np.ndarray:
     """Cut crosses of five pixels out of every digit, with the mean of each pixel taken off."""
     from sklearn.datasets import load_digits
 
-    images = load_digits().images
+    digits: Any = load_digits()
+    images = digits.images
     inner = range(1, SIDE - 1)
     crosses = [[images[:, i + di, j + dj] for di, dj in CROSS] for i in inner for j in inner]
     x = np.stack([np.stack(each, axis=-1) for each in crosses], axis=1).reshape(-1, len(CROSS))

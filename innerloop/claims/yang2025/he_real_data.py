@@ -219,10 +219,10 @@ def measure_ari(
         power=measure_power(network),
         generator=generator,
     )
-    problem: Any = clouds
     if network.recipe.name == "binary-mixture":
-        problem = as_pair(clouds, generator)
-    found = network.answer(problem)[-1].argmax(dim=-1)
+        found = (network.answer(as_pair(clouds, generator))[-1, ..., 0] < 0).long()
+    else:
+        found = network.answer(clouds)[-1].argmax(dim=-1)
     others = cluster_points(BASELINE, clouds.x, len(classes))
     return score_instances(found, clouds)["ari"], score_instances(others, clouds)["ari"]
 
