@@ -4,8 +4,9 @@ Printed    "ReLU-activated Transformers perform better than Softmax-based ones":
            conclusion of the sixth paper, without numbers
 Tested     three trainings of each (results/unlabelled/pca-relu and pca-softmax): d = 5, 20 points,
            λ_j = 2^−j, 3 layers, 2 heads, width 32, as many steps. The learning rate of each kind is
-           the best of 0.002, 0.005 and 0.01 after 1,500 steps of another seed (results/unlabelled/
-           sweep-…). Error: sin² of the angle to the leading eigenvector, on fresh problems
+           the best of 0.002, 0.005 and 0.01 after 800 steps of another seed, for softmax, whose
+           best was 0.01, of 0.02 too (results/unlabelled/sweep-…). Error: sin² of the angle to the
+           leading eigenvector, on fresh problems
 Decides    the ratio of the errors, each training of one kind to each of the other: all above 1, or
            all below
 Ours       principal components decide, which is what the slide's figure shows; the loss is that of
