@@ -57,8 +57,11 @@ def test_clusterings_that_cannot_be_are_refused() -> None:
         cluster_from_start("K", ClusteringProblem(x, x[:, :1]))
     with pytest.raises(InputError, match="no data set called 'mnist'"):
         load_set("mnist")
+    sizes: Any = {"d": 5, "n": 9, "count": 1, "power": 1.0, "generator": make_generator()}
     with pytest.raises(InputError, match="iris has 4 features, fewer than the 5 wanted"):
-        draw_tables("iris", d=5, n=9, count=1, power=1.0, generator=make_generator())
+        draw_tables("iris", **sizes)
+    with pytest.raises(InputError, match="iris has 4 features, fewer than the 5 wanted"):
+        draw_clouds("iris", [0, 1], **sizes)
 
 
 def test_lloyd_from_the_start_is_scikit_learns() -> None:

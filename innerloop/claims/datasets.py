@@ -55,8 +55,7 @@ def draw_tables(
 ) -> PCAProblem:
     """Draw `count` tables of n points and d features; `power` is the mean ‖x‖² that they get."""
     x = cut_crosses() if name == "crosses of digits" else load_set(name)[0]
-    if x.shape[1] < d:
-        raise InputError(f"{name} has {x.shape[1]} features, fewer than the {d} wanted")
+    _check_features(name, x, d)
     points = torch.as_tensor(x)
     tables = []
     for _ in range(count):
@@ -82,12 +81,18 @@ def draw_clouds(
     from sklearn.decomposition import PCA
 
     x, target = load_set(name)
+    _check_features(name, x, d)
     kept = np.isin(target, classes)
     points = torch.as_tensor(PCA(n_components=d).fit_transform(x[kept]))
     numbers = torch.as_tensor(np.searchsorted(sorted(classes), target[kept]))
     rows = torch.stack([torch.randperm(len(points), generator=generator)[:n] for _ in range(count)])
     found = scale_to(points[rows], power)
     return ClusteringProblem(found, found[:, : len(classes)].clone(), numbers[rows])
+
+
+def _check_features(name: str, x: np.ndarray, d: int) -> None:
+    if x.shape[1] < d:
+        raise InputError(f"{name} has {x.shape[1]} features, fewer than the {d} wanted")
 
 
 def scale_to(x: Tensor, power: float) -> Tensor:

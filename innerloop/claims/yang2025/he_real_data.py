@@ -11,8 +11,8 @@ Tested     the transformers of this ledger, trained on Gaussian problems alone (
 Ours       validated, PCA: mean |cos| to the leading eigenvector of at least 0.9 on every set;
            clusters: mean ARI over the sets at least that of scikit-learn's KMeans with ten starts
            minus 0.1
-Beyond     each set apart; no n here is beyond that of training. The classes of a set are no clouds:
-           KMeans misses them too
+Note       no n here is beyond that of training; iris has too few features for d = 5 and is used for
+           three clouds alone. The classes of a set are no clouds: KMeans misses them too
 """
 
 from __future__ import annotations
@@ -21,8 +21,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from scipy import special
 from torch import Tensor
 
+from innerloop.algorithms.spectral_clustering import SpectralClustering
 from innerloop.claims.base import claim
 from innerloop.claims.baselines import cluster_points
 from innerloop.claims.datasets import draw_clouds, draw_tables
@@ -31,12 +33,15 @@ from innerloop.claims.encoders import (
     join_trainings,
     load_encoder,
     measure_sine_squares,
+    run_steps,
 )
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
-from innerloop.claims.intervals import Interval, check_within, estimate_mean
+from innerloop.claims.figures import draw_lines
+from innerloop.claims.intervals import check_within, estimate_mean
 from innerloop.claims.recorded import name_seeds
 from innerloop.claims.yang2025.clouds import score_instances
 from innerloop.problems.base import sample_sphere
+from innerloop.problems.binary_mixture import BinaryMixture
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.problems.principal_components import PCAProblem
 
@@ -48,12 +53,15 @@ CLASSES: tuple[tuple[str, list[int]], ...] = (
     ("digits", [0, 1, 2]),
     ("digits", [3, 6, 8]),
     ("breast cancer", [0, 1]),
-    ("iris", [0, 1]),
-    ("iris", [1, 2]),
-    ("wine", [0, 2]),
+    ("wine", [0, 1]),
+    ("wine", [1, 2]),
+    ("digits", [0, 1]),
     ("digits", [4, 9]),
 )
+"""Sets and classes; iris has four features, too few for pairs, whose transformer takes five."""
 BASELINE = "KMeans, ten starts"
+STEPS = 8
+"""Steps of spectral clustering that are followed."""
 Data = dict[str, Any]
 """Cosines by training and set; ARI of the network and of KMeans by classes."""
 
@@ -65,7 +73,7 @@ def judge_sets(data: Data) -> Evidence:
         Part(
             printed=check_within(
                 "clusters: the mean ARI over all sets is at least that of KMeans minus 0.1",
-                _average([estimate_mean(each) for each in difference]),
+                estimate_mean(torch.cat(difference)),
                 least=-WORSE,
                 what=f"difference of ARI, {len(difference)} sets of {len(difference[0])} samples",
                 ours="0.1",
@@ -94,14 +102,23 @@ def judge_sets(data: Data) -> Evidence:
                 colour=Axis(field="method", title="method", scale="category"),
                 mark="point",
                 caption=data["about"],
-            )
+            ),
+            draw_lines(
+                "Two clouds: layers against steps of spectral clustering",
+                [
+                    {"k": k, "wrong": max(share, 1e-4), "of": name}
+                    for name, shares in data["curves"].items()
+                    for k, share in enumerate(shares, 1)
+                ],
+                "k: layers or steps",
+                "wrong: share of wrong points",
+                "of: of",
+                log="y",
+                rules={"Bayes rule that knows the clouds": data["bayes"]},
+                caption="The Gaussian problems of training, fresh ones.",
+            ),
         ],
     )
-
-
-def _average(intervals: Sequence[Interval]) -> Interval:
-    """Average intervals of independent samples, by the ends: wider than it need be."""
-    return Interval(*(sum(ends) / len(ends) for ends in zip(*intervals, strict=True)))
 
 
 def _check_cosines(each: dict[str, Tensor]) -> Check:
@@ -187,6 +204,7 @@ def he_real_data(
             for name, classes in CLASSES
         },
         "about": f"{three.description}; pairs: {two.description}.",
+        **measure_pairs(two, 5 * samples, generator),
     }
 
 
@@ -203,6 +221,30 @@ def measure_cosines(network: TrainedEncoder, problem: PCAProblem) -> Tensor:
     """|cos| between the direction of the last layer and the leading eigenvector."""
     sines = measure_sine_squares(network.answer(problem)[-1:, :, :1], problem)
     return (1 - sines[0]).clamp_min(0.0).sqrt()
+
+
+def measure_pairs(
+    network: TrainedEncoder, examples: int, generator: torch.Generator
+) -> dict[str, Any]:
+    """Shares of wrong points after layers, and after steps of spectral clustering."""
+    law = network.build_distribution()
+    assert isinstance(law, BinaryMixture)
+    problem = law.sample(examples, generator=generator)
+    steps = run_steps(SpectralClustering(torch.tensor(0.1, dtype=torch.float64)), problem, STEPS)
+    return {
+        "curves": {
+            "transformer, layers": count_wrong(network.answer(problem), problem),
+            "spectral clustering, steps": count_wrong(steps[1:], problem),
+        },
+        "bayes": float(special.ndtr(-law.separation)),
+    }
+
+
+def count_wrong(answers: Tensor, problem: PCAProblem) -> list[float]:
+    """The mean share of points with the wrong sign, up to a common sign, by layer or step."""
+    assert problem.labels is not None
+    share = (answers[..., 0].sign() != problem.labels).double().mean(dim=-1)
+    return torch.minimum(share, 1 - share).mean(dim=-1).tolist()
 
 
 def measure_ari(
