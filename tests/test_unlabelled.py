@@ -280,3 +280,13 @@ def test_identification_compares_directions_and_shares() -> None:
         model = TrainedModel(recipe, recipe.build_model(torch.Generator().manual_seed(0)))
         families.append(answer_problem(model, draw(recipe)).family.name)
     assert families == ["directions", "shares of clusters"]
+
+
+def test_names_of_clusters_are_matched_before_they_are_compared() -> None:
+    recipe = GaussianMixtureRecipe(d=2, n=9, width=8, hidden=4)
+    model = recipe.build_model(torch.Generator().manual_seed(0))
+    problem = draw(recipe)
+    first = TrainedModel(recipe, model).predict(problem)
+    with torch.no_grad():
+        model.left.copy_(model.left[[2, 0, 1]])
+    torch.testing.assert_close(TrainedModel(recipe, model).predict(problem), first)

@@ -135,10 +135,13 @@ def _check_cosines(each: dict[str, Tensor]) -> Check:
 
 
 def lose_sets(data: Data) -> Data:
-    """Networks that find half of each cosine, and clusters no better than chance."""
+    """Networks that are off by 60° everywhere, and clusters no better than chance."""
     return {
         **data,
-        "cosines": [{name: row / 2 for name, row in each.items()} for each in data["cosines"]],
+        "cosines": [
+            {name: torch.full_like(row, 0.5) for name, row in each.items()}
+            for each in data["cosines"]
+        ],
         "ari": {name: (0 * own, 0 * own + 0.5) for name, (own, _) in data["ari"].items()},
     }
 
@@ -169,7 +172,7 @@ SMALL = {
         "sets": list(TABLES),
         "samples": 1000,
     },
-    tiny={"components": [None], "clouds": [None, None], "sets": ["iris"], "samples": 5},
+    tiny={"components": [None], "clouds": [None, None], "sets": ["iris"], "samples": 2},
     judge=judge_sets,
     falsified={"networks that find nothing": lose_sets},
 )
@@ -184,7 +187,7 @@ def he_real_data(
     networks = [
         load_encoder("pca", name, SMALL["pca"], seed) for seed, name in enumerate(components)
     ]
-    sizes = {"d": networks[0].recipe.d, "n": networks[0].recipe.n, "count": samples}
+    sizes = {"d": networks[0].recipe.d, "n": networks[0].recipe.n, "count": 5 * samples}
     power = measure_power(networks[0])
     usable = [name for name in sets if name != "iris" or sizes["d"] <= IRIS_FEATURES]
     tables = {name: draw_tables(name, **sizes, power=power, generator=generator) for name in usable}
