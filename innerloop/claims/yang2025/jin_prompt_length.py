@@ -5,7 +5,7 @@ Printed    "Experimental Results: Prompt Length Impact", a slide without its fig
 Reading    the excess risk falls as prompts get longer, for the transformer as for EM: what
            Theorem 3.3 of the same slides says of both
 Tested     a transformer trained here (results/unlabelled/clusters-regressions: K = 2 vectors on a
-           sphere, d = 3, 6 layers, prompts of 10 to 40 examples and the two vectors that EM starts
+           sphere, d = 3, 4 layers, prompts of 10 to 40 examples and the two vectors that EM starts
            from); on the same fresh prompts EM from these vectors (gradient EM, T = 20, 40 steps),
            least squares, and 0, the best constant. Excess: E (ŷ − ⟨x, (β_1 + β_2)/2⟩)², relative to
            the mean square of the latter, which is the Bayes rule that knows the vectors
