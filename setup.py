@@ -11,8 +11,12 @@ from shutil import copytree
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-RECORDED = ("sparse", "regression", "cells/full")
-WEIGHTS = ("regression/*.safetensors", "sparse/quick-*.safetensors")
+RECORDED = ("sparse", "regression", "unlabelled", "cells/full")
+WEIGHTS = (
+    "regression/*.safetensors",
+    "sparse/quick-*.safetensors",
+    "unlabelled/*.safetensors",
+)
 
 
 def list_left_out(folder: str, names: list[str]) -> set[str]:

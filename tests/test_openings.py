@@ -133,7 +133,7 @@ def test_openings_agree_up_to_rounding() -> None:
 
 
 def list_recorded() -> list[dict[str, Any]]:
-    places = (ROOT / "results" / folder for folder in ("regression", "sparse"))
+    places = (ROOT / "results" / folder for folder in ("regression", "sparse", "unlabelled"))
     return [read_object(path) for place in places for path in sorted(place.glob("*.json"))]
 
 

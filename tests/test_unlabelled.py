@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,14 +10,17 @@ import pytest
 import torch
 from scipy.linalg import subspace_angles
 
+from innerloop.algorithms.spectral_clustering import SpectralClustering
 from innerloop.errors import InputError
+from innerloop.identification.models import answer_problem
+from innerloop.identification.trained import TrainedModel
 from innerloop.models.encoder import Encoder
 from innerloop.problems.mixture_of_regressions import MixtureProblem
 from innerloop.recipes.binary_mixture import BinaryMixtureRecipe
 from innerloop.recipes.gaussian_mixture import GaussianMixtureRecipe
 from innerloop.recipes.mixture_of_regressions import MixtureOfRegressionsRecipe, find_oracle
 from innerloop.recipes.pca import PCARecipe, measure_sines, solve_eigenproblem
-from innerloop.recipes.points import PointsRecipe
+from innerloop.recipes.points import PointsRecipe, cut_points
 
 BUILT: list[tuple[type[PointsRecipe], dict[str, Any]]] = [
     (PCARecipe, {"d": 3, "n": 8, "components": 2, "blocks": 4}),
@@ -46,7 +50,7 @@ def test_a_start_at_a_construction_is_its_algorithm(kind: Any, settings: dict[st
     expected = expected[..., :1] if kind is BinaryMixtureRecipe else expected
     # Float32 weights and few knots: far below the change that one step of the algorithm makes.
     torch.testing.assert_close(read.flatten(), expected.flatten(), rtol=0.02, atol=0.02)
-    torch.testing.assert_close(last, recipe.shape_answers(read).flatten(1))
+    torch.testing.assert_close(last, recipe.shape_answers(read))
     assert any(
         not torch.equal(one, other.double())
         for one, other in zip(model.parameters(), near.parameters(), strict=True)
@@ -89,6 +93,13 @@ def test_the_printed_loss_needs_signs_and_the_other_does_not() -> None:
     for key in ((False, 1), (False, -1), (True, 1)):
         torch.testing.assert_close(losses[key].detach(), torch.zeros(6).double())
     torch.testing.assert_close(losses[True, -1].detach(), torch.full((6,), 2.0).double())
+    led = PCARecipe(d=3, n=9, fixed=True, auxiliary=True)
+    sides = (vectors * problem.start).sum(dim=-1, keepdim=True).sign()
+    with torch.no_grad():
+        found = [led.losses(Constant(s * (sides * vectors).flatten(1)), problem) for s in (1, -1)]
+    torch.testing.assert_close(
+        torch.stack(found), torch.tensor([[0.0], [2.0]]).double().expand(2, 6)
+    )
     far = PCARecipe(d=3, n=9, wanted="eigenvalues")
     values, _ = solve_eigenproblem(problem)
     with torch.no_grad():
@@ -124,6 +135,9 @@ def test_a_pool_of_instances_is_drawn_once() -> None:
     drawn = [objective.draw(torch.Generator().manual_seed(seed)).x for seed in (0, 1)]
     assert not torch.equal(*drawn)
     assert len(torch.cat(drawn).unique(dim=0)) == 3
+    other = BinaryMixtureRecipe(d=2, n=4, pool=3, batch=50, pool_seed=1).build_objective()
+    again = other.draw(torch.Generator().manual_seed(0)).x
+    assert len(torch.cat([*drawn, again]).unique(dim=0)) == 6
 
 
 @pytest.mark.parametrize(
@@ -135,7 +149,11 @@ def test_a_pool_of_instances_is_drawn_once() -> None:
         (PCARecipe, {"auxiliary": True, "start": "near"}, "leave auxiliary out"),
         (PCARecipe, {"wanted": "eigenvalues", "fixed": True}, "eigenvalues have no signs"),
         (PCARecipe, {"noise_scale": 0.1}, "does not use noise_scale"),
+        (PCARecipe, {"pool_seed": 1}, "leave it out"),
         (PCARecipe, {"start": "near", "heads": 4}, "the construction's heads"),
+        (PCARecipe, {"start": "near", "supervise": "all"}, "the construction's supervise"),
+        (PCARecipe, {"shortest": 21}, "shortest must be at most n=20"),
+        (PCARecipe, {"shortest": 5, "pooling": "free"}, "fit one length alone"),
         (GaussianMixtureRecipe, {"start": "near"}, "set starts=true"),
         (GaussianMixtureRecipe, {"n": 2}, "clusters must be at most n=2"),
         (MixtureOfRegressionsRecipe, {"start": "near"}, "set starts=true"),
@@ -156,3 +174,119 @@ def test_a_read_out_with_weights_for_tokens_takes_that_many() -> None:
         recipe.predict(model, longer)
     with pytest.raises(InputError, match="no weights for tokens"):
         Encoder(model.machine, "points", torch.ones(1, 8), torch.ones(4))
+
+
+@pytest.mark.parametrize("kind", [PCARecipe, GaussianMixtureRecipe, MixtureOfRegressionsRecipe])
+def test_supervising_all_layers_trains_on_the_mean_of_their_losses(kind: Any) -> None:
+    recipe = kind(**kind.small, supervise="all")
+    model = recipe.build_model(torch.Generator().manual_seed(0))
+    problem = draw(recipe).to(torch.float32)
+    tokens, targets = recipe.make_prompt(problem), recipe.find_targets(problem)
+    with torch.no_grad():
+        each = [
+            recipe.compare(model.read(snapshot.stream, problem.n), targets)
+            for snapshot in list(model.machine.trace(tokens, problem.n))[1:]
+        ]
+        trained, last = recipe.train_losses(model, problem), recipe.losses(model, problem)
+        objective = recipe.build_objective()
+        minimised = objective.loss(model, problem)
+    assert len(each) == recipe.blocks
+    torch.testing.assert_close(trained, sum(each) / len(each))
+    torch.testing.assert_close(last, each[-1])
+    assert float(minimised) == pytest.approx(float(trained.mean()))
+    assert abs(float(trained.mean() - last.mean())) > 1e-4
+
+
+def test_batches_have_every_length_from_the_shortest_on() -> None:
+    recipe = MixtureOfRegressionsRecipe(d=2, n=9, shortest=4)
+    problem = draw(recipe)
+    lengths = [recipe.simplify_batch(problem, step).n for step in range(60)]
+    assert set(lengths) == set(range(4, 10))
+    assert max(lengths.count(n) for n in set(lengths)) <= 13
+    cut = recipe.simplify_batch(problem, 7)
+    assert cut.y.shape == cut.x.shape[:-1]
+    assert torch.equal(cut.x, problem.x[:, : cut.n])
+    assert torch.equal(cut.betas, problem.betas)
+    whole = MixtureOfRegressionsRecipe(d=2, n=9).simplify_batch(problem, 7)
+    assert whole is problem
+
+
+def make_bad(name: str) -> tuple[PointsRecipe, Any]:
+    """A recipe, and a problem that its models cannot answer."""
+    pca = PCARecipe(d=3, n=8, components=2, width=8, hidden=4)
+    clouds = GaussianMixtureRecipe(d=2, n=5, width=8, hidden=4)
+    mixture = MixtureOfRegressionsRecipe(d=2, n=5, components=2, width=10, hidden=4)
+    points = draw(pca)
+    if name == "features":
+        return pca, draw(PCARecipe(d=4, n=8, components=2))
+    if name == "rank":
+        return pca, replace(points, x=points.x[..., :1] * torch.ones(3).double())
+    if name == "few points":
+        return clouds, cut_points(draw(clouds), 2)
+    if name == "one point":
+        binary = BinaryMixtureRecipe(d=2, n=5, width=8, hidden=4)
+        return binary, cut_points(draw(binary), 1)
+    if name == "NaN labels":
+        return mixture, break_rule(draw(mixture), "y")
+    return clouds, break_rule(draw(clouds), "x")
+
+
+def break_rule(problem: Any, name: str) -> Any:
+    """Put a NaN into a tensor of a problem that was sound when it was made."""
+    getattr(problem, name).flatten()[3] = torch.nan
+    return problem
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("features", "made for points of 3 features, got 4"),
+        ("rank", "X has rank 1 in some prompt, which leaves 2"),
+        ("few points", "3 clusters need as many points, got 2"),
+        ("one point", "two clouds need two points"),
+        ("NaN points", "x must be finite"),
+        ("NaN labels", "y must be finite"),
+    ],
+)
+def test_problems_that_no_model_can_answer_are_refused(name: str, words: str) -> None:
+    recipe, problem = make_bad(name)
+    model = recipe.build_model(torch.Generator().manual_seed(0))
+    with pytest.raises(InputError, match=words):
+        TrainedModel(recipe, model).predict(problem)
+
+
+def test_scores_of_two_clouds_have_the_sign_of_the_iteration_from_the_start() -> None:
+    recipe = BinaryMixtureRecipe(d=3, n=8, separation=5.0)
+    problem = draw(recipe).to(torch.float32)
+    algorithm = SpectralClustering(torch.tensor(0.1, dtype=torch.float64))
+    *_, state = algorithm.states(problem.to(torch.float64), 30)
+    expected = algorithm.predict(problem.to(torch.float64), state)[..., 0].sign()
+    built = BinaryMixtureRecipe(d=3, n=8, separation=5.0, start="construction", blocks=8)
+    model = built.build_model(torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        answers = [built.predict_layers(model, problem)[-1]]
+        model.left.neg_()  # the same network with the other common sign
+        answers.append(built.predict_layers(model, problem)[-1])
+    for each in answers:
+        assert torch.equal(each[..., 0].sign().double(), expected)
+        torch.testing.assert_close(each[..., 1], each[..., 0].tanh())
+
+
+def test_identification_compares_directions_and_shares() -> None:
+    pca = PCARecipe(d=3, n=8, components=2, width=8, hidden=4)
+    clouds = GaussianMixtureRecipe(d=2, n=5, width=8, hidden=4)
+    families = []
+    for recipe in (pca, clouds):
+        model = TrainedModel(recipe, recipe.build_model(torch.Generator().manual_seed(0)))
+        families.append(answer_problem(model, draw(recipe)).family.name)
+    assert families == ["directions", "shares of clusters"]
+
+
+def test_names_of_clusters_are_matched_before_they_are_compared() -> None:
+    recipe = GaussianMixtureRecipe(d=2, n=9, width=8, hidden=4)
+    model = recipe.build_model(torch.Generator().manual_seed(0))
+    problem = draw(recipe)
+    first = TrainedModel(recipe, model).predict(problem)
+    with torch.no_grad():
+        model.left.copy_(model.left[[2, 0, 1]])
+    torch.testing.assert_close(TrainedModel(recipe, model).predict(problem), first)

@@ -1,4 +1,8 @@
-"""Trained models to identify, read out after every layer as their recipe declares."""
+"""Trained models to identify, read out after every layer as their recipe declares.
+
+Clusters of a trained network have names of its own, as its loss is the least over all names: they
+are matched with those of algorithms, once per prompt for all layers.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +13,13 @@ from typing import Any
 import torch
 from torch import nn
 
+from innerloop.identification.families.clustering import match_clusters
 from innerloop.identification.families.games import draw_instances
 from innerloop.identification.models import Model, Predictions
 from innerloop.problems.base import Distribution
+from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.recipes.base import Recipe, TrainedRun, load
+from innerloop.recipes.clusters import ClustersRecipe
 
 
 @dataclass(frozen=True, eq=False)
@@ -47,7 +54,10 @@ class TrainedModel(Model):
     def predict(self, problem: Any) -> Predictions:
         problem = problem.to(next(self.model.parameters()).dtype)
         with torch.no_grad():
-            return self.recipe.predict_layers(self.model, problem)
+            answers = self.recipe.predict_layers(self.model, problem)
+        if isinstance(self.recipe, ClustersRecipe) and isinstance(problem, ClusteringProblem):
+            return match_clusters(problem, answers)
+        return answers
 
     def distribution(self) -> Distribution:
         return self.recipe.build_distribution()

@@ -90,7 +90,7 @@ class Recipe(Settings, ABC):
 
     @abstractmethod
     def predict_layers(self, model: nn.Module, problem: Any) -> Tensor:
-        """Predict at the queries after each layer: layers × batch × queries."""
+        """Answer after each layer: layers × batch × queries, or what else an answer has."""
 
     def name_folder(self, root: Path) -> Path:
         """Name the folder of this recipe's runs; non-default settings add a hash to the name."""

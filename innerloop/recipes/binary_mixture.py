@@ -1,6 +1,8 @@
 """A transformer learns to tell two Gaussian clouds apart, as spectral clustering does.
 
-Read-out  one score for each point; its sign says the cloud, up to a common sign
+Read-out  one score s for each point; its sign says the cloud, up to a common sign
+Answers   s and the label tanh s of each point, as spectral clustering gives them; their common sign
+          is that of the iteration from the starting vector, which the model does not see
 """
 
 from __future__ import annotations
@@ -10,7 +12,7 @@ from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from innerloop.constructions.base import Construction
 from innerloop.constructions.spectral_clustering import SpectralClusteringConstruction
@@ -20,6 +22,7 @@ from innerloop.problems.binary_mixture import BinaryMixture
 from innerloop.problems.principal_components import PCAProblem
 from innerloop.recipes.clusters import ClustersRecipe
 
+CLOUDS = 2
 KNOTS = 64
 """Knots of a construction to start from."""
 
@@ -37,6 +40,11 @@ class BinaryMixtureRecipe(ClustersRecipe):
     separation: float = parameter(2.0, "‖μ‖, in standard deviations of the noise", least=0)
     offset: float = parameter(1.0, "standard deviation of each entry of the centre", least=0)
 
+    def check(self, problem: PCAProblem) -> None:
+        super().check(problem)
+        if problem.n < CLOUDS:
+            raise InputError(f"two clouds need two points or more, got {problem.n}")
+
     def build_distribution(self) -> BinaryMixture:
         return BinaryMixture(d=self.d, n=self.n, separation=self.separation, offset=self.offset)
 
@@ -53,6 +61,17 @@ class BinaryMixtureRecipe(ClustersRecipe):
 
     def build_construction(self) -> Construction:
         return SpectralClusteringConstruction(d=self.d, n=self.n, steps=self.blocks, knots=KNOTS)
+
+    def shape_answers(self, read: Tensor) -> Tensor:
+        """The score and the label of each point; its share in the first cloud is (1 + label)/2."""
+        return torch.cat([read, read.tanh()], dim=-1)
+
+    def predict_layers(self, model: nn.Module, problem: PCAProblem) -> Tensor:
+        layers = super().predict_layers(model, problem)
+        centred = problem.x - problem.x.mean(dim=-2, keepdim=True)
+        direction = (layers[-1, ..., :1] * centred).sum(dim=-2)
+        side = (direction * problem.start[..., 0, :]).sum(dim=-1)
+        return layers * torch.where(side < 0, -1.0, 1.0).to(layers)[..., None, None]
 
     def make_logits(self, read: Tensor) -> Tensor:
         return torch.cat([read, -read], dim=-1)

@@ -43,10 +43,12 @@ class ClustersRecipe(PointsRecipe, ABC):
         """The share of each cluster in each point."""
         return self.make_logits(read).softmax(dim=-1)
 
-    def losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
+    def find_targets(self, problem: Any) -> Int[Tensor, "batch n"]:
+        return self.name_clouds(problem)
+
+    def compare(self, read: Tensor, targets: Int[Tensor, "batch n"]) -> Float[Tensor, " batch"]:
         """The cross-entropy of every instance."""
-        logits = self.make_logits(self.predict(model, problem))
-        return least_over_names(logits, self.name_clouds(problem))
+        return least_over_names(self.make_logits(read), targets)
 
     def measure(self, model: nn.Module, problem: Any) -> dict[str, float]:
         """Compare the most likely clusters with the clouds."""

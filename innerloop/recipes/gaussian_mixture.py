@@ -53,6 +53,17 @@ class GaussianMixtureRecipe(ClustersRecipe):
         if self.clusters > self.n:
             raise InputError(f"clusters must be at most n={self.n}, got {self.clusters}")
 
+    def check(self, problem: ClusteringProblem) -> None:
+        super().check(problem)
+        if problem.n < self.clusters:
+            raise InputError(
+                f"{self.clusters} clusters need as many points, got {problem.n}: give more points"
+            )
+        if self.starts and problem.clusters != self.clusters:
+            raise InputError(
+                f"the model starts from {self.clusters} centres, got {problem.clusters}"
+            )
+
     def build_distribution(self) -> GaussianMixture:
         return GaussianMixture(
             d=self.d,

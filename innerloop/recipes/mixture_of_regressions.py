@@ -85,10 +85,12 @@ class MixtureOfRegressionsRecipe(PointsRecipe):
             d=self.d, n=self.n, components=self.components, steps=self.blocks, noise=self.noise
         )
 
-    def losses(self, model: nn.Module, problem: MixtureProblem) -> Float[Tensor, " batch"]:
+    def find_targets(self, problem: MixtureProblem) -> Float[Tensor, "batch queries"]:
+        return find_oracle(problem)
+
+    def compare(self, read: Tensor, targets: Tensor) -> Float[Tensor, " batch"]:
         """The relative squared error of every instance."""
-        error = (self.predict(model, problem) - find_oracle(problem)).square().sum(dim=-1)
-        return error * (self.components / self.signal**2)
+        return (read - targets).square().sum(dim=-1) * (self.components / self.signal**2)
 
     def measure(self, model: nn.Module, problem: MixtureProblem) -> dict[str, float]:
         """Measure least squares on the same prompts, for comparison."""

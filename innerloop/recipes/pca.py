@@ -1,8 +1,9 @@
 """A transformer learns principal components: the leading eigenvectors of XᵀX from X.
 
 Loss       directions: Σ_k min ‖v̂_k ∓ v_k‖², a direction has no sign; printed: ‖V̂ − V‖₂ with the
-           sign of each v_k fixed so that its sum of entries is not negative, as a convex loss needs
-           it; eigenvalues: Σ_k (λ̂_k − λ_k)² of XᵀX/n
+           sign of each v_k fixed, as a convex loss needs it: so that ⟨p_k, v_k⟩ ≥ 0 for the vectors
+           p_k of P (Theorem 7), without them so that its sum of entries is not negative;
+           eigenvalues: Σ_k (λ̂_k − λ_k)² of XᵀX/n
 Auxiliary  P of the source: e_j on token j ≤ d, and the starting vector of component k on token k;
            or none of it, so that the weights themselves must break the tie between v and −v
 Read-out   W̃₀ H W̃₁, with W̃₁ the mean over tokens, or free
@@ -62,6 +63,15 @@ class PCARecipe(PointsRecipe):
         if self.auxiliary and self.n < self.d:
             raise InputError(f"auxiliary needs n ≥ d={self.d}, a token for each e_j; got {self.n}")
 
+    def check(self, problem: PCAProblem) -> None:
+        super().check(problem)
+        rank = int(torch.linalg.matrix_rank(problem.x.double()).min())
+        if rank < self.components:
+            raise InputError(
+                f"X has rank {rank} in some prompt, which leaves {self.components} leading "
+                f"eigenvectors undetermined: give more points, or points in more directions"
+            )
+
     def build_distribution(self) -> PrincipalComponents:
         return PrincipalComponents(d=self.d, n=self.n, components=self.components, gap=self.gap)
 
@@ -105,16 +115,24 @@ class PCARecipe(PointsRecipe):
             return read
         return read.unflatten(-1, (self.components, self.d))
 
-    def losses(self, model: nn.Module, problem: PCAProblem) -> Float[Tensor, " batch"]:
-        """The loss of every instance."""
-        guess = self.shape_answers(self.predict(model, problem))
+    def find_targets(self, problem: PCAProblem) -> Tensor:
+        """The eigenvalues, or the eigenvectors, with the sign of the printed loss if it is used."""
         values, vectors = solve_eigenproblem(problem)
         if self.wanted == "eigenvalues":
-            return (guess - values).square().sum(dim=-1)
+            return values
         if not self.fixed:
-            return least_over_signs(guess, vectors)
-        signs = torch.where(vectors.sum(dim=-1, keepdim=True) < 0, -1.0, 1.0).to(vectors)
-        return (guess - signs * vectors).flatten(1).norm(dim=-1)
+            return vectors
+        side = vectors * problem.start if self.auxiliary else vectors
+        return vectors * torch.where(side.sum(dim=-1, keepdim=True) < 0, -1.0, 1.0).to(vectors)
+
+    def compare(self, read: Tensor, targets: Tensor) -> Float[Tensor, " batch"]:
+        """The loss of every instance."""
+        guess = self.shape_answers(read)
+        if self.wanted == "eigenvalues":
+            return (guess - targets).square().sum(dim=-1)
+        if self.fixed:
+            return (guess - targets).flatten(1).norm(dim=-1)
+        return least_over_signs(guess, targets)
 
     def measure(self, model: nn.Module, problem: PCAProblem) -> dict[str, float]:
         """Angles between what was found and the eigenvectors, or relative errors of eigenvalues."""

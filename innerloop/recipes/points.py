@@ -2,6 +2,9 @@
 
 Model   a transformer of the package with free weights: softmax, ReLU or linear attention and an MLP
         in every layer; tokens hold a point, 1, and a scratch register of zeros up to `width`
+Layers  supervise=all reads out every layer as if it were the last and trains on the mean of their
+        losses, which keeps gradients alive and makes layers comparable with steps
+Lengths shortest=m trains on prompts of m to n points: batch k has the length of step k
 Start   random weights, those of a construction, or near those
 Losses  clusters have no names and directions no sign: a loss is the least over all names or signs
 """
@@ -12,7 +15,7 @@ import itertools
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -31,10 +34,14 @@ from innerloop.transformer import Layout, Transformer
 
 MAX_NAMES = 6
 """Clusters whose permutations are tried one by one: 6 have 720."""
-RANDOM_ONLY = ("heads", "width", "hidden", "kind", "scale")
+RANDOM_ONLY = ("heads", "width", "hidden", "kind", "scale", "supervise")
 """Settings of random weights, which a construction decides itself."""
 NOISE = 1e-6
 """Default scale of the noise near a construction: its knots make larger ones diverge."""
+POOLS = 2**32
+"""Seeds of pools begin here, far from those of runs and of what is held out."""
+GOLDEN = (5**0.5 - 1) / 2
+"""Multiples of it modulo 1 fill [0, 1) evenly: lengths of batches follow them."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +51,14 @@ class PointsObjective:
     distribution: Distribution
     batch: int
     losses: Callable[[nn.Module, Any], Float[Tensor, " batch"]]
+    """What is minimised, such as a mean over layers."""
+    final_losses: Callable[[nn.Module, Any], Float[Tensor, " batch"]]
+    """What is evaluated: the loss of the last layer."""
     measures: Callable[[nn.Module, Any], dict[str, float]]
     examples: int = 512
     pool: int | None = field(default=None, kw_only=True)
     """Train on this many instances, drawn once, instead of fresh ones in every batch."""
+    pool_seed: int = field(default=0, kw_only=True)
     dtype: torch.dtype = torch.float32
 
     def draw(self, generator: torch.Generator) -> Any:
@@ -56,11 +67,10 @@ class PointsObjective:
         return self._pooled[torch.randint(self.pool, (self.batch,), generator=generator)]
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        device = next(model.parameters()).device
-        return self.losses(model, batch if batch.x.device == device else batch.to(device)).mean()
+        return self.losses(model, _move_to_model(batch, model)).mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        loss = float(self.loss(model, self._held_out))
+        loss = float(self.final_losses(model, _move_to_model(self._held_out, model)).mean())
         # A run that diverged is told by its loss; measures of infinity have no meaning.
         more = self.measures(model, self._held_out) if math.isfinite(loss) else {}
         return {"loss": loss, **more}
@@ -72,7 +82,7 @@ class PointsObjective:
 
     @cached_property
     def _pooled(self) -> Any:
-        generator = torch.Generator().manual_seed(2**31 - 2)
+        generator = torch.Generator().manual_seed(POOLS + self.pool_seed)
         return self.distribution.sample(self.pool or 1, generator=generator, dtype=self.dtype)
 
 
@@ -80,6 +90,8 @@ class PointsObjective:
 class PointsRecipe(Recipe, ABC):
     """An encoder over the points of a prompt; subclasses add the problem and what is read out."""
 
+    d: int = parameter(5, "features", least=1, most=64)
+    n: int = parameter(20, "points", least=1, most=10_000)
     blocks: int = parameter(3, "layers", least=1, most=64)
     heads: int = parameter(2, "heads in a layer", least=1, most=64)
     width: int = parameter(64, "width of the stream", least=2, most=2048)
@@ -92,6 +104,13 @@ class PointsRecipe(Recipe, ABC):
     )
     pool: int | None = parameter(
         None, "instances to train on; none means fresh ones in every batch", least=1, most=10**7
+    )
+    pool_seed: int | None = parameter(None, "pool: which one; none means 0", least=0, most=10**6)
+    supervise: Literal["last", "all"] = parameter(
+        "last", "layers whose loss is minimised: the last one, or the mean of all"
+    )
+    shortest: int | None = parameter(
+        None, "fewest points of a prompt in training; none means n in all", least=1
     )
     batch: int = parameter(64, "prompts in a batch", least=1, most=100_000)
     learning_rate: float = parameter(2e-3, "peak of the schedule", least=0)
@@ -130,8 +149,12 @@ class PointsRecipe(Recipe, ABC):
         """Build the construction to start from."""
 
     @abstractmethod
-    def losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
-        """The loss of every instance."""
+    def find_targets(self, problem: Any) -> Any:
+        """Find what the read-out of a batch is compared with."""
+
+    @abstractmethod
+    def compare(self, read: Tensor, targets: Any) -> Float[Tensor, " batch"]:
+        """Compare what was read out of one layer with its targets: the loss of every instance."""
 
     @abstractmethod
     def measure(self, model: nn.Module, problem: Any) -> dict[str, float]:
@@ -144,6 +167,12 @@ class PointsRecipe(Recipe, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.shortest is not None and not self.shortest <= self.n:
+            raise InputError(f"shortest must be at most n={self.n}, got {self.shortest}")
+        if self.shortest is not None and self.pooled_tokens is not None:
+            raise InputError("weights for each point fit one length alone: leave shortest out")
+        if self.pool_seed is not None and self.pool is None:
+            raise InputError("there is no pool whose seed pool_seed could be: leave it out")
         if self.noise_scale is not None and self.start != "near":
             raise InputError(f"start={self.start} does not use noise_scale: leave it out")
         if self.start != "random":
@@ -181,8 +210,33 @@ class PointsRecipe(Recipe, ABC):
 
     def build_objective(self) -> PointsObjective:
         return PointsObjective(
-            self.build_distribution(), self.batch, self.losses, self.measure, pool=self.pool
+            self.build_distribution(),
+            self.batch,
+            self.train_losses,
+            self.losses,
+            self.measure,
+            pool=self.pool,
+            pool_seed=self.pool_seed or 0,
         )
+
+    def simplify_batch(self, batch: Any, step: int) -> Any:
+        if self.shortest is None:
+            return batch
+        spread = self.n - self.shortest + 1
+        return cut_points(batch, self.shortest + int(step * GOLDEN % 1 * spread))
+
+    def losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
+        """The loss of every instance after the last layer."""
+        return self.compare(self.predict(model, problem), self.find_targets(problem))
+
+    def train_losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
+        """The loss of every instance that is minimised: of the last layer, or the mean of all."""
+        if self.supervise == "last":
+            return self.losses(model, problem)
+        assert isinstance(model, Encoder)
+        targets = self.find_targets(problem)
+        layers = model.read_layers(self.make_prompt(problem), problem.n)
+        return torch.stack([self.compare(layer, targets) for layer in layers]).mean(dim=0)
 
     def build_model(self, generator: torch.Generator) -> Encoder:
         if self.start == "random":
@@ -214,14 +268,37 @@ class PointsRecipe(Recipe, ABC):
         """Read out the last layer."""
         return model(self.make_prompt(problem), problem.n)
 
+    def check(self, problem: Any) -> None:
+        """Refuse problems that no model of this recipe can answer."""
+        if problem.d != self.d:
+            raise InputError(
+                f"the model was made for points of {self.d} features, got {problem.d}: choose or "
+                f"project to {self.d} of them, or train with d={problem.d}"
+            )
+
     def predict_layers(self, model: nn.Module, problem: Any) -> Tensor:
         assert isinstance(model, Encoder)
+        self.check(problem)
         layers = model.read_layers(self.make_prompt(problem), problem.n)
-        return self.shape_answers(layers).flatten(2)
+        return self.shape_answers(layers)
 
     def shape_answers(self, read: Tensor) -> Tensor:
         """Shape what was read out into answers; by default it is the answer."""
         return read
+
+
+def _move_to_model(batch: Any, model: nn.Module) -> Any:
+    device = next(model.parameters()).device
+    return batch if batch.x.device == device else batch.to(device)
+
+
+def cut_points(problem: Any, points: int) -> Any:
+    """Keep the first points of every prompt, with their labels."""
+    parts = {"x": problem.x[..., :points, :]}
+    for name in ("y", "labels"):
+        if (values := getattr(problem, name, None)) is not None:
+            parts[name] = values[..., :points]
+    return replace(problem, **parts)
 
 
 def least_over_signs(

@@ -53,8 +53,9 @@ def _check_predictions(recipe: Recipe, model: nn.Module) -> None:
     with torch.no_grad():
         layers = recipe.predict_layers(model, problem)
     require(
-        layers.ndim == 3 and layers.shape[1] == 3,
-        f"{name}: predict_layers must give layers × batch × queries, got {tuple(layers.shape)}",
+        layers.ndim >= 3 and layers.shape[1] == 3,
+        f"{name}: predict_layers must give layers × batch × queries, or what else an answer has, "
+        f"got {tuple(layers.shape)}",
     )
     require(bool(torch.isfinite(layers).all()), f"{name}: predictions are not finite")
 
