@@ -330,7 +330,7 @@ def test_the_compiler_says_what_it_needed_and_saved() -> None:
     explained = explain_program(newton(d=3, n=4))
     step = explained["parts"][1]
     assert (step["blocks"], step["critical_path"], step["heads"]) == (1, 1, 1)
-    assert explained["saved"]["in place"] == {"blocks": 0, "heads": 0, "hidden": 6, "width": 3}
+    assert explained["saved"]["in place"] == {"blocks": 0, "heads": 0, "hidden": 6, "width": 2}
     assert "me.m = 2 * me.m" in explained["program"]["text"]
 
 

@@ -26,7 +26,7 @@ from innerloop.language import (
 )
 from innerloop.language.errors import CannotCompile
 
-REGISTERS = {
+REGISTERS: dict[str, Any] = {
     "x": Data("d"),
     "y": Data(),
     "w": State("d", shared=True),

@@ -17,8 +17,8 @@ from innerloop.language.construction import ProgramConstruction
 from innerloop.language.errors import CannotCompile
 from innerloop.language.exactness import check_exactly
 
-TRIES = int(os.environ.get("INNERLOOP_FUZZ", "90"))
-REGISTERS = {
+TRIES = int(os.environ.get("INNERLOOP_FUZZ", "60"))
+REGISTERS: dict[str, Any] = {
     "x": Data("d"),
     "y": Data(),
     "w": State("d", shared=True),

@@ -36,6 +36,7 @@ def compile_(
     from innerloop.constructions.base import Construction
     from innerloop.files import check_writable, write_atomically
     from innerloop.language.compiling import compile as make
+    from innerloop.language.construction import ProgramConstruction
     from innerloop.language.diagram import draw_program
     from innerloop.language.explaining import describe_blocks
 
@@ -50,6 +51,7 @@ def compile_(
         built.save(output)
         notes.append(f"written to {output}")
     if figure is not None:
+        assert isinstance(built.construction, ProgramConstruction)
         write_atomically(figure, draw_program(built.construction).encode())
         notes.append(f"diagram written to {figure}")
     if not as_json:

@@ -15,6 +15,7 @@ from innerloop.language.primitives import closed as closed
 from innerloop.language.primitives import dot as dot
 from innerloop.language.primitives import entry_sum as entry_sum
 from innerloop.language.primitives import gate as gate
+from innerloop.language.primitives import geometric_knots as geometric_knots
 from innerloop.language.primitives import hinges as hinges
 from innerloop.language.primitives import matvec as matvec
 from innerloop.language.primitives import mean as mean
@@ -24,6 +25,7 @@ from innerloop.language.primitives import piecewise as piecewise
 from innerloop.language.primitives import relu as relu
 from innerloop.language.primitives import soft_threshold as soft_threshold
 from innerloop.language.primitives import softmax as softmax
+from innerloop.language.primitives import stack as stack
 from innerloop.language.primitives import total as total
 from innerloop.language.primitives import transposed as transposed
 from innerloop.language.program import program as program

@@ -89,13 +89,15 @@ def _render(construction: ProgramConstruction, rows: list[str], columns: list[_C
     lines = max((len(column.lines) for column in columns), default=0)
     width = LEFT + max(COLUMN, 260) * max(len(columns), 1) + 20
     step = (width - LEFT - 20) // max(len(columns), 1)
-    height = bottom + 18 * (lines + 1) + 10
+    height = bottom + 18 * (lines + 2) + 10
     parts = [
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" role="img">',
         f"<title>{escape(construction.definition.name)}: registers and blocks</title>",
         '<rect width="100%" height="100%" fill="#ffffff"/>',
     ]
+    legend = "● read, ▶ written; blue: heads, ochre: hidden units; bold: registers between steps"
+    parts.append(_text(12, height - 8, legend))
     for name, y in place.items():
         parts.append(
             _text(12, y + 4, name, "bold" if name in construction.layout.registers else "")

@@ -264,7 +264,7 @@ class _Checker:
             floats = torch.tensor(self._write(registers, tokens).astype(float))
             if self.construction.usage(floats) <= 1:
                 return registers, tokens
-            scale = scale / 2
+            scale = self.generator.choice(SCALES)
         raise InputError(
             f"no random point is in the range of {self.construction.name}: set larger bounds"
         )

@@ -137,6 +137,10 @@ class Symbol:
         """Add up the entries of a vector."""
         raise CannotCompile("the entries of what is no vector of one token")
 
+    def stack(self, rows: Sequence[Any]) -> Symbol:
+        """Stack values of one shape along a new first dimension."""
+        raise CannotCompile("stacking what is no value of one token")
+
     def apply_matrix(self, matrix: Sequence[Sequence[Fraction]]) -> Symbol:
         """Multiply by a constant matrix."""
         raise CannotCompile("a matrix times what is no vector of one token")
@@ -206,6 +210,14 @@ class Form(Symbol):
         if len(self.shape) != 1:
             raise CannotCompile(f"the sum of entries of a value of shape {self.shape}")
         return Form((), [add_rows({}, *self.rows)], self.side)
+
+    def stack(self, rows: Sequence[Any]) -> Form:
+        if any(
+            not isinstance(row, Form) or (row.side, row.shape) != (self.side, self.shape)
+            for row in rows
+        ):
+            raise CannotCompile("stacking values of different shapes, or of different tokens")
+        return Form((len(rows), *self.shape), [r for row in rows for r in row.rows], self.side)
 
     def rectify(self) -> Symbol:
         return self.sum_hinges([1], [0], [1])

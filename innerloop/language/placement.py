@@ -204,10 +204,11 @@ class _Planner:
         ]
         for entry in [*self.cleared[number], *ending]:
             units.add_linear(entry, {entry: Fraction(-1)})
-        self.scratch.release(ending)
         for node in here:
             if not node.attends:
                 self._plan_units(node, held, units, block)
+        # Only now: a small number in the place of a large one would be lost in its rounding.
+        self.scratch.release(ending)
         if number == self.last:
             for entry, row in self.results.items():
                 kept = {e: c for e, c in row.items() if not self._is_late_unit(e[0])}

@@ -83,6 +83,11 @@ def entry_sum(a: Any) -> Any:
     return a.sum_entries()
 
 
+def stack(rows: Sequence[Any]) -> Any:
+    """The matrix with these rows, or the vector with these entries."""
+    return rows[0].stack(rows)
+
+
 def relu(x: Any) -> Any:
     """max(x, 0) on every entry: hidden units, or the activation of a head inside of a sum."""
     return x.rectify()
@@ -113,6 +118,15 @@ def closed(x: Any, off: Any, bound: Any) -> Any:
     """x where `off` is 0, and 0 where it is at least 1, for |x| ≤ bound."""
     get_machine().require(x, -1 * bound, bound)
     return relu(x - bound * off) - relu(-x - bound * off)
+
+
+def geometric_knots(low: Any, high: Any, count: int) -> Tensor:
+    """Knots from `low` to `high`, each the same multiple of the one before."""
+    first, last = float(low), float(high)
+    shares = torch.linspace(0.0, 1.0, count, dtype=torch.float64)
+    knots = first * (last / first) ** shares
+    knots[-1] = last
+    return knots
 
 
 def piecewise(x: Any, function: Callable[[Tensor], Tensor], knots: Sequence[float] | Tensor) -> Any:

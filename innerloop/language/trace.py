@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+from innerloop.errors import InputError
 from innerloop.language.errors import CannotCompile, Line, find_line
 from innerloop.language.forms import (
     ONE,
@@ -276,6 +277,16 @@ class Trace(NamedTuple):
     results: dict[str, Form]
 
 
+def _run(tracer: Tracer, function: Function, arguments: Mapping[str, Any]) -> Any:
+    """Run a function of a program; numbers of its own that it divides by must not be 0."""
+    try:
+        return run_program(tracer, function, arguments)
+    except ZeroDivisionError:
+        raise InputError(
+            f"{function.__name__} divides by a number that is 0 with these parameters"
+        ) from None
+
+
 def trace_step(
     function: Function,
     arguments: Mapping[str, Any],
@@ -284,7 +295,7 @@ def trace_step(
 ) -> Trace:
     """Trace a function that assigns registers: its results are the states."""
     tracer = Tracer(registers, shapes)
-    run_program(tracer, function, arguments)
+    _run(tracer, function, arguments)
     states = {name: tracer.forms[name] for name, register in registers.items() if register.state}
     return Trace(tracer.nodes, tracer.ranges, states)
 
@@ -297,7 +308,7 @@ def trace_answer(
 ) -> Trace:
     """Trace a function that returns the answer of a token."""
     tracer = Tracer(registers, shapes)
-    value = run_program(tracer, function, arguments)
+    value = _run(tracer, function, arguments)
     if not isinstance(value, Form) or value.side != "me":
         raise CannotCompile(f"the answer must be a value of a token, got {type(value).__name__}")
     return Trace(tracer.nodes, tracer.ranges, {"answer": value})

@@ -115,6 +115,16 @@ class Value:
         """Swap rows and columns."""
         return Value(self.array.swapaxes(-1, -2), self.shape[::-1])
 
+    def stack(self, rows: Sequence[Value]) -> Value:
+        """Stack values of one shape along a new first dimension."""
+        lead = np.broadcast_shapes(*(tuple(row.array.shape) for row in rows))
+        places = len(lead) - len(self.shape)
+        if isinstance(self.array, Tensor):
+            array = torch.stack([row.array.expand(lead) for row in rows], dim=places)
+        else:
+            array = np.stack([np.broadcast_to(row.array, lead) for row in rows], axis=places)
+        return Value(array, (len(rows), *self.shape))
+
     def sum_entries(self) -> Value:
         """Add up the entries of a vector."""
         return Value(self.array.sum(-1), self.shape[:-1])

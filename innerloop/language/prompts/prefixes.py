@@ -1,6 +1,7 @@
 """Prefix prompts: x₁, (x₁, y₁), x₂, (x₂, y₂), …, query; every odd token answers for its prefix.
 
-Registers  `x` (d), `y` (0 on odd tokens), `odd` (1 on odd tokens, counted from 1, else 0)
+Registers  `x` (d), `y` (0 on odd tokens), `odd` (1 on odd tokens, counted from 1, else 0), `first`
+           (1 on the first token, else 0)
 Sizes      d features, n examples; sums over `causal` tokens see the prefix
 Answer     one number, at each of the n + 1 odd tokens
 """
@@ -11,6 +12,7 @@ from abc import ABC
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor
 
 from innerloop.errors import OutOfRangeError
@@ -26,14 +28,17 @@ class PrefixPrompt(Prompt):
 
     name = "prefixes"
     problem_type = RegressionProblem
-    offers = {"x": ("d",), "y": (), "odd": ()}
+    offers = {"x": ("d",), "y": (), "odd": (), "first": ()}
     size_names = ("d", "n")
 
     def find_sizes(self, problem: RegressionProblem) -> dict[str, int]:
         return {"d": problem.d, "n": problem.n}
 
     def fill_registers(self, problem: RegressionProblem) -> dict[str, Tensor]:
-        return problem.to_paired_decoder_format()
+        filled = problem.to_paired_decoder_format()
+        first = torch.zeros_like(filled["odd"])
+        first[0] = 1.0
+        return {**filled, "first": first}
 
     def count_context(self, tokens: int, sizes: Mapping[str, int]) -> int:
         return tokens - 1
