@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import copy
 import json
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -419,3 +420,14 @@ def test_programs_are_constructions() -> None:
     shown = innerloop.show("program/heavy-ball", d=2)
     assert shown["kind"] == "program"
     assert [part["part"] for part in shown["parts"]] == ["step 1", "read-out"]
+
+
+def test_the_programs_of_the_page_compile_exactly(tmp_path: Path) -> None:
+    page = Path(innerloop.__file__).parent / "language" / "README.md"
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), flags=re.M | re.S)
+    path = tmp_path / "page.py"
+    path.write_text("\n".join(blocks))
+    names = re.findall(r"@program.*\ndef (\w+)", path.read_text())
+    assert len(names) == 10
+    for name in names:
+        assert innerloop.exact(f"{path}:{name}", points=1, d=2, n=2).equal

@@ -75,8 +75,8 @@ class Author:
         if kind < 0.45:
             over = self.random.choice(["context", "context", "context", "all", "causal"])
             where = None
-            if self.random.random() < 0.15:
-                where = lambda j: j.t  # noqa: E731
+            if self.random.random() < 0.25:  # queries have t = 0: closed to some tokens
+                over, where = self.random.choice(["all", "causal"]), lambda j: j.t
             add = self.random.choice([mean, total])
             return add(lambda j: self.summand(me, j), over=over, where=where, reach=1e6)
         if kind < 0.6:
