@@ -10,28 +10,53 @@ reference that they are held against. May import constructions, certification an
         me.w = me.w + me.v
 """
 
-from innerloop.language.primitives import clip as clip
-from innerloop.language.primitives import closed as closed
-from innerloop.language.primitives import dot as dot
-from innerloop.language.primitives import entry_sum as entry_sum
-from innerloop.language.primitives import gate as gate
-from innerloop.language.primitives import geometric_knots as geometric_knots
-from innerloop.language.primitives import hinges as hinges
-from innerloop.language.primitives import matvec as matvec
-from innerloop.language.primitives import mean as mean
-from innerloop.language.primitives import outer as outer
-from innerloop.language.primitives import own_total as own_total
-from innerloop.language.primitives import piecewise as piecewise
-from innerloop.language.primitives import relu as relu
-from innerloop.language.primitives import soft_threshold as soft_threshold
-from innerloop.language.primitives import softmax as softmax
-from innerloop.language.primitives import stack as stack
-from innerloop.language.primitives import total as total
-from innerloop.language.primitives import transposed as transposed
-from innerloop.language.program import program as program
-from innerloop.language.types import Bound as Bound
-from innerloop.language.types import Count as Count
-from innerloop.language.types import Data as Data
-from innerloop.language.types import Matrices as Matrices
-from innerloop.language.types import Number as Number
-from innerloop.language.types import State as State
+from innerloop.language.primitives import (
+    clip,
+    closed,
+    dot,
+    entry_sum,
+    gate,
+    geometric_knots,
+    hinges,
+    matvec,
+    mean,
+    outer,
+    own_total,
+    piecewise,
+    relu,
+    soft_threshold,
+    softmax,
+    stack,
+    total,
+    transposed,
+)
+from innerloop.language.program import program
+from innerloop.language.types import Bound, Count, Data, Matrices, Number, State
+
+__all__ = [
+    "Bound",
+    "Count",
+    "Data",
+    "Matrices",
+    "Number",
+    "State",
+    "clip",
+    "closed",
+    "dot",
+    "entry_sum",
+    "gate",
+    "geometric_knots",
+    "hinges",
+    "matvec",
+    "mean",
+    "outer",
+    "own_total",
+    "piecewise",
+    "program",
+    "relu",
+    "soft_threshold",
+    "softmax",
+    "stack",
+    "total",
+    "transposed",
+]  # `import *` is for programs: the names of files stay out
