@@ -7,7 +7,7 @@ SHARED := --dist loadfile --no-loadscope-reorder
 # Where this is set, every process compiles all it imports anew: a third of the time of all tests.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup report check test lint types tests tests-fast durations coverage bench torture format clean
+.PHONY: setup report check test lint types tests tests-fast test-long durations coverage bench torture format clean
 
 setup: $(READY)
 
@@ -44,6 +44,10 @@ tests: $(READY)
 
 tests-fast: $(READY)
 	$(BIN)/pytest $(SHARED) -n 2 -m "not slow"
+
+# Thousands of random programs of the language, exactly against their interpreter: ten minutes.
+test-long: $(READY)
+	INNERLOOP_FUZZ=5000 $(BIN)/pytest tests/test_language_fuzz.py
 
 # Which tests are slow is what was measured last: tests/durations.json. TESTS names files to measure.
 durations: $(READY)

@@ -33,6 +33,8 @@ from innerloop.identification.identification import identify as identify
 from innerloop.identification.models import FunctionModel as FunctionModel
 from innerloop.identification.models import Model as Model
 from innerloop.identification.modules import ModuleModel as ModuleModel
+from innerloop.language.compiling import compile as compile  # noqa: A004
+from innerloop.language.compiling import exact as exact
 from innerloop.parameters import parameter as parameter
 from innerloop.playing.player import TransformerPolicy as TransformerPolicy
 from innerloop.policies.base import Policy as Policy

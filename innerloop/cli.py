@@ -14,6 +14,8 @@ from typer.core import TyperCommand, TyperOption
 from innerloop import __version__
 from innerloop.commands.build import build
 from innerloop.commands.check import check
+from innerloop.commands.compile import compile_
+from innerloop.commands.exact import exact
 from innerloop.commands.identify import identify
 from innerloop.commands.list import list_
 from innerloop.commands.play import play
@@ -72,6 +74,8 @@ for _name, _command in {
     "list": list_,
     "show": show,
     "build": build,
+    "compile": compile_,
+    "exact": exact,
     "verify": verify,
     "train": train,
     "identify": identify,

@@ -79,6 +79,19 @@ def _print_construction(shown: dict[str, Any]) -> None:
             print_text(f"    {line}")
 
 
+def _print_program(shown: dict[str, Any]) -> None:
+    """Print a construction, and what the compiler needed and saved."""
+    _print_construction(shown)
+    for part in shown["parts"]:
+        print_text(
+            f"{part['part']}: {part['blocks']} blocks, {part['critical_path']} on the critical path"
+        )
+    rows = [[name, *map(str, saved.values())] for name, saved in shown["saved"].items()]
+    names = list(next(iter(shown["saved"].values())))
+    print_table("saved in a step, by peephole", ["peephole", *names], rows)
+    print_text(f"program (digest {shown['program']['digest']})\n{shown['program']['text']}")
+
+
 def _print_recipe(shown: dict[str, Any]) -> None:
     print_text(f"{shown['parameters']} weights are trained on problems of {shown['problems']}")
     print_text(f"source: {shown['source']}")
@@ -122,6 +135,7 @@ def _print_claim(shown: dict[str, Any]) -> None:
 
 _PRINTERS = {
     "construction": _print_construction,
+    "program": _print_program,
     "recipe": _print_recipe,
     "problem": _print_problem,
     "policy": _print_policy,

@@ -1,4 +1,4 @@
-"""Finds members of every kind: problems, algorithms, policies, constructions, recipes, claims.
+"""Finds members: problems, algorithms, policies, constructions, programs, recipes, claims.
 
 A member comes through one of three doors, and there is no list to keep:
 
@@ -37,11 +37,14 @@ KINDS = {
     "algorithms": "algorithm",
     "policies": "policy",
     "constructions": "construction",
+    "programs": "program",
     "recipes": "recipe",
     "claims": "claim",
 }
 """Folder and entry-point group of each kind, and what one member is called."""
 PACKAGE = "innerloop"
+FURTHER_KINDS = {"constructions": ("programs",)}
+"""Kinds whose members are members of another kind too: a program is a construction."""
 
 
 class SkippedMember(UserWarning):
@@ -93,6 +96,9 @@ def find_member(kind: str, base: type[T], name: str) -> type[T]:
         raise InputError(f"{name} is not a {KINDS[kind]}: expected a subclass of {base.__name__}")
     scan = _scan_checked(kind, base)
     matching = [entry for entry in scan.entries if entry.name == name]
+    for further in FURTHER_KINDS.get(kind, ()) if not matching else ():
+        if name in load_entries(further, base):
+            return find_member(further, base, name)
     if len(matching) > 1:
         raise InputError(_describe_clash(kind, matching))
     if matching:

@@ -26,6 +26,7 @@ def test_list_for_machines_and_for_people(run) -> None:
         "algorithms",
         "policies",
         "constructions",
+        "programs",
         "recipes",
         "claims",
     }

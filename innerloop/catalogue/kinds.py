@@ -5,6 +5,7 @@ from __future__ import annotations
 from innerloop.algorithms.base import Algorithm
 from innerloop.constructions.base import Construction
 from innerloop.errors import unknown_name_error
+from innerloop.language.construction import ProgramConstruction
 from innerloop.policies.base import Policy
 from innerloop.problems.base import Distribution
 from innerloop.recipes.base import Recipe
@@ -14,6 +15,7 @@ BASES: dict[str, type] = {
     "problems": Distribution,
     "algorithms": Algorithm,
     "policies": Policy,
+    "programs": ProgramConstruction,  # before its base: a program is a construction too
     "constructions": Construction,
     "recipes": Recipe,
 }

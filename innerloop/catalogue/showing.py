@@ -17,6 +17,8 @@ from innerloop.claims.loading import find_claim, load_claims
 from innerloop.claims.sources import load_statements
 from innerloop.constructions.base import Construction
 from innerloop.errors import InputError, unknown_name_error
+from innerloop.language.construction import ProgramConstruction
+from innerloop.language.explaining import explain_program
 from innerloop.locations import load_object
 from innerloop.parameters import Parameters
 from innerloop.policies.base import Policy
@@ -95,6 +97,8 @@ def _get_header(member: type) -> str:
 
 def _describe_contents(made: Any) -> dict[str, Any]:
     """Describe what only members of one kind have."""
+    if isinstance(made, ProgramConstruction):
+        return {**describe_construction(made), **explain_program(made)}
     if isinstance(made, Construction):
         return describe_construction(made)
     if isinstance(made, Recipe):

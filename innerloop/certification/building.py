@@ -57,6 +57,7 @@ class BuiltTransformer:
             "instances": certificate.instances,
             "seed": certificate.seed,
             "certificate": certificate.as_dict(),
+            **self.construction.describe_origin(),
         }
         self.transformer.save(path, about)
 
@@ -102,6 +103,7 @@ def verify(
     seed = check_seed(seed)
     transformer, about = load(Path(path))
     made = restore_construction(Path(path), about, construction)
+    made.check_origin(Path(path), about)
     if not all(type(about.get(name)) is int for name in ("instances", "seed")):
         raise FileError(f"{path} does not say what it holds: construction, settings, seed, size")
     if transformer.layout != made.layout or transformer.steps != made.steps:

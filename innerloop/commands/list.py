@@ -14,12 +14,13 @@ def list_(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="problems, algorithms, policies, constructions, recipes or claims; none: all."
+            help="problems, algorithms, policies, constructions, programs, recipes or claims; "
+            "none: all."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what there is: problems, algorithms, policies, constructions, recipes, claims."""
+    """List what there is, from problems, algorithms and constructions to claims."""
     from innerloop.catalogue.listing import list_members
     from innerloop.printing import print_members
 

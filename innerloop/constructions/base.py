@@ -14,6 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple
 
 import torch
@@ -140,6 +141,13 @@ class Construction(Parameters, ABC, Generic[P, S]):
     def ignored_mask(self, stream: Tensor) -> Bool[Tensor, "#tokens width"]:
         """Return a mask of the entries that must not matter between steps."""
         return self.layout.mask(*self.scratch).unsqueeze(0)
+
+    def describe_origin(self) -> dict[str, Any]:
+        """Return what a file of its weights also says: the text of a program, say."""
+        return {}
+
+    def check_origin(self, path: Path, about: dict[str, Any]) -> None:
+        """Raise `FileError` for a file whose origin is not this construction."""
 
     @property
     def name(self) -> str:

@@ -1,0 +1,60 @@
+"""`innerloop compile`: a step of an algorithm, as a transformer with its certificate."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from innerloop.commands.build import finish_certificate
+from innerloop.commands.options import AsJson, Seed, Settings, parse_parameters
+from innerloop.output import print_text
+from innerloop.terminal import progress_bar
+
+
+def compile_(
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A program; see `innerloop list programs`; or file.py:name, which is imported and "
+            "runs its code."
+        ),
+    ],
+    settings: Settings = None,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="Write the weights to this file.")
+    ] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Draw registers and blocks to this SVG file.")
+    ] = None,
+    instances: Annotated[int, typer.Option(help="Random instances to certify on.")] = 64,
+    seed: Seed = 0,
+    as_json: AsJson = False,
+) -> None:
+    """Compile a program to a transformer and certify it; exit 1 where the law is broken."""
+    from innerloop.constructions.base import Construction
+    from innerloop.files import check_writable, write_atomically
+    from innerloop.language.compiling import compile as make
+    from innerloop.language.construction import ProgramConstruction
+    from innerloop.language.diagram import draw_program
+    from innerloop.language.explaining import describe_blocks
+
+    values = parse_parameters("constructions", Construction, name, settings)
+    for path in (output, figure):
+        if path is not None:
+            check_writable(path)
+    with progress_bar("certifying") as progress:
+        built = make(name, instances=instances, seed=seed, progress=progress, **values)
+    notes = []
+    if output is not None:
+        built.save(output)
+        notes.append(f"written to {output}")
+    if figure is not None:
+        assert isinstance(built.construction, ProgramConstruction)
+        write_atomically(figure, draw_program(built.construction).encode())
+        notes.append(f"diagram written to {figure}")
+    if not as_json:
+        for line in describe_blocks(built.construction):
+            print_text(line)
+    finish_certificate(built.certificate, as_json, "\n".join(notes) or None)

@@ -1,0 +1,62 @@
+"""A language for steps of algorithms, and its compiler to transformers.
+
+One step is written as mathematics about one token and the others, in ordinary Python; the passes
+trace, schedule, placement and emission, each a file, make the blocks, and the interpreter is the
+reference that they are held against. May import constructions, certification and all below them.
+
+    @program(x=Data("d"), y=Data(), w=State("d", shared=True), v=State("d", shared=True))
+    def heavy_ball(me, eta=0.1, beta=0.5):
+        me.v = beta * me.v - eta * mean(lambda j: (dot(me.w, j.x) - j.y) * j.x)
+        me.w = me.w + me.v
+"""
+
+from innerloop.language.primitives import (
+    clip,
+    closed,
+    dot,
+    entry_sum,
+    gate,
+    geometric_knots,
+    hinges,
+    matvec,
+    mean,
+    outer,
+    own_total,
+    piecewise,
+    relu,
+    soft_threshold,
+    softmax,
+    stack,
+    total,
+    transposed,
+)
+from innerloop.language.program import program
+from innerloop.language.types import Bound, Count, Data, Matrices, Number, State
+
+__all__ = [
+    "Bound",
+    "Count",
+    "Data",
+    "Matrices",
+    "Number",
+    "State",
+    "clip",
+    "closed",
+    "dot",
+    "entry_sum",
+    "gate",
+    "geometric_knots",
+    "hinges",
+    "matvec",
+    "mean",
+    "outer",
+    "own_total",
+    "piecewise",
+    "program",
+    "relu",
+    "soft_threshold",
+    "softmax",
+    "stack",
+    "total",
+    "transposed",
+]  # `import *` is for programs: the names of files stay out

@@ -1,0 +1,79 @@
+"""Exact linear algebra on sparse rational rows: ranks, and solutions of linear systems."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+from typing import Any
+
+from innerloop.language.forms import add_to
+
+Sparse = dict[Any, Fraction]
+Factors = tuple[Sparse, Sparse]
+
+
+def reduce_rank(products: Sequence[Factors]) -> list[Factors]:
+    """Write Σ left ⊗ right with as few terms as there can be: first rights, then lefts."""
+    swapped = [(right, left) for left, right in _make_rights_independent(products)]
+    return [(left, right) for right, left in _make_rights_independent(swapped)]
+
+
+def _make_rights_independent(products: Iterable[Factors]) -> list[Factors]:
+    """Write Σ left ⊗ right with linearly independent rights, which are some of the given ones."""
+    kept: list[Factors] = []
+    echelon: dict[Any, tuple[Sparse, Sparse]] = {}  # pivot → reduced row, and it in kept rights
+    for left, right in products:
+        row, combination = dict(right), dict[int, Fraction]()
+        _eliminate(row, combination, echelon)
+        if row:
+            pivot = next(iter(row))
+            factor = 1 / row[pivot]
+            made = {index: -c * factor for index, c in combination.items()}
+            made[len(kept)] = factor
+            echelon[pivot] = {key: c * factor for key, c in row.items()}, made
+            kept.append((dict(left), right))
+        else:
+            for index, c in combination.items():
+                for key, weight in left.items():
+                    add_to(kept[index][0], key, c * weight)
+    return [(left, right) for left, right in kept if left]
+
+
+def solve(equations: Iterable[tuple[Sparse, Sparse]]) -> dict[Any, Sparse] | None:
+    """Solve Σ_i P[i] X[i] = Q for rows X[i], one equation per pair (P, Q).
+
+    Unknowns that are free are 0. Returns the rows that are not 0, or None if there is no solution.
+    """
+    echelon: dict[Any, tuple[Sparse, Sparse]] = {}
+    for p, q in equations:
+        row, right = dict(p), {key: -c for key, c in q.items()}
+        _eliminate(row, right, echelon)
+        if not row:
+            if right:
+                return None
+            continue
+        pivot = next(iter(row))
+        factor = 1 / row[pivot]
+        echelon[pivot] = (
+            {key: c * factor for key, c in row.items()},
+            {key: -c * factor for key, c in right.items()},
+        )
+    solution: dict[Any, Sparse] = {}
+    for pivot, (row, right) in reversed(echelon.items()):
+        found = dict(right)
+        for key, c in row.items():
+            if key != pivot:
+                for column, weight in solution.get(key, {}).items():
+                    add_to(found, column, -c * weight)
+        solution[pivot] = found
+    return {key: row for key, row in solution.items() if row}
+
+
+def _eliminate(row: Sparse, record: Sparse, echelon: dict[Any, tuple[Sparse, Sparse]]) -> None:
+    """Subtract from a row the earlier ones, in their order; `record` gains what was subtracted."""
+    for pivot, (reduced, made) in echelon.items():
+        if c := row.get(pivot):
+            for key, weight in reduced.items():
+                add_to(row, key, -c * weight)
+            for key, weight in made.items():
+                add_to(record, key, c * weight)

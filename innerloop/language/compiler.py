@@ -1,0 +1,105 @@
+"""The compiler: a program with its sizes and numbers, through all passes, to planned blocks.
+
+    trace → schedule → placement → emission
+
+Each is a file of that name. A step is planned once if it does not depend on its number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from innerloop.errors import InputError
+from innerloop.language.definition import Definition
+from innerloop.language.forms import Entry, Form
+from innerloop.language.placement import Target, plan_blocks
+from innerloop.language.plan import SCRATCH, Plan
+from innerloop.language.trace import Trace, trace_answer, trace_step
+from innerloop.transformer import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """The plans of a program, and the registers of its stream."""
+
+    layout: Layout
+    prologue: Plan | None
+    steps: list[Plan]
+    epilogue: Plan | None
+    answer: Form | None
+    answer_places: list[int]
+    """Places of the answer after the read-out; none if it has no blocks."""
+
+    @property
+    def plans(self) -> dict[str, Plan]:
+        """All plans by the part of the law that they are for."""
+        parts = {"prologue": self.prologue}
+        parts |= {f"step {k}": plan for k, plan in enumerate(self.steps, 1)}
+        parts |= {"read-out": self.epilogue}
+        return {name: plan for name, plan in parts.items() if plan is not None}
+
+    def count(self) -> dict[str, int]:
+        """Count blocks, the most heads of a block, hidden units and places of one step."""
+        counts = [plan.count() for plan in self.steps]
+        most = {name: max(count[name] for count in counts) for name in counts[0]}
+        return {**most, "width": self.layout.width}
+
+
+def compile_program(
+    definition: Definition,
+    sizes: Mapping[str, int],
+    numbers: Callable[[int], Mapping[str, Any]],
+    steps: int,
+    target: Target,
+) -> Compiled:
+    """Compile a program; `numbers(k)` are those of step k: rationals, whole numbers, matrices."""
+    shapes = {name: r.find_shape(sizes) for name, r in definition.registers.items()}
+
+    def trace(run: Callable[..., Trace], function: Any, k: int) -> Trace:
+        arguments = definition.bind(function, k, sizes, numbers(k))
+        return run(function, arguments, definition.registers, shapes)
+
+    prologue = epilogue = answer = None
+    if definition.init is not None:
+        empty = [name for name in definition.states if name not in definition.prompt.offers]
+        prologue = plan_blocks(trace(trace_step, definition.init, 0), empty, target)
+    plans = [plan_blocks(trace(trace_step, definition.step, k), (), target) for k in range(steps)]
+    if not any(plan.blocks for plan in plans):
+        raise InputError(f"{definition.name} changes no state: a step must assign one")
+    if definition.answer is not None:
+        traced = trace(trace_answer, definition.answer, 0)
+        answer = traced.results["answer"]
+        if _needs_blocks(traced):
+            epilogue = plan_blocks(traced, ["answer"], target)
+    elif definition.readout is None:
+        raise InputError(
+            f"{definition.name} has no answer: write @{definition.name}.answer before a function "
+            "of me that returns it"
+        )
+    parts = [plan for plan in (prologue, *plans, epilogue) if plan is not None]
+    registers: dict[str, Any] = dict(shapes)
+    if any(plan.needs_one for plan in parts):
+        registers["one"] = ()
+    scratch, entries = max(plan.scratch for plan in parts), list[Entry]()
+    if epilogue is not None:
+        assert answer is not None
+        entries = [("answer", i) for i in range(len(answer.rows))]
+        if scratch > epilogue.scratch:  # the read-out leaves some of it unused
+            places = [(SCRATCH, epilogue.scratch + i) for i in range(len(entries))]
+            epilogue.rename(dict(zip(entries, places, strict=True)))
+            entries, scratch = places, max(scratch, epilogue.scratch + len(entries))
+        else:
+            registers["answer"] = answer.shape
+    if scratch:
+        registers[SCRATCH] = (scratch,)
+    layout = Layout(**registers)
+    where = [layout[name].places[i] for name, i in entries]
+    return Compiled(layout, prologue, plans, epilogue, answer, where)
+
+
+def _needs_blocks(trace: Trace) -> bool:
+    """Whether an answer is more than a linear form of what a token holds."""
+    names = {node.name for node in trace.nodes}
+    return any(e[0] in names for form in trace.results.values() for row in form.rows for e in row)

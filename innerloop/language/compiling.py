@@ -1,0 +1,68 @@
+"""`compile` and `exact`: a program's transformer with its certificate, and the exact one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from innerloop.certification.building import BuiltTransformer, Precision, build
+from innerloop.constructions.base import Construction
+from innerloop.errors import InputError
+from innerloop.language.construction import ProgramConstruction
+from innerloop.language.exactness import Exactness, check_exactly
+from innerloop.limits import check_seed
+from innerloop.progress import Progress
+from innerloop.registry import find_class, make_member
+
+EXACT_SIZES = {"d": 3, "n": 4, "clusters": 2, "components": 1, "steps": 2}
+"""Sizes of exact comparisons, unless others are asked for."""
+
+
+def compile(
+    step: Any,
+    /,
+    *,
+    instances: int = 64,
+    seed: int = 0,
+    dtype: Precision | torch.dtype = "float64",
+    progress: Progress | None = None,
+    **parameters: Any,
+) -> BuiltTransformer:
+    """Compile a program to a transformer with its certificate.
+
+    `step` is a program (what `@program` makes), its name, or `file.py:name`. `parameters` are the
+    sizes of the prompt, `steps`, `attention` (linear or relu), and the program's own numbers.
+    """
+    _find_program(step)
+    options: dict[str, Any] = {"instances": instances, "seed": seed, "dtype": dtype}
+    return build(step, **options, progress=progress, **parameters)
+
+
+def exact(step: Any, /, *, points: int = 12, seed: int = 0, **parameters: Any) -> Exactness:
+    """Compare a program and its weights in rational arithmetic, at small sizes unless set.
+
+    See `innerloop.language.exactness` for what equality proves.
+    """
+    kind = _find_program(step)
+    declared = kind.declared_types()
+    sizes = {name: size for name, size in EXACT_SIZES.items() if name in declared}
+    given = step.values() if isinstance(step, ProgramConstruction) else sizes
+    made = make_member("constructions", Construction, kind, {**given, **parameters})
+    assert isinstance(made, ProgramConstruction)
+    return check_exactly(made, points, check_seed(seed))
+
+
+def _find_program(step: Any) -> type[ProgramConstruction]:
+    """Find the class of a program; refuse other constructions, and plain functions."""
+    if callable(step) and hasattr(step, "__code__"):
+        raise InputError(
+            f"{step.__name__} is a plain function: write @program(…) before it, with its registers"
+        )
+    kind = find_class("constructions", Construction, step)
+    if not issubclass(kind, ProgramConstruction):
+        raise InputError(
+            f"{step if isinstance(step, str) else kind.__name__} is written by hand, it is no "
+            "program: `build` certifies it; `list programs` shows what can be compiled"
+        )
+    return kind

@@ -1,0 +1,330 @@
+"""A program is a construction: all that one declares follows from what the author wrote.
+
+`program` makes a class of a step. Its parameters are the prompt's sizes and the program's numbers,
+its algorithm is the interpreter, its blocks are compiled; `build`, `show`, `verify` and `identify`
+take it like any other.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import Tensor
+
+from innerloop.constructions.base import Construction, Cost
+from innerloop.constructions.regression import make_matrices
+from innerloop.errors import FileError, InputError, OutOfRangeError
+from innerloop.language.compiler import Compiled, compile_program
+from innerloop.language.definition import Definition, add_numbers, list_arguments
+from innerloop.language.emission import emit_blocks
+from innerloop.language.forms import ONE
+from innerloop.language.machine import Function, run_program
+from innerloop.language.placement import Target
+from innerloop.language.plan import Plan
+from innerloop.language.ranges import RangeCheck
+from innerloop.language.reference import Reference, load_interpreter, make_reference
+from innerloop.language.types import Count, Matrices, Number, to_fraction
+from innerloop.language.values import Matrix, Value
+from innerloop.parameters import parameter
+from innerloop.transformer import Block, Layout
+
+
+class _ReferenceOf:
+    """The reference algorithm of a program's class, made when it is first asked for."""
+
+    def __get__(self, instance: Any, owner: type[ProgramConstruction]) -> type[Reference]:
+        if "_reference" not in owner.__dict__:
+            owner._reference = make_reference(owner.definition, owner)
+        return owner._reference
+
+
+class _CountedCost:
+    """The cost of a program: counted for an object; for the class, what every size shares."""
+
+    def __get__(self, instance: ProgramConstruction | None, owner: type[Any]) -> Cost:
+        if instance is None:
+            return Cost("counted", "counted", "counted")
+        compiled, loops = instance.compiled, instance.steps if instance.looped else 1
+        blocks = loops * sum(len(plan.blocks) for plan in compiled.steps)
+        others = [plan for plan in (compiled.prologue, compiled.epilogue) if plan is not None]
+        heads = [plan.count()["heads"] for plan in compiled.plans.values()]
+        layers = blocks + sum(len(plan.blocks) for plan in others)
+        return Cost(str(layers), str(max(heads)), str(compiled.layout.width))
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ProgramConstruction(Construction[Any, Any], ABC):
+    """The construction of a program; `program` makes a subclass for each."""
+
+    definition: ClassVar[Definition]
+    reference: ClassVar[Any] = _ReferenceOf()
+    cost: ClassVar[Any] = _CountedCost()
+    _reference: ClassVar[type[Reference]]
+
+    attention: Literal["linear", "relu"] = parameter(
+        "linear", "attention that linear sums become, linear or relu"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, declared in self.definition.numbers.items():
+            if isinstance(declared, Number):
+                self._check_number(name, declared)
+
+    def _check_number(self, name: str, declared: Number) -> None:
+        value = getattr(self, name)
+        if value is None:
+            raise InputError(f"{self.name} needs a value of {name}: give {name}=…, or a default")
+        if isinstance(value, Tensor):
+            low = -torch.inf if declared.least is None else declared.least
+            high = torch.inf if declared.most is None else declared.most
+            if value.shape != (self.steps,) or not bool(((value >= low) & (value <= high)).all()):
+                raise InputError(
+                    f"{name} must be one number or {self.steps}, each from {low} to {high}"
+                )
+
+    @property
+    @abstractmethod
+    def sizes(self) -> dict[str, int]:
+        """The sizes that it is built for, by the prompt's letters."""
+
+    @property
+    def fixed_n(self) -> bool:
+        """Whether the weights are for one n: the program asks for it."""
+        return self.definition.needs_n
+
+    @property
+    def looped(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """Whether all steps are the same."""
+        used = list_arguments(self.definition.step)
+        values = [self._resolve(name) for name in self.definition.numbers if name in used]
+        tensors = [value for value in values if isinstance(value, Tensor)]
+        return "k" not in used and all(bool((t == t[:1]).all()) for t in tensors)
+
+    def _resolve(self, name: str) -> Any:
+        """Return a number as it is, numbers per step as a tensor, and matrices as steps×d×d."""
+        declared, value = self.definition.numbers[name], getattr(self, name)
+        if isinstance(declared, Matrices):
+            d = self.sizes["d"]
+            return make_matrices(value, None, declared.scale, name, self.steps, d, declared.seed)
+        return value
+
+    def numbers_at(self, k: int) -> dict[str, Any]:
+        """Return the numbers of step k as rationals, whole numbers and matrices."""
+        found: dict[str, Any] = {}
+        for name, declared in self.definition.numbers.items():
+            value = self._resolve(name)
+            if isinstance(value, Tensor):
+                value = value[k % len(value)]
+            if isinstance(declared, Matrices):
+                found[name] = Matrix(value.numpy())
+            else:
+                found[name] = value if isinstance(declared, Count) else to_fraction(value)
+        return found
+
+    @cached_property
+    def compiled(self) -> Compiled:
+        """The program, compiled."""
+        return self.compile_for(self.target)
+
+    @property
+    def target(self) -> Target:
+        """What it is compiled for."""
+        counts = {"context": self.sizes["n"]} if self.fixed_n and "n" in self.sizes else {}
+        return Target(relu=self.attention == "relu", counts=counts)
+
+    def compile_for(self, target: Target) -> Compiled:
+        """Compile the program for a target of your own."""
+        steps = 1 if self.looped else self.steps
+        return compile_program(self.definition, self.sizes, self.numbers_at, steps, target)
+
+    @cached_property
+    def layout(self) -> Layout:
+        return self.compiled.layout
+
+    @cached_property
+    def algorithm(self) -> Reference:
+        numbers: dict[str, Any] = {}
+        for name, declared in self.definition.numbers.items():
+            value = self._resolve(name)
+            if not isinstance(declared, Count) and not isinstance(value, Tensor):
+                value = torch.tensor([value], dtype=torch.float64)
+            numbers[name] = value
+        return self.reference(**numbers)
+
+    def context_length(self, problem: Any) -> int:
+        prompt = self.definition.prompt
+        sizes = prompt.find_sizes(problem)
+        tokens = prompt.fill_registers(problem)[next(iter(prompt.offers))]
+        return prompt.count_context(tokens.shape[len(problem.batch)], sizes)
+
+    def prompt(self, problem: Any) -> Tensor:
+        filled = self.definition.prompt.fill_registers(problem)
+        return self._make_tokens(problem, filled)
+
+    def encode(self, problem: Any, state: Any) -> Tensor:
+        filled = self.definition.prompt.fill_registers(problem)
+        for name, value in state._asdict().items():
+            register = self.definition.registers[name]
+            shape = register.find_shape(self.sizes)
+            filled[name] = value.unsqueeze(-1 - len(shape)) if register.shared else value
+        return self._make_tokens(problem, filled)
+
+    def _make_tokens(self, problem: Any, filled: dict[str, Tensor]) -> Tensor:
+        known = {name: value for name, value in filled.items() if name in self.layout.registers}
+        first = next(iter(self.definition.prompt.offers))
+        if first not in known:  # so that the number of tokens is known
+            tokens = filled[first].shape[len(problem.batch)]
+            known["one"] = filled[first].new_ones(tokens)
+        elif "one" in self.layout.registers:
+            known["one"] = 1.0  # pyright: ignore[reportArgumentType]
+        return self.layout.make_tokens(**known)
+
+    def prologue(self) -> Sequence[Block]:
+        return self._emit(self.compiled.prologue)
+
+    def body(self, k: int) -> list[Block]:
+        return self._emit(self.compiled.steps[k])
+
+    def epilogue(self) -> Sequence[Block]:
+        return self._emit(self.compiled.epilogue)
+
+    def _emit(self, plan: Plan | None) -> list[Block]:
+        return [] if plan is None else emit_blocks(plan, self.layout)
+
+    def decode(self, problem: Any, stream: Tensor) -> Tensor:
+        if self.compiled.epilogue is not None:
+            assert self.compiled.answer is not None
+            shape = self.compiled.answer.shape
+            answer = stream[..., self.compiled.answer_places].reshape(*stream.shape[:-1], *shape)
+        elif self.compiled.answer is not None:
+            answer = self._read_form(stream)
+        else:
+            answer = self._compute_readout(problem, stream)
+        return self.definition.prompt.select_answer(problem, answer)
+
+    def _read_form(self, stream: Tensor) -> Tensor:
+        """Read an answer that is linear in what a token holds."""
+        form = self.compiled.answer
+        assert form is not None
+        columns = []
+        for row in form.rows:
+            column = torch.zeros_like(stream[..., 0])
+            for entry, c in row.items():
+                place = None if entry == ONE else self.layout[entry[0]].places[entry[1]]
+                column = column + float(c) * (1.0 if place is None else stream[..., place])
+            columns.append(column)
+        return torch.stack(columns, dim=-1).reshape(*stream.shape[:-1], *form.shape)
+
+    def _compute_readout(self, problem: Any, stream: Tensor) -> Tensor:
+        """Compute the answer from the output stream, outside of the transformer."""
+        function = self.definition.readout
+        assert function is not None
+        interpreter = load_interpreter(self.definition, problem, {})
+        for name, register in self.definition.registers.items():
+            shape = register.find_shape(self.sizes)
+            interpreter.registers[name] = Value(self.layout.read(stream, name), shape)
+        arguments = self.definition.bind(function, 0, self.sizes, self._list_floats())
+        interpreter.write("answer", run_program(interpreter, function, arguments))
+        return interpreter.registers["answer"].array
+
+    def _list_floats(self) -> dict[str, Any]:
+        exact = self.numbers_at(0)
+        return {n: float(v) if isinstance(v, Fraction) else v for n, v in exact.items()}
+
+    @cached_property
+    def _range_checks(self) -> list[RangeCheck]:
+        plans = [*self.compiled.steps, self.compiled.prologue, self.compiled.epilogue]
+        checks = [RangeCheck(plan, self.layout) for plan in plans if plan is not None]
+        return [check for check in checks if check.needed]
+
+    def usage(self, stream: Tensor) -> float:
+        """Compare scores with their `reach`, and gated numbers and knots with their ranges."""
+        tokens = stream.shape[-2]
+        context = self.definition.prompt.count_context(tokens, self.sizes)
+        shares = [check.measure(stream, context) for check in self._range_checks]
+        return max(shares, default=0.0)
+
+    def accept(self, problem: Any) -> None:
+        given = self.definition.prompt.find_sizes(problem)
+        for name, size in self.sizes.items():
+            if given[name] != size and (name != "n" or self._is_n_fixed):
+                raise OutOfRangeError(
+                    f"{self.name} was built for {name}={size}, got {name}={given[name]}"
+                )
+
+    @cached_property
+    def _is_n_fixed(self) -> bool:
+        """Whether problems must have the built n: weights, or the check of ranges, depend on it."""
+        counted = self.definition.prompt.count_context(1 << 20, {**self.sizes, "n": 1}) == 1
+        return self.fixed_n or (counted and bool(self._range_checks))
+
+    def describe_origin(self) -> dict[str, Any]:
+        definition = self.definition
+        return {"program": {"text": definition.text, "digest": definition.digest}}
+
+    def check_origin(self, path: Path, about: dict[str, Any]) -> None:
+        recorded = about.get("program")
+        digest = recorded.get("digest") if isinstance(recorded, dict) else None
+        if digest != self.definition.digest:
+            raise FileError(
+                f"{path} was compiled from another text of {self.name} (digest {digest}, now "
+                f"{self.definition.digest}): compile it again"
+            )
+
+    @classmethod
+    def init(cls, function: Function) -> Function:
+        """Declare, as a decorator, how states are computed before the first step."""
+        return cls._extend("init", function)
+
+    @classmethod
+    def answer(cls, function: Function) -> Function:
+        """Declare, as a decorator, what a token answers, computed in the transformer."""
+        return cls._extend("answer", function)
+
+    @classmethod
+    def readout(cls, function: Function) -> Function:
+        """Declare, as a decorator, the answer as computed from the output stream, outside."""
+        cls.definition.answer = None
+        return cls._extend("readout", function)
+
+    @classmethod
+    def _extend(cls, part: str, function: Function) -> Function:
+        setattr(cls.definition, part, function)
+        if add_numbers(cls.definition, function):
+            declare_fields(cls)
+        return function
+
+
+def declare_fields(owner: type[ProgramConstruction]) -> type[ProgramConstruction]:
+    """Make a program's numbers parameters of its class; once more if there are new ones."""
+    types: dict[str, Any] = {}
+    for name, declared in owner.definition.numbers.items():
+        if isinstance(declared, Matrices):
+            types[name] = Tensor | Literal["random", "identity"]
+            made = parameter("random", declared.help)
+        elif isinstance(declared, Count):
+            types[name] = int
+            limits = {"least": declared.least, "most": declared.most}
+            made = parameter(declared.default, declared.help, **limits)
+        else:
+            types[name] = float | Tensor | None
+            limits = {"least": declared.least, "most": declared.most}
+            made = parameter(declared.default, declared.help, **limits)
+        setattr(owner, name, made)
+    owner.__annotations__ = types
+    for name in ("__init__", "__repr__", "__setattr__", "__delattr__"):
+        if name in owner.__dict__:  # dataclass would not write them again
+            delattr(owner, name)
+    return dataclass(frozen=True, kw_only=True, eq=False)(owner)
+
+
+Maker = Callable[[Function], Any]
+"""Makes a subclass of `ProgramConstruction`, whose parameters only the author knows."""

@@ -1,0 +1,134 @@
+"""What an author wrote: the functions of a program, its registers and its numbers."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import inspect
+import textwrap
+from collections import namedtuple
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from innerloop.errors import InputError
+from innerloop.language.machine import Function
+from innerloop.language.prompts.base import Prompt
+from innerloop.language.types import RESERVED, Count, Declaration, Matrices, Number, Register
+
+
+@dataclass(eq=False)
+class Definition:
+    """A program: `step` changes registers; `init`, `answer` and `readout` are optional.
+
+    answer   computes what a token answers, in the transformer
+    readout  computes it from the output stream, outside of the transformer
+    """
+
+    step: Function
+    prompt: Prompt
+    registers: dict[str, Register]
+    numbers: dict[str, Number | Count | Matrices]
+    init: Function | None = None
+    answer: Function | None = None
+    readout: Function | None = None
+
+    @property
+    def name(self) -> str:
+        return self.step.__name__
+
+    @property
+    def states(self) -> list[str]:
+        return [name for name, register in self.registers.items() if register.state]
+
+    @cached_property
+    def state_type(self) -> Any:
+        """A named tuple of the states."""
+        return namedtuple(f"{self.name}_state", self.states)
+
+    @property
+    def functions(self) -> list[Function]:
+        parts = (self.step, self.init, self.answer, self.readout)
+        return [function for function in parts if function is not None]
+
+    @property
+    def needs_n(self) -> bool:
+        """Whether a function asks for n: then weights are for prompts of that n."""
+        return any("n" in list_arguments(function) for function in self.functions)
+
+    def bind(
+        self, function: Function, k: int, sizes: Mapping[str, int], numbers: Mapping[str, Any]
+    ) -> dict[str, Any]:
+        """Return the arguments of a function: the step's number, sizes, and numbers by name."""
+        known = {"k": k, **sizes, **numbers}
+        return {name: known[name] for name in list_arguments(function)}
+
+    @property
+    def text(self) -> str:
+        """The source text of its functions."""
+        return "\n".join(_get_text(function) for function in self.functions)
+
+    @property
+    def digest(self) -> str:
+        """A hash of what the program says; comments, docstrings and spaces do not count."""
+        parts = [repr(sorted((name, repr(r)) for name, r in self.registers.items()))]
+        parts += [ast.dump(_parse(_get_text(function))) for function in self.functions]
+        return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
+
+
+def list_arguments(function: Function) -> list[str]:
+    """List the arguments of a function of a program, without the token."""
+    return list(inspect.signature(function).parameters)[1:]
+
+
+def make_definition(step: Function, prompt: Prompt, declared: Mapping[str, Any]) -> Definition:
+    """Make a definition from a step and what is declared about it; numbers may be undeclared."""
+    for name, part in declared.items():
+        if name in RESERVED or name.startswith("_"):
+            raise InputError(f"{step.__name__}: {name!r} is the compiler's name: choose another")
+        if not isinstance(part, Declaration):
+            raise InputError(
+                f"{step.__name__}: {name} must be Data, State, Number, Bound, Count or Matrices, "
+                f"got {type(part).__name__}"
+            )
+    registers = {n: part for n, part in declared.items() if isinstance(part, Register)}
+    numbers = {n: part for n, part in declared.items() if n not in registers}
+    definition = Definition(step, prompt, registers, numbers)
+    prompt.check_registers(definition.name, registers)
+    if not definition.states:
+        raise InputError(f"{definition.name} has no State: a step must have something to change")
+    add_numbers(definition, step)
+    return definition
+
+
+def add_numbers(definition: Definition, function: Function) -> list[str]:
+    """Declare the arguments of a function that nobody has declared; return their names."""
+    known = {"k", *definition.prompt.size_names, *definition.numbers}
+    found = []
+    for name, argument in list(inspect.signature(function).parameters.items())[1:]:
+        if name in known:
+            continue
+        default = argument.default if argument.default is not inspect.Parameter.empty else None
+        definition.numbers[name] = Number(default)
+        found.append(name)
+    return found
+
+
+def _get_text(function: Function) -> str:
+    try:
+        return textwrap.dedent(inspect.getsource(function))
+    except (OSError, TypeError):  # made without a file
+        return f"{function.__name__}: no source"
+
+
+def _parse(text: str) -> ast.AST:
+    """Parse the text of functions, without docstrings; what is no whole statement stays text."""
+    try:
+        tree = ast.parse(text)
+    except SyntaxError:
+        return ast.Constant(text)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:]
+    return tree

@@ -1,0 +1,131 @@
+"""Pass 8, emission: planned blocks as the package's modules; only here do numbers become floats."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from innerloop.language.forms import Entry, Pairs
+from innerloop.language.plan import Plan, PlannedBlock, PlannedHead
+from innerloop.transformer import MLP, Attention, Block, Elementwise, Head, Layout, Units
+from innerloop.transformer.head import compile_heads
+from innerloop.transformer.layout import Address
+
+
+def emit_blocks(plan: Plan, layout: Layout) -> list[Block]:
+    """Make the blocks of a plan."""
+    return [Block(_emit_attention(b, layout), _emit_mlp(b, layout)) for b in plan.blocks]
+
+
+def _emit_attention(block: PlannedBlock, layout: Layout) -> Attention | None:
+    if not block.heads:
+        return None
+    heads = [
+        Head(
+            _to_matrices(head.score, layout),
+            {pair: w.mT for pair, w in _to_matrices(head.value, layout).items()},
+        )
+        for head in block.heads
+    ]
+    lines = ", ".join(f"line {line.number}" for line in block.lines)
+    return Attention(
+        compile_heads(layout, heads),
+        kind=block.kind,  # pyright: ignore[reportArgumentType]
+        mask=block.mask,  # pyright: ignore[reportArgumentType]
+        normalisation=block.normalisation,  # pyright: ignore[reportArgumentType]
+        notes=[describe_head(head, block.labels) + f"  ({lines})" for head in block.heads],
+    )
+
+
+def _to_matrices(pairs: Pairs, layout: Layout) -> dict[tuple[str, str], Tensor]:
+    """Group entries by the registers that they belong to."""
+    grouped: dict[tuple[str, str], Tensor] = {}
+    for (a, b), c in pairs.items():
+        names = a[0], b[0]
+        if names not in grouped:
+            sizes = layout[a[0]].size, layout[b[0]].size
+            grouped[names] = torch.zeros(*sizes, dtype=torch.float64)
+        grouped[names][a[1], b[1]] = float(c)
+    return grouped
+
+
+def _emit_mlp(block: PlannedBlock, layout: Layout) -> MLP | None:
+    pieces: list[Units | Elementwise] = []
+    if block.units:
+        reads, writes = (
+            _to_rows([getattr(unit, part) for unit in block.units], layout)
+            for part in ("reads", "writes")
+        )
+        bias = torch.tensor([float(unit.bias) for unit in block.units], dtype=torch.float64)
+        writes = {name: weight.mT for name, weight in writes.items()}
+        pieces.append(Units(reads, bias, writes, describe_units(block)))
+    for hinges in block.hinges:
+        source, target = (
+            Address(
+                "+".join(sorted({e[0] for e in part})), _find_places(part, layout), (len(part),)
+            )
+            for part in (hinges.sources, hinges.targets)
+        )
+        net = (torch.tensor([float(c) for c in part], dtype=torch.float64) for part in hinges.net)
+        names = [
+            ", ".join(dict.fromkeys(block.labels.get(e, e[0]) for e in part))
+            for part in (hinges.targets, hinges.sources)
+        ]
+        note = f"{names[0]} ← {len(hinges.net[0])} hinges on each entry of {names[1]}"
+        pieces.append(Elementwise(source, target, *net, note=note))
+    return MLP.from_pieces(layout, pieces) if pieces else None
+
+
+def _find_places(entries: list[Entry], layout: Layout) -> tuple[int, ...]:
+    return tuple(layout[name].places[i] for name, i in entries)
+
+
+def _to_rows(rows: list[Mapping[Entry, Fraction]], layout: Layout) -> dict[str, Tensor]:
+    """Return, for each register, the weights of all units on its entries."""
+    weights: dict[str, Tensor] = {}
+    for index, row in enumerate(rows):
+        for (name, i), c in row.items():
+            if name not in weights:
+                weights[name] = torch.zeros(len(rows), layout[name].size, dtype=torch.float64)
+            weights[name][index, i] = float(c)
+    return weights
+
+
+def describe_head(head: PlannedHead, labels: Mapping[Entry, str]) -> str:
+    """Describe a head in the author's names: `score ⟨w, x⟩ − y; adds −0.1 x → v`."""
+    score = _describe_pairs(head.score, labels, lambda a, b: f"⟨{a}, {b}⟩")
+    value = _describe_pairs(head.value, labels, lambda a, b: f"{a} → {b}")
+    return f"score {' + '.join(score) or '0'}; adds {', '.join(value)}"
+
+
+def _describe_pairs(pairs: Pairs, labels: Mapping[Entry, str], join: Any) -> list[str]:
+    grouped: dict[tuple[str, str], list[Fraction]] = defaultdict(list)
+    for (a, b), c in pairs.items():
+        grouped[_name(a, labels), _name(b, labels)].append(c)
+    return [f"{_describe_weight(weights)}{join(a, b)}" for (a, b), weights in grouped.items()]
+
+
+def _name(entry: Entry, labels: Mapping[Entry, str]) -> str:
+    if entry[0] == "one":
+        return "1"
+    return labels.get(entry, entry[0])
+
+
+def _describe_weight(weights: list[Fraction]) -> str:
+    if len(set(weights)) > 1:
+        return "matrix · "
+    return "" if weights[0] == 1 else f"{float(weights[0]):.4g} "
+
+
+def describe_units(block: PlannedBlock) -> str:
+    """Describe the hidden units of a block: what they compute, clear and assign."""
+    made = [node.label or f"line {node.line.number}" for node in block.nodes if not node.attends]
+    parts = [f"computes {', '.join(dict.fromkeys(made))}"] if made else []
+    parts += [f"assigns {', '.join(block.states)}"] if block.states else []
+    parts += [f"clears {', '.join(dict.fromkeys(block.cleared))}"] if block.cleared else []
+    return f"{len(block.units)} units: {'; '.join(parts)}"

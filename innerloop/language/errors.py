@@ -1,0 +1,55 @@
+"""Errors of programs: what was written where, why no block computes it, what to write instead."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+from innerloop.errors import InputError
+
+FOLDER = str(Path(__file__).parent)
+
+
+class Line(NamedTuple):
+    """A line of a program: its file, its number and its text."""
+
+    file: str
+    number: int
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.number}"
+
+
+NOWHERE = Line("", 0, "")
+
+
+class CannotCompile(InputError):
+    """A program that no transformer runs as it is written; the message begins with its line."""
+
+    def __init__(self, reason: str) -> None:
+        line = find_line()
+        place = f"{line}: `{line.text}`: " if line.file else ""
+        super().__init__(f"{place}{reason}")
+
+
+def find_line() -> Line:
+    """Find the line of the program that runs now: the innermost one outside of this folder."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not (file.startswith((FOLDER, "<")) or "jaxtyping" in file or "/strict.py" in file):
+            text = " ".join(linecache.getline(file, frame.f_lineno).split())
+            return Line(_shorten(file), frame.f_lineno, text)
+        frame = frame.f_back
+    return NOWHERE
+
+
+def _shorten(file: str) -> str:
+    """Shorten a path to how it is seen from the current folder, where it lies below it."""
+    try:
+        return str(Path(file).resolve().relative_to(Path.cwd()))
+    except (ValueError, OSError):
+        return Path(file).name

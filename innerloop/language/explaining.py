@@ -1,0 +1,67 @@
+"""Explain what the compiler did: blocks used and needed, the lines they run, what was saved."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from innerloop.language.construction import ProgramConstruction
+from innerloop.language.placement import Peepholes, Target
+from innerloop.language.plan import Plan
+
+PEEPHOLES = {
+    "in place": Peepholes(in_place=False),
+    "early clear": Peepholes(early_clear=False),
+    "rank": Peepholes(reduce=False),
+}
+"""The compiler without one of its savings."""
+
+
+def explain_program(construction: ProgramConstruction) -> dict[str, Any]:
+    """Describe a program's compilation: its text, its parts, and what each peephole saved.
+
+    `critical_path` is the number of blocks that no schedule of these nodes can do without.
+    """
+    definition = construction.definition
+    return {
+        "program": {"text": definition.text, "digest": definition.digest},
+        "parts": [
+            {
+                "part": name,
+                **plan.count(),
+                "critical_path": plan.depth,
+                "in_place": [_name_node(plan, node) for node in plan.in_place],
+                "lines": [[line.number for line in block.lines] for block in plan.blocks],
+            }
+            for name, plan in construction.compiled.plans.items()
+        ],
+        "saved": measure_savings(construction),
+    }
+
+
+def measure_savings(construction: ProgramConstruction) -> dict[str, dict[str, int]]:
+    """Measure what each peephole saves per step, by compiling without it."""
+    whole, target = construction.compiled.count(), construction.target
+    saved: dict[str, dict[str, int]] = {}
+    for name, peepholes in PEEPHOLES.items():
+        without = construction.compile_for(Target(target.relu, target.counts, peepholes)).count()
+        saved[name] = {key: without[key] - whole[key] for key in whole if key != "scratch"}
+    return saved
+
+
+def describe_blocks(construction: Any) -> list[str]:
+    """Say in a line per part how many blocks it has, how many it needs, and what they run."""
+    lines = []
+    for part in explain_program(construction)["parts"]:
+        runs = "; ".join(
+            ", ".join(map(str, numbers)) if numbers else "no sum" for numbers in part["lines"]
+        )
+        lines.append(
+            f"{part['part']}: {part['blocks']} blocks (critical path {part['critical_path']}), "
+            f"up to {part['heads']} heads, {part['hidden']} hidden units; lines {runs}"
+        )
+    return lines
+
+
+def _name_node(plan: Plan, name: str) -> str:
+    node = next(node for node in plan.nodes if node.name == name)
+    return node.label or f"line {node.line.number}"

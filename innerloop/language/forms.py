@@ -1,0 +1,336 @@
+"""Symbols of the trace: sparse forms with rational coefficients, in what tokens hold.
+
+    Form     affine in the registers of one token, `me` or `j`: what Q, K, V and MLPs read for free
+    Score    bilinear in me and j: Σ c · (entry of me) · (entry of j)
+    Summand  Σ act(score) · value, the value linear in j: what heads compute
+
+An entry is (register, place); ("one", 0) is the constant 1. How symbols are multiplied is in
+products.py, and what is no form at all is refused here.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from innerloop.language.errors import CannotCompile
+from innerloop.language.types import to_fraction
+
+Entry = tuple[str, int]
+Row = dict[Entry, Fraction]
+Pairs = dict[tuple[Entry, Entry], Fraction]
+ONE: Entry = ("one", 0)
+
+
+def add_to(target: dict[Any, Fraction], key: Any, amount: Fraction) -> None:
+    """Add to an entry of a sparse form; entries that become 0 are removed."""
+    new = target.get(key, 0) + amount
+    if new:
+        target[key] = new
+    else:
+        target.pop(key, None)
+
+
+def scale_row(row: dict[Any, Fraction], factor: Fraction) -> dict[Any, Fraction]:
+    """Multiply a sparse form by a number."""
+    return {key: factor * c for key, c in row.items()} if factor else {}
+
+
+def add_rows(*rows: dict[Any, Fraction]) -> dict[Any, Fraction]:
+    """Add sparse forms."""
+    result = dict(rows[0])
+    for row in rows[1:]:
+        for key, c in row.items():
+            add_to(result, key, c)
+    return result
+
+
+class Symbol:
+    """Arithmetic that all symbols share, and what no transformer computes."""
+
+    shape: tuple[int, ...]
+
+    def __add__(self, other: Any) -> Symbol:
+        raise NotImplementedError
+
+    def scale(self, factor: Fraction) -> Symbol:
+        """Multiply by a number."""
+        raise NotImplementedError
+
+    def rectify(self) -> Symbol:
+        """max(x, 0) on every entry."""
+        raise NotImplementedError
+
+    def contract(self, other: Any, operation: str) -> Symbol:
+        """Multiply by `dot`, `outer`, `matvec`, or `times` entry by entry."""
+        from innerloop.language.products import multiply
+
+        if not isinstance(other, Symbol):
+            raise CannotCompile(f"{operation} of a value and {type(other).__name__}: give vectors")
+        return multiply(self, other, operation)
+
+    def __mul__(self, other: Any) -> Symbol:
+        if isinstance(other, Symbol):
+            return self.contract(other, "times")
+        return self.scale(to_fraction(other))
+
+    def __radd__(self, other: Any) -> Symbol:
+        return self + other
+
+    def __rmul__(self, other: Any) -> Symbol:
+        return self * other
+
+    def __neg__(self) -> Symbol:
+        return self * -1
+
+    def __sub__(self, other: Any) -> Symbol:
+        return self + (-1 * other)
+
+    def __rsub__(self, other: Any) -> Symbol:
+        return -self + other
+
+    def __truediv__(self, other: Any) -> Symbol:
+        if isinstance(other, Symbol):
+            return other.__rtruediv__(self)
+        return self * (1 / to_fraction(other))
+
+    def __rtruediv__(self, other: Any) -> Symbol:
+        raise CannotCompile(
+            "a division by a value, which no block does. Use piecewise(x, f, knots) for 1/x, "
+            "Newton steps g ← g(2 − xg) on it, or softmax, which normalises"
+        )
+
+    def __pow__(self, power: Any) -> Symbol:
+        raise CannotCompile(
+            "a power of a value: write the product, or piecewise(x, lambda x: x**2, knots)"
+        )
+
+    def __bool__(self) -> bool:
+        raise CannotCompile(
+            "a branch on a value: weights cannot branch. Use gate(flag, x, bound) or relu"
+        )
+
+    def _compare(self, other: Any) -> bool:
+        return bool(self)
+
+    __lt__ = __gt__ = __le__ = __ge__ = _compare
+
+    def __float__(self) -> float:
+        raise CannotCompile("a value of a token is used as a Python number: it is none")
+
+    def __abs__(self) -> Symbol:
+        return self.rectify() + (-self).rectify()
+
+    def __iter__(self) -> Iterator[Symbol]:
+        raise CannotCompile("iterating over what is no vector or matrix of one token")
+
+    def __getitem__(self, index: int) -> Symbol:
+        raise CannotCompile("an entry of what depends on two tokens: take entries of registers")
+
+    def transpose(self) -> Symbol:
+        """Swap rows and columns."""
+        raise CannotCompile("the transpose of what is no matrix of one token")
+
+    def sum_entries(self) -> Symbol:
+        """Add up the entries of a vector."""
+        raise CannotCompile("the entries of what is no vector of one token")
+
+    def stack(self, rows: Sequence[Any]) -> Symbol:
+        """Stack values of one shape along a new first dimension."""
+        raise CannotCompile("stacking what is no value of one token")
+
+    def apply_matrix(self, matrix: Sequence[Sequence[Fraction]]) -> Symbol:
+        """Multiply by a constant matrix."""
+        raise CannotCompile("a matrix times what is no vector of one token")
+
+    def sum_hinges(
+        self, slope: Sequence[Any], bias: Sequence[Any], weight: Sequence[Any]
+    ) -> Symbol:
+        """Σ_k weight_k relu(slope_k x + bias_k) on every entry."""
+        hinged = [(self * s + b).rectify() * w for s, b, w in zip(slope, bias, weight, strict=True)]
+        result = hinged[0]
+        for each in hinged[1:]:
+            result = result + each
+        return result
+
+
+class Form(Symbol):
+    """Affine forms of what one token holds: one row per entry; `side` is me or j."""
+
+    def __init__(self, shape: tuple[int, ...], rows: list[Row], side: str) -> None:
+        self.shape = shape
+        self.rows = rows
+        self.side = side
+
+    def __add__(self, other: Any) -> Symbol:
+        if not isinstance(other, Symbol):
+            number = to_fraction(other)
+            other = Form((), [{ONE: number} if number else {}], self.side)
+        if not isinstance(other, Form) or other.side != self.side:
+            return as_pair(self) + other
+        shape = broadcast(self.shape, other.shape)
+        return Form(shape, add_all(self, other, shape), self.side)
+
+    def scale(self, factor: Fraction) -> Form:
+        return Form(self.shape, [scale_row(row, factor) for row in self.rows], self.side)
+
+    def __getitem__(self, index: int) -> Form:
+        if not self.shape or not -self.shape[0] <= index < self.shape[0]:
+            raise CannotCompile(f"entry {index} of a value of shape {self.shape}")
+        size = math.prod(self.shape[1:])
+        index %= self.shape[0]
+        return Form(self.shape[1:], self.rows[index * size : (index + 1) * size], self.side)
+
+    def __iter__(self) -> Iterator[Form]:
+        if not self.shape:
+            raise CannotCompile("iterating over one number")
+        return iter([self[i] for i in range(self.shape[0])])
+
+    def apply_matrix(self, matrix: Sequence[Sequence[Fraction]]) -> Form:
+        if len(self.shape) != 1 or len(matrix[0]) != self.shape[0]:
+            raise CannotCompile(
+                f"a {len(matrix)}×{len(matrix[0])} matrix times a value of shape {self.shape}"
+            )
+        parts = [
+            [scale_row(row, c) for c, row in zip(weights, self.rows, strict=True) if c]
+            for weights in matrix
+        ]
+        return Form((len(matrix),), [add_rows({}, *rows) for rows in parts], self.side)
+
+    def transpose(self) -> Form:
+        if len(self.shape) != 2:
+            raise CannotCompile(f"the transpose of a value of shape {self.shape}")
+        k, d = self.shape
+        rows = [self.rows[i * d + j] for j in range(d) for i in range(k)]
+        return Form((d, k), rows, self.side)
+
+    def sum_entries(self) -> Form:
+        if len(self.shape) != 1:
+            raise CannotCompile(f"the sum of entries of a value of shape {self.shape}")
+        return Form((), [add_rows({}, *self.rows)], self.side)
+
+    def stack(self, rows: Sequence[Any]) -> Form:
+        if any(
+            not isinstance(row, Form) or (row.side, row.shape) != (self.side, self.shape)
+            for row in rows
+        ):
+            raise CannotCompile("stacking values of different shapes, or of different tokens")
+        return Form((len(rows), *self.shape), [r for row in rows for r in row.rows], self.side)
+
+    def rectify(self) -> Symbol:
+        return self.sum_hinges([1], [0], [1])
+
+    def sum_hinges(
+        self, slope: Sequence[Any], bias: Sequence[Any], weight: Sequence[Any]
+    ) -> Symbol:
+        if self.side == "j":
+            pair = as_pair(self)
+            return pair.rectify() if len(slope) == 1 else pair.sum_hinges(slope, bias, weight)
+        from innerloop.language.machine import get_machine
+
+        net = tuple([to_fraction(c) for c in part] for part in (slope, bias, weight))
+        return get_machine().add_units(self, net)  # pyright: ignore[reportAttributeAccessIssue]
+
+
+class Score(Symbol):
+    """Bilinear in me and j: rows of {(entry of me, entry of j): coefficient}."""
+
+    def __init__(self, shape: tuple[int, ...], rows: list[Pairs]) -> None:
+        self.shape = shape
+        self.rows = rows
+
+    def __add__(self, other: Any) -> Symbol:
+        other = as_pair(other)
+        if isinstance(other, Summand):
+            return other + self
+        shape = broadcast(self.shape, other.shape)
+        return Score(shape, add_all(self, other, shape))
+
+    def scale(self, factor: Fraction) -> Score:
+        return Score(self.shape, [scale_row(row, factor) for row in self.rows])
+
+    def rectify(self) -> Summand:
+        terms = [Term(row, True, {(t, ONE): Fraction(1)}) for t, row in enumerate(self.rows)]
+        return Summand(self.shape, terms)
+
+    def depends_on(self, side: str) -> bool:
+        """Whether it depends on what `me` holds, or on what `j` holds."""
+        which = 0 if side == "me" else 1
+        return any(pair[which] != ONE for row in self.rows for pair in row)
+
+    def as_form(self, side: str) -> Form:
+        """Return a score that depends on one token alone as a form."""
+        which = 0 if side == "me" else 1
+        return Form(self.shape, [{p[which]: c for p, c in r.items()} for r in self.rows], side)
+
+
+class Term(NamedTuple):
+    """One act(score) · value; the value is {(entry of the result, entry of j): coefficient}."""
+
+    score: Pairs
+    active: bool
+    value: dict[tuple[int, Entry], Fraction]
+
+
+class Summand(Symbol):
+    """A sum of terms: what is summed over j."""
+
+    def __init__(self, shape: tuple[int, ...], terms: list[Term]) -> None:
+        self.shape = shape
+        self.terms = terms
+
+    def __add__(self, other: Any) -> Symbol:
+        other = as_summand(as_pair(other))
+        if other.shape != self.shape:
+            raise CannotCompile(f"a sum of shapes {self.shape} and {other.shape} inside of a sum")
+        return Summand(self.shape, self.terms + other.terms)
+
+    def scale(self, factor: Fraction) -> Summand:
+        return Summand(
+            self.shape, [t._replace(value=scale_row(t.value, factor)) for t in self.terms]
+        )
+
+    def rectify(self) -> Symbol:
+        raise CannotCompile(
+            "relu of score · value: the activation of a head acts on its score alone. Write "
+            "relu(score) * value, or store the product in a register first"
+        )
+
+
+def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the shape of a sum or of a product entry by entry; a scalar goes with any shape."""
+    if a and b and a != b:
+        raise CannotCompile(f"values of shapes {a} and {b}: use dot, outer or matvec")
+    return a or b
+
+
+def add_all(a: Any, b: Any, shape: tuple[int, ...]) -> list[Any]:
+    """Add two symbols row by row; the row of a scalar is added to every row of the other."""
+    count = math.prod(shape)
+    first, second = (x.rows if x.shape else x.rows * count for x in (a, b))
+    return [add_rows(p, q) for p, q in zip(first, second, strict=True)]
+
+
+def as_pair(given: Any) -> Any:
+    """Return a number or a form as a score; scores and summands as they are."""
+    if not isinstance(given, Symbol):
+        number = to_fraction(given)
+        return Score((), [{(ONE, ONE): number} if number else {}])
+    if not isinstance(given, Form):
+        return given
+    mine = given.side == "me"
+    rows = [{(e, ONE) if mine else (ONE, e): c for e, c in row.items()} for row in given.rows]
+    return Score(given.shape, rows)
+
+
+def as_summand(given: Any) -> Summand:
+    """Return a score as a summand: its entries become values where they can, else scores."""
+    if isinstance(given, Summand):
+        return given
+    if not given.depends_on("me"):
+        value = {(t, k): c for t, row in enumerate(given.rows) for (_, k), c in row.items()}
+        return Summand(given.shape, [Term({(ONE, ONE): Fraction(1)}, False, value)])
+    terms = [Term(row, False, {(t, ONE): Fraction(1)}) for t, row in enumerate(given.rows) if row]
+    return Summand(given.shape, terms)

@@ -1,0 +1,121 @@
+"""The interpreter: runs a program on arrays, batched and differentiable, or in rational arithmetic.
+
+It is the reference that compiled weights are held against, and shares with the compiler only the
+author's function. Registers are arrays (*batch, tokens, *shape), with one token for shared ones.
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from innerloop.errors import InputError
+from innerloop.language.errors import CannotCompile
+from innerloop.language.machine import Function, Machine, Token, run_on
+from innerloop.language.values import Array, Value, convert_like
+
+
+def insert_axis(array: Array, place: int) -> Array:
+    """Insert an axis of length 1."""
+    shape = tuple(array.shape)
+    return array.reshape((*shape[:place], 1, *shape[place:]))
+
+
+class Interpreter(Machine):
+    """Holds the registers of all tokens while a program runs; the first `context` are context."""
+
+    def __init__(self, registers: dict[str, Value], tokens: int, context: int) -> None:
+        self.registers = registers
+        self.tokens = tokens
+        self.context = context
+        self._like = next(iter(registers.values())).array
+
+    def read(self, name: str, side: str) -> Value:
+        if name not in self.registers:
+            raise CannotCompile(f"no register {name!r}; there are {', '.join(self.registers)}")
+        value = self.registers[name]
+        place = value.array.ndim - len(value.shape)
+        array = insert_axis(value.array, place if side == "me" else place - 1)
+        return Value(array, value.shape)
+
+    def write(self, name: str, value: Any) -> None:
+        if not isinstance(value, Value):
+            value = Value(convert_like(self._like, value).reshape(1, 1), ())
+        shape = tuple(value.array.shape)
+        keys = len(shape) - len(value.shape) - 1
+        self.registers[name] = Value(
+            value.array.reshape(shape[:keys] + shape[keys + 1 :]), value.shape
+        )
+
+    def require(self, value: Any, low: Any, high: Any) -> None:
+        """Ranges are checked by `usage` of the construction."""
+
+    def _find_keys(self, over: str) -> np.ndarray:
+        """Return which tokens count, (tokens, keys), or (1, keys) if that is the same for all."""
+        keys = np.arange(self.tokens)
+        if over == "causal":
+            return keys[None, :] <= keys[:, None]
+        return keys[None, :] < (self.context if over == "context" else self.tokens)
+
+    def attend(
+        self,
+        summand: Function,
+        over: str,
+        average: bool,
+        where: Function | None,
+        reach: Any,
+        mark: str | None,
+        gap: Any,
+    ) -> Value:
+        with run_on(self):
+            value = _as_value(summand(Token(self, "j")), self._like)
+            counted = convert_like(self._like, self._find_keys(over).astype(int))
+            if where is not None:
+                counted = counted * _as_value(where(Token(self, "j")), self._like).array
+        if mark is not None:
+            counted = counted * self._find_same_marks(mark, gap)
+        if average:
+            counts = self._find_keys(over).sum(-1, keepdims=True)
+            shares = np.array([[Fraction(1, int(c))] for [c] in counts], dtype=object)
+            counted = counted * convert_like(self._like, shares)
+        rank = len(value.shape)
+        counted = counted.reshape(tuple(counted.shape) + (1,) * rank)
+        weighted = value.array * counted
+        keys = weighted.ndim - rank - 1
+        return Value(insert_axis(weighted.sum(keys), keys), value.shape)
+
+    def _find_same_marks(self, mark: str, gap: Any) -> Array:
+        marks = self.registers[mark].array
+        products = (marks[..., :, None, :] * marks[..., None, :, :]).sum(-1)
+        return convert_like(self._like, products > 1 - float(gap) / 2)
+
+    def attend_softmax(
+        self, score: Function, value: Function, over: str, where: Function | None, reach: Any
+    ) -> Value:
+        if not isinstance(self._like, Tensor):
+            raise InputError("softmax has no rational values: exp of a rational number is none")
+        with run_on(self):
+            scores = _as_value(score(Token(self, "j")), self._like).array
+            values = _as_value(value(Token(self, "j")), self._like)
+            counted = torch.as_tensor(self._find_keys(over), device=self._like.device)
+            if where is not None:
+                flags = _as_value(where(Token(self, "j")), self._like)
+                counted = counted & (flags.array > 0.5)
+        scores, counted = torch.broadcast_tensors(scores, counted)
+        weights = scores.masked_fill(~counted, -math.inf).softmax(-1)
+        rank = len(values.shape)
+        weighted = values.array * weights.reshape(tuple(weights.shape) + (1,) * rank)
+        keys = weighted.ndim - rank - 1
+        return Value(insert_axis(weighted.sum(keys), keys), values.shape)
+
+
+def _as_value(given: Any, like: Array) -> Value:
+    """Return a value as it is, and a plain number as a value."""
+    if isinstance(given, Value):
+        return given
+    return Value(convert_like(like, given).reshape(1, 1), ())

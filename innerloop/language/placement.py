@@ -1,0 +1,414 @@
+"""Passes 3 to 7, placement: where results are kept, and which heads and units compute them.
+
+In place     results of the last attention are added to the state itself where an exact solution of
+             P G = Q exists: every later reading ρ = P·state + Q·result then sees the same numbers
+Early clear  a state that is not read any more is cleared before the last block, which may then
+             write its new value in place
+Liveness     other results have scratch places from their block to their last reader, whose MLP
+             clears them for others
+Heads        the linear terms of a block are reduced to as few heads as their rank
+Units        linear parts of an MLP are reduced to their rank; equal units are merged
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+from innerloop.language.algebra import reduce_rank, solve
+from innerloop.language.forms import ONE, Entry, Pairs, Row, add_rows, add_to, scale_row
+from innerloop.language.plan import SCRATCH, Hinges, Plan, PlannedBlock, PlannedHead, Unit
+from innerloop.language.schedule import BlockKind, Schedule, schedule_nodes
+from innerloop.language.trace import Node, Trace
+
+MAX_AMPLIFICATION = 100
+"""Writing in place may enlarge a result by this much, and its rounding error with it."""
+MIN_HINGES = 16
+"""From this many hinges on, units on several entries are stored once."""
+
+
+class Peepholes(NamedTuple):
+    """Which savings are made; all of them unless their effect is to be measured."""
+
+    in_place: bool = True
+    early_clear: bool = True
+    reduce: bool = True
+
+
+@dataclass(frozen=True)
+class Target:
+    """What to compile for: ReLU or linear attention, and numbers of tokens where they are fixed."""
+
+    relu: bool = False
+    counts: Mapping[str, int] = field(default_factory=dict)
+    peepholes: Peepholes = Peepholes()
+
+
+def plan_blocks(trace: Trace, empty: Collection[str], target: Target) -> Plan:
+    """Plan the blocks that give every result of a trace; `empty` registers are 0 before them."""
+    results = {
+        (name, i): dict(row)
+        for name, form in trace.results.items()
+        for i, row in enumerate(form.rows)
+    }
+    names = {entry[0] for row in results.values() for entry in row}
+    schedule = schedule_nodes(trace.nodes, names, target.relu, target.counts)
+    planner = _Planner(schedule, results, target)
+    if target.peepholes.in_place:
+        planner.clear_early(trace, empty)
+        planner.write_in_place()
+    blocks = [planner.plan_block(number) for number in range(1, len(schedule.blocks) + 1)]
+    blocks = [block for block in blocks if block.heads or block.units or block.hinges]
+    return Plan(
+        blocks,
+        planner.scratch.used,
+        schedule.depth,
+        trace.results,
+        list(planner.in_place),
+        schedule.nodes,
+        trace.ranges,
+        planner.where,
+    )
+
+
+class _Scratch:
+    """Scratch places: the lowest free one is taken first."""
+
+    def __init__(self) -> None:
+        self.free: list[int] = []
+        self.used = 0
+
+    def take(self) -> Entry:
+        if not self.free:
+            self.free.append(self.used)
+            self.used += 1
+        return SCRATCH, self.free.pop(0)
+
+    def release(self, entries: Collection[Entry]) -> None:
+        self.free = sorted({*self.free, *(place for _, place in entries)})
+
+
+class _Planner:
+    """Plans block after block; knows where every result is kept."""
+
+    def __init__(self, schedule: Schedule, results: dict[Entry, Row], target: Target) -> None:
+        self.schedule, self.results, self.target = schedule, results, target
+        self.last = len(schedule.blocks)
+        self.known = {node.name: node for node in schedule.nodes}
+        self.final_names = {entry[0] for row in results.values() for entry in row}
+        self.last_use: dict[str, int] = defaultdict(int)
+        for node in schedule.nodes:
+            for name in node.list_reads():
+                self.last_use[name] = max(self.last_use[name], node.block)
+        for name in self.final_names & set(self.known):
+            self.last_use[name] = self.last
+        self.in_place: dict[str, dict[Entry, Row]] = {}
+        self.cleared: dict[int, list[Entry]] = defaultdict(list)
+        self.where: dict[Entry, Entry] = {}
+        self.scratch = _Scratch()
+
+    def _is_late_unit(self, name: str) -> bool:
+        """Whether a name is that of hidden units in the last block, which write to the state."""
+        node = self.known.get(name)
+        return node is not None and not node.attends and node.block == self.last
+
+    def clear_early(self, trace: Trace, empty: Collection[str]) -> None:
+        """Treat states that are empty, or can be emptied, as 0 before the last block."""
+        for name, form in trace.results.items():
+            sources = {self.known[e[0]] for row in form.rows for e in row if e[0] in self.known}
+            fed = any(node.attends and node.block == self.last for node in sources)
+            dead = max(self.last_use[name], 1)
+            early = self.target.peepholes.early_clear and dead < self.last and fed
+            if name in self.final_names or not (name in empty or early):
+                continue
+            entries = [(name, i) for i in range(len(form.rows))]
+            if name not in empty:
+                self.cleared[dead] += entries
+            for entry in entries:
+                add_to(self.results[entry], entry, Fraction(1))
+
+    def write_in_place(self) -> None:
+        """Find which results of the last attention can be added to the state."""
+        readings = [
+            dict(row)
+            for node in self.schedule.nodes
+            if not node.attends and node.block == self.last
+            for row in node.rows
+        ]
+        readings += [
+            {e: c for e, c in row.items() if not self._is_late_unit(e[0])}
+            for row in self.results.values()
+        ]
+        for node in self.schedule.nodes:
+            if not node.attends or node.block < self.last:
+                continue
+            equations = [
+                (
+                    {e: c for e, c in row.items() if e in self.results},
+                    {e: c for e, c in row.items() if e[0] == node.name},
+                )
+                for row in readings
+            ]
+            solution = solve(equations)
+            if solution is None or _amplifies(solution, equations):
+                continue
+            self.in_place[node.name] = solution
+            for row in readings:
+                for entry in [e for e in row if e[0] == node.name]:
+                    del row[entry]
+
+    def plan_block(self, number: int) -> PlannedBlock:
+        """Plan one block: its heads, and the MLP after them."""
+        chosen = self.schedule.blocks[number - 1]
+        here = [node for node in self.schedule.nodes if node.block == number]
+        for node in here:
+            if node.attends and node.name not in self.in_place:
+                self._take(node)
+        block = PlannedBlock(*(chosen or ("linear", "context", "1/n")), nodes=here)
+        if chosen is not None:
+            block.heads = _HeadBuilder(chosen, self).build(here)
+        self._plan_mlp(number, here, block)
+        self._label(number, block)
+        return block
+
+    def _label(self, number: int, block: PlannedBlock) -> None:
+        """Note the author's names of what scratch places hold, and of what is cleared or new."""
+        for node in self.schedule.nodes:
+            alive = node.block <= number <= self.last_use[node.name]
+            if alive and (node.name, 0) in self.where:
+                name = node.label or f"line {node.line.number}"
+                for i in range(node.size):
+                    block.labels.setdefault(self.where[node.name, i], name)
+                if self.last_use[node.name] == number:
+                    block.cleared.append(name)
+        block.cleared += dict.fromkeys(name for name, _ in self.cleared[number])
+        if number == self.last:
+            block.states = list(dict.fromkeys(name for name, _ in self.results))
+
+    def _take(self, node: Node) -> None:
+        for i in range(node.size):
+            self.where[node.name, i] = self.scratch.take()
+
+    def _plan_mlp(self, number: int, here: list[Node], block: PlannedBlock) -> None:
+        """Plan hidden units: new values, cleared places, and in the last block the new state."""
+        units = _UnitBuilder(self.target.peepholes.reduce)
+        held = dict(self.where)  # what this MLP reads, before places are given away
+        ending = [
+            self.where[node.name, i]
+            for node in self.schedule.nodes
+            if (node.name, 0) in self.where and self.last_use[node.name] == number
+            for i in range(node.size)
+        ]
+        for entry in [*self.cleared[number], *ending]:
+            units.add_linear(entry, {entry: Fraction(-1)})
+        for node in here:
+            if not node.attends:
+                self._plan_units(node, held, units, block)
+        # Only now: a small number in the place of a large one would be lost in its rounding.
+        self.scratch.release(ending)
+        if number == self.last:
+            for entry, row in self.results.items():
+                kept = {e: c for e, c in row.items() if not self._is_late_unit(e[0])}
+                change = self._locate(kept, held)
+                add_to(change, entry, Fraction(-1))
+                units.add_linear(entry, change)
+        block.units = units.build()
+
+    def _locate(self, row: Row, held: Mapping[Entry, Entry]) -> Row:
+        """Write a row in terms of places; what was written in place is in the state already."""
+        located: Row = {}
+        for entry, c in row.items():
+            if entry[0] not in self.in_place:
+                add_to(located, held.get(entry, entry), c)
+        return located
+
+    def _plan_units(
+        self, node: Node, held: Mapping[Entry, Entry], units: _UnitBuilder, block: PlannedBlock
+    ) -> None:
+        late = node.block == self.last
+        if not late:
+            self._take(node)
+        rows = [self._locate(row, held) for row in node.rows]
+        writes = [
+            {t: row[node.name, i] for t, row in self.results.items() if (node.name, i) in row}
+            if late
+            else {self.where[node.name, i]: Fraction(1)}
+            for i in range(node.size)
+        ]
+        if len(node.net[0]) >= MIN_HINGES and (found := _pair_entries(rows, writes)):
+            block.hinges.append(Hinges(*found, node.net))
+            return
+        for row, write in zip(rows, writes, strict=True):
+            for slope, bias, weight in zip(*node.net, strict=True):
+                units.add(scale_row(row, slope), bias, scale_row(write, weight))
+
+
+def _pair_entries(rows: list[Row], writes: list[Row]) -> tuple[list[Entry], list[Entry]] | None:
+    """Return sources and targets, if each row and write is one entry, of one register."""
+    sides = []
+    for part in (rows, writes):
+        if any(len(row) != 1 or set(row.values()) != {1} or ONE in row for row in part):
+            return None
+        sides.append([next(iter(row)) for row in part])
+        if len({entry[0] for entry in sides[-1]}) > 1:
+            return None
+    return sides[0], sides[1]
+
+
+def _amplifies(solution: Mapping[Any, Row], equations: list[tuple[Row, Row]]) -> bool:
+    """Whether results would be enlarged too much, and their rounding errors with them."""
+    most = max((abs(c) for _, right in equations for c in right.values()), default=Fraction(0))
+    return any(abs(c) > MAX_AMPLIFICATION * most for row in solution.values() for c in row.values())
+
+
+class _HeadBuilder:
+    """Makes the heads of one block."""
+
+    def __init__(self, chosen: BlockKind, planner: _Planner) -> None:
+        self.chosen, self.planner = chosen, planner
+        self.linear: dict[Any, list[Any]] = defaultdict(list)  # gate → (score, value)
+        self.active: dict[Any, tuple[Any, Any]] = {}  # score with its gate → itself, value
+
+    def build(self, nodes: list[Node]) -> list[PlannedHead]:
+        for node in nodes:
+            if node.attends:
+                self._add(node)
+        heads = []
+        for gate, products in self.linear.items():
+            few = reduce_rank(products) if self.planner.target.peepholes.reduce else products
+            for score, value in few:
+                heads.append(PlannedHead(add_rows(score, dict(gate)), value))
+                if self.chosen.kind == "relu":  # s·v = relu(s)·v + relu(−s)·(−v)
+                    mirrored = add_rows(scale_row(score, Fraction(-1)), dict(gate))
+                    heads.append(PlannedHead(mirrored, scale_row(value, Fraction(-1))))
+        heads += [PlannedHead(score, value) for score, value in self.active.values() if value]
+        return heads
+
+    def _add(self, node: Node) -> None:
+        factor = self._find_factor(node)
+        gate = self._place_pairs(node.gate)
+        for term in node.terms:
+            score = self._place_pairs(term.score)
+            value = self._place_value(node, term.value, factor)
+            if term.active:  # equal scores share a head
+                whole = add_rows(score, gate)
+                _, written = self.active.setdefault(_freeze(whole), (whole, {}))
+                for pair, c in value.items():
+                    add_to(written, pair, c)
+            elif value and score:
+                self.linear[_freeze(gate)].append((score, value))
+
+    def _find_factor(self, node: Node) -> Fraction:
+        """Return the factor between a node's normalisation and the block's."""
+        wanted = node.setting.normalisation if node.setting else None
+        if wanted == self.chosen.normalisation:
+            return Fraction(1)
+        if self.chosen.normalisation == "1":  # an average, computed as a sum
+            return Fraction(1, self.planner.target.counts[self.chosen.mask])
+        if wanted == "1":  # a sum, computed as an average
+            return Fraction(self.planner.target.counts[self.chosen.mask])
+        return Fraction(1)  # any average will do
+
+    def _place(self, entry: Entry) -> Entry:
+        return self.planner.where.get(entry, entry)
+
+    def _place_pairs(self, pairs: Pairs) -> Pairs:
+        placed: Pairs = {}
+        for (query, key), c in pairs.items():
+            add_to(placed, (self._place(query), self._place(key)), c)
+        return placed
+
+    def _place_value(self, node: Node, value: Mapping[Any, Fraction], factor: Fraction) -> Pairs:
+        """Write a value's targets as places, or as what they add to in the state."""
+        placed: Pairs = {}
+        direct = self.planner.in_place.get(node.name)
+        for (index, key), c in value.items():
+            entry = (node.name, index)
+            goals = (
+                {self._place(entry): Fraction(1)}
+                if direct is None
+                else {target: row[entry] for target, row in direct.items() if entry in row}
+            )
+            for goal, e in goals.items():
+                add_to(placed, (self._place(key), goal), c * e * factor)
+        return placed
+
+
+class _UnitBuilder:
+    """Collects hidden units and linear maps of one MLP."""
+
+    def __init__(self, reduce: bool) -> None:
+        self.reduce = reduce
+        self.units: dict[Any, tuple[Row, Fraction, Row]] = {}
+        self.constant: Row = {}
+        self.linear: list[tuple[Row, Row]] = []
+
+    def add(self, reads: Row, bias: Fraction, writes: Row) -> None:
+        """Add a unit; equal ones are merged, and what is never active is left out."""
+        bias = bias + reads.get(ONE, 0)
+        reads = {entry: c for entry, c in reads.items() if entry != ONE}
+        if not reads and bias <= 0:
+            return
+        _, _, written = self.units.setdefault((_freeze(reads), bias), (reads, bias, {}))
+        for target, c in writes.items():
+            add_to(written, target, c)
+
+    def add_linear(self, target: Entry, row: Row) -> None:
+        """Add a linear form and a constant to a place."""
+        if constant := row.get(ONE):
+            add_to(self.constant, target, constant)
+        rest = {entry: c for entry, c in row.items() if entry != ONE}
+        if rest:
+            self.linear.append(({target: Fraction(1)}, rest))
+
+    def build(self) -> list[Unit]:
+        for group in _group_by_places(self.linear):
+            for writes, reads in self._reduce(group):
+                self.add(reads, Fraction(0), writes)  # x = relu(x) − relu(−x)
+                self.add(
+                    scale_row(reads, Fraction(-1)), Fraction(0), scale_row(writes, Fraction(-1))
+                )
+        if self.constant:
+            self.add({}, Fraction(1), self.constant)
+        return [Unit(*unit) for unit in self.units.values() if unit[2]]
+
+    def _reduce(self, group: list[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
+        few = reduce_rank(group) if self.reduce else group
+        places = list(dict.fromkeys(entry for _, row in group for entry in row))
+        if len(few) < len(places):
+            return few
+        # No fewer than the places: read these, and nothing cancels.
+        parts = []
+        for place in places:
+            written: Row = {}
+            for targets, row in group:
+                for target, c in targets.items():
+                    add_to(written, target, c * row.get(place, Fraction(0)))
+            parts.append((written, {place: Fraction(1)}))
+        return [(written, read) for written, read in parts if written]
+
+
+def _group_by_places(rows: list[tuple[Row, Row]]) -> list[list[tuple[Row, Row]]]:
+    """Group rows that share places, directly or by others: each group is a map of its own."""
+    leader: dict[Entry, Entry] = {}
+
+    def find(entry: Entry) -> Entry:
+        while leader.setdefault(entry, entry) != entry:
+            entry = leader[entry]
+        return entry
+
+    for _, row in rows:
+        first, *others = row
+        for entry in others:
+            leader[find(entry)] = find(first)
+    groups: dict[Entry, list[tuple[Row, Row]]] = defaultdict(list)
+    for pair in rows:
+        groups[find(next(iter(pair[1])))].append(pair)
+    return list(groups.values())
+
+
+def _freeze(row: Mapping[Any, Fraction]) -> frozenset[tuple[Any, Fraction]]:
+    return frozenset(row.items())

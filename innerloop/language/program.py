@@ -1,0 +1,54 @@
+"""The decorator `program`: a step of an algorithm becomes a construction."""
+
+from __future__ import annotations
+
+from inspect import getdoc
+from typing import Any
+
+from innerloop.errors import InputError, unknown_name_error
+from innerloop.language.construction import Maker, ProgramConstruction, declare_fields
+from innerloop.language.definition import make_definition
+from innerloop.language.machine import Function
+from innerloop.language.prompts.base import Prompt
+from innerloop.language.prompts.components import ComponentsProgram, ComponentsPrompt
+from innerloop.language.prompts.points import PointsProgram, PointsPrompt
+from innerloop.language.prompts.prefixes import PrefixProgram, PrefixPrompt
+from innerloop.language.prompts.regression import RegressionProgram, RegressionPrompt
+
+PROMPTS: dict[str, tuple[type[Prompt], type[ProgramConstruction]]] = {
+    "regression": (RegressionPrompt, RegressionProgram),
+    "prefixes": (PrefixPrompt, PrefixProgram),
+    "points": (PointsPrompt, PointsProgram),
+    "components": (ComponentsPrompt, ComponentsProgram),
+}
+
+
+def program(*, prompt: str = "regression", source: str = "", **declared: Any) -> Maker:
+    """Make a construction of a step; registers and numbers are declared by name.
+
+        @program(x=Data("d"), y=Data(), w=State("d", shared=True), eta=Number(0.1))
+        def gradient_descent(me, eta):
+            me.w = me.w - eta * mean(lambda j: (dot(me.w, j.x) - j.y) * j.x)
+
+    `prompt` says which tokens there are: regression, prefixes, points or components. `source` is
+    the paper or book that the algorithm is from.
+    """
+    if prompt not in PROMPTS:
+        raise unknown_name_error("prompt", prompt, PROMPTS)
+    prompt_type, base = PROMPTS[prompt]
+
+    def make(step: Function) -> type[ProgramConstruction]:
+        if not callable(step) or not hasattr(step, "__code__"):
+            raise InputError(f"@program takes a function of me, got {type(step).__name__}")
+        definition = make_definition(step, prompt_type(), declared)
+        definition.answer = definition.prompt.find_default_answer(definition.registers)
+        members: dict[str, Any] = {
+            "definition": definition,
+            "source": source or "a program",
+            "__doc__": getdoc(step) or f"The program {step.__name__}.",
+            "__module__": step.__module__,
+            "__qualname__": step.__qualname__,
+        }
+        return declare_fields(type(step.__name__, (base,), members))
+
+    return make

@@ -1,0 +1,170 @@
+"""Exact arithmetic: run planned blocks, or the float64 weights of a transformer, in rationals.
+
+A stream is a NumPy array (tokens, width) of Fractions. `Activity` notes which ReLU units and heads
+were active: a point of a piecewise linear function speaks for its own pattern alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Any, cast
+
+import numpy as np
+from torch import Tensor
+
+from innerloop.errors import InputError
+from innerloop.language.plan import Plan, PlannedBlock
+from innerloop.transformer import Block, Layout
+from innerloop.transformer.mlp import ElementwiseUnits
+
+Stream = Any
+"""A NumPy array (tokens, width) of Fractions."""
+
+
+@dataclass
+class Activity:
+    """ReLUs that were seen active and silent, and the distinct patterns of all of them."""
+
+    active: set[Any] = field(default_factory=set)
+    silent: set[Any] = field(default_factory=set)
+    patterns: set[bytes] = field(default_factory=set)
+    _now: list[bytes] = field(default_factory=list)
+
+    def note(self, key: Any, numbers: Any) -> None:
+        """Note the inputs of one ReLU."""
+        on = numbers > 0
+        self._now.append(on.tobytes())
+        if on.any():
+            self.active.add(key)
+        if not on.all():
+            self.silent.add(key)
+
+    def finish_point(self) -> None:
+        """Count the pattern of one run."""
+        if self._now:
+            self.patterns.add(b"|".join(self._now))
+        self._now = []
+
+    @property
+    def one_sided(self) -> list[Any]:
+        """ReLUs that were never seen active, or never silent."""
+        return sorted(self.active ^ self.silent, key=str)
+
+
+def rectify(numbers: Any) -> Any:
+    """max(x, 0) on every entry."""
+    zero: Any = Fraction(0)
+    return np.maximum(numbers, zero)
+
+
+def run_plan(
+    plan: Plan, layout: Layout, stream: Stream, context: int, activity: Activity | None = None
+) -> Stream:
+    """Run planned blocks as they are; nothing is rounded anywhere."""
+    for number, block in enumerate(plan.blocks):
+        check_kind(block.kind, bool(block.heads))
+        stream = _attend_planned(block, layout, stream, context, activity, number)
+        update = np.full(stream.shape, Fraction(0), dtype=object)
+        for index, unit in enumerate(block.units):
+            numbers = np.full(len(stream), unit.bias, dtype=object)
+            for entry, c in unit.reads.items():
+                numbers = numbers + c * stream[:, _find_place(layout, entry)]
+            if activity is not None and unit.reads:
+                activity.note((number, "unit", index), numbers)
+            for entry, c in unit.writes.items():
+                update[:, _find_place(layout, entry)] += c * rectify(numbers)
+        for hinges in block.hinges:
+            slope, bias, weight = (np.array(part, dtype=object) for part in hinges.net)
+            for source, target in zip(hinges.sources, hinges.targets, strict=True):
+                numbers = stream[:, _find_place(layout, source), None] * slope + bias
+                update[:, _find_place(layout, target)] += (rectify(numbers) * weight).sum(-1)
+        stream = stream + update
+    return stream
+
+
+def _find_place(layout: Layout, entry: tuple[str, int]) -> int:
+    return layout[entry[0]].places[entry[1]]
+
+
+def _attend_planned(
+    block: PlannedBlock,
+    layout: Layout,
+    stream: Stream,
+    context: int,
+    activity: Activity | None,
+    number: int,
+) -> Stream:
+    if not block.heads:
+        return stream
+    counted = count_keys(block.mask, block.normalisation, len(stream), context)
+    out = stream.copy()
+    for index, head in enumerate(block.heads):
+        scores = np.full((len(stream),) * 2, Fraction(0), dtype=object)
+        for (query, key), c in head.score.items():
+            a, b = (stream[:, _find_place(layout, entry)] for entry in (query, key))
+            scores = scores + np.outer(c * a, b)
+        if block.kind == "relu":
+            if activity is not None:
+                activity.note((number, "head", index), scores[counted != 0])
+            scores = rectify(scores)
+        weights = scores * counted
+        for (key, target), c in head.value.items():
+            out[:, _find_place(layout, target)] += c * (
+                weights @ stream[:, _find_place(layout, key)]
+            )
+    return out
+
+
+def count_keys(mask: str, normalisation: str, tokens: int, context: int) -> Any:
+    """Return the weight of every key for every token: 0, or the normalisation."""
+    i, j = np.arange(tokens)[:, None], np.arange(tokens)[None, :]
+    limit = {"all": tokens + 0 * i, "context": context + 0 * i, "causal": i + 1}[mask]
+    inside = (j < limit).astype(object) * Fraction(1)
+    divisors = {"1/n": [context] * tokens, "1/N": [tokens] * tokens, "1/i": range(1, tokens + 1)}
+    shares = [Fraction(1, c) for c in divisors.get(normalisation, [1] * tokens)]
+    return inside * np.array(shares, dtype=object)[:, None]
+
+
+def check_kind(kind: str, attends: bool = True) -> None:
+    """Refuse softmax attention."""
+    if attends and kind == "softmax":
+        raise InputError(
+            "softmax has no exact certificate: exp of a rational number is not rational; the "
+            "certificate of `build` holds it to rounding"
+        )
+
+
+def to_fractions(weights: Tensor) -> Any:
+    """Return the rational numbers that floats are."""
+    numbers = [Fraction(v) for v in weights.detach().double().flatten().tolist()]
+    return np.array(numbers, dtype=object).reshape(tuple(weights.shape))
+
+
+def run_blocks(blocks: Iterable[Any], stream: Stream, context: int) -> Stream:
+    """Run blocks of a transformer from their float64 weights, each of which is a rational."""
+    for each in blocks:
+        block = cast(Block, each)
+        if (attention := block.attention) is not None:
+            check_kind(attention.kind)
+            counted = count_keys(attention.mask, attention.normalisation, len(stream), context)
+            query, key, value = map(to_fractions, (attention.query, attention.key, attention.value))
+            out, targets = stream.copy(), attention.targets.numpy()
+            for q, k, v in zip(query, key, value, strict=True):
+                scores = (stream @ q.T) @ (stream @ k.T).T
+                weights = (rectify(scores) if attention.kind == "relu" else scores) * counted
+                out[:, targets] += weights @ (stream @ v.T)
+            stream = out
+        if (mlp := block.mlp) is not None:
+            out = stream.copy()
+            if len(mlp.bias):
+                hidden = rectify(stream @ to_fractions(mlp.inner).T + to_fractions(mlp.bias))
+                out[:, mlp.targets.numpy()] += hidden @ to_fractions(mlp.outer).T
+            for piece in mlp.everywhere:
+                units = cast(ElementwiseUnits, piece)
+                slope, bias, weight = map(to_fractions, (units.slope, units.bias, units.weight))
+                numbers = stream[:, units.source.numpy()][..., None] * slope + bias
+                out[:, units.target.numpy()] += (rectify(numbers) * weight).sum(-1)
+            stream = out
+    return stream

@@ -1,0 +1,91 @@
+"""Declarations of a program: registers that tokens hold, and numbers that a user sets.
+
+    @program(x=Data("d"), y=Data(), w=State("d", shared=True), eta=Number(0.1, "step size"))
+
+Dimensions are letters (`d`, `n`, `K`, sizes of the prompt) or whole numbers; none is a scalar.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from innerloop.errors import InputError
+
+RESERVED = ("one", "scratch", "answer", "k")
+"""Names that no register may have: what the compiler adds, and the number of a step."""
+
+
+@dataclass(frozen=True)
+class Register:
+    """A register of every token. `shared`: the same in every token, which the compiler proves."""
+
+    dims: tuple[str | int, ...]
+    state: bool
+    shared: bool
+
+    def find_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
+        """Return the shape for given sizes."""
+        unknown = [dim for dim in self.dims if isinstance(dim, str) and dim not in sizes]
+        if unknown:
+            raise InputError(f"no size is called {unknown[0]!r}: there are {', '.join(sizes)}")
+        return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in self.dims)
+
+
+def Data(*dims: str | int, shared: bool = False) -> Register:  # noqa: N802, it reads as a type
+    """Declare a register that the prompt fills and no step changes."""
+    return Register(dims, state=False, shared=shared)
+
+
+def State(*dims: str | int, shared: bool = False) -> Register:  # noqa: N802
+    """Declare a register that steps change; it starts as the prompt has it, or from 0."""
+    return Register(dims, state=True, shared=shared)
+
+
+@dataclass(frozen=True)
+class Number:
+    """A number that a user may set, also one per step; `identify` may fit it if it is `free`."""
+
+    default: float | None = None
+    help: str = "a number of the program"
+    least: float | None = None
+    most: float | None = None
+    free: bool = True
+
+
+def Bound(  # noqa: N802
+    default: float, help: str = "a range", least: float = 1e-6, most: float = 1e12
+) -> Number:
+    """Declare how large something may become; it is checked when a prompt is run, never fitted."""
+    return Number(default, help, least, most, free=False)
+
+
+@dataclass(frozen=True)
+class Count:
+    """A whole number that a user may set."""
+
+    default: int
+    help: str = "a whole number of the program"
+    least: int = 1
+    most: int = 100_000
+
+
+@dataclass(frozen=True)
+class Matrices:
+    """A d×d matrix, or one per step: explicit, `random` near scale·I, or `identity` times scale."""
+
+    help: str = "d×d, steps×d×d, random or identity"
+    scale: float = 0.1
+    seed: int = 1
+
+
+Declaration = Register | Number | Count | Matrices
+
+
+def to_fraction(value: Any) -> Fraction:
+    """Read a number as the rational that its decimal digits say: 0.1 is one tenth."""
+    if isinstance(value, Fraction | int):
+        return Fraction(value)
+    return Fraction(repr(float(value)))

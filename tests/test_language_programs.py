@@ -1,0 +1,243 @@
+"""The programs of the package: certified, exact, and in agreement with independent oracles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import Lasso
+
+import innerloop
+from innerloop.algorithms.approximate_message_passing import ApproximateMessagePassing
+from innerloop.algorithms.chebyshev import Chebyshev
+from innerloop.algorithms.gradient_descent_with_weight_decay import GradientDescentWithWeightDecay
+from innerloop.algorithms.heavy_ball import HeavyBall
+from innerloop.algorithms.huber_descent import HuberDescent
+from innerloop.algorithms.kernel_smoothing import KernelSmoothing
+from innerloop.algorithms.nesterov import Nesterov
+from innerloop.algorithms.soft_k_means import SoftKMeans
+from innerloop.algorithms.subspace_iteration import SubspaceIteration
+from innerloop.constructions.base import iterate_streams, read_prediction
+from innerloop.language.construction import ProgramConstruction
+from innerloop.problems.gaussian_mixture import GaussianMixture
+from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
+from innerloop.problems.principal_components import PrincipalComponents
+from innerloop.registry import find_member, load_members
+
+pytestmark = pytest.mark.usefixtures("law_alone")
+
+STEPS = 2
+FEWER = {
+    "approximate-message-passing": {"knots": 30, "d": 2, "steps": 1},
+    "logistic-descent": {"knots": 41},
+    "soft-k-means": {"knots": 40},
+    "subspace-iteration": {"knots": 60, "components": 2, "steps": 1},
+    "oja": {"components": 2},
+}
+"""Settings with which programs are quick."""
+COUNTS = {
+    "accelerated-ridge": (2, 1, 3, 16),
+    "approximate-message-passing": (4, 4, 2, 22),
+    "chebyshev": (1, 1, 1, 14),
+    "gradient-descent-with-weight-decay": (1, 1, 1, 9),
+    "heavy-ball": (1, 1, 1, 12),
+    "huber-descent": (1, 1, 4, 9),
+    "ista": (1, 1, 1, 9),
+    "kernel-descent": (1, 1, 1, 4),
+    "kernel-smoothing": (1, 1, 1, 6),
+    "logistic-descent": (2, 2, 1, 10),
+    "nesterov": (1, 1, 1, 12),
+    "oja": (3, 3, 2, 18),
+    "soft-k-means": (4, 4, 2, 24),
+    "subspace-iteration": (9, 9, 2, 22),
+}
+"""Blocks of a step, those on the critical path, most heads, and width, at d = 3 and K = c = 2."""
+
+
+def list_programs() -> dict[str, Any]:
+    return load_members("programs", ProgramConstruction)
+
+
+def test_every_program_is_counted() -> None:
+    assert set(COUNTS) == set(list_programs())
+
+
+def make(name: str, **settings: Any) -> Any:
+    kind: Any = find_member("programs", ProgramConstruction, name)
+    sizes = {"d": 3, "n": 6, "steps": STEPS, "clusters": 2}
+    known = {key: value for key, value in sizes.items() if key in kind.declared_types()}
+    return kind.from_values({**known, **FEWER.get(name, {}), **settings})
+
+
+@pytest.mark.parametrize("name", COUNTS)
+def test_programs_hold_their_law_exactly_and_cost_what_they_did(name: str) -> None:
+    made = make(name)
+    certificate = innerloop.build(made, instances=2).certificate
+    assert certificate.holds, certificate.explain()
+    plan, counts = made.compiled.steps[-1], made.compiled.count()
+    found = (counts["blocks"], plan.depth, counts["heads"], counts["width"])
+    assert found == COUNTS[name]
+    if name in ("kernel-smoothing", "soft-k-means"):
+        with pytest.raises(innerloop.InputError, match="softmax has no exact certificate"):
+            innerloop.exact(made)
+        return
+    exact = innerloop.exact(made, points=2, d=2, n=3)
+    assert exact.equal, exact.difference
+    if exact.degree is None:
+        assert "exact at the points tried" in exact.text
+        assert "proof for these sizes" not in exact.text
+    else:
+        assert f"({exact.degree}/2^31)^2" in exact.text
+
+
+def run_both(made: Any, algorithm: Any, problem: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    """Answers of the weights and of an algorithm after every step."""
+    states = algorithm.states(problem, made.steps)
+    expected = torch.stack([algorithm.predict(problem, state) for state in states])
+    return predict_all(made, problem), expected
+
+
+def predict_all(made: Any, problem: Any) -> torch.Tensor:
+    """Answers of the weights after every step."""
+    streams = iterate_streams(made, made.transformer, problem)
+    return torch.stack([read_prediction(made, made.transformer, problem, s) for s in streams])
+
+
+def to_tensor(*numbers: float) -> torch.Tensor:
+    return torch.tensor(numbers, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("made", "algorithm"),
+    [
+        (make("heavy-ball", eta=0.2, beta=0.7), HeavyBall(to_tensor(0.2), to_tensor(0.7))),
+        (make("nesterov", eta=0.2, beta=0.7), Nesterov(to_tensor(0.2), to_tensor(0.7))),
+        (make("chebyshev", steps=4), Chebyshev(torch.tensor(0.25), torch.tensor(2.5))),
+        (
+            make("gradient-descent-with-weight-decay", eta=[0.1, 0.3]),
+            GradientDescentWithWeightDecay(to_tensor(0.1, 0.3), torch.tensor(0.1)),
+        ),
+        (make("huber-descent"), HuberDescent(to_tensor(0.2), torch.tensor(1.0))),
+        (make("kernel-smoothing"), KernelSmoothing(torch.tensor(1.0))),
+    ],
+    ids=lambda part: getattr(part, "name", ""),
+)
+def test_programs_run_the_algorithm_of_that_name(made: Any, algorithm: Any) -> None:
+    problem = LinearRegression(d=3, n=6, queries=2, noise=1.0).sample(3)
+    found, expected = run_both(made, algorithm, problem)
+    first = 1 if not algorithm.has_steps else 0
+    assert torch.allclose(found[first:], expected[first:], atol=1e-6 if first else 1e-12)
+    assert found.std() > 0.1
+
+
+def test_message_passing_is_the_algorithm_but_for_its_knots() -> None:
+    made = make("approximate-message-passing", d=3, n=9, knots=1000, steps=3)
+    problem = LinearRegression(d=3, n=9, noise=1.0).sample(3)
+    found, expected = run_both(made, ApproximateMessagePassing(to_tensor(1.0)), problem)
+    assert torch.allclose(found, expected, atol=1e-4)
+
+
+def test_soft_k_means_is_the_algorithm_within_its_bound() -> None:
+    made = make("soft-k-means", knots=400, n=8)
+    problem = GaussianMixture(d=3, n=8, clusters=2, separation=1.0).sample(3)
+    found, expected = run_both(made, SoftKMeans(torch.tensor(1.0)), problem)
+    assert torch.allclose(found, expected, atol=60 * np.tanh(2 / (2 * 399**2) / 4) * 10)
+
+
+def test_subspace_iteration_is_the_algorithm_and_ends_at_eigenvectors() -> None:
+    made = make("subspace-iteration", knots=800, n=9, steps=3)
+    problem = PrincipalComponents(d=3, n=9, components=2, gap=0.3).sample(2)
+    found, expected = run_both(made, SubspaceIteration(), problem)
+    assert torch.allclose(found[1:], expected[1:], atol=1e-5)
+    *_, state = made.algorithm.states(problem, 60)
+    leading = np.linalg.eigh(problem.covariance.numpy())[1][..., ::-1].swapaxes(-1, -2)
+    products = (state.v.numpy() * leading[:, :2]).sum(-1)
+    assert np.allclose(np.abs(products), 1.0, atol=1e-4)
+
+
+def test_oja_is_the_formula_in_numpy() -> None:
+    made = make("oja")
+    problem = PrincipalComponents(d=3, n=6, components=2, gap=0.3).sample(1)[0]
+    v, covariance = problem.start.numpy(), problem.covariance.numpy()
+    for found in predict_all(made, problem)[1:]:
+        image = v @ covariance
+        v = v + 0.5 * (image - (v * image).sum(-1, keepdims=True) * v)
+        assert np.allclose(found.numpy(), v, atol=1e-12)
+    *_, state = made.algorithm.states(problem, 400)
+    leading = np.linalg.eigh(covariance)[1][:, -1]
+    assert np.allclose(np.abs(state.v.numpy() @ leading), 1.0, atol=1e-6)
+
+
+def test_ista_ends_at_scikit_learns_lasso() -> None:
+    problem = LinearRegression(d=3, n=12, noise=1.0).sample(1)[0]
+    *_, state = make("ista", penalty=0.4).algorithm.states(problem, 400)
+    lasso = Lasso(alpha=0.4, fit_intercept=False, tol=1e-12).fit(problem.x, problem.y)
+    assert np.allclose(state.w.numpy(), lasso.coef_, atol=1e-8)
+    assert 0 < np.count_nonzero(lasso.coef_) <= 3
+
+
+def test_logistic_descent_is_the_formula_in_numpy() -> None:
+    drawn = LinearRegression(d=3, n=6).sample(1)[0]
+    problem = RegressionProblem(drawn.x, (drawn.y > 0).double(), drawn.x_query)
+    made = make("logistic-descent", knots=4001)
+    x, y, w = drawn.x.numpy(), problem.y.numpy(), np.zeros(3)
+    for state in list(made.algorithm.states(problem, 5))[1:]:
+        w = w - 0.5 / 6 * x.T @ (1 / (1 + np.exp(-x @ w)) - y)
+        assert np.allclose(state.w.numpy(), w, atol=1e-4)
+
+
+def test_kernel_descent_is_a_power_of_the_kernel_matrix() -> None:
+    problem = LinearRegression(d=3, n=6, queries=2).sample(1)[0]
+    answers = predict_all(make("kernel-descent"), problem)
+    x, y = problem.x.numpy(), problem.y.numpy()
+    kernel, cross = np.maximum(x @ x.T, 0), np.maximum(problem.x_query.numpy() @ x.T, 0)
+    alpha = np.zeros(6)
+    for found in answers:
+        assert np.allclose(found.numpy(), cross @ alpha, atol=1e-12)
+        alpha = alpha + 0.2 / 6 * (y - kernel @ alpha)
+
+
+@pytest.mark.parametrize("attention", ["linear", "relu"])
+def test_accelerated_ridge_is_its_recursion_on_every_prefix(attention: str) -> None:
+    made = make("accelerated-ridge", attention=attention)
+    problem = LinearRegression(d=3, n=6).sample(1)[0]
+    found = predict_all(made, problem)[-1]
+    x, y = problem.x.numpy(), problem.y.numpy()
+    rows = np.concatenate([x, problem.x_query.numpy()])
+    for m in range(7):
+        gram, moment = x[:m].T @ x[:m] + np.eye(3), x[:m].T @ y[:m]
+        ahead = behind = np.zeros(3)
+        for _ in range(STEPS):
+            moved = ahead - 0.4 / (2 * m + 1) * (gram @ ahead - moment)
+            ahead, behind = moved + 0.5 * (moved - behind), moved
+        assert np.isclose(float(found[m]), rows[m] @ behind, atol=1e-12)
+    assert len(made.compiled.steps[0].blocks) == (2 if attention == "linear" else 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("heavy-ball", {"beta": 1e-9}),
+        ("heavy-ball", {"beta": 1.0, "eta": 1e-6}),
+        ("gradient-descent-with-weight-decay", {"decay": 1e6, "eta": 1e-6}),
+        ("chebyshev", {"lower": 1e-3, "upper": 50.0}),
+    ],
+)
+def test_extreme_numbers_keep_the_law(name: str, settings: dict[str, float]) -> None:
+    """Exact algebra is blind to conditioning: what is written in place must not be amplified."""
+    assert innerloop.build(make(name, **settings), instances=4).certificate.holds
+
+
+def test_many_features_compile() -> None:
+    compiled = make("heavy-ball", d=100, n=4).compiled
+    assert compiled.count() == {
+        **{"blocks": 1, "heads": 1, "hidden": 200, "scratch": 0},
+        "width": 100 + 1 + 1 + 200 + 1,
+    }
+
+
+def test_an_interval_of_length_0_is_refused() -> None:
+    with pytest.raises(innerloop.InputError, match="divides by a number that is 0"):
+        make("chebyshev", lower=1.0, upper=1.0).compiled  # noqa: B018
