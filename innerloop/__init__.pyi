@@ -74,6 +74,8 @@ from innerloop.problems.tabular_mdps import TabularMDPs as TabularMDPs
 from innerloop.recipes.base import Recipe as Recipe
 from innerloop.recipes.base import TrainedRun as TrainedRun
 from innerloop.recipes.base import train as train
+from innerloop.solving.solution import Solution as Solution
+from innerloop.solving.solve import solve as solve
 from innerloop.transformer.model import Transformer as Transformer
 
 __version__: str
