@@ -26,6 +26,16 @@ from innerloop.errors import FileError as FileError
 from innerloop.errors import InputError as InputError
 from innerloop.errors import MissingLibraryError as MissingLibraryError
 from innerloop.errors import OutOfRangeError as OutOfRangeError
+from innerloop.estimators.clustering import (
+    TransformerGaussianMixture as TransformerGaussianMixture,
+)
+from innerloop.estimators.clustering import TransformerKMeans as TransformerKMeans
+from innerloop.estimators.lasso import TransformerLasso as TransformerLasso
+from innerloop.estimators.regressor import TransformerRegressor as TransformerRegressor
+from innerloop.estimators.spectral import TransformerPCA as TransformerPCA
+from innerloop.estimators.spectral import (
+    TransformerSpectralClustering as TransformerSpectralClustering,
+)
 from innerloop.identification.hooked import HookedModel as HookedModel
 from innerloop.identification.hugging_face import wrap_gpt2 as wrap_gpt2
 from innerloop.identification.identification import Identification as Identification

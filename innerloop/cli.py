@@ -14,6 +14,7 @@ from typer.core import TyperCommand, TyperOption
 from innerloop import __version__
 from innerloop.commands.build import build
 from innerloop.commands.check import check
+from innerloop.commands.fit import fit
 from innerloop.commands.identify import identify
 from innerloop.commands.list import list_
 from innerloop.commands.report import report
@@ -74,6 +75,7 @@ for _name, _command in {
     "verify": verify,
     "train": train,
     "identify": identify,
+    "fit": fit,
     "check": check,
     "report": report,
 }.items():

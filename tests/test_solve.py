@@ -151,8 +151,8 @@ def draw_points(problems: int = 6, n: int = 40, d: int = 2, seed: int = 0) -> np
 
 def fit_k_means(start: np.ndarray) -> Any:
     """scikit-learn's KMeans from given centres, to its fixed point."""
-    settings: dict[str, Any] = {"n_init": 1, "tol": 0.0}
-    return KMeans(len(start), init=start, **settings)
+    settings: dict[str, Any] = {"init": start, "n_init": 1, "tol": 0.0}
+    return KMeans(len(start), **settings)
 
 
 def test_k_means_agrees_with_scikit_learn_from_the_same_start() -> None:

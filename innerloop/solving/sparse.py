@@ -95,7 +95,7 @@ class ElasticNet(Lasso):
 class NonNegativeLeastSquares(Solver):
     """Least squares with weights that are not negative."""
 
-    measure: ClassVar[str] = "largest violation of the optimality conditions, in mean x·residual"
+    measure: ClassVar[str] = "largest violation of the optimality conditions, x of mean square 1"
 
     fit_intercept: bool = False
     max_steps: int = 10_000
@@ -103,9 +103,14 @@ class NonNegativeLeastSquares(Solver):
     def solve(self, samples: Samples, tolerance: float) -> Answers:
         quadratic = reduce_samples(samples, self.fit_intercept)
         nothing = torch.zeros_like(quadratic.square)
-        descent = Descent(quadratic.gram, quadratic.moment, quadratic.square, nothing, True)
+        # Features of length 1: which weights are positive does not depend on their scales.
+        lengths = quadratic.gram.diagonal(dim1=-2, dim2=-1).sqrt()
+        lengths = torch.where(lengths > 0, lengths, 1.0)
+        gram = quadratic.gram / lengths.unsqueeze(-1) / lengths.unsqueeze(-2)
+        descent = Descent(gram, quadratic.moment / lengths, quadratic.square, nothing, True)
         start = torch.zeros_like(quadratic.moment)
         weights, measures, converged, sweeps = descent.solve(start, tolerance, self.max_steps)
+        weights = weights / lengths
         return {
             "coef": weights,
             "intercept": intercepts(weights, quadratic.x_mean, quadratic.y_mean),
