@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.base import clone
+import sklearn.datasets
+from sklearn import base
 from sklearn.cluster import KMeans
-from sklearn.datasets import load_diabetes, load_digits, load_iris, load_wine
 from sklearn.decomposition import PCA
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import Lasso, LinearRegression
@@ -31,6 +31,8 @@ from innerloop import (
     TransformerSpectralClustering,
 )
 
+datasets: Any = sklearn.datasets
+clone: Any = base.clone
 pytestmark = pytest.mark.usefixtures("law_alone")
 ESTIMATORS = [
     TransformerRegressor(),
@@ -55,8 +57,8 @@ def test_scikit_learns_own_checks_pass(estimator: Any) -> None:
 
 @pytest.mark.parametrize("algorithm", ["newton", "relu-newton", "gd-plus-plus"])
 def test_regression_on_diabetes_agrees_with_linear_regression(algorithm: str) -> None:
-    X, y = load_diabetes(return_X_y=True)
-    model = TransformerRegressor(algorithm).fit(X[:300], y[:300])
+    X, y = datasets.load_diabetes(return_X_y=True)
+    model: Any = TransformerRegressor(algorithm).fit(X[:300], y[:300])
     other = LinearRegression().fit(X[:300], y[:300])
     np.testing.assert_allclose(model.predict(X[300:]), other.predict(X[300:]), atol=1e-6)
     assert model.certificate_.holds
@@ -89,7 +91,7 @@ def test_the_depth_follows_the_conditioning_and_a_gap_is_told() -> None:
 
 def test_regression_with_weights_without_intercept_and_at_huge_scales() -> None:
     """scikit-learn sees features of one scale: its own solver drops those that are far smaller."""
-    X, y = load_diabetes(return_X_y=True)
+    X, y = datasets.load_diabetes(return_X_y=True)
     X, y = X[:100], y[:100] * 1e8
     scales = np.logspace(-9, 9, 10)
     weight = np.random.default_rng(0).integers(0, 3, size=100)
@@ -118,7 +120,7 @@ def test_edges_constant_collinear_short_and_single() -> None:
 
 
 def test_lasso_on_diabetes_agrees_with_scikit_learn() -> None:
-    X, y = load_diabetes(return_X_y=True)
+    X, y = datasets.load_diabetes(return_X_y=True)
     model = TransformerLasso(alpha=1.0, tolerance=1e-9).fit(X[:200], y[:200])
     other = Lasso(alpha=1.0, tol=1e-12, max_iter=100_000).fit(X[:200], y[:200])
     np.testing.assert_allclose(model.predict(X), other.predict(X), atol=0.02)
@@ -131,8 +133,9 @@ def test_lasso_on_diabetes_agrees_with_scikit_learn() -> None:
 
 
 def test_pca_on_wine_agrees_with_scikit_learn() -> None:
-    X = load_wine().data
-    model, other = TransformerPCA(2, random_state=0).fit(X), PCA(2).fit(X)
+    X = datasets.load_wine().data
+    model = TransformerPCA(2, random_state=0).fit(X)
+    other: Any = PCA(2).fit(X)
     np.testing.assert_allclose(
         np.abs(model.components_ @ other.components_.T), np.eye(2), atol=1e-5
     )
@@ -140,17 +143,17 @@ def test_pca_on_wine_agrees_with_scikit_learn() -> None:
     np.testing.assert_allclose(np.abs(model.transform(X)), np.abs(other.transform(X)), atol=1e-3)
     assert model.layers_.shape == (model.steps_ + 1, 2, 13)
     with pytest.raises(OutOfRangeError, match="up to 2,000 samples of 16 features"):
-        TransformerPCA().fit(load_digits().data)
+        TransformerPCA().fit(datasets.load_digits().data)
 
 
 def test_k_means_on_iris_agrees_from_the_same_start_and_digits_run() -> None:
-    X = load_iris().data
+    X = datasets.load_iris().data
     settings: dict[str, Any] = {"init": X[[0, 60, 120]], "n_init": 1, "tol": 0.0}
     model, other = TransformerKMeans(3, init=X[[0, 60, 120]]).fit(X), KMeans(3, **settings).fit(X)
     np.testing.assert_allclose(model.cluster_centers_, other.cluster_centers_, atol=1e-10)
     np.testing.assert_array_equal(model.predict(X), other.predict(X))
     np.testing.assert_allclose(model.transform(X), other.transform(X), atol=1e-10)
-    digits = load_digits().data[:150]
+    digits = datasets.load_digits().data[:150]
     settings["init"] = digits[:10]
     near = TransformerKMeans(10, init=digits[:10]).fit(digits)
     np.testing.assert_array_equal(near.labels_, KMeans(10, **settings).fit(digits).labels_)
@@ -164,8 +167,8 @@ def test_ties_are_broken_with_a_warning() -> None:
 
 
 def test_a_mixture_takes_the_e_step_of_scikit_learn() -> None:
-    X = load_iris().data
-    model = TransformerGaussianMixture(3, variance=0.2, init=X[[0, 60, 120]], steps=3)
+    X = datasets.load_iris().data
+    model: Any = TransformerGaussianMixture(3, variance=0.2, init=X[[0, 60, 120]], steps=3)
     with pytest.warns(ConvergenceWarning, match="22 steps, 3 were taken; the last move of a cent"):
         model.fit(X)
     other: Any = GaussianMixture(3, covariance_type="spherical")
@@ -179,7 +182,7 @@ def test_a_mixture_takes_the_e_step_of_scikit_learn() -> None:
 
 
 def test_spectral_clustering_splits_by_the_first_component() -> None:
-    X = load_iris().data
+    X = datasets.load_iris().data
     model = TransformerSpectralClustering(random_state=0).fit(X)
     scores = PCA(1).fit_transform(X)[:, 0]
     np.testing.assert_allclose(np.abs(model.scores_), np.abs(scores), atol=1e-5)
@@ -188,9 +191,9 @@ def test_spectral_clustering_splits_by_the_first_component() -> None:
 
 
 def test_estimators_work_inside_scikit_learn() -> None:
-    X, y = load_diabetes(return_X_y=True)
+    X, y = datasets.load_diabetes(return_X_y=True)
     X, y = X[:80, :4], y[:80]
-    search = GridSearchCV(
+    search: Any = GridSearchCV(
         make_pipeline(StandardScaler(), TransformerPCA(2, steps=6), TransformerRegressor()),
         {"transformerregressor__algorithm": ["newton", "gd-plus-plus"]},
         cv=2,
@@ -204,8 +207,8 @@ def test_estimators_work_inside_scikit_learn() -> None:
 
 def test_frames_keep_their_names() -> None:
     pandas: Any = pytest.importorskip("pandas")
-    frame = pandas.DataFrame(load_iris().data, columns=["a", "b", "c", "d"])
-    model = TransformerKMeans(2, init=frame.to_numpy()[[0, 120]]).fit(frame)
+    frame = pandas.DataFrame(datasets.load_iris().data, columns=["a", "b", "c", "d"])
+    model: Any = TransformerKMeans(2, init=frame.to_numpy()[[0, 120]]).fit(frame)
     assert list(model.feature_names_in_) == ["a", "b", "c", "d"]
     shown = model.set_output(transform="pandas").transform(frame)
     assert list(shown.columns) == ["transformerkmeans0", "transformerkmeans1"]

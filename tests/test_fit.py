@@ -10,10 +10,11 @@ from typing import Any
 
 import numpy as np
 import pytest
-from sklearn.datasets import load_diabetes
+import sklearn.datasets
 from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import train_test_split
 
+datasets: Any = sklearn.datasets
 pytestmark = pytest.mark.usefixtures("law_alone")
 Run = Callable[..., Any]
 
@@ -21,7 +22,7 @@ Run = Callable[..., Any]
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
     """The first columns of the diabetes data as CSV."""
-    X, y = load_diabetes(return_X_y=True)
+    X, y = datasets.load_diabetes(return_X_y=True)
     path = tmp_path / "data.csv"
     lines = [
         ",".join(map(repr, [*map(float, x), float(t)])) for x, t in zip(X[:80, :4], y, strict=False)
@@ -34,7 +35,7 @@ def test_fit_scores_predicts_and_draws(run: Run, data: Path, tmp_path: Path) -> 
     out, figure = tmp_path / "out.csv", tmp_path / "figure.svg"
     done = run("fit", str(data), "--target", "price", "-o", str(out), "--figure", str(figure))
     assert done.code == 0, done.err
-    X, y = load_diabetes(return_X_y=True)
+    X, y = datasets.load_diabetes(return_X_y=True)
     rows = np.arange(1, 81)
     parts: Any = train_test_split(X[:80, :4], y[:80], rows, test_size=0.25, random_state=0)
     expected = LinearRegression().fit(parts[0], parts[2])

@@ -118,7 +118,7 @@ class _Clusterer(ClusterMixin, BaseEstimator, ABC):
 
     def _check_points(self, X: Any) -> np.ndarray:
         check_is_fitted(self, "certificate_")
-        return validate_data(self, X, dtype=np.float64, reset=False)
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
 
     def _read_shares(self, X: np.ndarray) -> np.ndarray:
         """The read-out of the transformer: the share of each cluster in each point."""

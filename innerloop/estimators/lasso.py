@@ -97,7 +97,7 @@ class TransformerLasso(RegressorMixin, BaseEstimator):
         penalty = torch.tensor([float(self.alpha)], dtype=torch.float64)
         problem = Descent(gram[None], moment[None], square[None].double(), penalty)
         limit = self.tolerance * 0.5 * float(square)
-        layers = []
+        layers, gap = [], math.inf
         for weights in self._iterate(rows, labels):
             layers.append(weights)
             gap = float(problem.measure(torch.tensor(weights)[None]))

@@ -111,7 +111,8 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
     def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
         """Yield the predictions after 0, 1, …, all steps."""
         check_is_fitted(self, "certificate_")
-        yield from self._iterate_layers(validate_data(self, X, dtype=np.float64, reset=False))
+        X = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        yield from self._iterate_layers(X)
 
     def _iterate_layers(self, X: np.ndarray) -> Iterator[np.ndarray]:
         rows = torch.tensor(self._scale.scale_rows(X))
@@ -203,8 +204,10 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
         wide[:, : X.shape[1]] = rows.basis
         unit = scale.unit / math.sqrt(X.shape[1])
         self._scale = replace(rows, basis=wide, unit=unit)
-        self._recipe, self.transformer_ = recipe, model
-        self.certificate_, self.steps_, self.condition_ = None, 0, math.nan
+        network: Any = model
+        nothing: Any = None  # a trained network has no certificate
+        self._recipe, self.transformer_ = recipe, network
+        self.certificate_, self.steps_, self.condition_ = nothing, 0, math.nan
         self.run_about_ = about
 
     def _predict_with_run(self, problem: RegressionProblem) -> Iterator[torch.Tensor]:

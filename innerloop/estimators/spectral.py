@@ -224,7 +224,7 @@ class TransformerSpectralClustering(ClusterMixin, _SpectralEstimator):
         )
         self.certificate_ = certify_once(self._construction)
         self.transformer_ = make_transformer(self._construction)
-        layers = []
+        layers, stream = [], torch.empty(0)
         with torch.no_grad():
             for stream in iterate_streams(self._construction, self.transformer_, problem):
                 read = read_prediction(self._construction, self.transformer_, problem, stream)
