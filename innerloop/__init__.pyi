@@ -26,6 +26,16 @@ from innerloop.errors import FileError as FileError
 from innerloop.errors import InputError as InputError
 from innerloop.errors import MissingLibraryError as MissingLibraryError
 from innerloop.errors import OutOfRangeError as OutOfRangeError
+from innerloop.estimators.clustering import (
+    TransformerGaussianMixture as TransformerGaussianMixture,
+)
+from innerloop.estimators.clustering import TransformerKMeans as TransformerKMeans
+from innerloop.estimators.lasso import TransformerLasso as TransformerLasso
+from innerloop.estimators.regressor import TransformerRegressor as TransformerRegressor
+from innerloop.estimators.spectral import TransformerPCA as TransformerPCA
+from innerloop.estimators.spectral import (
+    TransformerSpectralClustering as TransformerSpectralClustering,
+)
 from innerloop.identification.hooked import HookedModel as HookedModel
 from innerloop.identification.hugging_face import wrap_gpt2 as wrap_gpt2
 from innerloop.identification.identification import Identification as Identification
@@ -76,6 +86,8 @@ from innerloop.problems.tabular_mdps import TabularMDPs as TabularMDPs
 from innerloop.recipes.base import Recipe as Recipe
 from innerloop.recipes.base import TrainedRun as TrainedRun
 from innerloop.recipes.base import train as train
+from innerloop.solving.solution import Solution as Solution
+from innerloop.solving.solve import solve as solve
 from innerloop.transformer.model import Transformer as Transformer
 
 __version__: str

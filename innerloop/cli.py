@@ -16,6 +16,7 @@ from innerloop.commands.build import build
 from innerloop.commands.check import check
 from innerloop.commands.compile import compile_
 from innerloop.commands.exact import exact
+from innerloop.commands.fit import fit
 from innerloop.commands.identify import identify
 from innerloop.commands.list import list_
 from innerloop.commands.play import play
@@ -80,6 +81,7 @@ for _name, _command in {
     "train": train,
     "identify": identify,
     "play": play,
+    "fit": fit,
     "check": check,
     "report": report,
 }.items():

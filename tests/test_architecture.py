@@ -52,6 +52,11 @@ ARROWS = [
     ("theory", "training"),
     ("theory", "claims"),
     ("problems", "training"),
+    ("recipes", "solving"),
+    ("terminal", "solving"),
+    ("output", "terminal"),
+    ("solving", "estimators"),
+    ("estimators", "commands"),
     ("transformer", "training"),
 ]
 FOUNDATION = {

@@ -1,0 +1,299 @@
+"""Clustering by softmax attention: k-means (Lloyd's algorithm) and a mixture of Gaussians (EM)."""
+
+from __future__ import annotations
+
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import (
+    BaseEstimator,
+    ClassNamePrefixFeaturesOutMixin,
+    ClusterMixin,
+    TransformerMixin,
+)
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from innerloop.constructions.base import Construction, iterate_streams, read_prediction
+from innerloop.errors import InputError, OutOfRangeError
+from innerloop.estimators.machine import (
+    MAX_STEPS,
+    certify_once,
+    check_steps,
+    make_construction,
+    make_transformer,
+    round_up,
+    warn_gap,
+)
+from innerloop.limits import check_count
+from innerloop.problems.gaussian_mixture import ClusteringProblem
+from innerloop.solving.data import Samples
+from innerloop.solving.starts import draw_far_points
+
+TIE_SHARE = 1e-6
+"""Points at a tie are moved by half of this share of the largest entry, at most."""
+LLOYD_BOUND = 30.0
+"""Entries of scaled points are within this: certificates are drawn with clouds of this size."""
+
+
+class _Clusterer(ClusterMixin, BaseEstimator, ABC):
+    """Points and centres scaled into a construction's range, iterated by its transformer."""
+
+    steps: int | str
+    init: Any
+    random_state: Any
+    _construction: Construction[Any, Any]
+
+    def _fit_clusters(self, X: Any, clusters: int) -> np.ndarray:
+        """Scale, choose the depth, certify and run; return the points."""
+        X = validate_data(self, X, dtype=np.float64)
+        check_count("the number of clusters", clusters, 1)
+        if len(X) < clusters:
+            raise InputError(f"n_samples={len(X)} should be >= n_clusters={clusters}")
+        start = self._choose_start(X, clusters)
+        self._shift = X.mean(axis=0)
+        self._unit = self._choose_unit(X, start)
+        problem = ClusteringProblem(self._scale(X), self._scale(start))
+        try:
+            needed, layers = self._run(problem)
+        except OutOfRangeError:  # a point as near to one centre as to another
+            needed, layers = self._run(self._break_ties(problem))
+        self.layers_ = np.stack(layers) * self._unit + self._shift
+        self._centres = torch.tensor(layers[-1])
+        move = float(np.abs(self.layers_[-1] - self.layers_[-2]).max())
+        if needed > self.steps_:
+            warn_gap(type(self).__name__, self.steps_, needed, move, "the last move of a centre")
+        return X
+
+    def _run(self, problem: ClusteringProblem) -> tuple[int, list[np.ndarray]]:
+        """Choose the depth, certify and run; return the steps needed and the centres."""
+        given = check_steps(self.steps)
+        needed = self._count_steps(problem)
+        self.steps_ = min(needed, MAX_STEPS) if given is None else given
+        self._construction = self._make_construction(problem, self.steps_)
+        self.certificate_ = certify_once(self._construction)
+        self.transformer_ = make_transformer(self._construction)
+        return needed, list(self._stream_centres(problem))
+
+    def _break_ties(self, problem: ClusteringProblem) -> ClusteringProblem:
+        """Move every point a little, and say so: hard attention has no answer at a tie."""
+        generator = torch.Generator().manual_seed(0)
+        noise = torch.rand(problem.x.shape, generator=generator, dtype=torch.float64) - 0.5
+        size = TIE_SHARE * float(problem.x.abs().max())
+        warnings.warn(
+            f"{type(self).__name__}: a point is as near to one centre as to another; points were "
+            f"moved by up to {size / 2 * self._unit:.1g} to break ties",
+            UserWarning,
+            stacklevel=4,
+        )
+        start = problem.start + size * noise[: problem.clusters].flip(0)
+        return ClusteringProblem(problem.x + size * noise, start)
+
+    def _choose_start(self, X: np.ndarray, clusters: int) -> np.ndarray:
+        if isinstance(self.init, str):
+            if self.init != "k-means++":
+                raise InputError(f"init must be k-means++ or an array, got {self.init!r}")
+            seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+            samples = Samples(torch.tensor(X)[None], None, None, torch.tensor([0]))
+            generator = torch.Generator().manual_seed(seed)
+            return draw_far_points(samples, clusters, generator)[0].numpy()
+        start = np.asarray(self.init, dtype=np.float64)
+        if start.shape != (clusters, X.shape[1]):
+            raise InputError(f"init must be {(clusters, X.shape[1])}, got {start.shape}")
+        return start
+
+    def _scale(self, X: np.ndarray) -> torch.Tensor:
+        return torch.tensor((X - self._shift) / self._unit)
+
+    def _stream_centres(self, problem: ClusteringProblem) -> Iterator[np.ndarray]:
+        """Yield the centres after 0, 1, …, all steps: register `mu` of the centroid tokens."""
+        with torch.no_grad():
+            for stream in iterate_streams(self._construction, self.transformer_, problem):
+                centres = self._construction.layout.read(stream, "mu")[problem.n :]
+                yield centres.numpy().copy()
+
+    def _check_points(self, X: Any) -> np.ndarray:
+        check_is_fitted(self, "certificate_")
+        return np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+
+    def _read_shares(self, X: np.ndarray) -> np.ndarray:
+        """The read-out of the transformer: the share of each cluster in each point."""
+        parts, most = [], getattr(self._construction, "n")  # noqa: B009
+        with torch.no_grad():
+            for rows in self._scale(X).split(most):
+                problem = ClusteringProblem(rows, self._centres)
+                stream = self._construction.encode(problem, self._centres)
+                parts.append(
+                    read_prediction(self._construction, self.transformer_, problem, stream)
+                )
+        return torch.cat(parts).numpy()
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Return the cluster of each point, by the transformer's read-out."""
+        return self._read_shares(self._check_points(X)).argmax(axis=1)
+
+    @abstractmethod
+    def _choose_unit(self, X: np.ndarray, start: np.ndarray) -> float:
+        """Return the length that becomes 1."""
+
+    @abstractmethod
+    def _count_steps(self, problem: ClusteringProblem) -> int:
+        """Count the steps that the algorithm takes on the data."""
+
+    @abstractmethod
+    def _make_construction(self, problem: ClusteringProblem, steps: int) -> Construction[Any, Any]:
+        """Make the construction for the data's sizes."""
+
+
+class TransformerKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Clusterer):
+    """k-means by a transformer whose softmax heads are sharp: Lloyd's algorithm, a step per layer.
+
+    n_clusters    K
+    init          "k-means++", or the centres to start from
+    steps         depth, or "auto": until no point changes its cluster
+    random_state  of the start
+
+    After fitting, `layers_` holds the centres after every step, `cluster_centers_`, `labels_` and
+    `inertia_` are as in KMeans, `certificate_` is the evidence. A cluster that loses all of its
+    points moves to the mean of all points, unlike in KMeans. Where a point is as
+    near to one centre as to another, points are moved by a millionth, with a warning.
+    """
+
+    def __init__(
+        self,
+        n_clusters: int = 8,
+        *,
+        init: Any = "k-means++",
+        steps: int | str = "auto",
+        random_state: Any = None,
+    ) -> None:
+        self.n_clusters = n_clusters
+        self.init = init
+        self.steps = steps
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> TransformerKMeans:
+        """Run the transformer over points and centres."""
+        X = self._fit_clusters(X, self.n_clusters)
+        self.cluster_centers_ = self.layers_[-1]
+        self._n_features_out = self.n_clusters
+        self.labels_ = self._read_shares(X).argmax(axis=1)
+        self.inertia_ = float(np.sum((X - self.cluster_centers_[self.labels_]) ** 2))
+        return self
+
+    def transform(self, X: Any) -> np.ndarray:
+        """Return the distance of each point to each centre."""
+        X = self._check_points(X)
+        return np.linalg.norm(X[:, None] - self.cluster_centers_, axis=-1)
+
+    def _choose_unit(self, X: np.ndarray, start: np.ndarray) -> float:
+        largest = float(np.abs(np.concatenate([X, start]) - X.mean(axis=0)).max())
+        return largest / (0.9 * LLOYD_BOUND) or 1.0
+
+    def _count_steps(self, problem: ClusteringProblem) -> int:
+        algorithm = make_construction("lloyd").algorithm
+        state, members = problem.start, algorithm.predict(problem, problem.start)
+        for k in range(1, MAX_STEPS + 1):
+            state = algorithm.step(problem, state, k)
+            after = algorithm.predict(problem, state)
+            if torch.equal(after, members):
+                return k
+            members = after
+        return MAX_STEPS + 1
+
+    def _make_construction(self, problem: ClusteringProblem, steps: int) -> Construction[Any, Any]:
+        rounding = 32 * torch.finfo(torch.float64).eps * problem.d * LLOYD_BOUND**2
+        margin = max(4 * rounding, 1e-11)
+        return make_construction(
+            "lloyd",
+            d=problem.d,
+            n=round_up(problem.n),
+            clusters=problem.clusters,
+            steps=steps,
+            bound=LLOYD_BOUND,
+            margin=margin,
+            sharpness=60 / margin,
+        )
+
+
+class TransformerGaussianMixture(_Clusterer):
+    """A mixture of Gaussians with one known variance, by a transformer that runs EM on its means.
+
+    n_components  K, all of the same weight
+    variance      σ² of every feature in every component, or "auto": what is left within the
+                  clusters of the start
+    init          "k-means++", or the means to start from
+    steps         depth, or "auto": until a step moves no mean by `tolerance` standard deviations
+    tolerance     see steps
+    random_state  of the start
+
+    After fitting, `layers_` holds the means after every step, `means_` the last ones, `weights_`
+    and `variance_` what was known, `certificate_` the evidence.
+    """
+
+    def __init__(
+        self,
+        n_components: int = 1,
+        *,
+        variance: float | str = "auto",
+        init: Any = "k-means++",
+        steps: int | str = "auto",
+        tolerance: float = 1e-4,
+        random_state: Any = None,
+    ) -> None:
+        self.n_components = n_components
+        self.variance = variance
+        self.init = init
+        self.steps = steps
+        self.tolerance = tolerance
+        self.random_state = random_state
+
+    def fit(self, X: Any, y: Any = None) -> TransformerGaussianMixture:
+        """Run the transformer over points and means."""
+        X = self._fit_clusters(X, self.n_components)
+        self.means_ = self.layers_[-1]
+        self.variance_ = self._unit**2
+        self.weights_ = np.full(self.n_components, 1 / self.n_components)
+        self.labels_ = self._read_shares(X).argmax(axis=1)
+        return self
+
+    def predict_proba(self, X: Any) -> np.ndarray:
+        """Return the share of each component in each point, by the transformer's read-out."""
+        return self._read_shares(self._check_points(X))
+
+    def _choose_unit(self, X: np.ndarray, start: np.ndarray) -> float:
+        if not isinstance(self.variance, str):
+            if not self.variance > 0:
+                raise InputError(f"variance must be above 0, got {self.variance}")
+            return float(np.sqrt(self.variance))
+        if self.variance != "auto":
+            raise InputError(f"variance must be auto or a number, got {self.variance!r}")
+        nearest = ((X[:, None] - start) ** 2).sum(axis=-1).argmin(axis=1)
+        within = [X[nearest == k] - X[nearest == k].mean(axis=0) for k in np.unique(nearest)]
+        spread = float(np.sqrt(np.mean(np.concatenate(within) ** 2)))
+        return spread or float(X.std()) or 1.0
+
+    def _count_steps(self, problem: ClusteringProblem) -> int:
+        algorithm = make_construction("em", clusters=problem.clusters).algorithm
+        state = problem.start
+        for k in range(1, MAX_STEPS + 1):
+            after = algorithm.step(problem, state, k)
+            if float((after - state).abs().max()) <= self.tolerance:
+                return k
+            state = after
+        return MAX_STEPS + 1
+
+    def _make_construction(self, problem: ClusteringProblem, steps: int) -> Construction[Any, Any]:
+        largest = float(torch.cat([problem.x, problem.start]).abs().max())
+        return make_construction(
+            "em",
+            d=problem.d,
+            n=round_up(problem.n),
+            clusters=problem.clusters,
+            steps=steps,
+            bound=30.0 * 2.0 ** max(0, int(np.ceil(np.log2(max(largest / 30.0, 1e-9))))),
+        )

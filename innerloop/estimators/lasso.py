@@ -1,0 +1,145 @@
+"""The lasso by a transformer: LISTA-VM with one matrix and one threshold, which is ISTA."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
+
+from innerloop.errors import InputError, OutOfRangeError
+from innerloop.estimators.machine import (
+    MAX_STEPS,
+    certify_once,
+    check_steps,
+    make_construction,
+    make_transformer,
+    round_up,
+    warn_gap,
+)
+from innerloop.problems.linear_regression import RegressionProblem
+from innerloop.solving.coordinate_descent import Descent
+from innerloop.transformer.cache import GatheredStream
+
+BOUND, THRESHOLD = 1e6, 0.005
+"""Largest |⟨β, x⟩| and θ of the construction."""
+
+
+class TransformerLasso(RegressorMixin, BaseEstimator):
+    """The lasso 1/(2n) ‖y − Xw − b‖² + alpha ‖w‖₁, scikit-learn's, by a causal transformer.
+
+    steps      depth, or "auto": until the duality gap is below `tolerance` of ½ mean y², at most
+               what the conditioning of the data asks for, and 2,000
+    tolerance  of the duality gap, as a share of ½ mean (y − ȳ)²
+
+    After fitting, `layers_` holds the weights after every step, `coef_` and `intercept_` the last
+    ones, `dual_gap_` their duality gap, `steps_` the depth and `certificate_` the evidence. The
+    examples are the prompt; a query's covariates enter only the read-out ⟨x, β⟩, so that one pass
+    over the prompt serves every query.
+    """
+
+    def __init__(
+        self,
+        alpha: float = 1.0,
+        *,
+        steps: int | str = "auto",
+        tolerance: float = 1e-6,
+        fit_intercept: bool = True,
+    ) -> None:
+        self.alpha = alpha
+        self.steps = steps
+        self.tolerance = tolerance
+        self.fit_intercept = fit_intercept
+
+    def fit(self, X: Any, y: Any) -> TransformerLasso:
+        """Run the transformer over the training set as its prompt."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True)
+        y = np.asarray(y, dtype=np.float64)
+        if not self.alpha > 0:
+            raise InputError(f"alpha must be above 0, got {self.alpha}: use TransformerRegressor")
+        self._mean = X.mean(axis=0) if self.fit_intercept else np.zeros(X.shape[1])
+        self._shift = float(y.mean()) if self.fit_intercept else 0.0
+        rows, labels = X - self._mean, y - self._shift
+        n, d = X.shape
+        values = np.linalg.eigvalsh(rows.T @ rows / n if d <= n else rows @ rows.T / n)
+        largest = float(max(values[-1], 1e-300))
+        least = float(values[0]) if d <= n else 0.0
+        size = round_up(n, most=2000)
+        self._matrix = 0.2 / (1 + math.sqrt(d / size)) ** 2
+        rate = self._matrix * n / (2 * n + 1)
+        # Rows · stretch have η λmax = 1; labels · lift make θ the threshold of η and alpha.
+        self._stretch = 1 / math.sqrt(rate * largest)
+        self._lift = THRESHOLD / (rate * self.alpha * self._stretch)
+        self._needed = math.inf if least <= 0 else -math.log(self.tolerance) * largest / least
+        given = check_steps(self.steps)
+        most = int(min(MAX_STEPS, self._needed + 1)) if given is None else given
+        self._construction = make_construction(
+            "lista-vm",
+            d=d,
+            n=size,
+            steps=most,
+            preconditioners="identity",
+            step_size=self._matrix,
+            threshold=THRESHOLD,
+            bound=BOUND,
+        )
+        self.certificate_ = certify_once(self._construction)
+        self.transformer_ = make_transformer(self._construction)
+        self._run(rows, labels, n, given is None)
+        return self
+
+    def _run(self, rows: np.ndarray, labels: np.ndarray, n: int, stop_early: bool) -> None:
+        gram, moment = torch.tensor(rows.T @ rows / n), torch.tensor(rows.T @ labels / n)
+        square = torch.tensor(float(labels @ labels) / n)
+        penalty = torch.tensor([float(self.alpha)], dtype=torch.float64)
+        problem = Descent(gram[None], moment[None], square[None].double(), penalty)
+        limit = self.tolerance * 0.5 * float(square)
+        layers, gap = [], math.inf
+        for weights in self._iterate(rows, labels):
+            layers.append(weights)
+            gap = float(problem.measure(torch.tensor(weights)[None]))
+            if stop_early and gap <= limit:
+                break
+        self.layers_ = np.stack(layers)
+        self.steps_, self.dual_gap_ = len(layers) - 1, gap
+        self.coef_ = layers[-1]
+        self.intercept_ = self._shift - float(self._mean @ self.coef_)
+        if not gap <= limit:
+            warn_gap(type(self).__name__, self.steps_, self._needed, gap, "the duality gap")
+
+    def _iterate(self, rows: np.ndarray, labels: np.ndarray) -> Any:
+        """Yield the weights after 0, 1, … steps: register `beta` of the query token."""
+        construction, unlift = self._construction, self._stretch / self._lift
+        x, y = torch.tensor(rows * self._stretch), torch.tensor(labels * self._lift)
+        problem = RegressionProblem(x, y, torch.zeros(1, x.shape[1], dtype=torch.float64))
+        construction.check(problem)
+        tokens = construction.prompt(problem)
+        last, gathered = tokens[..., -1:, :], GatheredStream(tokens)
+        (block,) = construction.body(0)
+        with torch.no_grad():
+            for k in range(construction.steps + 1):
+                beta = construction.layout.read(last, "beta")[0]
+                usage = float((x @ beta).abs().max()) / BOUND
+                if not usage <= 1:
+                    raise OutOfRangeError(
+                        f"after step {k} the data reach {usage:.3g} times the range of lista-vm: "
+                        "choose a larger alpha"
+                    )
+                yield beta.numpy() * unlift
+                # The prompt's keys and values do not change: only the query's token has to run.
+                last = block.forward_last(last, gathered)
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Read out ⟨x, β⟩ at every query."""
+        check_is_fitted(self, "coef_")
+        X = validate_data(self, X, dtype=np.float64, reset=False)
+        x = torch.tensor((X - self._mean) * self._stretch)
+        beta = torch.tensor(self.coef_ * self._lift / self._stretch).expand_as(x)
+        tokens = self._construction.layout.make_tokens(x=x, beta=beta, odd=1.0)
+        stream = self.transformer_.run_epilogue(tokens.unsqueeze(-2), 0)
+        problem = RegressionProblem(x[:1], x[:1, 0], x)  # what is read does not depend on it
+        read = self._construction.decode(problem, stream).squeeze(-1)
+        return read.numpy() / self._lift + self._shift

@@ -1,0 +1,248 @@
+"""Linear regression whose predictions are a transformer's: Newton's iteration, gradient descent."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from innerloop.constructions.base import iterate_streams, read_prediction
+from innerloop.errors import InputError, unknown_name_error
+from innerloop.estimators.machine import (
+    MAX_STEPS,
+    certify_once,
+    check_steps,
+    make_construction,
+    make_transformer,
+    round_up,
+    warn_gap,
+)
+from innerloop.estimators.scaling import RegressionScale
+from innerloop.problems.linear_regression import RegressionProblem
+
+CONSTRUCTIONS = {
+    "newton": "newton",
+    "relu-newton": "relu-newton",
+    "gradient-descent": "looped-gradient-descent",
+    "gd-plus-plus": "gd-plus-plus",
+}
+SAFE_STEPS, SAFE_RATIO = 20, 1e-7
+"""Newton's iteration is exact to this many steps, or where αλmin² is at least this."""
+GROWTH, SHRINKAGE = 27 / 8, 0.5
+"""GD++: step sizes grow by the factor that B = ½I takes from the largest curvature, at most."""
+MAX_QUERIES = 4096
+"""Queries in one prompt."""
+
+
+class TransformerRegressor(RegressorMixin, BaseEstimator):
+    """Least squares by a transformer: the training set is its prompt, predicting a forward pass.
+
+    algorithm      newton, relu-newton, gradient-descent or gd-plus-plus
+    steps          depth, or "auto": what the conditioning of the data needs for `tolerance`
+    tolerance      share of the labels' spread that predictions on the training set may miss
+    fit_intercept  whether data are centred first
+    run            the folder of a trained network that predicts instead: see `from_run`
+
+    After fitting, `layers_` holds the predictions of the training set after every step,
+    `certificate_` the evidence that the blocks run the algorithm, `steps_` the depth,
+    `condition_` the condition number of the scaled data and `gap_` how far the training set's
+    predictions are from least squares, as a share of the labels' spread. Collinear features,
+    constant ones and n < d are fine: predictions are those of some least-squares weights.
+    """
+
+    def __init__(
+        self,
+        algorithm: str = "newton",
+        *,
+        steps: int | str = "auto",
+        tolerance: float = 1e-8,
+        fit_intercept: bool = True,
+        run: str | None = None,
+    ) -> None:
+        self.algorithm = algorithm
+        self.steps = steps
+        self.tolerance = tolerance
+        self.fit_intercept = fit_intercept
+        self.run = run
+
+    @classmethod
+    def from_run(cls, path: str | Path, *, fit_intercept: bool = True) -> TransformerRegressor:
+        """Make an estimator that predicts with a trained network, the folder of its run."""
+        return cls("trained", fit_intercept=fit_intercept, run=str(path))
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> TransformerRegressor:
+        """Put the training set into the prompt; choose, certify and run the transformer."""
+        X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=1)
+        y = np.asarray(y, dtype=np.float64)
+        weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
+        if not weight.sum() > 0:
+            raise InputError("sample_weight must not be 0 for every row")
+        scale = RegressionScale.fit(X, y, weight, self.fit_intercept)
+        if self.run is not None:
+            self._load_run(scale, X, y)
+        else:
+            if self.algorithm not in CONSTRUCTIONS:
+                raise unknown_name_error("algorithm", str(self.algorithm), CONSTRUCTIONS)
+            self._build(scale, len(X))
+        roots = np.sqrt(weight / weight.mean())  # a row of weight 2 counts as two
+        self._examples = (
+            torch.tensor(self._scale.scale_rows(X) * roots[:, None]),
+            torch.tensor((y - scale.shift) / scale.unit * roots),
+        )
+        self.layers_ = np.stack(list(self._iterate_layers(X)))
+        self.gap_ = self._measure_gap(X, y, weight)
+        if self.run is None and not self.gap_ <= max(10 * self.tolerance, self._rounding):
+            what = "the gap to least squares, as a share of the labels' spread,"
+            warn_gap(type(self).__name__, self.steps_, self._needed, self.gap_, what)
+        return self
+
+    def predict(self, X: Any) -> np.ndarray:
+        """Predict by a forward pass on the training set and the queries X."""
+        *_, last = self.staged_predict(X)
+        return last
+
+    def staged_predict(self, X: Any) -> Iterator[np.ndarray]:
+        """Yield the predictions after 0, 1, …, all steps."""
+        check_is_fitted(self, "certificate_")
+        X = np.asarray(validate_data(self, X, dtype=np.float64, reset=False))
+        yield from self._iterate_layers(X)
+
+    def _iterate_layers(self, X: np.ndarray) -> Iterator[np.ndarray]:
+        rows = torch.tensor(self._scale.scale_rows(X))
+        parts = [self._stream_layers(part) for part in rows.split(MAX_QUERIES)]
+        for layers in zip(*parts, strict=True):
+            yield torch.cat(layers).numpy() * self._scale.unit + self._scale.shift
+
+    def _stream_layers(self, queries: torch.Tensor) -> Iterator[torch.Tensor]:
+        problem = RegressionProblem(*self._examples, queries)
+        with torch.no_grad():
+            if self.run is not None:
+                yield from self._predict_with_run(problem)
+                return
+            for stream in iterate_streams(self._construction, self.transformer_, problem):
+                yield read_prediction(self._construction, self.transformer_, problem, stream)
+
+    def _build(self, scale: RegressionScale, n: int) -> None:
+        """Scale the data to the built range, and make the transformer of the depth they need."""
+        d, size = scale.basis.shape[1], round_up(n)
+        # Random rows of this size have λmax(XᵀX) up to this: blocks are certified on them.
+        bound = (size**0.5 + d**0.5 + 6.0) ** 2
+        least, largest = float(scale.spectrum[-1]), max(float(scale.spectrum[0]), 1e-300)
+        name, given = CONSTRUCTIONS[self.algorithm], check_steps(self.steps)
+        changes: dict[str, Any] = {}
+        if name in ("newton", "relu-newton"):
+            self._scale = replace(scale, size=float((bound / (n * largest)) ** 0.5))
+            self._needed = count_newton_steps((least / largest) ** 2, self.tolerance)
+            steps = given or (
+                self._needed if (least / largest) ** 2 >= SAFE_RATIO else min(self._needed, 20)
+            )
+            parameters: dict[str, Any] = {"n": size}
+        elif name == "looped-gradient-descent":
+            rate = size / bound
+            self._scale = replace(scale, size=float((2 / (rate * (largest + least))) ** 0.5))
+            self._needed = count_descent_steps(largest / max(least, 1e-300), self.tolerance)
+            steps = given or min(self._needed, MAX_STEPS)
+            parameters = {"n": size, "preconditioners": "identity", "step_size": rate}
+        else:
+            rate = size / bound
+            self._scale = replace(scale, size=float((1 / (rate * largest)) ** 0.5))
+            self._needed = count_growing_steps(scale.spectrum / largest, self.tolerance)
+            steps = given or min(self._needed, MAX_STEPS)
+            growth = rate * torch.tensor([GROWTH**k for k in range(steps)], dtype=torch.float64)
+            eye = torch.eye(d, dtype=torch.float64)
+            parameters = {"n": size, "transforms": SHRINKAGE * eye}
+            parameters["preconditioners"] = growth[:, None, None] * eye
+            certified = min(steps, 12)
+            changes = {
+                "steps": certified,
+                "preconditioners": parameters["preconditioners"][:certified],
+            }
+        self.steps_ = int(steps)
+        self._construction = make_construction(name, d=d, steps=self.steps_, **parameters)
+        self.certificate_ = certify_once(self._construction, **changes)
+        distinct = (lambda k: k) if name == "gd-plus-plus" else None
+        self.transformer_ = make_transformer(self._construction, distinct)
+        self.condition_ = largest / max(least, 1e-300)
+
+    @property
+    def _rounding(self) -> float:
+        """What rounding may add to the gap: the certificate's tolerance, grown by conditioning."""
+        return self.certificate_.tolerance * max(1.0, self.condition_)
+
+    def _measure_gap(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
+        root = np.sqrt(weight / weight.sum())
+        rows = self._scale.scale_rows(X)
+        labels = y - self._scale.shift
+        exact = np.linalg.lstsq(root[:, None] * rows, root * labels, rcond=None)[0]
+        apart = self.layers_[-1] - self._scale.shift - rows @ exact
+        return float(np.sqrt(np.sum((root * apart) ** 2)) / self._scale.unit)
+
+    def _load_run(self, scale: RegressionScale, X: np.ndarray, y: np.ndarray) -> None:
+        from innerloop.recipes.base import load
+        from innerloop.training.folder import MODEL
+
+        path = Path(str(self.run))
+        recipe, model, about = load(path / MODEL if path.is_dir() else path)
+        distribution: Any = recipe.build_distribution()
+        if distribution.problem_type is not RegressionProblem:
+            raise InputError(f"{path} holds a {recipe.name}, which is no regression")
+        if X.shape[1] > distribution.d:
+            raise InputError(
+                f"{path} was trained for d={distribution.d} features, the data have {X.shape[1]}"
+            )
+        # Features of spread 1 and labels of spread √d, as its training had them; further
+        # features that it was trained on are 0.
+        rows = replace(scale, basis=np.diag(_inverse_spread(scale, X)))
+        wide = np.zeros((X.shape[1], distribution.d))
+        wide[:, : X.shape[1]] = rows.basis
+        unit = scale.unit / math.sqrt(X.shape[1])
+        self._scale = replace(rows, basis=wide, unit=unit)
+        network: Any = model
+        nothing: Any = None  # a trained network has no certificate
+        self._recipe, self.transformer_ = recipe, network
+        self.certificate_, self.steps_, self.condition_ = nothing, 0, math.nan
+        self.run_about_ = about
+
+    def _predict_with_run(self, problem: RegressionProblem) -> Iterator[torch.Tensor]:
+        kind = next(self.transformer_.parameters()).dtype
+        each = problem.map_tensors(lambda tensor: tensor.unsqueeze(0).to(kind))
+        layers = self._recipe.predict_layers(self.transformer_, each)
+        yield from layers[:, 0].double()
+
+
+def _inverse_spread(scale: RegressionScale, X: np.ndarray) -> np.ndarray:
+    spread = (X - scale.mean).std(axis=0)
+    return np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
+
+
+def count_newton_steps(ratio: float, tolerance: float) -> int:
+    """Steps k with (1 − ρ)^(2ᵏ) ≤ tolerance, for ρ = αλmin²: the error of the slowest direction."""
+    if ratio >= 0.5:
+        return max(2, math.ceil(math.log2(math.log(1 / tolerance) / math.log(2))))
+    return max(2, math.ceil(math.log2(-math.log(tolerance) / -math.log1p(-ratio))))
+
+
+def count_descent_steps(condition: float, tolerance: float) -> int:
+    """Steps k with ((κ − 1)/(κ + 1))ᵏ ≤ tolerance, of gradient descent at its best step size."""
+    if condition <= 1 + 1e-9:
+        return 2
+    rate = math.log1p(2 / (condition - 1))
+    return max(2, math.ceil(-math.log(tolerance) / rate))
+
+
+def count_growing_steps(spectrum: np.ndarray, tolerance: float) -> int:
+    """Steps of GD++ with step sizes that grow by 27/8, from its recursion for each eigenvalue."""
+    curvature, error = spectrum.copy(), np.ones_like(spectrum)
+    for k in range(1, MAX_STEPS + 1):
+        error = error * (1 - curvature)
+        if np.abs(error).max() <= tolerance:
+            return max(2, k)
+        curvature = GROWTH * curvature * (1 - SHRINKAGE * curvature) ** 2
+    return MAX_STEPS + 1

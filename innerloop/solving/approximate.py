@@ -1,0 +1,112 @@
+"""The lasso by a fixed number of steps: ISTA, FISTA, LISTA-VM as built or as learned.
+
+They are fast and approximate: the answer comes with its duality gap like any other, and is
+reported as not converged where that is above the tolerance. LISTA-VM as built has M = (2n+1)/L·I
+and θ = α n/L, the layers that `build("lista-vm")` makes of them; as learned, M and θ are those of a
+run of `innerloop train lista-vm-learned`, which knows no penalty but that of its training.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.ista import soft_threshold
+from innerloop.errors import InputError, OutOfRangeError
+from innerloop.limits import check_count
+from innerloop.solving.base import Answers
+from innerloop.solving.coordinate_descent import Descent
+from innerloop.solving.data import Samples
+from innerloop.solving.quadratic import intercepts, matvec, reduce_samples
+from innerloop.solving.sparse import Lasso
+
+ALGORITHMS = ("ista", "fista", "lista-vm")
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class ApproximateLasso(Lasso):
+    """The lasso by `steps` steps of an algorithm; `matrices` and `thresholds` if it was learned."""
+
+    algorithm: str = "lista-vm"
+    steps: int = 100
+    matrices: Any = None
+    thresholds: Any = None
+
+    def solve_path(
+        self, samples: Samples, penalties: Float[Tensor, "problems path"], tolerance: float
+    ) -> Answers:
+        quadratic = reduce_samples(samples, self.fit_intercept)
+        curvature = torch.linalg.eigvalsh(quadratic.gram)[:, -1:].clamp_min(1e-300)
+        found = []
+        for penalty in penalties.unbind(dim=-1):
+            descent = Descent(quadratic.gram, quadratic.moment, quadratic.square, penalty)
+            weights = self._iterate(descent, curvature, samples.totals.unsqueeze(-1))
+            measures = descent.measure(weights)
+            found.append({"coef": weights, "optimality": measures})
+            found[-1]["converged"] = measures <= descent.limit(tolerance)
+            found[-1]["steps"] = torch.full_like(measures, self.layers, dtype=torch.int64)
+        answers = {name: torch.stack([each[name] for each in found], 1) for name in found[0]}
+        means = quadratic.x_mean, quadratic.y_mean
+        return {"intercept": intercepts(answers["coef"], *means), **answers}
+
+    @property
+    def layers(self) -> int:
+        """How many steps are taken: those that were learned, or as many as asked for."""
+        return self.steps if self.matrices is None else len(self.matrices)
+
+    def _iterate(
+        self,
+        descent: Descent,
+        curvature: Float[Tensor, "problems 1"],
+        n: Float[Tensor, "problems 1"],
+    ) -> Tensor:
+        weights = ahead = torch.zeros_like(descent.moment)
+        t, threshold = 1.0, descent.penalty.unsqueeze(-1) / curvature
+        for k in range(self.layers):
+            pull = descent.moment - matvec(descent.gram, ahead)
+            if self.matrices is None:
+                moved = soft_threshold(ahead + pull / curvature, threshold)
+            else:
+                # A learned layer divides Xᵀ(Xβ − y) by 2n + 1, and `pull` is divided by n.
+                step = n / (2 * n + 1) * pull @ self.matrices[k].mT
+                moved = soft_threshold(ahead + step, self.thresholds[k])
+            momentum = 0.0
+            if self.algorithm == "fista":
+                after = (1 + (1 + 4 * t * t) ** 0.5) / 2
+                momentum, t = (t - 1) / after, after
+            ahead = moved + momentum * (moved - weights)
+            weights = moved
+        return weights
+
+
+def make_approximate(algorithm: Any, d: int, options: dict[str, Any]) -> ApproximateLasso:
+    """Make the solver of an algorithm's name, or of the folder of a run that learned LISTA-VM."""
+    if algorithm in ALGORITHMS:
+        made = ApproximateLasso.from_options("lasso", {"algorithm": algorithm, **options})
+        check_count("steps", made.steps, 1)
+        return made
+    from innerloop.recipes.base import load
+    from innerloop.training.folder import MODEL
+
+    path = Path(algorithm)
+    if not path.exists():
+        raise InputError(
+            f"algorithm must be {', '.join(ALGORITHMS)}, auto, or the folder of a run that "
+            f"learned lista-vm; got {algorithm!r}"
+        )
+    recipe, model, _ = load(path / MODEL if path.is_dir() else path)
+    if recipe.name != "lista-vm-learned":
+        raise InputError(f"{path} holds a {recipe.name}; lista-vm-learned is a solver of the lasso")
+    matrices, thresholds = model.double().matrices().detach(), model.thresholds.detach()  # pyright: ignore
+    if matrices.shape[-1] != d:
+        raise OutOfRangeError(
+            f"{path} was trained for d={matrices.shape[-1]} features, these problems have {d}"
+        )
+    return ApproximateLasso(
+        algorithm="lista-vm", matrices=matrices, thresholds=thresholds, **options
+    )

@@ -1,0 +1,98 @@
+"""The interface of a solver: a dataclass of options that solves a padded batch of problems."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.errors import InputError, unknown_name_error
+from innerloop.solving.data import Samples
+
+S = TypeVar("S", bound="Solver")
+Answers = dict[str, Tensor]
+"""Arrays by name, problems first; `optimality`, `converged` and `steps` are always among them."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Solver(ABC):
+    """A solver with its options; subclasses are frozen dataclasses of them."""
+
+    measure: ClassVar[str]
+    """What the optimality measure is."""
+    labelled: ClassVar[bool] = True
+    """Whether problems have labels y."""
+    weighted: ClassVar[bool] = True
+    """Whether rows may have weights."""
+    default_tolerance: ClassVar[float] = 1e-8
+
+    @classmethod
+    def from_options(cls: type[S], name: str, options: dict[str, Any]) -> S:
+        """Make a solver; an option that it does not have is an error that names the nearest."""
+        known = [field.name for field in fields(cls) if field.init]
+        for option in options:
+            if option not in known:
+                raise unknown_name_error(f"option of solve({name!r}, …)", option, known)
+        return cls(**options)
+
+    def count_numbers(self, d: int) -> tuple[int, int]:
+        """How many numbers a problem takes in memory: per row, and besides."""
+        return 4 * d, 4 * d * d
+
+    def prepare(self, sizes: Sequence[int], d: int) -> Solver:
+        """Check the options against the sizes of all problems, and resolve what depends on them."""
+        return self
+
+    @abstractmethod
+    def solve(self, samples: Samples, tolerance: float) -> Answers:
+        """Solve every problem of a batch."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PenalisedSolver(Solver, ABC):
+    """A linear solver with a penalty, one number or one for each problem."""
+
+    default_penalty: ClassVar[float]
+    least_penalty: ClassVar[float] = 0.0
+
+    penalty: Any = None
+    fit_intercept: bool = True
+
+    def resolve_penalties(self, samples: Samples) -> Float[Tensor, "problems 1"]:
+        """Return the penalty of each problem of a batch."""
+        given = self.default_penalty if self.penalty is None else self.penalty
+        values = torch.as_tensor(given, dtype=torch.float64).to(samples.x.device)
+        if values.ndim == 1:
+            values = values[samples.places]
+        return values.expand(len(samples.x)).unsqueeze(-1)
+
+    def solve(self, samples: Samples, tolerance: float) -> Answers:
+        found = self.solve_path(samples, self.resolve_penalties(samples), tolerance)
+        return {name: values[:, 0] for name, values in found.items()}
+
+    @abstractmethod
+    def solve_path(
+        self, samples: Samples, penalties: Float[Tensor, "problems path"], tolerance: float
+    ) -> Answers:
+        """Solve every problem for each of its penalties: arrays (problems, path, …)."""
+
+    def largest_penalty(self, samples: Samples) -> Float[Tensor, " problems"]:
+        """The largest penalty of a default path, where all weights become zero."""
+        raise InputError("give the penalties of the path: this problem has no default ones")
+
+    def default_path(self) -> list[float] | None:
+        """Penalties that cross-validation tries where none are given; None for a grid."""
+        return None
+
+
+def check_positive(name: str, value: Any, least: float = 0.0, strict: bool = False) -> None:
+    """Refuse what is not a number of at least `least` (above it if `strict`)."""
+    fine = isinstance(value, int | float) and not isinstance(value, bool) and value >= least
+    if not fine or (strict and value == least):
+        above = "above" if strict else "at least"
+        raise InputError(f"{name} must be a number {above} {least:g}, got {value!r}")

@@ -1,0 +1,328 @@
+"""The caller's data as padded batches: arrays, lists of ragged problems, or a data frame by group.
+
+A chunk holds problems of similar size. Rows that pad a shorter problem have weight 0, and so count
+in nothing; sample weights and the training parts of cross-validation are weights as well.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from innerloop.arrays import as_tensor
+from innerloop.errors import InputError, unknown_name_error
+from innerloop.limits import find_memory_limit
+
+CHUNK_BYTES = 1 << 26
+"""Working memory of a chunk: more than this no longer fits caches, and gains nothing."""
+MAX_PADDING = 1.3
+"""A chunk's problems have at most this many times the rows of its shortest."""
+
+
+@dataclass(frozen=True, eq=False)
+class Samples:
+    """A batch of problems of one padded size; without weights every row counts once."""
+
+    x: Float[Tensor, "problems n d"]
+    y: Float[Tensor, "problems n"] | None
+    weight: Float[Tensor, "problems n"] | None
+    places: Int[Tensor, " problems"]
+    """Which of the caller's problems these are."""
+
+    @property
+    def weights(self) -> Float[Tensor, "problems n"]:
+        """The weight of every row, 1 where none was given."""
+        return self.x.new_ones(self.x.shape[:2]) if self.weight is None else self.weight
+
+    @property
+    def labels(self) -> Float[Tensor, "problems n"]:
+        """The labels of a regression."""
+        if self.y is None:
+            raise InputError("this problem needs labels: pass y, or target= with a data frame")
+        return self.y
+
+    @property
+    def totals(self) -> Float[Tensor, " problems"]:
+        """The sum of each problem's weights: its number of rows."""
+        return self.weights.sum(dim=-1)
+
+    def average(self, values: Float[Tensor, "problems n *rest"]) -> Tensor:
+        """Average rows by their weights."""
+        if self.weight is None:
+            return values.mean(dim=1)
+        weights = self.weight / self.totals.unsqueeze(-1)
+        return torch.einsum("pn,pn...->p...", weights, values)
+
+    def select(self, index: Tensor) -> Samples:
+        """Keep some of the problems."""
+        y = None if self.y is None else self.y[index]
+        weight = None if self.weight is None else self.weight[index]
+        return Samples(self.x[index], y, weight, self.places[index])
+
+    def to(self, device: Any) -> Samples:
+        """Move to a device."""
+        moved = {name: getattr(self, name) for name in ("x", "y", "weight")}
+        return replace(self, **{k: v if v is None else v.to(device) for k, v in moved.items()})
+
+
+@dataclass(frozen=True, eq=False)
+class Problems:
+    """All problems of a call: rows, labels and weights of each, with what they are called."""
+
+    x: Sequence[Tensor] | Tensor
+    y: Sequence[Tensor] | Tensor | None
+    weight: Sequence[Tensor] | Tensor | None
+    groups: np.ndarray
+    features: list[str]
+    positions: list[np.ndarray] | None = None
+    """The rows of the data frame that each group has, in the frame's order."""
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    @property
+    def sizes(self) -> list[int]:
+        """How many rows each problem has."""
+        if isinstance(self.x, Tensor):
+            return [self.x.shape[1]] * len(self.x)
+        return [len(part) for part in self.x]
+
+    def iterate_chunks(self, numbers_per_row: int, numbers: int) -> Iterator[Samples]:
+        """Yield batches that fit memory; the numbers that a solver holds are per row, and besides.
+
+        Problems are ordered by size, so that little is padded.
+        """
+        room = min(CHUNK_BYTES, find_memory_limit() // 4) // 8
+        if isinstance(self.x, Tensor):
+            count = max(1, room // (self.x.shape[1] * numbers_per_row + numbers))
+            for places in torch.arange(len(self)).split(count):
+                yield self._pad(places)
+            return
+        sizes = torch.tensor(self.sizes)
+        order, start = torch.argsort(sizes, stable=True), 0
+        while start < len(order):
+            least, stop = int(sizes[order[start]]), start + 1
+            while stop < len(order):
+                largest = int(sizes[order[stop]])
+                cost = (stop + 1 - start) * (largest * numbers_per_row + numbers)
+                if largest > MAX_PADDING * least + 2 or cost > room:
+                    break
+                stop += 1
+            yield self._pad(order[start:stop])
+            start = stop
+
+    def _pad(self, places: Int[Tensor, " chosen"]) -> Samples:
+        if isinstance(self.x, Tensor):
+            assert not isinstance(self.y, Sequence)
+            assert not isinstance(self.weight, Sequence)
+            contiguous = slice(int(places[0]), int(places[-1]) + 1)
+            y = None if self.y is None else self.y[contiguous]
+            weight = None if self.weight is None else self.weight[contiguous]
+            return Samples(self.x[contiguous], y, weight, places)
+        rows = [self.x[k] for k in places.tolist()]
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        y = None
+        if self.y is not None:
+            labels = [self.y[k] for k in places.tolist()]
+            y = torch.nn.utils.rnn.pad_sequence(labels, batch_first=True)
+        given = [
+            part.new_ones(len(part)) if self.weight is None else self.weight[k]
+            for k, part in zip(places.tolist(), rows, strict=True)
+        ]
+        weight = torch.nn.utils.rnn.pad_sequence(given, batch_first=True)
+        ragged = self.weight is not None or len({len(part) for part in rows}) > 1
+        return Samples(padded, y, weight if ragged else None, places)
+
+
+def read_problems(X: Any, y: Any, by: str | None, target: str | None, weight: Any) -> Problems:
+    """Read problems from an array (problems, n, d), a list of ragged ones, or a data frame."""
+    if hasattr(X, "columns"):
+        if y is not None or weight is not None:
+            raise InputError("with a data frame, name the labels' column by target=, not y=")
+        return _read_frame(X, by, target)
+    if by is not None or target is not None:
+        given = type(X).__name__
+        raise InputError(f"by= and target= name columns of a data frame, got a {given}")
+    if _is_list_of_problems(X):
+        return _read_list(list(X), y, weight)
+    x = _read_array(X, "X")
+    if x.ndim == 2:
+        x = x.unsqueeze(0)
+        y, weight = (None if part is None else [part] for part in (y, weight))
+    if x.ndim != 3 or 0 in x.shape:
+        raise InputError(
+            f"X must be (problems, n, d) with at least one of each, got {tuple(x.shape)}"
+        )
+    labels, weights = (
+        None if part is None else _read_array(part, name).to(x.device)
+        for part, name in ((y, "y"), (weight, "sample_weight"))
+    )
+    for part, name in ((labels, "y"), (weights, "sample_weight")):
+        if part is not None and part.shape != x.shape[:2]:
+            expected = tuple(x.shape[:2])
+            raise InputError(f"{name} must be {expected} for this X, got {tuple(part.shape)}")
+    found = Problems(x, labels, weights, np.arange(len(x)), _number_features(x.shape[-1]))
+    _check_finite(found)
+    return found
+
+
+def _read_array(value: Any, name: str) -> Tensor:
+    """Read an array in float64; one of NumPy's that is so already is not copied."""
+    if type(value) is np.ndarray and value.dtype == np.float64 and value.flags.writeable:
+        return torch.from_numpy(np.ascontiguousarray(value))
+    return as_tensor(value, name).double()
+
+
+def _is_list_of_problems(X: Any) -> bool:
+    """Whether a list holds problems, each with rows of its own, rather than rows of one problem."""
+    if not isinstance(X, list | tuple) or not X:
+        return False
+    if _is_pair(X[0]):
+        return True
+    try:
+        return np.ndim(X[0]) == 2
+    except ValueError:  # rows of different lengths: reading them says which
+        return True
+
+
+def _is_pair(part: Any) -> bool:
+    return isinstance(part, tuple) and len(part) == 2 and np.ndim(part[1]) == 1
+
+
+def _read_list(parts: list[Any], y: Any, weight: Any) -> Problems:
+    """Read a list of problems: pairs of X and y, or X alone with a list of labels."""
+    if all(map(_is_pair, parts)):
+        if y is not None:
+            raise InputError("pairs (X, y) bring their labels: leave y out")
+        parts, y = [pair[0] for pair in parts], [pair[1] for pair in parts]
+    x = [_read_rows(part, k) for k, part in enumerate(parts)]
+    if len({part.shape[1] for part in x}) > 1:
+        sizes = sorted({part.shape[1] for part in x})
+        raise InputError(f"all problems must have the same features, got {sizes} of them")
+    lists: list[Any] = []
+    for given, name in ((y, "y"), (weight, "sample_weight")):
+        if given is None:
+            lists.append(None)
+            continue
+        if len(given) != len(x):
+            raise InputError(f"{name} must have {len(x)} parts, one per problem; got {len(given)}")
+        lists.append(
+            [
+                as_tensor(part, f"{name} of problem {k}").double().reshape(-1)
+                for k, part in enumerate(given)
+            ]
+        )
+        for k, (rows, part) in enumerate(zip(x, lists[-1], strict=True)):
+            if len(rows) != len(part):
+                raise InputError(
+                    f"{name} of problem {k} must have {len(rows)} entries, got {len(part)}"
+                )
+    if len({part.shape for part in x}) == 1:
+        x = torch.stack(x)
+        lists = [None if part is None else torch.stack(part) for part in lists]
+    labels, weights = lists
+    found = Problems(x, labels, weights, np.arange(len(x)), _number_features(x[0].shape[1]))
+    _check_finite(found)
+    return found
+
+
+def _read_rows(part: Any, k: int) -> Tensor:
+    rows = as_tensor(part, f"X of problem {k}").double()
+    if rows.ndim != 2 or 0 in rows.shape:
+        raise InputError(f"X of problem {k} must be (n, d), got shape {tuple(rows.shape)}")
+    return rows
+
+
+def _read_frame(frame: Any, by: str | None, target: str | None) -> Problems:
+    """Read a problem per value of column `by`; every other column but the target is a feature."""
+    columns = [str(column) for column in frame.columns]
+    for role, name in (("by", by), ("target", target)):
+        if name is not None and name not in columns:
+            raise unknown_name_error(f"column for {role}=", str(name), columns)
+    features = [name for name in columns if name not in (by, target)]
+    if not features or not len(frame):
+        raise InputError("the data frame must have at least one row and one feature")
+    x = np.stack([read_column(frame[name], name) for name in features], axis=1)
+    y = None if target is None else read_column(frame[target], target)
+    if by is None:
+        groups, places = np.array([0]), np.zeros(len(x), dtype=int)
+    else:
+        groups, places = _find_groups(np.asarray(frame[by]), by)
+    positions = [np.flatnonzero(places == k) for k in range(len(groups))]
+    rows = [torch.from_numpy(x[where]) for where in positions]
+    labels = None if y is None else [torch.from_numpy(y[where]) for where in positions]
+    return Problems(rows, labels, None, groups, features, positions)
+
+
+def _find_groups(values: np.ndarray, by: str) -> tuple[np.ndarray, np.ndarray]:
+    missing = np.array(
+        [v is None or (isinstance(v, float) and math.isnan(v)) for v in values.tolist()]
+    )
+    if missing.any():
+        row = int(missing.argmax())
+        raise InputError(f"column {by!r} has no group in row {row}: drop the row or fill it")
+    try:
+        groups, places = np.unique(values, return_inverse=True)
+    except TypeError:
+        groups, places = np.unique(values.astype(str), return_inverse=True)
+    return groups, places
+
+
+def read_column(column: Any, name: str) -> np.ndarray:
+    """Read a column of numbers; an error names the column and the first row that has none."""
+    values = np.asarray(column)
+    if values.dtype.kind not in "buif":
+        values = np.array([_parse_number(v, name, row) for row, v in enumerate(values.tolist())])
+    values = values.astype(np.float64)
+    if not np.isfinite(values).all():
+        row = int((~np.isfinite(values)).argmax())
+        raise InputError(f"column {name!r} has {values[row]} in row {row}: drop the row or fill it")
+    return values
+
+
+def _parse_number(value: Any, name: str, row: int) -> float:
+    if value is None:
+        return float("nan")
+    if isinstance(value, int | float | np.number):
+        return float(value)
+    raise InputError(
+        f"column {name!r} must hold numbers, row {row} has {str(value)[:50]!r}: encode it or drop "
+        "the column"
+    )
+
+
+def _number_features(count: int) -> list[str]:
+    return [f"x{k}" for k in range(count)]
+
+
+def _check_finite(problems: Problems) -> None:
+    """Refuse NaN and infinity; the error says where the first is."""
+    named = {"X": problems.x, "y": problems.y, "sample_weight": problems.weight}
+    for name, parts in named.items():
+        # A sum is finite only if its terms are, and is quicker than looking at each of them.
+        if parts is None or (isinstance(parts, Tensor) and bool(torch.isfinite(parts.sum()))):
+            continue
+        for k, part in enumerate(parts):
+            bad = ~torch.isfinite(part)
+            if bool(bad.any()):
+                row, *column = (int(place) for place in bad.nonzero()[0])
+                place = f"row {row}" + (f", feature {column[0]}" if column else "")
+                value = float(part[(row, *column)])
+                raise InputError(
+                    f"{name} of problem {problems.groups[k]} contains {value} at {place}: "
+                    "drop it or fill it"
+                )
+    if problems.weight is None:
+        return
+    for k, part in enumerate(problems.weight):
+        if bool((part < 0).any()) or not bool((part > 0).any()):
+            raise InputError(
+                f"sample_weight of problem {problems.groups[k]} must be at least 0, and not all 0"
+            )

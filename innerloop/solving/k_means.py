@@ -1,0 +1,155 @@
+"""k-means on every problem: Lloyd's algorithm to its fixed point, as scikit-learn's KMeans runs it.
+
+Points go to the nearest centre, centres to the mean of their points, until no point changes its
+cluster. A cluster that has lost all of its points takes the point that is farthest from its own
+centre. Source: Lloyd 1982; with `start` given it is KMeans(init=start, n_init=1, tol=0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from innerloop.errors import InputError
+from innerloop.limits import check_count, check_seed
+from innerloop.solving.base import Answers, Solver
+from innerloop.solving.data import Samples
+from innerloop.solving.starts import Centres, draw_far_points, read_start
+
+Labels = Int[Tensor, "problems n"]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class KMeans(Solver):
+    """k-means from `start` (centres), or the best of `restarts` draws of k-means++ by `seed`."""
+
+    measure: ClassVar[str] = "squared movement of all centres in the last step, over the variance"
+    labelled: ClassVar[bool] = False
+    default_tolerance: ClassVar[float] = 0.0
+
+    clusters: int = 8
+    start: Any = None
+    restarts: int = 1
+    seed: int = 0
+    max_steps: int = 300
+
+    def prepare(self, sizes: Sequence[int], d: int) -> KMeans:
+        check_count("clusters", self.clusters, 1)
+        check_count("restarts", self.restarts, 1)
+        if min(sizes) < self.clusters:
+            raise InputError(
+                f"every problem must have at least {self.clusters} rows, one per cluster; "
+                f"got one with {min(sizes)}"
+            )
+        return self
+
+    def count_numbers(self, d: int) -> tuple[int, int]:
+        return 3 * d + 4 * self.clusters, 4 * self.clusters * d
+
+    def solve(self, samples: Samples, tolerance: float) -> Answers:
+        shift = samples.average(samples.x).unsqueeze(1)  # distances near 0 keep their digits
+        moved = Samples(samples.x - shift, None, samples.weight, samples.places)
+        if self.start is not None:
+            centres = read_start(self.start, samples, self.clusters) - shift
+            best = _iterate(moved, centres, tolerance, self.max_steps)
+        else:
+            generator = torch.Generator().manual_seed(check_seed(self.seed))
+            best = {}
+            for _ in range(self.restarts):
+                centres = draw_far_points(moved, self.clusters, generator)
+                found = _iterate(moved, centres, tolerance, self.max_steps)
+                best = keep_better(
+                    best, found, best["inertia"] > found["inertia"] if best else None
+                )
+        return {**best, "centers": best["centers"] + shift}
+
+
+def keep_better(best: Answers, found: Answers, better: Tensor | None) -> Answers:
+    """Take each problem's answers from `found` where they are better."""
+    if better is None:
+        return found
+    return {
+        name: torch.where(better.reshape(-1, *(1,) * (values.ndim - 1)), values, best[name])
+        for name, values in found.items()
+    }
+
+
+def _iterate(samples: Samples, start: Centres, tolerance: float, max_steps: int) -> Answers:
+    """Run Lloyd's algorithm; problems that have ended leave the batch."""
+    centres, labels = start.clone(), assign(samples.x, start)
+    variance = samples.average(samples.x.square()).mean(dim=-1)
+    moves = torch.full_like(variance, torch.inf)
+    steps = torch.zeros(len(start), dtype=torch.int64, device=start.device)
+    active, part = torch.arange(len(start), device=start.device), samples
+    for _ in range(max_steps):
+        before = centres[active]
+        after = move_centres(part, labels[active], before)
+        changed = assign(part.x, after)
+        moved = (after - before).square().sum(dim=(1, 2))
+        same = ((changed == labels[active]) | (part.weights == 0)).all(dim=-1)
+        centres[active], labels[active] = after, changed
+        # Where no point changes its cluster, the next step would move nothing.
+        moves[active] = torch.where(same, 0.0, moved)
+        steps[active] += 1
+        left = ~(same | (moved <= tolerance * variance[active]))
+        if not bool(left.all()):
+            active = active[left]
+            if not len(active):
+                break
+            part = samples.select(active)
+    scale = torch.where(variance > 0, variance, 1.0)
+    own = centres.gather(1, labels.unsqueeze(-1).expand_as(samples.x))
+    apart = (samples.x - own).square().sum(dim=-1)
+    return {
+        "centers": centres,
+        "labels": labels,
+        "inertia": (apart * samples.weights).sum(dim=-1),
+        "optimality": moves / scale,
+        "converged": moves <= tolerance * scale,
+        "steps": steps,
+    }
+
+
+def assign(x: Float[Tensor, "problems n d"], centres: Centres) -> Labels:
+    """Return the nearest centre of every point, the first of equally near ones."""
+    scores = centres.square().sum(dim=-1).unsqueeze(1) - 2 * (x @ centres.mT)
+    return scores.argmin(dim=-1)
+
+
+def move_centres(samples: Samples, labels: Labels, centres: Centres) -> Centres:
+    """Move each centre to the mean of its points; one without points to the farthest point."""
+    members = torch.nn.functional.one_hot(labels, centres.shape[1]).to(samples.x)
+    if samples.weight is not None:
+        members = members * samples.weight.unsqueeze(-1)
+    counts, sums = members.sum(dim=1), members.mT @ samples.x
+    empty = (counts == 0).any(dim=-1).nonzero().squeeze(-1)
+    for p in empty.tolist():
+        _relocate(samples, labels, centres, counts, sums, p)
+    return torch.where(
+        counts.unsqueeze(-1) > 0, sums / counts.clamp_min(1e-300).unsqueeze(-1), centres
+    )
+
+
+def _relocate(
+    samples: Samples, labels: Labels, centres: Centres, counts: Tensor, sums: Tensor, p: int
+) -> None:
+    """Give the empty clusters of problem p the points farthest from their centres, in place."""
+    weights = samples.weights[p]
+    apart = (samples.x[p] - centres[p, labels[p]]).square().sum(dim=-1)
+    apart = torch.where(weights > 0, apart, -1.0)
+    far = apart.argsort(descending=True)
+    if float(apart.max()) == 0:
+        return  # every point is at its centre: nothing to gain
+    for place, k in zip(
+        far.tolist(), (counts[p] == 0).nonzero().squeeze(-1).tolist(), strict=False
+    ):
+        weight, home = weights[place], int(labels[p, place])
+        point = weight * samples.x[p, place]
+        sums[p, k], counts[p, k] = point, weight
+        sums[p, home] -= point
+        counts[p, home] -= weight

@@ -1,0 +1,110 @@
+"""The answers of `solve`: arrays with one entry per problem, and which of them to trust."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from innerloop.errors import MissingLibraryError
+
+MAX_NAMES = 10
+"""Problems that did not converge are named up to this many."""
+
+
+@dataclass(frozen=True, eq=False)
+class Solution:
+    """Arrays by name, problems first: `solution.coef`, `solution.intercept`, … or `solution[name]`.
+
+    optimality   the measure that `measure` names, for each problem
+    converged    whether it is within the tolerance
+    groups       what the problems are called: the values of the column `by`, or 0, 1, …
+
+    Arrays are NumPy's, or tensors where tensors came in. What has an entry per row (labels of
+    clusters, responsibilities) is a list of arrays where problems have different numbers of rows.
+    """
+
+    name: str
+    measure: str
+    groups: np.ndarray
+    features: list[str]
+    arrays: dict[str, Any] = field(repr=False)
+
+    def __getattr__(self, name: str) -> Any:
+        arrays = self.__dict__.get("arrays", {})
+        if name not in arrays:
+            known = ", ".join(arrays)
+            raise AttributeError(f"this solution has no {name!r} (it has: {known})")
+        return arrays[name]
+
+    def __getitem__(self, name: str) -> Any:
+        return self.arrays[name]
+
+    def __len__(self) -> int:
+        return len(self.groups)
+
+    @property
+    def failed(self) -> np.ndarray:
+        """The groups that did not converge, whole or at some penalty of their path."""
+        converged = np.asarray(self.arrays["converged"])
+        return self.groups[~converged.reshape(len(self.groups), -1).all(axis=1)]
+
+    def __repr__(self) -> str:
+        shapes = ", ".join(
+            f"{name} {tuple(values.shape)}"
+            for name, values in self.arrays.items()
+            if not isinstance(values, list)
+        )
+        return f"Solution({self.describe()}; {shapes})"
+
+    def describe(self) -> str:
+        """Say in one line how many problems were solved and which were not."""
+        failed = self.failed
+        line = f"{self.name}: {len(self) - len(failed)} of {len(self)} problems converged"
+        if len(failed):
+            named = ", ".join(map(str, failed[:MAX_NAMES])) + (
+                ", …" if len(failed) > MAX_NAMES else ""
+            )
+            worst = float(np.nanmax(np.asarray(self.arrays["optimality"])))
+            line += f"; not: {named} (largest {self.measure}: {worst:.2g})"
+        return line
+
+    def to_frame(self) -> Any:
+        """Return a pandas data frame with a row per problem, indexed by group.
+
+        Weights are columns by feature, other vectors by number; what has an entry per row of the
+        data is left out. With a path, rows are problems and penalties.
+        """
+        try:
+            import pandas  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise MissingLibraryError(
+                "a data frame needs the pandas library: pip install pandas; "
+                "without it, the arrays of the solution have the same numbers"
+            ) from None
+        count, columns = len(self), {}
+        depth = np.asarray(self.arrays["converged"]).ndim
+        for name, values in self.arrays.items():
+            if isinstance(values, list) or name in ("labels", "responsibilities"):
+                continue
+            array = np.asarray(values)
+            if array.ndim < depth:
+                continue
+            lead = array.shape[:depth]
+            for place in np.ndindex(*array.shape[depth:]):
+                column = array[(slice(None),) * depth + place].reshape(int(np.prod(lead)))
+                columns[self._name_column(name, place)] = column
+        if depth == 1:
+            return pandas.DataFrame(columns, index=pandas.Index(self.groups, name="group"))
+        length = np.asarray(self.arrays["converged"]).shape[1]
+        pairs = [np.repeat(self.groups, length), np.tile(np.arange(length), count)]
+        return pandas.DataFrame(
+            columns, index=pandas.MultiIndex.from_arrays(pairs, names=["group", "place"])
+        )
+
+    def _name_column(self, name: str, place: tuple[int, ...]) -> str:
+        """`coef_age`, `centers_0_age`, `weights_1`, `inertia`."""
+        by_feature = name in ("coef", "components", "centers", "means", "mean") and place
+        parts = [str(k) for k in (place[:-1] if by_feature else place)]
+        return "_".join([name, *parts, *([self.features[place[-1]]] if by_feature else [])])
