@@ -20,9 +20,10 @@ from typing import Any, NamedTuple
 
 from innerloop.language.algebra import reduce_rank, solve
 from innerloop.language.forms import ONE, Entry, Pairs, Row, add_rows, add_to, scale_row
-from innerloop.language.plan import SCRATCH, Hinges, Plan, PlannedBlock, PlannedHead, Unit
+from innerloop.language.plan import SCRATCH, Hinges, Plan, PlannedBlock, PlannedHead
 from innerloop.language.schedule import BlockKind, Schedule, schedule_nodes
 from innerloop.language.trace import Node, Trace
+from innerloop.language.units import UnitBuilder, freeze
 
 MAX_AMPLIFICATION = 100
 """Writing in place may enlarge a result by this much, and its rounding error with it."""
@@ -194,7 +195,7 @@ class _Planner:
 
     def _plan_mlp(self, number: int, here: list[Node], block: PlannedBlock) -> None:
         """Plan hidden units: new values, cleared places, and in the last block the new state."""
-        units = _UnitBuilder(self.target.peepholes.reduce)
+        units = UnitBuilder(self.target.peepholes.reduce)
         held = dict(self.where)  # what this MLP reads, before places are given away
         ending = [
             self.where[node.name, i]
@@ -226,7 +227,7 @@ class _Planner:
         return located
 
     def _plan_units(
-        self, node: Node, held: Mapping[Entry, Entry], units: _UnitBuilder, block: PlannedBlock
+        self, node: Node, held: Mapping[Entry, Entry], units: UnitBuilder, block: PlannedBlock
     ) -> None:
         late = node.block == self.last
         if not late:
@@ -295,11 +296,11 @@ class _HeadBuilder:
             value = self._place_value(node, term.value, factor)
             if term.active:  # equal scores share a head
                 whole = add_rows(score, gate)
-                _, written = self.active.setdefault(_freeze(whole), (whole, {}))
+                _, written = self.active.setdefault(freeze(whole), (whole, {}))
                 for pair, c in value.items():
                     add_to(written, pair, c)
             elif value and score:
-                self.linear[_freeze(gate)].append((score, value))
+                self.linear[freeze(gate)].append((score, value))
 
     def _find_factor(self, node: Node) -> Fraction:
         """Return the factor between a node's normalisation and the block's."""
@@ -335,80 +336,3 @@ class _HeadBuilder:
             for goal, e in goals.items():
                 add_to(placed, (self._place(key), goal), c * e * factor)
         return placed
-
-
-class _UnitBuilder:
-    """Collects hidden units and linear maps of one MLP."""
-
-    def __init__(self, reduce: bool) -> None:
-        self.reduce = reduce
-        self.units: dict[Any, tuple[Row, Fraction, Row]] = {}
-        self.constant: Row = {}
-        self.linear: list[tuple[Row, Row]] = []
-
-    def add(self, reads: Row, bias: Fraction, writes: Row) -> None:
-        """Add a unit; equal ones are merged, and what is never active is left out."""
-        bias = bias + reads.get(ONE, 0)
-        reads = {entry: c for entry, c in reads.items() if entry != ONE}
-        if not reads and bias <= 0:
-            return
-        _, _, written = self.units.setdefault((_freeze(reads), bias), (reads, bias, {}))
-        for target, c in writes.items():
-            add_to(written, target, c)
-
-    def add_linear(self, target: Entry, row: Row) -> None:
-        """Add a linear form and a constant to a place."""
-        if constant := row.get(ONE):
-            add_to(self.constant, target, constant)
-        rest = {entry: c for entry, c in row.items() if entry != ONE}
-        if rest:
-            self.linear.append(({target: Fraction(1)}, rest))
-
-    def build(self) -> list[Unit]:
-        for group in _group_by_places(self.linear):
-            for writes, reads in self._reduce(group):
-                self.add(reads, Fraction(0), writes)  # x = relu(x) − relu(−x)
-                self.add(
-                    scale_row(reads, Fraction(-1)), Fraction(0), scale_row(writes, Fraction(-1))
-                )
-        if self.constant:
-            self.add({}, Fraction(1), self.constant)
-        return [Unit(*unit) for unit in self.units.values() if unit[2]]
-
-    def _reduce(self, group: list[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
-        few = reduce_rank(group) if self.reduce else group
-        places = list(dict.fromkeys(entry for _, row in group for entry in row))
-        if len(few) < len(places):
-            return few
-        # No fewer than the places: read these, and nothing cancels.
-        parts = []
-        for place in places:
-            written: Row = {}
-            for targets, row in group:
-                for target, c in targets.items():
-                    add_to(written, target, c * row.get(place, Fraction(0)))
-            parts.append((written, {place: Fraction(1)}))
-        return [(written, read) for written, read in parts if written]
-
-
-def _group_by_places(rows: list[tuple[Row, Row]]) -> list[list[tuple[Row, Row]]]:
-    """Group rows that share places, directly or by others: each group is a map of its own."""
-    leader: dict[Entry, Entry] = {}
-
-    def find(entry: Entry) -> Entry:
-        while leader.setdefault(entry, entry) != entry:
-            entry = leader[entry]
-        return entry
-
-    for _, row in rows:
-        first, *others = row
-        for entry in others:
-            leader[find(entry)] = find(first)
-    groups: dict[Entry, list[tuple[Row, Row]]] = defaultdict(list)
-    for pair in rows:
-        groups[find(next(iter(pair[1])))].append(pair)
-    return list(groups.values())
-
-
-def _freeze(row: Mapping[Any, Fraction]) -> frozenset[tuple[Any, Fraction]]:
-    return frozenset(row.items())
