@@ -29,7 +29,7 @@ def test_collinear_features_and_fewer_rows_than_features() -> None:
     x = np.concatenate([X, X[..., :1] + X[..., 1:2]], axis=-1)
     for rows in (slice(None), slice(0, 3)):
         for name, model in (("least-squares", LinearRegression()), ("ridge", Ridge(1e-3))):
-            extra = {} if name == "least-squares" else {"penalty": 1e-3}
+            extra: dict[str, Any] = {} if name == "least-squares" else {"penalty": 1e-3}
             found = solve(name, x[:, rows], Y[:, rows], **extra)
             for k in range(3):
                 model.fit(x[k, rows], Y[k, rows])
