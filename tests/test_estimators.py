@@ -6,6 +6,7 @@ import warnings
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import sklearn.datasets
 from sklearn import base
@@ -206,7 +207,6 @@ def test_estimators_work_inside_scikit_learn() -> None:
 
 
 def test_frames_keep_their_names() -> None:
-    pandas: Any = pytest.importorskip("pandas")
     frame = pandas.DataFrame(datasets.load_iris().data, columns=["a", "b", "c", "d"])
     model: Any = TransformerKMeans(2, init=frame.to_numpy()[[0, 120]]).fit(frame)
     assert list(model.feature_names_in_) == ["a", "b", "c", "d"]

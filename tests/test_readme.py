@@ -44,7 +44,7 @@ def assert_prints(expected: str, found: str) -> None:
 
 
 def test_the_readme_has_examples() -> None:
-    assert len(EXAMPLES) == len([kind for kind, _ in FENCES if kind == "python"]) == 6
+    assert len(EXAMPLES) == len([kind for kind, _ in FENCES if kind == "python"]) == 9
     assert len(COMMANDS) == 8
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 from sklearn.linear_model import Lasso, LinearRegression, Ridge
 
@@ -95,7 +96,6 @@ def test_strings_shapes_and_unknown_words_are_refused() -> None:
 
 
 def test_frames_by_group() -> None:
-    pandas: Any = pytest.importorskip("pandas")
     frame = pandas.DataFrame(X.reshape(60, 4), columns=list("abcd"))
     frame["shop"] = ["north"] * 25 + ["south"] * 10 + ["east"] * 25
     frame["price"] = Y.reshape(60)

@@ -104,6 +104,9 @@ class Exactness:
             f"its own pattern alone: no proof; {rounding}"
         )
 
+    def __str__(self) -> str:
+        return self.text
+
     def as_dict(self) -> dict[str, Any]:
         """Return it as plain data for JSON."""
         return {**asdict(self), "equal": self.equal, "text": self.text}
