@@ -83,8 +83,9 @@ def test_step_by_step_is_the_whole_game(kind: type[DecisionRecipe], network: str
     policy = TrainedPolicy.from_run(recipe, model)
     played = rollout(policy, environment, recipe.horizon_steps, 3)
     if isinstance(recipe, TabularMDPsRecipe):
+        states, actions, rewards = played.history
         sizes = environment.states, environment.actions
-        problem: Any = innerloop.TabularGameProblem(*played.history, sizes)
+        problem: Any = innerloop.TabularGameProblem(states, actions, rewards, sizes)
     else:
         problem = BanditGameProblem.from_history(played.history)
     layers = recipe.predict_layers(model, problem)

@@ -11,7 +11,7 @@ from innerloop.policies.base import Policy
 from innerloop.policies.rollout import Draws, Rollout, play
 from innerloop.problems.environment import Environment
 from innerloop.progress import Progress, ignore_progress
-from innerloop.registry import load_members
+from innerloop.registry import load_members, make_member
 
 
 def play_players(
@@ -37,7 +37,7 @@ def list_references(environment: Environment) -> dict[str, Policy[Any, Any]]:
     found = {}
     for name, kind in load_members("policies", Policy).items():
         try:
-            policy = kind()
+            policy: Policy[Any, Any] = make_member("policies", Policy, kind, {})
             policy.check_environment(environment)
         except InputError:
             continue

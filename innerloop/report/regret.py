@@ -7,7 +7,7 @@ import altair as alt
 from innerloop.surveys.data import Rows
 
 
-def plot_players(rows: Rows, *, title: str) -> alt.LayerChart:
+def plot_players(rows: Rows, *, title: str) -> alt.LayerChart | alt.FacetChart:
     """Plot mean cumulative regret against the step; the first player's line is thick."""
     players = list(dict.fromkeys(row["player"] for row in rows))
     base = alt.Chart(alt.Data(values=rows)).encode(
