@@ -42,7 +42,7 @@ def test_a_claim_is_checked_from_python(monkeypatch: pytest.MonkeyPatch) -> None
     with pytest.raises(InputError, match=r"did you mean 'ahn2023\.lemma-2'"):
         innerloop.check("ahn2023.lema-2")
     with pytest.raises(InputError, match="has no check yet"):
-        innerloop.check("yang2025.he.real-data")
+        innerloop.check("yang2025.lin.theorem-6")
 
 
 def test_words_choose_claims() -> None:

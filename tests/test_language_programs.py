@@ -24,6 +24,7 @@ from innerloop.language.construction import ProgramConstruction
 from innerloop.problems.gaussian_mixture import GaussianMixture
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.problems.principal_components import PrincipalComponents
+from innerloop.programs.heavy_ball import heavy_ball
 from innerloop.registry import find_member, load_members
 
 pytestmark = pytest.mark.usefixtures("law_alone")
@@ -62,6 +63,7 @@ def list_programs() -> dict[str, Any]:
 
 def test_every_program_is_counted() -> None:
     assert set(COUNTS) == set(list_programs())
+    assert list_programs()["heavy-ball"] is heavy_ball
 
 
 def make(name: str, **settings: Any) -> Any:

@@ -480,7 +480,7 @@ def test_a_users_mistake_is_one_line(run, words: list[str], message: str, monkey
 
 
 def test_claims_without_a_check_are_told(run, tmp_path: Path) -> None:
-    found = run("check", "yang2025.he.real", "--results", str(tmp_path), "--json")
+    found = run("check", "yang2025.lin.theorem-6", "--results", str(tmp_path), "--json")
     assert found.code == 0
     (content,) = json.loads(found.out)
     assert content["verdict"] == "not yet checked"

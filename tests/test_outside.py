@@ -217,6 +217,7 @@ def test_a_strangers_package_works_everywhere(
         "algorithms": {"polyak": "heavy-ball"},
         "policies": {},
         "constructions": {"polyak": "heavy-ball"},
+        "programs": {},
         "recipes": {"heavy-ball-start": "heavy-ball"},
         "claims": {"polyak1964.rate": "heavy-ball"},
     }

@@ -126,7 +126,7 @@ def read_charts(html: str) -> dict[str, Any]:
 @pytest.fixture(autouse=True)
 def few_claims(monkeypatch, tmp_path: Path) -> None:
     """Report two claims, one of them without a check; test_claims runs every claim."""
-    ids = ["ahn2023.lemma-2", "yang2025.he.real-data"]
+    ids = ["ahn2023.lemma-2", "yang2025.lin.theorem-6"]
     monkeypatch.setattr(checking, "select_claims", lambda words: list(ids))
     monkeypatch.setenv("INNERLOOP_RESULTS", str(tmp_path / "cells"))
 

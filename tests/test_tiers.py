@@ -41,12 +41,20 @@ def list_touched(path: Path) -> set[str]:
     touched = set[str]()
     for node in ast.walk(ast.parse(path.read_bytes())):
         names = [name.split(".") for name in list_imported_names(node)]
-        touched |= {name[1] for name in names if name[0] == "innerloop" and len(name) > 1}
+        for name in names:
+            if name[0] == "innerloop" and len(name) > 1:
+                home = name[1] if (PACKAGE / name[1]).exists() else find_folder(name[1])
+                touched.add(home)
         if isinstance(node, ast.Attribute) and ast.unparse(node.value) == "innerloop":
-            touched.add(innerloop.find_home(node.attr).split(".")[1])
+            touched.add(find_folder(node.attr))
         if is_test(node) and "run" in [argument.arg for argument in node.args.args]:
             touched.add("commands")
     return touched
+
+
+def find_folder(name: str) -> str:
+    """Find the folder, or the file, that a public name comes from."""
+    return innerloop.find_home(name).split(".")[1]
 
 
 def list_untouched(tests: Path, package: Path, known: Mapping[str, float]) -> set[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from innerloop.identification.families.games import draw_instances
 from innerloop.recipes.base import Recipe, load, train
 from innerloop.testing.common import check_described, require
 
@@ -47,9 +48,8 @@ def check_recipe(recipe: Recipe | type[Recipe]) -> None:
 def _check_predictions(recipe: Recipe, model: nn.Module) -> None:
     name = recipe.name
     dtype = next(model.parameters()).dtype
-    problem: Any = recipe.build_distribution().sample(
-        3, generator=torch.Generator().manual_seed(0), dtype=dtype
-    )
+    generator = torch.Generator().manual_seed(0)
+    problem: Any = draw_instances(recipe.build_distribution(), 3, generator).to(dtype)
     with torch.no_grad():
         layers = recipe.predict_layers(model, problem)
     require(
