@@ -33,7 +33,7 @@ RECIPES: list[type[DecisionRecipe]] = [
 
 
 def make(kind: type[DecisionRecipe], **settings: Any) -> DecisionRecipe:
-    return kind(**{**kind.small, "warmup": 0, "steps": 1, **settings})
+    return kind(**{**kind.small, "horizon_steps": 4, "warmup": 0, "steps": 1, **settings})
 
 
 def seeded(seed: int = 0) -> torch.Generator:

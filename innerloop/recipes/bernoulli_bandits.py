@@ -23,7 +23,7 @@ class BernoulliBanditsRecipe(BanditRecipe):
 
     source: ClassVar[str] = "Yang 2025, third paper, experiments (Lin et al. 2023)"
     small: ClassVar = {
-        **{"arms": 3, "horizon_steps": 4, "pool": 8, "batch": 4},
+        **{"arms": 3, "horizon_steps": 12, "pool": 8, "batch": 4},
         **{"blocks": 2, "heads": 2, "width": 8},
     }
     shows_features: ClassVar[bool] = False

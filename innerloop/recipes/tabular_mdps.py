@@ -35,7 +35,7 @@ class TabularMDPsRecipe(DecisionRecipe):
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 12 (Lin et al. 2023)"
     small: ClassVar = {
-        **{"states": 2, "arms": 2, "horizon": 2, "horizon_steps": 4, "pool": 8, "batch": 4},
+        **{"states": 2, "arms": 2, "horizon": 2, "horizon_steps": 8, "pool": 8, "batch": 4},
         **{"blocks": 2, "heads": 2, "width": 16},
     }
 
