@@ -45,7 +45,7 @@ from innerloop.language.algebra import reduce_rank, solve
 from innerloop.language.compiler import Compiled
 from innerloop.language.construction import ProgramConstruction
 from innerloop.language.exactness import check_exactly
-from innerloop.language.explaining import explain_program
+from innerloop.language.explaining import describe_blocks, explain_program
 from innerloop.language.rational import run_blocks, to_fractions
 from innerloop.problems.gaussian_mixture import GaussianMixture
 from innerloop.problems.linear_regression import LinearRegression
@@ -352,7 +352,7 @@ def test_a_users_own_file(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     name, words = "step.py:heavy_ball", ["-s", "d=3", "-s", "n=8", "-s", "steps=3"]
     built = run("compile", name, *words, "-o", "w.safetensors", "--figure", "f.svg")
     assert built.code == 0, built.err
-    assert "step 1: 1 blocks (critical path 1)" in built.out
+    assert "step 1: 1 block (critical path 1)" in built.out
     assert "<svg" in (tmp_path / "f.svg").read_text("utf-8")
     refused = run("verify", "w.safetensors")
     assert refused.code == 2
@@ -431,3 +431,25 @@ def test_the_programs_of_the_page_compile_exactly(tmp_path: Path) -> None:
     assert len(names) == 10
     for name in names:
         assert innerloop.exact(f"{path}:{name}", points=1, d=2, n=2).equal
+
+
+def test_only_lines_of_the_program_are_told() -> None:
+    """An answer that the prompt supplies has no line, whoever asks for the weights."""
+
+    @program(x=Data("d"), y=Data(), w=State("d", shared=True))
+    def descend(me, eta=0.1):
+        me.w = me.w - eta * mean(lambda j: (dot(me.w, j.x) - j.y) * j.x)
+
+    made = descend(d=2, n=3, steps=2)
+    plans = made.compiled.plans
+    told = {
+        name: [line for block in plan.blocks for line in block.lines]
+        for name, plan in plans.items()
+    }
+    assert [line.text for line in told["step 1"]] == [
+        "me.w = me.w - eta * mean(lambda j: (dot(me.w, j.x) - j.y) * j.x)"
+    ]
+    assert told["read-out"] == []
+    step, answer = describe_blocks(made)
+    assert step.startswith("step 1: 1 block (critical path 1), up to 1 head, ")
+    assert answer.endswith("no line of the program")

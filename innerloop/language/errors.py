@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import linecache
 import sys
+import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
 from innerloop.errors import InputError
 
 FOLDER = str(Path(__file__).parent)
+PACKAGE = str(Path(__file__).parents[1])
+PROGRAMS = str(Path(PACKAGE) / "programs")
+STDLIB = sysconfig.get_path("stdlib")
 
 
 class Line(NamedTuple):
@@ -36,15 +40,27 @@ class CannotCompile(InputError):
 
 
 def find_line() -> Line:
-    """Find the line of the program that runs now: the innermost one outside of this folder."""
+    """Find the line of the program that runs now: the innermost one outside of this folder.
+
+    What the package supplies itself, such as a prompt's own answer, has no line.
+    """
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
         if not (file.startswith((FOLDER, "<")) or "jaxtyping" in file or "/strict.py" in file):
+            if _is_caller(file):
+                return NOWHERE
             text = " ".join(linecache.getline(file, frame.f_lineno).split())
             return Line(_shorten(file), frame.f_lineno, text)
         frame = frame.f_back
     return NOWHERE
+
+
+def _is_caller(file: str) -> bool:
+    """Whether code of this file asks for a compilation: it is no program that is compiled."""
+    if file.startswith(STDLIB) and "site-packages" not in file:
+        return True
+    return file.startswith(PACKAGE) and not file.startswith(PROGRAMS)
 
 
 def _shorten(file: str) -> str:

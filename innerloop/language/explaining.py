@@ -53,13 +53,19 @@ def describe_blocks(construction: Any) -> list[str]:
     lines = []
     for part in explain_program(construction)["parts"]:
         runs = "; ".join(
-            ", ".join(map(str, numbers)) if numbers else "no sum" for numbers in part["lines"]
+            f"line {', '.join(map(str, numbers))}" if numbers else "no line of the program"
+            for numbers in part["lines"]
         )
+        blocks, heads = (_count(part[name], name[:-1]) for name in ("blocks", "heads"))
         lines.append(
-            f"{part['part']}: {part['blocks']} blocks (critical path {part['critical_path']}), "
-            f"up to {part['heads']} heads, {part['hidden']} hidden units; lines {runs}"
+            f"{part['part']}: {blocks} (critical path {part['critical_path']}), "
+            f"up to {heads}, {_count(part['hidden'], 'hidden unit')}; {runs}"
         )
     return lines
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _name_node(plan: Plan, name: str) -> str:

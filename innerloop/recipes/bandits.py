@@ -1,17 +1,10 @@
-"""Base class of recipes for bandits: two set-ups of Lin et al. 2023.
-
-Distillation  the expert plays, and is imitated (Algorithm Distillation, Laskin et al. 2022)
-Decision      the best action is the label, whoever plays: half of the games are played uniformly at
-              random, half by the expert of distillation (Decision Pre-training, Lee et al. 2023)
-"""
+"""Base class of recipes for bandits with a fixed set of actions."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float, Int
@@ -19,9 +12,6 @@ from torch import Tensor
 
 from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
-from innerloop.policies.base import Policy
-from innerloop.policies.optimal import OptimalPolicy
-from innerloop.policies.uniform import UniformPolicy
 from innerloop.problems.bandit import ActionSet, Bandit
 from innerloop.problems.environment import Environment
 from innerloop.problems.linear_bandit_games import BanditGameProblem
@@ -35,20 +25,12 @@ class BanditRecipe(DecisionRecipe, ABC):
     shows_features: ClassVar[bool]
     """Whether tokens hold the features of all actions; unit vectors need not be shown."""
 
-    setup: Literal["distillation", "decision"] = parameter(
-        "distillation", "imitate the expert that plays, or the best action"
-    )
     arms: int = parameter(10, "actions", least=2, most=1000)
 
     @property
     @abstractmethod
     def features(self) -> int:
         """Number of features of an action."""
-
-    @cached_property
-    @abstractmethod
-    def teacher(self) -> Policy[Any, Any]:
-        """The policy that plays, and that distillation imitates."""
 
     @property
     def actions(self) -> int:
@@ -57,13 +39,6 @@ class BanditRecipe(DecisionRecipe, ABC):
     @property
     def shown_size(self) -> int:
         return self.arms * self.features if self.shows_features else 0
-
-    def build_expert(self) -> Policy[Any, Any]:
-        return self.teacher if self.setup == "distillation" else OptimalPolicy()
-
-    def list_behaviours(self) -> Sequence[Policy[Any, Any]]:
-        alone = self.setup == "distillation"
-        return [self.teacher] if alone else [UniformPolicy(), self.teacher]
 
     def show(self, observation: ActionSet) -> Float[Tensor, "*batch numbers"]:
         return observation.features.flatten(-2)[..., : self.shown_size]

@@ -1,7 +1,10 @@
 """Base classes of recipes that learn to decide: an expert labels games, a network imitates it.
 
 Games    environments are drawn and played by a behaviour; several behaviours take equal shares
-Labels   the expert's odds at every step, given the game so far
+Labels   the expert's odds at every step, given the game so far. Two set-ups of Lin et al. 2023:
+         distillation, where the expert plays and is imitated (Laskin et al. 2022); decision, where
+         the best action is the label, and half of the games are played uniformly at random, half by
+         the expert of distillation (Lee et al. 2023)
 Tokens   one for every step: 1, the time, what was chosen and earned before, and what is shown now
 Loss     −Σ expert's odds · log odds, the mean over all steps of all games: minus the expert's
          log-likelihood, for every beginning of a game at once
@@ -24,12 +27,13 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from innerloop.errors import OutOfRangeError
-from innerloop.models.decider import Decider
-from innerloop.models.gpt2 import GPT2
 from innerloop.parameters import parameter
 from innerloop.policies.base import Policy
+from innerloop.policies.optimal import OptimalPolicy
 from innerloop.policies.rollout import Draws
+from innerloop.policies.uniform import UniformPolicy
 from innerloop.problems.environment import Environment, sample_inverse_cdf
+from innerloop.recipes.backbone import AttentionKind, Network, build_backbone
 from innerloop.recipes.base import Recipe
 
 EXAMPLES = 256
@@ -107,8 +111,11 @@ class DecisionRecipe(Recipe, ABC):
     """A network that imitates an expert; subclasses say who plays, who is the expert, and where."""
 
     horizon_steps: int = parameter(200, "T, steps of a game", least=1, most=100_000)
-    network: Literal["gpt2", "transformer"] = parameter("gpt2", "the library's, or this package's")
-    attention: Literal["relu", "softmax"] = parameter("relu", "kind of attention")
+    setup: Literal["distillation", "decision"] = parameter(
+        "distillation", "imitate the expert that plays, or the best action"
+    )
+    network: Network = parameter("gpt2", "the library's, or this package's")
+    attention: AttentionKind = parameter("relu", "kind of attention")
     blocks: int = parameter(4, "layers", least=1, most=48)
     heads: int = parameter(4, "heads in a layer", least=1, most=64)
     width: int = parameter(64, "width of the stream", least=1, most=2048)
@@ -136,13 +143,19 @@ class DecisionRecipe(Recipe, ABC):
     def shown_size(self) -> int:
         """How many numbers a step shows."""
 
+    @cached_property
     @abstractmethod
+    def teacher(self) -> Policy[Any, Any]:
+        """The policy that plays, and that distillation imitates."""
+
+    def build_expert(self) -> Policy[Any, Any]:
+        """Build the expert that labels the games."""
+        return self.teacher if self.setup == "distillation" else OptimalPolicy()
+
     def list_behaviours(self) -> Sequence[Policy[Any, Any]]:
         """List who plays the games; each plays an equal share."""
-
-    @abstractmethod
-    def build_expert(self) -> Policy[Any, Any]:
-        """Build the expert that labels them."""
+        alone = self.setup == "distillation"
+        return [self.teacher] if alone else [UniformPolicy(), self.teacher]
 
     @abstractmethod
     def show(self, observation: Any) -> Float[Tensor, "*batch numbers"]:
@@ -169,25 +182,17 @@ class DecisionRecipe(Recipe, ABC):
         return 2 + self.describe_actions(*nothing).shape[-1] + 1 + self.shown_size
 
     def build_model(self, generator: torch.Generator) -> nn.Module:
-        sizes = {"width": self.width, "layers": self.blocks, "heads": self.heads}
-        if self.network == "transformer":
-            return Decider.with_random_weights(
-                self.inputs,
-                **sizes,
-                outputs=self.actions,
-                kind=self.attention,
-                generator=generator,
-            )
-        # Libraries draw from the global generator, which is restored afterwards.
-        with torch.random.fork_rng():
-            torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
-            return GPT2(
-                self.inputs,
-                **sizes,
-                tokens=self.horizon_steps,
-                outputs=self.actions,
-                attention=self.attention,
-            )
+        return build_backbone(
+            self.network,
+            self.inputs,
+            width=self.width,
+            layers=self.blocks,
+            heads=self.heads,
+            tokens=self.horizon_steps,
+            outputs=self.actions,
+            attention=self.attention,
+            generator=generator,
+        )
 
     def build_objective(self) -> ImitationObjective:
         return ImitationObjective(

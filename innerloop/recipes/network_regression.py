@@ -16,10 +16,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from innerloop.models.decider import Decider
-from innerloop.models.gpt2 import GPT2
 from innerloop.parameters import parameter
 from innerloop.problems.network_regression import NetworkProblem, NetworkRegression
+from innerloop.recipes.backbone import AttentionKind, Network, build_backbone
 from innerloop.recipes.base import Recipe
 
 EXAMPLES = 1024
@@ -72,8 +71,8 @@ class NetworkRegressionRecipe(Recipe):
     n: int = parameter(30, "context examples", least=1, most=10_000)
     layers: int = parameter(3, "layers of the networks that are drawn", least=1, most=100)
     units: int = parameter(4, "units of their hidden layers", least=1, most=4096)
-    network: Literal["gpt2", "transformer"] = parameter("gpt2", "the library's, or this package's")
-    attention: Literal["softmax", "relu"] = parameter("softmax", "kind of attention")
+    network: Network = parameter("gpt2", "the library's, or this package's")
+    attention: AttentionKind = parameter("softmax", "kind of attention")
     blocks: int = parameter(4, "layers of the model", least=1, most=48)
     heads: int = parameter(4, "heads in a layer", least=1, most=64)
     width: int = parameter(64, "width of the stream", least=1, most=2048)
@@ -87,16 +86,17 @@ class NetworkRegressionRecipe(Recipe):
     steps: int = parameter(6000, "steps of the optimiser", least=1)
 
     def build_model(self, generator: torch.Generator) -> nn.Module:
-        sizes = {"width": self.width, "layers": self.blocks, "heads": self.heads}
-        if self.network == "transformer":
-            return Decider.with_random_weights(
-                self.d + 2, **sizes, outputs=1, kind=self.attention, generator=generator
-            )
-        # Libraries draw from the global generator, which is restored afterwards.
-        with torch.random.fork_rng():
-            torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
-            tokens = 2 * self.n + 1
-            return GPT2(self.d + 2, **sizes, tokens=tokens, outputs=1, attention=self.attention)
+        return build_backbone(
+            self.network,
+            self.d + 2,
+            width=self.width,
+            layers=self.blocks,
+            heads=self.heads,
+            tokens=2 * self.n + 1,
+            outputs=1,
+            attention=self.attention,
+            generator=generator,
+        )
 
     def build_objective(self) -> PrefixObjective:
         return PrefixObjective(self)

@@ -5,10 +5,9 @@ Setting  random processes (flat Dirichlet transitions, uniform rewards), or the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Float, Int
@@ -16,10 +15,7 @@ from torch import Tensor
 
 from innerloop.errors import InputError, OutOfRangeError
 from innerloop.parameters import parameter
-from innerloop.policies.base import Policy
-from innerloop.policies.optimal import OptimalPolicy
 from innerloop.policies.ucb_vi import UCBVIPolicy
-from innerloop.policies.uniform import UniformPolicy
 from innerloop.problems.base import Distribution
 from innerloop.problems.environment import Environment
 from innerloop.problems.mdp import Situation, TabularMDP
@@ -39,9 +35,6 @@ class TabularMDPsRecipe(DecisionRecipe):
         **{"blocks": 2, "heads": 2, "width": 16},
     }
 
-    setup: Literal["distillation", "decision"] = parameter(
-        "distillation", "imitate UCB-VI, which plays, or the best action"
-    )
     problem: Literal["random", "river"] = parameter("random", "the decision processes")
     states: int = parameter(3, "states S", least=1, most=1000)
     arms: int = parameter(2, "actions A", least=2, most=1000)
@@ -72,13 +65,6 @@ class TabularMDPsRecipe(DecisionRecipe):
     @cached_property
     def teacher(self) -> UCBVIPolicy:
         return UCBVIPolicy(steps=self.horizon_steps, bonus=self.bonus)
-
-    def build_expert(self) -> Policy[Any, Any]:
-        return self.teacher if self.setup == "distillation" else OptimalPolicy()
-
-    def list_behaviours(self) -> Sequence[Policy[Any, Any]]:
-        alone = self.setup == "distillation"
-        return [self.teacher] if alone else [UniformPolicy(), self.teacher]
 
     def build_distribution(self) -> Distribution:
         if self.problem == "river":

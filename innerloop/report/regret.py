@@ -16,7 +16,7 @@ def plot_players(rows: Rows, *, title: str) -> alt.LayerChart | alt.FacetChart:
             "player:N",
             title=None,
             sort=players,
-            legend=alt.Legend(orient="right", symbolType="stroke", labelLimit=300),
+            legend=alt.Legend(orient="right", symbolType="stroke", symbolOpacity=1, labelLimit=300),
         ),
     )
     label = "mean cumulative regret (reward)"
