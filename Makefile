@@ -7,7 +7,7 @@ SHARED := --dist loadfile --no-loadscope-reorder
 # Where this is set, every process compiles all it imports anew: a third of the time of all tests.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup report check test lint types tests tests-fast test-long durations coverage bench torture format clean
+.PHONY: setup report check test lint types tests tests-fast test-long durations coverage bench torture docs format clean
 
 setup: $(READY)
 
@@ -59,6 +59,11 @@ coverage: $(READY)
 	$(BIN)/coverage run -m pytest $(SHARED) -n 2 $(TESTS); status=$$?; \
 		$(BIN)/coverage combine --quiet && $(BIN)/coverage report && exit $$status
 
+# The site, in `site`: tutorials are run in full, pages are made from the code.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
+	@echo "site written to site; see it with: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
+
 bench: $(READY)
 	$(BIN)/python benchmarks/linear_attention.py
 	$(BIN)/python benchmarks/startup.py
@@ -83,4 +88,4 @@ format: $(READY)
 	$(BIN)/ruff format .
 
 clean:
-	rm -rf .venv report.html build *.egg-info
+	rm -rf .venv report.html site build *.egg-info
