@@ -18,6 +18,7 @@ from innerloop.commands.compile import compile_
 from innerloop.commands.exact import exact
 from innerloop.commands.fit import fit
 from innerloop.commands.identify import identify
+from innerloop.commands.lab import lab
 from innerloop.commands.list import list_
 from innerloop.commands.play import play
 from innerloop.commands.report import report
@@ -84,6 +85,7 @@ for _name, _command in {
     "fit": fit,
     "check": check,
     "report": report,
+    "lab": lab,
 }.items():
     app.command(_name, cls=StrictCommand)(_command)
 

@@ -57,6 +57,9 @@ ARROWS = [
     ("output", "terminal"),
     ("solving", "estimators"),
     ("estimators", "commands"),
+    ("claims", "lab"),
+    ("estimators", "lab"),
+    ("lab", "commands"),
     ("transformer", "training"),
 ]
 FOUNDATION = {

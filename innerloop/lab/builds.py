@@ -1,0 +1,74 @@
+"""Built transformers, made once and kept: a scene asks for the same few again and again."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import OrderedDict
+from typing import Any
+
+from innerloop.certification.building import BuiltTransformer, build
+from innerloop.certification.certificate import Certificate
+from innerloop.progress import Progress
+
+INSTANCES = 16
+"""Random instances of a scene's certificate: enough to tell any wrong weight, and quick."""
+MAX_KEPT = 64
+"""Builds that are kept; the least recently used goes first."""
+
+
+class _Slot:
+    """One build, or the lock of the thread that makes it."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.built: BuiltTransformer | None = None
+
+
+_slots: OrderedDict[str, _Slot] = OrderedDict()
+_guard = threading.Lock()
+
+
+def get_build(
+    name: str, progress: Progress | None = None, instances: int = INSTANCES, **parameters: Any
+) -> BuiltTransformer:
+    """Return the transformer of a construction with its certificate; the first time it is built."""
+    key = json.dumps([name, instances, parameters], sort_keys=True)
+    with _guard:
+        slot = _slots.setdefault(key, _Slot())
+        _slots.move_to_end(key)
+        while len(_slots) > MAX_KEPT:
+            _slots.popitem(last=False)
+    with slot.lock:
+        if slot.built is None:
+            slot.built = build(name, instances=instances, progress=progress, **parameters)
+        return slot.built
+
+
+def describe_certificate(certificate: Certificate, here: float, unit: str) -> dict[str, Any]:
+    """Describe a certificate in one line, and how far transformer and algorithm differ here."""
+    size = (
+        f"{format_count(certificate.layers, 'layer')}, {format_count(certificate.heads, 'head')} "
+        f"in each, width {certificate.width}, {certificate.parameters:,} weights"
+    )
+    if certificate.holds:
+        deviation = max(certificate.step_deviation)
+        line = (
+            f"{certificate.name}: holds. {size}. On {certificate.instances} random instances a "
+            f"step deviates from the algorithm by at most {deviation:.1g} "
+            f"(allowed {certificate.tolerance:.1g})."
+        )
+    else:
+        line = f"{certificate.name}: does not hold. {size}. {certificate.explain()}"
+    return {
+        "holds": certificate.holds,
+        "line": line,
+        "here": f"Here, transformer and algorithm differ by at most {here:.1g} {unit}.",
+        "source": certificate.source,
+        "command": certificate.command,
+    }
+
+
+def format_count(count: int, noun: str) -> str:
+    """Format a number of things: `1 layer`, `2 layers`."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -1,0 +1,116 @@
+"""Controls of a scene, and checks of whatever a page sends: a request is text from outside."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from innerloop.errors import InputError, unknown_name_error
+
+Values = Mapping[str, Any]
+"""What a page sends: names and plain JSON."""
+MAX_NUMBER = 1e6
+"""The largest number of a request in size."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One of several words, each with what the page calls it."""
+
+    name: str
+    label: str
+    options: dict[str, str]
+
+    @property
+    def default(self) -> str:
+        return next(iter(self.options))
+
+    def read(self, values: Values) -> str:
+        """Read the value of this control; the default where it is not sent."""
+        value = values.get(self.name, self.default)
+        if not isinstance(value, str):
+            raise InputError(f"{self.name} must be a word, got {describe(value)}")
+        if value not in self.options:
+            raise unknown_name_error(self.name, value, self.options)
+        return value
+
+    def describe(self) -> dict[str, Any]:
+        """Return the control for the page."""
+        return {"kind": "choice", "default": self.default, **asdict(self)}
+
+
+@dataclass(frozen=True)
+class Slider:
+    """A number in a range."""
+
+    name: str
+    label: str
+    least: float
+    most: float
+    step: float
+    default: float
+
+    def read(self, values: Values) -> float:
+        """Read the value of this control; the default where it is not sent."""
+        value = read_number(values.get(self.name, self.default), self.name)
+        if not self.least <= value <= self.most:
+            raise InputError(
+                f"{self.name} must be between {self.least:g} and {self.most:g}, got {value:g}"
+            )
+        return value
+
+    def read_whole(self, values: Values) -> int:
+        """Read the value of this control where it must be a whole number."""
+        value = self.read(values)
+        if value != int(value):
+            raise InputError(f"{self.name} must be a whole number, got {value:g}")
+        return int(value)
+
+    def describe(self) -> dict[str, Any]:
+        """Return the control for the page."""
+        return {"kind": "slider", **asdict(self)}
+
+
+Control = Choice | Slider
+
+
+def describe(value: Any) -> str:
+    """Describe a value of a request for an error message, shortly."""
+    if value is None:
+        return "nothing"
+    shown = repr(value)
+    return shown if len(shown) <= 40 else f"{shown[:40]}…"
+
+
+def read_number(value: Any, name: str) -> float:
+    """Read a finite number that is not huge."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise InputError(f"{name} must be a number, got {describe(value)}")
+    if not math.isfinite(value) or abs(value) > MAX_NUMBER:
+        raise InputError(f"{name} must be between ±{MAX_NUMBER:,.0f}, got {describe(value)}")
+    return float(value)
+
+
+def read_list(value: Any, name: str, least: int, most: int) -> list[Any]:
+    """Read a list with a number of entries within limits."""
+    if not isinstance(value, list):
+        raise InputError(f"{name} must be a list, got {describe(value)}")
+    if not least <= len(value) <= most:
+        raise InputError(f"{name} must have {least} to {most} entries, got {len(value)}")
+    return value
+
+
+def read_points(values: Values, name: str, least: int, most: int, reach: float) -> Any:
+    """Read points (x, y) of the plane, each coordinate within ± `reach`."""
+    points = []
+    for number, point in enumerate(read_list(values.get(name), name, least, most), 1):
+        pair = read_list(point, f"{name}, entry {number}", 2, 2)
+        x, y = (read_number(part, f"{name}, entry {number}") for part in pair)
+        if max(abs(x), abs(y)) > reach:
+            raise InputError(
+                f"{name}, entry {number}: coordinates must be within ±{reach:g}, got {x:g}, {y:g}"
+            )
+        points.append([x, y])
+    return points

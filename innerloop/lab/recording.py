@@ -1,0 +1,141 @@
+"""What a transformer did with one problem, as plain data: frames, registers and attention.
+
+Frame k is the stream after k steps; frame 0 is after the layers before the first step, if any.
+Large arrays travel as base64: registers as float32 (frames × places × tokens), each head's pattern
+as whole numbers from −127 to 127 times its scale.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from innerloop.certification.building import BuiltTransformer
+from innerloop.lab.pattern import compute_pattern
+from innerloop.transformer import Block, Layout
+
+LEVELS = 127
+"""Whole numbers that a pattern's largest weight becomes."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """The streams of one forward pass, with the blocks that made them."""
+
+    layout: Layout
+    blocks: list[Block]
+    streams: list[Tensor]
+    frames: list[int]
+    """For each block the frame that shows it: the step it belongs to."""
+    last: list[int]
+    """For each frame the number of blocks that have run."""
+    context: int
+
+    def after_step(self, k: int) -> Tensor:
+        """Return the stream after k steps."""
+        return self.streams[self.last[k]]
+
+
+@torch.no_grad()
+def record(built: BuiltTransformer, problem: Any) -> Recording:
+    """Run a built transformer on a single problem, and keep the stream after every layer."""
+    transformer, trace = built.transformer, built.trace(problem)
+    steps = [list(step) for step in transformer.body] * transformer.loops  # pyright: ignore
+    sections = [list(transformer.prologue), *steps]
+    blocks = [block for section in sections for block in section]
+    frames = [k for k, section in enumerate(sections) for _ in section]
+    last = [sum(len(section) for section in sections[: k + 1]) for k in range(len(sections))]
+    readout = list(transformer.epilogue)
+    context = built.construction.context_length(problem)
+    tokens = trace.streams[0].shape[-2]
+    return Recording(
+        transformer.layout,
+        [*blocks, *readout],
+        trace.streams,
+        [*frames, *[len(steps)] * len(readout)],
+        last,
+        tokens - 1 if context is None else context,
+    )
+
+
+def describe_frames(recording: Recording, notes: Sequence[str]) -> list[dict[str, Any]]:
+    """Describe each position of the slider: its label, its layers, and a note of the scene."""
+    total, steps = len(recording.blocks), len(recording.last) - 1
+    rows = []
+    for k, note in enumerate(notes):
+        label = f"after step {k} of {steps}" if k else "before the first step"
+        first = recording.last[k - 1] + 1 if k else 1
+        layers = _format_layers(first, recording.last[k], total)
+        rows.append({"label": label, "layers": layers, "note": note})
+    return rows
+
+
+def _format_layers(first: int, last: int, total: int) -> str:
+    if last < first:
+        return f"no layer of {total} yet"
+    return f"layer {last} of {total}" if first == last else f"layers {first}–{last} of {total}"
+
+
+def describe_registers(recording: Recording, tokens: Sequence[str]) -> dict[str, Any]:
+    """Return all registers of all tokens after every step."""
+    streams = [recording.after_step(k) for k in range(len(recording.last))]
+    return {
+        "rows": [
+            {"name": name, "size": recording.layout[name].size}
+            for name in recording.layout.registers
+        ],
+        "tokens": list(tokens),
+        "data": encode_floats(torch.stack(streams).mT),
+    }
+
+
+def describe_attention(
+    recording: Recording, tokens: Sequence[str], layers: Sequence[int] | None = None
+) -> dict[str, Any]:
+    """Return the patterns of every head, or of those in some layers (counted from 0)."""
+    heads = []
+    for number in range(len(recording.blocks)) if layers is None else layers:
+        attention = recording.blocks[number].attention
+        if attention is None:
+            continue
+        patterns = compute_pattern(attention, recording.streams[number], recording.context)
+        for m, pattern in enumerate(patterns):
+            note = attention.notes[m] if attention.notes else ""
+            name = f"layer {number + 1}" + (f", head {m + 1}" if attention.heads > 1 else "")
+            heads.append(
+                {
+                    "frame": recording.frames[number],
+                    "name": f"{name} ({attention.kind})",
+                    "note": note,
+                    **encode_pattern(pattern),
+                }
+            )
+    return {"tokens": list(tokens), "heads": heads}
+
+
+def encode_pattern(pattern: Tensor) -> dict[str, Any]:
+    """Encode a matrix as whole numbers and a scale."""
+    scale = float(pattern.abs().max())
+    levels = (pattern * (LEVELS / scale if scale else 0.0)).round().to(torch.int8)
+    return {
+        "rows": pattern.shape[0],
+        "columns": pattern.shape[1],
+        "scale": scale,
+        "data": base64.b64encode(levels.contiguous().numpy().tobytes()).decode(),
+    }
+
+
+def encode_floats(values: Tensor) -> str:
+    """Encode numbers as float32, the bytes of each from the least on."""
+    plain = values.to(torch.float32).contiguous().numpy().astype("<f4")
+    return base64.b64encode(plain.tobytes()).decode()
+
+
+def name_tokens(count: int, kind: str, others: Sequence[str] = ()) -> list[str]:
+    """Name tokens: `point 1`, `point 2`, …, and the others."""
+    return [*(f"{kind} {number}" for number in range(1, count + 1)), *others]

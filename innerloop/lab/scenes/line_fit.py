@@ -1,0 +1,148 @@
+"""Fit a line to points of the plane: gradient descent or Newton's iteration in a forward pass.
+
+A point (x, y) is the example x = (1, x) with label y; the two queries (1, 0) and (0, 1) read the
+intercept and the slope, so the transformer's two answers are the line.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor
+
+from innerloop.certification.building import BuiltTransformer
+from innerloop.lab.builds import INSTANCES, describe_certificate, get_build
+from innerloop.lab.controls import Choice, Control, Slider, Values, read_points
+from innerloop.lab.python import DIGITS, format_call, format_rows
+from innerloop.lab.recording import (
+    describe_attention,
+    describe_frames,
+    describe_registers,
+    name_tokens,
+    record,
+)
+from innerloop.lab.scene import Scene
+from innerloop.problems.linear_regression import RegressionProblem
+from innerloop.progress import Progress
+
+REACH = 3.0
+"""Coordinates are within ± this."""
+MAX_POINTS = 30
+STEPS = 16
+ALPHA = 1.0 / (MAX_POINTS * (1.0 + REACH**2)) ** 2
+"""α of Newton's iteration, at most 1/λmax(XᵀX)² for every set of points that the scene allows."""
+NAMES = {"newton": "Newton’s iteration", "looped-gradient-descent": "gradient descent"}
+FLOOR = 1e-16
+"""Errors are drawn down to this."""
+
+
+class LineFitScene(Scene):
+    """A line through points, step by step."""
+
+    place: ClassVar[int] = 1
+    tab: ClassVar[str] = "A line"
+    title: ClassVar[str] = "A transformer fits a line"
+    hint: ClassVar[str] = (
+        "Drag a point, click to add one, double-click to remove it. Nobody trained these weights: "
+        "they are written down so that every step of the forward pass is a step of the algorithm."
+    )
+    controls: ClassVar[tuple[Control, ...]] = (
+        Choice("algorithm", "algorithm", NAMES),
+        Slider("rate", "step size of gradient descent", 0.05, 0.6, 0.05, 0.3),
+    )
+
+    def run(self, values: Values, progress: Progress) -> dict[str, Any]:
+        name, rate = (control.read(values) for control in self.controls)
+        points = read_points(values, "points", 2, MAX_POINTS, REACH)
+        points = [[round(part, DIGITS) for part in point] for point in points]
+        problem = make_problem(points)
+        others = [other for other in NAMES if other != name]
+        runs = {key: get_build(key, progress, **choose(key, rate)) for key in [name, *others]}
+        built = runs[name]
+        best = torch.linalg.lstsq(problem.x, problem.y.unsqueeze(-1)).solution[:, 0]
+        lines, reference = predict_lines(built, problem)
+        recording = record(built, problem)
+        tokens = name_tokens(len(points), "point", ("query: intercept", "query: slope"))
+        off = measure(lines, best)
+        notes = [describe_line(*each) for each in zip(lines, off, strict=True)]
+        return {
+            "frames": describe_frames(recording, notes),
+            "picture": {
+                "lines": lines.tolist(),
+                "best": best.tolist(),
+                "kappa": float(torch.linalg.cond(problem.x.mT @ problem.x)),
+            },
+            "error": {
+                "label": "distance from least squares",
+                "series": [
+                    {"name": "transformer", "kind": "transformer", "values": off},
+                    {"name": NAMES[name], "kind": "reference", "values": measure(reference, best)},
+                    *(
+                        {
+                            "name": f"transformer running {NAMES[key]}",
+                            "kind": "other",
+                            "values": measure(predict_lines(runs[key], problem)[0], best),
+                        }
+                        for key in others
+                    ),
+                ],
+            },
+            "registers": describe_registers(recording, tokens),
+            "attention": describe_attention(recording, tokens),
+            "certificate": describe_certificate(
+                built.certificate, float((lines - reference).abs().max()), "on your points"
+            ),
+            "python": write_program(name, rate, points),
+        }
+
+
+def choose(name: str, rate: float) -> dict[str, Any]:
+    """Return the parameters of the build."""
+    if name == "newton":
+        return {"d": 2, "n": MAX_POINTS, "steps": STEPS, "alpha": ALPHA}
+    return {"d": 2, "steps": STEPS, "preconditioners": [[rate, 0.0], [0.0, rate]]}
+
+
+def make_problem(points: list[list[float]]) -> RegressionProblem:
+    """Return the regression whose two queries read intercept and slope."""
+    rows = [[1.0, x] for x, _ in points]
+    return RegressionProblem.from_arrays(rows, [y for _, y in points], [[1.0, 0.0], [0.0, 1.0]])
+
+
+def predict_lines(built: BuiltTransformer, problem: RegressionProblem) -> tuple[Tensor, Tensor]:
+    """Return (intercept, slope) after 0, 1, … steps, of the transformer and of the algorithm."""
+    algorithm = built.construction.algorithm
+    states = algorithm.states(problem, STEPS)
+    return (
+        torch.stack(list(built.predictions(problem))),
+        torch.stack([algorithm.predict(problem, state) for state in states]),
+    )
+
+
+def measure(lines: Tensor, best: Tensor) -> list[float]:
+    """Return the distance of each line's coefficients from the best ones."""
+    return (lines - best).norm(dim=-1).clamp_min(FLOOR).tolist()
+
+
+def describe_line(line: Tensor, off: float) -> str:
+    """Say what the line is, in words of one row."""
+    intercept, slope = line.tolist()
+    sign = "−" if slope < 0 else "+"
+    return f"ŷ = {intercept:.3f} {sign} {abs(slope):.3f} x, off least squares by {off:.1e}"
+
+
+def write_program(name: str, rate: float, points: list[list[float]]) -> str:
+    """Write the program that prints the line after every step."""
+    parameters = {**choose(name, rate), "instances": INSTANCES}
+    return f"""import innerloop
+
+{format_rows("points", points)}
+problem = innerloop.RegressionProblem.from_arrays(
+    [[1.0, x] for x, y in points], [y for x, y in points], [[1.0, 0.0], [0.0, 1.0]]
+)
+built = {format_call(name, parameters)}
+assert built.certificate.holds
+for step, line in enumerate(built.predictions(problem)):
+    print(step, line.tolist())
+"""

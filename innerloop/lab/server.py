@@ -1,0 +1,219 @@
+"""The server: the page's files, the list of scenes, and their answers. It keeps nothing of a user.
+
+Only this machine may ask: requests must name this machine as their host (which stops pages of
+others that point their own name here), and come from this page or from no page at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from innerloop import __version__
+from innerloop.errors import InputError
+from innerloop.jsonfiles import parse_object
+from innerloop.lab.scene import Scene, find_scene, load_scenes
+
+STATIC = Path(__file__).parent / "static"
+HOSTS = ("127.0.0.1", "localhost")
+MAX_BODY = 2 * 2**20
+"""Bytes of a request."""
+MAX_TABS = 256
+"""Pages whose latest request is remembered."""
+PATIENCE, BEAT = 0.25, 0.15
+"""Seconds until an answer that is not ready is told by its progress, and between two reports."""
+HEADERS = {
+    "content-security-policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "no-referrer",
+    "cross-origin-resource-policy": "same-origin",
+    "cache-control": "no-cache",
+}
+
+
+class SupersededError(Exception):
+    """A request that a later one of the same page has replaced, or whose page is gone."""
+
+
+class Guard:
+    """Refuses requests for other hosts and from other pages; adds the headers of every answer."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self.app(scope, receive, send)
+
+        async def send_with_headers(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                own = [(name.encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *own]}
+            await send(message)
+
+        headers = Request(scope).headers
+        host, origin = headers.get("host", ""), headers.get("origin")
+        if host.rpartition(":")[0] not in HOSTS and host not in HOSTS:
+            refusal = refuse(421, "the lab answers at http://127.0.0.1 only, not to other hosts")
+            return await refusal(scope, receive, send_with_headers)
+        if origin not in (None, f"http://{host}"):
+            refusal = refuse(403, "the lab answers its own page only")
+            return await refusal(scope, receive, send_with_headers)
+        return await self.app(scope, receive, send_with_headers)
+
+
+class Turns:
+    """The number of each page's latest request; earlier ones stop at their next report."""
+
+    def __init__(self) -> None:
+        self._latest: OrderedDict[str, int] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def begin(self, tab: str, turn: int) -> None:
+        """Note a request as its page's latest."""
+        with self._lock:
+            self._latest[tab] = max(turn, self._latest.get(tab, turn))
+            self._latest.move_to_end(tab)
+            while len(self._latest) > MAX_TABS:
+                self._latest.popitem(last=False)
+
+    def is_latest(self, tab: str, turn: int) -> bool:
+        """Whether no later request of the page has come."""
+        return self._latest.get(tab, turn) <= turn
+
+
+class Work:
+    """One request under way: its progress, and whether anybody still waits for it."""
+
+    def __init__(self, turns: Turns, tab: str, turn: int) -> None:
+        self.share, self.doing, self.gone = 0.0, "", False
+        self._is_wanted = partial(turns.is_latest, tab, turn)
+        turns.begin(tab, turn)
+
+    def report(self, share: float, doing: str = "") -> None:
+        """Note progress; stop the work where nobody waits for it any more."""
+        self.share, self.doing = share, doing
+        if self.gone or not self._is_wanted():
+            raise SupersededError
+
+
+def refuse(status: int, mistake: str) -> JSONResponse:
+    """Return an error as the page shows it."""
+    return JSONResponse({"mistake": mistake}, status_code=status)
+
+
+async def show_page(request: Request) -> Response:
+    return FileResponse(STATIC / "index.html")
+
+
+async def list_scenes(request: Request) -> Response:
+    scenes = await run_in_threadpool(load_scenes)
+    described = [scene.describe() for scene in scenes.values()]
+    return JSONResponse({"version": __version__, "scenes": described})
+
+
+async def run_scene(request: Request) -> Response:
+    """Answer a request: at once, or line by line with its progress where it takes longer."""
+    try:
+        scene = await run_in_threadpool(find_scene, request.path_params["name"])
+    except InputError as error:
+        return refuse(404, str(error))
+    try:
+        tab, turn, values = parse_request(await read_body(request))
+    except InputError as error:
+        return refuse(400, str(error))
+    work = Work(request.app.state.turns, tab, turn)
+    task = asyncio.create_task(run_in_threadpool(answer, scene, values, work))
+    done, _ = await asyncio.wait({task}, timeout=PATIENCE)
+    if done:
+        status, content = task.result()
+        return Response(content, status, media_type="application/json")
+    return StreamingResponse(report_lines(task, work), media_type="application/x-ndjson")
+
+
+async def report_lines(task: asyncio.Task[tuple[int, bytes]], work: Work) -> AsyncIterator[bytes]:
+    """Yield lines of progress, and at last the answer."""
+    try:
+        while not task.done():
+            line = {"progress": round(work.share, 3), "doing": work.doing}
+            yield json.dumps(line).encode() + b"\n"
+            await asyncio.wait({task}, timeout=BEAT)
+        yield task.result()[1] + b"\n"
+    finally:
+        work.gone = True
+
+
+def answer(scene: Scene, values: dict[str, Any], work: Work) -> tuple[int, bytes]:
+    """Run a scene in a thread of its own; return the status and the JSON of its answer."""
+    begin = time.perf_counter()
+    try:
+        found = scene.run(values, work.report)
+    except SupersededError:
+        return 409, b'{"superseded": true}'
+    except InputError as error:
+        return 422, json.dumps({"mistake": str(error)}).encode()
+    found["milliseconds"] = round(1e3 * (time.perf_counter() - begin), 1)
+    return 200, json.dumps(found, allow_nan=False).encode()
+
+
+async def read_body(request: Request) -> bytes:
+    """Read the body of a request within the limit."""
+    if request.headers.get("content-type", "").partition(";")[0] != "application/json":
+        raise HTTPException(415, "send JSON with the content type application/json")
+    body = bytearray()
+    async for part in request.stream():
+        body += part
+        if len(body) > MAX_BODY:
+            raise HTTPException(413, f"a request may have {MAX_BODY:,} bytes, this one has more")
+    return bytes(body)
+
+
+def parse_request(body: bytes) -> tuple[str, int, dict[str, Any]]:
+    """Return the page, the number of its request, and the values it sends."""
+    asked = parse_object(body)
+    tab, turn, values = asked.get("tab", ""), asked.get("turn", 0), asked.get("values", {})
+    if not isinstance(tab, str) or len(tab) > 64 or type(turn) is not int:
+        raise InputError("tab must be a short text and turn a whole number")
+    if not isinstance(values, dict):
+        raise InputError("values must be an object")
+    return tab, turn, values
+
+
+async def tell_error(request: Request, error: Exception) -> Response:
+    """Return an error of the protocol as JSON, like all others."""
+    assert isinstance(error, HTTPException)
+    return refuse(error.status_code, error.detail)
+
+
+def make_app() -> Starlette:
+    """Make the application, with a memory of requests of its own."""
+    app = Starlette(
+        routes=[
+            Route("/", show_page),
+            Route("/scenes", list_scenes),
+            Route("/run/{name}", run_scene, methods=["POST"]),
+            Mount("/static", StaticFiles(directory=STATIC)),
+        ],
+        middleware=[Middleware(Guard)],
+        exception_handlers={HTTPException: tell_error},
+    )
+    app.state.turns = Turns()
+    return app
