@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from innerloop.output import escape_text, print_error, print_text
@@ -160,6 +161,9 @@ def print_runs(name: str, runs: list[dict[str, Any]]) -> None:
         final = runs[0]["final"].items()
         others = [[k, f"{v:.4g}"] for k, v in final if k not in ("step", "seconds", "loss")]
         print_table("at the end", ["", ""], others)
+    for run in runs:
+        if run["remark"]:
+            print_text(f"seed {run['seed']}: {run['remark']}")
 
 
 def print_verdict(identification: dict[str, Any]) -> None:
@@ -187,15 +191,30 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
     Console(width=width, highlight=False, markup=False).print(table)
 
 
-@dataclass(frozen=True)
+SECONDS_BETWEEN_LINES = 30.0
+"""Where there is no terminal, a line of progress is printed this often."""
+
+
+@dataclass
 class ProgressReporter:
-    """A progress callback (`innerloop.progress.Progress`) that updates a bar."""
+    """A progress callback (`innerloop.progress.Progress`) that updates a bar, or prints lines."""
 
     bar: Progress
     task: TaskID
+    title: str = ""
+    _began: float = field(default_factory=lambda: time.monotonic())
+    _lines: int = 0
 
     def __call__(self, share: float, doing: str = "") -> None:
-        self.bar.update(self.task, completed=share, doing=escape_text(format_value(doing, 60)))
+        if self.bar.console.is_terminal:
+            self.bar.update(self.task, completed=share, doing=escape_text(format_value(doing, 60)))
+            return
+        seconds = time.monotonic() - self._began
+        if seconds >= SECONDS_BETWEEN_LINES * (self._lines + 1):
+            self._lines = int(seconds / SECONDS_BETWEEN_LINES)
+            left = f", {format_duration(seconds / share - seconds)} left" if share > 0 else ""
+            what = f", {format_value(doing, 60)}" if doing else ""
+            print_error(f"{self.title} {share:.0%}{what}{left}")
 
     def notice(self, text: str) -> None:
         """Print one line on standard error, above the bar."""
@@ -207,7 +226,7 @@ class ProgressReporter:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[ProgressReporter]:
-    """Show a progress bar with the time left, on standard error and only if that is a terminal.
+    """Show a progress bar with the time left on standard error; lines where that is no terminal.
 
     The callback takes the share that is done and, optionally, what is being done.
     """
@@ -231,7 +250,14 @@ def progress_bar(title: str) -> Iterator[ProgressReporter]:
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        yield ProgressReporter(bar, bar.add_task(title, total=1.0, doing=""))
+        yield ProgressReporter(bar, bar.add_task(title, total=1.0, doing=""), title)
+
+
+def format_duration(seconds: float) -> str:
+    """Format a time for reading: `40 s`, `12 min`, `3.5 h`."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
 
 
 def format_value(value: Any, max_length: int = 40) -> str:

@@ -92,7 +92,7 @@ def test_a_second_training_in_another_thread_is_refused_too(tmp_path: Path) -> N
 
     train_small(tmp_path, progress=progress)
     assert f"process {os.getpid()}" in str(errors[0])
-    names = {"checkpoint.safetensors", "history.csv", "model.safetensors", ".lock"}
+    names = {"run.json", "checkpoint.safetensors", "history.csv", "model.safetensors", ".lock"}
     assert {path.name for path in tmp_path.iterdir()} == names
 
 

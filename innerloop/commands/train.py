@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from innerloop.commands.options import AsJson, Results, Seed, Settings, parse_parameters
+from innerloop.commands.options import AsJson, Results, Settings, parse_parameters
 from innerloop.errors import InputError
 from innerloop.output import print_error, print_json, print_text
 from innerloop.results import find_results
@@ -15,16 +15,28 @@ from innerloop.terminal import print_runs, progress_bar
 
 
 def train(
-    name: Annotated[str, typer.Argument(help="A recipe; see `innerloop list recipes`.")],
+    name: Annotated[
+        str,
+        typer.Argument(
+            help="A recipe; see `innerloop list recipes`. With --resume also the folder of a run."
+        ),
+    ],
     settings: Settings = None,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="The folder of the run; else below the results."),
     ] = None,
-    seed: Seed = 0,
+    seed: Annotated[
+        int | None, typer.Option(help="Seed of the run; 0, or with --resume all that were begun.")
+    ] = None,
     seeds: Annotated[int, typer.Option(help="Runs, each with a seed one higher.")] = 1,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on with what was stopped; else begin.")
+        bool,
+        typer.Option(
+            "--resume",
+            help="Go on with what was stopped, with its settings; more steps may be set. Else "
+            "begin.",
+        ),
     ] = False,
     threads: Annotated[
         int, typer.Option(help="Threads to train with; another number gives other weights.")
@@ -34,30 +46,29 @@ def train(
 ) -> None:
     """Train a model by a recipe; stopped or killed, `--resume` goes on as if nothing happened."""
     from innerloop.recipes.base import Recipe, list_seeds, train_seeds
+    from innerloop.recipes.finding import find_folder, list_begun_seeds
     from innerloop.recipes.runs import note_run
     from innerloop.registry import make_member
     from innerloop.training.environment import check_threads
 
-    seed_range, threads = list_seeds(seed, seeds), check_threads(threads)
+    chosen, threads = list_seeds(seed or 0, seeds), check_threads(threads)
+    runs = find_results(results) / "runs"
+    if resume and output is None:
+        name, output = _find_run(name)
     values = parse_parameters("recipes", Recipe, name, settings)
     recipe = make_member("recipes", Recipe, name, values)
-    runs = find_results(results) / "runs"
-    folder = recipe.name_folder(runs) if output is None else output
+    folder = output or (find_folder(runs, name, values) if resume else recipe.name_folder(runs))
+    if resume and seed is None and seeds == 1:
+        chosen = list_begun_seeds(folder) or chosen
     with progress_bar("training") as progress:
         try:
             note_run(runs, folder)
         except InputError as error:
             progress.notice(f"a report will not know of this run: {error}")
+        options: dict[str, Any] = {"resume": resume, "threads": threads, "settings": values}
+        options |= {"progress": progress, "notice": progress.notice}
         try:
-            trained = train_seeds(
-                recipe,
-                seed_range,
-                folder,
-                resume=resume,
-                threads=threads,
-                progress=progress,
-                notice=progress.notice,
-            )
+            trained = train_seeds(name, chosen, folder, **options)
         except KeyboardInterrupt:
             print_error(f"stopped, saved in {folder}; --resume goes on")
             raise SystemExit(130) from None
@@ -65,3 +76,13 @@ def train(
         return print_json([run.as_dict() for run in trained])
     print_runs(name, [run.as_dict() for run in trained])
     return print_text(f"written to {folder}")
+
+
+def _find_run(name: str) -> tuple[str, Path | None]:
+    """Find the recipe and the folder that a word means: it may be the folder of a run."""
+    from innerloop.recipes.finding import holds_run, read_recipe_name
+
+    folder = Path(name)
+    if ":" in name or not holds_run(folder):
+        return name, None
+    return read_recipe_name(folder), folder

@@ -1,34 +1,34 @@
-"""The base class of recipes, each one file that defines a model, its problems and its training.
+"""Training a recipe: each is one file that defines a model, its problems and its training.
 
 A recipe's own parameters and those of the loop are set in the same way (`-s d=3 -s steps=500`). A
-run is a folder: `checkpoint.safetensors` to resume from, `history.csv`, and once it is finished
-`model.safetensors`, which records the recipe, its settings, the seed, and the threads, versions and
-code that it was trained with. `.lock` keeps a second training out.
+run is a folder: `run.json` with its settings for people, `checkpoint.safetensors` to resume from,
+`history.csv`, and once it is finished `model.safetensors`, which records the recipe, its settings,
+the seed, and the threads, versions and code that it was trained with. `.lock` keeps a second
+training out.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
-import re
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from innerloop import sealed
 from innerloop.errors import FileError, InputError, MissingLibraryError
 from innerloop.jsonfiles import parse_object
 from innerloop.limits import check_count, check_seed
-from innerloop.problems.base import Distribution
 from innerloop.progress import Progress, ignore_progress
 from innerloop.provenance import spell_command
-from innerloop.registry import get_name, make_member
+from innerloop.recipes.continuing import limit_file_model, read_request
+from innerloop.recipes.definition import Recipe
+from innerloop.recipes.run_file import RunFile
+from innerloop.registry import make_member
 from innerloop.training.environment import (
     Environment,
     check_threads,
@@ -36,8 +36,9 @@ from innerloop.training.environment import (
     is_environment,
     use_threads,
 )
-from innerloop.training.folder import MODEL, open_folder
-from innerloop.training.history import digest_history, write_history
+from innerloop.training.extending import EXTENSIONS
+from innerloop.training.folder import CHECKPOINT, MODEL, open_folder
+from innerloop.training.history import GrowingHistory, digest_history, write_history
 from innerloop.training.loop import (
     OPENING,
     SECONDS_BETWEEN_CHECKPOINTS,
@@ -47,59 +48,14 @@ from innerloop.training.loop import (
     replay_opening,
     warn_caller,
 )
-from innerloop.training.memory import limit_allocations
-from innerloop.training.objective import Objective
 from innerloop.training.opening import Opening, is_opening
 from innerloop.training.restoring import check_weights, is_number, require, shorten
 from innerloop.training.resuming import ENVIRONMENTS
-from innerloop.training.settings import Settings
 
 FORMAT = "innerloop-model"
 VERSION = 1
 MAX_SEEDS = 100_000
-MAX_NAME = 200
-"""Bytes of a recipe's name in that of a folder, which file systems end at 255."""
-_SPARE_BYTES, _BYTES_PER_BYTE = 2**26, 200
-"""Memory that building a file's model may take: this much, and this many times its weights."""
-
-
-@dataclass(frozen=True, kw_only=True, eq=False)
-class Recipe(Settings, ABC):
-    """A named training: methods define the model and the objective, fields are its settings."""
-
-    source: ClassVar[str]
-    small: ClassVar[dict[str, Any]]
-    """Settings so small that two steps take no time; the tests run every recipe with them."""
-    required: ClassVar = ("source", "small")
-
-    @property
-    def name(self) -> str:
-        return get_name(type(self))
-
-    @abstractmethod
-    def build_model(self, generator: torch.Generator) -> nn.Module:
-        """Build the model before its first step."""
-
-    @abstractmethod
-    def build_objective(self) -> Objective:
-        """Build the objective to minimise."""
-
-    @abstractmethod
-    def build_distribution(self) -> Distribution:
-        """Build the distribution of problems that the model learns to solve."""
-
-    @abstractmethod
-    def predict_layers(self, model: nn.Module, problem: Any) -> Tensor:
-        """Answer after each layer: layers × batch × queries, or what else an answer has."""
-
-    def name_folder(self, root: Path) -> Path:
-        """Name the folder of this recipe's runs; non-default settings add a hash to the name."""
-        values, name = self.values(), re.sub(r"[^\w.-]+", "-", self.name).strip("-.")
-        name = name.encode()[-MAX_NAME:].decode(errors="ignore")
-        if values == type(self).from_values({}).values():
-            return root / name
-        mark = hashlib.sha256(json.dumps(values, sort_keys=True).encode()).hexdigest()[:8]
-        return root / f"{name}-{mark}"
+HISTORY = "history.csv"
 
 
 @dataclass(frozen=True)
@@ -113,6 +69,8 @@ class TrainedRun:
     seconds: float
     stop_reason: str
     folder: Path | None = None
+    remark: str = ""
+    """What should be known of its end, such as a loss no better than that of predicting nothing."""
 
     @property
     def final(self) -> dict[str, float]:
@@ -134,6 +92,7 @@ class TrainedRun:
             "seconds": round(self.seconds, 3),
             "final": self.final,
             "folder": None if self.folder is None else str(self.folder),
+            "remark": self.remark,
         }
 
 
@@ -154,55 +113,91 @@ def train(
     """Train a recipe in `folder`, or in memory alone.
 
     `recipe` is a name, `module:attribute`, a class, or an object; `settings` are its parameters.
-    `resume` goes on with the run in `folder`, or starts one where there is none. One thread unless
-    `threads` says otherwise, on whatever machine: their number changes the weights. `notice` takes
-    one line about anything worth knowing; without it that is a warning. `watch` is called with the
-    step and the model, before the first step and after each.
+    `resume` goes on with the run in `folder`, whose settings are then the defaults, or starts one
+    where there is none; it may be given more `steps`. One thread unless `threads` says otherwise,
+    on whatever machine: their number changes the weights. `notice` takes one line about anything
+    worth knowing; without it that is a warning. `watch` is called with the step and the model,
+    before the first step and after each.
     """
     if isinstance(recipe, Recipe) and settings:
         raise InputError("settings go with a recipe's name: set them on the recipe object instead")
     seed, threads, notice = check_seed(seed), check_threads(threads), notice or warn_caller
     if not (is_number(every) and every >= 0):
         raise InputError(f"every must be a number of seconds, at least 0, got {shorten(every)}")
+    place = None if folder is None else Path(folder)
     with use_threads(threads):
-        made = make_member("recipes", Recipe, recipe, settings)
+        begun = place / CHECKPOINT if place is not None and resume else None
+        request = read_request(recipe, settings, begun)
+        made = request.recipe
         objective = made.build_objective()  # refuses settings that do not go together
-        run = nullcontext() if folder is None else open_folder(Path(folder), resume, notice)
+        run = nullcontext() if place is None else open_folder(place, resume, notice)
         with run as path:
             generator = torch.Generator().manual_seed(seed)
-            model = made.build_model(generator)
+            with request.limit_memory():
+                model = made.build_model(generator)
             training = Training(model, objective, made, seed, watch=watch)
             options = {"every": every, "progress": progress, "notice": notice}
-            _fit_and_write(training, made, path, threads, options)
+            _fit_and_write(training, path, threads, {**options, "steps": request.steps})
     return TrainedRun(
-        made,
+        get_recipe(training),
         training.model,
         seed,
         training.history,
         training.seconds,
         training.stop_reason,
-        None if folder is None else Path(folder),
+        place,
+        training.describe_plateau(),
     )
 
 
+def get_recipe(training: Training) -> Recipe:
+    """Return the recipe of a training, with the steps that it was given at last."""
+    assert isinstance(training.settings, Recipe)
+    return training.settings
+
+
 def _fit_and_write(
-    training: Training, recipe: Recipe, path: Path | None, threads: int, options: dict[str, Any]
+    training: Training, path: Path | None, threads: int, options: dict[str, Any]
 ) -> None:
-    """Train with checkpoints at `path`, and write history and model beside it."""
-    about = {"recipe": recipe.name, "settings": recipe.values(), "seed": training.seed}
+    """Train with checkpoints at `path`, and write settings, history and model beside it."""
+    recipe = get_recipe(training)
     environment = describe_environment(threads, type(recipe))
+    if path is None:
+        fit(training, environment=environment, **options)
+        return
+    table, notice = path.with_name(HISTORY), options["notice"]
+    file, rows = RunFile(path.parent, notice), GrowingHistory(table, notice)
+
+    def record(history: list[dict[str, float]]) -> None:
+        if file.content is None:
+            file.write(describe_run(training, environment))
+        rows.update(history)
+
+    about = _identify_run(training)
     try:
-        fit(training, path=path, about=about, environment=environment, **options)
-    except DivergedError:
-        if path is not None:
-            try:
-                write_history(path.with_name("history.csv"), training.history)
-            except FileError as error:
-                options["notice"](str(error))
+        fit(training, path=path, about=about, environment=environment, record=record, **options)
+    except DivergedError as error:
+        try:
+            write_history(table, training.history)
+        except FileError as trouble:
+            notice(str(trouble))
+        file.finish("diverged", str(error))
         raise
-    if path is not None:
-        write_history(path.with_name("history.csv"), training.history)
-        _save_model(training, recipe, about, environment, path.with_name(MODEL))
+    write_history(table, training.history)
+    _save_model(training, environment, path.with_name(MODEL))
+    file.finish(training.stop_reason, training.describe_plateau())
+
+
+def _identify_run(training: Training) -> dict[str, Any]:
+    """Return what must be the same where a run goes on."""
+    recipe = get_recipe(training)
+    return {"recipe": recipe.name, "settings": recipe.values(), "seed": training.seed}
+
+
+def describe_run(training: Training, environment: Environment) -> dict[str, Any]:
+    """Describe a run for people: settings, conditions, and the command that repeats it."""
+    command = format_command(get_recipe(training), training.seed, environment["threads"])
+    return {**_identify_run(training), "command": command, **environment}
 
 
 def replay(recipe: Recipe, seed: int = 0, threads: int = 1) -> Opening:
@@ -213,10 +208,11 @@ def replay(recipe: Recipe, seed: int = 0, threads: int = 1) -> Opening:
 
 
 def train_seeds(
-    recipe: Recipe,
+    recipe: str | Recipe | type[Recipe],
     seeds: Sequence[int],
     folder: Path,
     *,
+    settings: Mapping[str, Any] | None = None,
     resume: bool = False,
     threads: int = 1,
     progress: Progress = ignore_progress,
@@ -234,7 +230,7 @@ def train_seeds(
             progress((done + share) / len(seeds), f"seed {seed}, {doing}")
 
         options = {"resume": resume, "threads": threads, "progress": report, "notice": notice}
-        runs.append(train(recipe, seed=seed, folder=place, **options))
+        runs.append(train(recipe, seed=seed, folder=place, **options, **(settings or {})))
     return runs
 
 
@@ -246,13 +242,9 @@ def list_seeds(first: int, count: int) -> range:
     return range(first, first + count)
 
 
-def _save_model(
-    training: Training,
-    recipe: Recipe,
-    about: dict[str, Any],
-    environment: Environment,
-    path: Path,
-) -> None:
+def _save_model(training: Training, environment: Environment, path: Path) -> None:
+    recipe, about = get_recipe(training), _identify_run(training)
+    extensions = list(map(list, training.extensions))
     description = {
         **about,
         "ended": training.stop_reason,
@@ -260,6 +252,7 @@ def _save_model(
         "final": training.history[-1],
         "history_sha256": digest_history(training.history),
         **({OPENING: training.opening.as_dict()} if training.opening else {}),
+        **({EXTENSIONS: extensions} if extensions else {}),
         **environment,
         ENVIRONMENTS: training.environments,
         "command": format_command(recipe, about["seed"], environment["threads"]),
@@ -294,7 +287,7 @@ def load(path: Path, definition: Any = None) -> tuple[Recipe, nn.Module, dict[st
                 f"--definition {name} (it will be imported and run)"
             )
         held = sum(tensor.nbytes for tensor in tensors.values())
-        with limit_allocations(_SPARE_BYTES + _BYTES_PER_BYTE * held):
+        with limit_file_model(held):
             recipe = make_member("recipes", Recipe, definition or name, about["settings"])
             model = recipe.build_model(torch.Generator().manual_seed(about["seed"]))
         check_weights(model, tensors)

@@ -16,6 +16,7 @@ Pool     games that are drawn once, the n that the source's Theorem 6 counts; or
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -89,6 +90,10 @@ class ImitationObjective:
             "divergence": float(loss - entropy),
             "agreement": float(agreement),
         }
+
+    def compute_blank_loss(self, model: nn.Module) -> float:
+        """The loss of equal odds."""
+        return math.log(self._held_out.odds.shape[-1])
 
     @cached_property
     def _pooled(self) -> LabelledGames:

@@ -42,6 +42,9 @@ class PrefixObjective:
         errors = self._compute_errors(model, self._held_out)
         return {"loss": float(errors[:, -1].mean()), "prefixes": float(errors.mean())}
 
+    def compute_blank_loss(self, model: nn.Module) -> float:
+        return float(self._held_out.targets.square().mean())
+
     def _compute_errors(
         self, model: nn.Module, problem: NetworkProblem
     ) -> Float[Tensor, "batch prefixes"]:

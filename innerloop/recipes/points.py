@@ -55,6 +55,8 @@ class PointsObjective:
     final_losses: Callable[[nn.Module, Any], Float[Tensor, " batch"]]
     """What is evaluated: the loss of the last layer."""
     measures: Callable[[nn.Module, Any], dict[str, float]]
+    blank_losses: Callable[[nn.Module, Any], Float[Tensor, " batch"]]
+    """The losses of reading out 0."""
     examples: int = 512
     pool: int | None = field(default=None, kw_only=True)
     """Train on this many instances, drawn once, instead of fresh ones in every batch."""
@@ -74,6 +76,9 @@ class PointsObjective:
         # A run that diverged is told by its loss; measures of infinity have no meaning.
         more = self.measures(model, self._held_out) if math.isfinite(loss) else {}
         return {"loss": loss, **more}
+
+    def compute_blank_loss(self, model: nn.Module) -> float:
+        return float(self.blank_losses(model, _move_to_model(self._held_out, model)).mean())
 
     @cached_property
     def _held_out(self) -> Any:
@@ -215,6 +220,7 @@ class PointsRecipe(Recipe, ABC):
             self.train_losses,
             self.losses,
             self.measure,
+            self.blank_losses,
             pool=self.pool,
             pool_seed=self.pool_seed or 0,
         )
@@ -228,6 +234,11 @@ class PointsRecipe(Recipe, ABC):
     def losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
         """The loss of every instance after the last layer."""
         return self.compare(self.predict(model, problem), self.find_targets(problem))
+
+    def blank_losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
+        """The loss of every instance where nothing but 0 is read out."""
+        nothing = torch.zeros_like(self.predict(model, problem))
+        return self.compare(nothing, self.find_targets(problem))
 
     def train_losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
         """The loss of every instance that is minimised: of the last layer, or the mean of all."""

@@ -79,6 +79,10 @@ class WeightObjective(HeldOutObjective):
         label = (problem.x_query.squeeze(-2) * error).sum(dim=-1).square().mean()
         return {"loss": float(error.square().sum(dim=-1).mean()), "label": float(label)}
 
+    def compute_blank_loss(self, model: nn.Module) -> float:
+        assert self.held_out.weights is not None
+        return float(self.held_out.weights.square().sum(dim=-1).mean())
+
 
 @dataclass(frozen=True)
 class LabelObjective(HeldOutObjective):
@@ -118,6 +122,9 @@ class LabelObjective(HeldOutObjective):
         """Return losses over all held-out prompts; an overflowed error counts as OVERFLOW."""
         errors = self.label_errors(model, self.held_out).nan_to_num(OVERFLOW).clamp_max(OVERFLOW)
         return {"loss": float(errors[..., -1].mean()), "prefixes": float(errors.mean())}
+
+    def compute_blank_loss(self, model: nn.Module) -> float:
+        return float(self.held_out.targets.square().mean())
 
     def label_errors(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
         """Squared errors of the labels at every prefix."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import torch
 from torch import nn
 
 from innerloop.identification.families.games import draw_instances
-from innerloop.recipes.base import Recipe, load, train
+from innerloop.recipes.base import Recipe, TrainedRun, load, train
 from innerloop.testing.common import check_described, require
 
 
@@ -27,13 +28,15 @@ def check_recipe(recipe: Recipe | type[Recipe]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         trained = train(made, seed=1, folder=path)
-        again = train(made, seed=1)
+        again = _train_in_two_parts(made, Path(folder) / "parts")
         require(
             all(math.isfinite(row["loss"]) for row in trained.history),
             f"{name}: the loss is not finite after {trained.step} steps",
         )
         _require_same(
-            trained.model, again.model, f"{name}: the same seed must give the same weights"
+            trained.model,
+            again.model,
+            f"{name}: stopped and resumed, the same seed must give the same weights",
         )
         loaded, model, about = load(path / "model.safetensors", kind)
         require(loaded.values() == made.values(), f"{name}: the file has other settings")
@@ -43,6 +46,21 @@ def check_recipe(recipe: Recipe | type[Recipe]) -> None:
         moved = _differ(fresh, trained.model)
         require(moved, f"{name}: two steps of training change no weight")
         _check_predictions(made, model)
+
+
+class _Stop(Exception):
+    """Leaves a training in the middle."""
+
+
+def _train_in_two_parts(recipe: Recipe, folder: Path) -> TrainedRun:
+    """Train, stop after the first step, and go on with the settings that are in the run."""
+
+    def stop(share: float, doing: str = "") -> None:
+        raise _Stop
+
+    with suppress(_Stop):
+        train(recipe, seed=1, folder=folder, every=0, progress=stop)
+    return train(type(recipe), seed=1, folder=folder, resume=True)
 
 
 def _check_predictions(recipe: Recipe, model: nn.Module) -> None:

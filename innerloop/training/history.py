@@ -1,4 +1,8 @@
-"""The history of a training run as CSV: one row per evaluation, one column per measure."""
+"""The history of a training run as CSV: one row per evaluation, one column per measure.
+
+The file grows with its run, and is written whole at the end. After a kill it may have rows that
+the last checkpoint does not know, and half of one: whoever resumes begins it again.
+"""
 
 from __future__ import annotations
 
@@ -7,6 +11,7 @@ import hashlib
 import io
 import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +24,19 @@ MAX_BYTES = 64 * 2**20
 
 def format_csv(history: list[dict[str, Any]]) -> str:
     """Format rows as CSV; a measure that a row lacks is an empty field."""
-    columns = list(dict.fromkeys(name for row in history for name in row))
+    columns = list_columns(history)
+    header = dict(zip(columns, columns, strict=True))
+    return _format_rows([header, *history], columns)
+
+
+def list_columns(history: list[dict[str, Any]]) -> list[str]:
+    """List the names of all measures, in the order of their first appearance."""
+    return list(dict.fromkeys(name for row in history for name in row))
+
+
+def _format_rows(rows: list[dict[str, Any]], columns: list[str]) -> str:
     text = io.StringIO()
-    table = csv.DictWriter(text, columns, lineterminator="\n")
-    table.writeheader()
-    table.writerows(history)
+    csv.DictWriter(text, columns, lineterminator="\n").writerows(rows)
     return text.getvalue()
 
 
@@ -31,21 +44,63 @@ def write_history(path: Path, history: list[dict[str, Any]]) -> None:
     write_atomically(path, format_csv(history).encode())
 
 
+class GrowingHistory:
+    """The history file of a run that is under way: new rows are appended.
+
+    A row with a new column, or a file that could not be written, makes the next one whole. Trouble
+    is told to `notice` once: it must not end a training.
+    """
+
+    def __init__(self, path: Path, notice: Callable[[str], None]) -> None:
+        self.path, self._notice = path, notice
+        self._columns: list[str] | None = None
+        self._count = 0
+        self._failed = False
+
+    def update(self, history: list[dict[str, Any]]) -> None:
+        """Bring the file up to date; the first call replaces what an earlier process left."""
+        try:
+            self._write(history)
+        except (FileError, OSError) as error:
+            self._columns = None
+            if not self._failed:
+                self._notice(f"the history grows at the end alone: {error}")
+            self._failed = True
+
+    def _write(self, history: list[dict[str, Any]]) -> None:
+        fresh = history[self._count :]
+        known = self._columns
+        if known is not None and all(name in known for row in fresh for name in row):
+            with self.path.open("ab") as file:
+                file.write(_format_rows(fresh, known).encode())
+        elif history:
+            write_history(self.path, history)
+            self._columns = list_columns(history)
+        else:
+            self.path.unlink(missing_ok=True)
+        self._count = len(history)
+
+
 def digest_history(history: list[dict[str, Any]]) -> str:
     """Compute the SHA-256 of the file that `write_history` writes."""
     return hashlib.sha256(format_csv(history).encode()).hexdigest()
 
 
-def read_history(path: Path, sha256: str | None = None) -> list[dict[str, float]]:
+def read_history(
+    path: Path, sha256: str | None = None, *, growing: bool = False
+) -> list[dict[str, float]]:
     """Read the rows that `write_history` wrote; whatever else is there is a `FileError`.
 
-    `sha256` is what `digest_history` computed when they were written, where that is known.
+    `sha256` is what `digest_history` computed when they were written, where that is known. Of a
+    `growing` history a last line that is not whole is left out.
     """
     try:
         with path.open("rb") as file:
             data = file.read(MAX_BYTES + 1)
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    if growing:
+        data = data[: data.rfind(b"\n") + 1]
     try:
         history = _parse_history(data)
         if sha256 is not None and hashlib.sha256(data).hexdigest() != sha256:

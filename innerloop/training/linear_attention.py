@@ -148,6 +148,10 @@ class GaussianPrompts(Parameters):
         first = torch.cat([first, torch.eye(self.d, dtype=self.dtype)])
         return kernel.loss(prompts, A, first, gamma=list(B))
 
+    def compute_blank_loss(self, model: Any) -> float:
+        """The loss of weights that are 0: tr(WΣ)."""
+        return float(self.factor.square().sum())
+
     def distances(self, weights: Weights) -> dict[str, float]:
         """Dist of each A_i, in whitened coordinates and in its own, and of each B_i."""
         distances: dict[str, float] = {}

@@ -3,7 +3,7 @@
 Batches   number k comes from a generator seeded by (seed, k), so that only the step decides it
 Stops     at the last step, at a target, without progress, at SIGINT (after saving)
 Diverged  a loss or gradient that is not finite stops the run before it reaches the weights; so does
-          an evaluated loss that is finite but absurd: MAX_GROWTH times that at step 0, or 1
+          an evaluated loss of MAX_GROWTH times that at step 0, or that of predicting nothing
 """
 
 from __future__ import annotations
@@ -15,7 +15,8 @@ import time
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -23,10 +24,11 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from innerloop.errors import FileError, InputError
+from innerloop.errors import InputError
 from innerloop.progress import Progress
 from innerloop.training import checkpoint
 from innerloop.training.environment import Environment
+from innerloop.training.extending import EXTENSIONS, PLANNED, Extension, planned_at
 from innerloop.training.objective import Objective
 from innerloop.training.opening import STEPS as OPENING_STEPS
 from innerloop.training.opening import Opening, digest_batch, is_opening
@@ -38,17 +40,22 @@ from innerloop.training.restoring import (
     require,
     shorten,
 )
-from innerloop.training.resuming import ENVIRONMENTS, read_run
+from innerloop.training.saving import Checkpoints
 from innerloop.training.settings import Settings
 
 Row = dict[str, float]
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 OPENING = "opening"
 """The entry of a state, and of a model file's description, with the run's first steps."""
-MAX_GROWTH = 1e6
-"""Factor above the loss at step 0, or 1 where that is less, at which an evaluated loss counts as
-diverged. A batch is not judged by it: one rare prompt may have a huge loss that clipping survives,
-and a run that starts at a solution may grow by any factor from its tiny loss."""
+MAX_GROWTH = 1e3
+"""Factor above the loss at step 0, or that of predicting nothing if it is more (1 where that is not
+known), at which an evaluated loss counts as diverged. A batch is not judged by it: one rare prompt
+may have a huge loss that clipping survives, and a run that starts at a solution may grow by any
+factor from its tiny loss."""
+
+
+PLATEAU = 0.98
+"""Share of the loss of predicting nothing above which a run has learned nothing."""
 
 
 class DivergedError(InputError):
@@ -84,6 +91,8 @@ class Training:
     """Its first steps; None where it goes on from a checkpoint that does not have them."""
     watch: Callable[[int, nn.Module], None] | None = None
     """Called with the step and the model, before the first step and after each."""
+    extensions: list[Extension] = field(default_factory=list)
+    """When the run was given more steps than it was begun with."""
 
     def __post_init__(self) -> None:
         self.optimizer = self.settings.make_optimizer(self.model)
@@ -103,12 +112,23 @@ class Training:
             "ended": self.stop_reason,
             "last": self._last_loss if math.isfinite(self._last_loss) else None,
             **({OPENING: self.opening.as_dict()} if self.opening else {}),
+            **({EXTENSIONS: list(map(list, self.extensions))} if self.extensions else {}),
         }
+
+    def extend(self, steps: int) -> None:
+        """Give a run more steps than it has; one that had ended by its steps goes on."""
+        if steps <= self.settings.steps:
+            raise InputError(f"steps must be more than {self.settings.steps}, got {steps}")
+        self.extensions.append(Extension(self.step, self.settings.steps))
+        self.settings = replace(self.settings, steps=steps)
+        if self.stop_reason == "steps":
+            self.stop_reason = find_stop_reason(self.history, self.step, self.settings)
 
     def restore(self, state: dict[str, Any]) -> None:
         """Return to a state that `capture_state` returned, once all of it is found sound."""
-        names = self.capture_state().keys() | {OPENING}
-        for name in names - {OPENING}:  # which files of older versions lack
+        optional = {OPENING, EXTENSIONS}  # which files of older versions lack, or most runs
+        names = self.capture_state().keys() | optional
+        for name in names - optional:
             require(name in state, f"it has no {name}")
         for name in state:
             require(name in names, f"it has a {shorten(name)}")
@@ -124,6 +144,7 @@ class Training:
         self.history, self.stop_reason = state["history"], state["ended"]
         self._last_loss = math.nan if state["last"] is None else state["last"]
         self.opening = opening
+        self.extensions = [Extension(*each) for each in state.get(EXTENSIONS, [])]
 
     def advance(self, *, evaluate: bool = True) -> None:
         """Take one step of the optimiser, with the evaluations that are due before and after it.
@@ -162,6 +183,24 @@ class Training:
         if self.step % self.settings.evaluate_every == 0 or self.step == self.settings.steps:
             self._evaluate()
             self.stop_reason = find_stop_reason(self.history, self.step, self.settings)
+
+    @cached_property
+    def blank_loss(self) -> float | None:
+        """The evaluated loss of predicting nothing; None where the objective does not know it."""
+        compute = getattr(self.objective, "compute_blank_loss", None)
+        with torch.no_grad():
+            return None if compute is None else float(compute(self.model))
+
+    def describe_plateau(self) -> str:
+        """Say that a run learned nothing: no loss of it is below that of predicting nothing."""
+        best = min((row["loss"] for row in self.history if row["step"]), default=math.inf)
+        blank = self.blank_loss
+        if not self.stop_reason or blank is None or best < PLATEAU * blank:
+            return ""
+        return (
+            f"it learned nothing: its loss is {self.history[-1]['loss']:.4g}, that of predicting "
+            f"nothing is {blank:.4g}; try more steps, another learning rate or another seed"
+        )
 
     def _current_batch(self) -> Any:
         every = self.settings.redraw
@@ -209,10 +248,14 @@ class Training:
         row |= {"seconds": round(self.seconds, 3), **measures}
         if self.step:
             row["batch_loss"] = self._last_loss
+        planned = planned_at(self.settings, self.extensions, self.step)
+        if planned is not None:
+            row[PLANNED] = planned
         self.history.append(row)
         loss, first = measures["loss"], self.history[0]["loss"]
         self._check_finite(loss, 0.0)
-        if self.step and loss > MAX_GROWTH * max(1.0, first):
+        floor = 1.0 if self.blank_loss is None else self.blank_loss
+        if self.step and loss > MAX_GROWTH * max(floor, first):
             raise self._make_diverged(f"the loss is {loss:.4g}, at step 0 it was {first:.4g}")
         self._check_weights()
 
@@ -226,8 +269,13 @@ def fit(
     every: float = SECONDS_BETWEEN_CHECKPOINTS,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
+    record: Callable[[list[Row]], None] | None = None,
+    steps: int | None = None,
 ) -> Training:
     """Train to the end, resuming from the checkpoint at `path` if there is one.
+
+    `record` is called with the history whenever it has grown, and before the first step. `steps`
+    gives a run that is resumed more steps than it was begun with.
 
     A checkpoint is written before the first step, every `every` seconds, at SIGINT (then
     KeyboardInterrupt is raised) and at the end. If one cannot be written on the way, `notice` is
@@ -235,42 +283,26 @@ def fit(
     checkpoint that could be written remains. `environment` is recorded; going on under another one
     calls `notice`.
     """
-    notice, description = notice or warn_caller, about or {}
+    saved = Checkpoints(training, path, about or {}, every, notice or warn_caller)
     with checkpoint.isolate_random_states(training.seed), _watch_interrupts() as interrupted:
-        begun = path is not None and path.exists()
-        if path is not None and begun:
-            state, training.environments = read_run(path, description, environment, notice)
-            _restore(training, path, state)
-        elif environment is not None:
-            training.environments = [{"step": 0, **environment}]
-        if training.environments:
-            description = {**description, ENVIRONMENTS: training.environments}
-
-        def save(path: Path) -> None:
-            checkpoint.write(path, description, training.capture_state())
-
-        if path is not None and not begun:
-            save(path)
-        last_save = time.monotonic()
+        saved.begin(environment, steps)
+        if record is not None:
+            record(training.history)
         while not training.stop_reason:
+            rows = len(training.history)
             training.advance()
+            if record is not None and len(training.history) > rows:
+                record(training.history)
             if progress is not None:
                 status = f"step {training.step}, loss {training.history[-1]['loss']:.4g}"
                 progress(training.step / training.settings.steps, status)
-            if path is None:
-                if interrupted():
-                    raise KeyboardInterrupt
-                continue
-            if interrupted() or training.stop_reason:
-                save(path)
-                if not training.stop_reason:
-                    raise KeyboardInterrupt
-            elif time.monotonic() - last_save >= every:
-                try:
-                    save(path)
-                except FileError as error:
-                    notice(f"{error}; training continues, resumable from the last checkpoint")
-                last_save = time.monotonic()
+            if training.stop_reason:
+                saved.save()
+            elif interrupted():
+                saved.save()
+                raise KeyboardInterrupt
+            else:
+                saved.save_if_due()
     return training
 
 
@@ -291,13 +323,6 @@ def _read_opening(state: dict[str, Any]) -> Opening | None:
     found = state[OPENING]
     require(is_opening(found) and len(found["losses"]) == known, "its opening is not a run's")
     return Opening.from_dict(found)
-
-
-def _restore(training: Training, path: Path, state: dict[str, Any]) -> None:
-    try:
-        training.restore(state)
-    except InputError as error:
-        raise FileError(f"{path} does not hold a state of this training: {error}") from None
 
 
 def _mix_seed(seed: int, number: int) -> int:

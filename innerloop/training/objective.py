@@ -17,7 +17,9 @@ from innerloop.problems.base import Distribution
 class Objective(Protocol):
     """What a training run minimises.
 
-    A batch depends on the generator alone, so that a run can be resumed at any step.
+    A batch depends on the generator alone, so that a run can be resumed at any step. An objective
+    may also have `compute_blank_loss(model)`: the evaluated loss of predicting nothing, the model
+    being there for the shapes of answers. A run that ends there is said to have learned nothing.
     """
 
     def draw(self, generator: torch.Generator) -> Any:
@@ -57,6 +59,9 @@ class SquaredError:
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         return {"loss": float(self.loss(model, self._held_out))}
+
+    def compute_blank_loss(self, model: nn.Module) -> float:
+        return float(self.target(self._held_out).square().mean())
 
     @cached_property
     def _held_out(self) -> Any:

@@ -15,6 +15,15 @@ import torch
 from torch import Tensor, nn
 
 from innerloop.errors import InputError
+from innerloop.training.extending import (
+    EXTENSIONS,
+    PLANNED,
+    Extension,
+    is_extensions,
+    list_due_steps,
+    planned_at,
+    settings_at,
+)
 from innerloop.training.settings import Settings
 
 MAX_SHOWN = 60
@@ -89,7 +98,10 @@ def check_counters(state: Mapping[str, Any], settings: Settings) -> None:
         is_number(last) if step else last is None,
         f"its last loss after {step} steps is {shorten(last)}",
     )
-    _check_history(state["history"], step, settings)
+    extensions = state.get(EXTENSIONS, [])
+    whole = is_extensions(extensions, step, settings.steps)
+    require(whole, "its extensions are not those of a run that was given more steps")
+    _check_history(state["history"], step, settings, [Extension(*each) for each in extensions])
     ended = find_stop_reason(state["history"], step, settings)
     require(
         state["ended"] == ended and isinstance(state["ended"], str),
@@ -97,12 +109,13 @@ def check_counters(state: Mapping[str, Any], settings: Settings) -> None:
     )
 
 
-def _check_history(history: Any, step: int, settings: Settings) -> None:
-    due = range(0, step + 1, settings.evaluate_every) if step else range(0)
-    late = step == settings.steps and step % settings.evaluate_every > 0
+def _check_history(
+    history: Any, step: int, settings: Settings, extensions: list[Extension]
+) -> None:
+    due = list_due_steps(settings, extensions, step)
     require(
-        isinstance(history, list) and len(history) == len(due) + late,
-        f"its history should have {len(due) + late} rows after {step} steps",
+        isinstance(history, list) and len(history) == len(due),
+        f"its history should have {len(due)} rows after {step} steps",
     )
     for k, row in enumerate(history):
         require(
@@ -112,11 +125,13 @@ def _check_history(history: Any, step: int, settings: Settings) -> None:
         plain = all(type(value) in (int, float) for value in row.values())
         whole = plain and all(is_number(row.get(name)) for name in ("loss", "seconds"))
         require(whole, f"row {k} of its history is not one of numbers with a loss")
-        at = due[k] if k < len(due) else step
-        rate, expected = row.get("learning_rate", math.nan), settings.learning_rate_at(at)
+        at = due[k]
+        planned = settings_at(settings, extensions, at)
+        rate, expected = row.get("learning_rate", math.nan), planned.learning_rate_at(at)
         same = is_count(row.get("step")) and row["step"] == at and is_number(rate)
         # Another machine's cosine may round otherwise.
         same = same and math.isclose(rate, expected, abs_tol=1e-9 * settings.learning_rate)
+        same = same and row.get(PLANNED) == planned_at(settings, extensions, at)
         require(same, f"row {k} of its history is not that of step {at}")
 
 

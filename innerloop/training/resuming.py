@@ -18,14 +18,22 @@ MAX_DIFFERENCES = 5
 
 
 def read_run(
-    path: Path, about: dict[str, Any], here: Environment | None, notice: Callable[[str], None]
+    path: Path,
+    about: dict[str, Any],
+    here: Environment | None,
+    notice: Callable[[str], None],
+    defaults: dict[str, Any],
 ) -> tuple[dict[str, Any], list[Environment]]:
     """Read the state of a run and its environments, this one added if it is another.
+
+    `defaults` are those of settings that an older version may not have had.
 
     Another training is refused. Other threads, versions or code are no error, since a long run
     outlives an upgrade, but its weights are then not those of an uninterrupted one: `notice` says.
     """
     saved, state = checkpoint.read(path)
+    if isinstance(settings := saved.get("settings"), dict):
+        saved = {**saved, "settings": {**defaults, **settings}}
     check_same_training(path, saved, about)
     there = saved.get(ENVIRONMENTS, [])
     steps = [each.get("step") if is_environment(each) else None for each in _as_list(there)]

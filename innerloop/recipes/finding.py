@@ -1,0 +1,86 @@
+"""Finding the run that `--resume` means: by its folder, or by its recipe and some settings."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from innerloop.errors import FileError, InputError
+from innerloop.recipes.definition import Recipe
+from innerloop.registry import find_class, get_name
+from innerloop.training import checkpoint
+from innerloop.training.folder import CHECKPOINT, MODEL
+
+MAX_LISTED = 5
+"""An error names at most this many folders."""
+
+
+def holds_run(folder: Path) -> bool:
+    """Tell whether a folder holds a run that was begun, or runs of several seeds."""
+    return any(folder.glob(f"seed-*/{CHECKPOINT}")) or (folder / CHECKPOINT).is_file()
+
+
+def list_begun_seeds(folder: Path) -> list[int]:
+    """List the seeds whose runs were begun in a folder."""
+    names = (path.parent.name.removeprefix("seed-") for path in folder.glob(f"seed-*/{CHECKPOINT}"))
+    return sorted(int(name) for name in names if name.isascii() and name.isdigit())
+
+
+def read_recipe_name(folder: Path) -> str:
+    """Read the name of the recipe that a folder's runs are of."""
+    about = _read_about(folder)
+    name = about.get("recipe")
+    if not isinstance(name, str):
+        raise FileError(f"{folder} does not say by which recipe it is trained")
+    if ":" in name:
+        raise FileError(
+            f"{folder} is trained by {name!r}, a recipe of somebody's own: name it, as in "
+            f"`innerloop train {name} -o {folder} --resume` (it will be imported and run)"
+        )
+    return name
+
+
+def find_folder(root: Path, recipe: Any, settings: Mapping[str, Any]) -> Path:
+    """Find the folder to resume below `root`, or name the one that a new run would have.
+
+    One that has exactly these settings is taken, else the only one that was not finished and has
+    no other settings than these, the number of steps aside.
+    """
+    kind = find_class("recipes", Recipe, recipe)
+    exact = kind.from_values(dict(settings)).name_folder(root)
+    if _is_unfinished(exact):
+        return exact
+    wanted = {name: value for name, value in settings.items() if name != "steps"}
+    begun = [path.parent.parent for path in sorted(root.glob(f"*/seed-*/{CHECKPOINT}"))]
+    alike = [each for each in dict.fromkeys(begun) if _agrees(each, kind, wanted)]
+    found = [each for each in alike if _is_unfinished(each)] or ([exact] if exact in alike else [])
+    found = found or alike
+    if len(found) > 1:
+        names = ", ".join(map(str, found[:MAX_LISTED])) + (", …" if len(found) > MAX_LISTED else "")
+        raise InputError(
+            f"{len(found)} runs of {get_name(kind)} could be meant: resume one by its folder, as "
+            f"in `innerloop train {found[0]} --resume` (there is: {names})"
+        )
+    return found[0] if found else exact
+
+
+def _is_unfinished(folder: Path) -> bool:
+    return any(not (p.parent / MODEL).exists() for p in folder.glob(f"seed-*/{CHECKPOINT}"))
+
+
+def _agrees(folder: Path, kind: type[Recipe], wanted: Mapping[str, Any]) -> bool:
+    """Tell whether a folder's run is of this recipe and has these settings."""
+    try:
+        about = _read_about(folder)
+        if about.get("recipe") != get_name(kind) or not isinstance(about.get("settings"), dict):
+            return False
+        made = kind.from_values(about["settings"])
+        return made.values() == kind.from_values({**made.values(), **wanted}).values()
+    except InputError:  # damaged, or of another version
+        return False
+
+
+def _read_about(folder: Path) -> dict[str, Any]:
+    path = next(iter(sorted(folder.glob(f"seed-*/{CHECKPOINT}"))), folder / CHECKPOINT)
+    return checkpoint.read(path)[0]
