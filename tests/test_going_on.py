@@ -59,7 +59,8 @@ def test_a_run_goes_on_with_its_own_settings(tmp_path: Path) -> None:
     again = train("linear-regression", folder=tmp_path / "run", resume=True)
     assert again.recipe.values() == whole.recipe.values()
     assert_same_weights(whole.model, again.model)
-    for settings in ({"d": 3}, {"learning_rate": 0.1}, {"batch": 9}):
+    others: list[dict[str, Any]] = [{"d": 3}, {"learning_rate": 0.1}, {"batch": 9}]
+    for settings in others:
         ((name, value),) = settings.items()
         there = again.recipe.values()[name]
         with pytest.raises(FileError, match=f"{name} is {there} there, {value} here"):
