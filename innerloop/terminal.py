@@ -7,7 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from innerloop.output import escape_text, print_error, print_text
@@ -202,14 +202,14 @@ class ProgressReporter:
     bar: Progress
     task: TaskID
     title: str = ""
-    _began: float = field(default_factory=lambda: time.monotonic())
+    began: float = 0.0
     _lines: int = 0
 
     def __call__(self, share: float, doing: str = "") -> None:
         if self.bar.console.is_terminal:
             self.bar.update(self.task, completed=share, doing=escape_text(format_value(doing, 60)))
             return
-        seconds = time.monotonic() - self._began
+        seconds = time.monotonic() - self.began
         if seconds >= SECONDS_BETWEEN_LINES * (self._lines + 1):
             self._lines = int(seconds / SECONDS_BETWEEN_LINES)
             left = f", {format_duration(seconds / share - seconds)} left" if share > 0 else ""
@@ -250,7 +250,8 @@ def progress_bar(title: str) -> Iterator[ProgressReporter]:
     with Progress(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as bar:
-        yield ProgressReporter(bar, bar.add_task(title, total=1.0, doing=""), title)
+        task = bar.add_task(title, total=1.0, doing="")
+        yield ProgressReporter(bar, task, title, time.monotonic())
 
 
 def format_duration(seconds: float) -> str:

@@ -29,7 +29,7 @@ class Extension(NamedTuple):
 
 def is_extensions(value: Any, step: int, steps: int) -> bool:
     """Tell whether a value from a file lists extensions of a run, now at `step` of `steps`."""
-    pairs = value if isinstance(value, list) else [None]
+    pairs: list[Any] = value if isinstance(value, list) else [None]
     if not all(isinstance(p, list) and list(map(type, p)) == [int, int] for p in pairs):
         return False
     at, planned = [0, *(p[0] for p in pairs), step], [*(p[1] for p in pairs), steps]
