@@ -44,6 +44,8 @@ SETTINGS: dict[str, dict[str, Any]] = {
     "relu-gradient-descent": {**DESCENT, "bound": 40.0},
     "relu-newton": {**REGRESSION, "alpha": 5e-4},
     "soft-lin-ucb": {"d": 2, "n": 5, "arms": 3, "steps": 4},
+    # With the squared loss it is gradient descent, which has fewer numbers.
+    "softmax-gradient-descent": {**REGRESSION, "loss": "logistic"},
     "spectral-clustering": {"d": 2, "n": 6, "steps": 3},
     "thompson-sampling": {"d": 2, "n": 5, "arms": 3, "steps": 4, "terms": 3},
     "ucb-vi": {"d": 2, "n": 4, "arms": 2, "steps": 2},

@@ -1,0 +1,65 @@
+"""Projected gradient descent on a general risk of a linear model, in a box.
+
+    w ← Proj( w − (η/n) Σᵢ ℓ'(⟨w, xᵢ⟩, yᵢ) xᵢ ),   |w| ≤ C on every entry
+
+ℓ' = u − y (squared), the same held to ±1 (Huber's), or 1/(1 + e^{−u}) − y (logistic, for labels 0
+and 1, or their chances).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar, Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.base import hyperparameter, select_entry
+from innerloop.algorithms.regression import (
+    LinearModel,
+    Weights,
+    largest_curvature,
+    to_scalar_tensor,
+)
+from innerloop.problems.linear_regression import RegressionProblem
+
+RiskName = Literal["squared", "logistic", "huber"]
+HUBER_THRESHOLD = 1.0
+WIDE = 1e6
+"""A box that no iterate reaches."""
+
+
+@dataclass(frozen=True, eq=False)
+class ProjectedGradientDescent(LinearModel):
+    """Step k uses η = `step_sizes[k]`; C = `box` and the loss are the same at every step."""
+
+    source: ClassVar[str] = "Yang 2025, second paper, Theorem 6 (Wu et al. 2024)"
+    step_sizes: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))
+    box: Float[Tensor, ""]
+    loss: RiskName = "logistic"
+
+    @classmethod
+    def guesses(cls, problem: RegressionProblem) -> list[ProjectedGradientDescent]:
+        """Step sizes for the logistic loss: the others are candidates by their own names."""
+        top = largest_curvature(problem)
+        sizes = (torch.tensor([size / top], dtype=torch.float64) for size in (0.2, 1.0, 4.0))
+        return [cls(size, to_scalar_tensor(WIDE), "logistic") for size in sizes]
+
+    def step(self, problem: RegressionProblem, state: Weights, k: int) -> Weights:
+        size = select_entry(self.step_sizes, k, problem.x).unsqueeze(-1)
+        box = self.box.to(problem.x)
+        said = (problem.x @ state.unsqueeze(-1)).squeeze(-1)
+        slope = differentiate_loss(self.loss, said, problem.y)
+        moved = state - size * (problem.x.mT @ slope.unsqueeze(-1)).squeeze(-1) / problem.n
+        return torch.maximum(torch.minimum(moved, box), -box)
+
+
+def differentiate_loss(
+    loss: RiskName, said: Float[Tensor, "*batch n"], labels: Float[Tensor, "*batch n"]
+) -> Float[Tensor, "*batch n"]:
+    """ℓ'(u, y), the derivative of the loss by the prediction u."""
+    if loss == "logistic":
+        return said.sigmoid() - labels
+    residual = said - labels
+    return residual if loss == "squared" else residual.clamp(-HUBER_THRESHOLD, HUBER_THRESHOLD)
