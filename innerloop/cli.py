@@ -21,7 +21,9 @@ from innerloop.commands.identify import identify
 from innerloop.commands.lab import lab
 from innerloop.commands.list import list_
 from innerloop.commands.play import play
+from innerloop.commands.plot import plot
 from innerloop.commands.report import report
+from innerloop.commands.runs import runs
 from innerloop.commands.show import show
 from innerloop.commands.train import train
 from innerloop.commands.verify import verify
@@ -80,6 +82,8 @@ for _name, _command in {
     "exact": exact,
     "verify": verify,
     "train": train,
+    "runs": runs,
+    "plot": plot,
     "identify": identify,
     "play": play,
     "fit": fit,

@@ -37,7 +37,7 @@ from innerloop.training.environment import (
     use_threads,
 )
 from innerloop.training.extending import EXTENSIONS
-from innerloop.training.folder import CHECKPOINT, MODEL, open_folder
+from innerloop.training.folder import CHECKPOINT, HISTORY, MODEL, open_folder
 from innerloop.training.history import GrowingHistory, digest_history, write_history
 from innerloop.training.loop import (
     OPENING,
@@ -55,7 +55,6 @@ from innerloop.training.resuming import ENVIRONMENTS
 FORMAT = "innerloop-model"
 VERSION = 1
 MAX_SEEDS = 100_000
-HISTORY = "history.csv"
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +19,9 @@ from innerloop.errors import FileError, InputError
 from innerloop.files import write_atomically
 from innerloop.jsonfiles import parse_object, read_object
 from innerloop.recipes.base import FORMAT, VERSION
+from innerloop.training.folder import HISTORY, MODEL
 from innerloop.training.history import read_history
 
-MODEL = "model.safetensors"
 NOTES = "elsewhere"
 """The folder of notes about runs that are kept in other places."""
 MAX_STEPS = 2**63
@@ -64,16 +64,17 @@ def load_finished_runs(
 
     One that is damaged, or is no run of this package, is left out and told to `notice`.
     """
-    for path, place in _list_models(root, notice):
+    for folder, place in find_folders(root, [MODEL], notice):
         try:
-            yield {**_load_run(path), "folder": place}
+            yield {**_load_run(folder / MODEL), "folder": place}
         except Exception as error:  # whatever a file holds, it must not cost the others
             reason = str(error).partition("\n")[0]
             known = isinstance(error, FileError)
             notice(place, reason if known else f"{type(error).__name__}: {reason}")
 
 
-def _load_run(path: Path) -> dict[str, Any]:
+def read_description(path: Path) -> dict[str, Any]:
+    """Read what a model file says of its run."""
     metadata, _ = sealed.read(path, format=FORMAT, version=VERSION)
     if "about" not in metadata:
         raise FileError(f"{path} is damaged: it does not say what was trained")
@@ -82,7 +83,12 @@ def _load_run(path: Path) -> dict[str, Any]:
         _check_description(about)
     except FileError as error:
         raise FileError(f"{path} is damaged: {error}") from None
-    table = path.parent / "history.csv"
+    return about
+
+
+def _load_run(path: Path) -> dict[str, Any]:
+    about = read_description(path)
+    table = path.parent / HISTORY
     history = read_history(table, about.get("history_sha256"))
     last, final = history[-1], about["final"]
     if any(repr(last.get(name)) != repr(float(final[name])) for name in ("step", "loss")):
@@ -111,18 +117,22 @@ def _check_description(about: dict[str, Any]) -> None:
         raise FileError(f"its final step must be a whole number, got {final['step']!r}")
 
 
-def _list_models(root: Path, notice: DamageListener) -> Iterator[tuple[Path, str]]:
-    """List the model files of runs, and how each is shown: runs elsewhere by their whole path."""
-    for path in sorted(root.glob(f"**/{MODEL}")):
-        yield path, str(path.parent.relative_to(root))
+def find_folders(
+    root: Path, signs: Iterable[str], notice: DamageListener
+) -> Iterator[tuple[Path, str]]:
+    """Find the folders with one of these files, and how each is shown: elsewhere by its path."""
+    signs = tuple(signs)
+    for folder in sorted({path.parent for sign in signs for path in root.glob(f"**/{sign}")}):
+        yield folder, str(folder.relative_to(root))
     for note in sorted(root.glob(f"{NOTES}/*.json")):
         try:
-            folder = Path(read_object(note)["folder"])
+            place = Path(read_object(note)["folder"])
             # Not `**`: a note must not send the search over a whole disk.
-            found = sorted([*folder.glob(MODEL), *folder.glob(f"*/{MODEL}")])
+            patterns = [f"{depth}{sign}" for sign in signs for depth in ("", "*/", "*/*/")]
+            found = sorted({path.parent for each in patterns for path in place.glob(each)})
         except (OSError, FileError, KeyError, TypeError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             notice(str(note.relative_to(root)), f"the note is damaged: {reason}")
             continue
-        for path in found:
-            yield path, str(path.parent)
+        for folder in found:
+            yield folder, str(folder)

@@ -11,6 +11,7 @@ from __future__ import annotations
 import errno
 import importlib
 import os
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,6 +21,9 @@ from innerloop.errors import FileError
 from innerloop.files import remove_partial_files
 
 CHECKPOINT, MODEL, LOCK = "checkpoint.safetensors", "model.safetensors", ".lock"
+HISTORY = "history.csv"
+SECONDS_TO_LOCK = 0.1
+"""A lock that is held is tried once more after this: somebody may have asked who holds it."""
 _BUSY = {errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK}
 """Errors of a lock that somebody else holds; all others say that there are no locks here."""
 _PLACE_OF_LOCK = 1 << 30
@@ -76,7 +80,7 @@ def _lock(folder: Path, notice: Callable[[str], None]) -> Iterator[None]:
     _handles.add(handle)
     try:
         try:
-            _apply_lock(handle, True)
+            _lock_patiently(handle)
         except OSError as error:
             if error.errno in _BUSY:
                 raise FileError(
@@ -101,6 +105,32 @@ def _lock(folder: Path, notice: Callable[[str], None]) -> Iterator[None]:
         if handle in _handles:
             _handles.remove(handle)
             os.close(handle)
+
+
+def is_locked(folder: Path) -> bool:
+    """Tell whether a training is under way in a folder; false where there are no locks."""
+    try:
+        handle = os.open(folder / LOCK, os.O_RDWR)
+    except OSError:
+        return False
+    try:
+        _apply_lock(handle, True)
+        _apply_lock(handle, False)
+    except OSError as error:
+        return error.errno in _BUSY
+    finally:
+        os.close(handle)
+    return False
+
+
+def _lock_patiently(handle: int) -> None:
+    try:
+        _apply_lock(handle, True)
+    except OSError as error:
+        if error.errno not in _BUSY:
+            raise
+        time.sleep(SECONDS_TO_LOCK)
+        _apply_lock(handle, True)
 
 
 def _apply_lock(handle: int, hold: bool) -> None:
