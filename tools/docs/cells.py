@@ -1,0 +1,88 @@
+"""Run a tutorial's script and record what each of its cells prints and shows.
+
+A script is what `tools.docs.tutorials` makes of a page: the code of its fences with calls of `begin`,
+`show`, `write` and `command` between them. `python -m tools.docs.cells SCRIPT OUTPUT` runs one in the
+current folder and writes the record as JSON.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import runpy
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from tools.docs.drawing import draw_chart, is_chart
+
+_outputs: list[dict[str, Any]] = []
+_printed = io.StringIO()
+
+
+def record(script: Path) -> list[dict[str, Any]]:
+    """Run a script of the current folder: for each cell the text that it printed and the figures that it showed."""
+    _outputs.clear()
+    _printed.seek(0)
+    _printed.truncate()
+    with (
+        contextlib.redirect_stdout(_printed),
+        mock.patch.object(sys, "path", [os.getcwd(), *sys.path]),
+        mock.patch.dict(os.environ, {"COLUMNS": "100", "NO_COLOR": "1"}),
+    ):
+        runpy.run_path(script.name, run_name="tutorial")  # errors and proofs name it shortly
+        _close()
+    return list(_outputs)
+
+
+def begin() -> None:
+    """Begin the next cell."""
+    _close()
+    _outputs.append({"text": "", "figures": []})
+
+
+def show(value: Any) -> None:
+    """Show the value of a cell's last expression, as a notebook does."""
+    if is_chart(value):
+        _outputs[-1]["figures"].append(draw_chart(value))
+    elif value is not None:
+        print(value)
+
+
+def write(name: str, text: str) -> None:
+    """Write a file into the current folder, where the cells after it can import it."""
+    Path(name).write_text(text, "utf-8")
+
+
+def command(line: str) -> None:
+    """Run a command of innerloop in this process."""
+    from innerloop.cli import main
+
+    program, *words = shlex.split(line)
+    if program != "innerloop":
+        raise ValueError(f"a tutorial runs commands of innerloop, not {program!r}")
+    print(f"$ {line}")
+    with mock.patch.object(sys, "argv", ["innerloop", *words]):
+        try:
+            main()
+        except SystemExit as stop:
+            if stop.code:
+                print(f"exit code {stop.code}")
+
+
+def _close() -> None:
+    if _outputs:
+        lines = _printed.getvalue().splitlines()
+        _outputs[-1]["text"] = "\n".join(line.rstrip() for line in lines).strip("\n")
+    _printed.seek(0)
+    _printed.truncate()
+
+
+if __name__ == "__main__":
+    from tools.docs import cells  # the module that the script imports, not this `__main__`
+
+    Path(sys.argv[2]).write_text(json.dumps(cells.record(Path(sys.argv[1]))), "utf-8")

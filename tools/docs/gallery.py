@@ -1,0 +1,165 @@
+"""The gallery: a page per construction, made from its code."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from html import escape
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import innerloop
+from innerloop.constructions.base import Construction, iterate_streams, read_prediction
+from innerloop.registry import load_members
+from tools.docs.diagram import draw_blocks, draw_steps
+
+_LABELS = ("Algorithm", "Invariant", "Proof", "Exact for", "Bound", "Source")
+
+
+def make_gallery() -> dict[str, str]:
+    """Write every page of the gallery, by file name."""
+    members = load_members("constructions", Construction)
+    pages = {f"{name}.md": make_page(name, kind) for name, kind in members.items()}
+    return {"index.md": make_index(), **pages}
+
+
+def make_index() -> str:
+    """Write the table of all constructions."""
+    rows = innerloop.list_members("constructions")["constructions"]
+    lines = [
+        "# Gallery",
+        "",
+        f"{len(rows)} algorithms that a transformer runs, with weights that were written down and not "
+        "trained. Each page has the algorithm, the registers of the stream, what every head does, what "
+        "it costs, and the source, all of it made from the code.",
+        "",
+        "| construction | what it runs | layers for k steps | error of a step | source |",
+        "|---|---|---|---|---|",
+    ]
+    for row in rows:
+        cells = (row["description"], row["layers"], row["error"], row["source"])
+        lines.append(f"| [{row['name']}]({row['name']}.md) | {' | '.join(map(_cell, cells))} |")
+    return "\n".join(lines) + "\n"
+
+
+def make_page(name: str, kind: type[Construction]) -> str:
+    """Write the page of one construction."""
+    shown = innerloop.show(f"construction/{name}")
+    summary, *rest = shown["header"].split("\n\n", 1)
+    made = kind()
+    parts = [
+        f"---\ntitle: {name}\n---\n# {name}\n\n{summary}\n",
+        _write_header(rest[0] if rest else ""),
+        f"## Registers and blocks\n\n{draw_blocks(shown)}\n",
+        _write_registers(shown),
+        _write_blocks(shown),
+        _write_cost(shown),
+        _write_steps(made),
+        _write_settings(shown),
+        f"## Use it\n\n```console\n$ innerloop build {name} -o {name}.safetensors\n"
+        f"$ innerloop show {name}\n```\n",
+        _write_code(kind),
+    ]
+    return "\n".join(part for part in parts if part)
+
+
+def split_header(text: str) -> list[tuple[str, str]]:
+    """Split the rest of a header into its labelled parts."""
+    pattern = "|".join(_LABELS)
+    found = re.split(rf"^({pattern})\s+", text, flags=re.M)
+    return [
+        (label, re.sub(r"[ \t]*\n[ \t]*", " ", body).strip())
+        for label, body in zip(found[1::2], found[2::2], strict=True)
+    ]
+
+
+def _write_header(text: str) -> str:
+    parts = split_header(text)
+    rows = "".join(f"<dt>{label}</dt><dd>{_inline(body)}</dd>" for label, body in parts)
+    return f'<dl class="law">{rows}</dl>\n' if parts else ""
+
+
+def _inline(text: str) -> str:
+    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
+
+
+def _cell(text: Any) -> str:
+    return str(text).replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")
+
+
+def _write_registers(shown: dict[str, Any]) -> str:
+    lines = ["| register | shape | places |", "|---|---|---|"]
+    for each in shown["registers"]:
+        shape = " × ".join(map(str, each["shape"])) or "a number"
+        lines.append(f"| `{each['name']}` | {shape} | {each['places']} |")
+    return "\n".join(lines) + "\n"
+
+
+def _write_blocks(shown: dict[str, Any]) -> str:
+    lines = []
+    for section, blocks in groupby(shown["blocks"], key=lambda block: block["section"]):
+        lines.append(section)
+        for block in blocks:
+            lines.append(f"  block {block['block']}")
+            lines += [f"    {line}" for line in block["does"]]
+    loops = f", looped {shown['loops']} times" if shown["loops"] > 1 else ""
+    title = f'??? note "What every head and MLP does ({shown["layers"]} layers{loops})"'
+    body = "\n".join(f"    {line}" for line in ["```text", *lines, "```"])
+    return f"{title}\n\n{body}\n"
+
+
+def _write_cost(shown: dict[str, Any]) -> str:
+    cost = shown["cost"]
+    where = f" ({cost['where']})" if cost["where"] else ""
+    return (
+        "## Cost\n\n| | for k steps | as built |\n|---|---|---|\n"
+        f"| layers | {_cell(cost['layers'])} | {shown['layers']} |\n"
+        f"| heads | {_cell(cost['heads'])} | {shown['heads']} |\n"
+        f"| width | {_cell(cost['width'])} | {shown['width']} |\n"
+        f"| parameters | | {shown['parameters']:,} |\n\n"
+        f"The source prints: {cost['printed']}.{where} "
+        f"Error of one step: {_cell(shown['error'])}. Precision: {shown['precisions']}.\n"
+    )
+
+
+def _write_steps(made: Construction[Any, Any]) -> str:
+    """Draw how answers approach the last one: the transformer's, and the algorithm's."""
+    problem = made.distributions()[0].sample(4, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        streams = iterate_streams(made, made.transformer, problem)
+        answers = [read_prediction(made, made.transformer, problem, s) for s in streams]
+        states = [made.algorithm.init(problem)]
+        for k in range(made.steps):
+            states.append(made.algorithm.step(problem, states[-1], k))
+        expected = [made.algorithm.predict(problem, state) for state in states]
+    if len(answers) < 3:
+        return ""
+    picture = draw_steps(_distances(answers, expected[-1]), _distances(expected, expected[-1]))
+    return (
+        "## A forward pass\n\nHow far the answers are from the algorithm's last one, step by step, on "
+        f"random problems: the transformer (line) and the algorithm (circles).\n\n{picture}\n"
+    )
+
+
+def _distances(answers: list[torch.Tensor], last: torch.Tensor) -> list[float]:
+    found = [float((answer.double() - last.double()).norm()) for answer in answers]
+    return found
+
+
+def _write_settings(shown: dict[str, Any]) -> str:
+    lines = ["## Settings", "", "| name | default | meaning |", "|---|---|---|"]
+    for name, each in shown["settings"].items():
+        lines.append(f"| `{name}` | `{each['value']}` | {_cell(each['help'])} |")
+    return "\n".join(lines) + "\n"
+
+
+def _write_code(kind: type[Construction]) -> str:
+    path = Path(inspect.getfile(kind))
+    code = "\n".join(f"    {line}" for line in path.read_text("utf-8").splitlines())
+    return (
+        f"## Code\n\n`innerloop/constructions/{path.name}`, in full:\n\n"
+        f'??? note "{path.name}"\n\n    ```python\n{code}\n    ```\n'
+    )
