@@ -1,8 +1,8 @@
 """Run a tutorial's script and record what each of its cells prints and shows.
 
-A script is what `tools.docs.tutorials` makes of a page: the code of its fences with calls of `begin`,
-`show`, `write` and `command` between them. `python -m tools.docs.cells SCRIPT OUTPUT` runs one in the
-current folder and writes the record as JSON.
+A script is what `tools.docs.tutorials` makes of a page: the code of its fences with calls of
+`begin`, `show`, `write` and `command` between them. `python -m tools.docs.cells SCRIPT OUTPUT` runs
+one in the current folder and writes the record as JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _printed = io.StringIO()
 
 
 def record(script: Path) -> list[dict[str, Any]]:
-    """Run a script of the current folder: for each cell the text that it printed and the figures that it showed."""
+    """Run a script of the current folder: what each cell printed, and the figures it showed."""
     _outputs.clear()
     _printed.seek(0)
     _printed.truncate()

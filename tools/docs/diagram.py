@@ -66,7 +66,8 @@ def find_registers(lines: list[str], names: list[str]) -> tuple[set[str], set[st
             sources = [score, *(left for left, _ in pairs)]
             targets = [right for _, right in pairs]
         else:
-            targets, sources = map(list, zip(*re.findall(r"(.*?)(?:\+=|←)([^;]*)", text)))
+            pairs = re.findall(r"(.*?)(?:\+=|←)([^;]*)", text)
+            targets, sources = [left for left, _ in pairs], [right for _, right in pairs]
         read |= {name for name in names for part in sources if _mentions(part, name)}
         written |= {name for name in names for part in targets if _mentions(part, name)}
     return read, written
@@ -79,7 +80,7 @@ def _mentions(text: str, name: str) -> bool:
 def draw_steps(answers: list[float], expected: list[float]) -> str:
     """Draw distances to the last answer: a line for the transformer, circles for the algorithm."""
     width, height, left, low = 460, 170, 54, 26
-    top = max(max(answers), max(expected), 1e-300)
+    top = max(*answers, *expected, 1e-300)
 
     def at(k: int, value: float) -> tuple[float, float]:
         x = left + (width - left - 14) * k / (len(expected) - 1)

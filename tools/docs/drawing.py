@@ -17,7 +17,7 @@ COLOURS = {
 
 def is_chart(value: Any) -> bool:
     """Say whether a value is a chart of altair or a figure of the package."""
-    return hasattr(value, "to_dict") and hasattr(value, "save") or _is_figure(value)
+    return (hasattr(value, "to_dict") and hasattr(value, "save")) or _is_figure(value)
 
 
 def _is_figure(value: Any) -> bool:

@@ -32,9 +32,9 @@ def make_index() -> str:
     lines = [
         "# Gallery",
         "",
-        f"{len(rows)} algorithms that a transformer runs, with weights that were written down and not "
-        "trained. Each page has the algorithm, the registers of the stream, what every head does, what "
-        "it costs, and the source, all of it made from the code.",
+        f"{len(rows)} algorithms that a transformer runs, with weights that were written down and "
+        "not trained. Each page has the algorithm, the registers of the stream, what every head "
+        "does, what it costs, and the source, all of it made from the code.",
         "",
         "| construction | what it runs | layers for k steps | error of a step | source |",
         "|---|---|---|---|---|",
@@ -139,14 +139,14 @@ def _write_steps(made: Construction[Any, Any]) -> str:
         return ""
     picture = draw_steps(_distances(answers, expected[-1]), _distances(expected, expected[-1]))
     return (
-        "## A forward pass\n\nHow far the answers are from the algorithm's last one, step by step, on "
-        f"random problems: the transformer (line) and the algorithm (circles).\n\n{picture}\n"
+        "## A forward pass\n\nHow far the answers are from the algorithm's last one, step by "
+        "step, on random problems: the transformer (line) and the algorithm (circles).\n\n"
+        f"{picture}\n"
     )
 
 
 def _distances(answers: list[torch.Tensor], last: torch.Tensor) -> list[float]:
-    found = [float((answer.double() - last.double()).norm()) for answer in answers]
-    return found
+    return [float((answer.double() - last.double()).norm()) for answer in answers]
 
 
 def _write_settings(shown: dict[str, Any]) -> str:

@@ -1,16 +1,34 @@
-"""Hooks of MkDocs: folders in the navigation, and pages that are made when the site is built."""
+"""Hooks of MkDocs: folders in the navigation, tutorials that are run, pages made from the code.
+
+With INNERLOOP_DOCS=tiny, as in the tests, tutorials run at tiny settings in this process.
+"""
 
 from __future__ import annotations
 
+import os
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
 from mkdocs.utils import meta
+
+from tools.docs import api, commands, gallery, tutorials
+
+_made: dict[str, str] = {}
+"""Generated pages and files by their path."""
+_tutorials: dict[str, str] = {}
+"""Tutorials as Markdown with their output, by path."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Replace every folder of the navigation by its pages."""
+    """Make what is made from the code, and replace every folder of the navigation by its pages."""
+    _made.clear()
+    _made["command-line.md"] = commands.make_page()
+    for folder, pages in (("gallery", gallery.make_gallery()), ("api", api.make_pages())):
+        _made.update({f"{folder}/{name}": text for name, text in pages.items()})
     folder = Path(config.docs_dir)
     config.nav = [_expand(entry, folder) for entry in config.nav or []]
     return config
@@ -20,14 +38,49 @@ def _expand(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
     ((title, value),) = entry.items()
     if not isinstance(value, str) or not value.endswith("/"):
         return entry
-    return {title: [f"{value}{name}" for name in list_pages(folder / value)]}
+    pages = {path.name: path.read_text("utf-8") for path in (folder / value).glob("*.md")}
+    made = [name for name in _made if name.startswith(value) and name.endswith(".md")]
+    pages |= {name.removeprefix(value): _made[name] for name in made}
+    return {title: [f"{value}{name}" for name in sort_pages(pages)]}
 
 
-def list_pages(folder: Path) -> list[str]:
-    """List the pages of a folder: its index, those with an `order`, the others by name."""
+def sort_pages(pages: dict[str, str]) -> list[str]:
+    """Sort pages: the index, those with an `order` in their header, the others by name."""
 
-    def key(path: Path) -> tuple[bool, float, str]:
-        _, header = meta.get_data(path.read_text("utf-8"))
-        return path.name != "index.md", float(header.get("order", "inf")), path.name
+    def key(name: str) -> tuple[bool, float, str]:
+        _, header = meta.get_data(pages[name])
+        return name != "index.md", float(header.get("order", "inf")), name
 
-    return [path.name for path in sorted(folder.glob("*.md"), key=key)]
+    return sorted(pages, key=key)
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Run the tutorials; add their notebooks and figures, and the pages made from the code."""
+    folder = Path(config.docs_dir) / "tutorials"
+    sources = {
+        path.stem: path.read_text("utf-8")
+        for path in sorted(folder.glob("*.md"))
+        if path.name != "index.md"
+    }
+    for name, run in _run_all(sources).items():
+        text, _ = meta.get_data(sources[name])
+        page, figures = tutorials.render_page(text, name, run)
+        _tutorials[f"tutorials/{name}.md"] = page
+        notebook = {f"{name}.ipynb": tutorials.make_notebook(text, run)}
+        for file, content in {**figures, **notebook}.items():
+            _made[f"tutorials/{file}"] = content
+    for path, content in _made.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def _run_all(sources: dict[str, str]) -> dict[str, tutorials.Run]:
+    if os.environ.get("INNERLOOP_DOCS") == "tiny":
+        return {name: tutorials.run(text, tiny=True) for name, text in sources.items()}
+    with ThreadPoolExecutor(2) as pool:  # each waits for a process of its own
+        return dict(zip(sources, pool.map(tutorials.run, sources.values()), strict=True))
+
+
+def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
+    """Put what a tutorial printed and drew below its cells."""
+    return _tutorials.get(page.file.src_uri, markdown)

@@ -1,10 +1,10 @@
 """Tutorials: one Markdown file each, run when the site is built; it gives the page and a notebook.
 
-    ```python                      a cell: what it prints is captured, its last expression is shown
-    steps = 300  # tiny: 20        the tests run it with 20
-    ```
-    ```python title="mine.py"      a file, written to the tutorial's folder
-    ```console                     commands, one `$ innerloop …` per line
+```python                      a cell: what it prints is captured, its last expression is shown
+steps = 300  # tiny: 20        the tests run it with 20
+```
+```python title="mine.py"      a file, written to the tutorial's folder
+```console                     commands, one `$ innerloop …` per line
 """
 
 from __future__ import annotations
@@ -138,7 +138,8 @@ def render_page(markdown: str, name: str, run: Run) -> tuple[str, dict[str, str]
         label = f' title="{cell.name}"' if cell.name else ""
         parts.append(f"```python{label}\n{clean(cell.text)}```\n")
         if output["text"]:
-            parts.append(f'\n<div class="output" markdown>\n```text\n{output["text"]}\n```\n</div>\n')
+            printed = f"```text\n{output['text']}\n```"
+            parts.append(f'\n<div class="output" markdown>\n{printed}\n</div>\n')
         for drawing in output["figures"]:
             number = len(figures) // 2 + 1
             for theme, svg in drawing.items():

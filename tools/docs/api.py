@@ -1,0 +1,82 @@
+"""The pages of the API: every public name, found in the code and grouped by where it lives."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable
+from importlib import import_module
+from typing import Any
+
+import innerloop
+
+GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
+    "problems": ("Problems and environments", ("innerloop.problems",)),
+    "policies": ("Policies and games", ("innerloop.policies", "innerloop.playing")),
+    "models": ("Models to identify", ("innerloop.identification",)),
+    "claims": ("Claims and evidence", ("innerloop.claims",)),
+    "members": ("Bases of members", ("",)),
+}
+"""Pages of classes: file, title, and the modules that they are from; the last takes the rest."""
+MODULES = {
+    "estimators": ("Estimators", "innerloop.estimators"),
+    "language": ("The language", "innerloop.language"),
+    "transformer": ("The machine", "innerloop.transformer"),
+    "testing": ("Tests for members of your own", "innerloop.testing"),
+}
+
+
+def list_public_names() -> dict[str, str]:
+    """List the public names of the package with the module that each is from."""
+    return dict(vars(innerloop)["_load_homes"]())
+
+
+def list_exports(module: str) -> list[str]:
+    """List what a module offers: `__all__`, or what its `__init__` imports from the package."""
+    loaded = import_module(module)
+    known = getattr(loaded, "__all__", None) or [
+        name
+        for name, value in vars(loaded).items()
+        if not name.startswith("_")
+        and (inspect.isclass(value) or inspect.isfunction(value))
+        and value.__module__.startswith(module)
+    ]
+    return list(known)
+
+
+def make_pages() -> dict[str, str]:
+    """Write every page of the API, by file name."""
+    homes = list_public_names()
+    functions = [name for name in homes if inspect.isfunction(getattr(innerloop, name))]
+    classes = {name: home for name, home in homes.items() if name not in functions}
+    pages = {
+        "index.md": (
+            "# API\n\nWhat to do, as functions of `innerloop`. The other pages have what they take "
+            "and return.\n\n" + _refer("innerloop", functions)
+        )
+    }
+    estimators = set(list_exports("innerloop.estimators"))
+    left = {name: home for name, home in classes.items() if name not in estimators}
+    for number, (file, (title, prefixes)) in enumerate(GROUPS.items(), 1):
+        chosen = [name for name, home in left.items() if home.startswith(prefixes)]
+        left = {name: home for name, home in left.items() if name not in chosen}
+        header = f"---\norder: {number}\n---\n# {title}\n\n"
+        pages[f"{file}.md"] = header + _refer("innerloop", chosen)
+    for file, (title, module) in MODULES.items():
+        about = (inspect.getdoc(import_module(module)) or "").split("\n\n")[0]
+        names = list_exports(module)
+        pages[f"{file}.md"] = f"---\norder: 9\n---\n# {title}\n\n{about}\n\n{_refer(module, names)}"
+    return pages
+
+
+def _refer(module: str, names: Iterable[str]) -> str:
+    return "\n".join(f"::: {module}.{name}\n" for name in names)
+
+
+def get_public_callables() -> dict[str, Any]:
+    """Get every public function and every class whose arguments a user writes, by full name."""
+    names = {f"innerloop.{name}": getattr(innerloop, name) for name in list_public_names()}
+    for _, module in MODULES.values():
+        if module != "innerloop.transformer":
+            loaded = import_module(module)
+            names |= {f"{module}.{name}": getattr(loaded, name) for name in list_exports(module)}
+    return names
