@@ -2,6 +2,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
+COMPILED := .venv/.compiled
 # A file's tests share fixtures, so one worker runs them; those that take longest are first.
 SHARED := --dist loadfile --no-loadscope-reorder
 # Where this is set, every process compiles all it imports anew: a third of the time of all tests.
@@ -16,6 +17,11 @@ $(READY): pyproject.toml constraints.txt
 	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
 	$(BIN)/pip install --quiet --disable-pip-version-check --no-compile --constraint constraints.txt \
 		--config-settings editable_mode=compat --editable '.[dev]'
+	touch $@
+
+# Once, by one process: workers that start together would each compile all that they import.
+$(COMPILED): $(READY)
+	$(BIN)/pytest --collect-only -qq > /dev/null || true  # what is wrong is told when tests run
 	touch $@
 
 report: $(READY)
@@ -39,10 +45,10 @@ types: export NODE_OPTIONS := --max-semi-space-size=128
 types: $(READY)
 	$(BIN)/pyright
 
-tests: $(READY)
+tests: $(COMPILED)
 	$(BIN)/pytest $(SHARED) -n 3
 
-tests-fast: $(READY)
+tests-fast: $(COMPILED)
 	$(BIN)/pytest $(SHARED) -n 2 -m "not slow"
 
 # Thousands of random programs of the language, exactly against their interpreter: ten minutes.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+import importlib
+import importlib.util
 import re
 import tomllib
 from pathlib import Path
@@ -131,3 +134,31 @@ def test_hooks_before_a_commit_are_lint_and_types() -> None:
     assert local["repo"] == "local"
     commands = [hook["entry"] for hook in local["hooks"]]
     assert commands == list_recipe("lint") + list_recipe("types")
+
+
+def list_described(stub: Path) -> list[str]:
+    """List what a stub says of a library, as `Class` and `Class.method`."""
+    found = []
+    for node in ast.parse(stub.read_bytes()).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef) and node.name != "__getattr__":
+            methods = [each for each in node.body if isinstance(each, ast.FunctionDef)]
+            found += [node.name, *(f"{node.name}.{each.name}" for each in methods)]
+    return found
+
+
+@pytest.mark.parametrize("stub", sorted(ROOT.glob("typings/**/*.pyi")), ids=lambda path: path.stem)
+def test_what_type_checkers_are_told_of_a_library_is_there(stub: Path) -> None:
+    parts = stub.relative_to(ROOT / "typings").with_suffix("").parts
+    assert importlib.util.find_spec(".".join(parts).removesuffix(".__init__"))
+    if described := list_described(stub):
+        library = importlib.import_module(".".join(parts))
+        assert not [name for name in described if not has_attribute(library, name)]
+
+
+def has_attribute(thing: Any, path: str) -> bool:
+    """Whether an attribute of an attribute is there, by its dotted path."""
+    for name in path.split("."):
+        if not hasattr(thing, name):
+            return False
+        thing = getattr(thing, name)
+    return True
