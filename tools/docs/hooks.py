@@ -5,6 +5,7 @@ With INNERLOOP_DOCS=tiny, as in the tests, tutorials run at tiny settings in thi
 
 from __future__ import annotations
 
+import json
 import os
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -15,7 +16,7 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import meta
 
-from tools.docs import api, commands, gallery, tutorials
+from tools.docs import api, commands, gallery, tutorials, weights
 
 _made: dict[str, str] = {}
 """Generated pages and files by their path."""
@@ -82,5 +83,7 @@ def _run_all(sources: dict[str, str]) -> dict[str, tutorials.Run]:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Put what a tutorial printed and drew below its cells."""
+    """Put what a tutorial printed and drew below its cells; give the scene its weights."""
+    if "{weights}" in markdown:
+        return markdown.replace("{weights}", json.dumps(weights.export_scene()))
     return _tutorials.get(page.file.src_uri, markdown)
