@@ -8,7 +8,7 @@ SHARED := --dist loadfile --no-loadscope-reorder
 # Where this is set, every process compiles all it imports anew: a third of the time of all tests.
 export PYTHONDONTWRITEBYTECODE :=
 
-.PHONY: setup report check test lint types tests tests-fast test-long durations coverage bench torture docs format clean
+.PHONY: setup report check test lint types tests tests-fast test-long durations coverage bench torture docs pictures format clean
 
 setup: $(READY)
 
@@ -69,6 +69,10 @@ coverage: $(READY)
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "site written to site; see it with: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
+
+# The pictures of the README, in docs/pictures, light and dark: half a minute.
+pictures: $(READY)
+	$(BIN)/python -m tools.pictures
 
 bench: $(READY)
 	$(BIN)/python benchmarks/linear_attention.py
