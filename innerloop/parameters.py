@@ -31,7 +31,22 @@ MAX_DIMENSIONS = 8
 def parameter(
     default: Any, help: str, *, least: float | None = None, most: float | None = None
 ) -> Any:
-    """Declare a field of a `Parameters` class: its default, its meaning, and its range."""
+    """Declare a field of a member that users set: its default, its meaning, and its range.
+
+    Args:
+        default: The value unless set.
+        help: What it means, in a few words; `innerloop show` and the documentation print it.
+        least: The smallest value allowed.
+        most: The largest value allowed.
+
+    Returns:
+        A field of a dataclass. Values out of range, and names that are none, are refused.
+
+    Example:
+        ```python
+        step_size: float = parameter(0.1, "η", least=0)
+        ```
+    """
     return dataclasses.field(default=default, metadata={"help": help, "least": least, "most": most})
 
 

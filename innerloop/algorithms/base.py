@@ -31,10 +31,21 @@ class Hyperparameter(NamedTuple):
 
 
 def hyperparameter(*, per_step: bool = False) -> dict[str, Hyperparameter]:
-    """Metadata that declare a field free: `alpha: … = field(metadata=hyperparameter())`.
+    """Declare a field of an algorithm as free: a fit may choose its value.
 
-    A fit may choose the value of the field, for each instance if need be. With `per_step` its first
-    dimension counts steps. Batch dimensions, if the value has any, come next.
+    It may choose one for each instance.
+
+    Args:
+        per_step: Whether the value's first dimension counts steps. Batch dimensions, if the value
+            has any, come next.
+
+    Returns:
+        Metadata for `dataclasses.field`.
+
+    Example:
+        ```python
+        step_size: Tensor = field(metadata=hyperparameter())
+        ```
     """
     return {"hyperparameter": Hyperparameter(batch_dim=1 if per_step else 0, per_step=per_step)}
 

@@ -12,7 +12,24 @@ from innerloop.registry import KINDS, Entry, get_summary, load_entries
 
 
 def list_members(kind: str | None = None) -> dict[str, list[dict[str, Any]]]:
-    """List members by kind, all kinds or one: name, description, source, owner, and settings."""
+    """List members by kind, all kinds or one: name, description, source, owner, and settings.
+
+    Args:
+        kind: problems, algorithms, policies, programs, constructions, recipes or claims, in the
+            plural or the singular; all of them if None.
+
+    Returns:
+        A list of descriptions for each kind, as plain data.
+
+    Raises:
+        InputError: There is no such kind; the message names the nearest.
+
+    Example:
+        >>> import innerloop
+        >>> rows = innerloop.list_members("constructions")["constructions"]
+        >>> [row["layers"] for row in rows if row["name"] == "newton"]
+        ['k + 2']
+    """
     kinds = KINDS if kind is None else [find_kind(kind)]
     return {
         each: describe_claims()

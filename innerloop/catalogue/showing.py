@@ -30,8 +30,21 @@ from innerloop.registry import KINDS, find_member, get_name, load_entries, make_
 def show(member: Any, /, **settings: Any) -> dict[str, Any]:
     """Describe a member: its header, what can be set, and what it is made of.
 
-    `member` is a name, `kind/name` where several kinds share the name, `module:attribute`, a class
-    or an object. `settings` are its parameters.
+    Args:
+        member: A name, `kind/name` where several kinds share the name, `module:attribute` or
+            `file.py:attribute` (which is imported, and so runs), a class or an object.
+        **settings: Parameters of the member, as `build` or `train` take them.
+
+    Returns:
+        The description as plain data: what `innerloop show --json` prints.
+
+    Raises:
+        InputError: There is no such member, several have the name, or a setting is none of its own.
+
+    Example:
+        >>> import innerloop
+        >>> innerloop.show("construction/newton", d=3)["width"]
+        8
     """
     kind, value = find_any(member)
     if isinstance(value, Claim):

@@ -74,8 +74,30 @@ def build(
 ) -> BuiltTransformer:
     """Build the transformer that runs a construction's algorithm, with its certificate.
 
-    `construction` is a name, `module:attribute`, a class, or an object with its parameters set.
-    `progress` is called with the share of the certification that is done.
+    Args:
+        construction: A name, `module:attribute` or `file.py:attribute` (which is imported, and so
+            runs), a class, or an object with its parameters set.
+        instances: Random instances to certify on.
+        seed: Seed of the random instances.
+        dtype: "float64", or "float32" where the construction declares a tolerance for it.
+        progress: Called with the share of the certification that is done.
+        **parameters: Parameters of the construction, such as `d`, `n` and `steps`; `innerloop show
+            NAME` lists them.
+
+    Returns:
+        The construction, its transformer and the certificate. Weights that break the law are
+        returned
+        too: `certificate.holds` is then False, and `certificate.explain()` says where.
+
+    Raises:
+        InputError: There is no such construction or parameter.
+        OutOfRangeError: A parameter is beyond the range that the construction declares.
+
+    Example:
+        >>> import innerloop
+        >>> built = innerloop.build("newton", d=2, n=6, steps=3, instances=2)
+        >>> built.certificate.layers, built.certificate.holds
+        (5, True)
     """
     check_instances(instances)
     seed = check_seed(seed)
@@ -95,9 +117,28 @@ def verify(
 ) -> BuiltTransformer:
     """Read a file that `BuiltTransformer.save` wrote and recompute its certificate.
 
-    How hard it is tested, by `instances` and `seed`, is the caller's choice: what the file says of
-    them is not used. A file names its construction. Code is never loaded because a file says so:
-    what is neither in this package nor registered must be given as `construction`.
+    How hard it is tested is the caller's choice: what the file says of itself is not used. A file
+    names its construction, and code is never loaded because a file says so.
+
+    Args:
+        path: The safetensors file.
+        construction: The construction to hold the file against, where it is neither of this package
+            nor registered: a class, an object, `module:attribute` or `file.py:attribute`.
+        instances: Random instances to certify on.
+        seed: Seed of the random instances.
+        progress: Called with the share of the certification that is done.
+
+    Returns:
+        What `build` gives, with the weights of the file.
+
+    Raises:
+        FileError: The file cannot be read, was changed, or is of another kind.
+
+    Example:
+        ```python
+        innerloop.build("newton", d=5).save("newton.safetensors")
+        assert innerloop.verify("newton.safetensors").certificate.holds
+        ```
     """
     check_instances(instances)
     seed = check_seed(seed)

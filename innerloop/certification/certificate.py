@@ -111,9 +111,18 @@ def certify(
 ) -> Certificate:
     """Compare a transformer with its construction's law on random instances.
 
-    The construction is given by name, `module:attribute`, class or object; without a transformer
-    its own weights are certified. Weights that break the law give a certificate that does not
-    hold, and says where.
+    Args:
+        given: The construction: a name, `module:attribute`, a class or an object.
+        transformer: The weights to certify; the construction's own if None.
+        instances: Random instances to certify on.
+        seed: Seed of the random instances.
+        progress: Called with the share that is done.
+
+    Returns:
+        The certificate. Weights that break the law give one that does not hold, and says where.
+
+    Raises:
+        InputError: The algorithm hardly moves on these instances, so that any weights would do.
     """
     construction = make_member("constructions", Construction, given, {})
     transformer = construction.transformer if transformer is None else transformer

@@ -169,8 +169,31 @@ def claim(
     restates: Mapping[str, str] | None = None,
     source: Source | None = None,
 ) -> Callable[[Callable[..., Any]], Claim]:
-    """Declare the function below as the test of a claim. Without sizes of its own, `paper` is
-    `full`: most statements name none."""
+    """Declare the function below as the test of a claim.
+
+    Args:
+        id: `source.place`, such as "ahn2023.lemma-2".
+        statement: What the source asserts, as one or two sentences of our own.
+        where: Where the source says it.
+        kind: equality, inequality, rate, ordering or figure.
+        quick: Keyword arguments of the function at the preset `quick`, or a list of them: one per
+            cell.
+        full: The same at `full`.
+        paper: The same at the source's own sizes; without it, `paper` is `full`.
+        tiny: The same for tests; `quick` if None.
+        conclude: Makes evidence of the data of all cells.
+        judge: Makes evidence of the data of the only cell. Without either, the function returns
+            evidence itself.
+        falsified: Data, or keyword arguments, that contradict the statement, by name: functions
+            from the genuine to the false. The claim must say no to them.
+        hypotheses: What the source presupposes, with where it says so.
+        restates: Further ids of the same statement, each with where it is printed.
+        source: Where the claim is from, unless it is in a package of claims that has a `SOURCE`.
+
+    Returns:
+        A decorator that turns the function, of a `torch.Generator` and the settings, into a
+        `Claim`.
+    """
     presets: dict[Preset, Sequence[Settings]] = {
         "quick": _as_cells(quick),
         "full": _as_cells(full),

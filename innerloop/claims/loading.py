@@ -22,7 +22,25 @@ from innerloop.registry import Entry, SkippedMember, scan_entry_points, scan_mod
 
 
 def check(claim: str | Claim, preset: Preset = "quick", seed: int = 0) -> Evidence:
-    """Check one claim here and now, by id, `module:attribute` or as it is; nothing is stored."""
+    """Check one claim here and now; nothing is stored.
+
+    Args:
+        claim: An id, `module:attribute` or `file.py:attribute` (which is imported, and so runs), or
+            the claim itself.
+        preset: How much is run: "quick", "full" or "paper".
+        seed: Seed of everything that is random.
+
+    Returns:
+        The evidence, whose `verdict` follows from its checks.
+
+    Raises:
+        InputError: There is no such claim or preset; the message names the nearest.
+
+    Example:
+        ```python
+        innerloop.check("liu2025.eq-4.3").verdict  # 'holds as corrected'
+        ```
+    """
     if isinstance(claim, str):
         claim = find_claim(claim)
     if preset not in PRESETS:

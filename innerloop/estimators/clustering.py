@@ -152,15 +152,16 @@ class _Clusterer(ClusterMixin, BaseEstimator, ABC):
 class TransformerKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Clusterer):
     """k-means by a transformer whose softmax heads are sharp: Lloyd's algorithm, a step per layer.
 
-    n_clusters    K
-    init          "k-means++", or the centres to start from
-    steps         depth, or "auto": until no point changes its cluster
-    random_state  of the start
-
     After fitting, `layers_` holds the centres after every step, `cluster_centers_`, `labels_` and
     `inertia_` are as in KMeans, `certificate_` is the evidence. A cluster that loses all of its
-    points moves to the mean of all points, unlike in KMeans. Where a point is as
-    near to one centre as to another, points are moved by a millionth, with a warning.
+    points moves to the mean of all points, unlike in KMeans. Where a point is as near to one centre
+    as to another, points are moved by a millionth, with a warning.
+
+    Args:
+        n_clusters: K.
+        init: "k-means++", or the centres to start from.
+        steps: Depth, or "auto": until no point changes its cluster.
+        random_state: Seed of the start.
     """
 
     def __init__(
@@ -223,16 +224,17 @@ class TransformerKMeans(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Clus
 class TransformerGaussianMixture(_Clusterer):
     """A mixture of Gaussians with one known variance, by a transformer that runs EM on its means.
 
-    n_components  K, all of the same weight
-    variance      σ² of every feature in every component, or "auto": what is left within the
-                  clusters of the start
-    init          "k-means++", or the means to start from
-    steps         depth, or "auto": until a step moves no mean by `tolerance` standard deviations
-    tolerance     see steps
-    random_state  of the start
-
     After fitting, `layers_` holds the means after every step, `means_` the last ones, `weights_`
     and `variance_` what was known, `certificate_` the evidence.
+
+    Args:
+        n_components: K, all of the same weight.
+        variance: σ² of every feature in every component, or "auto": what is left within the
+            clusters of the start.
+        init: "k-means++", or the means to start from.
+        steps: Depth, or "auto": until a step moves no mean by `tolerance` standard deviations.
+        tolerance: See `steps`.
+        random_state: Seed of the start.
     """
 
     def __init__(

@@ -31,14 +31,17 @@ BOUND, THRESHOLD = 1e6, 0.005
 class TransformerLasso(RegressorMixin, BaseEstimator):
     """The lasso 1/(2n) ‖y − Xw − b‖² + alpha ‖w‖₁, scikit-learn's, by a causal transformer.
 
-    steps      depth, or "auto": until the duality gap is below `tolerance` of ½ mean y², at most
-               what the conditioning of the data asks for, and 2,000
-    tolerance  of the duality gap, as a share of ½ mean (y − ȳ)²
-
     After fitting, `layers_` holds the weights after every step, `coef_` and `intercept_` the last
     ones, `dual_gap_` their duality gap, `steps_` the depth and `certificate_` the evidence. The
     examples are the prompt; a query's covariates enter only the read-out ⟨x, β⟩, so that one pass
     over the prompt serves every query.
+
+    Args:
+        alpha: Weight of the ℓ₁ norm, above 0.
+        steps: Depth, or "auto": until the duality gap is below `tolerance` of ½ mean y², at most
+            what the conditioning of the data asks for, and 2,000.
+        tolerance: Largest duality gap, as a share of ½ mean (y − ȳ)².
+        fit_intercept: Whether data are centred first.
     """
 
     def __init__(

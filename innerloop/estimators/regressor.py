@@ -44,17 +44,18 @@ MAX_QUERIES = 4096
 class TransformerRegressor(RegressorMixin, BaseEstimator):
     """Least squares by a transformer: the training set is its prompt, predicting a forward pass.
 
-    algorithm      newton, relu-newton, gradient-descent or gd-plus-plus
-    steps          depth, or "auto": what the conditioning of the data needs for `tolerance`
-    tolerance      share of the labels' spread that predictions on the training set may miss
-    fit_intercept  whether data are centred first
-    run            the folder of a trained network that predicts instead: see `from_run`
-
     After fitting, `layers_` holds the predictions of the training set after every step,
-    `certificate_` the evidence that the blocks run the algorithm, `steps_` the depth,
-    `condition_` the condition number of the scaled data and `gap_` how far the training set's
-    predictions are from least squares, as a share of the labels' spread. Collinear features,
-    constant ones and n < d are fine: predictions are those of some least-squares weights.
+    `certificate_` the evidence that the blocks run the algorithm, `steps_` the depth, `condition_`
+    the condition number of the scaled data and `gap_` how far the training set's predictions are
+    from least squares, as a share of the labels' spread. Collinear features, constant ones and n <
+    d are fine: predictions are those of some least-squares weights.
+
+    Args:
+        algorithm: newton, relu-newton, gradient-descent or gd-plus-plus.
+        steps: Depth, or "auto": what the conditioning of the data needs for `tolerance`.
+        tolerance: Share of the labels' spread that predictions on the training set may miss.
+        fit_intercept: Whether data are centred first.
+        run: The folder of a trained network that predicts instead: see `from_run`.
     """
 
     def __init__(

@@ -92,15 +92,16 @@ def count_power_steps(first: float, second: float, tolerance: float, d: int) -> 
 class TransformerPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _SpectralEstimator):
     """Principal components by a transformer that runs the power method with deflation.
 
-    n_components  how many directions; all of them if None (up to 16 features)
-    steps         iterations of all components together, or "auto": what the gaps between the
-                  eigenvalues need for `tolerance`, at most 1,000
-    tolerance     largest angle to the true direction, in radians
-    random_state  of the starting vectors
-
     After fitting, `layers_` holds the directions after every step, `components_`, `mean_`,
-    `explained_variance_` and `explained_variance_ratio_` are PCA's, `gap_` is the largest
-    ‖Cv − λv‖ over λ, and `certificate_` the evidence.
+    `explained_variance_` and `explained_variance_ratio_` are PCA's, `gap_` is the largest ‖Cv − λv‖
+    over λ, and `certificate_` the evidence.
+
+    Args:
+        n_components: How many directions; all of them if None (up to 16 features).
+        steps: Iterations of all components together, or "auto": what the gaps between the
+            eigenvalues need for `tolerance`, at most 1,000.
+        tolerance: Largest angle to the true direction, in radians.
+        random_state: Seed of the starting vectors.
     """
 
     def __init__(
@@ -188,13 +189,14 @@ class TransformerPCA(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Spectra
 class TransformerSpectralClustering(ClusterMixin, _SpectralEstimator):
     """Two clusters by the sign of the leading direction, by a transformer.
 
-    steps         power iterations, or "auto": what the gap between the first two eigenvalues
-                  needs for `tolerance`, at most 1,000
-    tolerance     largest angle to the true direction, in radians
-    random_state  of the starting vector
+    After fitting, `labels_` are 0 and 1, `scores_` the points' places along `direction_`, `layers_`
+    the scores after every step, and `certificate_` the evidence.
 
-    After fitting, `labels_` are 0 and 1, `scores_` the points' places along `direction_`,
-    `layers_` the scores after every step, and `certificate_` the evidence.
+    Args:
+        steps: Power iterations, or "auto": what the gap between the first two eigenvalues needs for
+            `tolerance`, at most 1,000.
+        tolerance: Largest angle to the true direction, in radians.
+        random_state: Seed of the starting vector.
     """
 
     def __init__(

@@ -24,7 +24,17 @@ from innerloop.problems.base import Distribution
 def wrap_gpt2(
     backbone: nn.Module, read_in: nn.Module, distribution: Distribution, **settings: Any
 ) -> HookedModel:
-    """Wrap a `GPT2Model` and its read-in; `settings` are those of `HookedModel.fit`."""
+    """Wrap a GPT-2 of the `transformers` library, so that `identify` sees each of its layers.
+
+    Args:
+        backbone: A `GPT2Model`.
+        read_in: The module that maps the numbers of a token to GPT-2's width.
+        distribution: The problems that the read-outs of the layers are fitted on.
+        **settings: Settings of `HookedModel.fit`.
+
+    Returns:
+        The model with a fitted read-out for each layer.
+    """
     try:
         from transformers import GPT2Model  # pyright: ignore[reportMissingImports]
     except ImportError:

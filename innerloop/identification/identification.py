@@ -171,10 +171,29 @@ def identify(
 ) -> Identification:
     """Identify which algorithm each layer of a model runs on problems of a distribution.
 
-    `model` is a `Model`, a result of `build` or `train`, an `nn.Module`, a policy, or a function:
-    of X, y and x_query; of points; of a game so far. `algorithms` names the candidates, by default
-    all that solve the problem; `prompts` score them; at most `steps` steps of an iteration are
-    matched with a layer. The result prints as a table.
+    Args:
+        model: A `Model`, a result of `build` or `train`, an `nn.Module`, a policy, or a function:
+            of X, y and x_query; of points; of a game so far.
+        distribution: The problems to ask it about. What `build` and `train` return knows its own.
+        algorithms: The candidates, by name, class or object; all that solve the problem if None.
+        prompts: Prompts that score the candidates; their free numbers are fitted on others.
+        steps: Steps of an iteration that a layer is matched with, at most.
+        seed: Seed of the prompts.
+        progress: Called with the share that is done.
+
+    Returns:
+        A verdict for each layer and one for all; it prints as a table, and `to_frame` gives
+        pandas'.
+
+    Raises:
+        InputError: The model's prompts cannot be guessed, or a candidate does not solve the
+            problem.
+
+    Example:
+        ```python
+        found = innerloop.identify(my_model, innerloop.LinearRegression(d=3, n=12))
+        print(found.verdict)
+        ```
     """
     prompts, steps = check_count("prompts", prompts, 2), check_count("steps", steps, 1)
     seed = check_seed(seed)

@@ -31,8 +31,28 @@ def compile(
 ) -> BuiltTransformer:
     """Compile a program to a transformer with its certificate.
 
-    `step` is a program (what `@program` makes), its name, or `file.py:name`. `parameters` are the
-    sizes of the prompt, `steps`, `attention` (linear or relu), and the program's own numbers.
+    Args:
+        step: A program (what `@program` makes), its name, or `file.py:name` (which is imported, and
+            so runs).
+        instances: Random instances to certify on.
+        seed: Seed of the random instances.
+        dtype: "float64" or "float32".
+        progress: Called with the share of the certification that is done.
+        **parameters: Sizes of the prompt (`d`, `n`), `steps`, `attention` ("linear" or "relu"), and
+            the program's own numbers.
+
+    Returns:
+        What `build` gives.
+
+    Raises:
+        InputError: The step cannot be written as heads and hidden units; the message has the line,
+            and what to write instead.
+
+    Example:
+        >>> import innerloop
+        >>> built = innerloop.compile("heavy-ball", d=2, n=4, steps=2, instances=2)
+        >>> built.certificate.holds
+        True
     """
     _find_program(step)
     options: dict[str, Any] = {"instances": instances, "seed": seed, "dtype": dtype}
@@ -40,9 +60,16 @@ def compile(
 
 
 def exact(step: Any, /, *, points: int = 12, seed: int = 0, **parameters: Any) -> Exactness:
-    """Compare a program and its weights in rational arithmetic, at small sizes unless set.
+    """Compare a program and its weights in rational arithmetic, where there is no rounding.
 
-    See `innerloop.language.exactness` for what equality proves.
+    Args:
+        step: A program, its name, or `file.py:name` (which is imported, and so runs).
+        points: Random points to compare at.
+        seed: Seed of the points.
+        **parameters: Sizes and numbers as in `compile`; small ones unless set.
+
+    Returns:
+        Whether they are equal and what that proves: see `innerloop.language.exactness`.
     """
     kind = _find_program(step)
     declared = kind.declared_types()

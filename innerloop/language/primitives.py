@@ -21,9 +21,13 @@ def mean(
 ) -> Any:
     """Average `summand(j)` over the tokens j of the context, `all` tokens, or `causal` ones.
 
-    The summand is a score, bilinear in me and j, or relu of one, times a value, linear in j. With
-    `where`, which is 0 or 1 for each pair of tokens, only some count (the divisor stays): |score|
-    must be at most `reach` for the others.
+    Args:
+        summand: A function of a token j: a score, bilinear in me and j, or relu of one, times a
+            value, linear in j.
+        over: "context", "all" or "causal".
+        where: A function of j that is 0 or 1 for each pair of tokens: only some count. The divisor
+            stays.
+        reach: With `where`, the largest |score| of the tokens that do not count.
     """
     return get_machine().attend(summand, over, True, where, reach, None, 1)
 
@@ -31,15 +35,25 @@ def mean(
 def total(
     summand: Function, over: str = "context", where: Function | None = None, reach: Any = None
 ) -> Any:
-    """Sum `summand(j)` over other tokens: see `mean`."""
+    """Sum `summand(j)` over other tokens.
+
+    Args:
+        summand: A function of a token j, as in `mean`.
+        over: "context", "all" or "causal".
+        where: Which pairs of tokens count, as in `mean`.
+        reach: The largest |score| of the others, as in `mean`.
+    """
     return get_machine().attend(summand, over, False, where, reach, None, 1)
 
 
 def own_total(summand: Function, mark: str, reach: Any, gap: Any = 1) -> Any:
     """Sum over the tokens with my mark, which is me alone where marks differ: products inside me.
 
-    Tokens with ⟨mark, mark of j⟩ = 1 count; for all others it must be at most 1 − gap, and |score|
-    at most `reach`.
+    Args:
+        summand: A function of a token j, as in `mean`.
+        mark: The register whose inner product tells tokens apart: it is 1 for those that count.
+        reach: The largest |score| of the tokens that do not count.
+        gap: Their inner product of marks is at most 1 − gap.
     """
     return get_machine().attend(summand, "all", False, None, reach, mark, gap)
 
@@ -53,75 +67,147 @@ def softmax(
 ) -> Any:
     """Average `value(j)` with weights proportional to exp(score(j)): one softmax head.
 
-    Tokens j with `where(j)` = 0 are lowered by `reach`: it must exceed the range of scores by 40.
+    Args:
+        score: A function of a token j, bilinear in me and j.
+        value: A function of a token j, linear in it.
+        over: "all", "context" or "causal".
+        where: A function of j that is 0 or 1 for each pair of tokens: only some count.
+        reach: What the scores of the others are lowered by: it must exceed the range of scores by
+            40.
     """
     return get_machine().attend_softmax(score, value, over, where, reach)
 
 
 def dot(a: Any, b: Any) -> Any:
-    """⟨a, b⟩ of two vectors."""
+    """Compute ⟨a, b⟩ of two vectors.
+
+    Args:
+        a: A vector.
+        b: Another, of the same length.
+    """
     return a.contract(b, "dot")
 
 
 def matvec(a: Any, b: Any) -> Any:
-    """The product of a matrix (k, d) and a vector (d)."""
+    """Multiply a matrix (k, d) and a vector (d).
+
+    Args:
+        a: The matrix.
+        b: The vector.
+    """
     return a.contract(b, "matvec")
 
 
 def outer(a: Any, b: Any) -> Any:
-    """The matrix a bᵀ of two vectors."""
+    """Compute the matrix a bᵀ of two vectors.
+
+    Args:
+        a: A vector.
+        b: A vector.
+    """
     return a.contract(b, "outer")
 
 
 def transposed(a: Any) -> Any:
-    """The transpose of a matrix."""
+    """Transpose a matrix.
+
+    Args:
+        a: The matrix.
+    """
     return a.transpose()
 
 
 def entry_sum(a: Any) -> Any:
-    """The sum of a vector's entries."""
+    """Sum the entries of a vector.
+
+    Args:
+        a: A vector.
+    """
     return a.sum_entries()
 
 
 def stack(rows: Sequence[Any]) -> Any:
-    """The matrix with these rows, or the vector with these entries."""
+    """Make the matrix with these rows, or the vector with these entries.
+
+    Args:
+        rows: Vectors of one length, or numbers.
+    """
     return rows[0].stack(rows)
 
 
 def relu(x: Any) -> Any:
-    """max(x, 0) on every entry: hidden units, or the activation of a head inside of a sum."""
+    """Compute max(x, 0) on every entry: hidden units, or the activation of a head inside of a sum.
+
+    Args:
+        x: A value.
+    """
     return x.rectify()
 
 
 def hinges(x: Any, slope: Sequence[Any], bias: Sequence[Any], weight: Sequence[Any]) -> Any:
-    """Σ_k weight_k relu(slope_k x + bias_k) on every entry."""
+    """Compute Σ_k weight_k relu(slope_k x + bias_k) on every entry.
+
+    Args:
+        x: A value.
+        slope: A number per hinge.
+        bias: A number per hinge.
+        weight: A number per hinge.
+    """
     return x.sum_hinges(slope, bias, weight)
 
 
 def soft_threshold(x: Any, theta: Any) -> Any:
-    """sign(x)·max(|x| − θ, 0) on every entry."""
+    """Compute sign(x)·max(|x| − θ, 0) on every entry.
+
+    Args:
+        x: A value.
+        theta: θ, at least 0.
+    """
     return relu(x - theta) - relu(-x - theta)
 
 
 def clip(x: Any, bound: Any) -> Any:
-    """min(max(x, −bound), bound) on every entry."""
+    """Compute min(max(x, −bound), bound) on every entry.
+
+    Args:
+        x: A value.
+        bound: The largest magnitude that is left.
+    """
     return x - relu(x - bound) + relu(-x - bound)
 
 
 def gate(flag: Any, x: Any, bound: Any) -> Any:
-    """flag · x for a flag that is 0 or 1, and |x| ≤ bound."""
+    """Compute flag · x for a flag that is 0 or 1.
+
+    Args:
+        flag: 0 or 1.
+        x: A value.
+        bound: The largest |x|.
+    """
     get_machine().require(x, -1 * bound, bound)
     return relu(x + bound * (flag - 1)) - relu(-x + bound * (flag - 1))
 
 
 def closed(x: Any, off: Any, bound: Any) -> Any:
-    """x where `off` is 0, and 0 where it is at least 1, for |x| ≤ bound."""
+    """Keep x where `off` is 0, and give 0 where it is at least 1.
+
+    Args:
+        x: A value.
+        off: 0 to keep it, 1 or more to clear it.
+        bound: The largest |x|.
+    """
     get_machine().require(x, -1 * bound, bound)
     return relu(x - bound * off) - relu(-x - bound * off)
 
 
 def geometric_knots(low: Any, high: Any, count: int) -> Tensor:
-    """Knots from `low` to `high`, each the same multiple of the one before."""
+    """Place knots from `low` to `high`, each the same multiple of the one before.
+
+    Args:
+        low: The first knot, above 0.
+        high: The last knot.
+        count: The number of knots.
+    """
     first, last = float(low), float(high)
     shares = torch.linspace(0.0, 1.0, count, dtype=torch.float64)
     knots = first * (last / first) ** shares
@@ -130,9 +216,15 @@ def geometric_knots(low: Any, high: Any, count: int) -> Tensor:
 
 
 def piecewise(x: Any, function: Callable[[Tensor], Tensor], knots: Sequence[float] | Tensor) -> Any:
-    """f at the knots and linear between them, on every entry; x must stay between the ends.
+    """Follow a function at knots, with straight lines between them, on every entry.
 
-    The program means these straight lines: how far they are from f is for its author to bound.
+    The program means these straight lines: how far they are from the function is for its author to
+    bound.
+
+    Args:
+        x: A value, which must stay between the first and the last knot.
+        function: The function, of a tensor of knots.
+        knots: Where it is met.
     """
     places = torch.as_tensor(knots, dtype=torch.float64)
     piece = piecewise_linear("x", "y", function, places)

@@ -26,12 +26,21 @@ PROMPTS: dict[str, tuple[type[Prompt], type[ProgramConstruction]]] = {
 def program(*, prompt: str = "regression", source: str = "", **declared: Any) -> Maker:
     """Make a construction of a step; registers and numbers are declared by name.
 
+    Args:
+        prompt: Which tokens there are; see the guide for the kinds, such as "regression" and
+            "points".
+        source: The paper or book that the algorithm is from.
+        **declared: `Data`, `State`, `Number`, `Bound`, `Count` or `Matrices`, by name.
+
+    Returns:
+        A decorator for the step, a function of `me` and of the numbers.
+
+    Example:
+        ```python
         @program(x=Data("d"), y=Data(), w=State("d", shared=True), eta=Number(0.1))
         def gradient_descent(me, eta):
             me.w = me.w - eta * mean(lambda j: (dot(me.w, j.x) - j.y) * j.x)
-
-    `prompt` says which tokens there are: regression, prefixes, points or components. `source` is
-    the paper or book that the algorithm is from.
+        ```
     """
     if prompt not in PROMPTS:
         raise unknown_name_error("prompt", prompt, PROMPTS)

@@ -35,12 +35,22 @@ class Register:
 
 
 def Data(*dims: str | int, shared: bool = False) -> Register:  # noqa: N802, it reads as a type
-    """Declare a register that the prompt fills and no step changes."""
+    """Declare a register that the prompt fills and no step changes.
+
+    Args:
+        *dims: Its shape, as names of sizes ("d") or numbers; none for a scalar.
+        shared: Whether it is the same in every token.
+    """
     return Register(dims, state=False, shared=shared)
 
 
 def State(*dims: str | int, shared: bool = False) -> Register:  # noqa: N802
-    """Declare a register that steps change; it starts as the prompt has it, or from 0."""
+    """Declare a register that steps change; it starts as the prompt has it, or from 0.
+
+    Args:
+        *dims: Its shape, as names of sizes ("d") or numbers; none for a scalar.
+        shared: Whether it is the same in every token; the compiler proves it.
+    """
     return Register(dims, state=True, shared=shared)
 
 
@@ -58,7 +68,14 @@ class Number:
 def Bound(  # noqa: N802
     default: float, help: str = "a range", least: float = 1e-6, most: float = 1e12
 ) -> Number:
-    """Declare how large something may become; it is checked when a prompt is run, never fitted."""
+    """Declare how large something may become; it is checked when a prompt is run, never fitted.
+
+    Args:
+        default: The bound unless set.
+        help: What is bounded.
+        least: The smallest bound that may be set.
+        most: The largest bound that may be set.
+    """
     return Number(default, help, least, most, free=False)
 
 

@@ -79,7 +79,20 @@ def rollout(
     steps: int,
     generator: torch.Generator | int | None = None,
 ) -> Rollout:
-    """Play `steps` steps in every environment of a batch; a seed may stand for the generator."""
+    """Play a policy in every environment of a batch.
+
+    All that is random is drawn beforehand, in streams of their own: policies that choose equally
+    see the same.
+
+    Args:
+        policy: Who acts.
+        environment: A batch of environments, such as `LinearBandits(...).sample(200)`.
+        steps: Steps to play.
+        generator: The source of luck, or a seed for it.
+
+    Returns:
+        The game: its history, the odds of every action, and the regret of each step.
+    """
     return play(policy, environment, Draws.sample(policy, environment, steps, generator))
 
 

@@ -109,14 +109,34 @@ def train(
     watch: Callable[[int, nn.Module], None] | None = None,
     **settings: Any,
 ) -> TrainedRun:
-    """Train a recipe in `folder`, or in memory alone.
+    """Train a recipe in a folder, or in memory alone.
 
-    `recipe` is a name, `module:attribute`, a class, or an object; `settings` are its parameters.
-    `resume` goes on with the run in `folder`, whose settings are then the defaults, or starts one
-    where there is none; it may be given more `steps`. One thread unless `threads` says otherwise,
-    on whatever machine: their number changes the weights. `notice` takes one line about anything
-    worth knowing; without it that is a warning. `watch` is called with the step and the model,
-    before the first step and after each.
+    Args:
+        recipe: A name, `module:attribute` or `file.py:attribute` (which is imported, and so runs),
+            a class, or an object.
+        seed: Seed of the start and of the prompts.
+        folder: Where the run is kept: checkpoint, history and weights; nowhere if None.
+        resume: Go on with the run in `folder`, whose settings are then the defaults, or start one
+            where there is none. It may be given more `steps`.
+        every: Seconds between checkpoints.
+        threads: Threads to compute with, on whatever machine: their number changes the weights.
+        progress: Called with the share that is done.
+        notice: Takes one line about anything worth knowing; without it that is a warning.
+        watch: Called with the step and the model, before the first step and after each.
+        **settings: Parameters of the recipe, such as `d` and `steps`; `innerloop show NAME` lists
+            them.
+
+    Returns:
+        The finished run with its model and history.
+
+    Raises:
+        InputError: There is no such recipe or setting, or the loss is no longer a number.
+
+    Example:
+        ```python
+        run = innerloop.train("linear-attention", d=3, blocks=2, steps=300)
+        print(run.final["loss"])
+        ```
     """
     if isinstance(recipe, Recipe) and settings:
         raise InputError("settings go with a recipe's name: set them on the recipe object instead")

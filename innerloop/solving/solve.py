@@ -61,22 +61,41 @@ def solve(
 ) -> Solution:
     """Solve many small problems of one kind at once, each to a known accuracy.
 
-    `name` is least-squares, ridge, lasso, elastic-net, nnls, huber, pca, k-means, gaussian-mixture
-    or mixture-of-regressions. Problems are X (problems, n, d) with y (problems, n), a list of pairs
-    (X, y) of different lengths (of X alone where there are no labels), or a data frame with a
-    problem for each value of column `by` and labels in column `target`. A single X (n, d) is one
-    problem. Objectives, intercepts and start conventions are scikit-learn's (SciPy's for nnls);
-    each solver's file states them. Computed in float64, on `device` or where the data are, in
-    chunks that fit memory.
+    Objectives, intercepts and start conventions are scikit-learn's (SciPy's for nnls); each
+    solver's file states them. Computed in float64, in chunks that fit memory.
 
-    `penalty` is scikit-learn's alpha, one number or one per problem. `path` solves for many: their
-    number, or a list. `cv` picks one per problem by cross-validation over the path. `algorithm`
-    takes ista, fista, lista-vm (with `steps`) or the folder of a run that learned LISTA-VM, for an
-    approximate lasso. `progress` is True for a bar, or a callback. Other options are the solver's:
-    `fit_intercept`, `l1_ratio`, `clusters`, `components`, `covariance`, `start`, `restarts`,
-    `seed`, `epsilon`, `max_steps`.
+    Args:
+        name: least-squares, ridge, lasso, elastic-net, nnls, huber, pca, k-means, gaussian-mixture
+            or mixture-of-regressions.
+        X: The data: (problems, n, d), or (n, d) for one problem; a list of pairs (X, y) of
+            different lengths, of X alone where there are no labels; or a data frame.
+        y: The labels, (problems, n), where X is an array.
+        penalty: scikit-learn's alpha, one number or one per problem.
+        path: Solve for many penalties: their number, or a list.
+        cv: Choose a penalty per problem by cross-validation with this many folds.
+        algorithm: "auto"; or for an approximate lasso ista, fista, lista-vm (with `steps`), or the
+            folder of a run that learned LISTA-VM.
+        by: The column of a data frame that says which problem a row belongs to.
+        target: The column of a data frame that has the labels.
+        sample_weight: A weight per row, where the solver takes them.
+        device: Where to compute; where the data are if None.
+        tolerance: The largest measure of optimality that counts as converged.
+        progress: True for a bar, or a callback.
+        **options: The solver's own: `fit_intercept`, `l1_ratio`, `clusters`, `components`,
+            `covariance`, `start`, `restarts`, `seed`, `epsilon`, `max_steps`.
 
-    Problems that miss the tolerance are named in a warning and in `solution.failed`.
+    Returns:
+        Arrays by name, problems first; problems that miss the tolerance are in `solution.failed`
+        and named in a warning.
+
+    Raises:
+        InputError: The data do not fit the solver, or an option is none of its own.
+
+    Example:
+        >>> import numpy as np, innerloop
+        >>> X = np.eye(3)[None]
+        >>> innerloop.solve("ridge", X, np.ones((1, 3)), penalty=1.0).coef.shape
+        (1, 3)
     """
     problems = read_problems(X, y, by, target, sample_weight)
     solver = _make_solver(name, problems, penalty, algorithm, options)

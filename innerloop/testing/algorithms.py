@@ -29,10 +29,15 @@ def check_algorithm(
     algorithm: Algorithm[Any, Any] | type[Algorithm[Any, Any]],
     distribution: Distribution | None = None,
 ) -> None:
-    """Check an algorithm on problems of a distribution.
+    """Check an algorithm: its steps, batches, precisions and gradients.
 
-    A class is made by its own `guesses`; without them, pass an object with its numbers set. The
-    distribution is by default the first registered one that draws the algorithm's problems.
+    Args:
+        algorithm: An object, or a class that is made by its own `guesses`.
+        distribution: The problems to try it on; the first registered one that draws its problems if
+            None.
+
+    Raises:
+        AssertionError: Something is wrong; the message says what, and what to do.
     """
     check_described(algorithm)
     kind = algorithm if inspect.isclass(algorithm) else type(algorithm)

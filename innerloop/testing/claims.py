@@ -26,9 +26,14 @@ def check_claim(
 ) -> None:
     """Check a claim with its `tiny` settings: words, reproducibility, and falsified forms.
 
-    `genuine` is the evidence of an earlier run at these settings, which is then not run again;
-    `sharing` is a context in which runs that differ in one statement may share work. The run that
-    shows reproducibility is the first one inside it.
+    Args:
+        claim: The claim.
+        sharing: A context in which runs that differ in one statement may share work. The run that
+            shows reproducibility is the first one inside it.
+        genuine: The evidence of an earlier run at these settings, which is then not run again.
+
+    Raises:
+        AssertionError: Something is wrong; the message says what, and what to do.
     """
     genuine = claim.check(claim.tiny) if genuine is None else genuine
     _check_words(claim, genuine)

@@ -38,8 +38,12 @@ class CaseOutcome(NamedTuple):
 def check_construction(construction: Construction[Any, Any] | type[Construction[Any, Any]]) -> None:
     """Check a construction: its law, its cost, its certificate, and that every weight matters.
 
-    A class is tested on its own cases and its problem's in every precision that it declares; an
-    object is certified as it is.
+    Args:
+        construction: A class, which is tested on its own cases and its problem's in every precision
+            that it declares; or an object, which is certified as it is.
+
+    Raises:
+        AssertionError: Something is wrong; the message says what, and what to do.
     """
     check_described(construction)
     if not inspect.isclass(construction):

@@ -23,7 +23,15 @@ def check_policy(
     policy: Policy[Any, Any] | type[Policy[Any, Any]],
     distributions: Sequence[Distribution] | None = None,
 ) -> None:
-    """Check a policy in environments of the distributions, by default all registered ones."""
+    """Check a policy: odds that sum to one, batches, seeds, prefixes and precision.
+
+    Args:
+        policy: An object or a class.
+        distributions: The environments to play in; all registered ones if None.
+
+    Raises:
+        AssertionError: Something is wrong; the message says what, and what to do.
+    """
     check_described(policy)
     made = policy.from_values({}) if inspect.isclass(policy) else policy
     if distributions is None:

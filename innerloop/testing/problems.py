@@ -15,7 +15,12 @@ from innerloop.testing.common import check_described, list_tensors, require, see
 def check_problem(distribution: Distribution | type[Distribution]) -> None:
     """Check a distribution: types, batches, seeds and precisions of what it draws.
 
-    A class is checked with its defaults and with each of its `cases`, an object as it is.
+    Args:
+        distribution: A class, which is checked with its defaults and with each of its `cases`, or
+            an object, which is checked as it is.
+
+    Raises:
+        AssertionError: Something is wrong; the message says what, and what to do.
     """
     check_described(distribution)
     if inspect.isclass(distribution):

@@ -18,7 +18,14 @@ from innerloop.testing.common import check_described, require
 
 
 def check_recipe(recipe: Recipe | type[Recipe]) -> None:
-    """Check two steps of a recipe: what was written loads again, and seeds decide everything."""
+    """Check two steps of a recipe: what was written loads again, and seeds decide everything.
+
+    Args:
+        recipe: A class, which is checked with its `small` settings, or an object.
+
+    Raises:
+        AssertionError: Something is wrong; the message says what, and what to do.
+    """
     check_described(recipe)
     kind = recipe if inspect.isclass(recipe) else type(recipe)
     settings = {"steps": 2, "evaluate_every": 1, **kind.small}
