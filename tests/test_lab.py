@@ -4,37 +4,69 @@ from __future__ import annotations
 
 import base64
 import contextlib
+import copy
 import io
 import json
 import threading
 import time
 from collections.abc import Callable, Iterator
-from typing import Any
+from itertools import pairwise
+from typing import Any, cast
 
 import numpy as np
 import pytest
 import torch
 from conftest import CommandResult
+from scipy.special import softmax
+from sklearn.cluster import KMeans
+from sklearn.linear_model import LinearRegression
 from starlette.testclient import TestClient
 
+import innerloop
+from innerloop.algorithms.ista import ISTA
+from innerloop.algorithms.lasso import Lasso
+from innerloop.claims.recorded import load_recorded
 from innerloop.errors import InputError
 from innerloop.lab.builds import get_build
 from innerloop.lab.pattern import compute_pattern
 from innerloop.lab.scene import load_scenes
+from innerloop.lab.scenes.sparse_recovery import make_problem
+from innerloop.lab.scenes.trained_network import attend
+from innerloop.lab.scenes.trained_network import make_problem as draw_regression
 from innerloop.lab.server import MAX_BODY, STATIC, SupersededError, Turns, Work, make_app
 from innerloop.lab.serving import open_socket
+from innerloop.lab.table import parse_table
 
 POINTS = [[-1.5, -0.9], [-0.5, 0.3], [0.2, 0.1], [1.1, 1.4], [2.0, 1.9]]
+CLOUDS = [
+    *([-1.6, -0.8], [-1.2, -1.1], [-1.9, -0.5], [-1.4, -0.4]),
+    *([1.5, -0.7], [1.9, -0.3], [1.2, -0.9], [1.6, -1.2]),
+    *([0.2, 1.1], [0.5, 1.4], [-0.1, 1.6]),
+]
+STARTS = [[-0.4, -0.2], [0.3, -0.3], [0.1, 0.4]]
+SPREAD = [[round(0.2 * k - 1.9, 3), round(0.1 * k - 0.9 + 0.4 * (-1) ** k, 3)] for k in range(20)]
+TRUTH = [0.0] * 3 + [1.3] + [0.0] * 4 + [-0.9] + [0.0] * 5 + [0.7] + [0.0] * 5
+CSV = "a,b,word,c\n1,2,x,3\n2,1,y,5\n3,5,z,6\n4,3,x,9\n5,8,y,9.5\n"
 REQUESTS: dict[str, dict[str, Any]] = {
     "line-fit": {"points": POINTS},
+    "clusters": {"points": CLOUDS, "starts": STARTS},
+    "pca": {"points": SPREAD, "starts": [[-1.3, 1.2], [1.9, -0.3]]},
+    "sparse-recovery": {"truth": TRUTH, "seed": 1, "noise": 0.1},
+    "bandits": {"weights": [0.9, 0.5], "seed": 4, "noise": 0.2},
+    "trained-network": {"seed": 1},
+    "break-it": {"factor": 1.2, "weight": 60},
+    "your-data": {"text": CSV, "target": "c", "features": ["a", "b"], "steps": 16},
 }
 """A request of each scene that the tests of all of them use."""
 
 
 @pytest.fixture(scope="module")
 def client() -> Iterator[TestClient]:
-    with TestClient(make_app(), base_url="http://127.0.0.1:8324") as client:
-        yield client
+    """The server; it waits for answers however busy the machine is, so that errors have codes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("innerloop.lab.server.PATIENCE", 100.0)
+        with TestClient(make_app(), base_url="http://127.0.0.1:8324") as client:
+            yield client
 
 
 def ask(client: TestClient, name: str, **values: Any) -> dict[str, Any]:
@@ -90,11 +122,17 @@ def test_an_answer_has_the_parts_that_the_page_draws(answers: Answers, name: str
     assert {"transformer", "reference"} <= set(kinds)
     registers = answer["registers"]
     places = sum(row["size"] for row in registers["rows"])
-    assert read_floats(registers["data"]).size == frames * places * len(registers["tokens"])
+    recorded = 1 if "visible" in registers else frames
+    assert read_floats(registers["data"]).size == recorded * places * len(registers["tokens"])
     for head in answer["attention"]["heads"]:
         assert len(base64.b64decode(head["data"])) == head["rows"] * head["columns"]
     assert isinstance(answer["certificate"]["line"], str)
     assert "innerloop" in answer["python"]
+
+
+def copy_build(name: str, *, instances: int, **parameters: Any) -> Any:
+    """Build as a program asks; what its scene has built is copied, which takes less time."""
+    return copy.deepcopy(get_build(name, instances=instances, **parameters))
 
 
 def run_program(text: str) -> list[Any]:
@@ -106,13 +144,22 @@ def run_program(text: str) -> list[Any]:
 
 PRINTED: dict[str, Callable[[dict[str, Any]], Any]] = {
     "line-fit": lambda answer: answer["picture"]["lines"],
+    "clusters": lambda answer: answer["picture"]["means"],
+    "pca": lambda answer: answer["picture"]["vectors"],
+    "sparse-recovery": lambda answer: answer["picture"]["methods"][0]["values"],
+    "bandits": lambda answer: answer["error"]["series"][0]["values"][1:],
+    "trained-network": lambda answer: answer["picture"]["predictions"],
+    "break-it": lambda answer: answer["error"]["series"][0]["values"][1:],
 }
 """What the program of a scene prints, a line for each frame, as the answer has it."""
 
 
 @pytest.mark.parametrize("name", PRINTED)
-def test_a_program_prints_the_numbers_of_its_scene(answers: Answers, name: str) -> None:
+def test_a_program_prints_the_numbers_of_its_scene(
+    answers: Answers, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     answer = answers(name)
+    monkeypatch.setattr("innerloop.certification.building.build", copy_build)
     found = run_program(answer["python"])
     np.testing.assert_allclose(found, PRINTED[name](answer), rtol=1e-9, atol=1e-11)
 
@@ -163,6 +210,235 @@ def test_gradient_descent_takes_its_steps_by_hand(client: TestClient) -> None:
     for found in answer["picture"]["lines"]:
         np.testing.assert_allclose(found, line, atol=1e-12)
         line = line - 0.2 * x.T @ (x @ line - y) / 5
+
+
+# Clusters
+
+
+def test_the_means_are_those_of_scikit_learn(answers: Answers) -> None:
+    """From the same starts: an oracle that somebody else wrote."""
+    answer = answers("clusters")
+    other = KMeans(3, init=np.array(STARTS), n_init=1, tol=0.0).fit(np.array(CLOUDS))
+    np.testing.assert_allclose(answer["picture"]["means"][-1], other.cluster_centers_, atol=1e-9)
+    shares = np.array(answer["picture"]["shares"][-1])
+    assert (shares.argmax(-1) == other.labels_).all()
+    costs, expected = (line["values"] for line in answer["error"]["series"])
+    np.testing.assert_allclose(costs, expected, atol=1e-12)
+    assert costs[-1] == pytest.approx(other.inertia_ / len(CLOUDS))
+
+
+def test_em_takes_its_steps_by_hand(client: TestClient) -> None:
+    answer = ask(client, "clusters", points=CLOUDS, starts=STARTS, algorithm="em", sigma=0.6)
+    x, means = np.array(CLOUDS), np.array(STARTS)
+    for found in answer["picture"]["means"]:
+        np.testing.assert_allclose(found, means, atol=1e-5)
+        shares = softmax(-((x[:, None] - means) ** 2).sum(-1) / (2 * 0.6**2), axis=1)
+        means = shares.T @ x / shares.sum(0)[:, None]
+    surprise = answer["error"]["series"][0]["values"]
+    assert all(b <= a + 1e-6 for a, b in pairwise(surprise)), "EM never falls back"
+
+
+# PCA
+
+
+def test_directions_end_at_the_eigenvectors(answers: Answers) -> None:
+    picture = answers("pca")["picture"]
+    _, vectors = np.linalg.eigh(np.cov(np.array(SPREAD).T, bias=True) + outer_mean(SPREAD))
+    for found, axis in zip(picture["vectors"][-1], vectors.T[::-1], strict=True):
+        assert abs(np.dot(found, axis)) == pytest.approx(1, abs=2e-2)
+    first, last = (np.array(picture["matrices"][k]) for k in (0, -1))
+    assert np.linalg.norm(last) < 0.1 * np.linalg.norm(first), "both components are taken out"
+
+
+def outer_mean(points: list[list[float]]) -> np.ndarray:
+    """What a covariance without centring has in addition."""
+    mean = np.mean(points, axis=0)
+    return np.outer(mean, mean)
+
+
+# Sparse recovery
+
+
+def test_the_methods_are_the_packages_own(answers: Answers) -> None:
+    answer = answers("sparse-recovery")
+    methods = {each["name"]: np.array(each["values"]) for each in answer["picture"]["methods"]}
+    problem = make_problem(TRUTH, 0.1, 1)
+    penalty = torch.tensor(0.2, dtype=torch.float64)
+    np.testing.assert_allclose(methods["lasso"][0], Lasso(penalty).init(problem), atol=1e-6)
+    steps = torch.stack(list(ISTA(penalty).states(problem, 12)))
+    np.testing.assert_allclose(methods["ISTA"], steps, atol=1e-12)
+    run = load_recorded("sparse", "small-transformer")
+    layers = run.recipe.predict_layers(run.model, problem.to(torch.float32)).detach()
+    ours = methods["trained Small TF"] @ problem.x_query[0].numpy()
+    np.testing.assert_allclose(ours, layers[:, 0], atol=1e-4)
+    learned = load_recorded("sparse", "lista-vm").model
+    iterates: Any = learned.iterates(problem.x.float()[None], problem.y.float()[None])
+    mine = methods["LISTA-VM transformer"][1:]
+    np.testing.assert_allclose(mine, iterates[:, 0].detach(), atol=1e-4)
+
+
+# Bandits
+
+
+@pytest.mark.parametrize("policy", ["soft-lin-ucb", "thompson-sampling"])
+def test_the_transformer_and_its_policy_have_the_same_luck(
+    client: TestClient, answers: Answers, policy: str
+) -> None:
+    request = {**REQUESTS["bandits"], "policy": policy}
+    answer = answers("bandits") if policy == "soft-lin-ucb" else ask(client, "bandits", **request)
+    picture = answer["picture"]
+    actions, expected = picture["actions"], picture["policy_actions"]
+    ours, reference, uniform = (line["values"] for line in answer["error"]["series"])
+    same = next((t for t in range(20) if actions[t] != expected[t]), 20)
+    assert same >= 10, "they part only where their odds are nearly equal"
+    np.testing.assert_allclose(ours[: same + 1], reference[: same + 1])
+    means = np.array(picture["features"]) @ np.array(picture["weights"])
+    regret = means.max(-1) - means[np.arange(20), actions]
+    np.testing.assert_allclose(np.diff(ours), regret, atol=1e-12)
+    assert uniform[-1] > ours[-1]
+
+
+def test_the_estimate_is_that_of_ridge_regression(answers: Answers) -> None:
+    picture = answers("bandits")["picture"]
+    features, actions = np.array(picture["features"]), picture["actions"]
+    rewards = np.array(picture["rewards"])
+    rows = features[np.arange(20), actions]
+    for t in (5, 19):
+        gram = rows[:t].T @ rows[:t] + np.eye(2)
+        expected = np.linalg.solve(gram, rows[:t].T @ rewards[:t])
+        np.testing.assert_allclose(picture["estimates"][t], expected, atol=0.02)
+
+
+# A trained network
+
+
+def test_predictions_and_patterns_are_the_networks_own(answers: Answers) -> None:
+    answer = answers("trained-network")
+    run = load_recorded("regression", "gpt2")
+    problem, _ = draw_regression(run, {}, 1)
+    batch = problem.map_tensors(lambda tensor: tensor[None])
+    with torch.no_grad():
+        prefixes = cast(Any, run.recipe).predict_prefixes(run.model, batch)
+        layers = run.recipe.predict_layers(run.model, batch)
+    np.testing.assert_allclose(answer["picture"]["predictions"][-1], prefixes[0], atol=1e-5)
+    last = [row[-1] for row in answer["picture"]["predictions"]]
+    np.testing.assert_allclose(last, layers[:, 0, 0], atol=1e-5)
+    block = cast(Any, run.model).network.h[2]
+    stream = torch.randn(21, 64)
+    with torch.no_grad():
+        value = block.attn.c_attn(block.ln_1(stream)).split(64, dim=-1)[2]
+        heads = attend(block, stream) @ value.unflatten(-1, (4, -1)).transpose(0, 1)
+        mixed = block.attn.c_proj(heads.transpose(0, 1).flatten(-2))
+        expected = block.attn(block.ln_1(stream)[None])[0][0]
+    torch.testing.assert_close(mixed, expected, atol=1e-5, rtol=1e-4)
+
+
+def test_a_dragged_label_changes_what_comes_after_it_alone(
+    client: TestClient, answers: Answers
+) -> None:
+    before = answers("trained-network")["picture"]
+    labels = [*before["labels"]]
+    labels[4] += 1.5
+    after = ask(client, "trained-network", seed=1, labels=labels)["picture"]
+    change = np.abs(np.array(after["predictions"][-1]) - before["predictions"][-1])
+    assert change[:5].max() < 1e-5 < change[5:].max()
+
+
+def test_what_identify_says_is_shown(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    options = {"algorithms": ["ridge", "newton"], "prompts": 16}
+    monkeypatch.setattr("innerloop.lab.scenes.trained_network.OPTIONS", options)
+    monkeypatch.setattr("innerloop.lab.scenes.trained_network._verdicts", [])
+    found = ask(client, "trained-network", seed=1, identify=True)["picture"]["verdicts"]
+    expected = innerloop.identify(load_recorded("regression", "gpt2"), **options).as_dict()
+    assert [each["does"] for each in found[:-1]] == [each["does"] for each in expected["layers"]]
+    assert found[-1]["does"] == expected["verdict"]
+
+
+# Break it
+
+
+def test_a_broken_weight_is_found_at_its_step(client: TestClient, answers: Answers) -> None:
+    answer = answers("break-it")
+    weights, layers = answer["picture"]["weights"], answer["picture"]["layers"]
+    broken = layers[weights[60]["layer"] - 1]
+    assert not answer["certificate"]["holds"]
+    assert f"first in {broken}, register m" in answer["certificate"]["line"]
+    assert answer["picture"]["broken"] == [f"step {k}" == broken for k in range(1, 9)]
+    intact = ask(client, "break-it", factor=1.0, weight=60)
+    assert intact["certificate"]["holds"]
+    assert intact["picture"]["lines"] == intact["picture"]["intact"]
+
+
+def test_every_weight_matters(client: TestClient) -> None:
+    """Each square of the smaller transformer, changed, breaks its own step and no other."""
+    name = "preconditioned-gradient-descent"
+    weights = ask(client, "break-it", algorithm=name)["picture"]["weights"]
+    assert len(weights) == 40
+    for i in range(0, 40, 7):
+        picture = ask(client, "break-it", algorithm=name, weight=i, factor=-0.5)["picture"]
+        assert picture["broken"] == [k == weights[i]["layer"] for k in range(1, 9)]
+
+
+# Your data
+
+
+def test_a_table_is_fitted_as_scikit_learn_does(answers: Answers) -> None:
+    answer = answers("your-data")
+    rows = np.array([[1, 2], [2, 1], [3, 5], [4, 3], [5, 8]], dtype=float)
+    y = np.array([3, 5, 6, 9, 9.5])
+    expected = LinearRegression().fit(rows, y).predict(rows)
+    np.testing.assert_allclose(answer["picture"]["predicted"][-1], expected, atol=1e-6)
+    assert answer["table"]["numeric"] == ["a", "b", "c"]
+    found = run_program(answer["python"])
+    scaled = (rows - rows.mean(0)) / rows.std(0)
+    predicted = y.mean() + y.std() * np.array(found) @ scaled.T
+    np.testing.assert_allclose(predicted, answer["picture"]["predicted"], atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("values", "message"),
+    [
+        ({}, "text must be the text of a CSV file, got nothing"),
+        ({"text": ""}, "the file is empty"),
+        ({"text": "a\n1\n2\n3\n"}, "a table needs 2 to 50 columns, got 1"),
+        ({"text": "a,a\n1,2\n3,4\n5,6\n"}, "the header has the column 'a' twice"),
+        ({"text": "a,b\n1,2\n3\n5,6\n"}, "row 2 has 1 cells, expected 2"),
+        ({"text": "a,b\n1,2\n"}, "the file must have at least 3 rows of numbers, got 1"),
+        ({"text": "a,b\nx,2\n3,4\n5,6\n"}, "two columns of numbers are needed, got 1: column "),
+        (
+            {"text": CSV, "target": "word", "features": ["a"]},
+            "column 'word' must hold numbers, row ",
+        ),
+        ({"text": CSV, "target": "d"}, "no column called 'd'; did you mean"),
+        ({"text": CSV, "target": "a", "features": ["a"]}, "a column is chosen twice"),
+        ({"text": CSV, "target": "a", "features": []}, "features must have 1 to 5 entries, got 0"),
+        ({"text": "a,b\n1,2\n1,4\n1,6\n"}, "column 'a' has the same number in every row"),
+        ({"text": "a,b\n1,\n3,4\n5,6\n"}, "two columns of numbers are needed, got 1: column 'b'"),
+        ({"text": "a,b\n1,nan\n3,4\n5,6\n", "target": "b"}, "column 'b' has nan in row 1"),
+        ({"text": "\0\0"}, "this is no text file"),
+        ({"text": "1," * 600_000}, "a file may have 1,000,000 characters"),
+    ],
+)
+def test_bad_tables_are_refused_by_row_and_column(
+    client: TestClient, values: dict[str, Any], message: str
+) -> None:
+    assert refuse(client, "your-data", **values).startswith(message)
+
+
+@pytest.mark.parametrize(
+    ("text", "names", "rows"),
+    [
+        ("\ufeffx;y\r\n1;2\r\n2;3\r\n3;5\r\n", ["x", "y"], 3),
+        ("1\t2\n2\t3\n3\t5\n\n", ["column 1", "column 2"], 3),
+        ('"a, b",c\n1,2\n2,3\n4,4\n' + "1,2\n" * 300, ["a, b", "c"], 303),
+    ],
+)
+def test_tables_of_many_kinds_are_read(text: str, names: list[str], rows: int) -> None:
+    table = parse_table(text)
+    assert table.names == names
+    assert table.total == rows
+    assert len(table.rows) == min(rows, 200)
+    assert table.numeric() == names
 
 
 # Requests that are wrong

@@ -7,6 +7,8 @@ import threading
 from collections import OrderedDict
 from typing import Any
 
+from torch import Tensor
+
 from innerloop.certification.building import BuiltTransformer, build
 from innerloop.certification.certificate import Certificate
 from innerloop.progress import Progress
@@ -41,12 +43,17 @@ def get_build(
             _slots.popitem(last=False)
     with slot.lock:
         if slot.built is None:
-            slot.built = build(name, instances=instances, progress=progress, **parameters)
+
+            def report(share: float, doing: str = "") -> None:
+                if progress is not None:
+                    progress(share, f"building and certifying {name}")
+
+            slot.built = build(name, instances=instances, progress=report, **parameters)
         return slot.built
 
 
-def describe_certificate(certificate: Certificate, here: float, unit: str) -> dict[str, Any]:
-    """Describe a certificate in one line, and how far transformer and algorithm differ here."""
+def describe_certificate(certificate: Certificate, here: str) -> dict[str, Any]:
+    """Describe a certificate in one line; `here` says what was found on the problem shown."""
     size = (
         f"{format_count(certificate.layers, 'layer')}, {format_count(certificate.heads, 'head')} "
         f"in each, width {certificate.width}, {certificate.parameters:,} weights"
@@ -59,14 +66,19 @@ def describe_certificate(certificate: Certificate, here: float, unit: str) -> di
             f"(allowed {certificate.tolerance:.1g})."
         )
     else:
-        line = f"{certificate.name}: does not hold. {size}. {certificate.explain()}"
+        why = certificate.explain()
+        line = f"{certificate.name}: does not hold. {why[0].upper()}{why[1:]}. {size}."
     return {
         "holds": certificate.holds,
         "line": line,
-        "here": f"Here, transformer and algorithm differ by at most {here:.1g} {unit}.",
-        "source": certificate.source,
-        "command": certificate.command,
+        "here": here,
     }
+
+
+def describe_difference(ours: Tensor, reference: Tensor) -> str:
+    """Say how far transformer and algorithm differ on the problem shown."""
+    largest = float((ours - reference).abs().max())
+    return f"On what you see, transformer and algorithm differ by at most {largest:.1g}."
 
 
 def format_count(count: int, noun: str) -> str:

@@ -35,6 +35,8 @@ class Recording:
     last: list[int]
     """For each frame the number of blocks that have run."""
     context: int
+    ignored: Tensor
+    """A mask of the entries whose content does not matter between steps."""
 
     def after_step(self, k: int) -> Tensor:
         """Return the stream after k steps."""
@@ -60,7 +62,19 @@ def record(built: BuiltTransformer, problem: Any) -> Recording:
         [*frames, *[len(steps)] * len(readout)],
         last,
         tokens - 1 if context is None else context,
+        built.construction.ignored_mask(trace.streams[0]),
     )
+
+
+def describe_run(
+    recording: Recording, notes: Sequence[str], tokens: Sequence[str]
+) -> dict[str, Any]:
+    """Return the parts of an answer that every built transformer has."""
+    return {
+        "frames": describe_frames(recording, notes),
+        "registers": describe_registers(recording, tokens),
+        "attention": describe_attention(recording, tokens),
+    }
 
 
 def describe_frames(recording: Recording, notes: Sequence[str]) -> list[dict[str, Any]]:
@@ -82,13 +96,11 @@ def _format_layers(first: int, last: int, total: int) -> str:
 
 
 def describe_registers(recording: Recording, tokens: Sequence[str]) -> dict[str, Any]:
-    """Return all registers of all tokens after every step."""
-    streams = [recording.after_step(k) for k in range(len(recording.last))]
+    """Return all registers of all tokens after every step; what does not matter is left out."""
+    steps = range(len(recording.last))
+    streams = [recording.after_step(k).masked_fill(recording.ignored, 0.0) for k in steps]
     return {
-        "rows": [
-            {"name": name, "size": recording.layout[name].size}
-            for name in recording.layout.registers
-        ],
+        "rows": describe_rows(recording.layout),
         "tokens": list(tokens),
         "data": encode_floats(torch.stack(streams).mT),
     }
@@ -116,6 +128,32 @@ def describe_attention(
                 }
             )
     return {"tokens": list(tokens), "heads": heads}
+
+
+def describe_last(
+    recording: Recording, tokens: Sequence[str], visible: Sequence[int], layers: Sequence[int]
+) -> dict[str, Any]:
+    """Return registers and patterns of a causal pass: frame k has its first `visible[k]` tokens.
+
+    Later tokens change nothing before them, so one pass over all of them has every frame.
+    """
+    registers = {
+        "rows": describe_rows(recording.layout),
+        "tokens": list(tokens),
+        "data": encode_floats(recording.streams[-1].masked_fill(recording.ignored, 0.0).mT),
+        "visible": list(visible),
+    }
+    attention = describe_attention(recording, tokens, layers)
+    heads = [{**head, "frame": None} for head in attention["heads"]]
+    return {
+        "registers": registers,
+        "attention": {**attention, "heads": heads, "visible": list(visible)},
+    }
+
+
+def describe_rows(layout: Layout) -> list[dict[str, Any]]:
+    """Return the registers of a layout with the number of their places."""
+    return [{"name": name, "size": layout[name].size} for name in layout.registers]
 
 
 def encode_pattern(pattern: Tensor) -> dict[str, Any]:

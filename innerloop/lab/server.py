@@ -30,6 +30,8 @@ from innerloop import __version__
 from innerloop.errors import InputError
 from innerloop.jsonfiles import parse_object
 from innerloop.lab.scene import Scene, find_scene, load_scenes
+from innerloop.locations import describe_failure
+from innerloop.output import print_error
 
 STATIC = Path(__file__).parent / "static"
 HOSTS = ("127.0.0.1", "localhost")
@@ -170,6 +172,10 @@ def answer(scene: Scene, values: dict[str, Any], work: Work) -> tuple[int, bytes
         return 409, b'{"superseded": true}'
     except InputError as error:
         return 422, json.dumps({"mistake": str(error)}).encode()
+    except Exception as error:  # a mistake of ours: one line here, and the page goes on
+        line = f"the scene {scene.name} failed: {describe_failure(error)}"
+        print_error(line)
+        return 500, json.dumps({"mistake": f"{line}. Please report it."}).encode()
     found["milliseconds"] = round(1e3 * (time.perf_counter() - begin), 1)
     return 200, json.dumps(found, allow_nan=False).encode()
 

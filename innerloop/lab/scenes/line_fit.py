@@ -12,16 +12,10 @@ import torch
 from torch import Tensor
 
 from innerloop.certification.building import BuiltTransformer
-from innerloop.lab.builds import INSTANCES, describe_certificate, get_build
+from innerloop.lab.builds import INSTANCES, describe_certificate, describe_difference, get_build
 from innerloop.lab.controls import Choice, Control, Slider, Values, read_points
-from innerloop.lab.python import DIGITS, format_call, format_rows
-from innerloop.lab.recording import (
-    describe_attention,
-    describe_frames,
-    describe_registers,
-    name_tokens,
-    record,
-)
+from innerloop.lab.python import format_call, format_rows, round_points
+from innerloop.lab.recording import describe_run, name_tokens, record
 from innerloop.lab.scene import Scene
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.progress import Progress
@@ -49,13 +43,12 @@ class LineFitScene(Scene):
     )
     controls: ClassVar[tuple[Control, ...]] = (
         Choice("algorithm", "algorithm", NAMES),
-        Slider("rate", "step size of gradient descent", 0.05, 0.6, 0.05, 0.3),
+        Slider("rate", "step size η of gradient descent", 0.05, 0.6, 0.05, 0.3),
     )
 
     def run(self, values: Values, progress: Progress) -> dict[str, Any]:
         name, rate = (control.read(values) for control in self.controls)
-        points = read_points(values, "points", 2, MAX_POINTS, REACH)
-        points = [[round(part, DIGITS) for part in point] for point in points]
+        points = round_points(read_points(values, "points", 2, MAX_POINTS, REACH))
         problem = make_problem(points)
         others = [other for other in NAMES if other != name]
         runs = {key: get_build(key, progress, **choose(key, rate)) for key in [name, *others]}
@@ -67,7 +60,7 @@ class LineFitScene(Scene):
         off = measure(lines, best)
         notes = [describe_line(*each) for each in zip(lines, off, strict=True)]
         return {
-            "frames": describe_frames(recording, notes),
+            **describe_run(recording, notes, tokens),
             "picture": {
                 "lines": lines.tolist(),
                 "best": best.tolist(),
@@ -88,10 +81,8 @@ class LineFitScene(Scene):
                     ),
                 ],
             },
-            "registers": describe_registers(recording, tokens),
-            "attention": describe_attention(recording, tokens),
             "certificate": describe_certificate(
-                built.certificate, float((lines - reference).abs().max()), "on your points"
+                built.certificate, describe_difference(lines, reference)
             ),
             "python": write_program(name, rate, points),
         }

@@ -18,7 +18,7 @@ const lab = {
       if (i > 60 || points.every((p) => Math.hypot(p[0] - place[0], p[1] - place[1]) > 0.35)) return place;
     }
   },
-  redraw, request,
+  redraw, request, aside,
 };
 let scenes = [], busy = false, again = false, abort = null, slow = null, retry = null;
 
@@ -28,7 +28,7 @@ async function request() {
   busy = true; again = false;
   const scene = lab.scene, turn = ++lab.turn;
   abort = new AbortController();
-  slow = setTimeout(() => progress(0, "computing"), 200);
+  slow = setTimeout(() => progress(0, "working"), 200);
   try {
     const body = JSON.stringify({tab, turn, values: {...lab.values, ...lab.drawing.values()}});
     const response = await fetch(`/run/${scene.name}`, {method: "POST", body, headers: {"content-type": "application/json"}, signal: abort.signal});
@@ -41,6 +41,17 @@ async function request() {
   clearTimeout(slow); progress(null);
   busy = false;
   if (again) request();
+}
+
+/** Ask for something slow beside the picture: it is not stopped by what is asked after it. */
+async function aside(values) {
+  const scene = lab.scene;
+  try {
+    const body = JSON.stringify({tab: `${tab}-aside`, turn: ++lab.turn, values});
+    const response = await fetch(`/run/${scene.name}`, {method: "POST", body, headers: {"content-type": "application/json"}});
+    const answer = await readLines(response, () => lab.scene === scene);
+    return lab.scene === scene && !answer.superseded && !answer.mistake ? answer : null;
+  } catch { return null; } finally { if (lab.scene === scene) progress(null); }
 }
 
 /** Read an answer: one JSON, or lines of progress with the answer as the last. */
@@ -74,7 +85,7 @@ function receive(answer) {
   lab.answer = answer;
   $("step").max = frames - 1;
   const open = Math.min(answer.opening ?? frames - 1, frames - 1);
-  setStep(first ? open : Math.min(lab.step, frames - 1), true);
+  setStep(first || answer.jump ? open : Math.min(lab.step, frames - 1), true);
   $("python").textContent = answer.python;
   $("speed").textContent = `Last answer: ${format(answer.milliseconds)} ms.`;
   lab.drawing.received?.(answer);
@@ -87,7 +98,7 @@ function progress(share, doing = "") {
   if (share === null) { place.replaceChildren(); return; }
   clearTimeout(slow);
   if (!place.firstChild) { html(place, "span"); html(place, "progress", {max: 1, "aria-label": "Progress"}); }
-  place.firstChild.textContent = `${doing || "building and certifying the transformer"}…`;
+  place.firstChild.textContent = `${doing || "working"}…`;
   if (share > 0) place.lastChild.value = share; else place.lastChild.removeAttribute("value");
 }
 
@@ -122,8 +133,8 @@ function redraw() {
 function setStep(step, jump = false) {
   lab.step = step; $("step").value = step;
   $("step").setAttribute("aria-valuetext", lab.answer.frames[step].label);
-  if (jump || calm.matches) { lab.shown = step; return; }
   cancelAnimationFrame(animation);
+  if (jump || calm.matches) { lab.shown = step; if (!jump) redraw(); return; }
   const from = lab.shown, begin = performance.now(), span = Math.min(320, 220 * Math.abs(step - from));
   const tick = (now) => {
     const share = span ? Math.min(1, (now - begin) / span) : 1, eased = 1 - (1 - share) ** 3;
@@ -192,9 +203,11 @@ async function open(name) {
   $("tabs").querySelector("[aria-current]").scrollIntoView({block: "nearest", inline: "center"});
   $("title").textContent = scene.title; $("hint").textContent = scene.hint;
   for (const id of ["note", "certificate", "stage", "tools", "legend", "error", "error-legend", "notice", "step-label", "layers"]) $(id).replaceChildren();
-  $("notice").hidden = true;
+  $("notice").hidden = true; $("extra").replaceChildren(); $("extra").hidden = true; lab.extra = $("extra");
   document.body.dataset.scene = scene.name; delete document.body.dataset.turn;
+  attention.reset();
   buildControls(scene);
+  $("controls").hidden = !scene.controls.length;
   const module = await import(`/static/scenes/${scene.name}.js`);
   if (lab.scene !== scene) return;
   lab.drawing = module.default(lab);

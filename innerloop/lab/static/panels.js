@@ -7,7 +7,9 @@ const decodeLevels = (text) => new Int8Array(decode(text).buffer);
 
 /** Errors per frame on a logarithmic axis (or a linear one), with the frame that is shown marked. */
 export function drawError(place, list, title, answer, k) {
-  const {label, series, linear = false} = answer.error;
+  const {label, series} = answer.error, sizes = series.flatMap((line) => line.values).filter((value) => value !== null);
+  // A range of less than a power of ten or two reads better on a linear axis.
+  const linear = answer.error.linear || Math.max(...sizes) < 30 * Math.min(...sizes);
   title.textContent = label[0].toUpperCase() + label.slice(1);
   const {svg, width, height} = canvasFor(place, (w) => Math.min(0.56 * w, 250), `${label}, per step`);
   svg.replaceChildren();
@@ -27,10 +29,10 @@ export function drawError(place, list, title, answer, k) {
   for (let i = 0; i <= last; i += every) make(svg, "text", {x: x(i), y: height - 6, "text-anchor": "middle"}, String(i));
   make(svg, "line", {class: "now", x1: x(k), x2: x(k), y1: 6, y2: height - 24});
   for (const line of series) {
-    const points = line.values.map((v, i) => v === null ? null : [x(i), y(Math.max(value(v), low))]).filter(Boolean);
+    const points = line.values.map((v, i) => [v, i]).filter(([v]) => v !== null).map(([v, i]) => [x(i), y(Math.max(value(v), low)), i]);
     const dots = line.kind === "transformer";
     if (!dots || line.joined) make(svg, "path", {d: path(points), class: `line ${line.kind}`, "stroke-width": line.kind === "reference" ? 2.5 : 1.75, ...(line.kind === "other" ? {"stroke-dasharray": "5 4"} : {})});
-    if (dots) points.forEach(([px, py], i) => make(svg, "circle", {cx: px, cy: py, r: i === k ? 6 : 3.4, class: "fill-transformer", opacity: i <= k ? 1 : 0.3}));
+    if (dots) points.forEach(([px, py, i]) => make(svg, "circle", {cx: px, cy: py, r: i === k ? 6 : 3.4, class: "fill-transformer", opacity: i <= k ? 1 : 0.3}));
   }
   legend(list, series.map((line) => [line.kind === "transformer" ? "dot" : line.kind === "other" ? "dashed" : "line", line.kind, line.name]));
 }
@@ -86,6 +88,7 @@ class Heat {
     const css = getComputedStyle(document.documentElement), read = (name) => rgb(css.getPropertyValue(name));
     const plus = read("--accent"), minus = read("--reference"), zero = read("--card");
     const {rows, columns, canvas} = this;
+    if (!rows) return;
     canvas.width = columns; canvas.height = rows;
     const context = canvas.getContext("2d"), image = context.createImageData(columns, rows);
     for (let i = 0; i < rows; i++) for (let j = 0; j < columns; j++) {
@@ -100,7 +103,9 @@ class Heat {
 const rgb = (text) => { const hex = text.trim().slice(1); return [0, 2, 4].map((i) => parseInt(hex.slice(i, i + 2), 16)); };
 
 export class AttentionPanel {
-  constructor(place) { this.place = place; this.chosen = 0; }
+  constructor(place) { this.place = place; this.chosen = null; }
+
+  reset() { this.chosen = null; this.names = null; }
 
   draw(answer, k) {
     const {heads, tokens} = answer.attention, here = heads.filter((head) => head.frame === k || head.frame === null);
@@ -121,19 +126,20 @@ export class AttentionPanel {
       this.choice.replaceChildren();
       const select = html(this.choice, "select", {"aria-label": "Layer and head"});
       here.forEach((head, i) => html(select, "option", {value: i}, head.name));
-      this.chosen = Math.min(this.chosen, here.length - 1);
+      // The head that is shown first: one with a softmax, where there is one, since it chooses.
+      this.chosen = Math.min(this.chosen ?? Math.max(0, here.findIndex((head) => head.name.includes("softmax"))), here.length - 1);
       select.value = this.chosen;
       select.onchange = () => { this.chosen = +select.value; this.draw(answer, k); };
       select.disabled = here.length < 2;
     }
-    const head = here[this.chosen], rows = head.rowTokens ?? tokens, columns = head.columnTokens ?? tokens;
+    const head = here[this.chosen], visible = answer.attention.visible?.[k] ?? Infinity;
     head.levels ??= decodeLevels(head.data);
     this.formula.textContent = head.note;
     this.heat.show({
       rows: head.rows, columns: head.columns,
-      value: (i, j) => head.levels[i * head.columns + j] / 127,
+      value: (i, j) => (i < visible ? head.levels[i * head.columns + j] / 127 : 0),
       label: `Attention pattern of ${head.name}: ${head.rows} tokens by ${head.columns} keys; arrow keys read cells`,
-      describe: (i, j) => `${rows[i]} takes ${format(head.levels[i * head.columns + j] / 127 * head.scale)} of ${columns[j]}`,
+      describe: (i, j) => `${tokens[i]} takes ${format(head.levels[i * head.columns + j] / 127 * head.scale)} of ${tokens[j]}`,
       rest: `Row: the token that reads. Column: the token it reads. Largest weight ${format(head.scale)}.`,
       height: (width) => Math.max(120, Math.min(340, width * Math.min(1, head.rows / head.columns))),
     });
@@ -148,24 +154,25 @@ export class RegistersPanel {
     this.heat ??= new Heat(this.place, true);
     const values = answer.registers.values ??= decodeFloats(data);
     const places = rows.flatMap(({name, size}) => Array.from({length: size}, (_, i) => ({name, i, size})));
-    const width = places.length, count = tokens.length, offset = k * width * count;
+    const width = places.length, count = tokens.length, visible = answer.registers.visible?.[k] ?? Infinity, offset = answer.registers.visible ? 0 : k * width * count;
     const most = answer.registers.most ??= places.map(({name}) => {
       let top = 0;
       places.forEach((other, p) => { if (other.name === name) for (let f = 0; f < values.length / (width * count); f++) for (let t = 0; t < count; t++) top = Math.max(top, Math.abs(values[f * width * count + p * count + t])); });
       return top || 1;
     });
-    const tall = Math.max(120, Math.min(340, width * 16));
-    let start = 0;
+    const tall = Math.max(230, Math.min(360, width * 18));
+    let start = 0, lastLabel = -20;
     this.heat.names.replaceChildren();
     for (const {name, size} of rows) {
       const label = html(this.heat.names, "span", {}, name);
       label.style.top = `${(start + size / 2) / width * tall}px`;
-      if (size / width * tall < 9) label.hidden = true;
+      label.hidden = size / width * tall < 11 && rows.length > 9 && start > 0 && start / width * tall - lastLabel < 12;
+      if (!label.hidden) lastLabel = (start + size / 2) / width * tall;
       start += size;
     }
     this.heat.show({
       rows: width, columns: count,
-      value: (i, j) => values[offset + i * count + j] / most[i],
+      value: (i, j) => (j < visible ? values[offset + i * count + j] / most[i] : 0),
       label: `Registers of ${count} tokens; arrow keys read cells`,
       describe: (i, j) => `${places[i].name}${places[i].size > 1 ? `[${places[i].i}]` : ""} of ${tokens[j]} = ${format(values[offset + i * count + j])}`,
       rest: `A column for each token, a row for each place; colours are scaled per register.`,
@@ -176,6 +183,7 @@ export class RegistersPanel {
 
 export function drawCertificate(place, certificate) {
   place.replaceChildren();
-  html(place, "b", {class: certificate.holds ? "holds" : "fails"}, certificate.holds ? "✓ Certificate " : "✗ Certificate ");
+  const kind = certificate.holds === null ? "" : certificate.holds ? "holds" : "fails", mark = {holds: "✓ ", fails: "✗ "}[kind] ?? "";
+  html(place, "b", {class: kind}, `${mark}Certificate `);
   place.append(`${certificate.line} ${certificate.here}`);
 }

@@ -1,20 +1,21 @@
 // Points in the plane that can be dragged, added and removed: by mouse, touch and keyboard.
 import {canvasFor, clamp, html, make, scale} from "./svg.js";
 
-const MARGIN = 14;
+const MARGIN = 14, ASPECT = 0.7;
 
 export class Plane {
   /** groups: {name: {points, least, most, noun, color(i), shape}}; the first is what a click adds to. */
-  constructor(lab, {reach, groups, label, changed}) {
-    Object.assign(this, {lab, reach, groups, label, changed, selected: null, held: null});
+  constructor(lab, {reach, groups, label, changed, equal = false}) {
+    Object.assign(this, {lab, reach, groups, label, changed, equal, selected: null, held: null});
+    this.high = equal ? ASPECT * reach : reach;
     this.first = Object.keys(groups)[0];
   }
 
   /** Begin a drawing: grid and axes; returns the layer for what lies under the points. */
-  begin(height = (width) => Math.min(0.7 * width, 470)) {
+  begin(height = (width) => this.equal ? ASPECT * (width - 2 * MARGIN) + 2 * MARGIN : Math.min(0.7 * width, 470)) {
     const {svg, width, height: tall} = canvasFor(this.lab.stage, height, this.label, "group");
     if (this.svg !== svg) this.listen(svg);
-    const wide = this.reach, high = this.reach;
+    const wide = this.reach, high = this.high;
     this.x = scale(-wide, wide, MARGIN, width - MARGIN);
     this.y = scale(-high, high, tall - MARGIN, MARGIN);
     this.back = scale(MARGIN, width - MARGIN, -wide, wide);
@@ -32,7 +33,7 @@ export class Plane {
       this.base.replaceChildren();
       for (let g = -Math.floor(wide); g <= wide; g++) {
         make(this.base, "line", {class: g ? "gridline" : "axis", x1: this.x(g), x2: this.x(g), y1: 0, y2: tall});
-        make(this.base, "line", {class: g ? "gridline" : "axis", x1: 0, x2: width, y1: this.y(g), y2: this.y(g)});
+        if (Math.abs(g) <= high) make(this.base, "line", {class: g ? "gridline" : "axis", x1: 0, x2: width, y1: this.y(g), y2: this.y(g)});
       }
     }
     this.under.replaceChildren();
@@ -63,7 +64,11 @@ export class Plane {
   locate(event) {
     const box = this.svg.getBoundingClientRect();
     const x = this.back((event.clientX - box.left) * this.width / box.width), y = this.up((event.clientY - box.top) * this.height / box.height);
-    return [x, y].map((part) => Number(clamp(part, -this.reach, this.reach).toFixed(4)));
+    return this.inside([x, y]);
+  }
+
+  inside([x, y]) {
+    return [clamp(x, -this.reach, this.reach), clamp(y, -this.high, this.high)].map((part) => Number(part.toFixed(4)));
   }
 
   grip(event) {
@@ -105,7 +110,7 @@ export class Plane {
       event.preventDefault();
       if (!move) return this.remove(grip);
       const points = this.groups[grip.name].points;
-      points[grip.i] = points[grip.i].map((part, j) => Number(clamp(part + move[j], -this.reach, this.reach).toFixed(4)));
+      points[grip.i] = this.inside(points[grip.i].map((part, j) => part + move[j]));
       this.changed();
     });
   }
@@ -129,7 +134,7 @@ export class Plane {
 
   /** Buttons for those who cannot click into the picture. */
   buttons(place, draw) {
-    html(place, "button", {type: "button", onclick: () => this.add(this.lab.free([...this.groups[this.first].points], this.reach))}, "Add a point");
+    html(place, "button", {type: "button", onclick: () => this.add(this.lab.free([...this.groups[this.first].points], this.high))}, "Add a point");
     html(place, "button", {type: "button", onclick: () => this.remove()}, "Remove a point");
     if (draw) html(place, "button", {type: "button", onclick: draw}, "New points");
   }

@@ -46,8 +46,12 @@ export function legend(place, entries) {
   place.replaceChildren();
   for (const [kind, style, text] of entries) {
     const item = html(place, "li"), icon = make(item, "svg", {viewBox: "0 0 22 10", "aria-hidden": "true"});
-    if (kind === "dot") make(icon, "circle", {cx: 11, cy: 5, r: 4, class: `fill-${style}`, ...(style.startsWith("var") ? {style: ""} : {})}).setAttribute("fill", style.startsWith("var") ? style : "");
+    if (kind === "dot") make(icon, "circle", {cx: 11, cy: 5, r: 4, class: `fill-${style}`});
     else if (kind === "point") make(icon, "circle", {cx: 11, cy: 5, r: 4.5, class: "ink"});
+    else if (kind === "ring") make(icon, "circle", {cx: 11, cy: 5, r: 3.5, fill: "none", stroke: "var(--quiet)", "stroke-width": 2.5});
+    else if (kind === "cross") make(icon, "path", {d: "M6 4h4V0h2v4h4v2h-4v4h-2V6H6z", fill: "var(--quiet)"});
+    else if (kind === "dashed-ring") make(icon, "circle", {cx: 11, cy: 5, r: 4, fill: "none", class: "reference", "stroke-width": 1.75, "stroke-dasharray": "3 2"});
+    else if (kind === "swatch-line") make(icon, "rect", {x: 5, y: 1, width: 12, height: 8, rx: 2, fill: "none", stroke: "var(--quiet)", "stroke-width": 1.75});
     else if (kind === "swatch") make(icon, "rect", {x: 4, y: 0, width: 14, height: 10, rx: 2, fill: style});
     else make(icon, "path", {d: "M1 5H21", class: `line ${style}`, "stroke-width": 2.5, ...(kind === "dashed" ? {"stroke-dasharray": "5 4"} : {})});
     item.append(text);

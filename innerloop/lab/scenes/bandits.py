@@ -1,0 +1,188 @@
+"""Bandits: a transformer plays, and its regret grows beside that of its policy, with the same luck.
+
+At every turn three actions are shown, points of the plane; the reward of one is ⟨action, w⟩ and
+noise. The game so far is the prompt; all layers run at every turn.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+
+from innerloop.certification.building import BuiltTransformer
+from innerloop.constructions.acting import ActingConstruction
+from innerloop.lab.builds import INSTANCES, describe_certificate, get_build
+from innerloop.lab.controls import Choice, Control, Slider, Values, read_list, read_number
+from innerloop.lab.python import DIGITS, format_call, format_value
+from innerloop.lab.recording import describe_last, record
+from innerloop.lab.scene import Scene
+from innerloop.playing.player import TransformerPolicy
+from innerloop.policies.rollout import Draws, Rollout, play
+from innerloop.policies.uniform import UniformPolicy
+from innerloop.problems.linear_bandit_games import BanditGameProblem
+from innerloop.problems.linear_bandits import LinearBandit
+from innerloop.progress import Progress
+
+TURNS, ARMS, STEPS = 20, 3, 24
+NAMES = {"soft-lin-ucb": "LinUCB", "thompson-sampling": "Thompson sampling"}
+REACH = 1.5
+MAX_SEED = 10_000
+
+
+class BanditsScene(Scene):
+    """A game of a transformer against the policy that it runs."""
+
+    place: ClassVar[int] = 5
+    tab: ClassVar[str] = "Bandits"
+    title: ClassVar[str] = "A transformer plays and learns what pays"
+    hint: ClassVar[str] = (
+        "Drag the orange arrow: the hidden direction in which actions are rewarded. At every turn "
+        "the transformer chooses one of three actions from what it has seen. Its policy plays the "
+        "same game with the same luck."
+    )
+    controls: ClassVar[tuple[Control, ...]] = (
+        Choice("policy", "policy", NAMES),
+        Slider("noise", "noise of the rewards", 0.0, 0.6, 0.05, 0.2),
+    )
+
+    def run(self, values: Values, progress: Progress) -> dict[str, Any]:
+        name, noise = (control.read(values) for control in self.controls)
+        seed = Slider("seed", "seed", 0, MAX_SEED, 1, 0).read_whole(values)
+        weights = read_weights(values)
+        built = get_build(name, progress, **choose())
+        environment = make_environment(built, weights, noise, seed)
+        games, draws = play_games(built, environment, seed)
+        ours, policy = games["transformer"], games["policy"]
+        normals = draws.noise.movedim(0, -2) if draws.noise.shape[-1] else None
+        problem = BanditGameProblem.from_history(ours.history, normals)[0]
+        recording = record(built, problem)
+        after = recording.after_step(STEPS)[0::2]
+        estimates = recording.layout.read(after, "behind")[:, 0]
+        visible = [2 * t for t in range(TURNS + 1)]
+        tokens = [
+            f"turn {t}: {kind}" for t in range(1, TURNS + 1) for kind in ("actions", "choice")
+        ]
+        shown = [0, 1, len(recording.blocks) // 2, len(recording.blocks) - 1]
+        same = int((ours.history.actions == policy.history.actions).sum())
+        gap = float((ours.probabilities - policy.probabilities).abs().max())
+        here = (
+            f"Here, transformer and policy chose alike in {same} of {TURNS} turns; the odds that "
+            f"they gave differ by at most {gap:.1g}."
+        )
+        return {
+            "frames": describe_turns(ours, environment, len(recording.blocks)),
+            "opening": TURNS,
+            "picture": {
+                "weights": weights,
+                "features": environment.features[0, :TURNS].tolist(),
+                "means": environment.means[0, :TURNS].tolist(),
+                "odds": ours.probabilities[0].tolist(),
+                "actions": ours.history.actions[0].tolist(),
+                "policy_actions": policy.history.actions[0].tolist(),
+                "rewards": ours.history.rewards[0].tolist(),
+                "estimates": estimates.tolist(),
+            },
+            "error": {
+                "label": "regret so far",
+                "linear": True,
+                "series": [
+                    {"name": title, "kind": kind, "values": sum_regret(games[key])}
+                    for title, kind, key in (
+                        ("transformer", "transformer", "transformer"),
+                        (NAMES[name], "reference", "policy"),
+                        ("choosing at random", "other", "uniform"),
+                    )
+                ],
+            },
+            **describe_last(recording, tokens, visible, shown),
+            "certificate": describe_certificate(built.certificate, here),
+            "python": write_program(name, weights, noise, seed),
+        }
+
+
+def choose() -> dict[str, Any]:
+    """Return the parameters of the build."""
+    return {"d": 2, "n": TURNS, "arms": ARMS, "steps": STEPS}
+
+
+def read_weights(values: Values) -> list[float]:
+    """Read the hidden direction w."""
+    pair = read_list(values.get("weights"), "weights", 2, 2)
+    weights = [read_number(part, "weights") for part in pair]
+    return [round(max(-REACH, min(REACH, part)), DIGITS) for part in weights]
+
+
+def make_environment(
+    built: BuiltTransformer, weights: list[float], noise: float, seed: int
+) -> LinearBandit:
+    """Draw the action sets of a game, and take the given weights and noise."""
+    assert isinstance(built.construction, ActingConstruction)
+    generator = torch.Generator().manual_seed(seed)
+    drawn = built.construction.environments().sample(1, generator=generator)
+    return LinearBandit(drawn.features, torch.tensor([weights], dtype=torch.float64), noise)
+
+
+def play_games(
+    built: BuiltTransformer, environment: LinearBandit, seed: int
+) -> tuple[dict[str, Rollout], Draws]:
+    """Play the same game with transformer, policy and chance; all luck is drawn beforehand."""
+    assert isinstance(built.construction, ActingConstruction)
+    player = TransformerPolicy.from_built(built)
+    draws = Draws.sample(player, environment, TURNS, seed)
+    players = {
+        "transformer": player,
+        "policy": built.construction.policy,
+        "uniform": UniformPolicy(),
+    }
+    return {key: play(each, environment, draws) for key, each in players.items()}, draws
+
+
+def sum_regret(game: Rollout) -> list[float]:
+    """Return the regret after 0, 1, … turns."""
+    return [0.0, *game.regret[0].cumsum(dim=-1).tolist()]
+
+
+def describe_turns(game: Rollout, environment: LinearBandit, layers: int) -> list[dict[str, Any]]:
+    """Describe each turn: what was chosen, how likely, and what it cost."""
+    total = sum_regret(game)
+    frames = [
+        {
+            "label": "before the first turn",
+            "layers": f"all {layers} layers run at every turn",
+            "note": "nothing is known yet",
+        }
+    ]
+    for t in range(TURNS):
+        action = int(game.history.actions[0, t])
+        odds, mean = float(game.probabilities[0, t, action]), environment.means[0, t]
+        best = int(mean.argmax())
+        verdict = "the best" if action == best else f"number {best + 1} would be best"
+        frames.append(
+            {
+                "label": f"turn {t + 1} of {TURNS}",
+                "layers": f"all {layers} layers run at every turn",
+                "note": f"it takes action {action + 1} with odds of {odds:.0%}: {verdict}. "
+                f"Reward {float(game.history.rewards[0, t]):.2f}, regret so far {total[t + 1]:.2f}",
+            }
+        )
+    return frames
+
+
+def write_program(name: str, weights: list[float], noise: float, seed: int) -> str:
+    """Write the program that prints the regret after every turn."""
+    return f"""import torch
+
+import innerloop
+
+built = {format_call(name, {**choose(), "instances": INSTANCES})}
+assert built.certificate.holds
+generator = torch.Generator().manual_seed({seed})
+drawn = built.construction.environments().sample(1, generator=generator)
+weights = torch.tensor([{format_value(weights)}], dtype=torch.float64)
+environment = innerloop.LinearBandit(drawn.features, weights, {noise!r})
+player = innerloop.TransformerPolicy.from_built(built)
+game = innerloop.rollout(player, environment, {TURNS}, {seed})
+for turn, regret in enumerate(game.regret[0].cumsum(-1).tolist(), 1):
+    print(turn, regret)
+"""

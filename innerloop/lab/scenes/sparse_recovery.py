@@ -1,0 +1,203 @@
+"""Sparse recovery: LISTA-VM in a forward pass, beside ISTA, FISTA, lasso and a trained Small TF.
+
+The sizes are those of the recorded networks: 10 measurements of 20 coefficients, of which few are
+not zero. LISTA-VM runs with the matrices and thresholds that were learned for it, where these are
+here, and else with one step size for all.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any, ClassVar
+
+import torch
+from sklearn.linear_model import Lasso
+from torch import Tensor
+
+from innerloop.algorithms.fista import FISTA
+from innerloop.algorithms.ista import ISTA
+from innerloop.algorithms.regression import to_scalar_tensor
+from innerloop.claims.recorded import load_recorded
+from innerloop.errors import FileError
+from innerloop.lab.builds import INSTANCES, describe_certificate, describe_difference, get_build
+from innerloop.lab.controls import Control, Slider, Values, read_list, read_number
+from innerloop.lab.python import DIGITS, format_value
+from innerloop.lab.recording import describe_run, record
+from innerloop.lab.scene import Scene
+from innerloop.problems.linear_regression import RegressionProblem
+from innerloop.problems.sparse_recovery import SparseRecovery
+from innerloop.progress import Progress
+
+D, N, STEPS = 20, 10, 12
+REACH = 2.5
+MAX_SEED = 10_000
+FLOOR = 1e-6
+
+
+class SparseRecoveryScene(Scene):
+    """Coefficients that are found one by one."""
+
+    place: ClassVar[int] = 4
+    tab: ClassVar[str] = "Sparse recovery"
+    title: ClassVar[str] = "Twenty coefficients from ten measurements"
+    hint: ClassVar[str] = (
+        "Drag the hollow bars: the true coefficients, most of them zero. From half as many "
+        "measurements as unknowns the few that count can often be found, though not always. ISTA "
+        "needs far more than twelve steps; LISTA-VM has learned to hurry."
+    )
+    controls: ClassVar[tuple[Control, ...]] = (
+        Slider("noise", "noise of the measurements", 0.0, 0.5, 0.05, 0.0),
+        Slider("penalty", "penalty of ISTA, FISTA and lasso", 0.05, 1.0, 0.05, 0.2),
+    )
+
+    def run(self, values: Values, progress: Progress) -> dict[str, Any]:
+        noise, penalty = (control.read(values) for control in self.controls)
+        seed = Slider("seed", "seed", 0, MAX_SEED, 1, 0).read_whole(values)
+        truth = read_coefficients(values)
+        problem = make_problem(truth, noise, seed)
+        learned, origin = load_learned()
+        built = get_build("lista-vm", progress, d=D, n=N, steps=STEPS, **learned)
+        recording = record(built, problem)
+        streams = torch.stack([recording.after_step(k) for k in range(STEPS + 1)])
+        ours = recording.layout.read(streams, "beta")[:, -1]
+        states = built.construction.algorithm.states(problem, STEPS)
+        reference = torch.stack([state[-1] for state in states])
+        methods = run_methods(problem, penalty)
+        trained, absence = run_trained(problem)
+        if trained is not None:
+            methods = {"trained Small TF": trained, **methods}
+        lines = {"LISTA-VM transformer": ours, "LISTA-VM": reference, **methods}
+        kinds = dict(zip(lines, ("transformer", "reference", "s5", "s2", "s3", "s4"), strict=False))
+        notes = [describe_estimate(beta, problem.weights) for beta in ours]
+        tokens = [f"{kind} {m}" for m in range(1, N + 1) for kind in ("x", "(x, y)")]
+        here = f"{describe_difference(ours, reference)} Its matrices: {origin}. {absence}"
+        return {
+            **describe_run(recording, notes, [*tokens, "query"]),
+            "picture": {
+                "truth": truth,
+                "methods": [
+                    {"name": name, "kind": kinds[name], "values": line.tolist()}
+                    for name, line in lines.items()
+                    if name != "LISTA-VM"
+                ],
+            },
+            "error": {
+                "label": "distance from the true coefficients",
+                "series": [
+                    {"name": name, "kind": kinds[name], "values": measure(line, problem.weights)}
+                    for name, line in lines.items()
+                ],
+            },
+            "certificate": describe_certificate(built.certificate, here.strip()),
+            "python": write_program(truth, noise, seed),
+        }
+
+
+def read_coefficients(values: Values) -> list[float]:
+    """Read the true coefficients."""
+    given = read_list(values.get("truth"), "truth", D, D)
+    truth = [read_number(part, f"truth, entry {k}") for k, part in enumerate(given, 1)]
+    return [round(max(-REACH, min(REACH, part)), DIGITS) for part in truth]
+
+
+def make_problem(truth: list[float], noise: float, seed: int) -> RegressionProblem:
+    """Measure the coefficients with random rows, the same for every choice of coefficients."""
+    generator = torch.Generator().manual_seed(seed)
+    drawn = SparseRecovery(d=D, n=N).sample(generator=generator)
+    weights = torch.tensor(truth, dtype=torch.float64)
+    y = drawn.x @ weights + noise * torch.randn(N, generator=generator, dtype=torch.float64)
+    return RegressionProblem(drawn.x, y, drawn.x_query, weights)
+
+
+@cache
+def load_learned() -> tuple[dict[str, Any], str]:
+    """Return matrices and thresholds of LISTA-VM, and where they are from."""
+    try:
+        model: Any = load_recorded("sparse", "lista-vm").model
+    except FileError:
+        plain = {"preconditioners": "identity", "step_size": 0.3, "threshold": 0.03}
+        return plain, "one step size for all, since the learned ones are not here"
+    matrices = model.matrices().detach().double().tolist()
+    thresholds = model.thresholds.detach().double().tolist()
+    return {"preconditioners": matrices, "threshold": thresholds}, "learned, one for each step"
+
+
+def run_methods(problem: RegressionProblem, penalty: float) -> dict[str, Tensor]:
+    """Return the coefficients of the classical methods after every step."""
+    alpha = to_scalar_tensor(penalty)
+    ista, fista = ISTA(alpha), FISTA(alpha)
+    # scikit-learn's takes a millisecond, and its penalty is divided by n.
+    lasso = Lasso(penalty / N, fit_intercept=False, tol=1e-10, max_iter=100_000)
+    weights = torch.from_numpy(lasso.fit(problem.x.numpy(), problem.y.numpy()).coef_)
+    return {
+        "ISTA": torch.stack(list(ista.states(problem, STEPS))),
+        "FISTA": torch.stack([state.weights for state in fista.states(problem, STEPS)]),
+        "lasso": weights.expand(STEPS + 1, D),
+    }
+
+
+@cache
+def load_trained() -> Any:
+    """Load the recorded Small TF."""
+    return load_recorded("sparse", "small-transformer")
+
+
+@torch.no_grad()
+def run_trained(problem: RegressionProblem) -> tuple[Tensor | None, str]:
+    """Return the coefficients that the trained network holds after every layer, if it is here."""
+    try:
+        trained = load_trained()
+    except FileError:
+        return None, "The trained Small TF is not here: run the lab from a checkout to see it."
+    prompt = trained.recipe.construction.prompt(problem).float()
+    streams = [snapshot.stream for snapshot in trained.model.machine.trace(prompt)]
+    weights = [trained.model.read_weights(stream)[-1].double() for stream in streams]
+    return torch.stack(weights).nan_to_num(0.0).clamp(-1e3, 1e3), ""
+
+
+def measure(line: Tensor, truth: Tensor | None) -> list[float]:
+    """Return the distance of the coefficients from the true ones after every step."""
+    assert truth is not None
+    return (line - truth).norm(dim=-1).clamp_min(FLOOR).tolist()
+
+
+def describe_estimate(beta: Tensor, truth: Tensor | None) -> str:
+    """Say how many coefficients are not zero, and how far they are from the truth."""
+    assert truth is not None
+    found, there = int((beta != 0).sum()), int((truth != 0).sum())
+    off = float((beta - truth).norm())
+    return f"{found} of {D} coefficients are not zero ({there} in truth), off by {off:.2g}"
+
+
+def write_program(truth: list[float], noise: float, seed: int) -> str:
+    """Write the program that prints the transformer's coefficients after every step."""
+    learned, _ = load_learned()
+    if isinstance(learned["preconditioners"], str):
+        weights = ", ".join(f"{name}={value!r}" for name, value in learned.items())
+        load = ""
+    else:
+        weights = (
+            "preconditioners=learned.matrices().tolist(), threshold=learned.thresholds.tolist()"
+        )
+        load = (
+            "from innerloop.claims.recorded import load_recorded\n\n"
+            'learned = load_recorded("sparse", "lista-vm").model\n'
+        )
+    return f"""import torch
+
+import innerloop
+{load}
+truth = torch.tensor({format_value(truth)}, dtype=torch.float64)
+generator = torch.Generator().manual_seed({seed})
+drawn = innerloop.SparseRecovery(d={D}, n={N}).sample(generator=generator)
+noise = {noise!r} * torch.randn({N}, generator=generator, dtype=torch.float64)
+problem = innerloop.RegressionProblem(drawn.x, drawn.x @ truth + noise, drawn.x_query)
+built = innerloop.build(
+    "lista-vm", d={D}, n={N}, steps={STEPS}, instances={INSTANCES},
+    {weights},
+)
+assert built.certificate.holds
+trace = built.trace(problem)
+for step in range({STEPS + 1}):
+    print(step, trace.after_step(step)["beta"][-1].tolist())
+"""

@@ -1,0 +1,189 @@
+"""Your data: columns of a CSV file, fitted by Newton's iteration in a forward pass.
+
+Columns are centred and scaled to spread 1, which the answer undoes; the queries are unit vectors,
+so that the transformer's answers are the weights of the features.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from sklearn.linear_model import LinearRegression
+
+from innerloop.errors import InputError, unknown_name_error
+from innerloop.estimators.report import read_cells
+from innerloop.lab.builds import INSTANCES, describe_certificate, describe_difference, get_build
+from innerloop.lab.controls import Control, Slider, Values, describe, read_list
+from innerloop.lab.python import format_call, format_rows
+from innerloop.lab.recording import describe_run, name_tokens, record
+from innerloop.lab.scene import Scene
+from innerloop.lab.table import MAX_ROWS, Table, parse_table
+from innerloop.problems.linear_regression import RegressionProblem
+from innerloop.progress import Progress
+
+MAX_FEATURES = 5
+DEFAULT_STEPS = 14
+DIGITS = 9
+"""Digits after the point of a scaled number."""
+FLOOR = 1e-16
+
+
+class YourDataScene(Scene):
+    """A table of your own as the prompt."""
+
+    place: ClassVar[int] = 8
+    tab: ClassVar[str] = "Your data"
+    title: ClassVar[str] = "Your data in the prompt"
+    hint: ClassVar[str] = (
+        "Drop a CSV file on the picture, or choose one, and say which column is to be predicted "
+        "from which. It stays on this machine. The rows become the prompt; every step is a step of "
+        "Newton’s iteration towards least squares."
+    )
+    controls: ClassVar[tuple[Control, ...]] = (Slider("steps", "steps", 4, 20, 1, DEFAULT_STEPS),)
+
+    def run(self, values: Values, progress: Progress) -> dict[str, Any]:
+        steps = self.controls[0].read_whole(values)  # pyright: ignore[reportAttributeAccessIssue]
+        text = values.get("text")
+        if not isinstance(text, str):
+            raise InputError(f"text must be the text of a CSV file, got {describe(text)}")
+        table = parse_table(text)
+        target, features = read_columns(values, table)
+        scaled = Scaled(table, target, features)
+        parameters = choose(len(features), len(scaled.y), steps)
+        built = get_build("newton", progress, **parameters)
+        problem = RegressionProblem.from_arrays(
+            scaled.rows, scaled.labels, torch.eye(len(features), dtype=torch.float64)
+        )
+        weights = torch.stack(list(built.predictions(problem)))
+        algorithm = built.construction.algorithm
+        states = algorithm.states(problem, steps)
+        reference = torch.stack([algorithm.predict(problem, state) for state in states])
+        recording = record(built, problem)
+        predicted = scaled.predict(weights.numpy())
+        best = LinearRegression().fit(scaled.x, scaled.y).predict(scaled.x)
+        off = [max(float(np.sqrt(np.mean((row - best) ** 2))), FLOOR) for row in predicted]
+        expected = scaled.predict(reference.numpy())
+        notes = [describe_fit(scaled.y, row, best) for row in predicted]
+        queries = [f"query: {name}" for name in features]
+        return {
+            **describe_run(recording, notes, name_tokens(len(scaled.y), "row", queries)),
+            "table": {
+                "names": table.names,
+                "numeric": table.numeric(),
+                "target": target,
+                "features": features,
+                "rows": len(scaled.y),
+                "total": table.total,
+            },
+            "picture": {
+                "x": scaled.x[:, 0].tolist(),
+                "y": scaled.y.tolist(),
+                "predicted": predicted.tolist(),
+                "best": best.tolist(),
+            },
+            "error": {
+                "label": f"distance from scikit-learn’s least squares, in units of {target}",
+                "series": [
+                    {"name": "transformer", "kind": "transformer", "values": off},
+                    {
+                        "name": "Newton’s iteration",
+                        "kind": "reference",
+                        "values": [
+                            max(float(np.sqrt(np.mean((row - best) ** 2))), FLOOR)
+                            for row in expected
+                        ],
+                    },
+                ],
+            },
+            "certificate": describe_certificate(
+                built.certificate, describe_difference(weights, reference)
+            ),
+            "python": write_program(parameters, scaled),
+        }
+
+
+def read_columns(values: Values, table: Table) -> tuple[str, list[str]]:
+    """Read which column is predicted from which; by default the last number from the first."""
+    numeric = table.numeric()
+    target = values.get("target")
+    if target is None:
+        if len(numeric) < 2:
+            raise InputError(
+                f"two columns of numbers are needed, got {len(numeric)}: "
+                + describe_first_text(table)
+            )
+        target = numeric[-1]
+    features = values.get("features")
+    if features is None:
+        features = [name for name in numeric if name != target][:1]
+    chosen = [target, *read_list(features, "features", 1, MAX_FEATURES)]
+    for name in chosen:
+        if not isinstance(name, str) or name not in table.names:
+            raise unknown_name_error("column", str(name), table.names)
+    if len(set(chosen)) < len(chosen):
+        raise InputError("a column is chosen twice: the target cannot be a feature")
+    return target, chosen[1:]
+
+
+def describe_first_text(table: Table) -> str:
+    """Say where the first cell is that is no number."""
+    for name in table.names:
+        if name in table.numeric():
+            continue
+        try:
+            read_cells(table.column(name), name)
+        except InputError as error:
+            return str(error)
+    return "add a column"
+
+
+class Scaled:
+    """The chosen columns as numbers, and as the transformer sees them."""
+
+    def __init__(self, table: Table, target: str, features: list[str]) -> None:
+        self.x = np.column_stack([read_cells(table.column(name), name) for name in features])
+        self.y = read_cells(table.column(target), target)
+        self.mean, self.spread = self.x.mean(axis=0), self.x.std(axis=0)
+        self.shift, self.unit = float(self.y.mean()), float(self.y.std())
+        spreads = zip([*features, target], [*self.spread, self.unit], strict=True)
+        flat = next((name for name, spread in spreads if not spread), None)
+        if flat is not None:
+            raise InputError(f"column {flat!r} has the same number in every row: leave it out")
+        self.rows = np.round((self.x - self.mean) / self.spread, DIGITS)
+        self.labels = np.round((self.y - self.shift) / self.unit, DIGITS)
+
+    def predict(self, weights: np.ndarray) -> np.ndarray:
+        """Return the predictions of all rows, in the target's own unit, for rows of weights."""
+        return self.shift + self.unit * weights @ self.rows.T
+
+
+def choose(d: int, n: int, steps: int) -> dict[str, Any]:
+    """Return the parameters of the build; λmax(XᵀX) ≤ n d, since columns have spread 1."""
+    size = next(size for size in (10, 25, 50, 100, MAX_ROWS) if n <= size)
+    return {"d": d, "n": size, "steps": steps, "alpha": 1.0 / (size * d) ** 2}
+
+
+def describe_fit(y: np.ndarray, predicted: np.ndarray, best: np.ndarray) -> str:
+    """Say how much of the target's variance is explained, beside least squares."""
+    ours, theirs = (1 - np.mean((y - row) ** 2) / np.var(y) for row in (predicted, best))
+    return f"explains {ours:.1%} of the variance; scikit-learn’s least squares {theirs:.1%}"
+
+
+def write_program(parameters: dict[str, Any], scaled: Scaled) -> str:
+    """Write the program that prints the weights of the scaled features after every step."""
+    return f"""import torch
+
+import innerloop
+
+# columns with mean 0 and spread 1
+{format_rows("x", scaled.rows.tolist(), digits=DIGITS)}
+{format_rows("y", [scaled.labels.tolist()], digits=DIGITS)}
+queries = torch.eye({parameters["d"]}, dtype=torch.float64)
+problem = innerloop.RegressionProblem.from_arrays(x, y[0], queries)
+built = {format_call("newton", {**parameters, "instances": INSTANCES})}
+assert built.certificate.holds
+for step, weights in enumerate(built.predictions(problem)):
+    print(step, weights.tolist())
+"""
