@@ -66,6 +66,7 @@ FOUNDATION = {
     *(
         "arrays",
         "deprecation",
+        "devices",
         "errors",
         "files",
         "jsonfiles",

@@ -83,7 +83,8 @@ def test_files_record_threads_versions_and_code(tmp_path: Path) -> None:
     assert len(about["code"]) == 16
     assert about["command"].endswith("--seed 0 --threads 2")
     (only,) = about["environments"]
-    assert only == {"step": 0, **{k: about[k] for k in ("threads", "versions", "code")}}
+    names = ("threads", "device", "processes", "versions", "code")
+    assert only == {"step": 0, **{name: about[name] for name in names}}
     metadata, _ = resealed.read_parts(tmp_path / "checkpoint.safetensors")
     assert json.loads(metadata["about"])["environments"] == about["environments"]
 

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from innerloop.certification.certificate import Certificate, certify, check_instances
 from innerloop.constructions.base import Construction, iterate_streams, read_prediction
+from innerloop.devices import choose_device, default_to_cpu, require_precision
 from innerloop.errors import FileError, InputError, OutOfRangeError
 from innerloop.limits import check_seed
 from innerloop.progress import Progress
@@ -69,6 +70,7 @@ def build(
     instances: int = 64,
     seed: int = 0,
     dtype: Precision | torch.dtype = "float64",
+    device: str | torch.device | None = None,
     progress: Progress | None = None,
     **parameters: Any,
 ) -> BuiltTransformer:
@@ -80,6 +82,7 @@ def build(
         instances: Random instances to certify on.
         seed: Seed of the random instances.
         dtype: "float64", or "float32" where the construction declares a tolerance for it.
+        device: Where the transformer is moved at last; building and certifying stay on the CPU.
         progress: Called with the share of the certification that is done.
         **parameters: Parameters of the construction, such as `d`, `n` and `steps`; `innerloop show
             NAME` lists them.
@@ -100,11 +103,13 @@ def build(
         (5, True)
     """
     check_instances(instances)
-    seed = check_seed(seed)
-    made = make_member("constructions", Construction, construction, parameters)
-    transformer = copy.deepcopy(made.transformer).to(resolve_dtype(dtype))
-    certificate = certify(made, transformer, instances, seed, progress)
-    return BuiltTransformer(made, transformer, certificate)
+    seed, where = check_seed(seed), choose_device(device)
+    with default_to_cpu():
+        made = make_member("constructions", Construction, construction, parameters)
+        transformer = copy.deepcopy(made.transformer).to(resolve_dtype(dtype))
+        require_precision(where, list(transformer.parameters()))
+        certificate = certify(made, transformer, instances, seed, progress)
+    return BuiltTransformer(made, transformer.to(where), certificate)
 
 
 def verify(

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from innerloop.commands.options import AsJson, Seed, Settings, parse_parameters
+from innerloop.commands.options import AsJson, Device, Seed, Settings, parse_parameters
 from innerloop.output import print_error, print_json, print_text
 from innerloop.terminal import print_certificates, progress_bar
 
@@ -24,15 +24,19 @@ def build(
     instances: Annotated[int, typer.Option(help="Random instances to certify on.")] = 64,
     seed: Seed = 0,
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
+    device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Build a transformer and certify it; exit 1 where the law is broken."""
     from innerloop.certification.building import build as make
     from innerloop.certification.building import resolve_dtype
     from innerloop.constructions.base import Construction
+    from innerloop.devices import choose_device
     from innerloop.files import check_writable
 
     values = parse_parameters("constructions", Construction, name, settings)
+    if choose_device(device).type != "cpu":
+        print_error(f"building and certifying stay on the CPU, in float64: {device} is not used")
     if output is not None:
         check_writable(output)
     options = {"instances": instances, "seed": seed, "dtype": resolve_dtype(dtype)}

@@ -9,6 +9,7 @@ import typer
 
 from innerloop.commands.options import (
     AsJson,
+    Device,
     EngineName,
     Fresh,
     PresetName,
@@ -40,11 +41,13 @@ def check(
     engine: EngineName = "local",
     fresh: Fresh = False,
     seed: Seed = 0,
+    device: Device = "cpu",
     results: Results = None,
     as_json: AsJson = False,
 ) -> None:
     """Put what the literature claims to the test; exit 1 where a check itself broke."""
     options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
+    options["device"] = device
     chosen = choose_options(results, **options)
     checked, unwritten = check_with_progress(ids or [], chosen, fuller=False)
     outcomes = [outcome.as_dict() for outcome in checked]

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from innerloop.commands.options import AsJson, Definition, Seed, Settings
+from innerloop.commands.options import AsJson, Definition, Device, Seed, Settings
 from innerloop.output import print_json, print_text
 from innerloop.terminal import print_verdict, progress_bar
 
@@ -41,9 +41,11 @@ def identify(
     discriminate: Annotated[
         bool, typer.Option("--discriminate", help="Run candidates that tie on other problems.")
     ] = False,
+    device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
     """Say which algorithm each layer of a model runs, how surely, or that none fits."""
+    from innerloop.devices import choose_device
     from innerloop.identification.identification import identify as run
     from innerloop.identification.loading import check_request, load_model, select_distribution
 
@@ -53,12 +55,14 @@ def identify(
 
         check_format(figure)
         check_writable(figure)
+    choose_device(device)
     check_request(problem, settings or [], candidate or [])
     loaded = load_model(model, definition)
     distribution = select_distribution(loaded, problem, settings or [])
     limits = {"prompts": prompts, "steps": steps, "seed": seed}
     with progress_bar("identifying") as progress:
-        found = run(loaded, distribution, algorithms=candidate, progress=progress, **limits)
+        options = {"algorithms": candidate, "device": device, "progress": progress}
+        found = run(loaded, distribution, **options, **limits)
     about = {"model": model, "problem": distribution.values(), **limits, **found.as_dict()}
     further, looked = [], None
     if inside:

@@ -23,6 +23,7 @@ Workers = Annotated[
 EngineName = Annotated[
     str, typer.Option("--engine", help="local, or dask:ADDRESS for a Dask cluster.")
 ]
+Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps: where it is computed.")]
 Fresh = Annotated[bool, typer.Option("--fresh", help="Run also what is stored.")]
 Results = Annotated[
     Path | None,

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from innerloop.commands.options import AsJson, Results, Settings, parse_parameters
+from innerloop.commands.options import AsJson, Device, Results, Settings, parse_parameters
 from innerloop.errors import InputError
 from innerloop.output import print_error, print_json, print_text
 from innerloop.results import find_results
@@ -41,10 +41,12 @@ def train(
     threads: Annotated[
         int, typer.Option(help="Threads to train with; another number gives other weights.")
     ] = 1,
+    device: Device = "cpu",
     results: Results = None,
     as_json: AsJson = False,
 ) -> None:
     """Train a model by a recipe; stopped or killed, `--resume` goes on as if nothing happened."""
+    from innerloop.devices import choose_device
     from innerloop.recipes.base import Recipe, list_seeds, train_seeds
     from innerloop.recipes.finding import find_folder, list_begun_seeds
     from innerloop.recipes.runs import note_run
@@ -52,6 +54,7 @@ def train(
     from innerloop.training.environment import check_threads
 
     chosen, threads = list_seeds(seed or 0, seeds), check_threads(threads)
+    choose_device(device)  # refused before anything is made
     runs = find_results(results) / "runs"
     if resume and output is None:
         name, output = _find_run(name)
@@ -66,7 +69,7 @@ def train(
         except InputError as error:
             progress.notice(f"a report will not know of this run: {error}")
         options: dict[str, Any] = {"resume": resume, "threads": threads, "settings": values}
-        options |= {"progress": progress, "notice": progress.notice}
+        options |= {"device": device, "progress": progress, "notice": progress.notice}
         try:
             trained = train_seeds(name, chosen, folder, **options)
         except KeyboardInterrupt:

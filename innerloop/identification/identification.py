@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from innerloop.certification.building import BuiltTransformer
+from innerloop.devices import choose_device, default_to_cpu
 from innerloop.errors import InputError
 from innerloop.identification.answers import describe_constants
 from innerloop.identification.candidates import Candidate, Given
@@ -167,6 +168,7 @@ def identify(
     prompts: int = 256,
     steps: int = 64,
     seed: int = 0,
+    device: str | torch.device | None = None,
     progress: Progress | None = None,
 ) -> Identification:
     """Identify which algorithm each layer of a model runs on problems of a distribution.
@@ -179,6 +181,8 @@ def identify(
         prompts: Prompts that score the candidates; their free numbers are fitted on others.
         steps: Steps of an iteration that a layer is matched with, at most.
         seed: Seed of the prompts.
+        device: Where a model of `build` or `train` answers, if not where it is; candidates are
+            compared with it on the CPU, in float64.
         progress: Called with the share that is done.
 
     Returns:
@@ -196,8 +200,24 @@ def identify(
         ```
     """
     prompts, steps = check_count("prompts", prompts, 2), check_count("steps", steps, 1)
-    seed = check_seed(seed)
-    seen = as_model(model)
+    options = {"algorithms": algorithms, "prompts": prompts, "steps": steps}
+    with default_to_cpu():
+        seen = as_model(model)
+        seen = seen if device is None else seen.place(choose_device(device))
+        return _identify(seen, distribution, **options, seed=check_seed(seed), progress=progress)
+
+
+def _identify(
+    seen: Model,
+    distribution: Distribution | None,
+    *,
+    algorithms: Sequence[Given] | None,
+    prompts: int,
+    steps: int,
+    seed: int,
+    progress: Progress | None,
+) -> Identification:
+    """Fit every candidate to every layer, score the fits on other prompts, and conclude."""
     distribution = seen.distribution() if distribution is None else distribution
     if distribution is None:
         raise InputError("pass a distribution: this model does not declare one")

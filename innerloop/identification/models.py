@@ -7,20 +7,22 @@ with `layers` and `predict`.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from innerloop.arrays import as_tensor
 from innerloop.certification.building import BuiltTransformer, restore_construction
 from innerloop.constructions.base import Construction, iterate_streams, read_prediction
+from innerloop.devices import move, require_precision
 from innerloop.errors import FileError, InputError
 from innerloop.identification.answers import find_limit
 from innerloop.identification.families.base import Family
@@ -45,6 +47,7 @@ from innerloop.transformer import Transformer
 from innerloop.transformer.file import load
 
 Predictions = Float[Tensor, "layers batch *answer"]
+ModuleType = TypeVar("ModuleType", bound=nn.Module)
 ANSWER = "the model's answer"
 QUERY_ARGUMENTS = 3
 AT_QUERIES = 3
@@ -74,6 +77,10 @@ class Model(ABC):
     def get_declared_algorithm(self) -> str | None:
         """Return the name of the algorithm that the model says it runs, if it says so."""
         return None
+
+    def place(self, device: torch.device) -> Model:
+        """Return the model on a device; one that is code of its own stays where it is."""
+        return self
 
     def check(self, problem: Any) -> None:  # noqa: B027, most models take any problem
         """Refuse a problem that the model is not made for; called before many are drawn."""
@@ -107,14 +114,19 @@ class ConstructionModel(Model):
         return [f"step {k}" for k in range(1, self.transformer.steps + 1)]
 
     def predict(self, problem: Any) -> Predictions:
-        problem = problem.to(next(self.transformer.parameters()).dtype)
+        weight = next(self.transformer.parameters())
+        problem = problem.to(weight.dtype)
+        placed = move(problem, weight.device)
         said = [
-            read_prediction(self.construction, self.transformer, problem, stream)
-            for stream in iterate_streams(self.construction, self.transformer, problem)
+            read_prediction(self.construction, self.transformer, placed, stream)
+            for stream in iterate_streams(self.construction, self.transformer, placed)
         ]
-        answers = torch.stack(said[1:])
+        answers = torch.stack(said[1:]).cpu()
         at_queries = hasattr(problem, "x_query") and answers.ndim == AT_QUERIES
         return select_queries(problem, answers) if at_queries else answers
+
+    def place(self, device: torch.device) -> ConstructionModel:
+        return replace(self, transformer=place_module(self.transformer, device))
 
     def distribution(self) -> Distribution:
         return self.construction.distributions()[0]
@@ -294,6 +306,14 @@ def _check_divergence(found: Predictions, names: Sequence[str], limit: float) ->
             f"{int(large[layer].sum())} of {found.shape[1]} prompts, up to "
             f"{float(found[layer].abs().max()):.3g}: is it for problems of this distribution?"
         )
+
+
+def place_module(module: ModuleType, device: torch.device) -> ModuleType:
+    """Return a copy of a module on a device, or the module itself if it is there."""
+    if all(weight.device == device for weight in module.parameters()):
+        return module
+    require_precision(device, list(module.parameters()))
+    return copy.deepcopy(module).to(device)
 
 
 def _run_model(model: Model, problem: Any) -> Any:

@@ -6,16 +6,17 @@ are matched with those of algorithms, once per prompt for all layers.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
+from innerloop.devices import move
 from innerloop.identification.families.clustering import match_clusters
 from innerloop.identification.families.games import draw_instances
-from innerloop.identification.models import Model, Predictions
+from innerloop.identification.models import Model, Predictions, place_module
 from innerloop.problems.base import Distribution
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.recipes.base import Recipe, TrainedRun, load
@@ -52,12 +53,16 @@ class TrainedModel(Model):
         return ["embedding", *names[:-2], f"{names[-2]}, after the last norm"]
 
     def predict(self, problem: Any) -> Predictions:
-        problem = problem.to(next(self.model.parameters()).dtype)
+        weight = next(self.model.parameters())
+        problem = problem.to(weight.dtype)
         with torch.no_grad():
-            answers = self.recipe.predict_layers(self.model, problem)
+            answers = self.recipe.predict_layers(self.model, move(problem, weight.device)).cpu()
         if isinstance(self.recipe, ClustersRecipe) and isinstance(problem, ClusteringProblem):
             return match_clusters(problem, answers)
         return answers
+
+    def place(self, device: torch.device) -> TrainedModel:
+        return replace(self, model=place_module(self.model, device))
 
     def distribution(self) -> Distribution:
         return self.recipe.build_distribution()

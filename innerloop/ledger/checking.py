@@ -12,6 +12,7 @@ from pathlib import Path
 
 from innerloop.claims.base import PRESETS, Preset
 from innerloop.claims.loading import find_claim, load_claims, select_claims
+from innerloop.devices import choose_device
 from innerloop.errors import InputError, unknown_name_error
 from innerloop.ledger.engines import parse_engine
 from innerloop.ledger.run import Outcome, Run
@@ -29,6 +30,7 @@ class CheckOptions:
     workers: int | None = None
     engine: str = "local"
     fresh: bool = False
+    device: str = "cpu"
     results: Path
 
     def check_preset(self) -> Preset:
@@ -54,6 +56,9 @@ def check_claims(
     preset = options.check_preset()
     if options.seed < 0:
         raise InputError(f"seed must be at least 0, got {options.seed}")
+    device = choose_device(options.device).type if options.device != "cpu" else "cpu"
+    if device != "cpu":
+        notice(f"trainings and models run on {device}: their results are shown, but not stored")
     cells = options.results / "cells"
     for folder in (options.results, cells):
         if folder.exists() and not folder.is_dir():
@@ -65,7 +70,8 @@ def check_claims(
         Store(cells, notice, recorded=find_recorded() / "cells"),
         parse_engine(options.engine, options.workers),
         seed=options.seed,
-        fresh=options.fresh,
+        fresh=options.fresh or device != "cpu",
+        device=device,
         progress=progress,
         notice=notice,
         claims={**load_claims(), **own},

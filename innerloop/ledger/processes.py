@@ -146,8 +146,7 @@ def serve(orders: Connection, parent: Connection) -> None:
     exit_with_parent(parent)
     with contextlib.suppress(EOFError, OSError):
         while True:
-            module, id, settings, seed = parse_json(orders.recv_bytes())
-            orders.send_bytes(run_cell(module, id, settings, seed).encode())
+            orders.send_bytes(run_cell(*parse_json(orders.recv_bytes())).encode())
 
 
 def exit_with_parent(parent: Connection) -> None:

@@ -126,6 +126,8 @@ class Run:
     engine: Callable[[], Engine]
     seed: int = 0
     fresh: bool = False
+    device: str = "cpu"
+    """Where trainings and models run; what is found on another device than the CPU is not kept."""
     progress: Progress = ignore_progress
     notice: Callable[[str], None] = lambda text: None
     claims: Mapping[str, Claim] = field(default_factory=_load_all_claims)
@@ -216,7 +218,7 @@ class Run:
                         done += seconds[cell]
                         continue
                     location = self.claims[cell.claim].location
-                    work = (location, cell.claim, dict(cell.settings), cell.seed)
+                    work = (location, cell.claim, dict(cell.settings), cell.seed, self.device)
                     running[engine.submit(*work)] = cell
                 self.progress(
                     done / sum(seconds.values()), ", ".join(cell.claim for cell in running.values())
@@ -268,6 +270,8 @@ class Run:
         return finish_cell(message["found"], message["seconds"], code)
 
     def _store_result(self, cell: Cell, result: Finished) -> None:
+        if self.device != "cpu":
+            return
         try:
             self.store.write(cell, result)
         except FileError as error:

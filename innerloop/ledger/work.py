@@ -11,6 +11,7 @@ import traceback
 from typing import Any
 
 from innerloop.claims.base import Claim
+from innerloop.devices import use_device
 from innerloop.errors import FileError, MissingLibraryError
 from innerloop.ledger.code import digest_weights
 from innerloop.locations import load_module
@@ -21,7 +22,7 @@ PACKAGE = digest_package()
 """The code as it was when this worker loaded it."""
 
 
-def run_cell(module: str, id: str, settings: dict[str, Any], seed: int) -> str:
+def run_cell(module: str, id: str, settings: dict[str, Any], seed: int, device: str = "cpu") -> str:
     """Run a cell: `{"found", "seconds", "lookups", "package", "weights"}`, or why there is nothing.
 
     `{"error"}` where the check broke, `{"unavailable"}` where this machine lacks what it needs: a
@@ -41,7 +42,7 @@ def run_cell(module: str, id: str, settings: dict[str, Any], seed: int) -> str:
             # differently.
             torch.set_num_threads(1)
             used = digest_weights(settings)
-            with threadpool_limits(1):
+            with threadpool_limits(1), use_device(device):
                 start = time.perf_counter()
                 found = claim.run(settings, seed)
                 seconds = time.perf_counter() - start

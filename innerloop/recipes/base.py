@@ -20,6 +20,7 @@ import torch
 from torch import nn
 
 from innerloop import sealed
+from innerloop.devices import choose_device, default_to_cpu, require_precision
 from innerloop.errors import FileError, InputError, MissingLibraryError
 from innerloop.jsonfiles import parse_object
 from innerloop.limits import check_count, check_seed
@@ -104,6 +105,7 @@ def train(
     resume: bool = False,
     every: float = SECONDS_BETWEEN_CHECKPOINTS,
     threads: int = 1,
+    device: str | torch.device | None = None,
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
     watch: Callable[[int, nn.Module], None] | None = None,
@@ -120,6 +122,7 @@ def train(
             where there is none. It may be given more `steps`.
         every: Seconds between checkpoints.
         threads: Threads to compute with, on whatever machine: their number changes the weights.
+        device: "cpu", "cuda", "mps" or "auto"; random numbers are drawn on the CPU all the same.
         progress: Called with the share that is done.
         notice: Takes one line about anything worth knowing; without it that is a warning.
         watch: Called with the step and the model, before the first step and after each.
@@ -143,17 +146,20 @@ def train(
     seed, threads, notice = check_seed(seed), check_threads(threads), notice or warn_caller
     if not (is_number(every) and every >= 0):
         raise InputError(f"every must be a number of seconds, at least 0, got {shorten(every)}")
-    place = None if folder is None else Path(folder)
+    place, where = None if folder is None else Path(folder), choose_device(device)
     with use_threads(threads):
         begun = place / CHECKPOINT if place is not None and resume else None
         request = read_request(recipe, settings, begun)
         made = request.recipe
-        objective = made.build_objective()  # refuses settings that do not go together
+        with default_to_cpu():
+            objective = made.build_objective()  # refuses settings that do not go together
         run = nullcontext() if place is None else open_folder(place, resume, notice)
         with run as path:
             generator = torch.Generator().manual_seed(seed)
-            with request.limit_memory():
+            with request.limit_memory(), default_to_cpu():
                 model = made.build_model(generator)
+            require_precision(where, list(model.parameters()))
+            model = model.to(where)
             training = Training(model, objective, made, seed, watch=watch)
             options = {"every": every, "progress": progress, "notice": notice}
             _fit_and_write(training, path, threads, {**options, "steps": request.steps})
@@ -180,7 +186,7 @@ def _fit_and_write(
 ) -> None:
     """Train with checkpoints at `path`, and write settings, history and model beside it."""
     recipe = get_recipe(training)
-    environment = describe_environment(threads, type(recipe))
+    environment = describe_environment(threads, type(recipe), training.device)
     if path is None:
         fit(training, environment=environment, **options)
         return
@@ -215,7 +221,7 @@ def _identify_run(training: Training) -> dict[str, Any]:
 
 def describe_run(training: Training, environment: Environment) -> dict[str, Any]:
     """Describe a run for people: settings, conditions, and the command that repeats it."""
-    command = format_command(get_recipe(training), training.seed, environment["threads"])
+    command = format_command(get_recipe(training), training.seed, environment)
     return {**_identify_run(training), "command": command, **environment}
 
 
@@ -234,6 +240,7 @@ def train_seeds(
     settings: Mapping[str, Any] | None = None,
     resume: bool = False,
     threads: int = 1,
+    device: str | torch.device | None = None,
     progress: Progress = ignore_progress,
     notice: Callable[[str], None] | None = None,
 ) -> list[TrainedRun]:
@@ -249,6 +256,7 @@ def train_seeds(
             progress((done + share) / len(seeds), f"seed {seed}, {doing}")
 
         options = {"resume": resume, "threads": threads, "progress": report, "notice": notice}
+        options["device"] = device
         runs.append(train(recipe, seed=seed, folder=place, **options, **(settings or {})))
     return runs
 
@@ -274,16 +282,19 @@ def _save_model(training: Training, environment: Environment, path: Path) -> Non
         **({EXTENSIONS: extensions} if extensions else {}),
         **environment,
         ENVIRONMENTS: training.environments,
-        "command": format_command(recipe, about["seed"], environment["threads"]),
+        "command": format_command(recipe, about["seed"], environment),
     }
     weights = dict(training.model.state_dict())
     sealed.write(path, weights, {"about": json.dumps(description)}, format=FORMAT, version=VERSION)
 
 
-def format_command(recipe: Recipe, seed: int, threads: int = 1) -> str:
-    """Format the command line that repeats this run."""
+def format_command(recipe: Recipe, seed: int, environment: Mapping[str, Any] | None = None) -> str:
+    """Format the command line that repeats this run, under what it ran if that is given."""
     defaults = type(recipe).from_values({}).values()
+    threads = (environment or {}).get("threads", 1)
+    device = (environment or {}).get("device", "cpu").partition(" ")[0]
     options = {"seed": seed} | ({"threads": threads} if threads != 1 else {})
+    options |= {"device": device} if device != "cpu" else {}
     return spell_command("train", recipe.name, recipe.values(), defaults, options)
 
 

@@ -107,6 +107,7 @@ def mutual_information(table: Table) -> Float[Tensor, " batch"]:
 
 def best_over_names(table: Table) -> Float[Tensor, " batch"]:
     """The most points that agree, over all ways to name the clusters."""
-    rows, columns = zip(*(linear_sum_assignment(-each) for each in table.numpy()), strict=True)
-    found = [each[i, j].sum() for each, i, j in zip(table.numpy(), rows, columns, strict=True)]
-    return torch.tensor(found, dtype=torch.float64)
+    counts = table.cpu().numpy()
+    rows, columns = zip(*(linear_sum_assignment(-each) for each in counts), strict=True)
+    found = [each[i, j].sum() for each, i, j in zip(counts, rows, columns, strict=True)]
+    return torch.tensor(found, dtype=torch.float64, device=table.device)

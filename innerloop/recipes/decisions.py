@@ -27,6 +27,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from innerloop.devices import default_to_cpu, move
 from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
 from innerloop.policies.base import Policy
@@ -76,11 +77,11 @@ class ImitationObjective:
         return self._pooled.select(torch.randint(self.pool, (self.batch,), generator=generator))
 
     def loss(self, model: nn.Module, batch: LabelledGames) -> Tensor:
-        batch = _move(batch, next(model.parameters()).device)
+        batch = move(batch, next(model.parameters()).device)
         return -(batch.odds * self.log_odds(model, batch.steps)).sum(dim=-1).mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        batch = _move(self._held_out, next(model.parameters()).device)
+        batch = move(self._held_out, next(model.parameters()).device)
         logs = self.log_odds(model, batch.steps)
         loss = -(batch.odds * logs).sum(dim=-1).mean()
         entropy = -torch.xlogy(batch.odds, batch.odds).sum(dim=-1).mean()
@@ -102,13 +103,8 @@ class ImitationObjective:
 
     @cached_property
     def _held_out(self) -> LabelledGames:
-        return self.draw_games(EXAMPLES, torch.Generator().manual_seed(2**31 - 1))
-
-
-def _move(games: LabelledGames, device: torch.device) -> LabelledGames:
-    if games.odds.device == device:
-        return games
-    return LabelledGames(Steps(*(part.to(device) for part in games.steps)), games.odds.to(device))
+        with default_to_cpu():
+            return self.draw_games(EXAMPLES, torch.Generator().manual_seed(2**31 - 1))
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -19,7 +19,6 @@ from innerloop.constructions.mixture_of_regressions import MixtureOfRegressionsC
 from innerloop.errors import InputError
 from innerloop.models.encoder import Reading
 from innerloop.parameters import parameter
-from innerloop.problems.base import resolve_proportions
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions, MixtureProblem
 from innerloop.recipes.points import PointsRecipe
 from innerloop.transformer import join
@@ -104,5 +103,5 @@ def find_oracle(problem: MixtureProblem) -> Float[Tensor, "*batch queries"]:
     """⟨x, Σ_k π_k β_k⟩ at the queries, for equal π."""
     if problem.betas is None:
         raise InputError("the problem does not say its true vectors")
-    shares = resolve_proportions(None, problem.components).to(problem.x)
+    shares = problem.x.new_full((problem.components,), 1 / problem.components)
     return (problem.x_query @ problem.betas.mT @ shares.unsqueeze(-1)).squeeze(-1)

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from innerloop.devices import default_to_cpu, move
 from innerloop.parameters import parameter
 from innerloop.problems.network_regression import NetworkProblem, NetworkRegression
 from innerloop.recipes.backbone import AttentionKind, Network, build_backbone
@@ -48,8 +49,7 @@ class PrefixObjective:
     def _compute_errors(
         self, model: nn.Module, problem: NetworkProblem
     ) -> Float[Tensor, "batch prefixes"]:
-        device = next(model.parameters()).device
-        problem = problem if problem.x.device == device else problem.to(device)
+        problem = move(problem, next(model.parameters()).device)
         truth = torch.cat([problem.y.squeeze(-1), problem.targets], dim=-1)
         return (self.recipe.predict_prefixes(model, problem) - truth).square()
 
@@ -57,7 +57,8 @@ class PrefixObjective:
     def _held_out(self) -> NetworkProblem:
         generator = torch.Generator().manual_seed(2**31 - 1)
         distribution = self.recipe.build_distribution()
-        return distribution.sample(EXAMPLES, generator=generator, dtype=torch.float32)
+        with default_to_cpu():
+            return distribution.sample(EXAMPLES, generator=generator, dtype=torch.float32)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -24,6 +24,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from innerloop.constructions.base import Construction
+from innerloop.devices import default_to_cpu, move
 from innerloop.errors import InputError
 from innerloop.models.encoder import Encoder, Reading
 from innerloop.parameters import parameter
@@ -69,21 +70,24 @@ class PointsObjective:
         return self._pooled[torch.randint(self.pool, (self.batch,), generator=generator)]
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        return self.losses(model, _move_to_model(batch, model)).mean()
+        return self.losses(model, move(batch, next(model.parameters()).device)).mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        loss = float(self.final_losses(model, _move_to_model(self._held_out, model)).mean())
+        problem = move(self._held_out, next(model.parameters()).device)
+        loss = float(self.final_losses(model, problem).mean())
         # A run that diverged is told by its loss; measures of infinity have no meaning.
-        more = self.measures(model, self._held_out) if math.isfinite(loss) else {}
+        more = self.measures(model, problem) if math.isfinite(loss) else {}
         return {"loss": loss, **more}
 
     def compute_blank_loss(self, model: nn.Module) -> float:
-        return float(self.blank_losses(model, _move_to_model(self._held_out, model)).mean())
+        problem = move(self._held_out, next(model.parameters()).device)
+        return float(self.blank_losses(model, problem).mean())
 
     @cached_property
     def _held_out(self) -> Any:
         generator = torch.Generator().manual_seed(2**31 - 1)
-        return self.distribution.sample(self.examples, generator=generator, dtype=self.dtype)
+        with default_to_cpu():
+            return self.distribution.sample(self.examples, generator=generator, dtype=self.dtype)
 
     @cached_property
     def _pooled(self) -> Any:
@@ -296,11 +300,6 @@ class PointsRecipe(Recipe, ABC):
     def shape_answers(self, read: Tensor) -> Tensor:
         """Shape what was read out into answers; by default it is the answer."""
         return read
-
-
-def _move_to_model(batch: Any, model: nn.Module) -> Any:
-    device = next(model.parameters()).device
-    return batch if batch.x.device == device else batch.to(device)
 
 
 def cut_points(problem: Any, points: int) -> Any:

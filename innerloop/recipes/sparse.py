@@ -15,6 +15,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor, nn
 
+from innerloop.devices import default_to_cpu, move
 from innerloop.limits import SEED_BITS
 from innerloop.models.unrolled import Unrolled
 from innerloop.parameters import parameter
@@ -57,7 +58,12 @@ class HeldOutObjective:
     @cached_property
     def held_out(self) -> RegressionProblem:
         generator = torch.Generator().manual_seed(2**31 - 1)
-        return self.distribution.sample(self.examples, generator=generator, dtype=torch.float32)
+        with default_to_cpu():
+            return self.distribution.sample(self.examples, generator=generator, dtype=torch.float32)
+
+    def place_held_out(self, model: nn.Module) -> RegressionProblem:
+        """The held-out examples, on the model's device."""
+        return move(self.held_out, next(model.parameters()).device)
 
 
 @dataclass(frozen=True)
@@ -74,7 +80,7 @@ class WeightObjective(HeldOutObjective):
         ).mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        problem = self.held_out
+        problem = self.place_held_out(model)
         error = model(problem.x, problem.y) - problem.weights
         label = (problem.x_query.squeeze(-2) * error).sum(dim=-1).square().mean()
         return {"loss": float(error.square().sum(dim=-1).mean()), "label": float(label)}
@@ -115,12 +121,17 @@ class LabelObjective(HeldOutObjective):
         errors = compress_errors(errors)
         if not self.prefixes:
             return errors[..., -1].mean()
-        weights = torch.arange(1.0, errors.shape[-1] + 1).to(errors) ** self.emphasis
+        count = torch.arange(1.0, errors.shape[-1] + 1, device=errors.device)
+        weights = count.to(errors) ** self.emphasis
         return (errors * (weights / weights.mean())).mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
         """Return losses over all held-out prompts; an overflowed error counts as OVERFLOW."""
-        errors = self.label_errors(model, self.held_out).nan_to_num(OVERFLOW).clamp_max(OVERFLOW)
+        errors = (
+            self.label_errors(model, self.place_held_out(model))
+            .nan_to_num(OVERFLOW)
+            .clamp_max(OVERFLOW)
+        )
         return {"loss": float(errors[..., -1].mean()), "prefixes": float(errors.mean())}
 
     def compute_blank_loss(self, model: nn.Module) -> float:

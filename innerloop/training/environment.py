@@ -18,7 +18,7 @@ from innerloop.limits import check_count
 from innerloop.provenance import collect_versions, digest_code
 
 Environment = dict[str, Any]
-"""Threads, versions and a digest of the code, as JSON values."""
+"""Threads, device, versions and a digest of the code, as JSON values."""
 MAX_THREADS = max(256, os.cpu_count() or 1)
 
 
@@ -38,9 +38,19 @@ def use_threads(threads: int) -> Iterator[None]:
         torch.set_num_threads(before)
 
 
-def describe_environment(threads: int, owner: type) -> Environment:
+def describe_environment(
+    threads: int, owner: type, device: torch.device, processes: int = 1
+) -> Environment:
     """Describe what a training runs under; `owner` is the class whose code is trained with."""
-    return {"threads": threads, "versions": collect_versions(), "code": digest_code(owner)}
+    where = {"threads": threads, "device": describe_device(device), "processes": processes}
+    return {**where, "versions": collect_versions(), "code": digest_code(owner)}
+
+
+def describe_device(device: torch.device) -> str:
+    """Name a device for the record: `cpu`, `mps`, `cuda (NVIDIA A100)`."""
+    if device.type != "cuda":
+        return device.type
+    return f"cuda ({torch.cuda.get_device_name(device)})"
 
 
 def is_environment(value: Any) -> bool:
@@ -49,13 +59,15 @@ def is_environment(value: Any) -> bool:
         return False
     threads, versions, code = (value.get(name) for name in ("threads", "versions", "code"))
     texts = [*versions, *versions.values(), code] if isinstance(versions, dict) else [None]
-    counted = type(threads) is int and 1 <= threads <= 10**6
+    counts, texts = (threads, value.get("processes", 1)), [*texts, value.get("device", "cpu")]
+    counted = all(type(count) is int and 1 <= count <= 10**6 for count in counts)
     return counted and all(isinstance(text, str) for text in texts)
 
 
 def describe_differences(there: Environment, here: Environment) -> str:
     """Describe in one line what differs between two environments; empty where nothing does."""
-    pairs = {"threads": (there["threads"], here["threads"])}
+    usual = {"threads": 1, "device": "cpu", "processes": 1}
+    pairs = {name: (there.get(name, so), here.get(name, so)) for name, so in usual.items()}
     old, new = there["versions"], here["versions"]
     pairs |= {name: (old.get(name), new.get(name)) for name in {**old, **new}}
     parts = [

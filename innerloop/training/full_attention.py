@@ -43,14 +43,14 @@ class FullSampledLoss(GaussianPrompts):
         return Prompts(H, mass, torch.cat([torch.zeros_like(truth[:1]), -truth])[None])
 
     def loss(self, model: FullStack, batch: Prompts) -> Float[Tensor, ""]:
-        order = torch.tensor([self.d, *range(self.d)])
+        order = torch.tensor([self.d, *range(self.d)], device=model.P.device)
         P, Q = (weights[:, order][:, :, order].double() for weights in (model.P, model.Q))
-        C = torch.block_diag(self.root.new_ones(1, 1), self.root)
+        C = torch.block_diag(self.root.new_ones(1, 1), self.root).to(P)
         P = torch.linalg.solve_triangular(C, P @ C, upper=False).to(self.dtype)
         Q = (C.mT @ Q @ C).to(self.dtype)
-        identity = torch.eye(self.d + 1, dtype=self.dtype)
+        identity = torch.eye(self.d + 1, dtype=self.dtype, device=P.device)
         return kernel.loss(batch, Q, identity, gamma=list(P))
 
     def evaluate(self, model: FullStack) -> dict[str, float]:
         """Return the loss on held-out prompts and its standard error."""
-        return summarise_losses([self.loss(model, part) for part in draw_held_out(self)])
+        return summarise_losses([self.loss(model, part) for part in draw_held_out(self, model)])

@@ -20,8 +20,9 @@ from typing import Any, Literal
 
 import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
 
+from innerloop.devices import CPU, default_to_cpu, move
 from innerloop.errors import InputError
 from innerloop.parameters import Parameters, parameter
 from innerloop.theory.bartlett import bartlett_rule
@@ -58,7 +59,7 @@ class GaussianPrompts(Parameters):
     def root(self) -> Float[Tensor, "d d"]:
         """C, lower triangular, with Σ = C Cᵀ."""
         if self.covariance is None:
-            return torch.eye(self.d, dtype=torch.float64)
+            return torch.eye(self.d, dtype=torch.float64, device=CPU)
         covariance = self._require_symmetric("covariance", self.covariance)
         values = torch.linalg.eigvalsh(covariance)
         if not float(values[0]) > 1e-12 * float(values[-1].abs()):
@@ -73,7 +74,7 @@ class GaussianPrompts(Parameters):
         """F with FFᵀ = Cᵀ W C."""
         C = self.root
         if isinstance(self.truth, str):
-            return torch.eye(self.d, dtype=torch.float64) if self.truth == "inverse" else C.mT
+            return torch.eye(self.d, dtype=C.dtype, device=CPU) if self.truth == "inverse" else C.mT
         truth = self._require_symmetric("truth", self.truth)
         values, vectors = torch.linalg.eigh(truth)
         if float(values[0]) < -1e-12 * float(values[-1].abs()):
@@ -116,7 +117,7 @@ class GaussianPrompts(Parameters):
 
     def whiten(self, weights: Weights) -> Weights:
         """Convert weights to the coordinates in which x ~ N(0, I), in this precision."""
-        C = self.root.to(weights.A.dtype)
+        C = self.root.to(weights.A)
         A = C.mT @ weights.A @ C
         B = (
             weights.B
@@ -128,8 +129,8 @@ class GaussianPrompts(Parameters):
 
     def colour(self, weights: Weights) -> Weights:
         """Convert whitened weights back to those for x ~ N(0, Σ): the inverse of `whiten`."""
-        inverse = torch.linalg.inv(self.root).to(weights.A.dtype)
-        C = self.root.to(weights.A.dtype)
+        inverse = torch.linalg.inv(self.root).to(weights.A)
+        C = self.root.to(weights.A)
         A = inverse.mT @ weights.A @ inverse
         B = weights.B if weights.B is None else C @ weights.B @ inverse
         return Weights(A, B, weights.u if weights.u is None else inverse.mT @ weights.u)
@@ -137,7 +138,7 @@ class GaussianPrompts(Parameters):
     def loss_at(self, weights: Weights, prompts: Prompts) -> Float[Tensor, ""]:
         """The loss of weights, averaged over given Gram matrices (whitened, from `draw_gram`)."""
         A, B, u = self.whiten(weights)
-        first = self.factor.mT.to(self.dtype)
+        first = self.factor.mT.to(A)
         if u is not None:
             offset = torch.cat([torch.zeros_like(first), u[None]])
             target = prompts.target.new_zeros(self.d + 1, self.d, 1)
@@ -145,7 +146,7 @@ class GaussianPrompts(Parameters):
             return kernel.loss(prompts._replace(target=target), A, first, offset)
         if B is None or len(A) == 1:
             return kernel.loss(prompts, A, first)
-        first = torch.cat([first, torch.eye(self.d, dtype=self.dtype)])
+        first = torch.cat([first, torch.eye(self.d, dtype=self.dtype, device=A.device)])
         return kernel.loss(prompts, A, first, gamma=list(B))
 
     def compute_blank_loss(self, model: Any) -> float:
@@ -156,10 +157,10 @@ class GaussianPrompts(Parameters):
         """Dist of each A_i, in whitened coordinates and in its own, and of each B_i."""
         distances: dict[str, float] = {}
         S = symmetric_root(self.root @ self.root.mT)
-        for i, A in enumerate(weights.A.detach().double()):
+        for i, A in enumerate(weights.A.detach().cpu().double()):
             distances[f"dist A{i} whitened"] = float(distance_to_identity(S @ A @ S))
             distances[f"dist A{i}"] = float(distance_to_identity(A))
-        for i, B in enumerate([] if weights.B is None else weights.B.detach().double()):
+        for i, B in enumerate([] if weights.B is None else weights.B.detach().cpu().double()):
             distances[f"dist B{i}"] = float(distance_to_identity(B))
         return distances
 
@@ -199,7 +200,7 @@ class SampledLoss(GaussianPrompts):
 
     def evaluate(self, model: Stack) -> dict[str, float]:
         """Return the loss on held-out prompts, its standard error, and the distances."""
-        parts = [self.loss(model, part) for part in draw_held_out(self)]
+        parts = [self.loss(model, part) for part in draw_held_out(self, model)]
         return summarise_losses(parts) | self.distances(model.weights())
 
 
@@ -229,11 +230,15 @@ EVALUATION_PARTS = 20
 """Parts that an evaluation is split into; their spread gives its standard error."""
 
 
-def draw_held_out(objective: Any) -> Iterator[Prompts]:
+def draw_held_out(objective: Any, model: nn.Module) -> Iterator[Prompts]:
     """Draw as many held-out prompts as a batch has: the same every time, never trained on."""
     generator = torch.Generator().manual_seed(2**40 + 1)
+    device = next(model.parameters()).device
     part = replace(objective, batch=-(-objective.batch // EVALUATION_PARTS))
-    return (part.draw(generator) for _ in range(EVALUATION_PARTS))
+    for _ in range(EVALUATION_PARTS):
+        with default_to_cpu():
+            prompts = part.draw(generator)
+        yield move(prompts, device)
 
 
 def summarise_losses(parts: Sequence[Tensor]) -> dict[str, float]:
@@ -273,15 +278,17 @@ class PopulationLoss(GaussianPrompts):
 
     @torch.no_grad()
     def evaluate(self, model: Stack) -> dict[str, float]:
-        loss = float(self.loss(model, self.draw()))
+        with default_to_cpu():
+            prompts = self.draw()
+        loss = float(self.loss(model, move(prompts, model.weights().A.device)))
         return {"loss": loss} | self.distances(model.weights())
 
 
 def _loss_by_words(law: GaussianPrompts, weights: Weights) -> Float[Tensor, ""]:
     """Return the exact loss E tr(RᵀMR) + E‖vᵀ(R − I)‖² from Wishart moments of words in A and W."""
     A, _, v = weights
-    identity = torch.eye(law.d, dtype=law.dtype)
-    M = (law.factor @ law.factor.mT).to(law.dtype)
+    identity = torch.eye(law.d, dtype=law.dtype, device=A.device)
+    M = (law.factor @ law.factor.mT).to(identity)
     if v is None:
         return expected_loss(A, identity, M, law.n)
     total = expected_loss(A, identity, M + torch.outer(v, v), law.n)

@@ -24,6 +24,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from innerloop.devices import CPU, default_to_cpu, move, require_precision
 from innerloop.errors import InputError
 from innerloop.progress import Progress
 from innerloop.training import checkpoint
@@ -95,6 +96,7 @@ class Training:
     """When the run was given more steps than it was begun with."""
 
     def __post_init__(self) -> None:
+        self.device = next((w.device for w in self.model.parameters()), CPU)
         self.optimizer = self.settings.make_optimizer(self.model)
         self._batch: tuple[int, Any] | None = None
         self._last_loss = math.nan
@@ -207,7 +209,10 @@ class Training:
         number = self.step // every if every else 0
         if self._batch is None or self._batch[0] != number:
             generator = torch.Generator().manual_seed(_mix_seed(self.seed, number))
-            self._batch = number, self.objective.draw(generator)
+            with default_to_cpu():
+                batch = self.objective.draw(generator)
+            require_precision(self.device, batch)
+            self._batch = number, move(batch, self.device)
         return self._batch[1]
 
     def _show(self) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import torch
 from torch import Tensor, nn
 
+from innerloop.devices import default_to_cpu, move
 from innerloop.problems.base import Distribution
 
 
@@ -53,8 +54,7 @@ class SquaredError:
         return self.distribution.sample(self.batch, generator=generator, dtype=self.dtype)
 
     def loss(self, model: nn.Module, batch: Any) -> Tensor:
-        device = next(model.parameters()).device
-        batch = batch if batch.x.device == device else batch.to(device)
+        batch = move(batch, next(model.parameters()).device)
         return (self.predict(model, batch) - self.target(batch)).square().mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
@@ -66,4 +66,5 @@ class SquaredError:
     @cached_property
     def _held_out(self) -> Any:
         generator = torch.Generator().manual_seed(2**31 - 1)
-        return self.distribution.sample(self.examples, generator=generator, dtype=self.dtype)
+        with default_to_cpu():
+            return self.distribution.sample(self.examples, generator=generator, dtype=self.dtype)

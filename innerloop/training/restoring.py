@@ -74,7 +74,8 @@ def check_weights(model: nn.Module, found: Any) -> None:
         require(name in found, f"there is no weight {name}")
     for name in found:
         require(name in expected, f"there is a weight {shorten(name)} that the model has not")
-    for name, built in expected.items():
+    for name, placed in expected.items():
+        built = placed.detach().to("cpu")
         check_tensor(f"weight {name}", found[name], built)
         if built.is_floating_point() or built.is_complex():
             wrong = ~torch.isfinite(found[name]) & torch.isfinite(built)  # a mask may have −∞

@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from innerloop.devices import default_to_cpu
 from innerloop.errors import InputError
 from innerloop.transformer import Attention, Block, Head, Layout, Transformer
 
@@ -71,15 +72,15 @@ class LinearStack(nn.Module):
 
     @torch.no_grad()
     def transformer(self) -> Transformer:
-        layout, A = _make_layout(self.A), self.A.double()
-        moves = [] if self.B is None else list(self.B.double())
+        layout, A = _make_layout(self.A), self.A.cpu().double()
+        moves = [] if self.B is None else list(self.B.cpu().double())
         body = []
         for i in range(len(A)):
             value: dict[tuple[str, str], float | Tensor] = {("y", "y"): 1.0}
             if i < len(moves):
                 value["x", "x"] = moves[i]
             body.append([_make_block(layout, Head(score={("x", "x"): A[i].mT}, value=value))])
-        return Transformer(layout, body).to(self.A.dtype)
+        return Transformer(layout, body).to(self.A)
 
 
 class LoopedBlock(nn.Module):
@@ -124,10 +125,10 @@ class LoopedBlock(nn.Module):
         layout = _make_layout(self.A)
         value: dict[tuple[str, str], float | Tensor] = {("y", "y"): -1.0}
         if self.u is not None:
-            value["x", "y"] = -self.u.double()[None]
-        head = Head(score={("x", "x"): self.A.double().mT}, value=value)
+            value["x", "y"] = -self.u.cpu().double()[None]
+        head = Head(score={("x", "x"): self.A.cpu().double().mT}, value=value)
         body = [[_make_block(layout, head)]]
-        return Transformer(layout, body, loops=self.loops).to(self.A.dtype)
+        return Transformer(layout, body, loops=self.loops).to(self.A)
 
 
 Stack = LinearStack | LoopedBlock
@@ -165,12 +166,12 @@ class FullStack(nn.Module):
         d = self.P.shape[-1] - 1
         layout, parts = Layout(x=d, y=()), {"x": slice(0, d), "y": slice(d, d + 1)}
         body = []
-        for P, Q in zip(self.P.double(), self.Q.double(), strict=True):
+        for P, Q in zip(self.P.cpu().double(), self.Q.cpu().double(), strict=True):
             pairs = [(a, b) for a in parts for b in parts]
             score = {(a, b): Q.mT[parts[a], parts[b]] for a, b in pairs}
             value = {(a, b): P[parts[b], parts[a]] for a, b in pairs}
             body.append([_make_block(layout, Head(score=score, value=value))])
-        return Transformer(layout, body).to(self.P.dtype)
+        return Transformer(layout, body).to(self.P)
 
 
 def _make_layout(A: Tensor) -> Layout:
@@ -178,7 +179,8 @@ def _make_layout(A: Tensor) -> Layout:
 
 
 def _make_block(layout: Layout, head: Head) -> Block:
-    return Block(Attention.from_heads(layout, [head]))
+    with default_to_cpu():
+        return Block(Attention.from_heads(layout, [head]))
 
 
 def _add_noise(values: Tensor, spread: float, generator: torch.Generator | None) -> Tensor:

@@ -1,0 +1,97 @@
+"""Where tensors are computed: the CPU, an NVIDIA or AMD GPU (cuda), an Apple GPU (mps).
+
+Random numbers are drawn on the CPU whatever the device, so that a seed means the same batches
+everywhere; only then are they moved. `mps` has no float64: building and certifying stay on the CPU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
+from dataclasses import fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from innerloop.errors import InputError, unknown_name_error
+
+CPU = torch.device("cpu")
+NAMES = ("auto", "cpu", "cuda", "mps")
+_default: ContextVar[str] = ContextVar("device", default="cpu")
+"""The device of whoever is not told one, such as trainings inside of a claim."""
+
+
+def choose_device(name: str | torch.device | None = None) -> torch.device:
+    """Return the device of a name, which must be there; `auto` is a GPU if there is one."""
+    text = str(_default.get() if name is None else name)
+    kind, _, number = text.partition(":")
+    if kind not in NAMES or (number and not (kind == "cuda" and number.isdecimal())):
+        raise unknown_name_error("device", text, NAMES)
+    if kind == "auto":
+        kind = next((each for each in ("cuda", "mps") if _count_devices(each)), "cpu")
+    count = _count_devices(kind)
+    if int(number or 0) >= count:
+        reason = f"it has {count}" if count else "PyTorch finds none here"
+        raise InputError(f"there is no device {text}: {reason}; use --device cpu, or auto")
+    return torch.device(kind, int(number)) if number else torch.device(kind)
+
+
+def _count_devices(kind: str) -> int:
+    if kind == "cuda":
+        return torch.cuda.device_count() if torch.cuda.is_available() else 0
+    return int(torch.backends.mps.is_available()) if kind == "mps" else 1
+
+
+@contextmanager
+def use_device(name: str) -> Iterator[None]:
+    """Make a device the one of whoever is not told another, inside the block."""
+    token = _default.set(name)
+    try:
+        yield
+    finally:
+        _default.reset(token)
+
+
+def default_to_cpu() -> AbstractContextManager[Any]:
+    """Make tensors without a device on the CPU inside the block, whatever the caller's default."""
+    return nullcontext() if torch.get_default_device() == CPU else CPU
+
+
+def move(value: Any, device: torch.device) -> Any:
+    """Move the tensors of a batch: a problem, a tuple, a mapping, or a tensor alone."""
+    if isinstance(value, Tensor):
+        return value if value.device == device else value.to(device)
+    if isinstance(value, tuple):
+        parts = [move(part, device) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if isinstance(value, list):
+        return [move(part, device) for part in value]
+    if isinstance(value, Mapping):
+        return {name: move(part, device) for name, part in value.items()}
+    if is_dataclass(value) and not isinstance(value, type):
+        old = {field.name: getattr(value, field.name) for field in fields(value) if field.init}
+        new = {name: move(part, device) for name, part in old.items()}
+        return value if all(new[name] is old[name] for name in old) else replace(value, **new)
+    return value
+
+
+def iterate_tensors(value: Any) -> Iterator[Tensor]:
+    """Iterate over the tensors of a batch."""
+    if isinstance(value, Tensor):
+        yield value
+    elif isinstance(value, tuple | list):
+        for part in value:
+            yield from iterate_tensors(part)
+    elif isinstance(value, Mapping):
+        yield from iterate_tensors(list(value.values()))
+    elif is_dataclass(value) and not isinstance(value, type):
+        yield from iterate_tensors([getattr(value, field.name) for field in fields(value)])
+
+
+def require_precision(device: torch.device, *values: Any) -> None:
+    """Refuse a device without float64 for what is computed in it."""
+    double = any(t.dtype == torch.float64 for value in values for t in iterate_tensors(value))
+    if device.type == "mps" and double:
+        raise InputError("this is computed in float64, which mps does not have: use --device cpu")
