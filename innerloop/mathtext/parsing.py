@@ -1,0 +1,278 @@
+"""Read linear Unicode mathematics and write MathML Core.
+
+    row       atoms with their scripts, and operators
+    scripts   _x  ^x  of one letter, number, name, (…) or {…}; also ₁ ² ᵀ, ′, and * after a letter
+    atom      a number, a letter (with accents), a name of three or more letters, √x, √(…), brackets
+
+Brackets balance; half-open intervals may mix ( and [. Letters are slanted by the browser, names and
+capital Greek letters are upright. A long row is given as several elements, so that a line of text
+may break before a relation, a sum or after a comma.
+"""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from html import escape
+from typing import NamedTuple
+
+from innerloop.mathtext import symbols as s
+
+LONG = 18
+"""Characters after which a row may break."""
+
+DEEPEST = 20
+"""Brackets within brackets; text of other people may hold any number."""
+
+_NUMBER = re.compile(r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:e[-−+]?\d+)?")
+_NAME = re.compile(r"[A-Za-z]{2,}")
+_UPRIGHT_GREEK = re.compile("[Α-Ω]")
+
+
+class MathError(ValueError):
+    """Mathematics that cannot be read; the message says what is wrong, and where."""
+
+
+class Piece(NamedTuple):
+    """A part of a row: its MathML, what it is, how many characters it takes."""
+
+    html: str
+    kind: str
+    length: int
+
+
+class Reader:
+    """Reads a text from left to right."""
+
+    def __init__(self, text: str) -> None:
+        self.text = _decompose(text)
+        self.at = 0
+        self.depth = 0
+
+    def fail(self, reason: str, at: int | None = None) -> MathError:
+        place = self.at if at is None else at
+        return MathError(f"{reason} at character {place + 1} of ${self.text}$")
+
+    @property
+    def next(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def take(self) -> str:
+        self.at += 1
+        return self.text[self.at - 1]
+
+    def read_row(self, closing: str = "") -> list[Piece]:
+        """Read until one of the closing characters, which is left where it is, or to the end."""
+        pieces: list[Piece] = []
+        start = self.at - 1
+        self.depth += 1
+        if self.depth > DEEPEST:
+            raise self.fail(f"more than {DEEPEST} brackets in each other")
+        while self.next and self.next not in closing:
+            if self.next == " ":
+                self.at += 1
+                continue
+            piece = self.read_scripted(pieces)
+            if _needs_space(pieces, piece):
+                pieces.append(Piece('<mspace width=".17em"></mspace>', "space", 0))
+            pieces.append(piece)
+        if closing and not self.next:
+            raise self.fail(f"{self.text[start]!r} is not closed, opened", start)
+        self.depth -= 1
+        return pieces
+
+    def read_scripted(self, before: list[Piece]) -> Piece:
+        """Read an atom or operator, and its scripts."""
+        start = self.at
+        base = self.read_atom(before)
+        below: list[str] = []
+        above: list[str] = []
+        while self.next and base.kind not in ("operator", "relation", "comma"):
+            c = self.next
+            if c in s.PRIMES:
+                above.append(f"<mo>{s.PRIMES[self.take()]}</mo>")
+            elif c == "*" and base.kind in ("letter", "name", "close"):
+                self.at += 1
+                above.append("<mo>∗</mo>")
+            elif c in "_^":
+                self.at += 1
+                (below if c == "_" else above).append(self.read_argument())
+            elif c in s.SUPERSCRIPTS or c in s.SUBSCRIPTS:
+                table, side = (
+                    (s.SUPERSCRIPTS, above) if c in s.SUPERSCRIPTS else (s.SUBSCRIPTS, below)
+                )
+                run = ""
+                while self.next and self.next in table:
+                    run += table[self.take()]
+                side.append(write_row(Reader(run).read_row()))
+            else:
+                break
+        html = _attach(base.html, "".join(below), "".join(above))
+        return Piece(html, base.kind, self.at - start)
+
+    def read_argument(self) -> str:
+        """Read what a sign of a script is followed by."""
+        c = self.next
+        if c == "{":
+            self.at += 1
+            inner = self.read_row("}")
+            self.at += 1
+            return write_row(inner)
+        if c and c in s.SIGNS | {"-"}:  # x^−1 is meant as it looks
+            self.at += 1
+            number = self.read_argument()
+            return f'<mo form="prefix">{s.REPLACED.get(c, c)}</mo>{number}'
+        if not c or c in " _^" or c in s.CLOSING or c in s.RELATIONS | s.PUNCTUATION:
+            raise self.fail("a script needs a letter, a number or {…}")
+        return self.read_atom([]).html
+
+    def read_atom(self, before: list[Piece]) -> Piece:
+        start = self.at
+        if match := _NUMBER.match(self.text, self.at):
+            self.at = match.end()
+            number = match[0].replace("-", "−")
+            return Piece(f"<mn>{number}</mn>", "letter", len(number))
+        match = _NAME.match(self.text, self.at)
+        if match and (len(match[0]) > 2 or match[0] in s.SHORT_NAMES):
+            self.at = match.end()
+            kind = "function" if match[0] in s.FUNCTIONS else "name"
+            return Piece(f"<mi>{match[0]}</mi>", kind, len(match[0]))
+        c = self.take()
+        if c == "√":
+            return self.read_root(start)
+        if c in s.OPENING:
+            return self.read_brackets(c, start)
+        if c in s.FRACTIONS:
+            top, bottom = s.FRACTIONS[c].split("/")
+            slash = _write_operator("/", "solid")
+            return Piece(f"<mrow><mn>{top}</mn>{slash}<mn>{bottom}</mn></mrow>", "letter", 3)
+        if c in s.BARS:
+            return self.read_bar(c, before)
+        if c in s.SUMS:
+            return Piece(f"<mo>{c}</mo>", "sum", 1)
+        if c in s.PUNCTUATION:
+            return Piece(_write_operator(c, "comma"), "comma", 1)
+        return self.read_character(s.REPLACED.get(c, c), before)
+
+    def read_character(self, c: str, before: list[Piece]) -> Piece:
+        """Read one letter with its accents, or one operator."""
+        if c in s.SYMBOLS and not (c in "%" and before):
+            return Piece(f"<mi>{c}</mi>", "letter", 1)
+        if c in s.RELATIONS:
+            return Piece(_write_operator(c, "infix"), "relation", 1)
+        if c == "/":
+            return Piece(_write_operator(c, "solid"), "slash", 1)
+        if c in s.BINARY:
+            last = before[-1].kind if before else "open"
+            form = "prefix" if last in ("open", "relation", "operator", "comma") else "infix"
+            return Piece(_write_operator(c, form), "operator", 1)
+        if not c.isalpha() or len(c) != 1:
+            raise self.fail(f"{c!r} is no mathematics", self.at - 1)
+        upright = ' mathvariant="normal"' if _UPRIGHT_GREEK.match(c) else ""
+        letter = f"<mi{upright}>{escape(c)}</mi>"
+        while self.next and self.next in s.ACCENTS:
+            accent = s.ACCENTS[self.take()]
+            letter = f'<mover accent="true">{letter}<mo stretchy="false">{accent}</mo></mover>'
+        return Piece(letter, "letter", 1)
+
+    def read_root(self, start: int) -> Piece:
+        if self.next in ("(", "{"):
+            closing = ")" if self.take() == "(" else "}"
+            inner = write_row(self.read_row(closing))
+            self.at += 1
+        elif not self.next or self.next == " ":
+            raise self.fail("√ of nothing", start)
+        else:
+            inner = self.read_atom([]).html
+        return Piece(f"<msqrt>{_group(inner)}</msqrt>", "letter", self.at - start)
+
+    def read_brackets(self, opening: str, start: int) -> Piece:
+        """Read a bracket and its row; intervals may end in another bracket than they begin with."""
+        closing = s.CLOSING[s.OPENING.index(opening)]
+        inner = self.read_row(")]" if opening in "([" else closing)
+        end = self.take()
+        html = _write_operator(opening, "open") + write_row(inner) + _write_operator(end, "close")
+        return Piece(f"<mrow>{html}</mrow>", "close", self.at - start)
+
+    def read_bar(self, c: str, before: list[Piece]) -> Piece:
+        """Read | or ‖: a relation between spaces, else opening or closing by what is before it."""
+        spaced = self.text[self.at - 2 : self.at - 1] in ("", " ") and self.next in ("", " ")
+        if spaced and before and before[-1].kind in ("letter", "close", "name"):
+            return Piece(_write_operator(c, "infix"), "relation", 1)
+        last = before[-1].kind if before else "open"
+        opens = last in ("open", "relation", "operator", "comma", "sum", "slash", "function")
+        opens = opens or (self.text[self.at - 2 : self.at - 1] == " " and self.next != " ")
+        kind = "open" if opens else "close"
+        return Piece(_write_operator(c, kind), kind, 1)
+
+
+def write_row(pieces: list[Piece]) -> str:
+    return "".join(piece.html for piece in pieces)
+
+
+def write_math(text: str) -> str:
+    """Write mathematics as one or more `math` elements, between which a line may break."""
+    reader = Reader(text)
+    rows: list[str] = [""]
+    length = 0
+    for piece in reader.read_row():
+        breaks = piece.kind in ("relation", "operator") and piece.html.startswith("<mo>")
+        html = piece.html
+        if length > LONG and breaks:
+            rows.append("")
+            length = 0
+            html = html.replace("<mo>", '<mo form="infix">')  # at the beginning of its row
+        rows[-1] += html
+        length += piece.length
+        if length > LONG and piece.kind == "comma":
+            rows.append("")
+            length = 0
+    if rows == [""]:
+        raise MathError("$ $ holds nothing: write the mathematics between the dollars")
+    return "<wbr>".join(f"<math><mrow>{row}</mrow></math>" for row in rows if row)
+
+
+def _decompose(text: str) -> str:
+    """Split accented letters into letter and accent; other characters stay as they are."""
+    parts = []
+    for c in text:
+        split = unicodedata.normalize("NFD", c)
+        parts.append(split if len(split) > 1 and split[1] in s.ACCENTS else c)
+    return "".join(parts)
+
+
+def _needs_space(pieces: list[Piece], piece: Piece) -> bool:
+    """Whether a thin space stands between: around a function, and between a name and its argument."""
+    if not pieces or piece.kind not in ("letter", "function", "name", "sum"):
+        return False
+    last = pieces[-1].kind
+    if last in ("function", "name"):
+        return True
+    return last in ("letter", "close") and piece.kind in ("function", "name")
+
+
+def _attach(base: str, below: str, above: str) -> str:
+    below, above = (_group(row) for row in (below, above))
+    if below and above:
+        return f"<msubsup>{base}{below}{above}</msubsup>"
+    if below:
+        return f"<msub>{base}{below}</msub>"
+    return f"<msup>{base}{above}</msup>" if above else base
+
+
+def _group(row: str) -> str:
+    """Make one element of a row; a row of one letter or number is one already."""
+    return f"<mrow>{row}</mrow>" if row.count("<") > 2 else row
+
+
+def _write_operator(c: str, role: str) -> str:
+    """Write an operator; what its place in the row tells a browser is not said again."""
+    shown = escape(c)
+    if role in ("open", "close") and c in s.BARS:
+        form = "prefix" if role == "open" else "postfix"
+        return f'<mo form="{form}" stretchy="false">{shown}</mo>'
+    if role in ("open", "close"):
+        return f'<mo stretchy="false">{shown}</mo>'
+    if role == "solid":
+        return f'<mo lspace="0" rspace="0">{shown}</mo>'
+    return f'<mo form="prefix">{shown}</mo>' if role == "prefix" else f"<mo>{shown}</mo>"

@@ -1,0 +1,88 @@
+"""Make the font of typeset mathematics: the part of STIX Two Math that innerloop's grammar needs.
+
+    python tools/make_math_font.py stix-two-math.woff2       writes innerloop/mathtext/math.woff2
+
+The font is the one of the npm package `@fontsource/stix-two-math` or of any release of STIX Two
+Math with a MATH table. Its licence, the SIL Open Font License, travels with the part
+(`innerloop/mathtext/math-font-OFL.txt`); the part has a name of its own, as the licence asks of
+changed fonts. `tests/test_mathtext.py` finds out whether the part has every character that the grammar
+reads. It needs fonttools and brotli.
+"""
+
+from __future__ import annotations
+
+import argparse
+import string
+from collections.abc import Iterable
+from pathlib import Path
+
+from fontTools import subset
+from fontTools.ttLib import TTFont
+
+from innerloop.mathtext import symbols
+
+TARGET = Path(__file__).parents[1] / "innerloop" / "mathtext" / "math.woff2"
+NAME = "Innerloop Math"
+GREEK = "αβγδεζηθικλμνξοπρςστυφχψωϑϕϵϱ" + "ΓΔΘΛΞΠΣΦΨΩ"
+KEPT_NAMES = (0, 13, 14)
+"""Copyright, licence and its address: they stay as they are."""
+
+
+def list_characters() -> set[str]:
+    """List every character that a browser draws for mathematics of the grammar."""
+    tables: Iterable[Iterable[str]] = (
+        *(symbols.OPENING, symbols.CLOSING, symbols.BARS, symbols.RELATIONS, symbols.BINARY),
+        *(symbols.SYMBOLS, symbols.SUMS, symbols.PUNCTUATION, symbols.PRIMES.values()),
+        *(symbols.ACCENTS.values(), symbols.REPLACED.values(), string.digits, "/√ \u00a0"),
+    )
+    letters = string.ascii_letters + GREEK
+    slanted = {slant(letter) for letter in letters}
+    return {c for table in tables for c in table} | set(letters) | slanted
+
+
+def slant(letter: str) -> str:
+    """Return the mathematical italic of a letter, which browsers draw for a letter on its own."""
+    if letter == "h":
+        return "\N{PLANCK CONSTANT}"
+    for first, last, start in (("A", "Z", 0x1D434), ("a", "z", 0x1D44E), ("α", "ω", 0x1D6FC)):
+        if first <= letter <= last:
+            return chr(start + ord(letter) - ord(first))
+    others = dict(zip("ϵϑϕϱ", "𝜖𝜗𝜙𝜚", strict=True))
+    return others.get(letter, letter)
+
+
+def make_font(source: Path, target: Path) -> None:
+    """Write the part of a font that has the characters, under a name of its own."""
+    options = subset.Options()
+    options.flavor = "woff2"
+    options.layout_features = ["ssty"]  # smaller letters in scripts
+    options.name_IDs = list(KEPT_NAMES)
+    options.notdef_outline = True
+    options.hinting = False
+    font = TTFont(source)
+    worker = subset.Subsetter(options)
+    worker.populate(text="".join(list_characters()))
+    worker.subset(font)
+    names = {1: NAME, 2: "Regular", 3: f"{NAME}, a part of another font", 4: NAME}
+    for place, text in {**names, 6: NAME.replace(" ", "")}.items():
+        font["name"].setName(text, place, 3, 1, 0x409)
+    if "CFF " in font:
+        inner = font["CFF "].cff
+        inner.fontNames = [NAME.replace(" ", "")]
+        inner.topDictIndex[0].FullName = inner.topDictIndex[0].FamilyName = NAME
+    font["head"].modified = font["head"].created  # the same file every time
+    font.recalcTimestamp = False
+    subset.save_font(font, target, options)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("source", type=Path, help="STIX Two Math, as OTF, TTF, WOFF or WOFF2")
+    parser.add_argument("-o", "--output", type=Path, default=TARGET)
+    options = parser.parse_args()
+    make_font(options.source, options.output)
+    print(f"{options.output}: {options.output.stat().st_size:,} bytes")
+
+
+if __name__ == "__main__":
+    main()
