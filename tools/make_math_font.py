@@ -5,8 +5,8 @@
 The font is the one of the npm package `@fontsource/stix-two-math` or of any release of STIX Two
 Math with a MATH table. Its licence, the SIL Open Font License, travels with the part
 (`innerloop/mathtext/math-font-OFL.txt`); the part has a name of its own, as the licence asks of
-changed fonts. `tests/test_mathtext.py` finds out whether the part has every character that the grammar
-reads. It needs fonttools and brotli.
+changed fonts. `tests/test_mathtext.py` finds out whether the part has every character that the
+grammar reads. It needs fonttools and brotli.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def list_characters() -> set[str]:
     tables: Iterable[Iterable[str]] = (
         *(symbols.OPENING, symbols.CLOSING, symbols.BARS, symbols.RELATIONS, symbols.BINARY),
         *(symbols.SYMBOLS, symbols.SUMS, symbols.PUNCTUATION, symbols.PRIMES.values()),
-        *(symbols.ACCENTS.values(), symbols.REPLACED.values(), string.digits, "/√ \u00a0"),
+        *(symbols.ACCENTS.values(), symbols.REPLACED.values(), string.digits, "/!√ \u00a0"),
     )
     letters = string.ascii_letters + GREEK
     slanted = {slant(letter) for letter in letters}

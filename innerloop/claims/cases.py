@@ -1,7 +1,7 @@
 """A case: the sizes and the description of one instance that a statement is tried on.
 
     case = Case(d=2, L=3, n=10**6, A=matrix, note="a nilpotent part")
-    trial.add(left, right, case)     # "d = 2, L = 3, n = 10^6, A = [[1, 31.8], [0, 1]], a nilp…"
+    trial.add(left, right, case)     # "$d = 2$, $L = 3$, $n = 10^6$, $A = [[1, 31.8], [0, 1]]$, …"
 
 Numbers order counterexamples, in the order in which they are given: the smallest is shown. Tensors
 and words only describe.
@@ -36,7 +36,7 @@ class Case:
         return self.values[name]
 
     def __str__(self) -> str:
-        words = [f"{name} = {format_entry(value)}" for name, value in self.values.items()]
+        words = [f"${name} = {format_entry(value)}$" for name, value in self.values.items()]
         return ", ".join([*words, *([self.note] if self.note else [])])
 
 

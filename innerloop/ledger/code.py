@@ -2,8 +2,9 @@
 
 A cell depends on its claim's module, on what that imports (wherever in the file the import stands),
 on the members that the cell looked up by name while it ran, and on recorded weights that its
-settings name. Comments and docstrings decide nothing and are left out. If a digest
-changed, the cell is stale, and the modules that changed are known by name.
+settings name. Comments, docstrings and the dollars around mathematics in texts decide nothing and
+are left out. If a digest changed, the cell is stale, and the modules that changed are known by
+name.
 """
 
 from __future__ import annotations
@@ -163,7 +164,7 @@ def _write_tree(node: Any) -> Iterator[str]:
     """A syntax tree as text, the same in every version of Python: empty fields are left out."""
     if isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
-        for name, value in ast.iter_fields(node):
+        for name, value in _list_fields(node):
             if value not in (None, []):
                 yield f" {name}="
                 yield from _write_tree(value)
@@ -172,7 +173,19 @@ def _write_tree(node: Any) -> Iterator[str]:
         for part in node:
             yield from _write_tree(part)
     else:
-        yield repr(node)
+        yield repr(node.replace("$", "") if isinstance(node, str) else node)
+
+
+def _list_fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
+    """List the fields of a node; of an f-string without the dollars that stand alone."""
+    for name, value in ast.iter_fields(node):
+        text = isinstance(node, ast.JoinedStr)
+        yield name, [part for part in value if not _is_dollar(part)] if text else value
+
+
+def _is_dollar(part: ast.expr) -> bool:
+    """Whether a part of an f-string is a dollar alone, which marks mathematics."""
+    return isinstance(part, ast.Constant) and part.value == "$"
 
 
 def _digest(data: bytes) -> str:

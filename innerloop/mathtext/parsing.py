@@ -1,7 +1,7 @@
 """Read linear Unicode mathematics and write MathML Core.
 
     row       atoms with their scripts, and operators
-    scripts   _x  ^x  of one letter, number, name, (…) or {…}; also ₁ ² ᵀ, ′, and * after a letter
+    scripts   _x  ^x  of one letter, number, name, (…) or {…}; also ₁ ² ᵀ ′, * after a letter, λmax
     atom      a number, a letter (with accents), a name of three or more letters, √x, √(…), brackets
 
 Brackets balance; half-open intervals may mix ( and [. Letters are slanted by the browser, names and
@@ -26,6 +26,8 @@ DEEPEST = 20
 
 _NUMBER = re.compile(r"(?:\d{1,3}(?:,\d{3})+(?!\d)|\d+)(?:\.\d+)?(?:e[-−+]?\d+)?")
 _NAME = re.compile(r"[A-Za-z]{2,}")
+_EXTREME = re.compile(r"(?<=[α-ω])(?:max|min)(?![a-z])")
+"""λmax is λ_max."""
 _UPRIGHT_GREEK = re.compile("[Α-Ω]")
 
 
@@ -94,6 +96,9 @@ class Reader:
             elif c == "*" and base.kind in ("letter", "name", "close"):
                 self.at += 1
                 above.append("<mo>∗</mo>")
+            elif base.kind == "letter" and (match := _EXTREME.match(self.text, self.at)):
+                self.at = match.end()
+                below.append(f"<mi>{match[0]}</mi>")
             elif c in "_^":
                 self.at += 1
                 (below if c == "_" else above).append(self.read_argument())
@@ -127,6 +132,7 @@ class Reader:
         return self.read_atom([]).html
 
     def read_atom(self, before: list[Piece]) -> Piece:
+        """Read one number, name, root, bracket, bar or character."""
         start = self.at
         if match := _NUMBER.match(self.text, self.at):
             self.at = match.end()
@@ -142,31 +148,18 @@ class Reader:
             return self.read_root(start)
         if c in s.OPENING:
             return self.read_brackets(c, start)
+        if c in s.BARS:
+            return self.read_bar(c, before)
+        c = s.REPLACED.get(c, c)
+        return _read_operator(c, before) or self.read_letter(c)
+
+    def read_letter(self, c: str) -> Piece:
+        """Read one letter with its accents, a symbol or a fraction."""
         if c in s.FRACTIONS:
             top, bottom = s.FRACTIONS[c].split("/")
             slash = _write_operator("/", "solid")
             return Piece(f"<mrow><mn>{top}</mn>{slash}<mn>{bottom}</mn></mrow>", "letter", 3)
-        if c in s.BARS:
-            return self.read_bar(c, before)
-        if c in s.SUMS:
-            return Piece(f"<mo>{c}</mo>", "sum", 1)
-        if c in s.PUNCTUATION:
-            return Piece(_write_operator(c, "comma"), "comma", 1)
-        return self.read_character(s.REPLACED.get(c, c), before)
-
-    def read_character(self, c: str, before: list[Piece]) -> Piece:
-        """Read one letter with its accents, or one operator."""
-        if c in s.SYMBOLS and not (c in "%" and before):
-            return Piece(f"<mi>{c}</mi>", "letter", 1)
-        if c in s.RELATIONS:
-            return Piece(_write_operator(c, "infix"), "relation", 1)
-        if c == "/":
-            return Piece(_write_operator(c, "solid"), "slash", 1)
-        if c in s.BINARY:
-            last = before[-1].kind if before else "open"
-            form = "prefix" if last in ("open", "relation", "operator", "comma") else "infix"
-            return Piece(_write_operator(c, form), "operator", 1)
-        if not c.isalpha() or len(c) != 1:
+        if not c.isalpha() and c not in s.SYMBOLS:
             raise self.fail(f"{c!r} is no mathematics", self.at - 1)
         upright = ' mathvariant="normal"' if _UPRIGHT_GREEK.match(c) else ""
         letter = f"<mi{upright}>{escape(c)}</mi>"
@@ -206,6 +199,23 @@ class Reader:
         return Piece(_write_operator(c, kind), kind, 1)
 
 
+def _read_operator(c: str, before: list[Piece]) -> Piece | None:
+    """Read one operator; none for what is a letter or a symbol."""
+    if c in s.SUMS:
+        return Piece(f"<mo>{c}</mo>", "sum", 1)
+    if c in s.PUNCTUATION:
+        return Piece(_write_operator(c, "comma"), "comma", 1)
+    if c in "/!":
+        return Piece(_write_operator(c, "solid"), "slash" if c == "/" else "close", 1)
+    if c in s.RELATIONS:
+        return Piece(_write_operator(c, "infix"), "relation", 1)
+    if c in s.BINARY:
+        last = before[-1].kind if before else "open"
+        form = "prefix" if last in ("open", "relation", "operator", "comma") else "infix"
+        return Piece(_write_operator(c, form), "operator", 1)
+    return None
+
+
 def write_row(pieces: list[Piece]) -> str:
     return "".join(piece.html for piece in pieces)
 
@@ -242,7 +252,7 @@ def _decompose(text: str) -> str:
 
 
 def _needs_space(pieces: list[Piece], piece: Piece) -> bool:
-    """Whether a thin space stands between: around a function, and between a name and its argument."""
+    """Whether a thin space stands between: around functions and names."""
     if not pieces or piece.kind not in ("letter", "function", "name", "sum"):
         return False
     last = pieces[-1].kind

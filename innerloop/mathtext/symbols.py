@@ -5,9 +5,7 @@ A character that is in none of these tables is no mathematics: the error says wh
 
 from __future__ import annotations
 
-SUPERSCRIPTS = dict(
-    zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀᵏᵗᵈᴸᴷᵐᵖ", "0123456789+−=()niTktdLKmp", strict=True)
-)
+SUPERSCRIPTS = dict(zip("⁰¹²³⁴⁵⁶⁷⁸⁹⁺⁻⁼⁽⁾ⁿⁱᵀᵏᵗᵈᴸᴷᵐᵖ", "0123456789+−=()niTktdLKmp", strict=True))
 SUBSCRIPTS = dict(zip("₀₁₂₃₄₅₆₇₈₉₊₋₌₍₎ᵢⱼₖₙₜₘₗₓ", "0123456789+−=()ijkntmlx", strict=True))
 """Small characters, and the characters that they are small forms of."""
 
@@ -20,8 +18,8 @@ OPENING, CLOSING = "([{⟨⌊⌈", ")]}⟩⌋⌉"
 BARS = "|‖"
 """Opening, closing or, between spaces, a relation: which one follows from where it stands."""
 
-RELATIONS = frozenset("=≠<>≤≥≪≫≈≃≅≡∼~∝≺≻≼≽∈∉∋⊂⊆⊃⊇⊥∥→←↔↦⇒⇔←:≍≲≳∃∀↑↓")
-BINARY = frozenset("+−±∓×·∘⊗⊕⊙∪∩∖∧∨÷∗⋅∇∂¬∞%")
+RELATIONS = frozenset("=≠<>≤≥≪≫≈≃≅≡∼∝≺≻≼≽∈∉∋⊂⊆⊃⊇⊥∥→←↔↦⇒⇔:≍≲≳↑↓")
+BINARY = frozenset("+−±∓×·∘⊗⊕⊙∪∩∖∧∨÷∗⋅")
 """Operators; after a relation, an opening bracket or nothing a sign such as − is a prefix."""
 
 SIGNS = frozenset("+−±∓")
@@ -31,7 +29,7 @@ SYMBOLS = frozenset("∞∅ℓℝℕℤℂ𝔼ℙ𝕊𝟙𝒩ℋ𝒟ℱℒ⊤…
 SUMS = frozenset("∑∏∫⋃⋂")
 """Large operators; the matrix is Σ, the sum is ∑, and they are different characters."""
 
-PUNCTUATION = frozenset(",;.!?")
+PUNCTUATION = frozenset(",;.?")
 PRIMES = {"′": "′", "'": "′", "″": "″"}
 
 SHORT_NAMES = frozenset(
@@ -40,8 +38,11 @@ SHORT_NAMES = frozenset(
 """Names of two letters; any other two letters are a product, any three or more are a name."""
 
 FUNCTIONS = frozenset(
-    "tr ln log exp sin cos tan min max sup inf lim det rank diag sign span dim argmin argmax "
-    "vec Var Cov Tr arg sgn erf poly polylog".split()
+    {
+        *("tr", "ln", "log", "exp", "sin", "cos", "tan", "min", "max", "sup", "inf", "lim", "det"),
+        *("rank", "diag", "sign", "span", "dim", "argmin", "argmax", "vec", "Var", "Cov", "arg"),
+        *("sgn", "poly"),
+    }
 )
 """Functions, which stand apart from an argument without brackets: log n."""
 

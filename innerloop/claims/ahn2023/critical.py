@@ -225,10 +225,10 @@ def check_direction(data: Slopes, where: str, name: str, block: int) -> Erratum:
 
     Block 0: R̃_i = r_i I is printed, r_i Σ⁻¹ meant; block 1: S̃_i = s_i Σ⁻¹ printed, s_i I meant.
     """
-    forms = (f"{name} I", f"{name} Σ⁻¹") if block == 0 else (f"{name} Σ⁻¹", f"{name} I")
+    forms = (f"{name} $I$", f"{name} $Σ⁻¹$") if block == 0 else (f"{name} $Σ⁻¹$", f"{name} $I$")
     any_direction = "RS"[block]
     printed, corrected = (
-        Inequality(f"df/dt along {form} is at most that along {any_direction}", rounding=1e-7)
+        Inequality(f"$df/dt$ along {form} is at most that along {any_direction}", rounding=1e-7)
         for form in forms
     )
     for found in data.drawn:

@@ -31,15 +31,15 @@ KINDS = ("any", "rotation", "symmetric", "positive")
 MISPRINTS = (
     misprint(
         "Section 5.2, before Theorem 4",
-        "∇²R = XXᵀ/(2n)",
-        "XXᵀ/n, of R = 1/(2n) (w−w*)ᵀXXᵀ(w−w*)",
-        "d = n = 1, x = 1: R = (w − w*)²/2, whose second derivative is 1, printed 1/2",
+        "$∇²R = XXᵀ/(2n)$",
+        "$XXᵀ/n$, of $R = 1/(2n) (w−w*)ᵀXXᵀ(w−w*)$",
+        "$d = n = 1$, $x = 1$: $R = (w − w*)²/2$, whose second derivative is 1, printed 1/2",
     ),
     misprint(
         "Section 5.2, before Theorem 4",
-        "Σ⁻¹ = E[XXᵀ]⁻¹, X = [x_1 … x_n]",
-        "n E[XXᵀ]⁻¹, so that A ∝ Σ⁻¹ all the same",
-        "d = 1, n = 2, Σ = 1: E[XXᵀ] = 2",
+        "$Σ⁻¹ = E[XXᵀ]⁻¹$, $X = [x_1 … x_n]$",
+        "$n E[XXᵀ]⁻¹$, so that $A ∝ Σ⁻¹$ all the same",
+        "$d = 1$, $n = 2$, $Σ = 1$: $E[XXᵀ] = 2$",
     ),
 )
 
@@ -84,17 +84,17 @@ def inverse_root(S: Tensor) -> Tensor:
 
 
 def judge_views(data: Data) -> Evidence:
-    printed = Equality("y = ⟨x, w*⟩ for w* = Σ^{−1/2} w̄, any W")
-    corrected = Equality("y = ⟨x, w*⟩ for w* = W⁻ᵀ w̄, any W")
-    laws = Equality("x = W x̄ ~ N(0, Σ), Σ^{−1/2} w̄ ~ N(0, Σ⁻¹)")
+    printed = Equality("$y = ⟨x, w*⟩$ for $w* = Σ^{−1/2} w̄$, any $W$")
+    corrected = Equality("$y = ⟨x, w*⟩$ for $w* = W⁻ᵀ w̄$, any $W$")
+    laws = Equality("$x = W x̄ ~ N(0, Σ)$, $Σ^{−1/2} w̄ ~ N(0, Σ⁻¹)$")
     for view in data.views:
         W, S = view.W, view.W @ view.W.mT
         printed.add((W @ view.x) @ (inverse_root(S) @ view.w), view.label, view.case)
         corrected.add((W @ view.x) @ torch.linalg.solve(W.mT, view.w), view.label, view.case)
         laws.add(view.seen, S, view.case)
         laws.add(view.star @ S, torch.eye(len(W), dtype=torch.float64), view.case)
-    form = Equality("R(w) = 1/(2n) (w−w*)ᵀXXᵀ(w−w*)")
-    newton = Equality("w + A ∇R(w) = w* for all w at A = −n (XXᵀ)⁻¹, n ≥ d", tolerance=1e-7)
+    form = Equality("$R(w) = 1/(2n) (w−w*)ᵀXXᵀ(w−w*)$")
+    newton = Equality("$w + A ∇R(w) = w*$ for all $w$ at $A = −n (XXᵀ)⁻¹$, $n ≥ d$", tolerance=1e-7)
     for square in data.squares:
         n, G, off = square.X.shape[1], square.X @ square.X.mT, square.w - square.goal
         form.add(off @ G @ off / (2 * n), square.value, square.case)
@@ -118,11 +118,11 @@ def change_squares(change: Callable[[Square], Square]) -> Callable[[Data], Data]
 
 @claim(
     "ahn2023.distorted-view",
-    "Latent isotropic covariates seen through a distortion are the setting x ~ N(0, Σ), "
-    "w* ~ N(0, Σ⁻¹), with w* = Σ^{−1/2} times the latent weights.",
+    "Latent isotropic covariates seen through a distortion are the setting $x ~ N(0, Σ)$, "
+    "$w* ~ N(0, Σ⁻¹)$, with $w* = Σ^{−1/2}$ times the latent weights.",
     where="Section 5.2, before Theorem 4",
     kind="equality",
-    hypotheses={"W ∈ R^{d×d} with WWᵀ ≻ 0, not said to be symmetric": "the passage"},
+    hypotheses={"$W ∈ R^{d×d}$ with $WWᵀ ≻ 0$, not said to be symmetric": "the passage"},
     quick={"trials": 400},
     full={"trials": 20_000},
     tiny={"trials": 24},
@@ -142,7 +142,7 @@ def change_squares(change: Callable[[Square], Square]) -> Callable[[Data], Data]
 )
 def distorted_view(generator: torch.Generator, *, trials: int) -> Data:
     one = torch.ones(1, dtype=torch.float64)
-    note = "W = −1, x̄ = w̄ = 1: y = 1; x = −1, Σ = 1, w* = 1 and ⟨x, w*⟩ = −1"
+    note = "$W = −1$, $x̄ = w̄ = 1$: $y = 1$; $x = −1$, $Σ = 1$, $w* = 1$ and $⟨x, w*⟩ = −1$"
     views = [_measure_view(-one[None], one, one, Case(d=1, note=note))]
     for k in range(trials):
         W, case = _draw_distortion(generator, k)
@@ -160,7 +160,7 @@ def _measure_view(W: Tensor, x: Tensor, w: Tensor, case: Case) -> View:
 def _draw_distortion(generator: torch.Generator, k: int) -> tuple[Tensor, Case]:
     """Draw a matrix W of each kind in turn."""
     d, kind = 1 + (k // 4) % 5, KINDS[k % 4]
-    case = Case(d=d, note=f"W {kind}")
+    case = Case(d=d, note=f"$W$ {kind}")
     rotation, _ = torch.linalg.qr(draw_normal(generator, d, d))
     scales = 10 ** (torch.rand(d, generator=generator, dtype=torch.float64) - 0.5)
     if kind == "any":

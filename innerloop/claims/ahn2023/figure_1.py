@@ -37,15 +37,15 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
     exact = least_family_loss(D, N, LAYERS, False)[1]
     count = len(found)
     proportional = trained.check_vanishing(
-        "Dist(Σ^½ A_i Σ^½, I) converges to 0 for i = 0, 1, 2",
+        "$Dist(Σ^½ A_i Σ^½, I)$ converges to 0 for $i = 0$, 1, 2",
         trained.list_last(found, "A", whitened=True),
         f"last values of {LAYERS} matrices, {count} runs",
     )
     constant, at_inverse = (
         Equality(statement, SMALL)
         for statement in (
-            "Dist(A_i, I) remains constant: at the end what it is at first",
-            "Dist(A_i, I) ends at Dist(Σ⁻¹, I), far from 0",
+            "$Dist(A_i, I)$ remains constant: at the end what it is at first",
+            "$Dist(A_i, I)$ ends at $Dist(Σ⁻¹, I)$, far from 0",
         )
     )
     for run, cell in enumerate(found):
@@ -97,11 +97,12 @@ def change_loss(share: float) -> Any:
 
 @claim(
     "ahn2023.figure-1",
-    "Three layers trained on prompts with a random covariance: the loss goes to almost 0, every "
-    "A_i to a multiple of the inverse covariance, and none to a multiple of the identity.",
+    "Three layers trained on prompts with a random covariance: the loss goes to almost 0, "
+    "every $A_i$ to a multiple of the inverse covariance, and none to a multiple of the "
+    "identity.",
     where="Section 5.3, Figure 1",
     kind="figure",
-    hypotheses={"d = 5, n = 20, Σ = UᵀD²U, D = (1, 1, ½, ¼, 1)": "Section 5.3"},
+    hypotheses={"$d = 5$, $n = 20$, $Σ = UᵀD²U$, $D = (1, 1, ½, ¼, 1)$": "Section 5.3"},
     quick=trained.make_cells(3, batch=100, steps=8),
     full=trained.make_cells(5, batch=trained.PROMPTS, steps=20),
     tiny=trained.make_cells(1, batch=60, steps=6),

@@ -35,18 +35,18 @@ def judge_figure_2(found: list[Cell]) -> Evidence:
         ratios += (a.sort().values / exact.sort().values).tolist()
     orders = Counter(_name_order(cell) for cell in found)
     identity = check_within(
-        "Σ^½ A_i Σ^½ is a multiple a_i I of the identity, entry by entry",
+        "$Σ^½ A_i Σ^½$ is a multiple $a_i I$ of the identity, entry by entry",
         cover_values(far),
         most=SMALL,
-        what=f"largest difference of an entry over a_i, {len(found)} runs",
+        what=f"largest difference of an entry over $a_i$, {len(found)} runs",
         ours="a twentieth",
     )
     stationary = check_around(
-        "the a_i are those of a stationary point of Theorem 4, the best one, in some order",
+        "the $a_i$ are those of a stationary point of Theorem 4, the best one, in some order",
         ratios,
         1.0,
         within=0.1,
-        what=f"learned a_i over exact a_i, {len(found)} runs",
+        what=f"learned $a_i$ over exact $a_i$, {len(found)} runs",
         ours="a tenth",
     )
     told = ", ".join(f"{a:.3f}" for a in sorted(exact.tolist()))
@@ -88,7 +88,7 @@ def _scale_matrices(factor: float) -> Any:
     "identity: a stationary point of Theorem 4.",
     where="Section 5.3, Figure 2",
     kind="figure",
-    hypotheses={"d = 5, n = 20, Σ = UᵀD²U, D = (1, 1, ½, ¼, 1)": "Section 5.3"},
+    hypotheses={"$d = 5$, $n = 20$, $Σ = UᵀD²U$, $D = (1, 1, ½, ¼, 1)$": "Section 5.3"},
     quick=trained.make_cells(3, batch=100, steps=8),
     full=trained.make_cells(5, batch=trained.PROMPTS, steps=20),
     tiny=trained.make_cells(1, batch=100, steps=6),

@@ -38,10 +38,10 @@ def judge_figure_3(found: list[Cell]) -> Evidence:
         low = trained.check_test_loss(found, statement)
     checks = [
         trained.check_vanishing(
-            "Dist(B_0, I) and Dist(B_1, I) decrease to 0", trained.list_last(found, "B"), runs
+            "$Dist(B_0, I)$ and $Dist(B_1, I)$ decrease to 0", trained.list_last(found, "B"), runs
         ),
         trained.check_vanishing(
-            "Dist(Σ^½ A_i Σ^½, I) decreases to 0", trained.list_last(found, "A", True), runs
+            "$Dist(Σ^½ A_i Σ^½, I)$ decreases to 0", trained.list_last(found, "A", True), runs
         ),
     ]
     return Evidence(
@@ -71,7 +71,7 @@ def _compute_exact(cell: Cell) -> float:
 
 
 def _check_tail(found: list[Cell]) -> Check:
-    trial = Inequality("the expectation (5) at the learned a_i, b_i is above that of no layer")
+    trial = Inequality("the expectation (5) at the learned $a_i$, $b_i$ is above that of no layer")
     for run, cell in enumerate(found):
         note = f"{cell['losses'][-1]:.2g} on its batch"
         trial.add(1.0, _compute_exact(cell), Case(run=run, note=note))
@@ -93,8 +93,9 @@ def _tabulate_run(k: int, cell: Cell) -> dict[str, Any]:
 
 @claim(
     "ahn2023.figure-3",
-    "Three layers trained with matrices B_i that move the covariates: the loss goes to 0, every "
-    "A_i to a multiple of the inverse covariance, every B_i to a multiple of the identity.",
+    "Three layers trained with matrices $B_i$ that move the covariates: the loss goes to "
+    "0, every $A_i$ to a multiple of the inverse covariance, every $B_i$ to a multiple of "
+    "the identity.",
     where="Section 6.1, Figure 3",
     **trained.MOVING,
     conclude=judge_figure_3,

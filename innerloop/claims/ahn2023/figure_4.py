@@ -38,22 +38,25 @@ def judge_figure_4(found: list[Cell]) -> Evidence:
     runs = f"{len(found)} runs"
     checks = [
         check_within(
-            "‖A_0‖ < ‖A_1‖ < ‖A_2‖, of Σ^½A_iΣ^½ as they are drawn",
+            "$‖A_0‖ < ‖A_1‖ < ‖A_2‖$, of $Σ^½A_iΣ^½$ as they are drawn",
             cover_values(steps),
             least=1.0,
-            what=f"‖A_1‖/‖A_0‖ and ‖A_2‖/‖A_1‖, {runs}",
+            what=f"$‖A_1‖/‖A_0‖$ and $‖A_2‖/‖A_1‖$, {runs}",
         ),
         check_within(
-            "a_k b_k < 0: x shrinks where it is large",
+            "$a_k b_k < 0$: $x$ shrinks where it is large",
             cover_values(products),
             most=0.0,
-            what=f"a_0 b_0 and a_1 b_1, {runs}",
+            what=f"$a_0 b_0$ and $a_1 b_1$, {runs}",
         ),
         check_within(
-            "without B_i, sizes differ less: ‖A_2‖/‖A_0‖ with B_i is above the largest ratio there",
+            (
+                "without $B_i$, sizes differ less: $‖A_2‖/‖A_0‖$ with $B_i$ is above the "
+                "largest ratio there"
+            ),
             cover_values([float(size[2] / size[0]) for size in sizes]),
             least=without,
-            what=f"‖A_2‖/‖A_0‖ with B_i, {runs}",
+            what=f"$‖A_2‖/‖A_0‖$ with $B_i$, {runs}",
         ),
     ]
     return Evidence(
@@ -81,8 +84,8 @@ def reverse_layers(cell: Cell) -> None:
 
 @claim(
     "ahn2023.figure-4",
-    "With matrices B_i that move the covariates, the learned A_i grow from layer to layer, and "
-    "more so than without them.",
+    "With matrices $B_i$ that move the covariates, the learned $A_i$ grow from layer to "
+    "layer, and more so than without them.",
     where="Section 6.1, Figure 4",
     **trained.MOVING,
     conclude=judge_figure_4,

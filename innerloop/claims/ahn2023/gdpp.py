@@ -37,9 +37,9 @@ from innerloop.claims.trials import Equality, Inequality
 D, N, LAYERS, BATCH, START = 5, 10, 3, 20_000, 0.1
 UPDATE = misprint(
     "Section 6.1, observation 1",
-    "X_{k+1} = X_k (I − |a_k b_k| M X_kᵀ X_k)",
-    "X_k (I − |a_k b_k| M X_kᵀ Σ⁻¹ X_k), since A_k = a_k Σ⁻¹, up to the factor 1/n of (4)",
-    "d = n = 1, Σ = 4, x = 2, a = −1, b = ½: (4) takes x to 1, printed −2",
+    "$X_{k+1} = X_k (I − |a_k b_k| M X_kᵀ X_k)$",
+    "$X_k (I − |a_k b_k| M X_kᵀ Σ⁻¹ X_k)$, since $A_k = a_k Σ⁻¹$, up to the factor $1/n$ of (4)",
+    "$d = n = 1$, $Σ = 4$, $x = 2$, $a = −1$, $b = ½$: (4) takes $x$ to 1, printed −2",
 )
 
 
@@ -85,13 +85,15 @@ def run_gd_plus_plus(X: Tensor, y: Tensor, query: Tensor, a: Tensor, b: Tensor) 
 
 
 def judge_gdpp(data: Data) -> Evidence:
-    same = Equality("layers with A_i = a_i I, B_i = b_i I are GD++ with η = −a_i, γ = −a_i b_i/n")
+    same = Equality(
+        "layers with $A_i = a_i I$, $B_i = b_i I$ are GD++ with $η = −a_i$, $γ = −a_i b_i/n$"
+    )
     for case, found, known in data.runs:
         same.add(found, known, case)
     trained = [found for found in data.conditions if found.trained]
     ratios = [ratio for found in trained for ratio in found.list_ratios()]
     better = check_within(
-        "κ(X_{k+1}X_{k+1}ᵀ) ≤ κ(X_kX_kᵀ) in the median over prompts, after every layer",
+        "$κ(X_{k+1}X_{k+1}ᵀ) ≤ κ(X_kX_kᵀ)$ in the median over prompts, after every layer",
         cover_values(ratios),
         most=1.0,
         what=f"median after over median before, {len(trained)} runs, {LAYERS - 1} layers each",
@@ -131,8 +133,10 @@ def judge_gdpp(data: Data) -> Evidence:
 
 
 def _check_every_prompt(conditions: Sequence[Conditions], safe: bool) -> Check:
-    where = "with no g above 1/(3|a_k b_k|)" if safe else ""
-    trial = Inequality(f"κ(X_{{k+1}}X_{{k+1}}ᵀ) ≤ κ(X_kX_kᵀ) on every prompt {where}".strip(), 1e-9)
+    where = "with no $g$ above $1/(3|a_k b_k|)$" if safe else ""
+    trial = Inequality(
+        f"$κ(X_{{k+1}}X_{{k+1}}ᵀ) ≤ κ(X_kX_kᵀ)$ on every prompt {where}".strip(), 1e-9
+    )
     for found in conditions:
         for k, (old, new) in enumerate(zip(found.before, found.after, strict=True), 1):
             keep = found.safe[k - 1] if safe else torch.ones_like(old, dtype=torch.bool)
@@ -140,13 +144,15 @@ def _check_every_prompt(conditions: Sequence[Conditions], safe: bool) -> Check:
                 continue
             share = float((new < old)[keep].double().mean())
             worst = int((new / old)[keep].argmax())
-            note = f"{found.name}, a_k b_k = {found.products[k - 1]:.4g}, falls on {share:.0%}"
+            note = f"{found.name}, $a_k b_k = {found.products[k - 1]:.4g}$, falls on {share:.0%}"
             trial.add(new[keep][worst], old[keep][worst], Case(layer=k, note=note))
     return trial.check()
 
 
 def _check_exact(conditions: Sequence[Conditions]) -> Check:
-    trial = Inequality("the median of κ falls with every layer at the best a, b of the exact loss")
+    trial = Inequality(
+        "the median of $κ$ falls with every layer at the best $a$, $b$ of the exact loss"
+    )
     for found in conditions:
         if not found.trained:
             for k, (old, new) in enumerate(zip(found.before, found.after, strict=True), 1):
@@ -169,7 +175,7 @@ def change_conditions(change: Callable[[Conditions], Conditions]) -> Callable[[D
     "covariates has a better condition number after every layer.",
     where="Section 6, after Theorem 5, and 6.1",
     kind="equality",
-    hypotheses={"Σ = I for GD++": "the passage", "weights as trained": "Section 6.1"},
+    hypotheses={"$Σ = I$ for GD++": "the passage", "weights as trained": "Section 6.1"},
     quick={"trials": 300, "prompts": 4000, "runs": 3, "cases": [[5, 10, 2], [5, 10, 3]]},
     full={
         "trials": 10_000,
@@ -197,7 +203,7 @@ def gdpp(
         conditions.append(_measure(generator, f"run {k}", scales, (D, N, LAYERS), prompts, True))
     for d, n, layers in cases:
         scales, _ = least_family_loss(d, n, layers, True)
-        name = f"exact best, d = {d}, n = {n}, {layers} layers"
+        name = f"exact best, $d = {d}$, $n = {n}$, {layers} layers"
         conditions.append(_measure(generator, name, scales, (d, n, layers), prompts, False))
     return Data([_run_both(generator, k) for k in range(trials)], conditions)
 

@@ -19,17 +19,17 @@ from innerloop.claims.trials import Equality
 
 SHAPE = misprint(
     "Lemma 10, after item 3",
-    "C = [0 … 0 c] ∈ R^{(d+1)×1} is added to Y_0",
-    "C ∈ R^{1×(n+1)}, the shape of Y_0",
-    "d = 2, n = 1: three entries in a column for two in a row",
+    "$C = [0 … 0 c] ∈ R^{(d+1)×1}$ is added to $Y_0$",
+    "$C ∈ R^{1×(n+1)}$, the shape of $Y_0$",
+    "$d = 2$, $n = 1$: three entries in a column for two in a row",
 )
 
 
 def judge_label(data: list[TwoRuns]) -> Evidence:
-    inputs = Equality("X_i does not depend on [Y_0]_{n+1}")
-    others = Equality("[Y_i]_j, j ≤ n, does not depend on [Y_0]_{n+1}")
-    query = Equality("[Y_i]_{n+1} from c added to [Y_0]_{n+1} is c more")
-    slopes = Equality("∂(X_i, Y_i)/∂[Y_0]_{n+1} is 1 at [Y_i]_{n+1}, 0 elsewhere")
+    inputs = Equality("$X_i$ does not depend on $[Y_0]_{n+1}$")
+    others = Equality("$[Y_i]_j$, $j ≤ n$, does not depend on $[Y_0]_{n+1}$")
+    query = Equality("$[Y_i]_{n+1}$ from $c$ added to $[Y_0]_{n+1}$ is $c$ more")
+    slopes = Equality("$∂(X_i, Y_i)/∂[Y_0]_{n+1}$ is 1 at $[Y_i]_{n+1}$, 0 elsewhere")
     for runs in data:
         for i, (one, two) in enumerate(zip(runs.without, runs.within, strict=True), 1):
             case = runs.case.extend(layer=i)

@@ -50,9 +50,11 @@ class Labels:
 
 
 def judge_labels(data: list[Labels]) -> Evidence:
-    linear = Equality("the label of every query is −⟨x, w_i⟩ with one w_i", tolerance=1e-8)
-    steps = Equality("w_{i+1} = w_i + A_i ∇R(w_i), A_i symmetric", tolerance=1e-8)
-    skew = Equality("w_{i+1} = w_i + A_iᵀ ∇R(w_i) for A_i that are not symmetric", tolerance=1e-8)
+    linear = Equality("the label of every query is $−⟨x, w_i⟩$ with one $w_i$", tolerance=1e-8)
+    steps = Equality("$w_{i+1} = w_i + A_i ∇R(w_i)$, $A_i$ symmetric", tolerance=1e-8)
+    skew = Equality(
+        "$w_{i+1} = w_i + A_iᵀ ∇R(w_i)$ for $A_i$ that are not symmetric", tolerance=1e-8
+    )
     for found in data:
         for case, labels, w, stated in found.steps():
             linear.add(-found.queries @ w, labels, case)
@@ -62,15 +64,18 @@ def judge_labels(data: list[Labels]) -> Evidence:
         errata=[
             misprint(
                 "(5), Lemma 2 and wherever layers are counted",
-                "k layers have the matrices A_0, …, A_k and the output Z_k",
-                "k layers have A_0, …, A_{k−1}; the output of A_0, …, A_k is Z_{k+1}",
-                "k = 1: one layer with two matrices A_0, A_1, of which Z_1 has seen A_0",
+                "$k$ layers have the matrices $A_0, …, A_k$ and the output $Z_k$",
+                "$k$ layers have $A_0, …, A_{k−1}$; the output of $A_0, …, A_k$ is $Z_{k+1}$",
+                "$k = 1$: one layer with two matrices $A_0$, $A_1$, of which $Z_1$ has seen $A_0$",
             ),
             misprint(
                 "proof of Lemma 2, (61)",
-                "y_{l+1}^(i) = y_l^(i) + (1/n) Σ_j x^(n+1)ᵀ A_l x^(j) y_l^(j)",
-                "x^(i)ᵀ for x^(n+1)ᵀ, as (57) has it",
-                "d = n = A = x^(1) = y^(1) = 1, x^(2) = 0: by (57) y^(1) becomes 2, by (61) 1",
+                "$y_{l+1}^(i) = y_l^(i) + (1/n) ∑_j x^(n+1)ᵀ A_l x^(j) y_l^(j)$",
+                "$x^(i)ᵀ$ for $x^(n+1)ᵀ$, as (57) has it",
+                (
+                    "$d = n = A = x^(1) = y^(1) = 1$, $x^(2) = 0$: by (57) $y^(1)$ becomes 2, "
+                    "by (61) 1"
+                ),
             ),
         ],
         beyond=[skew.check()],
@@ -88,7 +93,7 @@ def change_labels(change: Callable[[Labels], Tensor]) -> Callable[[list[Labels]]
     "on the prompt's least squares, and the iterate can be recovered after every layer.",
     where="Section 5, Lemma 2",
     kind="equality",
-    hypotheses={"A_i symmetric": "(9)", "no noise in the labels": "Section 3"},
+    hypotheses={"$A_i$ symmetric": "(9)", "no noise in the labels": "Section 3"},
     quick={"trials": 300},
     full={"trials": 20_000},
     tiny={"trials": 20},

@@ -62,9 +62,9 @@ STATED = {6: isotropic_minimiser, 7: printed_minimiser}
 def judge_components(data: list[Component]) -> Evidence:
     parts = []
     for lemma in STATED:
-        where = "Λ = I" if lemma == 6 else "any Λ"
-        flat = Equality(f"Lemma {lemma}, {where}: ∇f_j(X_j) = 0 in all entries")
-        least = Equality(f"Lemma {lemma}, {where}: f_j(X_j) is the least value of f_j")
+        where = "$Λ = I$" if lemma == 6 else "any $Λ$"
+        flat = Equality(f"Lemma {lemma}, {where}: $∇f_j(X_j) = 0$ in all entries")
+        least = Equality(f"Lemma {lemma}, {where}: $f_j(X_j)$ is the least value of $f_j$")
         for found in data:
             if found.lemma == lemma:
                 least.add(found.value, found.least, found.case)
@@ -91,7 +91,10 @@ def _tabulate_least() -> list[dict[str, Value]]:
     "at a multiple of one unit matrix.",
     where="Appendix A.3, Lemma 7",
     kind="equality",
-    hypotheses={"x ~ N(0, Λ), w* ~ N(0, I)": "the lemmas", "no noise in the labels": "Section 3"},
+    hypotheses={
+        "$x ~ N(0, Λ)$, $w* ~ N(0, I)$": "the lemmas",
+        "no noise in the labels": "Section 3",
+    },
     restates={"ahn2023.lemma-6": "Appendix A.2, Lemma 6"},
     quick={"shortest": 8, "trials": 160},
     full={"shortest": 8, "trials": 8000},

@@ -51,12 +51,15 @@ class Swap:
 def judge_swaps(data: tuple[list[Swap], Figure, dict[str, Value]]) -> Evidence:
     swaps, figure, numbers = data
     trials = {
-        ALL: Equality("f(A) = f(Ã) for A_i = a_i Σ⁻¹ and any two of the layers 0 … k"),
-        BY_5: Equality("f(A) = f(Ã) for i, j in 0 … k and the output Z_k"),
-        ANY: Equality("with A_i = a_i B, B any matrix, the error on every prompt stays in a swap"),
+        ALL: Equality("$f(A) = f(Ã)$ for $A_i = a_i Σ⁻¹$ and any two of the layers $0 … k$"),
+        BY_5: Equality("$f(A) = f(Ã)$ for $i$, $j$ in $0 … k$ and the output $Z_k$"),
+        ANY: Equality(
+            "with $A_i = a_i B$, $B$ any matrix, the error on every prompt stays in a swap"
+        ),
     }
     gaps = Inequality(
-        f"of symmetric A_0, A_1 that are not in proportion, a swap changes f by {GAP:g} or more"
+        "of symmetric $A_0$, $A_1$ that are not in proportion, a swap changes $f$ by "
+        f"{GAP:g} or more"
     )
     for swap in swaps:
         if swap.kind == FREE:
@@ -65,8 +68,10 @@ def judge_swaps(data: tuple[list[Swap], Figure, dict[str, Value]]) -> Evidence:
             trials[swap.kind].add(swap.after, swap.before, swap.case)
     part = Part(
         printed=trials[ALL].check(),
-        reading="all of A_0 … A_k act, as in (23) and in the product ∏_{ℓ=0}^k of the proof",
-        other_readings={"the output Z_k of (5), which A_k has not entered": trials[BY_5].check()},
+        reading="all of $A_0 … A_k$ act, as in (23) and in the product $∏_{ℓ=0}^k$ of the proof",
+        other_readings={
+            "the output $Z_k$ of (5), which $A_k$ has not entered": trials[BY_5].check()
+        },
     )
     beyond = [gaps.check(), trials[ANY].check()]
     return Evidence(parts=[part], beyond=beyond, numbers=numbers, figures=[figure])

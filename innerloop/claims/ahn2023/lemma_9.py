@@ -53,7 +53,8 @@ class Data:
 
 def judge_losses(data: Data) -> Evidence:
     losses = Equality(
-        "E[([Z_k]_{d+1,n+1} + w*ᵀx_{n+1})²] = E tr((I−M) Ȳ_kᵀ Ȳ_k (I−M)), finite laws p_x, p_w"
+        "$E[([Z_k]_{d+1,n+1} + w*ᵀx_{n+1})²] = E tr((I−M) Ȳ_kᵀ Ȳ_k (I−M))$, finite laws "
+        "$p_x$, $p_w$"
     )
     for found in data.labels:
         keep = torch.zeros(found.bar.shape[-1], dtype=torch.float64)
@@ -62,8 +63,10 @@ def judge_losses(data: Data) -> Evidence:
         traces = (kept.mT @ kept).diagonal(dim1=-2, dim2=-1).sum(-1)
         left, right = (found.mass * found.hidden**2).sum(), (found.mass * traces).sum()
         losses.add(left, right, found.case)
-    free = Equality("with any P_i, and Q_i whose last column is 0, a label in the slot is added")
-    broken = Inequality("with a last column of Q_i, a label of 1 changes others by over 10⁻⁶")
+    free = Equality(
+        "with any $P_i$, and $Q_i$ whose last column is 0, a label in the slot is added"
+    )
+    broken = Inequality("with a last column of $Q_i$, a label of 1 changes others by over 10⁻⁶")
     for case, change in data.free:
         free.add(change, 0.0, case)
     for case, change in data.broken:

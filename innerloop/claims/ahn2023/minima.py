@@ -82,10 +82,11 @@ def _split_point(point: Tensor, d: int) -> Weights:
 
 def check_uniqueness(ends: list[End], stated: Callable[[Tensor, int], Weights]) -> Erratum:
     """Check whether every global minimum found is the stated one, up to (γb, A/γ)."""
-    printed = Equality("the global optimum (b, A) is unique up to (γb, A/γ)", tolerance=1e-4)
+    printed = Equality("the global optimum $(b, A)$ is unique up to $(γb, A/γ)$", tolerance=1e-4)
     corrected = Equality(
-        "for Σ ≻ 0 and d ≥ 2 the global optimum (b, A) is unique up to (γb, A/γ); for d = 1 there "
-        "is one further family, b = γe_1, A = −e_2/(γ((n+1)/n + 1/n)λ)",
+        "for $Σ ≻ 0$ and $d ≥ 2$ the global optimum $(b, A)$ is unique up to $(γb, A/γ)$; "
+        "for $d = 1$ there is one further family, $b = γe_1$, "
+        "$A = −e_2/(γ((n+1)/n + 1/n)λ)$",
         tolerance=1e-4,
     )
     for end in ends:
@@ -93,7 +94,7 @@ def check_uniqueness(ends: list[End], stated: Callable[[Tensor, int], Weights]) 
             continue
         b, A = stated(end.S, end.n)
         found, known = product(end.b, end.A), product(b, A)
-        note = f"has the loss of b = {b.tolist()}, A = {A.tolist()}" if len(A) == 2 else ""
+        note = f"has the loss of $b = {b.tolist()}$, $A = {A.tolist()}$" if len(A) == 2 else ""
         printed.add(found, known, end.case.extend(note=note))
         if len(end.S) == 1:
             swapped = product(b.flip(0), A.flip(0))
@@ -130,14 +131,17 @@ def measure_components(
 
 def check_component_minimisers(components: list[Component]) -> Erratum:
     """Check the minimisers of each f_j: the least-norm one is the symmetric part of X_j."""
-    printed = Equality("X_j is the unique global minimum of f_j", tolerance=1e-8)
+    printed = Equality("$X_j$ is the unique global minimum of $f_j$", tolerance=1e-8)
     corrected = Equality(
-        "for Λ ≻ 0, f_j is least exactly on X_j plus antisymmetric matrices, C being symmetric",
+        (
+            "for $Λ ≻ 0$, $f_j$ is least exactly on $X_j$ plus antisymmetric matrices, $C$ "
+            "being symmetric"
+        ),
         tolerance=1e-8,
     )
     for case, X, least, free in components:
         d = case["d"]
-        printed.add(least, X, case.extend(note="Xᵀ and (X + Xᵀ)/2 have the same f_j"))
+        printed.add(least, X, case.extend(note="$Xᵀ$ and $(X + Xᵀ)/2$ have the same $f_j$"))
         # As many solutions as antisymmetric matrices, no more.
         left = torch.cat([least.flatten(), torch.tensor([float(free)])])
         right = torch.cat([((X + X.mT) / 2).flatten(), torch.tensor([d * (d + 1) / 2])])

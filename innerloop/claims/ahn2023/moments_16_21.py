@@ -82,8 +82,8 @@ STATED: dict[str, Callable[[Moment], Tensor]] = {
 }
 LABEL, PAIR, WITH_LABEL, WITH_ITSELF = STATED
 NUMBERS = {
-    True: ("(16)", "(18)", "(17)", "(19), c = (n−1)/n + (d+2)/n"),
-    False: ("(16)", "(18)", "(20)", "(21), c = (n+1)/n λ_j² + λ_j Σλ/n"),
+    True: ("(16)", "(18)", "(17)", "(19), $c = (n−1)/n + (d+2)/n$"),
+    False: ("(16)", "(18)", "(20)", "(21), $c = (n+1)/n λ_j² + λ_j ∑λ/n$"),
 }
 
 
@@ -99,20 +99,20 @@ def judge_moments(data: list[Moment]) -> Evidence:
             parts.append(Part(printed=trial.check()))
     missing = misprint(
         "proof of Lemma 6, before (18)",
-        "⟨C, E_{d+1,j}⟩ = Σ_i ⟨w, x_i⟩ x_i[j]",
-        "(1/n) Σ_i ⟨w, x_i⟩ x_i[j], as (19) counts it",
-        "d = 1, n = 2, w = x_1 = x_2 = 1: C_{21} = 1, and the sum is 2",
+        "$⟨C, E_{d+1,j}⟩ = ∑_i ⟨w, x_i⟩ x_i[j]$",
+        "$(1/n) ∑_i ⟨w, x_i⟩ x_i[j]$, as (19) counts it",
+        "$d = 1$, $n = 2$, $w = x_1 = x_2 = 1$: $C_{21} = 1$, and the sum is 2",
     )
     return Evidence(parts=parts, errata=[missing])
 
 
 @claim(
     "ahn2023.moments-16-21",
-    "The moments of the prompt's second-moment matrix C with the true weights and with itself, for "
-    "isotropic data and for a diagonal covariance.",
+    "The moments of the prompt's second-moment matrix $C$ with the true weights and with "
+    "itself, for isotropic data and for a diagonal covariance.",
     where="Appendix A, (16) to (21)",
     kind="equality",
-    hypotheses={"Λ diagonal": "Lemma 7", "no noise in the labels": "Section 3"},
+    hypotheses={"$Λ$ diagonal": "Lemma 7", "no noise in the labels": "Section 3"},
     quick={"shortest": 8, "trials": 200},
     full={"shortest": 8, "trials": 20_000},
     tiny={"shortest": 5, "trials": 20},

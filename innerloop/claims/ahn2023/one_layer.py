@@ -42,7 +42,7 @@ def measure_limits(
     for d, condition in ((1, 1.0), (3, 4.0), (5, 100.0)):
         S = draw_covariance(generator, d, condition)
         target = torch.linalg.inv(S)
-        name = f"d = {d}, condition number {float(torch.linalg.cond(S)):.3g}"
+        name = f"$d = {d}$, condition number {float(torch.linalg.cond(S)):.3g}"
         off = [-stated(S, n)[1][:d] - target for n in EXAMPLES]
         limits[name] = [float(matrix.norm() / target.norm()) for matrix in off]
     return limits

@@ -45,21 +45,24 @@ Weights = tuple[Tensor, Tensor]
 MISPRINTS = (
     misprint(
         "Section 4, (6)",
-        "f(P, Q) = E[ [Z_0 + Attn/n]_{d+1,n+1} + w*ᵀx ]",
+        "$f(P, Q) = E[[Z_0 + Attn/n]_{d+1,n+1} + w*ᵀx]$",
         "the square of it, as (5) and A.1 have it",
-        "d = n = 1, Σ = 1, P = Q = 0: (6) is E[w*x] = 0, the loss (5) is E[(w*x)²] = 1",
+        "$d = n = 1$, $Σ = 1$, $P = Q = 0$: (6) is $E[w*x] = 0$, the loss (5) is $E[(w*x)²] = 1$",
     ),
     misprint(
         "Section 4, after (6)",
-        "f depends only on the last row of P and the first n columns of Q",
-        "the first d columns, as (7) and A.1 have it",
-        "d = 2, n = 1, x = w* = (1, 0), query (0, 1), P = e₃e₃ᵀ: Attn is 0 at Q = 0, 1 at e₁e₂ᵀ",
+        "$f$ depends only on the last row of $P$ and the first $n$ columns of $Q$",
+        "the first $d$ columns, as (7) and A.1 have it",
+        (
+            "$d = 2$, $n = 1$, $x = w* = (1, 0)$, query (0, 1), $P = e₃e₃ᵀ$: Attn is 0 at "
+            "$Q = 0$, 1 at $e₁e₂ᵀ$"
+        ),
     ),
     misprint(
         "Section 4, remark 1 after Theorem 1",
-        "A ≈ Σ⁻¹ when n is large",
-        "−A ≈ Σ⁻¹",
-        "d = 1, Σ = 1: by (8) A = −n/(n + 2), which is −0.998 at n = 1000",
+        "$A ≈ Σ⁻¹$ when $n$ is large",
+        "$−A ≈ Σ⁻¹$",
+        "$d = 1$, $Σ = 1$: by (8) $A = −n/(n + 2)$, which is −0.998 at $n = 1000$",
     ),
 )
 
@@ -101,12 +104,12 @@ class Landscape:
 
 
 def judge_landscape(data: Landscape) -> Evidence:
-    flat = Equality("∇f = 0 at (8), in all entries of b and A, for any Σ", tolerance=1e-9)
-    lower = Inequality("f(8) ≤ f(b, A) for all b and A", rounding=1e-10)
-    scaled = Equality("f(γb, A/γ) = f(8) for γ ≠ 0")
-    white = Equality("Σ = I: f is least at A = −1/((n−1)/n + (d+2)/n) [I; 0]")
-    tokens = Equality("f(b, A) by moments is the loss (5) of the layer (4) on tokens")
-    squares = Equality("f − f(8) = tr(Σ (K − K*) E[G²] (K − K*)ᵀ) + E‖RᵀGp + β (wᵀGw) a‖²_Σ")
+    flat = Equality("$∇f = 0$ at (8), in all entries of $b$ and $A$, for any $Σ$", tolerance=1e-9)
+    lower = Inequality("$f(8) ≤ f(b, A)$ for all $b$ and $A$", rounding=1e-10)
+    scaled = Equality("$f(γb, A/γ) = f(8)$ for $γ ≠ 0$")
+    white = Equality("$Σ = I$: $f$ is least at $A = −1/((n−1)/n + (d+2)/n) [I; 0]$")
+    tokens = Equality("$f(b, A)$ by moments is the loss (5) of the layer (4) on tokens")
+    squares = Equality("$f − f(8) = tr(∑ (K − K*) E[G²] (K − K*)ᵀ) + E‖RᵀGp + β (wᵀGw) a‖²_Σ$")
     for point in data.points:
         flat.add(point.slope, torch.zeros_like(point.slope), point.case)
         scaled.add(point.rescaled, point.value, point.case)
@@ -118,25 +121,25 @@ def judge_landscape(data: Landscape) -> Evidence:
         lower.add(1.0, 1.0 + end.excess, end.case.extend(note="where a search ended"))
     effort = sum(end.evaluations for end in data.ends)
     lower.search_note = (
-        f"L-BFGS over b and A from {len(data.ends) - 1} random starts, {effort} evaluations"
+        f"L-BFGS over $b$ and $A$ from {len(data.ends) - 1} random starts, {effort} evaluations"
     )
     for trial, rows in ((white, data.isotropic), (tokens, data.tokens)):
         for case, found, known in rows:
             trial.add(found, known, case)
     limits = [
         check_rate(
-            f"−A → Σ⁻¹ as n → ∞, {name}",
+            f"$−A → Σ⁻¹$ as $n → ∞$, {name}",
             one_layer.EXAMPLES[-7:],
             far[-7:],
             -1.0,
             within=0.02,
             bound=True,
             what="n",
-            ours="the distance falls like 1/n, to 0.02 of a power",
+            ours="the distance falls like $1/n$, to 0.02 of a power",
         )
         for name, far in data.limits.items()
     ]
-    sign = "the sign is that of (8); the preconditioner of (11) is −A"
+    sign = "the sign is that of (8); the preconditioner of (11) is $−A$"
     return Evidence(
         parts=[
             Part(printed=flat.check()),
@@ -167,11 +170,11 @@ def bend_limits(data: Landscape) -> Landscape:
 
 @claim(
     "ahn2023.theorem-1",
-    "One layer's in-context loss has a global minimum at (8), for any covariance, and at its "
-    "rescalings; for long prompts −A is the inverse covariance.",
+    "One layer's in-context loss has a global minimum at (8), for any covariance, and at "
+    "its rescalings; for long prompts $−A$ is the inverse covariance.",
     where="Section 4, Theorem 1, with Appendix A",
     kind="equality",
-    hypotheses={"x ~ N(0, Σ), w* ~ N(0, I)": "the theorem", "no noise in labels": "Section 3"},
+    hypotheses={"$x ~ N(0, Σ)$, $w* ~ N(0, I)$": "the theorem", "no noise in labels": "Section 3"},
     quick={"trials": 100, "starts": 2},
     full={"trials": 5000, "starts": 60},
     tiny={"trials": 12, "starts": 1},

@@ -36,9 +36,9 @@ SMALL = 3
 """Largest size at which the exact rule has few points; beyond it Wishart words are quicker."""
 DISPLAY = misprint(
     "proof (B.1), first display",
-    "f = E Tr(∏(I + XᵀA_iXM) XᵀX ∏(I + MXᵀA_jX)), the factors' indices from 1 to 2",
-    "the entry (n+1, n+1) in place of the trace, as Lemma 9's I − M has it, and indices 0, 1",
-    "d = n = 1, A_0 = A_1 = 0: the display is E tr XᵀX = 2, and f = E (w*x)² = 1",
+    "$f = E Tr(∏(I + XᵀA_iXM) XᵀX ∏(I + MXᵀA_jX))$, the factors' indices from 1 to 2",
+    "the entry $(n+1, n+1)$ in place of the trace, as Lemma 9's $I − M$ has it, and indices 0, 1",
+    "$d = n = 1$, $A_0 = A_1 = 0$: the display is $E tr XᵀX = 2$, and $f = E (w*x)² = 1$",
 )
 Pair = tuple[Case, float, float]
 """The loss of a diagonal pair, and that of any pair."""
@@ -58,8 +58,8 @@ class Losses:
 
 
 def judge_losses(data: Losses) -> Evidence:
-    named = Inequality("f(D_0, diag(UᵀA_1U)) ≤ f(A_0, A_1), A_0 = UD_0Uᵀ, A_1 symmetric")
-    least = Inequality("min over diagonal A_0, A_1 ≤ f(A_0, A_1) for all A_0, A_1", 1e-7)
+    named = Inequality("$f(D_0, diag(UᵀA_1U)) ≤ f(A_0, A_1)$, $A_0 = UD_0Uᵀ$, $A_1$ symmetric")
+    least = Inequality("min over diagonal $A_0$, $A_1 ≤ f(A_0, A_1)$ for all $A_0$, $A_1$", 1e-7)
     for trial, pairs in ((named, data.named), (least, data.searched)):
         for case, diagonal, other in pairs:
             trial.add(diagonal, other, case)
@@ -87,8 +87,8 @@ def lower_others(data: Losses) -> Losses:
     where="Section 5.1, Theorem 3, with Appendix B.1",
     kind="inequality",
     hypotheses={
-        "A_0, A_1 symmetric": "(9)",
-        "x ~ N(0, I), w* ~ N(0, I)": "the theorem",
+        "$A_0$, $A_1$ symmetric": "(9)",
+        "$x ~ N(0, I)$, $w* ~ N(0, I)$": "the theorem",
     },
     quick={
         "cases": [[1, 1], [2, 1], [2, 5], [3, 2], [3, 8]],
@@ -176,4 +176,4 @@ def _search_all_entries(
 def _describe_end(A: Tensor, above: float) -> str:
     if float(distance_to_identity(A).max()) > 0.01:
         return f"elsewhere, {above:.1e} above"
-    return ", ".join(f"{m.diagonal().mean():.3f} I" for m in A)
+    return ", ".join(f"{m.diagonal().mean():.3f} $I$" for m in A)

@@ -27,21 +27,21 @@ from innerloop.theory.layers import LayeredLoss
 
 SIGN = misprint(
     "proof (B.2), step 1",
-    "G(X, A) = X ∏(I − M Xᵀ A_i X)",
-    "I + M Xᵀ A_i X, as (22) and (29) have it",
-    "d = n = 1, k = 0, all x = w* = A_0 = 1: by (22) Y_1 = 2 at the query, w*ᵀG is 0",
+    "$G(X, A) = X ∏(I − M Xᵀ A_i X)$",
+    "$I + M Xᵀ A_i X$, as (22) and (29) have it",
+    "$d = n = 1$, $k = 0$, all $x = w* = A_0 = 1$: by (22) $Y_1 = 2$ at the query, $w*ᵀG$ is 0",
 )
 
 
 def judge_theorem_4(data: Slopes) -> Evidence:
-    zero = "∇_{A_i} f = 0 for all i at the best A in S, so that the infimum over S is 0"
+    zero = "$∇_{A_i} f = 0$ for all $i$ at the best $A$ in $S$, so that the infimum over $S$ is 0"
     return Evidence(
         parts=[Part(printed=critical.check_gradient_vanishes(data, zero))],
         errata=[
-            critical.check_direction(data, "proof (B.2), after (25)", "R̃_i = r_i", block=0),
+            critical.check_direction(data, "proof (B.2), after (25)", "$R̃_i = r_i$", block=0),
             SIGN,
         ],
-        beyond=[critical.check_local_minima(data, "the best A in S is a local minimum of f")],
+        beyond=[critical.check_local_minima(data, "the best $A$ in $S$ is a local minimum of $f$")],
         table=data.rows,
     )
 
@@ -53,8 +53,8 @@ def judge_theorem_4(data: Slopes) -> Evidence:
     where="Section 5.2, Theorem 4, with Appendix B.2",
     kind="equality",
     hypotheses={
-        "x ~ N(0, Σ), w* ~ N(0, Σ⁻¹), Σ ≻ 0": "the theorem",
-        "k + 1 layers": "(23), on which the proof rests",
+        "$x ~ N(0, Σ)$, $w* ~ N(0, Σ⁻¹)$, $Σ ≻ 0$": "the theorem",
+        "$k + 1$ layers": "(23), on which the proof rests",
     },
     quick={
         "cases": [[1, 1, 1], [2, 1, 2], [2, 5, 2], [3, 4, 2], [2, 20, 3], [2, 5, 4]],
@@ -76,6 +76,6 @@ def theorem_4(
 ) -> Slopes:
     law = LayeredLoss(torch.full((1, 1), 4.0, dtype=torch.float64), 1, 1)
     one = torch.ones(1, 1, 1, dtype=torch.float64)
-    note = "Σ = 4, A_0 = 0, R = 1, r = 4: f = E(1 + Ag)², g/4 chi-squared, df = 8R"
+    note = "$Σ = 4$, $A_0 = 0$, $R = 1$, $r = 4$: $f = E(1 + Ag)²$, $g/4$ chi-squared, $df = 8R$"
     simple = critical.measure_gradient(Point(law, 0 * one[:, 0, 0]), one, note)
     return critical.measure_slopes(generator, cases, trials, free, simple)

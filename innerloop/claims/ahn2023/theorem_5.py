@@ -30,13 +30,16 @@ from innerloop.theory.layers import LayeredLoss
 
 def judge_theorem_5(data: tuple[Slopes, list[dict[str, Value]]]) -> Evidence:
     slopes, depths = data
-    zero = "∇_{A_i} f = 0, ∇_{B_i} f = 0 for all i at the best (A, B) in S, so the infimum is 0"
-    low = "the best (A, B) in S is a local minimum of f"
+    zero = (
+        "$∇_{A_i} f = 0$, $∇_{B_i} f = 0$ for all $i$ at the best $(A, B)$ in $S$, so the "
+        "infimum is 0"
+    )
+    low = "the best $(A, B)$ in $S$ is a local minimum of $f$"
     return Evidence(
         parts=[Part(printed=critical.check_gradient_vanishes(slopes, zero))],
         errata=[
-            critical.check_direction(slopes, "proof (B.3), after (34)", "R̃_i = r_i", block=0),
-            critical.check_direction(slopes, "proof (B.3), (37)", "S̃_j = s_j", block=1),
+            critical.check_direction(slopes, "proof (B.3), after (34)", "$R̃_i = r_i$", block=0),
+            critical.check_direction(slopes, "proof (B.3), (37)", "$S̃_j = s_j$", block=1),
             _check_flow(slopes),
         ],
         beyond=[critical.check_local_minima(slopes, low)],
@@ -47,7 +50,7 @@ def judge_theorem_5(data: tuple[Slopes, list[dict[str, Value]]]) -> Evidence:
 
 def _check_flow(data: Slopes) -> Erratum:
     printed, corrected = (
-        Inequality(f"(35): ḟ ≤ −Σ‖∇f‖² with Ḃ_i = −tr(∇_{{B_i}}f) {form}", rounding=1e-9)
+        Inequality(f"(35): $ḟ ≤ −∑‖∇f‖²$ with $Ḃ_i = −tr(∇_{{B_i}}f)$ {form}", rounding=1e-9)
         for form in ("Σ⁻¹", "I")
     )
     for found in data.drawn:
@@ -77,13 +80,14 @@ def _draw_depths(rows: list[dict[str, Value]]) -> Figure:
 
 @claim(
     "ahn2023.theorem-5",
-    "With matrices that move the covariates, weights A_i ∝ Σ⁻¹, B_i ∝ I contain points where the "
-    "gradient of the in-context loss, in all weights, vanishes or is as small as one likes.",
+    "With matrices that move the covariates, weights $A_i ∝ Σ⁻¹$, $B_i ∝ I$ contain points "
+    "where the gradient of the in-context loss, in all weights, vanishes or is as small as "
+    "one likes.",
     where="Section 6, Theorem 5, with Appendix B.3",
     kind="equality",
     hypotheses={
-        "x ~ N(0, Σ), w* ~ N(0, Σ⁻¹), Σ ≻ 0": "the theorem",
-        "k + 1 layers": "(32), on which the proof rests",
+        "$x ~ N(0, Σ)$, $w* ~ N(0, Σ⁻¹)$, $Σ ≻ 0$": "the theorem",
+        "$k + 1$ layers": "(32), on which the proof rests",
     },
     quick={
         "cases": [[1, 1, 2], [2, 5, 2], [3, 1, 2], [1, 4, 3]],
@@ -110,7 +114,7 @@ def theorem_5(
 ) -> tuple[Slopes, list[dict[str, Value]]]:
     law = LayeredLoss(torch.full((1, 1), 4.0, dtype=torch.float64), 1, 2, True)
     few = torch.tensor([-0.2, -0.2, 0.2], dtype=torch.float64)
-    note = "Σ = 4, A_i = −1/20, B_0 = 1/5, all R = S = 1"
+    note = "$Σ = 4$, $A_i = −1/20$, $B_0 = 1/5$, all $R = S = 1$"
     ones = torch.ones(3, 1, 1, dtype=torch.float64)
     simple = critical.measure_gradient(Point(law, few), ones, note)
     depths: list[dict[str, Value]] = [

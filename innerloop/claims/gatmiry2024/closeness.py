@@ -39,7 +39,7 @@ Rows = list[dict[str, Any]]
 """The case, which of the two functions, the loss, and eigenvalues of B relative to b."""
 SIZES = [[1, 1], [2, 1], [1, 2], [2, 2], [3, 1], [2, 3], [1, 8]]
 HYPOTHESES = {
-    "A symmetric, with A^½": "≼; Lemma 4.3, on which the proof rests, takes A^½",
+    "A symmetric, with A^½": "≼; Lemma 4.3, on which the proof rests, takes $A^½$",
     "n > d": "Section 3.2",
 }
 FALSIFIED = {
@@ -53,9 +53,9 @@ FALSIFIED = {
 
 
 def judge_closeness(rows: Rows, told: str, wide: Spread, numbers: dict[str, Value]) -> Evidence:
-    near = {form: Inequality(f"A within a factor 1 ± {told}, L(A, 0) {form}") for form in FORMS}
-    skew = Inequality(f"A any matrix, its quadratic form within a factor 1 ± {told}")
-    sharp = Inequality("A with A^½, any n: ‖I − A^½Σ*A^½‖^{2L} ≤ L(A, 0)", rounding=1e-9)
+    near = {form: Inequality(f"$A$ within a factor 1 ± {told}, $L(A, 0)$ {form}") for form in FORMS}
+    skew = Inequality(f"$A$ any matrix, its quadratic form within a factor 1 ± {told}")
+    sharp = Inequality("$A$ with $A^½$, any $n$: $‖I − A^½Σ*A^½‖^{2L} ≤ L(A, 0)$", rounding=1e-9)
     for row in rows:
         case, b = row["case"], row["b"]
         d, L, n, epsilon = (case[name] for name in ("d", "L", "n", "ε"))
@@ -69,7 +69,7 @@ def judge_closeness(rows: Rows, told: str, wide: Spread, numbers: dict[str, Valu
         near[row["form"]].search_note = row.get("search", "as far along a diagonal as it goes")
     part = Part(
         printed=near[LOSS].check(),
-        reading="L(A, 0) is the loss, as Section 3.5 defines it",
+        reading="$L(A, 0)$ is the loss, as Section 3.5 defines it",
         other_readings={TRACE: near[TRACE].check()},
     )
     return Evidence(parts=[part], beyond=[sharp.check(), skew.check()], numbers=numbers)

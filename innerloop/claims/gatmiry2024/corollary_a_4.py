@@ -28,9 +28,9 @@ from innerloop.claims.gatmiry2024.losses import (
 
 
 def judge_loss(rows: Rows) -> Evidence:
-    row = "E‖Σ_i uᵀΣA(I − ΣA)^{L−1−i}"
-    statement = f"L = E tr((I − A^½ΣA^½)^{{2L}}) + {row}Σ^½‖²"
-    mended = f"L = E tr(Σ*⁻¹(I − ΣA)^LΣ*(I − AᵀΣ)^L) + {row}Σ*^½‖²"
+    row = "E‖∑_i uᵀΣA(I − ΣA)^{L−1−i}"
+    statement = f"$L = E tr((I − A^½ΣA^½)^{{2L}}) + {row}Σ^½‖²$"
+    mended = f"$L = E tr(Σ*⁻¹(I − ΣA)^LΣ*(I − AᵀΣ)^L) + {row}Σ*^½‖²$"
     return Evidence(
         parts=[
             Part(
@@ -43,11 +43,11 @@ def judge_loss(rows: Rows) -> Evidence:
 
 @claim(
     "gatmiry2024.corollary-A.4",
-    "The loss of a looped transformer is an expected trace of a power of the sample covariance "
-    "between roots of A, and a term in u.",
+    "The loss of a looped transformer is an expected trace of a power of the sample "
+    "covariance between roots of $A$, and a term in $u$.",
     where="Appendix A.1, Corollary A.4",
     kind="equality",
-    hypotheses={"A positive semidefinite": "A^½, in the corollary", "n > d": "Section 3.2"},
+    hypotheses={"$A$ positive semidefinite": "$A^½$, in the corollary", "$n > d$": "Section 3.2"},
     quick={"trials": 50},
     full={"trials": 1000},
     tiny={"trials": 4},

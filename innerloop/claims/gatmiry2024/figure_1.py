@@ -47,16 +47,16 @@ D, MOST = 5, 20
 
 def judge_runs(runs: list[Run]) -> Evidence:
     inside = [run for run in runs if run.n <= MOST]
-    settled = Inequality("the loss ends at most 5 % above the least one of a multiple of I")
+    settled = Inequality("the loss ends at most 5 % above the least one of a multiple of $I$")
     for run in inside:
         for end in run.losses[-1].tolist():
             settled.add(end, 1.05 * least_loss(D, run.n, run.loops), run.case)
     seeds = min(run.seeds for run in runs)
-    ours = "converges: to within 5 % of the least loss of a multiple of I"
+    ours = "converges: to within 5 % of the least loss of a multiple of $I$"
     return Evidence(
         parts=[
             Part(printed=replace(settled.check(), ours=ours), trainings=seeds),
-            judge_distance(inside, "trained with n = 2 to 20 examples"),
+            judge_distance(inside, "trained with $n = 2$ to 20 examples"),
         ],
         beyond=[check_diagonal(inside), *_check_turn([run for run in runs if run.n > MOST])],
         table=[describe_run(run) for run in runs],
@@ -66,7 +66,7 @@ def judge_runs(runs: list[Run]) -> Evidence:
 
 def _check_turn(runs: list[Run]) -> list[Check]:
     """Check that A is not symmetric where prompts are longer than the code's."""
-    trial = Inequality("with 50 examples or more, a tenth of A or more is antisymmetric")
+    trial = Inequality("with 50 examples or more, a tenth of $A$ or more is antisymmetric")
     for run in runs:
         for share in run.antisymmetric_share()[-1].tolist():
             trial.add(0.1, share, run.case)
@@ -75,13 +75,13 @@ def _check_turn(runs: list[Run]) -> list[Check]:
 
 @claim(
     "gatmiry2024.figure-1",
-    "Trained at d = 5, the loss of a looped model converges for every n > 1 and A comes very close "
-    "to the identity, even for n < d.",
+    "Trained at $d = 5$, the loss of a looped model converges for every $n > 1$ and $A$ "
+    "comes very close to the identity, even for $n < d$.",
     where="Section 5.2, Figure 1",
     kind="figure",
     hypotheses={
-        "Σ* = I": "Section 5",
-        "n = 2, …, 20": "n near d or below (section 5.2), n > 1; the range of their code",
+        "$Σ* = I$": "Section 5",
+        "$n = 2, …, 20$": "$n$ near $d$ or below (section 5.2), $n > 1$; the range of their code",
     },
     quick={"loops": 3, "examples": [2, 4, 10, 20], "seeds": 3, "steps": 250, "batch": 256},
     full={

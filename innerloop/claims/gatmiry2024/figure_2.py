@@ -46,9 +46,11 @@ def judge_runs(runs: Runs) -> Evidence:
     loops, layers = ([run.losses[-1] for run in runs[kind]] for kind in ("loops", "layers"))
     falling = Inequality("trained with one loop more, from every start, the loss is lower")
     for L in range(1, len(loops)):
-        case = Case(L=L, d=D, n=N, note="L + 1 loops against L")
+        case = Case(L=L, d=D, n=N, note="$L + 1$ loops against $L$")
         falling.add(float(loops[L].max()), float(loops[L - 1].min()), case)
-    similar = Inequality("trained L loops and L layers differ by a tenth of predicting 0 at most")
+    similar = Inequality(
+        "trained $L$ loops and $L$ layers differ by a tenth of predicting 0 at most"
+    )
     for L, (one, other) in enumerate(zip(loops, layers, strict=True), 1):
         far = float((one[:, None] - other).abs().max())
         similar.add(far, 0.1, Case(L=L, d=D, n=N, note=f"{one.mean():.4f}, {other.mean():.4f}"))
@@ -77,11 +79,11 @@ def move_layers(by: float) -> Callable[[Runs], Runs]:
 
 @claim(
     "gatmiry2024.figure-2",
-    "Trained at d = 10, one layer looped L times does about as well as L layers, and more loops "
-    "reach a lower loss.",
+    "Trained at $d = 10$, one layer looped $L$ times does about as well as $L$ layers, and "
+    "more loops reach a lower loss.",
     where="Section 5.1, Figure 2",
     kind="figure",
-    hypotheses={"Σ* = I, d = 10": "Section 5", "n = 20": "the code that they use"},
+    hypotheses={"$Σ* = I$, $d = 10$": "Section 5", "$n = 20$": "the code that they use"},
     quick={"most": 3, "seeds": 3, "steps": 250, "batch": 64},
     full={"most": 4, "seeds": 5, "steps": 500, "batch": 128},
     tiny={"most": 3, "seeds": 1, "steps": 30, "batch": 16},
@@ -106,7 +108,7 @@ def figure_2(generator: torch.Generator, *, most: int, seeds: int, steps: int, b
 
 
 def _check_minima(most: int) -> Check:
-    trial = Inequality("one loop more, a lower least loss of a multiple of I")
+    trial = Inequality("one loop more, a lower least loss of a multiple of $I$")
     for d in (1, 5, 10):
         for n in (d, 20, 100):
             for L in range(1, 2 * most):

@@ -111,7 +111,7 @@ def judge_curves(found: Found) -> Evidence:
         for curve in curves
     }
     for L, n, errors in found["exact"]:
-        name = f"loops of least expected error, A = bI of {L} loops, n = {n}"
+        name = f"loops of least expected error, $A = bI$ of {L} loops, $n = {n}$"
         numbers[name] = 1 + errors.index(min(errors))
     return Evidence(
         parts=[*parts, Part(printed=higher.check(), trainings=seeds)],
@@ -133,8 +133,8 @@ def _check_falling(where: str, curves: list[Curve]) -> Check:
 
 def _check_settling(where: str, curves: list[Curve]) -> Check:
     trial = Inequality(
-        f"{where}: on more than half of the prompts I − ΣA has all eigenvalues inside the unit "
-        "circle, so that the error of the median prompt goes to 0"
+        f"{where}: on more than half of the prompts $I − ΣA$ has all eigenvalues inside "
+        "the unit circle, so that the error of the median prompt goes to 0"
     )
     for curve in curves:
         for share in curve.settling.tolist():
@@ -154,14 +154,15 @@ def change_curves(change: Callable[[Curve], Curve]) -> Callable[[Found], Found]:
 
 @claim(
     "gatmiry2024.figure-3",
-    "Trained with few loops and run with more, at d = 10, the loss keeps improving, in "
+    "Trained with few loops and run with more, at $d = 10$, the loss keeps improving, in "
     "distribution and out of it.",
     where="Section 5.3, Figure 3",
     kind="figure",
     hypotheses={
-        "trained at Σ* = I, d = 10, with 2 or 5 loops": "Sections 5 and 5.3",
-        "n = 20": "the code that they use",
-        "Σ inside (10)": "Theorem 4.5, which section 5.3 refers to; the code's Σ is inside (30)",
+        "trained at $Σ* = I$, $d = 10$, with 2 or 5 loops": "Sections 5 and 5.3",
+        "$n = 20$": "the code that they use",
+        "$Σ$ inside (10)": "Theorem 4.5, which section 5.3 refers to; "
+        "the code's $Σ$ is inside (30)",
     },
     quick={**PRINTED, "seeds": 3, "steps": 250, "batch": 64, "count": 2000},
     full={**PRINTED, "seeds": 5, "steps": 500, "batch": 128, "count": 20_000},

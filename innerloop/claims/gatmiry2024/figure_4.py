@@ -65,7 +65,7 @@ class Convergence:
 
 def judge_convergence(found: Convergence) -> Evidence:
     inside = [run for run in found.runs if 2 <= run.loops <= MOST]
-    single = Inequality("one loop converges: ‖A − aI‖_F ≤ ‖A‖_F/10 with a multiple aI of I")
+    single = Inequality("one loop converges: $‖A − aI‖_F ≤ ‖A‖_F/10$ with a multiple $aI$ of $I$")
     for run in (run for run in found.runs if run.loops == 1):
         for far in run.nearest_multiple_distance()[-1].tolist():
             single.add(far, 0.1, run.case)
@@ -124,13 +124,13 @@ def _leave_open(part: Part, more: list[Run]) -> Part:
 
 @claim(
     "gatmiry2024.figure-4",
-    "Trained at d = 10, A converges to the identity for all numbers of loops but one, slower for "
-    "more loops.",
+    "Trained at $d = 10$, $A$ converges to the identity for all numbers of loops but one, "
+    "slower for more loops.",
     where="Section 5, Figure 4",
     kind="figure",
     hypotheses={
-        "Σ* = I, d = 10": "Section 5",
-        "n = 20": "the code that they use",
+        "$Σ* = I$, $d = 10$": "Section 5",
+        "$n = 20$": "the code that they use",
         "more than one loop": "the caption, which sets one apart",
     },
     quick={"loops": [1, 2, 4, 8], "flows": FLOWS, "seeds": 3, "steps": 300, "batch": 64},

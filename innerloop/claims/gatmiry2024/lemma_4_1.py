@@ -34,17 +34,17 @@ from innerloop.theory.looped import LoopedLoss
 
 
 def judge_loss(rows: Rows) -> Evidence:
-    below = Inequality("E tr((I − A^½ΣA^½)^{2L}) ≤ L(A, 0)", rounding=1e-9)
+    below = Inequality("$E tr((I − A^½ΣA^½)^{2L}) ≤ L(A, 0)$", rounding=1e-9)
     compared = [row for row in rows if "printed" in row]
     for row in compared:
         below.add(row["printed"], row["loss"], row["case"])
-    aligned = "L(A, 0) = E tr((I − A^½ΣA^½)^{2L}) for A = cΣ*⁻¹"
+    aligned = "$L(A, 0) = E tr((I − A^½ΣA^½)^{2L})$ for $A = cΣ*⁻¹$"
     return Evidence(
         parts=[
             Part(
-                printed=check_form(rows, "printed", "L(A, 0) = E tr((I − A^½ΣA^½)^{2L})"),
+                printed=check_form(rows, "printed", "$L(A, 0) = E tr((I − A^½ΣA^½)^{2L})$"),
                 corrected=check_form(
-                    rows, "corrected", "L(A, 0) = E tr(Σ*⁻¹(I − ΣA)^LΣ*(I − AᵀΣ)^L)"
+                    rows, "corrected", "$L(A, 0) = E tr(Σ*⁻¹(I − ΣA)^LΣ*(I − AᵀΣ)^L)$"
                 ),
             )
         ],
@@ -60,10 +60,10 @@ def judge_loss(rows: Rows) -> Evidence:
 
 @claim(
     "gatmiry2024.lemma-4.1",
-    "At u = 0 the loss of a looped transformer is the expected trace of (I − A^½ΣA^½)^{2L}.",
+    "At $u = 0$ the loss of a looped transformer is the expected trace of $(I − A^½ΣA^½)^{2L}$.",
     where="Section 4, Lemma 4.1",
     kind="equality",
-    hypotheses={"A positive semidefinite": "A^½, in the lemma", "n > d": "Section 3.2"},
+    hypotheses={"$A$ positive semidefinite": "$A^½$, in the lemma", "$n > d$": "Section 3.2"},
     quick={"trials": 50},
     full={"trials": 1000},
     tiny={"trials": 5},

@@ -40,11 +40,11 @@ EXAMPLES = [100, 1000, 10_000, 100_000]
 
 
 def judge_moments(rows: Rows) -> Evidence:
-    low = Inequality("λ_j^k ≤ α_j for every n", rounding=1e-9)
+    low = Inequality("$λ_j^k ≤ α_j$ for every $n$", rounding=1e-9)
     for row in (row for row in rows if "found" in row):
         low.add(row["center"], row["found"], row["case"])
     fall = check_rate(
-        "α − λ^k falls as 1/n at λ = 1, k = 4, d = 3",
+        "$α − λ^k$ falls as $1/n$ at $λ = 1$, $k = 4$, $d = 3$",
         EXAMPLES,
         [float(isotropic_moments(3, n, 4)[4] - 1) for n in EXAMPLES],
         -1.0,
@@ -56,7 +56,7 @@ def judge_moments(rows: Rows) -> Evidence:
     return Evidence(
         parts=[
             Part(printed=basis),
-            judge_bounds(rows, "|α_j − λ_j^k| ≤ {width} λ_1^k"),
+            judge_bounds(rows, "$|α_j − λ_j^k| ≤ {width} λ_1^k$"),
         ],
         errata=[_judge_third_line(rows), *SLIPS],
         beyond=[low.check(), fall],
@@ -65,9 +65,9 @@ def judge_moments(rows: Rows) -> Evidence:
 
 def _judge_third_line(rows: Rows) -> Erratum:
     """Check the proof's bound on the sum over pairings, which is that of the identity."""
-    printed = Inequality("α_j ≤ λ_j^k Σ_p n^{C(G_p) − k} d^{C(G'_p) − 1}", rounding=1e-9)
+    printed = Inequality("$α_j ≤ λ_j^k ∑_p n^{C(G_p) − k} d^{C(G'_p) − 1}$", rounding=1e-9)
     right = Inequality(
-        "α_j ≤ λ_j^k + λ_1^k (Σ_p n^{C(G_p) − k} d^{C(G'_p) − 1} − 1)", rounding=1e-9
+        "$α_j ≤ λ_j^k + λ_1^k (∑_p n^{C(G_p) − k} d^{C(G'_p) − 1} − 1)$", rounding=1e-9
     )
     for row in (row for row in rows if "found" in row):
         case = row["case"]
@@ -82,26 +82,26 @@ def _judge_third_line(rows: Rows) -> Erratum:
 SLIPS = [
     misprint(
         "Lemma A.5",
-        "|α_j − λ_j^k| ≤ δλ_1^k, where Lemma 4.2 has δ^k, and no range of k",
-        "4kd/√n, with which the proof ends",
-        "L = 1, k = 2: δ² = 8d/√n = 4kd/√n with δ of section 3.5, and δ is not",
+        "$|α_j − λ_j^k| ≤ δλ_1^k$, where Lemma 4.2 has $δ^k$, and no range of $k$",
+        "$4kd/√n$, with which the proof ends",
+        "$L = 1$, $k = 2$: $δ² = 8d/√n = 4kd/√n$ with $δ$ of section 3.5, and $δ$ is not",
     ),
     misprint(
         "proof of Lemma A.5, first display",
-        "λ^{|c*|} v vᵀ with v = √λ u",
-        "λ^{|c*| − 1} v vᵀ, as in the next line",
-        "k = 1: E[x xᵀ] = Σ λ_i u_i u_iᵀ, and the display has λ_i²",
+        "$λ^{|c*|} v vᵀ$ with $v = √λ u$",
+        "$λ^{|c*| − 1} v vᵀ$, as in the next line",
+        "$k = 1$: $E[x xᵀ] = ∑ λ_i u_i u_iᵀ$, and the display has $λ_i²$",
     ),
 ]
 
 
 @claim(
     "gatmiry2024.lemma-4.2",
-    "Moments of the sample covariance share its law's eigenvectors, with eigenvalues within "
-    "δ^k λ_1^k of λ_j^k (in Lemma A.5 within δ λ_1^k).",
+    "Moments of the sample covariance share its law's eigenvectors, with eigenvalues "
+    "within $δ^k λ_1^k$ of $λ_j^k$ (in Lemma A.5 within $δ λ_1^k$).",
     where="Section 4, Lemma 4.2",
     kind="inequality",
-    hypotheses={"n > d": "Section 3.2", "1 ≤ k ≤ 2L": "Lemma 4.2"},
+    hypotheses={"$n > d$": "Section 3.2", "$1 ≤ k ≤ 2L$": "Lemma 4.2"},
     restates={"gatmiry2024.lemma-A.5": "Appendix A.1, Lemma A.5"},
     quick={"trials": 120, "searched": [[1, 1], [2, 1], [2, 2], [3, 2]]},
     full={"trials": 3000, "searched": [[1, 1], [2, 1], [2, 2], [3, 2], [3, 3], [4, 3]]},

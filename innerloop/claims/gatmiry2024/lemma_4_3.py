@@ -40,11 +40,11 @@ EXAMPLES = [1000, 10_000, 100_000]
 
 
 def judge_powers(rows: Rows) -> Evidence:
-    basis = judge_basis(rows, "E[(I − A^½ΣA^½)^k] has the eigenvectors of A^½Σ*A^½")
+    basis = judge_basis(rows, "$E[(I − A^½ΣA^½)^k]$ has the eigenvectors of $A^½Σ*A^½$")
     return Evidence(
         parts=[
             Part(printed=basis),
-            judge_bounds(rows, "|β_i − (1 − λ_i)^k| ≤ {width} (λ_1 + 1)^k"),
+            judge_bounds(rows, "$|β_i − (1 − λ_i)^k| ≤ {width} (λ_1 + 1)^k$"),
         ],
         errata=ERRATA,
         beyond=[_check_fall(loops) for loops in (1, 2, 3)],
@@ -55,28 +55,31 @@ ERRATA = [
     replace(
         misprint(
             "Lemma A.7",
-            "E[A^{−½}(A^½ΣA^½ − I)^kA^½] can be written as Σ β_i u_i u_iᵀ",
-            "A^{−½} Σ β_i u_i u_iᵀ A^½: its eigenvalues are the β_i, which is what is used",
-            "k = 1, Σ* = diag(4, 1), A = [[1, 1/2], [1/2, 1]]: it is Σ*A − I = [[3, 2], [1/2, 0]], "
-            "which is not symmetric",
+            "$E[A^{−½}(A^½ΣA^½ − I)^kA^½]$ can be written as $∑ β_i u_i u_iᵀ$",
+            "$A^{−½} ∑ β_i u_i u_iᵀ A^½$: its eigenvalues are the $β_i$, which is what is used",
+            "$k = 1$, $Σ* = diag(4, 1)$, $A = [[1, 1/2], [1/2, 1]]$: it is "
+            "$Σ*A − I = [[3, 2], [1/2, 0]]$, which is not symmetric",
         ),
         grade="step",
     ),
     misprint(
-        "Lemma 4.3", "the sums over eigenvectors run to n", "to d", "A^½Σ*A^½ is d × d, and n > d"
+        "Lemma 4.3",
+        "the sums over eigenvectors run to $n$",
+        "to $d$",
+        "$A^½Σ*A^½$ is $d × d$, and $n > d$",
     ),
     misprint(
         "proof of Lemma A.7, (21)",
-        "(M − I)^k = Σ_{i=1}^k (−1)^i C(k, i) M^i",
-        "Σ_{i=0}^k (−1)^{k−i} C(k, i) M^i",
-        "M = 1, k = 1: 0 on the left, −1 on the right",
+        "$(M − I)^k = ∑_{i=1}^k (−1)^i C(k, i) M^i$",
+        "$∑_{i=0}^k (−1)^{k−i} C(k, i) M^i$",
+        "$M = 1$, $k = 1$: 0 on the left, −1 on the right",
     ),
 ]
 
 
 def _check_fall(loops: int) -> Check:
     return check_rate(
-        f"β falls as n^{{−{loops}}} at λ = 1, k = {2 * loops}, d = 3",
+        f"$β$ falls as $n^{{−{loops}}}$ at $λ = 1$, $k = {2 * loops}$, $d = 3$",
         EXAMPLES,
         [float(isotropic_loss(3, n, loops, Fraction(1))) for n in EXAMPLES],
         -float(loops),
@@ -88,14 +91,14 @@ def _check_fall(loops: int) -> Check:
 
 @claim(
     "gatmiry2024.lemma-4.3",
-    "E[(I − A^½ΣA^½)^k] shares the eigenvectors of A^½Σ*A^½, with eigenvalues within "
-    "δ^k (λ_1 + 1)^k of (1 − λ_i)^k.",
+    "$E[(I − A^½ΣA^½)^k]$ shares the eigenvectors of $A^½Σ*A^½$, with eigenvalues within "
+    "$δ^k (λ_1 + 1)^k$ of $(1 − λ_i)^k$.",
     where="Section 4, Lemma 4.3",
     kind="inequality",
     hypotheses={
-        "A positive semidefinite": "A^½, in the lemma",
-        "n > d": "Section 3.2",
-        "k ≤ 2L": "Lemma 4.3",
+        "$A$ positive semidefinite": "$A^½$, in the lemma",
+        "$n > d$": "Section 3.2",
+        "$k ≤ 2L$": "Lemma 4.3",
     },
     restates={"gatmiry2024.lemma-A.7": "Appendix A.1, Lemma A.7, (21)"},
     quick={"trials": 120, "searched": [[1, 1], [2, 1], [2, 2], [3, 2]]},

@@ -60,11 +60,11 @@ def level(epsilon: float, d: int, n: int, L: int) -> float:
 
 
 def judge_gradients(rows: Rows) -> Evidence:
-    printed = {form: Inequality(f"‖∇L‖² ≥ ε^{{4L−2}}/4, L(A, 0) {form}") for form in FORMS}
-    bound = "‖∇L‖² ≥ d^{−(L−1)/L} ε^{4L−2}/4"
-    corrected, skew = Inequality(f"A symmetric: {bound}"), Inequality(f"A any matrix: {bound}")
-    norms = Inequality("Σ|z|^{4L−2} ≥ d^{−(L−1)/(2L−1)} (Σ|z|^{2L})^{(2L−1)/L}")
-    mended = Inequality("Σ|z|^{4L−2} ≥ d^{−(L−1)/L} (Σ|z|^{2L})^{(2L−1)/L}")
+    printed = {form: Inequality(f"$‖∇L‖² ≥ ε^{{4L−2}}/4$, $L(A, 0)$ {form}") for form in FORMS}
+    bound = "$‖∇L‖² ≥ d^{−(L−1)/L} ε^{4L−2}/4$"
+    corrected, skew = Inequality(f"$A$ symmetric: {bound}"), Inequality(f"$A$ any matrix: {bound}")
+    norms = Inequality("$∑|z|^{4L−2} ≥ d^{−(L−1)/(2L−1)} (∑|z|^{2L})^{(2L−1)/L}$")
+    mended = Inequality("$∑|z|^{4L−2} ≥ d^{−(L−1)/L} (∑|z|^{2L})^{(2L−1)/L}$")
     for row in rows:
         case = row["case"]
         d, L = case["d"], case["L"]
@@ -84,12 +84,14 @@ def judge_gradients(rows: Rows) -> Evidence:
     part = Part(
         printed=printed[LOSS].check(),
         corrected=corrected.check(),
-        reading="L(A, 0) is the loss, as Section 3.5 defines it",
+        reading="$L(A, 0)$ is the loss, as Section 3.5 defines it",
         other_readings={TRACE: printed[TRACE].check()},
     )
     hoelder = Part(printed=norms.check(), corrected=mended.check())
     numbers = {
-        f"largest d for which all equal λ satisfy it, L = {L}": int((16 * L * L) ** (L / (L - 1)))
+        f"largest $d$ for which all equal $λ$ satisfy it, $L = {L}$": int(
+            (16 * L * L) ** (L / (L - 1))
+        )
         for L in (2, 3, 4, 5)
     }
     return Evidence(
@@ -102,13 +104,13 @@ def judge_gradients(rows: Rows) -> Evidence:
 
 @claim(
     "gatmiry2024.lemma-A.10",
-    "Above the loss ε^{2L} + dδ^{2L}(ε + 2)^{2L} the squared gradient is at least ε^{4L−2}/4.",
+    "Above the loss $ε^{2L} + dδ^{2L}(ε + 2)^{2L}$ the squared gradient is at least $ε^{4L−2}/4$.",
     where="Appendix A.1, Lemma A.10",
     kind="inequality",
     hypotheses={
-        "A symmetric": "Lemma 4.3, with which the proof begins, takes A^½",
-        "Σ* = I": "Theorem 3.4, whose proof this is",
-        "8δd^{3/(4L)} ≤ ε ≤ 1 and 4dδ^{4L−2} ≤ 1": "the lemma",
+        "$A$ symmetric": "Lemma 4.3, with which the proof begins, takes $A^½$",
+        "$Σ* = I$": "Theorem 3.4, whose proof this is",
+        "$8δd^{3/(4L)} ≤ ε ≤ 1$ and $4dδ^{4L−2} ≤ 1$": "the lemma",
     },
     quick={"sizes": SIZES, "extra": 6, "descents": 3},
     full={"sizes": [*SIZES, [3, 2]], "extra": 60, "descents": 8},
@@ -191,7 +193,7 @@ def measure_multiples() -> Rows:
         slope = float(isotropic_loss(d, n, L, Fraction(a), 1) ** 2 / d)
         if n < least_examples(d, L) or float(value) < level(1.0, d, n, L):
             raise ValueError(f"the lemma's conditions do not hold at d = {d}, L = {L}")
-        case = Case(d=d, L=L, n=n, ε=1.0, note=f"A = {a}·I, the loss is {float(value):.5g}")
+        case = Case(d=d, L=L, n=n, ε=1.0, note=f"$A = {a}·I$, the loss is {float(value):.5g}")
         rows += [make_row(case, slope, form) for form in FORMS]
     return rows
 
@@ -204,6 +206,6 @@ def measure_norms(generator: torch.Generator) -> Rows:
             for k in range(8):
                 z = torch.ones(d, dtype=torch.float64) if k == 0 else draw_normal(generator, d)
                 high, low = (float((z**power).sum()) for power in (4 * L - 2, 2 * L))
-                note = "all z are 1" if k == 0 else "z at random"
+                note = "all $z$ are 1" if k == 0 else "$z$ at random"
                 rows.append({"case": Case(d=d, L=L, note=note), "high": high, "low": low})
     return rows

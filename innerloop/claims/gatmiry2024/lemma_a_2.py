@@ -34,9 +34,9 @@ Rows = list[dict[str, Any]]
 
 
 def judge_moments(rows: Rows) -> Evidence:
-    low = Inequality("1 ≤ α with E[Σ^k] = αI")
-    high = Inequality("α ≤ 1 + 4kd/√n with E[Σ^k] = αI, n ≥ 4k²d²")
-    sharp = Inequality("α ≤ ∏_{i<k} (1 + 2id/n) with E[Σ^k] = αI, every n")
+    low = Inequality("$1 ≤ α$ with $E[Σ^k] = αI$")
+    high = Inequality("$α ≤ 1 + 4kd/√n$ with $E[Σ^k] = αI$, $n ≥ 4k²d²$")
+    sharp = Inequality("$α ≤ ∏_{i<k} (1 + 2id/n)$ with $E[Σ^k] = αI$, every $n$")
     largest = 0.0
     for row in (row for row in rows if "excess" in row):
         case, excess = row["case"], row["excess"]
@@ -58,23 +58,23 @@ def judge_moments(rows: Rows) -> Evidence:
 SLIPS = [
     misprint(
         "Lemma A.2",
-        "E[(1/n) Σ xᵢxᵢᵀ] = α_{n,k,d} I",
-        "E[((1/n) Σ xᵢxᵢᵀ)^k], as in (15)",
-        "without the power α is 1 for every k",
+        "$E[(1/n) ∑ xᵢxᵢᵀ] = α_{n,k,d} I$",
+        "$E[((1/n) ∑ xᵢxᵢᵀ)^k]$, as in (15)",
+        "without the power $α$ is 1 for every $k$",
     ),
     misprint(
         "proof of Lemma A.2, (18) and (19)",
-        "indices run to n, and (19) is n^{C(G'_p)} I",
-        "they run to d, and (19) is d^{C(G'_p) − 1} I, as in the display after it",
-        "k = 1: E[x xᵀ] = I, and n^{C(G')} I = nI",
+        "indices run to $n$, and (19) is $n^{C(G'_p)} I$",
+        "they run to $d$, and (19) is $d^{C(G'_p) − 1} I$, as in the display after it",
+        "$k = 1$: $E[x xᵀ] = I$, and $n^{C(G')} I = nI$",
     ),
 ]
 
 
 def _judge_pairings(rows: Rows) -> Erratum:
     """Check the number of pairings, which is E[x^{2m}] of a standard normal."""
-    even = Equality("2m ends have (2m)!! pairings")
-    odd = Equality("2m ends have (2m − 1)!! pairings")
+    even = Equality("$2m$ ends have $(2m)!!$ pairings")
+    odd = Equality("$2m$ ends have $(2m − 1)$!! pairings")
     for row in (row for row in rows if "pairings" in row):
         m = row["case"]["m"]
         even.add(row["pairings"], prod(range(2 * m, 0, -2)), row["case"])
@@ -86,7 +86,7 @@ def _judge_pairings(rows: Rows) -> Erratum:
 def _judge_sums(rows: Rows) -> Erratum:
     """Check the last step of the proof, a geometric sum."""
     trials = {
-        least: Inequality(f"Σ_{{s≤k}} (2kd/√n)^s ≤ 1 + 4kd/√n for n ≥ {least}k²d²")
+        least: Inequality(f"$∑_{{s≤k}} (2kd/√n)^s ≤ 1 + 4kd/√n$ for $n ≥ {least}k²d²$")
         for least in (4, 16)
     }
     for row in (row for row in rows if "sum" in row):
@@ -97,11 +97,11 @@ def _judge_sums(rows: Rows) -> Erratum:
 
 @claim(
     "gatmiry2024.lemma-A.2",
-    "For n ≥ 4k²d² the k-th moment of the sample covariance of standard normals is αI with "
-    "1 ≤ α ≤ 1 + 4kd/√n.",
+    "For $n ≥ 4k²d²$ the k-th moment of the sample covariance of standard normals is $αI$ "
+    "with $1 ≤ α ≤ 1 + 4kd/√n$.",
     where="Appendix A.1, Lemma A.2 and its proof, (14) to (20)",
     kind="inequality",
-    hypotheses={"n ≥ 4k²d²": "the lemma", "the power k": "the proof, (15)"},
+    hypotheses={"$n ≥ 4k²d²$": "the lemma", "the power $k$": "the proof, (15)"},
     quick={"most": 12},
     full={"most": 24},
     tiny={"most": 6},

@@ -43,30 +43,32 @@ def _after_weights(stack: Stack, S: Tensor) -> Tensor:
 
 
 def judge_loss(rows: Rows) -> Evidence:
-    statement = "L = E‖Σ^{−½}∏Σ^½‖² + E‖Σ_i d_iᵀΣA^(i)∏Σ^½‖², Σ the sample's"
-    mended = "L = E‖Σ*^{−½}∏Σ*^½‖² + E‖Σ_i d_iᵀΣA^(i)∏Σ*^½‖²"
+    statement = "$L = E‖Σ^{−½}∏Σ^½‖² + E‖∑_i d_iᵀΣA^(i)∏Σ^½‖²$, $Σ$ the sample's"
+    mended = "$L = E‖Σ*^{−½}∏Σ*^½‖² + E‖∑_i d_iᵀΣA^(i)∏Σ*^½‖²$"
     return Evidence(
         parts=[
             Part(
                 printed=check_form(rows, "printed", statement),
                 corrected=check_form(rows, "corrected", mended),
-                reading="Σ is the sample's everywhere: (12) has it, and Corollary A.4 makes "
-                "Σ^½AΣ^½ of Σ^{−½}ΣAΣ^½",
+                reading="$Σ$ is the sample's everywhere: (12) has it, and Corollary A.4 makes "
+                "$Σ^½AΣ^½$ of $Σ^{−½}ΣAΣ^½$",
             )
         ],
         errata=[
             Erratum(
-                where="proof of Lemma A.3, the expectation over w*",
-                printed=check_form(rows, "step", "L = E[x_qᵀ(∏)²x_q] + E[(Σ_i … x_q)²]"),
+                where="proof of Lemma A.3, the expectation over $w*$",
+                printed=check_form(rows, "step", "$L = E[x_qᵀ(∏)²x_q] + E[(∑_i … x_q)²]$"),
                 corrected=check_form(
-                    rows, "corrected", "L = E[x_qᵀ∏ᵀΣ*⁻¹∏x_q] + E[(Σ_i … x_q)²], E over x_q and X"
+                    rows,
+                    "corrected",
+                    "$L = E[x_qᵀ∏ᵀΣ*⁻¹∏x_q] + E[(∑_i … x_q)²]$, $E$ over $x_q$ and $X$",
                 ),
             ),
             misprint(
                 "Lemma A.3 and its proof",
-                "the vectors in P are d_i",
-                "u^(i), as in (11) and Theorem A.1",
-                "L(A, u) on the left has no d, which is the dimension",
+                "the vectors in $P$ are $d_i$",
+                "$u^(i)$, as in (11) and Theorem A.1",
+                "$L(A, u)$ on the left has no $d$, which is the dimension",
             ),
         ],
     )
@@ -74,11 +76,11 @@ def judge_loss(rows: Rows) -> Evidence:
 
 @claim(
     "gatmiry2024.lemma-A.3",
-    "The loss of stacked layers with their own A and u is the sum of two expected squared norms "
-    "over the sample covariance.",
+    "The loss of stacked layers with their own $A$ and $u$ is the sum of two expected "
+    "squared norms over the sample covariance.",
     where="Appendix A.1, Lemma A.3 and its proof",
     kind="equality",
-    hypotheses={"n > d": "Section 3.2", "w* ~ N(0, Σ*⁻¹), x_q ~ N(0, Σ*)": "Section 3.2"},
+    hypotheses={"$n > d$": "Section 3.2", "$w* ~ N(0, Σ*⁻¹)$, $x_q ~ N(0, Σ*)$": "Section 3.2"},
     quick={"trials": 50},
     full={"trials": 1000},
     tiny={"trials": 4},

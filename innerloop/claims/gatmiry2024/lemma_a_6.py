@@ -27,7 +27,7 @@ Rows = list[dict[str, Any]]
 
 
 def judge_traces(rows: Rows) -> Evidence:
-    moved = Equality("E tr((I − A^½ΣA^½)^{2L}) = tr E[(I − Σ̃)^{2L}]", tolerance=1e-8)
+    moved = Equality("$E tr((I − A^½ΣA^½)^{2L}) = tr E[(I − Σ̃)^{2L}]$", tolerance=1e-8)
     for row in rows:
         moved.add(row["between roots"], row["in the law"], row["case"])
     return Evidence(
@@ -35,9 +35,12 @@ def judge_traces(rows: Rows) -> Evidence:
         errata=[
             misprint(
                 "Lemma A.6",
-                "the first part of the loss is E tr((I − A^½ΣA^½)^{2L}Σ^½)",
-                "E tr((I − A^½ΣA^½)^{2L}), as in the display and in Corollary A.4",
-                "A = 0, d = n = 1, Σ* = 1, any L: E|x| = √(2/π) = 0.798, and the display has 1",
+                "the first part of the loss is $E tr((I − A^½ΣA^½)^{2L}Σ^½)$",
+                "$E tr((I − A^½ΣA^½)^{2L})$, as in the display and in Corollary A.4",
+                (
+                    "$A = 0$, $d = n = 1$, $Σ* = 1$, any $L$: $E|x| = √(2/π) = 0.798$, and the "
+                    "display has 1"
+                ),
             )
         ],
     )
@@ -45,10 +48,13 @@ def judge_traces(rows: Rows) -> Evidence:
 
 @claim(
     "gatmiry2024.lemma-A.6",
-    "The trace over A^½ΣA^½ is one over the sample covariance of columns with covariance A^½Σ*A^½.",
+    (
+        "The trace over $A^½ΣA^½$ is one over the sample covariance of columns with covariance "
+        "$A^½Σ*A^½$."
+    ),
     where="Appendix A.1, Lemma A.6",
     kind="equality",
-    hypotheses={"A positive semidefinite": "A^½, in the lemma"},
+    hypotheses={"$A$ positive semidefinite": "$A^½$, in the lemma"},
     quick={"trials": 60, "loops": 2},
     full={"trials": 400, "loops": 3},
     tiny={"trials": 8, "loops": 1},

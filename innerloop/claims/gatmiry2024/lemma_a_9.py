@@ -33,16 +33,16 @@ def spread_bound(epsilon: float, small: float, root: float) -> float:
 
 
 def judge_spread(rows: Rows) -> Evidence:
-    return judge_closeness(rows, "(4ε + 16δd^{1/(2L)})", spread_bound, {})
+    return judge_closeness(rows, "$(4ε + 16δd^{1/(2L)})$", spread_bound, {})
 
 
 @claim(
     "gatmiry2024.lemma-A.9",
-    "A loss of at most ε^{2L} − δ^{2L}(ε + 2)^{2L}, ε > 2δ, puts A within a factor "
-    "1 ± (4ε + 16δd^{1/(2L)}) of the minimiser.",
+    "A loss of at most $ε^{2L} − δ^{2L}(ε + 2)^{2L}$, $ε > 2δ$, puts $A$ within a factor "
+    "$1 ± (4ε + 16δd^{1/(2L)})$ of the minimiser.",
     where="Appendix A.1, Lemma A.9",
     kind="inequality",
-    hypotheses={"ε > 2δ": "the lemma", **HYPOTHESES},
+    hypotheses={"$ε > 2δ$": "the lemma", **HYPOTHESES},
     quick={"sizes": SIZES, "extra": 3, "descents": 1},
     full={"sizes": SIZES, "extra": 60, "descents": 6},
     tiny={"sizes": [[1, 1], [2, 2]], "extra": 0, "descents": 0},

@@ -83,9 +83,9 @@ def list_stacks(*, flat: bool) -> list[Stack]:
     """List small stacks that a reader can check by hand, and the source's hard instances."""
     one, eye = torch.ones(1, 1, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
     corner = torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64))[None]
-    stacks = [Stack(eye, 3, corner, 0 * eye[:1], "Σ* = I, A = diag(1, 0), u = 0")]
+    stacks = [Stack(eye, 3, corner, 0 * eye[:1], "$Σ* = I$, $A = diag(1, 0)$, $u = 0$")]
     if not flat:
-        stacks.append(Stack(one, 2, one[None], one, "Σ* = A = u = 1"))
+        stacks.append(Stack(one, 2, one[None], one, "$Σ* = A = u = 1$"))
     for name, build in HARD_MATRICES.items():
         u = eye[:1].expand(2, 2)
         stacks.append(Stack(eye, 2, build(2).expand(2, 2, 2), 0 * u if flat else u, name))

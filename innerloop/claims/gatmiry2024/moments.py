@@ -115,8 +115,8 @@ def search_spectra(sizes: list[list[int]], *, shifted: bool) -> Rows:
 
 def judge_bounds(rows: Rows, statement: str) -> Part:
     """Judge |found − center| ≤ width · top; the statement has {width} where the width stands."""
-    printed = Inequality(statement.format(width="(4kd/√n)") + ", n > d", rounding=1e-9)
-    proved = Inequality(statement.format(width="(4kd/√n)") + ", n ≥ k²d", rounding=1e-9)
+    printed = Inequality(statement.format(width="(4kd/√n)") + ", $n > d$", rounding=1e-9)
+    proved = Inequality(statement.format(width="(4kd/√n)") + ", $n ≥ k²d$", rounding=1e-9)
     other = Inequality(statement.format(width="δ^k"), rounding=1e-9)
     for row in (row for row in rows if "found" in row):
         case, far = row["case"], abs(row["found"] - row["center"])
@@ -128,8 +128,10 @@ def judge_bounds(rows: Rows, statement: str) -> Part:
     return Part(
         printed=printed.check(),
         corrected=proved.check(),
-        reading="δ^k is 4kd/√n: Lemma A.7 defines it so, and the proof of Lemma A.5 ends with it",
-        other_readings={"δ = (8Ld/√n)^{1/(2L)}, as section 3.5 has it": other.check()},
+        reading=(
+            "$δ^k$ is $4kd/√n$: Lemma A.7 defines it so, and the proof of Lemma A.5 ends with it"
+        ),
+        other_readings={"$δ = (8Ld/√n)^{1/(2L)}$, as section 3.5 has it": other.check()},
     )
 
 

@@ -64,7 +64,7 @@ class Loops:
     def name_case(self, t: int) -> Case:
         n, d = self.X.shape
         ones = n == 2 and bool((self.X == 1).all())
-        return Case(d=d, n=n, t=t, note="all of x, w*, x_q and A are 1" if ones else "")
+        return Case(d=d, n=n, t=t, note="all of $x$, $w*$, $x_q$ and $A$ are 1" if ones else "")
 
 
 def judge_loops(data: list[Loops]) -> Evidence:
@@ -95,9 +95,9 @@ def judge_loops(data: list[Loops]) -> Evidence:
     ]
     loss = misprint(
         "Section 3.2",
-        "ℓ(w) = ‖Xᵀw* − y‖²",
-        "‖Xᵀw − y‖²",
-        "as printed it has no w in it and is 0, as y = Xᵀw*",
+        "$ℓ(w) = ‖Xᵀw* − y‖²$",
+        "$‖Xᵀw − y‖²$",
+        "as printed it has no $w$ in it and is 0, as $y = Xᵀw*$",
     )
     numbers = {"largest d": LARGEST_D, "largest n": LARGEST_N, "most loops": LOOPS}
     return Evidence(
@@ -109,24 +109,27 @@ def judge_loops(data: list[Loops]) -> Evidence:
 
 
 STATEMENTS = {
-    "exists": "for some P, Q and any A, L loops are L steps w − (1/n) A∇ℓ(w), ℓ = ‖Xᵀw − y‖²",
-    "gradient": "∇ℓ(0) = Xy, ℓ(w) = ‖Xᵀw − y‖²",
-    "gradient, corrected": "∇ℓ(0) = −2Xy",
-    "7": "(7): Attn_{d+1} = −w_1ᵀ[X x_q], w_1 = −(1/n) A∇ℓ(0) with ∇ℓ(0) = Xy",
-    "7, corrected": "Attn_{d+1} = n w_1ᵀ[X x_q], w_1 = −(1/n) Aᵀ∇½ℓ(0)",
-    "9": "(9), the labels yᵀ − w_tᵀX and −w_tᵀx_q, holds for every t, and X stays, with "
-    "w_{t+1} = w_t − (1/n) Aᵀ∇½ℓ(w_t)",
+    "exists": (
+        "for some $P$, $Q$ and any $A$, $L$ loops are $L$ steps $w − (1/n) A∇ℓ(w)$, "
+        "$ℓ = ‖Xᵀw − y‖²$"
+    ),
+    "gradient": "$∇ℓ(0) = Xy$, $ℓ(w) = ‖Xᵀw − y‖²$",
+    "gradient, corrected": "$∇ℓ(0) = −2Xy$",
+    "7": "(7): $Attn_{d+1} = −w_1ᵀ[X x_q]$, $w_1 = −(1/n) A∇ℓ(0)$ with $∇ℓ(0) = Xy$",
+    "7, corrected": "$Attn_{d+1} = n w_1ᵀ[X x_q]$, $w_1 = −(1/n) Aᵀ∇½ℓ(0)$",
+    "9": "(9), the labels $yᵀ − w_tᵀX$ and $−w_tᵀx_q$, holds for every $t$, and $X$ stays, with "
+    "$w_{t+1} = w_t − (1/n) Aᵀ∇½ℓ(w_t)$",
 }
 
 
 @claim(
     "gatmiry2024.proposition-3.1",
-    "For some P and Q a looped block of linear attention takes steps of preconditioned gradient "
-    "descent on the regression instance, whatever the preconditioner.",
+    "For some $P$ and $Q$ a looped block of linear attention takes steps of preconditioned "
+    "gradient descent on the regression instance, whatever the preconditioner.",
     where="Section 3.4, Proposition 3.1",
     kind="equality",
     hypotheses={
-        "labels without noise, n > d": "Section 3.2",
+        "labels without noise, $n > d$": "Section 3.2",
         "A arbitrary": "the sentence before it",
     },
     quick={"trials": 300},

@@ -57,12 +57,14 @@ def distance_bound(d: int, n: int, L: int) -> float:
 
 
 def judge_minimum(rows: Rows) -> Evidence:
-    small = Inequality("(1): L(A^opt, u^opt) ≤ 8Ld²4^L/√n = d(2δ)^{2L}")
-    zero = Equality("(2): u^opt = 0 where the search over A and u ends", tolerance=1e-6)
-    costs = Inequality("(2): at A^opt u ≠ 0 costs at least (1 − √L(A^opt, 0))²‖Σ*^½u‖² > 0")
-    order = Inequality("(3): (1 − c)Σ*⁻¹ ≼ A^opt ≼ (1 + c)Σ*⁻¹, c = 8δd^{1/(2L)}")
+    small = Inequality("(1): $L(A^opt, u^opt) ≤ 8Ld²4^L/√n = d(2δ)^{2L}$")
+    zero = Equality("(2): $u^opt = 0$ where the search over $A$ and $u$ ends", tolerance=1e-6)
+    costs = Inequality(
+        "(2): at $A^opt$ any $u ≠ 0$ costs at least $(1 − √L(A^opt, 0))²‖Σ*^½u‖² > 0$"
+    )
+    order = Inequality("(3): $(1 − c)Σ*⁻¹ ≼ A^opt ≼ (1 + c)Σ*⁻¹$, $c = 8δd^{1/(2L)}$")
     near = Inequality("(22) of Theorem A.8: ‖A^{opt ½}Σ*A^{opt ½} − I‖ ≤ 4δd^{1/(2L)}")
-    multiple = Equality("A^opt = bΣ*⁻¹ among symmetric A, to 0.02/√n", tolerance=0.02)
+    multiple = Equality("$A^opt = bΣ*⁻¹$ among symmetric $A$, to $0.02/√n$", tolerance=0.02)
     for row in rows:
         case, B, v = row["case"], row["B"], row["v"]
         d, L, n = (case[name] for name in ("d", "L", "n"))
@@ -86,44 +88,49 @@ def list_errata() -> list[Erratum]:
     loss = LoopedLoss(1, 2, 1).loss(0 * identity(1), torch.ones(1, dtype=torch.float64))
     term = float(loss) - 1  # the loss at A = u = 0 is 1
     positive = Check(
-        statement="the term in u is positive for u ≠ 0, whatever A is",
+        statement="the term in $u$ is positive for $u ≠ 0$, whatever $A$ is",
         passed=term > 0,
-        summary="tried at A = 0",
-        counterexample="" if term > 0 else f"d = L = 1, n = 2, A = 0, u = 1: it is {term:g}",
+        summary="tried at $A = 0$",
+        counterexample=""
+        if term > 0
+        else (f"$d = L = 1$, $n = 2$, $A = 0$, $u = 1$: it is {term:g}"),
     )
-    eigenvalue = Inequality("λ_1 + 1 ≤ 1 + 4δd^{1/(2L)} where λ_1 − 1 = 4δd^{1/(2L)}")
+    eigenvalue = Inequality("$λ_1 + 1 ≤ 1 + 4δd^{1/(2L)}$ where $λ_1 − 1 = 4δd^{1/(2L)}$")
     room = 4 * delta(1, 1, 10**6)
     eigenvalue.add(2 + room, 1 + room, Case(d=1, L=1, n=10**6, λ_1=1 + room))
     return [
         Erratum(
             where="proof of Theorem A.8",
             printed=positive,
-            meant="where L(A, 0) < 1 it is at least (1 − √L(A, 0))²‖Σ*^½u‖²; at A = 0 it is 0",
+            meant=(
+                "where $L(A, 0) < 1$ it is at least $(1 − √L(A, 0))²‖Σ*^½u‖²$; at $A = 0$ it is 0"
+            ),
         ),
         Erratum(
             where="proof of Theorem A.8, before (24)",
             printed=eigenvalue.check(),
-            meant="2 + 4δd^{1/(2L)}, with which the inequality that follows is 16 − 3.6² > 4 at "
-            "d = L = 1, δ = 0.4, and fails; (22) follows from L(A, 0) ≥ ‖I − A^½Σ*A^½‖^{2L}",
+            meant="$2 + 4δd^{1/(2L)}$, with which the inequality that follows is $16 − 3.6² > 4$ "
+            "at $d = L = 1$, $δ = 0.4$, and fails; (22) follows from "
+            "$L(A, 0) ≥ ‖I − A^½Σ*A^½‖^{2L}$",
         ),
         misprint(
             "remark after Theorem 3.2",
-            "δ = 4kd/√n",
-            "δ = (8Ld/√n)^{1/(2L)}, as in Section 3.5 and in the theorem",
-            "L = 1, d = 1, n = 10⁴: 0.04 with k = L, where the theorem's δ is 0.28",
+            "$δ = 4kd/√n$",
+            "$δ = (8Ld/√n)^{1/(2L)}$, as in Section 3.5 and in the theorem",
+            "$L = 1$, $d = 1$, $n = 10⁴$: 0.04 with $k = L$, where the theorem's $δ$ is 0.28",
         ),
     ]
 
 
 @claim(
     "gatmiry2024.theorem-3.2",
-    "At the global minimum u = 0, the loss is at most 8Ld²2^{2L}/√n = d(2δ)^{2L}, and A is within "
-    "a factor 1 ± 8δd^{1/(2L)} of the inverse covariance.",
+    "At the global minimum $u = 0$, the loss is at most $8Ld²2^{2L}/√n = d(2δ)^{2L}$, and "
+    "$A$ is within a factor $1 ± 8δd^{1/(2L)}$ of the inverse covariance.",
     where="Section 3.7, Theorem 3.2",
     kind="inequality",
     hypotheses={
-        "A symmetric, with A^½": "(22) and ≼; Lemma 4.1, on which the proof rests",
-        "8Ld²/√n ≤ 4^{−L}": "the theorem",
+        "$A$ symmetric, with $A^½$": "(22) and ≼; Lemma 4.1, on which the proof rests",
+        "$8Ld²/√n ≤ 4^{−L}$": "the theorem",
     },
     restates={"gatmiry2024.theorem-A.8": "Appendix A.1, Theorem A.8, (22) and (23)"},
     quick={"starts": 2, "sizes": SIZES},
@@ -189,7 +196,9 @@ def search_global(
 
 def check_rate_of_distance() -> Check:
     """Fit the power of n at which b of A^opt = bΣ*⁻¹ approaches 1."""
-    trial = Equality("1 − b falls as 1/n for A^opt = bΣ*⁻¹, c as n^{−1/(4L)}", tolerance=0.02)
+    trial = Equality(
+        "$1 − b$ falls as $1/n$ for $A^opt = bΣ*⁻¹$, $c$ as $n^{−1/(4L)}$", tolerance=0.02
+    )
     for d in (2, 10):
         for L in (1, 2, 3):
             n = [10**k for k in range(4, 9)]

@@ -64,15 +64,17 @@ def spread_bound(d: int, L: int, xi: float) -> float:
 
 def judge_arrivals(rows: Rows) -> Evidence:
     time = "(16L/(L−1))^{(L−1)/(2L−1)}"
-    printed = Inequality(f"(1): L(A(t)) ≤ ξ after t = (1/ξ)^{{(L−1)/L}}{time}")
-    right = f"L(A(t)) ≤ ξ after t = (d/ξ)^{{(L−1)/L}}{time}"
-    corrected = Inequality(f"(1), A(0) symmetric, n ≥ (128Ld²)²: {right}")
-    close = Inequality("(2) of Theorem 3.3: A within 1 ± 8(1 + 4d^{1/(2L)})ξ^{1/(2L)} of A^opt")
-    skew = Inequality(f"(1), A(0) any matrix: {right}")
-    apart = Inequality("(2), A(0) any matrix, by quadratic forms")
+    printed = Inequality(f"(1): $L(A(t)) ≤ ξ$ after $t = (1/ξ)^{{(L−1)/L}}{time}$")
+    right = f"$L(A(t)) ≤ ξ$ after $t = (d/ξ)^{{(L−1)/L}}{time}$"
+    corrected = Inequality(f"(1), $A(0)$ symmetric, $n ≥ (128Ld²)²$: {right}")
+    close = Inequality(
+        "(2) of Theorem 3.3: $A$ within $1 ± 8(1 + 4d^{1/(2L)})ξ^{1/(2L)}$ of $A^opt$"
+    )
+    skew = Inequality(f"(1), $A(0)$ any matrix: {right}")
+    apart = Inequality("(2), $A(0)$ any matrix, by quadratic forms")
     solved = {
-        "printed": Equality("g = K^{L/(2L−1)}(t + c)^{−L/(L−1)} solves g' = −g^{(2L−1)/L}/16"),
-        "corrected": Equality("g = K^{L/(L−1)}(t + c)^{−L/(L−1)} solves it, K = 16L/(L−1)"),
+        "printed": Equality("$g = K^{L/(2L−1)}(t + c)^{−L/(L−1)}$ solves $g' = −g^{(2L−1)/L}/16$"),
+        "corrected": Equality("$g = K^{L/(L−1)}(t + c)^{−L/(L−1)}$ solves it, $K = 16L/(L−1)$"),
     }
     for row in rows:
         case = row["case"]
@@ -104,15 +106,15 @@ def judge_arrivals(rows: Rows) -> Evidence:
             solution.as_erratum("proof of Theorem A.12, solution of (29)"),
             misprint(
                 "proof of Theorem A.12, (29) and before it",
-                "f' ≤ (1/16) f^{(2L−1)/L} and g' = (1/16) g^{(2L−1)/L}",
-                "−1/16 in both: f' = −‖∇L‖²",
-                "with g' = g^{(2L−1)/L}/16 the comparison g grows",
+                "$f' ≤ (1/16) f^{(2L−1)/L}$ and $g' = (1/16) g^{(2L−1)/L}$",
+                "−1/16 in both: $f' = −‖∇L‖²$",
+                "with $g' = g^{(2L−1)/L}/16$ the comparison $g$ grows",
             ),
             misprint(
                 "Theorems 3.3 and A.12",
-                "t ≥ (1/ξ)^{(L−1)/L}(16L/(L−1))^{(L−1)/(2L−1)} for any number of loops L",
-                "L ≥ 2; for one loop f' ≤ −f/16 gives t ≥ 16 log(L(A(0), 0)/ξ)",
-                "L = 1: the time is (16/0)⁰",
+                "$t ≥ (1/ξ)^{(L−1)/L}(16L/(L−1))^{(L−1)/(2L−1)}$ for any number of loops $L$",
+                "$L ≥ 2$; for one loop $f' ≤ −f/16$ gives $t ≥ 16 log(L(A(0), 0)/ξ)$",
+                "$L = 1$: the time is (16/0)⁰",
             ),
         ],
         beyond=[skew.check(), apart.check()],
@@ -122,15 +124,16 @@ def judge_arrivals(rows: Rows) -> Evidence:
 
 @claim(
     "gatmiry2024.theorem-3.3",
-    "Gradient flow on the loss of L loops is below ξ after a time of order ξ^{−(L−1)/L}, and, as "
-    "Theorem 3.3 adds, then close to the minimiser.",
+    "Gradient flow on the loss of $L$ loops is below $ξ$ after a time of order "
+    "$ξ^{−(L−1)/L}$, and, as Theorem 3.3 adds, then close to the minimiser.",
     where="Section 3.7, Theorem 3.3",
     kind="inequality",
     hypotheses={
-        "A(0) symmetric, with A^½": "Lemma 4.1, on which Theorem 3.4 and so this rests; ≼ in (2)",
-        "Σ* = I": "Theorem 3.3 and Table 1; A.12 uses Theorem 3.4, which has it",
-        "L ≥ 2": "the stated time divides by L − 1",
-        "n > d": "Section 3.2",
+        "$A(0)$ symmetric, with $A^½$": "Lemma 4.1, on which Theorem 3.4 and so this rests; "
+        "$≼$ in (2)",
+        "$Σ* = I$": "Theorem 3.3 and Table 1; A.12 uses Theorem 3.4, which has it",
+        "$L ≥ 2$": "the stated time divides by $L − 1$",
+        "$n > d$": "Section 3.2",
     },
     restates={"gatmiry2024.theorem-A.12": "Appendix A.1, Theorem A.12"},
     quick={"sizes": SIZES, "extra": 1, "dimensions": [10, 646, 697]},
@@ -168,7 +171,7 @@ def flow_diagonals(law: LoopedLoss, xi: float, starts: Tensor) -> Rows:
     b = 1 - law.minimum_deviation()
     return [
         {
-            "case": Case(d=law.d, L=law.loops, n=law.n, ξ=xi, note=f"A(0) = diag({told})"),
+            "case": Case(d=law.d, L=law.loops, n=law.n, ξ=xi, note=f"$A(0) = diag({told})$"),
             "symmetric": True,
             "root": bool((first >= 0).all()),
             "start": float(law.loss(torch.diag(first))),
@@ -193,7 +196,7 @@ def flow_multiples(dimensions: list[int], loops: list[int]) -> Rows:
                 printed, corrected = found.losses.tolist()
                 rows.append(
                     {
-                        "case": Case(d=d, L=L, n=n, ξ=1.0, note=f"A(0) = {start}·I"),
+                        "case": Case(d=d, L=L, n=n, ξ=1.0, note=f"$A(0) = {start}·I$"),
                         "symmetric": True,
                         "root": True,
                         "start": float(d * (1 - start) ** (2 * L)),
@@ -211,7 +214,7 @@ def flow_shear() -> dict[str, Any]:
     found = gradient_flow(law.loss, A, list_times(2, 2, xi), rtol=1e-6)
     end = (found.points[0] + found.points[0].mT) / 2
     return {
-        "case": Case(d=2, L=2, n=law.n, ξ=xi, note="A(0) = [[1, 1131.37], [0, 1]]"),
+        "case": Case(d=2, L=2, n=law.n, ξ=xi, note="$A(0) = [[1, 1131.37], [0, 1]]$"),
         "symmetric": False,
         "root": False,
         "start": float(law.loss(A)),

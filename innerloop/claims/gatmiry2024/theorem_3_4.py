@@ -71,10 +71,10 @@ def corrected_margin(A: Tensor, *, d: int, L: int, n: int) -> tuple[Tensor, Tens
 
 
 def judge_dominance(rows: Rows) -> Evidence:
-    printed = {form: Inequality(f"‖∇L‖² ≥ L^{{(2L−1)/L}}/16, L(A, 0) {form}") for form in FORMS}
-    bound = "‖∇L‖² ≥ d^{−(L−1)/L} L(A, 0)^{(2L−1)/L}/16"
-    corrected = Inequality(f"A symmetric, n ≥ (128Ld²)²: {bound}")
-    skew = Inequality(f"A any matrix, n ≥ d²: {bound}")
+    printed = {form: Inequality(f"$‖∇L‖² ≥ L^{{(2L−1)/L}}/16$, $L(A, 0)$ {form}") for form in FORMS}
+    bound = "$‖∇L‖² ≥ d^{−(L−1)/L} L(A, 0)^{(2L−1)/L}/16$"
+    corrected = Inequality(f"$A$ symmetric, $n ≥ (128Ld²)²$: {bound}")
+    skew = Inequality(f"$A$ any matrix, $n ≥ d²$: {bound}")
     for row in rows:
         case, loss, slope = row["case"], row["loss"], row["slope"]
         d, L, n = (case[name] for name in ("d", "L", "n"))
@@ -86,14 +86,14 @@ def judge_dominance(rows: Rows) -> Evidence:
             corrected.search_note = row.get("search", "")
         if row["form"] == LOSS and n >= d * d:
             skew.add(hoelder_factor(d, L) * least, slope, case)
-    step = Inequality("ε^{2L} ≥ dδ^{2L}(ε + 2)^{2L} for ε > 4δ")
+    step = Inequality("$ε^{2L} ≥ dδ^{2L}(ε + 2)^{2L}$ for $ε > 4δ$")
     step.add(5 * (0.01 * 2.041) ** 2, 0.041**2, Case(d=5, L=1, δ=0.01, ε=0.041))
     return Evidence(
         parts=[
             Part(
                 printed=printed[LOSS].check(),
                 corrected=corrected.check(),
-                reading="L(A, 0) is the loss, as Section 3.5 defines it",
+                reading="$L(A, 0)$ is the loss, as Section 3.5 defines it",
                 other_readings={"the trace of Lemma 4.1": printed[TRACE].check()},
             )
         ],
@@ -101,14 +101,17 @@ def judge_dominance(rows: Rows) -> Evidence:
             Erratum(
                 where="proof of Theorem A.11",
                 printed=step.check(),
-                meant="for 8δd^{3/(4L)} ≤ ε ≤ 1, as Lemma A.10 asks: then dδ^{2L}(ε + 2)^{2L} is "
-                "at most (3/8)^{2L}d^{−1/2}ε^{2L}",
+                meant="for $8δd^{3/(4L)} ≤ ε ≤ 1$, as Lemma A.10 asks: then "
+                "$dδ^{2L}(ε + 2)^{2L}$ is at most $(3/8)^{2L}d^{−1/2}ε^{2L}$",
             ),
             misprint(
                 "Theorem A.11",
-                "Theorem A.11 restates Theorem 3.4, with L(A, 0) ≥ 2(4δ)^{2L}",
-                "one threshold for both; the correction holds from the lower one, 2(2δ)^{2L}, on",
-                "L = 1: 2(4δ)² = 256d/√n, where Theorem 3.4 has 16Ld4^L/√n = 64d/√n",
+                "Theorem A.11 restates Theorem 3.4, with $L(A, 0) ≥ 2(4δ)^{2L}$",
+                (
+                    "one threshold for both; the correction holds from the lower one, "
+                    "$2(2δ)^{2L}$, on"
+                ),
+                "$L = 1$: $2(4δ)² = 256d/√n$, where Theorem 3.4 has $16Ld4^L/√n = 64d/√n$",
             ),
         ],
         beyond=[skew.check()],
@@ -121,14 +124,14 @@ def judge_dominance(rows: Rows) -> Evidence:
 
 @claim(
     "gatmiry2024.theorem-3.4",
-    "From a loss of 16Ld4^L/√n on (in Theorem A.11, of 16Ld16^L/√n), the squared gradient is at "
-    "least a sixteenth of the loss to the power (2L − 1)/L.",
+    "From a loss of $16Ld4^L/√n$ on (in Theorem A.11, of $16Ld16^L/√n$), the squared "
+    "gradient is at least a sixteenth of the loss to the power $(2L − 1)/L$.",
     where="Section 3.7, Theorem 3.4",
     kind="inequality",
     hypotheses={
-        "A symmetric": "Lemma 4.1, on which the proof rests, takes A^½",
-        "Σ* = I": "the theorem",
-        "n > d": "Section 3.2",
+        "$A$ symmetric": "Lemma 4.1, on which the proof rests, takes $A^½$",
+        "$Σ* = I$": "the theorem",
+        "$n > d$": "Section 3.2",
     },
     restates={"gatmiry2024.theorem-A.11": "Appendix A.1, Theorem A.11"},
     quick={"sizes": SIZES, "extra": 6, "descents": 3},
@@ -201,7 +204,7 @@ def measure_multiples() -> Rows:
     rows = []
     for d, n, L, a in cases:
         value, slope = isotropic_loss(d, n, L, a), isotropic_loss(d, n, L, a, 1) ** 2 / d
-        note = f"A = {a} I" if a else "A = 0, where the loss is d and ∇L = −2L I"
+        note = f"$A = {a} I$" if a else "$A = 0$, where the loss is $d$ and $∇L = −2L I$"
         case = Case(d=d, L=L, n=n, note=note)
         rows += [make_row(case, float(value), float(slope), form=form) for form in FORMS]
     return rows

@@ -40,22 +40,22 @@ def spread_bound(epsilon: float, small: float, root: float) -> float:
 def judge_spread(rows: Rows) -> Evidence:
     # The lower end is proportional to δ at ε = 4δ, and δ to n^{−1/(4L)}.
     numbers: dict[str, float | int | str | bool | None] = {
-        f"n above which 1 − cε > 0 at ε = 4δ, L = {L}, d = {d}": spread_bound(
+        f"$n$ above which $1 − cε > 0$ at $ε = 4δ$, $L = {L}$, $d = {d}$": spread_bound(
             4 * delta(L, d, 1), 0.0, d ** (1 / (2 * L))
         )
         ** (4 * L)
         for d, L in ((1, 1), (1, 2), (2, 2))
     }
-    return judge_closeness(rows, "cε, c = 4 + 16d^{1/(2L)}", spread_bound, numbers)
+    return judge_closeness(rows, "$cε$, $c = 4 + 16d^{1/(2L)}$", spread_bound, numbers)
 
 
 @claim(
     "gatmiry2024.theorem-4.4",
-    "A loss of at most ε^{2L}/2, ε > 4δ, puts A within a factor 1 ± (4 + 16d^{1/(2L)})ε of the "
-    "minimiser.",
+    "A loss of at most $ε^{2L}/2$, $ε > 4δ$, puts $A$ within a factor "
+    "$1 ± (4 + 16d^{1/(2L)})ε$ of the minimiser.",
     where="Section 4, Theorem 4.4",
     kind="inequality",
-    hypotheses={"ε > 4δ": "the theorem", **HYPOTHESES},
+    hypotheses={"$ε > 4δ$": "the theorem", **HYPOTHESES},
     quick={"sizes": SIZES, "extra": 3, "descents": 1},
     full={"sizes": SIZES, "extra": 60, "descents": 6},
     tiny={"sizes": [[1, 1], [2, 2]], "extra": 0, "descents": 0},

@@ -51,10 +51,12 @@ def state_factor(d: int, n: int, L: int, zeta: float) -> float:
 
 def judge_transfer(rows: Rows) -> Evidence:
     told = "(TF − y_q)² ≤ (1 + r)²(1 + r − ζ)^{2L}"
-    printed = Inequality(f"(10): {told}‖x_q‖²_{{Σ*}}‖w‖²_{{Σ*⁻¹}}, r = 16δd^{{1/(2L)}}")
-    corrected = Inequality(f"(30): {told}‖x_q‖²_{{Σ*⁻¹}}‖w‖²_{{Σ*}}", rounding=1e-9)
-    follows = Inequality("(30), (1 − r)A⁻¹ ≼ Σ* ≼ (1 + r)A⁻¹: ‖I − A^½Σ^outA^½‖ ≤ 1 + r − ζ")
-    mended = Inequality("(30), (1 − r/2)Σ*⁻¹ ≼ A ≼ (1 + r/2)Σ*⁻¹: ‖I − A^½Σ^outA^½‖ ≤ 1 + r − ζ")
+    printed = Inequality(f"(10): ${told}‖x_q‖²_{{Σ*}}‖w‖²_{{Σ*⁻¹}}$, $r = 16δd^{{1/(2L)}}$")
+    corrected = Inequality(f"(30): ${told}‖x_q‖²_{{Σ*⁻¹}}‖w‖²_{{Σ*}}$", rounding=1e-9)
+    follows = Inequality("(30), $(1 − r)A⁻¹ ≼ Σ* ≼ (1 + r)A⁻¹$: $‖I − A^½Σ^outA^½‖ ≤ 1 + r − ζ$")
+    mended = Inequality(
+        "(30), $(1 − r/2)Σ*⁻¹ ≼ A ≼ (1 + r/2)Σ*⁻¹$: $‖I − A^½Σ^outA^½‖ ≤ 1 + r − ζ$"
+    )
     for row in rows:
         case = row["case"]
         if "norm" in row:
@@ -73,17 +75,17 @@ def judge_transfer(rows: Rows) -> Evidence:
             step.as_erratum("proof of Theorem A.13, (31)"),
             misprint(
                 "Theorems 4.5 and A.13",
-                "Σ^out = X^outX^outᵀ",
-                "Σ^out = X^outX^outᵀ/n, the data covariance of Section 3.6: the transformer "
-                "divides by n",
-                "d = L = 1, Σ* = w = x_q = 1, n = 10⁸, every x = 10⁻⁴: XXᵀ = 1, and the "
-                "transformer answers 10⁻⁸",
+                "$Σ^out = X^outX^outᵀ$",
+                "$Σ^out = X^outX^outᵀ/n$, the data covariance of Section 3.6: the "
+                "transformer divides by $n$",
+                "$d = L = 1$, $Σ* = w = x_q = 1$, $n = 10⁸$, every $x = 10⁻⁴$: $XXᵀ = 1$, "
+                "and the transformer answers 10⁻⁸",
             ),
             misprint(
                 "Theorem A.13",
-                "Theorem A.13 restates Theorem 4.5, with (30), ζΣ* ≼ Σ^out, in place of (10)",
+                "Theorem A.13 restates Theorem 4.5, with (30), $ζΣ* ≼ Σ^out$, in place of (10)",
                 "the wider (30): the corrected bound holds under it, and (10) implies it",
-                "Σ^out = Σ*/2 satisfies (30) at ζ = 1/2, and not (10)",
+                "$Σ^out = Σ*/2$ satisfies (30) at $ζ = 1/2$, and not (10)",
             ),
         ],
         numbers={"largest d": 4, "most loops": 4, "largest n": 1e40},
@@ -92,13 +94,14 @@ def judge_transfer(rows: Rows) -> Evidence:
 
 @claim(
     "gatmiry2024.theorem-4.5",
-    "On an instance whose covariance is at most (2 − ζ)Σ*, and at least Σ* (in Theorem A.13 at "
-    "least ζΣ*), the minimiser's squared error shrinks as (1 − ζ)^{2L}, up to δ.",
+    "On an instance whose covariance is at most $(2 − ζ)Σ*$, and at least $Σ*$ (in Theorem "
+    "A.13 at least $ζΣ*$), the minimiser's squared error shrinks as $(1 − ζ)^{2L}$, up to "
+    "$δ$.",
     where="Section 4.1, Theorem 4.5, (10)",
     kind="inequality",
     hypotheses={
-        "A^opt symmetric, with A^½": "Theorem 3.2, with which the proof begins",
-        "Σ* ≼ Σ^out ≼ (2 − ζ)Σ*, 0 < ζ < 1": "(10); ζΣ* ≼ Σ^out in (30)",
+        "$A^opt$ symmetric, with $A^½$": "Theorem 3.2, with which the proof begins",
+        "$Σ* ≼ Σ^out ≼ (2 − ζ)Σ*$, $0 < ζ < 1$": "(10); $ζΣ* ≼ Σ^out$ in (30)",
     },
     restates={"gatmiry2024.theorem-A.13": "Appendix A.1, Theorem A.13, (30) and (31)"},
     quick={"trials": 1500, "descents": 2},
@@ -113,13 +116,13 @@ def judge_transfer(rows: Rows) -> Evidence:
 def theorem_4_5(generator: torch.Generator, *, trials: int, descents: int) -> Rows:
     star = torch.diag(torch.tensor([1.0, 4.0], dtype=torch.float64))
     sample = torch.tensor([[1.25, 0.5], [0.5, 5.0]], dtype=torch.float64)
-    case = Case(d=2, L=1, κ=4.0, n=10**12, ζ=0.5, note=f"w = e₂, x_q = e₁, {SMALLEST}")
+    case = Case(d=2, L=1, κ=4.0, n=10**12, ζ=0.5, note=f"$w = e₂$, $x_q = e₁$, {SMALLEST}")
     rows = [measure_instance(case, star, sample, identity(2)[1], identity(2)[0])]
     rows += [draw_instance(generator, k) for k in range(trials)]
     return rows + measure_contraction() + [search_row(generator, descents)]
 
 
-SMALLEST = "Σ* = diag(1, 4), XXᵀ/n = [[5/4, 1/2], [1/2, 5]]"
+SMALLEST = "$Σ* = diag(1, 4)$, $XXᵀ/n = [[5/4, 1/2], [1/2, 5]]$"
 
 
 def measure_instance(
@@ -167,7 +170,7 @@ def measure_contraction() -> Rows:
             for half, far in ((False, r), (True, r / 2)):
                 for a in (1 - far, 1 + far):
                     for sigma in (zeta, 2 - zeta):
-                        case = Case(d=1, r=r, ζ=zeta, A=a, note=f"Σ* = 1, Σ^out = {sigma:g}")
+                        case = Case(d=1, r=r, ζ=zeta, A=a, note=f"$Σ* = 1$, $Σ^out = {sigma:g}$")
                         rows.append({"case": case, "norm": abs(1 - a * sigma), "half": half})
     return rows
 

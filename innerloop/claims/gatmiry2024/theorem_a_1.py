@@ -58,7 +58,9 @@ class Stack:
     def name_case(self, t: int) -> Case:
         n, d = self.X.shape
         ones = n == 2 and bool((self.X == 1).all())
-        return Case(d=d, n=n, t=t, note="w* = 0, all of x, x_q, A and u are 1" if ones else "")
+        return Case(
+            d=d, n=n, t=t, note="$w* = 0$, all of $x$, $x_q$, $A$ and $u$ are 1" if ones else ""
+        )
 
     def change_with_sign_of_u(self) -> float:
         """Relative change of the squared query error, averaged over ±w*, when u changes sign."""
@@ -103,19 +105,19 @@ def judge_rows(data: list[Stack]) -> Evidence:
     return Evidence(
         parts=[pairs["12"], pairs["13"]],
         errata=[
-            pairs["step of y"].as_erratum("proof of Theorem A.1, step of y^(t)"),
-            pairs["step of y_q"].as_erratum("proof of Theorem A.1, step of y_q^(t)"),
+            pairs["step of y"].as_erratum("proof of Theorem A.1, step of $y^(t)$"),
+            pairs["step of y_q"].as_erratum("proof of Theorem A.1, step of $y_q^(t)$"),
             misprint(
                 "proof of Theorem A.1",
-                "XXᵀ = Σ",
-                "XXᵀ = nΣ, as the factor 1/n of the line before is used up",
-                "n = 2, both examples 1: XXᵀ = 2, Σ = 1",
+                "$XXᵀ = Σ$",
+                "$XXᵀ = nΣ$, as the factor $1/n$ of the line before is used up",
+                "$n = 2$, both examples 1: $XXᵀ = 2$, $Σ = 1$",
             ),
             misprint(
                 "proof of Theorem A.1, update rule",
-                "Z^(t) = Z^(t−1) − (1/n) P^(t)MZ^(t)A^(t)Z^(t)ᵀ",
-                "(2) and (3): Z^(t−1) − (1/n) P^(t)Z^(t−1)M(Z^(t−1)ᵀQ^(t)Z^(t−1))",
-                "P is (d+1)×(d+1) and M (n+1)×(n+1): PM has no meaning",
+                "$Z^(t) = Z^(t−1) − (1/n) P^(t)MZ^(t)A^(t)Z^(t)ᵀ$",
+                "(2) and (3): $Z^(t−1) − (1/n) P^(t)Z^(t−1)M(Z^(t−1)ᵀQ^(t)Z^(t−1))$",
+                "$P$ is $(d+1)×(d+1)$ and $M$ is $(n+1)×(n+1)$: $PM$ has no meaning",
             ),
         ],
         beyond=[check["u = 0"]],
@@ -131,15 +133,15 @@ def judge_rows(data: list[Stack]) -> Evidence:
 
 
 STATEMENTS = {
-    "12": "(12): y^(t)ᵀ = w*ᵀ∏(I − ΣA)X + Σ_i u^(i)ᵀΣA^(i)∏(I − ΣA)X",
-    "12, corrected": "y^(t)ᵀ = w*ᵀ∏(I − ΣA)X − Σ_i u^(i)ᵀΣA^(i)∏(I − ΣA)X",
-    "13": "(13): y_q^(t) = y_q − w*ᵀ∏(I − ΣA)x_q − Σ_i u^(i)ᵀΣA^(i)∏(I − ΣA)x_q",
-    "13, corrected": "y_q^(t) = y_q − w*ᵀ∏(I − ΣA)x_q + Σ_i u^(i)ᵀΣA^(i)∏(I − ΣA)x_q",
-    "u = 0": "(12) and (13) as printed at u = 0",
-    "step of y": "y^(t+1)ᵀ = y^(t)ᵀ − (1/n) y^(t)ᵀXᵀA^(t)X",
-    "step of y, corrected": "y^(t+1)ᵀ = y^(t)ᵀ − (1/n)(u^(t)ᵀX + y^(t)ᵀ)XᵀA^(t)X",
-    "step of y_q": "y_q^(t+1) = y_q^(t) − (1/n) y^(t)ᵀXᵀA^(t)x_q",
-    "step of y_q, corrected": "y_q^(t+1) = y_q^(t) + (1/n)(u^(t)ᵀX + y^(t)ᵀ)XᵀA^(t)x_q",
+    "12": "(12): $y^(t)ᵀ = w*ᵀ∏(I − ΣA)X + ∑_i u^(i)ᵀΣA^(i)∏(I − ΣA)X$",
+    "12, corrected": "$y^(t)ᵀ = w*ᵀ∏(I − ΣA)X − ∑_i u^(i)ᵀΣA^(i)∏(I − ΣA)X$",
+    "13": "(13): $y_q^(t) = y_q − w*ᵀ∏(I − ΣA)x_q − ∑_i u^(i)ᵀΣA^(i)∏(I − ΣA)x_q$",
+    "13, corrected": "$y_q^(t) = y_q − w*ᵀ∏(I − ΣA)x_q + ∑_i u^(i)ᵀΣA^(i)∏(I − ΣA)x_q$",
+    "u = 0": "(12) and (13) as printed at $u = 0$",
+    "step of y": "$y^(t+1)ᵀ = y^(t)ᵀ − (1/n) y^(t)ᵀXᵀA^(t)X$",
+    "step of y, corrected": "$y^(t+1)ᵀ = y^(t)ᵀ − (1/n)(u^(t)ᵀX + y^(t)ᵀ)XᵀA^(t)X$",
+    "step of y_q": "$y_q^(t+1) = y_q^(t) − (1/n) y^(t)ᵀXᵀA^(t)x_q$",
+    "step of y_q, corrected": "$y_q^(t+1) = y_q^(t) + (1/n)(u^(t)ᵀX + y^(t)ᵀ)XᵀA^(t)x_q$",
 }
 
 
@@ -149,11 +151,11 @@ def change_rows(change: Callable[[Stack], Tensor]) -> Callable[[Any], Any]:
 
 @claim(
     "gatmiry2024.theorem-A.1",
-    "The labels of context and query after t layers of linear attention with parameters A and u of "
-    "their own, as products of I − ΣA and a sum over u.",
+    "The labels of context and query after $t$ layers of linear attention with parameters "
+    "$A$ and $u$ of their own, as products of $I − ΣA$ and a sum over $u$.",
     where="Appendix A.1, Theorem A.1, (11) to (13)",
     kind="equality",
-    hypotheses={"A^(t) and u^(t) arbitrary": "the theorem"},
+    hypotheses={"$A^(t)$ and $u^(t)$ arbitrary": "the theorem"},
     quick={"trials": 300},
     full={"trials": 20_000},
     tiny={"trials": 20},

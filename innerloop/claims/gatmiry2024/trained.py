@@ -38,7 +38,9 @@ Value = float | int | str | bool | None
 RATE, SPREAD, RECORDS = 0.02, 0.05, 24
 
 
-MEASURE = "the distance to the nearest multiple of I, over ‖A‖_F: that of the code which they use"
+MEASURE = (
+    "the distance to the nearest multiple of $I$, over $‖A‖_F$: that of the code which they use"
+)
 """Why a distance to the identity is one to its multiples."""
 
 
@@ -160,8 +162,8 @@ def _train_once(recipe: Recipe, told: list[int], generator: torch.Generator) -> 
 
 def judge_distance(runs: list[Run], statement: str) -> Part:
     """Judge whether every A ends within a tenth of the identity, as the authors measure it."""
-    near = Inequality(f"{statement}: ‖A − aI‖_F ≤ ‖A‖_F/10 with a multiple aI of I")
-    exact = Inequality(f"{statement}: ‖A − I‖_F ≤ ‖I‖_F/10")
+    near = Inequality(f"{statement}: $‖A − aI‖_F ≤ ‖A‖_F/10$ with a multiple $aI$ of $I$")
+    exact = Inequality(f"{statement}: $‖A − I‖_F ≤ ‖I‖_F/10$")
     for run in runs:
         for seed in range(run.seeds):
             near.add(run.nearest_multiple_distance()[-1, seed], 0.1, run.case)
@@ -169,14 +171,14 @@ def judge_distance(runs: list[Run], statement: str) -> Part:
     return Part(
         printed=replace(near.check(), ours="very close is within a tenth"),
         reading=MEASURE,
-        other_readings={"the distance to I itself": exact.check()},
+        other_readings={"the distance to $I$ itself": exact.check()},
         trainings=min(run.seeds for run in runs),
     )
 
 
 def check_diagonal(runs: list[Run]) -> Check:
     """Check that the multiple of I is the one of least loss."""
-    trial = Inequality("the mean of A's diagonal is within a twentieth of b, bI of least loss")
+    trial = Inequality("the mean of A's diagonal is within a twentieth of $b$, $bI$ of least loss")
     for run in runs:
         b = best_multiple(run.d, run.n, run.loops)
         means = run.final[:, 0].diagonal(dim1=-2, dim2=-1).mean(-1)

@@ -290,7 +290,7 @@ def describe_training(trained: TrainedRun) -> str:
     read = (
         ""
         if given["readout"] != "query"
-        else " but for its read-out, which begins at the proof's V"
+        else " but for its read-out, which begins at the proof's $V$"
     )
     start = {
         "random": f"random weights{read}",

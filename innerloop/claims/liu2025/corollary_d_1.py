@@ -77,11 +77,11 @@ def judge_support(data: Data) -> Evidence:
         Equality(statement, tolerance=1e-9)
         for statement in (
             "odd tokens take LISTA-VM's step on the columns of 𝕊, and are 0 outside it",
-            "the MLP with last bias +θ gives S_θ on 𝕊",
-            "the MLP with last bias −θ gives S_θ on 𝕊",
-            "diag(I^S, 1, I^S, 1) H = H after a layer",
-            "diag(I_d, 1, I^S, 1) H = H after a layer",
-            "odd tokens take LISTA-VM's step on the columns of 𝕊 for a dense M too",
+            "the MLP with last bias $+θ$ gives $S_θ$ on 𝕊",
+            "the MLP with last bias $−θ$ gives $S_θ$ on 𝕊",
+            "$diag(I^S, 1, I^S, 1) H = H$ after a layer",
+            "$diag(I_d, 1, I^S, 1) H = H$ after a layer",
+            "odd tokens take LISTA-VM's step on the columns of 𝕊 for a dense $M$ too",
         )
     )
     for layer in data.layers:
@@ -94,38 +94,44 @@ def judge_support(data: Data) -> Evidence:
         (runs if layer.diagonal else dense).add(layer.after[d + 1 : 2 * d + 1, 2::2], steps, case)
         keep, one = (torch.arange(d) < inside).double(), torch.ones(d + 1).double()
         last = float(layer.after[d - 1, 0])
-        told = case.extend(note=f"x of the first token ends in {last:.3g}")
+        told = case.extend(note=f"$x$ of the first token ends in {last:.3g}")
         both = torch.cat([keep, one[:1], keep, one[:1]])[:, None]
         whole.add(both * layer.after, layer.after, told)
         beta = torch.cat([one, keep, one[:1]])[:, None]
         beta_only.add(beta * layer.after, layer.after, case)
-    statement = "‖[H^(K+1)] − β*‖ ≤ ‖β*‖₁ e^(−α_n^S K), n ≥ N_0^S, with probability 1 − δ, θ {}"
+    statement = (
+        "$‖[H^(K+1)] − β*‖ ≤ ‖β*‖₁ e^(−α_n^S K)$, $n ≥ N_0^S$, with probability $1 − δ$, $θ$ {}"
+    )
 
     def judge(name: str) -> Check:
         return judge_curves(statement.format(name), data.rates[name], DELTA)
 
     line = "Appendix D.2, {}"
     return Evidence(
-        parts=[Part(printed=runs.check()), Part(printed=judge("= 0")), Part(printed=judge("of n"))],
+        parts=[
+            Part(printed=runs.check()),
+            Part(printed=judge("= 0")),
+            Part(printed=judge("of n")),
+        ],
         errata=[
             Part(printed=shifted.check(), corrected=proper.check()).as_erratum(
-                line.format("b^(k) of the modified MLP")
+                line.format("$b^(k)$ of the modified MLP")
             ),
             Part(printed=whole.check(), corrected=beta_only.check()).as_erratum(
                 line.format("the output of the modified self-attention layer"), "print"
             ),
             GAMMA_RANGE,
             misprint(
-                "Corollary D.1, where β^(K) is defined",
-                "β^(K)_{2n+1} = [H^(K+1)] at token 2N+1, and N_0^P",
-                "β^(K+1)_{2n+1}, at token 2n+1, as in Theorem D.1, and N_0^S",
-                "elsewhere β^(K) is what H^(K) holds; n ≥ N_0^S is only defined as N_0^P",
+                "Corollary D.1, where $β^(K)$ is defined",
+                "$β^(K)_{2n+1} = [H^(K+1)]$ at token $2N+1$, and $N_0^P$",
+                "$β^(K+1)_{2n+1}$, at token $2n+1$, as in Theorem D.1, and $N_0^S$",
+                "elsewhere $β^(K)$ is what $H^(K)$ holds; $n ≥ N_0^S$ is only defined as $N_0^P$",
             ),
             misprint(
-                line.format("V_{±1} and V_{±2}"),
-                "a last block 0_{2×d}, so 2d + 3 rows",
-                "0_{1×d}, as in (C.1)",
-                "d = 1: 5 rows, for a stream of 4",
+                line.format("$V_{±1}$ and $V_{±2}$"),
+                "a last block $0_{2×d}$, so $2d + 3$ rows",
+                "$0_{1×d}$, as in (C.1)",
+                "$d = 1$: 5 rows, for a stream of 4",
             ),
         ],
         beyond=[dense.check()],
@@ -156,14 +162,14 @@ def skip_threshold(data: Data) -> Data:
 
 @claim(
     "liu2025.corollary-D.1",
-    "Where the support lies in a known set, a transformer that keeps to it converges as if d were "
-    "the size of that set.",
+    "Where the support lies in a known set, a transformer that keeps to it converges as if "
+    "$d$ were the size of that set.",
     where="Appendix D.2, Corollary D.1 and Remark 3",
     kind="rate",
     hypotheses={
-        "‖x‖ ≤ b_x, ‖β*‖₁ ≤ b_β, no noise": "Assumption 1",
-        "M^V is diagonal": "Lemma 3, whose M^V the proof takes over",
-        "c is some constant": "the corollary; here that of Hoeffding's inequality",
+        "$‖x‖ ≤ b_x$, $‖β*‖₁ ≤ b_β$, no noise": "Assumption 1",
+        "$M^V$ is diagonal": "Lemma 3, whose $M^V$ the proof takes over",
+        "$c$ is some constant": "the corollary; here that of Hoeffding's inequality",
     },
     quick={"trials": 150, "draws": 100},
     full={"trials": 20_000, "draws": 1_000},

@@ -42,8 +42,8 @@ from innerloop.theory import sparse
 
 S, D, C = 1, 4, 0.25
 B_X = math.sqrt(D)
-SMALL = "θ fixed for b_β = 1, ‖β*‖₁ = 10⁻⁴"
-BOUND = "|y_{n+1} − ŷ_{n+1}| ≤ √d b_x c₁ e^(−α_n K), n ≥ N_0, with probability 1 − δ"
+SMALL = "$θ$ fixed for $b_β = 1$, $‖β*‖₁ = 10⁻⁴$"
+BOUND = "$|y_{n+1} − ŷ_{n+1}| ≤ √d b_x c₁ e^(−α_n K)$, $n ≥ N_0$, with probability $1 − δ$"
 
 
 class Data(NamedTuple):
@@ -56,10 +56,10 @@ def judge_query(rates: Found) -> Part:
     """Judge the bound of the query read-out, for parameters that do not depend on β*."""
     return Part(
         printed=judge_curves(BOUND, rates["θ = 0"], DELTA),
-        reading="c₁ = ‖β*‖₁, which is how Theorem D.1 defines it",
+        reading="$c₁ = ‖β*‖₁$, which is how Theorem D.1 defines it",
         other_readings={
-            f"{SMALL}, c₁ = ‖β*‖₁": judge_curves(BOUND, rates[SMALL], DELTA),
-            f"{SMALL}, c₁ = b_β": judge_curves(
+            f"{SMALL}, $c₁ = ‖β*‖₁$": judge_curves(BOUND, rates[SMALL], DELTA),
+            f"{SMALL}, $c₁ = b_β$": judge_curves(
                 BOUND, [each._replace(bound=1e4 * each.bound) for each in rates[SMALL]], DELTA
             ),
         },
@@ -67,7 +67,7 @@ def judge_query(rates: Found) -> Part:
 
 
 def judge_corollary(data: Data) -> Evidence:
-    reads = Equality("hᵀ_{2n+1} V x_{n+1} = ⟨x_{n+1}, β_{2n+1}⟩", tolerance=1e-9)
+    reads = Equality("$hᵀ_{2n+1} V x_{n+1} = ⟨x_{n+1}, β_{2n+1}⟩$", tolerance=1e-9)
     for left, right, case in data.read:
         reads.add(left, right, case)
     narrow = [each._replace(bound=each.bound / math.sqrt(D)) for each in data.rates["θ = 0"]]
@@ -76,9 +76,9 @@ def judge_corollary(data: Data) -> Evidence:
         errata=[
             misprint(
                 "Definition 4.2",
-                "i ∈ [N + 1]",
-                "i ∈ [2N + 1], as there are 2N + 1 tokens",
-                "N = 1: the query is token 3, and ⌊(3 + 1)/2⌋ = 2 its row of X̃",
+                "$i ∈ [N + 1]$",
+                "$i ∈ [2N + 1]$, as there are $2N + 1$ tokens",
+                "$N = 1$: the query is token 3, and $⌊(3 + 1)/2⌋ = 2$ its row of $X̃$",
             )
         ],
         beyond=[judge_curves(BOUND.replace("√d ", ""), narrow, DELTA)],
@@ -95,12 +95,12 @@ def read_next_row(data: Data) -> Data:
 
 @claim(
     "liu2025.corollary-E.1",
-    "The query read-out predicts y_{n+1} with an error of at most √d b_x ‖β*‖₁ e^(−α_n K).",
+    "The query read-out predicts $y_{n+1}$ with an error of at most $√d b_x ‖β*‖₁ e^(−α_n K)$.",
     where="Appendix E.1, Corollary E.1",
     kind="rate",
     hypotheses={
-        "‖x‖ ≤ b_x, ‖β*‖₁ ≤ b_β, no noise": "Assumption 1",
-        "c is some constant": "Theorem 5.1; here that of Hoeffding's inequality",
+        "$‖x‖ ≤ b_x$, $‖β*‖₁ ≤ b_β$, no noise": "Assumption 1",
+        "$c$ is some constant": "Theorem 5.1; here that of Hoeffding's inequality",
     },
     quick={"draws": 200, "trials": 40},
     full={"draws": 2_000, "trials": 2_000},

@@ -50,12 +50,12 @@ def combine_terms(x: Tensor, theta: float, last: float) -> Tensor:
 def judge_mlp(found: list[Tokens]) -> Evidence:
     whole = [
         Equality(
-            f"(C.2) with last bias {sign}θ gives (C.3): S_θ on β, all else as it is",
+            f"(C.2) with last bias ${sign}θ$ gives (C.3): $S_θ$ on $β$, all else as it is",
             tolerance=1e-12,
         )
         for sign in "+−"
     ]
-    display = Equality("(4.3) as displayed: S_θ on x, y and β", tolerance=1e-12)
+    display = Equality("(4.3) as displayed: $S_θ$ on $x$, $y$ and $β$", tolerance=1e-12)
     built = Equality("the MLP of the construction lista-vm gives (C.3)", tolerance=1e-12)
     for each in found:
         d, h = each.d, each.h
@@ -82,11 +82,11 @@ def skip_threshold(found: list[Tokens]) -> list[Tokens]:
 
 @claim(
     "liu2025.eq-4.3",
-    "The MLP with the weights (C.2) is a soft threshold on the entries of β and the identity on "
-    "all others.",
+    "The MLP with the weights (C.2) is a soft threshold on the entries of $β$ and the "
+    "identity on all others.",
     where="Section 4.3, (4.3); Appendix C.1, (C.2) and (C.3)",
     kind="equality",
-    hypotheses={"θ ≥ 0": "a soft threshold (Section 4.2)", "σ is the ReLU": "Section 3.1"},
+    hypotheses={"$θ ≥ 0$": "a soft threshold (Section 4.2)", "$σ$ is the ReLU": "Section 3.1"},
     quick={"trials": 600},
     full={"trials": 50_000},
     tiny={"trials": 40},
@@ -102,7 +102,9 @@ def eq_4_3(generator: torch.Generator, *, trials: int) -> list[Tokens]:
         case = Case(d=d, θ=theta)
         if trial == 0:  # fewer numbers: it comes before all others
             theta, h = 1.0, torch.tensor([[0.5], [0.0], [0.0], [1.0]], dtype=torch.float64)
-            case = Case(d=1, note="θ = 1, x = 1/2, y = β = 0; (C.2) as printed makes −1 of β")
+            case = Case(
+                d=1, note="$θ = 1$, $x = 1/2$, $y = β = 0$; (C.2) as printed makes −1 of $β$"
+            )
         plus, minus = (apply_mlp(h, printed_units(d, theta, last)) for last in (1.0, -1.0))
         (block,) = ListaVMConstruction(d=d, n=1, steps=1, threshold=theta).body(0)
         assert block.mlp is not None

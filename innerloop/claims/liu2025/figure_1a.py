@@ -79,26 +79,28 @@ GROUPS = {
 SOLVERS = {"LISTA": "lista", "LISTA-CP": "lista-cp", "ALISTA": "alista"}
 
 
-ABOVE = Pair("varying X: GPT-2 < Small TF", GPT2, "Small TF", needs="trained")
+ABOVE = Pair("varying $X$: GPT-2 < Small TF", GPT2, "Small TF", needs="trained")
 """The pair added where GPT-2 takes part."""
 PAIRS = [
-    Pair("varying X: Small TF < LISTA-VM", "Small TF", "LISTA-VM", needs="trained"),
-    Pair("varying X: LISTA-VM < FISTA", "LISTA-VM", "FISTA"),
-    Pair("varying X: LISTA-VM < ISTA", "LISTA-VM", "ISTA"),
+    Pair("varying $X$: Small TF < LISTA-VM", "Small TF", "LISTA-VM", needs="trained"),
+    Pair("varying $X$: LISTA-VM < FISTA", "LISTA-VM", "FISTA"),
+    Pair("varying $X$: LISTA-VM < ISTA", "LISTA-VM", "ISTA"),
     *(
-        Pair(f"varying X: {plain} < {name} of one X", plain, name)
+        Pair(f"varying $X$: {plain} < {name} of one $X$", plain, name)
         for plain in ("ISTA", "FISTA")
         for name in SOLVERS
     ),
     *(
         Pair(
-            f"own X: {name} is comparable with Small TF", f"{name} on its X", "Small TF on its X"
+            f"own $X$: {name} is comparable with Small TF",
+            f"{name} on its X",
+            "Small TF on its X",
         )._replace(share=2.0, both=True, needs="trained", ours="within a factor of 2, either way")
         for name in SOLVERS
     ),
     *(
         Pair(
-            f"{name} of many X: much higher than LISTA-VM", "LISTA-VM", f"{name}, meta-trained"
+            f"{name} of many $X$: much higher than LISTA-VM", "LISTA-VM", f"{name}, meta-trained"
         )._replace(share=0.5, ours="twice as high")
         for name in ("LISTA", "LISTA-CP")
     ),
@@ -115,8 +117,8 @@ def judge_methods(found: list[dict[str, Any]]) -> Evidence:
     n, told = first["sizes"]["n"], describe_bands(len(found), first["examples"])
     title = "d = {d}, S = {sparsity}, n = {n}, K = {blocks}".format(**first["sizes"])
     trained = (
-        f"{first['training']} LISTA-VM begins at Chebyshev's steps and sees some X stretched: "
-        "the paper prints no start."
+        f"{first['training']} LISTA-VM begins at Chebyshev's steps and sees some $X$ "
+        "stretched: the paper prints no start."
     )
     return Evidence(
         parts=judge_pairs(select_pairs(first["losses"]), found),
@@ -162,8 +164,9 @@ SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4}
 
 @claim(
     "liu2025.figure-1a",
-    "On varying X a transformer beats LISTA-VM, that beats FISTA and ISTA, and these beat what was "
-    "trained on one X; on its own X each LISTA comes near the transformer.",
+    "On varying $X$ a transformer beats LISTA-VM, that beats FISTA and ISTA, and these "
+    "beat what was trained on one $X$; on its own $X$ each LISTA comes near the "
+    "transformer.",
     where="Section 6, Figure 1a",
     kind="ordering",
     quick=[

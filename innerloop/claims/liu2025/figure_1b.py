@@ -76,7 +76,7 @@ CORRECTED = [
     Pair(
         "LISTA-VM-SS is at least twice as good as LISTA-VM of any support", SELECTED, "LISTA-VM"
     )._replace(share=0.5, needs="printed"),
-    Pair("LISTA-VM improves by a tenth or more: M learns the support", PLAIN, "LISTA-VM", 0.9),
+    Pair("LISTA-VM improves by a tenth or more: $M$ learns the support", PLAIN, "LISTA-VM", 0.9),
 ]
 """Corrections of the first pairs."""
 

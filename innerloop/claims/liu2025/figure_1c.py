@@ -48,17 +48,21 @@ from innerloop.claims.liu2025.contest import (
 )
 from innerloop.claims.recorded import name_trainings
 
-READOUTS = {"linear": "linear", "query": "query, V free", "constructed": "query, V of the proof"}
+READOUTS = {
+    "linear": "linear",
+    "query": "query, V free",
+    "constructed": "query, V of the proof",
+}
 LONGER = 3
 """Test prompts are this many times as long as those in training."""
 PAIRS = [
     Pair("query < linear", "query", "linear", needs="printed"),
-    Pair("query, V of the proof < linear", "constructed", "linear", needs="printed"),
+    Pair("query, $V$ of the proof < linear", "constructed", "linear", needs="printed"),
     Pair("the two query read-outs behave very similarly", "constructed", "query", 1.2)._replace(
         both=True, needs="printed", ours="within a fifth, either way"
     ),
-    Pair("for large n the gap is insignificant", "last gap", "last linear", 0.1)._replace(
-        needs="trained", ours="a tenth of the linear read-out's loss at three times n"
+    Pair("for large $n$ the gap is insignificant", "last gap", "last linear", 0.1)._replace(
+        needs="trained", ours="a tenth of the linear read-out's loss at three times $n$"
     ),
 ]
 
@@ -93,7 +97,7 @@ RECORDED = {"learning_rate": 4e-3, "warmup": 100, "hidden": 84, "growth": [1200,
 
 @claim(
     "liu2025.figure-1c",
-    "Query read-outs predict better than the linear one; the gap closes as n grows.",
+    "Query read-outs predict better than the linear one; the gap closes as $n$ grows.",
     where="Section 6, Figure 1c",
     kind="ordering",
     quick=[

@@ -89,7 +89,7 @@ def judge_figure_2(found: list[Cell]) -> Evidence:
     level = found[0]["sparsity"]
     parts = []
     for name in found[0]["curves"]:
-        statement = f"{name}, trained on many X, stays around {level}, the loss of β̂ = 0"
+        statement = f"{name}, trained on many $X$, stays around {level}, the loss of $β̂ = 0$"
         lasts, around = _list_last(found, name), {"within": level / 10, "ours": "a tenth"}
         check = check_around(statement, lasts, level, what=f"{len(lasts)} restarts", **around)
         parts.append(Part(printed=check, trainings=len(found)))
@@ -100,7 +100,7 @@ def judge_figure_2(found: list[Cell]) -> Evidence:
 
 @claim(
     "liu2025.figure-2",
-    "Trained on many X, LISTA and LISTA-CP stay at the loss of β̂ = 0 (3 in the paper).",
+    "Trained on many $X$, LISTA and LISTA-CP stay at the loss of $β̂ = 0$ (3 in the paper).",
     where="Appendix F, Figure 2",
     kind="figure",
     quick=QUICK,
@@ -121,14 +121,14 @@ def judge_figure_3(found: list[Cell]) -> Evidence:
     lasts, level = _list_last(found, "LISTA-VM"), found[0]["sparsity"]
     restarts = f"last losses of {len(lasts)} restarts"
     learns = check_within(
-        "LISTA-VM, trained on many X, is significantly more promising than β̂ = 0",
+        "LISTA-VM, trained on many $X$, is significantly more promising than $β̂ = 0$",
         cover_values(lasts),
         most=level / 2,
         what=restarts,
-        ours="half of what β̂ = 0 scores",
+        ours="half of what $β̂ = 0$ scores",
     )
     near = {"within": PRINTED_LOSS / 10, "ours": "a tenth"}
-    statement = f"LISTA-VM, trained on many X, ends around {PRINTED_LOSS}"
+    statement = f"LISTA-VM, trained on many $X$, ends around {PRINTED_LOSS}"
     around = check_around(statement, lasts, PRINTED_LOSS, what=restarts, **near)
     if not found[0]["trained"]:
         told = f"{around.summary}; {NEEDED['trained']}"
@@ -150,7 +150,7 @@ FASTER = "LISTA-VM from Chebyshev's steps"
 
 @claim(
     "liu2025.figure-3",
-    "Trained on many X, LISTA-VM reaches a label loss of about 0.68.",
+    "Trained on many $X$, LISTA-VM reaches a label loss of about 0.68.",
     where="Appendix F, Figure 3",
     kind="figure",
     quick=QUICK,

@@ -68,12 +68,12 @@ class Data(NamedTuple):
 
 
 def judge_contraction(data: Data) -> Evidence:
-    line = "‖β₊ − β*‖₁ ≤ c₁ e^(−c₂(k−1)) for β in the ball {}"
+    line = "$‖β₊ − β*‖₁ ≤ c₁ e^(−c₂(k−1))$ for $β$ in the ball {}"
     within = Inequality(line.format("with support(β) ⊂ 𝕊"), rounding=1e-6)
     anywhere = Inequality(line.format("of any support"), rounding=1e-6)
     for step in data.steps:
         (within if step.inside else anywhere).add(step.error, step.bound, step.case)
-    within.search_note = f"a search over G and β evaluated it {data.evaluations} times"
+    within.search_note = f"a search over $G$ and $β$ evaluated it {data.evaluations} times"
     held = within.check()
     missing = Part(printed=anywhere.check(), corrected=held)
     inside = [step for step in data.steps if step.inside and step.bound]
@@ -84,10 +84,10 @@ def judge_contraction(data: Data) -> Evidence:
             missing.as_erratum("Lemma 1, a hypothesis that is not printed", grade="print"),
             misprint(
                 "the last line of the proof",
-                "‖β^(k+1) − β*‖₁ ≤ c₁ e^(−c₂ k)",
-                "c₁ e^(−c₂(k−1)), with the lemma's hypothesis",
-                "D = [[1/2, −1/4], [0, 1/2]], X = I, β* = (4, 0), β = (1, 0), γ = 1, k = 3: "
-                "e^(−c₂) = 3/4, and ‖β₊ − β*‖₁ = 9/4 = 4 (3/4)²",
+                "$‖β^(k+1) − β*‖₁ ≤ c₁ e^(−c₂ k)$",
+                "$c₁ e^(−c₂(k−1))$, with the lemma's hypothesis",
+                "$D = [[1/2, −1/4], [0, 1/2]]$, $X = I$, $β* = (4, 0)$, $β = (1, 0)$, "
+                "$γ = 1$, $k = 3$: $e^(−c₂) = 3/4$, and $‖β₊ − β*‖₁ = 9/4 = 4 (3/4)²$",
             ),
         ],
         numbers={"largest ‖β₊ − β*‖₁ found, in units of the bound": ratio},
@@ -96,13 +96,13 @@ def judge_contraction(data: Data) -> Evidence:
 
 @claim(
     "liu2025.lemma-1",
-    "An iteration of LISTA-VM with the thresholds named shrinks the 1-norm of the error by the "
-    "factor γ(2S−1)σ_max + |1 − γσ_min|.",
+    "An iteration of LISTA-VM with the thresholds named shrinks the 1-norm of the error by "
+    "the factor $γ(2S−1)σ_max + |1 − γσ_min|$.",
     where="Appendix D.1, Lemma 1",
     kind="inequality",
     hypotheses={
         "(D.2)": "the lemma",
-        "support(β) ⊂ 𝕊": "Lemma 2, which the proof uses; iterates from β = 0 have it",
+        "support(β) ⊂ 𝕊": "Lemma 2, which the proof uses; iterates from $β = 0$ have it",
         "no noise": "Assumption 1",
     },
     quick={"trials": 1_000, "starts": 3},

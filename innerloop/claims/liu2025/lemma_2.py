@@ -42,10 +42,13 @@ class Step(NamedTuple):
 
 
 def judge_supports(steps: list[Step]) -> Evidence:
-    line = "|entry off 𝕊 before S_θ| ≤ θ, so that it becomes 0, for the {}-norm of the error{}"
+    line = (
+        "an entry off $𝕊$ is at most $θ$ before $S_θ$, so that it becomes 0, for the {}-norm of "
+        "the error{}"
+    )
     euclidean, absolute, lower = (
         Inequality(line.format(*words))
-        for words in (("2", ""), ("1", ""), ("1", " and θ = γσ_max c₁ e^(−c₂(k−1))"))
+        for words in (("2", ""), ("1", ""), ("1", " and $θ = γσ_max c₁ e^(−c₂(k−1))$"))
     )
     for step in steps:
         euclidean.add(step.euclidean, step.theta, step.case)
@@ -60,9 +63,9 @@ def judge_supports(steps: list[Step]) -> Evidence:
             ),
             misprint(
                 "the proof of Lemma 2",
-                "θ^(k) as defined in Theorem 1; β_i^(k) = 0 for i ∉ 𝕊",
-                "Lemma 1; β_i^(k+1) = 0",
-                "there is no Theorem 1, and β_i^(k) = 0 is the hypothesis",
+                "$θ^(k)$ as defined in Theorem 1; $β_i^(k) = 0$ for $i ∉$ 𝕊",
+                "Lemma 1; $β_i^(k+1) = 0$",
+                "there is no Theorem 1, and $β_i^(k) = 0$ is the hypothesis",
             ),
         ],
         beyond=[lower.check()],
@@ -71,12 +74,12 @@ def judge_supports(steps: list[Step]) -> Evidence:
 
 @claim(
     "liu2025.lemma-2",
-    "If an iterate lies in the support of β* and near β*, the next one lies in that support.",
+    "If an iterate lies in the support of $β*$ and near $β*$, the next one lies in that support.",
     where="Appendix D.1, Lemma 2",
     kind="inequality",
     hypotheses={
         "support(β) ⊂ 𝕊": "the lemma",
-        "σ_max(2S−1) ≤ σ_min": "(D.10), at n ≥ N_0: the conditions of Theorem 5.1",
+        "$σ_max(2S−1) ≤ σ_min$": "(D.10), at $n ≥ N_0$: the conditions of Theorem 5.1",
     },
     quick={"trials": 4_000},
     full={"trials": 200_000},
@@ -103,7 +106,9 @@ def _measure_step(
     theta = gamma * float(most) * shrink ** (k - 2)
     case = Case(S=S, d=len(G), k=k, γ=gamma)
     if trial == 0:  # fewer numbers: it comes before all others
-        case = Case(S=2, d=3, note="DᵀX = I but for its last row (0.1, 0.1, 1), γ = 0.1, k = 2")
+        case = Case(
+            S=2, d=3, note="$DᵀX = I$ but for its last row (0.1, 0.1, 1), $γ = 0.1$, $k = 2$"
+        )
     return Step(two, one, float(theta), float(theta * shrink), case)
 
 

@@ -52,9 +52,9 @@ class Data(NamedTuple):
 
 
 def judge_coherence(data: Data) -> Evidence:
-    joint = Inequality("the three inequalities at once, M^V = 2Σ⁻¹, with probability 1 − 3δ")
-    raw = Inequality("max_{i∈𝕊} |D_iᵀX_i| ≤ N/(N+2) (1 + a) for M^V = 2/σ_d² I, 1 − δ")
-    upper = Inequality("max_{i∈𝕊} |D_iᵀX_i| ≤ N/(N+2) (1 + a) for M^V = 2Σ⁻¹, 1 − δ")
+    joint = Inequality("the three inequalities at once, $M^V = 2Σ⁻¹$, with probability $1 − 3δ$")
+    raw = Inequality("$max_{i∈𝕊} |D_iᵀX_i| ≤ N/(N+2) (1 + a)$ for $M^V = 2/σ_d² I$, $1 − δ$")
+    upper = Inequality("$max_{i∈𝕊} |D_iᵀX_i| ≤ N/(N+2) (1 + a)$ for $M^V = 2Σ⁻¹$, $1 − δ$")
     for each in data.settings:
         N = each.case["N"]
         for delta in DELTAS:
@@ -66,26 +66,31 @@ def judge_coherence(data: Data) -> Evidence:
             add_violation_rate(upper, most > high, delta, case)
             told = f"largest diagonal {float(each.largest.mean()):.3g}, allowed {high:.3g}"
             add_violation_rate(raw, each.largest > high, delta, case.extend(note=told))
-    line = "max_{{i≠j}} |D_iᵀX_j| ≤ √(({} − log δ)/(Nc)), c that of one pair, 1 − δ"
+    line = "$max_{{i≠j}} |D_iᵀX_j| ≤ √(({} − log δ)/(Nc))$, $c$ that of one pair, $1 − δ$"
     single, both = Inequality(line.format("log d")), Inequality(line.format("log d²"))
     N, d, delta, c = 1_000, 100, 0.1, sparse.pair_constant()
     widths = [sparse.deviation_width(among, delta, N, c) for among in (d, d * d)]
-    note = f"z = ±1, c = 1/2, b = {widths[0]:.3g}: {_describe_pair(N, widths[0])}"
+    note = f"$z = ±1$, $c = 1/2$, $b = {widths[0]:.3g}$: {_describe_pair(N, widths[0])}"
     case = Case(N=N, d=d, δ=delta, note=note)
     add_violation_rate(single, data.pairs > widths[0], delta, case)
     add_violation_rate(both, data.pairs > widths[1], delta, case)
     return Evidence(
         parts=[Part(printed=joint.check())],
         errata=[
-            Part(printed=raw.check(), corrected=upper.check()).as_erratum("proof, M^V = 2/σ_d² I"),
+            Part(printed=raw.check(), corrected=upper.check()).as_erratum(
+                "proof, $M^V = 2/σ_d² I$"
+            ),
             Part(printed=single.check(), corrected=both.check()).as_erratum(
-                "proof, from 1 − d² exp(−Ncs²) to s = √((log d − log δ)/(Nc))"
+                "proof, from $1 − d² exp(−Ncs²)$ to $s = √((log d − log δ)/(Nc))$"
             ),
             misprint(
                 "Lemma 3 and (D.4), the third inequality",
-                "max_{i≠j} |D_iᵀX_i| ≤ b",
-                "|D_iᵀX_j|, as in Lemma 1's σ_max",
-                "z = ±1, M^V = 2I: D_iᵀX_i = 2N/(2N+1), which by (D.9) is beyond b for N ≥ N_0",
+                "$max_{i≠j} |D_iᵀX_i| ≤ b$",
+                "$|D_iᵀX_j|$, as in Lemma 1's $σ_max$",
+                (
+                    "$z = ±1$, $M^V = 2I$: $D_iᵀX_i = 2N/(2N+1)$, which by (D.9) is beyond $b$ "
+                    "for $N ≥ N_0$"
+                ),
             ),
         ],
         numbers={
@@ -110,7 +115,7 @@ def _describe_pair(N: int, width: float) -> str:
     from scipy.stats import binom
 
     tail = 2 * float(binom.sf(math.floor(N * (1 + width) / 2), N, 0.5))
-    return f"one pair is beyond b with probability {tail:.2g}, some pair often"
+    return f"one pair is beyond $b$ with probability {tail:.2g}, some pair often"
 
 
 def scale_coherence(which: int, factor: float) -> Callable[[Data], Data]:
@@ -126,14 +131,14 @@ def scale_coherence(which: int, factor: float) -> Callable[[Data], Data]:
 
 @claim(
     "liu2025.lemma-3",
-    "With M of the order of the inverse covariance, D = XMᵀ/(2N+1) satisfies three coherence "
-    "inequalities with X, with high probability.",
+    "With $M$ of the order of the inverse covariance, $D = XMᵀ/(2N+1)$ satisfies three "
+    "coherence inequalities with $X$, with high probability.",
     where="Appendix D.1, Lemma 3",
     kind="inequality",
     hypotheses={
-        "x bounded": "Assumption 1",
-        "independent entries, covariance diag(σ₁², …, σ_d²)": "Section 4.1 and Appendix D.1",
-        "c is some constant": "Theorem 5.1; here that of Hoeffding's inequality",
+        "$x$ bounded": "Assumption 1",
+        "independent entries, covariance $diag(σ₁², …, σ_d²)$": "Section 4.1 and Appendix D.1",
+        "$c$ is some constant": "Theorem 5.1; here that of Hoeffding's inequality",
     },
     quick={"draws": 300, "longest": 2_000, "pairs": 60},
     full={"draws": 5_000, "longest": 10_000, "pairs": 2_000},
@@ -161,5 +166,5 @@ def _measure_setting(
     drawn = (draw_entries(generator, law, batch, N, WIDTH) for _ in range(-(-draws // batch)))
     G = 2 * torch.cat([sparse.gram(sigma * z, eye) for z in drawn])[:draws]  # σ_d = 1
     proper = list(sparse.coherence(G / sigma[:, None] ** 2, S))
-    case = Case(N=N, note=f"z {law}, σ₁/σ_d = {condition:g}")
+    case = Case(N=N, note=f"$z$ {law}, $σ₁/σ_d = {condition:g}$")
     return Setting(case, c, proper, sparse.coherence(G, S)[1])

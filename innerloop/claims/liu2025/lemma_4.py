@@ -50,7 +50,7 @@ class Data(NamedTuple):
 
 
 def judge_ball(data: Data) -> Evidence:
-    line = "‖β₊‖ ≤ C where ‖β‖ ≤ C, C = {}, γ{}"
+    line = "$‖β₊‖ ≤ C$ where $‖β‖ ≤ C$, $C = {}$, $γ{}$"
     all_of, own = "d b_x b_β(N+1)/σ_min(XᵀX)", "n b_x² b_β/σ_min(X_nᵀX_n)"
     printed = Inequality(line.format(all_of, "‖D_nᵀX_n‖ ≤ 1"))
     proper = Inequality(line.format(own, "‖D_nᵀX_n‖ ≤ 1"), rounding=1e-9)
@@ -68,13 +68,13 @@ def judge_ball(data: Data) -> Evidence:
 
 @claim(
     "liu2025.lemma-4",
-    "A ball whose radius depends on the least singular value of X holds all iterates.",
+    "A ball whose radius depends on the least singular value of $X$ holds all iterates.",
     where="Appendix E.1, Lemma 4",
     kind="inequality",
     hypotheses={
-        "M^V = 2/σ_d² I": "the proof",
-        "γ‖D_nᵀX_n‖ ≤ 1": "the proof's first inequality; Lemma 1 has 0 ≤ γ D_iᵀX_i ≤ 1",
-        "n ≥ d": "else σ_min(X_nᵀX_n) = 0",
+        "$M^V = 2/σ_d² I$": "the proof",
+        "$γ‖D_nᵀX_n‖ ≤ 1$": "the proof's first inequality; Lemma 1 has $0 ≤ γ D_iᵀX_i ≤ 1$",
+        "$n ≥ d$": "else $σ_min(X_nᵀX_n) = 0$",
     },
     quick={"trials": 700, "iterations": 60},
     full={"trials": 50_000, "iterations": 200},
@@ -129,7 +129,9 @@ def _measure_step(generator: torch.Generator, trial: int) -> Step:
     case = Case(d=d, N=N, n=n, γ=gamma, b_x=b_x)
     if trial == 0:
         case = Case(
-            d=1, N=1, note="x = ±10, β* = 1, γ = 1: from β = C_x = 0.2 to 0.733, in units of C_x"
+            d=1,
+            N=1,
+            note="$x = ±10$, $β* = 1$, $γ = 1$: from $β = C_x = 0.2$ to 0.733, in units of $C_x$",
         )
     return Step(lengthen(printed, gamma), lengthen(proper, gamma), lengthen(proper, 1.5), case)
 

@@ -85,18 +85,18 @@ class Data(NamedTuple):
 
 
 def judge_induction(data: Data) -> Evidence:
-    line = "β^(k) = S_θ(β^(k−1) − γD_nᵀ(X_n {} − y_n)) at odd tokens"
+    line = "$β^(k) = S_θ(β^(k−1) − γD_nᵀ(X_n {} − y_n))$ at odd tokens"
     implicit, explicit = (
         Equality(line.format(name), tolerance=1e-8) for name in ("β^(k)", "β^(k−1)")
     )
-    kept = Equality("x, y and the flags of the stream stay as they are", tolerance=1e-12)
+    kept = Equality("$x$, $y$ and the flags of the stream stay as they are", tolerance=1e-12)
     for layer in data.layers:
         explicit.add(layer.after, layer.explicit, layer.case)
         implicit.add(layer.after, layer.implicit, layer.case)
         kept.add(layer.kept, torch.zeros_like(layer.kept), layer.case)
-    line = "|β^(k−1)| ≤ C_β^k, C_β = 1 + (b_x² d + b_β {})γ_max‖M‖"
+    line = "$|β^(k−1)| ≤ C_β^k$, $C_β = 1 + (b_x² d + b_β {})γ_max‖M‖$"
     balls = [Inequality(line.format(power)) for power in ("b_x", "b_x²")]
-    line = "|⟨β^(k), x⟩| ≤ b_β b_x + b_x√d(b_β + C_β^K), k ≤ K, C_β with b_β {}"
+    line = "$|⟨β^(k), x⟩| ≤ b_β b_x + b_x√d(b_β + C_β^K)$, $k ≤ K$, $C_β$ with $b_β {}$"
     gates = [Inequality(line.format(power)) for power in ("b_x", "b_x²")]
     for size in data.sizes:
         for k in (0, 1):
@@ -106,14 +106,14 @@ def judge_induction(data: Data) -> Evidence:
     index = Part(printed=implicit.check(), corrected=explicit.check())
     return Evidence(
         parts=[
-            Part(printed=explicit.check(), reading="β^(k−1) on the right, as in (4.4)"),
+            Part(printed=explicit.check(), reading="$β^(k−1)$ on the right, as in (4.4)"),
             Part(printed=kept.check()),
             Part(printed=held),
         ],
         errata=[
-            index.as_erratum("Proposition 1, β^(k) on both sides", grade="print"),
-            Part(printed=balls[0].check(), corrected=held).as_erratum("proof, C_β after (C.9)"),
-            Part(printed=gates[0].check(), corrected=gates[1].check()).as_erratum("proof, B"),
+            index.as_erratum("Proposition 1, $β^(k)$ on both sides", grade="print"),
+            Part(printed=balls[0].check(), corrected=held).as_erratum("proof, $C_β$ after (C.9)"),
+            Part(printed=gates[0].check(), corrected=gates[1].check()).as_erratum("proof, $B$"),
         ],
     )
 
@@ -134,14 +134,14 @@ def stretch_beta(data: Data) -> Data:
 
 @claim(
     "liu2025.proposition-1",
-    "Layer by layer, odd tokens carry LISTA-VM's iterates, which stay below C_β^k for a constant "
-    "C_β.",
+    "Layer by layer, odd tokens carry LISTA-VM's iterates, which stay below $C_β^k$ for a "
+    "constant $C_β$.",
     where="Appendix C.2, Proposition 1",
     kind="inequality",
     hypotheses={
-        "‖x‖ ≤ b_x, ‖β*‖₁ ≤ b_β, no noise": "Assumption 1",
-        "C_β is some constant": "the proposition; the proof names one",
-        "last bias −θ": "(C.3), which is what the MLP is for",
+        "$‖x‖ ≤ b_x$, $‖β*‖₁ ≤ b_β$, no noise": "Assumption 1",
+        "$C_β$ is some constant": "the proposition; the proof names one",
+        "last bias $−θ$": "(C.3), which is what the MLP is for",
     },
     quick={"trials": 250},
     full={"trials": 20_000},
@@ -247,5 +247,5 @@ def _draw_instance(generator: torch.Generator, trial: int) -> Instance:
 
 def _describe(given: Instance) -> Case:
     (n, d), (b_x, b_beta, g) = given.X.shape, given.bounds
-    note = f"b_x = {b_x:.3g}, b_β = {b_beta:.3g}, γ_max‖M‖ = {g:.3g}"
+    note = f"$b_x = {b_x:.3g}$, $b_β = {b_beta:.3g}$, $γ_max‖M‖ = {g:.3g}$"
     return Case(d=d, n=n, note=note)

@@ -76,30 +76,30 @@ class Run(NamedTuple):
 
 
 def judge_event(runs: list[Run]) -> Evidence:
-    line = "‖β^(K+1) − β*‖ ≤ ‖β*‖₁ e^(−α_n K) on A, n ≥ N_0, θ with {}"
-    late = Inequality(line.format("k − 1, the step min(γ, 1)"), rounding=1e-9)
-    early = Inequality(line.format("k − 2, the step min(γ, 1)"), rounding=1e-9)
-    large = Inequality("(D.11): γ max_{i∈𝕊} D_iᵀX_i ≤ 1 for every γ < 1.6")
-    small = Inequality("(D.11): γ max_{i∈𝕊} D_iᵀX_i ≤ 1 for γ ≤ ((n+2)/n)/(1 + a)")
+    line = "$‖β^(K+1) − β*‖ ≤ ‖β*‖₁ e^(−α_n K)$ on $A$, $n ≥ N_0$, $θ$ with {}"
+    late = Inequality(line.format("$k − 1$, the step $min(γ, 1)$"), rounding=1e-9)
+    early = Inequality(line.format("$k − 2$, the step $min(γ, 1)$"), rounding=1e-9)
+    large = Inequality("(D.11): $γ max_{i∈𝕊} D_iᵀX_i ≤ 1$ for every $γ < 1.6$")
+    small = Inequality("(D.11): $γ max_{i∈𝕊} D_iᵀX_i ≤ 1$ for $γ ≤ ((n+2)/n)/(1 + a)$")
     for run in runs:
         for trial, errors in ((late, run.errors), (early, run.early)):
             for K in (1, 2, 5, MOST_LAYERS):
                 left = max(errors[K] - 1e-13, 0.0)
                 trial.add(left, run.bounds[K], run.case.extend(K=K))
-        large.add(run.stated, 1.0, run.case.extend(note="γ = 1.59 in (D.11)"))
+        large.add(run.stated, 1.0, run.case.extend(note="$γ = 1.59$ in (D.11)"))
         small.add(run.allowed, 1.0, run.case)
     held = late.check()
     return Evidence(
-        parts=[Part(printed=held, reading="θ knows X and ‖β*‖₁: the proof's θ does")],
+        parts=[Part(printed=held, reading="$θ$ knows $X$ and $‖β*‖₁$: the proof's $θ$ does")],
         errata=[
             Part(printed=large.check(), corrected=small.check()).as_erratum("proof, (D.14)"),
-            Part(printed=early.check(), corrected=held).as_erratum("proof, θ from Lemma 1"),
+            Part(printed=early.check(), corrected=held).as_erratum("proof, $θ$ from Lemma 1"),
             GAMMA_RANGE,
             misprint(
                 "(D.4) and the first line of the proof",
-                "|D_iᵀX_i| for i ≠ j, and c₁ = e^α ‖β*‖₁",
-                "|D_iᵀX_j|, and c₁ = ‖β*‖₁ as in the statement",
-                "|D_iᵀX_i| ≤ b contradicts the first line of (D.4) for n ≥ N_0, by (D.9)",
+                "$|D_iᵀX_i|$ for $i ≠ j$, and $c₁ = e^α ‖β*‖₁$",
+                "$|D_iᵀX_j|$, and $c₁ = ‖β*‖₁$ as in the statement",
+                "$|D_iᵀX_i| ≤ b$ contradicts the first line of (D.4) for $n ≥ N_0$, by (D.9)",
             ),
         ],
         numbers={
@@ -113,13 +113,16 @@ def judge_event(runs: list[Run]) -> Evidence:
 
 @claim(
     "liu2025.proposition-2",
-    "On the event of Lemma 3 and for n ≥ N_0, K layers leave an error of at most ‖β*‖₁ e^(−α_n K).",
+    (
+        "On the event of Lemma 3 and for $n ≥ N_0$, $K$ layers leave an error of at most "
+        "$‖β*‖₁ e^(−α_n K)$."
+    ),
     where="Appendix D.1, Proposition 2",
     kind="inequality",
     hypotheses={
-        "the event A, n ≥ N_0": "the proposition",
-        "|D_iᵀX_j| for i ≠ j in A": "Lemma 1, where σ_max is defined",
-        "γ ≤ 3/2": "Theorem 5.1; else α_n is no number for large n",
+        "the event $A$, $n ≥ N_0$": "the proposition",
+        "$|D_iᵀX_j|$ for $i ≠ j$ in $A$": "Lemma 1, where $σ_max$ is defined",
+        "$γ ≤ 3/2$": "Theorem 5.1; else $α_n$ is no number for large $n$",
     },
     quick={"trials": 800},
     full={"trials": 60_000},
@@ -149,7 +152,8 @@ def _run(given: Instance, gamma: float) -> Run:
     case = Case(S=given.S, d=len(given.star), n=given.n, δ=given.delta, γ=gamma, G=given.G)
     if given.n == HAND:  # fewer numbers: it comes before all others
         about = (
-            f"DᵀX = [[1, 0], [0.01, 1]], β* = (1, 0), n = {HAND}, δ = 0.1, c = 1/4, γ = {gamma:g}"
+            f"$DᵀX = [[1, 0], [0.01, 1]]$, $β* = (1, 0)$, $n = {HAND}$, $δ = 0.1$, "
+            f"$c = 1/4$, $γ = {gamma:g}$"
         )
         case = Case(S=1, d=2, note=about)
     runs = given.run(step, 1), given.run(step, 2)

@@ -55,14 +55,16 @@ Data = dict[str, list[Step]]
 
 
 def judge_layers(data: Data) -> Evidence:
-    line = "{} give (4.4), every layer k and prefix n"
+    line = "{} give (4.4), every layer $k$ and prefix $n$"
     forms = {
         "built": line.format("some parameters"),
         "printed": line.format("the parameters (C.1) and (C.2)"),
-        "mended": line.format("(C.1) and (C.2) with last bias −θ"),
+        "mended": line.format("(C.1) and (C.2) with last bias $−θ$"),
     }
     trials = {name: Equality(form, tolerance=1e-10) for name, form in forms.items()}
-    undivided = Equality("first line of (C.12): the term in y is not divided by i", tolerance=1e-10)
+    undivided = Equality(
+        "first line of (C.12): the term in $y$ is not divided by $i$", tolerance=1e-10
+    )
     for name, steps in data.items():
         for step in steps:
             trials[name].add(step.after, step.wanted, step.case)
@@ -72,21 +74,21 @@ def judge_layers(data: Data) -> Evidence:
     return Evidence(
         parts=[Part(printed=built)],
         errata=[
-            Part(printed=literal, corrected=mended).as_erratum("Appendix C.1, b^(k) in (C.2)"),
+            Part(printed=literal, corrected=mended).as_erratum("Appendix C.1, $b^(k)$ in (C.2)"),
             Part(printed=undivided.check(), corrected=mended).as_erratum(
                 "proof, the first line of (C.12)", grade="print"
             ),
             misprint(
-                "Section 4.3 and Appendix D, where β is addressed",
-                "rows d+1 … 2d+1 of a token are its β",
-                "rows d+2 … 2d+1, as in Theorem C.1",
-                "d = 1: rows 2 and 3 hold y and β, for one number",
+                "Section 4.3 and Appendix D, where $β$ is addressed",
+                "rows $d+1 … 2d+1$ of a token are its $β$",
+                "rows $d+2 … 2d+1$, as in Theorem C.1",
+                "$d = 1$: rows 2 and 3 hold $y$ and $β$, for one number",
             ),
             misprint(
                 "(C.5), (C.6), (C.8), (C.10) and (C.13)",
-                "the key's x with the query's index i; an even token with label 0 and flag 1",
-                "index j; an even token keeps its label and flag 0",
-                "(C.4): token 2 is (x_1, y_1, β_2, 0)",
+                "the key's $x$ with the query's index $i$; an even token with label 0 and flag 1",
+                "index $j$; an even token keeps its label and flag 0",
+                "(C.4): token 2 is $(x_1, y_1, β_2, 0)$",
             ),
         ],
         numbers={"steps of odd tokens tested with the built weights": len(data["built"])},
@@ -103,11 +105,11 @@ def shift_layers(data: Data) -> Data:
 
 @claim(
     "liu2025.theorem-4.1",
-    "A decoder with four heads and an MLP in each layer can run LISTA-VM: after layer k, odd token "
-    "2n+1 carries the k-th iterate of the first n examples, for every n.",
+    "A decoder with four heads and an MLP in each layer can run LISTA-VM: after layer $k$, "
+    "odd token $2n+1$ carries the k-th iterate of the first $n$ examples, for every $n$.",
     where="Section 4.3, Theorem 4.1; Appendix C.1 and C.2, Theorem C.1",
     kind="equality",
-    hypotheses={"‖x‖ ≤ b_x, ‖β*‖₁ ≤ b_β": "Assumption 1, which B is made from"},
+    hypotheses={"$‖x‖ ≤ b_x$, $‖β*‖₁ ≤ b_β$": "Assumption 1, which $B$ is made from"},
     quick={"trials": 120},
     full={"trials": 10_000},
     tiny={"trials": 10},
@@ -169,7 +171,9 @@ def _list_steps(instance: Instance, k: int, before: Tensor, after: Tensor) -> li
         case = Case(d=d, N=N, layer=k + 1, n=n, θ=theta)
         if instance.bound == 100.0 and n == 1:  # fewer numbers: it comes before all others
             told = f"wanted {float(wanted):.3g}, found {float(after[:, n]):.3g}"
-            case = Case(d=1, N=1, note=f"n = 1, x = 1, y = 2, M = 1, β = 0, θ = 1: {told}")
+            case = Case(
+                d=1, N=1, note=f"$n = 1$, $x = 1$, $y = 2$, $M = 1$, $β = 0$, $θ = 1$: {told}"
+            )
         steps.append(Step(after[:, n], wanted, undivided, case))
     return steps
 

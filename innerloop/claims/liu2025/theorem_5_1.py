@@ -56,44 +56,47 @@ NAMES = ("b_β", "‖β*‖₁", "one set, b_β", "one set, ‖β*‖₁", "proo
 NAMES += ("θ = 0, d = 100", "θ of N_0, d = 100")
 FAR = 10
 """The largest n tried, in units of N_0."""
-EITHER = "‖β^(K+1) − β*‖ ≤ {} e^(−α_n K), n ≥ N_0, with probability 1 − δ"
+EITHER = "$‖β^(K+1) − β*‖ ≤ {} e^(−α_n K)$, $n ≥ N_0$, with probability $1 − δ$"
 GAMMA_RANGE = misprint(
-    "the range of γ in Theorem D.1, Proposition 2 and Corollary D.1",
-    "γ can be any positive constant less than 1.6",
-    "γ ≤ 3/2, as in Theorem 5.1",
-    "γ = 1.59, S = 1, d = 20, δ = 0.1, c = 1/4: e^(−α_n) < 0 from n = 40,974 on, and α_n is none",
+    "the range of $γ$ in Theorem D.1, Proposition 2 and Corollary D.1",
+    "$γ$ can be any positive constant less than 1.6",
+    "$γ ≤ 3/2$, as in Theorem 5.1",
+    (
+        "$γ = 1.59$, $S = 1$, $d = 20$, $δ = 0.1$, $c = 1/4$: $e^(−α_n) < 0$ from $n = 40,974$ "
+        "on, and $α_n$ is none"
+    ),
 )
 
 
 def judge_recovery(found: Found) -> Evidence:
     here = Part(
         printed=judge_curves(EITHER.format("b_β"), found["b_β"], DELTA),
-        reading="parameters for the n at hand: the proof's θ depends on n",
+        reading="parameters for the $n$ at hand: the proof's $θ$ depends on $n$",
         other_readings={
-            f"one set for all n, {about}": judge_curves(EITHER.format("b_β"), found[name], DELTA)
+            f"one set for all $n$, {about}": judge_curves(EITHER.format("b_β"), found[name], DELTA)
             for about, name in {
-                "θ = 0, d ≤ 20": "one set, b_β",
-                "θ = 0, d = 100": "θ = 0, d = 100",
-                "θ of N_0, d = 100": "θ of N_0, d = 100",
+                "$θ = 0$, $d ≤ 20$": "one set, b_β",
+                "$θ = 0$, $d = 100$": "θ = 0, d = 100",
+                "$θ$ of $N_0$, $d = 100$": "θ of N_0, d = 100",
             }.items()
         },
     )
     there = Part(
         printed=judge_curves(EITHER.format("‖β*‖₁"), found["‖β*‖₁"], DELTA),
-        reading="θ in proportion to ‖β*‖₁: the proof's θ has it",
+        reading="$θ$ in proportion to $‖β*‖₁$: the proof's $θ$ has it",
         other_readings={
-            "θ = 0, which does not depend on β*; d ≤ 20": judge_curves(
+            "$θ = 0$, which does not depend on $β*$; $d ≤ 20$": judge_curves(
                 EITHER.format("‖β*‖₁"), found["one set, ‖β*‖₁"], DELTA
             ),
-            "θ fixed for b_β = 1, ‖β*‖₁ = 10⁻⁴": judge_curves(
+            "$θ$ fixed for $b_β = 1$, $‖β*‖₁ = 10⁻⁴$": judge_curves(
                 EITHER.format("‖β*‖₁"), found["small ‖β*‖₁"], DELTA
             ),
         },
     )
-    line = "Lemma 1's θ and M = {}: " + EITHER.format("b_β")
+    line = "Lemma 1's $θ$ and $M =$ {}: " + EITHER.format("b_β")
     steps = Part(
-        printed=judge_curves(line.format("(2/σ_d²) I, the step γ"), found["proof"], DELTA),
-        corrected=judge_curves(line.format("2Σ⁻¹, the step min(γ, 1)"), found["b_β"], DELTA),
+        printed=judge_curves(line.format("$(2/σ_d²) I$, the step $γ$"), found["proof"], DELTA),
+        corrected=judge_curves(line.format("$2Σ⁻¹$, the step $min(γ, 1)$"), found["b_β"], DELTA),
     )
     rows = [row for each in found["b_β"] if each.case["d"] == 20 for row in _list_rows(each)]
     return Evidence(
@@ -103,10 +106,13 @@ def judge_recovery(found: Found) -> Evidence:
             GAMMA_RANGE,
             misprint(
                 "Theorem 5.1 beside its equivalent form, Theorem D.1",
-                "b_β, 1 − δ and √((log S − log δ)/(nc)) in one, ‖β*‖₁, 1 − 3δ and γ times that "
-                "root in the other",
-                "one of each; the proof ends with the second, and with 1 − 2δ",
-                "γ = 3/2, S = 1, d = 20, n = 679, δ = 0.1, c = 1/4: e^(−α_n) is 0.382 and 0.440",
+                "$b_β$, $1 − δ$ and $√((log S − log δ)/(nc))$ in one, $‖β*‖₁$, $1 − 3δ$ "
+                "and $γ$ times that root in the other",
+                "one of each; the proof ends with the second, and with $1 − 2δ$",
+                (
+                    "$γ = 3/2$, $S = 1$, $d = 20$, $n = 679$, $δ = 0.1$, $c = 1/4$: $e^(−α_n)$ "
+                    "is 0.382 and 0.440"
+                ),
             ),
         ],
         numbers={
@@ -126,14 +132,14 @@ def judge_recovery(found: Found) -> Evidence:
 
 @claim(
     "liu2025.theorem-5.1",
-    "For n ≥ N_0 a K-layer transformer recovers β* with an error of at most b_β e^(−α_n K) (in the "
-    "appendix ‖β*‖₁ e^(−α_n K)), with high probability.",
+    "For $n ≥ N_0$ a K-layer transformer recovers $β*$ with an error of at most "
+    "$b_β e^(−α_n K)$ (in the appendix $‖β*‖₁ e^(−α_n K)$), with high probability.",
     where="Section 5.1, Theorem 5.1",
     kind="rate",
     hypotheses={
-        "‖x‖ ≤ b_x, ‖β*‖₁ ≤ b_β, no noise": "Assumption 1",
-        "independent entries of x, variances σ₁² ≥ … ≥ σ_d²": "Section 4.1 and Appendix D.1",
-        "c is some constant": "the theorem; here that of Hoeffding's inequality",
+        "$‖x‖ ≤ b_x$, $‖β*‖₁ ≤ b_β$, no noise": "Assumption 1",
+        "independent entries of $x$, variances $σ₁² ≥ … ≥ σ_d²$": "Section 4.1 and Appendix D.1",
+        "$c$ is some constant": "the theorem; here that of Hoeffding's inequality",
     },
     restates={"liu2025.theorem-D.1": "Appendix D.1, Theorem D.1"},
     quick={"draws": 200},
@@ -152,7 +158,7 @@ def theorem_5_1(generator: torch.Generator, *, draws: int) -> Found:
             count = draws if n == least and d < WIDE[-1] else max(4, draws // 10)
             Z = draw_grams(generator, law, n, d, count)
             star = draw_sparse_vectors(generator, count, d, S)
-            case = Case(d=d, S=S, n=n, N_0=least, K=K, note=f"z {law}, σ₁/σ_d = {condition:g}")
+            case = Case(d=d, S=S, n=n, N_0=least, K=K, note=f"$z$ {law}, $σ₁/σ_d = {condition:g}$")
             _add_curves(found, Z, star, sigma, c, case)
     return found
 
@@ -187,7 +193,12 @@ def _list_rows(found: Curves) -> list[dict]:
     if case["n"] != case["N_0"] or "σ₁/σ_d = 1" not in case.note:
         return []
     return [
-        {"K": k, "error": max(float(values[k]), 1e-16), "what": name, "gamma": f"γ = {case['γ']}"}
+        {
+            "K": k,
+            "error": max(float(values[k]), 1e-16),
+            "what": name,
+            "gamma": f"γ = {case['γ']}",
+        }
         for name, values in curves.items()
         for k in range(K + 1)
     ]

@@ -63,7 +63,7 @@ class Data(NamedTuple):
 def judge_read_outs(data: Data) -> Evidence:
     few = [each for each in data.gaps if LAYERS[0] == each.K]
     closing = check_rate(
-        f"the gap diminishes as n becomes large, K = {LAYERS[0]} (Remark 4)",
+        f"the gap diminishes as $n$ becomes large, $K = {LAYERS[0]}$ (Remark 4)",
         [each.n for each in few],
         [each.size for each in few],
         -0.5,
@@ -77,10 +77,16 @@ def judge_read_outs(data: Data) -> Evidence:
         errata=[
             _judge_order(data.gaps),
             misprint(
-                "Section 4.3, the estimation ŷ_i",
-                "ŷ_i = F(h_{2i+1}), and y_n with α_n in Theorem 5.2",
-                "ŷ_i = F(h_{2i−1}) and α_{n−1}, as in Corollary E.1: token 2i+1 has seen y_i",
-                "d = n = 1, x_1 = 1: β_3 after a layer is S_θ(M y_1/3), and moves with y_1",
+                "Section 4.3, the estimation $ŷ_i$",
+                "$ŷ_i = F(h_{2i+1})$, and $y_n$ with $α_n$ in Theorem 5.2",
+                (
+                    "$ŷ_i = F(h_{2i−1})$ and $α_{n−1}$, as in Corollary E.1: token $2i+1$ has "
+                    "seen $y_i$"
+                ),
+                (
+                    "$d = n = 1$, $x_1 = 1$: $β_3$ after a layer is $S_θ(M y_1/3)$, and moves "
+                    "with $y_1$"
+                ),
             ),
         ],
         table=[{"K": each.K, "n": each.n, "mean gap": each.size} for each in data.gaps],
@@ -89,9 +95,10 @@ def judge_read_outs(data: Data) -> Evidence:
 
 def _judge_order(gaps: list[Gap]) -> Erratum:
     """One constant, the largest at the fewest layers, must do for more."""
-    order = Inequality("the gap is of order K/√n (1 − 2γ/3)^(K−1)")
+    order = Inequality("the gap is of order $K/√n (1 − 2γ/3)^(K−1)$")
     floor = Equality(
-        "ŷ_n − y_n = 2/(2n−1) Σ_{1≤l<n} (⟨x_n, β_{2l+1}⟩ − y_n) − (y_n + B')/(2n−1)", tolerance=1e-9
+        "$ŷ_n − y_n = 2/(2n−1) ∑_{1≤l<n} (⟨x_n, β_{2l+1}⟩ − y_n) − (y_n + B')/(2n−1)$",
+        tolerance=1e-9,
     )
 
     def expect(each: Gap) -> float:
@@ -99,12 +106,12 @@ def _judge_order(gaps: list[Gap]) -> Erratum:
 
     constant = max(each.size / expect(each) for each in gaps if LAYERS[0] == each.K)
     for each in gaps:
-        case = Case(K=each.K, n=each.n, γ=GAMMA, note=f"constant {constant:.3g} from K = 2")
+        case = Case(K=each.K, n=each.n, γ=GAMMA, note=f"constant {constant:.3g} from $K = 2$")
         if each.K in (LAYERS[0], LAYERS[-1]):
             order.add(each.size, constant * expect(each), case)
         floor.add(each.linear, each.floor, case)
     part = Part(printed=order.check(), corrected=floor.check())
-    return part.as_erratum("Remark 4, the gap as a function of K")
+    return part.as_erratum("Remark 4, the gap as a function of $K$")
 
 
 def keep_gaps(data: Data) -> Data:
@@ -115,14 +122,14 @@ def keep_gaps(data: Data) -> Data:
 
 @claim(
     "liu2025.theorem-5.2",
-    "The query read-out converges linearly in K; so does the linear one, up to a gap of order "
-    "K/√n e^(−K), which closes as n grows.",
+    "The query read-out converges linearly in $K$; so does the linear one, up to a gap of "
+    "order $K/√n e^(−K)$, which closes as $n$ grows.",
     where="Section 5.2, Theorem 5.2 and Remark 4",
     kind="rate",
     hypotheses={
-        "‖x‖ ≤ b_x, ‖β*‖₁ ≤ b_β, no noise": "Assumption 1",
-        "n ≥ N_0": "Theorem E.1 and Corollary E.1, which are combined",
-        "δ' as the proof defines it": "Appendix E.1",
+        "$‖x‖ ≤ b_x$, $‖β*‖₁ ≤ b_β$, no noise": "Assumption 1",
+        "$n ≥ N_0$": "Theorem E.1 and Corollary E.1, which are combined",
+        "$δ'$ as the proof defines it": "Appendix E.1",
     },
     quick={"draws": 60},
     full={"draws": 300},

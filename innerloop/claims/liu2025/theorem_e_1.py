@@ -53,18 +53,20 @@ class Data(NamedTuple):
 def judge_linear(found: list[Heard]) -> Part:
     """Judge the bound of the linear read-out with the probability that is stated."""
     bound = "b_x(1−2γ/3)^K + c₄K/√n (1−2γ/3)^(K−1)"
-    trial = Inequality(f"|y_n − ŷ_n| ≤ {bound} with probability 1 − δ' − nδ")
+    trial = Inequality(f"$|y_n − ŷ_n| ≤ {bound}$ with probability $1 − δ' − nδ$")
     for each in found:
         broken = (each.errors > each.bound).double().mean()
         trial.add(broken, each.missed + each.n * DELTA, _describe(each))
     least = min(each.missed for each in found)
-    reason = f"1 − δ' − nδ is not positive: δ' ≥ {least:.3g} for each B' that hears 1 % of all"
+    reason = (
+        f"$1 − δ' − nδ$ is not positive: $δ' ≥ {least:.3g}$ for each $B'$ that hears 1 % of all"
+    )
     return Part(printed=trial.check(), vacuous=reason if least >= 1 else "")
 
 
 def judge_powers(found: list[Power]) -> Erratum:
-    printed = Inequality("(E.5): (a + 2γ(2S−1)s)^K ≤ a^K + ηK a^(K−1) s, a = 1 − 2γ/3")
-    proper = Inequality("(a + x)^K ≤ a^K + Kx(a + x)^(K−1), x = 2γ(2S−1)s")
+    printed = Inequality("(E.5): $(a + 2γ(2S−1)s)^K ≤ a^K + ηK a^(K−1) s$, $a = 1 − 2γ/3$")
+    proper = Inequality("$(a + x)^K ≤ a^K + Kx(a + x)^(K−1)$, $x = 2γ(2S−1)s$")
     for each in found:
         printed.add(each.left, each.printed, each.case)
         proper.add(each.left, each.proper, each.case)
@@ -72,8 +74,10 @@ def judge_powers(found: list[Power]) -> Erratum:
 
 
 def judge_read_out(data: Data) -> Evidence:
-    all_heard = Inequality("with all tokens heard (p = 1): |y_n − ŷ_n| is within the printed bound")
-    proper = Inequality("p = 1: |y_n − ŷ_n| ≤ 2b_x/(2n−1) Σ‖β_j − β*‖ + (|B'| + |y_n|)/(2n−1)")
+    all_heard = Inequality(
+        "with all tokens heard ($p = 1$): $|y_n − ŷ_n|$ is within the printed bound"
+    )
+    proper = Inequality("$p = 1$: $|y_n − ŷ_n| ≤ 2b_x/(2n−1) ∑‖β_j − β*‖ + (|B'| + |y_n|)/(2n−1)$")
     rows = []
     for each in data.heard:
         if each.p < 1:
@@ -89,9 +93,9 @@ def judge_read_out(data: Data) -> Evidence:
             judge_powers(data.powers),
             misprint(
                 "the end of the proof",
-                "E₂(K√(np)(1 − 2γ/2)^K) in δ', and (E.8) without ‖β*‖₁",
-                "1 − 2γ/3, and the factor ‖β*‖₁ of the line before",
-                "γ = 1: 1 − 2γ/2 = 0, and E₂ asks for exactly pn − p/2 tokens",
+                "$E₂(K√(np)(1 − 2γ/2)^K)$ in $δ'$, and (E.8) without $‖β*‖₁$",
+                "$1 − 2γ/3$, and the factor $‖β*‖₁$ of the line before",
+                "$γ = 1$: $1 − 2γ/2 = 0$, and $E₂$ asks for exactly $pn − p/2$ tokens",
             ),
         ],
         beyond=[all_heard.check(), proper.check()],
@@ -112,19 +116,19 @@ def judge_read_out(data: Data) -> Evidence:
 
 
 def _describe(each: Heard) -> Case:
-    told = f"B' = {each.floor:.4g}, δ' = {each.missed:.3g}, nδ = {each.n * DELTA:.3g}"
+    told = f"$B' = {each.floor:.4g}$, $δ' = {each.missed:.3g}$, $nδ = {each.n * DELTA:.3g}$"
     return Case(K=each.K, n=each.n, p=each.p, note=told)
 
 
 @claim(
     "liu2025.theorem-E.1",
-    "Read out linearly, K + 1 layers predict y_n with an error that falls like (1 − 2γ/3)^K, but "
-    "for a term in K/√n, with probability 1 − δ' − nδ.",
+    "Read out linearly, $K + 1$ layers predict $y_n$ with an error that falls like "
+    "$(1 − 2γ/3)^K$, but for a term in $K/√n$, with probability $1 − δ' − nδ$.",
     where="Appendix E.1, Theorem E.1",
     kind="rate",
     hypotheses={
-        "‖x‖ ≤ b_x, ‖β*‖₁ ≤ b_β, no noise": "Assumption 1",
-        "B', p and δ' as the proof defines them": "the theorem refers to Appendix E.1",
+        "$‖x‖ ≤ b_x$, $‖β*‖₁ ≤ b_β$, no noise": "Assumption 1",
+        "$B'$, $p$ and $δ'$ as the proof defines them": "the theorem refers to Appendix E.1",
     },
     quick={"draws": 40},
     full={"draws": 300},
@@ -147,7 +151,7 @@ def _list_powers() -> list[Power]:
                 s = 1 / (2 * math.sqrt(2) * (4 * sparsity - 2)) / math.sqrt(times)
                 x = 2 * GAMMA * (2 * sparsity - 1) * s
                 away = A - (K - 1) / (2 * math.sqrt(2) * (4 * sparsity - 2))
-                case = Case(K=K, S=sparsity, s=s, note=f"γ = 1, i = {times} N_0")
+                case = Case(K=K, S=sparsity, s=s, note=f"$γ = 1$, $i = {times} N_0$")
                 printed = A**K + A / away * K * A ** (K - 1) * s
                 found.append(Power((A + x) ** K, printed, A**K + K * x * (A + x) ** (K - 1), case))
     return found

@@ -79,10 +79,10 @@ def _name_trainings(data: Data) -> list[tuple[str, dict[str, Any]]]:
 
 def _check_mean(cosines: Tensor) -> Check:
     return check_within(
-        "without P the mean |cos| to the leading eigenvector is at least 0.95",
+        "without $P$ the mean $|cos|$ to the leading eigenvector is at least 0.95",
         estimate_mean(cosines),
         least=MEAN,
-        what=f"mean |cos| of {len(cosines)} problems",
+        what=f"mean $|cos|$ of {len(cosines)} problems",
         ours="0.95",
     )
 
@@ -91,20 +91,20 @@ def _check_median(each: dict[str, Any]) -> Check:
     cosines, picks = each["cosines"][-1], each["picks"]
     again = cosines[picks].median(dim=-1).values
     return check_within(
-        "without P half of the problems have |cos| of at least 0.99",
+        "without $P$ half of the problems have $|cos|$ of at least 0.99",
         take_central(again.tolist(), float(cosines.median())),
         least=MEDIAN,
-        what=f"median |cos| of {len(cosines)} problems",
+        what=f"median $|cos|$ of {len(cosines)} problems",
         ours="0.99",
     )
 
 
 def _compare_with(own: Tensor, bare: Tensor) -> Check:
     return check_within(
-        "with P, trained alike, it is more accurate",
+        "with $P$, trained alike, it is more accurate",
         estimate_mean(own - bare),
         least=0.0,
-        what="mean |cos| with P minus that without, the same problems",
+        what="mean $|cos|$ with $P$ minus that without, the same problems",
     )
 
 
@@ -119,10 +119,10 @@ SMALL = {"d": 2, "n": 5, "width": 8, "hidden": 4, "batch": 4, "steps": 2}
 
 @claim(
     "qliu2025.auxiliary-matrix",
-    "A pre-trained transformer performs PCA with high accuracy without the auxiliary matrix P.",
+    "A pre-trained transformer performs PCA with high accuracy without the auxiliary matrix $P$.",
     where="Pretraining via supervised learning, and the design of P",
     kind="inequality",
-    hypotheses={"one component, λ_j = 2^−j, rows N(0, Σ)": "ours: the slides name no problems"},
+    hypotheses={"one component, $λ_j = 2^−j$, rows $N(0, Σ)$": "ours: the slides name no problems"},
     quick={"bare": name_seeds("pca-relu", 3), "led": ["pca-auxiliary"], "examples": 1000},
     full={"bare": name_seeds("pca-relu", 3), "led": ["pca-auxiliary"], "examples": 20_000},
     tiny={"bare": [None], "led": [None], "examples": 3},

@@ -38,7 +38,7 @@ def judge_risks(rows: Rows) -> Evidence:
     pools, risks = ([row[name] for row in best] for name in ("pool", "risk"))
     seeds = len({row["seed"] for row in rows})
     found = check_rate(
-        "the risk falls like n^(−1/5) or faster",
+        "the risk falls like $n^(−1/5)$ or faster",
         pools,
         risks,
         -0.2,
@@ -48,13 +48,15 @@ def judge_risks(rows: Rows) -> Evidence:
         ours="0.05 of a power",
     )
     if means[-1] > LEARNED:
-        told = f"the networks learned nothing: the risk at n = {n[-1]:g} is {means[-1]:.3g}"
+        told = f"the networks learned nothing: the risk at $n = {n[-1]:g}$ is {means[-1]:.3g}"
         found = replace(found, passed=None, summary=told, counterexample="")
     return Evidence(
         parts=[
             Part(
                 printed=found,
-                reading="the network's size may grow with n, as in the proof: the best of each n",
+                reading=(
+                    "the network's size may grow with $n$, as in the proof: the best of each $n$"
+                ),
                 trainings=seeds,
             )
         ],
@@ -101,12 +103,12 @@ def keep_risks_equal(rows: Rows) -> Rows:
 
 @claim(
     "qliu2025.corollary-10",
-    "The risk of a transformer pre-trained for PCA on n instances is O(n^(−1/5)).",
+    "The risk of a transformer pre-trained for PCA on $n$ instances is $O(n^(−1/5))$.",
     where="Corollary 10",
     kind="rate",
     hypotheses={
-        "Assumption 1, parameters and d of constant scale": "the corollary",
-        "⟨p_i, v_i⟩ > 0": "Theorem 7, whose error the corollary adds: it fixes the signs",
+        "Assumption 1, parameters and $d$ of constant scale": "the corollary",
+        "$⟨p_i, v_i⟩ > 0$": "Theorem 7, whose error the corollary adds: it fixes the signs",
     },
     quick={"pools": [20, 60, 200, 700], "layers": [1, 2], "seeds": [0], "steps": 200},
     full={

@@ -29,8 +29,8 @@ from innerloop.claims.trials import Equality
 
 Head = tuple[Tensor, Tensor, Tensor]
 SMALLEST = (
-    "H = I, V = I, Q = [[1, 1], [0, 1]], K = I, so QᵀK = [[1, 0], [1, 1]]",
-    "H = V = 1, Q = K = −1: 1 + σ(−1)·(−1) = 1 for 1 + σ(1) = 2",
+    "$H = I$, $V = I$, $Q = [[1, 1], [0, 1]]$, $K = I$, so $QᵀK = [[1, 0], [1, 1]]$",
+    "$H = V = 1$, $Q = K = −1$: $1 + σ(−1)·(−1) = 1$ for $1 + σ(1) = 2$",
 )
 Scores = Callable[[Tensor, Tensor, Tensor], Tensor]
 
@@ -75,7 +75,7 @@ FORMS = {
     "Attn: V H σ((QH)ᵀ(KH))/N is its vector form": (printed_scores, False),
     "MAttn: V H (MSK ∘ σ(QH)ᵀ(KH)) is its vector form": (printed_masked_scores, True),
 }
-MLP = "MLP: H + W₂σ(W₁H) is its vector form"
+MLP = "MLP: $H + W₂σ(W₁H)$ is its vector form"
 Rows = list[dict[str, Any]]
 
 
@@ -84,7 +84,7 @@ def judge_forms(rows: Rows) -> Evidence:
     for row in rows:
         trials[row["of"]].add(row["matrix"], row["vector"], row["case"])
     right, masked, swapped, swapped_masked, mlp = (trial.check() for trial in trials.values())
-    reading = "column i holds the scores of query i, as in the vector forms"
+    reading = "column $i$ holds the scores of query $i$, as in the vector forms"
     return Evidence(
         parts=[
             Part(printed=right, reading=reading),
@@ -96,9 +96,9 @@ def judge_forms(rows: Rows) -> Evidence:
             Erratum(where="Definition 4", printed=swapped_masked, corrected=masked, grade="print"),
             misprint(
                 "definitions of the encoder's and the decoder's transformer",
-                "W₁ ∈ R^{D×D'}, W₂ ∈ R^{D'×D}",
-                "W₁ ∈ R^{D'×D}, W₂ ∈ R^{D×D'}, as where the MLP is defined",
-                "D = 1, D' = 2: W₁h needs two rows",
+                "$W₁ ∈ R^{D×D'}$, $W₂ ∈ R^{D'×D}$",
+                "$W₁ ∈ R^{D'×D}$, $W₂ ∈ R^{D×D'}$, as where the MLP is defined",
+                "$D = 1$, $D' = 2$: $W₁h$ needs two rows",
             ),
         ],
     )

@@ -46,10 +46,10 @@ Rows = list[dict[str, Any]]
 
 
 def judge_probabilities(rows: Rows) -> Evidence:
-    first = Inequality("P(|vᵀx| ≤ δ) ≤ √(δ/π) + exp(−Cδ^(−1/2)), δ < 1/(2d)")
-    signed = Inequality("P(∃ i: x_iᵀv_i ≤ δ/√d) ≤ k√(δ/π) + k exp(−C/δ)")
-    absolute = Inequality("P(∃ i: |x_iᵀv_i| ≤ δ/√d) ≤ k√(δ/π)")
-    bare = Inequality("P(|vᵀx| ≤ δ) ≤ √(δ/π), without the exponential term")
+    first = Inequality("$P(|vᵀx| ≤ δ) ≤ √(δ/π) + exp(−Cδ^(−1/2))$, $δ < 1/(2d)$")
+    signed = Inequality("$P(∃ i: x_iᵀv_i ≤ δ/√d) ≤ k√(δ/π) + k exp(−C/δ)$")
+    absolute = Inequality("$P(∃ i: |x_iᵀv_i| ≤ δ/√d) ≤ k√(δ/π)$")
+    bare = Inequality("$P(|vᵀx| ≤ δ) ≤ √(δ/π)$, without the exponential term")
     for row in rows:
         if "p" not in row:
             continue
@@ -58,7 +58,7 @@ def judge_probabilities(rows: Rows) -> Evidence:
         first.add(p, root + math.exp(-C / math.sqrt(delta)), Case(d=d, δ=delta))
         bare.add(p, root, Case(d=d, δ=delta))
         for k in (1, 2, 8):
-            case = Case(d=d, k=k, note=f"δ = {delta:.3g}")
+            case = Case(d=d, k=k, note=f"$δ = {delta:.3g}$")
             half = 1 - (0.5 * (1 - small)) ** k if d > 1 else 1 - 0.5**k
             signed.add(half, k * root + k * math.exp(-C / delta), case)
             absolute.add(-math.expm1(k * math.log1p(-small)), k * root, case)

@@ -78,16 +78,18 @@ def distance(one: Tensor, other: Tensor) -> Tensor:
 
 
 CONSTANT = (
-    "the constant: the slides name none. A layer takes r to (1 + B²)(r + B³r³), and λ to "
-    "(1 + B²)((1 + 3B³r²)λ + B²r³) + B(r + B³r³), λ = 0 before the first"
+    "the constant: the slides name none. A layer takes $r$ to $(1 + B²)(r + B³r³)$, and "
+    "$λ$ to $(1 + B²)((1 + 3B³r²)λ + B²r³) + B(r + B³r³)$, $λ = 0$ before the first"
 )
 Rows = list[dict[str, Any]]
 """The case, how far apart outputs and weights are, λ; without λ, a case outside every ball."""
 
 
 def judge_quotients(rows: Rows) -> Evidence:
-    ball = Inequality("‖TF_θ(H) − TF_θ'(H)‖ ≤ λ(B, r, L) ‖θ − θ'‖ for ‖θ‖, ‖θ'‖ ≤ B, columns ≤ r")
-    anywhere = Inequality("‖TF_θ(H) − TF_θ'(H)‖ ≤ λ‖θ − θ'‖ for all θ, λ fitted at ‖θ‖ = 2")
+    ball = Inequality(
+        "$‖TF_θ(H) − TF_θ'(H)‖ ≤ λ(B, r, L) ‖θ − θ'‖$ for $‖θ‖$, $‖θ'‖ ≤ B$, columns $≤ r$"
+    )
+    anywhere = Inequality("$‖TF_θ(H) − TF_θ'(H)‖ ≤ λ‖θ − θ'‖$ for all $θ$, $λ$ fitted at $‖θ‖ = 2$")
     fitted = next(row["moved"] / row["apart"] for row in rows if row["λ"] is None)
     for row in rows:
         if row["λ"] is None:
@@ -100,8 +102,10 @@ def judge_quotients(rows: Rows) -> Evidence:
         parts=[
             Part(
                 printed=replace(ball.check(), ours=CONSTANT),
-                reading="over the space of parameters Θ(B_θ) that the slides define for training",
-                other_readings={"over all θ": anywhere.check()},
+                reading=(
+                    "over the space of parameters $Θ(B_θ)$ that the slides define for training"
+                ),
+                other_readings={"over all $θ$": anywhere.check()},
             )
         ],
         numbers={
@@ -114,12 +118,14 @@ def judge_quotients(rows: Rows) -> Evidence:
 
 @claim(
     "qliu2025.lipschitz",
-    "On bounded inputs a transformer is a Lipschitz function of its weights in the norm ‖θ‖.",
+    "On bounded inputs a transformer is a Lipschitz function of its weights in the norm $‖θ‖$.",
     where="Slide after the definition of ‖θ‖",
     kind="inequality",
     hypotheses={
         "inputs bounded": "the sentence itself",
-        "‖θ‖ ≤ B_θ": "the space of parameters Θ(B_θ), defined with the pre-training objective (1)",
+        "$‖θ‖ ≤ B_θ$": (
+            "the space of parameters $Θ(B_θ)$, defined with the pre-training objective (1)"
+        ),
     },
     quick={"trials": 300, "starts": 2},
     full={"trials": 60_000, "starts": 40},
@@ -160,7 +166,7 @@ def measure_cubic() -> Rows:
     H = torch.ones(1, 1, dtype=torch.float64)
     rows = []
     for t in (1.0, 2.0, 4.0, 8.0):
-        case = Case(t=t, note="D = N = 1, h = 1, Q = K = V = t, no MLP, θ' = 0")
+        case = Case(t=t, note="$D = N = 1$, $h = 1$, $Q = K = V = t$, no MLP, $θ' = 0$")
         rows.append(measure_pair(as_scalars([t, t, t, 0, 0]), as_scalars([0.0] * 5), H, case))
     return rows
 
@@ -223,4 +229,4 @@ def search_pair(generator: torch.Generator, starts: int) -> dict[str, Any]:
     )
     case = Case(L=1, D=1, M=1, N=1, B=1.0, r=1.0, note="where a search ended")
     row = measure_pair(build(best[:5]), build(best[5:]), H, case)
-    return {**row, "search": f"a search over θ, θ' evaluated it {evaluations} times"}
+    return {**row, "search": f"a search over $θ$, $θ'$ evaluated it {evaluations} times"}

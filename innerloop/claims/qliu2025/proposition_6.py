@@ -49,11 +49,11 @@ Rows = list[dict[str, Any]]
 
 
 def judge_conversion(rows: Rows) -> Evidence:
-    display = Equality("H̃ as displayed (H again) holds the encoder's format", tolerance=1e-12)
-    paired = Equality("column 2i of H̃ is (x_i; y_i; p), the others as in H", tolerance=1e-9)
-    listed = Equality("rows {1, 2, …, D−1, D−2, D} of H̃ are the encoder's", tolerance=1e-12)
-    kept = Equality("rows {1, …, D−3, D−1, D} of H̃ are the encoder's", tolerance=1e-9)
-    enough = Inequality("2 layers, 3 heads per layer, hidden dimension 2, ‖θ‖ ≤ 12 suffice")
+    display = Equality("$H̃$ as displayed ($H$ again) holds the encoder's format", tolerance=1e-12)
+    paired = Equality("column $2i$ of $H̃$ is $(x_i; y_i; p)$, the others as in $H$", tolerance=1e-9)
+    listed = Equality("rows $1, 2, …, D−1, D−2, D$ of $H̃$ are the encoder's", tolerance=1e-12)
+    kept = Equality("rows $1, …, D−3, D−1, D$ of $H̃$ are the encoder's", tolerance=1e-9)
+    enough = Inequality("2 layers, 3 heads per layer, hidden dimension 2, $‖θ‖ ≤ 12$ suffice")
     table: dict[int, float] = {}
     for row in rows:
         case, H, out, wanted, encoder = (
@@ -65,19 +65,21 @@ def judge_conversion(rows: Rows) -> Evidence:
         table[case["N"]] = max(paired.add(out, wanted, case), table.get(case["N"], 0.0))
         full = _restrict_stream(wanted, printed_rows(D))
         padded = torch.cat([encoder, torch.zeros_like(encoder[:, :1])], dim=1)
-        listed.add(full, padded, case.extend(note=f"D = {D}: {D} rows for {D - 1}"))
+        listed.add(full, padded, case.extend(note=f"$D = {D}$: {D} rows for {D - 1}"))
         kept.add(_restrict_stream(out, proper_rows(D)), encoder, case)
         for what, most in LIMITS.items():
             enough.add(row["counted"][what], most, case.extend(note=what))
-    meant = "columns (x_i; y_i; p), as the name of the proposition says"
+    meant = "columns $(x_i; y_i; p)$, as the name of the proposition says"
     return Evidence(
         parts=[
             Part(printed=paired.check(), reading=meant),
             Part(printed=kept.check(), reading="all rows but that of ⌈i/2⌉"),
-            Part(printed=enough.check(), reading="‖θ‖₂ is the ‖θ‖_op of the slides"),
+            Part(printed=enough.check(), reading="$‖θ‖₂$ is the $‖θ‖_op$ of the slides"),
         ],
         errata=[
-            Erratum(where="Proposition 6, H̃", printed=display.check(), meant=meant, grade="print"),
+            Erratum(
+                where="Proposition 6, $H̃$", printed=display.check(), meant=meant, grade="print"
+            ),
             Part(printed=listed.check(), corrected=kept.check()).as_erratum(
                 "Proposition 6, the rows", "print"
             ),
@@ -93,7 +95,7 @@ def judge_conversion(rows: Rows) -> Evidence:
     "decoder's alternating prompt into one that contains the encoder's.",
     where="Proposition 6",
     kind="equality",
-    hypotheses={"D ≥ d + 6": "ours: the slides leave D open, two zero rows of p are used"},
+    hypotheses={"$D ≥ d + 6$": "ours: the slides leave $D$ open, two zero rows of $p$ are used"},
     quick={"trials": 200, "longest": 500},
     full={"trials": 2_000, "longest": 2_000},
     tiny={"trials": 12, "longest": 40},

@@ -55,7 +55,7 @@ def judge_pools(rows: Rows) -> Evidence:
         parts=[
             Part(
                 printed=check_rate(
-                    "the excess risk falls like n^(−1/2) or faster",
+                    "the excess risk falls like $n^(−1/2)$ or faster",
                     n,
                     values,
                     -0.5,
@@ -92,7 +92,7 @@ def judge_pools(rows: Rows) -> Evidence:
 def _check_gap(rows: Rows) -> Check:
     gaps = [{**row, "gap": max(row["risk"] - row["risk on the pool"], LEAST)} for row in rows]
     return check_rate(
-        "the risk on fresh instances minus that on the pool falls like n^(−1/2)",
+        "the risk on fresh instances minus that on the pool falls like $n^(−1/2)$",
         [row["pool"] for row in gaps],
         [row["gap"] for row in gaps],
         -0.5,
@@ -109,13 +109,13 @@ def keep_risks_equal(rows: Rows) -> Rows:
 
 @claim(
     "qliu2025.proposition-9",
-    "The excess risk of a transformer pre-trained for PCA on n instances is O(n^(−1/2)).",
+    "The excess risk of a transformer pre-trained for PCA on $n$ instances is $O(n^(−1/2))$.",
     where="Proposition 9",
     kind="rate",
     hypotheses={
-        "λ_1 > λ_2 > …, gaps of at least Δ": "Assumption 1; here with high probability, which the "
-        "slide allows",
-        "⟨p_i, v_i⟩ > 0": "Theorem 7, whose notation the proposition uses: it fixes the signs",
+        "$λ_1 > λ_2 > …$, gaps of at least $Δ$": "Assumption 1; here with high probability, "
+        "which the slide allows",
+        "$⟨p_i, v_i⟩ > 0$": "Theorem 7, whose notation the proposition uses: it fixes the signs",
     },
     quick={"pools": [20, 60, 200, 700], "seeds": [0, 1], "steps": 150},
     full={"pools": [20, 60, 200, 600, 2000, 6000], "seeds": [0, 1, 2], "steps": 3000},

@@ -61,8 +61,8 @@ HARD_SPECTRA: tuple[tuple[tuple[float, ...], int], ...] = (
 )
 """Spectra on which some bound of the theorem or of its proof breaks or is near to it, with k."""
 UNIFORM = (
-    "one transformer for all X with these gaps: its proof has fixed parameters, and Corollary "
-    "10 puts the bound for inf_θ of Proposition 9, a mean over X"
+    "one transformer for all $X$ with these gaps: its proof has fixed parameters, and "
+    "Corollary 10 puts the bound for $inf_θ$ of Proposition 9, a mean over $X$"
 )
 
 
@@ -80,13 +80,13 @@ class Measured:
 def judge_deflation(found: Measured) -> Evidence:
     corrected = {
         "single": Inequality(
-            "Algorithm 1 errs by ‖p_(η+1) − v_(η+1)‖ ≤ (8oλ₁/Δ) ∏_{i=2}^η 8λ_i/Δ, "
-            "Δ = min_{i≤k} (λ_i − λ_(i+1)), o its vectors' largest distance from the leading "
-            "eigenvectors of the matrices that they iterate"
+            "Algorithm 1 errs by $‖p_(η+1) − v_(η+1)‖ ≤ (8oλ₁/Δ) ∏_{i=2}^η 8λ_i/Δ$, "
+            "$Δ = min_{i≤k} (λ_i − λ_(i+1))$, $o$ its vectors' largest distance from the "
+            "leading eigenvectors of the matrices that they iterate"
         ),
         "joint": Inequality(
-            "all k vectors of Algorithm 1 err by at most the root of the sum of squares of o and "
-            "(8oλ₁/Δ) ∏_{i=2}^η 8λ_i/Δ over η < k"
+            "all $k$ vectors of Algorithm 1 err by at most the root of the sum of squares "
+            "of $o$ and $(8oλ₁/Δ) ∏_{i=2}^η 8λ_i/Δ$ over $η < k$"
         ),
     }
     for trial in corrected.values():
@@ -94,7 +94,9 @@ def judge_deflation(found: Measured) -> Evidence:
     for run in found.runs:
         for name, error, bound in bound_run(run):
             corrected[name].add(error, bound, run["case"])
-    near = Inequality("the transformer `pca` is within its bound of Algorithm 1, ε from its knots")
+    near = Inequality(
+        "the transformer `pca` is within its bound of Algorithm 1, $ε$ from its knots"
+    )
     for case, off, allowed in found.built:
         near.add(off, allowed, case)
     return Evidence(
@@ -124,36 +126,41 @@ def check_continuous(pairs: list[dict[str, float]], name: str) -> Check:
     half, bound = last["targets apart"] / 2, 1e-2
     passed = half <= bound
     told = (
-        f"t = {last['t']:g}: XXᵀ {last['inputs apart']:.2g} apart, v₂ {last['targets apart']:.4g}"
+        f"$t = {last['t']:g}$: $XXᵀ$ {last['inputs apart']:.2g} apart, $v₂$ "
+        f"{last['targets apart']:.4g}"
     )
     return Check(
-        statement=f"a transformer meets the {name} bound for all ε, ε₀, Δ among the first k only",
+        statement=(
+            f"a transformer meets the {name} bound for all $ε$, $ε₀$, $Δ$ among the first $k$ only"
+        ),
         passed=passed,
-        summary=f"{told}; at {len(pairs)} values of t",
+        summary=f"{told}; at {len(pairs)} values of $t$",
         counterexample=""
         if passed
-        else f"k = 2, XXᵀ = diag(3, 1 + t, 1) and diag(3, 1, 1 + t), p₂ = (0, 1, 1)/√2: {told}; "
-        f"a continuous map is off by {half:.3g} at one of them as t → 0, and the bound is below "
-        f"{bound:g} for ε₀ = 10^(−10)/C², ε = ε₀², C ≥ 1",
+        else "$k = 2$, $XXᵀ = diag(3, 1 + t, 1)$ and $diag(3, 1, 1 + t)$, $p₂ = (0, 1, 1)/√2$: "
+        f"{told}; a continuous map is off by {half:.3g} at one of them as $t → 0$, and the "
+        f"bound is below {bound:g} for $ε₀ = 10^(−10)/C²$, $ε = ε₀²$, $C ≥ 1$",
     )
 
 
 def list_errata(found: Measured) -> list[Erratum]:
-    depth = Equality("the proof's layers number 2τ + 4k + 1")
-    deeper = Equality("the proof's layers number 2kτ + 4k + 1")
+    depth = Equality("the proof's layers number $2τ + 4k + 1$")
+    deeper = Equality("the proof's layers number $2kτ + 4k + 1$")
     for case, layers in found.layers:
         tau, k = case["τ"], case["k"]
         depth.add(2 * tau + 4 * k + 1, layers, case)
         deeper.add(2 * k * tau + 4 * k + 1, layers, case)
     printed = Inequality(
-        "pᵀv₁ ≥ 1 − ε₀ after τ = log(1/(ε₀δ))/ε₀, twice the proof's, √λ₁ ≥ √λ₂ + 1"
+        "$pᵀv₁ ≥ 1 − ε₀$ after $τ = log(1/(ε₀δ))/ε₀$, twice the proof's, $√λ₁ ≥ √λ₂ + 1$"
     )
-    proper = Inequality("pᵀv₁ ≥ 1 − ε₀ after τ ≥ log(1/(δ√ε₀))/log(λ₁/λ₂)", rounding=1e-9)
+    proper = Inequality("$pᵀv₁ ≥ 1 − ε₀$ after $τ ≥ log(1/(δ√ε₀))/log(λ₁/λ₂)$", rounding=1e-9)
     for row in found.angles:
         (proper if row["corrected"] else printed).add(1 - row["ε₀"], row["cosine"], row["case"])
-    told = Inequality("a_(η+1) ≤ (max b_i + Σ 2λ_i a_i)/Δ")
-    mended = Inequality("a_(η+1) ≤ own error + 2√2 Σ(b_i + λ_i a_i)/Δ, λ_(k+1) in Δ")
-    to_k = Inequality(f"Algorithm 1 errs by (Cλ₁√ε₀/Δ) ∏_{{i=1}}^k 5λ_(i+1)/Δ, C = {C:g}")
+    told = Inequality("$a_(η+1) ≤ (max b_i + ∑ 2λ_i a_i)/Δ$")
+    mended = Inequality(
+        "$a_(η+1) ≤ e_(η+1) + 2√2 ∑(b_i + λ_i a_i)/Δ$, $e$ its own error, $λ_(k+1)$ in $Δ$"
+    )
+    to_k = Inequality(f"Algorithm 1 errs by $(Cλ₁√ε₀/Δ) ∏_{{i=1}}^k 5λ_(i+1)/Δ$, $C = {C:g}$")
     for run in found.runs:
         a, b, own, values, k, case = (run[name] for name in ("a", "b", "own", "λ", "k", "case"))
         narrow = min((x - y for x, y in pairwise(values[:k])), default=values[0] - values[1])
@@ -172,23 +179,23 @@ def list_errata(found: Measured) -> list[Erratum]:
         Part(printed=told.check(), corrected=mended.check()).as_erratum("proof, part 4"),
     ]
     product = Part(printed=to_k.check()).as_erratum("Theorem 7, the single bound", "print")
-    return [*steps, replace(product, meant="the product to η, with which the proof ends")]
+    return [*steps, replace(product, meant="the product to $η$, with which the proof ends")]
 
 
 def list_misprints() -> list[Erratum]:
     return [
         misprint(
             "Theorem 7, the joint bound",
-            "the sum over η from 1 to k − 1 bounds the error of all k vectors",
-            "a term for η = 0 as well: the sum leaves out v₁",
-            "k = 1: the sum is empty, and v₁ would cost Cτελ₁² only",
+            "the sum over $η$ from 1 to $k − 1$ bounds the error of all $k$ vectors",
+            "a term for $η = 0$ as well: the sum leaves out $v₁$",
+            "$k = 1$: the sum is empty, and $v₁$ would cost $Cτελ₁²$ only",
         ),
         misprint(
             "Theorem 7, the number of heads",
-            "heads ≤ λ₁^d C/ε²",
-            "at least one head: the power method does not change when X is scaled",
-            "λ₁ → 0 at fixed ε: no head, and an output that knows one column of X only; `pca` has "
-            "three at every scale",
+            "heads $≤ λ₁^d C/ε²$",
+            "at least one head: the power method does not change when $X$ is scaled",
+            "$λ₁ → 0$ at fixed $ε$: no head, and an output that knows one column of $X$ "
+            "only; `pca` has three at every scale",
         ),
     ]
 
@@ -212,13 +219,13 @@ def turn_later_vectors(found: Measured) -> Measured:
 
 @claim(
     "qliu2025.theorem-7",
-    "A transformer finds k principal components by the power method with deflation, with an error "
-    "from its approximations and one from finitely many iterations.",
+    "A transformer finds $k$ principal components by the power method with deflation, with "
+    "an error from its approximations and one from finitely many iterations.",
     where="Theorem 7 and its proof",
     kind="inequality",
     hypotheses={
-        "λ₁ > … > λ_k > …, p_iᵀv_i ≥ δ": "the theorem",
-        "one transformer for all such X": "the proof's fixed parameters; Assumption 1",
+        "$λ₁ > … > λ_k > …, p_iᵀv_i ≥ δ$": "the theorem",
+        "one transformer for all such $X$": "the proof's fixed parameters; Assumption 1",
     },
     restates={
         "yang2025.he.pca": "Sixth paper (Learning spectral methods by transformers): Theorem 2.1"

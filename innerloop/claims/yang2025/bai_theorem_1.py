@@ -161,14 +161,15 @@ def as_swapped(n: int, N: int) -> dict[str, int]:
 Rows = dict[str, Any]
 """Measured risks, by what they are for."""
 READING = (
-    "n training prompts of N examples each: the probability is over training instances Z^(1:n)"
+    "$n$ training prompts of $N$ examples each: the probability is over training instances "
+    "$Z^(1:n)$"
 )
 
 
 def judge_risks(data: Rows) -> Evidence:
     tasks, lengths = data["tasks"], data["lengths"]
-    told = "N examples, infinitely many prompts"
-    first = _first(f"n training prompts of N = {10 * D} examples", lengths)
+    told = "$N$ examples, infinitely many prompts"
+    first = _first(f"$n$ training prompts of $N = {10 * D}$ examples", lengths)
     second = [
         _rate(f"{told}: excess at most like {what}", *data[name], power=power)
         for what, name, power in (("1/N", "N", -1.0), ("d", "d", 1.0))
@@ -184,9 +185,9 @@ def judge_risks(data: Rows) -> Evidence:
         ],
         errata=[
             Erratum(
-                where="the slides on the set-up and the interpretation: N training tasks, n "
+                where="the slides on the set-up and the interpretation: $N$ training tasks, $n$ "
                 "in-context examples",
-                printed=_first(f"n in-context examples, N = {2 * D} tasks", tasks),
+                printed=_first(f"$n$ in-context examples, $N = {2 * D}$ tasks", tasks),
                 corrected=first,
             )
         ],
@@ -217,12 +218,12 @@ def freeze_risks(data: Rows) -> Rows:
 @claim(
     "yang2025.bai.theorem-1",
     "A transformer pretrained for in-context linear regression has excess risk "
-    "Õ(√(κ²d²/n) + dσ²/N), optimal from n ≥ Õ(κ²N/σ²) on.",
+    "$Õ(√(κ²d²/n) + dσ²/N)$, optimal from $n ≥ Õ(κ²N/σ²)$ on.",
     where="First paper: Theorem 1 (of Bai et al. 2023)",
     kind="rate",
     hypotheses={
-        "n training prompts of N examples": "the training instances Z^(1:n) of the set-up",
-        "N ≥ Õ(d)": "the set-up of the theorem",
+        "$n$ training prompts of $N$ examples": "the training instances $Z^(1:n)$ of the set-up",
+        "$N ≥ Õ(d)$": "the set-up of the theorem",
     },
     quick={"numbers": 1_000_000, "draws": 4000, "points": 5},
     full={"numbers": 3_000_000, "draws": 20_000, "points": 9},
@@ -290,7 +291,7 @@ def _row(
 def _first(where: str, rows: Sequence[Row]) -> Check:
     """Check the first term, above the part independent of n: dσ²/N printed, best A's risk here."""
     left = [row.excess - (row.least if row.n > row.N else 0.0) for row in rows]
-    statement = f"{where}: what n can mend falls at least like n^(−1/2)"
+    statement = f"{where}: what $n$ can mend falls at least like $n^(−1/2)$"
     n = [float(row.n) for row in rows]
     return check_rate(statement, n, left, -0.5, within=SLACK, what="n", bound=True, ours=OURS)
 
@@ -310,7 +311,7 @@ def measure_bound(lab: ExcessRiskLab) -> list[Row]:
 
 
 def _bound(rows: Sequence[Row]) -> Check:
-    trial = Inequality("excess ≤ √(κ²d²/n) + dσ²/N with constant 1, n prompts of N examples")
+    trial = Inequality("excess $≤ √(κ²d²/n) + dσ²/N$ with constant 1, $n$ prompts of $N$ examples")
     for row in rows:
         case = Case(d=row.d, κ=row.kappa, n=row.n, N=row.N, σ=row.sigma)
         trial.add(row.excess, row.bound, case)
@@ -325,12 +326,12 @@ def _regime(power: float, of_examples: float, of_noise: float) -> Check:
         kappa * d * (kappa**2 * N**of_examples / sigma**of_noise) ** power / (d * sigma**2 / N)
         for N in counts
     ]
-    statement = f"n = κ²N^{of_examples:g}/σ^{of_noise:g}: the first term is of the second's order"
+    statement = f"$n = κ²N^{of_examples:g}/σ^{of_noise:g}$: the first term is of the second's order"
     return check_rate(statement, counts, ratios, 0.0, within=SLACK, what="N", bound=True, ours=OURS)
 
 
 def _label_rows(tasks: Sequence[Row], lengths: Sequence[Row]) -> list[tuple[str, Row]]:
-    printed, swap = "n in-context examples", "n training prompts"
+    printed, swap = "$n$ in-context examples", "$n$ training prompts"
     return [*((printed, row) for row in tasks), *((swap, row) for row in lengths)]
 
 

@@ -129,7 +129,7 @@ def check_trend(name: str, measure: str, best: BestMatch, last: float) -> Check:
     told = f"best steps {', '.join(map(str, best.steps))}, the first {best.fitted_layers} fitted"
     if fit is not None:
         line, curve = fit["linear"], fit["exponential"]
-        told += f"; R² {line['r2']:.3f} of a line ({line['slope']:.2f} steps a layer), "
+        told += f"; $R²$ {line['r2']:.3f} of a line ({line['slope']:.2f} steps a layer), "
         told += f"{curve['r2']:.3f} of an exponential"
     told += f"; {trend} in {share:.0%} of {len(best.again)} draws of prompts"
     passed = True if share >= SURE else (False if share <= 1 - SURE else None)

@@ -86,7 +86,7 @@ def judge_convergence(data: Data) -> Evidence:
     both = None
     if first is not None and second is not None:
         both = Interval(first.value, min(first.low, second.low), max(first.high, second.high))
-    name = f"the transformer's layers ({data['description']}): errors fall superlinearly, p > 1"
+    name = f"the transformer's layers ({data['description']}): errors fall superlinearly, $p > 1$"
     transformer = check_order(name, both, least=1.0)
     if last > LEARNED_SHARE:
         short = f"{SHORT_TRAINING}: its error is {last:.2g} of the labels' power"
@@ -95,10 +95,10 @@ def judge_convergence(data: Data) -> Evidence:
         parts=[
             Part(printed=transformer, trainings=1),
             Part(
-                printed=check_order("Newton's iteration: superlinearly, p > 1", newton, least=1.0)
+                printed=check_order("Newton's iteration: superlinearly, $p > 1$", newton, least=1.0)
             ),
             Part(
-                printed=check_order("gradient descent: sublinearly, p < 1", descent, most=1.0),
+                printed=check_order("gradient descent: sublinearly, $p < 1$", descent, most=1.0),
                 reading="errors are means over prompts, as in the slide's figure",
                 other_readings={"on each prompt": check_each_prompt(data["linear"])},
             ),
@@ -136,7 +136,7 @@ def check_order(
 ) -> Check:
     if order is None:
         return Check(statement=statement, passed=None, summary="fewer than 3 falls to fit")
-    what = "order p, over prompts drawn again"
+    what = "order $p$, over prompts drawn again"
     return check_within(statement, order, least=least, most=most, what=what)
 
 
@@ -144,33 +144,35 @@ def check_each_prompt(linear: Tensor) -> Check:
     return Check(
         statement="gradient descent's error falls sublinearly on each prompt",
         passed=not bool(linear.any()),
-        summary=f"on {int(linear.sum())} of {len(linear)} prompts at most 1 − λmin/λmax is left at "
-        "each of 60 steps: linearly",
-        counterexample="XᵀX = diag(1, 1/2), step 1: w_k − w* = (0, 2^(−k)), half is left each time"
+        summary=f"on {int(linear.sum())} of {len(linear)} prompts at most $1 − λmin/λmax$ is left "
+        "at each of 60 steps: linearly",
+        counterexample=(
+            "$XᵀX = diag(1, 1/2)$, step 1: $w_k − w* = (0, 2^(−k))$, half is left each time"
+        )
         if bool(linear.any())
         else "",
     )
 
 
 def judge_hundreds(data: Data) -> Part:
-    bound = Inequality("2^k steps of gradient descent are enough for k iterations of Newton's")
+    bound = Inequality("$2^k$ steps of gradient descent are enough for $k$ iterations of Newton's")
     for k, counts in enumerate(data["steps for k"]):
         for count in counts:
-            bound.add(count, 2**k, Case(k=k, note="d = 20, n = 40"))
+            bound.add(count, 2**k, Case(k=k, note="$d = 20$, $n = 40$"))
     least, most = min(map(min, data["steps for 3"])), max(map(max, data["steps for 3"]))
     printed = Check(
         statement="what takes Newton's 3 iterations takes gradient descent hundreds of steps",
         passed=least >= HUNDREDS,
-        summary=f"{least} to {most} steps on {len(data['steps for 3'][0])} prompts, d = 20, "
-        f"n = 40, α = {ALPHAS[0]} to {ALPHAS[-1]} /λmax²",
+        summary=f"{least} to {most} steps on {len(data['steps for 3'][0])} prompts, $d = 20$, "
+        f"$n = 40$, $α = {ALPHAS[0]}$ to {ALPHAS[-1]} $/λmax²$",
         counterexample=""
         if least >= HUNDREDS
-        else "λ = λmax/2: 3 iterations leave (3/4)⁸ = 0.100 of it, 4 steps (1/2)⁴ = 0.063",
+        else "$λ = λmax/2$: 3 iterations leave $(3/4)⁸ = 0.100$ of it, 4 steps $(1/2)⁴ = 0.063$",
     )
     return Part(
         printed=printed,
         corrected=bound.check(),
-        reading="gradient descent with the step 1/λmax of each prompt; the slides give no step",
+        reading="gradient descent with the step $1/λmax$ of each prompt; the slides give no step",
     )
 
 

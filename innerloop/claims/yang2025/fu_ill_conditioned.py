@@ -73,7 +73,7 @@ def judge_condition(data: Data) -> Evidence:
             Part(printed=check_fast(errors["transformer"], picks, data["where"]), trainings=1),
             Part(
                 printed=check_ratio(
-                    f"gradient descent, down to {LEVEL:g}: over twice the steps at κ = 100",
+                    f"gradient descent, down to {LEVEL:g}: over twice the steps at $κ = 100$",
                     compare_steps(errors["descent"], LEVEL, picks),
                     data["where"],
                     least=MAX_RATIO,
@@ -82,7 +82,10 @@ def judge_condition(data: Data) -> Evidence:
         ],
         beyond=[
             check_ratio(
-                f"Newton's iteration, down to {LEVEL:g}: at most twice the iterations at κ = 100",
+                (
+                    f"Newton's iteration, down to {LEVEL:g}: at most twice the iterations at "
+                    "$κ = 100$"
+                ),
                 compare_steps(errors["Newton"], LEVEL, picks),
                 data["where"],
                 most=MAX_RATIO,
@@ -128,15 +131,15 @@ def check_fast(pair: Sequence[Tensor], picks: Tensor, where: str) -> Check:
         for level, ratio in found.items()
     }
     level, worst = max(found.items(), key=lambda item: (item[1].low > MAX_RATIO, item[1].high))
-    told = f"the transformer, down to {', '.join(f'{each:g}' for each in found)} of E y²"
+    told = f"the transformer, down to {', '.join(f'{each:g}' for each in found)} of $E y²$"
     check = check_ratio(
-        f"{told}: at most twice the layers at κ = 100",
+        f"{told}: at most twice the layers at $κ = 100$",
         worst,
         f"worst level {level:g}, {where}",
         most=MAX_RATIO,
     )
     if easy > LEARNED_SHARE:
-        short = f"{SHORT_TRAINING}: at κ = 1 its error is {easy:.2g} of E y²"
+        short = f"{SHORT_TRAINING}: at $κ = 1$ its error is {easy:.2g} of $E y²$"
         return replace(check, passed=None, summary=f"{short}; {check.summary}", counterexample="")
     return check
 
@@ -173,7 +176,7 @@ def replace_errors(name: str, easy: Sequence[float], hard: Sequence[float]) -> A
 
 @claim(
     "yang2025.fu.ill-conditioned",
-    "At κ = 100 a transformer keeps converging fast, while gradient descent degrades "
+    "At $κ = 100$ a transformer keeps converging fast, while gradient descent degrades "
     "significantly.",
     where="First paper (Fu et al. 2023): key result 2",
     kind="ordering",

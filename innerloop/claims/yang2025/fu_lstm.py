@@ -228,7 +228,7 @@ def _from_one(errors: Tensor) -> Tensor:
 
 
 def _short(error: float, most: float, name: str) -> str:
-    return f"{SHORT_TRAINING}: the {name}'s error is {error:.2g} of E y²" if error > most else ""
+    return f"{SHORT_TRAINING}: the {name}'s error is {error:.2g} of $E y²$" if error > most else ""
 
 
 def _list_errors(errors: Tensor) -> str:

@@ -37,10 +37,14 @@ Rows = list[dict[str, Any]]
 
 
 def judge_newton(rows: Rows) -> Evidence:
-    runs = Equality("the transformer predicts ⟨M_k Xᵀy, x⟩ after every step k", tolerance=1e-9)
-    limit = Inequality("for 0 < α < 2/λmax(S)², M_k approaches S⁺, to 10⁻³ after 10 to 22 steps")
-    edge = Inequality("for α = 2/‖SSᵀ‖₂ of Fu et al. (2023), Section 3.1, M_k approaches S⁺")
-    depth = Inequality("k + 8 layers of width 5d suffice, as in Theorem 5.1 of Fu et al. (2023)")
+    runs = Equality("the transformer predicts $⟨M_k Xᵀy, x⟩$ after every step $k$", tolerance=1e-9)
+    limit = Inequality(
+        "for $0 < α < 2/λmax(S)²$, $M_k$ approaches $S⁺$, to 10⁻³ after 10 to 22 steps"
+    )
+    edge = Inequality("for $α = 2/‖SSᵀ‖₂$ of Fu et al. (2023), Section 3.1, $M_k$ approaches $S⁺$")
+    depth = Inequality(
+        "$k + 8$ layers of width $5d$ suffice, as in Theorem 5.1 of Fu et al. (2023)"
+    )
     for row in rows:
         case = row["case"]
         if "told" in row:
@@ -55,7 +59,7 @@ def judge_newton(rows: Rows) -> Evidence:
     return Evidence(
         parts=[
             Part(printed=runs.check()),
-            Part(printed=limit.check(), reading="for a suitable α: the slides do not give it"),
+            Part(printed=limit.check(), reading="for a suitable $α$: the slides do not give it"),
         ],
         beyond=[depth.check(), edge.check()],
         numbers={"layers for k steps": "k + 2", "width": "3d + 2 (ReLU), 2d + 2 (linear)"},
@@ -92,7 +96,7 @@ def delay_predictions(rows: Rows) -> Rows:
     "solution.",
     where="First paper (Fu et al. 2023): connection between iterative Newton's and transformers",
     kind="equality",
-    hypotheses={"0 < α < 2/λmax(S)²": "ours: the slides leave α open, and some α is needed"},
+    hypotheses={"$0 < α < 2/λmax(S)²$": "ours: the slides leave $α$ open, and some $α$ is needed"},
     quick={"trials": 120},
     full={"trials": 4_000},
     tiny={"trials": 5},
@@ -113,7 +117,7 @@ def fu_newton(generator: torch.Generator, *, trials: int) -> Rows:
             M = newton_step(M, S)
         inverse = torch.linalg.pinv(S, hermitian=True)
         off = torch.linalg.matrix_norm(M - inverse) / torch.linalg.matrix_norm(inverse)
-        rows.append({"case": Case(d=4, n=n, note="αλmax² = 1.98, 22 steps"), "off": float(off)})
+        rows.append({"case": Case(d=4, n=n, note="$αλmax² = 1.98$, 22 steps"), "off": float(off)})
     for kind in (NewtonConstruction, ReLUNewtonConstruction):
         for d, k in ((1, 1), (1, 20), (2, 3), (5, 8), (30, 1)):
             count = kind(d=d, n=2, steps=k, alpha=1e-3).transformer.count()

@@ -62,8 +62,8 @@ def judge_counts(data: Data) -> Evidence:
     return Evidence(
         parts=[
             Part(printed=law),
-            Part(printed=_power("gradient descent's steps grow like κ", kappas, slow)),
-            Part(printed=_power("gradient descent's steps grow like log(1/ε)", logs, deep)),
+            Part(printed=_power("gradient descent's steps grow like $κ$", kappas, slow)),
+            Part(printed=_power("gradient descent's steps grow like $log(1/ε)$", logs, deep)),
             Part(printed=_exponential(fast, slow)),
         ],
         numbers={
@@ -97,8 +97,8 @@ def slow_newton(data: Data) -> Data:
 
 @claim(
     "yang2025.fu.rates",
-    "To an error ε, Newton's iteration takes O(log κ + log log 1/ε) steps and gradient descent "
-    "O(κ log 1/ε): exponentially more.",
+    "To an error $ε$, Newton's iteration takes $O(log κ + log log 1/ε)$ steps and gradient "
+    "descent $O(κ log 1/ε)$: exponentially more.",
     where="First paper (Fu et al. 2023): background",
     kind="rate",
     quick={"points": 7, "largest": 1e4, "decades": 12},
@@ -150,13 +150,14 @@ def _fit_law(grid: dict[float, list[int]]) -> tuple[Check, dict[str, float]]:
     worst = max(rows, key=lambda row: abs(float(np.dot(row[:3], fit)) - row[3]))
     passed = bool(off <= 1.0 and 1.9 <= fit[1] <= 2.1 and 0.8 <= fit[2] <= 1.2)
     law = float(np.dot(worst[:3], fit))
-    about = f"κ = {2 ** worst[1]:.3g}: {worst[3]} steps, the fitted law has {law:.3g}"
+    about = f"$κ = {2 ** worst[1]:.3g}$: {worst[3]} steps, the fitted law has {law:.3g}"
     check = Check(
-        statement="Newton's steps are a + b log κ + c log log(1/ε)",
+        statement="Newton's steps are $a + b log κ + c log log(1/ε)$",
         passed=passed,
-        summary=f"{len(rows)} counts, κ from {min(grid):.0f} to {max(grid):.0e}, ε from 1e-1 to "
-        f"1e-12: b = {fit[1]:.3f} per doubling of κ, c = {fit[2]:.3f} per doubling of ln(1/ε), no "
-        f"count off by more than {off:.2g} steps (allowed 1, they are whole)",
+        summary=f"{len(rows)} counts, $κ$ from {min(grid):.0f} to {max(grid):.0e}, $ε$ from 1e-1 "
+        f"to 1e-12: $b = {fit[1]:.3f}$ per doubling of $κ$, $c = {fit[2]:.3f}$ per "
+        f"doubling of $ln(1/ε)$, no count off by more than {off:.2g} steps (allowed 1, "
+        "they are whole)",
         counterexample="" if passed else about,
     )
     slopes = {"Newton's steps per doubling of κ": float(fit[1])}
@@ -166,7 +167,7 @@ def _fit_law(grid: dict[float, list[int]]) -> tuple[Check, dict[str, float]]:
 def _power(statement: str, x: Sequence[float], y: Sequence[int]) -> Check:
     counts = [float(count) for count in y]
     ours = "0.15 of a power: counts are whole"
-    return check_rate(statement, x, counts, 1.0, within=0.15, what="κ or log(1/ε)", ours=ours)
+    return check_rate(statement, x, counts, 1.0, within=0.15, what="$κ$ or $log(1/ε)$", ours=ours)
 
 
 def _exponential(fast: list[int], slow: list[int]) -> Check:
@@ -174,12 +175,12 @@ def _exponential(fast: list[int], slow: list[int]) -> Check:
     (slope, _), covariance = np.polyfit(fast, np.log2(slow), 1, cov=True)
     wide = 2 * math.sqrt(float(covariance[0, 0]))
     return check_around(
-        "gradient descent's steps grow exponentially in Newton's, over κ",
+        "gradient descent's steps grow exponentially in Newton's, over $κ$",
         Interval(float(slope), float(slope) - wide, float(slope) + wide),
         0.5,
         within=0.15,
-        what=f"doublings for each step of Newton's, {len(fast)} values of κ, from {slow[0]} to "
-        f"{slow[-1]} steps",
+        what=f"doublings for each step of Newton's, {len(fast)} values of $κ$, from {slow[0]} "
+        f"to {slow[-1]} steps",
         ours="0.15 of a doubling around the half that the two rates give",
     )
 

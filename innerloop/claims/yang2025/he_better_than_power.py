@@ -80,8 +80,8 @@ def check_advantage(each: dict[str, Any]) -> Check:
         f"{name}: the transformer's error is below that of as many steps of the power method",
         estimate_mean(steps[depth] - layers[-1]),
         least=0.0,
-        what=f"mean sin² of {depth} steps, {float(steps[depth].mean()):.3g}, minus that of {depth} "
-        f"layers, {float(layers[-1].mean()):.3g}, {problems} problems",
+        what=f"mean $sin²$ of {depth} steps, {float(steps[depth].mean()):.3g}, minus that of "
+        f"{depth} layers, {float(layers[-1].mean()):.3g}, {problems} problems",
     )
 
 

@@ -51,10 +51,10 @@ def weighted_means(shares: Tensor, x: Tensor) -> Tensor:
 
 
 def judge_steps(rows: Rows) -> Evidence:
-    shares = Equality("E: one softmax head gives γ_ik, exactly", tolerance=1e-9)
+    shares = Equality("E: one softmax head gives $γ_ik$, exactly", tolerance=1e-9)
     means = Inequality(
-        "M: one softmax head gives Σγx/Σγ up to 2B tanh(e/4), e = K/(2m²), which m makes as small "
-        "as wanted"
+        "M: one softmax head gives $∑γx/∑γ$ up to $2B tanh(e/4)$, $e = K/(2m²)$, which "
+        "$m$ makes as small as wanted"
     )
     limit = Inequality("sharpened, the two heads make a step of k-means, up to the stated bound")
     errors: dict[int, float] = dict.fromkeys(KNOTS, 0.0)
@@ -102,8 +102,8 @@ def judge_steps(rows: Rows) -> Evidence:
 
 @claim(
     "yang2025.he.em-steps",
-    "Softmax attention performs the E step and, with an error that more width makes as small as "
-    "wanted, the M step of EM for a mixture of Gaussians.",
+    "Softmax attention performs the E step and, with an error that more width makes as "
+    "small as wanted, the M step of EM for a mixture of Gaussians.",
     where="Fifth paper (Transformers versus the EM algorithm): introduction and conclusion",
     kind="equality",
     quick={"trials": 40, "sizes": 5},

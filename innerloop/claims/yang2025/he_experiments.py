@@ -127,14 +127,14 @@ def _check_rates(data: Data) -> Check:
         delta: math.log(max(own, 1e-6)) / math.log(max(bayes, 1e-6))
         for delta, own, bayes in data["rates"]
     }
-    listed = ", ".join(f"{ratio:.3f} at Δ = {delta:g}σ" for delta, ratio in ratios.items())
+    listed = ", ".join(f"{ratio:.3f} at $Δ = {delta:g}σ$" for delta, ratio in ratios.items())
     worst = min(ratios.values())
     return check_within(
         "log(wrong share) is at least 0.8 of that of the rule that knows the centres",
         Interval(worst, worst, max(ratios.values())),
         least=SHARE,
         what=f"ratio of logarithms: {listed}",
-        ours="0.8, at Δ = 3σ and 4σ",
+        ours="0.8, at $Δ = 3σ$ and $4σ$",
     )
 
 
@@ -167,7 +167,9 @@ SMALL = {
     "as an alternative to Lloyd's algorithm.",
     where="Fifth paper (Transformers versus the EM algorithm): conclusion from experiments",
     kind="ordering",
-    hypotheses={"K = 3 clouds in d = 2, centres N(0, 9I), σ = 1": "ours: the slides name no sizes"},
+    hypotheses={
+        "$K = 3$ clouds in $d = 2$, centres $N(0, 9I)$, $σ = 1$": "ours: the slides name no sizes"
+    },
     quick={"machine": "clusters-gaussian", "examples": 400, "lengths": [100], "shown": 60},
     full={"machine": "clusters-gaussian", "examples": 8000, "lengths": [20, 100, 400]}
     | {"shown": 1000},

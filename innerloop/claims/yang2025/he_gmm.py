@@ -48,13 +48,15 @@ Rows = list[dict[str, Any]]
 
 
 def judge_clusters(rows: Rows) -> Evidence:
-    excess = Inequality("errors above Φ(−‖μ‖/σ), 0.75 ≤ ‖μ‖/σ ≤ 2.5, are below (d log²N/N)^(1/3)")
+    excess = Inequality(
+        "errors above $Φ(−‖μ‖/σ)$, $0.75 ≤ ‖μ‖/σ ≤ 2.5$, are below $(d log²N/N)^(1/3)$"
+    )
     same = Equality("the transformer's scores are those of the algorithm", tolerance=1e-4)
     measured = [row for row in rows if "errors" in row]
     for row in measured:
         bound = (row["d"] * math.log(row["N"]) ** 2 / row["N"]) ** (1 / 3)
         above = row["errors"] - row["least possible"] - 3 * row["standard error"]
-        excess.add(above, bound, Case(d=row["d"], N=row["N"], note=f"‖μ‖/σ = {row['‖μ‖/σ']:g}"))
+        excess.add(above, bound, Case(d=row["d"], N=row["N"], note=f"$‖μ‖/σ = {row['‖μ‖/σ']:g}$"))
     for row in rows:
         if "told" in row:
             same.add(row["told"], row["wanted"], row["case"])
@@ -75,8 +77,8 @@ def judge_clusters(rows: Rows) -> Evidence:
 
 @claim(
     "yang2025.he.gmm",
-    "The error of clustering two Gaussian clouds by a spectral algorithm in a transformer is of "
-    "the order (d log²N/N)^(1/3), and so vanishes with the number N of points.",
+    "The error of clustering two Gaussian clouds by a spectral algorithm in a transformer "
+    "is of the order $(d log²N/N)^(1/3)$, and so vanishes with the number $N$ of points.",
     where="Sixth paper (Learning spectral methods by transformers): Theorem 3.2",
     kind="rate",
     hypotheses={"any separation": "the slide names none", "two clouds": "binary, the slide"},
@@ -139,16 +141,18 @@ def _check_printed_rate(rows: Rows) -> Check:
     d, mu = rows[0]["d"], 0.75
     chosen = [row for row in rows if row["d"] == d and row["‖μ‖/σ"] == mu]
     least = float(special.ndtr(-mu))
-    told = ", ".join(f"{row['errors']:.3f} at N = {row['N']}" for row in chosen)
+    told = ", ".join(f"{row['errors']:.3f} at $N = {row['N']}$" for row in chosen)
     needed = [least / (2 * math.log(N) ** 2 / N) ** (1 / 3) for N in LARGE]
     below = all(float(r["errors"]) < 0.9 * float(r["least possible"]) for r in chosen[-1:])
-    constants = ", ".join(f"{c:.3g} at N = {N:.0e}" for c, N in zip(needed, LARGE, strict=True))
+    constants = ", ".join(f"{c:.3g} at $N = {N:.0e}$" for c, N in zip(needed, LARGE, strict=True))
     return Check(
-        statement="errors ≲ (d log²N/N)^(1/3) for all N, one constant, any separation",
+        statement="errors $≲ (d log²N/N)^(1/3)$ for all $N$, one constant, any separation",
         passed=below,
-        summary=f"{len(chosen)} values of N, ‖μ‖/σ = {mu}: errors {told}; at least {least:.3f}",
-        counterexample=f"d = 2, ‖μ‖/σ = 0.75: no rule is below Φ(−0.75) = {least:.4f}, so the "
-        f"constant would have to be {constants}: it grows like N^(1/3)",
+        summary=(
+            f"{len(chosen)} values of $N$, $‖μ‖/σ = {mu}$: errors {told}; at least {least:.3f}"
+        ),
+        counterexample=f"$d = 2$, $‖μ‖/σ = 0.75$: no rule is below $Φ(−0.75) = {least:.4f}$, so "
+        f"the constant would have to be {constants}: it grows like $N^(1/3)$",
     )
 
 

@@ -80,7 +80,7 @@ def judge_errors(rows: Rows) -> Evidence:
 
 def check_exponent(rows: Rows, method: str) -> Check:
     """Check the least exponent over that of the rule that knows the centres, over all cases."""
-    statement = f"{method}: errors fall like exp(−(1 + o(1)) Δ²/8σ²), as with known centres"
+    statement = f"{method}: errors fall like $exp(−(1 + o(1)) Δ²/8σ²)$, as with known centres"
     found = {row["case"]: compare_exponents(row) for row in rows if row["method"] == method}
     case, worst = min(found.items(), key=lambda item: item[1].low)
     what = f"least exponent over that of known centres among {len(found)} cases, {case}, by prompts"
@@ -125,12 +125,12 @@ def halve_exponents(rows: Rows) -> Rows:
 
 @claim(
     "yang2025.he.minimax",
-    "The share of points that EM in a transformer puts into the wrong cluster is minimax optimal, "
-    "exp(−(1 + o(1)) Δ²/8σ²).",
+    "The share of points that EM in a transformer puts into the wrong cluster is minimax "
+    "optimal, $exp(−(1 + o(1)) Δ²/8σ²)$.",
     where="Fifth paper (Transformers versus the EM algorithm): conclusion; rate of Lu & Zhou 2016",
     kind="rate",
     hypotheses={
-        "isotropic noise σ²I": "the slide on the experimental set-up",
+        "isotropic noise $σ²I$": "the slide on the experimental set-up",
         "a start made of the data alone": "ours: the slides do not say where EM starts",
     },
     quick={"batch": 200, "far": 6, "steps": 10},
@@ -155,14 +155,15 @@ def he_minimax(generator: torch.Generator, *, batch: int, far: int, steps: int) 
             for name, algorithm in methods.items():
                 *_, found = algorithm.states(problem, steps)
                 wrong = count_wrong(algorithm, problem, found, centres)
-                case = Case(K=K, ratio=ratio, note="ratio Δ/σ")
+                case = Case(K=K, ratio=ratio, note="ratio $Δ/σ$")
                 rows.append({"case": case, "method": name, "wrong": wrong, "known": known})
     for K, ratio in ((2, 6.0), (4, 6.0), (4, 12.0)):
         problem, centres = draw_problem(generator, min(batch, 100), K, ratio)
         *_, found = em(K).states(replace(problem, start=problem.x[:, :K]), steps)
         missed = torch.cdist(centres, found).amin(dim=-1).amax(dim=-1) > ratio * SIGMA / 4
         about = (
-            f"share with a centre missed from random points of the data, K = {K}, Δ/σ = {ratio:g}"
+            f"share with a centre missed from random points of the data, $K = {K}$, "
+            f"$Δ/σ = {ratio:g}$"
         )
         rows.append({"about": about, "missed": float(missed.double().mean())})
     return rows + compare_construction(generator)

@@ -127,10 +127,10 @@ def _check_cosines(each: dict[str, Tensor]) -> Check:
     worst = min(found, key=lambda name: found[name].value)
     listed = ", ".join(f"{name} {value.value:.3f}" for name, value in found.items())
     return check_within(
-        "PCA: mean |cos| to the leading eigenvector is at least 0.9 on every set",
+        "PCA: mean $|cos|$ to the leading eigenvector is at least 0.9 on every set",
         found[worst],
         least=COSINE,
-        what=f"mean |cos| on the worst of {len(found)} sets ({listed}), {worst}",
+        what=f"mean $|cos|$ on the worst of {len(found)} sets ({listed}), {worst}",
         ours="0.9",
     )
 

@@ -49,7 +49,7 @@ def judge_kinds(data: Data) -> Evidence:
     return Evidence(
         parts=[
             Part(
-                printed=replace(found, summary=f"{found.summary}; mean sin²: {listed}"),
+                printed=replace(found, summary=f"{found.summary}; mean $sin²$: {listed}"),
                 trainings=min(len(errors) for errors in ends.values()),
             )
         ],

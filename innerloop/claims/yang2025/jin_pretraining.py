@@ -119,7 +119,9 @@ def reverse_pools(rows: Rows) -> Rows:
     "and falls with the number of pre-training tasks.",
     where="Fourth paper (Jin et al. 2024): main work",
     kind="rate",
-    hypotheses={"K = 2 vectors on a sphere, x ~ N(0, I)": "ours: the slides name no law of tasks"},
+    hypotheses={
+        "$K = 2$ vectors on a sphere, $x ~ N(0, I)$": "ours: the slides name no law of tasks"
+    },
     quick={"pools": [20, 60, 200, 700], "lengths": [10], "seeds": [0, 1], "steps": 150},
     full={
         "pools": [20, 60, 200, 600, 2000, 6000],

@@ -135,7 +135,7 @@ SMALL = {
     "as that of EM does.",
     where="Fourth paper (Jin et al. 2024): experimental results, prompt length impact",
     kind="figure",
-    hypotheses={"K = 2, ϑ = 0.1, unit vectors": "ours: the slide's figure is missing"},
+    hypotheses={"$K = 2$, $ϑ = 0.1$, unit vectors": "ours: the slide's figure is missing"},
     quick={"machine": "clusters-regressions", "lengths": [10, 20, 40, 80], "examples": 1000},
     full={
         "machine": "clusters-regressions",

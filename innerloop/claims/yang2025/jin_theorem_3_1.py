@@ -48,7 +48,7 @@ def judge_predictions(rows: Rows) -> Evidence:
     for sizes in dict.fromkeys(row["sizes"] for row in measured):
         chosen = [row for row in measured if row["sizes"] == sizes]
         n, errors = ([row[key] for row in chosen] for key in ("n", "error"))
-        told = f"{sizes}: the error's 91 % quantile falls at least like n^(−1/2)"
+        told = f"{sizes}: the error's 91 % quantile falls at least like $n^(−1/2)$"
         ours = f"{ROOM:g} of a power, for the logarithms of the bound"
         rate = check_rate(told, n, errors, -0.5, within=ROOM, bound=True, what="n", ours=ours)
         parts.append(Part(printed=rate))
@@ -71,14 +71,14 @@ def judge_predictions(rows: Rows) -> Evidence:
 
 @claim(
     "yang2025.jin.theorem-3.1",
-    "In a mixture of K regressions at high signal to noise a transformer that runs EM predicts as "
-    "the oracle does, up to Õ(√(dKρ²/n)).",
+    "In a mixture of $K$ regressions at high signal to noise a transformer that runs EM "
+    "predicts as the oracle does, up to $Õ(√(dKρ²/n))$.",
     where="Fourth paper (Jin et al. 2024): Theorem 3.1",
     kind="rate",
     hypotheses={
-        "η ≥ CKρ_π log(Kρ_π)": "the theorem",
-        "EM starts near the β_k": "ours: the slides name no start, and with unequal π the start "
-        "decides which component is which",
+        "$η ≥ CKρ_π log(Kρ_π)$": "the theorem",
+        "EM starts near the $β_k$": "ours: the slides name no start, and with unequal $π$ "
+        "the start decides which component is which",
     },
     quick={"batch": 250, "sizes": [100, 160, 250, 400, 630, 1000], "steps": 12, "far": 200},
     full={"batch": 2_000, "sizes": [100, 250, 600, 1600, 4000, 10_000], "steps": 60, "far": 200},
@@ -100,7 +100,7 @@ def jin_theorem_3_1(
             rows.append({"sizes": f"d = {d}, π = {shares}", "n": n, "error": error})
     for n in (sizes[0], sizes[-1]):
         error = _quantile(generator, *CASES[2], n, 30, far, warm=None) / NOISE
-        about = f"error over ϑ after {far} steps from random starts, n = {n}, K = 4"
+        about = f"error over ϑ after {far} steps from random starts, $n = {n}$, $K = 4$"
         rows.append({"about": about, "from random starts": error})
     for d, n, K in ((2, 20, 2), (3, 30, 3)):
         built = MixtureOfRegressionsConstruction(

@@ -46,19 +46,22 @@ DELTA = 0.1
 
 
 def judge_estimates(rows: Rows) -> Evidence:
-    same = Equality("the transformer's β is gradient EM's", tolerance=1e-4)
+    same = Equality("the transformer's $β$ is gradient EM's", tolerance=1e-4)
     for row in rows:
         if "told" in row:
             same.add(row["told"], row["wanted"], row["case"])
     drawn = [row for row in rows if row.get("regime", "Fisher") != "Fisher"]
-    low = "low signal to noise: errors fall at least like n^(−1/4),"
+    low = "low signal to noise: errors fall at least like $n^(−1/4)$,"
     return Evidence(
         parts=[
-            Part(printed=check_regime(rows, "η = 0", -0.25, f"{low} η = 0")),
-            Part(printed=check_regime(rows, "half the edge", -0.25, f"{low} η at half the edge")),
+            Part(printed=check_regime(rows, "η = 0", -0.25, f"{low} $η = 0$")),
+            Part(printed=check_regime(rows, "half the edge", -0.25, f"{low} $η$ at half the edge")),
             Part(
                 printed=check_regime(
-                    rows, "η = 2", -0.5, "high signal to noise, η = 2: errors fall like n^(−1/2)"
+                    rows,
+                    "η = 2",
+                    -0.5,
+                    "high signal to noise, $η = 2$: errors fall like $n^(−1/2)$",
                 )
             ),
             judge_high(rows, 1, DELTA),
@@ -67,9 +70,9 @@ def judge_estimates(rows: Rows) -> Evidence:
         errata=[
             misprint(
                 "Theorem 3.2",
-                "‖β̂ − β*‖ is small",
-                "the smaller of ‖β̂ − β*‖ and ‖β̂ + β*‖",
-                "EM from the start −s ends at −β̂ where it ends at β̂ from s",
+                "$‖β̂ − β*‖$ is small",
+                "the smaller of $‖β̂ − β*‖$ and $‖β̂ + β*‖$",
+                "EM from the start $−s$ ends at $−β̂$ where it ends at $β̂$ from $s$",
             )
         ],
         numbers={row["told of"]: row["ratio"] for row in rows if "ratio" in row},
@@ -90,11 +93,11 @@ def judge_estimates(rows: Rows) -> Evidence:
 
 @claim(
     "yang2025.jin.theorem-3.2",
-    "In the mixture of β* and −β* a transformer that runs EM estimates β* with an error of order "
-    "(d log²n/n)^(1/4) in low and √(d log²n/n) in high signal to noise.",
+    "In the mixture of $β*$ and $−β*$ a transformer that runs EM estimates $β*$ with an "
+    "error of order $(d log²n/n)^(1/4)$ in low and $√(d log²n/n)$ in high signal to noise.",
     where="Fourth paper (Jin et al. 2024): Theorem 3.2",
     kind="rate",
-    hypotheses={"up to sign": "the symmetric mixture: β* and −β* have one distribution"},
+    hypotheses={"up to sign": "the symmetric mixture: $β*$ and $−β*$ have one distribution"},
     quick={"batch": 100, "sizes": [300, 450, 700, 1050, 1600, 3000]},
     full={"batch": 1_000, "sizes": [300, 600, 1200, 2500, 5000, 10_000, 30_000]},
     tiny={"batch": 30, "sizes": [100, 300, 1000]},
@@ -115,6 +118,6 @@ def jin_theorem_3_2(generator: torch.Generator, *, batch: int, sizes: list[int])
     n = sizes[-1]
     for d, eta in ((3, 0.5), (D, regime_edge(n, D))):
         root = float(estimation_errors(generator, batch, n, d, eta).square().mean().sqrt())
-        told = f"root mean square error over Fisher's, n = {n}, d = {d}, η = {eta:.3g}"
+        told = f"root mean square error over Fisher's, $n = {n}$, $d = {d}$, $η = {eta:.3g}$"
         rows.append({"told of": told, "ratio": root / fisher_error(n, d, eta)})
     return rows

@@ -41,19 +41,21 @@ from innerloop.claims.yang2025.two_regressions import (
 
 
 def judge_risks(rows: Rows) -> Evidence:
-    above = Inequality("the risk of ⟨x, β̂⟩ above the least possible one is ≤ d log²n/n, η = 2")
+    above = Inequality(
+        "the risk of $⟨x, β̂⟩$ above the least possible one is $≤ d log²n/n$, $η = 2$"
+    )
     for row in rows:
         if "length" in row:
             n = row["case"]["n"]
             above.add(row["length"], D * math.log(n) ** 2 / n, row["case"])
     drawn = [row for row in rows if row.get("regime", "Fisher") != "Fisher"]
-    low = "low signal to noise: the risk falls at least like n^(−1/2),"
+    low = "low signal to noise: the risk falls at least like $n^(−1/2)$,"
     return Evidence(
         parts=[
-            Part(printed=check_regime(rows, "η = 0", -0.5, f"{low} η = 0", 2 * ROOM)),
+            Part(printed=check_regime(rows, "η = 0", -0.5, f"{low} $η = 0$", 2 * ROOM)),
             Part(
                 printed=check_regime(
-                    rows, "half the edge", -0.5, f"{low} η at half the edge", 2 * ROOM
+                    rows, "half the edge", -0.5, f"{low} $η$ at half the edge", 2 * ROOM
                 )
             ),
             Part(
@@ -61,10 +63,10 @@ def judge_risks(rows: Rows) -> Evidence:
                     rows,
                     "η = 2",
                     -1.0,
-                    "high signal to noise, η = 2: the risk falls like 1/n",
+                    "high signal to noise, $η = 2$: the risk falls like $1/n$",
                     2 * ROOM,
                 ),
-                reading="‖β̂ ∓ β*‖², the square of Theorem 3.2; the slides define no risk",
+                reading="$‖β̂ ∓ β*‖²$, the square of Theorem 3.2; the slides define no risk",
                 other_readings={"above the least possible risk": above.check()},
             ),
             judge_high(rows, 2, 1.0),
@@ -86,13 +88,13 @@ def judge_risks(rows: Rows) -> Evidence:
 
 @claim(
     "yang2025.jin.theorem-3.3",
-    "The excess risk in the mixture of β* and −β* is of order √(d log²n/n) in low and d log²n/n in "
-    "high signal to noise.",
+    "The excess risk in the mixture of $β*$ and $−β*$ is of order $√(d log²n/n)$ in low "
+    "and $d log²n/n$ in high signal to noise.",
     where="Fourth paper (Jin et al. 2024): Theorem 3.3",
     kind="rate",
     hypotheses={
-        "risk above an oracle that knows β* and the signs": "ours: the slides define no risk, and "
-        "this one is the square of Theorem 3.2's error"
+        "risk above an oracle that knows $β*$ and the signs": "ours: the slides define no risk, "
+        "and this one is the square of Theorem 3.2's error"
     },
     quick={"batch": 200, "sizes": [300, 450, 700, 1050, 1600, 3000]},
     full={"batch": 1_000, "sizes": [300, 600, 1200, 2500, 5000, 10_000, 30_000]},

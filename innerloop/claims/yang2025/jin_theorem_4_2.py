@@ -42,11 +42,11 @@ Rows = list[dict[str, Any]]
 
 def judge_flows(rows: Rows) -> Evidence:
     proper = Inequality(
-        "from b = (0, σ), A = [σΘΘᵀ; 0] gradient flow ends at the least loss of a linear layer"
+        "from $b = (0, σ)$, $A = [σΘΘᵀ; 0]$ gradient flow ends at the least loss of a linear layer"
     )
     zero = Inequality("from all weights 0 it ends there")
-    wrong = Inequality("from b = (0, σ), A = [−σI/√d; 0] it ends there")
-    random = Inequality("from N(0, 0.09) everywhere it ends there within the same time")
+    wrong = Inequality("from $b = (0, σ)$, $A = [−σI/√d; 0]$ it ends there")
+    random = Inequality("from $N(0, 0.09)$ everywhere it ends there within the same time")
     kinds = {"proper": proper, "zero": zero, "wrong sign": wrong, "random": random}
     for row in rows:
         kinds[row["kind"]].add(row["end"], LEFT * row["start"], row["case"])
@@ -90,9 +90,10 @@ def draw_flows(rows: Rows) -> Figure:
     where="Fourth paper (Jin et al. 2024): Theorem 4.2",
     kind="inequality",
     hypotheses={
-        "b = (0, σ), A = [σΘΘᵀ; 0], ‖ΘΘᵀ‖ = 1, σ > 0": "Zhang, Frei & Bartlett 2024, from memory: "
-        "the slides say proper initialisation",
-        "x ~ N(0, I), β_k independent, uniform on a sphere": "ours: the slides do not say which",
+        "$b = (0, σ)$, $A = [σΘΘᵀ; 0]$, $‖ΘΘᵀ‖ = 1$, $σ > 0$": "Zhang, Frei & Bartlett 2024, "
+        "from memory: the slides say proper initialisation",
+        "$x ~ N(0, I)$, $β_k$ independent, uniform on a sphere": "ours: the slides do not "
+        "say which",
     },
     quick={
         "sizes": [[1, 2, 1], [2, 5, 2], [4, 1000, 4], [3, 20, 3]],
@@ -144,11 +145,11 @@ def draw_starts(
         square = root @ root.mT
         square = square / square.norm()
         for sigma in sigmas:
-            found.append(("proper", f"σ = {sigma:g}, rank {rank}", pack(sigma, sigma * square)))
+            found.append(("proper", f"$σ = {sigma:g}$, rank {rank}", pack(sigma, sigma * square)))
             minus = -sigma / d**0.5 * torch.eye(d, dtype=torch.float64)
-            found.append(("wrong sign", f"σ = {sigma:g}", pack(sigma, minus)))
+            found.append(("wrong sign", f"$σ = {sigma:g}$", pack(sigma, minus)))
         noise = torch.randn(d + 1, d + 1, generator=generator, dtype=torch.float64)
-        found.append(("random", "N(0, 0.09)", 0.3 * noise))
+        found.append(("random", "$N(0, 0.09)$", 0.3 * noise))
     found.append(("zero", "0", torch.zeros(d + 1, d + 1, dtype=torch.float64)))
     return found
 

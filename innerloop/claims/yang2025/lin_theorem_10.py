@@ -44,9 +44,13 @@ Rows = list[dict[str, Any]]
 
 
 def judge_sampling(rows: Rows) -> Evidence:
-    held = Inequality(f"|Δ log p| ≤ ε = {ERROR} at every step of a game where all ‖z‖ are in range")
-    roots = Inequality("a sum of shifted inverses is G^(−1/2) to 1e-3, terms as stated")
-    normals = Inequality("all ‖z‖ of T steps are within √d + √(2 log(T/δ)), with probability 1 − δ")
+    held = Inequality(
+        f"$|Δ log p| ≤ ε = {ERROR}$ at every step of a game where all $‖z‖$ are in range"
+    )
+    roots = Inequality("a sum of shifted inverses is $G^(−1/2)$ to 1e-3, terms as stated")
+    normals = Inequality(
+        "all $‖z‖$ of $T$ steps are within $√d + √(2 log(T/δ))$, with probability $1 − δ$"
+    )
     curve = [row for row in rows if "layers" in row]
     for row in rows:
         if "off" in row:
@@ -56,7 +60,7 @@ def judge_sampling(rows: Rows) -> Evidence:
         elif "missed" in row:
             normals.add(row["missed"], DELTA, row["case"])
     depth = check_rate(
-        "layers over log(T/ε) grow no faster than √T, by the bound",
+        "layers over $log(T/ε)$ grow no faster than $√T$, by the bound",
         [row["T"] for row in curve],
         [row["layers"] / math.log(row["T"] / ERROR) for row in curve],
         0.5,
@@ -87,11 +91,11 @@ def judge_sampling(rows: Rows) -> Evidence:
 
 @claim(
     "yang2025.lin.theorem-10",
-    "A transformer gives the log-probabilities of Thompson sampling on linear bandits to within ε "
-    "with high probability, taking the matrix root by a sum of shifted inverses.",
+    "A transformer gives the log-probabilities of Thompson sampling on linear bandits to "
+    "within $ε$ with high probability, taking the matrix root by a sum of shifted inverses.",
     where="Third paper (Lin et al. 2023): Theorem 10, informal",
     kind="rate",
-    hypotheses={"the normals z are given with the prompt": "ours: no transformer draws numbers"},
+    hypotheses={"the normals $z$ are given with the prompt": "ours: no transformer draws numbers"},
     quick={"rounds": 10, "trials": 60},
     full={"rounds": 24, "trials": 3_000},
     tiny={"rounds": 4, "trials": 6},

@@ -52,7 +52,7 @@ def printed_layers(horizon: int) -> int:
 
 def judge_planning(rows: Rows) -> Evidence:
     exact = Equality("the log-odds are those of soft UCB-VI, at every step", tolerance=1e-9)
-    enough = Inequality(f"2H + 8 layers are enough for up to {FEW} actions")
+    enough = Inequality(f"$2H + 8$ layers are enough for up to {FEW} actions")
     for row in rows:
         if "told" in row:
             exact.add(row["told"], row["wanted"], row["case"])
@@ -83,8 +83,8 @@ def judge_planning(rows: Rows) -> Evidence:
 
 @claim(
     "yang2025.lin.theorem-12",
-    "A transformer of 2H + 8 layers runs soft UCB-VI on tabular decision processes of H steps, "
-    "exactly.",
+    "A transformer of $2H + 8$ layers runs soft UCB-VI on tabular decision processes of "
+    "$H$ steps, exactly.",
     where="Third paper (Lin et al. 2023), Theorem 12",
     kind="equality",
     quick={"sizes": 6, "games": 20},
@@ -159,13 +159,13 @@ def check_many_actions(rows: Rows) -> Check:
     """Check the layers that are needed: at least what is known to be, at most what is built."""
     (row,) = (row for row in rows if "least" in row)
     H, A = row["case"]["H"], row["case"]["A"]
-    fits = ", ".join(f"A ≤ {count_fitting(h)} at H = {h}" for h in (2, 3, 4, 7, LONGEST))
+    fits = ", ".join(f"$A ≤ {count_fitting(h)}$ at $H = {h}$" for h in (2, 3, 4, 7, LONGEST))
     return check_within(
-        "2H + 8 layers are enough for every number of actions",
+        "$2H + 8$ layers are enough for every number of actions",
         Interval(row["built"], row["least"], row["built"]),
         most=printed_layers(H),
-        what=f"layers needed at H = {H}, A = {A}: known to be needed, and built (those fit for "
-        f"{fits}; no construction that needs more refutes that there is one)",
+        what=f"layers needed at $H = {H}$, $A = {A}$: known to be needed, and built (those fit "
+        f"for {fits}; no construction that needs more refutes that there is one)",
     )
 
 

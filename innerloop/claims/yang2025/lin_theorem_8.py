@@ -50,9 +50,10 @@ Rows = list[dict[str, Any]]
 
 def judge_layers(rows: Rows) -> Evidence:
     held = Inequality(
-        f"|Δ log p| ≤ ε = {ERROR} at every step of a game, with the layers that the bound asks for"
+        f"$|Δ log p| ≤ ε = {ERROR}$ at every step of a game, with the layers that the "
+        "bound asks for"
     )
-    most = Inequality("the width D is at most 12 dA")
+    most = Inequality("the width $D$ is at most $12 dA$")
     curves = [row for row in rows if "layers" in row]
     for row in rows:
         if "off" in row:
@@ -64,7 +65,7 @@ def judge_layers(rows: Rows) -> Evidence:
         chosen = [row for row in curves if row["by"] == by]
         T = [row["T"] for row in chosen]
         scaled = [row["layers"] / math.log(row["T"] / ERROR) for row in chosen]
-        statement = f"{told}, layers over log(T/ε) grow no faster than √T"
+        statement = f"{told}, layers over $log(T/ε)$ grow no faster than $√T$"
         ours = f"{within:g} of a power, for further logarithms in Õ"
         rates.append(
             check_rate(statement, T, scaled, 0.5, within=within, bound=True, what="T", ours=ours)
@@ -74,7 +75,7 @@ def judge_layers(rows: Rows) -> Evidence:
             Part(printed=held.check()),
             Part(printed=rates[0]),
             Part(printed=rates[1]),
-            Part(printed=replace(most.check(), ours="12, the width at d = A = 1")),
+            Part(printed=replace(most.check(), ours="12, the width at $d = A = 1$")),
         ],
         numbers={row["about"]: row["number"] for row in rows if "number" in row},
         table=curves,
@@ -94,8 +95,8 @@ def judge_layers(rows: Rows) -> Evidence:
 
 @claim(
     "yang2025.lin.theorem-8",
-    "A transformer with Õ(√T) layers of width O(dA) gives the log-probabilities of soft LinUCB on "
-    "linear bandits over T steps to within ε.",
+    "A transformer with $Õ(√T)$ layers of width $O(dA)$ gives the log-probabilities of "
+    "soft LinUCB on linear bandits over $T$ steps to within $ε$.",
     where="Third paper (Lin et al. 2023): Theorem 8",
     kind="rate",
     quick={"horizons": [16, 32, 64, 128, 256], "batch": 6, "rounds": 10},
@@ -118,7 +119,7 @@ def lin_theorem_8(
         layers = _steps_on_games(generator, T, batch) + 2
         rows.append({"T": T, "layers": layers, "by": "games"})
     deeper = _steps_by_bound(100, ERROR / 10) - _steps_by_bound(100, ERROR)
-    rows.append({"about": "layers more for a tenth of ε, T = 100", "number": deeper})
+    rows.append({"about": "layers more for a tenth of $ε$, $T = 100$", "number": deeper})
     for d, arms in ((1, 1), (2, 30), (8, 8), (20, 3)):
         built = SoftLinUCBConstruction(d=d, n=3, arms=arms, steps=1)
         rows.append({"case": Case(d=d, A=arms), "width": built.layout.width})

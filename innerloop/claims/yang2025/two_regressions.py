@@ -132,9 +132,11 @@ def judge_high(rows: Rows, power: int, delta: float) -> Part:
 
     As printed, one constant for all η; corrected, divided by min(1, η) (Kwon et al. 2021).
     """
-    what = {1: "‖β̂ ∓ β*‖", 2: "the mean of ‖β̂ ∓ β*‖²"}[power]
+    what = {1: "‖β̂ ∓ β*‖", 2: "E‖β̂ ∓ β*‖²"}[power]
     bound = {1: "√(d log²(n/δ)/n)", 2: "d log²n/n"}[power]
-    held = Inequality(f"η from the edge on: {what} ≤ {bound}/min(1, η){'²' if power == 2 else ''}")
+    held = Inequality(
+        f"$η$ from the edge on: ${what} ≤ {bound}/min(1, η){'²' if power == 2 else ''}$"
+    )
     ratios = []
     for row in rows:
         if row.get("regime") not in ("the edge", "η = 2", "Fisher"):
@@ -145,14 +147,14 @@ def judge_high(rows: Rows, power: int, delta: float) -> Part:
         if row["regime"] == "Fisher":
             ratios.append(row["error"] / allowed)
     grows = ratios[-1] > 10 * ratios[0]
-    told = ", ".join(f"{r:.3g} at n = {n:.0e}" for n, r in zip(FAR, ratios, strict=True))
+    told = ", ".join(f"{r:.3g} at $n = {n:.0e}$" for n, r in zip(FAR, ratios, strict=True))
     printed = Check(
-        statement=f"every η above the edge: {what} ≤ C {bound}, one constant",
+        statement=f"every $η$ above the edge: ${what} ≤ C {bound}$, one constant",
         passed=not grows,
         summary=f"{what} over the bound by Fisher's information at {len(FAR)} sizes: {told}",
-        counterexample=f"d = {D}, η = (d log²n/n)^(1/4): {what} over the bound is {told}"
+        counterexample=f"$d = {D}$, $η = (d log²n/n)^(1/4)$: ${what}$ over the bound is {told}"
         if grows
         else "",
-        ours="a constant may grow tenfold while n grows 10¹²-fold",
+        ours="a constant may grow tenfold while $n$ grows 10¹²-fold",
     )
     return Part(printed=printed, corrected=replace(held.check(), ours="the constant 1"))

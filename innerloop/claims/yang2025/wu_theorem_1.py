@@ -58,9 +58,9 @@ Rows = list[dict[str, Any]]
 
 
 def judge_descent(rows: Rows) -> Evidence:
-    followed = Inequality(f"‖ε^(l−1)‖ ≤ ηε in every step, ReLU network, ε = {ERROR:.0e}")
-    most = Inequality("(2N + 4)L layers, dimensions at most 8NK², d = m = K ≥ 2")
-    differ = Inequality("from w̄^(0) = 0 units of a layer come to differ, by 10⁻⁶ at least")
+    followed = Inequality(f"$‖ε^(l−1)‖ ≤ ηε$ in every step, ReLU network, $ε = {ERROR:.0e}$")
+    most = Inequality("$(2N + 4)L$ layers, dimensions at most $8NK²$, $d = m = K ≥ 2$")
+    differ = Inequality("from $w̄^(0) = 0$ units of a layer come to differ, by 10⁻⁶ at least")
     curves, refused = [], 0
     for row in rows:
         case = row.get("case", Case())
@@ -82,14 +82,14 @@ def judge_descent(rows: Rows) -> Evidence:
                 printed=followed.check(),
                 reading="ReLU networks, which introduction and conclusion of the slides name",
             ),
-            Part(printed=replace(most.check(), ours="the constant 8 of O(NK²)")),
+            Part(printed=replace(most.check(), ours="the constant 8 of $O(NK²)$")),
         ],
         errata=[
             misprint(
                 "introduction and conclusion: gradient descent for N-layer ReLU networks",
                 "Theorem 1 covers the ReLU network",
-                "networks with a smooth r: the theorem asks for r' Lipschitz and r in C⁴",
-                "r = ReLU: r'(−h) = 0 and r'(h) = 1 for every h > 0",
+                "networks with a smooth $r$: the theorem asks for $r'$ Lipschitz and $r$ in $C⁴$",
+                "$r = ReLU$: $r'(−h) = 0$ and $r'(h) = 1$ for every $h > 0$",
             )
         ],
         beyond=[differ.check()],
@@ -119,8 +119,8 @@ def shorten_steps(rows: Rows) -> Rows:
 
 @claim(
     "yang2025.wu.theorem-1",
-    "A ReLU transformer with 2N + 4 layers for each step runs gradient descent on an N-layer "
-    "network in context, with an error of at most ηε in each step.",
+    "A ReLU transformer with $2N + 4$ layers for each step runs gradient descent on an "
+    "N-layer network in context, with an error of at most $ηε$ in each step.",
     where="Second paper (Wu et al. 2024): Theorem 1, its conditions, introduction and conclusion",
     kind="equality",
     hypotheses={"a ReLU network": "introduction and conclusion of the slides"},
