@@ -6,6 +6,7 @@ import shutil
 import sys
 from typing import Any
 
+from innerloop.mathtext import strip_dollars
 from innerloop.output import print_text
 from innerloop.terminal import format_value, print_table
 
@@ -15,7 +16,7 @@ WIDEST = 160
 
 def print_members(members: dict[str, list[dict[str, Any]]]) -> None:
     """Print a table for each kind, one line for each member; many claims as a count by source."""
-    for kind, rows in members.items():
+    for kind, rows in strip_dollars(members).items():
         if kind == "claims" and len(members) > 1:
             _print_sources(rows)
             continue
@@ -117,6 +118,7 @@ def _print_algorithm(shown: dict[str, Any]) -> None:
 
 
 def _print_claim(shown: dict[str, Any]) -> None:
+    shown = strip_dollars(shown)
     print_text(f"{shown['name']}, {shown['where']} ({shown['claim_kind']}): {shown['statement']}")
     print_text(f"source: {shown['source']}")
     for hypothesis, at in shown["hypotheses"].items():

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from innerloop.mathtext import strip_dollars
 from innerloop.output import escape_text, print_error, print_text
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
 
 
 def _print_evidence(outcome: dict[str, Any]) -> None:
+    outcome = strip_dollars(outcome)
     where = f" ({outcome['where']})" if outcome["where"] else ""
     print_text(f"{outcome['id']}{where}: {outcome['statement']}")
     if outcome["restates"]:

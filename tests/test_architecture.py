@@ -72,6 +72,7 @@ FOUNDATION = {
         "jsonfiles",
         "limits",
         "locations",
+        "mathtext",
         "parameters",
         "progress",
         "provenance",

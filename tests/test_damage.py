@@ -70,7 +70,6 @@ def draw(found: list[dict[str, Any]], damaged: dict[str, str]) -> str:
     with pytest.MonkeyPatch.context() as patch:
         for name in ("plot_step_deviations", "plot_error_against_layers", "plot_regret"):
             patch.setattr(f"innerloop.report.page.{name}", lambda rows: PLAIN_CHART)
-        patch.setattr("innerloop.report.page.load_bundle", str)
         return render_page(data, draw_charts(data))
 
 
@@ -216,7 +215,6 @@ def test_the_report_shows_what_is_damaged(
         monkeypatch.setattr(survey, name, lambda _: iter(()))
     for name in ("plot_step_deviations", "plot_error_against_layers", "plot_regret"):
         monkeypatch.setattr(f"innerloop.report.page.{name}", lambda rows: PLAIN_CHART)
-    monkeypatch.setattr("innerloop.report.page.load_bundle", str)
     (runs / "bad" / "history.csv").write_text("step,loss\n")
     path = tmp_path / "report.html"
     found = run("report", "-o", str(path), "--runs", str(runs), "--json")

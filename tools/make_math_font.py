@@ -35,7 +35,7 @@ def list_characters() -> set[str]:
         *(symbols.SYMBOLS, symbols.SUMS, symbols.PUNCTUATION, symbols.PRIMES.values()),
         *(symbols.ACCENTS.values(), symbols.REPLACED.values(), string.digits, "/!√ \u00a0"),
     )
-    letters = string.ascii_letters + GREEK
+    letters = string.ascii_letters + GREEK + "∇∂"
     slanted = {slant(letter) for letter in letters}
     return {c for table in tables for c in table} | set(letters) | slanted
 
@@ -47,7 +47,7 @@ def slant(letter: str) -> str:
     for first, last, start in (("A", "Z", 0x1D434), ("a", "z", 0x1D44E), ("α", "ω", 0x1D6FC)):
         if first <= letter <= last:
             return chr(start + ord(letter) - ord(first))
-    others = dict(zip("ϵϑϕϱ", "𝜖𝜗𝜙𝜚", strict=True))
+    others = dict(zip("ϵϑϕϱ∇∂", "𝜖𝜗𝜙𝜚𝛻𝜕", strict=True))
     return others.get(letter, letter)
 
 

@@ -45,11 +45,15 @@ def check(
     results: Results = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put what the literature claims to the test; exit 1 where a check itself broke."""
+    """Put what the literature claims to the test; exit 1 where a check itself broke.
+
+    What is stored is not run again, and where a larger preset is stored, that is shown, as in the
+    report; `--fresh` runs everything anew, at this preset.
+    """
     options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
     options["device"] = device
     chosen = choose_options(results, **options)
-    checked, unwritten = check_with_progress(ids or [], chosen, fuller=False)
+    checked, unwritten = check_with_progress(ids or [], chosen)
     outcomes = [outcome.as_dict() for outcome in checked]
     print_json(outcomes) if as_json else print_outcomes(outcomes)
     finish_check(checked, unwritten)
@@ -68,17 +72,13 @@ def choose_options(results: Path | None, **options: Any) -> CheckOptions:
     return chosen
 
 
-def check_with_progress(
-    words: list[str], chosen: CheckOptions, *, fuller: bool
-) -> tuple[list[Outcome], list[str]]:
+def check_with_progress(words: list[str], chosen: CheckOptions) -> tuple[list[Outcome], list[str]]:
     """Check claims with a progress bar; an interrupt says how to go on."""
     from innerloop.ledger.checking import check_claims
 
     with progress_bar("checking") as progress:
         try:
-            return check_claims(
-                words, chosen, progress=progress, notice=progress.notice, fuller=fuller
-            )
+            return check_claims(words, chosen, progress=progress, notice=progress.notice)
         except KeyboardInterrupt:
             print_error("stopped; what is finished is stored, the same command goes on")
             raise SystemExit(130) from None

@@ -49,6 +49,7 @@ def report(
 
     from innerloop.files import check_writable, write_atomically
     from innerloop.recipes.runs import load_finished_runs
+    from innerloop.report.drawing import Drawings
     from innerloop.report.export import make_folder, write_figures
     from innerloop.report.page import draw_charts, render_page
     from innerloop.surveys.survey import measure_report
@@ -68,7 +69,7 @@ def report(
         load_finished_runs(runs or find_results(results) / "runs", notice=note_damage)
     )
     start = time.perf_counter()
-    checked, unwritten = check_with_progress([], chosen, fuller=True)
+    checked, unwritten = check_with_progress([], chosen)
     with progress_bar("certifying") as progress:
         data = measure_report(
             [outcome.as_dict() for outcome in checked],
@@ -80,7 +81,9 @@ def report(
             start=start,
         )
     charts = draw_charts(data)
-    write_atomically(output, render_page(data, charts).encode())
+    drawings = Drawings(find_results(results) / "figures")
+    write_atomically(output, render_page(data, charts, drawings).encode())
+    drawings.tidy()
     if figures is not None:
         with progress_bar("drawing") as progress:
             write_figures(figures, charts, progress)

@@ -47,11 +47,10 @@ def check_claims(
     *,
     progress: Progress,
     notice: Callable[[str], None],
-    fuller: bool = False,
 ) -> tuple[list[Outcome], list[str]]:
     """Check the claims that words select; also say why finished ones could not be stored.
 
-    `fuller` takes a larger preset's result where one is stored.
+    Where a larger preset's result is stored, that is taken, whichever command asks.
     """
     preset = options.check_preset()
     if options.seed < 0:
@@ -77,4 +76,4 @@ def check_claims(
         claims={**load_claims(), **own},
     )
     ids += [id for id in own if id not in ids]
-    return run.check(ids, preset, fuller=fuller), run.write_errors
+    return run.check(ids, preset, fuller=True), run.write_errors

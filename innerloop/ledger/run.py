@@ -16,6 +16,7 @@ from typing import Any, Literal
 from innerloop.claims.base import PRESETS, Claim, Preset
 from innerloop.claims.evidence import Evidence
 from innerloop.claims.loading import load_claims
+from innerloop.claims.references import make_reference
 from innerloop.claims.sources import load_sources, load_statements
 from innerloop.errors import FileError
 from innerloop.jsonfiles import parse_object
@@ -93,6 +94,8 @@ class Outcome:
         return {
             "id": self.id,
             "source": claim.citation if claim else str(load_sources().get(key, key)),
+            "reference": make_reference(self.id, claim),
+            "brief": load_statements().get(self.id, ""),
             "where": claim.where if claim else "",
             "kind": claim.kind if claim else None,
             "statement": claim.statement if claim else load_statements()[self.id],

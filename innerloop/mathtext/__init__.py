@@ -8,6 +8,6 @@ are one dollar. Under everything: imports nothing of the package.
 """
 
 from innerloop.mathtext.parsing import MathError
-from innerloop.mathtext.prose import check_text, to_html, to_plain
+from innerloop.mathtext.prose import check_text, iterate_texts, strip_dollars, to_html, to_plain
 
-__all__ = ["MathError", "check_text", "to_html", "to_plain"]
+__all__ = ["MathError", "check_text", "iterate_texts", "strip_dollars", "to_html", "to_plain"]

@@ -158,9 +158,11 @@ class Reader:
         if c in s.FRACTIONS:
             top, bottom = s.FRACTIONS[c].split("/")
             slash = _write_operator("/", "solid")
-            return Piece(f"<mrow><mn>{top}</mn>{slash}<mn>{bottom}</mn></mrow>", "letter", 3)
+            return Piece(f"<mn>{top}</mn>{slash}<mn>{bottom}</mn>", "letter", 3)
         if not c.isalpha() and c not in s.SYMBOLS:
             raise self.fail(f"{c!r} is no mathematics", self.at - 1)
+        if c in "…⋯⋮":
+            return Piece(f"<mi>{c}</mi>", "name", 1)  # stands apart, as a name does
         upright = ' mathvariant="normal"' if _UPRIGHT_GREEK.match(c) else ""
         letter = f"<mi{upright}>{escape(c)}</mi>"
         while self.next and self.next in s.ACCENTS:
@@ -175,8 +177,8 @@ class Reader:
             self.at += 1
         elif not self.next or self.next == " ":
             raise self.fail("√ of nothing", start)
-        else:
-            inner = self.read_atom([]).html
+        else:  # one letter or number needs no bar
+            return Piece(f"<mi>√</mi>{self.read_atom([]).html}", "letter", self.at - start)
         return Piece(f"<msqrt>{_group(inner)}</msqrt>", "letter", self.at - start)
 
     def read_brackets(self, opening: str, start: int) -> Piece:
@@ -185,7 +187,7 @@ class Reader:
         inner = self.read_row(")]" if opening in "([" else closing)
         end = self.take()
         html = _write_operator(opening, "open") + write_row(inner) + _write_operator(end, "close")
-        return Piece(f"<mrow>{html}</mrow>", "close", self.at - start)
+        return Piece(html, "close", self.at - start)
 
     def read_bar(self, c: str, before: list[Piece]) -> Piece:
         """Read | or ‖: a relation between spaces, else opening or closing by what is before it."""
@@ -239,7 +241,7 @@ def write_math(text: str) -> str:
             length = 0
     if rows == [""]:
         raise MathError("$ $ holds nothing: write the mathematics between the dollars")
-    return "<wbr>".join(f"<math><mrow>{row}</mrow></math>" for row in rows if row)
+    return "<wbr>".join(f"<math>{row}</math>" for row in rows if row)
 
 
 def _decompose(text: str) -> str:
@@ -262,17 +264,20 @@ def _needs_space(pieces: list[Piece], piece: Piece) -> bool:
 
 
 def _attach(base: str, below: str, above: str) -> str:
-    below, above = (_group(row) for row in (below, above))
+    if not below and not above:
+        return base
+    base, below, above = (_group(row) for row in (base, below, above))
     if below and above:
         return f"<msubsup>{base}{below}{above}</msubsup>"
     if below:
         return f"<msub>{base}{below}</msub>"
-    return f"<msup>{base}{above}</msup>" if above else base
+    return f"<msup>{base}{above}</msup>"
 
 
 def _group(row: str) -> str:
-    """Make one element of a row; a row of one letter or number is one already."""
-    return f"<mrow>{row}</mrow>" if row.count("<") > 2 else row
+    """Make one element of a row; a letter, a number or an accented letter is one already."""
+    one = row.count("<") <= 2 or (row.startswith("<mover") and row.endswith("</mover>"))
+    return row if one else f"<mrow>{row}</mrow>"
 
 
 def _write_operator(c: str, role: str) -> str:
@@ -284,5 +289,5 @@ def _write_operator(c: str, role: str) -> str:
     if role in ("open", "close"):
         return f'<mo stretchy="false">{shown}</mo>'
     if role == "solid":
-        return f'<mo lspace="0" rspace="0">{shown}</mo>'
+        return f"<mi>{shown}</mi>"  # an operator would stand apart
     return f'<mo form="prefix">{shown}</mo>' if role == "prefix" else f"<mo>{shown}</mo>"

@@ -32,9 +32,7 @@ SUMS = frozenset("∑∏∫⋃⋂")
 PUNCTUATION = frozenset(",;.?")
 PRIMES = {"′": "′", "'": "′", "″": "″"}
 
-SHORT_NAMES = frozenset(
-    {"tr", "ln", "id", "KL", "GD", "EM", "TF", "TV", "OR", "LS", "as", "or", "if", "is"}
-)
+SHORT_NAMES = frozenset({"tr", "ln", "KL", "GD", "EM", "TF", "TV", "LS"})
 """Names of two letters; any other two letters are a product, any three or more are a name."""
 
 FUNCTIONS = frozenset(

@@ -67,14 +67,16 @@ def fill_template(name: str, **values: str | int) -> str:
     """Fill in a page of this folder: every `$name`, and `$policy`, which names its scripts.
 
     A browser runs only scripts whose digests the policy lists, so that even text which somebody
-    forgot to escape does not run, and loads nothing. Vega compiles its expressions at run time.
+    forgot to escape does not run, and loads nothing. Where `bundle` is among the values, Vega is:
+    it compiles its expressions at run time.
     """
     text = files("innerloop.report").joinpath(name).read_text("utf-8")
     scripts = (Template(script).substitute(values) for script in _SCRIPT.findall(text))
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()) for script in scripts)
     allowed = " ".join(f"'sha256-{digest.decode()}'" for digest in digests)
+    compiles = "'unsafe-eval' " if "bundle" in values else ""
     policy = (
-        f"default-src 'none'; script-src 'unsafe-eval' {allowed}; style-src 'unsafe-inline'; "
-        "img-src data:; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; script-src {compiles}{allowed}; style-src 'unsafe-inline'; "
+        "img-src data:; font-src data:; base-uri 'none'; form-action 'none'"
     )
     return Template(text).substitute(values, policy=policy)

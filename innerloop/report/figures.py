@@ -124,7 +124,7 @@ def plot_regret(rows: Rows) -> alt.ConcatChart:
     return alt.concat(
         *(_plot_regret_panel(name, unit) for name, unit in units.items()),
         data=alt.Data(values=rows),
-        columns=3,
+        columns=4,
     ).properties(title="Regret of transformers that act, and of the policies they are built from")
 
 

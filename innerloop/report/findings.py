@@ -1,6 +1,7 @@
-"""What was found, as HTML: statements that do not hold, errata, and what is beyond the sources.
+"""What was found: statements that do not hold, errata, and what is beyond the sources.
 
 Every finding says which statement of which document it is about, so that it can be read alone.
+`list_findings` gives them as plain data, `render_findings` as HTML.
 """
 
 from __future__ import annotations
@@ -8,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from innerloop.report.claims import Outcomes, format_sentence
 from innerloop.report.escaping import escape
+from innerloop.report.text import format_sentence, typeset
+from innerloop.report.verdicts import Outcomes, count_verdicts, group_sources
 
 HEADINGS = {
-    "statement": "Statements that do not hold",
+    "statement": "Statements that do not hold as printed",
     "vacuous": "Statements that are true and say nothing",
     "step": "Errata: a formula on the way is wrong, the statement stands",
     "print": "Errata: the print is wrong, and it is plain what is meant",
@@ -20,58 +22,149 @@ HEADINGS = {
 }
 """Headings of the kinds of findings, in the order of the page."""
 
+SHOWN = 9
+"""Findings that are seen at once; the others unfold."""
+
+_OUTCOMES = {True: "holds", False: "fails", None: "undecided"}
+
+
+def list_findings(outcomes: Outcomes) -> list[dict[str, Any]]:
+    """List what was found as plain data, kind by kind; a restatement shares its original's.
+
+    Each has `kind` (a key of `HEADINGS`), `id`, `source`, `where` and `claim` (the statement it is
+    about); `printed`, `counterexample`, `corrected` and `outcome` (of the correction, or of what is
+    beyond), `meant` and `summary` where there are any. Texts may hold mathematics between dollars.
+    """
+    found = [
+        {
+            "kind": kind,
+            "id": outcome["id"],
+            "source": outcome["reference"]["short"],
+            "where": outcome["where"],
+            "claim": outcome["statement"],
+            **rest,
+        }
+        for outcome in outcomes
+        if outcome["evidence"] and not outcome["restates"]
+        for kind, rest in _list_found(outcome["evidence"])
+    ]
+    return sorted(found, key=_rank)
+
+
+def _rank(finding: dict[str, Any]) -> tuple[int, bool]:
+    """Order by kind, and statements that no correction is known for first."""
+    return list(HEADINGS).index(finding["kind"]), finding.get("outcome") == "holds"
+
+
+def summarise(outcomes: Outcomes) -> dict[str, Any]:
+    """Summarise a report as plain data: verdicts per source, and every finding."""
+    return {
+        "verdicts": count_verdicts(outcomes),
+        "sources": [
+            {
+                "key": key,
+                **members[0]["reference"],
+                "verdicts": count_verdicts(members),
+            }
+            for key, members in group_sources(outcomes)
+        ],
+        "findings": list_findings(outcomes),
+    }
+
+
+def _list_found(evidence: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    for part in evidence["parts"]:
+        if part["printed"]["passed"] is False:
+            yield "statement", _describe_failure(part)
+        elif part["vacuous"] and part["printed"]["passed"]:
+            yield "vacuous", {"printed": part["printed"]["statement"], "summary": part["vacuous"]}
+    for erratum in evidence["errata"]:
+        if erratum["printed"]["passed"] is False:
+            yield erratum["grade"], {**_describe_failure(erratum), "place": erratum["where"]}
+    for check in evidence["beyond"]:
+        yield (
+            "beyond",
+            {
+                "printed": check["statement"],
+                "outcome": _OUTCOMES[check["passed"]],
+                "counterexample": check["counterexample"],
+                "summary": check["summary"],
+            },
+        )
+
+
+def _describe_failure(found: dict[str, Any]) -> dict[str, Any]:
+    printed, corrected = found["printed"], found["corrected"]
+    return {
+        "printed": printed["statement"],
+        "counterexample": printed["counterexample"],
+        "corrected": corrected["statement"] if corrected else "",
+        "outcome": _OUTCOMES[corrected["passed"]] if corrected else "",
+        "meant": found.get("meant", ""),
+    }
+
 
 def render_findings(outcomes: Outcomes) -> str:
-    """Render every finding under its heading, what a source asserts first."""
-    lines: dict[str, str] = dict.fromkeys(HEADINGS, "")
-    # A restatement has the findings of its original.
-    for outcome in (o for o in outcomes if o["evidence"] and not o["restates"]):
-        for kind, text in _list_findings(outcome["evidence"]):
-            lines[kind] += f"<li>{_render_subject(outcome)} {text}</li>"
-    if not any(lines.values()):
+    """Render what was found: statements in full, errata and what is beyond as lists to unfold.
+
+    Those are in the cards of their claims, and the page copies them into a list that is opened.
+    """
+    found = list_findings(outcomes)
+    if not found:
         return "<p>Every statement that was checked holds as printed.</p>"
-    return "".join(
-        f"<h3>{title}</h3><ol>{lines[kind]}</ol>" for kind, title in HEADINGS.items() if lines[kind]
+    sections = ""
+    for kind, title in HEADINGS.items():
+        members = [finding for finding in found if finding["kind"] == kind]
+        if kind == "statement" and members:
+            sections += f"<h3>{title} <small>{len(members)}</small></h3>"
+            sections += _render_cards(members[:SHOWN])
+            if more := members[SHOWN:]:
+                sections += _render_fold("More of them", len(more), _render_cards(more))
+        elif kind == "vacuous" and members:
+            sections += _render_fold(title, len(members), _render_cards(members))
+        elif members:
+            place = f'<div class="findings" data-gather="{kind}"></div>'
+            sections += _render_fold(title, len(members), f"{place}{_NO_SCRIPT}")
+    return sections
+
+
+_NO_SCRIPT = "<noscript><p>They stand in the cards of their claims.</p></noscript>"
+
+
+def _render_fold(title: str, count: int, body: str) -> str:
+    return (
+        f'<details class="fold"><summary><h3>{title} <small>{count}</small></h3></summary>'
+        f"{body}</details>"
     )
 
 
-def _render_subject(outcome: dict[str, Any]) -> str:
-    id = escape(outcome["id"])
-    where = f" ({escape(outcome['where'])})" if outcome["where"] else ""
-    return f'<a href="#{id}">{id}</a>{where}: {escape(format_sentence(outcome["statement"]))}'
+def _render_cards(found: list[dict[str, Any]]) -> str:
+    return f'<div class="findings">{"".join(map(_render_finding, found))}</div>'
 
 
-def _list_findings(evidence: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    for part in evidence["parts"]:
-        if part["printed"]["passed"] is False:
-            yield "statement", _describe_failure("Printed", part)
-        elif part["vacuous"] and part["printed"]["passed"]:
-            yield "vacuous", escape(format_sentence(part["vacuous"]))
-    for erratum in evidence["errata"]:
-        if erratum["printed"]["passed"] is False:
-            yield erratum["grade"], _describe_failure(erratum["where"], erratum)
-    for check in evidence["beyond"]:
-        yield "beyond", _describe_check(check)
+def _render_finding(finding: dict[str, Any]) -> str:
+    id = escape(finding["id"])
+    head = (
+        f'<p class="subject"><a href="#{id}">{escape(finding["source"])} · '
+        f"{escape(finding['where'] or finding['id'])}</a></p>"
+        f'<p class="claimed">{typeset(format_sentence(finding["claim"]))}</p>'
+    )
+    if finding["kind"] == "vacuous":
+        said = "".join(
+            f"<p>{typeset(format_sentence(finding[name]))}</p>" for name in ("printed", "summary")
+        )
+        return f'<article class="finding">{head}{said}</article>'
+    example = typeset(finding["counterexample"])
+    was = f'<p class="was">{typeset(format_sentence(finding["printed"]))}</p>'
+    was += f'<p class="example">{example}</p>' if example else ""
+    return f'<article class="finding">{head}{was}{_render_correction(finding)}</article>'
 
 
-def _describe_failure(title: str, found: dict[str, Any]) -> str:
-    printed, corrected = found["printed"], found["corrected"]
-    text = f"<b>{escape(format_sentence(title)[:-1])}:</b> <i>{_escape_statement(printed)}</i> "
-    text += f"Counterexample: <code>{escape(printed['counterexample'])}</code>. "
-    if corrected:
-        outcome = {True: "holds", False: "fails too", None: "is undecided"}[corrected["passed"]]
-        return f"{text}Corrected, and it {outcome}: <i>{_escape_statement(corrected)}</i>"
-    if found.get("meant"):
-        return f"{text}Meant: <i>{escape(format_sentence(found['meant']))}</i>"
-    return f"{text}No correction is known."
-
-
-def _describe_check(check: dict[str, Any]) -> str:
-    outcome = {True: "Holds", False: "Fails", None: "Undecided"}[check["passed"]]
-    example = f": <code>{escape(check['counterexample'])}</code>" if check["counterexample"] else ""
-    summary = escape(format_sentence(check["summary"]))
-    return f"<i>{_escape_statement(check)}</i> {outcome}{example}. {summary}"
-
-
-def _escape_statement(check: dict[str, Any]) -> str:
-    return escape(format_sentence(check["statement"]))
+def _render_correction(finding: dict[str, Any]) -> str:
+    if finding["corrected"]:
+        mark = "now" if finding["outcome"] == "holds" else f"now {finding['outcome']}"
+        said = "" if finding["outcome"] == "holds" else f" ({finding['outcome']})"
+        return f'<p class="{mark}">{typeset(format_sentence(finding["corrected"]))}{said}</p>'
+    if finding["meant"]:
+        return f'<p class="now">{typeset(format_sentence(finding["meant"]))}</p>'
+    return '<p class="none">No correction is known.</p>'

@@ -1,18 +1,30 @@
-"""The report as one self-contained HTML page: claims, certificates and inlined figures."""
+"""The report as one self-contained HTML page: result, pictures, findings, claims, certificates."""
 
 from __future__ import annotations
 
+import base64
+from importlib.resources import files
 from itertools import groupby
 from typing import Any, NamedTuple
 
+from innerloop.mathtext import strip_dollars
+from innerloop.report.certificates import (
+    describe_certificates,
+    get_recipe,
+    render_certificates,
+    render_costs,
+    render_damaged,
+    render_trainings,
+)
 from innerloop.report.charts import build_chart
 from innerloop.report.claims import (
     collect_figures,
-    render_articles,
+    render_chips,
+    render_claims,
     render_options,
-    render_summary,
 )
-from innerloop.report.escaping import clean, escape, fill_template, inline_json, load_bundle
+from innerloop.report.drawing import Drawings, render_plot
+from innerloop.report.escaping import clean, escape, fill_template
 from innerloop.report.figures import (
     plot_error_against_layers,
     plot_regret,
@@ -20,19 +32,15 @@ from innerloop.report.figures import (
     plot_training_curves,
 )
 from innerloop.report.findings import render_findings
+from innerloop.report.pictures import render_pictures
+from innerloop.report.summary import (
+    render_bar,
+    render_headline,
+    render_lead,
+    render_legend,
+    render_sources,
+)
 from innerloop.surveys.data import ReportData, Rows
-
-_COLUMN_TITLES = {
-    "layers": "layers",
-    "heads": "heads",
-    "width": "width",
-    "parameters": "parameters",
-    "operator_norm": "operator norm",
-    "step_deviation": "step deviation",
-    "tolerance": "tolerance",
-    "deviation": "free deviation",
-    "free_tolerance": "free tolerance",
-}
 
 
 class Chart(NamedTuple):
@@ -47,7 +55,7 @@ def draw_charts(data: ReportData) -> dict[str, Chart]:
     charts: dict[str, Chart] = {}
     for name, figure in collect_figures(data.outcomes).items():
         charts[name] = draw_figure(figure)
-    recipes = groupby(sorted(clean(data.runs), key=_recipe_name), key=_recipe_name)
+    recipes = groupby(sorted(clean(data.runs), key=get_recipe), key=get_recipe)
     for name, chart in (
         ("deviation", plot_step_deviations(data.certificates)),
         ("layers", plot_error_against_layers(data.convergence)),
@@ -59,44 +67,60 @@ def draw_charts(data: ReportData) -> dict[str, Chart]:
     return charts
 
 
-def render_page(data: ReportData, charts: dict[str, Chart] | None = None) -> str:
+def render_page(
+    data: ReportData,
+    charts: dict[str, Chart] | None = None,
+    drawings: Drawings | None = None,
+) -> str:
     """Render the report as HTML; `charts` are those of `draw_charts`, drawn here unless given.
 
-    Every number on the page comes from `data`.
+    Every number on the page comes from `data`. `drawings` knows figures that were drawn before.
     """
     charts = draw_charts(data) if charts is None else charts
-    certificates = data.certificates
-    certified = sum(certificate["holds"] for certificate in certificates)
-    verdicts, sources = render_options(data.outcomes)
+    drawings = Drawings() if drawings is None else drawings
+    drawn = {
+        name: drawings.draw(chart.spec)
+        for name, chart in charts.items()
+        if chart.rows or name not in ("deviation", "layers", "regret")  # nothing was measured
+    }
+    plots = {
+        name: render_plot(svg, describe_chart(charts[name].spec), name)
+        for name, svg in drawn.items()
+    }
+    certificates, runs = data.certificates, clean(data.runs)
     versions = certificates[0]["versions"].items() if certificates else ()
     return fill_template(
         "page.html",
-        summary=render_summary(data.outcomes),
+        style=_load_text("report.css").replace("$font", _load_font()),
+        script=_load_text("report.js"),
+        headline=escape(render_headline(data.outcomes)),
+        lead=render_lead(data.outcomes),
+        bar=render_bar(data.outcomes, "All claims", "big"),
+        legend=render_legend(data.outcomes),
+        documents=render_sources(data.outcomes),
+        pictures=render_pictures(data, drawn),
         findings=render_findings(data.outcomes),
-        verdicts=verdicts,
-        sources=sources,
-        claims=render_articles(data.outcomes),
+        chips=render_chips(data.outcomes),
+        sources=render_options(data.outcomes),
+        claims=render_claims(data.outcomes, plots),
         total=len(data.outcomes),
-        certified=f"{certified} of {len(certificates)} constructions certify.",
-        table=_render_certificates(certificates),
-        costs=_render_costs(certificates),
-        convergence_setting=escape(data.convergence_setting),
-        regret_setting=escape(data.regret_setting),
-        agreement=escape(_render_agreement(data.regret)),
-        trainings=_render_trainings(clean(data.runs)) + _render_damaged(data.damaged),
+        certified=describe_certificates(certificates),
+        table=render_certificates(certificates),
+        costs=render_costs(certificates),
+        deviation=plots.get("deviation", ""),
+        trainings=render_trainings(runs, plots) + render_damaged(data.damaged),
         command=escape(data.command),
         footer=escape(
             f"Made {data.made} in {data.seconds:.0f} s. "
             + ", ".join(f"{name} {version}" for name, version in versions)
         ),
-        bundle=load_bundle(),
-        charts=inline_json({name: chart.spec for name, chart in charts.items()}),
     )
 
 
 def draw_figure(figure: dict[str, Any]) -> Chart:
     """Draw a figure of a claim; one whose stored rows do not fit it is shown as damaged."""
     try:
+        figure = strip_dollars(figure)
         return Chart(build_chart(clean(figure)).to_dict(), figure["rows"])
     except Exception as error:  # whatever a stored result holds, it must not cost the page
         reason = f"{type(error).__name__}: {error}".partition("\n")[0]
@@ -106,106 +130,19 @@ def draw_figure(figure: dict[str, Any]) -> Chart:
         return Chart(clean({**point, "title": title, "data": {"values": []}}), [])
 
 
-def _recipe_name(run: dict[str, Any]) -> str:
-    return run["recipe"]
+def describe_chart(spec: dict[str, Any]) -> str:
+    """Describe a chart in words, for readers that do not see it: its title."""
+    title = spec.get("title", "")
+    text = title.get("text", "") if isinstance(title, dict) else title
+    return " ".join(text) if isinstance(text, list) else str(text)
 
 
-def _render_trainings(runs: list[dict[str, Any]]) -> str:
-    """Render the runs by recipe, each with its final loss and the command that repeats it."""
-    if not runs:
-        return "<p>No runs yet: <code>innerloop train linear-attention</code> makes one.</p>"
-    sections = ""
-    for name, group in groupby(sorted(runs, key=_recipe_name), key=_recipe_name):
-        rows = "".join(
-            f"<tr><td>{escape(run['folder'])}<small><code>{escape(run['command'])}</code></small>"
-            f'</td><td class="number">{run["final"]["step"]:,}</td>'
-            f'<td class="number">{run["final"]["loss"]:.4g}</td>'
-            f'<td class="number">{run["seconds"]:.0f}</td></tr>'
-            for run in group
-        )
-        sections += (
-            f'<div class="chart" id="training-{escape(name)}"></div><div class="scroll"><table>'
-            '<thead><tr><th>run</th><th class="number">steps</th><th class="number">loss</th>'
-            f'<th class="number">seconds</th></tr></thead><tbody>{rows}</tbody></table></div>'
-        )
-    return sections
+def _load_text(name: str) -> str:
+    return files("innerloop.report").joinpath(name).read_text("utf-8")
 
 
-def _render_damaged(damaged: list[dict[str, str]]) -> str:
-    """Render the runs that cannot be shown, each with the reason."""
-    if not damaged:
-        return ""
-    rows = "".join(
-        f"<tr><td>{escape(run['folder'])}</td><td>{escape(run['reason'])}</td></tr>"
-        for run in damaged
-    )
-    return (
-        f'<p class="broken">Damaged, and not shown above: {len(damaged)}.</p>'
-        '<div class="scroll"><table class="damaged"><thead><tr><th>run</th><th>reason</th></tr>'
-        f"</thead><tbody>{rows}</tbody></table></div>"
-    )
-
-
-def _render_agreement(regret: Rows) -> str:
-    """Say on how many actions transformer and policy agree, for each construction."""
-    counts = {row["construction"]: (row["same"], row["choices"]) for row in regret}
-    shares = (f"{same:,} of {total:,} with {name}" for name, (same, total) in counts.items())
-    return f"Actions on which transformer and policy agree: {', '.join(shares)}."
-
-
-def _render_certificates(certificates: list[dict[str, Any]]) -> str:
-    head = "".join(f'<th class="number">{title}</th>' for title in _COLUMN_TITLES.values())
-    rows = "".join(_render_row(certificate) for certificate in certificates)
-    return (
-        f"<table><thead><tr><th>construction</th><th>law</th>{head}</tr>"
-        f"</thead><tbody>{rows}</tbody></table>"
-    )
-
-
-def _render_costs(certificates: list[dict[str, Any]]) -> str:
-    """Render the cost of k steps as formulas, beside what the sources print."""
-    titles = (
-        "construction",
-        "layers",
-        "heads",
-        "width",
-        "where",
-        "error of a step",
-        "the source prints",
-    )
-    head = "".join(f"<th>{title}</th>" for title in titles)
-    rows = "".join(
-        f"<tr><td>{escape(certificate['name'])}</td>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in _format_cost(certificate))
-        + "</tr>"
-        for certificate in certificates
-    )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
-
-
-def _format_cost(certificate: dict[str, Any]) -> tuple[str, ...]:
-    cost = certificate["cost"]
-    formulas = tuple(cost[key] for key in ("layers", "heads", "width", "where"))
-    return (*formulas, certificate["error"], cost["printed"])
-
-
-def _render_row(certificate: dict[str, Any]) -> str:
-    numbers = "".join(
-        f'<td class="number">{_format_number(certificate[column])}</td>'
-        for column in _COLUMN_TITLES
-    )
-    verdict = "holds" if certificate["holds"] else "broken"
-    about = (
-        f"{certificate['source']}; {certificate['instances']} instances, seed {certificate['seed']}"
-    )
-    return (
-        f"<tr><td>{escape(certificate['name'])}<small>{escape(about)}</small></td>"
-        f'<td class="{verdict}">{verdict}</td>{numbers}</tr>'
-    )
-
-
-def _format_number(value: float | tuple[float, ...]) -> str:
-    """Format a number for reading; numbers per step are shown by the largest."""
-    if isinstance(value, tuple):
-        value = max(value)
-    return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"
+def _load_font() -> str:
+    """Load the font of typeset mathematics for the style sheet."""
+    return base64.b64encode(
+        files("innerloop.mathtext").joinpath("math.woff2").read_bytes()
+    ).decode()

@@ -16,6 +16,7 @@ from typing import Any
 
 from innerloop.claims.base import PRESETS, Claim
 from innerloop.claims.evidence import Evidence
+from innerloop.mathtext import MathError, check_text, iterate_texts
 from innerloop.testing.common import require
 
 
@@ -44,6 +45,11 @@ def check_claim(
 
 
 def _check_words(claim: Claim, genuine: Evidence) -> None:
+    for text in iterate_texts([claim.statement, dict(claim.hypotheses), genuine.as_dict()]):
+        try:
+            check_text(text)
+        except MathError as error:
+            require(False, f"{claim.id}: {error}")
     require(claim.statement.endswith("."), f"{claim.id}: the statement is a sentence, with a stop")
     require(claim.where, f"{claim.id}: `where` must say where the source states it")
     require(

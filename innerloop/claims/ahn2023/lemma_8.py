@@ -88,7 +88,7 @@ def change_swaps(change: Callable[[Swap], Swap]) -> Callable[..., tuple]:
     where="Appendix B.4, Lemma 8",
     kind="equality",
     hypotheses={
-        "A_i = a_i Σ⁻¹": "the lemma",
+        "$A_i = a_i Σ⁻¹$": "the lemma",
         "x ~ N(0, Σ), w* ~ N(0, Σ⁻¹)": "Theorem 4, whose setup the lemma takes",
         "k + 1 layers": "the proof and (23)",
     },
@@ -106,7 +106,9 @@ def lemma_8(
     generator: torch.Generator, *, trials: int, exact: int, grid: int
 ) -> tuple[list[Swap], Figure, dict[str, Value]]:
     # d = n = k = 1, Σ = 1, A = (−1/3, 0): by (5) only A_0 acts, E[(1 + a g)²] = 1 + 2a + 3a².
-    least = Case(d=1, n=1, k=1, note="Σ = 1, A_0 = −1/3, A_1 = 0: f = 2/3, after the swap 1")
+    least = Case(
+        d=1, n=1, k=1, note="$Σ = 1$, $A_0 = −1/3$, $A_1 = 0$: $f = 2/3$, after the swap 1"
+    )
     swaps = [Swap(BY_5, least, torch.tensor(2 / 3).double(), torch.tensor(1.0).double())]
     for trial in range(trials):
         d, n, k = 1 + trial % 4, draw_integer(generator, 1, 8), draw_integer(generator, 1, 5)

@@ -72,15 +72,19 @@ def _matrix_with_itself(found: Moment) -> Tensor:
     return amount * symmetric_unit_matrix(j, d)
 
 
+LABEL = "$E[w_j y x_k] = λ_j 1[j = k]$, $E[w_j x xᵀ] = 0$, $E[w_j y] = 0$, $E[w_j y²] = 0$"
+PAIR = (
+    "$E[⟨w, x⟩x_j ⟨w, x'⟩x'_j'] = 0$ for $j ≠ j'$, $λ_j²$ for two examples, $λ_j ∑λ + 2λ_j²$ "
+    "for one"
+)
+WITH_LABEL = "$E[w_j C] = λ_j (E_{d+1,j} + E_{j,d+1})$"
+WITH_ITSELF = "$E[⟨C, E_{d+1,j}⟩ C] = c (E_{d+1,j} + E_{j,d+1})$"
 STATED: dict[str, Callable[[Moment], Tensor]] = {
-    "E[w_j y x_k] = λ_j 1[j = k], E[w_j x xᵀ] = 0, E[w_j y] = 0, E[w_j y²] = 0": _label_moments,
-    "E[⟨w, x⟩x_j ⟨w, x'⟩x'_j'] = 0 for j ≠ j', λ_j² for two examples, λ_j Σλ + 2λ_j² for one": (
-        _pair_moments
-    ),
-    "E[w_j C] = λ_j (E_{d+1,j} + E_{j,d+1})": _matrix_with_label,
-    "E[⟨C, E_{d+1,j}⟩ C] = c (E_{d+1,j} + E_{j,d+1})": _matrix_with_itself,
+    LABEL: _label_moments,
+    PAIR: _pair_moments,
+    WITH_LABEL: _matrix_with_label,
+    WITH_ITSELF: _matrix_with_itself,
 }
-LABEL, PAIR, WITH_LABEL, WITH_ITSELF = STATED
 NUMBERS = {
     True: ("(16)", "(18)", "(17)", "(19), $c = (n−1)/n + (d+2)/n$"),
     False: ("(16)", "(18)", "(20)", "(21), $c = (n+1)/n λ_j² + λ_j ∑λ/n$"),
@@ -91,7 +95,9 @@ def judge_moments(data: list[Moment]) -> Evidence:
     parts = []
     for alike, numbers in NUMBERS.items():
         for number, equation in zip(numbers, STATED, strict=True):
-            trial = Equality(f"{number}, {'x ~ N(0, I)' if alike else 'x ~ N(0, Λ)'}: {equation}")
+            trial = Equality(
+                f"{number}, {'$x ~ N(0, I)$' if alike else '$x ~ N(0, Λ)$'}: {equation}"
+            )
             for found in data:
                 if found.alike == alike and found.equation == equation:
                     case = Case(d=len(found.lam), n=found.n, j=found.j + 1, λ=found.lam)

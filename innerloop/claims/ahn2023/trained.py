@@ -154,7 +154,7 @@ def make_cells(runs: int, **settings: Any) -> list[Cell]:
 MOVING_N = 10
 MOVING: dict[str, Any] = {
     "kind": "figure",
-    "hypotheses": {"d = 5, n = 10, Σ = UᵀD²U, D = (1, 1, ½, ¼, 1)": "Section 6.1"},
+    "hypotheses": {"$d = 5$, $n = 10$, $Σ = UᵀD²U$, $D = (1, 1, ½, ¼, 1)$": "Section 6.1"},
     "quick": make_cells(2, batch=4, steps=26, rotated=False),
     "full": make_cells(3, batch=PROMPTS, steps=200),
     "paper": make_cells(5, batch=PROMPTS, steps=200),

@@ -39,7 +39,7 @@ Rows = list[dict[str, Any]]
 """The case, which of the two functions, the loss, and eigenvalues of B relative to b."""
 SIZES = [[1, 1], [2, 1], [1, 2], [2, 2], [3, 1], [2, 3], [1, 8]]
 HYPOTHESES = {
-    "A symmetric, with A^½": "≼; Lemma 4.3, on which the proof rests, takes $A^½$",
+    "$A$ symmetric, with $A^½$": "$≼$; Lemma 4.3, on which the proof rests, takes $A^½$",
     "n > d": "Section 3.2",
 }
 FALSIFIED = {

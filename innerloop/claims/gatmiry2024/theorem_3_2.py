@@ -63,7 +63,7 @@ def judge_minimum(rows: Rows) -> Evidence:
         "(2): at $A^opt$ any $u ≠ 0$ costs at least $(1 − √L(A^opt, 0))²‖Σ*^½u‖² > 0$"
     )
     order = Inequality("(3): $(1 − c)Σ*⁻¹ ≼ A^opt ≼ (1 + c)Σ*⁻¹$, $c = 8δd^{1/(2L)}$")
-    near = Inequality("(22) of Theorem A.8: ‖A^{opt ½}Σ*A^{opt ½} − I‖ ≤ 4δd^{1/(2L)}")
+    near = Inequality("(22) of Theorem A.8: $‖A^{opt ½}Σ*A^{opt ½} − I‖ ≤ 4δd^{1/(2L)}$")
     multiple = Equality("$A^opt = bΣ*⁻¹$ among symmetric $A$, to $0.02/√n$", tolerance=0.02)
     for row in rows:
         case, B, v = row["case"], row["B"], row["v"]

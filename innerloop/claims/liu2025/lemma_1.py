@@ -115,13 +115,11 @@ def lemma_1(generator: torch.Generator, *, trials: int, starts: int) -> Data:
     one, zero = torch.eye(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
     left, tight = one * one[0], torch.tensor([[0.5, -0.25], [0.0, 0.5]], dtype=torch.float64)
     # The second entry, off the support, never moves; and equality, checked by hand.
+    first = "$D = diag(1, 0)$, $X = I$, $β* = (1, 0)$, $β = (1, 1)$, $γ = 1/2$, $k = 2$: "
+    second = "$D = [[1/2, −1/4], [0, 1/2]]$, $X = I$, $β* = (4, 0)$, $β = (1, 0)$, $γ = 1$, $k = 3$"
     by_hand = {
-        "D = diag(1, 0), X = I, β* = (1, 0), β = (1, 1), γ = 1/2, k = 2: e^(−c₂) = 1/2": Instance(
-            left, one, one[0], one[0] + one[1], 0.5, 1, 2
-        ),
-        "D = [[1/2, −1/4], [0, 1/2]], X = I, β* = (4, 0), β = (1, 0), γ = 1, k = 3": Instance(
-            tight, one, 4 * one[0], one[0] + zero, 1.0, 1, 3
-        ),
+        f"{first}$e^(−c₂) = 1/2$": Instance(left, one, one[0], one[0] + one[1], 0.5, 1, 2),
+        second: Instance(tight, one, 4 * one[0], one[0] + zero, 1.0, 1, 3),
     }
     steps = [_measure_step(given, Case(note=note)) for note, given in by_hand.items()]
     for _ in range(trials):

@@ -43,7 +43,7 @@ class Step(NamedTuple):
 
 def judge_supports(steps: list[Step]) -> Evidence:
     line = (
-        "an entry off $𝕊$ is at most $θ$ before $S_θ$, so that it becomes 0, for the {}-norm of "
+        "an entry off $𝕊$ is at most $θ$ in size before $S_θ$, so it becomes 0, for the {}-norm of "
         "the error{}"
     )
     euclidean, absolute, lower = (
@@ -59,7 +59,7 @@ def judge_supports(steps: list[Step]) -> Evidence:
         parts=[Part(printed=held, reading="the 1-norm: the proof and Lemma 1 have it")],
         errata=[
             Part(printed=euclidean.check(), corrected=held).as_erratum(
-                "Lemma 2, ‖·‖ for ‖·‖₁", grade="print"
+                "Lemma 2, $‖·‖$ for $‖·‖₁$", grade="print"
             ),
             misprint(
                 "the proof of Lemma 2",

@@ -93,11 +93,14 @@ def judge_probabilities(rows: Rows) -> Evidence:
 
 @claim(
     "qliu2025.lemma-8",
-    "The inner product of a random unit vector with a fixed one is seldom small: P(|vᵀx| ≤ δ) is "
-    "at most √(δ/π) and a little.",
+    "The inner product of a random unit vector with a fixed one is seldom small: $P(|vᵀx| ≤ δ)$ "
+    "is at most $√(δ/π)$ and a little.",
     where="Lemma 8",
     kind="inequality",
-    hypotheses={"δ < 1/(2d)": "the lemma", "x_i independent": "uniform samples of the matrix P"},
+    hypotheses={
+        "$δ < 1/(2d)$": "the lemma",
+        "$x_i$ independent": "uniform samples of the matrix $P$",
+    },
     quick={"samples": 200_000, "deltas": 40},
     full={"samples": 5_000_000, "deltas": 400},
     tiny={"samples": 5_000, "deltas": 8},

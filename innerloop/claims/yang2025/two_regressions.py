@@ -151,7 +151,7 @@ def judge_high(rows: Rows, power: int, delta: float) -> Part:
     printed = Check(
         statement=f"every $η$ above the edge: ${what} ≤ C {bound}$, one constant",
         passed=not grows,
-        summary=f"{what} over the bound by Fisher's information at {len(FAR)} sizes: {told}",
+        summary=f"${what}$ over the bound by Fisher's information at {len(FAR)} sizes: {told}",
         counterexample=f"$d = {D}$, $η = (d log²n/n)^(1/4)$: ${what}$ over the bound is {told}"
         if grows
         else "",

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from innerloop.ledger.run import Outcome
 from innerloop.ledger.store import _compute_digest  # pyright: ignore[reportPrivateUsage]
 from innerloop.output import print_json
-from innerloop.report.claims import collect_figures, render_articles
+from innerloop.report.claims import collect_figures, render_claims
 from innerloop.report.findings import render_findings
 from innerloop.report.page import draw_figure
 from innerloop.terminal import print_outcomes
@@ -78,7 +78,7 @@ def show_outcomes(outcomes: list[dict[str, Any]]) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         print_json(outcomes)
         print_outcomes(outcomes)
-    render_articles(outcomes)
+    render_claims(outcomes, {})
     render_findings(outcomes)
     for figure in collect_figures(outcomes).values():
         draw_figure(figure)

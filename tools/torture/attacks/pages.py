@@ -17,6 +17,7 @@ import innerloop
 from innerloop.ledger.run import Outcome
 from innerloop.recipes.runs import load_finished_runs
 from innerloop.report import page
+from innerloop.report.drawing import Drawings
 from innerloop.report.export import write_chart
 from innerloop.report.identified import plot_identification
 from innerloop.surveys.data import ReportData
@@ -75,14 +76,16 @@ def make_regret() -> list[dict[str, Any]]:
     ]
 
 
-def render_report(data: ReportData, *, bundle: bool = False) -> str:
-    """Render the report; without Vega, the same two megabytes on every page, unless asked for."""
-    load = page.load_bundle
-    page.load_bundle = load if bundle else str
-    try:
-        return page.render_page(data)
-    finally:
-        page.load_bundle = load
+class Undrawn(Drawings):
+    """Gives an empty figure: the engine that draws has threads, and `attempt_figure` tries it."""
+
+    def draw(self, spec: dict[str, Any]) -> str:
+        return '<svg width="10" height="10"></svg>'
+
+
+def render_report(data: ReportData, *, drawn: bool = False) -> str:
+    """Render the report, its figures too if asked for."""
+    return page.render_page(data, drawings=Drawings() if drawn else Undrawn())
 
 
 def poison_report(data: ReportData, chance: random.Random) -> ReportData:
@@ -182,7 +185,7 @@ def attempt_browser(harmless: Harmless, chance: random.Random, folder: Path) -> 
 
     path = folder / "page.html"
     if chance.random() < 0.7:
-        text = render_report(poison_report(harmless.data, chance), bundle=True)
+        text = render_report(poison_report(harmless.data, chance), drawn=True)
     else:
         names = [make_hostile_text(chance), f"{make_hostile_text(chance)} 2"]
         text = draw_figure(make_hostile_text(chance), names, folder, ".html")

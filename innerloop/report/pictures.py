@@ -1,0 +1,94 @@
+"""The pictures at the top of the page: one for each family, what a lecturer would show first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from innerloop.report.claims import name_figure
+from innerloop.report.drawing import render_box, render_plot
+from innerloop.report.escaping import escape
+from innerloop.report.text import typeset
+from innerloop.report.verdicts import Outcomes
+from innerloop.surveys.data import ReportData
+
+FAMILIES = {
+    "yang2025.fu.ill-conditioned": ("A trained network beside the algorithms", 1),
+    "liu2025.figure-1a": ("Sparse recovery", 1),
+    "gatmiry2024.figure-3": ("Looped transformers", 1),
+    "yang2025.he.better-than-power": ("Principal components", 1),
+    "yang2025.he.minimax": ("Clustering", 1),
+    "yang2025.jin.prompt-length": ("Mixtures of regressions", 1),
+    "ahn2023.figure-2": ("What training finds", 1),
+    "ahn2023.theorem-1": ("The optimal weights", 1),
+}
+"""Claims whose figures stand for a family: its name, and which of the claim's figures."""
+
+SHOWN = 4
+"""Families that are seen at once; the others unfold."""
+
+
+def render_pictures(data: ReportData, drawn: Mapping[str, str]) -> str:
+    """Render the report's own figures, error against layers first, then one of each family.
+
+    The first is in the page as it is, so that it is seen at once and without scripts.
+    """
+    own = [
+        _render_picture(
+            "Error against layers",
+            render_box(drawn["layers"], "Error against layers"),
+            data.convergence_setting,
+        )
+        if data.convergence
+        else "",
+        _render_picture(
+            "Regret over time",
+            render_plot(drawn["regret"], "Regret over time"),
+            f"{describe_agreement(data.regret)} {data.regret_setting}",
+        )
+        if data.regret
+        else "",
+    ]
+    families = _list_families(data.outcomes, drawn)
+    more = "".join(families[SHOWN:])
+    folded = (
+        '<details class="fold more"><summary><h3>More pictures '
+        f"<small>{len(families) - SHOWN}</small></h3></summary>"
+        f'<div class="pictures">{more}</div></details>'
+    )
+    return "".join([*own, *families[:SHOWN], folded if more else ""])
+
+
+def _list_families(outcomes: Outcomes, drawn: Mapping[str, str]) -> list[str]:
+    found = {outcome["id"]: outcome for outcome in outcomes if outcome["evidence"]}
+    pictures = []
+    for id, (family, number) in FAMILIES.items():
+        name = name_figure(id, number)
+        if id not in found or name not in drawn:
+            continue
+        figure = found[id]["evidence"]["figures"][number - 1]
+        link = (
+            f'<a href="#{escape(id)}">{escape(found[id]["reference"]["short"])}, {escape(id)}</a>'
+        )
+        caption = f"{link}: {escape(found[id]['label'])}. {typeset(figure['caption'])}"
+        pictures.append(_render_figure(family, render_plot(drawn[name], figure["title"]), caption))
+    return pictures
+
+
+def _render_picture(title: str, plot: str, text: str) -> str:
+    """Render a figure of the report's own; what was run for it unfolds."""
+    more = f"<details><summary>What was run</summary><p>{escape(text)}</p></details>"
+    return _render_figure(title, plot, more, "wide")
+
+
+def _render_figure(title: str, plot: str, caption: str, size: str = "") -> str:
+    return (
+        f'<figure class="picture {size}"><h3>{escape(title)}</h3>{plot}'
+        f"<figcaption>{caption}</figcaption></figure>"
+    )
+
+
+def describe_agreement(regret: list[dict]) -> str:
+    """Say on how many actions transformer and policy agree, for each construction."""
+    counts = {row["construction"]: (row["same"], row["choices"]) for row in regret}
+    shares = (f"{same:,} of {total:,} with {name}" for name, (same, total) in counts.items())
+    return f"Actions on which transformer and policy agree: {', '.join(shares)}."

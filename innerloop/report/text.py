@@ -1,0 +1,37 @@
+"""Text of claims on the page: escaped, with its mathematics typeset."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from innerloop.mathtext import to_html
+from innerloop.report.escaping import clean
+
+_FUNCTIONS = ("tr", "det", "exp", "log", "sin", "cos", "max", "min", "sup", "inf", "rank", "sign")
+"""Names of functions that a formula may begin with."""
+
+
+def typeset(value: Any) -> str:
+    """Write text as HTML: what may be mathematics is typeset, everything else is escaped."""
+    return to_html(clean(str(value)))
+
+
+def format_sentence(text: str) -> str:
+    """Format text as a sentence: a stop at its end, and a capital letter if it begins with a word.
+
+    A symbol keeps its case: n, δ′, f(A), cε, and whatever a sign of relation or operation follows.
+    """
+    word = re.match(r"[a-z]{2,}(?=$|[,:;.]|['’-][a-z]| [^\s=≤≥<>≈~∈∉⊂≼≽→←↦+−·×/^*(])", text)
+    if word and word[0] not in _FUNCTIONS:
+        text = text[0].upper() + text[1:]
+    return text if text.endswith((".", "?", "!")) else f"{text}."
+
+
+def format_value(value: Any) -> str:
+    """Format a number or a word of a table."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return "" if value is None else str(value)
