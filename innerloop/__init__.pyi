@@ -45,6 +45,7 @@ from innerloop.identification.models import Model as Model
 from innerloop.identification.modules import ModuleModel as ModuleModel
 from innerloop.language.compiling import compile as compile  # noqa: A004
 from innerloop.language.compiling import exact as exact
+from innerloop.ledger.sweeping import sweep as sweep
 from innerloop.parameters import parameter as parameter
 from innerloop.playing.player import TransformerPolicy as TransformerPolicy
 from innerloop.policies.base import Policy as Policy
@@ -86,6 +87,7 @@ from innerloop.problems.tabular_mdps import TabularMDPs as TabularMDPs
 from innerloop.recipes.base import Recipe as Recipe
 from innerloop.recipes.base import TrainedRun as TrainedRun
 from innerloop.recipes.base import train as train
+from innerloop.recipes.sweeps import SweepResult as SweepResult
 from innerloop.solving.solution import Solution as Solution
 from innerloop.solving.solve import solve as solve
 from innerloop.transformer.model import Transformer as Transformer

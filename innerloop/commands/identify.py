@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from innerloop.commands.options import AsJson, Definition, Device, Seed, Settings
+from innerloop.errors import InputError
 from innerloop.output import print_json, print_text
 from innerloop.terminal import print_verdict, progress_bar
 
@@ -16,8 +17,8 @@ def identify(
     model: Annotated[
         str,
         typer.Argument(
-            help="A file of `build -o`, a run of `train`, or module:attribute, which is imported "
-            "and runs its code."
+            help="A file of `build -o`, a run or a sweep of `train`, or module:attribute, which is "
+            "imported and runs its code."
         ),
     ],
     problem: Annotated[
@@ -45,9 +46,11 @@ def identify(
     as_json: AsJson = False,
 ) -> None:
     """Say which algorithm each layer of a model runs, how surely, or that none fits."""
+    from innerloop.commands.identifying import identify_sweep
     from innerloop.devices import choose_device
     from innerloop.identification.identification import identify as run
     from innerloop.identification.loading import check_request, load_model, select_distribution
+    from innerloop.recipes.sweeps import is_sweep
 
     if figure is not None:
         from innerloop.files import check_writable
@@ -56,6 +59,11 @@ def identify(
         check_format(figure)
         check_writable(figure)
     choose_device(device)
+    if ":" not in model and is_sweep(Path(model)):
+        if figure is not None or inside or discriminate:
+            raise InputError("--figure, --inside and --discriminate take one run of a sweep")
+        limits = {"prompts": prompts, "steps": steps, "seed": seed, "device": device}
+        return identify_sweep(Path(model), definition, as_json, algorithms=candidate, **limits)
     check_request(problem, settings or [], candidate or [])
     loaded = load_model(model, definition)
     distribution = select_distribution(loaded, problem, settings or [])

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from innerloop.commands.options import AsJson, Device, Results, Settings, parse_parameters
+from innerloop.commands.options import (
+    AsJson,
+    Device,
+    EngineName,
+    Results,
+    Settings,
+    Workers,
+    parse_parameters,
+)
+from innerloop.commands.sweeping import name_sweep, parse_grid, run_sweep
 from innerloop.errors import InputError
 from innerloop.output import print_error, print_json, print_text
 from innerloop.results import find_results
@@ -42,6 +52,16 @@ def train(
         int, typer.Option(help="Threads to train with; another number gives other weights.")
     ] = 1,
     device: Device = "cpu",
+    grid: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KEY=VALUE,VALUE",
+            help="Train with each of these values; repeat for all combinations. The same command "
+            "goes on with a sweep.",
+        ),
+    ] = None,
+    workers: Workers = None,
+    engine: EngineName = "local",
     results: Results = None,
     as_json: AsJson = False,
 ) -> None:
@@ -49,13 +69,24 @@ def train(
     from innerloop.devices import choose_device
     from innerloop.recipes.base import Recipe, list_seeds, train_seeds
     from innerloop.recipes.finding import find_folder, list_begun_seeds
-    from innerloop.recipes.runs import note_run
     from innerloop.registry import make_member
     from innerloop.training.environment import check_threads
 
     chosen, threads = list_seeds(seed or 0, seeds), check_threads(threads)
     choose_device(device)  # refused before anything is made
     runs = find_results(results) / "runs"
+    if grid:
+        values = parse_parameters("recipes", Recipe, name, settings)
+        recipe = make_member("recipes", Recipe, name, values)
+        points = parse_grid(type(recipe), grid)
+        folder = output or name_sweep(runs, recipe, points)
+        _note(runs, folder, print_error)
+        options = {"seed": seed or 0, "seeds": seeds, "workers": workers, "engine": engine}
+        if threads != 1:
+            raise InputError("runs of a sweep have one thread each: leave --threads out")
+        return run_sweep(name, folder, as_json, grid=points, device=device, **options, **values)
+    if workers is not None or engine != "local":
+        raise InputError("--workers and --engine are for sweeps: name what varies with --grid")
     if resume and output is None:
         name, output = _find_run(name)
     values = parse_parameters("recipes", Recipe, name, settings)
@@ -64,10 +95,7 @@ def train(
     if resume and seed is None and seeds == 1:
         chosen = list_begun_seeds(folder) or chosen
     with progress_bar("training") as progress:
-        try:
-            note_run(runs, folder)
-        except InputError as error:
-            progress.notice(f"a report will not know of this run: {error}")
+        _note(runs, folder, progress.notice)
         options: dict[str, Any] = {"resume": resume, "threads": threads, "settings": values}
         options |= {"device": device, "progress": progress, "notice": progress.notice}
         try:
@@ -79,6 +107,16 @@ def train(
         return print_json([run.as_dict() for run in trained])
     print_runs(name, [run.as_dict() for run in trained])
     return print_text(f"written to {folder}")
+
+
+def _note(runs: Path, folder: Path, notice: Callable[[str], None]) -> None:
+    """Leave a note of a run in a folder of the user's choice; without it a report misses it."""
+    from innerloop.recipes.runs import note_run
+
+    try:
+        note_run(runs, folder)
+    except InputError as error:
+        notice(f"a report will not know of this run: {error}")
 
 
 def _find_run(name: str) -> tuple[str, Path | None]:

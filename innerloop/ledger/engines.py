@@ -12,7 +12,7 @@ from typing import Any, Protocol, cast, runtime_checkable
 
 from innerloop.errors import InputError
 from innerloop.ledger.processes import EngineLostError, ProcessEngine
-from innerloop.ledger.work import run_cell
+from innerloop.ledger.tasks import Task, run_task
 
 DASK_TIMEOUT = 10.0
 """Seconds to wait for a Dask scheduler, and for its first worker."""
@@ -58,7 +58,8 @@ class DaskEngine:
 
     max_deaths = 2
 
-    def __init__(self, address: str) -> None:
+    def __init__(self, address: str, task: Task = "cell") -> None:
+        self.task = task
         try:
             import dask
             from distributed import Client
@@ -107,7 +108,7 @@ class DaskEngine:
         raise EngineLostError(gone)
 
     def submit(self, *work: Any) -> Future[str]:
-        return self._executor.submit(run_cell, *work)
+        return self._executor.submit(run_task, self.task, *work)
 
     def is_worker_death(self, error: BaseException) -> bool:
         from distributed.scheduler import KilledWorker
@@ -167,16 +168,16 @@ def parse_seconds(limit: Any) -> float:
         ) from None
 
 
-def parse_engine(words: str, workers: int | None) -> Callable[[], Engine]:
+def parse_engine(words: str, workers: int | None, task: Task = "cell") -> Callable[[], Engine]:
     """How to start the engine that `local` or `dask:ADDRESS` names. Nothing starts before."""
     kind, _, address = words.partition(":")
     if kind == "dask" and address:
         if workers is not None:
             raise InputError("--workers is for --engine local: a Dask cluster has its own workers")
-        return lambda: DaskEngine(address)
+        return lambda: DaskEngine(address, task)
     if words != "local":
         raise InputError(f"engine must be local or dask:ADDRESS, got {words!r}")
     count = (os.cpu_count() or 1) if workers is None else workers
     if not 1 <= count <= MAX_WORKERS:
         raise InputError(f"workers must be at least 1 and at most {MAX_WORKERS}, got {count}")
-    return lambda: ProcessEngine(count)
+    return lambda: ProcessEngine(count, task)

@@ -25,7 +25,7 @@ from typing import Any
 
 from innerloop.errors import InputError
 from innerloop.jsonfiles import parse_json
-from innerloop.ledger.work import run_cell
+from innerloop.ledger.tasks import Task, run_task
 
 MARKER = "innerloop.lock"
 """The file in a fork server's folder that its owner holds a lock on while it lives."""
@@ -46,13 +46,13 @@ class ProcessEngine:
 
     max_deaths = 3
 
-    def __init__(self, workers: int) -> None:
-        self.slots = workers
+    def __init__(self, workers: int, task: Task = "cell") -> None:
+        self.slots, self.task = workers, task
         self._idle: list[Worker] = []
         self._all: list[Worker] = []
         if "forkserver" in multiprocessing.get_all_start_methods():
             self._context = multiprocessing.get_context("forkserver")
-            self._context.set_forkserver_preload(["torch", run_cell.__module__])
+            self._context.set_forkserver_preload(["torch", run_task.__module__])
             remove_stale_folders()
             mark_folder()
         else:
@@ -64,7 +64,7 @@ class ProcessEngine:
         worker = self._take_worker()
 
         def run() -> str:
-            found = worker.run(work)  # one that dies does not come back
+            found = worker.run((self.task, *work))  # one that dies does not come back
             self._idle.append(worker)
             return found
 
@@ -146,7 +146,7 @@ def serve(orders: Connection, parent: Connection) -> None:
     exit_with_parent(parent)
     with contextlib.suppress(EOFError, OSError):
         while True:
-            orders.send_bytes(run_cell(*parse_json(orders.recv_bytes())).encode())
+            orders.send_bytes(run_task(*parse_json(orders.recv_bytes())).encode())
 
 
 def exit_with_parent(parent: Connection) -> None:

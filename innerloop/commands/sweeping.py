@@ -1,0 +1,68 @@
+"""A sweep as `innerloop train --grid` asks for it: its runs, its table, its best run."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import typer
+
+from innerloop.errors import InputError
+from innerloop.output import print_error, print_json, print_text
+from innerloop.terminal import format_value, print_table, progress_bar
+
+_COMMA = re.compile(r",(?![^\[]*\])")
+"""A comma outside of brackets: a value may be a list."""
+
+
+def parse_grid(kind: type[Any], words: Sequence[str]) -> dict[str, list[Any]]:
+    """Parse `key=value,value` words to the values that a recipe declares."""
+    from innerloop.parameters import parse_settings
+
+    grid: dict[str, list[Any]] = {}
+    for word in words:
+        name, equals, text = word.partition("=")
+        if not equals:
+            raise InputError(
+                f"expected key=value,value, got {word!r}; for instance --grid blocks=1,2"
+            )
+        parsed = [parse_settings(kind, [f"{name}={each}"]) for each in _COMMA.split(text)]
+        (key,) = parsed[0]
+        if key in grid:
+            raise InputError(f"{key} is given twice: put all its values into one --grid")
+        grid[key] = [values[key] for values in parsed]
+    return grid
+
+
+def name_sweep(root: Path, recipe: Any, grid: dict[str, list[Any]]) -> Path:
+    """Name the folder of a sweep by its recipe, its fixed settings and the names it varies."""
+    folder = recipe.name_folder(root)
+    return folder.with_name(f"{folder.name}-sweep-{'-'.join(grid)}"[:200])
+
+
+def run_sweep(name: str, folder: Path, as_json: bool, **options: Any) -> None:
+    """Run a sweep with a progress bar and print its table; exit 1 where a run failed."""
+    from innerloop.ledger.sweeping import sweep
+
+    with progress_bar("training") as progress:
+        try:
+            options |= {"progress": progress, "notice": progress.notice}
+            result = sweep(name, folder=folder, **options)
+        except KeyboardInterrupt:
+            print_error(f"stopped, saved in {folder}; the same command goes on")
+            raise SystemExit(130) from None
+    if as_json:
+        print_json(result.as_dict())
+    else:
+        rows = result.summarise()
+        lines = [["" if v is None else format_value(v) for v in row.values()] for row in rows]
+        print_table(f"{name}, {len(result.rows)} runs", list(rows[0]), lines)
+        if best := result.best:
+            print_text(f"best run: {best['folder']}, loss {best['loss']:.4g}")
+        print_text(f"written to {folder}; a row per run in {folder / 'sweep.csv'}")
+    if result.failures:
+        first, reason = next(iter(result.failures.items()))
+        print_error(f"{len(result.failures)} runs failed, such as {first}: {reason}")
+        raise typer.Exit(1)

@@ -1,0 +1,178 @@
+"""Running a sweep: its runs by the engine that checks claims, finished ones kept.
+
+A worker that is lost, or dies, costs the steps since the last checkpoint of its run, which is then
+run again; a run that keeps killing its worker, or fails, is reported and the others still run.
+Workers write into the folder of the sweep, so those of a cluster must see it.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+from collections import Counter, deque
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from pathlib import Path
+from typing import Any
+
+from innerloop.devices import choose_device
+from innerloop.errors import FileError, InputError
+from innerloop.jsonfiles import parse_object
+from innerloop.ledger.engines import Engine, parse_engine
+from innerloop.ledger.processes import EngineLostError
+from innerloop.locations import describe_failure
+from innerloop.progress import Progress, ignore_progress
+from innerloop.provenance import digest_package
+from innerloop.recipes.base import list_seeds, train
+from innerloop.recipes.sweeps import SWEEP_FILE, PlannedRun, Sweep, SweepResult
+from innerloop.training.loop import DivergedError
+
+MAX_BUSY = 20
+"""Tries of a run whose folder is still locked, by a worker that was lost but is not dead."""
+
+
+def sweep(
+    recipe: str,
+    /,
+    grid: Mapping[str, Sequence[Any]],
+    folder: str | Path,
+    *,
+    seeds: int = 1,
+    seed: int = 0,
+    workers: int | None = None,
+    engine: str = "local",
+    device: str = "cpu",
+    progress: Progress = ignore_progress,
+    notice: Callable[[str], None] = lambda text: None,
+    **settings: Any,
+) -> SweepResult:
+    """Train a recipe with every combination of a grid of settings, and several seeds of each.
+
+    Args:
+        recipe: A name, `module:attribute` or `file.py:attribute` (which is imported, and so runs).
+        grid: The values of each setting that varies.
+        folder: Where the sweep is kept. Runs that are finished in it are not run again.
+        seeds: Runs of each combination, with seeds from `seed` on.
+        seed: The first seed.
+        workers: Processes to run in; one for each core unless given.
+        engine: `local`, or `dask:ADDRESS` for a Dask cluster that sees the folder.
+        device: "cpu", "cuda", "mps" or "auto".
+        progress: Called with the share of the runs that have ended.
+        notice: Takes one line about anything worth knowing.
+        **settings: Settings of all runs.
+
+    Returns:
+        The rows of the table, the best run, and why runs did not end.
+    """
+    choose_device(device)
+    start = parse_engine(engine, workers, task="training")
+    place = Path(folder).absolute()
+    asked = Sweep(place, _make_absolute(recipe), settings, grid, list_seeds(seed, seeds))
+    asked.write()
+    failures = _run_missing(asked, start, device, progress, notice)
+    result = SweepResult.read(asked, failures)
+    result.write_table()
+    return result
+
+
+def _make_absolute(recipe: str) -> str:
+    """Name a recipe so that a worker in another folder finds it."""
+    place, colon, attribute = recipe.rpartition(":")
+    return f"{Path(place).absolute()}:{attribute}" if colon and place.endswith(".py") else recipe
+
+
+def _run_missing(
+    asked: Sweep,
+    start: Callable[[], Engine],
+    device: str,
+    progress: Progress,
+    notice: Callable[[str], None],
+) -> dict[str, str]:
+    """Run what has not ended; returns why runs failed, by folder."""
+    pending = deque(run for run in asked.runs if asked.read_row(run) is None)
+    kept, total = len(asked.runs) - len(pending), len(asked.runs)
+    if kept:
+        notice(f"{kept} of {total} runs are finished already and kept")
+    if not pending:
+        return {}
+    failures: dict[str, str] = {}
+    tries, running = Counter[Path](), dict[Future[str], PlannedRun]()
+    engine = start()
+    try:
+        while pending or running:
+            while pending and len(running) < engine.slots:
+                run = pending.popleft()
+                settings = {**asked.settings, **run.point}
+                work = (asked.recipe, settings, run.seed, str(run.folder), device)
+                running[engine.submit(*work)] = run
+            progress(1 - (len(pending) + len(running)) / total, f"{len(running)} runs under way")
+            if message := engine.check_health():
+                notice(message)
+            for future in wait(running, timeout=0.5, return_when=FIRST_COMPLETED).done:
+                run = running.pop(future)
+                again, reason = _collect(future, engine, tries, run)
+                if again:
+                    notice(f"{run.folder}: {reason}, it will run again")
+                    pending.append(run)
+                elif reason:
+                    failures[str(run.folder)] = reason
+                    notice(f"{run.folder}: {reason}")
+                else:
+                    SweepResult.read(asked).write_table()
+    except EngineLostError as error:
+        raise InputError(f"{error}; finished runs are kept, the same command goes on") from None
+    finally:
+        engine.close()
+    return failures
+
+
+def _collect(
+    future: Future[str], engine: Engine, tries: Counter[Path], run: PlannedRun
+) -> tuple[bool, str]:
+    """Take what a worker said: whether the run must be run again, and what went wrong."""
+    tries[run.folder] += 1
+    try:
+        message = parse_object(future.result())
+    except (Exception, CancelledError) as error:
+        engine.check_health(error)
+        if not engine.is_worker_death(error):
+            return False, f"the engine failed: {type(error).__name__}: {error}"
+        again = tries[run.folder] < engine.max_deaths
+        return again, "a worker died" if again else "its workers died (is there enough memory?)"
+    if message.get("package") != digest_package():
+        return False, "the worker has another version of innerloop: install the same everywhere"
+    if "busy" in message:
+        return tries[run.folder] < MAX_BUSY, message["busy"]
+    return False, message.get("error", "")
+
+
+def train_run(
+    recipe: str, settings: dict[str, Any], seed: int, folder: str, device: str = "cpu"
+) -> str:
+    """Train one run of a sweep, in a worker: an empty object, or why it did not end."""
+    from innerloop.training import folder as folders
+
+    about: dict[str, Any] = {"package": digest_package()}
+    place = Path(folder)
+    if not (place.parents[1] / SWEEP_FILE).is_file():
+        text = f"this worker ({platform.node()}) does not see {place.parents[1]}: share it"
+        return json.dumps({**about, "error": text})
+    try:
+        train(
+            recipe,
+            seed=seed,
+            folder=place,
+            resume=True,
+            device=device,
+            notice=lambda text: None,
+            **settings,
+        )
+    except DivergedError:
+        pass  # the folder says so
+    except FileError as error:
+        busy = folders.is_locked(place)
+        return json.dumps({**about, "busy" if busy else "error": str(error)})
+    except Exception as error:
+        text = str(error) if isinstance(error, InputError) else describe_failure(error)
+        return json.dumps({**about, "error": text.partition("\n")[0]})
+    return json.dumps(about)

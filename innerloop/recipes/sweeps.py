@@ -1,0 +1,230 @@
+"""Sweeps: one recipe with every combination of some settings, and several seeds of each.
+
+A sweep is a folder: `sweep.json` says what it is, each run has a folder of its own below it, named
+by its settings and its seed, and `sweep.csv` has a row per run. The table is made from the folders
+of the runs alone, and has no times: it is the same however often a sweep was stopped.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from innerloop.errors import FileError, InputError, MissingLibraryError
+from innerloop.files import write_atomically
+from innerloop.jsonfiles import read_object
+from innerloop.recipes.definition import Recipe
+from innerloop.recipes.listing import describe_folder
+from innerloop.recipes.runs import read_description
+from innerloop.registry import make_member
+from innerloop.training.folder import MODEL
+from innerloop.training.history import format_csv
+from innerloop.training.resuming import check_same_training
+
+SWEEP_FILE, TABLE = "sweep.json", "sweep.csv"
+UNLISTED = ("seconds", "learning_rate", "steps")
+"""Columns of a history that a table has not: times, and what the schedule decides."""
+MAX_RUNS = 100_000
+MAX_NAME = 120
+"""Characters of a folder's name that settings may take; longer ones are a hash."""
+
+
+class PlannedRun(NamedTuple):
+    """One run of a sweep: where it is, its own settings, its seed."""
+
+    folder: Path
+    point: dict[str, Any]
+    seed: int
+
+
+@dataclass(frozen=True)
+class Sweep:
+    """What is to be trained: a recipe by name, settings of all runs, a grid, and seeds."""
+
+    folder: Path
+    recipe: str
+    settings: Mapping[str, Any]
+    grid: Mapping[str, Sequence[Any]]
+    seeds: Sequence[int]
+
+    def __post_init__(self) -> None:
+        for name, values in self.grid.items():
+            if name in self.settings:
+                raise InputError(f"{name} is set and in the grid: leave one of them out")
+            if not values:
+                raise InputError(f"the grid has no values of {name}")
+            if len({json.dumps(value) for value in values}) < len(values):
+                raise InputError(f"the grid has a value of {name} twice")
+        count = len(self.points) * len(self.seeds)
+        if not 1 <= count <= MAX_RUNS:
+            raise InputError(f"a sweep has 1 to {MAX_RUNS} runs, got {count}")
+        for point in self.points:  # refused before anything is trained
+            _ = self.make_recipe(point)
+
+    @property
+    def points(self) -> list[dict[str, Any]]:
+        """All combinations of the grid, the last name varying fastest."""
+        products = itertools.product(*self.grid.values())
+        return [dict(zip(self.grid, values, strict=True)) for values in products]
+
+    @cached_property
+    def runs(self) -> list[PlannedRun]:
+        """The runs of the sweep, in the order of its table."""
+        return [
+            PlannedRun(self.folder / name_point(point) / f"seed-{seed}", point, seed)
+            for point in self.points
+            for seed in self.seeds
+        ]
+
+    def make_recipe(self, point: Mapping[str, Any]) -> Recipe:
+        """Make the recipe of a point of the grid."""
+        return make_member("recipes", Recipe, self.recipe, {**self.settings, **point})
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return what the sweep is as JSON values."""
+        grid = {name: list(values) for name, values in self.grid.items()}
+        about = {"recipe": self.recipe, "settings": dict(self.settings)}
+        return {**about, "grid": grid, "seeds": list(self.seeds)}
+
+    def write(self) -> None:
+        """Write what the sweep is; other values and seeds may be added, nothing else changed."""
+        path = self.folder / SWEEP_FILE
+        if path.exists():
+            there = read_sweep(self.folder).as_dict()
+            both = [
+                {"settings": s["settings"], "recipe": s["recipe"]} for s in (there, self.as_dict())
+            ]
+            check_same_training(path, *both)
+            if list(there["grid"]) != list(self.grid):
+                names = ", ".join(there["grid"])
+                raise FileError(f"{path} is a sweep over {names}: name the same, or another folder")
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise FileError(f"cannot make {self.folder}: {error.strerror or error}") from None
+        write_atomically(path, f"{json.dumps(self.as_dict(), indent=2)}\n".encode())
+
+    def read_row(self, run: PlannedRun) -> dict[str, Any] | None:
+        """Read the row of a run from its folder; None where it has not ended."""
+        state = describe_folder(run.folder) if run.folder.is_dir() else {"state": ""}
+        own = {**run.point, "seed": run.seed}
+        if state["state"] == "diverged":
+            return {**own, "ended": "diverged", "step": state["step"]}
+        if state["state"] != "finished":
+            return None
+        about = read_description(run.folder / MODEL)
+        settings = self.make_recipe(run.point).values()
+        expected = {"recipe": about["recipe"], "settings": settings, "seed": run.seed}
+        check_same_training(
+            run.folder / MODEL, {name: about.get(name) for name in expected}, expected
+        )
+        final = {k: v for k, v in about["final"].items() if k not in (*own, *UNLISTED)}
+        return {**own, "ended": about["ended"], **final}
+
+
+def name_point(point: Mapping[str, Any]) -> str:
+    """Name the folder of a point of the grid: `learning_rate=0.001,blocks=2`, or a hash."""
+    name = (
+        ",".join(
+            f"{key}={value if isinstance(value, str) else json.dumps(value)}"
+            for key, value in point.items()
+        )
+        or "all"
+    )
+    if re.fullmatch(r"[\w.,=+-]+", name, re.ASCII) and len(name) <= MAX_NAME:
+        return name
+    return hashlib.sha256(json.dumps(dict(point)).encode()).hexdigest()[:16]
+
+
+def is_sweep(folder: Path) -> bool:
+    """Tell whether a folder holds a sweep."""
+    return (folder / SWEEP_FILE).is_file()
+
+
+def read_sweep(folder: Path) -> Sweep:
+    """Read what a sweep is from its folder."""
+    path = folder / SWEEP_FILE
+    try:
+        about = read_object(path)
+        values = [about[name] for name in ("recipe", "settings", "grid", "seeds")]
+        kinds = (str, dict, dict, list)
+        if not all(isinstance(v, kind) for v, kind in zip(values, kinds, strict=True)):
+            raise FileError("it does not say what is trained")
+        return Sweep(folder, *values)
+    except KeyError as error:
+        raise FileError(f"{path} is damaged: no {error}") from None
+    except OSError as error:
+        raise FileError(f"cannot read {path}: {error.strerror or error}") from None
+    except FileError as error:
+        raise FileError(f"{path} is damaged: {error}") from None
+
+
+@dataclass(frozen=True)
+class SweepResult:
+    """A sweep and the rows of its table, one per run."""
+
+    sweep: Sweep
+    rows: list[dict[str, Any]]
+    failures: Mapping[str, str]
+    """Why runs did not end, by folder."""
+
+    @classmethod
+    def read(cls, sweep: Sweep, failures: Mapping[str, str] | None = None) -> SweepResult:
+        """Read the rows of all runs that have ended."""
+        rows = (sweep.read_row(run) for run in sweep.runs)
+        return cls(sweep, [row for row in rows if row is not None], failures or {})
+
+    @property
+    def best(self) -> dict[str, Any] | None:
+        """The row with the lowest loss at the end, with its folder; None where no run has one."""
+        rows = [row for row in self.rows if "loss" in row]
+        if not rows:
+            return None
+        row = min(rows, key=lambda row: row["loss"])
+        point = {name: row[name] for name in self.sweep.grid}
+        return {**row, "folder": str(self.sweep.folder / name_point(point) / f"seed-{row['seed']}")}
+
+    def to_frame(self) -> Any:
+        """Return a row per run as a pandas data frame."""
+        try:
+            import pandas  # pyright: ignore[reportMissingImports]
+        except ImportError:
+            raise MissingLibraryError(
+                "a data frame needs the pandas library: pip install pandas; without it, `rows` "
+                "has the same"
+            ) from None
+        return pandas.DataFrame(self.rows)
+
+    def summarise(self) -> list[dict[str, Any]]:
+        """Summarise the runs of each point of the grid: how many ended, mean and best loss."""
+        found = []
+        for point in self.sweep.points:
+            own = [row for row in self.rows if all(row[k] == v for k, v in point.items())]
+            losses = [row["loss"] for row in own if "loss" in row]
+            mean = sum(losses) / len(losses) if losses else None
+            diverged = sum(row["ended"] == "diverged" for row in own)
+            measures = {"runs": len(own), "diverged": diverged, "mean loss": mean}
+            found.append({**point, **measures, "best loss": min(losses, default=None)})
+        return found
+
+    def write_table(self) -> Path:
+        """Write the rows as CSV into the folder of the sweep."""
+        path = self.sweep.folder / TABLE
+        rows = [
+            {k: json.dumps(v) if isinstance(v, list) else v for k, v in r.items()}
+            for r in self.rows
+        ]
+        write_atomically(path, format_csv(rows).encode())
+        return path
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the sweep, its rows and its best run as JSON values."""
+        about = {**self.sweep.as_dict(), "folder": str(self.sweep.folder), "rows": self.rows}
+        return {**about, "best": self.best, "failures": dict(self.failures)}
