@@ -1,4 +1,4 @@
-"""The README, run: each example prints what it says."""
+"""The README and the pages of the documentation, run: each example prints what it says."""
 
 from __future__ import annotations
 
@@ -6,27 +6,48 @@ import itertools
 import json
 import re
 import runpy
+import shlex
 from pathlib import Path
 
 import pytest
 
-from innerloop.constructions.base import Construction
-from innerloop.registry import load_members
+import innerloop
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
-FENCES = re.findall(r"^```(\w+)\n(.*?)^```$", README, flags=re.M | re.S)
+PAGES = [
+    ROOT / "README.md",
+    ROOT / "docs" / "command-line.txt",
+    *sorted((ROOT / "docs").glob("guide/*.md")),
+    *sorted((ROOT / "docs").glob("concepts/*.md")),
+]
+
+
+def list_fences(path: Path) -> list[tuple[str, str]]:
+    """List the fenced blocks of a page with their kinds."""
+    return re.findall(r"^```(\w+)\n(.*?)^```$", path.read_text("utf-8"), flags=re.M | re.S)
+
+
+def list_examples(path: Path) -> list[tuple[str, str]]:
+    """List the programs of a page that are followed by what they print."""
+    pairs = itertools.pairwise(list_fences(path))
+    return [(code, text) for (kind, code), (after, text) in pairs if (kind, after) == PRINTS]
+
+
+def list_commands(path: Path) -> list[tuple[str, str]]:
+    """List the commands of a page with what they print."""
+    blocks = [block for kind, block in list_fences(path) if kind == "console"]
+    pattern = r"^\$ (.*)\n((?:(?!\$ ).*\n)*)"
+    return [found for block in blocks for found in re.findall(pattern, block, flags=re.M)]
+
+
+PRINTS = ("python", "text")
 EXAMPLES = [
-    (code, following)
-    for (kind, code), (next_kind, following) in itertools.pairwise(FENCES)
-    if kind == "python" and next_kind == "text"
+    pytest.param(code, text, id=f"{path.name}-{number}")
+    for path in PAGES
+    for number, (code, text) in enumerate(list_examples(path), 1)
 ]
-COMMANDS = [
-    (command, output)
-    for kind, block in FENCES
-    if kind == "console"
-    for command, output in re.findall(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", block, flags=re.M)
-]
+WITH_COMMANDS = [path for path in PAGES if list_commands(path)]
 
 
 def tidy(text: str) -> str:
@@ -43,9 +64,12 @@ def assert_prints(expected: str, found: str) -> None:
     assert re.fullmatch(pattern, tidy(found) + "\n"), found
 
 
-def test_the_readme_has_examples() -> None:
-    assert len(EXAMPLES) == len([kind for kind, _ in FENCES if kind == "python"]) == 9
-    assert len(COMMANDS) == 8
+def test_there_are_examples_and_none_is_without_its_output() -> None:
+    assert len(EXAMPLES) >= 6
+    assert len(list_examples(ROOT / "README.md")) == 1
+    for path in PAGES:
+        programs = [kind for kind, _ in list_fences(path) if kind == "python"]
+        assert len(programs) == len(list_examples(path)), path
 
 
 @pytest.mark.parametrize(("code", "expected"), EXAMPLES)
@@ -58,29 +82,46 @@ def test_python_examples_print_what_they_say(
     assert_prints(expected, capsys.readouterr().out)
 
 
-def test_commands_print_what_they_say(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("path", WITH_COMMANDS, ids=lambda path: path.stem)
+def test_commands_print_what_they_say(
+    path: Path, run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
-    for command, expected in COMMANDS:
-        program, *words = command.split()
+    for command, expected in list_commands(path):
+        program, *words = shlex.split(command)
         assert program == "innerloop"
         found = run(*words)
         assert found.code == 0, found.err
         assert_prints(expected, found.out)
 
 
-def test_the_table_names_constructions_that_there_are() -> None:
-    named = set(re.findall(r"^\| `([a-z-]+)` \|", README, flags=re.M))
-    assert named <= set(load_members("constructions", Construction))
+def test_the_table_of_systems_names_what_there_is() -> None:
+    members = {
+        kind: {row["name"] for row in rows} for kind, rows in innerloop.list_members().items()
+    }
+    table = re.search(r"^\| system \|.*?\n\n", README, flags=re.M | re.S)
+    assert table
+    rows = [row.strip("| ").split(" | ") for row in table[0].strip().splitlines()[2:]]
+    assert len(rows) == 10
+    for _, *columns in rows:
+        build, train, identify, check = (re.findall(r"`([^`]+)`", cell) for cell in columns)
+        assert build, "every system can be built"
+        assert set(build) <= members["constructions"]
+        assert set(train) <= members["recipes"]
+        assert set(identify) <= members["algorithms"] | members["policies"]
+        (source,) = check
+        assert any(id.startswith(f"{source}.") for id in members["claims"])
 
 
 def test_the_table_of_sparse_recovery_is_what_was_recorded() -> None:
+    page = (ROOT / "docs" / "guide" / "sparse-recovery.md").read_text("utf-8")
     (path,) = (ROOT / "results" / "cells" / "full" / "liu2025.figure-1a").glob("*.json")
     cell = json.loads(path.read_text("utf-8"))["content"]
     losses = cell["found"]["losses"]
-    rows = re.findall(r"^\| (.+) \| (\d+\.\d\d) ± (\d+\.\d\d) \|$", README, flags=re.M)
+    rows = re.findall(r"^\| (.+) \| (\d+\.\d\d) ± (\d+\.\d\d) \|$", page, flags=re.M)
     assert len(rows) == 10
     for name, loss, error in rows:
         found = losses[name]
         assert (loss, error) == (f"{found[0]:.2f}", f"{2 * found[1]:.2f}")
     assert [float(loss) for _, loss, _ in rows] == sorted(float(loss) for _, loss, _ in rows)
-    assert f"the same {cell['cell']['settings']['examples']:,} prompts" in README.replace("\n", " ")
+    assert f"same {cell['cell']['settings']['examples']:,} prompts" in page.replace("\n", " ")

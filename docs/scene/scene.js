@@ -4,7 +4,7 @@
   const scene = document.getElementById("scene"), svg = scene.querySelector("svg");
   const slider = scene.querySelector("input"), play = scene.querySelector(".play");
   const select = scene.querySelector("select"), line = scene.querySelector("p.said");
-  const W = 640, H = 360, X = 2.4, Y = 2.4, MOST = 12, LEAST = 3;
+  const W = 640, H = 300, X = 2.4, Y = 2.4, MOST = 12, LEAST = 3;
   let points = [[-2, -1.3], [-1.5, -0.7], [-1.1, -1.2], [-0.4, 0.1], [0.1, -0.2], [0.7, 0.9], [1.2, 0.5], [1.9, 1.5]];
   const px = (x) => ((x + X) / (2 * X)) * W, py = (y) => H - ((y + Y) / (2 * Y)) * H;
   const clamp = (v, m) => Math.max(-m, Math.min(m, v));
@@ -39,8 +39,9 @@
     line.textContent = `step ${step} of ${all.length - 1}: off by ${off < 1e-12 ? "rounding" : off.toExponential(0)} from least squares`;
     const focus = svg.contains(document.activeElement) ? document.activeElement.dataset.point : null;
     svg.replaceChildren();
+    const radius = Math.max(8, (11 * W) / (svg.clientWidth || W)); // large enough for a finger
     all.slice(0, step + 1).forEach((y, k) => svg.append(make("line", {x1: 0, x2: W, y1: py(y[0]), y2: py(y[1]), class: k === step ? "now" : "before"})));
-    points.forEach(([x, y], k) => svg.append(make("circle", {cx: px(x), cy: py(y), r: 9, tabindex: 0, role: "button", "data-point": k,
+    points.forEach(([x, y], k) => svg.append(make("circle", {cx: px(x), cy: py(y), r: radius, tabindex: 0, role: "button", "data-point": k,
       "aria-label": `point ${k + 1} at ${x.toFixed(1)}, ${y.toFixed(1)}: arrow keys move it, Delete removes it`})));
     if (focus) svg.querySelector(`[data-point="${focus}"]`)?.focus();
   }

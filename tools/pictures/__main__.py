@@ -2,30 +2,55 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import ModuleType
+from typing import NamedTuple
 
-from tools.pictures import hero, verbs
+from tools.pictures import hero, svg, verbs
 from tools.pictures.svg import THEMES, Theme
 
-FOLDER = Path(__file__).parents[2] / "docs" / "pictures"
-DRAWINGS: dict[str, Callable[[Theme], str]] = {
-    "hero": hero.draw,
-    "build": verbs.draw_build,
-    "train": verbs.draw_train,
-    "identify": verbs.draw_identify,
-    "check": verbs.draw_check,
+ROOT = Path(__file__).parents[2]
+FOLDER = ROOT / "docs" / "pictures"
+DIGESTS = FOLDER / "digests.json"
+
+
+class Drawing(NamedTuple):
+    """How a picture is drawn: by which function of which module, from which recorded files."""
+
+    draw: Callable[[Theme], str]
+    module: ModuleType
+    files: tuple[str, ...] = ()
+
+    def digest(self) -> str:
+        """Digest what the picture is made from: the code that draws it, and recorded files."""
+        paths = [Path(str(module.__file__)) for module in (svg, self.module)]
+        paths += [ROOT / name for name in self.files]
+        return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
+
+
+DRAWINGS = {
+    "hero": Drawing(hero.draw, hero),
+    "build": Drawing(verbs.draw_build, verbs),
+    "train": Drawing(verbs.draw_train, verbs, ("results/regression/gpt2.csv",)),
+    "identify": Drawing(verbs.draw_identify, verbs),
+    "check": Drawing(verbs.draw_check, verbs),
 }
 
 
 def main(names: list[str]) -> None:
-    """Draw each picture, light and dark."""
+    """Draw each picture, light and dark, and note what it was made from."""
+    digests = json.loads(DIGESTS.read_text("utf-8")) if DIGESTS.exists() else {}
     for name in names or DRAWINGS:
         for theme, colours in THEMES.items():
             path = FOLDER / f"{name}-{theme}.svg"
-            path.write_text(DRAWINGS[name](colours), "utf-8")
-            print(f"written to {path.relative_to(FOLDER.parents[1])}")
+            path.write_text(DRAWINGS[name].draw(colours), "utf-8")
+            print(f"written to {path.relative_to(ROOT)}")
+        digests[name] = DRAWINGS[name].digest()
+    DIGESTS.write_text(json.dumps(digests, indent=1, sort_keys=True) + "\n", "utf-8")
 
 
 if __name__ == "__main__":

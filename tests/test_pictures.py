@@ -1,0 +1,35 @@
+"""The pictures of the README are what the code draws."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from tools.pictures.__main__ import DIGESTS, DRAWINGS, FOLDER
+from tools.pictures.svg import THEMES
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_every_picture_was_drawn_by_the_code_that_is_here() -> None:
+    digests = json.loads(DIGESTS.read_text("utf-8"))
+    assert digests == {name: drawing.digest() for name, drawing in DRAWINGS.items()}, (
+        "run `make pictures` and look at them"
+    )
+
+
+@pytest.mark.parametrize("name", ["hero", "train", "check"])
+def test_cheap_pictures_are_drawn_again(name: str) -> None:
+    drawn = DRAWINGS[name].draw(THEMES["light"])
+    assert drawn == (FOLDER / f"{name}-light.svg").read_text("utf-8")
+
+
+def test_the_readme_shows_every_picture_light_and_dark() -> None:
+    shown = set(re.findall(r'docs/pictures/([\w.-]+)"', (ROOT / "README.md").read_text("utf-8")))
+    assert {f"{name}-{theme}.svg" for name in DRAWINGS for theme in THEMES} <= shown
+    for name in shown:
+        assert (FOLDER / name).is_file()
+        assert (FOLDER / name).stat().st_size < 200_000
