@@ -25,13 +25,14 @@ from typing import Any
 import psutil
 import pytest
 import toys
+from forked import ForkedCommand
 
 import innerloop
-from innerloop.claims import recorded
+from innerloop.claims import loading, recorded
 from innerloop.claims.base import Preset
 from innerloop.errors import InputError
 from innerloop.files import write_atomically
-from innerloop.ledger import code, engines
+from innerloop.ledger import checking, code, engines
 from innerloop.ledger import run as running
 from innerloop.ledger import store as storing
 from innerloop.ledger.engines import Engine, ProcessEngine
@@ -64,11 +65,22 @@ class Ledger:
         self.run = Run(store, start, notice=self.messages.append, **rest)
         return self.run.check(ids, preset, fuller=fuller)
 
+    def fork_command(self, *words: str) -> ForkedCommand:
+        """Start the command line in a fork of this process, which has imported all it needs."""
+        words = ("check", *words, "--json", "--results", str(self.folder.parent))
+        return ForkedCommand(self.folder.parent / "printed", use_toys, *words)
+
     def start_command(self, *words: str) -> subprocess.Popen[str]:
-        """Start the command line in a process of its own."""
+        """Start the command line in a new process, as a shell does."""
         command = [sys.executable, str(HERE / "toy_command.py"), "check", *words, "--json"]
         command += ["--results", str(self.folder.parent)]
         return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def use_toys() -> None:
+    """Let the command line find the toys for claims."""
+    for module in (loading, checking, running):
+        setattr(module, "load_claims", lambda: toys.CLAIMS)  # noqa: B010
 
 
 @pytest.fixture(autouse=True)
@@ -123,7 +135,7 @@ def have_ended(processes: list[psutil.Process], patience: float = 10.0) -> bool:
     return not [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
 
 
-def list_descendants(process: subprocess.Popen[str]) -> list[psutil.Process]:
+def list_descendants(process: subprocess.Popen[str] | ForkedCommand) -> list[psutil.Process]:
     """List the descendants of a process that still run; none once it has ended."""
     try:
         return psutil.Process(process.pid).children(recursive=True)
@@ -169,7 +181,7 @@ def test_killed_at_any_moment_nothing_finished_is_lost(undisturbed: Ledger, ledg
     chance = random.Random(0)
     whole, seen = read_cells(undisturbed.folder), dict[str, Any]()
     for _ in range(4):
-        process = ledger.start_command("toy", "--workers", "2")
+        process = ledger.fork_command("toy", "--workers", "2")
         before = len(seen)
         wait_until(
             lambda: len(list_descendants(process)) > 2 or process.poll() is not None,  # noqa: B023
@@ -305,7 +317,7 @@ def test_the_command_line_ends_as_documented(undisturbed: Ledger, ledger: Ledger
 
 
 def test_an_interrupt_stops_and_says_how_to_go_on(ledger: Ledger, sleeper: Path) -> None:
-    process = ledger.start_command("slow", "--workers", "1")
+    process = ledger.fork_command("slow", "--workers", "1")
     wait_for_sleeper(sleeper)
     workers = list_descendants(process)
     process.send_signal(signal.SIGINT)
@@ -344,7 +356,7 @@ def test_a_damaged_cell_is_made_again(undisturbed: Ledger, ledger: Ledger, damag
 
 
 def test_two_runs_in_one_folder(undisturbed: Ledger, ledger: Ledger) -> None:
-    process = ledger.start_command("toy", "--workers", "1")
+    process = ledger.fork_command("toy", "--workers", "1")
     wait_until(lambda: count_cells(ledger.folder) or process.poll() is not None)
     found = ledger.check(workers=1)
     out, err = process.communicate(timeout=60)
