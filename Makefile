@@ -19,8 +19,10 @@ $(READY): pyproject.toml constraints.txt
 		--config-settings editable_mode=compat --editable '.[dev]'
 	touch $@
 
-# Once, by one process: workers that start together would each compile all that they import.
+# Once, by one process: workers that start together would each compile all that they import. First
+# what commands in processes of their own run, then the same with types checked.
 $(COMPILED): $(READY)
+	$(BIN)/python -m compileall -q innerloop tools
 	$(BIN)/pytest --collect-only -qq > /dev/null || true  # what is wrong is told when tests run
 	touch $@
 

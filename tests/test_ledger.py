@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import json
+import multiprocessing
 import os
 import random
 import resource
@@ -19,6 +20,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from multiprocessing import forkserver
 from pathlib import Path
 from typing import Any
 
@@ -416,15 +418,23 @@ def test_what_a_killed_run_left_half_written_is_removed(ledger: Ledger) -> None:
 
 @pytest.fixture(scope="module")
 def cluster(notes: Path) -> Iterator[Callable[[], Engine]]:
-    """Start a Dask cluster of two processes."""
+    """Start a Dask cluster of two processes, forked from one that has imported what they need."""
     from dask import config
-    from distributed import LocalCluster
+    from distributed import LocalCluster, utils
 
-    with (
-        config.set({"distributed.scheduler.allowed-failures": 1}),
-        LocalCluster(n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0") as cluster,
-    ):
-        yield lambda: engines.DaskEngine(cluster.scheduler_address)  # pyright: ignore
+    settings = {
+        "distributed.scheduler.allowed-failures": 1,
+        "distributed.worker.multiprocessing-method": "forkserver",
+    }
+    forkserver._forkserver._stop()  # pyright: ignore[reportAttributeAccessIssue]
+    imported = ["distributed", "torch", "innerloop.ledger.work", "toys"]
+    multiprocessing.get_context("forkserver").set_forkserver_preload(imported)
+    with pytest.MonkeyPatch.context() as patch, config.set(settings):
+        patch.setattr(utils, "_forkserver_preload_set", True)  # else Dask chooses what to import
+        with LocalCluster(
+            n_workers=2, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+        ) as cluster:
+            yield lambda: engines.DaskEngine(cluster.scheduler_address)  # pyright: ignore
 
 
 def test_a_cluster_gives_the_same_and_survives_kills(
