@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas
 import pytest
 import sklearn.datasets
 from sklearn.linear_model import LinearRegression
@@ -56,6 +57,26 @@ def test_fit_prints_json_for_the_lasso(run: Run, data: Path) -> None:
     assert found["largest_difference"] < 0.5
     assert len(found["layers"]) == found["steps"] + 1
     assert found["features"] == ["age", "sex", "bmi", "bp"]
+
+
+def test_parquet_gives_what_csv_gives(run: Run, data: Path, tmp_path: Path) -> None:
+    """Whole numbers and numbers, by their columns' names; text is an error with its place."""
+    frame, path = pandas.read_csv(data), tmp_path / "data.parquet"
+    frame["ward"] = range(80)
+    for file, write in ((data, frame.to_csv), (path, frame.to_parquet)):
+        write(file, index=False)
+    words = ("--target", "price", "--json")
+    found = [json.loads(run("fit", str(file), *words).out) for file in (data, path)]
+    assert found[0]["features"][-1] == "ward"
+    assert found[0] == found[1]
+    frame.assign(ward=["a"] * 80).to_parquet(path, index=False)
+    done = run("fit", str(path), "--target", "price")
+    assert done.code == 2
+    assert "column 'ward' must hold numbers, row 1 has 'a'" in done.err
+    path.write_bytes(b"no parquet")
+    done = run("fit", str(path), "--target", "price")
+    assert done.code == 2
+    assert len(done.err.splitlines()) == 1
 
 
 @pytest.mark.parametrize(

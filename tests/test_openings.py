@@ -128,6 +128,14 @@ def test_openings_agree_up_to_rounding() -> None:
     assert "step 1 is 2 here, 2.0001 there" in one.describe_difference(
         Opening((1.0, 2.0001), "a" * 64)
     )
+    five = Opening((1.0,) * 5, "a" * 64)
+    for step, allowed in enumerate((1e-5, 1e-5, 1e-5, 1e-4, 1e-4)):
+        for factor in (0.9, 1.1):
+            losses = [1.0] * 5
+            losses[step] += factor * allowed
+            found = five.describe_difference(Opening(tuple(losses), "a" * 64))
+            assert found.startswith(f"the loss of step {step}" if factor > 1 else "")
+            assert bool(found) == (factor > 1)
     assert "first batch" in one.describe_difference(Opening((1.0, 2.0), "b" * 64))
     assert "2 losses here, 1 there" in one.describe_difference(Opening((1.0,), "a" * 64))
 

@@ -20,7 +20,10 @@ from innerloop.training.restoring import is_number
 
 STEPS = 5
 TOLERANCE = 1e-5
-"""The relative difference of losses that rounding is allowed to make in so few steps."""
+"""The relative difference that rounding is allowed to make in the first three losses."""
+LATER_TOLERANCE = 1e-4
+"""That of the other two. On another kind of processor the fourth loss of one recorded run of 64 was
+1.05e-5 off, where training amplified the last digit; no first three losses were 1e-6 off."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +48,8 @@ class Opening:
         if len(self.losses) != len(other.losses):
             return f"{len(self.losses)} losses here, {len(other.losses)} there"
         for step, (here, there) in enumerate(zip(self.losses, other.losses, strict=True)):
-            if not math.isclose(here, there, rel_tol=TOLERANCE):
+            allowed = TOLERANCE if step < 3 else LATER_TOLERANCE
+            if not math.isclose(here, there, rel_tol=allowed):
                 return f"the loss of step {step} is {here:.9g} here, {there:.9g} there"
         return ""
 
