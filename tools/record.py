@@ -50,7 +50,7 @@ def record(run: Path, place: Path, *, weights: bool = True) -> dict[str, Any]:
     if difference:
         raise InputError(f"{path} is not what this code trains: {difference}; train it again")
     description = {
-        "command": format_command(recipe, seed, threads),
+        "command": format_command(recipe, seed, {"threads": threads}),
         "recipe": recipe.name,
         "settings": recipe.values(),
         "seed": seed,
