@@ -55,7 +55,7 @@ REQUESTS: dict[str, dict[str, Any]] = {
     "bandits": {"weights": [0.9, 0.5], "seed": 4, "noise": 0.2},
     "trained-network": {"seed": 1},
     "break-it": {"factor": 1.2, "weight": 60},
-    "your-data": {"text": CSV, "target": "c", "features": ["a", "b"], "steps": 16},
+    "your-data": {"text": CSV, "target": "c", "features": ["a", "b"], "steps": 20},
 }
 """A request of each scene that the tests of all of them use."""
 

@@ -2,7 +2,7 @@
 
 Frame k is the stream after k steps; frame 0 is after the layers before the first step, if any.
 Large arrays travel as base64: registers as float32 (frames × places × tokens), each head's pattern
-as whole numbers from −127 to 127 times its scale.
+as whole numbers from −127 to 127, which stand for plus and minus its scale.
 """
 
 from __future__ import annotations
@@ -21,6 +21,8 @@ from innerloop.transformer import Block, Layout
 
 LEVELS = 127
 """Whole numbers that a pattern's largest weight becomes."""
+SHOWN = 0.98
+"""The share of a pattern's weights that are told apart."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,14 +159,18 @@ def describe_rows(layout: Layout) -> list[dict[str, Any]]:
 
 
 def encode_pattern(pattern: Tensor) -> dict[str, Any]:
-    """Encode a matrix as whole numbers and a scale."""
-    scale = float(pattern.abs().max())
-    levels = (pattern * (LEVELS / scale if scale else 0.0)).round().to(torch.int8)
+    """Encode a matrix as whole numbers and a scale; the few largest entries may be cut.
+
+    A token whose content does not matter may have weights of any size, which would hide all others.
+    """
+    sizes = pattern.abs()[pattern != 0].flatten()
+    scale = float(sizes.quantile(SHOWN)) if len(sizes) else 0.0
+    levels = (pattern * (LEVELS / scale if scale else 0.0)).round().clamp(-LEVELS, LEVELS)
     return {
         "rows": pattern.shape[0],
         "columns": pattern.shape[1],
         "scale": scale,
-        "data": base64.b64encode(levels.contiguous().numpy().tobytes()).decode(),
+        "data": base64.b64encode(levels.to(torch.int8).contiguous().numpy().tobytes()).decode(),
     }
 
 

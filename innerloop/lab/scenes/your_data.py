@@ -160,9 +160,14 @@ class Scaled:
 
 
 def choose(d: int, n: int, steps: int) -> dict[str, Any]:
-    """Return the parameters of the build; λmax(XᵀX) ≤ n d, since columns have spread 1."""
+    """Return the parameters of the build.
+
+    α must be at most 1/λmax(XᵀX)²: that is at most n d for columns of spread 1, and at most
+    (√n + √d + 6)² for the random instances of the certificate.
+    """
     size = next(size for size in (10, 25, 50, 100, MAX_ROWS) if n <= size)
-    return {"d": d, "n": size, "steps": steps, "alpha": 1.0 / (size * d) ** 2}
+    bound = max(float(size * d), (size**0.5 + d**0.5 + 6.0) ** 2)
+    return {"d": d, "n": size, "steps": steps, "alpha": bound**-2}
 
 
 def describe_fit(y: np.ndarray, predicted: np.ndarray, best: np.ndarray) -> str:

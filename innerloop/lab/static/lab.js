@@ -25,7 +25,7 @@ let scenes = [], busy = false, again = false, abort = null, slow = null, retry =
 // Requests. While one is under way, further ones wait, and only the last of them is sent.
 async function request() {
   if (busy) { again = true; return; }
-  busy = true; again = false;
+  busy = true; again = false; document.body.dataset.state = "busy";
   const scene = lab.scene, turn = ++lab.turn;
   abort = new AbortController();
   slow = setTimeout(() => progress(0, "working"), 200);
@@ -39,7 +39,7 @@ async function request() {
     if (error.name !== "AbortError") offline();
   }
   clearTimeout(slow); progress(null);
-  busy = false;
+  busy = false; document.body.dataset.state = "idle";
   if (again) request();
 }
 
@@ -221,15 +221,15 @@ async function begin() {
   } catch { return offline(); }
   online();
   $("tabs").replaceChildren();
-  for (const scene of scenes) html($("tabs"), "a", {href: `#${scene.name}`, "data-name": scene.name}, scene.tab);
-  open(location.hash.slice(1));
+  for (const scene of scenes) html($("tabs"), "a", {href: `#/${scene.name}`, "data-name": scene.name}, scene.tab);
+  open(location.hash.replace(/^#\/?/, ""));
 }
 
 $("controls").addEventListener("submit", (event) => event.preventDefault());
 $("step").addEventListener("input", () => { play(false); setStep(+$("step").value); });
 $("play").addEventListener("click", () => play(!lab.playing));
 $("copy").addEventListener("click", async () => { await navigator.clipboard?.writeText($("python").textContent); $("copy").textContent = "Copied"; setTimeout(() => { $("copy").textContent = "Copy"; }, 1500); });
-addEventListener("hashchange", () => open(location.hash.slice(1)));
+addEventListener("hashchange", () => open(location.hash.replace(/^#\/?/, "")));
 addEventListener("keydown", (event) => {
   if (event.target.closest("input, select, textarea, button, summary, pre, .point, canvas, a") || event.altKey || event.ctrlKey || event.metaKey) return;
   if (event.key === " ") { event.preventDefault(); play(!lab.playing); }

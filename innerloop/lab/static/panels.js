@@ -139,8 +139,8 @@ export class AttentionPanel {
       rows: head.rows, columns: head.columns,
       value: (i, j) => (i < visible ? head.levels[i * head.columns + j] / 127 : 0),
       label: `Attention pattern of ${head.name}: ${head.rows} tokens by ${head.columns} keys; arrow keys read cells`,
-      describe: (i, j) => `${tokens[i]} takes ${format(head.levels[i * head.columns + j] / 127 * head.scale)} of ${tokens[j]}`,
-      rest: `Row: the token that reads. Column: the token it reads. Largest weight ${format(head.scale)}.`,
+      describe: (i, j) => `${tokens[i]} takes ${Math.abs(head.levels[i * head.columns + j]) === 127 ? "about " : ""}${format(head.levels[i * head.columns + j] / 127 * head.scale)} of ${tokens[j]}`,
+      rest: `Row: the token that reads. Column: the token it reads. Full colour: ${format(head.scale)}.`,
       height: (width) => Math.max(120, Math.min(340, width * Math.min(1, head.rows / head.columns))),
     });
   }
@@ -155,14 +155,17 @@ export class RegistersPanel {
     const values = answer.registers.values ??= decodeFloats(data);
     const places = rows.flatMap(({name, size}) => Array.from({length: size}, (_, i) => ({name, i, size})));
     const width = places.length, count = tokens.length, visible = answer.registers.visible?.[k] ?? Infinity, offset = answer.registers.visible ? 0 : k * width * count;
-    const most = answer.registers.most ??= places.map(({name}) => {
-      let top = 0;
-      places.forEach((other, p) => { if (other.name === name) for (let f = 0; f < values.length / (width * count); f++) for (let t = 0; t < count; t++) top = Math.max(top, Math.abs(values[f * width * count + p * count + t])); });
-      return top || 1;
-    });
+    const most = answer.registers.most ??= places.map(({name}, first) => {
+      if (first && places[first - 1].name === name) return 0;
+      const sizes = [];
+      places.forEach((other, p) => { if (other.name === name) for (let f = 0; f < values.length / (width * count); f++) for (let t = 0; t < count; t++) { const size = Math.abs(values[f * width * count + p * count + t]); if (size) sizes.push(size); } });
+      sizes.sort((a, b) => a - b);
+      return sizes[Math.floor(0.98 * (sizes.length - 1))] || 1;
+    }).map(((last) => (size) => (last = size || last))(1));
     const tall = Math.max(230, Math.min(360, width * 18));
     let start = 0, lastLabel = -20;
     this.heat.names.replaceChildren();
+    this.heat.names.style.minWidth = `${Math.max(3, ...rows.map(({name}) => name.length))}ch`;
     for (const {name, size} of rows) {
       const label = html(this.heat.names, "span", {}, name);
       label.style.top = `${(start + size / 2) / width * tall}px`;

@@ -1,7 +1,7 @@
 // Points in the plane that can be dragged, added and removed: by mouse, touch and keyboard.
 import {canvasFor, clamp, html, make, scale} from "./svg.js";
 
-const MARGIN = 14, ASPECT = 0.7;
+const MARGIN = 14, ASPECT = 0.7, TWICE = 400;
 
 export class Plane {
   /** groups: {name: {points, least, most, noun, color(i), shape}}; the first is what a click adds to. */
@@ -78,7 +78,7 @@ export class Plane {
 
   listen(svg) {
     this.svg = svg;
-    let start = null;
+    let start = null, tap = {time: -1e9};
     svg.addEventListener("pointerdown", (event) => {
       const grip = this.grip(event);
       start = {x: event.clientX, y: event.clientY, moved: false, grip};
@@ -95,13 +95,19 @@ export class Plane {
     });
     const release = (event) => {
       this.held?.element.classList.remove("held");
-      if (event.type === "pointerup" && start && !start.moved && !start.grip) this.add(this.locate(event));
+      const still = event.type === "pointerup" && start && !start.moved, grip = start?.grip;
       this.held = start = null;
+      if (still && !grip) this.add(this.locate(event));
+      if (still && grip) {
+        // A second tap on the same point removes it; a captured pointer has no double click of its own.
+        const again = event.timeStamp - tap.time < TWICE && tap.name === grip.name && tap.i === grip.i;
+        tap = {time: again ? -1e9 : event.timeStamp, name: grip.name, i: grip.i};
+        if (again) return this.remove(grip);
+      }
       this.lab.redraw();
     };
     svg.addEventListener("pointerup", release);
     svg.addEventListener("pointercancel", release);
-    svg.addEventListener("dblclick", (event) => { const grip = this.grip(event); if (grip) this.remove(grip); });
     svg.addEventListener("focusin", (event) => { const grip = this.grip(event); if (grip) { this.selected = grip; this.lab.redraw(); } });
     svg.addEventListener("keydown", (event) => {
       const grip = this.grip(event), step = event.shiftKey ? 0.5 : 0.1;

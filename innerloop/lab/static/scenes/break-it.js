@@ -15,7 +15,7 @@ export default function (lab) {
       weight = p.chosen;
       const byLayer = p.layers.map((_, layer) => p.weights.map((each, i) => ({...each, i})).filter((each) => each.layer === layer + 1));
       const most = Math.max(...byLayer.map((each) => each.length));
-      const {svg, width, height} = canvasFor(lab.stage, (w) => Math.min(0.8 * w, 520), "Weights, layer by layer, and the line that they draw", "group");
+      const {svg, width, height} = canvasFor(lab.stage, (w) => (w < 480 ? 1.2 * w : Math.min(0.8 * w, 520)), "Weights, layer by layer, and the line that they draw", "group");
       const focused = document.activeElement?.dataset?.weight;
       svg.replaceChildren();
       const wide = width / p.layers.length, size = Math.min(15, wide * 0.42, (height * 0.42) / Math.ceil(most / 2) - 2), top = 40, largest = Math.max(...p.weights.map((each) => Math.abs(each.value)));
