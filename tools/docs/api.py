@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 import innerloop
+from innerloop.parameters import Parameters
 
 GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "problems": ("Problems and environments", ("innerloop.problems",)),
@@ -17,6 +18,8 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "members": ("Bases of members", ("",)),
 }
 """Pages of classes: file, title, and the modules that they are from; the last takes the rest."""
+FIRST = ("build", "train", "identify", "check", "compile", "exact", "verify", "certify", "solve")
+"""Functions that a reader looks for first."""
 MODULES = {
     "estimators": ("Estimators", "innerloop.estimators"),
     "language": ("The language", "innerloop.language"),
@@ -47,11 +50,12 @@ def make_pages() -> dict[str, str]:
     """Write every page of the API, by file name."""
     homes = list_public_names()
     functions = [name for name in homes if inspect.isfunction(getattr(innerloop, name))]
+    functions.sort(key=lambda name: FIRST.index(name) if name in FIRST else len(FIRST))
     classes = {name: home for name, home in homes.items() if name not in functions}
     pages = {
         "index.md": (
             "# API\n\nWhat to do, as functions of `innerloop`. The other pages have what they take "
-            "and return.\n\n" + _refer("innerloop", functions)
+            "and return.\n\n" + _refer(functions)
         )
     }
     estimators = set(list_exports("innerloop.estimators"))
@@ -60,16 +64,42 @@ def make_pages() -> dict[str, str]:
         chosen = [name for name, home in left.items() if home.startswith(prefixes)]
         left = {name: home for name, home in left.items() if name not in chosen}
         header = f"---\norder: {number}\n---\n# {title}\n\n"
-        pages[f"{file}.md"] = header + _refer("innerloop", chosen)
+        pages[f"{file}.md"] = header + _refer(chosen)
     for file, (title, module) in MODULES.items():
         about = (inspect.getdoc(import_module(module)) or "").split("\n\n")[0]
         names = list_exports(module)
-        pages[f"{file}.md"] = f"---\norder: 9\n---\n# {title}\n\n{about}\n\n{_refer(module, names)}"
+        pages[f"{file}.md"] = (
+            f"---\norder: 9\n---\n# {title}\n\n{about}\n\n{_refer_to_exports(module, names)}"
+        )
     return pages
 
 
-def _refer(module: str, names: Iterable[str]) -> str:
+def _refer(names: Iterable[str]) -> str:
+    """Refer to public names where they live: a module may share the name of a function."""
+    homes = list_public_names()
+    parts = []
+    for name in names:
+        parts.append(f"::: {homes[name]}.{name}\n")
+        value = getattr(innerloop, name)
+        if inspect.isclass(value) and issubclass(value, Parameters):
+            parts.append(_write_settings(value))
+    return "\n".join(parts)
+
+
+def _refer_to_exports(module: str, names: Iterable[str]) -> str:
     return "\n".join(f"::: {module}.{name}\n" for name in names)
+
+
+def _write_settings(kind: type[Parameters]) -> str:
+    """Write the table of what a user sets, as `parameter` declares it."""
+    fields = {n: f for n, f in kind.__dataclass_fields__.items() if "help" in f.metadata}
+    if not fields:
+        return ""
+    lines = ["| setting | default | meaning |", "|---|---|---|"]
+    for name, each in fields.items():
+        meaning = each.metadata["help"].replace("|", "\\|")
+        lines.append(f"| `{name}` | `{each.default}` | {meaning} |")
+    return "\n".join(lines) + "\n"
 
 
 def get_public_callables() -> dict[str, Any]:

@@ -50,7 +50,7 @@ def _make_config(theme: str) -> dict[str, Any]:
         "background": None,
         "font": "sans-serif",
         "axis": {**text, "gridColor": faint, "domainColor": ink, "tickColor": ink},
-        "legend": text,
+        "legend": {**text, "orient": "top", "symbolType": "stroke", "labelLimit": 400},
         "header": text,
         "title": {"color": ink, "fontSize": 13, "anchor": "start"},
         "view": {"stroke": faint},

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -16,8 +17,16 @@ from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 from mkdocs.utils import meta
 
+from innerloop import mathtext
+from innerloop.mathtext.parsing import write_math
 from tools.docs import api, commands, gallery, tutorials, weights
 
+_MATHEMATICS = re.compile(
+    r"(?P<code>^ *(?P<fence>```+).*?^ *(?P=fence)$|`[^`\n]*`|^    .*$|<script.*?</script>)"
+    r"|\$(?P<math>[^\s$](?:[^$\n]*[^\s$])?)\$(?!\d)",
+    flags=re.M | re.S,
+)
+FONT = Path(mathtext.__file__).parent
 _made: dict[str, str] = {}
 """Generated pages and files by their path."""
 _tutorials: dict[str, str] = {}
@@ -70,6 +79,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         notebook = {f"{name}.ipynb": tutorials.make_notebook(text, run)}
         for file, content in {**figures, **notebook}.items():
             _made[f"tutorials/{file}"] = content
+    for name in ("math.woff2", "math-font-OFL.txt"):
+        path = FONT / name
+        files.append(File.generated(config, f"stylesheets/{name}", abs_src_path=str(path)))
     for path, content in _made.items():
         files.append(File.generated(config, path, content=content))
     return files
@@ -84,6 +96,19 @@ def _run_all(sources: dict[str, str]) -> dict[str, tutorials.Run]:
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Put what a tutorial printed and drew below its cells; give the scene its weights."""
+    if page.file.src_uri in _tutorials:
+        page.meta["hide"] = ["toc"]  # room for lines of code
+        markdown = _tutorials[page.file.src_uri]
     if "{weights}" in markdown:
-        return markdown.replace("{weights}", json.dumps(weights.export_scene()))
-    return _tutorials.get(page.file.src_uri, markdown)
+        markdown = markdown.replace("{weights}", json.dumps(weights.export_scene()))
+    return typeset(markdown)
+
+
+def typeset(markdown: str) -> str:
+    """Write mathematics between dollars as MathML, outside of code."""
+
+    def write(match: re.Match[str]) -> str:
+        # A span: Markdown takes `math` at the beginning of a line for a block.
+        return match[0] if match["code"] else f"<span>{write_math(match['math'])}</span>"
+
+    return _MATHEMATICS.sub(write, markdown)
