@@ -71,10 +71,13 @@ def train(
     from innerloop.recipes.finding import find_folder, list_begun_seeds
     from innerloop.registry import make_member
     from innerloop.training.environment import check_threads
+    from innerloop.training.parallel import count_processes, is_leading
 
     chosen, threads = list_seeds(seed or 0, seeds), check_threads(threads)
     choose_device(device)  # refused before anything is made
     runs = find_results(results) / "runs"
+    if grid and count_processes() > 1:
+        raise InputError("a sweep has workers of its own: start it without torchrun")
     if grid:
         values = parse_parameters("recipes", Recipe, name, settings)
         recipe = make_member("recipes", Recipe, name, values)
@@ -95,14 +98,18 @@ def train(
     if resume and seed is None and seeds == 1:
         chosen = list_begun_seeds(folder) or chosen
     with progress_bar("training") as progress:
-        _note(runs, folder, progress.notice)
+        if is_leading():
+            _note(runs, folder, progress.notice)
         options: dict[str, Any] = {"resume": resume, "threads": threads, "settings": values}
         options |= {"device": device, "progress": progress, "notice": progress.notice}
         try:
             trained = train_seeds(name, chosen, folder, **options)
         except KeyboardInterrupt:
-            print_error(f"stopped, saved in {folder}; --resume goes on")
+            if is_leading():
+                print_error(f"stopped, saved in {folder}; --resume goes on")
             raise SystemExit(130) from None
+    if not is_leading():
+        return None
     if as_json:
         return print_json([run.as_dict() for run in trained])
     print_runs(name, [run.as_dict() for run in trained])

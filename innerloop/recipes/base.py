@@ -50,6 +50,7 @@ from innerloop.training.loop import (
     warn_caller,
 )
 from innerloop.training.opening import Opening, is_opening
+from innerloop.training.parallel import join_group
 from innerloop.training.restoring import check_weights, is_number, require, shorten
 from innerloop.training.resuming import ENVIRONMENTS
 
@@ -146,21 +147,25 @@ def train(
     seed, threads, notice = check_seed(seed), check_threads(threads), notice or warn_caller
     if not (is_number(every) and every >= 0):
         raise InputError(f"every must be a number of seconds, at least 0, got {shorten(every)}")
-    place, where = None if folder is None else Path(folder), choose_device(device)
+    place = None if folder is None else Path(folder)
+    group = join_group(choose_device(device))
+    where, notice = group.device, notice if group.leads else _ignore_notice
     with use_threads(threads):
         begun = place / CHECKPOINT if place is not None and resume else None
         request = read_request(recipe, settings, begun)
         made = request.recipe
         with default_to_cpu():
             objective = made.build_objective()  # refuses settings that do not go together
-        run = nullcontext() if place is None else open_folder(place, resume, notice)
-        with run as path:
+        alone = group.leads and place is not None
+        run = open_folder(place, resume, notice) if alone and place is not None else nullcontext()
+        with run as opened:
+            path = opened if alone or begun is None else begun
             generator = torch.Generator().manual_seed(seed)
             with request.limit_memory(), default_to_cpu():
                 model = made.build_model(generator)
             require_precision(where, list(model.parameters()))
             model = model.to(where)
-            training = Training(model, objective, made, seed, watch=watch)
+            training = Training(model, objective, made, seed, watch=watch, group=group)
             options = {"every": every, "progress": progress, "notice": notice}
             _fit_and_write(training, path, threads, {**options, "steps": request.steps})
     return TrainedRun(
@@ -175,6 +180,10 @@ def train(
     )
 
 
+def _ignore_notice(text: str) -> None:
+    """Leave it to the leading process to say."""
+
+
 def get_recipe(training: Training) -> Recipe:
     """Return the recipe of a training, with the steps that it was given at last."""
     assert isinstance(training.settings, Recipe)
@@ -186,9 +195,12 @@ def _fit_and_write(
 ) -> None:
     """Train with checkpoints at `path`, and write settings, history and model beside it."""
     recipe = get_recipe(training)
-    environment = describe_environment(threads, type(recipe), training.device)
-    if path is None:
-        fit(training, environment=environment, **options)
+    group = training.group
+    environment = describe_environment(threads, type(recipe), training.device, group.size)
+    about = _identify_run(training)
+    if path is None or not group.leads:
+        quiet = options if group.leads else {**options, "progress": None}
+        fit(training, path=path, about=about, environment=environment, **quiet)
         return
     table, notice = path.with_name(HISTORY), options["notice"]
     file, rows = RunFile(path.parent, notice), GrowingHistory(table, notice)
@@ -198,7 +210,6 @@ def _fit_and_write(
             file.write(describe_run(training, environment))
         rows.update(history)
 
-    about = _identify_run(training)
     try:
         fit(training, path=path, about=about, environment=environment, record=record, **options)
     except DivergedError as error:

@@ -53,7 +53,11 @@ class Prompts(NamedTuple):
         """Split the prompts into pieces that fit the processor's cache."""
         length = max(256, _CACHED_ENTRIES // self.gram.shape[0] ** 2)
         starts = range(0, self.size, length)
-        return [Prompts(*(_narrow(t, k, length, self.size) for t in self)) for k in starts]
+        return [self.narrow(k, min(k + length, self.size)) for k in starts]
+
+    def narrow(self, first: int, last: int) -> Prompts:
+        """Select the prompts from `first` up to `last`, without that."""
+        return Prompts(*(_narrow(t, first, last - first, self.size) for t in self))
 
 
 def _narrow(values: Tensor, start: int, length: int, size: int) -> Tensor:

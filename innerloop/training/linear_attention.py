@@ -30,6 +30,7 @@ from innerloop.theory.layers import loss_degree
 from innerloop.theory.stack import expected_loss
 from innerloop.training import kernel
 from innerloop.training.kernel import Prompts
+from innerloop.training.parallel import find_share
 from innerloop.training.stacks import Stack, Weights
 
 
@@ -148,6 +149,11 @@ class GaussianPrompts(Parameters):
             return kernel.loss(prompts, A, first)
         first = torch.cat([first, torch.eye(self.d, dtype=self.dtype, device=A.device)])
         return kernel.loss(prompts, A, first, gamma=list(B))
+
+    def take_share(self, batch: Prompts, rank: int, size: int) -> tuple[Prompts, float]:
+        """Take the share of one process, whose prompts keep their weights in the whole."""
+        first, last = find_share(batch.size, rank, size)
+        return batch.narrow(first, last), 1.0
 
     def compute_blank_loss(self, model: Any) -> float:
         """The loss of weights that are 0: tr(WΣ)."""

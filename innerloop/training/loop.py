@@ -34,6 +34,7 @@ from innerloop.training.objective import Objective
 from innerloop.training.opening import STEPS as OPENING_STEPS
 from innerloop.training.opening import Opening, digest_batch, is_opening
 from innerloop.training.optimizer_state import check_optimizer
+from innerloop.training.parallel import Group
 from innerloop.training.restoring import (
     check_counters,
     check_weights,
@@ -94,12 +95,17 @@ class Training:
     """Called with the step and the model, before the first step and after each."""
     extensions: list[Extension] = field(default_factory=list)
     """When the run was given more steps than it was begun with."""
+    group: Group = Group()
+    """The processes that train together; usually this one alone."""
+    interrupted: Callable[[], bool] = lambda: False
+    """Tells whether this process was asked to stop; all of a group then stop at the same step."""
 
     def __post_init__(self) -> None:
         self.device = next((w.device for w in self.model.parameters()), CPU)
         self.optimizer = self.settings.make_optimizer(self.model)
         self._batch: tuple[int, Any] | None = None
         self._last_loss = math.nan
+        self.stopped = False
 
     def capture_state(self) -> dict[str, Any]:
         """Return everything that a checkpoint stores; weights that are not finite are an error."""
@@ -161,7 +167,8 @@ class Training:
                 self._evaluate()
         for group in self.optimizer.param_groups:
             group["lr"] = self.settings.learning_rate_at(self.step)
-        batch = self.settings.simplify_batch(self._current_batch(), self.step)
+        whole = self.settings.simplify_batch(self._current_batch(), self.step)
+        batch, share = self.group.take_share(self.objective, whole)
         losses: list[float] = []
 
         def closure() -> Tensor:
@@ -169,10 +176,11 @@ class Training:
             loss = self.objective.loss(self.model, batch)
             if loss.requires_grad:
                 loss.backward()
+            value, self.stopped = self.group.reduce(self.model, loss, share, self.interrupted())
             self.settings.adjust_gradients(self.model, self.step)
-            losses.append(float(loss.detach()))
-            self._check_finite(losses[-1], self.settings.clip_gradients(self.model))
-            return loss.detach()
+            losses.append(value)
+            self._check_finite(value, self.settings.clip_gradients(self.model))
+            return loss.detach().new_tensor(value) if self.group.size > 1 else loss.detach()
 
         self.optimizer.step(closure)  # pyright: ignore[reportCallIssue, reportArgumentType]
         self._last_loss = losses[0]
@@ -247,7 +255,7 @@ class Training:
     def _evaluate(self) -> None:
         start = time.perf_counter()
         with torch.no_grad():
-            measures = self.objective.evaluate(self.model)
+            measures = self.group.share_result(lambda: self.objective.evaluate(self.model))
         self.seconds += time.perf_counter() - start
         row = {"step": self.step, "learning_rate": self.settings.learning_rate_at(self.step)}
         row |= {"seconds": round(self.seconds, 3), **measures}
@@ -288,9 +296,11 @@ def fit(
     checkpoint that could be written remains. `environment` is recorded; going on under another one
     calls `notice`.
     """
-    saved = Checkpoints(training, path, about or {}, every, notice or warn_caller)
+    told = notice or warn_caller
+    saved = Checkpoints(training, path, about or {}, every, told, writes=training.group.leads)
     with checkpoint.isolate_random_states(training.seed), _watch_interrupts() as interrupted:
-        saved.begin(environment, steps)
+        saved.begin(environment, steps, training.group.wait)
+        training.interrupted = interrupted
         if record is not None:
             record(training.history)
         while not training.stop_reason:
@@ -303,7 +313,7 @@ def fit(
                 progress(training.step / training.settings.steps, status)
             if training.stop_reason:
                 saved.save()
-            elif interrupted():
+            elif training.stopped if training.group.size > 1 else interrupted():
                 saved.save()
                 raise KeyboardInterrupt
             else:

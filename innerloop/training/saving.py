@@ -28,7 +28,10 @@ class Resumable(Protocol):
 
 
 class Checkpoints:
-    """Writes the checkpoints of a training to `path`; nothing where that is None."""
+    """Writes the checkpoints of a training to `path`; nothing where that is None.
+
+    Where `writes` is false they are read alone: another process of the training writes them.
+    """
 
     def __init__(
         self,
@@ -37,15 +40,22 @@ class Checkpoints:
         about: dict[str, Any],
         every: float,
         notice: Callable[[str], None],
+        writes: bool = True,
     ) -> None:
         self.training, self.path, self.about = training, path, about
-        self.every, self.notice = every, notice
+        self.every, self.notice, self.writes = every, notice, writes
         self._last = time.monotonic()
 
-    def begin(self, environment: Environment | None, steps: int | None) -> None:
+    def begin(
+        self,
+        environment: Environment | None,
+        steps: int | None,
+        wait: Callable[[], None] = lambda: None,
+    ) -> None:
         """Restore the training from the file if there is one, with more steps if `steps` says so.
 
-        The first checkpoint of a run, and that of one with more steps, is written at once.
+        The first checkpoint of a run, and that of one with more steps, is written at once, after
+        `wait`: until then other processes may read what is there.
         """
         training, begun = self.training, self.path is not None and self.path.exists()
         if self.path is not None and begun:
@@ -64,6 +74,7 @@ class Checkpoints:
             training.environments = [{"step": 0, **environment}]
         if training.environments:
             self.about = {**self.about, ENVIRONMENTS: training.environments}
+        wait()
         before = training.settings.steps
         longer = begun and steps is not None and steps > before
         if longer and steps is not None:
@@ -76,7 +87,7 @@ class Checkpoints:
 
     def save(self) -> None:
         """Write a checkpoint now."""
-        if self.path is not None:
+        if self.path is not None and self.writes:
             checkpoint.write(self.path, self.about, self.training.capture_state())
 
     def save_if_due(self) -> None:
