@@ -9,6 +9,8 @@ from innerloop.certification.building import build as build
 from innerloop.certification.building import verify as verify
 from innerloop.certification.certificate import Certificate as Certificate
 from innerloop.certification.certificate import certify as certify
+from innerloop.certification.compiling import compile as compile  # noqa: A004
+from innerloop.certification.compiling import exact as exact
 from innerloop.claims.base import Claim as Claim
 from innerloop.claims.base import claim as claim
 from innerloop.claims.cases import Case as Case
@@ -43,8 +45,6 @@ from innerloop.identification.identification import identify as identify
 from innerloop.identification.models import FunctionModel as FunctionModel
 from innerloop.identification.models import Model as Model
 from innerloop.identification.modules import ModuleModel as ModuleModel
-from innerloop.language.compiling import compile as compile  # noqa: A004
-from innerloop.language.compiling import exact as exact
 from innerloop.ledger.sweeping import sweep as sweep
 from innerloop.parameters import parameter as parameter
 from innerloop.playing.player import TransformerPolicy as TransformerPolicy

@@ -369,7 +369,7 @@ def test_a_users_own_file(run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     (tmp_path / "other.py").write_text(FILE.replace("me.w + me.v", "me.w + 1 * me.v"))
     with pytest.raises(FileError, match=r"another text of other\.py:heavy_ball"):
         innerloop.verify(tmp_path / "w.safetensors", construction="other.py:heavy_ball")
-    assert run("compile", "newton").code == 2
+    assert run("compile", "format-conversion").code == 2
 
 
 def test_the_reference_is_batched_and_differentiable() -> None:

@@ -11,11 +11,14 @@ from collections import Counter
 from typing import Any
 from zlib import crc32
 
+import pytest
+
 import innerloop
 from innerloop.language import Data, Matrices, State, dot, mean, program, relu, total
 from innerloop.language.construction import ProgramConstruction
 from innerloop.language.errors import CannotCompile
 from innerloop.language.exactness import check_exactly
+from innerloop.language.trace import Tracer
 
 TRIES = int(os.environ.get("INNERLOOP_FUZZ", "60"))
 REGISTERS: dict[str, Any] = {
@@ -42,7 +45,11 @@ class Author:
             setattr(me, f"u{i}", value)
             self.names.append(f"u{i}")
         me.m = self.number() * self.vector(me) + self.number() * self.vector(me) + self.form(me)
-        if self.random.random() < 0.5:
+        if self.random.random() < 0.3:  # the same in every token under some masks, not under all
+            over = self.random.choice(["context", "all", "causal"])
+            me.v = mean(lambda j: dot(me.w, self.vector(j)) * self.vector(j), over=over)
+            me.q = self.number() * me.q + dot(me.v, self.vector(me))
+        elif self.random.random() < 0.5:
             me.q = self.number() * me.q + dot(me.w, self.vector(me))
         if self.random.random() < 0.5:
             me.w = self.number() * me.w + mean(lambda j: self.scalar(j) * self.vector(j))
@@ -119,7 +126,27 @@ def try_program(seed: int) -> str:
     return "equal"
 
 
+def test_a_causal_sum_taken_for_shared_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A compiler that forgets that causal sums differ from token to token does not pass."""
+    attend = Tracer.attend
+
+    def forget(tracer: Tracer, summand: Any, over: str, *rest: Any) -> Any:
+        form = attend(tracer, summand, over, *rest)
+        node = tracer.nodes[-1]
+        queries = {q[0] for term in node.terms for q, _ in term.score}
+        tracer.shared[node.name] |= all(tracer.shared[name] for name in queries)
+        return form
+
+    monkeypatch.setattr(Tracer, "attend", forget)
+    with pytest.raises(AssertionError, match="should be"):
+        for i in range(TRIES):
+            try_program(find_first_seed() + i)
+
+
+def find_first_seed() -> int:
+    return crc32(innerloop.__version__.encode()) % 100_000
+
+
 def test_random_programs_equal_their_interpreter_exactly() -> None:
-    first = crc32(innerloop.__version__.encode()) % 100_000
-    outcomes = Counter(try_program(first + i) for i in range(TRIES))
+    outcomes = Counter(try_program(find_first_seed() + i) for i in range(TRIES))
     assert outcomes["equal"] > 0.6 * TRIES, outcomes

@@ -40,7 +40,7 @@ FEWER = {
 """Settings with which programs are quick."""
 COUNTS = {
     "accelerated-ridge": (2, 1, 3, 16),
-    "approximate-message-passing": (4, 4, 2, 22),
+    "approximate-message-passing": (4, 4, 2, 18),
     "chebyshev": (1, 1, 1, 14),
     "gradient-descent-with-weight-decay": (1, 1, 1, 9),
     "heavy-ball": (1, 1, 1, 12),

@@ -33,9 +33,9 @@ def compile_(
     as_json: AsJson = False,
 ) -> None:
     """Compile a program to a transformer and certify it; exit 1 where the law is broken."""
+    from innerloop.certification.compiling import compile as make
     from innerloop.constructions.base import Construction
     from innerloop.files import check_writable, write_atomically
-    from innerloop.language.compiling import compile as make
     from innerloop.language.construction import ProgramConstruction
     from innerloop.language.diagram import draw_program
     from innerloop.language.explaining import describe_blocks

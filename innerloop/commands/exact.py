@@ -28,8 +28,8 @@ def exact(
     For linear attention equality is a proof for the sizes compared, up to a probability that is
     said; with ReLU it is exact at the points tried.
     """
+    from innerloop.certification.compiling import exact as compare
     from innerloop.constructions.base import Construction
-    from innerloop.language.compiling import exact as compare
 
     values = parse_parameters("constructions", Construction, name, settings)
     found = compare(name, points=points, seed=seed, **values)

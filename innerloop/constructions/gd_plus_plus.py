@@ -14,9 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
-
-from torch import Tensor
+from typing import Any, ClassVar
 
 from innerloop.algorithms.gd_plus_plus import GDPlusPlus, TransformedWeights
 from innerloop.constructions.base import Cost
@@ -24,15 +22,32 @@ from innerloop.constructions.preconditioned_gradient_descent import (
     PreconditionedGradientDescentConstruction,
 )
 from innerloop.constructions.regression import Matrices, make_matrices
+from innerloop.language import State, define, dot, mean
+from innerloop.language.construction import Registers
 from innerloop.parameters import parameter
-from innerloop.problems.linear_regression import RegressionProblem
-from innerloop.transformer import Attention, Block, Head
+
+
+@define(x=State("d"), y=State())
+def improve(me: Any, preconditioners: Any, transforms: Any) -> None:
+    def meet(j: Any) -> Any:
+        return -dot(me.x, preconditioners @ j.x)
+
+    me.x, me.y = (
+        me.x + transforms @ mean(lambda j: meet(j) * j.x),
+        me.y + mean(lambda j: meet(j) * j.y),
+    )
+
+
+@improve.answer
+def _(me: Any) -> Any:
+    return -me.y
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class GDPlusPlusConstruction(PreconditionedGradientDescentConstruction):
     """One block with one head per step, on the registers of `preconditioned-gradient-descent`."""
 
+    definition: ClassVar = improve
     source: ClassVar[str] = "Ahn et al. 2023, eq. (13)"
     cost: ClassVar[Cost] = Cost("k", "1", "d + 1", "k layers")
 
@@ -45,12 +60,6 @@ class GDPlusPlusConstruction(PreconditionedGradientDescentConstruction):
         transforms = make_matrices(self.transforms, scale, 0.5, "transforms", steps, self.d, seed=2)
         return GDPlusPlus(self._make_preconditioners(steps), transforms)
 
-    def encode(self, problem: RegressionProblem, state: TransformedWeights) -> Tensor:  # pyright: ignore[reportIncompatibleMethodOverride]
-        stream = super().encode(problem, state.weights)
-        transformed = self.layout.read(stream, "x") @ state.transform.mT
-        return self.layout.make_tokens(x=transformed, y=self.layout.read(stream, "y"))
-
-    def body(self, k: int) -> list[Block]:
-        a, b = self.algorithm.preconditioners[k], self.algorithm.transforms[k]
-        head = Head(score={("x", "x"): -a}, value={("y", "y"): 1.0, ("x", "x"): b})
-        return [Block(Attention.from_heads(self.layout, [head]))]
+    def represent(self, filled: Registers, state: TransformedWeights) -> Registers:
+        fitted = super().represent(filled, state.weights)
+        return {**fitted, "x": filled["x"] @ state.transform.mT}

@@ -3,8 +3,8 @@
 Algorithm  as `lista-vm`; ŷ_{m+1} = (2/p)/(2m+1) Σ_{l ≤ m} σ(⟨x_{m+1}, β_l⟩ − B') + B'
 Invariant  as `lista-vm`; after the last block register `y` of odd token 2m+1 holds ŷ_{m+1}
 Proof      one ReLU head, score ⟨x_i, β_j⟩ − B' odd_i odd_j and value odd → y, sees the odd keys
-           j ≤ i and adds 1/(2m+1) Σ_l σ(⟨x_{m+1}, β_l⟩ − B') to `y`, which is 0 there; the MLP
-           turns y into (2/p) y + B'
+           j ≤ i and adds (2/p)/(2m+1) Σ_l σ(⟨x_{m+1}, β_l⟩ − B') to `y`, which is 0 there; the MLP
+           adds B'
 Exact for  what `lista-vm` is exact for, and every B' and p > 0
 Source     liu2025.theorem-E.1, Appendix E.1, for p = P(⟨x, β⟩ ≥ B'). Read from token 2n−1, which
            has not seen y_n; with B' below every ⟨x, β⟩ and p = 1 it averages them, up to a factor
@@ -15,23 +15,32 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from innerloop.algorithms.lista_vm import ListaVM
 from innerloop.constructions.base import Cost
-from innerloop.constructions.lista_vm import ListaVMConstruction
+from innerloop.constructions.lista_vm import REGISTERS, ListaVMConstruction, shrink
+from innerloop.language import define, dot, mean, relu
 from innerloop.parameters import parameter
-from innerloop.problems.linear_regression import RegressionProblem
-from innerloop.transformer import MLP, Block, Head, affine
+
+shrink_and_average = define(prompt="prefixes", **REGISTERS)(shrink.step)
+
+
+@shrink_and_average.answer
+def _(me: Any, heard_above: Any, share: Any) -> Any:
+    def hear(j: Any) -> Any:
+        return relu(dot(me.x, j.beta) - heard_above * (me.odd * j.odd)) * j.odd
+
+    return me.y + 2 / share * mean(hear, over="causal") + heard_above
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ListaVMLinearConstruction(ListaVMConstruction):
     """The blocks of `lista-vm`, and one block with one head for the read-out."""
 
+    definition: ClassVar = shrink_and_average
     source: ClassVar[str] = "R. Liu et al. 2025, Theorem E.1 and its proof"
     cost: ClassVar[Cost] = Cost("k + 1", "4", "2d + 2", "k + 1 layers")
 
@@ -42,15 +51,3 @@ class ListaVMLinearConstruction(ListaVMConstruction):
     def algorithm(self) -> ListaVM:
         linear = torch.tensor([self.heard_above, self.share], dtype=torch.float64)
         return replace(super().algorithm, linear=linear)
-
-    def epilogue(self) -> list[Block]:
-        average = Head(
-            score={("x", "beta"): 1.0},
-            value={("odd", "y"): 1.0},
-            gate={("odd", "odd"): -self.heard_above},
-        )
-        rescale = affine("y", "y", 2 / self.share - 1, bias=self.heard_above)
-        return [Block(self._attention([average]), MLP.from_pieces(self.layout, [rescale]))]
-
-    def decode(self, problem: RegressionProblem, stream: Tensor) -> Tensor:
-        return self.layout.read(stream, "y")[..., 0::2]

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
 from innerloop.constructions.base import Cost
@@ -19,14 +19,25 @@ from innerloop.constructions.preconditioned_gradient_descent import (
     PreconditionedGradientDescentConstruction,
 )
 from innerloop.constructions.regression import Matrices
+from innerloop.language import Data, State, define, dot, mean
 from innerloop.parameters import parameter
-from innerloop.transformer import Attention, Block, Head
+
+
+@define(x=Data("d"), y=State())
+def descend(me: Any, preconditioners: Any) -> None:
+    me.y = me.y - mean(lambda j: dot(me.x, preconditioners @ j.x) * j.y)
+
+
+@descend.answer
+def _(me: Any) -> Any:
+    return -me.y
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LoopedGradientDescentConstruction(PreconditionedGradientDescentConstruction):
     """The registers and the invariant of `preconditioned-gradient-descent`; one block, looped."""
 
+    definition: ClassVar = descend
     source: ClassVar[str] = "Gatmiry et al. 2024, Proposition 3.1, eqs. (3)–(5)"
     cost: ClassVar[Cost] = Cost("k", "1", "d + 1", "one layer, k loops")
     looped: ClassVar[bool] = True
@@ -36,8 +47,3 @@ class LoopedGradientDescentConstruction(PreconditionedGradientDescentConstructio
     @cached_property
     def algorithm(self) -> PreconditionedGradientDescent:
         return PreconditionedGradientDescent(self._make_preconditioners(1))
-
-    def body(self, k: int) -> list[Block]:
-        a = self.algorithm.preconditioners[0]
-        head = Head(score={("x", "x"): a}, value={("y", "y"): -1.0})
-        return [Block(Attention.from_heads(self.layout, [head]))]

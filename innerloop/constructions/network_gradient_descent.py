@@ -2,12 +2,12 @@
 
 Algorithm  V ← Proj( V − η ∇R(V) ), the box |V| ≤ C; R(V) = 1/n Σᵢ ℓ(f(xᵢ) − yᵢ), f = p_N, p_0 = x,
            p_j = σ(V_j p_{j−1}); ℓ is r²/2 or Huber's
-Invariant  registers `V1` … `VN` of every token hold the weights; `x`, `y`, `one`, `t` hold the
-           prompt; `p1` …, `off1` …, `s1` … are 0
+Invariant  registers `V1` … `VN` of every token hold the weights; `x`, `y`, `one`, `query` hold
+           the prompt; the scratch places are 0
 Proof      every key holds V, so what heads average over keys depends on the query token alone.
            Forward, block j: score ⟨p_{j−1}, V_j[k]⟩ adds σ of it, p_j[k]; score 1 − 2S⟨p_{j−1},
            V_j[k]⟩ adds off_j[k], which is 0 where the unit's input is ≥ 1/S, and ≥ 1 where it is
-           ≤ 0; score 1 − t adds 1 to off_N on the query. The MLP of block N: σ(r − B off_N) −
+           ≤ 0; off_N has `query` added, 1 on the query. The MLP of block N: σ(r − B off_N) −
            σ(−r − B off_N) with r = p_N − y is r where off_N = 0 and 0 elsewhere, which is s_N
            (Huber's ℓ' = r − σ(r − 1) + σ(−r − 1) alike). Backward, j = N−1 … 1: a signed pair with
            score ⟨s_{j+1}, V_{j+1}[:, l]⟩ and gate −B off_j[l] adds s_j[l]. Update: a signed pair
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property, reduce
 from typing import Any, ClassVar
 
 import torch
@@ -36,46 +36,101 @@ from innerloop.algorithms.network_gradient_descent import (
     Loss,
     NetworkGradientDescent,
 )
-from innerloop.constructions.base import Construction, Cost
+from innerloop.constructions.base import Cost
 from innerloop.errors import OutOfRangeError
-from innerloop.parameters import parameter
-from innerloop.problems.network_regression import (
-    NetworkProblem,
-    NetworkRegression,
-    NetworkWeights,
-    activations,
-    network_shapes,
-)
-from innerloop.transformer import (
-    MLP,
-    Attention,
-    Block,
-    Head,
-    Layout,
-    Units,
-    clear,
+from innerloop.language import (
+    Data,
+    State,
     clip,
-    make_signed_pair,
+    closed,
+    define,
+    matvec,
+    mean,
+    outer,
+    relu,
+    transposed,
 )
-from innerloop.transformer.pieces import Piece
+from innerloop.language.construction import Registers
+from innerloop.language.definition import Definition
+from innerloop.language.prompts.networks import NetworkProgram, NetworkPrompt, format_shapes
+from innerloop.parameters import parameter
+from innerloop.problems.network_regression import NetworkWeights, activations
 
 MAX_WEIGHTS = 400
 """Every head of the update stores a matrix between its registers and all weights: memory grows with
 the cube of the network's weights, to 100 MB here."""
 
 
+def pass_forward(below: Any, weights: str, slope: Any = 1, bias: Any = 0) -> Any:
+    """relu(slope V·below + bias) of this token, for weights V that every token holds."""
+    return mean(lambda j: relu(slope * matvec(j[weights], below) + bias), over="all")
+
+
+def pass_back(above: Any, weights: str, off: Any) -> Any:
+    """Vᵀ·above where `off` is 0, and 0 where it is at least as large."""
+
+    def gate(j: Any) -> Any:
+        passed = matvec(transposed(j[weights]), above)
+        return relu(passed - off) - relu(-passed - off)
+
+    return mean(gate, over="all")
+
+
+def average(signal: str, below: str) -> Any:
+    """The average of signal·belowᵀ over all tokens."""
+    return mean(lambda j: outer(j[signal], j[below]), over="all")
+
+
+@cache
+def define_descent(layers: int) -> Definition:
+    """Return the program for a network of N layers, whose weights are registers `V1` … `VN`."""
+    prompt = NetworkPrompt(layers)
+    shared = {
+        name: State(*prompt.offers[name], shared=True) for name in prompt.offers if "V" in name
+    }
+    numbers = range(1, layers + 1)
+
+    @define(prompt=prompt, x=Data("d"), y=Data("m"), query=Data(), **shared)
+    def descend(
+        me: Any, n: int, step_size: Any, loss: str, box: Any, slope: Any, bound: Any
+    ) -> None:
+        me.p0 = me.x
+        for k in numbers:
+            me[f"p{k}"] = pass_forward(me[f"p{k - 1}"], f"V{k}")
+            me[f"off{k}"] = pass_forward(me[f"p{k - 1}"], f"V{k}", -2 * slope, 1)
+        rest, shut = me[f"p{layers}"] - me.y, me[f"off{layers}"] + me.query
+        signal = closed(rest, shut, bound)
+        if loss == "huber":
+            signal += relu(-rest - HUBER_THRESHOLD - bound * shut)
+            signal -= relu(rest - HUBER_THRESHOLD - bound * shut)
+        me[f"s{layers}"] = signal
+        for k in reversed(numbers[:-1]):
+            me[f"s{k}"] = pass_back(me[f"s{k + 1}"], f"V{k + 1}", bound * me[f"off{k}"])
+        for k in numbers:
+            moved = me[f"V{k}"] - step_size * (n + 1) / n * average(f"s{k}", f"p{k - 1}")
+            me[f"V{k}"] = clip(moved, box)
+
+    @descend.answer
+    def _(me: Any) -> Any:
+        return reduce(pass_forward, [f"V{k}" for k in numbers], me.x)
+
+    return descend
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NetworkGradientDescentConstruction(Construction[NetworkProblem, NetworkWeights]):
+class NetworkGradientDescentConstruction(NetworkProgram):
     """2N blocks per step, looped, and N for the read-out."""
 
     source: ClassVar[str] = "Yang 2025, second paper (Wu et al. 2024), Theorem 1"
     cost: ClassVar[Cost] = Cost(
         layers="2Nk + N",
-        heads="2NK − 2K + 2m",
-        width="dK + NK² − 2K² + mK + 3NK − 3K + d + 4m + 2",
+        heads="max(K + 2m, b, 2r)",
+        width="max(dK + NK² − 2K² + mK + NK + d + 4m + 2, "
+        "dK + NK² − 2K² + mK + 2NK − K + d + 2m + 2)",
         printed="(2N + 4)L layers",
-        where="N = layers, K = width, m = outputs",
+        where="N = layers, K = width, m = outputs, b = back_heads, r = update_rank",
     )
+    attention: ClassVar[str] = "relu"
     looped: ClassVar[bool] = True
     remedy: ClassVar[str] = "build it with a larger slope or bound"
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
@@ -86,11 +141,7 @@ class NetworkGradientDescentConstruction(Construction[NetworkProblem, NetworkWei
         {"layers": 6, "width": 3, "d": 2, "n": 6, "steps": 2, "box": 2.0},
     )
 
-    d: int = parameter(3, "features", least=1, most=64)
-    n: int = parameter(12, "context examples; the weights depend on n", least=1, most=10_000)
     layers: int = parameter(3, "N, layers of the network", least=2, most=32)
-    width: int = parameter(4, "K, units of each hidden layer", least=1, most=64)
-    outputs: int = parameter(1, "m, outputs of the network", least=1, most=64)
     step_size: float = parameter(0.1, "η")
     loss: Loss = parameter("squared", "the loss, squared or huber")
     box: float = parameter(
@@ -109,152 +160,30 @@ class NetworkGradientDescentConstruction(Construction[NetworkProblem, NetworkWei
         if weights > MAX_WEIGHTS:
             raise OutOfRangeError(
                 f"{self.name} takes networks of up to {MAX_WEIGHTS} weights, got {weights} "
-                f"({_format_shapes(self.shapes)}): use fewer layers, units or features"
+                f"({format_shapes(self.shapes)}): use fewer layers, units or features"
             )
 
-    @cached_property
-    def shapes(self) -> list[tuple[int, int]]:
-        """Rows and columns of V_1 … V_N."""
-        return network_shapes(self.d, self.width, self.layers, self.outputs)
+    @property
+    def definition(self) -> Definition:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return define_descent(self.layers)
 
-    @cached_property
-    def layout(self) -> Layout:
-        numbered = list(enumerate(self.shapes, 1))
-        weights = {f"V{j}": shape for j, shape in numbered}
-        units = {f"{name}{j}": rows for name in ("p", "off", "s") for j, (rows, _) in numbered}
-        return Layout(x=self.d, y=self.outputs, one=(), t=(), **weights, **units)
+    @property
+    def back_heads(self) -> int:
+        """Heads of a block of the backward pass: 3K, with N = 2 only 2K."""
+        return min(3, self.layers) * self.width
+
+    @property
+    def update_rank(self) -> int:
+        """Pairs of heads of the update: the rank of each sum of outer products."""
+        return sum(min(shape) for shape in self.shapes)
 
     @cached_property
     def algorithm(self) -> NetworkGradientDescent:
         size, box = torch.tensor([self.step_size, self.box], dtype=torch.float64)
         return NetworkGradientDescent(size.unsqueeze(0), box, self.loss)
 
-    def distributions(self) -> list[NetworkRegression]:
-        names = ("d", "n", "layers", "width", "outputs")
-        sizes = {name: getattr(self, name) for name in names}
-        return [NetworkRegression(**sizes, noise=0.3)]
-
-    def accept(self, problem: NetworkProblem) -> None:
-        if problem.shapes != self.shapes:
-            raise OutOfRangeError(
-                f"{self.name} was built for weights {_format_shapes(self.shapes)}, "
-                f"got {_format_shapes(problem.shapes)}"
-            )
-        if problem.n != self.n:
-            raise OutOfRangeError(f"{self.name} was built for n={self.n}, got n={problem.n}")
-
-    def prompt(self, problem: NetworkProblem) -> Tensor:
-        return self.encode(problem, problem.start)
-
-    def encode(self, problem: NetworkProblem, state: NetworkWeights) -> Tensor:
-        weights = {f"V{j}": matrix.unsqueeze(-3) for j, matrix in enumerate(state, 1)}
-        return self.layout.make_tokens(**problem.to_encoder_format(), **weights)
-
-    def body(self, k: int) -> list[Block]:
-        layers = range(1, self.layers + 1)
-        forward = [self._attention(self.forward_heads(j) + self.gate_heads(j)) for j in layers]
-        backward = [self._attention(self.backward_heads(j)) for j in reversed(layers[:-1])]
-        update = self._attention([head for j in layers for head in self.update_heads(j)])
-        error, tidy = (
-            MLP.from_pieces(self.layout, [self._derivative_units()]),
-            MLP.from_pieces(self.layout, self.cleanup_pieces()),
-        )
-        return [
-            *map(Block, forward[:-1]),
-            Block(forward[-1], error),
-            *map(Block, backward),
-            Block(update, tidy),
-        ]
-
-    def epilogue(self) -> list[Block]:
-        return [Block(self._attention(self.forward_heads(j))) for j in range(1, self.layers + 1)]
-
-    def forward_heads(self, j: int) -> list[Head]:
-        """Return the heads for p_j[k] = σ(⟨p_{j−1}, V_j[k]⟩)."""
-        weights, to = self.layout[f"V{j}"], self.layout[f"p{j}"]
-        return [
-            Head({(self._input_register(j), weights[k]): 1.0}, {("one", to[k]): 1.0})
-            for k in self._rows(j)
-        ]
-
-    def gate_heads(self, j: int) -> list[Head]:
-        """Return the heads for off_j[k]: 0 if the unit is active, else at least 1.
-
-        In the last layer it is also at least 1 where t is 0, on the query.
-        """
-        weights, to = self.layout[f"V{j}"], self.layout[f"off{j}"]
-        # The ramp ends at half of 1/S: rounding at the edge of the range cannot open the gate.
-        heads = [
-            Head(
-                {(self._input_register(j), weights[k]): -2 * self.slope, ("one", "one"): 1.0},
-                {("one", to[k]): 1.0},
-            )
-            for k in self._rows(j)
-        ]
-        if j == self.layers:
-            everywhere = torch.ones(self.outputs, 1, dtype=torch.float64)
-            heads.append(Head({("one", "one"): 1.0, ("t", "one"): -1.0}, {("one", to): everywhere}))
-        return heads
-
-    def _derivative_units(self) -> Units:
-        """Return MLP units for s_N = ℓ'(p_N − y) where off_N is 0, for either loss."""
-        turns = {0.0: 1.0} | ({HUBER_THRESHOLD: -1.0} if self.loss == "huber" else {})
-        eye = torch.eye(self.outputs, dtype=torch.float64)
-        p, off, s = (f"{name}{self.layers}" for name in ("p", "off", "s"))
-        residual = torch.cat([eye, -eye] * len(turns))
-        closed = -self.bound * residual.abs()
-        bias = torch.cat([torch.full((2 * self.outputs,), -turn) for turn in turns])
-        writes = torch.cat([sign * part for sign in turns.values() for part in (eye, -eye)], dim=1)
-        note = f"{s} += {self.loss} loss's derivative at {p} − y, where {off} = 0"
-        return Units({p: residual, "y": -residual, off: closed}, bias, {s: writes}, note)
-
-    def backward_heads(self, j: int) -> list[Head]:
-        """Return the heads for s_j[l] = ⟨s_{j+1}, V_{j+1}[:, l]⟩ where off_j[l] is 0."""
-        above, off, to = self.layout[f"V{j + 1}"], self.layout[f"off{j}"], self.layout[f"s{j}"]
-        pairs = [
-            make_signed_pair(
-                Head(
-                    score={(f"s{j + 1}", above[:, unit]): 1.0},
-                    value={("one", to[unit]): 1.0},
-                    gate={(off[unit], "one"): -self.bound},
-                )
-            )
-            for unit in self._rows(j)
-        ]
-        return [head for pair in pairs for head in pair]
-
-    def update_heads(self, j: int) -> list[Head]:
-        """Return the heads for V_j[k] −= η/n Σᵢ s_j[k] p_{j−1}."""
-        signal, weights = self.layout[f"s{j}"], self.layout[f"V{j}"]
-        rate = self.step_size * (self.n + 1) / self.n
-        pairs = [
-            make_signed_pair(
-                Head({("one", signal[k]): 1.0}, {(self._input_register(j), weights[k]): -rate})
-            )
-            for k in self._rows(j)
-        ]
-        return [head for pair in pairs for head in pair]
-
-    def cleanup_pieces(self) -> list[Piece]:
-        """Return MLP pieces that project V onto the box and clear the other registers."""
-        layers = range(1, self.layers + 1)
-        used = [clear(f"{name}{j}") for name in ("p", "off", "s") for j in layers]
-        return [*(clip(f"V{j}", self.box) for j in layers), *used]
-
-    def _input_register(self, j: int) -> str:
-        """Return the register of p_{j−1}, the input of layer j."""
-        return f"p{j - 1}" if j > 1 else "x"
-
-    def _rows(self, j: int) -> range:
-        return range(self.shapes[j - 1][0])
-
-    def _attention(self, heads: list[Head]) -> Attention:
-        return Attention.from_heads(
-            self.layout, heads, kind="relu", mask="all", normalisation="1/N"
-        )
-
-    def decode(self, problem: NetworkProblem, stream: Tensor) -> Tensor:
-        return self.layout.read(stream, f"p{self.layers}")[..., -1, :]
+    def represent(self, filled: Registers, state: NetworkWeights) -> Registers:
+        return {f"V{j}": matrix.unsqueeze(-3) for j, matrix in enumerate(state, 1)}
 
     def usage(self, stream: Tensor) -> float:
         """Compare the units' inputs with ±1/S, and gated numbers with B, in the current network."""
@@ -275,7 +204,3 @@ class NetworkGradientDescentConstruction(Construction[NetworkProblem, NetworkWei
             near = (self.slope * inputs.abs()).reciprocal().masked_fill(inputs == 0, 0.0)
             shares.append(float(near.max()))
         return max(math.inf if math.isnan(share) else share for share in shares)
-
-
-def _format_shapes(shapes: list[tuple[int, int]]) -> str:
-    return ", ".join(f"{rows}×{columns}" for rows, columns in shapes)

@@ -16,18 +16,18 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from innerloop.algorithms.newton import Inverse, Newton
 from innerloop.constructions.base import Cost
-from innerloop.constructions.regression import RegressionConstruction
 from innerloop.errors import OutOfRangeError
+from innerloop.language import Data, State, define, dot, total
+from innerloop.language.construction import Registers
+from innerloop.language.prompts.regression import RegressionProgram
 from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
-from innerloop.transformer import MLP, Attention, Block, Head, Layout, affine
 
 SAFE_STEPS, SAFE_RATIO = 20, 1e-7
 """Rounding doubles at every step until the iteration has converged, which takes log₂(1/αλmin²)
@@ -37,14 +37,29 @@ MIN_BOUND = 1e-150
 """The least λmax(XᵀX) whose inverse square is a number, with room to multiply it."""
 
 
+@define(x=Data("d"), m=State("d"), y=Data())
+def iterate(me: Any) -> None:
+    me.m = 2 * me.m - total(lambda j: dot(me.m, j.x) * j.m)
+
+
+@iterate.init
+def _(me: Any, alpha: Any) -> None:
+    me.m = total(lambda j: dot(me.x, j.x) * (alpha * j.x))
+
+
+@iterate.answer
+def yhat(me: Any) -> Any:
+    return total(lambda j: dot(me.m, j.x) * j.y)
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class NewtonConstruction(RegressionConstruction[Inverse]):
+class NewtonConstruction(RegressionProgram):
     """k + 2 blocks: one head each, and an MLP of 2d hidden units in each step."""
 
+    definition: ClassVar = iterate
     source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
     cost: ClassVar[Cost] = Cost("k + 2", "1", "2d + 2", "k + O(1) layers, width O(d)")
-    key_register: ClassVar[str] = "x"
-    """The register that keys read."""
+    looped: ClassVar[bool] = False
 
     n: int = parameter(
         20, "largest number of examples; the default α depends on n", least=1, most=10_000
@@ -52,10 +67,6 @@ class NewtonConstruction(RegressionConstruction[Inverse]):
     alpha: float | None = parameter(
         None, "α; 1/(λmax(Σ)² (√n + √d + 6)⁴) if none, below 1/λmax(XᵀX)²", least=1e-300
     )
-
-    @cached_property
-    def layout(self) -> Layout:
-        return Layout(x=self.d, m=self.d, y=(), yhat=())
 
     @cached_property
     def algorithm(self) -> Newton:
@@ -94,32 +105,5 @@ class NewtonConstruction(RegressionConstruction[Inverse]):
                 f"got {self.steps} steps and {ratio:.1e}: take fewer steps or more examples"
             )
 
-    def data_registers(self, problem: RegressionProblem) -> dict[str, Tensor]:
-        """Return the data by register."""
-        prompt = problem.to_encoder_format()
-        return {"x": prompt["x"], "y": prompt["y"]}
-
-    def prompt(self, problem: RegressionProblem) -> Tensor:
-        return self.layout.make_tokens(**self.data_registers(problem))
-
-    def encode(self, problem: RegressionProblem, state: Inverse) -> Tensor:
-        registers = self.data_registers(problem)
-        return self.layout.make_tokens(**registers, m=registers["x"] @ state.mT)
-
-    def prologue(self) -> list[Block]:
-        alpha = float(self.algorithm.alpha)
-        return [Block(self._attention(Head({("x", self.key_register): 1.0}, {("x", "m"): alpha})))]
-
-    def body(self, k: int) -> list[Block]:
-        head = Head({("m", self.key_register): 1.0}, {("m", "m"): -0.5})
-        return [Block(self._attention(head), MLP.from_pieces(self.layout, [affine("m", "m")]))]
-
-    def epilogue(self) -> list[Block]:
-        head = Head({("m", self.key_register): 1.0}, {("y", "yhat"): 1.0})
-        return [Block(self._attention(head))]
-
-    def _attention(self, head: Head) -> Attention:
-        return Attention.from_heads(self.layout, [head], normalisation="1")
-
-    def decode(self, problem: RegressionProblem, stream: Tensor) -> Tensor:
-        return self.read_queries(problem, stream, "yhat")
+    def represent(self, filled: Registers, state: Inverse) -> Registers:
+        return {"m": filled["x"] @ state.mT}

@@ -11,35 +11,33 @@ Source     yang2025.fu.newton. The sign inside the pair matters: σ(s) + σ(−s
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar
-
-import torch
-from torch import Tensor
+from typing import Any, ClassVar
 
 from innerloop.constructions.base import Cost
 from innerloop.constructions.newton import NewtonConstruction
-from innerloop.problems.linear_regression import RegressionProblem
-from innerloop.transformer import Attention, Head, Layout, make_signed_pair
+from innerloop.language import Data, State, define, dot, total
+
+
+@define(x=Data("d"), xk=Data("d"), m=State("d"), y=Data())
+def iterate(me: Any) -> None:
+    me.m = 2 * me.m - total(lambda j: dot(me.m, j.xk) * j.m, over="all")
+
+
+@iterate.init
+def _(me: Any, alpha: Any) -> None:
+    me.m = total(lambda j: dot(me.x, j.xk) * (alpha * j.x), over="all")
+
+
+@iterate.answer
+def yhat(me: Any) -> Any:
+    return total(lambda j: dot(me.m, j.xk) * j.y, over="all")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ReLUNewtonConstruction(NewtonConstruction):
     """k + 2 blocks: two heads each, and an MLP of 2d hidden units in each step."""
 
+    definition: ClassVar = iterate
     source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
     cost: ClassVar[Cost] = Cost("k + 2", "2", "3d + 2", "k + O(1) layers, width O(d)")
-    key_register: ClassVar[str] = "xk"
-
-    @cached_property
-    def layout(self) -> Layout:
-        return Layout(x=self.d, xk=self.d, m=self.d, y=(), yhat=())
-
-    def data_registers(self, problem: RegressionProblem) -> dict[str, Tensor]:
-        keyed = torch.cat([problem.x, torch.zeros_like(problem.x_query)], dim=-2)
-        return {**super().data_registers(problem), "xk": keyed}
-
-    def _attention(self, head: Head) -> Attention:
-        return Attention.from_heads(
-            self.layout, make_signed_pair(head), kind="relu", mask="all", normalisation="1"
-        )
+    attention: ClassVar[str] = "relu"

@@ -2,7 +2,7 @@
 
 One step is written as mathematics about one token and the others, in ordinary Python; the passes
 trace, schedule, placement and emission, each a file, make the blocks, and the interpreter is the
-reference that they are held against. May import constructions, certification and all below them.
+reference that they are held against. May import the bases of constructions and all below them.
 
     @program(x=Data("d"), y=Data(), w=State("d", shared=True), v=State("d", shared=True))
     def heavy_ball(me, eta=0.1, beta=0.5):
@@ -30,7 +30,7 @@ from innerloop.language.primitives import (
     total,
     transposed,
 )
-from innerloop.language.program import program
+from innerloop.language.program import define, program
 from innerloop.language.types import Bound, Count, Data, Matrices, Number, State
 
 __all__ = [
@@ -42,6 +42,7 @@ __all__ = [
     "State",
     "clip",
     "closed",
+    "define",
     "dot",
     "entry_sum",
     "gate",

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
-from innerloop.language.forms import add_to
+from innerloop.language.forms import add_to, times
 
 Sparse = dict[Any, Fraction]
 Factors = tuple[Sparse, Sparse]
@@ -28,14 +28,14 @@ def _make_rights_independent(products: Iterable[Factors]) -> list[Factors]:
         if row:
             pivot = next(iter(row))
             factor = 1 / row[pivot]
-            made = {index: -c * factor for index, c in combination.items()}
+            made = {index: times(-c, factor) for index, c in combination.items()}
             made[len(kept)] = factor
-            echelon[pivot] = {key: c * factor for key, c in row.items()}, made
+            echelon[pivot] = {key: times(c, factor) for key, c in row.items()}, made
             kept.append((dict(left), right))
         else:
             for index, c in combination.items():
                 for key, weight in left.items():
-                    add_to(kept[index][0], key, c * weight)
+                    add_to(kept[index][0], key, times(c, weight))
     return [(left, right) for left, right in kept if left]
 
 
@@ -55,8 +55,8 @@ def solve(equations: Iterable[tuple[Sparse, Sparse]]) -> dict[Any, Sparse] | Non
         pivot = next(iter(row))
         factor = 1 / row[pivot]
         echelon[pivot] = (
-            {key: c * factor for key, c in row.items()},
-            {key: -c * factor for key, c in right.items()},
+            {key: times(c, factor) for key, c in row.items()},
+            {key: times(-c, factor) for key, c in right.items()},
         )
     solution: dict[Any, Sparse] = {}
     for pivot, (row, right) in reversed(echelon.items()):
@@ -64,7 +64,7 @@ def solve(equations: Iterable[tuple[Sparse, Sparse]]) -> dict[Any, Sparse] | Non
         for key, c in row.items():
             if key != pivot:
                 for column, weight in solution.get(key, {}).items():
-                    add_to(found, column, -c * weight)
+                    add_to(found, column, times(-c, weight))
         solution[pivot] = found
     return {key: row for key, row in solution.items() if row}
 
@@ -74,6 +74,6 @@ def _eliminate(row: Sparse, record: Sparse, echelon: dict[Any, tuple[Sparse, Spa
     for pivot, (reduced, made) in echelon.items():
         if c := row.get(pivot):
             for key, weight in reduced.items():
-                add_to(row, key, -c * weight)
+                add_to(row, key, times(-c, weight))
             for key, weight in made.items():
-                add_to(record, key, c * weight)
+                add_to(record, key, times(c, weight))

@@ -62,18 +62,21 @@ def compile_program(
         return run(function, arguments, definition.registers, shapes)
 
     prologue = epilogue = answer = None
-    if definition.init is not None:
+    if definition.first_part is not None:
         empty = [name for name in definition.states if name not in definition.prompt.offers]
-        prologue = plan_blocks(trace(trace_step, definition.init, 0), empty, target)
+        prologue = plan_blocks(trace(trace_step, definition.first_part, 0), empty, target)
     plans = [plan_blocks(trace(trace_step, definition.step, k), (), target) for k in range(steps)]
     if not any(plan.blocks for plan in plans):
         raise InputError(f"{definition.name} changes no state: a step must assign one")
-    if definition.answer is not None:
-        traced = trace(trace_answer, definition.answer, 0)
+    if definition.answer_part is not None:
+        traced = trace(trace_answer, definition.answer_part, 0)
         answer = traced.results["answer"]
         if _needs_blocks(traced):
-            epilogue = plan_blocks(traced, ["answer"], target)
-    elif definition.readout is None:
+            name = _find_register(answer, shapes)
+            traced = traced._replace(results={name or "answer": answer})
+            used = max(plan.scratch for plan in (*plans, *([prologue] if prologue else [])))
+            epilogue = _plan_answer(traced, name is None, used, target)
+    elif definition.readout_part is None:
         raise InputError(
             f"{definition.name} has no answer: write @{definition.name}.answer before a function "
             "of me that returns it"
@@ -85,18 +88,47 @@ def compile_program(
     scratch, entries = max(plan.scratch for plan in parts), list[Entry]()
     if epilogue is not None:
         assert answer is not None
-        entries = [("answer", i) for i in range(len(answer.rows))]
-        if scratch > epilogue.scratch:  # the read-out leaves some of it unused
+        name = next(iter(epilogue.results))
+        entries = [(name, i) for i in range(len(answer.rows))]
+        if name in shapes:
+            pass
+        elif scratch > epilogue.scratch:  # the read-out leaves some of it unused
             places = [(SCRATCH, epilogue.scratch + i) for i in range(len(entries))]
             epilogue.rename(dict(zip(entries, places, strict=True)))
             entries, scratch = places, max(scratch, epilogue.scratch + len(entries))
         else:
-            registers["answer"] = answer.shape
+            name = definition.answer_name
+            epilogue.rename({entry: (name, entry[1]) for entry in entries})
+            registers[name] = answer.shape
+            entries = [(name, i) for _, i in entries]
     if scratch:
         registers[SCRATCH] = (scratch,)
     layout = Layout(**registers)
     where = [layout[name].places[i] for name, i in entries]
     return Compiled(layout, prologue, plans, epilogue, answer, where)
+
+
+def _plan_answer(trace: Trace, empty: bool, used: int, target: Target) -> Plan:
+    """Plan the read-out; it leaves scratch places as they are, if that makes nothing wider.
+
+    `used` is what the other parts have of them; without a register of its own, the answer takes
+    some too.
+    """
+    ((name, form),) = trace.results.items()
+    names, size = ([name], len(form.rows)) if empty else ([], 0)
+    left, cleared = (plan_blocks(trace, names, target, tidy=tidy) for tidy in (False, True))
+    fits = max(used, left.scratch + size) <= max(used, cleared.scratch + size)
+    return left if fits else cleared
+
+
+def _find_register(answer: Form, shapes: Mapping[str, tuple[int, ...]]) -> str | None:
+    """Find the register that an answer adds to, as in `me.y + …`: it needs no place of its own."""
+    for name, shape in shapes.items():
+        added = all(row.get((name, i)) == 1 for i, row in enumerate(answer.rows))
+        others = {e[0] for row in answer.rows for e in row} & set(shapes)
+        if shape == answer.shape and added and others == {name}:
+            return name
+    return None
 
 
 def _needs_blocks(trace: Trace) -> bool:

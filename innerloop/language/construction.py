@@ -2,7 +2,9 @@
 
 `program` makes a class of a step. Its parameters are the prompt's sizes and the program's numbers,
 its algorithm is the interpreter, its blocks are compiled; `build`, `show`, `verify` and `identify`
-take it like any other.
+take it like any other. A class of one's own, with `definition = define(…)`, may say more: another
+algorithm with the states that `represent` writes to registers, limits, a bound, parameters; the
+numbers of its program are its attributes.
 """
 
 from __future__ import annotations
@@ -22,11 +24,11 @@ from innerloop.constructions.base import Construction, Cost
 from innerloop.constructions.regression import make_matrices
 from innerloop.errors import FileError, InputError, OutOfRangeError
 from innerloop.language.compiler import Compiled, compile_program
-from innerloop.language.definition import Definition, add_numbers, list_arguments
+from innerloop.language.definition import Definition, list_arguments
 from innerloop.language.emission import emit_blocks
 from innerloop.language.forms import ONE
 from innerloop.language.machine import Function, run_program
-from innerloop.language.placement import Target
+from innerloop.language.placement import Peepholes, Target
 from innerloop.language.plan import Plan
 from innerloop.language.ranges import RangeCheck
 from innerloop.language.reference import Reference, load_interpreter, make_reference
@@ -34,6 +36,9 @@ from innerloop.language.types import Count, Matrices, Number, to_fraction
 from innerloop.language.values import Matrix, Value
 from innerloop.parameters import parameter
 from innerloop.transformer import Block, Layout
+
+Registers = dict[str, Tensor]
+"""Contents of registers, (*batch, tokens, *shape) each."""
 
 
 class _ReferenceOf:
@@ -51,7 +56,7 @@ class _CountedCost:
     def __get__(self, instance: ProgramConstruction | None, owner: type[Any]) -> Cost:
         if instance is None:
             return Cost("counted", "counted", "counted")
-        compiled, loops = instance.compiled, instance.steps if instance.looped else 1
+        compiled, loops = instance.compiled, instance.steps if instance.repeats else 1
         blocks = loops * sum(len(plan.blocks) for plan in compiled.steps)
         others = [plan for plan in (compiled.prologue, compiled.epilogue) if plan is not None]
         heads = [plan.count()["heads"] for plan in compiled.plans.values()]
@@ -59,24 +64,40 @@ class _CountedCost:
         return Cost(str(layers), str(max(heads)), str(compiled.layout.width))
 
 
+class _Repeats:
+    """Whether a program is looped: where its steps are all the same, unless its class says."""
+
+    def __get__(self, instance: ProgramConstruction | None, owner: type[Any]) -> Any:
+        return False if instance is None else instance.repeats
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ProgramConstruction(Construction[Any, Any], ABC):
     """The construction of a program; `program` makes a subclass for each."""
 
     definition: ClassVar[Definition]
+    required: ClassVar[tuple[str, ...]] = ("source", "cost", "definition")
     reference: ClassVar[Any] = _ReferenceOf()
     cost: ClassVar[Any] = _CountedCost()
+    looped: ClassVar[Any] = _Repeats()
+    keeps_text: ClassVar[bool] = False
+    """Whether files of its weights say the program's text: it is in nobody else's package."""
+    attention: ClassVar[Any] = "linear"
+    """Attention that linear sums become, linear or relu."""
+    peepholes: ClassVar[Peepholes] = Peepholes()
+    """Savings that the compiler makes: fewer where a source prints more heads."""
     _reference: ClassVar[type[Reference]]
-
-    attention: Literal["linear", "relu"] = parameter(
-        "linear", "attention that linear sums become, linear or relu"
-    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, declared in self.definition.numbers.items():
-            if isinstance(declared, Number):
+            if isinstance(declared, Number) and not self._has_algorithm():
                 self._check_number(name, declared)
+
+    @classmethod
+    def _has_algorithm(cls) -> bool:
+        """Whether the class has an algorithm of its own, not the interpreter."""
+        return cls.algorithm is not ProgramConstruction.algorithm
 
     def _check_number(self, name: str, declared: Number) -> None:
         value = getattr(self, name)
@@ -101,15 +122,21 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return self.definition.needs_n
 
     @property
-    def looped(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def repeats(self) -> bool:
         """Whether all steps are the same."""
         used = list_arguments(self.definition.step)
         values = [self._resolve(name) for name in self.definition.numbers if name in used]
-        tensors = [value for value in values if isinstance(value, Tensor)]
+        tensors = [value for value in values if isinstance(value, Tensor) and value.ndim]
         return "k" not in used and all(bool((t == t[:1]).all()) for t in tensors)
 
     def _resolve(self, name: str) -> Any:
-        """Return a number as it is, numbers per step as a tensor, and matrices as steps×d×d."""
+        """Return a number as it is, numbers per step as a tensor, and matrices as steps×d×d.
+
+        A class with an algorithm of its own has the numbers of that algorithm.
+        """
+        if self._has_algorithm():
+            known = self.algorithm if hasattr(self.algorithm, name) else self
+            return getattr(known, name)
         declared, value = self.definition.numbers[name], getattr(self, name)
         if isinstance(declared, Matrices):
             d = self.sizes["d"]
@@ -119,14 +146,13 @@ class ProgramConstruction(Construction[Any, Any], ABC):
     def numbers_at(self, k: int) -> dict[str, Any]:
         """Return the numbers of step k as rationals, whole numbers and matrices."""
         found: dict[str, Any] = {}
-        for name, declared in self.definition.numbers.items():
+        for name in self.definition.numbers:
             value = self._resolve(name)
-            if isinstance(value, Tensor):
+            if isinstance(value, Tensor) and value.ndim:
                 value = value[k % len(value)]
-            if isinstance(declared, Matrices):
-                found[name] = Matrix(value.numpy())
-            else:
-                found[name] = value if isinstance(declared, Count) else to_fraction(value)
+            if isinstance(value, Tensor) and value.ndim == 2:
+                value = Matrix(value.numpy())
+            found[name] = to_fraction(value) if isinstance(value, float | Tensor) else value
         return found
 
     @cached_property
@@ -138,11 +164,11 @@ class ProgramConstruction(Construction[Any, Any], ABC):
     def target(self) -> Target:
         """What it is compiled for."""
         counts = {"context": self.sizes["n"]} if self.fixed_n and "n" in self.sizes else {}
-        return Target(relu=self.attention == "relu", counts=counts)
+        return Target(self.attention == "relu", counts, self.peepholes)
 
     def compile_for(self, target: Target) -> Compiled:
         """Compile the program for a target of your own."""
-        steps = 1 if self.looped else self.steps
+        steps = 1 if self.repeats else self.steps
         return compile_program(self.definition, self.sizes, self.numbers_at, steps, target)
 
     @cached_property
@@ -171,13 +197,18 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
     def encode(self, problem: Any, state: Any) -> Tensor:
         filled = self.definition.prompt.fill_registers(problem)
+        return self._make_tokens(problem, {**filled, **self.represent(filled, state)})
+
+    def represent(self, filled: Registers, state: Any) -> Registers:
+        """Return the registers that hold a state of the algorithm; `filled` are the prompt's."""
+        found: Registers = {}
         for name, value in state._asdict().items():
             register = self.definition.registers[name]
             shape = register.find_shape(self.sizes)
-            filled[name] = value.unsqueeze(-1 - len(shape)) if register.shared else value
-        return self._make_tokens(problem, filled)
+            found[name] = value.unsqueeze(-1 - len(shape)) if register.shared else value
+        return found
 
-    def _make_tokens(self, problem: Any, filled: dict[str, Tensor]) -> Tensor:
+    def _make_tokens(self, problem: Any, filled: Registers) -> Tensor:
         known = {name: value for name, value in filled.items() if name in self.layout.registers}
         first = next(iter(self.definition.prompt.offers))
         if first not in known:  # so that the number of tokens is known
@@ -191,7 +222,7 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return self._emit(self.compiled.prologue)
 
     def body(self, k: int) -> list[Block]:
-        return self._emit(self.compiled.steps[k])
+        return self._emit(self.compiled.steps[k % len(self.compiled.steps)])
 
     def epilogue(self) -> Sequence[Block]:
         return self._emit(self.compiled.epilogue)
@@ -225,7 +256,7 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
     def _compute_readout(self, problem: Any, stream: Tensor) -> Tensor:
         """Compute the answer from the output stream, outside of the transformer."""
-        function = self.definition.readout
+        function = self.definition.readout_part
         assert function is not None
         interpreter = load_interpreter(self.definition, problem, {})
         for name, register in self.definition.registers.items():
@@ -267,13 +298,15 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return self.fixed_n or (counted and bool(self._range_checks))
 
     def describe_origin(self) -> dict[str, Any]:
+        if not self.keeps_text:
+            return {}
         definition = self.definition
         return {"program": {"text": definition.text, "digest": definition.digest}}
 
     def check_origin(self, path: Path, about: dict[str, Any]) -> None:
         recorded = about.get("program")
         digest = recorded.get("digest") if isinstance(recorded, dict) else None
-        if digest != self.definition.digest:
+        if self.keeps_text and digest != self.definition.digest:
             raise FileError(
                 f"{path} was compiled from another text of {self.name} (digest {digest}, now "
                 f"{self.definition.digest}): compile it again"
@@ -282,30 +315,29 @@ class ProgramConstruction(Construction[Any, Any], ABC):
     @classmethod
     def init(cls, function: Function) -> Function:
         """Declare, as a decorator, how states are computed before the first step."""
-        return cls._extend("init", function)
+        return cls._declare(cls.definition.init(function))
 
     @classmethod
     def answer(cls, function: Function) -> Function:
         """Declare, as a decorator, what a token answers, computed in the transformer."""
-        return cls._extend("answer", function)
+        return cls._declare(cls.definition.answer(function))
 
     @classmethod
     def readout(cls, function: Function) -> Function:
         """Declare, as a decorator, the answer as computed from the output stream, outside."""
-        cls.definition.answer = None
-        return cls._extend("readout", function)
+        return cls._declare(cls.definition.readout(function))
 
     @classmethod
-    def _extend(cls, part: str, function: Function) -> Function:
-        setattr(cls.definition, part, function)
-        if add_numbers(cls.definition, function):
+    def _declare(cls, function: Function) -> Function:
+        if set(cls.definition.numbers) - set(cls.__dataclass_fields__):
             declare_fields(cls)
         return function
 
 
 def declare_fields(owner: type[ProgramConstruction]) -> type[ProgramConstruction]:
     """Make a program's numbers parameters of its class; once more if there are new ones."""
-    types: dict[str, Any] = {}
+    types: dict[str, Any] = {"attention": Literal["linear", "relu"]}
+    owner.attention = parameter("linear", "attention that linear sums become, linear or relu")
     for name, declared in owner.definition.numbers.items():
         if isinstance(declared, Matrices):
             types[name] = Tensor | Literal["random", "identity"]

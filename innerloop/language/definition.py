@@ -20,23 +20,48 @@ from innerloop.language.types import RESERVED, Count, Declaration, Matrices, Num
 
 @dataclass(eq=False)
 class Definition:
-    """A program: `step` changes registers; `init`, `answer` and `readout` are optional.
+    """A program: `step` changes registers; the other functions are optional.
 
-    answer   computes what a token answers, in the transformer
-    readout  computes it from the output stream, outside of the transformer
+    first_part      computes states before the first step
+    answer_part     computes what a token answers, in the transformer
+    readout_part    computes it from the output stream, outside of the transformer
     """
 
     step: Function
     prompt: Prompt
     registers: dict[str, Register]
     numbers: dict[str, Number | Count | Matrices]
-    init: Function | None = None
-    answer: Function | None = None
-    readout: Function | None = None
+    first_part: Function | None = None
+    answer_part: Function | None = None
+    readout_part: Function | None = None
+
+    def init(self, function: Function) -> Function:
+        """Declare, as a decorator, how states are computed before the first step."""
+        return self._extend("first_part", function)
+
+    def answer(self, function: Function) -> Function:
+        """Declare, as a decorator, what a token answers, computed in the transformer."""
+        return self._extend("answer_part", function)
+
+    def readout(self, function: Function) -> Function:
+        """Declare, as a decorator, the answer as computed from the output stream, outside."""
+        self.answer_part = None
+        return self._extend("readout_part", function)
+
+    def _extend(self, part: str, function: Function) -> Function:
+        setattr(self, part, function)
+        add_numbers(self, function)
+        return function
 
     @property
     def name(self) -> str:
         return self.step.__name__
+
+    @property
+    def answer_name(self) -> str:
+        """The register of the answer: the name of its function, if it has one."""
+        name = getattr(self.answer_part, "__name__", "_")
+        return name if name.isidentifier() and name.strip("_") else "answer"
 
     @property
     def states(self) -> list[str]:
@@ -49,7 +74,7 @@ class Definition:
 
     @property
     def functions(self) -> list[Function]:
-        parts = (self.step, self.init, self.answer, self.readout)
+        parts = (self.step, self.first_part, self.answer_part, self.readout_part)
         return [function for function in parts if function is not None]
 
     @property

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from innerloop.language.forms import Entry, Pairs
-from innerloop.language.plan import Plan, PlannedBlock, PlannedHead
+from innerloop.language.plan import Hinges, Plan, PlannedBlock, PlannedHead, Unit
 from innerloop.transformer import MLP, Attention, Block, Elementwise, Head, Layout, Units
 from innerloop.transformer.head import compile_heads
 from innerloop.transformer.layout import Address
@@ -56,15 +56,16 @@ def _to_matrices(pairs: Pairs, layout: Layout) -> dict[tuple[str, str], Tensor]:
 
 def _emit_mlp(block: PlannedBlock, layout: Layout) -> MLP | None:
     pieces: list[Units | Elementwise] = []
-    if block.units:
+    units, alike = _find_alike(block.units)
+    if units:
         reads, writes = (
-            _to_rows([getattr(unit, part) for unit in block.units], layout)
+            _to_rows([getattr(unit, part) for unit in units], layout)
             for part in ("reads", "writes")
         )
-        bias = torch.tensor([float(unit.bias) for unit in block.units], dtype=torch.float64)
+        bias = torch.tensor([float(unit.bias) for unit in units], dtype=torch.float64)
         writes = {name: weight.mT for name, weight in writes.items()}
         pieces.append(Units(reads, bias, writes, describe_units(block)))
-    for hinges in block.hinges:
+    for hinges in [*alike, *block.hinges]:
         source, target = (
             Address(
                 "+".join(sorted({e[0] for e in part})), _find_places(part, layout), (len(part),)
@@ -79,6 +80,30 @@ def _emit_mlp(block: PlannedBlock, layout: Layout) -> MLP | None:
         note = f"{names[0]} ← {len(hinges.net[0])} hinges on each entry of {names[1]}"
         pieces.append(Elementwise(source, target, *net, note=note))
     return MLP.from_pieces(layout, pieces) if pieces else None
+
+
+def _find_alike(units: list[Unit]) -> tuple[list[Unit], list[Hinges]]:
+    """Find units that are the same, with a bias, on several entries: they are stored once."""
+    lone = [unit for unit in units if len(unit.reads) == len(unit.writes) == 1]
+    nets: dict[tuple[Entry, Entry], list[Any]] = defaultdict(list)
+    for unit in sorted(lone, key=lambda unit: unit.bias != 0):
+        ((source, slope),), ((target, weight),) = unit.reads.items(), unit.writes.items()
+        nets[source, target].append((slope, unit.bias, weight))
+    same: dict[Any, list[tuple[Entry, Entry]]] = defaultdict(list)
+    for (source, target), net in nets.items():
+        if any(bias for _, bias, _ in net):
+            same[source[0], target[0], tuple(net)].append((source, target))
+    pairs = {pair for group in same.values() for pair in group}
+    rest = [
+        unit
+        for unit in units
+        if unit not in lone or (next(iter(unit.reads)), next(iter(unit.writes))) not in pairs
+    ]
+    found = []
+    for (_, _, net), group in same.items():
+        sources, targets = (list(side) for side in zip(*group, strict=True))
+        found.append(Hinges(sources, targets, tuple(map(list, zip(*net, strict=True)))))
+    return rest, found
 
 
 def _find_places(entries: list[Entry], layout: Layout) -> tuple[int, ...]:

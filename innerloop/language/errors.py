@@ -12,7 +12,7 @@ from innerloop.errors import InputError
 
 FOLDER = str(Path(__file__).parent)
 PACKAGE = str(Path(__file__).parents[1])
-PROGRAMS = str(Path(PACKAGE) / "programs")
+PROGRAMS = tuple(str(Path(PACKAGE) / folder) for folder in ("programs", "constructions"))
 STDLIB = sysconfig.get_path("stdlib")
 
 
@@ -48,7 +48,7 @@ def find_line() -> Line:
     while frame is not None:
         file = frame.f_code.co_filename
         if not (file.startswith((FOLDER, "<")) or "jaxtyping" in file or "/strict.py" in file):
-            if _is_caller(file):
+            if _is_caller(file, "self" in frame.f_locals):
                 return NOWHERE
             text = " ".join(linecache.getline(file, frame.f_lineno).split())
             return Line(_shorten(file), frame.f_lineno, text)
@@ -56,11 +56,11 @@ def find_line() -> Line:
     return NOWHERE
 
 
-def _is_caller(file: str) -> bool:
+def _is_caller(file: str, method: bool) -> bool:
     """Whether code of this file asks for a compilation: it is no program that is compiled."""
     if file.startswith(STDLIB) and "site-packages" not in file:
         return True
-    return file.startswith(PACKAGE) and not file.startswith(PROGRAMS)
+    return file.startswith(PACKAGE) and (method or not file.startswith(PROGRAMS))
 
 
 def _shorten(file: str) -> str:

@@ -12,6 +12,7 @@ PEEPHOLES = {
     "in place": Peepholes(in_place=False),
     "early clear": Peepholes(early_clear=False),
     "rank": Peepholes(reduce=False),
+    "merged units": Peepholes(merge=False),
 }
 """The compiler without one of its savings."""
 

@@ -26,16 +26,24 @@ ONE: Entry = ("one", 0)
 
 def add_to(target: dict[Any, Fraction], key: Any, amount: Fraction) -> None:
     """Add to an entry of a sparse form; entries that become 0 are removed."""
-    new = target.get(key, 0) + amount
+    old = target.get(key)
+    new = amount if old is None else old + amount
     if new:
         target[key] = new
     else:
         target.pop(key, None)
 
 
+def times(a: Fraction, b: Fraction) -> Fraction:
+    """Multiply two numbers; most of them are 1, and rational arithmetic is slow."""
+    return b if a == 1 else a if b == 1 else a * b
+
+
 def scale_row(row: dict[Any, Fraction], factor: Fraction) -> dict[Any, Fraction]:
     """Multiply a sparse form by a number."""
-    return {key: factor * c for key, c in row.items()} if factor else {}
+    if factor == -1:
+        return {key: -c for key, c in row.items()}
+    return {key: times(factor, c) for key, c in row.items()} if factor else {}
 
 
 def add_rows(*rows: dict[Any, Fraction]) -> dict[Any, Fraction]:

@@ -79,11 +79,20 @@ def run_program(machine: Machine, function: Function, arguments: Mapping[str, An
 
 
 class Token:
-    """This token, `me`, whose registers are read and assigned; or another one, `j`, to be read."""
+    """This token, `me`, whose registers are read and assigned; or another one, `j`, to be read.
+
+    Registers are attributes, or entries by name where the name is computed: `me[f"V{k}"]`.
+    """
 
     def __init__(self, machine: Machine, side: str) -> None:
         object.__setattr__(self, "_machine", machine)
         object.__setattr__(self, "_side", side)
+
+    def __getitem__(self, name: str) -> Any:
+        return getattr(self, name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        setattr(self, name, value)
 
     def __getattr__(self, name: str) -> Any:
         return self._machine.read(name, self._side)

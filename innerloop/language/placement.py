@@ -7,7 +7,8 @@ Early clear  a state that is not read any more is cleared before the last block,
 Liveness     other results have scratch places from their block to their last reader, whose MLP
              clears them for others
 Heads        the linear terms of a block are reduced to as few heads as their rank
-Units        linear parts of an MLP are reduced to their rank; equal units are merged
+Units        linear parts of an MLP are reduced to their rank; equal units are merged, and what is
+             only read together is kept as one result (merging.py)
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from innerloop.language.algebra import reduce_rank, solve
-from innerloop.language.forms import ONE, Entry, Pairs, Row, add_rows, add_to, scale_row
+from innerloop.language.forms import ONE, Entry, Pairs, Row, add_rows, add_to, scale_row, times
+from innerloop.language.merging import merge_units
 from innerloop.language.plan import SCRATCH, Hinges, Plan, PlannedBlock, PlannedHead
 from innerloop.language.schedule import BlockKind, Schedule, schedule_nodes
 from innerloop.language.trace import Node, Trace
@@ -37,6 +39,7 @@ class Peepholes(NamedTuple):
     in_place: bool = True
     early_clear: bool = True
     reduce: bool = True
+    merge: bool = True
 
 
 @dataclass(frozen=True)
@@ -48,8 +51,13 @@ class Target:
     peepholes: Peepholes = Peepholes()
 
 
-def plan_blocks(trace: Trace, empty: Collection[str], target: Target) -> Plan:
-    """Plan the blocks that give every result of a trace; `empty` registers are 0 before them."""
+def plan_blocks(trace: Trace, empty: Collection[str], target: Target, tidy: bool = True) -> Plan:
+    """Plan the blocks that give every result of a trace; `empty` registers are 0 before them.
+
+    Unless they are to be `tidy`, scratch places keep what they hold: nothing reads them again.
+    """
+    if target.peepholes.merge:
+        merge_units(trace)
     results = {
         (name, i): dict(row)
         for name, form in trace.results.items()
@@ -57,7 +65,7 @@ def plan_blocks(trace: Trace, empty: Collection[str], target: Target) -> Plan:
     }
     names = {entry[0] for row in results.values() for entry in row}
     schedule = schedule_nodes(trace.nodes, names, target.relu, target.counts)
-    planner = _Planner(schedule, results, target)
+    planner = _Planner(schedule, results, target, tidy)
     if target.peepholes.in_place:
         planner.clear_early(trace, empty)
         planner.write_in_place()
@@ -95,8 +103,10 @@ class _Scratch:
 class _Planner:
     """Plans block after block; knows where every result is kept."""
 
-    def __init__(self, schedule: Schedule, results: dict[Entry, Row], target: Target) -> None:
-        self.schedule, self.results, self.target = schedule, results, target
+    def __init__(
+        self, schedule: Schedule, results: dict[Entry, Row], target: Target, tidy: bool
+    ) -> None:
+        self.schedule, self.results, self.target, self.tidy = schedule, results, target, tidy
         self.last = len(schedule.blocks)
         self.known = {node.name: node for node in schedule.nodes}
         self.final_names = {entry[0] for row in results.values() for entry in row}
@@ -183,7 +193,7 @@ class _Planner:
                 name = node.label or f"line {node.line.number}"
                 for i in range(node.size):
                     block.labels.setdefault(self.where[node.name, i], name)
-                if self.last_use[node.name] == number:
+                if self.last_use[node.name] == number and self.tidy:
                     block.cleared.append(name)
         block.cleared += dict.fromkeys(name for name, _ in self.cleared[number])
         if number == self.last:
@@ -200,7 +210,7 @@ class _Planner:
         ending = [
             self.where[node.name, i]
             for node in self.schedule.nodes
-            if (node.name, 0) in self.where and self.last_use[node.name] == number
+            if (node.name, 0) in self.where and self.last_use[node.name] == number and self.tidy
             for i in range(node.size)
         ]
         for entry in [*self.cleared[number], *ending]:
@@ -232,19 +242,20 @@ class _Planner:
         late = node.block == self.last
         if not late:
             self._take(node)
-        rows = [self._locate(row, held) for row in node.rows]
         writes = [
             {t: row[node.name, i] for t, row in self.results.items() if (node.name, i) in row}
             if late
             else {self.where[node.name, i]: Fraction(1)}
             for i in range(node.size)
         ]
-        if len(node.net[0]) >= MIN_HINGES and (found := _pair_entries(rows, writes)):
-            block.hinges.append(Hinges(*found, node.net))
-            return
-        for row, write in zip(rows, writes, strict=True):
-            for slope, bias, weight in zip(*node.net, strict=True):
-                units.add(scale_row(row, slope), bias, scale_row(write, weight))
+        for part in node.parts:
+            rows = [self._locate(row, held) for row in part.rows]
+            if len(part.net[0]) >= MIN_HINGES and (found := _pair_entries(rows, writes)):
+                block.hinges.append(Hinges(*found, part.net))
+                continue
+            for row, write in zip(rows, writes, strict=True):
+                for slope, bias, weight in zip(*part.net, strict=True):
+                    units.add(scale_row(row, slope), bias, scale_row(write, weight))
 
 
 def _pair_entries(rows: list[Row], writes: list[Row]) -> tuple[list[Entry], list[Entry]] | None:
@@ -334,5 +345,5 @@ class _HeadBuilder:
                 else {target: row[entry] for target, row in direct.items() if entry in row}
             )
             for goal, e in goals.items():
-                add_to(placed, (self._place(key), goal), c * e * factor)
+                add_to(placed, (self._place(key), goal), times(times(c, e), factor))
         return placed

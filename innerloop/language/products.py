@@ -22,6 +22,7 @@ from innerloop.language.forms import (
     add_to,
     as_pair,
     broadcast,
+    times,
 )
 from innerloop.language.machine import get_machine
 
@@ -111,7 +112,7 @@ def _multiply_forms(x: Form, y: Form, shape: tuple[int, ...], cells: list[Cell])
     for cell in cells:
         for q, c in x.rows[cell.left].items():
             for k, e in y.rows[cell.right].items():
-                add_to(rows[cell.out], (q, k), c * e)
+                add_to(rows[cell.out], (q, k), times(c, e))
     return Score(shape, rows)
 
 
@@ -132,14 +133,14 @@ def _multiply_term(term: Term, y: Form, cells: list[Cell]) -> Term:
         for (left, _), c in term.value.items():
             for cell in (each for each in cells if each.left == left):
                 for k, e in y.rows[cell.right].items():
-                    add_to(value, (cell.out, k), c * e)
+                    add_to(value, (cell.out, k), times(c, e))
         return term._replace(value=value)
     side = 1 if y.side == "j" else 0
     if y.shape == () and not term.active and all(pair[side] == ONE for pair in term.score):
         score: dict[Any, Fraction] = {}
         for (q, k), c in term.score.items():
             for entry, e in y.rows[0].items():
-                add_to(score, (q, entry) if y.side == "j" else (entry, k), c * e)
+                add_to(score, (q, entry) if y.side == "j" else (entry, k), times(c, e))
         return term._replace(score=score)
     return _refuse_degree(y)
 

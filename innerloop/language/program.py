@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from inspect import getdoc
 from typing import Any
 
 from innerloop.errors import InputError, unknown_name_error
 from innerloop.language.construction import Maker, ProgramConstruction, declare_fields
-from innerloop.language.definition import make_definition
+from innerloop.language.definition import Definition, make_definition
 from innerloop.language.machine import Function
 from innerloop.language.prompts.base import Prompt
 from innerloop.language.prompts.components import ComponentsProgram, ComponentsPrompt
+from innerloop.language.prompts.networks import NetworkProgram, NetworkPrompt
 from innerloop.language.prompts.points import PointsProgram, PointsPrompt
 from innerloop.language.prompts.prefixes import PrefixProgram, PrefixPrompt
 from innerloop.language.prompts.regression import RegressionProgram, RegressionPrompt
@@ -20,7 +22,27 @@ PROMPTS: dict[str, tuple[type[Prompt], type[ProgramConstruction]]] = {
     "prefixes": (PrefixPrompt, PrefixProgram),
     "points": (PointsPrompt, PointsProgram),
     "components": (ComponentsPrompt, ComponentsProgram),
+    "networks": (NetworkPrompt, NetworkProgram),
 }
+
+
+def define(
+    *, prompt: str | Prompt = "regression", **declared: Any
+) -> Callable[[Function], Definition]:
+    """Declare a step and its registers, for a construction that says the rest in its class."""
+    if isinstance(prompt, str):
+        if prompt not in PROMPTS:
+            raise unknown_name_error("prompt", prompt, PROMPTS)
+        prompt = PROMPTS[prompt][0]()
+
+    def make(step: Function) -> Definition:
+        if not callable(step) or not hasattr(step, "__code__"):
+            raise InputError(f"@program takes a function of me, got {type(step).__name__}")
+        definition = make_definition(step, prompt, declared)
+        definition.answer_part = definition.prompt.find_default_answer(definition.registers)
+        return definition
+
+    return make
 
 
 def program(*, prompt: str = "regression", source: str = "", **declared: Any) -> Maker:
@@ -42,22 +64,17 @@ def program(*, prompt: str = "regression", source: str = "", **declared: Any) ->
             me.w = me.w - eta * mean(lambda j: (dot(me.w, j.x) - j.y) * j.x)
         ```
     """
-    if prompt not in PROMPTS:
-        raise unknown_name_error("prompt", prompt, PROMPTS)
-    prompt_type, base = PROMPTS[prompt]
+    read = define(prompt=prompt, **declared)
 
     def make(step: Function) -> type[ProgramConstruction]:
-        if not callable(step) or not hasattr(step, "__code__"):
-            raise InputError(f"@program takes a function of me, got {type(step).__name__}")
-        definition = make_definition(step, prompt_type(), declared)
-        definition.answer = definition.prompt.find_default_answer(definition.registers)
         members: dict[str, Any] = {
-            "definition": definition,
+            "definition": read(step),
+            "keeps_text": True,
             "source": source or "a program",
             "__doc__": getdoc(step) or f"The program {step.__name__}.",
             "__module__": step.__module__,
             "__qualname__": step.__qualname__,
         }
-        return declare_fields(type(step.__name__, (base,), members))
+        return declare_fields(type(step.__name__, (PROMPTS[prompt][1],), members))
 
     return make

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from innerloop.language.forms import Pairs, Row
 from innerloop.language.plan import Plan
-from innerloop.language.trace import Node
+from innerloop.language.trace import Node, Part
 from innerloop.transformer import Layout
 
 LEAK = 40.0
@@ -52,11 +52,7 @@ class RangeCheck:
         self, node: Node, values: Mapping[str, Tensor], context: int
     ) -> tuple[Tensor, float]:
         if not node.attends:
-            slope, bias, weight = (
-                torch.tensor([float(c) for c in part]).to(values["one"]) for part in node.net
-            )
-            numbers = self._combine(node.rows, values)
-            return (numbers.unsqueeze(-1) * slope + bias).relu() @ weight, 0.0
+            return sum((self._rectify(part, values) for part in node.parts), torch.zeros(())), 0.0
         tokens, used = values["one"].shape[-2], 0.0
         out = values["one"].new_zeros(*values["one"].shape[:-1], node.size)
         counted = _count_keys(node, tokens, context, values["one"])
@@ -73,6 +69,14 @@ class RangeCheck:
                 weights = (score.relu() if term.active else score) * counted
             out = out + weights @ self._combine_value(node, term.value, values)
         return out, used
+
+    def _rectify(self, part: Part, values: Mapping[str, Tensor]) -> Tensor:
+        """Compute what hidden units add on every entry."""
+        slope, bias, weight = (
+            torch.tensor([float(c) for c in side]).to(values["one"]) for side in part.net
+        )
+        numbers = self._combine(part.rows, values)
+        return (numbers.unsqueeze(-1) * slope + bias).relu() @ weight
 
     def _combine(self, rows: list[Row], values: Mapping[str, Tensor]) -> Tensor:
         """Evaluate forms of a token: (*batch, tokens, rows)."""

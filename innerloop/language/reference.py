@@ -31,8 +31,8 @@ class Reference(Algorithm[Any, Any]):
 
     def init(self, problem: Any) -> Any:
         interpreter = self._load(problem, {})
-        if self.definition.init is not None:
-            self._run(interpreter, self.definition.init, problem, 0)
+        if self.definition.first_part is not None:
+            self._run(interpreter, self.definition.first_part, problem, 0)
         return self._collect(interpreter, problem)
 
     def step(self, problem: Any, state: Any, k: int) -> Any:
@@ -42,7 +42,7 @@ class Reference(Algorithm[Any, Any]):
 
     def predict(self, problem: Any, state: Any) -> Tensor:
         interpreter = self._load(problem, state._asdict())
-        function = self.definition.answer or self.definition.readout
+        function = self.definition.answer_part or self.definition.readout_part
         assert function is not None, "a program without an answer is refused when it is compiled"
         value = self._run(interpreter, function, problem, 0)
         interpreter.write("answer", value)

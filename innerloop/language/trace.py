@@ -53,6 +53,18 @@ class Range(NamedTuple):
     line: Line
 
 
+class Part(NamedTuple):
+    """Hidden units on every entry of `rows`, with slope, bias and weight of each in `net`."""
+
+    rows: list[Row]
+    net: tuple[list[Fraction], ...]
+
+    def scale(self, factor: Fraction) -> Part:
+        """Multiply what the units add."""
+        slope, bias, weight = self.net
+        return Part(self.rows, (slope, bias, [factor * c for c in weight]))
+
+
 @dataclass(eq=False)
 class Node:
     """A sum over tokens (kinds linear, relu, softmax) or a layer of hidden units (kind mlp).
@@ -60,7 +72,7 @@ class Node:
     setting  mask and normalisation; None where any average over tokens will do
     gate     score terms that close a head to some tokens; it is open where they add up to 0
     reach    the largest |score| that a closed gate silences
-    net      slope, bias and weight of the units on every entry of `rows`
+    parts    hidden units, whose sum it is
     block    the block that computes it, counted from 1
     """
 
@@ -73,13 +85,17 @@ class Node:
     terms: list[Term] = field(default_factory=list)
     gate: Pairs = field(default_factory=dict)
     reach: Fraction | None = None
-    rows: list[Row] = field(default_factory=list)
-    net: tuple[list[Fraction], ...] = ()
+    parts: list[Part] = field(default_factory=list)
     block: int = 0
 
     @property
     def size(self) -> int:
         return math.prod(self.shape)
+
+    @property
+    def rows(self) -> list[Row]:
+        """All forms that hidden units read."""
+        return [row for part in self.parts for row in part.rows]
 
     @property
     def attends(self) -> bool:
@@ -146,9 +162,13 @@ class Tracer(Machine):
         return value
 
     def _label(self, name: str, value: Form) -> None:
-        """Name a node after the register that it is assigned to as it is."""
+        """Name a node after the register that it is assigned to, alone or as one of a sum."""
+        known = {node.name: node for node in self.nodes}
+        summed = {entry[0] for row in value.rows for entry in row}
+        units = summed <= set(known) and all(not known[each].attends for each in summed)
         for node in self.nodes:
-            if not node.label and value.rows == make_form(node.name, node.shape).rows:
+            alone = value.rows == make_form(node.name, node.shape).rows
+            if not node.label and (alone or (units and node.name in summed)):
                 node.label = name
 
     def list_unshared(self, form: Form) -> list[str]:
@@ -166,7 +186,8 @@ class Tracer(Machine):
     def add_units(self, form: Form, net: tuple[list[Fraction], ...]) -> Form:
         """Add hidden units on every entry of a form."""
         shared = not self.list_unshared(form)
-        return self._add(form.shape, "mlp", shared, rows=form.rows, net=net)
+        rows = [dict(row) for row in form.rows]
+        return self._add(form.shape, "mlp", shared, parts=[Part(rows, net)])
 
     def multiply_inside(self, x: Form, y: Form, operation: str) -> Form:
         """Multiply two values of one token: attention, if one is the same in every token."""

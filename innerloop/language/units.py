@@ -40,12 +40,10 @@ class UnitBuilder:
             self.linear.append(({target: Fraction(1)}, rest))
 
     def build(self) -> list[Unit]:
-        for group in _group_by_places(self.linear):
-            for writes, reads in self._reduce(group):
-                self.add(reads, Fraction(0), writes)  # x = relu(x) − relu(−x)
-                self.add(
-                    scale_row(reads, Fraction(-1)), Fraction(0), scale_row(writes, Fraction(-1))
-                )
+        maps = [each for group in _group_by_places(self.linear) for each in self._reduce(group)]
+        for sign in (Fraction(1), Fraction(-1)):  # x = relu(x) − relu(−x)
+            for writes, reads in maps:
+                self.add(scale_row(reads, sign), Fraction(0), scale_row(writes, sign))
         if self.constant:
             self.add({}, Fraction(1), self.constant)
         return [Unit(*unit) for unit in self.units.values() if unit[2]]

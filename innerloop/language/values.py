@@ -154,16 +154,19 @@ class Matrix:
 
     def __matmul__(self, vector: Any) -> Any:
         if isinstance(vector, Value):
-            entries = convert_like(vector.array, self.entries)
-            if isinstance(entries, Tensor) and entries.ndim > 2:  # one matrix per instance
-                entries = entries[..., None, None, :, :]
+            if not isinstance(vector.array, Tensor):
+                entries = np.array(self.to_rows(), dtype=object)
+            else:
+                entries = convert_like(vector.array, self.entries)
+                if entries.ndim > 2:  # one matrix per instance
+                    entries = entries[..., None, None, :, :]
             product = (entries * vector.array[..., None, :]).sum(-1)
             return Value(product, (self.entries.shape[-2],))
         return vector.apply_matrix(self.to_rows())
 
     def to_rows(self) -> list[list[Fraction]]:
         """Return the entries as rational numbers."""
-        return [[to_fraction(c) for c in row] for row in np.asarray(self.entries).tolist()]
+        return [[Fraction(c) for c in row] for row in np.asarray(self.entries).tolist()]
 
     @property
     def T(self) -> Matrix:  # noqa: N802, as in NumPy

@@ -1,6 +1,7 @@
 """Regression prompts: n tokens with x and y, then queries with x alone, which answer.
 
-Registers  `x` (d), `y` (0 on queries), `t` (1 on the n context tokens, 0 on queries)
+Registers  `x` (d), `y` (0 on queries), `t` (1 on the n context tokens, 0 on queries), `xk` (d), x
+           on context tokens and 0 on queries
 Sizes      d features, n context tokens
 Answer     one number, at each query; without one of its own, a program with a state `w` of d
            numbers answers ⟨w, x⟩
@@ -28,7 +29,7 @@ class RegressionPrompt(Prompt):
 
     name = "regression"
     problem_type = RegressionProblem
-    offers = {"x": ("d",), "y": (), "t": ()}
+    offers = {"x": ("d",), "y": (), "t": (), "xk": ("d",)}
     size_names = ("d", "n")
 
     def find_sizes(self, problem: RegressionProblem) -> dict[str, int]:
@@ -36,6 +37,7 @@ class RegressionPrompt(Prompt):
 
     def fill_registers(self, problem: RegressionProblem) -> dict[str, Tensor]:
         filled = problem.to_encoder_format()
+        filled["xk"] = filled["x"] * filled["t"].unsqueeze(-1)
         return {name: filled[name] for name in self.offers}
 
     def count_context(self, tokens: int, sizes: Mapping[str, int]) -> int:
@@ -52,10 +54,10 @@ class RegressionPrompt(Prompt):
         weights = registers.get("w")
         if weights is None or not weights.state or weights.dims != ("d",):
             return None
-        return answer_by_weights
+        return answer
 
 
-def answer_by_weights(me: Any) -> Any:
+def answer(me: Any) -> Any:
     """⟨w, x⟩."""
     return dot(me.w, me.x)
 
@@ -75,6 +77,3 @@ class RegressionProgram(ProgramConstruction, RegressionConstruction[Any], ABC): 
     @property
     def _has_ranges(self) -> bool:
         return "compiled" in self.__dict__ and self._is_n_fixed
-
-    def context_length(self, problem: RegressionProblem) -> int:
-        return problem.n
