@@ -108,7 +108,7 @@ def test_the_bound_holds_at_its_worst() -> None:
         problem = PCAProblem(lengths[:, None, None] * points, start)
         found = measure_deviations(construction, construction.transformer, problem)
         assert not found.broken
-        assert max(found.step) > 0.99 * construction.blocks.error
+        assert max(found.step) > 0.99 * construction.length_error
 
 
 def test_directions_are_exact_whatever_the_knots() -> None:

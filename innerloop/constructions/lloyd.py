@@ -30,21 +30,30 @@ from torch import Tensor
 
 from innerloop.algorithms.lloyd import Lloyd, margin
 from innerloop.constructions.base import Cost
-from innerloop.constructions.clustering import ClusteringConstruction
+from innerloop.constructions.clustering import ClusteringConstruction, move_means, share
 from innerloop.errors import OutOfRangeError
+from innerloop.language import Data, State, define, dot
 from innerloop.parameters import parameter
 from innerloop.problems.gaussian_mixture import ClusteringProblem
-from innerloop.transformer import MLP, Block, clear
+
+
+@define(prompt="points", x=Data("d"), mu=State("d"), id=Data("K"), data=Data(), centroid=Data())
+def cluster(me: Any, own: Any) -> None:
+    me.share = share(me, own)
+    move_means(me, own, lambda j: own.focus * dot(me.id, j.share))
+
+
+cluster.answer(share)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LloydConstruction(ClusteringConstruction):
     """Three blocks with one head per step, and two for the read-out."""
 
+    definition: ClassVar = cluster
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm), the hard limit"
-    cost: ClassVar[Cost] = Cost("3k + 2", "1", "3d + 2K + 4", where="K = clusters")
+    cost: ClassVar[Cost] = Cost("3k + 2", "1", "3d + 2K + 3", where="K = clusters")
     error: ClassVar[str] = "2 bound [n e^{−β(1−2ε)} + e^{βε} − 1] + ε, ε = (K−1) e^{−b·margin}"
-    looped: ClassVar[bool] = True
     remedy: ClassVar[str] = "build it with a smaller margin and a larger sharpness"
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 2, "n": 25, "clusters": 5, "steps": 10},
@@ -86,6 +95,11 @@ class LloydConstruction(ClusteringConstruction):
     def precision(self) -> float:
         return self.sharpness
 
+    @property
+    def mean_reach(self) -> float:
+        """C of the M head."""
+        return self.find_reach(self.focus)
+
     @cached_property
     def algorithm(self) -> Lloyd:
         return Lloyd()
@@ -94,13 +108,6 @@ class LloydConstruction(ClusteringConstruction):
         others = self.n * math.exp(-self.focus * (1 - 2 * self.share_error))
         off = 2 * self.bound * (others + math.expm1(self.focus * self.share_error))
         return super().tolerance(dtype) + off + self.share_error
-
-    def body(self, k: int) -> list[Block]:
-        return [
-            self.square_block(),
-            Block(self.share_attention(), MLP.from_pieces(self.layout, [clear("square")])),
-            self.mean_block({("id", "share"): self.focus}, self.focus, "share"),
-        ]
 
     def usage(self, stream: Tensor) -> float:
         """Return `margin` over the smallest gap between a point's two nearest means."""

@@ -2,7 +2,7 @@
 
 Algorithm  for each component, v ← Av/‖Av‖ again and again, then A ← A − ‖Av‖ v vᵀ
 Invariant  token j ≤ d holds column j of A in `cov` and e_j in `id`; every token holds all vectors
-           in `v`; `x` holds the data; `u`, `w`, `s`, `g`, `t` are 0
+           in `v`; `x` holds the data; the scratch places are 0
 Proof      the first block, query id, key x, value x under 1/N: (1/n) Σ x ⟨x, e_j⟩ is column j of
            A. The others: see power_iteration.py. The answer is W̃₀ H W̃₁: `v` of the first token
 Bound      vectors are off by ε = 3/2 δ² + 1/2 δ³ in length, not in direction, and entries of A by
@@ -21,21 +21,49 @@ from functools import cached_property
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from innerloop.algorithms.power_method import DeflationState, PowerMethod
 from innerloop.constructions.base import Cost
-from innerloop.constructions.spectral import SpectralConstruction, unit_vectors
+from innerloop.constructions.power_iteration import deflate, iterate, spread_covariance
+from innerloop.constructions.spectral import SpectralConstruction
 from innerloop.errors import OutOfRangeError
+from innerloop.language import Data, State, define, stack
+from innerloop.language.construction import Registers
 from innerloop.parameters import parameter
 from innerloop.problems.principal_components import PCAProblem, PrincipalComponents
-from innerloop.transformer import Block, Layout
+
+
+@define(
+    prompt="components",
+    x=Data("d"),
+    id=Data("d"),
+    cov=State("d"),
+    v=State("c", "d", shared=True),
+)
+def find_components(me: Any, k: int, n: int, c: int, own: Any) -> None:
+    turn, last = own.component_at(c, k)
+    vectors = [me.v[i] for i in range(c)]
+    vectors[turn] = iterate(me, own, vectors[turn])
+    me.v = stack(vectors)
+    if last:
+        me.cov = deflate(me, own, vectors[turn])
+
+
+@find_components.init
+def _(me: Any) -> None:
+    me.cov = spread_covariance(me)
+
+
+@find_components.answer
+def _(me: Any) -> Any:
+    return me.v
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class PCAConstruction(SpectralConstruction[DeflationState]):
+class PCAConstruction(SpectralConstruction):
     """Four blocks per iteration, five per component, one for the covariance."""
 
+    definition: ClassVar = find_components
     source: ClassVar[str] = "Q. Liu 2025, Theorem 7"
     cost: ClassVar[Cost] = Cost(
         "4k + 5c + 1",
@@ -44,7 +72,7 @@ class PCAConstruction(SpectralConstruction[DeflationState]):
         "2τ + 4c + 1 layers, τ = k/c, and λ₁^d C/ε² heads",
         where="c = components",
     )
-    exact: ClassVar[bool] = False
+    looped: ClassVar[bool] = False
     error: ClassVar[str] = "6 δ² max(1, most), δ ≈ (3/32) ln² r"
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 1, "n": 3, "steps": 2, "components": 1},
@@ -54,7 +82,9 @@ class PCAConstruction(SpectralConstruction[DeflationState]):
     )
 
     steps: int = parameter(40, "iterations of all components together", least=1, most=1_000)
-    components: int = parameter(2, "number of eigenvectors", least=1, most=16)
+    components: int = parameter(  # pyright: ignore[reportIncompatibleVariableOverride]
+        2, "number of eigenvectors", least=1, most=16
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -65,47 +95,18 @@ class PCAConstruction(SpectralConstruction[DeflationState]):
             )
 
     @cached_property
-    def layout(self) -> Layout:
-        vectors = {"x": self.d, "id": self.d, "cov": self.d, "v": (self.components, self.d)}
-        return Layout(**vectors, u=self.d, w=self.d, s=(), g=(), t=(), one=())
-
-    @cached_property
     def algorithm(self) -> PowerMethod:
         return PowerMethod(self.steps)
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        return super().tolerance(dtype) + 4 * self.blocks.error * max(1.0, self.most)
+        return super().tolerance(dtype) + 4 * self.length_error * max(1.0, self.most)
 
     def distributions(self) -> list[PrincipalComponents]:
         return [PrincipalComponents(d=self.d, n=self.n, components=self.components)]
 
     def accept(self, problem: PCAProblem) -> None:
-        self.check_sizes(problem, self.components)
+        self.check_sizes(problem)
         self.check_lengths(self.algorithm.lengths(problem))
 
-    def prompt(self, problem: PCAProblem) -> Tensor:
-        return self.layout.make_tokens(
-            x=problem.x, id=unit_vectors(problem), v=problem.start.unsqueeze(-3), one=1.0
-        )
-
-    def encode(self, problem: PCAProblem, state: DeflationState) -> Tensor:
-        identity = unit_vectors(problem)
-        return self.layout.make_tokens(
-            x=problem.x,
-            id=identity,
-            cov=identity @ state.matrix.mT,
-            v=state.vectors.unsqueeze(-3),
-            one=1.0,
-        )
-
-    def prologue(self) -> list[Block]:
-        return [self.blocks.covariance()]
-
-    def body(self, k: int) -> list[Block]:
-        turn, last = self.algorithm.component_at(self.components, k)
-        v = self.layout["v"][turn]
-        return [*self.blocks.iterate(v), *(self.blocks.deflate(v) if last else ())]
-
-    def decode(self, problem: PCAProblem, stream: Tensor) -> Tensor:
-        """Compute W̃₀ H W̃₁: read the vectors from the first token."""
-        return self.layout.read(stream, "v")[..., 0, :, :]
+    def represent(self, filled: Registers, state: DeflationState) -> Registers:
+        return {"cov": filled["id"] @ state.matrix.mT, "v": state.vectors.unsqueeze(-3)}

@@ -5,26 +5,26 @@ from __future__ import annotations
 from abc import ABC
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, Generic
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.base import S
-from innerloop.constructions.base import Construction
-from innerloop.constructions.power_iteration import PowerIteration
+from innerloop.constructions.power_iteration import find_knot_error
 from innerloop.errors import OutOfRangeError
+from innerloop.language.construction import ProgramConstruction
 from innerloop.parameters import parameter
 from innerloop.problems.principal_components import PCAProblem
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SpectralConstruction(Construction[PCAProblem, S], ABC, Generic[S]):
+class SpectralConstruction(ProgramConstruction, ABC):
     """A construction on n data tokens, with a d×d matrix spread over the first d of them."""
 
     exact: ClassVar[bool] = False
+    attention: ClassVar[str] = "relu"
+    components: ClassVar[int] = 1
 
     d: int = parameter(5, "features", least=1, most=16)
     n: int = parameter(20, "data points; the weights depend on n", least=1, most=2_000)
@@ -40,23 +40,32 @@ class SpectralConstruction(Construction[PCAProblem, S], ABC, Generic[S]):
             )
         if not self.least < self.most:
             raise OutOfRangeError(f"least={self.least:g} must be below most={self.most:g}")
-        if (delta := self.blocks.delta) > 0.1:
+        if (delta := find_knot_error(self.knots, self.least, self.most)) > 0.1:
             raise OutOfRangeError(
                 f"{self.knots} knots from {self.least:g} to {self.most:g} are off by {delta:.2g}, "
                 "0.1 is allowed: use more knots or a narrower range"
             )
 
-    @cached_property
-    def blocks(self) -> PowerIteration:
-        """The maker of the iteration's blocks."""
-        return PowerIteration(self.layout, self.n, self.knots, self.least, self.most)
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"d": self.d, "n": self.n, "c": self.components}
 
-    def check_sizes(self, problem: PCAProblem, components: int) -> None:
+    @property
+    def length_error(self) -> float:
+        """The largest relative error of a length, 3/2 δ² + 1/2 δ³."""
+        delta = find_knot_error(self.knots, self.least, self.most)
+        return 1.5 * delta**2 + 0.5 * delta**3
+
+    def check_sizes(self, problem: PCAProblem) -> None:
         """Refuse data of other than the built sizes."""
-        built = f"n={self.n}, d={self.d}, {components} starting vectors"
+        built = f"n={self.n}, d={self.d}, {self.components} starting vectors"
         given = f"n={problem.n}, d={problem.d}, {problem.components} starting vectors"
         if given != built:
             raise OutOfRangeError(f"{self.name} was built for {built}; got {given}")
+
+    def usage(self, stream: Tensor) -> float:
+        """Return 0: `accept` has compared all lengths with the range of the knots."""
+        return 0.0
 
     def check_lengths(self, lengths: Iterable[Tensor]) -> None:
         """Refuse data for which some ‖Av‖ is outside the range of the knots."""

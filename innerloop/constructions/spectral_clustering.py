@@ -2,10 +2,10 @@
 
 Algorithm  x ← x − mean, C = (1/n) Σ x xᵀ, v ← Cv/‖Cv‖ again and again, scores ⟨x, v⟩, labels ±1
 Invariant  `x` holds the centred points; token j ≤ d holds column j of C in `cov` and e_j in `id`;
-           every token holds v; `u`, `s`, `g`, `t`, `score`, `label` are 0
+           every token holds v; the scratch places and the answer are 0
 Proof      a head with score 1 and value −x takes the mean away; the next block lays out C; then
-           power_iteration.py. Read-out: a signed pair with query x, key v and value one adds
-           ⟨x_i, v⟩ to `score` of token i, and the MLP a ramp of it to `label`
+           power_iteration.py. Read-out: a signed pair with query x, key v and value one gives
+           token i its score ⟨x_i, v⟩, and the MLP a ramp of it, the label
 Bound      v is off by ε = 3/2 δ² + 1/2 δ³ in length, not in direction; δ ≈ (3/32) ln² r for knots
            of ratio r: the error falls like knots⁻⁴. Everything else is exact, but that a ramp
            magnifies the rounding of scores
@@ -25,31 +25,49 @@ from torch import Tensor
 from innerloop.algorithms.power_method import Vector, product
 from innerloop.algorithms.spectral_clustering import SpectralClustering
 from innerloop.constructions.base import Cost
-from innerloop.constructions.spectral import SpectralConstruction, unit_vectors
+from innerloop.constructions.power_iteration import iterate, spread_covariance
+from innerloop.constructions.spectral import SpectralConstruction
 from innerloop.errors import OutOfRangeError
+from innerloop.language import Data, State, clip, define, dot, mean, stack
+from innerloop.language.construction import Registers
 from innerloop.parameters import parameter
 from innerloop.problems.binary_mixture import BinaryMixture
 from innerloop.problems.principal_components import PCAProblem
-from innerloop.transformer import (
-    MLP,
-    Attention,
-    Block,
-    Head,
-    Layout,
-    make_signed_pair,
-    piecewise_linear,
-)
 
 MAX_ENTRY = 1e4
 """Upper bound on the entries of the data: centring larger ones would lose digits."""
 
 
+@define(
+    prompt="components",
+    x=State("d"),
+    id=Data("d"),
+    cov=State("d"),
+    v=State("c", "d", shared=True),
+)
+def find_direction(me: Any, n: int, own: Any) -> None:
+    me.v = stack([iterate(me, own, me.v[0])])
+
+
+@find_direction.init
+def _(me: Any) -> None:
+    me.x = me.x - mean(lambda j: j.x, over="all")
+    me.cov = spread_covariance(me)
+
+
+@find_direction.answer
+def score(me: Any, own: Any) -> Any:
+    found = dot(me.x, me.v[0])
+    return stack([found, clip(found / own.ramp, 1)])
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class SpectralClusteringConstruction(SpectralConstruction[Vector]):
+class SpectralClusteringConstruction(SpectralConstruction):
     """Four blocks per iteration, two before the first and one for the read-out."""
 
+    definition: ClassVar = find_direction
     source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers), Theorem 3.2"
-    cost: ClassVar[Cost] = Cost("4k + 3", "2", "5d + 6")
+    cost: ClassVar[Cost] = Cost("4k + 3", "2", "5d + 4")
     error: ClassVar[str] = "3/2 δ² + 1/2 δ³, δ ≈ (3/32) ln² r"
     looped: ClassVar[bool] = True
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
@@ -68,24 +86,19 @@ class SpectralClusteringConstruction(SpectralConstruction[Vector]):
             raise OutOfRangeError(f"{self.name} looks for a direction: d must be at least 2, got 1")
 
     @cached_property
-    def layout(self) -> Layout:
-        vectors = {"x": self.d, "id": self.d, "cov": self.d, "v": self.d, "u": self.d}
-        return Layout(**vectors, s=(), g=(), t=(), one=(), score=(), label=())
-
-    @cached_property
     def algorithm(self) -> SpectralClustering:
         return SpectralClustering(torch.tensor(self.ramp, dtype=torch.float64))
 
     def tolerance(self, dtype: torch.dtype) -> float:
         # No score is above √(n·most): the mean of their squares is ⟨v, Cv⟩.
         rounding = 16 * torch.finfo(dtype).eps * (self.n * self.most) ** 0.5 / self.ramp
-        return super().tolerance(dtype) + rounding + self.blocks.error
+        return super().tolerance(dtype) + rounding + self.length_error
 
     def distributions(self) -> list[BinaryMixture]:
         return [BinaryMixture(d=self.d, n=self.n)]
 
     def accept(self, problem: PCAProblem) -> None:
-        self.check_sizes(problem, 1)
+        self.check_sizes(problem)
         if (largest := float(problem.x.abs().max())) > MAX_ENTRY:
             raise OutOfRangeError(
                 f"{self.name} takes entries up to {MAX_ENTRY:g}, or centring them loses digits; "
@@ -95,42 +108,11 @@ class SpectralClusteringConstruction(SpectralConstruction[Vector]):
         states = self.algorithm.states(problem, self.steps - 1)
         self.check_lengths(product(covariance, state).norm(dim=-1) for state in states)
 
-    def prompt(self, problem: PCAProblem) -> Tensor:
-        return self.layout.make_tokens(
-            x=problem.x, id=unit_vectors(problem), v=problem.start, one=1.0
-        )
-
-    def encode(self, problem: PCAProblem, state: Vector) -> Tensor:
-        identity = unit_vectors(problem)
-        return self.layout.make_tokens(
-            x=self.algorithm.centre(problem),
-            id=identity,
-            cov=identity @ self.algorithm.covariance(problem),
-            v=state.unsqueeze(-2),
-            one=1.0,
-        )
-
-    def prologue(self) -> list[Block]:
-        centre = Head({("one", "one"): 1.0}, {("x", "x"): -1.0})
-        return [Block(self._attention(centre)), self.blocks.covariance()]
-
-    def body(self, k: int) -> list[Block]:
-        return self.blocks.iterate("v")
-
-    def epilogue(self) -> list[Block]:
-        scores = Head({("x", "v"): 1.0}, {("one", "score"): 1.0})
-        ends = self.ramp * torch.tensor([-1.0, 1.0], dtype=torch.float64)
-        label = piecewise_linear("score", "label", lambda score: score / self.ramp, ends)
-        return [
-            Block(self._attention(*make_signed_pair(scores)), MLP.from_pieces(self.layout, [label]))
-        ]
-
-    def _attention(self, *heads: Head) -> Attention:
-        return Attention.from_heads(
-            self.layout, heads, kind="relu", mask="all", normalisation="1/N"
-        )
+    def represent(self, filled: Registers, state: Vector) -> Registers:
+        x = filled["x"] - filled["x"].mean(dim=-2, keepdim=True)
+        cov = filled["id"] @ (x.mT @ x) / self.n
+        return {"x": x, "cov": cov, "v": state.unsqueeze(-2).unsqueeze(-3)}
 
     def decode(self, problem: PCAProblem, stream: Tensor) -> Tensor:
         """Read score and label of each point."""
-        read = [self.layout.read(stream, name) for name in ("score", "label")]
-        return torch.stack(read, dim=-1)
+        return self.layout.read(stream, "score")

@@ -92,15 +92,14 @@ def compile_program(
         entries = [(name, i) for i in range(len(answer.rows))]
         if name in shapes:
             pass
-        elif scratch > epilogue.scratch:  # the read-out leaves some of it unused
-            places = [(SCRATCH, epilogue.scratch + i) for i in range(len(entries))]
-            epilogue.rename(dict(zip(entries, places, strict=True)))
-            entries, scratch = places, max(scratch, epilogue.scratch + len(entries))
-        else:
-            name = definition.answer_name
-            epilogue.rename({entry: (name, entry[1]) for entry in entries})
+        else:  # it has the last places of the scratch, which the read-out leaves free
+            name, size = definition.answer_name, len(entries)
+            scratch = max(scratch, epilogue.scratch + size) - size
             registers[name] = answer.shape
-            entries = [(name, i) for _, i in entries]
+            epilogue.rename({entry: (name, entry[1]) for entry in entries})
+            entries = [(name, i) for i in range(size)]
+            for plan in parts:
+                plan.rename({(SCRATCH, scratch + i): entry for i, entry in enumerate(entries)})
     if scratch:
         registers[SCRATCH] = (scratch,)
     layout = Layout(**registers)

@@ -64,6 +64,16 @@ class _CountedCost:
         return Cost(str(layers), str(max(heads)), str(compiled.layout.width))
 
 
+class _Own:
+    """The numbers of a construction, the same in every step: what a step asks for as `own`."""
+
+    def __init__(self, construction: ProgramConstruction) -> None:
+        self._construction = construction
+
+    def __getattr__(self, name: str) -> Any:
+        return self._construction.find_number(name)
+
+
 class _Repeats:
     """Whether a program is looped: where its steps are all the same, unless its class says."""
 
@@ -145,15 +155,17 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
     def numbers_at(self, k: int) -> dict[str, Any]:
         """Return the numbers of step k as rationals, whole numbers and matrices."""
-        found: dict[str, Any] = {}
-        for name in self.definition.numbers:
-            value = self._resolve(name)
-            if isinstance(value, Tensor) and value.ndim:
-                value = value[k % len(value)]
-            if isinstance(value, Tensor) and value.ndim == 2:
-                value = Matrix(value.numpy())
-            found[name] = to_fraction(value) if isinstance(value, float | Tensor) else value
-        return found
+        names = self.definition.numbers
+        return {"own": _Own(self), **{name: self.find_number(name, k) for name in names}}
+
+    def find_number(self, name: str, k: int = 0) -> Any:
+        """Return the number of step k that is called by a name; what is no number as it is."""
+        value = self._resolve(name)
+        if isinstance(value, Tensor) and value.ndim:
+            value = value[k % len(value)]
+        if isinstance(value, Tensor) and value.ndim == 2:
+            value = Matrix(value.numpy())
+        return to_fraction(value) if isinstance(value, float | Tensor) else value
 
     @cached_property
     def compiled(self) -> Compiled:

@@ -129,7 +129,7 @@ def make_definition(step: Function, prompt: Prompt, declared: Mapping[str, Any])
 
 def add_numbers(definition: Definition, function: Function) -> list[str]:
     """Declare the arguments of a function that nobody has declared; return their names."""
-    known = {"k", *definition.prompt.size_names, *definition.numbers}
+    known = {"k", "own", *definition.prompt.size_names, *definition.numbers}
     found = []
     for name, argument in list(inspect.signature(function).parameters.items())[1:]:
         if name in known:

@@ -11,6 +11,7 @@ from innerloop.language.plan import Plan
 PEEPHOLES = {
     "in place": Peepholes(in_place=False),
     "early clear": Peepholes(early_clear=False),
+    "early write": Peepholes(early_write=False),
     "rank": Peepholes(reduce=False),
     "merged units": Peepholes(merge=False),
 }

@@ -2,6 +2,8 @@
 
 In place     results of the last attention are added to the state itself where an exact solution of
              P G = Q exists: every later reading ρ = P·state + Q·result then sees the same numbers
+Early write  a result that is the new value of a state, whose old one is not read any more, is
+             kept in the place of that state, which is cleared for it
 Early clear  a state that is not read any more is cleared before the last block, which may then
              write its new value in place
 Liveness     other results have scratch places from their block to their last reader, whose MLP
@@ -40,6 +42,7 @@ class Peepholes(NamedTuple):
     early_clear: bool = True
     reduce: bool = True
     merge: bool = True
+    early_write: bool = True
 
 
 @dataclass(frozen=True)
@@ -66,6 +69,8 @@ def plan_blocks(trace: Trace, empty: Collection[str], target: Target, tidy: bool
     names = {entry[0] for row in results.values() for entry in row}
     schedule = schedule_nodes(trace.nodes, names, target.relu, target.counts)
     planner = _Planner(schedule, results, target, tidy)
+    if target.peepholes.early_write:
+        planner.write_early(empty)
     if target.peepholes.in_place:
         planner.clear_early(trace, empty)
         planner.write_in_place()
@@ -117,6 +122,7 @@ class _Planner:
         for name in self.final_names & set(self.known):
             self.last_use[name] = self.last
         self.in_place: dict[str, dict[Entry, Row]] = {}
+        self.early: set[str] = set()
         self.cleared: dict[int, list[Entry]] = defaultdict(list)
         self.where: dict[Entry, Entry] = {}
         self.scratch = _Scratch()
@@ -126,6 +132,33 @@ class _Planner:
         node = self.known.get(name)
         return node is not None and not node.attends and node.block == self.last
 
+    def write_early(self, empty: Collection[str]) -> None:
+        """Keep results that are a state's new value in its places, if the old one is dead."""
+        read: dict[Entry, int] = defaultdict(int)
+        for node in self.schedule.nodes:
+            for entry in node.list_entries():
+                read[entry] = max(read[entry], node.block)
+        for target, row in self.results.items():
+            for entry in row:
+                if entry != target:
+                    read[entry] = self.last
+        for node in self.schedule.nodes:
+            goals = {
+                next(iter(row)): entry
+                for entry, row in self.results.items()
+                if list(row.values()) == [1] and next(iter(row))[0] == node.name
+            }
+            dead = max([1, *(read[entry] for entry in goals.values())])
+            late = node.block == self.last or dead > node.block - node.attends
+            if late or len(goals) < node.size:
+                continue
+            self.where |= goals
+            self.early |= {node.name, *(name for name, _ in goals.values())}
+            for entry in goals.values():
+                self.results[entry] = {entry: Fraction(1)}
+                if entry[0] not in empty:
+                    self.cleared[dead].append(entry)
+
     def clear_early(self, trace: Trace, empty: Collection[str]) -> None:
         """Treat states that are empty, or can be emptied, as 0 before the last block."""
         for name, form in trace.results.items():
@@ -133,7 +166,7 @@ class _Planner:
             fed = any(node.attends and node.block == self.last for node in sources)
             dead = max(self.last_use[name], 1)
             early = self.target.peepholes.early_clear and dead < self.last and fed
-            if name in self.final_names or not (name in empty or early):
+            if name in self.final_names | self.early or not (name in empty or early):
                 continue
             entries = [(name, i) for i in range(len(form.rows))]
             if name not in empty:
@@ -188,6 +221,8 @@ class _Planner:
     def _label(self, number: int, block: PlannedBlock) -> None:
         """Note the author's names of what scratch places hold, and of what is cleared or new."""
         for node in self.schedule.nodes:
+            if node.name in self.early:
+                continue
             alive = node.block <= number <= self.last_use[node.name]
             if alive and (node.name, 0) in self.where:
                 name = node.label or f"line {node.line.number}"
@@ -200,8 +235,9 @@ class _Planner:
             block.states = list(dict.fromkeys(name for name, _ in self.results))
 
     def _take(self, node: Node) -> None:
-        for i in range(node.size):
-            self.where[node.name, i] = self.scratch.take()
+        if node.name not in self.early:
+            for i in range(node.size):
+                self.where[node.name, i] = self.scratch.take()
 
     def _plan_mlp(self, number: int, here: list[Node], block: PlannedBlock) -> None:
         """Plan hidden units: new values, cleared places, and in the last block the new state."""
@@ -211,6 +247,7 @@ class _Planner:
             self.where[node.name, i]
             for node in self.schedule.nodes
             if (node.name, 0) in self.where and self.last_use[node.name] == number and self.tidy
+            if node.name not in self.early
             for i in range(node.size)
         ]
         for entry in [*self.cleared[number], *ending]:

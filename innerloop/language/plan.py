@@ -81,10 +81,16 @@ class PlannedBlock:
         self.heads = [PlannedHead(*map(move_pairs, head)) for head in self.heads]
         self.units = [Unit(move(unit.reads), unit.bias, move(unit.writes)) for unit in self.units]
         self.hinges = [
-            Hinges(each.sources, [places.get(e, e) for e in each.targets], each.net)
+            Hinges(
+                [places.get(e, e) for e in each.sources],
+                [places.get(e, e) for e in each.targets],
+                each.net,
+            )
             for each in self.hinges
         ]
-        self.labels |= {new: old[0] for old, new in places.items()}
+        self.labels |= {
+            new: self.labels.get(old, new[0]) for old, new in places.items() if new[0] != SCRATCH
+        }
 
     def list_entries(self) -> set[Entry]:
         """List all entries that heads read and write."""
@@ -119,6 +125,7 @@ class Plan:
         """Let the blocks use other places."""
         for block in self.blocks:
             block.rename(places)
+        self.places = {node: places.get(entry, entry) for node, entry in self.places.items()}
 
     def count(self) -> dict[str, int]:
         """Count blocks, the most heads of a block, all hidden units, and scratch places."""

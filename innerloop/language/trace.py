@@ -17,6 +17,7 @@ from innerloop.errors import InputError
 from innerloop.language.errors import CannotCompile, Line, find_line
 from innerloop.language.forms import (
     ONE,
+    Entry,
     Form,
     Pairs,
     Row,
@@ -101,13 +102,17 @@ class Node:
     def attends(self) -> bool:
         return self.kind != "mlp"
 
+    def list_entries(self) -> set[Entry]:
+        """List the entries of registers and nodes that it reads."""
+        if not self.attends:
+            return {entry for row in self.rows for entry in row}
+        pairs = {pair for term in self.terms for pair in term.score} | set(self.gate)
+        values = {entry for term in self.terms for _, entry in term.value}
+        return {entry for pair in pairs for entry in pair} | values
+
     def list_reads(self) -> set[str]:
         """List the registers and nodes that it reads."""
-        if not self.attends:
-            return {entry[0] for row in self.rows for entry in row}
-        pairs = {pair for term in self.terms for pair in term.score} | set(self.gate)
-        values = {entry[0] for term in self.terms for _, entry in term.value}
-        return {entry[0] for pair in pairs for entry in pair} | values
+        return {entry[0] for entry in self.list_entries()}
 
 
 class Tracer(Machine):

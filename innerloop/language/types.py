@@ -14,8 +14,8 @@ from typing import Any
 
 from innerloop.errors import InputError
 
-RESERVED = ("one", "scratch", "answer", "k")
-"""Names that no register may have: what the compiler adds, and the number of a step."""
+RESERVED = ("one", "scratch", "answer", "k", "own")
+"""Names that no register may have: what the compiler adds, and what a step may ask for."""
 
 
 @dataclass(frozen=True)

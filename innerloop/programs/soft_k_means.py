@@ -10,7 +10,6 @@ Exact for  every d, K, the built n and entries within `bound`, with −γ log γ
            to rounding: softmax has no rational values
 """
 
-import math
 from typing import Any
 
 import torch
@@ -30,6 +29,7 @@ from innerloop.language import (
     relu,
     softmax,
 )
+from innerloop.transformer.marks import find_gap
 
 LEAK = 60.0
 """Gates lower other tokens by this much more than the range of scores."""
@@ -57,7 +57,7 @@ def soft_k_means(me: Any, d: int, n: int, stiffness: Any, bound: Any, knots: int
     me.level = choose(lambda j: j.square)
     roots = torch.linspace(0.0, 1.0, knots, dtype=torch.float64)
     entropy = piecewise(me.share, lambda g: -torch.xlogy(g, g), roots**2)
-    fit = own_total(lambda j: stiffness * dot(me.x, j.near), "p", stiffness * product, mark_gap(n))
+    fit = own_total(lambda j: stiffness * dot(me.x, j.near), "p", stiffness * product, find_gap(n))
     me.normaliser = fit - stiffness * me.level + entry_sum(entropy)
     middle = softmax(
         lambda j: stiffness * dot(me.mu, j.x) - j.normaliser,
@@ -82,9 +82,3 @@ def make_chooser(me: Any, stiffness: Any, product: Any) -> Any:
         where=lambda j: j.centroid,
         reach=4 * stiffness * product + LEAK,
     )
-
-
-def mark_gap(n: int) -> float:
-    """Return 1 minus the largest product of two different marks of n tokens."""
-    digits = max(2, math.isqrt(n - 1) + 1)
-    return 0.5 * (1 - math.cos(2 * math.pi / digits))

@@ -271,7 +271,7 @@ class PointsRecipe(Recipe, ABC):
                 machine, self.reading, self.outputs, generator, self.pooled_tokens
             ).float()
         machine, n = self._construction.transformer.to_dense(), self.pooled_tokens
-        places = list(machine.layout[self.answer].places)
+        places = list(machine.layout[self.answer].places)[: self.outputs]
         left = torch.eye(machine.layout.width, dtype=torch.float64)[places]
         right = None if n is None else torch.full((n,), 1 / n, dtype=torch.float64)
         encoder = Encoder(machine, self.reading, left, right)

@@ -42,8 +42,13 @@ def gate_own_token(
         raise InputError(
             f"gate_own_token needs a positive bound and at least one token, got {bound}, {n}"
         )
-    strength = bound / (0.5 * (1 - math.cos(2 * math.pi / _points_per_circle(n))))
+    strength = bound / find_gap(n)
     return {(mark, mark): strength, (one, one): -strength}
+
+
+def find_gap(n: int) -> float:
+    """Return 1 minus the largest product of two different marks of n tokens, or less."""
+    return 0.5 * (1 - math.cos(2 * math.pi / _points_per_circle(n)))
 
 
 def _points_per_circle(n: int) -> int:
