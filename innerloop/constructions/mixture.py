@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from abc import ABC
 from dataclasses import dataclass
-from typing import Any, Generic
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.base import S
-from innerloop.constructions.base import Construction
 from innerloop.errors import OutOfRangeError
+from innerloop.language.construction import ProgramConstruction
 from innerloop.parameters import parameter
 from innerloop.problems.mixture_of_regressions import MixtureProblem
-from innerloop.transformer import make_marks
+from innerloop.transformer.marks import find_gap
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MixtureConstruction(Construction[MixtureProblem, S], ABC, Generic[S]):
+class MixtureConstruction(ProgramConstruction, ABC):
     """Gradient EM on n examples, the first tokens; any number of queries are the last tokens."""
+
+    attention: ClassVar[str] = "relu"
+    looped: ClassVar[bool] = False
+    components: ClassVar[int] = 2
 
     d: int = parameter(4, "features", least=1, most=512)
     n: int = parameter(30, "context examples; the weights depend on n", least=1, most=10_000)
@@ -31,6 +34,15 @@ class MixtureConstruction(Construction[MixtureProblem, S], ABC, Generic[S]):
     noise: float = parameter(
         0.5, "ϑ, standard deviation of the labels' noise", least=1e-3, most=1e6
     )
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"d": self.d, "n": self.n, "K": self.components}
+
+    @property
+    def gap(self) -> float:
+        """1 minus the largest product of two marks."""
+        return find_gap(self.n)
 
     @property
     def rate(self) -> Float[Tensor, ""]:
@@ -52,11 +64,6 @@ class MixtureConstruction(Construction[MixtureProblem, S], ABC, Generic[S]):
                 raise OutOfRangeError(
                     f"{self.name} was built for {size}={built}, got {size}={given}"
                 )
-
-    def example_registers(self, problem: MixtureProblem) -> dict[str, Any]:
-        """Return the registers of the n examples: data, a constant, and a mark per token."""
-        mark = make_marks(self.n).to(problem.x)
-        return {"x": problem.x, "y": problem.y, "one": 1.0, "p": mark}
 
 
 def _to_scalar_tensor(value: float) -> Tensor:

@@ -32,21 +32,12 @@ from innerloop.algorithms.symmetric_gradient_em import SymmetricGradientEM
 from innerloop.constructions.base import Cost
 from innerloop.constructions.mixture import MixtureConstruction
 from innerloop.errors import OutOfRangeError
+from innerloop.language import Data, State, define, dot, mean, own_total, piecewise
+from innerloop.language.construction import Registers
+from innerloop.language.placement import Peepholes
+from innerloop.language.prompts.mixtures import OppositesPrompt
 from innerloop.parameters import parameter
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions, MixtureProblem
-from innerloop.transformer import (
-    MLP,
-    Attention,
-    Block,
-    Head,
-    Layout,
-    clear,
-    gate_own_token,
-    join,
-    make_signed_pair,
-    piecewise_linear,
-)
-from innerloop.transformer.layout import Location
 from innerloop.transformer.marks import MARK_SIZE
 
 TANH_ERROR = 2.55
@@ -60,10 +51,38 @@ def tanh_knots(count: int) -> Float[Tensor, " count"]:
     return angles.sin().atanh()
 
 
+@define(
+    prompt=OppositesPrompt(),
+    x=Data("d"),
+    y=Data(),
+    q=State("d"),
+    beta=State("d", shared=True),
+    p=Data(MARK_SIZE),
+)
+def climb(me: Any, own: Any) -> None:
+    me.fit = dot(me.q, me.beta) / (own.theta * own.theta)
+    me.tau = piecewise(me.fit, torch.tanh, tanh_knots(own.knots))
+    for _ in range(own.inner):
+        pull = mean(lambda j: j.tau * j.q - dot(me.beta, j.x) * j.x)
+        me.beta = me.beta + own.rate * pull
+
+
+@climb.init
+def _(me: Any, own: Any) -> None:
+    me.q = own_total(lambda j: me.y * j.x, "p", own.bound, own.gap)
+
+
+@climb.answer
+def _(me: Any) -> Any:
+    return me.beta
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MixtureOfTwoRegressionsConstruction(MixtureConstruction[Weights]):
+class MixtureOfTwoRegressionsConstruction(MixtureConstruction):
     """1 + k(1 + T) blocks of at most four heads, and as many hidden units as knots."""
 
+    definition: ClassVar = climb
+    peepholes: ClassVar[Peepholes] = Peepholes(reuse=True)
     source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024), Theorem 3.2"
     cost: ClassVar[Cost] = Cost("kT + k + 1", "4", "3d + 7", where="T = inner")
     exact: ClassVar[bool] = False
@@ -81,10 +100,6 @@ class MixtureOfTwoRegressionsConstruction(MixtureConstruction[Weights]):
     )
 
     @cached_property
-    def layout(self) -> Layout:
-        return Layout(x=self.d, y=(), q=self.d, beta=self.d, tau=(), one=(), p=MARK_SIZE)
-
-    @cached_property
     def algorithm(self) -> SymmetricGradientEM:
         return SymmetricGradientEM(self.theta, self.rate, self.inner)
 
@@ -96,14 +111,9 @@ class MixtureOfTwoRegressionsConstruction(MixtureConstruction[Weights]):
     def tolerance(self, dtype: torch.dtype) -> float:
         steps = float(self.rate) * self.inner
         # The gate adds and subtracts a number that grows with n; x, mostly below 5, scales it.
-        rounding = 40 * torch.finfo(dtype).eps * self.own_gate[("p", "p")]
+        rounding = 40 * torch.finfo(dtype).eps * self.bound / self.gap
         knots = TANH_ERROR * steps * self.bound / self.knots**2
         return super().tolerance(dtype) + rounding + knots
-
-    @property
-    def own_gate(self) -> dict[tuple[Location, Location], float]:
-        """The gate that lets a token attend to itself only."""
-        return gate_own_token(self.bound, self.n)
 
     def accept(self, problem: MixtureProblem) -> None:
         super().accept(problem)
@@ -113,46 +123,8 @@ class MixtureOfTwoRegressionsConstruction(MixtureConstruction[Weights]):
                 "mixture-of-regressions takes any others"
             )
 
-    def context_length(self, problem: MixtureProblem) -> int:
-        return problem.n
-
-    def prompt(self, problem: MixtureProblem) -> Tensor:
-        return self._join_tokens(problem, self.algorithm.init(problem))
-
-    def encode(self, problem: MixtureProblem, state: Weights) -> Tensor:
-        return self._join_tokens(problem, state, q=problem.x * problem.y.unsqueeze(-1))
-
-    def _join_tokens(self, problem: MixtureProblem, beta: Weights, **more: Tensor) -> Tensor:
-        shared = beta.unsqueeze(-2)
-        examples = self.layout.make_tokens(**self.example_registers(problem), beta=shared, **more)
-        return join(examples, self.layout.make_tokens(x=problem.x_query, one=1.0, beta=shared))
-
-    def prologue(self) -> list[Block]:
-        product = Head(
-            score={("y", "one"): 1.0},
-            value={("x", "q"): float(self.n)},
-            gate=self.own_gate,
-        )
-        return [Block(self._attention(product))]
-
-    def body(self, k: int) -> list[Block]:
-        expect = Head({("q", "beta"): self.noise**-2}, {("one", "tau"): 1.0})
-        tanh = piecewise_linear("tau", "tau", torch.tanh, tanh_knots(self.knots))
-        pull = Head({("one", "tau"): 1.0}, {("q", "beta"): float(self.rate)})
-        fit = Head({("beta", "x"): 1.0}, {("x", "beta"): -float(self.rate)})
-        first = Block(self._attention(expect), MLP.from_pieces(self.layout, [clear("tau"), tanh]))
-        inner = [Block(self._attention(pull, fit)) for _ in range(self.inner - 1)]
-        last = Block(self._attention(pull, fit), MLP.from_pieces(self.layout, [clear("tau")]))
-        return [first, *inner, last]
-
-    def _attention(self, *heads: Head) -> Attention:
-        pairs = [each for head in heads for each in make_signed_pair(head)]
-        return Attention.from_heads(
-            self.layout, pairs, kind="relu", mask="context", normalisation="1/n"
-        )
-
-    def decode(self, problem: MixtureProblem, stream: Tensor) -> Weights:
-        return self.layout.read(stream, "beta")[..., -1, :]
+    def represent(self, filled: Registers, state: Weights) -> Registers:
+        return {"beta": state.unsqueeze(-2), "q": filled["x"] * filled["y"].unsqueeze(-1)}
 
     def usage(self, stream: Tensor) -> float:
         examples = stream[..., : self.n, :]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from innerloop.language.construction import ProgramConstruction
-from innerloop.language.placement import Peepholes, Target
 from innerloop.language.plan import Plan
 
 PEEPHOLES = {
-    "in place": Peepholes(in_place=False),
-    "early clear": Peepholes(early_clear=False),
-    "early write": Peepholes(early_write=False),
-    "rank": Peepholes(reduce=False),
-    "merged units": Peepholes(merge=False),
+    "in place": "in_place",
+    "early clear": "early_clear",
+    "early write": "early_write",
+    "rank": "reduce",
+    "merged units": "merge",
 }
-"""The compiler without one of its savings."""
+"""The savings of the compiler that can be measured by doing without."""
 
 
 def explain_program(construction: ProgramConstruction) -> dict[str, Any]:
@@ -44,8 +44,9 @@ def measure_savings(construction: ProgramConstruction) -> dict[str, dict[str, in
     """Measure what each peephole saves per step, by compiling without it."""
     whole, target = construction.compiled.count(), construction.target
     saved: dict[str, dict[str, int]] = {}
-    for name, peepholes in PEEPHOLES.items():
-        without = construction.compile_for(Target(target.relu, target.counts, peepholes)).count()
+    for name, field in PEEPHOLES.items():
+        fewer = target.peepholes._replace(**{field: False})
+        without = construction.compile_for(replace(target, peepholes=fewer)).count()
         saved[name] = {key: without[key] - whole[key] for key in whole if key != "scratch"}
     return saved
 

@@ -8,7 +8,7 @@ of the other too, always in the same ratio.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from fractions import Fraction
 from typing import Any
 
@@ -22,7 +22,11 @@ Uses = dict[Any, Fraction]
 def merge_units(trace: Trace) -> None:
     """Merge layers of hidden units that are only read together."""
     uses: dict[str, Uses] = defaultdict(dict)
-    for reading, row in _list_readings(trace):
+    readings = [each for node in trace.nodes for each in list_readings(node)]
+    for kind, forms in (("result", list(trace.results.values())), ("range", trace.ranges)):
+        for f, form in enumerate(forms):
+            readings += [((kind, f, i), row) for i, row in enumerate(form.rows)]
+    for reading, row in readings:
         for (name, i), c in row.items():
             uses[name][reading, i] = c
     groups: dict[Any, list[Node]] = defaultdict(list)
@@ -36,37 +40,37 @@ def merge_units(trace: Trace) -> None:
         for other in others:
             ratio = uses[other.name][scale] / uses[first.name][scale]
             first.parts += [part.scale(ratio) for part in other.parts]
-            _forget(trace, other.name)
+            rows = [row for form in (*trace.results.values(), *trace.ranges) for row in form.rows]
+            forget_node(trace.nodes, rows, other.name)
             trace.nodes.remove(other)
         if others:  # after all that its units read
             trace.nodes.remove(first)
             trace.nodes.insert(_find_place(trace, first), first)
 
 
-def _list_readings(trace: Trace) -> Iterator[tuple[Any, Row]]:
-    """Yield every row of a node, result or range that reads entries, with a name for it."""
-    for node in trace.nodes:
-        for p, part in enumerate(node.parts):
-            for i, row in enumerate(part.rows):
-                yield (node.name, p, i), row
-        scores = [node.gate, *(term.score for term in node.terms)]
-        for s, score in enumerate(scores):
-            for (query, key), c in score.items():
-                yield (node.name, "query", s, key), {query: c}
-                yield (node.name, "key", s, query), {key: c}
-        for s, term in enumerate(node.terms):
-            for (index, key), c in term.value.items():
-                yield (node.name, "value", s, index), {key: c}
-    for name, form in trace.results.items():
-        for i, row in enumerate(form.rows):
-            yield ("result", name, i), row
-    for r, each in enumerate(trace.ranges):
-        for i, row in enumerate(each.rows):
-            yield ("range", r, i), row
+def list_readings(node: Node) -> Iterator[tuple[Any, Row]]:
+    """Yield every linear reading of a node, with a name for it.
+
+    A score is linear in the query for each entry of the key, and the other way round.
+    """
+    for p, part in enumerate(node.parts):
+        for i, row in enumerate(part.rows):
+            yield (node.name, p, i), row
+    for s, score in enumerate([node.gate, *(term.score for term in node.terms)]):
+        sides: dict[Any, Row] = defaultdict(dict)
+        for (query, key), c in score.items():
+            sides["query", s, key][query] = c
+            sides["key", s, query][key] = c
+        yield from (((node.name, *side), row) for side, row in sides.items())
+    for s, term in enumerate(node.terms):
+        values: dict[int, Row] = defaultdict(dict)
+        for (index, key), c in term.value.items():
+            values[index][key] = c
+        yield from (((node.name, "value", s, index), row) for index, row in values.items())
 
 
-def _forget(trace: Trace, name: str) -> None:
-    """Take the entries of a node out of all readings: another one stands for both."""
+def forget_node(nodes: Iterable[Node], rows: Iterable[Row], name: str) -> None:
+    """Take the entries of a node out of all readings: something else stands for it."""
 
     def drop(row: dict[Any, Fraction], sides: tuple[int, ...] | None) -> None:
         for key in list(row):
@@ -74,7 +78,7 @@ def _forget(trace: Trace, name: str) -> None:
             if any(entry[0] == name for entry in entries):
                 del row[key]
 
-    for node in trace.nodes:
+    for node in nodes:
         for part in node.parts:
             for row in part.rows:
                 drop(row, None)
@@ -82,9 +86,8 @@ def _forget(trace: Trace, name: str) -> None:
             drop(score, (0, 1))
         for term in node.terms:
             drop(term.value, (1,))
-    for form in [*trace.results.values(), *trace.ranges]:
-        for row in form.rows:
-            drop(row, None)
+    for row in rows:
+        drop(row, None)
 
 
 def _find_place(trace: Trace, node: Node) -> int:

@@ -1,7 +1,7 @@
 """Passes 3 to 7, placement: where results are kept, and which heads and units compute them.
 
-In place     results of the last attention are added to the state itself where an exact solution of
-             P G = Q exists: every later reading ρ = P·state + Q·result then sees the same numbers
+In place     results of attention are added to the state itself where an exact solution of P G = Q
+             exists: every later reading ρ = P·state + Q·result then sees the same numbers
 Early write  a result that is the new value of a state, whose old one is not read any more, is
              kept in the place of that state, which is cleared for it
 Early clear  a state that is not read any more is cleared before the last block, which may then
@@ -16,14 +16,14 @@ Units        linear parts of an MLP are reduced to their rank; equal units are m
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from innerloop.language.algebra import reduce_rank, solve
 from innerloop.language.forms import ONE, Entry, Pairs, Row, add_rows, add_to, scale_row, times
-from innerloop.language.merging import merge_units
+from innerloop.language.merging import forget_node, list_readings, merge_units
 from innerloop.language.plan import SCRATCH, Hinges, Plan, PlannedBlock, PlannedHead
 from innerloop.language.schedule import BlockKind, Schedule, schedule_nodes
 from innerloop.language.trace import Node, Trace
@@ -36,13 +36,18 @@ MIN_HINGES = 16
 
 
 class Peepholes(NamedTuple):
-    """Which savings are made; all of them unless their effect is to be measured."""
+    """Which savings are made; all of them unless their effect is to be measured.
+
+    All but `reuse`: an MLP may write to a place that it clears, but a small number there is then as
+    exact as the large one before it.
+    """
 
     in_place: bool = True
     early_clear: bool = True
     reduce: bool = True
     merge: bool = True
     early_write: bool = True
+    reuse: bool = False
 
 
 @dataclass(frozen=True)
@@ -68,6 +73,7 @@ def plan_blocks(trace: Trace, empty: Collection[str], target: Target, tidy: bool
     }
     names = {entry[0] for row in results.values() for entry in row}
     schedule = schedule_nodes(trace.nodes, names, target.relu, target.counts)
+    written = [node.copy() for node in schedule.nodes]  # as the author has them
     planner = _Planner(schedule, results, target, tidy)
     if target.peepholes.early_write:
         planner.write_early(empty)
@@ -82,7 +88,7 @@ def plan_blocks(trace: Trace, empty: Collection[str], target: Target, tidy: bool
         schedule.depth,
         trace.results,
         list(planner.in_place),
-        schedule.nodes,
+        written,
         trace.ranges,
         planner.where,
     )
@@ -175,34 +181,36 @@ class _Planner:
                 add_to(self.results[entry], entry, Fraction(1))
 
     def write_in_place(self) -> None:
-        """Find which results of the last attention can be added to the state."""
-        readings = [
-            dict(row)
-            for node in self.schedule.nodes
-            if not node.attends and node.block == self.last
-            for row in node.rows
-        ]
-        readings += [
-            {e: c for e, c in row.items() if not self._is_late_unit(e[0])}
-            for row in self.results.values()
-        ]
+        """Find which results of attention can be added to the state itself.
+
+        Every later reading is P·state + Q·result, with rows of P and Q for each: if P G = Q has a
+        solution, G·result is added to the state, and the readings need the result no more.
+        """
+        for number in range(1, self.last + 1):
+            for node in self.schedule.nodes:
+                if not node.attends or node.block != number:
+                    continue
+                equations = []
+                for row in self._list_later(number):
+                    p = {e: c for e, c in row.items() if e in self.results}
+                    q = {e: c for e, c in row.items() if e[0] == node.name}
+                    if p or q:
+                        equations.append((p, q))
+                solution = solve(equations)
+                if solution is None or not solution or _amplifies(solution, equations):
+                    continue
+                if any(e in solution for c in range(number, self.last) for e in self.cleared[c]):
+                    continue  # it would be cleared with the state's old value
+                self.in_place[node.name] = solution
+                forget_node(self.schedule.nodes, self.results.values(), node.name)
+
+    def _list_later(self, number: int) -> Iterator[Row]:
+        """Yield all that is read after the attention of a block."""
         for node in self.schedule.nodes:
-            if not node.attends or node.block < self.last:
-                continue
-            equations = [
-                (
-                    {e: c for e, c in row.items() if e in self.results},
-                    {e: c for e, c in row.items() if e[0] == node.name},
-                )
-                for row in readings
-            ]
-            solution = solve(equations)
-            if solution is None or _amplifies(solution, equations):
-                continue
-            self.in_place[node.name] = solution
-            for row in readings:
-                for entry in [e for e in row if e[0] == node.name]:
-                    del row[entry]
+            if node.block > number or (node.block == number and not node.attends):
+                yield from (row for _, row in list_readings(node))
+        for row in self.results.values():
+            yield {e: c for e, c in row.items() if not self._is_late_unit(e[0])}
 
     def plan_block(self, number: int) -> PlannedBlock:
         """Plan one block: its heads, and the MLP after them."""
@@ -252,11 +260,13 @@ class _Planner:
         ]
         for entry in [*self.cleared[number], *ending]:
             units.add_linear(entry, {entry: Fraction(-1)})
+        if self.target.peepholes.reuse:
+            self.scratch.release(ending)
         for node in here:
             if not node.attends:
                 self._plan_units(node, held, units, block)
-        # Only now: a small number in the place of a large one would be lost in its rounding.
-        self.scratch.release(ending)
+        if not self.target.peepholes.reuse:
+            self.scratch.release(ending)
         if number == self.last:
             for entry, row in self.results.items():
                 kept = {e: c for e, c in row.items() if not self._is_late_unit(e[0])}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -92,6 +92,14 @@ class Node:
     @property
     def size(self) -> int:
         return math.prod(self.shape)
+
+    def copy(self) -> Node:
+        """Copy it with all of its forms, so that they can be changed."""
+        terms = [
+            term._replace(score=dict(term.score), value=dict(term.value)) for term in self.terms
+        ]
+        parts = [part._replace(rows=[dict(row) for row in part.rows]) for part in self.parts]
+        return replace(self, terms=terms, parts=parts, gate=dict(self.gate))
 
     @property
     def rows(self) -> list[Row]:
