@@ -31,6 +31,11 @@ def explain_program(construction: ProgramConstruction) -> dict[str, Any]:
                 "part": name,
                 **plan.count(),
                 "critical_path": plan.depth,
+                "knots": [
+                    {"line": each.line.number, "error": each.error}
+                    for each in plan.ranges
+                    if each.error
+                ],
                 "in_place": [_name_node(plan, node) for node in plan.in_place],
                 "lines": [[line.number for line in block.lines] for block in plan.blocks],
             }
@@ -60,9 +65,13 @@ def describe_blocks(construction: Any) -> list[str]:
             for numbers in part["lines"]
         )
         blocks, heads = (_count(part[name], name[:-1]) for name in ("blocks", "heads"))
+        off = "".join(
+            f"; knots of line {knots['line']} are within {knots['error']:.1e} of their function"
+            for knots in part["knots"]
+        )
         lines.append(
             f"{part['part']}: {blocks} (critical path {part['critical_path']}), "
-            f"up to {heads}, {_count(part['hidden'], 'hidden unit')}; {runs}"
+            f"up to {heads}, {_count(part['hidden'], 'hidden unit')}; {runs}{off}"
         )
     return lines
 

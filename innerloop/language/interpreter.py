@@ -52,7 +52,7 @@ class Interpreter(Machine):
             value.array.reshape(shape[:keys] + shape[keys + 1 :]), value.shape
         )
 
-    def require(self, value: Any, low: Any, high: Any) -> None:
+    def require(self, value: Any, low: Any, high: Any, error: float = 0.0) -> None:
         """Ranges are checked by `usage` of the construction."""
 
     def _find_keys(self, over: str) -> np.ndarray:

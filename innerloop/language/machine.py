@@ -47,8 +47,8 @@ class Machine(ABC):
         """Average over other tokens with softmax weights."""
 
     @abstractmethod
-    def require(self, value: Any, low: Any, high: Any) -> None:
-        """Note a range that a value must stay in."""
+    def require(self, value: Any, low: Any, high: Any, error: float = 0.0) -> None:
+        """Note a range that a value must stay in, and how far its knots are from a function."""
 
 
 _running: ContextVar[tuple[Machine, ...]] = ContextVar("running", default=())

@@ -29,7 +29,15 @@ PROMPTS: dict[str, tuple[type[Prompt], type[ProgramConstruction]]] = {
 def define(
     *, prompt: str | Prompt = "regression", **declared: Any
 ) -> Callable[[Function], Definition]:
-    """Declare a step and its registers, for a construction that says the rest in its class."""
+    """Declare a step and its registers, for a construction that says the rest in its class.
+
+    Args:
+        prompt: The name of a kind of prompt, as for `program`, or a prompt of one's own.
+        **declared: `Data` and `State`, by name; numbers are attributes of the class.
+
+    Returns:
+        A decorator for the step; what it makes is the `definition` of the class.
+    """
     if isinstance(prompt, str):
         if prompt not in PROMPTS:
             raise unknown_name_error("prompt", prompt, PROMPTS)

@@ -46,12 +46,16 @@ class Setting(NamedTuple):
 
 
 class Range(NamedTuple):
-    """A range that forms of a token must stay in, and the line that asks for it."""
+    """A range that forms of a token must stay in, and the line that asks for it.
+
+    `error` is the largest difference that was measured between knots and the function they are for.
+    """
 
     rows: list[Row]
     low: Fraction
     high: Fraction
     line: Line
+    error: float = 0.0
 
 
 class Part(NamedTuple):
@@ -291,11 +295,12 @@ class Tracer(Machine):
             reach=None if flag is None else to_fraction(reach),
         )
 
-    def require(self, value: Any, low: Any, high: Any) -> None:
+    def require(self, value: Any, low: Any, high: Any, error: float = 0.0) -> None:
         """Note a range, to be checked when prompts are run."""
         if not isinstance(value, Form) or value.side != "me":
             raise CannotCompile("a gate or knots inside of a sum: use `where`, or a register first")
-        self.ranges.append(Range(value.rows, to_fraction(low), to_fraction(high), find_line()))
+        ends = to_fraction(low), to_fraction(high)
+        self.ranges.append(Range(value.rows, *ends, find_line(), error))
 
 
 def make_form(name: str, shape: tuple[int, ...]) -> Form:
