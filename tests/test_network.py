@@ -17,11 +17,10 @@ import innerloop
 from innerloop.algorithms.network_gradient_descent import Loss, NetworkGradientDescent
 from innerloop.certification.building import BuiltTransformer
 from innerloop.certification.certificate import certify
-from innerloop.constructions.base import Construction, iterate_streams
+from innerloop.constructions.base import iterate_streams
 from innerloop.errors import InputError, OutOfRangeError
 from innerloop.problems.linear_regression import LinearRegression
 from innerloop.problems.network_regression import NetworkProblem, NetworkRegression
-from innerloop.registry import make_member
 from innerloop.transformer import Transformer
 
 pytestmark = pytest.mark.usefixtures("law_alone")
@@ -144,14 +143,6 @@ def test_the_transformer_is_torchs_training(shape: dict, loss: Loss, box: float)
             torch.testing.assert_close(answer[i], reference, rtol=1e-11, atol=1e-12)
 
 
-def find_places(construction: Any, name: str) -> list[int]:
-    """Find the places of the stream that hold what the program calls by this name."""
-    plan = construction.compiled.steps[0]
-    (node,) = [node for node in plan.nodes if node.label == name]
-    entries = [plan.places[node.name, i] for i in range(node.size)]
-    return [construction.layout[register].places[i] for register, i in entries]
-
-
 def test_signals_are_torchs_derivatives() -> None:
     """Registers `s` in mid-step: the derivative of each example's loss by each unit's input."""
     built = innerloop.build(NAME, layers=3, steps=1, outputs=2, instances=4)
@@ -162,9 +153,9 @@ def test_signals_are_torchs_derivatives() -> None:
         rows = inputs[-1].relu()
     loss = functional.mse_loss(rows, problem.y, reduction="sum") / 2
     derivatives = torch.autograd.grad(loss, inputs)
-    before_update = built.trace(problem)[2 * 3 - 1].stream
+    before_update = built.trace(problem)[2 * 3 - 1]
     for j, reference in enumerate(derivatives, 1):
-        found = before_update[..., find_places(built.construction, f"s{j}")]
+        found = before_update[f"s{j}"]
         torch.testing.assert_close(found[:-1], reference, rtol=1e-12, atol=1e-13)
         assert not found[-1].any(), "the query has no loss"
 
@@ -232,7 +223,7 @@ def test_fewer_layers_than_printed(layers: int) -> None:
 def ungate_units(mutant: Transformer) -> None:
     """Let back-propagation forget which units were silent."""
     for j in (1, 2):
-        place = find_places(make_member("constructions", Construction, NAME, {}), f"off{j}")
+        place = list(mutant.layout[f"off{j}"].places)
         for block in mutant.blocks():
             assert block.attention is not None
             block.attention.query[..., place] = 0
@@ -241,8 +232,7 @@ def ungate_units(mutant: Transformer) -> None:
 def ungate_output(mutant: Transformer) -> None:
     error = mutant.blocks()[2].mlp
     assert error is not None
-    place = find_places(make_member("constructions", Construction, NAME, {}), "off3")
-    error.inner[:, place] = 0
+    error.inner[:, list(mutant.layout["off3"].places)] = 0
 
 
 def divide_by_tokens(mutant: Transformer) -> None:

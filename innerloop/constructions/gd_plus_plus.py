@@ -60,6 +60,6 @@ class GDPlusPlusConstruction(PreconditionedGradientDescentConstruction):
         transforms = make_matrices(self.transforms, scale, 0.5, "transforms", steps, self.d, seed=2)
         return GDPlusPlus(self._make_preconditioners(steps), transforms)
 
-    def represent(self, filled: Registers, state: TransformedWeights) -> Registers:
+    def represent(self, filled: Registers, state: TransformedWeights) -> Registers:  # pyright: ignore[reportIncompatibleMethodOverride]
         fitted = super().represent(filled, state.weights)
         return {**fitted, "x": filled["x"] @ state.transform.mT}

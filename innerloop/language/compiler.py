@@ -68,43 +68,59 @@ def compile_program(
     plans = [plan_blocks(trace(trace_step, definition.step, k), (), target) for k in range(steps)]
     if not any(plan.blocks for plan in plans):
         raise InputError(f"{definition.name} changes no state: a step must assign one")
+    parts = [plan for plan in (prologue, *plans) if plan is not None]
     if definition.answer_part is not None:
         traced = trace(trace_answer, definition.answer_part, 0)
         answer = traced.results["answer"]
         if _needs_blocks(traced):
             name = _find_register(answer, shapes)
             traced = traced._replace(results={name or "answer": answer})
-            used = max(plan.scratch for plan in (*plans, *([prologue] if prologue else [])))
+            used = max(plan.scratch for plan in parts)
             epilogue = _plan_answer(traced, name is None, used, target)
+            parts.append(epilogue)
     elif definition.readout_part is None:
         raise InputError(
             f"{definition.name} has no answer: write @{definition.name}.answer before a function "
             "of me that returns it"
         )
-    parts = [plan for plan in (prologue, *plans, epilogue) if plan is not None]
     registers: dict[str, Any] = dict(shapes)
     if any(plan.needs_one for plan in parts):
         registers["one"] = ()
-    scratch, entries = max(plan.scratch for plan in parts), list[Entry]()
-    if epilogue is not None:
-        assert answer is not None
-        name = next(iter(epilogue.results))
-        entries = [(name, i) for i in range(len(answer.rows))]
-        if name in shapes:
-            pass
-        else:  # it has the last places of the scratch, which the read-out leaves free
-            name, size = definition.answer_name, len(entries)
-            scratch = max(scratch, epilogue.scratch + size) - size
-            registers[name] = answer.shape
-            epilogue.rename({entry: (name, entry[1]) for entry in entries})
-            entries = [(name, i) for i in range(size)]
-            for plan in parts:
-                plan.rename({(SCRATCH, scratch + i): entry for i, entry in enumerate(entries)})
+    entries = [] if epilogue is None else _place_answer(definition, epilogue, parts, registers)
+    scratch = 1 + max((i for plan in parts for i in plan.list_scratch()), default=-1)
     if scratch:
         registers[SCRATCH] = (scratch,)
     layout = Layout(**registers)
+    _name_temporaries(layout, parts)
     where = [layout[name].places[i] for name, i in entries]
     return Compiled(layout, prologue, plans, epilogue, answer, where)
+
+
+def _place_answer(
+    definition: Definition, epilogue: Plan, parts: list[Plan], registers: dict[str, Any]
+) -> list[Entry]:
+    """Give the answer a register, of the last scratch places: the read-out leaves them free."""
+    ((name, form),) = epilogue.results.items()
+    size = len(form.rows)
+    if name in registers:
+        return [(name, i) for i in range(size)]
+    scratch = max(*(plan.scratch for plan in parts), epilogue.scratch + size) - size
+    entries = [(definition.answer_name, i) for i in range(size)]
+    registers[definition.answer_name] = form.shape
+    epilogue.rename({(name, i): entry for i, entry in enumerate(entries)})
+    for plan in parts:
+        plan.rename({(SCRATCH, scratch + i): entry for i, entry in enumerate(entries)})
+    return entries
+
+
+def _name_temporaries(layout: Layout, parts: list[Plan]) -> None:
+    """Let the layout know where temporaries are, by the author's names for them."""
+    for plan in parts:
+        for node in plan.nodes:
+            if node.label and (node.name, 0) in plan.places:
+                held = [plan.places[node.name, i] for i in range(node.size)]
+                places = [layout[register].places[i] for register, i in held]
+                layout.name_places(node.label, places, node.shape)
 
 
 def _plan_answer(trace: Trace, empty: bool, used: int, target: Target) -> Plan:

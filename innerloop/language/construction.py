@@ -188,7 +188,7 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return self.compiled.layout
 
     @cached_property
-    def algorithm(self) -> Reference:
+    def algorithm(self) -> Any:
         numbers: dict[str, Any] = {}
         for name, declared in self.definition.numbers.items():
             value = self._resolve(name)

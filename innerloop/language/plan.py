@@ -127,6 +127,10 @@ class Plan:
             block.rename(places)
         self.places = {node: places.get(entry, entry) for node, entry in self.places.items()}
 
+    def list_scratch(self) -> set[int]:
+        """List the scratch places that have no other name."""
+        return {i for register, i in self.places.values() if register == SCRATCH}
+
     def count(self) -> dict[str, int]:
         """Count blocks, the most heads of a block, all hidden units, and scratch places."""
         return {

@@ -7,6 +7,7 @@ and `layout["W"][:, 0]` is the address of a part of a register, usable wherever 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -70,6 +71,7 @@ class Layout:
 
     def __init__(self, **registers: int | tuple[int, ...]) -> None:
         self._addresses: dict[str, Address] = {}
+        self._temporaries: dict[str, Address] = {}
         offset = 0
         for name, size_or_shape in registers.items():
             shape = size_or_shape if isinstance(size_or_shape, tuple) else (size_or_shape,)
@@ -87,9 +89,17 @@ class Layout:
         """The shape of each register, in the order of the stream."""
         return {name: address.shape for name, address in self._addresses.items()}
 
+    def name_places(self, name: str, places: Sequence[int], shape: tuple[int, ...]) -> None:
+        """Give places a further name, that of what they hold for a while; the first one stays."""
+        if name not in self._addresses:
+            self._temporaries.setdefault(name, Address(name, tuple(places), shape))
+
     def __getitem__(self, where: Location) -> Address:
+        if not isinstance(where, Address) and where in self._temporaries:
+            return self._temporaries[where]
         if isinstance(where, Address):
-            own = self._addresses.get(where.label.partition("[")[0])
+            known = {**self._temporaries, **self._addresses}
+            own = known.get(where.label.partition("[")[0])
             if own is None or not set(where.places) <= set(own.places):
                 raise InputError(f"{where.label} is an address of another layout")
             return where
