@@ -40,7 +40,7 @@ FEWER = {
 """Settings with which programs are quick."""
 COUNTS = {
     "accelerated-ridge": (2, 1, 3, 16),
-    "approximate-message-passing": (4, 4, 2, 18),
+    "approximate-message-passing": (4, 4, 2, 16),
     "chebyshev": (1, 1, 1, 14),
     "gradient-descent-with-weight-decay": (1, 1, 1, 9),
     "heavy-ball": (1, 1, 1, 12),
@@ -52,7 +52,7 @@ COUNTS = {
     "nesterov": (1, 1, 1, 12),
     "oja": (3, 3, 2, 18),
     "soft-k-means": (4, 4, 2, 24),
-    "subspace-iteration": (9, 9, 2, 22),
+    "subspace-iteration": (9, 9, 2, 21),
 }
 """Blocks of a step, those on the critical path, most heads, and width, at d = 3 and K = c = 2."""
 
