@@ -89,6 +89,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/sparse_solvers.py
 	$(BIN)/python benchmarks/lista_vm_training.py
 	$(BIN)/python benchmarks/sparse_tails.py
+	$(BIN)/python benchmarks/solve.py
 
 # Kills, corrupted files, bad inputs, changed weights, hostile strings: an hour on two cores.
 # TORTURE gives it options, such as `--share 0.01` or `--only kills-of-train`.

@@ -15,6 +15,7 @@ import argparse
 import string
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from fontTools import subset
 from fontTools.ttLib import TTFont
@@ -53,13 +54,13 @@ def slant(letter: str) -> str:
 
 def make_font(source: Path, target: Path) -> None:
     """Write the part of a font that has the characters, under a name of its own."""
-    options = subset.Options()
+    options: Any = subset.Options()
     options.flavor = "woff2"
     options.layout_features = ["ssty"]  # smaller letters in scripts
     options.name_IDs = list(KEPT_NAMES)
     options.notdef_outline = True
     options.hinting = False
-    font = TTFont(source)
+    font: Any = TTFont(source)
     worker = subset.Subsetter(options)
     worker.populate(text="".join(list_characters()))
     worker.subset(font)

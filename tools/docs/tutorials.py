@@ -18,7 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, cast
 
 ROOT = Path(__file__).parents[2]
 _FENCE = re.compile(r'^```(python|console)(?: title="([^"]+)")?\n(.*?)^```\n?', flags=re.M | re.S)
@@ -47,7 +47,7 @@ def parse(markdown: str) -> list[Cell]:
     for fence in _FENCE.finditer(markdown):
         kind, name, code = fence.groups()
         cells.append(Cell("text", markdown[place : fence.start()]))
-        cells.append(Cell("file" if name else kind, code, name or ""))
+        cells.append(Cell("file" if name else cast(Any, kind), code, name or ""))
         place = fence.end()
     return [*cells, Cell("text", markdown[place:])]
 
