@@ -21,7 +21,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
@@ -110,6 +110,8 @@ class ImitationObjective:
 @dataclass(frozen=True, kw_only=True, eq=False)
 class DecisionRecipe(Recipe, ABC):
     """A network that imitates an expert; subclasses say who plays, who is the expert, and where."""
+
+    is_network: ClassVar[bool] = True
 
     horizon_steps: int = parameter(200, "T, steps of a game", least=1, most=100_000)
     setup: Literal["distillation", "decision"] = parameter(

@@ -71,6 +71,8 @@ class NetworkRegressionRecipe(Recipe):
         **{"blocks": 2, "heads": 2, "width": 8},
     }
 
+    is_network: ClassVar[bool] = True
+
     d: int = parameter(4, "features", least=1, most=512)
     n: int = parameter(30, "context examples", least=1, most=10_000)
     layers: int = parameter(3, "layers of the networks that are drawn", least=1, most=100)

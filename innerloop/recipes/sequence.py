@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -25,6 +25,8 @@ from innerloop.transformer import Layout
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SequenceRecipe(Recipe, ABC):
     """A network for prompts of d features; another base class defines the problems."""
+
+    is_network: ClassVar[bool] = True
 
     d: int = parameter(5, "features", least=1, most=512)
     n: int = parameter(10, "context examples", least=1, most=10_000)

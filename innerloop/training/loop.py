@@ -103,6 +103,8 @@ class Training:
     def __post_init__(self) -> None:
         self.device = next((w.device for w in self.model.parameters()), CPU)
         self.optimizer = self.settings.make_optimizer(self.model)
+        if self.settings.compiled:
+            self.model.compile()
         self._batch: tuple[int, Any] | None = None
         self._last_loss = math.nan
         self.stopped = False
@@ -173,7 +175,8 @@ class Training:
 
         def closure() -> Tensor:
             self.optimizer.zero_grad(set_to_none=True)
-            loss = self.objective.loss(self.model, batch)
+            with self.settings.use_precision(self.device):
+                loss = self.objective.loss(self.model, batch)
             if loss.requires_grad:
                 loss.backward()
             value, self.stopped = self.group.reduce(self.model, loss, share, self.interrupted())

@@ -6,8 +6,9 @@ An option that the chosen optimiser or schedule does not use is refused, never i
 from __future__ import annotations
 
 import math
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +56,13 @@ class Settings(Parameters):
         None, "stop after this many evaluations without a lower loss", least=1
     )
     target: float | None = parameter(None, "stop once the evaluated loss is at most this")
+    precision: Literal["float32", "bfloat16"] = parameter(
+        "float32", "of matrix products in training (automatic mixed precision); networks only"
+    )
+    compiled: bool = parameter(False, "whether torch.compile compiles the model; networks only")
+
+    is_network: ClassVar[bool] = False
+    """Whether the model is a network that may be compiled and train in mixed precision."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -75,6 +83,11 @@ class Settings(Parameters):
             raise InputError("the schedule halving needs a period, and no other takes one")
         if self.warmup >= self.steps:
             raise InputError(f"warmup must be shorter than steps={self.steps}, got {self.warmup}")
+        if not self.is_network and (self.precision != "float32" or self.compiled):
+            raise InputError(
+                "precision and compiled are for recipes that train networks, such as gpt2: leave "
+                "them out"
+            )
         if self.optimizer == "lbfgs" and self.redraw:
             raise InputError("L-BFGS needs one batch throughout: set redraw=0")
 
@@ -110,6 +123,12 @@ class Settings(Parameters):
         )
         kind = Adam if self.optimizer == "adam" else AdamW
         return kind(weights, lr=rate, betas=betas, weight_decay=decay, fused=True)
+
+    def use_precision(self, device: torch.device) -> AbstractContextManager[Any]:
+        """Compute in the precision of training inside the block; weights stay in their own."""
+        if self.precision == "float32":
+            return nullcontext()
+        return torch.autocast(device.type, torch.bfloat16)
 
     def simplify_batch(self, batch: Any, step: int) -> Any:
         """Return an easier batch for this step of a curriculum; by default the batch itself.

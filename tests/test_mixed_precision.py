@@ -1,0 +1,40 @@
+"""bfloat16 in training: a loss curve beside float32's, and only where a recipe allows it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from innerloop.errors import InputError
+from innerloop.recipes.base import train
+from innerloop.recipes.linear_attention import LinearAttentionRecipe
+from innerloop.recipes.network_regression import NetworkRegressionRecipe
+
+SMALL: dict[str, Any] = {
+    **{"d": 2, "n": 6, "layers": 2, "units": 2, "batch": 16, "network": "transformer"},
+    **{"blocks": 2, "heads": 2, "width": 16, "steps": 40, "evaluate_every": 10, "warmup": 0},
+    "learning_rate": 1e-2,
+}
+
+
+def test_a_training_in_bfloat16_follows_that_in_float32() -> None:
+    whole, half = (
+        train(NetworkRegressionRecipe, precision=precision, **SMALL)
+        for precision in ("float32", "bfloat16")
+    )
+    curves = [[row["loss"] for row in run.history] for run in (whole, half)]
+    assert curves[0] != curves[1]
+    assert curves[0][0] == curves[1][0], "evaluations are in float32"
+    assert curves[0][-1] < 0.9 * curves[0][0]
+    for one, other in zip(*curves, strict=True):
+        assert other == pytest.approx(one, rel=0.01)
+    assert all(w.dtype == torch.float32 for w in half.model.parameters())
+
+
+def test_recipes_of_exact_losses_refuse_it() -> None:
+    for settings in ({"precision": "bfloat16"}, {"compiled": True}):
+        with pytest.raises(InputError, match="for recipes that train networks"):
+            LinearAttentionRecipe(**settings)
+    assert NetworkRegressionRecipe(compiled=True).compiled
