@@ -19,7 +19,7 @@ from mkdocs.utils import meta
 
 from innerloop import mathtext
 from innerloop.mathtext.parsing import write_math
-from tools.docs import api, commands, gallery, tutorials, weights
+from tools.docs import api, commands, findings, gallery, tutorials, weights
 
 _MATHEMATICS = re.compile(
     r"(?P<code>^ *(?P<fence>```+).*?^ *(?P=fence)$|`[^`\n]*`|^    .*$|<script.*?</script>)"
@@ -37,6 +37,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Make what is made from the code, and replace every folder of the navigation by its pages."""
     _made.clear()
     _made["command-line.md"] = commands.make_page()
+    _made["findings.md"] = findings.make_page()
     for folder, pages in (("gallery", gallery.make_gallery()), ("api", api.make_pages())):
         _made.update({f"{folder}/{name}": text for name, text in pages.items()})
     folder = Path(config.docs_dir)

@@ -1,0 +1,79 @@
+"""The page of findings: what the checks of the literature found, from results/verdicts.json."""
+
+from __future__ import annotations
+
+import json
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from innerloop.mathtext import to_html
+from innerloop.report.findings import HEADINGS
+
+RECORDED = Path(__file__).parents[2] / "results" / "verdicts.json"
+LABELS = {
+    "printed": "printed",
+    "counterexample": "counterexample",
+    "corrected": "corrected",
+    "meant": "meant",
+    "summary": "tested",
+}
+"""Fields of a finding that are shown, with what they are called."""
+
+
+def make_page() -> str:
+    """Write the page: verdicts per source, then findings as printed and corrected."""
+    if not RECORDED.exists():
+        return "# Findings\n\nNothing is recorded: `make report` checks every claim.\n"
+    recorded = json.loads(RECORDED.read_text("utf-8"))
+    total = sum(recorded["verdicts"].values())
+    counts = ", ".join(f"{count} {verdict}" for verdict, count in recorded["verdicts"].items())
+    parts = [
+        "# Findings\n",
+        f"{total} statements of {len(recorded['sources'])} documents were put to the test: "
+        f"{counts}. "
+        "A verdict follows from the checks of what the source asserts, and errata change none: see "
+        "[verdicts and fairness](concepts/verdicts.md). Every line can be checked again with "
+        "`innerloop check ID`, and authors have [a right of reply]"
+        "(reproducibility.md#object-to-a-verdict).\n",
+        _write_pictures(),
+        _write_sources(recorded["sources"]),
+    ]
+    for kind, heading in HEADINGS.items():
+        found = [each for each in recorded["findings"] if each["kind"] == kind]
+        if found:
+            parts.append(f"## {heading}\n")
+            parts += [_write_finding(each) for each in found]
+    return "\n".join(parts)
+
+
+def _write_pictures() -> str:
+    images = "".join(
+        f'<img class="picture-{theme}" src="pictures/verdicts-{theme}.svg" '
+        'alt="verdicts for each source">'
+        for theme in ("light", "dark")
+    )
+    return f"<figure>{images}</figure>\n"
+
+
+def _write_sources(sources: list[dict[str, Any]]) -> str:
+    lines = []
+    for source in sources:
+        links = [f"[{name}]({address})" for name, address in source.get("links", {}).items()]
+        lines.append("- " + " · ".join([source["citation"], *links]))
+    return "\n".join(lines) + "\n"
+
+
+def _write_finding(found: dict[str, Any]) -> str:
+    """Write a finding that can be read alone."""
+    place = found.get("place") or found["where"]
+    rows = "".join(
+        f"<dt>{label}</dt><dd>{to_html(str(found[name]))}</dd>"
+        for name, label in LABELS.items()
+        if found.get(name)
+    )
+    return (
+        f'<div class="finding"><p><strong>{escape(found["source"])}, {to_html(place)}</strong> '
+        f"<code>{escape(found['id'])}</code><br>{to_html(found['claim'])}</p>"
+        f'<dl class="law">{rows}</dl></div>\n'
+    )
