@@ -91,15 +91,15 @@ def test_float32(run) -> None:
 
 def test_show_names_registers_and_what_every_head_and_piece_does(run) -> None:
     people = run("show", "relu-gradient-descent", "-s", "bound=50").out
-    for word in ("Invariant", "step_size", "prompt", "x → w", "one → y", "50", "blocks (9 layers)"):
+    for word in ("Invariant", "step_size", "prompt", "x → w", "1 → y", "50", "blocks (9 layers)"):
         assert word in people
     newton = json.loads(run("show", "construction/newton", "-s", "d=2", "--json").out)
     assert [r["name"] for r in newton["registers"]] == ["x", "m", "y", "yhat"]
     sections = [(part["section"], part["does"]) for part in newton["blocks"]]
     assert [section for section, _ in sections] == ["prologue", "step 1 … 8", "epilogue"]
     head, mlp = sections[1][1]
-    assert head == "head 1 (linear, mask context, 1): score ⟨m, x⟩; adds -0.5 m → m"
-    assert mlp == "mlp: m += m"
+    assert head.startswith("head 1 (linear, mask context, 1): score ⟨m, x⟩; adds -0.5 m → m  (line")
+    assert mlp == "mlp: 4 units: assigns m"
     looped = run("show", "looped-gradient-descent").out
     assert "looped 8 times" in looped
 

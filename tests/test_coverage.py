@@ -56,7 +56,7 @@ def test_a_wrong_knot_that_few_games_reach_is_noticed() -> None:
         ("relu-gradient-descent", {"steps": 1, "n": 4}, "epilogue.0.attention.query", None, 0.5),
         ("soft-lin-ucb", {"steps": 2}, "epilogue.0.mlp.everywhere.0.weight", 480, -1.0),
         ("lloyd", {"steps": 1}, "body.0.0.attention.value", None, 1.001),
-        ("em", {"steps": 1}, "body.0.1.mlp.everywhere.0.slope", 1137, 1.001),
+        ("em", {"steps": 1}, "body.0.2.mlp.everywhere.0.slope", 1137, 1.001),
     ],
 )
 def test_a_change_is_noticed_or_its_place_is_listed(
@@ -87,12 +87,14 @@ def test_no_certificate_vouches_for_a_changed_weight(
 def test_gates_are_opened_at_the_ends_of_the_range() -> None:
     """Half of a gate is enough for random data, not for data near the bound."""
     construction = make_member(
-        "constructions", Construction, "relu-gradient-descent", {"steps": 1, "n": 4}
+        "constructions", Construction, "relu-gradient-descent", {"steps": 2, "n": 4}
     )
-    name = "epilogue.0.attention.key"
-    weight = dict(construction.transformer.named_parameters())[name].view(-1)
-    gate = int(weight.abs().argmax())
-    halved = change(construction.transformer, name, gate, float(weight[gate]) / 2)
+    name, halved = "body.1.0.attention.key", construction.transformer
+    weight = dict(halved.named_parameters())[name].view(-1)
+    gates = (weight.abs() == 100.0).nonzero().flatten().tolist()
+    assert len(gates) == 4, "a constant and a flag for each of two heads"
+    for gate in gates:
+        halved = change(halved, name, gate, float(weight[gate]) / 2)
     found, problems, _ = measure_instances(construction, halved, 8, 0)
     assert not found.broken, "random data open it: the test tests nothing"
     assert scale_to_ends(construction, problems[0][:2])

@@ -231,7 +231,7 @@ class TransformerSpectralClustering(ClusterMixin, _SpectralEstimator):
             for stream in iterate_streams(self._construction, self.transformer_, problem):
                 read = read_prediction(self._construction, self.transformer_, problem, stream)
                 layers.append(read[: len(X), 0].numpy() * self._unit)
-            direction = self._construction.layout.read(stream, "v")[0].numpy()
+            direction = self._construction.layout.read(stream, "v")[0, 0].numpy()
         direction = direction[: X.shape[1]] / np.linalg.norm(direction)
         sign = np.sign(direction[np.abs(direction).argmax()])
         self.direction_ = direction * sign
