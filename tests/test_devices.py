@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
@@ -17,10 +18,10 @@ from test_going_on import SMALL
 from innerloop import build, devices, identify
 from innerloop.devices import CPU, choose_device, move, require_precision, use_device
 from innerloop.errors import InputError
-from innerloop.identification.families.games import draw_instances
 from innerloop.problems.linear_regression import LinearRegression
-from innerloop.recipes.base import Recipe, load, train
-from innerloop.registry import load_members
+from innerloop.recipes.base import load, train
+from innerloop.recipes.linear_regression import LinearRegressionRecipe
+from innerloop.testing import check_recipe
 
 
 @contextmanager
@@ -32,26 +33,21 @@ def default_device(name: str) -> Iterator[None]:
         torch.set_default_device(None)
 
 
-def drop_seconds(history: list[dict[str, float]]) -> list[dict[str, float]]:
-    return [{k: v for k, v in row.items() if k != "seconds"} for row in history]
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Stray(LinearRegressionRecipe):
+    """A recipe that adds a tensor on the default device to its predictions."""
+
+    source = "a test"
+
+    def _predict(self, model: Any, problem: Any) -> Any:
+        return super()._predict(model, problem) + torch.zeros(1)
 
 
-@pytest.mark.parametrize("name", sorted(load_members("recipes", Recipe)))
-def test_every_recipe_follows_the_device_of_its_model(name: str) -> None:
-    kind = load_members("recipes", Recipe)[name]
-    settings = {"steps": 2, "evaluate_every": 1, "warmup": 0, **kind.small}
-    made = kind.from_values(settings)
-    expected = train(made)
-    generator = torch.Generator().manual_seed(0)
-    problem: Any = draw_instances(made.build_distribution(), 2, generator)
-    with default_device("meta"):
-        found = train(kind.from_values(settings))
-        assert drop_seconds(found.history) == drop_seconds(expected.history)
-        for key, weight in expected.model.state_dict().items():
-            assert weight.equal(found.model.state_dict()[key]), key
-        dtype = next(found.model.parameters()).dtype
-        with torch.no_grad():
-            made.predict_layers(found.model, problem.to(dtype))
+def test_a_recipe_that_does_not_follow_its_input_is_found() -> None:
+    """`test_training` checks every recipe so: trained on the CPU with the default device meta."""
+    check_recipe(LinearRegressionRecipe)
+    with pytest.raises(AssertionError, match="a tensor is not on the device of its input"):
+        check_recipe(Stray)
 
 
 def test_building_and_identifying_do_not_depend_on_the_callers_default() -> None:

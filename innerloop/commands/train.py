@@ -62,6 +62,9 @@ def train(
     ] = None,
     workers: Workers = None,
     engine: EngineName = "local",
+    tensorboard: Annotated[
+        bool, typer.Option("--tensorboard", help="Also write the history for TensorBoard.")
+    ] = False,
     results: Results = None,
     as_json: AsJson = False,
 ) -> None:
@@ -101,6 +104,7 @@ def train(
         if is_leading():
             _note(runs, folder, progress.notice)
         options: dict[str, Any] = {"resume": resume, "threads": threads, "settings": values}
+        options |= {"tensorboard": tensorboard}
         options |= {"device": device, "progress": progress, "notice": progress.notice}
         try:
             trained = train_seeds(name, chosen, folder, **options)

@@ -30,6 +30,7 @@ from innerloop.recipes.continuing import limit_file_model, read_request
 from innerloop.recipes.definition import Recipe
 from innerloop.recipes.run_file import RunFile
 from innerloop.registry import make_member
+from innerloop.training.boards import Board, check_tensorboard
 from innerloop.training.environment import (
     Environment,
     check_threads,
@@ -110,6 +111,7 @@ def train(
     progress: Progress | None = None,
     notice: Callable[[str], None] | None = None,
     watch: Callable[[int, nn.Module], None] | None = None,
+    tensorboard: bool = False,
     **settings: Any,
 ) -> TrainedRun:
     """Train a recipe in a folder, or in memory alone.
@@ -127,6 +129,7 @@ def train(
         progress: Called with the share that is done.
         notice: Takes one line about anything worth knowing; without it that is a warning.
         watch: Called with the step and the model, before the first step and after each.
+        tensorboard: Also write the history for TensorBoard, below `folder`.
         **settings: Parameters of the recipe, such as `d` and `steps`; `innerloop show NAME` lists
             them.
 
@@ -145,6 +148,8 @@ def train(
     if isinstance(recipe, Recipe) and settings:
         raise InputError("settings go with a recipe's name: set them on the recipe object instead")
     seed, threads, notice = check_seed(seed), check_threads(threads), notice or warn_caller
+    if tensorboard:
+        check_tensorboard()
     if not (is_number(every) and every >= 0):
         raise InputError(f"every must be a number of seconds, at least 0, got {shorten(every)}")
     place = None if folder is None else Path(folder)
@@ -167,7 +172,9 @@ def train(
             model = model.to(where)
             training = Training(model, objective, made, seed, watch=watch, group=group)
             options = {"every": every, "progress": progress, "notice": notice}
-            _fit_and_write(training, path, threads, {**options, "steps": request.steps})
+            board = Board(place) if alone and place is not None and tensorboard else None
+            options["steps"] = request.steps
+            _fit_and_write(training, path, threads, options, board)
     return TrainedRun(
         get_recipe(training),
         training.model,
@@ -191,7 +198,11 @@ def get_recipe(training: Training) -> Recipe:
 
 
 def _fit_and_write(
-    training: Training, path: Path | None, threads: int, options: dict[str, Any]
+    training: Training,
+    path: Path | None,
+    threads: int,
+    options: dict[str, Any],
+    board: Board | None = None,
 ) -> None:
     """Train with checkpoints at `path`, and write settings, history and model beside it."""
     recipe = get_recipe(training)
@@ -209,6 +220,8 @@ def _fit_and_write(
         if file.content is None:
             file.write(describe_run(training, environment))
         rows.update(history)
+        if board is not None:
+            board.update(history)
 
     try:
         fit(training, path=path, about=about, environment=environment, record=record, **options)
@@ -219,6 +232,9 @@ def _fit_and_write(
             notice(str(trouble))
         file.finish("diverged", str(error))
         raise
+    finally:
+        if board is not None:
+            board.close()
     write_history(table, training.history)
     _save_model(training, environment, path.with_name(MODEL))
     file.finish(training.stop_reason, training.describe_plateau())
@@ -254,6 +270,7 @@ def train_seeds(
     device: str | torch.device | None = None,
     progress: Progress = ignore_progress,
     notice: Callable[[str], None] | None = None,
+    tensorboard: bool = False,
 ) -> list[TrainedRun]:
     """Train a recipe once per seed, each in a folder of its own; resume those that were begun."""
     if not seeds:
@@ -267,7 +284,7 @@ def train_seeds(
             progress((done + share) / len(seeds), f"seed {seed}, {doing}")
 
         options = {"resume": resume, "threads": threads, "progress": report, "notice": notice}
-        options["device"] = device
+        options |= {"device": device, "tensorboard": tensorboard}
         runs.append(train(recipe, seed=seed, folder=place, **options, **(settings or {})))
     return runs
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import inspect
 import math
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -35,7 +36,8 @@ def check_recipe(recipe: Recipe | type[Recipe]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "run"
         trained = train(made, seed=1, folder=path)
-        again = _train_in_two_parts(made, Path(folder) / "parts")
+        with _follow_inputs(name):
+            again = _train_in_two_parts(made, Path(folder) / "parts")
         require(
             all(math.isfinite(row["loss"]) for row in trained.history),
             f"{name}: the loss is not finite after {trained.step} steps",
@@ -53,6 +55,22 @@ def check_recipe(recipe: Recipe | type[Recipe]) -> None:
         moved = _differ(fresh, trained.model)
         require(moved, f"{name}: two steps of training change no weight")
         _check_predictions(made, model)
+
+
+@contextmanager
+def _follow_inputs(name: str) -> Iterator[None]:
+    """Give tensors that are made without a device none of their numbers, and see who misses them.
+
+    Whatever runs on the CPU here, and follows its inputs, then also runs on a GPU.
+    """
+    torch.set_default_device("meta")
+    try:
+        yield
+    except (NotImplementedError, RuntimeError, TypeError) as error:
+        reason = str(error).partition("\n")[0]
+        require(False, f"{name}: a tensor is not on the device of its input ({reason})")
+    finally:
+        torch.set_default_device(None)
 
 
 class _Stop(Exception):
@@ -75,7 +93,7 @@ def _check_predictions(recipe: Recipe, model: nn.Module) -> None:
     dtype = next(model.parameters()).dtype
     generator = torch.Generator().manual_seed(0)
     problem: Any = draw_instances(recipe.build_distribution(), 3, generator).to(dtype)
-    with torch.no_grad():
+    with torch.no_grad(), _follow_inputs(name):
         layers = recipe.predict_layers(model, problem)
     require(
         layers.ndim >= 3 and layers.shape[1] == 3,
