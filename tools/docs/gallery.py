@@ -12,11 +12,13 @@ from typing import Any
 import torch
 
 import innerloop
+from innerloop.catalogue.blocks import describe_construction
+from innerloop.catalogue.listing import describe_parameters
 from innerloop.constructions.base import Construction, iterate_streams, read_prediction
 from innerloop.registry import load_members
 from tools.docs.diagram import draw_blocks, draw_steps
 
-_LABELS = ("Algorithm", "Invariant", "Proof", "Exact for", "Bound", "Source")
+_LABELS = ("Algorithm", "Invariant", "Proof", "Exact for", "Bound", "Holds for", "Source")
 
 
 def make_gallery() -> dict[str, str]:
@@ -47,9 +49,10 @@ def make_index() -> str:
 
 def make_page(name: str, kind: type[Construction]) -> str:
     """Write the page of one construction."""
-    shown = innerloop.show(f"construction/{name}")
-    summary, *rest = shown["header"].split("\n\n", 1)
     made = kind()
+    shown = describe_construction(made) | {"settings": describe_parameters(kind, made)}
+    header = inspect.getdoc(inspect.getmodule(kind)) or inspect.getdoc(kind) or ""
+    summary, *rest = header.split("\n\n", 1)
     parts = [
         f"---\ntitle: {name}\n---\n# {name}\n\n{summary}\n",
         _write_header(rest[0] if rest else ""),
