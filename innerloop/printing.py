@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import sys
+from itertools import groupby
 from typing import Any
 
 from innerloop.mathtext import strip_dollars
@@ -57,7 +58,7 @@ def print_description(shown: dict[str, Any]) -> None:
         settings = shown["settings"].items()
         rows = [[key, format_value(part["value"]), part["help"]] for key, part in settings]
         print_table("parameters (-s name=value)", ["name", "value", "meaning"], rows)
-    _PRINTERS[shown["kind"]](shown)
+    (_print_program if "saved" in shown else _PRINTERS[shown["kind"]])(shown)
 
 
 def _print_construction(shown: dict[str, Any]) -> None:
@@ -83,10 +84,11 @@ def _print_construction(shown: dict[str, Any]) -> None:
 def _print_program(shown: dict[str, Any]) -> None:
     """Print a construction, and what the compiler needed and saved."""
     _print_construction(shown)
-    for part in shown["parts"]:
-        print_text(
-            f"{part['part']}: {part['blocks']} blocks, {part['critical_path']} on the critical path"
-        )
+    costs = [(part["blocks"], part["critical_path"]) for part in shown["parts"]]
+    for (blocks, path), group in groupby(zip(costs, shown["parts"], strict=True), lambda p: p[0]):
+        names = [part["part"] for _, part in group]
+        name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
+        print_text(f"{name}: {blocks} blocks, {path} on the critical path")
     rows = [[name, *map(str, saved.values())] for name, saved in shown["saved"].items()]
     names = list(next(iter(shown["saved"].values())))
     print_table("saved in a step, by peephole", ["peephole", *names], rows)

@@ -239,6 +239,20 @@ def test_constructions_are_compared_with_their_programs_exactly() -> None:
     }, "the compiler finds Newton's −½ by itself"
 
 
+@pytest.mark.parametrize(
+    "name", ["gd-plus-plus", "lista-vm-linear", "network-gradient-descent", "spectral-clustering"]
+)
+def test_constructions_that_became_programs_are_exact(name: str) -> None:
+    fewer = {"spectral-clustering": {"knots": 40}, "network-gradient-descent": {"width": 2}}
+    found = innerloop.exact(name, points=2, d=2, n=3, **fewer.get(name, {}))
+    assert found.equal, found.difference
+
+
+def test_marks_on_circles_have_no_exact_certificate() -> None:
+    with pytest.raises(InputError, match="the marks 'p' are points on circles"):
+        innerloop.exact("mixture-of-two-regressions", knots=10, points=1)
+
+
 def test_relu_attention_computes_the_same() -> None:
     problem = LinearRegression(d=3, n=6, queries=2).sample(4)
     linear, rectified = (

@@ -7,7 +7,7 @@ Each is a file of that name. A step is planned once if it does not depend on its
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,10 +51,10 @@ def compile_program(
     definition: Definition,
     sizes: Mapping[str, int],
     numbers: Callable[[int], Mapping[str, Any]],
-    steps: int,
+    steps: Iterable[int],
     target: Target,
 ) -> Compiled:
-    """Compile a program; `numbers(k)` are those of step k: rationals, whole numbers, matrices."""
+    """Compile the steps of these numbers; `numbers(k)` has rationals, whole numbers, matrices."""
     shapes = {name: r.find_shape(sizes) for name, r in definition.registers.items()}
 
     def trace(run: Callable[..., Trace], function: Any, k: int) -> Trace:
@@ -65,7 +65,7 @@ def compile_program(
     if definition.first_part is not None:
         empty = [name for name in definition.states if name not in definition.prompt.offers]
         prologue = plan_blocks(trace(trace_step, definition.first_part, 0), empty, target)
-    plans = [plan_blocks(trace(trace_step, definition.step, k), (), target) for k in range(steps)]
+    plans = [plan_blocks(trace(trace_step, definition.step, k), (), target) for k in steps]
     if not any(plan.blocks for plan in plans):
         raise InputError(f"{definition.name} changes no state: a step must assign one")
     parts = [plan for plan in (prologue, *plans) if plan is not None]

@@ -178,10 +178,11 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         counts = {"context": self.sizes["n"]} if self.fixed_n and "n" in self.sizes else {}
         return Target(self.attention == "relu", counts, self.peepholes)
 
-    def compile_for(self, target: Target) -> Compiled:
-        """Compile the program for a target of your own."""
-        steps = 1 if self.repeats else self.steps
-        return compile_program(self.definition, self.sizes, self.numbers_at, steps, target)
+    def compile_for(self, target: Target, ends: bool = False) -> Compiled:
+        """Compile the program for a target of your own; with `ends`, its first and last step."""
+        steps = range(1 if self.repeats else self.steps)
+        chosen = sorted({steps[0], steps[-1]}) if ends else steps
+        return compile_program(self.definition, self.sizes, self.numbers_at, chosen, target)
 
     @cached_property
     def layout(self) -> Layout:

@@ -46,12 +46,13 @@ def explain_program(construction: ProgramConstruction) -> dict[str, Any]:
 
 
 def measure_savings(construction: ProgramConstruction) -> dict[str, dict[str, int]]:
-    """Measure what each peephole saves per step, by compiling without it."""
-    whole, target = construction.compiled.count(), construction.target
+    """Measure what each peephole saves per step, by compiling the first and last without it."""
+    target = construction.target
+    whole = construction.compile_for(target, ends=True).count()
     saved: dict[str, dict[str, int]] = {}
     for name, field in PEEPHOLES.items():
         fewer = target.peepholes._replace(**{field: False})
-        without = construction.compile_for(replace(target, peepholes=fewer)).count()
+        without = construction.compile_for(replace(target, peepholes=fewer), ends=True).count()
         saved[name] = {key: without[key] - whole[key] for key in whole if key != "scratch"}
     return saved
 

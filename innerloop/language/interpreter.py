@@ -92,7 +92,13 @@ class Interpreter(Machine):
     def _find_same_marks(self, mark: str, gap: Any) -> Array:
         marks = self.registers[mark].array
         products = (marks[..., :, None, :] * marks[..., None, :, :]).sum(-1)
-        return convert_like(self._like, products > 1 - float(gap) / 2)
+        same = products > 1 - float(gap) / 2
+        if not isinstance(self._like, Tensor) and (products[same] != 1).any():
+            raise InputError(
+                f"the marks {mark!r} are points on circles, which are not rational: there is no "
+                "exact certificate, the one of `build` holds the weights to rounding"
+            )
+        return convert_like(self._like, same)
 
     def attend_softmax(
         self, score: Function, value: Function, over: str, where: Function | None, reach: Any
