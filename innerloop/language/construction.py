@@ -27,11 +27,12 @@ from innerloop.language.compiler import Compiled, compile_program
 from innerloop.language.definition import Definition, list_arguments
 from innerloop.language.emission import emit_blocks
 from innerloop.language.forms import ONE
+from innerloop.language.interpreter import Interpreter
 from innerloop.language.machine import Function, run_program
 from innerloop.language.placement import Peepholes, Target
 from innerloop.language.plan import Plan
 from innerloop.language.ranges import RangeCheck
-from innerloop.language.reference import Reference, load_interpreter, make_reference
+from innerloop.language.reference import Reference, make_reference
 from innerloop.language.types import Count, Matrices, Number, to_fraction
 from innerloop.language.values import Matrix, Value
 from innerloop.parameters import parameter
@@ -251,7 +252,7 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         elif self.compiled.answer is not None:
             answer = self._read_form(stream)
         else:
-            answer = self._compute_readout(problem, stream)
+            answer = self._compute_readout(stream)
         return self.definition.prompt.select_answer(problem, answer)
 
     def _read_form(self, stream: Tensor) -> Tensor:
@@ -267,14 +268,17 @@ class ProgramConstruction(Construction[Any, Any], ABC):
             columns.append(column)
         return torch.stack(columns, dim=-1).reshape(*stream.shape[:-1], *form.shape)
 
-    def _compute_readout(self, problem: Any, stream: Tensor) -> Tensor:
+    def _compute_readout(self, stream: Tensor) -> Tensor:
         """Compute the answer from the output stream, outside of the transformer."""
         function = self.definition.readout_part
         assert function is not None
-        interpreter = load_interpreter(self.definition, problem, {})
-        for name, register in self.definition.registers.items():
-            shape = register.find_shape(self.sizes)
-            interpreter.registers[name] = Value(self.layout.read(stream, name), shape)
+        registers = {
+            name: Value(self.layout.read(stream, name), register.find_shape(self.sizes))
+            for name, register in self.definition.registers.items()
+        }
+        tokens = stream.shape[-2]
+        context = self.definition.prompt.count_context(tokens, self.sizes)
+        interpreter = Interpreter(registers, tokens, context)
         arguments = self.definition.bind(function, 0, self.sizes, self._list_floats())
         interpreter.write("answer", run_program(interpreter, function, arguments))
         return interpreter.registers["answer"].array
