@@ -252,6 +252,8 @@ def test_a_sentence_begins_with_a_capital_letter_and_a_symbol_with_its_own() -> 
     assert format_sentence("the loss falls") == "The loss falls."
     assert format_sentence("$n ≥ 2$: it holds") == "$n ≥ 2$: it holds."
     assert format_sentence("δ′ = 1") == "δ′ = 1."
+    assert format_sentence("a k-layer network") == "A k-layer network."
+    assert format_sentence("a + b holds") == "a + b holds."
     assert format_sentence("tr A = 0") == "tr A = 0."
     assert typeset("a < $b$ & costs") == "a &lt; <math><mi>b</mi></math> &amp; costs"
 

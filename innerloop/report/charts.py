@@ -8,6 +8,8 @@ from typing import Any
 
 import altair as alt
 
+from innerloop.report.theme import QUIET
+
 WIDTH, HEIGHT, PANEL = "container", 300, 260
 """Width (the page's) and height of a chart of one panel, and the width of each of several."""
 
@@ -112,8 +114,8 @@ def _draw_curves(figure: dict[str, Any]) -> list[alt.Chart]:
     for name, level in figure["rules"].items():
         # One label per panel, not one per row: labels drawn on each other look bold and torn.
         base = alt.Chart().transform_aggregate(rows="count()").encode(y=alt.datum(level))
-        layers.append(base.mark_rule(strokeDash=[4, 3], color="#555"))
-        label = base.mark_text(align="left", baseline="bottom", color="#555", dx=4)
+        layers.append(base.mark_rule(strokeDash=[4, 3], color=QUIET))
+        label = base.mark_text(align="left", baseline="bottom", color=QUIET, dx=4)
         layers.append(label.encode(x=alt.value(0), text=alt.value(name)))
     return layers
 

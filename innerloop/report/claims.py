@@ -187,11 +187,8 @@ def _render_beyond(check: dict[str, Any]) -> str:
 def _render_check(title: str, check: dict[str, Any]) -> str:
     outcome = {True: "holds", False: "fails", None: "undecided"}[check["passed"]]
     example = typeset(check["counterexample"])
-    shown = (
-        f'<p class="example"><span>the smallest counterexample found</span>{example}</p>'
-        if example
-        else ""
-    )
+    label = '<span class="label">the smallest counterexample found</span>'
+    shown = f'<p class="example">{label}{example}</p>' if example else ""
     ours = f" Threshold of ours: {check['ours']}." if check["ours"] else ""
     return (
         f'<div class="form {outcome}"><h4>{title}: <b>{outcome}</b></h4>'

@@ -6,6 +6,7 @@ from typing import Any
 
 import altair as alt
 
+from innerloop.report.theme import BAD, QUIET, SERIES
 from innerloop.surveys.data import Rows
 
 FLOOR = 1e-17
@@ -50,7 +51,7 @@ def plot_step_deviations(certificates: list[dict[str, Any]]) -> alt.FacetChart:
         alt.StrokeDash("series:N", title=None, legend=legend),
         tooltip=["construction:N", "series:N", "step:Q", "deviation:Q"],
     )
-    limit = base.mark_line(color="#b00", strokeDash=[2, 3]).encode(
+    limit = base.mark_line(color=BAD, strokeDash=[2, 3]).encode(
         alt.Y("tolerance:Q"), detail="series:N"
     )
     return (
@@ -131,7 +132,7 @@ def plot_regret(rows: Rows) -> alt.ConcatChart:
 def _plot_regret_panel(name: str, unit: str) -> alt.LayerChart | alt.FacetChart:
     players = ["uniform", "policy", "transformer"]
     legend = alt.Legend(orient="top", symbolType="stroke", symbolOpacity=1, symbolSize=500)
-    colours = alt.Scale(domain=players, range=["#999999", "#f2a65a", "#1f4e9c"])
+    colours = alt.Scale(domain=players, range=[QUIET, SERIES[1], SERIES[0]])
     dashes = alt.Scale(domain=players, range=[[1, 0], [1, 0], [6, 5]])
     base = (
         alt.Chart()

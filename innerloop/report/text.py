@@ -22,7 +22,11 @@ def format_sentence(text: str) -> str:
 
     A symbol keeps its case: n, δ′, f(A), cε, and whatever a sign of relation or operation follows.
     """
-    word = re.match(r"[a-z]{2,}(?=$|[,:;.]|['’-][a-z]| [^\s=≤≥<>≈~∈∉⊂≼≽→←↦+−·×/^*(])", text)
+    word = re.match(
+        r"a(?= [a-z]+-?[a-z]{2,})|"
+        r"[a-z]{2,}(?=$|[,:;.]|['’-][a-z]| [^\s=≤≥<>≈~∈∉⊂≼≽→←↦+−·×/^*(])",
+        text,
+    )
     if word and word[0] not in _FUNCTIONS:
         text = text[0].upper() + text[1:]
     return text if text.endswith((".", "?", "!")) else f"{text}."

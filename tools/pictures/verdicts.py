@@ -1,0 +1,59 @@
+"""What was found, as a bar of verdicts for each source: from results/verdicts.json."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tools.pictures.svg import THEMES, Theme, box, page, text
+
+RECORDED = Path(__file__).parents[2] / "results" / "verdicts.json"
+WIDTH, LEFT, ROW = 760, 170, 30
+RED = {"light": "#b3261e", "dark": "#ff8a80"}
+
+
+def draw(theme: Theme) -> str:
+    """Draw a row for each source, a piece of its bar for each verdict, and what colours mean."""
+    recorded = _load()
+    most = max(sum(source["verdicts"].values()) for source in recorded["sources"])
+    unit = (WIDTH - LEFT - 30) / most
+    parts = []
+    for k, source in enumerate(recorded["sources"]):
+        top = 24 + ROW * k
+        parts.append(text(LEFT - 14, top + 15, source["short"], theme.ink, size=14, anchor="end"))
+        left = float(LEFT)
+        for verdict, count in source["verdicts"].items():
+            fill, ink = _choose_colours(verdict, theme)
+            width = unit * count
+            parts.append(box(left, top, width - 2, 21, fill))
+            parts.append(
+                text(left + width / 2 - 1, top + 15, str(count), ink, bold=True, anchor="middle")
+            )
+            left += width
+    below = 24 + ROW * len(recorded["sources"]) + 24
+    left = float(LEFT)
+    for verdict, count in recorded["verdicts"].items():
+        words = f"{count} {verdict}"
+        parts.append(box(left, below - 11, 12, 12, _choose_colours(verdict, theme)[0]))
+        parts.append(text(left + 17, below, words, theme.quiet, size=12.5))
+        left += 34 + 7.2 * len(words)
+        if left > WIDTH - 150:
+            left, below = float(LEFT), below + 22
+    title = ", ".join(f"{count} {verdict}" for verdict, count in recorded["verdicts"].items())
+    return page(WIDTH, below + 16, theme, f"Claims of the literature, checked: {title}", parts)
+
+
+def _choose_colours(verdict: str, theme: Theme) -> tuple[str, str]:
+    """Choose the colour of a verdict, and of what is written on it."""
+    name = "light" if theme == THEMES["light"] else "dark"
+    colours = {"holds": theme.green, "holds as corrected": theme.orange, "fails": RED[name]}
+    if verdict in colours:
+        return colours[verdict], theme.paper
+    return (theme.quiet, theme.paper) if verdict == "undecided" else (theme.rule, theme.ink)
+
+
+@cache
+def _load() -> dict[str, Any]:
+    return json.loads(RECORDED.read_text("utf-8"))
