@@ -11,6 +11,7 @@ from innerloop.claims.evidence import Axis, Check, Erratum, Evidence, Figure, Pa
 from innerloop.claims.loading import load_claims
 from innerloop.ledger.run import Outcome
 from innerloop.surveys.data import ReportData
+from innerloop.surveys.survey import draw_diagrams
 
 HOSTILE = "<img src=x onerror=alert(1)></script><script>alert(2)</script> & $broken"
 
@@ -151,5 +152,6 @@ def make_data(**changes: Any) -> ReportData:
         "command": "innerloop report",
         "made": "today",
         "seconds": 1.0,
+        "diagrams": {"chebyshev": draw_diagrams()["chebyshev"]},
     }
     return ReportData(**{**given, **changes})

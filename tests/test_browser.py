@@ -68,16 +68,27 @@ def test_every_figure_is_there_with_its_data(page: Page) -> None:
     plots = page.evaluate(
         """[...document.querySelectorAll('.plot svg')].map((svg) =>
           [svg.getBoundingClientRect().width, svg.textContent,
-           svg.querySelectorAll('path[stroke], path[fill]:not([fill="none"])').length])"""
+           svg.querySelectorAll('path[stroke], path[fill]:not([fill="none"]), line').length])"""
     )
-    # The claims' figures, one again among the pictures, deviation, layers, regret, training.
-    assert len(plots) == len(make_figures()) + 1 + 1 + 4
+    # The claims' figures, one again among the pictures, deviation, layers, regret, training,
+    # and the diagram of a program.
+    assert len(plots) == len(make_figures()) + 1 + 1 + 4 + 1
     for width, text, marks in plots:
         assert width > 150
         assert marks > 1, f"{text} shows no data"
         assert len(text) > 20, "titles and labels"
     words = " ".join(text for _, text, _ in plots)
-    for wanted in ("lines", "examples n", "error", "p = 1", "level", HOSTILE, "entry", "Newton"):
+    for wanted in (
+        "lines",
+        "examples n",
+        "error",
+        "p = 1",
+        "level",
+        HOSTILE,
+        "entry",
+        "Newton",
+        "written;",
+    ):
         assert wanted in words
     assert "$p = 1$" not in words, "charts have no mathematics to typeset"
     assert words.count("level") == 1, "named once, not once for each row"

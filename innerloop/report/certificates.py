@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
+from innerloop.report.drawing import render_plot
 from innerloop.report.escaping import escape
+from innerloop.report.theme import name_diagram_colours
 
 _COLUMN_TITLES = {
     "layers": "layers",
@@ -53,6 +55,22 @@ def render_costs(certificates: Records) -> str:
         for certificate in certificates
     )
     return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+
+
+def render_diagrams(diagrams: Mapping[str, str]) -> str:
+    """Render each program's registers and blocks, to unfold."""
+    inner = "".join(
+        f"<figure><h4>{escape(name)}</h4>"
+        f"{render_plot(name_diagram_colours(svg), f'Registers and blocks of {name}')}</figure>"
+        for name, svg in diagrams.items()
+    )
+    return (
+        f'<details class="fold"><summary><h3>Programs <small>{len(diagrams)} written in the '
+        "language, their registers and blocks</small></h3></summary>"
+        f"{inner}</details>"
+        if diagrams
+        else ""
+    )
 
 
 def render_trainings(runs: Records, plots: Mapping[str, str]) -> str:

@@ -14,6 +14,7 @@ from innerloop.report.certificates import (
     render_certificates,
     render_costs,
     render_damaged,
+    render_diagrams,
     render_trainings,
 )
 from innerloop.report.charts import build_chart
@@ -108,6 +109,7 @@ def render_page(
         table=render_certificates(certificates),
         costs=render_costs(certificates),
         deviation=plots.get("deviation", ""),
+        diagrams=render_diagrams(data.diagrams),
         trainings=render_trainings(runs, plots) + render_damaged(data.damaged),
         command=escape(data.command),
         footer=escape(

@@ -24,6 +24,12 @@ VARIABLES = {
 
 _COLOUR = re.compile("|".join(VARIABLES))
 
+_DIAGRAM = {
+    **{"#ffffff": "--card", "#dddddd": "--line", "#c0392b": "--bad"},
+    **{"#1f6f8b": "--s6", "#8a6d1f": "--s5"},
+}
+"""Colours of programs' diagrams, which are drawn elsewhere."""
+
 CONFIG: dict[str, Any] = {
     "aria": False,
     "background": None,
@@ -45,6 +51,13 @@ CONFIG: dict[str, Any] = {
     "text": {"color": QUIET},
 }
 """Settings of every figure on the page."""
+
+
+def name_diagram_colours(svg: str) -> str:
+    """Replace the colours of a program's diagram by their names."""
+    for colour, name in _DIAGRAM.items():
+        svg = svg.replace(f'"{colour}"', f'"var({name})"')
+    return svg.replace("<svg ", '<svg fill="var(--ink)" ', 1)
 
 
 def name_colours(svg: str) -> str:

@@ -35,6 +35,8 @@ class ReportData:
     """How long the checks and measurements took."""
     damaged: list[dict[str, str]] = field(default_factory=list)
     """Runs that cannot be shown: the folder of each, and the reason."""
+    diagrams: dict[str, str] = field(default_factory=dict)
+    """Programs as pictures of their registers and blocks: SVG by the program's name."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the four measured tables and the damaged runs as plain data for JSON."""

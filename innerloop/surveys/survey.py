@@ -23,6 +23,8 @@ from innerloop.constructions.newton import NewtonConstruction
 from innerloop.constructions.preconditioned_gradient_descent import (
     PreconditionedGradientDescentConstruction,
 )
+from innerloop.language.construction import ProgramConstruction
+from innerloop.language.diagram import draw_program
 from innerloop.playing.contest import play_contest
 from innerloop.problems.linear_regression import LinearRegression
 from innerloop.problems.mdp import TabularMDP
@@ -87,7 +89,19 @@ def measure_report(
         command=command,
         made=time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         seconds=time.perf_counter() - start,
+        diagrams=draw_diagrams(),
     )
+
+
+def draw_diagrams() -> dict[str, str]:
+    """Draw every construction that is a program, at its default parameters."""
+    kinds = {
+        name: member
+        for kind in ("constructions", "programs")
+        for name, member in load_members(kind, Construction).items()
+        if issubclass(member, ProgramConstruction)
+    }
+    return {name: draw_program(kind.from_values({})) for name, kind in sorted(kinds.items())}
 
 
 def build_certificates(seed: int = 0) -> Iterator[Certificate]:
