@@ -31,11 +31,12 @@ from innerloop.certification.certificate import Certificate
 from innerloop.claims.evidence import Axis, Figure
 from innerloop.claims.loading import load_claims
 from innerloop.ledger import checking
+from innerloop.mathtext import check_text, iterate_texts
 from innerloop.report import export, page
 from innerloop.report.charts import build_chart
 from innerloop.report.drawing import Drawings, pack, shorten
 from innerloop.report.figures import plot_step_deviations
-from innerloop.report.findings import list_findings, summarise
+from innerloop.report.findings import HEADINGS, list_findings, summarise
 from innerloop.report.page import draw_charts, render_page
 from innerloop.report.text import format_sentence, typeset
 from innerloop.report.theme import SERIES, VARIABLES
@@ -330,3 +331,16 @@ def test_a_folder_for_figures_that_cannot_be(run, tmp_path: Path) -> None:
     assert found.code == 2
     assert "cannot write figures to" in found.err
     assert not (tmp_path / "x.html").exists()
+
+
+def test_the_recorded_verdicts_are_about_the_claims_that_are_here() -> None:
+    """`tools/record_verdicts.py` writes them; a statement that changed is to be checked again."""
+    recorded = json.loads((Path(__file__).parents[1] / "results" / "verdicts.json").read_bytes())
+    claims = load_claims()
+    for id, entry in recorded["claims"].items():
+        if entry["verdict"] != "not yet checked":
+            assert claims[id].statement == entry["statement"], id
+    assert sum(recorded["verdicts"].values()) == len(recorded["claims"])
+    assert {finding["kind"] for finding in recorded["findings"]} <= set(HEADINGS)
+    for text in iterate_texts(recorded["findings"]):
+        check_text(text)

@@ -77,7 +77,7 @@ def plot_error_against_layers(rows: Rows) -> alt.FacetChart:
     legend = alt.Legend(orient="top", columns=2, symbolType="stroke", labelLimit=300)
     line = (
         alt.Chart(alt.Data(values=labelled))
-        .mark_line(point=alt.OverlayMarkDef(size=12))
+        .mark_line()
         .encode(
             alt.X(
                 "layers:Q", title="layers", axis=alt.Axis(values=[1, 10, 100, 1000], format="d")

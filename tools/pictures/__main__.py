@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from tools.pictures import hero, svg, verbs
+from tools.pictures import hero, svg, verbs, verdicts
 from tools.pictures.svg import THEMES, Theme
 
 ROOT = Path(__file__).parents[2]
@@ -38,6 +38,7 @@ DRAWINGS = {
     "train": Drawing(verbs.draw_train, verbs, ("results/regression/gpt2.csv",)),
     "identify": Drawing(verbs.draw_identify, verbs),
     "check": Drawing(verbs.draw_check, verbs),
+    "verdicts": Drawing(verdicts.draw, verdicts, ("results/verdicts.json",)),
 }
 
 
