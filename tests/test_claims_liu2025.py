@@ -305,7 +305,9 @@ def test_recorded_transformers_take_part_in_every_figure(
         return
     whole = figure_1a.figure_1a.run(first, 0)
     assert len(whole["pairs"]) == len(figure_1a.PAIRS) + 1
-    assert "its read-out, which begins at the proof's V; in 3,500 of its 4,000" in whole["training"]
+    assert (
+        "its read-out, which begins at the proof's $V$; in 3,500 of its 4,000" in whole["training"]
+    )
     assert len(whole["curves"]["Small TF"]) == 2 * first["n"]
     assert len(whole["curves"][contest.GPT2]) == first["n"]
     assert whole["losses"]["Small TF"][0] < 0.5, "a trained one"

@@ -106,9 +106,9 @@ def test_a_case_orders_and_describes() -> None:
     matrix = torch.tensor([[1.0, 31.77], [0.0, 1e6]], dtype=torch.float64)
     case = Case(d=2, L=3, n=10**6, A=matrix, eps=0.25, note="Σ* = I")
     assert case.size == (2, 3, 10**6, 0.25)
-    text = "d = 2, L = 3, n = 10^6, A = [[1, 31.77], [0, 1000000]], eps = 0.25, Σ* = I"
+    text = "$d = 2$, $L = 3$, $n = 10^6$, $A = [[1, 31.77], [0, 1000000]]$, $eps = 0.25$, Σ* = I"
     assert str(case) == text
-    assert str(Case(n=10, k=12_345).extend(note="x", n=11)) == "n = 11, k = 12345, x"
+    assert str(Case(n=10, k=12_345).extend(note="x", n=11)) == "$n = 11$, $k = 12345$, x"
     assert case["d"] == 2
 
 
@@ -118,9 +118,9 @@ def test_trials_take_cases() -> None:
         bound.add(2, 1, Case(n=n))
         same.add(2.0, 1.0, Case(n=n))
         mean.add(torch.ones(5) + 1e-3 * torch.arange(5), 3.0, Case(n=n))
-    assert bound.check().counterexample == "n = 4: 2 against 1"
-    assert same.check().counterexample == "n = 4: 2 against 1"
-    assert mean.check().counterexample.startswith("n = 4: off by ")
+    assert bound.check().counterexample == "$n = 4$: 2 against 1"
+    assert same.check().counterexample == "$n = 4$: 2 against 1"
+    assert mean.check().counterexample.startswith("$n = 4$: off by ")
 
 
 @pytest.mark.parametrize(
