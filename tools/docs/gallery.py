@@ -18,7 +18,8 @@ from innerloop.constructions.base import Construction, iterate_streams, read_pre
 from innerloop.registry import load_members
 from tools.docs.diagram import draw_blocks, draw_steps
 
-_LABELS = ("Algorithm", "Invariant", "Proof", "Exact for", "Bound", "Holds for", "Source")
+_LABEL = r"^([A-Z][a-z]+(?: [a-z]+)?) {2,}"
+"""A label of a header: at the beginning of a line, with spaces after it."""
 
 
 def make_gallery() -> dict[str, str]:
@@ -71,8 +72,7 @@ def make_page(name: str, kind: type[Construction]) -> str:
 
 def split_header(text: str) -> list[tuple[str, str]]:
     """Split the rest of a header into its labelled parts."""
-    pattern = "|".join(_LABELS)
-    found = re.split(rf"^({pattern})\s+", text, flags=re.M)
+    found = re.split(_LABEL, text, flags=re.M)
     return [
         (label, re.sub(r"[ \t]*\n[ \t]*", " ", body).strip())
         for label, body in zip(found[1::2], found[2::2], strict=True)
