@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import copy
+import functools
 import io
 import json
 import threading
@@ -26,10 +27,11 @@ import innerloop
 from innerloop.algorithms.ista import ISTA
 from innerloop.algorithms.lasso import Lasso
 from innerloop.claims.recorded import load_recorded
-from innerloop.errors import InputError
+from innerloop.errors import FileError, InputError
 from innerloop.lab.builds import get_build
 from innerloop.lab.pattern import compute_pattern
 from innerloop.lab.scene import load_scenes
+from innerloop.lab.scenes import sparse_recovery
 from innerloop.lab.scenes.sparse_recovery import make_problem
 from innerloop.lab.scenes.trained_network import attend
 from innerloop.lab.scenes.trained_network import make_problem as draw_regression
@@ -167,7 +169,11 @@ def test_a_program_prints_the_numbers_of_its_scene(
 @pytest.mark.parametrize("name", ["newton", "lloyd", "lista-vm", "pca"])
 def test_a_pattern_times_values_is_what_attention_adds(name: str) -> None:
     """The pattern drawn is the one that acts: linear, softmax, ReLU; every mask and factor."""
-    sizes = {"lista-vm": {"d": 3}, "pca": {"d": 2, "n": 5, "steps": 2}, "newton": {"d": 2}}
+    sizes: dict[str, dict[str, Any]] = {
+        "lista-vm": {"d": 3},
+        "pca": {"d": 2, "n": 5, "steps": 2},
+        "newton": {"d": 2},
+    }
     built = get_build(name, instances=2, **sizes.get(name, {"d": 2, "steps": 2}))
     distribution = built.construction.distributions()[0]
     problem = distribution.sample(generator=torch.Generator().manual_seed(1))
@@ -192,11 +198,12 @@ def test_a_pattern_times_values_is_what_attention_adds(name: str) -> None:
 
 def test_the_lines_are_the_transformers_and_end_at_least_squares(answers: Answers) -> None:
     answer = answers("line-fit")
-    slope, intercept = np.polyfit(*np.array(POINTS).T, 1)
+    x, y = np.array(POINTS).T
+    slope, intercept = np.polyfit(x, y, 1)
     np.testing.assert_allclose(answer["picture"]["best"], [intercept, slope], atol=1e-12)
     np.testing.assert_allclose(answer["picture"]["lines"][-1], [intercept, slope], atol=1e-8)
-    x = np.stack([np.ones(5), np.array(POINTS)[:, 0]], axis=1)
-    assert answer["picture"]["kappa"] == pytest.approx(np.linalg.cond(x.T @ x))
+    rows = np.stack([np.ones(5), x], axis=1)
+    assert answer["picture"]["kappa"] == pytest.approx(np.linalg.cond(rows.T @ rows))
     ours, reference, _ = (line["values"] for line in answer["error"]["series"])
     np.testing.assert_allclose(ours, reference, atol=1e-13)
     assert answer["certificate"]["holds"]
@@ -271,10 +278,31 @@ def test_the_methods_are_the_packages_own(answers: Answers) -> None:
     layers = run.recipe.predict_layers(run.model, problem.to(torch.float32)).detach()
     ours = methods["trained Small TF"] @ problem.x_query[0].numpy()
     np.testing.assert_allclose(ours, layers[:, 0], atol=1e-4)
-    learned = load_recorded("sparse", "lista-vm").model
-    iterates: Any = learned.iterates(problem.x.float()[None], problem.y.float()[None])
+    learned = cast(Any, load_recorded("sparse", "lista-vm").model)
+    iterates = learned.iterates(problem.x.float()[None], problem.y.float()[None])
     mine = methods["LISTA-VM transformer"][1:]
     np.testing.assert_allclose(mine, iterates[:, 0].detach(), atol=1e-4)
+
+
+def test_without_recorded_weights_the_scene_says_so_and_shows_the_rest(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in a wheel, which has neither the Small TF nor the learned matrices."""
+
+    def fail(folder: str, name: str) -> None:
+        raise FileError("not here")
+
+    quick = functools.partial(get_build, instances=2)
+    monkeypatch.setattr(sparse_recovery, "get_build", quick)
+    monkeypatch.setattr(sparse_recovery, "load_recorded", fail)
+    for name in ("load_learned", "load_trained"):
+        monkeypatch.setattr(sparse_recovery, name, getattr(sparse_recovery, name).__wrapped__)
+    answer = ask(client, "sparse-recovery", truth=TRUTH, seed=1)
+    methods = {each["name"]: each["values"] for each in answer["picture"]["methods"]}
+    assert set(methods) == {"LISTA-VM transformer", "ISTA", "FISTA", "lasso"}
+    assert "Small TF is not here" in answer["certificate"]["here"]
+    found = run_program(answer["python"].replace("instances=16", "instances=2"))
+    np.testing.assert_allclose(found, methods["LISTA-VM transformer"], atol=1e-12)
 
 
 # Bandits
@@ -345,7 +373,7 @@ def test_a_dragged_label_changes_what_comes_after_it_alone(
 
 
 def test_what_identify_says_is_shown(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = {"algorithms": ["ridge", "newton"], "prompts": 16}
+    options = {"algorithms": ["ridge"], "prompts": 8}
     monkeypatch.setattr("innerloop.lab.scenes.trained_network.OPTIONS", options)
     monkeypatch.setattr("innerloop.lab.scenes.trained_network._verdicts", [])
     found = ask(client, "trained-network", seed=1, identify=True)["picture"]["verdicts"]
@@ -364,6 +392,9 @@ def test_a_broken_weight_is_found_at_its_step(client: TestClient, answers: Answe
     assert not answer["certificate"]["holds"]
     assert f"first in {broken}, register m" in answer["certificate"]["line"]
     assert answer["picture"]["broken"] == [f"step {k}" == broken for k in range(1, 9)]
+    step = answer["picture"]["broken"].index(True) + 1
+    assert answer["picture"]["lines"][:step] == answer["picture"]["intact"][:step]
+    assert answer["picture"]["lines"][step] != answer["picture"]["intact"][step]
     intact = ask(client, "break-it", factor=1.0, weight=60)
     assert intact["certificate"]["holds"]
     assert intact["picture"]["lines"] == intact["picture"]["intact"]

@@ -51,7 +51,7 @@ class Lab:
 def lab() -> Iterator[Lab]:
     """The server; it identifies with few candidates, which takes a second and not ten."""
     with pytest.MonkeyPatch.context() as patch:
-        few = {"algorithms": ["ridge", "newton"], "prompts": 16}
+        few = {"algorithms": ["ridge"], "prompts": 8}
         patch.setattr("innerloop.lab.scenes.trained_network.OPTIONS", few)
         patch.setattr("innerloop.lab.scenes.trained_network._verdicts", [])
         lab = Lab()

@@ -156,6 +156,13 @@ def test_the_wheel_has_all_that_is_recorded_but_weights_that_quick_does_not_use(
     assert sum(list_files(ROOT / "results").values()) < 40e6
 
 
+def test_the_wheel_has_the_page_of_the_lab(fresh_environment: FreshEnvironment) -> None:
+    place = Path("lab", "static")
+    here = list_files(ROOT / "innerloop" / place)
+    assert len(here) > 10
+    assert list_files(fresh_environment.recorded.parent / place) == here
+
+
 CANDIDATES = "--candidate polyak --candidate gradient-descent --prompts 64 --steps 8"
 COMMANDS_OF_THE_WHEEL = (
     "build newton -s d=2 -s steps=3",

@@ -74,6 +74,8 @@ class Slider:
 
 
 Control = Choice | Slider
+SEED = Slider("seed", "seed", 0, 10_000, 1, 0)
+"""The seed of what a scene draws."""
 
 
 def describe(value: Any) -> str:

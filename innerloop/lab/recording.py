@@ -10,10 +10,10 @@ from __future__ import annotations
 import base64
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from innerloop.certification.building import BuiltTransformer
 from innerloop.lab.pattern import compute_pattern
@@ -49,19 +49,20 @@ class Recording:
 def record(built: BuiltTransformer, problem: Any) -> Recording:
     """Run a built transformer on a single problem, and keep the stream after every layer."""
     transformer, trace = built.transformer, built.trace(problem)
-    steps = [list(step) for step in transformer.body] * transformer.loops  # pyright: ignore
-    sections = [list(transformer.prologue), *steps]
+    body = [list(cast(nn.ModuleList, step)) for step in transformer.body]
+    sections = [list(transformer.prologue), *body * transformer.loops]
     blocks = [block for section in sections for block in section]
     frames = [k for k, section in enumerate(sections) for _ in section]
     last = [sum(len(section) for section in sections[: k + 1]) for k in range(len(sections))]
     readout = list(transformer.epilogue)
+    steps = len(sections) - 1
     context = built.construction.context_length(problem)
     tokens = trace.streams[0].shape[-2]
     return Recording(
         transformer.layout,
-        [*blocks, *readout],
+        cast(list[Block], [*blocks, *readout]),
         trace.streams,
-        [*frames, *[len(steps)] * len(readout)],
+        [*frames, *[steps] * len(readout)],
         last,
         tokens - 1 if context is None else context,
         built.construction.ignored_mask(trace.streams[0]),

@@ -13,7 +13,7 @@ import torch
 from innerloop.certification.building import BuiltTransformer
 from innerloop.constructions.acting import ActingConstruction
 from innerloop.lab.builds import INSTANCES, describe_certificate, get_build
-from innerloop.lab.controls import Choice, Control, Slider, Values, read_list, read_number
+from innerloop.lab.controls import SEED, Choice, Control, Slider, Values, read_list, read_number
 from innerloop.lab.python import DIGITS, format_call, format_value
 from innerloop.lab.recording import describe_last, record
 from innerloop.lab.scene import Scene
@@ -27,7 +27,8 @@ from innerloop.progress import Progress
 TURNS, ARMS, STEPS = 20, 3, 24
 NAMES = {"soft-lin-ucb": "LinUCB", "thompson-sampling": "Thompson sampling"}
 REACH = 1.5
-MAX_SEED = 10_000
+POLICY = Choice("policy", "policy", NAMES)
+NOISE = Slider("noise", "noise of the rewards", 0.0, 0.6, 0.05, 0.2)
 
 
 class BanditsScene(Scene):
@@ -41,14 +42,11 @@ class BanditsScene(Scene):
         "the transformer chooses one of three actions from what it has seen. Its policy plays the "
         "same game with the same luck."
     )
-    controls: ClassVar[tuple[Control, ...]] = (
-        Choice("policy", "policy", NAMES),
-        Slider("noise", "noise of the rewards", 0.0, 0.6, 0.05, 0.2),
-    )
+    controls: ClassVar[tuple[Control, ...]] = (POLICY, NOISE)
 
     def run(self, values: Values, progress: Progress) -> dict[str, Any]:
-        name, noise = (control.read(values) for control in self.controls)
-        seed = Slider("seed", "seed", 0, MAX_SEED, 1, 0).read_whole(values)
+        name, noise = POLICY.read(values), NOISE.read(values)
+        seed = SEED.read_whole(values)
         weights = read_weights(values)
         built = get_build(name, progress, **choose())
         environment = make_environment(built, weights, noise, seed)

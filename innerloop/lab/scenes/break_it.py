@@ -31,6 +31,8 @@ QUERIES = [[1.0, 0.0], [0.0, 1.0]]
 NAMES = {"newton": "Newton’s iteration", "preconditioned-gradient-descent": "gradient descent"}
 FLOOR, CEILING = 1e-17, 1e6
 """Deviations are drawn between these."""
+ALGORITHM = Choice("algorithm", "algorithm", NAMES)
+FACTOR = Slider("factor", "the weight is multiplied by", -1.0, 3.0, 0.05, 1.0)
 
 
 class BreakItScene(Scene):
@@ -44,13 +46,10 @@ class BreakItScene(Scene):
         "is held against the algorithm, and the certificate names the first step, the register and "
         "the token where they part."
     )
-    controls: ClassVar[tuple[Control, ...]] = (
-        Choice("algorithm", "algorithm", NAMES),
-        Slider("factor", "the weight is multiplied by", -1.0, 3.0, 0.05, 1.0),
-    )
+    controls: ClassVar[tuple[Control, ...]] = (ALGORITHM, FACTOR)
 
     def run(self, values: Values, progress: Progress) -> dict[str, Any]:
-        name, factor = (control.read(values) for control in self.controls)
+        name, factor = ALGORITHM.read(values), FACTOR.read(values)
         built = get_build(name, progress, **choose(name))
         weights = list_weights(built.transformer)
         chosen = read_chosen(values, weights)

@@ -20,6 +20,8 @@ MAX_POINTS, MAX_CLUSTERS = 36, 4
 STEPS = 8
 KNOTS = 1000
 NAMES = {"lloyd": "k-means", "em": "EM (soft)"}
+ALGORITHM = Choice("algorithm", "algorithm", NAMES)
+SIGMA = Slider("sigma", "width σ of a cluster in EM", 0.3, 1.0, 0.1, 0.6)
 
 
 class ClustersScene(Scene):
@@ -32,13 +34,10 @@ class ClustersScene(Scene):
         "Drag points, and the crosses where the means start. One softmax head gives every point to "
         "the means near it, another moves every mean to the middle of its points."
     )
-    controls: ClassVar[tuple[Control, ...]] = (
-        Choice("algorithm", "algorithm", NAMES),
-        Slider("sigma", "width σ of a cluster in EM", 0.3, 1.0, 0.1, 0.6),
-    )
+    controls: ClassVar[tuple[Control, ...]] = (ALGORITHM, SIGMA)
 
     def run(self, values: Values, progress: Progress) -> dict[str, Any]:
-        name, sigma = (control.read(values) for control in self.controls)
+        name, sigma = ALGORITHM.read(values), SIGMA.read(values)
         points = round_points(read_points(values, "points", 2, MAX_POINTS, REACH))
         starts = round_points(read_points(values, "starts", 2, MAX_CLUSTERS, REACH))
         problem = ClusteringProblem.from_arrays(points, starts)

@@ -29,6 +29,8 @@ ALPHA = 1.0 / (MAX_POINTS * (1.0 + REACH**2)) ** 2
 NAMES = {"newton": "Newton’s iteration", "looped-gradient-descent": "gradient descent"}
 FLOOR = 1e-16
 """Errors are drawn down to this."""
+ALGORITHM = Choice("algorithm", "algorithm", NAMES)
+RATE = Slider("rate", "step size η of gradient descent", 0.05, 0.6, 0.05, 0.3)
 
 
 class LineFitScene(Scene):
@@ -41,13 +43,10 @@ class LineFitScene(Scene):
         "Drag a point, click to add one, double-click to remove it. Nobody trained these weights: "
         "they are written down so that every step of the forward pass is a step of the algorithm."
     )
-    controls: ClassVar[tuple[Control, ...]] = (
-        Choice("algorithm", "algorithm", NAMES),
-        Slider("rate", "step size η of gradient descent", 0.05, 0.6, 0.05, 0.3),
-    )
+    controls: ClassVar[tuple[Control, ...]] = (ALGORITHM, RATE)
 
     def run(self, values: Values, progress: Progress) -> dict[str, Any]:
-        name, rate = (control.read(values) for control in self.controls)
+        name, rate = ALGORITHM.read(values), RATE.read(values)
         points = round_points(read_points(values, "points", 2, MAX_POINTS, REACH))
         problem = make_problem(points)
         others = [other for other in NAMES if other != name]

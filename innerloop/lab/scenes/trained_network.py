@@ -15,7 +15,7 @@ from torch import Tensor
 
 from innerloop.claims.recorded import load_recorded
 from innerloop.identification.identification import identify
-from innerloop.lab.controls import Control, Slider, Values, read_list, read_number
+from innerloop.lab.controls import SEED, Control, Values, read_list, read_number
 from innerloop.lab.python import DIGITS, format_value
 from innerloop.lab.recording import encode_floats, encode_pattern
 from innerloop.lab.scene import Scene
@@ -24,7 +24,6 @@ from innerloop.progress import Progress
 
 N = 10
 REACH = 8.0
-MAX_SEED = 10_000
 OPTIONS: dict[str, Any] = {}
 """Options of `identify`; none, so that what is shown is what everybody gets."""
 _lock = threading.Lock()
@@ -45,7 +44,7 @@ class TrainedNetworkScene(Scene):
     controls: ClassVar[tuple[Control, ...]] = ()
 
     def run(self, values: Values, progress: Progress) -> dict[str, Any]:
-        seed = Slider("seed", "seed", 0, MAX_SEED, 1, 0).read_whole(values)
+        seed = SEED.read_whole(values)
         run = load_network()
         problem, labels = make_problem(run, values, seed)
         model, tokens = run.model, run.recipe.encode_tokens(problem).unsqueeze(0)

@@ -24,10 +24,10 @@ from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.progress import Progress
 
 MAX_FEATURES = 5
-DEFAULT_STEPS = 14
 DIGITS = 9
 """Digits after the point of a scaled number."""
 FLOOR = 1e-16
+DEPTH = Slider("steps", "steps", 4, 20, 1, 14)
 
 
 class YourDataScene(Scene):
@@ -41,10 +41,10 @@ class YourDataScene(Scene):
         "from which. It stays on this machine. The rows become the prompt; every step is a step of "
         "Newton’s iteration towards least squares."
     )
-    controls: ClassVar[tuple[Control, ...]] = (Slider("steps", "steps", 4, 20, 1, DEFAULT_STEPS),)
+    controls: ClassVar[tuple[Control, ...]] = (DEPTH,)
 
     def run(self, values: Values, progress: Progress) -> dict[str, Any]:
-        steps = self.controls[0].read_whole(values)  # pyright: ignore[reportAttributeAccessIssue]
+        steps = DEPTH.read_whole(values)
         text = values.get("text")
         if not isinstance(text, str):
             raise InputError(f"text must be the text of a CSV file, got {describe(text)}")

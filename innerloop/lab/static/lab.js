@@ -1,5 +1,5 @@
 // The page: scenes, controls, the slider of steps, and one request at a time, of which the latest wins.
-import {format, html, legend} from "./svg.js";
+import {format, html, legend, typeset} from "./svg.js";
 import {AttentionPanel, RegistersPanel, drawCertificate, drawError} from "./panels.js";
 
 const $ = (id) => document.getElementById(id);
@@ -20,26 +20,26 @@ const lab = {
   },
   redraw, request, aside,
 };
-let scenes = [], busy = false, again = false, abort = null, slow = null, retry = null;
+let scenes = [], busy = false, again = false, abort = null, slow = null, retry = null, welcome = true;
 
 // Requests. While one is under way, further ones wait, and only the last of them is sent.
 async function request() {
   if (busy) { again = true; return; }
   busy = true; again = false; document.body.dataset.state = "busy";
-  const scene = lab.scene, turn = ++lab.turn;
-  abort = new AbortController();
+  const scene = lab.scene, turn = ++lab.turn, own = abort = new AbortController();
   slow = setTimeout(() => progress(0, "working"), 200);
+  let answer = null, failed = false;
   try {
     const body = JSON.stringify({tab, turn, values: {...lab.values, ...lab.drawing.values()}});
-    const response = await fetch(`/run/${scene.name}`, {method: "POST", body, headers: {"content-type": "application/json"}, signal: abort.signal});
-    const answer = await readLines(response, () => lab.scene === scene);
-    if (lab.scene === scene && answer && !answer.superseded) receive(answer);
-    online();
-  } catch (error) {
-    if (error.name !== "AbortError") offline();
-  }
+    const response = await fetch(`/run/${scene.name}`, {method: "POST", body, headers: {"content-type": "application/json"}, signal: own.signal});
+    answer = await readLines(response, () => lab.scene === scene);
+  } catch (error) { failed = error.name !== "AbortError"; }
+  if (abort !== own) return;  // another scene was opened meanwhile
   clearTimeout(slow); progress(null);
-  busy = false; document.body.dataset.state = "idle";
+  busy = false;
+  if (failed) offline(); else online();
+  if (answer && !answer.superseded) receive(answer);
+  document.body.dataset.state = "idle";
   if (again) request();
 }
 
@@ -91,6 +91,8 @@ function receive(answer) {
   lab.drawing.received?.(answer);
   redraw();
   document.body.dataset.turn = lab.turn;
+  if (welcome && !calm.matches) play(true);  // the first picture moves by itself, once
+  welcome = false;
 }
 
 function progress(share, doing = "") {
@@ -123,7 +125,7 @@ function redraw() {
   lab.drawing.draw(answer, lab.shown, step);
   const frame = answer.frames[step];
   $("step-label").textContent = frame.label; $("layers").textContent = frame.layers;
-  $("note").textContent = frame.note;
+  $("note").textContent = typeset(frame.note);
   drawError($("error"), $("error-legend"), $("error-title"), answer, step);
   drawCertificate($("certificate"), answer.certificate);
   attention.draw(answer, step);
@@ -150,9 +152,10 @@ let timer = null;
 function play(on) {
   lab.playing = on; clearTimeout(timer);
   $("play").setAttribute("aria-label", on ? "Pause" : "Play the steps");
+  $("note").setAttribute("aria-live", on ? "off" : "polite");
   $("play-icon").setAttribute("d", on ? "M6 4.5h4.5v15H6zM13.5 4.5H18v15h-4.5z" : "M7 4.5v15l13-7.5z");
   if (!on || !lab.answer) return;
-  const last = lab.answer.frames.length - 1, pause = Math.max(120, Math.min(650, 9000 / (last + 1)));
+  const last = lab.answer.frames.length - 1, pause = Math.max(120, Math.min(600, 6500 / (last + 1)));
   if (lab.step >= last) setStep(0);
   const next = () => {
     if (lab.step >= lab.answer.frames.length - 1) return play(false);
@@ -161,6 +164,7 @@ function play(on) {
   };
   timer = setTimeout(next, pause);
 }
+addEventListener("pointerdown", (event) => { if (lab.playing && event.target.closest("#stage")) { play(false); setStep(lab.answer.frames.length - 1, true); redraw(); } }, true);
 
 // Scenes and their controls.
 function buildControls(scene) {
@@ -195,7 +199,7 @@ function change(name) { (lab.drawing.controlled?.(name) ?? true) && request(); }
 
 async function open(name) {
   const scene = scenes.find((each) => each.name === name) ?? scenes[0];
-  play(false); abort?.abort(); again = false;
+  play(false); abort?.abort(); abort = null; again = false; clearTimeout(slow); progress(null);
   cancelAnimationFrame(animation);
   lab.scene = scene; lab.answer = null; lab.turn += 1;
   document.title = `${scene.title} · innerloop lab`;

@@ -1,5 +1,5 @@
 // The parts that every scene has: error chart, attention, registers, certificate, Python.
-import {canvasFor, format, html, legend, make, path, scale} from "./svg.js";
+import {canvasFor, format, html, legend, make, path, scale, typeset} from "./svg.js";
 
 const decode = (text) => Uint8Array.from(atob(text), (letter) => letter.charCodeAt(0));
 export const decodeFloats = (text) => new Float32Array(decode(text).buffer);
@@ -188,5 +188,5 @@ export function drawCertificate(place, certificate) {
   place.replaceChildren();
   const kind = certificate.holds === null ? "" : certificate.holds ? "holds" : "fails", mark = {holds: "✓ ", fails: "✗ "}[kind] ?? "";
   html(place, "b", {class: kind}, `${mark}Certificate `);
-  place.append(`${certificate.line} ${certificate.here}`);
+  place.append(typeset(`${certificate.line} ${certificate.here}`));
 }

@@ -66,6 +66,9 @@ export function format(value) {
   return value.toExponential(1).replace("e-", "e−").replace("e+", "e");
 }
 
+/** Minus signs of numbers as minus signs. */
+export const typeset = (text) => text.replace(/-(?=\d)/g, "−");
+
 /** Normal numbers that are the same on every machine. */
 export function randomNumbers(seed) {
   let state = (seed * 2654435761) % 2147483646 + 1;

@@ -21,7 +21,7 @@ export default function (lab) {
       const wide = width / p.layers.length, size = Math.min(15, wide * 0.42, (height * 0.42) / Math.ceil(most / 2) - 2), top = 40, largest = Math.max(...p.weights.map((each) => Math.abs(each.value)));
       byLayer.forEach((list, layer) => {
         const before = p.layers[0] === "step 1" ? 0 : 1, number = layer - before, bad = number >= 0 && number < p.broken.length && p.broken[number], middle = (layer + 0.5) * wide;
-        if (bad) make(svg, "rect", {x: layer * wide + 1.5, y: 2, width: wide - 3, height: top + Math.ceil(most / 2) * (size + 3) + 4, rx: 8, fill: "var(--bad)", opacity: 0.13});
+        if (bad) make(svg, "rect", {x: layer * wide + 1.5, y: 2, width: wide - 3, height: top + Math.ceil(most / 2) * (size + 3) + 4, rx: 8, fill: "var(--third)", opacity: 0.2});
         make(svg, "text", {x: middle, y: 16, "text-anchor": "middle"}, wide > 52 ? `layer ${layer + 1}` : String(layer + 1));
         make(svg, "text", {x: middle, y: 31, "text-anchor": "middle", opacity: 0.9}, bad ? "✗" : p.layers[layer].startsWith("step") ? (wide > 44 ? p.layers[layer] : p.layers[layer].slice(5)) : "·");
         list.forEach((each, k) => {
@@ -33,7 +33,7 @@ export default function (lab) {
         });
       });
       drawLines(svg, width, top + Math.ceil(most / 2) * (size + 3) + 16, height, p, t);
-      lab.legend([["swatch", "var(--accent)", "a weight (negative: orange)"], ["line", "transformer", `the line of these weights after step ${step}`], ["dashed", "reference", "the line of the right weights"], ["swatch", "var(--bad)", "a step that is not the algorithm’s"]]);
+      lab.legend([["swatch", "var(--accent)", "a weight (negative: orange)"], ["line", "transformer", `the line of these weights after step ${step}`], ["dashed", "reference", "the line of the right weights"], ["swatch", "var(--third)", "a step that is not the algorithm’s (✗)"]]);
     },
   };
 

@@ -24,7 +24,7 @@ export default function (lab) {
   slider("κ", 0, 2, 0.1, 0, (v) => { kappa = 10 ** v; }, (v) => format(10 ** v));
 
   function slider(name, least, most, step, value, set, text) {
-    const label = html(lab.tools, "label", {}, name), input = html(label, "input", {type: "range", min: least, max: most, step, value, "aria-label": name === "κ" ? "condition number κ of new points" : "noise of new points"});
+    const label = html(lab.tools, "label", {}, name === "κ" ? "unevenness κ" : name), input = html(label, "input", {type: "range", min: least, max: most, step, value, "aria-label": name === "κ" ? "condition number κ of new points" : "noise of new points"});
     const output = html(label, "output", {}, text(value));
     input.oninput = () => { set(+input.value); output.textContent = text(+input.value); sample(); draw(); };
   }

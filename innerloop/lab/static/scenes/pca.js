@@ -29,7 +29,7 @@ export default function (lab) {
       const under = plane.begin(), {vectors, matrices, axes, lengths} = answer.picture;
       const at = ([x, y]) => [plane.x(x), plane.y(y)], now = between(vectors, t), [[a, b], [, d]] = between(matrices, t);
       axes.forEach((axis, i) => { const far = axis.map((part) => 5 * part), [x1, y1] = at(far), [x2, y2] = at(far.map((part) => -part)); make(under, "line", {x1, y1, x2, y2, class: "reference", "stroke-width": 1.75, "stroke-dasharray": "7 6", opacity: lengths[i] ? 0.9 : 0.3}); });
-      make(under, "path", {d: `${path(ellipse(a, b, d).map(at))}Z`, fill: "var(--accent)", "fill-opacity": 0.09, stroke: "var(--accent)", "stroke-opacity": 0.45, "stroke-width": 1.5});
+      make(under, "path", {d: `${path(ellipse(a, b, d).map(at))}Z`, fill: "var(--accent)", "fill-opacity": 0.09, stroke: "var(--accent)", "stroke-opacity": 0.6, "stroke-width": 2});
       ["transformer", "other"].forEach((kind, i) => {
         const moved = i === 0 ? t : t - (vectors.length - 1) / 2;
         vectors.slice(0, Math.floor(t) + 1).forEach((each, k) => arrow(under, at, unit(each[i]), kind, 1.25, 0.1 + 0.25 * k / Math.max(1, t), 1.9));
