@@ -34,7 +34,8 @@ def test_a_training_in_bfloat16_follows_that_in_float32() -> None:
 
 
 def test_recipes_of_exact_losses_refuse_it() -> None:
-    for settings in ({"precision": "bfloat16"}, {"compiled": True}):
+    refused: list[dict[str, Any]] = [{"precision": "bfloat16"}, {"compiled": True}]
+    for settings in refused:
         with pytest.raises(InputError, match="for recipes that train networks"):
             LinearAttentionRecipe(**settings)
     assert NetworkRegressionRecipe(compiled=True).compiled

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -169,8 +169,9 @@ def test_processes_and_a_dask_cluster_give_the_same_table(run: Any, tmp_path: Pa
     here = run("train", "linear-regression", *words, "--workers", "2", "-o", str(tmp_path / "a"))
     assert here.code == 0, here.err
     options: dict[str, Any] = {"n_workers": 1, "threads_per_worker": 1, "processes": False}
-    with LocalCluster(protocol="tcp://", host="127.0.0.1", dashboard_address=None, **options) as c:
-        engine = f"dask:{c.scheduler_address}"
+    options["dashboard_address"] = None
+    with LocalCluster(protocol="tcp://", host="127.0.0.1", **options) as cluster:
+        engine = f"dask:{cast(Any, cluster).scheduler_address}"
         there = run(
             "train", "linear-regression", *words, "--engine", engine, "-o", str(tmp_path / "b")
         )

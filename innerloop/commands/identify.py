@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -62,14 +62,14 @@ def identify(
     if ":" not in model and is_sweep(Path(model)):
         if figure is not None or inside or discriminate:
             raise InputError("--figure, --inside and --discriminate take one run of a sweep")
-        limits = {"prompts": prompts, "steps": steps, "seed": seed, "device": device}
-        return identify_sweep(Path(model), definition, as_json, algorithms=candidate, **limits)
+        asked = {"prompts": prompts, "steps": steps, "seed": seed, "algorithms": candidate}
+        return identify_sweep(Path(model), definition, as_json, device=device, **asked)
     check_request(problem, settings or [], candidate or [])
     loaded = load_model(model, definition)
     distribution = select_distribution(loaded, problem, settings or [])
-    limits = {"prompts": prompts, "steps": steps, "seed": seed}
+    limits: dict[str, int] = {"prompts": prompts, "steps": steps, "seed": seed}
     with progress_bar("identifying") as progress:
-        options = {"algorithms": candidate, "device": device, "progress": progress}
+        options: dict[str, Any] = {"algorithms": candidate, "device": device, "progress": progress}
         found = run(loaded, distribution, **options, **limits)
     about = {"model": model, "problem": distribution.values(), **limits, **found.as_dict()}
     further, looked = [], None

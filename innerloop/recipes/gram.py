@@ -29,6 +29,9 @@ class GramRecipe(Recipe, ABC):
         "identity", "covariance of the weights to be found: I or Σ⁻¹"
     )
     batch: int = parameter(5_000, "prompts in a batch", least=1, most=10_000_000)
+    draws: Literal["torch", "numpy"] = parameter(
+        "torch", "whose random numbers prompts are made of: numpy's are others, and faster"
+    )
     scale: float = parameter(0.1, "standard deviation of the initial weights", least=0)
     steps: int = parameter(400, "steps of the optimiser", least=1)
     learning_rate: float = parameter(0.03, "peak of the schedule", least=0)
@@ -44,7 +47,7 @@ class GramRecipe(Recipe, ABC):
 
     def objective_settings(self) -> dict[str, Any]:
         """Return the settings that the objective shares with the recipe."""
-        names = ("d", "n", "covariance", "truth", "batch")
+        names = ("d", "n", "covariance", "truth", "batch", "draws")
         return {name: getattr(self, name) for name in names}
 
     def build_distribution(self) -> LinearRegression:

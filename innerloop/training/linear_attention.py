@@ -29,6 +29,7 @@ from innerloop.theory.bartlett import bartlett_rule
 from innerloop.theory.layers import loss_degree
 from innerloop.theory.stack import expected_loss
 from innerloop.training import kernel
+from innerloop.training.bartlett import draw_with_numpy, draw_with_torch, multiply_triangles
 from innerloop.training.kernel import Prompts
 from innerloop.training.parallel import find_share
 from innerloop.training.stacks import Stack, Weights
@@ -46,6 +47,9 @@ class GaussianPrompts(Parameters):
     )
     precision: Literal["float32", "float64"] = parameter(
         "float64", "dtype of the prompts and the loss"
+    )
+    draws: Literal["torch", "numpy"] = parameter(
+        "torch", "whose random numbers prompts are made of: numpy's are others, and faster"
     )
 
     def __post_init__(self) -> None:
@@ -105,16 +109,10 @@ class GaussianPrompts(Parameters):
         d, n = self.d, self.n
         if n < d:
             T = torch.randn(d, n, batch, generator=generator, dtype=self.dtype)
-        else:
-            T = torch.zeros(d, d, batch, dtype=self.dtype)
-            low = torch.tril_indices(d, d, -1)
-            shape = (low.shape[1], batch)
-            T[low[0], low[1]] = torch.randn(shape, generator=generator, dtype=self.dtype)
-            freedom = (n - torch.arange(d, dtype=self.dtype)).unsqueeze(-1).expand(d, batch) / 2
-            # A chi-squared variate is twice a gamma; the public distribution takes no generator.
-            squares = 2 * torch._standard_gamma(freedom, generator=generator)  # pyright: ignore[reportPrivateImportUsage]
-            T.diagonal(dim1=0, dim2=1).copy_(squares.sqrt().mT)
-        return kernel.multiply(T, T.transpose(0, 1)).div(n)
+            return kernel.multiply(T, T.transpose(0, 1)).div(n)
+        draw = draw_with_numpy if self.draws == "numpy" else draw_with_torch
+        below, squares = draw(d, n, batch, self.dtype, generator)
+        return multiply_triangles(below, squares.sqrt()).div_(n)
 
     def whiten(self, weights: Weights) -> Weights:
         """Convert weights to the coordinates in which x ~ N(0, I), in this precision."""
