@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -44,14 +45,13 @@ def _emit_attention(block: PlannedBlock, layout: Layout) -> Attention | None:
 
 def _to_matrices(pairs: Pairs, layout: Layout) -> dict[tuple[str, str], Tensor]:
     """Group entries by the registers that they belong to."""
-    grouped: dict[tuple[str, str], Tensor] = {}
+    grouped: dict[tuple[str, str], np.ndarray] = {}
     for (a, b), c in pairs.items():
         names = a[0], b[0]
-        if names not in grouped:
-            sizes = layout[a[0]].size, layout[b[0]].size
-            grouped[names] = torch.zeros(*sizes, dtype=torch.float64)
+        if names not in grouped:  # NumPy: torch takes long for single entries
+            grouped[names] = np.zeros((layout[a[0]].size, layout[b[0]].size))
         grouped[names][a[1], b[1]] = float(c)
-    return grouped
+    return {names: torch.from_numpy(matrix) for names, matrix in grouped.items()}
 
 
 def _emit_mlp(block: PlannedBlock, layout: Layout) -> MLP | None:
@@ -112,13 +112,13 @@ def _find_places(entries: list[Entry], layout: Layout) -> tuple[int, ...]:
 
 def _to_rows(rows: list[Mapping[Entry, Fraction]], layout: Layout) -> dict[str, Tensor]:
     """Return, for each register, the weights of all units on its entries."""
-    weights: dict[str, Tensor] = {}
+    weights: dict[str, np.ndarray] = {}
     for index, row in enumerate(rows):
         for (name, i), c in row.items():
             if name not in weights:
-                weights[name] = torch.zeros(len(rows), layout[name].size, dtype=torch.float64)
+                weights[name] = np.zeros((len(rows), layout[name].size))
             weights[name][index, i] = float(c)
-    return weights
+    return {name: torch.from_numpy(matrix) for name, matrix in weights.items()}
 
 
 def describe_head(head: PlannedHead, labels: Mapping[Entry, str]) -> str:

@@ -36,7 +36,11 @@ def add_to(target: dict[Any, Fraction], key: Any, amount: Fraction) -> None:
 
 def times(a: Fraction, b: Fraction) -> Fraction:
     """Multiply two numbers; most of them are 1, and rational arithmetic is slow."""
-    return b if a == 1 else a if b == 1 else a * b
+    if a == 1:
+        return b
+    if b == 1:
+        return a
+    return -b if a == -1 else -a if b == -1 else a * b
 
 
 def scale_row(row: dict[Any, Fraction], factor: Fraction) -> dict[Any, Fraction]:
