@@ -87,3 +87,23 @@ def test_a_layer_that_is_not_causal_is_refused() -> None:
     transformer = Transformer.with_random_weights(LAYOUT, layers=2)
     with pytest.raises(InputError, match="tokens can be added to a causal layer"):
         transformer.forward_last(torch.zeros(4, LAYOUT.width, dtype=torch.float64))
+
+
+def test_what_was_found_from_weights_is_found_again_when_they_change() -> None:
+    """However they change: by an optimiser, or behind its back; also in precision."""
+    generator = torch.Generator().manual_seed(0)
+    transformer = Transformer(LAYOUT, [[make_block("x", "y")], [make_block("x", "z", "z")]])
+    tokens = torch.randn(2, 7, LAYOUT.width, generator=generator, dtype=torch.float64)
+    check_last_token(transformer, tokens)
+    assert _first_independent_block(transformer.blocks()) == 0
+    attention = transformer.blocks()[1].attention
+    assert attention is not None
+    attention.value.data[..., list(LAYOUT["y"].places)] = 0.7
+    assert _first_independent_block(transformer.blocks()) == 1
+    check_last_token(transformer, tokens)
+    with torch.no_grad():
+        attention.key.mul_(-2.0)
+    check_last_token(transformer, tokens)
+    transformer.float()
+    last, whole = (run(tokens.float()) for run in (transformer.forward_last, transformer))
+    torch.testing.assert_close(last, whole[..., -1:, :], rtol=1e-4, atol=1e-5)

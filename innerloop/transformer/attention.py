@@ -29,6 +29,7 @@ from innerloop.errors import InputError
 from innerloop.transformer.cache import GatheredStream, LayerCache, Reading
 from innerloop.transformer.head import Head, HeadWeights, compile_heads
 from innerloop.transformer.layout import Layout
+from innerloop.transformer.remembering import remember
 
 Kind = Literal["linear", "relu", "softmax"]
 Mask = Literal["all", "context", "causal"]
@@ -257,19 +258,25 @@ class Attention(nn.Module):
         Layers that read the same places share what is gathered.
         """
         self._check_extendable()
-        reading = self._make_reading(last)
+        weights = (self.query, self.key, self.value)
+        reading = remember(self, "reading", weights, lambda: self._make_reading(last))
         rows = gathered.gather(reading.places)
         rows[..., -1:, :] = last[..., reading.places]
         return self._attend_to_rows(reading, rows, last)
 
     def places_read(self) -> set[int]:
         """Places of the stream that keys or values read."""
-        return set(self._key_value_places().tolist())
+        weights = (self.key, self.value)
+        return remember(self, "read", weights, lambda: set(self._key_value_places().tolist()))
 
     def places_written(self) -> set[int]:
         """Places of the stream that values are added to."""
-        used = (self.value != 0).any(dim=-1).any(dim=0)
-        return set(self.targets[used].tolist())
+
+        def find() -> set[int]:
+            used = (self.value != 0).any(dim=-1).any(dim=0)
+            return set(self.targets[used].tolist())
+
+        return remember(self, "written", (self.value, self.targets), find)
 
     def _key_value_places(self) -> Tensor:
         read = (self.key != 0).any(dim=1).any(dim=0) | (self.value != 0).any(dim=1).any(dim=0)

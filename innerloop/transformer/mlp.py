@@ -13,6 +13,7 @@ from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError
 from innerloop.transformer.layout import Layout
 from innerloop.transformer.pieces import Elementwise, Piece, Registers, Units, sum_hinges
+from innerloop.transformer.remembering import remember
 
 MAX_BROADCAST_UNITS = 32
 """Up to this many element-wise units are evaluated one by one; for more, a search is faster."""
@@ -164,8 +165,13 @@ class MLP(nn.Module):
 
     def places_written(self) -> set[int]:
         """Places of the stream that the units write to."""
-        used = self.targets[(self.outer != 0).any(dim=-1)]
-        return {*used.tolist(), *(k for e in self._elementwise_units() for k in e.target.tolist())}
+        own = [unit.target for unit in self._elementwise_units()]
+
+        def find() -> set[int]:
+            used = self.targets[(self.outer != 0).any(dim=-1)]
+            return {*used.tolist(), *(k for target in own for k in target.tolist())}
+
+        return remember(self, "written", (self.outer, self.targets, *own), find)
 
     def operator_norms(self) -> tuple[float, float]:
         """‖W₁‖ and ‖W₂‖ in operator norm, element-wise units counted for every entry.
