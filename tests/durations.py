@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 FILE = Path(__file__).with_name("durations.json")
-SLOW = 0.3
+SLOW = 0.2
 """CPU seconds from which a test is left out of `make check`."""
 LISTED = 0.1
 """CPU seconds from which a test is written down: by those below `SLOW`, that can be chosen anew."""

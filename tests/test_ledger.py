@@ -565,22 +565,30 @@ def test_other_weights_on_a_worker_are_refused(
     assert "recorded weights" in outcome.error
 
 
-@pytest.fixture
-def copied_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Copy the package, to be edited, and take digests from the copy."""
+@pytest.fixture(scope="module")
+def copy_of_package(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Copy the package, once: what a test changes in it, it mends."""
+    copy = tmp_path_factory.mktemp("copied") / "innerloop"
     root = Path(innerloop.__file__).parent
-    copy = tmp_path / "innerloop"
     shutil.copytree(root, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    plain = code._parse_module.__wrapped__
-
-    @functools.cache
-    def parse(path: Path, changed: int) -> tuple[str, list[str]]:
-        return plain(path)
-
-    monkeypatch.setattr(code, "ROOT", copy)
-    # Parsed again only where the file changed: the copy is large.
-    monkeypatch.setattr(code, "_parse_module", lambda path: parse(path, path.stat().st_mtime_ns))
     return copy
+
+
+@functools.cache
+def parse_once(parse: Any, path: Path, changed: int) -> tuple[str, list[str]]:
+    """Parse a module again only where its file changed: the copy is large."""
+    return parse.__wrapped__(path)
+
+
+@pytest.fixture
+def copied_package(copy_of_package: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Take digests from the copy of the package, to be edited."""
+    parse = code._parse_module
+    monkeypatch.setattr(code, "ROOT", copy_of_package)
+    monkeypatch.setattr(
+        code, "_parse_module", lambda path: parse_once(parse, path, path.stat().st_mtime_ns)
+    )
+    return copy_of_package
 
 
 def edit(file: Path, old: str, new: str) -> Callable[[], int]:
@@ -631,9 +639,10 @@ def test_a_lookup_of_all_members_depends_on_all(copied_package: Path) -> None:
     before = code.collect_dependencies(module, ["algorithms *"], {})
     undo = edit(copied_package / "algorithms" / "fista.py", "import", "import os\nimport")
     assert code.find_changes(before, module, {}) == ["innerloop.algorithms.fista"]
-    undo()
     (copied_package / "algorithms" / "fista.py").unlink()
     assert "innerloop.algorithms.fista" in code.find_changes(before, module, {})
+    undo()
+    assert not code.find_changes(before, module, {})
 
 
 def test_a_stale_result_is_shown_as_stale_with_what_changed(
