@@ -109,3 +109,17 @@ def test_groups_of_tokens_are_joined_over_batches() -> None:
 def test_mistakes_are_named(call, message: str) -> None:
     with pytest.raises(InputError, match=message):
         call()
+
+
+def test_places_may_have_a_further_name() -> None:
+    """That of what they hold for a while: it is read, but is no register."""
+    layout = Layout(x=2, scratch=3)
+    layout.name_places("u", [3, 4], (2,))
+    layout.name_places("u", [2, 3], (2,))
+    layout.name_places("x", [4], ())
+    assert layout["u"].places == (3, 4)
+    assert layout[layout["u"][1]].places == (4,)
+    assert layout["x"].places == (0, 1)
+    assert list(layout.registers) == ["x", "scratch"]
+    stream = torch.arange(10.0).reshape(2, 5)
+    assert layout.read(stream, "u").tolist() == [[3.0, 4.0], [8.0, 9.0]]

@@ -34,8 +34,8 @@ from innerloop.constructions.mixture import MixtureConstruction
 from innerloop.errors import OutOfRangeError
 from innerloop.language import Data, State, define, dot, mean, own_total, piecewise
 from innerloop.language.construction import Registers
-from innerloop.language.placement import Peepholes
 from innerloop.language.prompts.mixtures import OppositesPrompt
+from innerloop.language.target import Peepholes
 from innerloop.parameters import parameter
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions, MixtureProblem
 from innerloop.transformer.marks import MARK_SIZE

@@ -14,8 +14,9 @@ from typing import Any
 from innerloop.errors import InputError
 from innerloop.language.definition import Definition
 from innerloop.language.forms import Entry, Form
-from innerloop.language.placement import Target, plan_blocks
+from innerloop.language.placement import plan_blocks
 from innerloop.language.plan import SCRATCH, Plan
+from innerloop.language.target import Target
 from innerloop.language.trace import Trace, trace_answer, trace_step
 from innerloop.transformer import Layout
 

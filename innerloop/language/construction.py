@@ -29,10 +29,10 @@ from innerloop.language.emission import emit_blocks
 from innerloop.language.forms import ONE
 from innerloop.language.interpreter import Interpreter
 from innerloop.language.machine import Function, run_program
-from innerloop.language.placement import Peepholes, Target
 from innerloop.language.plan import Plan
 from innerloop.language.ranges import RangeCheck
 from innerloop.language.reference import Reference, make_reference
+from innerloop.language.target import Peepholes, Target
 from innerloop.language.types import Count, Matrices, Number, to_fraction
 from innerloop.language.values import Matrix, Value
 from innerloop.parameters import parameter

@@ -17,46 +17,23 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field
 from fractions import Fraction
-from typing import Any, NamedTuple
+from typing import Any
 
-from innerloop.language.algebra import reduce_rank, solve
-from innerloop.language.forms import ONE, Entry, Pairs, Row, add_rows, add_to, scale_row, times
+from innerloop.language.algebra import solve
+from innerloop.language.forms import ONE, Entry, Row, add_to, scale_row
+from innerloop.language.heads import HeadBuilder
 from innerloop.language.merging import forget_node, list_readings, merge_units
-from innerloop.language.plan import SCRATCH, Hinges, Plan, PlannedBlock, PlannedHead
-from innerloop.language.schedule import BlockKind, Schedule, schedule_nodes
+from innerloop.language.plan import SCRATCH, Hinges, Plan, PlannedBlock
+from innerloop.language.schedule import Schedule, schedule_nodes
+from innerloop.language.target import Target
 from innerloop.language.trace import Node, Trace
-from innerloop.language.units import UnitBuilder, freeze
+from innerloop.language.units import UnitBuilder
 
 MAX_AMPLIFICATION = 100
 """Writing in place may enlarge a result by this much, and its rounding error with it."""
 MIN_HINGES = 16
 """From this many hinges on, units on several entries are stored once."""
-
-
-class Peepholes(NamedTuple):
-    """Which savings are made; all of them unless their effect is to be measured.
-
-    All but `reuse`: an MLP may write to a place that it clears, but a small number there is then as
-    exact as the large one before it.
-    """
-
-    in_place: bool = True
-    early_clear: bool = True
-    reduce: bool = True
-    merge: bool = True
-    early_write: bool = True
-    reuse: bool = False
-
-
-@dataclass(frozen=True)
-class Target:
-    """What to compile for: ReLU or linear attention, and numbers of tokens where they are fixed."""
-
-    relu: bool = False
-    counts: Mapping[str, int] = field(default_factory=dict)
-    peepholes: Peepholes = Peepholes()
 
 
 def plan_blocks(trace: Trace, empty: Collection[str], target: Target, tidy: bool = True) -> Plan:
@@ -221,7 +198,7 @@ class _Planner:
                 self._take(node)
         block = PlannedBlock(*(chosen or ("linear", "context", "1/n")), nodes=here)
         if chosen is not None:
-            block.heads = _HeadBuilder(chosen, self).build(here)
+            block.heads = HeadBuilder(chosen, self.target, self.where, self.in_place).build(here)
         self._plan_mlp(number, here, block)
         self._label(number, block)
         return block
@@ -321,76 +298,3 @@ def _amplifies(solution: Mapping[Any, Row], equations: list[tuple[Row, Row]]) ->
     """Whether results would be enlarged too much, and their rounding errors with them."""
     most = max((abs(c) for _, right in equations for c in right.values()), default=Fraction(0))
     return any(abs(c) > MAX_AMPLIFICATION * most for row in solution.values() for c in row.values())
-
-
-class _HeadBuilder:
-    """Makes the heads of one block."""
-
-    def __init__(self, chosen: BlockKind, planner: _Planner) -> None:
-        self.chosen, self.planner = chosen, planner
-        self.linear: dict[Any, list[Any]] = defaultdict(list)  # gate → (score, value)
-        self.active: dict[Any, tuple[Any, Any]] = {}  # score with its gate → itself, value
-
-    def build(self, nodes: list[Node]) -> list[PlannedHead]:
-        for node in nodes:
-            if node.attends:
-                self._add(node)
-        heads = []
-        for gate, products in self.linear.items():
-            few = reduce_rank(products) if self.planner.target.peepholes.reduce else products
-            for score, value in few:
-                heads.append(PlannedHead(add_rows(score, dict(gate)), value))
-                if self.chosen.kind == "relu":  # s·v = relu(s)·v + relu(−s)·(−v)
-                    mirrored = add_rows(scale_row(score, Fraction(-1)), dict(gate))
-                    heads.append(PlannedHead(mirrored, scale_row(value, Fraction(-1))))
-        heads += [PlannedHead(score, value) for score, value in self.active.values() if value]
-        return heads
-
-    def _add(self, node: Node) -> None:
-        factor = self._find_factor(node)
-        gate = self._place_pairs(node.gate)
-        for term in node.terms:
-            score = self._place_pairs(term.score)
-            value = self._place_value(node, term.value, factor)
-            if term.active:  # equal scores share a head
-                whole = add_rows(score, gate)
-                _, written = self.active.setdefault(freeze(whole), (whole, {}))
-                for pair, c in value.items():
-                    add_to(written, pair, c)
-            elif value and score:
-                self.linear[freeze(gate)].append((score, value))
-
-    def _find_factor(self, node: Node) -> Fraction:
-        """Return the factor between a node's normalisation and the block's."""
-        wanted = node.setting.normalisation if node.setting else None
-        if wanted == self.chosen.normalisation:
-            return Fraction(1)
-        if self.chosen.normalisation == "1":  # an average, computed as a sum
-            return Fraction(1, self.planner.target.counts[self.chosen.mask])
-        if wanted == "1":  # a sum, computed as an average
-            return Fraction(self.planner.target.counts[self.chosen.mask])
-        return Fraction(1)  # any average will do
-
-    def _place(self, entry: Entry) -> Entry:
-        return self.planner.where.get(entry, entry)
-
-    def _place_pairs(self, pairs: Pairs) -> Pairs:
-        placed: Pairs = {}
-        for (query, key), c in pairs.items():
-            add_to(placed, (self._place(query), self._place(key)), c)
-        return placed
-
-    def _place_value(self, node: Node, value: Mapping[Any, Fraction], factor: Fraction) -> Pairs:
-        """Write a value's targets as places, or as what they add to in the state."""
-        placed: Pairs = {}
-        direct = self.planner.in_place.get(node.name)
-        for (index, key), c in value.items():
-            entry = (node.name, index)
-            goals = (
-                {self._place(entry): Fraction(1)}
-                if direct is None
-                else {target: row[entry] for target, row in direct.items() if entry in row}
-            )
-            for goal, e in goals.items():
-                add_to(placed, (self._place(key), goal), times(times(c, e), factor))
-        return placed
