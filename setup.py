@@ -11,11 +11,12 @@ from shutil import copytree
 from setuptools import setup
 from setuptools.command.build_py import build_py
 
-RECORDED = ("sparse", "regression", "unlabelled", "cells/full")
+RECORDED = ("sparse", "regression", "unlabelled", "decisions", "cells/full")
 WEIGHTS = (
     "regression/*.safetensors",
     "sparse/quick-*.safetensors",
     "unlabelled/*.safetensors",
+    "decisions/*.safetensors",
 )
 
 

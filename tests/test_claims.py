@@ -11,7 +11,7 @@ from remembered import remembering
 import innerloop
 from innerloop.claims.base import Claim
 from innerloop.claims.evidence import Evidence
-from innerloop.claims.loading import load_claims, select_claims
+from innerloop.claims.loading import load_claim_entries, load_claims, select_claims
 from innerloop.claims.sources import load_sources, load_statements
 from innerloop.errors import InputError
 from innerloop.testing import check_claim
@@ -41,6 +41,7 @@ def test_a_claim_is_checked_from_python(monkeypatch: pytest.MonkeyPatch) -> None
     assert claim.check(claim.tiny, seed=1) != claim.check(claim.tiny, seed=2)
     with pytest.raises(InputError, match=r"did you mean 'ahn2023\.lemma-2'"):
         innerloop.check("ahn2023.lema-2")
+    monkeypatch.delitem(load_claim_entries(), "yang2025.lin.theorem-6")
     with pytest.raises(InputError, match="has no check yet"):
         innerloop.check("yang2025.lin.theorem-6")
 

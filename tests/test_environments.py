@@ -9,9 +9,14 @@ import numpy as np
 import pytest
 import torch
 from scipy import stats
+from torch import Tensor
 from worlds import make_generator
 
 from innerloop.errors import InputError, OutOfRangeError
+from innerloop.policies.lin_ucb import LinUCBPolicy
+from innerloop.policies.rollout import rollout
+from innerloop.policies.uniform import UniformPolicy
+from innerloop.problems.bandit import ActionSet
 from innerloop.problems.base import Distribution
 from innerloop.problems.bernoulli_bandits import BernoulliBandit, BernoulliBandits
 from innerloop.problems.environment import Environment, check_probabilities, sample_inverse_cdf
@@ -324,3 +329,19 @@ def test_invalid_probabilities_are_refused() -> None:
 def test_an_empty_batch_is_refused(kind) -> None:
     with pytest.raises(InputError, match="at least 1, got"):
         kind().sample(2, 0)
+
+
+class Broken(BernoulliBandit):
+    """A bandit whose third reward is not a number."""
+
+    def reward(self, observation: ActionSet, action: Tensor, luck: Tensor) -> Tensor:
+        earned = super().reward(observation, action, luck)
+        return earned if observation.step < 2 else earned * torch.nan
+
+
+def test_an_environment_that_earns_no_number_is_named() -> None:
+    """Not the policy, whose probabilities a NaN reward spoils a step later."""
+    bandit = Broken(torch.full((2, 3), 0.5, dtype=torch.float64))
+    for policy in (UniformPolicy(), LinUCBPolicy()):
+        with pytest.raises(InputError, match="Broken gave a reward that is not finite at step 3"):
+            rollout(policy, bandit, 5, 0)

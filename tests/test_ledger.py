@@ -32,6 +32,7 @@ from forked import ForkedCommand
 import innerloop
 from innerloop.claims import loading, recorded
 from innerloop.claims.base import Preset
+from innerloop.claims.loading import load_claim_entries
 from innerloop.errors import InputError
 from innerloop.files import write_atomically
 from innerloop.ledger import checking, code, engines
@@ -501,7 +502,8 @@ def test_a_users_mistake_is_one_line(run, words: list[str], message: str, monkey
     assert not found.out
 
 
-def test_claims_without_a_check_are_told(run, tmp_path: Path) -> None:
+def test_claims_without_a_check_are_told(run, tmp_path: Path, monkeypatch) -> None:
+    monkeypatch.delitem(load_claim_entries(), "yang2025.lin.theorem-6")
     found = run("check", "yang2025.lin.theorem-6", "--results", str(tmp_path), "--json")
     assert found.code == 0
     (content,) = json.loads(found.out)

@@ -141,7 +141,8 @@ def test_openings_agree_up_to_rounding() -> None:
 
 
 def list_recorded() -> list[dict[str, Any]]:
-    places = (ROOT / "results" / folder for folder in ("regression", "sparse", "unlabelled"))
+    folders = ("regression", "sparse", "unlabelled", "decisions")
+    places = (ROOT / "results" / folder for folder in folders)
     return [read_object(path) for place in places for path in sorted(place.glob("*.json"))]
 
 

@@ -115,9 +115,10 @@ def play(policy: Policy[Any, Any], environment: Environment, draws: Draws) -> Ro
         actions.append(action)
         rewards.append(reward)
     stacked = torch.stack(probabilities).movedim(0, -2)
+    chosen, earned = (torch.stack(part).movedim(0, -1) for part in (actions, rewards))
+    _check_rewards(environment, earned)
     _check_policy_output(policy, environment, stacked)
-    played = (torch.stack(part).movedim(0, -1) for part in (actions, rewards))
-    history = environment.build_history(observations, *played)
+    history = environment.build_history(observations, chosen, earned)
     return Rollout(history, stacked, environment.regret(history, plans))
 
 
@@ -126,6 +127,17 @@ def _resolve_generator(source: torch.Generator | int | None) -> torch.Generator 
     if source is None or isinstance(source, torch.Generator):
         return source
     return torch.Generator().manual_seed(check_seed(source))
+
+
+def _check_rewards(environment: Environment, rewards: Float[Tensor, "*batch steps"]) -> None:
+    """Refuse a game in which a reward is no number, before a policy is blamed for what follows."""
+    bad = ~torch.isfinite(rewards)
+    if bool(bad.any()):
+        t = int(bad.reshape(-1, bad.shape[-1]).any(dim=0).nonzero()[0]) + 1
+        raise InputError(
+            f"{type(environment).__name__} gave a reward that is not finite at step {t}: "
+            "rewards must be numbers"
+        )
 
 
 def _check_policy_output(

@@ -1,0 +1,183 @@
+"""Bernoulli bandits in Lin et al.'s experiments: a decision-pre-trained transformer, fresh games.
+
+Printed    "Bernoulli bandits: Transformer aligns with Thompson sampling, validating theoretical
+           guarantees"; set-up DPT: the best arm is the label. No numbers
+Tested     GPT-2 with ReLU attention, three trainings (results/decisions/bernoulli): 5 arms with
+           chances uniform on [0, 1], games of 100 steps, half of them played at random, half by
+           Thompson sampling; mean regret at the end of fresh games, all players under one luck
+Reading    "aligns" is about regret, which the slide's experiments compare
+Ours       "aligns" is a regret within a factor of 1.25 of Thompson sampling's, either way
+Beyond     why: the label is the best arm, so the loss is least at the posterior odds that an arm is
+           the best, and playing by these is Thompson sampling. The distance between the network's
+           odds and these, over the steps of its own games, says where it is and where it is not
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from innerloop.claims.base import claim
+from innerloop.claims.evidence import Check, Evidence
+from innerloop.claims.falsifying import change_field
+from innerloop.claims.figures import draw_lines
+from innerloop.claims.intervals import Interval, check_within, estimate_mean
+from innerloop.claims.recorded import name_seeds
+from innerloop.claims.yang2025.deciding import (
+    Games,
+    check_near,
+    compare_regrets,
+    draw_regret,
+    list_ends,
+    load_players,
+    play_games,
+    set_networks,
+)
+from innerloop.playing.trained import TrainedPolicy
+from innerloop.policies.base import Policy
+from innerloop.policies.bernoulli_thompson import BernoulliThompsonPolicy
+from innerloop.policies.empirical_average import EmpiricalAveragePolicy
+from innerloop.policies.rollout import rollout
+from innerloop.policies.ucb import UCBPolicy
+from innerloop.problems.bernoulli_bandits import BernoulliBandit
+from innerloop.recipes.bernoulli_bandits import BernoulliBanditsRecipe
+
+DRAWS = 400
+"""Draws from the posterior, of which the share that an arm is best in is taken."""
+ALIKE = 0.1
+"""Ours: odds that differ by less than this in total variation are alike."""
+REFERENCES: Mapping[str, Policy[Any, Any]] = {
+    "Thompson sampling": BernoulliThompsonPolicy(),
+    "UCB": UCBPolicy(),
+    "empirical average": EmpiricalAveragePolicy(),
+}
+
+
+class Found(NamedTuple):
+    """Games, and the distance of the first network's odds from the posterior's, by step."""
+
+    games: Games
+    distances: dict[int, Float[Tensor, " environments"]]
+
+
+def judge_games(found: Found) -> Evidence:
+    games, means = found.games, {t: estimate_mean(d) for t, d in found.distances.items()}
+    return Evidence(
+        parts=[
+            replace(
+                check_near(
+                    "the transformer's regret is Thompson sampling's", games, "Thompson sampling"
+                ),
+                reading="decision pre-training, and regret, which the experiments compare",
+            )
+        ],
+        beyond=[
+            *compare_regrets("the transformer's regret is below UCB's", games, "UCB")[:1],
+            *(check_alike(t, mean, len(found.distances[t])) for t, mean in means.items()),
+        ],
+        table=list_ends(games),
+        figures=[
+            draw_regret("Bernoulli bandits: transformers taught the best arm", games, every=2),
+            draw_lines(
+                "How far the transformer's odds are from Thompson sampling's",
+                [
+                    {"t": t, "distance": mean.value, "low": mean.low, "high": mean.high}
+                    for t, mean in means.items()
+                ],
+                "t: step of a game that it plays itself",
+                "distance: total variation, mean over games",
+                band=("low", "high"),
+                caption="From the posterior odds that an arm is the best; seed 0.",
+            ),
+        ],
+    )
+
+
+def check_alike(t: int, distance: Interval, games: int) -> Check:
+    return check_within(
+        f"before step {t} the transformer's odds are those of Thompson sampling",
+        distance,
+        most=ALIKE,
+        what=f"total variation, {games} games",
+        ours=f"{ALIKE:g} in total variation",
+    )
+
+
+def measure_distances(
+    network: TrainedPolicy,
+    environment: BernoulliBandit,
+    steps: Sequence[int],
+    generator: torch.Generator,
+) -> dict[int, Float[Tensor, " environments"]]:
+    """Measure how far a network's odds are from those that an arm is the best, in its own games."""
+    seed = int(torch.randint(2**31, (), generator=generator))
+    played = rollout(network, environment, max(steps), seed)
+    draw = np.random.default_rng(seed)
+    found = {}
+    for t in steps:
+        before = played.history.actions[:, : t - 1], played.history.rewards[:, : t - 1]
+        other = estimate_best_odds(*before, environment.actions, draw)
+        found[t] = (played.probabilities[:, t - 1].double() - other).abs().sum(dim=-1) / 2
+    return found
+
+
+def estimate_best_odds(
+    actions: Int[Tensor, "games steps"],
+    rewards: Float[Tensor, "games steps"],
+    arms: int,
+    draw: np.random.Generator,
+) -> Float[Tensor, "games arms"]:
+    """Estimate the posterior odds that each arm is the best, from uniform chances."""
+    chosen = torch.nn.functional.one_hot(actions, arms).double()
+    wins = (chosen * rewards.double().unsqueeze(-1)).sum(dim=1)
+    losses = chosen.sum(dim=1) - wins
+    chances = draw.beta(1 + wins, 1 + losses, size=(DRAWS, *wins.shape))
+    best = torch.from_numpy(chances.argmax(axis=-1))
+    return torch.nn.functional.one_hot(best, arms).double().mean(dim=0)
+
+
+SMALL: Mapping[str, Any] = {
+    **BernoulliBanditsRecipe.small,
+    **{"setup": "decision", "horizon_steps": 3, "steps": 2, "warmup": 0},
+}
+
+
+@claim(
+    "yang2025.lin.bernoulli-bandit",
+    "On Bernoulli bandits a decision-pre-trained transformer performs as Thompson sampling does.",
+    where="Third paper (Lin et al. 2023): experimental results, findings",
+    kind="ordering",
+    hypotheses={
+        "GPT-2 with ReLU attention, the best arm is the label": "the slide's set-up",
+        "5 arms, uniform chances, 100 steps": "ours: the slides name no sizes",
+    },
+    quick={"machines": name_seeds("bernoulli", 3), "games": 1000, "steps": [1, 3, 10, 30, 100]},
+    full={"machines": name_seeds("bernoulli", 3), "games": 4000, "steps": [1, 3, 10, 30, 100]},
+    tiny={"machines": [None], "games": 4, "steps": [1, 3]},
+    judge=judge_games,
+    falsified={
+        "networks with ten times the largest regret": change_field("games", set_networks(10.0)),
+        "networks without regret": change_field("games", set_networks(1e-3)),
+    },
+)
+def lin_bernoulli_bandit(
+    generator: torch.Generator,
+    *,
+    machines: Sequence[str | None],
+    games: int,
+    steps: Sequence[int],
+) -> Found:
+    networks = load_players("bernoulli-bandits", machines, SMALL)
+    recipe = networks[0].recipe
+    assert isinstance(recipe, BernoulliBanditsRecipe)
+    environment = recipe.build_distribution().sample(games, generator=generator)
+    return Found(
+        play_games(networks, REFERENCES, environment, generator),
+        measure_distances(networks[0], environment, steps, generator),
+    )

@@ -1,0 +1,122 @@
+"""Other ways to predict what a random network says: it is trained on the prompt, or not used.
+
+Training     a network of the teacher's shape, by gradient descent on four fifths of the prompt's
+             examples; several starts and step sizes at once. Each stops where its error on the last
+             fifth was least, and of all of them the one that is best there answers the query
+Others       ridge, nearest neighbours and kernel ridge regression of scikit-learn, on all examples;
+             each with the numbers of a small grid that are best on other prompts
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from innerloop.algorithms.network_gradient_descent import NetworkGradientDescent
+from innerloop.problems.network_regression import (
+    NetworkProblem,
+    NetworkRegression,
+    NetworkWeights,
+    activations,
+)
+
+STEP_SIZES = (0.1, 0.3)
+TUNING_PROMPTS = 60
+"""Further prompts on which the numbers of scikit-learn's methods are chosen."""
+Predictor = Callable[[NetworkProblem], Float[Tensor, " batch"]]
+
+
+def train_networks(
+    problem: NetworkProblem, starts: int, steps: int, generator: torch.Generator
+) -> Float[Tensor, " batch"]:
+    """Train networks on every prompt, and predict the query by the one that validates best."""
+    shapes, batch, kept = problem.shapes, len(problem.x), problem.n - max(problem.n // 5, 1)
+    combined = starts * len(STEP_SIZES)
+    weights = tuple(
+        (2 / columns) ** 0.5
+        * torch.randn(batch, starts, 1, rows, columns, generator=generator, dtype=torch.float64)
+        for rows, columns in shapes
+    )
+    weights = tuple(
+        w.expand(-1, -1, len(STEP_SIZES), -1, -1).reshape(batch * combined, *w.shape[-2:])
+        for w in weights
+    )
+    sizes = torch.tensor(STEP_SIZES, dtype=torch.float64).repeat(batch * starts)
+
+    def repeat(tensor: Tensor) -> Tensor:
+        return tensor.double().repeat_interleave(combined, dim=0)
+
+    x, y, query = (repeat(each) for each in (problem.x, problem.y, problem.x_query))
+    seen = NetworkProblem(x[:, :kept], y[:, :kept], query, weights)
+    descent = NetworkGradientDescent(sizes.unsqueeze(0), torch.full_like(sizes, 1e6))
+    least = torch.full((batch * combined,), torch.inf, dtype=torch.float64)
+    answers = torch.zeros_like(least)
+    for k in range(steps + 1):
+        off = activations(weights, x[:, kept:])[-1] - y[:, kept:]
+        error = off.square().mean(dim=(-2, -1)).nan_to_num(nan=torch.inf)
+        better = error < least
+        least = torch.where(better, error, least)
+        answers = torch.where(better, descent.predict(seen, weights).squeeze(-1), answers)
+        weights = _keep_finite(descent.step(seen, weights, k), weights)
+    best = least.reshape(batch, combined).argmin(dim=-1, keepdim=True)
+    return answers.reshape(batch, combined).gather(-1, best).squeeze(-1)
+
+
+def _keep_finite(moved: NetworkWeights, before: NetworkWeights) -> NetworkWeights:
+    """Leave networks that diverge where they were."""
+    largest = torch.stack([v.abs().amax(dim=(-2, -1)) for v in moved]).amax(dim=0)
+    fine = (largest < 1e3)[:, None, None]
+    return tuple(torch.where(fine, new, old) for new, old in zip(moved, before, strict=True))
+
+
+def run_descent(problem: NetworkProblem, steps: int, size: float) -> Float[Tensor, " batch"]:
+    """Run `network-gradient-descent` from the prompt's own start, as the built transformer does."""
+    sizes = torch.tensor([size], dtype=torch.float64)
+    algorithm = NetworkGradientDescent(sizes, torch.tensor(1e6, dtype=torch.float64))
+    *_, last = algorithm.states(problem.to(torch.float64), steps)
+    return algorithm.predict(problem.to(torch.float64), last).squeeze(-1)
+
+
+def tune_regressors(
+    distribution: NetworkRegression, generator: torch.Generator
+) -> dict[str, Predictor]:
+    """Choose the numbers of scikit-learn's regressors on other prompts."""
+    from sklearn.kernel_ridge import KernelRidge
+    from sklearn.linear_model import Ridge
+    from sklearn.neighbors import KNeighborsRegressor
+
+    other = distribution.sample(TUNING_PROMPTS, generator=generator)
+    neighbours = [k for k in (1, 2, 3, 5) if k <= distribution.n]
+    grids: dict[str, Sequence[Any]] = {
+        "ridge": [Ridge(alpha=10.0**k) for k in range(-2, 3)],
+        "nearest neighbours": [KNeighborsRegressor(k, weights="distance") for k in neighbours],
+        "kernel ridge": [
+            KernelRidge(kernel="rbf", alpha=alpha, gamma=gamma)
+            for alpha in (0.01, 0.1)
+            for gamma in (0.03, 0.1, 0.3)
+        ],
+    }
+
+    def choose(options: Sequence[Any]) -> Predictor:
+        errors = [
+            float((_fit_each(each, other) - other.targets[:, 0]).square().mean())
+            for each in options
+        ]
+        best = options[int(np.argmin(errors))]
+        return lambda problem: _fit_each(best, problem)
+
+    return {name: choose(options) for name, options in grids.items()}
+
+
+def _fit_each(estimator: Any, problem: NetworkProblem) -> Float[Tensor, " batch"]:
+    x, y, queries = (each.double().numpy() for each in (problem.x, problem.y, problem.x_query))
+    said = [
+        estimator.fit(rows, labels[:, 0]).predict(query[None])[0]
+        for rows, labels, query in zip(x, y, queries, strict=True)
+    ]
+    return torch.tensor(np.array(said), dtype=torch.float64)

@@ -1,0 +1,114 @@
+"""What claims about trained policies and networks measure, each against another way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+import scipy.integrate
+import scipy.stats
+import torch
+
+from innerloop.algorithms.network_gradient_descent import NetworkGradientDescent
+from innerloop.claims.yang2025.deciding import (
+    estimate_ratio,
+    list_rows,
+    load_players,
+    play_games,
+)
+from innerloop.claims.yang2025.lin_bernoulli_bandit import estimate_best_odds
+from innerloop.claims.yang2025.lin_linear_bandit import fit_lin_ucb
+from innerloop.claims.yang2025.network_baselines import (
+    run_descent,
+    train_networks,
+    tune_regressors,
+)
+from innerloop.policies.lin_ucb import LinUCBPolicy
+from innerloop.policies.uniform import UniformPolicy
+from innerloop.problems.linear_bandits import LinearBandits
+from innerloop.problems.network_regression import NetworkRegression
+
+
+def test_a_ratio_of_means_has_an_interval_over_environments() -> None:
+    generator = torch.Generator().manual_seed(0)
+    under = torch.rand(400, generator=generator, dtype=torch.float64) + 0.5
+    assert estimate_ratio(2 * under, under) == pytest.approx((2.0, 2.0, 2.0))
+    noise = torch.randn(400, generator=generator, dtype=torch.float64)
+    found = estimate_ratio(1.5 + noise, under)
+    deviation = (noise - 1.5 * (under - under.mean())).std() / 20 / under.mean()
+    assert found.low < 1.5 < found.high
+    assert found.high - found.low == pytest.approx(2 * 1.96 * float(deviation), rel=0.15)
+
+
+def test_the_odds_that_an_arm_is_best_are_those_of_the_posterior() -> None:
+    """Against the integral over the first arm's chance, by SciPy."""
+    actions = torch.tensor([[0, 0, 0, 1, 1]] * 2)
+    rewards = torch.tensor([[1.0, 1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0, 1.0]])
+    found = estimate_best_odds(actions, rewards, 2, np.random.default_rng(0))
+
+    def weigh(p: float, first: tuple[int, int], second: tuple[int, int]) -> float:
+        return scipy.stats.beta.pdf(p, *first) * scipy.stats.beta.cdf(p, *second)
+
+    for row, first, second in ((0, (3, 2), (2, 2)), (1, (1, 4), (3, 1))):
+        exact, _ = scipy.integrate.quad(weigh, 0, 1, args=(first, second))
+        assert float(found[row, 0]) == pytest.approx(exact, abs=0.08)
+    assert torch.allclose(found.sum(dim=-1), torch.ones(2, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(("alpha", "temperature"), [(1.0, 0.1), (2.5, 0.5)])
+def test_the_numbers_of_a_lin_ucb_are_found(alpha: float, temperature: float) -> None:
+    policy = LinUCBPolicy(alpha=alpha, temperature=temperature)
+    bandits = LinearBandits(d=2, arms=4).sample(40, generator=torch.Generator().manual_seed(1))
+    for player in (policy, UniformPolicy()):
+        found = fit_lin_ucb(policy, player, bandits, 20, torch.Generator().manual_seed(2))
+        assert (found["α"], found["τ"]) == (alpha, temperature)
+        assert found["divergence"] < 1e-3
+
+
+def test_networks_that_are_trained_on_the_prompt_find_the_teacher() -> None:
+    """A single layer is found from any start that is not silent; the built iteration agrees."""
+    problem = NetworkRegression(d=2, n=30, layers=1, width=1).sample(
+        6, generator=torch.Generator().manual_seed(0)
+    )
+    truth = problem.targets[:, 0]
+    found = train_networks(problem, 4, 300, torch.Generator().manual_seed(1))
+    assert float((found - truth).square().mean()) < 1e-3 * float(truth.square().mean())
+    untrained = train_networks(problem, 4, 0, torch.Generator().manual_seed(1))
+    assert float((untrained - truth).square().mean()) > 1e-2 * float(truth.square().mean())
+    sizes = torch.tensor([0.1], dtype=torch.float64)
+    box = torch.tensor(1e6, dtype=torch.float64)
+    *_, last = NetworkGradientDescent(sizes, box).states(problem, 5)
+    said = NetworkGradientDescent(sizes, box).predict(problem, last)[:, 0]
+    assert torch.allclose(run_descent(problem, 5, 0.1), said)
+
+
+def test_regressors_are_scikit_learns_on_every_prompt() -> None:
+    """Each prompt is fitted alone: ridge's answer is its normal equations' for one of the grid."""
+    law = NetworkRegression(d=2, n=8, layers=2, width=2)
+    problem = law.sample(3, generator=torch.Generator().manual_seed(0))
+    methods = tune_regressors(law, torch.Generator().manual_seed(1))
+    assert set(methods) == {"ridge", "nearest neighbours", "kernel ridge"}
+    found, answers = methods["ridge"](problem), []
+    mean_x, mean_y = problem.x.mean(dim=1, keepdim=True), problem.y.mean(dim=1, keepdim=True)
+    x, y = problem.x - mean_x, problem.y - mean_y
+    for k in range(-2, 3):
+        gram = x.mT @ x + 10.0**k * torch.eye(2, dtype=torch.float64)
+        weights = torch.linalg.solve(gram, x.mT @ y)
+        query = problem.x_query.unsqueeze(1) - mean_x
+        answers.append((query @ weights + mean_y).flatten())
+    assert any(torch.allclose(found, answer) for answer in answers)
+
+
+def test_recorded_policies_play_better_than_chance() -> None:
+    """Weights that are recorded are those that a claim finds, and they have learned."""
+    (player,) = load_players("linear-bandits", ["distilled"], {})
+    bandits = player.recipe.build_distribution().sample(
+        60, generator=torch.Generator().manual_seed(5)
+    )
+    references = {"uniform": UniformPolicy(), "LinUCB": player.recipe.teacher}
+    games = play_games([player], references, bandits, torch.Generator().manual_seed(6))
+    ends = {name: float(regret[:, -1].mean()) for name, regret in games.players.items()}
+    assert ends["transformer, seed 0"] < 0.6 * ends["uniform"]
+    rows = list_rows(games, every=10)
+    assert [row["t"] for row in rows if row["player"] == "LinUCB"] == [1, 10, 20, 30, 40, 50]
+    assert rows[5]["regret"] == pytest.approx(ends["transformer, seed 0"])
+    assert all(row["low"] <= row["regret"] <= row["high"] for row in rows)
