@@ -220,6 +220,8 @@ def test_the_command_plays(tmp_path: Path, run) -> None:
     assert done.code == 0, done.err
     assert "regret after 4 steps" in done.out
     assert all(name in done.out for name in ("linear-bandits, trained", "uniform", "lin-ucb"))
+    assert "its teacher" not in done.out
+    assert "lin-ucb, its teacher" in run("play", word, "--games", "4").out
     for words, message in (
         (["--environment", "linear-regression"], "not environments to play in"),
         (["--against", "nobody"], "nobody cannot play here"),

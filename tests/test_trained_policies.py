@@ -46,7 +46,7 @@ def test_the_odds_that_an_arm_is_best_are_those_of_the_posterior() -> None:
     found = estimate_best_odds(actions, rewards, 2, np.random.default_rng(0))
 
     def weigh(p: float, first: tuple[int, int], second: tuple[int, int]) -> float:
-        return scipy.stats.beta.pdf(p, *first) * scipy.stats.beta.cdf(p, *second)
+        return float(scipy.stats.beta.pdf(p, *first) * scipy.stats.beta.cdf(p, *second))
 
     for row, first, second in ((0, (3, 2), (2, 2)), (1, (1, 4), (3, 1))):
         exact, _ = scipy.integrate.quad(weigh, 0, 1, args=(first, second))

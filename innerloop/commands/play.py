@@ -40,6 +40,8 @@ def play(
 
     from innerloop.playing.comparison import choose_references, list_regret_rows, play_players
     from innerloop.playing.loading import load_player, select_environments
+    from innerloop.playing.trained import TrainedPolicy
+    from innerloop.problems.mdp import TabularMDP
 
     if figure is not None:
         from innerloop.files import check_writable
@@ -52,6 +54,8 @@ def play(
     distribution = select_environments(own, environment, settings or [])
     drawn = distribution.sample(games, generator=torch.Generator().manual_seed(seed))
     players = {player.name: player, **choose_references(against, drawn)}
+    if isinstance(player, TrainedPolicy) and not against:
+        players |= {f"{player.recipe.teacher.name}, its teacher": player.recipe.teacher}
     with progress_bar("playing") as progress:
         played = play_players(players, drawn, length, seed=seed, progress=progress)
     rows = list_regret_rows(played)
@@ -59,7 +63,9 @@ def play(
         from innerloop.report.export import write_chart
         from innerloop.report.regret import plot_players
 
-        write_chart(figure, plot_players(rows, title=f"{run}: {games} games").to_dict())
+        unit = "episode" if isinstance(drawn, TabularMDP) else "step"
+        chart = plot_players(rows, title=f"{run}: {games} games", unit=unit)
+        write_chart(figure, chart.to_dict())
     if as_json:
         about = {"run": run, "environment": distribution.values(), "games": games, "seed": seed}
         return print_json({**about, "steps": length, "regret": rows})

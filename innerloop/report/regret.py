@@ -7,11 +7,14 @@ import altair as alt
 from innerloop.surveys.data import Rows
 
 
-def plot_players(rows: Rows, *, title: str) -> alt.LayerChart | alt.FacetChart:
-    """Plot mean cumulative regret against the step; the first player's line is thick."""
+def plot_players(rows: Rows, *, title: str, unit: str = "step") -> alt.LayerChart | alt.FacetChart:
+    """Plot mean cumulative regret against the step; the first player's line is thick.
+
+    `unit` is what regret is counted by: a step, or an episode of a decision process.
+    """
     players = list(dict.fromkeys(row["player"] for row in rows))
     base = alt.Chart(alt.Data(values=rows)).encode(
-        alt.X("t:Q", title="step", axis=alt.Axis(tickMinStep=1, format="d")),
+        alt.X("t:Q", title=unit, axis=alt.Axis(tickMinStep=1, format="d")),
         alt.Color(
             "player:N",
             title=None,

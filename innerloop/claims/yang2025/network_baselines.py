@@ -96,7 +96,7 @@ def tune_regressors(
         "ridge": [Ridge(alpha=10.0**k) for k in range(-2, 3)],
         "nearest neighbours": [KNeighborsRegressor(k, weights="distance") for k in neighbours],
         "kernel ridge": [
-            KernelRidge(kernel="rbf", alpha=alpha, gamma=gamma)
+            KernelRidge(kernel="rbf").set_params(alpha=alpha, gamma=gamma)
             for alpha in (0.01, 0.1)
             for gamma in (0.03, 0.1, 0.3)
         ],
