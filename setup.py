@@ -16,7 +16,10 @@ WEIGHTS = (
     "regression/*.safetensors",
     "sparse/quick-*.safetensors",
     "unlabelled/*.safetensors",
-    "decisions/*.safetensors",
+    "decisions/bernoulli*.safetensors",
+    "decisions/distilled.safetensors",
+    "decisions/distilled-seed-?.safetensors",
+    "decisions/networks-?.safetensors",
 )
 
 

@@ -139,7 +139,8 @@ def test_the_wheel_has_all_that_is_recorded_but_weights_that_quick_does_not_use(
     fresh_environment: FreshEnvironment,
 ) -> None:
     recorded = fresh_environment.recorded
-    for folder, source in (("sparse", "liu2025"), ("regression", "yang2025"), ("cells/full", "-")):
+    folders = {"sparse": "liu2025", "regression": "yang2025", "decisions": "yang2025"}
+    for folder, source in {**folders, "cells/full": "-"}.items():
         used = {
             word
             for claim in load_claims().values()

@@ -65,18 +65,24 @@ class Found(NamedTuple):
     """Games of the distilled networks, of those from best actions, and of a longer training."""
 
     games: Games
-    decided: Games
+    decided: Games | None
     longer: Games | None
     fits: list[dict[str, Any]]
 
 
 def judge_games(found: Found) -> Evidence:
     games = found.games
+    named = {
+        "transformers distilled from LinUCB": games,
+        "transformers taught the best action": found.decided,
+        "the source's sizes": found.longer,
+    }
+    others = {title: each for title, each in named.items() if each is not None}
     above = "the regret of every distilled transformer is below Thompson sampling's"
     below = join_trainings(compare_regrets(above, games, "Thompson sampling"))
     beyond = [
-        *list_decided(found.decided),
-        *([] if found.longer is None else [list_longer(found.longer)]),
+        *([] if found.decided is None else [judge_decided(found.decided)]),
+        *([] if found.longer is None else [judge_longer(found.longer)]),
         *compare_regrets(
             "a distilled transformer's regret is below that of Thompson sampling with s = 1",
             games,
@@ -98,25 +104,20 @@ def judge_games(found: Found) -> Evidence:
             f"nearest τ = {fit['τ']:g} (divergence {fit['divergence']:.3g})"
             for fit in found.fits
         },
-        table=list_ends(games) + list_ends(found.decided)[: len(found.decided.networks)],
+        table=[row for each in others.values() for row in list_ends(each)],
         figures=[
-            draw_regret("Linear bandits: transformers distilled from LinUCB", games),
-            draw_regret("Linear bandits: transformers taught the best action", found.decided),
-            *(
-                []
-                if found.longer is None
-                else [draw_regret("Linear bandits at the source's sizes", found.longer, every=4)]
-            ),
+            draw_regret(f"Linear bandits: {title}", each, every=4 if each is found.longer else 1)
+            for title, each in others.items()
         ],
     )
 
 
-def list_decided(games: Games) -> list[Check]:
+def judge_decided(games: Games) -> Check:
     statement = "taught the best action instead, a transformer's regret is Thompson sampling's"
-    return [check_near(statement, games, "Thompson sampling").printed]
+    return check_near(statement, games, "Thompson sampling").printed
 
 
-def list_longer(games: Games) -> Check:
+def judge_longer(games: Games) -> Check:
     statement = "at d = 5, 10 actions, 200 steps, one training: the regret is LinUCB's"
     return check_near(statement, games, "LinUCB").printed
 
@@ -188,17 +189,17 @@ SMALL: Mapping[str, Any] = {**LinearBanditsRecipe.small, "steps": 2, "warmup": 0
     },
     quick={
         "distilled": name_seeds("distilled", 3),
-        "decided": ["decided"],
-        "longer": "distilled-200",
+        "decided": [],
+        "longer": None,
         "games": 2000,
     },
     full={
         "distilled": name_seeds("distilled", 3),
         "decided": ["decided"],
         "longer": "distilled-200",
-        "games": 4000,
+        "games": 10_000,
     },
-    tiny={"distilled": [None], "decided": [None], "longer": None, "games": 4},
+    tiny={"distilled": [None], "decided": [], "longer": None, "games": 4},
     judge=judge_games,
     falsified={
         "networks with ten times the largest regret": change_field("games", set_networks(10.0)),
@@ -226,7 +227,7 @@ def lin_linear_bandit(
         long_games = play_games([large], references, wide, generator)
     return Found(
         play_games(players, references, environment, generator),
-        play_games(others, references, environment, generator),
+        play_games(others, references, environment, generator) if others else None,
         long_games,
         [
             {"seed": k, "of": of, **fit_lin_ucb(each, player, few, recipe.horizon_steps, generator)}

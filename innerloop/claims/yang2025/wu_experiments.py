@@ -3,9 +3,9 @@
 Printed    "We assess the ICL capabilities of transformers by training 3-, 4-, and 6-layer networks.
            The numerical results show that the performance of ICL matches that of training N-layer
            networks." No sizes, no numbers
-Tested     GPT-2 on functions of random ReLU networks of 3 (three trainings), 4 and 6 layers (one
-           each), 4 units, d = 4, 30 examples (results/decisions/networks-3, -4, -6); networks of
-           the teacher's shape trained on each prompt by gradient descent, several starts with two
+Tested     GPT-2 on functions of random ReLU networks of 3 (three trainings at `full`), 4 and 6
+           layers (one each), 4 units, d = 4, 30 examples (results/decisions/networks-3, -4, -6);
+           networks of the teacher's shape trained on each prompt by gradient descent, several starts with two
            step sizes each, stopped early, the best of them by validation (network_baselines.py).
            Squared error at the query, as a share of E f². Labels are heavy-tailed, and a share of
            the prompts (19, 29 and 42 %) has no label but 0
@@ -147,7 +147,7 @@ SMALL: Mapping[str, Any] = {**NetworkRegressionRecipe.small, "steps": 2, "warmup
         "4 units, d = 4, 30 examples without noise, x ~ N(0, I)": "ours: no sizes are given"
     },
     quick={
-        "machines": [name_seeds("networks-3", 3), ["networks-4"], ["networks-6"]],
+        "machines": [["networks-3"], ["networks-4"], ["networks-6"]],
         "prompts": 240,
         "starts": 4,
         "steps": 250,
