@@ -5,10 +5,10 @@ Printed    "We assess the ICL capabilities of transformers by training 3-, 4-, a
            networks." No sizes, no numbers
 Tested     GPT-2 on functions of random ReLU networks of 3 (three trainings at `full`), 4 and 6
            layers (one each), 4 units, d = 4, 30 examples (results/decisions/networks-3, -4, -6);
-           networks of the teacher's shape trained on each prompt by gradient descent, several starts with two
-           step sizes each, stopped early, the best of them by validation (network_baselines.py).
-           Squared error at the query, as a share of E f². Labels are heavy-tailed, and a share of
-           the prompts (19, 29 and 42 %) has no label but 0
+           networks of the teacher's shape trained on each prompt by gradient descent, several
+           starts with two step sizes each, stopped early, the best of them by validation
+           (network_baselines.py). Squared error at the query, as a share of E f². Labels are
+           heavy-tailed, and a share of the prompts (19, 29 and 42 %) has no label but 0
 Reading    "matches" is: in-context learning errs no more than training does. That it may err less
            is no objection of the source's; errors that are equal either way are the other reading
 Ours       "no more" is at most 1.25 times, by all of an interval over prompts; set before the
