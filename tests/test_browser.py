@@ -242,6 +242,8 @@ def test_it_prints_with_everything_on_paper(page: Page) -> None:
     assert page.locator("details:not([open])").count() == 0
     page.emulate_media(media="print")
     assert not page.is_visible(".controls")
+    ink = page.evaluate("getComputedStyle(document.body).color")
+    assert ink == "rgb(28, 27, 25)", "dark on white, also for who reads in the dark"
     assert page.locator("[data-svg], [data-gather]").count() == 0
     assert len(page.pdf()) > 10_000
     page.emulate_media(media="screen")

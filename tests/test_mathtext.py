@@ -103,6 +103,8 @@ def test_a_minus_sign_knows_its_place() -> None:
     assert forms == ["prefix", "prefix", "prefix", None]
     bars = [mo.get("form") for mo in parse("$|x| + |y − |z||$").iter("mo") if mo.text == "|"]
     assert bars == ["prefix", "postfix", "prefix", "prefix", "postfix", "postfix"]
+    norms = [mo.get("form") for mo in parse("$E‖x‖² + 2‖y‖$").iter("mo") if mo.text == "‖"]
+    assert norms == ["prefix", "postfix"] * 2, "also after a letter or a number"
     assert [mo.get("form") for mo in parse("$P(a | b)$").iter("mo") if mo.text == "|"] == [None]
 
 

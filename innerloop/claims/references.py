@@ -22,11 +22,12 @@ def make_reference(id: str, claim: Claim | None = None) -> dict[str, Any]:
     more = _load_details().get(key, {}) if source is load_sources().get(key) else {}
     if source is None:
         return {"short": key, "citation": key, "links": {}}
-    venue = f". {more['venue']}" if more.get("venue") else ""
+    venue = f" {more['venue']}." if more.get("venue") else ""
     authors = more.get("authors", source.authors)
+    stop = "" if source.title.endswith("?") else "."
     return {
         "short": _shorten(source),
-        "citation": f"{authors} ({source.year}): {source.title}{venue}.",
+        "citation": f"{authors} ({source.year}): {source.title}{stop}{venue}",
         "links": more.get("links", {}),
     }
 

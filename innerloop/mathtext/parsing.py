@@ -18,8 +18,8 @@ from typing import NamedTuple
 
 from innerloop.mathtext import symbols as s
 
-LONG = 18
-"""Characters after which a row may break."""
+LONG = {"relation": 6, "operator": 14, "comma": 14}
+"""Characters after which a row may break before a relation or an operator, or after a comma."""
 
 DEEPEST = 20
 """Brackets within brackets; text of other people may hold any number."""
@@ -196,7 +196,7 @@ class Reader:
             return Piece(_write_operator(c, "infix"), "relation", 1)
         last = before[-1].kind if before else "open"
         opens = last in ("open", "relation", "operator", "comma", "sum", "slash", "function")
-        opens = opens or (self.text[self.at - 2 : self.at - 1] == " " and self.next != " ")
+        opens = opens or not _count_open(c, before)
         kind = "open" if opens else "close"
         return Piece(_write_operator(c, kind), kind, 1)
 
@@ -218,6 +218,12 @@ def _read_operator(c: str, before: list[Piece]) -> Piece | None:
     return None
 
 
+def _count_open(bar: str, before: list[Piece]) -> int:
+    """Count the bars of a row that were opened and are not yet closed."""
+    bars = [piece for piece in before if f">{bar}</mo>" in piece.html]
+    return sum(1 if piece.kind == "open" else -1 for piece in bars if piece.kind != "relation")
+
+
 def write_row(pieces: list[Piece]) -> str:
     return "".join(piece.html for piece in pieces)
 
@@ -230,13 +236,13 @@ def write_math(text: str) -> str:
     for piece in reader.read_row():
         breaks = piece.kind in ("relation", "operator") and piece.html.startswith("<mo>")
         html = piece.html
-        if length > LONG and breaks:
+        if breaks and length > LONG[piece.kind]:
             rows.append("")
             length = 0
             html = html.replace("<mo>", '<mo form="infix">')  # at the beginning of its row
         rows[-1] += html
         length += piece.length
-        if length > LONG and piece.kind == "comma":
+        if piece.kind == "comma" and length > LONG["comma"]:
             rows.append("")
             length = 0
     if rows == [""]:
