@@ -6,7 +6,7 @@ from typing import Any
 
 import altair as alt
 
-from innerloop.report.theme import BAD, QUIET, SERIES
+from innerloop.report.theme import BAD, INK, QUIET, SERIES
 from innerloop.surveys.data import Rows
 
 FLOOR = 1e-17
@@ -132,7 +132,7 @@ def plot_regret(rows: Rows) -> alt.ConcatChart:
 def _plot_regret_panel(name: str, unit: str) -> alt.LayerChart | alt.FacetChart:
     players = ["uniform", "policy", "transformer"]
     legend = alt.Legend(orient="top", symbolType="stroke", symbolOpacity=1, symbolSize=500)
-    colours = alt.Scale(domain=players, range=[QUIET, SERIES[1], SERIES[0]])
+    colours = alt.Scale(domain=players, range=[QUIET, SERIES[1], INK])
     dashes = alt.Scale(domain=players, range=[[1, 0], [1, 0], [6, 5]])
     base = (
         alt.Chart()
