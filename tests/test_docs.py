@@ -34,7 +34,7 @@ SOURCES = re.compile(
 
 
 class QuietHandler(SimpleHTTPRequestHandler):
-    def log_message(self, *_: object) -> None:
+    def log_message(self, format: str, *args: object) -> None:
         pass
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from innerloop.mathtext import to_html
 from innerloop.report.findings import HEADINGS
+from innerloop.report.verdicts import PHRASES
 
 RECORDED = Path(__file__).parents[2] / "results" / "verdicts.json"
 LABELS = {
@@ -27,10 +28,13 @@ def make_page() -> str:
         return "# Findings\n\nNothing is recorded: `make report` checks every claim.\n"
     recorded = json.loads(RECORDED.read_text("utf-8"))
     total = sum(recorded["verdicts"].values())
-    counts = ", ".join(f"{count} {verdict}" for verdict, count in recorded["verdicts"].items())
+    counts = ", ".join(
+        f"{count} {PHRASES.get(verdict, verdict)}"
+        for verdict, count in recorded["verdicts"].items()
+    )
     parts = [
         "# Findings\n",
-        f"{total} statements of {len(recorded['sources'])} documents were put to the test: "
+        f"{total} statements of {len(recorded['sources'])} documents are listed: "
         f"{counts}. "
         "A verdict follows from the checks of what the source asserts, and errata change none: see "
         "[verdicts and fairness](concepts/verdicts.md). Every line can be checked again with "

@@ -33,17 +33,17 @@ def make_index() -> str:
     """Write the table of all constructions."""
     rows = innerloop.list_members("constructions")["constructions"]
     lines = [
-        "# Gallery",
+        "---\nhide: [toc]\n---\n# Gallery",
         "",
         f"{len(rows)} algorithms that a transformer runs, with weights that were written down and "
         "not trained. Each page has the algorithm, the registers of the stream, what every head "
         "does, what it costs, and the source, all of it made from the code.",
         "",
-        "| construction | what it runs | layers for k steps | error of a step | source |",
-        "|---|---|---|---|---|",
+        "| construction | what it runs | layers for k steps |",
+        "|---|---|---|",
     ]
     for row in rows:
-        cells = (row["description"], row["layers"], row["error"], row["source"])
+        cells = (row["description"], row["layers"])
         lines.append(f"| [{row['name']}]({row['name']}.md) | {' | '.join(map(_cell, cells))} |")
     return "\n".join(lines) + "\n"
 
