@@ -72,9 +72,11 @@ docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "site written to site; see it with: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
-# The pictures of the README, in docs/pictures, light and dark: half a minute.
+# The pictures of the README, in docs/pictures, light and dark: half a minute. The last needs Chromium.
 pictures: $(READY)
 	$(BIN)/python -m tools.pictures
+	$(BIN)/python -c "from pathlib import Path; from tools.lab_screenshot import take_screenshots; \
+		take_screenshots(Path('docs/pictures'), step=12, scale=1)"
 
 bench: $(READY)
 	$(BIN)/python benchmarks/linear_attention.py
