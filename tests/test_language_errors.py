@@ -243,3 +243,11 @@ def test_what_is_missing_is_said() -> None:
     with pytest.raises(InputError, match="no size is called 'z'"):
         program(w=State("z"))(needs)(eta=1.0).compiled  # noqa: B018
     assert program(w=State("d"), eta=Number(2.0))(needs)().eta == 2.0
+
+    def asks(me: Any, own: Any) -> None:
+        me.w = own.eta * me.w
+
+    with pytest.raises(InputError, match="asks asks for `own`"):
+        program(w=State("d", shared=True))(asks)
+    with pytest.raises(InputError, match="asks for `own`"):
+        program(w=State("d", shared=True), eta=Number(2.0))(needs).answer(asks)

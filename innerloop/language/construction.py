@@ -346,9 +346,19 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
     @classmethod
     def _declare(cls, function: Function) -> Function:
+        refuse_own(function)
         if set(cls.definition.numbers) - set(cls.__dataclass_fields__):
             declare_fields(cls)
         return function
+
+
+def refuse_own(function: Function) -> None:
+    """Refuse a function of a program that asks for the numbers of a class."""
+    if "own" in list_arguments(function):
+        raise InputError(
+            f"{function.__name__} asks for `own`, the numbers of a construction's class, which a "
+            "@program has none of: ask for each number by its name, or use define in a class"
+        )
 
 
 def declare_fields(owner: type[ProgramConstruction]) -> type[ProgramConstruction]:

@@ -7,7 +7,12 @@ from inspect import getdoc
 from typing import Any
 
 from innerloop.errors import InputError, unknown_name_error
-from innerloop.language.construction import Maker, ProgramConstruction, declare_fields
+from innerloop.language.construction import (
+    Maker,
+    ProgramConstruction,
+    declare_fields,
+    refuse_own,
+)
 from innerloop.language.definition import Definition, make_definition
 from innerloop.language.machine import Function
 from innerloop.language.prompts.base import Prompt
@@ -75,8 +80,10 @@ def program(*, prompt: str = "regression", source: str = "", **declared: Any) ->
     read = define(prompt=prompt, **declared)
 
     def make(step: Function) -> type[ProgramConstruction]:
+        definition = read(step)
+        refuse_own(step)
         members: dict[str, Any] = {
-            "definition": read(step),
+            "definition": definition,
             "keeps_text": True,
             "source": source or "a program",
             "__doc__": getdoc(step) or f"The program {step.__name__}.",
