@@ -69,8 +69,8 @@ def identify(
     distribution = select_distribution(loaded, problem, settings or [])
     limits: dict[str, int] = {"prompts": prompts, "steps": steps, "seed": seed}
     with progress_bar("identifying") as progress:
-        options: dict[str, Any] = {"algorithms": candidate, "device": device, "progress": progress}
-        found = run(loaded, distribution, **options, **limits)
+        options: dict[str, Any] = {"algorithms": candidate, "device": device, **limits}
+        found = run(loaded, distribution, progress=progress, **options)
     about = {"model": model, "problem": distribution.values(), **limits, **found.as_dict()}
     further, looked = [], None
     if inside:
