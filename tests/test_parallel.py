@@ -52,7 +52,10 @@ def work(rank: int, port: int, root: Path, channel: Any) -> None:
     again: dict[str, Any] = {"resume": True, "notice": lambda text: None}
     train("linear-regression", seed=1, folder=root / "one", **again, **half)
     train("linear-regression", seed=1, folder=root / "half", **half)
-    channel.send("ready")
+    try:
+        train("linear-regression", seed=rank, **half)
+    except InputError as error:
+        channel.send(f"ready: {error}")
     try:
         options: dict[str, Any] = {"every": 0, "folder": root / "long", **LONG}
         train("linear-regression", seed=1, **options)
@@ -86,7 +89,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Any:
     for receiver, sender in pipes:
         sender.close()
         said.append(receiver.recv())
-    assert said == ["ready", "ready"]
+    assert all("ready: the 2 processes that were started together must" in each for each in said)
     path = root / "long" / "checkpoint.safetensors"
     while not (path.exists() and checkpoint.read(path)[1]["step"] > 2):
         time.sleep(0.05)

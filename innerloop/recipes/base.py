@@ -209,6 +209,7 @@ def _fit_and_write(
     group = training.group
     environment = describe_environment(threads, type(recipe), training.device, group.size)
     about = _identify_run(training)
+    group.require_same(about)
     if path is None or not group.leads:
         quiet = options if group.leads else {**options, "progress": None}
         fit(training, path=path, about=about, environment=environment, **quiet)

@@ -90,6 +90,20 @@ class Group:
         self._run(lambda: dist.broadcast(text, 0))
         return json.loads(bytes(text.tolist()))
 
+    def require_same(self, about: dict[str, Any]) -> None:
+        """Refuse processes that were started together to train different things."""
+        if self.size == 1:
+            return
+        own = json.loads(json.dumps(about))
+        differs = float(self.share_result(lambda: own) != own)
+        told = torch.tensor([differs], device=self.device)
+        self._run(lambda: dist.all_reduce(told))
+        if float(told):
+            raise InputError(
+                f"the {self.size} processes that were started together must train the same recipe "
+                "with the same settings and seed: start each alone, without torchrun"
+            )
+
     def wait(self) -> None:
         """Wait until all processes are here."""
         if self.size > 1:
