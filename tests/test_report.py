@@ -79,6 +79,7 @@ def measured_report(monkeypatch: pytest.MonkeyPatch) -> list[Certificate]:
     monkeypatch.setattr(survey, "build_certificates", lambda _: iter(certificates))
     monkeypatch.setattr(survey, "measure_convergence", lambda _: iter(parts))
     monkeypatch.setattr(survey, "measure_regret", lambda _: iter([make_regret()]))
+    monkeypatch.setattr(survey, "draw_diagrams", dict)  # `report_samples` draws
     return certificates
 
 
