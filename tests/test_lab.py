@@ -8,6 +8,7 @@ import copy
 import functools
 import io
 import json
+import re
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -164,6 +165,32 @@ def test_a_program_prints_the_numbers_of_its_scene(
     monkeypatch.setattr("innerloop.certification.building.build", copy_build)
     found = run_program(answer["python"])
     np.testing.assert_allclose(found, PRINTED[name](answer), rtol=1e-9, atol=1e-11)
+
+
+DIFFERENCE = re.compile(r"differ by at most ([\d.e+-]+)\.(?: |$)")
+
+
+@pytest.mark.parametrize("name", sorted(set(REQUESTS) - {"trained-network", "break-it"}))
+def test_what_is_shown_of_the_transformer_is_its_own(
+    client: TestClient, answers: Answers, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spoiled weights must show: a scene that drew the algorithm twice would not notice them."""
+    (difference,) = DIFFERENCE.findall(answers(name)["certificate"]["here"])
+    assert float(difference) < 0.01
+
+    def spoil(name: str, progress: Any = None, **parameters: Any) -> Any:
+        built = copy.deepcopy(get_build(name, **parameters))
+        with torch.no_grad():
+            for block in built.transformer.blocks():
+                if block.attention is not None:
+                    block.attention.value.mul_(1.2)
+        return built
+
+    module = type(load_scenes()[name]).__module__
+    monkeypatch.setattr(f"{module}.get_build", spoil)
+    answer = ask(client, name, **REQUESTS[name])
+    (difference,) = DIFFERENCE.findall(answer["certificate"]["here"])
+    assert float(difference) > 0.01
 
 
 @pytest.mark.parametrize("name", ["newton", "lloyd", "lista-vm", "pca"])
