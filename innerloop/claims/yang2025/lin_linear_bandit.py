@@ -14,10 +14,11 @@ Ours       "comparably" is a regret within a factor of 1.25 of LinUCB's, either 
 Sizes      the source has d = 5, 10 actions, 200 steps, 100,000 games. One training at these sizes,
            2,000 steps of 32 games in 14 CPU minutes (results/decisions/distilled-200), is beyond:
            too short, its regret is 1.8 times LinUCB's
-Beyond     the second set-up, where the best action is the label (`full`): such networks know the law
-           of w, which the references do not, and have less than half of LinUCB's regret; which LinUCB the network is most
-           like: α by agreement, a temperature by divergence. In LinUCB's games it is LinUCB with an
-           α near 2; in its own, which stray from those, it is greedier
+Beyond     at `full` the second set-up, where the best action is the label: such networks know the
+           law of w, which no reference does, and have less than half of LinUCB's regret (always the
+           action that is best for the mean of w has a quarter of it, without any learning). Which
+           LinUCB the network is most like: α by agreement, a temperature by divergence. In
+           LinUCB's games its α is near 2; in its own, which stray from those, it is greedier
 """
 
 from __future__ import annotations
