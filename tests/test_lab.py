@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import contextlib
 import copy
-import functools
 import io
 import json
 import re
@@ -319,8 +318,6 @@ def test_without_recorded_weights_the_scene_says_so_and_shows_the_rest(
     def fail(folder: str, name: str) -> None:
         raise FileError("not here")
 
-    quick = functools.partial(get_build, instances=2)
-    monkeypatch.setattr(sparse_recovery, "get_build", quick)
     monkeypatch.setattr(sparse_recovery, "load_recorded", fail)
     for name in ("load_learned", "load_trained"):
         monkeypatch.setattr(sparse_recovery, name, getattr(sparse_recovery, name).__wrapped__)
@@ -328,7 +325,7 @@ def test_without_recorded_weights_the_scene_says_so_and_shows_the_rest(
     methods = {each["name"]: each["values"] for each in answer["picture"]["methods"]}
     assert set(methods) == {"LISTA-VM transformer", "ISTA", "FISTA", "lasso"}
     assert "Small TF is not here" in answer["certificate"]["here"]
-    found = run_program(answer["python"].replace("instances=16", "instances=2"))
+    found = run_program(answer["python"])
     np.testing.assert_allclose(found, methods["LISTA-VM transformer"], atol=1e-12)
 
 

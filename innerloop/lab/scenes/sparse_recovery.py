@@ -20,7 +20,7 @@ from innerloop.algorithms.regression import to_scalar_tensor
 from innerloop.certification.building import BuiltTransformer
 from innerloop.claims.recorded import load_recorded
 from innerloop.errors import FileError
-from innerloop.lab.builds import INSTANCES, describe_certificate, describe_difference, get_build
+from innerloop.lab.builds import describe_certificate, describe_difference, get_build
 from innerloop.lab.controls import SEED, Control, Slider, Values, read_list, read_number
 from innerloop.lab.python import DIGITS, format_value
 from innerloop.lab.recording import Recording, describe_run, record
@@ -30,6 +30,8 @@ from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.progress import Progress
 
 D, N, STEPS = 20, 10, 12
+BOUND, INSTANCES = 1e6, 4
+"""The largest |⟨β, x⟩| of the build, and the instances of its certificate: more take seconds."""
 REACH = 2.5
 FLOOR = 1e-6
 NOISE = Slider("noise", "noise of the measurements", 0.0, 0.5, 0.05, 0.0)
@@ -55,7 +57,8 @@ class SparseRecoveryScene(Scene):
         truth = read_coefficients(values)
         problem = make_problem(truth, noise, seed)
         learned, origin = load_learned()
-        built = get_build("lista-vm", progress, d=D, n=N, steps=STEPS, **learned)
+        sizes = {"d": D, "n": N, "steps": STEPS, "bound": BOUND}
+        built = get_build("lista-vm", progress, instances=INSTANCES, **sizes, **learned)
         recording = record(built, problem)
         streams = torch.stack([recording.after_step(k) for k in range(STEPS + 1)])
         ours = recording.layout.read(streams, "beta")[:, -1]
@@ -203,7 +206,7 @@ drawn = innerloop.SparseRecovery(d={D}, n={N}).sample(generator=generator)
 noise = {noise!r} * torch.randn({N}, generator=generator, dtype=torch.float64)
 problem = innerloop.RegressionProblem(drawn.x, drawn.x @ truth + noise, drawn.x_query)
 built = innerloop.build(
-    "lista-vm", d={D}, n={N}, steps={STEPS}, instances={INSTANCES},
+    "lista-vm", d={D}, n={N}, steps={STEPS}, bound={BOUND}, instances={INSTANCES},
     {weights},
 )
 assert built.certificate.holds
