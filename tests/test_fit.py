@@ -53,6 +53,7 @@ def test_fit_scores_predicts_and_draws(run: Run, data: Path, tmp_path: Path) -> 
 
 def test_fit_prints_json_for_the_lasso(run: Run, data: Path) -> None:
     done = run("fit", str(data), "--target", "price", "--algorithm", "lasso", "--json")
+    assert done.code == 0, done.err
     found = json.loads(done.out)
     assert found["largest_difference"] < 0.5
     assert len(found["layers"]) == found["steps"] + 1
