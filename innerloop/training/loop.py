@@ -3,7 +3,8 @@
 Batches   number k comes from a generator seeded by (seed, k), so that only the step decides it
 Stops     at the last step, at a target, without progress, at SIGINT (after saving)
 Diverged  a loss or gradient that is not finite stops the run before it reaches the weights; so does
-          an evaluated loss of MAX_GROWTH times that at step 0, or that of predicting nothing
+          one of MAX_GROWTH times that at step 0, or that of predicting nothing, where the batch
+          before and the evaluation both have it
 """
 
 from __future__ import annotations
@@ -271,7 +272,8 @@ class Training:
         loss, first = measures["loss"], self.history[0]["loss"]
         self._check_finite(loss, 0.0)
         floor = 1.0 if self.blank_loss is None else self.blank_loss
-        if self.step and loss > MAX_GROWTH * max(floor, first):
+        # Both: a loss in expectation may be huge where rare prompts alone have large errors.
+        if self.step and min(loss, self._last_loss) > MAX_GROWTH * max(floor, first):
             raise self._make_diverged(f"the loss is {loss:.4g}, at step 0 it was {first:.4g}")
         self._check_weights()
 
