@@ -330,7 +330,7 @@ def test_the_papers_matrix_recursion_in_its_own_sign(sign: float) -> None:
 
 @LAW_ALONE
 def test_data_outside_the_declared_range_are_detected() -> None:
-    built = innerloop.build("relu-gradient-descent", d=2, n=4, bound=0.1, instances=1)
+    built = innerloop.build("relu-gradient-descent", d=2, n=4, bound=1e-3, instances=1)
     assert built.certificate.range_used > 1
     assert not built.certificate.holds
     wide = innerloop.build("relu-gradient-descent", d=2, n=4)

@@ -38,6 +38,11 @@ MODELS: dict[str, Callable[[Draw], tuple[Any, ...]]] = {
     "higher-order-newton": lambda at: (at(5e-4, 1e-3), 3),
     "kernel-smoothing": lambda at: (at(0.3, 1.5),),
     "huber-descent": lambda at: (at(0.2, 0.5)[None], at(0.4, 1.0)),
+    "projected-gradient-descent": lambda at: (
+        at(0.3, 0.9)[None],
+        torch.tensor(1e6, dtype=torch.float64),
+        "logistic",
+    ),
     "sign-descent": lambda at: (at(0.05, 0.2)[None],),
     "approximate-message-passing": lambda at: (at(0.8, 1.6)[None],),
     "iterative-hard-thresholding": lambda at: (at(0.2, 0.5)[None], 2),

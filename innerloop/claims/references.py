@@ -6,13 +6,13 @@ address makes no stored result stale.
 
 from __future__ import annotations
 
-import json
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
 from innerloop.claims.base import Claim
 from innerloop.claims.sources import Source, load_sources
+from innerloop.jsonfiles import parse_object
 
 
 def make_reference(id: str, claim: Claim | None = None) -> dict[str, Any]:
@@ -44,5 +44,5 @@ def _load_details() -> dict[str, dict[str, Any]]:
     for key in load_sources():
         path = files("innerloop.claims").joinpath(key, "reference.json")
         if path.is_file():
-            found[key] = json.loads(path.read_text("utf-8"))
+            found[key] = parse_object(path.read_bytes())
     return found

@@ -68,7 +68,9 @@ def compile_program(
         prologue = plan_blocks(trace(trace_step, definition.first_part, 0), empty, target)
     plans = [plan_blocks(trace(trace_step, definition.step, k), (), target) for k in steps]
     if not any(plan.blocks for plan in plans):
-        raise InputError(f"{definition.name} changes no state: a step must assign one")
+        raise InputError(
+            f"{definition.name} changes no state: assign one, or use larger steps than 0"
+        )
     parts = [plan for plan in (prologue, *plans) if plan is not None]
     if definition.answer_part is not None:
         traced = trace(trace_answer, definition.answer_part, 0)

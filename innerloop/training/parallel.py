@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from innerloop.devices import CPU
 from innerloop.errors import InputError
+from innerloop.jsonfiles import parse_json
 from innerloop.problems.problem import Problem
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
@@ -88,13 +89,13 @@ class Group:
         if self.leads:
             text = torch.frombuffer(bytearray(data), dtype=torch.uint8).to(self.device)
         self._run(lambda: dist.broadcast(text, 0))
-        return json.loads(bytes(text.tolist()))
+        return parse_json(bytes(text.tolist()))
 
     def require_same(self, about: dict[str, Any]) -> None:
         """Refuse processes that were started together to train different things."""
         if self.size == 1:
             return
-        own = json.loads(json.dumps(about))
+        own = parse_json(json.dumps(about))
         differs = float(self.share_result(lambda: own) != own)
         told = torch.tensor([differs], device=self.device)
         self._run(lambda: dist.all_reduce(told))
