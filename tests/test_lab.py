@@ -470,6 +470,8 @@ def test_a_table_is_fitted_as_scikit_learn_does(answers: Answers) -> None:
         ({"text": "a,b\n1,2\n1,4\n1,6\n"}, "column 'a' has the same number in every row"),
         ({"text": "a,b\n1,\n3,4\n5,6\n"}, "two columns of numbers are needed, got 1: column 'b'"),
         ({"text": "a,b\n1,nan\n3,4\n5,6\n", "target": "b"}, "column 'b' has nan in row 1"),
+        ({"text": "a,b\n1,2\n3,1e200\n5,6\n"}, "numbers this large cannot be scaled: use other"),
+        ({"text": "a,b\n1e308,2\n1e308,4\n5,6\n"}, "numbers this large cannot be scaled"),
         ({"text": "\0\0"}, "this is no text file"),
         ({"text": "1," * 600_000}, "a file may have 1,000,000 characters"),
     ],
@@ -520,7 +522,7 @@ def test_wrong_values_are_refused_by_name(
     assert refuse(client, "line-fit", **values).startswith(message)
 
 
-@pytest.mark.parametrize("number", ["NaN", "Infinity", "-1e999", "1e7"])
+@pytest.mark.parametrize("number", ["NaN", "Infinity", "-1e999", "1e7", "1" + 400 * "0"])
 def test_numbers_that_are_not_finite_are_refused(client: TestClient, number: str) -> None:
     body = f'{{"values": {{"points": [[0, {number}], [1, 2]]}}}}'
     response = client.post(
@@ -629,6 +631,18 @@ def test_a_slow_answer_tells_its_progress_and_stops_when_superseded(
     lines = [json.loads(line) for line in texts[0].splitlines()]
     assert {"progress": 0.5, "doing": "thinking"} in lines
     assert lines[-1] == {"superseded": True}
+
+
+def test_an_answer_that_is_not_finite_is_a_mistake_in_one_line(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    scene = load_scenes()["line-fit"]
+    found = {"error": float("nan")}
+    monkeypatch.setattr(scene, "run", lambda values, progress: found, raising=False)
+    response = client.post("/run/line-fit", json={"values": {}})
+    assert response.status_code == 500
+    assert response.json()["mistake"].startswith("the scene line-fit failed: ")
+    assert len(capsys.readouterr().err.splitlines()) == 1
 
 
 # The command

@@ -15,7 +15,7 @@ from innerloop.lab.scene import load_scenes
 from innerloop.lab.serving import make_server, open_socket
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Locator, Page
+    from playwright.sync_api import Browser, Locator, Page, Route
 
 SCENES = list(load_scenes())
 IDLE = 'body[data-turn][data-state="idle"]'
@@ -345,6 +345,25 @@ def test_the_latest_of_many_requests_is_shown(page: Page, lab: Lab) -> None:
     page.wait_for_selector(IDLE)
     assert len(sent) <= 3, "while one is under way the others wait, and the last is sent"
     page.wait_for_selector("#note:has-text('ŷ = 0.500 + 0.850 x')")
+
+
+def test_a_failure_without_json_is_shown_and_not_asked_again(page: Page, lab: Lab) -> None:
+    open_scene(page, lab, "line-fit")
+    asked: list[str] = []
+
+    def fail(route: Route) -> None:
+        asked.append(route.request.url)
+        route.fulfill(status=500, content_type="text/plain", body="Internal Server Error")
+
+    page.route("**/run/line-fit", fail)
+    page.get_by_role("button", name="Add a point").click()
+    page.wait_for_selector("#notice:not([hidden])")
+    page.unroute("**/run/line-fit", fail)
+    assert page.inner_text("#notice") == "The lab failed (status 500). Please report it."
+    assert len(asked) == 1
+    with change(page):
+        page.get_by_role("button", name="Add a point").click()
+    assert page.is_hidden("#notice")
 
 
 def test_the_page_goes_on_when_the_server_comes_back(page: Page, lab: Lab) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -90,7 +89,7 @@ def read_number(value: Any, name: str) -> float:
     """Read a finite number that is not huge."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise InputError(f"{name} must be a number, got {describe(value)}")
-    if not math.isfinite(value) or abs(value) > MAX_NUMBER:
+    if not -MAX_NUMBER <= value <= MAX_NUMBER:  # not where value is NaN, either
         raise InputError(f"{name} must be between ±{MAX_NUMBER:,.0f}, got {describe(value)}")
     return float(value)
 

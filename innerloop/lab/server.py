@@ -168,6 +168,8 @@ def answer(scene: Scene, values: dict[str, Any], work: Work) -> tuple[int, bytes
     begin = time.perf_counter()
     try:
         found = scene.run(values, work.report)
+        found["milliseconds"] = round(1e3 * (time.perf_counter() - begin), 1)
+        return 200, json.dumps(found, allow_nan=False).encode()
     except SupersededError:
         return 409, b'{"superseded": true}'
     except InputError as error:
@@ -176,8 +178,6 @@ def answer(scene: Scene, values: dict[str, Any], work: Work) -> tuple[int, bytes
         line = f"the scene {scene.name} failed: {describe_failure(error)}"
         print_error(line)
         return 500, json.dumps({"mistake": f"{line}. Please report it."}).encode()
-    found["milliseconds"] = round(1e3 * (time.perf_counter() - begin), 1)
-    return 200, json.dumps(found, allow_nan=False).encode()
 
 
 async def read_body(request: Request) -> bytes:

@@ -63,7 +63,6 @@ class YourDataScene(Scene):
         recording = record(built, problem)
         predicted = scaled.predict(weights.numpy())
         best = LinearRegression().fit(scaled.x, scaled.y).predict(scaled.x)
-        off = [max(float(np.sqrt(np.mean((row - best) ** 2))), FLOOR) for row in predicted]
         expected = scaled.predict(reference.numpy())
         notes = [describe_fit(scaled.y, row, best) for row in predicted]
         queries = [f"query: {name}" for name in features]
@@ -86,15 +85,11 @@ class YourDataScene(Scene):
             "error": {
                 "label": f"distance from scikit-learn’s least squares, in units of {target}",
                 "series": [
-                    {"name": "transformer", "kind": "transformer", "values": off},
-                    {
-                        "name": "Newton’s iteration",
-                        "kind": "reference",
-                        "values": [
-                            max(float(np.sqrt(np.mean((row - best) ** 2))), FLOOR)
-                            for row in expected
-                        ],
-                    },
+                    {"name": name, "kind": kind, "values": measure_distances(rows, best)}
+                    for name, kind, rows in (
+                        ("transformer", "transformer", predicted),
+                        ("Newton’s iteration", "reference", expected),
+                    )
                 ],
             },
             "certificate": describe_certificate(
@@ -145,8 +140,11 @@ class Scaled:
     def __init__(self, table: Table, target: str, features: list[str]) -> None:
         self.x = np.column_stack([read_cells(table.column(name), name) for name in features])
         self.y = read_cells(table.column(target), target)
-        self.mean, self.spread = self.x.mean(axis=0), self.x.std(axis=0)
-        self.shift, self.unit = float(self.y.mean()), float(self.y.std())
+        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+            self.mean, self.spread = self.x.mean(axis=0), self.x.std(axis=0)
+            self.shift, self.unit = float(self.y.mean()), float(self.y.std())
+        if not np.isfinite([*self.mean, *self.spread, self.shift, self.unit]).all():
+            raise InputError("numbers this large cannot be scaled: use other units")
         spreads = zip([*features, target], [*self.spread, self.unit], strict=True)
         flat = next((name for name, spread in spreads if not spread), None)
         if flat is not None:
@@ -168,6 +166,11 @@ def choose(d: int, n: int, steps: int) -> dict[str, Any]:
     size = next(size for size in (10, 25, 50, 100, MAX_ROWS) if n <= size)
     bound = max(float(size * d), (size**0.5 + d**0.5 + 6.0) ** 2)
     return {"d": d, "n": size, "steps": steps, "alpha": bound**-2}
+
+
+def measure_distances(rows: np.ndarray, best: np.ndarray) -> list[float]:
+    """Measure how far each row of predictions is from the best ones, as the root of a mean."""
+    return np.maximum(np.sqrt(np.mean((rows - best) ** 2, axis=1)), FLOOR).tolist()
 
 
 def describe_fit(y: np.ndarray, predicted: np.ndarray, best: np.ndarray) -> str:

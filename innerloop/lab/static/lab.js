@@ -56,7 +56,9 @@ async function aside(values) {
 
 /** Read an answer: one JSON, or lines of progress with the answer as the last. */
 async function readLines(response, wanted) {
-  if (!response.headers.get("content-type").startsWith("application/x-ndjson")) return response.json();
+  const type = response.headers.get("content-type") ?? "";
+  if (!response.ok && !type.startsWith("application/json")) return {mistake: `The lab failed (status ${response.status}). Please report it.`};
+  if (!type.startsWith("application/x-ndjson")) return response.json();
   const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
   let rest = "", last = null;
   for (;;) {

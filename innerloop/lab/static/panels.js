@@ -13,9 +13,8 @@ export function drawError(place, list, title, answer, k) {
   title.textContent = label[0].toUpperCase() + label.slice(1);
   const {svg, width, height} = canvasFor(place, (w) => Math.min(0.56 * w, 250), `${label}, per step`);
   svg.replaceChildren();
-  const all = series.flatMap((line) => line.values).filter((value) => value !== null);
   const value = linear ? (v) => v : (v) => Math.log10(Math.max(v, 1e-16));
-  let low = Math.min(...all.map(value)), high = Math.max(...all.map(value));
+  let low = Math.min(...sizes.map(value)), high = Math.max(...sizes.map(value));
   if (linear) { low = Math.min(0, low); high = high > low ? high + 0.06 * (high - low) : low + 1; }
   else { low = Math.max(-16, Math.floor(low)); high = Math.max(Math.ceil(high), low + 1); }
   const last = Math.max(...series.map((line) => line.values.length)) - 1;

@@ -1,4 +1,4 @@
-// Small helpers for SVG: elements, scales and paths. Text is always set as text, never as markup.
+// Elements, scales and paths of SVG. Text is always set as text, never as markup.
 const NAMESPACE = "http://www.w3.org/2000/svg";
 
 export function make(parent, name, attributes = {}, text = null) {
