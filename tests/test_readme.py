@@ -7,6 +7,7 @@ import json
 import re
 import runpy
 import shlex
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -113,6 +114,21 @@ def test_the_table_of_systems_names_what_there_is() -> None:
         assert set(identify) <= members["algorithms"] | members["policies"]
         (source,) = check
         assert any(id.startswith(f"{source}.") for id in members["claims"])
+
+
+def test_the_table_of_extras_is_that_of_the_package() -> None:
+    page = (ROOT / "docs" / "install.md").read_text("utf-8")
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    listed = re.findall(r"^\| `([a-z]+)` \|", page, flags=re.M)
+    assert sorted(listed) == sorted(extras["optional-dependencies"])
+
+
+def test_tutorials_that_use_pandas_say_what_to_install() -> None:
+    texts = [path.read_text("utf-8") for path in (ROOT / "docs" / "tutorials").glob("*.md")]
+    using = [text for text in texts if "import pandas" in text]
+    assert using
+    for text in using:
+        assert text.index("pip install '.[frames]'") < text.index("```python")
 
 
 def test_the_table_of_sparse_recovery_is_what_was_recorded() -> None:
