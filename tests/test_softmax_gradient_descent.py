@@ -8,6 +8,7 @@ import torch
 from scipy.special import expit
 
 from innerloop.algorithms.projected_gradient_descent import ProjectedGradientDescent, RiskName
+from innerloop.claims.yang2025.projections import find_disturbance
 from innerloop.constructions.base import iterate_streams
 from innerloop.constructions.softmax_gradient_descent import (
     SoftmaxGradientDescentConstruction,
@@ -130,3 +131,27 @@ def test_layer_norm_of_a_mirrored_stream_is_a_known_scale() -> None:
     share = float(h.square().sum()) / large**2
     assert torch.allclose(read * scale, h * (1 + share) ** -0.5, rtol=1e-12)
     assert torch.allclose(read * scale, h, rtol=share / 2, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("after", "free", "least"),
+    [
+        (0.49, 10.0, 9.51),  # inside the box: no projection hides what is wrong
+        (-0.49, -10.0, 9.51),
+        (0.5, 10.0, 0.0),  # beyond the same side: nothing is needed
+        (-0.5, -10.0, 0.0),
+        (0.5, 0.2, 0.3),  # at a side that free does not reach
+        (-0.5, 0.2, 0.7),
+        (0.5, -10.0, 10.5),
+        (0.1, 0.3, 0.2),
+        (0.7, 10.0, 0.2),  # outside of the box: no projection at all
+    ],
+)
+def test_the_disturbance_is_the_least_inside_the_projection(
+    after: float, free: float, least: float
+) -> None:
+    said, wanted = (torch.tensor([each], dtype=torch.float64) for each in (after, free))
+    found = find_disturbance(said, wanted, 0.5)
+    assert abs(float(found)) == pytest.approx(least)
+    if abs(after) <= 0.5:
+        assert float((wanted + found).clamp(-0.5, 0.5)) == pytest.approx(after)
