@@ -21,6 +21,7 @@ from innerloop.claims.yang2025.he_minimax import (
     error_exponent,
     known_centres_error,
 )
+from innerloop.claims.yang2025.lin_theorem_6 import judge_gaps
 from innerloop.claims.yang2025.lin_theorem_8 import lin_ucb_log_probabilities
 from innerloop.claims.yang2025.lin_theorem_10 import RIDGE, SCALE, thompson_log_probabilities
 from innerloop.claims.yang2025.lin_theorem_10 import TEMPERATURE as WARMTH
@@ -269,3 +270,24 @@ def test_what_holds_and_what_does_not(
     assert [part.verdict for part in found.parts] == verdicts
     if id == "yang2025.fu.rates":
         assert found.numbers["largest difference to the counts on rotated data"] == 0
+
+
+@pytest.mark.parametrize(
+    ("gaps", "outcomes"),
+    [
+        ((8.0, 4.0, 2.0), [True, True]),
+        ((2.0, 4.0, 8.0), [False, False]),
+        ((4.0, 4.0, 4.0), [False, False]),
+        ((0.1, 0.1, 0.1), [None, None]),  # all of them below 2 % of the best reward
+        ((0.1, 0.2, -0.01), [None, None]),
+    ],
+)
+def test_gaps_fall_only_if_they_change(
+    gaps: tuple[float, ...], outcomes: list[bool | None]
+) -> None:
+    rows = [
+        {"pool": pool, "seed": seed, "network": "3 layers", "gap": gap, "best": 20.0}
+        for pool, gap in zip((10, 100, 1000), gaps, strict=True)
+        for seed in range(2)
+    ]
+    assert [part.printed.passed for part in judge_gaps(rows).parts] == outcomes
