@@ -21,6 +21,7 @@ from innerloop.ledger.processes import EngineLostError, WorkerDeathError
 from innerloop.ledger.sweeping import sweep, train_run
 from innerloop.recipes.base import train
 from innerloop.recipes.sweeps import Sweep, SweepResult, name_point, read_sweep
+from innerloop.training.folder import open_folder
 
 SMALL: dict[str, Any] = {"d": 2, "n": 4, "batch": 8, "steps": 4, "evaluate_every": 2}
 GRID: dict[str, list[Any]] = {"learning_rate": [0.01, 0.001], "blocks": [1, 2]}
@@ -214,3 +215,76 @@ def test_a_grid_that_makes_no_sense_is_one_line(run: Any, tmp_path: Path) -> Non
     assert len(name_point({"growth": [1, 2], "name": "x/y"})) == 16
     with pytest.raises(InputError, match="a sweep has 1 to"):
         Sweep(tmp_path, "linear-regression", {}, {}, [])
+
+
+def test_a_file_of_a_sweep_imports_nothing(run: Any, tmp_path: Path) -> None:
+    code, trace, folder = tmp_path / "own.py", tmp_path / "trace", tmp_path / "sweep"
+    code.write_text(f"open({str(trace)!r}, 'w').close()\nready = None\n")
+    folder.mkdir()
+    about = {"recipe": f"{code}:ready", "settings": {}, "grid": {"blocks": [1]}, "seeds": [0]}
+    (folder / "sweep.json").write_text(json.dumps(about))
+    (folder / "blocks=1" / "seed-0").mkdir(parents=True)
+    refused = run("identify", str(folder))
+    assert refused.code == 2
+    assert f"a user-defined recipe: pass --definition {code}:ready" in refused.err
+    with pytest.raises(FileError, match=r"recipe is .* there"):
+        sweep("linear-regression", {"blocks": [1]}, folder, **SMALL)
+    assert not trace.exists()
+
+
+def test_other_values_and_seeds_do_not_drop_earlier_runs(inline: Any, tmp_path: Path) -> None:
+    inline()
+    sweep("linear-regression", {"blocks": [1]}, tmp_path, **SMALL)
+    engine = inline()
+    result = sweep("linear-regression", {"blocks": [2]}, tmp_path, seed=1, **SMALL)
+    assert len(engine.folders) == 1, "combinations that nobody asked for are not run"
+    assert [(row["blocks"], row["seed"]) for row in result.rows] == [(1, 0), (2, 1)]
+    table = list(csv.DictReader((tmp_path / "sweep.csv").read_text().splitlines()))
+    assert [row["blocks"] for row in table] == ["1", "2"]
+    found = read_sweep(tmp_path)
+    assert (found.grid, found.seeds) == ({"blocks": [1, 2]}, [0, 1])
+
+
+def test_a_damaged_file_of_a_sweep_is_named(tmp_path: Path) -> None:
+    good = {"recipe": "linear-regression", "settings": {}, "grid": {"blocks": [1]}, "seeds": [0]}
+    for bad, message in (
+        ({"grid": {"blocks": 3}}, "its values of 'blocks' must be a list, got 3"),
+        ({"grid": {"blocks": []}}, "the grid has no values of blocks"),
+        ({"seeds": ["../x"]}, "its seeds must be whole numbers"),
+        ({"recipe": None}, "its recipe must be of type str"),
+        ({"grid": {str(k): list(range(100)) for k in range(50)}}, "a sweep has 1 to"),
+    ):
+        (tmp_path / "sweep.json").write_text(json.dumps({**good, **bad}))
+        with pytest.raises(FileError, match=f"sweep.json is damaged: {message}"):
+            read_sweep(tmp_path)
+
+
+def test_a_busy_folder_is_waited_for_and_is_no_death(
+    inline: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waited: list[float] = []
+    monkeypatch.setattr(sweeping.time, "sleep", waited.append)
+    engine, notes = inline(deaths=2), list[str]()
+    with open_folder(tmp_path / "blocks=1" / "seed-0", False, notes.append):
+        result = sweep("linear-regression", {"blocks": [1]}, tmp_path, **SMALL)
+    (reason,) = result.failures.values()
+    assert "another training is under way" in reason
+    assert len(engine.folders) == 2 + sweeping.MAX_BUSY
+    assert waited.count(sweeping.SECONDS_WHEN_BUSY) == sweeping.MAX_BUSY
+
+
+def test_options_that_a_sweep_would_ignore_are_refused(run: Any, tmp_path: Path) -> None:
+    for words, message in (
+        (["--resume"], "--resume and --tensorboard are for single runs"),
+        (["--tensorboard"], "--resume and --tensorboard are for single runs"),
+        (["--threads", "2"], "leave --threads out"),
+    ):
+        place = ["-o", str(tmp_path / "no"), "--results", str(tmp_path / "results")]
+        refused = run("train", "linear-regression", "--grid", "blocks=1", *words, *place)
+        assert refused.code == 2
+        assert message in refused.err
+    assert not list(tmp_path.iterdir()), "not even a note"
+    (tmp_path / "sweep.json").write_text("{}")
+    refused = run("identify", str(tmp_path), "-s", "d=2")
+    assert refused.code == 2
+    assert "--problem, -s, --figure, --inside and --discriminate take one run" in refused.err

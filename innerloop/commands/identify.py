@@ -60,8 +60,10 @@ def identify(
         check_writable(figure)
     choose_device(device)
     if ":" not in model and is_sweep(Path(model)):
-        if figure is not None or inside or discriminate:
-            raise InputError("--figure, --inside and --discriminate take one run of a sweep")
+        if any((problem, settings, figure, inside, discriminate)):
+            raise InputError(
+                "--problem, -s, --figure, --inside and --discriminate take one run of a sweep"
+            )
         asked = {"prompts": prompts, "steps": steps, "seed": seed, "algorithms": candidate}
         return identify_sweep(Path(model), definition, as_json, device=device, **asked)
     check_request(problem, settings or [], candidate or [])

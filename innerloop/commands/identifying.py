@@ -21,7 +21,7 @@ def identify_sweep(folder: Path, definition: str | None, as_json: bool, **option
     from innerloop.training.folder import MODEL
     from innerloop.training.history import format_csv
 
-    result = SweepResult.read(read_sweep(folder))
+    result = SweepResult.read(read_sweep(folder, definition))
     finished = [run for run in result.sweep.runs if (run.folder / MODEL).exists()]
     if not finished or result.best is None:
         raise InputError(f"{folder} holds no finished run")
@@ -30,8 +30,7 @@ def identify_sweep(folder: Path, definition: str | None, as_json: bool, **option
         for done, run in enumerate(finished):
             progress(done / len(finished), str(run.folder.relative_to(folder)))
             found = identify(load_model(str(run.folder), definition), **options)
-            row = result.sweep.read_row(run)
-            loss = None if row is None else row["loss"]
+            loss = result.ended.get(run.folder, {}).get("loss")
             rows.append({**run.point, "seed": run.seed, "loss": loss, "verdict": found.verdict})
     write_atomically(folder / TABLE, format_csv(rows).encode())
     if as_json:

@@ -77,10 +77,17 @@ def train(
     from innerloop.training.parallel import count_processes, is_leading
 
     chosen, threads = list_seeds(seed or 0, seeds), check_threads(threads)
+    own: int | None = None
     choose_device(device)  # refused before anything is made
     runs = find_results(results) / "runs"
     if grid and count_processes() > 1:
         raise InputError("a sweep has workers of its own: start it without torchrun")
+    if grid and (resume or tensorboard):
+        raise InputError(
+            "--resume and --tensorboard are for single runs: a sweep goes on by the same command"
+        )
+    if grid and threads != 1:
+        raise InputError("runs of a sweep have one thread each: leave --threads out")
     if grid:
         values = parse_parameters("recipes", Recipe, name, settings)
         recipe = make_member("recipes", Recipe, name, values)
@@ -88,17 +95,16 @@ def train(
         folder = output or name_sweep(runs, recipe, points)
         _note(runs, folder, print_error)
         options = {"seed": seed or 0, "seeds": seeds, "workers": workers, "engine": engine}
-        if threads != 1:
-            raise InputError("runs of a sweep have one thread each: leave --threads out")
         return run_sweep(name, folder, as_json, grid=points, device=device, **options, **values)
     if workers is not None or engine != "local":
         raise InputError("--workers and --engine are for sweeps: name what varies with --grid")
-    if resume and output is None:
-        name, output = _find_run(name)
+    if resume:
+        name, output, own = _find_run(name, output)
+        chosen = chosen if own is None else _choose_seed(own, seed, seeds)
     values = parse_parameters("recipes", Recipe, name, settings)
     recipe = make_member("recipes", Recipe, name, values)
     folder = output or (find_folder(runs, name, values) if resume else recipe.name_folder(runs))
-    if resume and seed is None and seeds == 1:
+    if resume and own is None and seed is None and seeds == 1:
         chosen = list_begun_seeds(folder) or chosen
     with progress_bar("training") as progress:
         if is_leading():
@@ -130,11 +136,17 @@ def _note(runs: Path, folder: Path, notice: Callable[[str], None]) -> None:
         notice(f"a report will not know of this run: {error}")
 
 
-def _find_run(name: str) -> tuple[str, Path | None]:
-    """Find the recipe and the folder that a word means: it may be the folder of a run."""
-    from innerloop.recipes.finding import holds_run, read_recipe_name
+def _find_run(name: str, output: Path | None) -> tuple[str, Path | None, int | None]:
+    """Find the recipe, the folder and the seed that are meant: a name may be a run's folder."""
+    from innerloop.recipes.finding import holds_run, read_recipe_name, split_seed
 
-    folder = Path(name)
-    if ":" in name or not holds_run(folder):
-        return name, None
-    return read_recipe_name(folder), folder
+    if output is None and ":" not in name and holds_run(Path(name)):
+        name, output = read_recipe_name(Path(name)), Path(name)
+    return (name, None, None) if output is None else (name, *split_seed(output))
+
+
+def _choose_seed(own: int, seed: int | None, seeds: int) -> list[int]:
+    """Choose the seed of the one run that is named; refuse to be asked for another."""
+    if seed not in (None, own) or seeds != 1:
+        raise InputError(f"the folder is of the run with seed {own}: leave --seed and --seeds out")
+    return [own]

@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import json
 import platform
+import time
 from collections import Counter, deque
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +31,8 @@ from innerloop.training.loop import DivergedError
 
 MAX_BUSY = 20
 """Tries of a run whose folder is still locked, by a worker that was lost but is not dead."""
+SECONDS_WHEN_BUSY = 3.0
+"""How long a worker waits before it says that a folder is still locked."""
 
 
 def sweep(
@@ -68,9 +72,10 @@ def sweep(
     start = parse_engine(engine, workers, task="training")
     place = Path(folder).absolute()
     asked = Sweep(place, _make_absolute(recipe), settings, grid, list_seeds(seed, seeds))
-    asked.write()
-    failures = _run_missing(asked, start, device, progress, notice)
-    result = SweepResult.read(asked, failures)
+    asked.check_recipes()
+    result = SweepResult.read(asked.write())
+    failures = _run_missing(asked, result, start, device, progress, notice)
+    result = replace(result, failures=failures)
     result.write_table()
     return result
 
@@ -83,20 +88,21 @@ def _make_absolute(recipe: str) -> str:
 
 def _run_missing(
     asked: Sweep,
+    result: SweepResult,
     start: Callable[[], Engine],
     device: str,
     progress: Progress,
     notice: Callable[[str], None],
 ) -> dict[str, str]:
-    """Run what has not ended; returns why runs failed, by folder."""
-    pending = deque(run for run in asked.runs if asked.read_row(run) is None)
+    """Run what has not ended, and add its rows to the result; returns why runs failed."""
+    pending = deque(run for run in asked.runs if not result.has_row(run))
     kept, total = len(asked.runs) - len(pending), len(asked.runs)
     if kept:
         notice(f"{kept} of {total} runs are finished already and kept")
     if not pending:
         return {}
     failures: dict[str, str] = {}
-    tries, running = Counter[Path](), dict[Future[str], PlannedRun]()
+    tries, running = Counter[tuple[Path, str]](), dict[Future[str], PlannedRun]()
     engine = start()
     try:
         while pending or running:
@@ -118,7 +124,8 @@ def _run_missing(
                     failures[str(run.folder)] = reason
                     notice(f"{run.folder}: {reason}")
                 else:
-                    SweepResult.read(asked).write_table()
+                    result.add_row(run)
+                    result.write_table()
     except EngineLostError as error:
         raise InputError(f"{error}; finished runs are kept, the same command goes on") from None
     finally:
@@ -127,22 +134,24 @@ def _run_missing(
 
 
 def _collect(
-    future: Future[str], engine: Engine, tries: Counter[Path], run: PlannedRun
+    future: Future[str], engine: Engine, tries: Counter[tuple[Path, str]], run: PlannedRun
 ) -> tuple[bool, str]:
     """Take what a worker said: whether the run must be run again, and what went wrong."""
-    tries[run.folder] += 1
+    deaths, busy = (run.folder, "deaths"), (run.folder, "busy")
     try:
         message = parse_object(future.result())
     except (Exception, CancelledError) as error:
         engine.check_health(error)
         if not engine.is_worker_death(error):
             return False, f"the engine failed: {type(error).__name__}: {error}"
-        again = tries[run.folder] < engine.max_deaths
+        tries[deaths] += 1
+        again = tries[deaths] < engine.max_deaths
         return again, "a worker died" if again else "its workers died (is there enough memory?)"
     if message.get("package") != digest_package():
         return False, "the worker has another version of innerloop: install the same everywhere"
     if "busy" in message:
-        return tries[run.folder] < MAX_BUSY, message["busy"]
+        tries[busy] += 1
+        return tries[busy] < MAX_BUSY, message["busy"]
     return False, message.get("error", "")
 
 
@@ -171,6 +180,8 @@ def train_run(
         pass  # the folder says so
     except FileError as error:
         busy = folders.is_locked(place)
+        if busy:
+            time.sleep(SECONDS_WHEN_BUSY)
         return json.dumps({**about, "busy" if busy else "error": str(error)})
     except Exception as error:
         text = str(error) if isinstance(error, InputError) else describe_failure(error)

@@ -21,6 +21,23 @@ def holds_run(folder: Path) -> bool:
     return any(folder.glob(f"seed-*/{CHECKPOINT}")) or (folder / CHECKPOINT).is_file()
 
 
+def split_seed(folder: Path) -> tuple[Path, int | None]:
+    """Split the folder of one run, `…/seed-3`, into that of all seeds and its seed.
+
+    A folder that holds no run itself, but those of its seeds or nothing, is that of all.
+    """
+    if not (folder / CHECKPOINT).is_file():
+        return folder, None
+    whole = folder.absolute()
+    number = whole.name.removeprefix("seed-")
+    if not (number.isascii() and number.isdigit()) or whole.name != f"seed-{int(number)}":
+        raise InputError(
+            f"{folder} holds a run but is not named by its seed: go on with it in Python, "
+            f"innerloop.train(…, folder={str(folder)!r}, resume=True), or rename it seed-N"
+        )
+    return (whole if folder.name in ("", "..") else folder).parent, int(number)
+
+
 def list_begun_seeds(folder: Path) -> list[int]:
     """List the seeds whose runs were begun in a folder."""
     names = (path.parent.name.removeprefix("seed-") for path in folder.glob(f"seed-*/{CHECKPOINT}"))

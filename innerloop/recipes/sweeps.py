@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 import itertools
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -62,13 +63,11 @@ class Sweep:
                 raise InputError(f"the grid has no values of {name}")
             if len({json.dumps(value) for value in values}) < len(values):
                 raise InputError(f"the grid has a value of {name} twice")
-        count = len(self.points) * len(self.seeds)
+        count = math.prod(map(len, self.grid.values())) * len(self.seeds)
         if not 1 <= count <= MAX_RUNS:
             raise InputError(f"a sweep has 1 to {MAX_RUNS} runs, got {count}")
-        for point in self.points:  # refused before anything is trained
-            _ = self.make_recipe(point)
 
-    @property
+    @cached_property
     def points(self) -> list[dict[str, Any]]:
         """All combinations of the grid, the last name varying fastest."""
         products = itertools.product(*self.grid.values())
@@ -87,29 +86,44 @@ class Sweep:
         """Make the recipe of a point of the grid."""
         return make_member("recipes", Recipe, self.recipe, {**self.settings, **point})
 
+    def check_recipes(self) -> None:
+        """Refuse settings that the recipe does not take, before anything is trained."""
+        for point in self.points:
+            _ = self.make_recipe(point)
+
     def as_dict(self) -> dict[str, Any]:
         """Return what the sweep is as JSON values."""
         grid = {name: list(values) for name, values in self.grid.items()}
         about = {"recipe": self.recipe, "settings": dict(self.settings)}
         return {**about, "grid": grid, "seeds": list(self.seeds)}
 
-    def write(self) -> None:
-        """Write what the sweep is; other values and seeds may be added, nothing else changed."""
+    def write(self) -> Sweep:
+        """Write what the sweep is, with the values and seeds that its folder has; returns both.
+
+        Values and seeds may be added, nothing else changed.
+        """
         path = self.folder / SWEEP_FILE
-        if path.exists():
-            there = read_sweep(self.folder).as_dict()
-            both = [
-                {"settings": s["settings"], "recipe": s["recipe"]} for s in (there, self.as_dict())
-            ]
-            check_same_training(path, *both)
-            if list(there["grid"]) != list(self.grid):
-                names = ", ".join(there["grid"])
-                raise FileError(f"{path} is a sweep over {names}: name the same, or another folder")
+        whole = self._add_to(path) if path.exists() else self
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FileError(f"cannot make {self.folder}: {error.strerror or error}") from None
-        write_atomically(path, f"{json.dumps(self.as_dict(), indent=2)}\n".encode())
+        write_atomically(path, f"{json.dumps(whole.as_dict(), indent=2)}\n".encode())
+        return whole
+
+    def _add_to(self, path: Path) -> Sweep:
+        """Add this sweep to the one in a file, of which nothing is imported."""
+        there, here = _read_values(path), self.as_dict()
+        both = [{name: each[name] for name in ("settings", "recipe")} for each in (there, here)]
+        check_same_training(path, *both)
+        if list(there["grid"]) != list(self.grid):
+            names = ", ".join(there["grid"])
+            raise FileError(f"{path} is a sweep over {names}: name the same, or another folder")
+        grid = {
+            name: list({json.dumps(v): v for v in (*there["grid"][name], *values)}.values())
+            for name, values in here["grid"].items()
+        }
+        return replace(self, grid=grid, seeds=sorted({*there["seeds"], *self.seeds}))
 
     def read_row(self, run: PlannedRun) -> dict[str, Any] | None:
         """Read the row of a run from its folder; None where it has not ended."""
@@ -148,22 +162,44 @@ def is_sweep(folder: Path) -> bool:
     return (folder / SWEEP_FILE).is_file()
 
 
-def read_sweep(folder: Path) -> Sweep:
-    """Read what a sweep is from its folder."""
+def read_sweep(folder: Path, definition: str | None = None) -> Sweep:
+    """Read what a sweep is from its folder.
+
+    Code is never loaded because a file says so: a recipe that somebody wrote must be given as
+    `definition`.
+    """
     path = folder / SWEEP_FILE
+    values = _read_values(path)
+    name = values["recipe"]
+    if ":" in name and definition is None:
+        raise FileError(
+            f"{path}: it is trained by {name!r}, a user-defined recipe: pass --definition {name} "
+            "(it will be imported and run)"
+        )
+    try:
+        return Sweep(folder, **{**values, "recipe": definition or name})
+    except InputError as error:
+        raise FileError(f"{path} is damaged: {error}") from None
+
+
+def _read_values(path: Path) -> dict[str, Any]:
+    """Read the values of a sweep's file, each of its type; nothing is made of them."""
+    kinds = {"recipe": str, "settings": dict, "grid": dict, "seeds": list}
     try:
         about = read_object(path)
-        values = [about[name] for name in ("recipe", "settings", "grid", "seeds")]
-        kinds = (str, dict, dict, list)
-        if not all(isinstance(v, kind) for v, kind in zip(values, kinds, strict=True)):
-            raise FileError("it does not say what is trained")
-        return Sweep(folder, *values)
-    except KeyError as error:
-        raise FileError(f"{path} is damaged: no {error}") from None
+        for name, kind in kinds.items():
+            if not isinstance(about.get(name), kind):
+                raise FileError(f"its {name} must be of type {kind.__name__}")
+        for name, values in about["grid"].items():
+            if not isinstance(values, list):
+                raise FileError(f"its values of {name!r:.60} must be a list, got {values!r:.60}")
+        if not all(type(seed) is int and seed >= 0 for seed in about["seeds"]):
+            raise FileError(f"its seeds must be whole numbers, got {about['seeds']!r:.60}")
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from None
     except FileError as error:
         raise FileError(f"{path} is damaged: {error}") from None
+    return {name: about[name] for name in kinds}
 
 
 @dataclass(frozen=True)
@@ -171,15 +207,33 @@ class SweepResult:
     """A sweep and the rows of its table, one per run."""
 
     sweep: Sweep
-    rows: list[dict[str, Any]]
+    ended: dict[Path, dict[str, Any]]
+    """The rows of runs that have ended, by folder."""
     failures: Mapping[str, str]
     """Why runs did not end, by folder."""
 
     @classmethod
-    def read(cls, sweep: Sweep, failures: Mapping[str, str] | None = None) -> SweepResult:
+    def read(cls, sweep: Sweep) -> SweepResult:
         """Read the rows of all runs that have ended."""
-        rows = (sweep.read_row(run) for run in sweep.runs)
-        return cls(sweep, [row for row in rows if row is not None], failures or {})
+        result = cls(sweep, {}, {})
+        for run in sweep.runs:
+            result.add_row(run)
+        return result
+
+    def add_row(self, run: PlannedRun) -> None:
+        """Read the row of a run from its folder, if it has ended."""
+        row = self.sweep.read_row(run)
+        if row is not None:
+            self.ended[run.folder] = row
+
+    def has_row(self, run: PlannedRun) -> bool:
+        return run.folder in self.ended
+
+    @property
+    def rows(self) -> list[dict[str, Any]]:
+        """A row per run that has ended, in the order of the sweep."""
+        found = (self.ended.get(run.folder) for run in self.sweep.runs)
+        return [row for row in found if row is not None]
 
     @property
     def best(self) -> dict[str, Any] | None:
