@@ -11,6 +11,7 @@ from test_going_on import SMALL, begin
 
 from innerloop.errors import MissingLibraryError
 from innerloop.recipes.base import train
+from innerloop.training.boards import Board
 
 
 @pytest.mark.filterwarnings("ignore")
@@ -34,3 +35,33 @@ def test_without_the_library_one_line_says_how_to_get_it(
     with pytest.raises(MissingLibraryError, match=r"pip install 'innerloop\[tensorboard\]'"):
         train("linear-regression", folder=tmp_path / "run", **options)
     assert not (tmp_path / "run").exists()
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_steps_that_a_kill_undid_are_there_once(tmp_path: Path) -> None:
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    rows = [{"step": step, "loss": float(step)} for step in range(5)]
+    for history in (rows[:2], rows[:4]):
+        board = Board(tmp_path, pytest.fail)
+        board.update(history[:2])
+        board.update(history)
+        board.close()
+    after = Board(tmp_path, pytest.fail)
+    after.update(rows[:2])
+    after.update(rows)
+    after.close()
+    events = EventAccumulator(str(tmp_path / "tensorboard"))
+    events.Reload()
+    assert [event.step for event in events.Scalars("loss")] == [0, 1, 2, 3, 4]
+
+
+def test_a_board_that_cannot_be_written_ends_no_training(tmp_path: Path) -> None:
+    tmp_path.joinpath("tensorboard").write_text("in the way")
+    notes: list[str] = []
+    run = train(
+        "linear-regression", folder=tmp_path, tensorboard=True, notice=notes.append, **SMALL
+    )
+    assert run.step == SMALL["steps"]
+    (note,) = notes
+    assert note.startswith(f"cannot write {tmp_path / 'tensorboard'}: ")

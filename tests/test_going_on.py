@@ -13,9 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from innerloop import terminal
-from innerloop.errors import FileError
-from innerloop.recipes.base import load, train
+from innerloop.errors import FileError, InputError
+from innerloop.recipes.base import format_command, load, train
 from innerloop.recipes.linear_regression import LinearRegressionRecipe
+from innerloop.recipes.listing import describe_folder
 from innerloop.training import history as histories
 from innerloop.training.history import digest_history, format_csv, read_history
 from innerloop.training.loop import DivergedError, Training, fit
@@ -287,3 +288,50 @@ def test_progress_is_lines_where_there_is_no_terminal(
         "innerloop: training 60%, step 6, loss 0.5, 80 s left",
         "innerloop: training 80%, step 8, loss 0.5, 40 s left",
     ]
+
+
+def test_the_folder_of_one_seed_goes_on(run: Any, tmp_path: Path) -> None:
+    begin(tmp_path / "mine" / "seed-3", seed=3)
+    begin(tmp_path / "mine" / "seed-4", seed=4)
+    place = str(tmp_path / "mine" / "seed-3")
+    for words in (["--seed", "4"], ["--seeds", "2"]):
+        refused = run("train", place, "--resume", *words)
+        assert refused.code == 2
+        assert "the run with seed 3: leave --seed and --seeds out" in refused.err
+    for words in ([place], ["linear-regression", "-o", place]):
+        found = run("train", *words, "--resume", "--json")
+        assert found.code == 0, found.err
+        (one,) = json.loads(found.out)
+        assert (one["folder"], one["seed"], one["steps"]) == (place, 3, 6)
+    assert not (tmp_path / "mine" / "seed-4" / "model.safetensors").exists()
+    begin(tmp_path / "other")
+    refused = run("train", str(tmp_path / "other"), "--resume")
+    assert refused.code == 2
+    assert "is not named by its seed: go on with it in Python" in refused.err
+
+
+def test_a_finished_run_that_was_given_more_steps_is_not_finished(tmp_path: Path) -> None:
+    folder = tmp_path / "seed-0"
+    train(LinearRegressionRecipe, folder=folder, **SMALL)
+    again = train("linear-regression", folder=folder, resume=True)
+    assert (again.step, describe_folder(folder)["state"]) == (6, "finished")
+    options: dict[str, Any] = {"folder": folder, "resume": True, "notice": lambda text: None}
+    with pytest.raises(Stop):
+        train("linear-regression", steps=12, progress=stop_at(0.6), **options)
+    assert describe_folder(folder)["state"] == "stopped"
+    assert not (folder / "model.safetensors").exists()
+    assert train("linear-regression", **options).step == 12
+    assert describe_folder(folder)["state"] == "finished"
+
+
+def test_settings_that_would_be_ignored_are_refused() -> None:
+    with pytest.raises(InputError, match="draws=numpy needs n at least d=5, got n=4"):
+        train("linear-attention", draws="numpy", d=5, n=4)
+    with pytest.raises(InputError, match="tensorboard needs a folder"):
+        train("linear-regression", tensorboard=True, **SMALL)
+
+
+def test_the_command_of_several_processes_starts_them() -> None:
+    recipe = LinearRegressionRecipe(**SMALL)
+    alone = format_command(recipe, 1, {"processes": 1})
+    assert format_command(recipe, 1, {"processes": 2}) == f"torchrun --nproc-per-node 2 -m {alone}"

@@ -150,6 +150,8 @@ def train(
     seed, threads, notice = check_seed(seed), check_threads(threads), notice or warn_caller
     if tensorboard:
         check_tensorboard()
+        if folder is None:
+            raise InputError("tensorboard needs a folder to write into: give the run a folder")
     if not (is_number(every) and every >= 0):
         raise InputError(f"every must be a number of seconds, at least 0, got {shorten(every)}")
     place = None if folder is None else Path(folder)
@@ -172,7 +174,7 @@ def train(
             model = model.to(where)
             training = Training(model, objective, made, seed, watch=watch, group=group)
             options = {"every": every, "progress": progress, "notice": notice}
-            board = Board(place) if alone and place is not None and tensorboard else None
+            board = Board(place, notice) if alone and place is not None and tensorboard else None
             options["steps"] = request.steps
             _fit_and_write(training, path, threads, options, board)
     return TrainedRun(
@@ -219,6 +221,8 @@ def _fit_and_write(
 
     def record(history: list[dict[str, float]]) -> None:
         if file.content is None:
+            if not training.stop_reason:
+                _remove_old_model(path.with_name(MODEL), notice)
             file.write(describe_run(training, environment))
         rows.update(history)
         if board is not None:
@@ -239,6 +243,14 @@ def _fit_and_write(
     write_history(table, training.history)
     _save_model(training, environment, path.with_name(MODEL))
     file.finish(training.stop_reason, training.describe_plateau())
+
+
+def _remove_old_model(path: Path, notice: Callable[[str], None]) -> None:
+    """Remove the model of a run that goes on: it has not ended, and its checkpoint has it all."""
+    try:
+        path.unlink(missing_ok=True)
+    except OSError as error:
+        notice(f"cannot remove {path}, of fewer steps: {error.strerror or error}")
 
 
 def _identify_run(training: Training) -> dict[str, Any]:
@@ -324,7 +336,9 @@ def format_command(recipe: Recipe, seed: int, environment: Mapping[str, Any] | N
     device = (environment or {}).get("device", "cpu").partition(" ")[0]
     options = {"seed": seed} | ({"threads": threads} if threads != 1 else {})
     options |= {"device": device} if device != "cpu" else {}
-    return spell_command("train", recipe.name, recipe.values(), defaults, options)
+    command = spell_command("train", recipe.name, recipe.values(), defaults, options)
+    processes = (environment or {}).get("processes", 1)
+    return command if processes == 1 else f"torchrun --nproc-per-node {processes} -m {command}"
 
 
 def load(path: Path, definition: Any = None) -> tuple[Recipe, nn.Module, dict[str, Any]]:

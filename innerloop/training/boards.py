@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,19 +12,28 @@ BOARD = "tensorboard"
 
 
 class Board:
-    """Writes rows of a history as TensorBoard's scalars into a folder of the run's."""
+    """Writes rows of a history as TensorBoard's scalars into a folder of the run's.
 
-    def __init__(self, folder: Path) -> None:
+    Trouble with the file is told to `notice` and ends no training.
+    """
+
+    def __init__(self, folder: Path, notice: Callable[[str], None]) -> None:
         check_tensorboard()
-        from torch.utils.tensorboard import SummaryWriter
-
-        place = folder / BOARD
-        self._count: int | None = None if place.exists() else 0
-        self._writer = SummaryWriter(str(place))
+        self._place, self._notice = folder / BOARD, notice
+        self._writer: Any = None
+        self._count, self._broken = 0, False
 
     def update(self, history: list[dict[str, Any]]) -> None:
         """Write the rows that are new since the last call, or since the run was stopped."""
-        self._count = len(history) if self._count is None else self._count
+        self._attempt(lambda: self._write(history))
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._attempt(self._writer.close)
+
+    def _write(self, history: list[dict[str, Any]]) -> None:
+        if self._writer is None:
+            self._writer = self._open(history)
         for row in history[self._count :]:
             for name, value in row.items():
                 if name != "step":
@@ -31,8 +41,26 @@ class Board:
         self._count = len(history)
         self._writer.flush()
 
-    def close(self) -> None:
-        self._writer.close()
+    def _open(self, history: list[dict[str, Any]]) -> Any:
+        """Open a file; what an earlier one has after this history, a kill has undone."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        options: dict[str, Any] = {}
+        if self._place.exists():
+            self._count = len(history)
+            options["purge_step"] = int(history[-1]["step"]) + 1 if history else 0
+        return SummaryWriter(str(self._place), **options)
+
+    def _attempt(self, act: Callable[[], None]) -> None:
+        """Do something with the file; say once what the system has against it, then do no more."""
+        if self._broken:
+            return
+        try:
+            act()
+        except OSError as error:
+            self._broken = True
+            reason = error.strerror or error
+            self._notice(f"cannot write {self._place}: {reason}; training continues without it")
 
 
 def check_tensorboard() -> None:

@@ -54,6 +54,11 @@ class GaussianPrompts(Parameters):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.draws == "numpy" and self.n < self.d:
+            raise InputError(
+                f"draws=numpy needs n at least d={self.d}, got n={self.n}: leave it out, torch "
+                "draws such prompts"
+            )
         _ = self.root, self.factor
 
     @property
