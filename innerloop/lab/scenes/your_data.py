@@ -140,15 +140,16 @@ class Scaled:
     def __init__(self, table: Table, target: str, features: list[str]) -> None:
         self.x = np.column_stack([read_cells(table.column(name), name) for name in features])
         self.y = read_cells(table.column(target), target)
-        with np.errstate(over="ignore", invalid="ignore"):  # refused below
+        for name, column in zip([*features, target], [*self.x.T, self.y], strict=True):
+            if column.min() == column.max():  # its spread need not be 0: means are rounded
+                raise InputError(f"column {name!r} has the same number in every row: leave it out")
+        with np.errstate(over="ignore", under="ignore", invalid="ignore"):  # refused below
             self.mean, self.spread = self.x.mean(axis=0), self.x.std(axis=0)
             self.shift, self.unit = float(self.y.mean()), float(self.y.std())
         if not np.isfinite([*self.mean, *self.spread, self.shift, self.unit]).all():
             raise InputError("numbers this large cannot be scaled: use other units")
-        spreads = zip([*features, target], [*self.spread, self.unit], strict=True)
-        flat = next((name for name, spread in spreads if not spread), None)
-        if flat is not None:
-            raise InputError(f"column {flat!r} has the same number in every row: leave it out")
+        if not all([*self.spread, self.unit]):
+            raise InputError("numbers this close cannot be scaled: use other units")
         self.rows = np.round((self.x - self.mean) / self.spread, DIGITS)
         self.labels = np.round((self.y - self.shift) / self.unit, DIGITS)
 
