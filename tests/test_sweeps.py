@@ -288,3 +288,14 @@ def test_options_that_a_sweep_would_ignore_are_refused(run: Any, tmp_path: Path)
     refused = run("identify", str(tmp_path), "-s", "d=2")
     assert refused.code == 2
     assert "--problem, -s, --figure, --inside and --discriminate take one run" in refused.err
+
+
+def test_a_recipe_of_ones_own_is_given_to_read_its_sweep(inline: Any, tmp_path: Path) -> None:
+    inline()
+    base = "from innerloop.recipes.linear_regression import LinearRegressionRecipe as Base"
+    (tmp_path / "own.py").write_text(f"{base}\nclass Mine(Base): pass\n")
+    name, folder = f"{tmp_path / 'own.py'}:Mine", tmp_path / "sweep"
+    result = sweep(name, {"blocks": [1]}, folder, **SMALL)
+    assert result.rows
+    assert SweepResult.read(read_sweep(folder, name)).rows == result.rows
+    assert sweep(name, {"blocks": [1]}, folder, **SMALL).rows == result.rows
