@@ -19,9 +19,11 @@ from innerloop.claims.yang2025.lin_bernoulli_bandit import estimate_best_odds
 from innerloop.claims.yang2025.lin_linear_bandit import fit_lin_ucb
 from innerloop.claims.yang2025.network_baselines import (
     run_descent,
+    train_again,
     train_networks,
     tune_regressors,
 )
+from innerloop.claims.yang2025.wu_experiments import TRAINING, Errors, judge_depth
 from innerloop.policies.lin_ucb import LinUCBPolicy
 from innerloop.policies.uniform import UniformPolicy
 from innerloop.problems.linear_bandits import LinearBandits
@@ -71,14 +73,29 @@ def test_networks_that_are_trained_on_the_prompt_find_the_teacher() -> None:
     )
     truth = problem.targets[:, 0]
     found = train_networks(problem, 4, 300, torch.Generator().manual_seed(1))
-    assert float((found - truth).square().mean()) < 1e-3 * float(truth.square().mean())
+    for answers in found:
+        assert float((answers - truth).square().mean()) < 1e-3 * float(truth.square().mean())
+    assert not torch.equal(found.whole, found.part)
     untrained = train_networks(problem, 4, 0, torch.Generator().manual_seed(1))
-    assert float((untrained - truth).square().mean()) > 1e-2 * float(truth.square().mean())
+    for answers in untrained:
+        assert float((answers - truth).square().mean()) > 1e-2 * float(truth.square().mean())
     sizes = torch.tensor([0.1], dtype=torch.float64)
     box = torch.tensor(1e6, dtype=torch.float64)
     *_, last = NetworkGradientDescent(sizes, box).states(problem, 5)
     said = NetworkGradientDescent(sizes, box).predict(problem, last)[:, 0]
     assert torch.allclose(run_descent(problem, 5, 0.1), said)
+    stops = torch.tensor([5, 0, 5, 5, 0, 5])
+    first = NetworkGradientDescent(sizes, box).predict(problem, problem.start)[:, 0]
+    again = train_again(problem, torch.full((6,), 0.1, dtype=torch.float64), stops)
+    assert torch.allclose(again, torch.where(stops == 5, said, first))
+
+
+def test_errors_far_below_those_of_training_are_not_equal_to_them() -> None:
+    """In-context learning may err less than training does; the two-sided reading says no."""
+    errors = torch.rand(50, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 0.5
+    part = judge_depth(Errors(3, [errors / 100], {TRAINING: errors}, 1.0))
+    assert part.printed.passed is True
+    assert part.other_readings["errors are equal"].passed is False
 
 
 def test_regressors_are_scikit_learns_on_every_prompt() -> None:

@@ -5,16 +5,21 @@ Printed    "We assess the ICL capabilities of transformers by training 3-, 4-, a
            networks." No sizes, no numbers
 Tested     GPT-2 on functions of random ReLU networks of 3 (three trainings at `full`), 4 and 6
            layers (one each), 4 units, d = 4, 30 examples (results/decisions/networks-3, -4, -6);
-           networks of the teacher's shape trained on each prompt by gradient descent, several
-           starts with two step sizes each, stopped early, the best of them by validation
-           (network_baselines.py). Squared error at the query, as a share of E f². Labels are
-           heavy-tailed, and a share of the prompts (19, 29 and 42 %) has no label but 0
-Reading    "matches" is: in-context learning errs no more than training does. That it may err less
-           is no objection of the source's; errors that are equal either way are the other reading
+           networks of the teacher's shape trained on each prompt by plain gradient descent: 4
+           starts and 250 steps at `quick`, 10 and 3,000 at `full`, two step sizes each. Start, step
+           size and number of steps are chosen by training on 24 of the 30 examples, all of which
+           the transformer sees, and validating on 6 (network_baselines.py). Squared error at the
+           query, as a share of E f². Labels are heavy-tailed, and a share of the prompts (19, 29
+           and 42 %) has no label but 0
+Reading    "matches" is: in-context learning errs no more than training does. This is ours; errors
+           that are equal either way are the other reading, which is shown
 Ours       "no more" is at most 1.25 times, by all of an interval over prompts; set before the
            errors of training were seen
-Beyond     ridge, nearest neighbours, kernel ridge, and the iteration that the built transformer
-           `network-gradient-descent` runs, 40 steps from the prompt's own start
+Beyond     what was chosen, trained again on all 30: it errs more in the mean (at `quick` the
+           transformer's error is 0.40, 0.22 and 1.03 times its, and 0.79, 0.30 and 1.28 times that
+           of the network which validated best, which decides, as it did before the other was
+           tried); ridge, nearest neighbours, kernel ridge, and the iteration that the built
+           transformer `network-gradient-descent` runs, 40 steps from the prompt's own start
 """
 
 from __future__ import annotations
@@ -99,7 +104,7 @@ def judge_depth(found: Errors) -> Part:
     )
     return replace(
         join_trainings(no_more),
-        reading="no more than training does: the slide speaks of capabilities",
+        reading="no more than training does: ours; the other reading is shown",
         other_readings={"errors are equal": join_trainings(equal).printed},
     )
 
@@ -182,8 +187,10 @@ def wu_experiments(
         distribution = recipe.build_distribution()
         problem = distribution.sample(prompts, generator=generator)
         truth = problem.targets[:, 0]
+        trained = train_networks(problem, starts, steps, generator)
         methods = {
-            TRAINING: train_networks(problem, starts, steps, generator),
+            TRAINING: trained.part,
+            "training again on all examples": trained.whole,
             "gradient descent as built": run_descent(problem, BUILT_STEPS, BUILT_SIZE),
             **{
                 name: method(problem)
