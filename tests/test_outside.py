@@ -167,7 +167,7 @@ def test_the_wheel_has_the_page_of_the_lab(fresh_environment: FreshEnvironment) 
 CANDIDATES = "--candidate polyak --candidate gradient-descent --prompts 64 --steps 8"
 COMMANDS_OF_THE_WHEEL = (
     "build newton -s d=2 -s steps=3",
-    "check yang2025.fu.convergence --workers 1",
+    "check yang2025.fu.convergence --workers 1 --fresh",
     "check liu2025.figure-1a --preset full --workers 1 --fresh",
 )
 COMMANDS_OF_A_STRANGER = (
