@@ -112,7 +112,8 @@ def test_a_tutorial_that_breaks_is_an_error() -> None:
 def test_a_tutorial_shows_what_it_prints_and_its_last_value() -> None:
     text = (
         "# Title\n\nWords.\n\n```python\nnumber = 7  # tiny: 2\nprint('hello')\nnumber + 1\n```\n"
-        '\n```python title="own.py"\nname = "mine"\n```\n\n```python\nfrom own import name\n'
+        '\n```python title="page_part.py"\nname = "mine"\n```\n'
+        "\n```python\nfrom page_part import name\n"
         "print(name)\n```\n"
     )
     run = tutorials.run(text, tiny=True)
