@@ -50,6 +50,27 @@ def test_law_at_random_sizes(name: str, d: int, n: int, steps: int, seed: int) -
     assert found.usage > 1 or not found.broken
 
 
+@pytest.mark.parametrize("name", CONSTRUCTIONS)
+@pytest.mark.parametrize("n", [2, 3])
+def test_as_many_instances_as_tokens_are_told_apart(name: str, n: int) -> None:
+    """At d = 1 the shapes (instances, tokens) and (tokens, d) may be the same."""
+    kind = CONSTRUCTIONS[name]
+    one = {"d", "clusters", "components", "width"} & kind.declared_types().keys()
+    generator = torch.Generator().manual_seed(n)
+    try:
+        construction = kind.from_values({"n": n, **dict.fromkeys(one, 1)})
+        distribution = construction.distributions()[0]
+        tokens = construction.prompt(distribution.sample(1, generator=generator)).shape[-2]
+        problem = distribution.sample(tokens, generator=generator)
+        encoded = construction.encode(problem, construction.algorithm.init(problem))
+    except OutOfRangeError:
+        return  # a construction of one game, or for two clusters
+    for k in range(tokens):
+        alone = problem[k : k + 1]
+        expected = construction.encode(alone, construction.algorithm.init(alone))
+        torch.testing.assert_close(encoded[k : k + 1], expected, rtol=0, atol=1e-12)
+
+
 def test_there_are_constructions() -> None:
     assert {
         "gd-plus-plus",

@@ -223,7 +223,12 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return found
 
     def _make_tokens(self, problem: Any, filled: Registers) -> Tensor:
-        known = {name: value for name, value in filled.items() if name in self.layout.registers}
+        axes, registers = len(problem.batch) + 1, self.definition.registers
+        known = {
+            name: _add_axes(value, axes, len(registers[name].dims))
+            for name, value in filled.items()
+            if name in self.layout.registers
+        }
         first = next(iter(self.definition.prompt.offers))
         if first not in known:  # so that the number of tokens is known
             tokens = filled[first].shape[len(problem.batch)]
@@ -387,3 +392,11 @@ def declare_fields(owner: type[ProgramConstruction]) -> type[ProgramConstruction
 
 Maker = Callable[[Function], Any]
 """Makes a subclass of `ProgramConstruction`, whose parameters only the author knows."""
+
+
+def _add_axes(value: Tensor, leading: int, own: int) -> Tensor:
+    """Give a value all axes, (*batch, tokens, *register), so that none has to be guessed.
+
+    At d = 1 and as many instances as tokens, (tokens, d) looks like (instances, tokens).
+    """
+    return value.reshape(*[1] * (leading + own - value.ndim), *value.shape)
