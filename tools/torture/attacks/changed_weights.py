@@ -2,7 +2,8 @@
 
 A certificate that holds is false if the law is broken on other instances, on which the
 construction's own weights keep it, and it counts the changed weight as reached. Weights that
-matter nowhere may be what they like, and it does not vouch for those that it lists as not reached.
+matter nowhere may be what they like, and it does not vouch for those that it lists as not reached,
+nor for errors below a thousandth of a weight (see `coverage`): each change is at least that large.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any, NamedTuple
 import torch
 
 from innerloop.certification.certificate import Certificate, certify
+from innerloop.certification.coverage import SMALLEST_ERROR
 from innerloop.certification.law import iterate_cases
 from innerloop.constructions.base import Construction
 from innerloop.errors import InputError
@@ -96,7 +98,7 @@ def change_weight(transformer: torch.nn.Module, chance: random.Random) -> Change
     nonzero = flat.nonzero().squeeze(-1).tolist() if chance.random() < 0.8 else []
     place = chance.choice(nonzero) if nonzero else chance.randrange(len(flat))
     old = float(flat[place])
-    different = (flat != old).nonzero().squeeze(-1).tolist()
+    different = is_noticeable(old, flat).nonzero().squeeze(-1).tolist()
     if different and chance.random() < 0.1:
         other = chance.choice(different)
         with torch.no_grad():
@@ -104,11 +106,16 @@ def change_weight(transformer: torch.nn.Module, chance: random.Random) -> Change
         return Change(name, (place, other), f"{name}[{place}] swapped with [{other}]")
     kinds = (0.0, -old, 2 * old, old + 1, old + 0.01, 2.0, -1.0, 100.0, 1.01 * old, 1.001 * old)
     new = chance.choice(kinds)
-    if new == old:
+    if not is_noticeable(old, flat.new_tensor(new)):
         new = old + chance.choice((0.1, 1.0, math.pi))
     with torch.no_grad():
         flat[place] = new
     return Change(name, (place,), f"{name}[{place}] {old:.4g} → {new:.4g}")
+
+
+def is_noticeable(old: float, new: torch.Tensor) -> torch.Tensor:
+    """Tell of each new value whether a weight that is reached vouches for such a change."""
+    return (new - old).abs() > 0.99 * SMALLEST_ERROR * new.abs().clamp_min(abs(old))
 
 
 def lists_change(certificate: Certificate, change: Change) -> bool:
