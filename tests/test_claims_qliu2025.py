@@ -169,3 +169,18 @@ def test_deflated_vectors_stay_within_the_corrected_bound() -> None:
             B = B - np.linalg.norm(B @ p) * np.outer(p, p)
         gap = min(values[0] - values[1], values[1] - values[2])
         assert off <= 8 * own * values[0] / gap
+
+
+def test_deflation_loses_the_sign_that_the_start_fixes() -> None:
+    """λ = (4, 2), p₂ᵀv₂ = 0.01: the deflated matrix turns p₂, so the corrections are up to sign."""
+    A, found = np.diag([4.0, 2.0]), []
+    for start in ([1.0, 1.0], [100.0, 1.0]):
+        p = np.array(start)
+        for _ in range(6):
+            p = A @ p / np.linalg.norm(A @ p)
+        found.append(p)
+        A = A - np.linalg.norm(A @ p) * np.outer(p, p)
+    np.testing.assert_allclose(found[1], [0.031, -0.9995], atol=5e-4)
+    o, gap = np.linalg.norm(found[0] - [1, 0]), 2.0
+    assert np.linalg.norm(found[1] - [0, 1]) > 1.99 > 8 * o * 4 / gap
+    assert np.linalg.norm(found[1] + [0, 1]) <= 8 * o * 4 / gap

@@ -7,7 +7,9 @@ Tested     exact moments, λ over two decades, all equal, and of the source's ha
            L ≤ 4, every k, n from d + 1 on; a search over λ at the least n of the correction
 Wrong      a condition on n is missing, which Lemma A.2 has (n ≥ 4k²d²) and the proof takes from
            there: d = 1, n = 2, L = 2 has E[s⁴] = 24 (s is an exponential), the bound 1 + 16/√2
-Corrected  n ≥ k²d; Lemma A.2's n ≥ 4k²d² is more than that
+Corrected  n ≥ k²d, for the width 4kd/√n; Lemma A.2's n ≥ 4k²d² is more than that. With δ of section
+           3.5 it is not enough: d = 1, n = 100, k = 10, L = 70, λ = 1 has α − 1 = 1.3346 and
+           δ^k = 1.3331
 Proof      by Isserlis' theorem α_j = Σ_p n^{C(G_p) − k} ∏_{c ≠ c*} tr(Σ̃^{|c|}) λ_j^{|c*|} over the
            pairings p. The one with C(G_p) = k gives λ_j^k; every term is positive and at most
            λ_1^k times its value at Σ̃ = I: λ_j^k ≤ α_j ≤ λ_j^k + λ_1^k(α − 1), α that of Lemma A.2,

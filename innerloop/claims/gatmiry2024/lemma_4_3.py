@@ -7,7 +7,7 @@ Reading    δ^k = 4kd/√n (see `moments`)
 Tested     exact moments; the eigenvectors from words in Σ* and A that do not commute, the bounds
            as in lemma-4.2
 Wrong      as in lemma-4.2 a condition on n is missing: d = 1, n = 2, L = 2, λ = 7, k = 4
-Corrected  n ≥ k²d; Lemma A.2's n ≥ 4k²d² is more than that
+Corrected  n ≥ k²d, for the width 4kd/√n; Lemma A.2's n ≥ 4k²d² is more than that
 Proof      with α_i^(j) of lemma-4.2 and Lemma A.6, β_i − (1 − λ_i)^k = Σ_j C(k, j)(−1)^j(α_i^(j) −
            λ_i^j), and 0 ≤ α_i^(j) − λ_i^j ≤ (4jd/√n) λ_1^j for n ≥ k²d: its size is at most
            (4kd/√n) Σ_j C(k, j) λ_1^j = (4kd/√n)(1 + λ_1)^k

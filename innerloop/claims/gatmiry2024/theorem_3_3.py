@@ -113,7 +113,8 @@ def judge_arrivals(rows: Rows) -> Evidence:
             misprint(
                 "Theorems 3.3 and A.12",
                 "$t ≥ (1/ξ)^{(L−1)/L}(16L/(L−1))^{(L−1)/(2L−1)}$ for any number of loops $L$",
-                "$L ≥ 2$; for one loop $f' ≤ −f/16$ gives $t ≥ 16 log(L(A(0), 0)/ξ)$",
+                "$L ≥ 2$; for one loop and $n ≥ (128d²)²$ $f' ≤ −f/16$ gives "
+                "$t ≥ 16 log(L(A(0), 0)/ξ)$",
                 "$L = 1$: the time is (16/0)⁰",
             ),
         ],

@@ -90,6 +90,22 @@ class Run(NamedTuple):
         return matrices.norm(dim=(-2, -1)) / self.d**0.5
 
 
+def decide_together(statement: str, checks: list[Check], ours: str = "") -> Check:
+    """Decide a statement only if its checks agree, one for each value that the source leaves out.
+
+    What depends on a value that is not told leaves the statement open, and cannot refute it.
+    """
+    outcomes = {check.passed for check in checks}
+    worst = next((check for check in checks if not check.passed), checks[0])
+    return Check(
+        statement=statement,
+        passed=outcomes.pop() if len(outcomes) == 1 else None,
+        summary="; ".join(f"{check.statement}: {check.summary}" for check in checks),
+        counterexample=worst.counterexample,
+        ours=ours,
+    )
+
+
 def draw_covariances(generator: torch.Generator, batch: int, d: int, n: int) -> Tensor:
     """Draw sample covariances XXᵀ/n of prompts with x ~ N(0, I); n < d is allowed."""
     X = draw_normal(generator, batch, d, n)
