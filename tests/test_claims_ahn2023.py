@@ -10,6 +10,7 @@ import torch
 
 from innerloop.claims.ahn2023 import lemma_7
 from innerloop.claims.ahn2023.theorem_1 import equation_8
+from innerloop.claims.ahn2023.trained import check_vanishing, require_batch
 from innerloop.claims.base import Claim
 from innerloop.claims.evidence import Evidence
 from innerloop.claims.loading import load_claims
@@ -26,9 +27,10 @@ VERDICTS: dict[str, list[str]] = {
     "lemma-7": ["holds"] * 4,
     "distorted-view": ["holds as corrected", *["holds"] * 3],  # w* = W⁻ᵀ w̄
     "theorem-3": ["holds"] * 2,
-    "figure-1": ["holds", "holds as corrected", "holds", "holds"],  # Dist(A_i, I) ends at Σ⁻¹'s
-    "figure-2": ["holds"] * 2,
-    "figure-3": ["holds", "holds", "undecided"],  # a loss of 20,000 prompts
+    # Images of few prompts put in that A_i are multiples; Dist(A_i, I) ends at that of Σ⁻¹.
+    "figure-1": ["undecided", "holds as corrected", "holds", "holds"],
+    "figure-2": ["undecided", "holds"],
+    "figure-3": ["undecided"] * 3,  # a loss of 20,000 prompts
     "figure-4": ["holds"] * 3,
     "theorem-4": ["holds"],
     "theorem-5": ["holds"],
@@ -208,3 +210,11 @@ def test_layers_trained_on_a_batch_fail_where_it_has_no_prompts() -> None:
     assert np.median(errors) < 0.0058
     assert errors.max() > 1e6
     assert errors.mean() > 1.0  # that of no layer
+
+
+def test_a_batch_with_its_images_cannot_show_their_symmetry() -> None:
+    """Passing is left open, failing is not, and a batch of 20,000 prompts decides both."""
+    good, bad = (check_vanishing("Dist goes to 0", [value], "last") for value in (0.01, 0.2))
+    few, many = [{"batch": 100}], [{"batch": 20_000}]
+    assert [require_batch(check, few).passed for check in (good, bad)] == [None, False]
+    assert [require_batch(check, many).passed for check in (good, bad)] == [True, False]

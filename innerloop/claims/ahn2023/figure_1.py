@@ -70,7 +70,7 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
     )
     return Evidence(
         parts=[
-            Part(printed=proportional, trainings=count),
+            Part(printed=trained.require_batch(proportional, found), trainings=count),
             Part(printed=constant.check(), corrected=at_inverse.check(), trainings=count),
             Part(
                 printed=low,

@@ -46,7 +46,10 @@ def judge_figure_3(found: list[Cell]) -> Evidence:
     ]
     return Evidence(
         parts=[
-            *(Part(printed=check, trainings=len(found)) for check in checks),
+            *(
+                Part(printed=trained.require_batch(check, found), trainings=len(found))
+                for check in checks
+            ),
             Part(
                 printed=low,
                 reading="on a fresh batch: the public code plots this test loss",
