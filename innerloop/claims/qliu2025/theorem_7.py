@@ -24,7 +24,8 @@ Proof      a_i = min ‖v_i ∓ p_i‖, b_i = |λ_i − λ̂_i|, S_η = Σ_{i≤
            by Yu, Wang and Samworth (2015) its leading eigenvector is off v_{η+1} by 2√2 S_η/Δ, so
            that a_{η+1} ≤ o + 2√2 S_η/Δ, and b_{η+1} ≤ S_η + λ_{η+1}a_{η+1}. Hence S_1 ≤ 2λ₁o and,
            as λ_{η+1} ≥ Δ, S_{η+1} ≤ (2 + 4√2)(λ_{η+1}/Δ) S_η + 2λ_{η+1}o. With
-           F_η = ∏_{i=2}^η 8λ_i/Δ and 2 + 4√2 < 7.66: S_η ≤ 2.17 λ₁oF_η, a_{η+1} ≤ o + 6.14 oλ₁F_η/Δ ≤ 8oλ₁F_η/Δ
+           F_η = ∏_{i=2}^η 8λ_i/Δ and 2 + 4√2 < 7.66: S_η ≤ 2.17 λ₁oF_η,
+           a_{η+1} ≤ o + 6.14 oλ₁F_η/Δ ≤ 8oλ₁F_η/Δ
 Errata     of the proof: its layers number 2kτ + 4k + 1; its number of iterations cannot know the
            gap, τ ≥ log(1/(δ√ε₀))/log(λ₁/λ₂) does (tan of the angle: (λ₂/λ₁)^τ/δ ≤ √ε₀); its
            recursion lacks the component's own error. Of print: the product to k where the proof has
