@@ -24,7 +24,7 @@ TARGET = Path(__file__).parents[1] / "results" / "verdicts.json"
 def summarise_outcomes(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
     """Summarise outcomes: which claims, at which presets, and what was found."""
     claims = {
-        outcome["id"]: {name: outcome[name] for name in ("verdict", "preset", "statement")}
+        outcome["id"]: {name: outcome[name] for name in ("verdict", "label", "preset", "statement")}
         for outcome in outcomes
     }
     made = max((outcome["made"] for outcome in outcomes), default="")

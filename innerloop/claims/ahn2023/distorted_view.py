@@ -101,7 +101,11 @@ def judge_views(data: Data) -> Evidence:
         newton.add(square.w - n * torch.linalg.solve(G, square.slope), square.goal, square.case)
     return Evidence(
         parts=[
-            Part(printed=printed.check(), corrected=corrected.check()),
+            Part(
+                printed=printed.check(),
+                corrected=corrected.check(),
+                reading="an identity, as the text states it; as an equality of laws it holds",
+            ),
             *(Part(printed=trial.check()) for trial in (laws, form, newton)),
         ],
         errata=MISPRINTS,

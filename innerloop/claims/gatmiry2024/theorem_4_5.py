@@ -8,7 +8,8 @@ Tested     TF − y_q = −wᵀ(I − Σ^outA^opt)^L x_q with A^opt = bΣ*⁻¹,
 Reading    ‖v‖²_M = vᵀMv, as the proof's last display writes it out
 Wrong      the proof has wᵀA^{opt −1}w and x_qᵀA^opt x_q, and A^opt ≈ Σ*⁻¹: the two matrices stand
            the other way round. With a multiple of I for Σ* that makes no difference
-Corrected  ‖x_q‖²_{Σ*⁻¹}‖w‖²_{Σ*}, under (30), which contains (10)
+Corrected  ‖x_q‖²_{Σ*⁻¹}‖w‖²_{Σ*}, under (30), which contains (10): for A^opt = bΣ*⁻¹ and any n, or
+           for any minimiser under theorem-3.2's condition on n
 Proof      M = I − A^½Σ^outA^½ is symmetric: (TF − y_q)² ≤ (wᵀA⁻¹w)(x_qᵀAx_q)‖M‖^{2L}. If
            ‖A^½Σ*A^½ − I‖ ≤ s, the eigenvalues of A^½Σ^outA^½ lie within ζ(1 − s) and
            (2 − ζ)(1 + s), so that ‖M‖ ≤ 1 − ζ + 2s, and the two factors are at most
@@ -52,7 +53,9 @@ def state_factor(d: int, n: int, L: int, zeta: float) -> float:
 def judge_transfer(rows: Rows) -> Evidence:
     told = "(TF − y_q)² ≤ (1 + r)²(1 + r − ζ)^{2L}"
     printed = Inequality(f"(10): ${told}‖x_q‖²_{{Σ*}}‖w‖²_{{Σ*⁻¹}}$, $r = 16δd^{{1/(2L)}}$")
-    corrected = Inequality(f"(30): ${told}‖x_q‖²_{{Σ*⁻¹}}‖w‖²_{{Σ*}}$", rounding=1e-9)
+    corrected = Inequality(
+        f"(30), $A^opt = bΣ*⁻¹$: ${told}‖x_q‖²_{{Σ*⁻¹}}‖w‖²_{{Σ*}}$", rounding=1e-9
+    )
     follows = Inequality("(30), $(1 − r)A⁻¹ ≼ Σ* ≼ (1 + r)A⁻¹$: $‖I − A^½Σ^outA^½‖ ≤ 1 + r − ζ$")
     mended = Inequality(
         "(30), $(1 − r/2)Σ*⁻¹ ≼ A ≼ (1 + r/2)Σ*⁻¹$: $‖I − A^½Σ^outA^½‖ ≤ 1 + r − ζ$"

@@ -7,7 +7,8 @@ Printed    MLP(h) = h + W₂ σ(W₁ h + b). W₁ stacks ±W_sub four times (W_s
 Tested     the printed weights on random tokens, θ from 0.01 to 3. The weights are what is asserted
            here; that some weights do it, on which Theorem 4.1 rests, is true
 Corrected  the last bias is −θ. Proof: x − σ(x) + σ(−x) = 0, and σ(x − θ) − σ(−x − θ) = S_θ(x) for
-           θ ≥ 0; with +θ it is x − θ for every x, since σ(a) − σ(−a) = a: a shift, no threshold
+           θ ≥ 0; with +θ it is x − θ for every x, since σ(a) − σ(−a) = a: a shift, no threshold.
+           No other weights of the five terms help: none of them has a kink at −θ
 Wrong      the display (4.3), as the text at hand has it, puts S_θ around x and y too; read (C.3)
 Beyond     the corrected weights are those of the construction `lista-vm`
 """

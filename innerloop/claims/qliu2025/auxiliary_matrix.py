@@ -15,6 +15,7 @@ Note       without P the weights themselves must decide between v and −v; no c
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -30,6 +31,10 @@ from innerloop.recipes.pca import solve_eigenproblem
 
 MEAN, MEDIAN = 0.95, 0.99
 TIMES = 200
+READING = (
+    "accuracy of the direction, $|cos|$: the sign in the slides' loss $‖v̂ − v‖₂$ is fixed by the "
+    "starting vectors, which are in $P$"
+)
 Data = list[dict[str, Any]]
 """One entry per training: whether it sees P, and |cos| by layer and problem."""
 
@@ -38,8 +43,11 @@ def judge_accuracy(data: Data) -> Evidence:
     bare = [each for each in data if not each["auxiliary"]]
     return Evidence(
         parts=[
-            join_trainings([_check_mean(each["cosines"][-1]) for each in bare]),
-            join_trainings([_check_median(each) for each in bare]),
+            replace(join_trainings(checks), reading=READING)
+            for checks in (
+                [_check_mean(each["cosines"][-1]) for each in bare],
+                [_check_median(each) for each in bare],
+            )
         ],
         beyond=[
             _compare_with(each["cosines"][-1], bare[0]["cosines"][-1])
@@ -101,7 +109,7 @@ def _check_median(each: dict[str, Any]) -> Check:
 
 def _compare_with(own: Tensor, bare: Tensor) -> Check:
     return check_within(
-        "with $P$, trained alike, it is more accurate",
+        "a network that was trained alike with $P$ is more accurate than one without",
         estimate_mean(own - bare),
         least=0.0,
         what="mean $|cos|$ with $P$ minus that without, the same problems",

@@ -7,7 +7,9 @@ Tested     small ReLU transformers trained on pools of n instances, n over two d
            P and the signs that Theorem 7 takes: ⟨p, v⟩ ≥ 0; the risk on 1,000 fresh instances
 Reading    the excess is measured above the risk of the same network trained with fresh instances in
            every batch, for as many steps: the infimum over θ is not known, and this is what the
-           optimiser reaches of it. It is no minimiser either; both are trained alike
+           optimiser reaches of it. It is no minimiser either; both are trained alike. A rate that
+           holds is left open where a network's risk on its own pool is above that of fresh
+           instances: it is then far from the minimiser that is meant
 Ours       a rate is held to within 0.15 of a power, as an upper bound: a faster fall is allowed.
            Pools begin at 20: below, networks learn their pool by heart and the risk is that of no
            training at all, which bounds it. An excess below 0.01 counts as 0.01
@@ -19,6 +21,7 @@ Beyond     the measured exponent, and that of the gap between fresh instances an
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -54,15 +57,20 @@ def judge_pools(rows: Rows) -> Evidence:
     return Evidence(
         parts=[
             Part(
-                printed=check_rate(
-                    "the excess risk falls like $n^(−1/2)$ or faster",
-                    n,
-                    values,
-                    -0.5,
-                    within=ROOM,
-                    bound=True,
-                    what=f"the number of instances, {seeds} pools of each size,",
-                    ours="0.15 of a power",
+                printed=_require_minimisers(
+                    check_rate(
+                        "the excess risk falls like $n^(−1/2)$ or faster",
+                        n,
+                        values,
+                        -0.5,
+                        within=ROOM,
+                        bound=True,
+                        what=f"the number of instances, {seeds} pools of each size,",
+                        ours="0.15 of a power; pools from 20 on, each training fitted, and a least "
+                        "excess of 0.01, set after a first run that was open",
+                    ),
+                    found,
+                    least,
                 ),
                 reading="above what the same training reaches with fresh instances",
                 trainings=seeds,
@@ -87,6 +95,16 @@ def judge_pools(rows: Rows) -> Evidence:
             )
         ],
     )
+
+
+def _require_minimisers(check: Check, rows: Rows, least: float) -> Check:
+    """Leave open a rate of networks that did not minimise the loss on their own pool."""
+    far = max(rows, key=lambda row: row["risk on the pool"])
+    if not check.passed or far["risk on the pool"] <= least:
+        return check
+    why = f"a pool of {far['pool']} has the risk {far['risk on the pool']:.3g} after training"
+    told = f"{check.summary}; {why}, above {least:.3g} of fresh instances: no minimiser"
+    return replace(check, passed=None, summary=told)
 
 
 def _check_gap(rows: Rows) -> Check:
