@@ -215,6 +215,13 @@ def test_the_audits_counterexample_is_one() -> None:
     assert float(slack.detach()) > 0
 
 
+def test_every_claim_says_what_it_presupposes() -> None:
+    """A hypothesis that is dropped, or added, is seen only where all are listed with their place."""
+    for id, one in load_claims().items():
+        assert one.hypotheses, f"{id} lists no hypothesis"
+        assert all(where.strip() for where in one.hypotheses.values()), f"{id}: where from?"
+
+
 WITHOUT_MATRICES = {
     "gatmiry2024.lemma-A.2": "standard normals: k, d and n are all there is",
     "liu2025.lemma-3": "shares of random X",

@@ -169,6 +169,10 @@ SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4}
     "transformer.",
     where="Section 6, Figure 1a",
     kind="ordering",
+    hypotheses={
+        "$d = 20$, $N = 10$, $S = 3$, entries $N(0, 1)$, no noise": "Section 6, problem setup; `quick` is "
+        "smaller",
+    },
     quick=[
         {**SMALL, "steps": 200, "batch": 128, "examples": 2000, "restart": k}
         | {"machines": {"Small TF": f"quick-small-transformer-{k}", GPT2: f"quick-gpt2-{k}"}}

@@ -103,6 +103,10 @@ def judge_figure_2(found: list[Cell]) -> Evidence:
     "Trained on many $X$, LISTA and LISTA-CP stay at the loss of $β̂ = 0$ (3 in the paper).",
     where="Appendix F, Figure 2",
     kind="figure",
+    hypotheses={
+        "$d = 20$, $N = 10$, $S = 3$, entries $N(0, 1)$, no noise": "Section 6, problem setup; `quick` is "
+        "smaller",
+    },
     quick=QUICK,
     full=FULL,
     paper=[{**PAPER, "steps": 17_000, "restart": k} for k in range(3)],
@@ -153,6 +157,10 @@ FASTER = "LISTA-VM from Chebyshev's steps"
     "Trained on many $X$, LISTA-VM reaches a label loss of about 0.68.",
     where="Appendix F, Figure 3",
     kind="figure",
+    hypotheses={
+        "$d = 20$, $N = 10$, $S = 3$, entries $N(0, 1)$, no noise": "Section 6, problem setup; `quick` is "
+        "smaller",
+    },
     quick=QUICK,
     full=FULL,
     paper=[{**PAPER, "steps": 17_000, "restart": k} for k in range(3)],

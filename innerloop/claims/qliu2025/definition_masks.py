@@ -109,6 +109,7 @@ def judge_forms(rows: Rows) -> Evidence:
     "Attention, masked attention and the MLP are the same in matrix form and token by token.",
     where="Slides 5 to 11, Definition 4",
     kind="equality",
+    hypotheses={"any $H$, $Q$, $K$, $V$, with column $i$ for query $i$": "Definition 4"},
     quick={"trials": 60},
     full={"trials": 2_000},
     tiny={"trials": 12},
