@@ -216,7 +216,7 @@ def test_the_audits_counterexample_is_one() -> None:
 
 
 def test_every_claim_says_what_it_presupposes() -> None:
-    """A hypothesis that is dropped, or added, is seen only where all are listed with their place."""
+    """A hypothesis that is dropped, or added, is seen only where all are listed."""
     for id, one in load_claims().items():
         assert one.hypotheses, f"{id} lists no hypothesis"
         assert all(where.strip() for where in one.hypotheses.values()), f"{id}: where from?"

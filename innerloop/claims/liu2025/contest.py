@@ -42,6 +42,11 @@ PENALTIES = (0.1, 0.3, 0.6, 1.0, 1.5, 2.0, 3.0)
 LASSO_PENALTIES = (0.02, 0.05, 0.1, 0.2)
 TUNING_EXAMPLES = 200
 """Number of examples used to choose a penalty."""
+SETUP = {
+    "$d = 20$, $N = 10$, $S = 3$, entries $N(0, 1)$, no noise": "Section 6, problem setup; smaller "
+    "at the preset `quick`"
+}
+"""What every figure of the experiments presupposes."""
 
 
 @dataclass(frozen=True)

@@ -35,6 +35,7 @@ from innerloop.claims.figures import Axis, Figure, draw_lines
 from innerloop.claims.liu2025.contest import (
     EPOCHS,
     GPT2,
+    SETUP,
     WORSE,
     Pair,
     Sizes,
@@ -169,10 +170,7 @@ SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4}
     "transformer.",
     where="Section 6, Figure 1a",
     kind="ordering",
-    hypotheses={
-        "$d = 20$, $N = 10$, $S = 3$, entries $N(0, 1)$, no noise": "Section 6, problem setup; `quick` is "
-        "smaller",
-    },
+    hypotheses=SETUP,
     quick=[
         {**SMALL, "steps": 200, "batch": 128, "examples": 2000, "restart": k}
         | {"machines": {"Small TF": f"quick-small-transformer-{k}", GPT2: f"quick-gpt2-{k}"}}

@@ -36,6 +36,7 @@ from innerloop.claims.liu2025.contest import (
     EPOCHS,
     GPT2,
     NEEDED,
+    SETUP,
     WORSE,
     Pair,
     Sizes,
@@ -151,11 +152,7 @@ def name_machines(small: Sequence[str], gpt2: Sequence[str]) -> dict[str, dict[s
     "A support in the first half helps transformers and LISTA-VM-SS a lot, and not ISTA and FISTA.",
     where="Section 6, Figure 1b",
     kind="ordering",
-    hypotheses={
-        "$d = 20$, $N = 10$, $S = 3$, entries $N(0, 1)$, no noise": "Section 6, problem setup; `quick` is "
-        "smaller",
-        "the support is within the first 10 entries": "caption of Figure 1b",
-    },
+    hypotheses={**SETUP, "the support is within the first 10 entries": "caption of Figure 1b"},
     quick=[
         {**SMALL, "steps": 200, "batch": 128, "examples": 4000, "restart": k}
         | {

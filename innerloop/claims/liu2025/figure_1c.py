@@ -33,6 +33,7 @@ from innerloop.claims.evidence import Evidence
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.liu2025.contest import (
     EPOCHS,
+    SETUP,
     WORSE,
     Pair,
     Sizes,
@@ -100,10 +101,7 @@ RECORDED = {"learning_rate": 4e-3, "warmup": 100, "hidden": 84, "growth": [1200,
     "Query read-outs predict better than the linear one; the gap closes as $n$ grows.",
     where="Section 6, Figure 1c",
     kind="ordering",
-    hypotheses={
-        "$d = 20$, $N = 10$, $S = 3$, entries $N(0, 1)$, no noise": "Section 6, problem setup; `quick` is "
-        "smaller",
-    },
+    hypotheses=SETUP,
     quick=[
         {**SMALL, "n": 6, "steps": 150, "examples": 2000, "restart": k}
         | {"recipe": {"learning_rate": 5e-3, "warmup": 15}}

@@ -28,7 +28,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.figures import Figure, draw_lines
 from innerloop.claims.intervals import check_around, check_within, cover_values
-from innerloop.claims.liu2025.contest import NEEDED, PRINTED_LOSS, Sizes
+from innerloop.claims.liu2025.contest import NEEDED, PRINTED_LOSS, SETUP, Sizes
 
 POINTS = 20
 INSTANCES = 17_000_000
@@ -103,10 +103,7 @@ def judge_figure_2(found: list[Cell]) -> Evidence:
     "Trained on many $X$, LISTA and LISTA-CP stay at the loss of $β̂ = 0$ (3 in the paper).",
     where="Appendix F, Figure 2",
     kind="figure",
-    hypotheses={
-        "$d = 20$, $N = 10$, $S = 3$, entries $N(0, 1)$, no noise": "Section 6, problem setup; `quick` is "
-        "smaller",
-    },
+    hypotheses=SETUP,
     quick=QUICK,
     full=FULL,
     paper=[{**PAPER, "steps": 17_000, "restart": k} for k in range(3)],
@@ -157,10 +154,7 @@ FASTER = "LISTA-VM from Chebyshev's steps"
     "Trained on many $X$, LISTA-VM reaches a label loss of about 0.68.",
     where="Appendix F, Figure 3",
     kind="figure",
-    hypotheses={
-        "$d = 20$, $N = 10$, $S = 3$, entries $N(0, 1)$, no noise": "Section 6, problem setup; `quick` is "
-        "smaller",
-    },
+    hypotheses=SETUP,
     quick=QUICK,
     full=FULL,
     paper=[{**PAPER, "steps": 17_000, "restart": k} for k in range(3)],
