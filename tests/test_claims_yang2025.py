@@ -21,7 +21,6 @@ from innerloop.claims.yang2025.he_minimax import (
     error_exponent,
     known_centres_error,
 )
-from innerloop.claims.yang2025.lin_theorem_6 import judge_gaps
 from innerloop.claims.yang2025.lin_theorem_8 import lin_ucb_log_probabilities
 from innerloop.claims.yang2025.lin_theorem_10 import RIDGE, SCALE, thompson_log_probabilities
 from innerloop.claims.yang2025.lin_theorem_10 import TEMPERATURE as WARMTH
@@ -194,8 +193,10 @@ def test_above_the_edge_bounds_are_divided_by_the_signal(
     name: str, check_tiny: Callable[[Claim], Evidence]
 ) -> None:
     """By Fisher's information errors at the edge pass any constant, as n^(1/4) over a logarithm."""
-    part = check_tiny(load_claims()[f"yang2025.jin.theorem-{name}"]).parts[3]
+    parts = check_tiny(load_claims()[f"yang2025.jin.theorem-{name}"]).parts
+    (part,) = (part for part in parts if part.corrected is not None)
     assert part.verdict == "holds as corrected"
+    assert part.other_readings["a constant for each η"].passed is not False
     for n in (1e8, 1e16):
         eta = (2 * math.log(n) ** 2 / n) ** 0.25
         assert fisher_error(n, 2, eta) == pytest.approx(((1 / 2 + 1 / 6) / n) ** 0.5 / eta, rel=0.1)
@@ -254,12 +255,13 @@ def test_bandit_log_probabilities_step_by_step() -> None:
     [
         ("yang2025.fu.newton", ["holds"] * 2),
         ("yang2025.fu.rates", ["holds"] * 4),
-        ("yang2025.lin.theorem-12", ["holds"] * 2 + ["undecided"]),
-        ("yang2025.wu.theorem-1", ["holds"] * 2),
+        ("yang2025.lin.theorem-12", ["holds"] * 2),
+        ("yang2025.wu.theorem-1", ["holds"] * 3 + ["undecided"] * 2),
         ("yang2025.he.em-steps", ["holds"] * 2),
         ("yang2025.he.gmm", ["holds as corrected", "holds"]),
         ("yang2025.lin.theorem-8", ["holds"] * 2 + ["undecided", "holds"]),
-        ("yang2025.lin.theorem-10", ["holds"] * 3),
+        ("yang2025.lin.theorem-10", ["holds"]),
+        ("yang2025.wu.theorem-6", ["holds"] * 3),
     ],
 )
 def test_what_holds_and_what_does_not(
@@ -270,24 +272,3 @@ def test_what_holds_and_what_does_not(
     assert [part.verdict for part in found.parts] == verdicts
     if id == "yang2025.fu.rates":
         assert found.numbers["largest difference to the counts on rotated data"] == 0
-
-
-@pytest.mark.parametrize(
-    ("gaps", "outcomes"),
-    [
-        ((8.0, 4.0, 2.0), [True, True]),
-        ((2.0, 4.0, 8.0), [False, False]),
-        ((4.0, 4.0, 4.0), [False, False]),
-        ((0.1, 0.1, 0.1), [None, None]),  # all of them below 2 % of the best reward
-        ((0.1, 0.2, -0.01), [None, None]),
-    ],
-)
-def test_gaps_fall_only_if_they_change(
-    gaps: tuple[float, ...], outcomes: list[bool | None]
-) -> None:
-    rows = [
-        {"pool": pool, "seed": seed, "network": "3 layers", "gap": gap, "best": 20.0}
-        for pool, gap in zip((10, 100, 1000), gaps, strict=True)
-        for seed in range(2)
-    ]
-    assert [part.printed.passed for part in judge_gaps(rows).parts] == outcomes

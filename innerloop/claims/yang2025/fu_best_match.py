@@ -168,6 +168,10 @@ def replace_steps(name: str, steps: list[int]) -> Callable[[list[Data]], list[Da
     "exponentially for gradient descent.",
     where="First paper (Fu et al. 2023): key result 4",
     kind="rate",
+    hypotheses={
+        "$w* ~ N(0, I)$, $x ~ N(0, Σ)$, $y = w*ᵀx$ without noise": "the linear regression task",
+        "$d = 5$, $n = 10$, 6 layers of width 64, at `full` too": "ours: the slides give no sizes",
+    },
     quick={
         "machines": ["gpt2"],
         "sizes": SMALL_SIZES,

@@ -180,6 +180,11 @@ def replace_errors(name: str, easy: Sequence[float], hard: Sequence[float]) -> A
     "significantly.",
     where="First paper (Fu et al. 2023): key result 2",
     kind="ordering",
+    hypotheses={
+        "$w* ~ N(0, I)$, $x ~ N(0, Σ)$, $y = w*ᵀx$ without noise": "the linear regression task",
+        "$κ = 100$ is that of $Σ$, with a geometric spectrum": "ours: the slides say $κ = 100$",
+        "$d = 5$, $n = 10$, 6 layers of width 64, at `full` too": "ours: the slides give no sizes",
+    },
     quick={"machines": [RECORDED], "sizes": SMALL_SIZES, "prompts": 400}
     | {"examples": 600, "most": 1000},
     full={"machines": name_trainings(RECORDED, 3), "sizes": SMALL_SIZES, "prompts": 1500}

@@ -154,6 +154,10 @@ def replace_errors(**curves: list[float]) -> Callable[[list[Data]], list[Data]]:
     "An LSTM's error is high and does not improve with more layers; a transformer's does.",
     where="First paper (Fu et al. 2023): key result 3",
     kind="ordering",
+    hypotheses={
+        "$w* ~ N(0, I)$, $x ~ N(0, Σ)$, $y = w*ᵀx$ without noise": "the linear regression task",
+        "$d = 5$, $n = 10$, width 64, as many steps of training": "ours: the slides give no sizes",
+    },
     quick={"machines": [RECORDED], "sizes": SMALL_SIZES, "prompts": 400, "examples": 600},
     full={"machines": name_trainings(RECORDED, 3)}
     | {"sizes": SMALL_SIZES, "prompts": 1500, "examples": 3000},

@@ -101,6 +101,11 @@ def slow_newton(data: Data) -> Data:
     "descent $O(κ log 1/ε)$: exponentially more.",
     where="First paper (Fu et al. 2023): background",
     kind="rate",
+    hypotheses={
+        "$S = XᵀX$ is invertible, $κ = κ(S)$": "the slide on Newton's iteration",
+        "$M_0 = αS$": "the slide on Newton's iteration",
+        "$α = 1/λmax²$, gradient descent with the step $1/λmax$": "ours: the slides give neither",
+    },
     quick={"points": 7, "largest": 1e4, "decades": 12},
     full={"points": 13, "largest": 1e5, "decades": 12},
     tiny={"points": 5, "largest": 100.0, "decades": 3},

@@ -106,6 +106,10 @@ def judge_steps(rows: Rows) -> Evidence:
     "small as wanted, the M step of EM for a mixture of Gaussians.",
     where="Fifth paper (Transformers versus the EM algorithm): introduction and conclusion",
     kind="equality",
+    hypotheses={
+        "a mixture of Gaussians with covariance $σ²I$": "the experimental set-up on the slides",
+        "known $σ$ and weights, points within a bound": "ours: the slides give no formula",
+    },
     quick={"trials": 40, "sizes": 5},
     full={"trials": 2_000, "sizes": 5},
     tiny={"trials": 4, "sizes": 2},

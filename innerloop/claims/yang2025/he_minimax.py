@@ -81,17 +81,32 @@ def judge_errors(rows: Rows) -> Evidence:
 def check_exponent(rows: Rows, method: str) -> Check:
     """Check the least exponent over that of the rule that knows the centres, over all cases."""
     statement = f"{method}: errors fall like $exp(−(1 + o(1)) Δ²/8σ²)$, as with known centres"
-    found = {row["case"]: compare_exponents(row) for row in rows if row["method"] == method}
+    found = {
+        row["case"]: compare_exponents(
+            row["wrong"].double() / N,
+            row["known"].double() / N,
+            row["case"]["K"],
+            row["case"]["ratio"],
+        )
+        for row in rows
+        if row["method"] == method
+    }
     case, worst = min(found.items(), key=lambda item: item[1].low)
     what = f"least exponent over that of known centres among {len(found)} cases, {case}, by prompts"
     ours = f"an exponent of {LEAST} times that of known centres"
     return check_within(statement, worst, least=LEAST, what=what, ours=ours)
 
 
-def compare_exponents(row: dict[str, Any]) -> Interval:
-    """The exponent over that of the rule that knows the centres, interval over problems."""
-    wrong, known = row["wrong"].double() / N, row["known"].double() / N
-    rate = known_centres_error(row["case"]["K"], row["case"]["ratio"])
+def compare_exponents(wrong: Tensor, known: Tensor, K: int, ratio: float) -> Interval:
+    """The exponent over that of the rule that knows the centres, interval over problems.
+
+    Args:
+        wrong: Share of wrong points in each problem.
+        known: The same of the rule that knows the centres.
+        K: Number of centres, a simplex.
+        ratio: Their distance Δ over σ.
+    """
+    rate = known_centres_error(K, ratio)
     more = estimate_mean(wrong - known)
     return Interval(
         *(math.log(max(rate + x, 1e-9)) / math.log(rate) for x in (more[0], more[2], more[1]))

@@ -8,10 +8,11 @@ Tested     the transformers of this ledger, trained on Gaussian problems alone (
            mean squared norm of the training problems (`datasets`). PCA of tables of d features and
            n points, and of crosses of five pixels; three classes of a set, and pairs of classes, on
            the set's first principal components, n points at a time
-Ours       validated, PCA: mean |cos| to the leading eigenvector of at least 0.9 on every set;
-           clusters: mean ARI over the sets at least that of scikit-learn's KMeans with ten starts
-           minus 0.1
-Chosen     five times as many tables, pooled: a first run with fewer left the statement open
+Reading    validated on every set, ours: PCA, mean |cos| to the leading eigenvector of at least 0.9;
+           clusters, mean ARI at least that of scikit-learn's KMeans with ten starts minus 0.1. On
+           the mean over the sets is the other reading
+Chosen     after results were seen: five times as many tables, for a first run with fewer left the
+           statement open; clusters were judged by the mean over the sets, and are now by the worst
 Note       no n here is beyond that of training; iris has too few features for d = 5 and is used for
            three clouds alone. The classes of a set are no clouds: KMeans misses them too
 """
@@ -19,6 +20,7 @@ Note       no n here is beyond that of training; iris has too few features for d
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -68,20 +70,25 @@ Data = dict[str, Any]
 
 
 def judge_sets(data: Data) -> Evidence:
-    parts = [join_trainings([_check_cosines(each) for each in data["cosines"]])]
-    difference = [own - other for own, other in data["ari"].values()]
-    parts.append(
+    pairs = {name: own - other for name, (own, other) in data["ari"].items()}
+    reading = "on every set, ours: the slide says validated, and names no set"
+    parts = [
+        replace(
+            join_trainings([_check_cosines(each) for each in data["cosines"]]),
+            reading=reading,
+            other_readings={
+                "on the mean over the sets": join_trainings(
+                    [_check_mean_cosine(each) for each in data["cosines"]]
+                ).printed
+            },
+        ),
         Part(
-            printed=check_within(
-                "clusters: the mean ARI over all sets is at least that of KMeans minus 0.1",
-                estimate_mean(torch.cat(difference)),
-                least=-WORSE,
-                what=f"difference of ARI, {len(difference)} sets of {len(difference[0])} samples",
-                ours="0.1",
-            ),
+            printed=_check_worst_ari(pairs),
+            reading=reading,
+            other_readings={"on the mean over the sets": _check_mean_ari(pairs)},
             trainings=1,
-        )
-    )
+        ),
+    ]
     rows = [
         {"set": name, "ari": float(each.mean()), "method": method}
         for name, pair in data["ari"].items()
@@ -122,16 +129,50 @@ def judge_sets(data: Data) -> Evidence:
     )
 
 
+def _check_worst_ari(pairs: dict[str, Tensor]) -> Check:
+    found = {name: estimate_mean(difference) for name, difference in pairs.items()}
+    worst = min(found, key=lambda name: found[name].low)
+    listed = "; ".join(f"{name} {value.value:.3f}" for name, value in found.items())
+    return check_within(
+        "clusters: the mean ARI is at least that of KMeans minus 0.1 on every set",
+        found[worst],
+        least=-WORSE,
+        what=f"difference of ARI on the worst of {len(found)} sets ({listed}), {worst}, "
+        f"{len(pairs[worst])} samples",
+        ours="0.1; every set, set after the mean over the sets had been seen",
+    )
+
+
+def _check_mean_ari(pairs: dict[str, Tensor]) -> Check:
+    return check_within(
+        "clusters: the mean ARI over all sets is at least that of KMeans minus 0.1",
+        estimate_mean(torch.cat(list(pairs.values()))),
+        least=-WORSE,
+        what=f"difference of ARI, {len(pairs)} sets",
+        ours="0.1",
+    )
+
+
+def _check_mean_cosine(each: dict[str, Tensor]) -> Check:
+    return check_within(
+        "PCA: mean $|cos|$ to the leading eigenvector over all sets is at least 0.9",
+        estimate_mean(torch.cat(list(each.values()))),
+        least=COSINE,
+        what=f"mean $|cos|$, {len(each)} sets",
+        ours="0.9",
+    )
+
+
 def _check_cosines(each: dict[str, Tensor]) -> Check:
     found = {name: estimate_mean(cosines) for name, cosines in each.items()}
-    worst = min(found, key=lambda name: found[name].value)
+    worst = min(found, key=lambda name: found[name].low)
     listed = ", ".join(f"{name} {value.value:.3f}" for name, value in found.items())
     return check_within(
         "PCA: mean $|cos|$ to the leading eigenvector is at least 0.9 on every set",
         found[worst],
         least=COSINE,
         what=f"mean $|cos|$ on the worst of {len(found)} sets ({listed}), {worst}",
-        ours="0.9",
+        ours="0.9; five times as many tables, set after a first run that was open",
     )
 
 

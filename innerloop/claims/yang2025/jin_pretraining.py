@@ -1,17 +1,17 @@
 """Pre-training on mixtures of regressions: how well it generalises from how many tasks.
 
 Printed    "Analyze generalization bounds and sample complexity for pretraining transformers on MoR
-           tasks": no bound and no rate is printed. What the slides assert is that the error of a
-           pre-trained transformer on new tasks is bounded in terms of how many it was trained on
-Tested     small ReLU transformers trained on pools of tasks, over a decade and a half (`full`: two
+           tasks": the line says what is analysed. No bound, no rate and no direction is printed, so
+           that there is nothing to hold a measurement against: out of reach
+Measured   small ReLU transformers trained on pools of tasks, over a decade and a half (`full`: two
            and a half, three pools of each size), two prompt lengths; the squared error above the
            oracle's, relative to the mean square of the oracle's predictions, on 1,000 fresh tasks
-Ours       to generalise: the gap between fresh tasks and the pool falls with the number of tasks,
-           its exponent below 0 by all of its 95 % interval; sample complexity: the error on fresh
-           tasks at the largest pool is below that at the smallest in every pool
+Beyond     the gap between fresh tasks and the pool falls with the number of tasks, its exponent
+           below 0 by all of its 95 % interval; the error on fresh tasks at the largest pool is
+           below that at the smallest in every pool; the exponent next to −1/2, which bounds by
+           covering numbers have
 Chosen     the range of pools, a fit to every training and the floor of 0.01 were chosen after a
            first run: pools from 8 on, fitted to their means, gave −0.40 [−0.90, 0.09], undecided
-Beyond     the measured exponent next to −1/2, which bounds by covering numbers have
 """
 
 from __future__ import annotations
@@ -27,12 +27,20 @@ from innerloop.claims.encoders import (
     TrainedEncoder,
     train_on_pools,
 )
-from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.evidence import Evidence
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_rate, check_within, cover_values, fit_exponent
 
 LEAST = 0.01
 """Gaps below this are noise of the fresh tasks: they count as this."""
+CHOSEN = (
+    f"a gap below {LEAST:g} counts as this; pools, fit and floor were set after a first run that "
+    "was open: −0.40, interval [−0.90, 0.09]"
+)
+MISSING = (
+    "The slides say that generalisation bounds and sample complexity are analysed, and print no "
+    "bound, no rate and no direction: nothing that a measurement could contradict."
+)
 NETWORK = {
     **{"d": 2, "components": 2, "width": 16, "hidden": 16, "blocks": 2, "batch": 64},
     **{"supervise": "all", "learning_rate": 0.01},
@@ -64,7 +72,7 @@ def judge_tasks(rows: Rows) -> Evidence:
         within=0.0,
         bound=True,
         what=f"the number of tasks, {seeds} pools of each size,",
-        ours="an exponent below 0",
+        ours=f"an exponent below 0; {CHOSEN}",
     )
     lower = check_within(
         "more tasks give a lower error on fresh ones",
@@ -74,17 +82,19 @@ def judge_tasks(rows: Rows) -> Evidence:
         ours="all pairs of pools",
     )
     return Evidence(
-        parts=[Part(printed=fall, trainings=seeds), Part(printed=lower, trainings=seeds)],
+        out_of_reach=MISSING,
         beyond=[
+            fall,
+            lower,
             check_rate(
                 "the gap falls like (number of tasks)^(−1/2)",
                 pools,
                 values,
                 -0.5,
                 within=0.15,
-                what="the number of tasks",
-                ours="0.15 of a power",
-            )
+                what=f"the number of tasks, {seeds} pools of each size,",
+                ours=f"0.15 of a power; {CHOSEN}",
+            ),
         ],
         numbers={"exponent of the gap": str(fit_exponent(pools, values))},
         table=rows,
@@ -115,8 +125,8 @@ def reverse_pools(rows: Rows) -> Rows:
 
 @claim(
     "yang2025.jin.pretraining",
-    "The error of a transformer pre-trained on mixtures of regressions is bounded on fresh tasks, "
-    "and falls with the number of pre-training tasks.",
+    "Generalisation bounds and the sample complexity of pre-training transformers on mixtures of "
+    "regressions are analysed.",
     where="Fourth paper (Jin et al. 2024): main work",
     kind="rate",
     hypotheses={

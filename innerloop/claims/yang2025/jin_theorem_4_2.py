@@ -2,8 +2,10 @@
 
 Printed    single linear self-attention layers with proper initialisation converge to global optima
            of the population loss by gradient flow. The slides do not say which are proper
-Reading    the initialisation of Zhang, Frei & Bartlett (2024), whose theorem this one carries over:
-           b = (0, σ), A = [σΘΘᵀ; 0] with ‖ΘΘᵀ‖ = 1 and σ > 0 small, as we remember it
+Reading    ours: the initialisation of Zhang, Frei & Bartlett (2024), Trained transformers learn
+           linear models in-context, JMLR 25(49), arXiv:2306.09927, whose training procedure has
+           W^PV = σ e eᵀ with e the last unit vector and W^KQ = σ diag(ΘΘᵀ, 0), ‖ΘΘᵀ‖ = 1, σ > 0:
+           here b = (0, σ), A = [σΘΘᵀ; 0]
 Tested     the flow integrated on the exact loss (`theory.mixture_layer`), K = 1 … 4 vectors, signal
            to noise from 1 on, n from 2 to 1000, from σ = 10⁻³ and 0.7, Θ of rank 1 (`full`: to 4)
 Proof      p = 0 and a = 0 stay so. With R = rI/√d + S, tr S = 0: S' = −2vβ²S,
@@ -18,6 +20,7 @@ Beyond     other initialisations: all weights 0 are a critical point, R = −σI
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -36,29 +39,31 @@ LEFT = 1e-6
 """Share of the loss above the minimum that may be left."""
 UNITS = 40.0
 """Time of the flow, in units of 1/(2m): the optimum attracts at the rate 2m or faster."""
+OURS = (
+    f"at most {LEFT:.0e} of the loss above the minimum is left after the time {UNITS:g}/(2m); the "
+    "optimum attracts at the rate 2m or faster"
+)
 Rows = list[dict[str, Any]]
 """A flow: the case, the kind of start, and the loss above the minimum at the start and the end."""
 
 
 def judge_flows(rows: Rows) -> Evidence:
-    proper = Inequality(
-        "from $b = (0, σ)$, $A = [σΘΘᵀ; 0]$ gradient flow ends at the least loss of a linear layer"
-    )
-    zero = Inequality("from all weights 0 it ends there")
-    wrong = Inequality("from $b = (0, σ)$, $A = [−σI/√d; 0]$ it ends there")
-    random = Inequality("from $N(0, 0.09)$ everywhere it ends there within the same time")
+    end = "gradient flow ends at the least loss of a linear layer"
+    proper = Inequality(f"from $b = (0, σ)$, $A = [σΘΘᵀ; 0]$ {end}")
+    zero = Inequality(f"from all weights 0 {end}")
+    wrong = Inequality(f"from $b = (0, σ)$, $A = [−σI/√d; 0]$ {end}")
+    random = Inequality(f"from weights $N(0, 0.09)$ {end}, within as much time")
     kinds = {"proper": proper, "zero": zero, "wrong sign": wrong, "random": random}
     for row in rows:
         kinds[row["kind"]].add(row["end"], LEFT * row["start"], row["case"])
     return Evidence(
         parts=[
             Part(
-                printed=proper.check(),
-                reading="proper: that of Zhang, Frei & Bartlett, on whose theorem this one builds",
+                printed=replace(proper.check(), ours=OURS),
+                reading="proper: ours, that of Zhang, Frei & Bartlett (2024) for one regression",
             )
         ],
-        beyond=[zero.check(), wrong.check(), random.check()],
-        numbers={"share of the excess loss that may be left (ours)": LEFT},
+        beyond=[replace(each.check(), ours=OURS) for each in (zero, wrong, random)],
         figures=[draw_flows(rows)],
     )
 
@@ -90,8 +95,8 @@ def draw_flows(rows: Rows) -> Figure:
     where="Fourth paper (Jin et al. 2024): Theorem 4.2",
     kind="inequality",
     hypotheses={
-        "$b = (0, σ)$, $A = [σΘΘᵀ; 0]$, $‖ΘΘᵀ‖ = 1$, $σ > 0$": "Zhang, Frei & Bartlett 2024, "
-        "from memory: the slides say proper initialisation",
+        "$b = (0, σ)$, $A = [σΘΘᵀ; 0]$, $‖ΘΘᵀ‖ = 1$, $σ > 0$": "ours, after "
+        "arXiv:2306.09927: the slides say proper initialisation",
         "$x ~ N(0, I)$, $β_k$ independent, uniform on a sphere": "ours: the slides do not "
         "say which",
     },
@@ -150,7 +155,7 @@ def draw_starts(
             found.append(("wrong sign", f"$σ = {sigma:g}$", pack(sigma, minus)))
         noise = torch.randn(d + 1, d + 1, generator=generator, dtype=torch.float64)
         found.append(("random", "$N(0, 0.09)$", 0.3 * noise))
-    found.append(("zero", "0", torch.zeros(d + 1, d + 1, dtype=torch.float64)))
+    found.append(("zero", "all weights 0", torch.zeros(d + 1, d + 1, dtype=torch.float64)))
     return found
 
 

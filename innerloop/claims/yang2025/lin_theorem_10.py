@@ -7,14 +7,18 @@ Tested     the transformer `thompson-sampling`, given the normals z: its log-pro
            softmax(⟨a, ŵ + s G^(−1/2) z⟩/τ) with exact roots; the sum of shifted inverses against
            G^(−1/2) on random matrices, its error over the number of terms; the event that all
            ‖z‖ are in range, exactly from χ²; layers needed for ε over two decades of T
-Beyond     m terms leave 2ω/(1 + ω), ω = ((κ^(1/4) − 1)/(κ^(1/4) + 1))^(2m), of the root: m grows
-           like κ^(1/4) log(1/ε) at worst, κ = 1 + (T − 1)B²/λ. Layers are Õ(√T), as for LinUCB
+Ours       the error 10⁻² of log-probabilities, a number for every ε
+Beyond     a sum of shifted inverses is G^(−1/2) to 10⁻³, and all ‖z‖ are within √d + √(2 log(T/δ))
+           with probability 1 − δ: both numbers are of our build, none is on the slides. m terms
+           leave 2ω/(1 + ω), ω = ((κ^(1/4) − 1)/(κ^(1/4) + 1))^(2m), of the root: m grows like
+           κ^(1/4) log(1/ε) at worst, κ = 1 + (T − 1)B²/λ. Layers are Õ(√T), as for LinUCB
 Note       what is random is given with the prompt: no transformer draws numbers
 """
 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -45,7 +49,8 @@ Rows = list[dict[str, Any]]
 
 def judge_sampling(rows: Rows) -> Evidence:
     held = Inequality(
-        f"$|Δ log p| ≤ ε = {ERROR}$ at every step of a game where all $‖z‖$ are in range"
+        f"$|Δ log p| ≤ ε = {ERROR}$ at every step of a game where all $‖z‖$ are in range, with the "
+        "root by a sum of shifted inverses"
     )
     roots = Inequality("a sum of shifted inverses is $G^(−1/2)$ to 1e-3, terms as stated")
     normals = Inequality(
@@ -69,12 +74,8 @@ def judge_sampling(rows: Rows) -> Evidence:
         what="T",
     )
     return Evidence(
-        parts=[
-            Part(printed=held.check()),
-            Part(printed=roots.check()),
-            Part(printed=normals.check()),
-        ],
-        beyond=[depth],
+        parts=[Part(printed=replace(held.check(), ours=f"$ε = {ERROR}$"))],
+        beyond=[roots.check(), normals.check(), depth],
         numbers={row["about"]: row["number"] for row in rows if "number" in row},
         table=curve,
         figures=[
@@ -95,15 +96,16 @@ def judge_sampling(rows: Rows) -> Evidence:
     "within $ε$ with high probability, taking the matrix root by a sum of shifted inverses.",
     where="Third paper (Lin et al. 2023): Theorem 10, informal",
     kind="rate",
-    hypotheses={"the normals $z$ are given with the prompt": "ours: no transformer draws numbers"},
+    hypotheses={
+        "the normals $z$ are given with the prompt": "ours: no transformer draws numbers",
+        "all $‖z‖$ are in range": "high probability, on the slides; which range is ours",
+    },
     quick={"rounds": 10, "trials": 60},
     full={"rounds": 24, "trials": 3_000},
     tiny={"rounds": 4, "trials": 6},
     judge=judge_sampling,
     falsified={
         "log-probabilities that are off by 0.02": change_column("off", lambda _: 0.02),
-        "roots that are off by 1 %": change_column("root off", lambda _: 0.01),
-        "normals out of range in one game of ten": change_column("missed", lambda _: 0.1),
     },
 )
 def lin_theorem_10(generator: torch.Generator, *, rounds: int, trials: int) -> Rows:
@@ -174,14 +176,14 @@ def measure_accuracy(generator: torch.Generator, T: int) -> Rows:
     shrink = (noise_radius(T) / game.noise.norm(dim=-1, keepdim=True)).clamp(max=1.0)
     game = BanditGameProblem(game.features, game.actions, game.rewards, game.noise * shrink)
     told = built.decode(game, built.transformer(built.prompt(game)))
-    off = float((told - thompson_log_probabilities(game)).abs().max())
+    off = (told - thompson_log_probabilities(game)).abs().flatten(1).amax(dim=1).tolist()
     case = Case(T=T, layers=steps + 2, terms=built.terms)
     free = ThompsonSamplingConstruction(d=D, n=T, arms=ARMS, steps=steps, terms=built.terms)
     played = play_contest(free, free.environments().sample(4, generator=generator), T)
     same = f"{played.agreement_count} of {played.action_count}"
     return [
-        {"case": case.extend(note="the proven bound"), "off": built.accuracy},
-        {"case": case, "off": off},
+        {"about": f"bound on $|Δ log p|$, {steps + 2} layers", "number": built.accuracy},
+        *({"case": case.extend(game=k), "off": each} for k, each in enumerate(off)),
         {"about": f"choices like the policy's in a game of {T} steps", "number": same},
     ]
 

@@ -13,8 +13,9 @@ Tested     GPT-2 on functions of random ReLU networks of 3 (three trainings at `
            and 42 %) has no label but 0
 Reading    "matches" is: in-context learning errs no more than training does. This is ours; errors
            that are equal either way are the other reading, which is shown
-Ours       "no more" is at most 1.25 times, by all of an interval over prompts; set before the
-           errors of training were seen
+Ours       "no more" is at most 1.25 times, by all of an interval over prompts. The factor is that
+           of the bandits (`deciding.NEAR`), set there after a first 1.29 was seen; the errors of
+           training on prompts had not been seen then
 Beyond     what was chosen, trained again on all 30: it errs more in the mean (at `quick` the
            transformer's error is 0.40, 0.22 and 1.03 times its, and 0.79, 0.30 and 1.28 times that
            of the network which validated best, which decides, as it did before the other was
@@ -50,6 +51,10 @@ from innerloop.recipes.network_regression import NetworkRegressionRecipe
 
 TRAINING = "training on the prompt"
 BUILT_STEPS, BUILT_SIZE = 40, 0.1
+OURS = (
+    f"{NEAR:g} times, the factor of the bandits, set after a first 1.29 of theirs was seen, before "
+    "the errors of training"
+)
 
 
 class Errors(NamedTuple):
@@ -94,7 +99,7 @@ def judge_depth(found: Errors) -> Part:
     ratios = [estimate_ratio(errors, other) for errors in found.networks]
     no_more, equal = (
         [
-            check_within(f"{statement} {words}", each, **ends, what=count, ours=f"{NEAR:g} times")
+            check_within(f"{statement} {words}", each, **ends, what=count, ours=OURS)
             for each in ratios
         ]
         for words, ends in (

@@ -1,0 +1,126 @@
+"""What decides a claim of yang2025: intervals, the worst case, and nothing if nothing is said."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+
+from innerloop.claims.evidence import Check
+from innerloop.claims.loading import load_claims
+from innerloop.claims.yang2025.fu_convergence import judge_hundreds
+from innerloop.claims.yang2025.he_experiments import _check_rates
+from innerloop.claims.yang2025.he_real_data import _check_mean_ari, _check_worst_ari
+from innerloop.claims.yang2025.he_relu_over_softmax import judge_kinds
+from innerloop.claims.yang2025.lin_theorem_6 import judge_gaps
+from innerloop.claims.yang2025.wu_theorem_1 import check_norm
+
+
+@pytest.mark.parametrize(
+    ("gaps", "outcomes"),
+    [
+        ((8.0, 4.0, 2.0), [True, True]),
+        ((2.0, 4.0, 8.0), [False, False]),
+        ((4.0, 4.0, 4.0), [False, False]),
+        ((0.1, 0.1, 0.1), [None, None]),  # all of them below 2 % of the best reward
+        ((0.1, 0.2, -0.01), [None, None]),
+    ],
+)
+def test_gaps_fall_only_if_they_change(
+    gaps: tuple[float, ...], outcomes: list[bool | None]
+) -> None:
+    rows = [
+        {"pool": pool, "seed": seed, "network": "3 layers", "gap": gap, "best": 20.0}
+        for pool, gap in zip((10, 100, 1000), gaps, strict=True)
+        for seed in range(2)
+    ]
+    found = judge_gaps(rows)
+    assert found.verdict == "out of reach", "no formula is printed"
+    assert [check.passed for check in found.beyond[:2]] == outcomes
+
+
+@pytest.mark.parametrize("id", ["jin.pretraining", "jin.prompt-length"])
+def test_what_is_not_printed_is_measured_and_not_judged(id: str) -> None:
+    """Without a formula there is no part; what is beyond says no to data that contradict it."""
+    claim = load_claims()[f"yang2025.{id}"]
+    data = [claim.gather(settings) for settings in claim.tiny]
+    genuine = claim.judge_cells(data)
+    assert genuine.verdict == "out of reach"
+    assert not genuine.parts
+    for form in claim.falsified.values():
+        assert callable(form)
+        falls = claim.judge_cells(data, form).beyond[:2]
+        assert [check.passed for check in falls] == [False, False]
+
+
+def make_rates(network: float, em: float, known: float = 0.03) -> dict[str, Any]:
+    """Shares of wrong points that vary little over ten problems, three centres 4σ apart."""
+    spread = 1e-4 * torch.linspace(-1, 1, 10, dtype=torch.float64)
+    shares = {"wrong": network + spread, "EM": em - spread, "known": known + 0 * spread}
+    return {"rates": [{"Δ/σ": 4.0, **shares}], "points": 40}
+
+
+@pytest.mark.parametrize(
+    ("network", "em", "passed"),
+    [
+        (0.031, 0.031, True),
+        (0.09, 0.031, False),  # EM shows that these points are enough
+        (0.09, 0.09, None),  # and here that they are too few
+    ],
+)
+def test_rates_are_open_where_em_falls_short_too(
+    network: float, em: float, passed: bool | None
+) -> None:
+    assert _check_rates(make_rates(network, em)).passed is passed
+
+
+@pytest.mark.parametrize(
+    ("counts", "printed", "own_step"),
+    [
+        ([[1, 3], [2, 4]], None, False),
+        ([[150, 300], [200, 999]], True, True),
+        ([[150, 1500]], None, False),
+        ([[2000, 5000]], False, False),
+    ],
+)
+def test_no_step_of_ours_refutes_hundreds(
+    counts: list[list[int]], printed: bool | None, own_step: bool
+) -> None:
+    part = judge_hundreds({"steps for 3": counts})
+    assert part.printed.passed is printed
+    (other,) = part.other_readings.values()
+    assert other.passed is own_step
+
+
+def test_one_pair_that_is_open_leaves_the_order_open() -> None:
+    """Softmax errs more in eight of nine pairs; in one the interval over problems reaches 0."""
+    spread = torch.linspace(-1, 1, 100, dtype=torch.float64)
+    errors = {"relu": (0.01, 0.01, 0.0299), "softmax": (0.03, 0.04, 0.04)}
+    data = [
+        {"kind": kind, "seed": k, "about": "", "errors": (mean + 0.01 * sign * spread)[None]}
+        for kind, sign in (("relu", 1), ("softmax", -1))
+        for k, mean in enumerate(errors[kind])
+    ]
+    (part,) = judge_kinds(data).parts
+    assert part.printed.passed is None
+    assert part.other_readings["the mean of each kind"].passed
+    (part,) = judge_kinds([each for each in data if each["seed"] < 2]).parts
+    assert part.printed.passed
+
+
+def test_the_worst_real_set_decides() -> None:
+    """Of two sets the network is 0.15 below KMeans on one: the mean over both hides it."""
+    none = 0.01 * torch.linspace(-1, 1, 20, dtype=torch.float64)
+    pairs = {"good": none, "bad": none - 0.15}
+    assert _check_worst_ari(pairs).passed is False
+    assert _check_mean_ari(pairs).passed
+
+
+def test_large_weights_leave_the_norm_open() -> None:
+    steps = Check(statement="", passed=True, summary="1 case")
+    small, large = ({"norm": norm, "allowed": 2.0} for norm in (3.0, 1e10))
+    assert check_norm([small], steps).passed
+    assert check_norm([small, large], steps).passed is None
+    assert check_norm([small], replace(steps, passed=False)).passed is False
