@@ -8,6 +8,7 @@ from typing import Any
 
 from innerloop.report.drawing import render_plot
 from innerloop.report.escaping import escape
+from innerloop.report.text import typeset_formula
 from innerloop.report.theme import name_diagram_colours
 
 _COLUMN_TITLES = {
@@ -50,7 +51,7 @@ def render_costs(certificates: Records) -> str:
     head = "".join(f"<th>{title}</th>" for title in _COST_TITLES)
     rows = "".join(
         f"<tr><td>{escape(certificate['name'])}</td>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in _format_cost(certificate))
+        + "".join(f"<td>{typeset_formula(cell)}</td>" for cell in _format_cost(certificate))
         + "</tr>"
         for certificate in certificates
     )
