@@ -155,7 +155,8 @@ def _count_open(text: str) -> int:
 
 
 def _normalise(text: str) -> str:
-    """Write what headers abbreviate as the grammar has it: x_ij, Σ for a sum, two spaces."""
+    """Write what headers abbreviate as the grammar has it: x_ij, Σ for a sum, kdA for a product."""
     text = re.sub(r"_([A-Za-zα-ω]{2}|[A-Za-z]')(?![A-Za-z'])", r"_{\1}", text)
     text = re.sub(r"Σ(?=[_ᵢⱼₖₙₜₘₗ]| +[^\s=≤≥<>≈+−·×)\]])", "∑", text)
+    text = re.sub(r"(?<![A-Za-z_])([a-z])([a-z])([A-Z])(?![A-Za-z])", r"\1 \2 \3", text)
     return re.sub(r" {2,}", " ", text.replace("ᵉ", "^e"))

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from innerloop.report.drawing import render_plot
 from innerloop.report.escaping import escape
+from innerloop.report.packing import Pack
 from innerloop.report.text import typeset_formula
 from innerloop.report.theme import name_diagram_colours
 
@@ -55,14 +55,14 @@ def render_costs(certificates: Records) -> str:
         + "</tr>"
         for certificate in certificates
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<table class="costs"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
 
-def render_diagrams(diagrams: Mapping[str, str]) -> str:
+def render_diagrams(diagrams: Mapping[str, str], pack: Pack) -> str:
     """Render each program's registers and blocks, to unfold."""
     inner = "".join(
         f"<figure><h4>{escape(name)}</h4>"
-        f"{render_plot(name_diagram_colours(svg), f'Registers and blocks of {name}')}</figure>"
+        f"{pack.render_plot(name_diagram_colours(svg), f'Registers and blocks of {name}')}</figure>"
         for name, svg in diagrams.items()
     )
     return (

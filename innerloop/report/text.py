@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from typing import Any
 
 from innerloop.mathtext import to_html, typeset_plain
@@ -15,6 +16,11 @@ _FUNCTIONS = ("tr", "det", "exp", "log", "sin", "cos", "max", "min", "sup", "inf
 def typeset(value: Any) -> str:
     """Write text as HTML: what may be mathematics is typeset, everything else is escaped."""
     return to_html(clean(str(value)))
+
+
+def typeset_later(value: Any) -> str:
+    """Write text of a part that unfolds: its mathematics is typeset when it does (`packing`)."""
+    return to_html(clean(str(value)), lambda typed, end: f"<i data-m>{escape(typed)}{end}</i>")
 
 
 def typeset_formula(value: Any) -> str:
