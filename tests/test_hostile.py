@@ -148,6 +148,7 @@ def open_page(browser: Browser, path: Path, charts: int = 0) -> tuple[dict[str, 
         )
     else:
         view.wait_for_selector("html[data-filled]", state="attached")
+        view.evaluate("dispatchEvent(new Event('beforeprint'))")  # everything is drawn
     found = view.evaluate(
         """() => {
           const texts = {html: "", svg: ""};

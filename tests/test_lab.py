@@ -30,14 +30,18 @@ from innerloop.claims.recorded import load_recorded
 from innerloop.errors import FileError, InputError
 from innerloop.lab.builds import get_build
 from innerloop.lab.pattern import compute_pattern
+from innerloop.lab.recording import SHOWN, measure_scales, predict_steps, record
 from innerloop.lab.scene import load_scenes
-from innerloop.lab.scenes import sparse_recovery
+from innerloop.lab.scenes import bandits, line_fit, sparse_recovery
 from innerloop.lab.scenes.sparse_recovery import make_problem
 from innerloop.lab.scenes.trained_network import attend
 from innerloop.lab.scenes.trained_network import make_problem as draw_regression
 from innerloop.lab.server import MAX_BODY, STATIC, SupersededError, Turns, Work, make_app
 from innerloop.lab.serving import open_socket
 from innerloop.lab.table import parse_table
+from innerloop.playing.player import TransformerPolicy
+from innerloop.policies.rollout import Draws, play
+from innerloop.policies.uniform import UniformPolicy
 
 POINTS = [[-1.5, -0.9], [-0.5, 0.3], [0.2, 0.1], [1.1, 1.4], [2.0, 1.9]]
 CLOUDS = [
@@ -348,6 +352,47 @@ def test_the_transformer_and_its_policy_have_the_same_luck(
     regret = means.max(-1) - means[np.arange(20), actions]
     np.testing.assert_allclose(np.diff(ours), regret, atol=1e-12)
     assert uniform[-1] > ours[-1]
+
+
+@pytest.mark.parametrize("policy", ["soft-lin-ucb", "thompson-sampling"])
+def test_a_game_that_is_reviewed_is_the_game_that_is_played(policy: str) -> None:
+    """Both where the transformer would choose as its policy, and where it would not."""
+    built = get_build(policy, **bandits.choose())
+    environment = bandits.make_environment(built, [0.9, 0.55], 0.2, seed=4)
+    games, recording = bandits.play_games(built, environment, seed=4)
+    player = TransformerPolicy.from_built(built)
+    draws = Draws.sample(player, environment, bandits.TURNS, 4)
+    played, shown = play(player, environment, draws), games["transformer"]
+    assert torch.equal(shown.history.actions, played.history.actions)
+    torch.testing.assert_close(shown.probabilities, played.probabilities, rtol=1e-9, atol=1e-12)
+    assert torch.equal(shown.regret, played.regret)
+    assert len(recording.streams[-1]) == 2 * bandits.TURNS
+    other = play(UniformPolicy(), environment, draws)
+    reviewed = bandits.review_game(built, other, draws)[0]
+    assert not torch.equal(bandits.choose_actions(reviewed, draws), other.history.actions)
+
+
+def test_answers_of_a_recorded_pass_are_those_of_the_transformer() -> None:
+    points = [*POINTS, [-2.0, 2.5]]
+    problem = line_fit.make_problem(points)
+    for name in line_fit.NAMES:
+        built = get_build(name, **line_fit.choose(name, 0.3))
+        found = predict_steps(built, problem, record(built, problem))
+        assert torch.equal(found, torch.stack(list(built.predictions(problem))))
+    built = get_build("newton", **line_fit.choose("newton", 0.3))
+    far = line_fit.make_problem([[300.0 * x, y] for x, y in points])
+    with pytest.raises(InputError, match="diverged"):
+        predict_steps(built, far, record(built, far))
+
+
+def test_the_scale_of_a_pattern_is_a_quantile_of_what_is_not_0() -> None:
+    patterns = torch.randn(5, 7, 9, dtype=torch.float64).relu()
+    patterns[3] = 0.0
+    patterns[4, :, 1:] = 0.0
+    expected = [
+        float(sizes.quantile(SHOWN)) if len(sizes := each[each != 0]) else 0.0 for each in patterns
+    ]
+    np.testing.assert_allclose(measure_scales(patterns), expected, rtol=1e-12)
 
 
 def test_the_estimate_is_that_of_ridge_regression(answers: Answers) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from importlib.resources import files
 from xml.etree import ElementTree
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 
 from innerloop.claims.loading import load_claims
 from innerloop.claims.sources import load_statements
+from innerloop.constructions.base import Construction
 from innerloop.mathtext import (
     MathError,
     check_text,
@@ -20,13 +22,17 @@ from innerloop.mathtext import (
     strip_dollars,
     to_html,
     to_plain,
+    typeset_plain,
 )
 from innerloop.mathtext import symbols as s
+from innerloop.mathtext.recognising import mark_mathematics
+from innerloop.registry import load_members
 from tools import make_math_font
+from tools.docs.gallery import split_header
 
 CORE = {
     *("math", "mi", "mn", "mo", "mrow", "msub", "msup", "msubsup", "msqrt", "mover", "mspace"),
-    *("span", "wbr"),
+    *("span", "wbr", "code"),
 }
 
 
@@ -101,10 +107,10 @@ def test_an_error_says_what_is_wrong_and_where(text: str, message: str) -> None:
 def test_a_minus_sign_knows_its_place() -> None:
     forms = [mo.get("form") for mo in parse("$−x = −(−y) − z$").iter("mo") if mo.text == "−"]
     assert forms == ["prefix", "prefix", "prefix", None]
-    bars = [mo.get("form") for mo in parse("$|x| + |y − |z||$").iter("mo") if mo.text == "|"]
-    assert bars == ["prefix", "postfix", "prefix", "prefix", "postfix", "postfix"]
-    norms = [mo.get("form") for mo in parse("$E‖x‖² + 2‖y‖$").iter("mo") if mo.text == "‖"]
-    assert norms == ["prefix", "postfix"] * 2, "also after a letter or a number"
+    bars = [mo.get("form") for mo in parse("$|x| − |−y − |−z|| − w$").iter("mo")]
+    assert bars == [None, "prefix", None, "prefix", None], "after a bar that opens, or closes"
+    norms = [mo.get("form") for mo in parse("$E‖−x‖² − 2‖−y‖$").iter("mo")]
+    assert norms == ["prefix", None, "prefix"], "also after a letter or a number"
     assert [mo.get("form") for mo in parse("$P(a | b)$").iter("mo") if mo.text == "|"] == [None]
 
 
@@ -122,13 +128,15 @@ def test_sum_and_matrix_are_told_apart() -> None:
 def test_a_long_row_may_break_and_a_comma_stays_with_what_it_follows() -> None:
     markup = to_html("$a + b + c + d + e + f = g + h + i + j + k$, $n ≥ 2$.")
     assert markup.count("<wbr>") == 1
-    assert re.findall(r"</math>([,.])</span>", markup) == [",", "."]
+    assert re.findall(r"<mi>([,.])</mi></math>", markup) == [",", "."]
+    assert "</math>).</span>" in to_html("(so is $x$).")
     assert "<wbr>" not in to_html("$f(a + b + c + d + e + f + g + h)$"), "not within brackets"
 
 
-@given(st.text(alphabet="ab1 _^{}()[]|‖√Σ∑ᵀ²*−-=≤,.'\"<>&$é\u0302\u0000", max_size=24))
+@given(st.text(alphabet="ab1 `_^{}()[]|‖√Σ∑ᵀ²*−-=≤,.'\"<>&$é\u0302\u0000", max_size=24))
 def test_any_text_gives_sound_markup_with_nothing_of_its_own(text: str) -> None:
-    markup = to_html(text).replace("<wbr>", "<wbr/>").replace("\x00", "")
+    markup = f"{to_html(text)}{typeset_plain(text)}"
+    markup = markup.replace("<wbr>", "<wbr/>").replace("\x00", "")
     for node in ElementTree.fromstring(f"<p>{markup}</p>").iter():
         assert node.tag in CORE | {"p"}
         assert set(node.attrib) <= {"form", "stretchy", "accent", "mathvariant", "width", "class"}
@@ -158,3 +166,59 @@ def test_the_font_has_every_character_and_a_name_of_its_own() -> None:
     assert "SIL OPEN FONT LICENSE Version 1.1" in licence
     assert names[0] in licence, "the copyright"
     assert make_math_font.TARGET.stat().st_size < 40_000
+
+
+@pytest.mark.parametrize(
+    ("text", "marked"),
+    [
+        ("w ← w − η ∇R(w),   R(w) = Σᵢ xᵢ", "$w ← w − η ∇R(w)$,   $R(w) = ∑ᵢ xᵢ$"),
+        ("register `x_i` holds Σ = M x.", "register `x_i` holds $Σ = M x$."),
+        ("every n, d and A, a matrix", "every $n$, $d$ and $A$, a matrix"),
+        ("A head with a = b on layer 2", "A head with $a = b$ on layer 2"),
+        ("h + a − 2 is ≥ 0, γ's own", "$h + a − 2$ is ≥ 0, $γ$'s own"),
+        ("γ_ik x_next (1 on even tokens)", "$γ_{ik} x_next$ (1 on even tokens)"),
+        ("(there B' is x_m (and, as y, 0))", "(there $B'$ is $x_m$ (and, as $y$, 0))"),
+        ("on (2N + 4)L, ((1 − q)^k) of log n", "on $(2N + 4)L$, $((1 − q)^k)$ of $log n$"),
+        ("see (C.2), power_iteration.py, GD++", "see (C.2), power_iteration.py, GD++"),
+        ("qliu2025.theorem-7, eq. (13), k-means", "qliu2025.theorem-7, eq. (13), k-means"),
+        ("K = clusters, b = back_heads", "$K$ = clusters, $b$ = back_heads"),
+        ("⟨x, y) is x", "⟨x, $y$) is $x$"),
+        ("7kdA + dA", "$7k d A + dA$"),
+        ("$n$ costs $5", "$n$ costs $5"),
+    ],
+)
+def test_mathematics_without_dollars_is_recognised(text: str, marked: str) -> None:
+    assert mark_mathematics(text) == marked
+
+
+def test_code_and_markup_of_plain_text_are_text() -> None:
+    shown = typeset_plain("`a<b`, <script> & x<y")
+    assert shown == "<code>a&lt;b</code>, &lt;script&gt; &amp; " + to_html("$x<y$")
+
+
+def list_header_lines() -> list[str]:
+    """List what the gallery shows of every construction's header, and its costs."""
+    lines = []
+    for kind in load_members("constructions", Construction).values():
+        header = inspect.getdoc(inspect.getmodule(kind)) or ""
+        lines += [header.partition("\n\n")[0], *(body for _, body in split_header(header))]
+        lines += [kind.cost.layers, kind.cost.heads, kind.cost.width, kind.cost.printed]
+    return lines
+
+
+def test_headers_of_constructions_are_typeset() -> None:
+    """Of the lines that hold mathematics, nearly all hold none that is left as typed."""
+    raw = re.compile(r"[α-ωϑΣ⟨⟩√∇ₐ-ₜ₀-₉ᵢⱼᵀ²³⁻]|[A-Za-z]_[a-z{]|\^")
+    lines = [re.sub(r"`[^`]*`|\w+\.py|\w{3,}_\w{3,}", "", line) for line in list_header_lines()]
+    mathematical = [line for line in lines if raw.search(line)]
+    left = [
+        line
+        for line in mathematical
+        if raw.search(re.sub(r"\$[^$]*\$", "", mark_mathematics(line)))
+    ]
+    assert len(mathematical) > 80
+    assert len(left) <= len(mathematical) // 40, left
+    names = {
+        name for line in lines for name in re.findall("<mi>([a-z]{3,})</mi>", typeset_plain(line))
+    }
+    assert not names & {"the", "and", "every", "token", "holds", "with", "for", "that", "score"}

@@ -7,7 +7,7 @@ as whole numbers from −127 to 127, which stand for plus and minus its scale.
 
 from __future__ import annotations
 
-import base64
+from base64 import b64encode
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, cast
@@ -23,6 +23,10 @@ LEVELS = 127
 """Whole numbers that a pattern's largest weight becomes."""
 SHOWN = 0.98
 """The share of a pattern's weights that are told apart."""
+
+
+LARGE = 1e3
+"""Answers beyond this may have diverged."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,6 +71,23 @@ def record(built: BuiltTransformer, problem: Any) -> Recording:
         tokens - 1 if context is None else context,
         built.construction.ignored_mask(trace.streams[0]),
     )
+
+
+@torch.no_grad()
+def predict_steps(built: BuiltTransformer, problem: Any, recording: Recording) -> Tensor:
+    """Return the answers after 0, 1, … steps from a recorded pass, all of them at once.
+
+    They are those of `built.predictions`, which runs the layers again and looks at every step for
+    what is out of range or diverges: it answers, or refuses, where something might.
+    """
+    construction = built.construction
+    streams = torch.stack([recording.after_step(k) for k in range(len(recording.last))])
+    if construction.usage(streams) <= 1:
+        context = construction.context_length(problem)
+        answers = construction.decode(problem, built.transformer.run_epilogue(streams, context))
+        if float(answers.abs().max()) <= LARGE:
+            return answers
+    return torch.stack(list(built.predictions(problem)))
 
 
 def describe_run(
@@ -119,7 +140,7 @@ def describe_attention(
         if attention is None:
             continue
         patterns = compute_pattern(attention, recording.streams[number], recording.context)
-        for m, pattern in enumerate(patterns):
+        for m, pattern in enumerate(encode_patterns(patterns)):
             note = attention.notes[m] if attention.notes else ""
             name = f"layer {number + 1}" + (f", head {m + 1}" if attention.heads > 1 else "")
             heads.append(
@@ -127,7 +148,7 @@ def describe_attention(
                     "frame": recording.frames[number],
                     "name": f"{name} ({attention.kind})",
                     "note": note,
-                    **encode_pattern(pattern),
+                    **pattern,
                 }
             )
     return {"tokens": list(tokens), "heads": heads}
@@ -159,26 +180,41 @@ def describe_rows(layout: Layout) -> list[dict[str, Any]]:
     return [{"name": name, "size": layout[name].size} for name in layout.registers]
 
 
-def encode_pattern(pattern: Tensor) -> dict[str, Any]:
-    """Encode a matrix as whole numbers and a scale; the few largest entries may be cut.
+def encode_patterns(patterns: Tensor) -> list[dict[str, Any]]:
+    """Encode each head's matrix as whole numbers and a scale; the few largest may be cut.
 
     A token whose content does not matter may have weights of any size, which would hide all others.
     """
-    sizes = pattern.abs()[pattern != 0].flatten()
-    scale = float(sizes.quantile(SHOWN)) if len(sizes) else 0.0
-    levels = (pattern * (LEVELS / scale if scale else 0.0)).round().clamp(-LEVELS, LEVELS)
-    return {
-        "rows": pattern.shape[0],
-        "columns": pattern.shape[1],
-        "scale": scale,
-        "data": base64.b64encode(levels.to(torch.int8).contiguous().numpy().tobytes()).decode(),
-    }
+    scales = measure_scales(patterns)
+    factors = torch.where(scales > 0, LEVELS / scales, 0.0)
+    levels = (patterns * factors[:, None, None]).round().clamp(-LEVELS, LEVELS).to(torch.int8)
+    rows, columns = patterns.shape[1:]
+    return [
+        {
+            "rows": rows,
+            "columns": columns,
+            "scale": scale,
+            "data": b64encode(data.tobytes()).decode(),
+        }
+        for scale, data in zip(scales.tolist(), levels.numpy(), strict=True)
+    ]
+
+
+def measure_scales(patterns: Tensor) -> Tensor:
+    """Return each matrix' quantile `SHOWN` of the sizes of its entries that are not 0."""
+    sizes = patterns.abs().flatten(1).sort(dim=1).values
+    count = (sizes > 0).sum(dim=1)
+    place = sizes.shape[1] - count + SHOWN * (count - 1).clamp_min(0).double()
+    low = place.floor().long().clamp_max(sizes.shape[1] - 1)
+    high = (low + 1).clamp_max(sizes.shape[1] - 1)
+    below, above = (sizes.gather(1, at[:, None])[:, 0] for at in (low, high))
+    return torch.where(count > 0, below + (place - low) * (above - below), 0.0)
 
 
 def encode_floats(values: Tensor) -> str:
     """Encode numbers as float32, the bytes of each from the least on."""
     plain = values.to(torch.float32).contiguous().numpy().astype("<f4")
-    return base64.b64encode(plain.tobytes()).decode()
+    return b64encode(plain.tobytes()).decode()
 
 
 def name_tokens(count: int, kind: str, others: Sequence[str] = ()) -> list[str]:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
+from functools import lru_cache
 from html import escape
 from typing import NamedTuple
 
@@ -220,7 +221,7 @@ def _read_operator(c: str, before: list[Piece]) -> Piece | None:
 
 def _count_open(bar: str, before: list[Piece]) -> int:
     """Count the bars of a row that were opened and are not yet closed."""
-    bars = [piece for piece in before if f">{bar}</mo>" in piece.html]
+    bars = [piece for piece in before if f">{bar}</m" in piece.html]
     return sum(1 if piece.kind == "open" else -1 for piece in bars if piece.kind != "relation")
 
 
@@ -228,6 +229,7 @@ def write_row(pieces: list[Piece]) -> str:
     return "".join(piece.html for piece in pieces)
 
 
+@lru_cache(maxsize=4096)
 def write_math(text: str) -> str:
     """Write mathematics as one or more `math` elements, between which a line may break."""
     reader = Reader(text)
@@ -289,11 +291,6 @@ def _group(row: str) -> str:
 def _write_operator(c: str, role: str) -> str:
     """Write an operator; what its place in the row tells a browser is not said again."""
     shown = escape(c)
-    if role in ("open", "close") and c in s.BARS:
-        form = "prefix" if role == "open" else "postfix"
-        return f'<mo form="{form}" stretchy="false">{shown}</mo>'
-    if role in ("open", "close"):
-        return f'<mo stretchy="false">{shown}</mo>'
-    if role == "solid":
-        return f"<mi>{shown}</mi>"  # an operator would stand apart
+    if role in ("open", "close", "solid"):
+        return f"<mi>{shown}</mi>"  # as operators, brackets would grow and a slash stand apart
     return f'<mo form="prefix">{shown}</mo>' if role == "prefix" else f"<mo>{shown}</mo>"

@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from itertools import groupby
 from typing import Any
 
-from innerloop.report.drawing import render_plot
 from innerloop.report.escaping import escape
+from innerloop.report.packing import Pack
+from innerloop.report.text import typeset_formula
 from innerloop.report.theme import name_diagram_colours
 
 _COLUMN_TITLES = {
@@ -50,18 +51,18 @@ def render_costs(certificates: Records) -> str:
     head = "".join(f"<th>{title}</th>" for title in _COST_TITLES)
     rows = "".join(
         f"<tr><td>{escape(certificate['name'])}</td>"
-        + "".join(f"<td>{escape(cell)}</td>" for cell in _format_cost(certificate))
+        + "".join(f"<td>{typeset_formula(cell)}</td>" for cell in _format_cost(certificate))
         + "</tr>"
         for certificate in certificates
     )
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>"
+    return f'<table class="costs"><thead><tr>{head}</tr></thead><tbody>{rows}</tbody></table>'
 
 
-def render_diagrams(diagrams: Mapping[str, str]) -> str:
+def render_diagrams(diagrams: Mapping[str, str], pack: Pack) -> str:
     """Render each program's registers and blocks, to unfold."""
     inner = "".join(
         f"<figure><h4>{escape(name)}</h4>"
-        f"{render_plot(name_diagram_colours(svg), f'Registers and blocks of {name}')}</figure>"
+        f"{pack.render_plot(name_diagram_colours(svg), f'Registers and blocks of {name}')}</figure>"
         for name, svg in diagrams.items()
     )
     return (

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from innerloop.report.escaping import escape
-from innerloop.report.summary import render_citation
-from innerloop.report.text import format_sentence, format_value, typeset
+from innerloop.report.text import format_sentence, format_value, typeset, typeset_later
 from innerloop.report.verdicts import (
     SIGNS,
     Outcomes,
     count_verdicts,
-    get_source,
     group_sources,
     name_class,
 )
@@ -23,13 +22,13 @@ Plots = dict[str, str]
 """Markup of each figure, by its name."""
 
 
-def render_claims(outcomes: Outcomes, plots: Plots) -> str:
-    """Render every claim, source by source."""
+def render_claims(outcomes: Outcomes, plots: Plots, versions: Mapping[str, str]) -> str:
+    """Render every claim, source by source; one made with other `versions` says with which."""
     return "".join(
-        f'<section class="source" id="source-{escape(key)}" data-source="{escape(key)}">'
-        f"<h3>{escape(members[0]['reference']['short'])} "
-        f"<small>{render_citation(members[0])}</small></h3>"
-        f"{''.join(_render_card(outcome, plots) for outcome in members)}</section>"
+        f'<section class="source" id="source-{escape(key)}" data-source="{escape(key)}" '
+        f'data-short="{escape(members[0]["reference"]["short"])}">'
+        f"<h3>{escape(members[0]['reference']['short'])} <small>{len(members)}</small></h3>"
+        f"{''.join(_render_card(outcome, plots, versions) for outcome in members)}</section>"
         for key, members in group_sources(outcomes)
     )
 
@@ -67,28 +66,22 @@ def name_figure(id: str, number: int) -> str:
     return f"{id.replace('.', '-')}-{number}"
 
 
-def _render_card(outcome: dict[str, Any], plots: Plots) -> str:
+def _render_card(outcome: dict[str, Any], plots: Plots, versions: Mapping[str, str]) -> str:
     verdict, id = outcome["verdict"], escape(outcome["id"])
     brief = outcome["brief"] or outcome["statement"]
+    statement = typeset_later(format_sentence(outcome["statement"]))
     body = _render_origin(outcome)
     if not outcome["restates"]:
-        body += _render_stale(outcome) + _render_details(outcome, plots)
+        body += _render_stale(outcome) + _render_details(outcome, plots, versions)
     return (
-        f'<details class="claim {name_class(verdict)}" id="{id}" data-verdict="{escape(verdict)}" '
-        f'data-source="{escape(get_source(outcome))}" '
-        f'data-subject="{escape(_name_subject(outcome))}"><summary>'
+        f'<details class="claim {name_class(verdict)}" id="{id}" '
+        f'data-verdict="{escape(verdict)}"><summary>'
         f'<span class="sign" aria-hidden="true">{SIGNS.get(verdict, "·")}</span>'
         f'<span class="what"><b>{typeset(format_sentence(brief)[:-1])}</b> '
         f'<span class="where">{escape(outcome["where"] or outcome["id"])}</span></span>'
         f'<span class="tag">{escape(outcome["label"])}</span></summary>'
-        f'<div class="body"><p class="said">{typeset(format_sentence(outcome["statement"]))}</p>'
-        f"{body}</div></details>"
+        f'<div class="body"><p class="said">{statement}</p>{body}</div></details>'
     )
-
-
-def _name_subject(outcome: dict[str, Any]) -> str:
-    """Name a claim for readers who do not see its card: document and place."""
-    return f"{outcome['reference']['short']} · {outcome['where'] or outcome['id']}"
 
 
 def _render_origin(outcome: dict[str, Any]) -> str:
@@ -99,7 +92,9 @@ def _render_origin(outcome: dict[str, Any]) -> str:
             f'<p class="quiet">The statement of <a href="#{id}">{id}</a>, where its check is.</p>'
         )
     if given := outcome["hypotheses"]:
-        words = "; ".join(f"{typeset(name)} ({typeset(at)})" for name, at in given.items())
+        words = "; ".join(
+            f"{typeset_later(name)} ({typeset_later(at)})" for name, at in given.items()
+        )
         text += f'<p class="quiet">Presupposed: {words}.</p>'
     return text
 
@@ -118,41 +113,42 @@ def _render_stale(outcome: dict[str, Any]) -> str:
     )
 
 
-def _render_details(outcome: dict[str, Any], plots: Plots) -> str:
+def _render_details(outcome: dict[str, Any], plots: Plots, versions: Mapping[str, str]) -> str:
     evidence = outcome["evidence"]
     if evidence is None:
         return f"<pre>{escape(outcome['error'])}</pre>" if outcome["error"] else ""
     parts = "".join(_render_part(part) for part in evidence["parts"])
     parts += "".join(_render_erratum(erratum) for erratum in evidence["errata"])
     parts += "".join(_render_beyond(check) for check in evidence["beyond"])
-    reason = f"<p>{typeset(evidence['out_of_reach'])}</p>" if evidence["out_of_reach"] else ""
+    reason = f"<p>{typeset_later(evidence['out_of_reach'])}</p>" if evidence["out_of_reach"] else ""
     numbers = "".join(
-        f"<div><dt>{typeset(name)}</dt><dd>{escape(format_value(value))}</dd></div>"
+        f"<div><dt>{typeset_later(name)}</dt><dd>{escape(format_value(value))}</dd></div>"
         for name, value in evidence["numbers"].items()
     )
     figures = "".join(
         f"<figure>{plots.get(name_figure(outcome['id'], k), '')}"
-        f"<figcaption>{typeset(figure['caption'])}</figcaption></figure>"
+        f"<figcaption>{typeset_later(figure['caption'])}</figcaption></figure>"
         for k, figure in enumerate(evidence["figures"], 1)
     )
     return (
         f'{parts}{reason}<div class="figures">{figures}</div>'
         + (f"<dl>{numbers}</dl>" if numbers else "")
         + _render_table(evidence["table"])
-        + _render_command(outcome)
+        + _render_command(outcome, versions)
     )
 
 
-def _render_command(outcome: dict[str, Any]) -> str:
+def _render_command(outcome: dict[str, Any], versions: Mapping[str, str]) -> str:
     """Say how to check the claim again, and of what the result above was made."""
-    versions = ", ".join(f"{name} {version}" for name, version in outcome["versions"].items())
-    origin = (
-        f"{outcome['id']} · {outcome['kind']} · preset {outcome['preset']} · "
-        f"{outcome['seconds']:.1f} s · {outcome['made']} · {versions}"
-    )
+    other = {} if outcome["versions"] == versions else outcome["versions"]
+    origin = [
+        *(outcome["id"], outcome["kind"], f"preset {outcome['preset']}"),
+        *(f"{outcome['seconds']:.1f} s", outcome["made"]),
+        *(f"{name} {version}" for name, version in other.items()),
+    ]
     return (
         f'<p class="run"><code>{escape(outcome["command"])}</code></p>'
-        f'<p class="quiet">{escape(origin)}</p>'
+        f'<p class="quiet">{escape(" · ".join(origin))}</p>'
     )
 
 
@@ -161,20 +157,21 @@ def _render_part(part: dict[str, Any]) -> str:
     if part["corrected"]:
         forms += _render_check("Corrected", part["corrected"])
     for name, check in part["other_readings"].items():
-        forms += _render_check(f"Another reading, {typeset(name)}", check)
+        forms += _render_check(f"Another reading, {typeset_later(name)}", check)
     notes = [f"Reading: {part['reading']}"] if part["reading"] else []
     notes += [f"Vacuous: {part['vacuous']}"] if part["vacuous"] else []
-    text = "".join(f'<p class="quiet">{typeset(format_sentence(note))}</p>' for note in notes)
-    return f'<div class="part">{forms}</div>{text}'
+    text = "".join(f'<p class="quiet">{typeset_later(format_sentence(note))}</p>' for note in notes)
+    kind = ' data-kind="statement"' if part["printed"]["passed"] is False else ""
+    return f'<div class="part"{kind}>{forms}</div>{text}'
 
 
 def _render_erratum(erratum: dict[str, Any]) -> str:
-    title = f"Erratum ({escape(erratum['grade'])}), {typeset(erratum['where'])}"
+    title = f"Erratum ({escape(erratum['grade'])}), {typeset_later(erratum['where'])}"
     forms = _render_check(title, erratum["printed"])
     if erratum["corrected"]:
         forms += _render_check("Corrected", erratum["corrected"])
     if erratum["meant"]:
-        forms += f'<p class="now meant">{typeset(format_sentence(erratum["meant"]))}</p>'
+        forms += f'<p class="now meant">{typeset_later(format_sentence(erratum["meant"]))}</p>'
     kind = escape(erratum["grade"]) if erratum["printed"]["passed"] is False else ""
     return f'<div class="part" data-kind="{kind}">{forms}</div>'
 
@@ -186,14 +183,15 @@ def _render_beyond(check: dict[str, Any]) -> str:
 
 def _render_check(title: str, check: dict[str, Any]) -> str:
     outcome = {True: "holds", False: "fails", None: "undecided"}[check["passed"]]
-    example = typeset(check["counterexample"])
+    example = typeset_later(check["counterexample"])
     label = '<span class="label">the smallest counterexample found</span>'
     shown = f'<p class="example">{label}{example}</p>' if example else ""
     ours = f" Threshold of ours: {check['ours']}." if check["ours"] else ""
+    summary = typeset_later(format_sentence(check["summary"]) + ours)
     return (
         f'<div class="form {outcome}"><h4>{title}: <b>{outcome}</b></h4>'
-        f'<p class="formula">{typeset(check["statement"])}</p>'
-        f'<p class="quiet">{typeset(format_sentence(check["summary"]) + ours)}</p>{shown}</div>'
+        f'<p class="formula">{typeset_later(check["statement"])}</p>'
+        f'<p class="quiet">{summary}</p>{shown}</div>'
     )
 
 
@@ -201,10 +199,10 @@ def _render_table(rows: list[dict[str, Any]]) -> str:
     if not rows:
         return ""
     columns = list(dict.fromkeys(name for row in rows for name in row))
-    head = "".join(f"<th>{typeset(name)}</th>" for name in columns)
+    head = "".join(f"<th>{typeset_later(name)}</th>" for name in columns)
     lines = "".join(
         "<tr>"
-        + "".join(f"<td>{typeset(format_value(row.get(name)))}</td>" for name in columns)
+        + "".join(f"<td>{typeset_later(format_value(row.get(name)))}</td>" for name in columns)
         + "</tr>"
         for row in rows[:MAX_LINES]
     )

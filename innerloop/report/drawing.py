@@ -1,4 +1,4 @@
-"""Figures as SVG for the page: drawn when it is built, short, and compressed.
+"""Figures as SVG for the page, drawn when it is built.
 
 Drawing takes a tenth of a second for each figure, so what was drawn is kept in a folder, by a
 digest of its specification, and found there when the same figure is wanted again.
@@ -6,10 +6,8 @@ digest of its specification, and found there when the same figure is wanted agai
 
 from __future__ import annotations
 
-import base64
 import hashlib
 import json
-import re
 import zlib
 from functools import cache
 from importlib.metadata import version
@@ -20,18 +18,12 @@ import vl_convert
 
 from innerloop.errors import FileError
 from innerloop.files import write_atomically
-from innerloop.report.escaping import clean, escape
-from innerloop.report.theme import CONFIG, name_colours
+from innerloop.report.escaping import clean
+from innerloop.report.shortening import SHORTER, shorten
+from innerloop.report.theme import CONFIG
 
 WIDTH = 430
 """Width in pixels of the panel of a figure that has one: a phone shows it at three quarters."""
-
-_DIGITS = re.compile(r"-?\d+\.\d{2,}")
-_UNUSED = re.compile(
-    r' (?:aria-[a-z]+|role|class|stroke-miterlimit|pointer-events|cursor)="[^"<>]*"'
-)
-_SIZE = re.compile(r'^<svg[^>]* width="([\d.]+)" height="([\d.]+)"')
-_NAMESPACES = re.compile(r' xmlns:xlink="[^"]*"| version="1.1"')
 
 
 class Drawings:
@@ -44,7 +36,7 @@ class Drawings:
     def draw(self, spec: dict[str, Any]) -> str:
         """Draw a Vega-Lite specification as SVG with the page's names of colours."""
         spec = {**spec, "width": WIDTH} if spec.get("width") == "container" else spec
-        text = json.dumps([clean(spec), CONFIG, _converter()], sort_keys=True)
+        text = json.dumps([clean(spec), CONFIG, _converter(), SHORTER], sort_keys=True)
         name = f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.svg.z"
         self.used.add(name)
         kept = self._read(name)
@@ -73,42 +65,6 @@ class Drawings:
             return zlib.decompress((self.folder / name).read_bytes()).decode()
         except (OSError, zlib.error, UnicodeDecodeError):
             return None
-
-
-def shorten(svg: str) -> str:
-    """Leave out what is not seen: digits beyond a tenth of a pixel, labels of marks, classes."""
-    tags = re.split(r"(<[^<>]*>)", svg)
-    tags[1::2] = [_shorten_tag(tag) for tag in tags[1::2]]
-    return "".join(tags)
-
-
-def render_plot(svg: str, title: str, name: str = "") -> str:
-    """Render the place of a figure, with its compressed self, which the page inflates."""
-    size = _SIZE.search(svg)
-    room = f"aspect-ratio:{size[1]}/{size[2]};max-width:{size[1]}px" if size else ""
-    id = f' id="{escape(name)}"' if name else ""
-    packed = (
-        f'<div style="{room}" data-svg="{pack(svg)}"><noscript>This figure needs JavaScript, or '
-        "<code>innerloop report --figures</code>.</noscript></div>"
-    )
-    return render_box(packed, title, id)
-
-
-def render_box(inner: str, title: str, id: str = "") -> str:
-    """Render the box of a figure, in which it scrolls where it is wider than the window."""
-    label = f'role="img" aria-label="{escape(title)}"'
-    return f'<div class="plot" tabindex="0" {label}{id}>{inner}</div>'
-
-
-def pack(svg: str) -> str:
-    """Compress a figure for an attribute, as what browsers call deflate-raw."""
-    packer = zlib.compressobj(9, wbits=-15)
-    return base64.b64encode(packer.compress(svg.encode()) + packer.flush()).decode()
-
-
-def _shorten_tag(tag: str) -> str:
-    tag = _DIGITS.sub(lambda match: f"{float(match[0]):.1f}".replace(".0", ""), tag)
-    return name_colours(_NAMESPACES.sub("", _UNUSED.sub("", tag)))
 
 
 @cache

@@ -22,7 +22,7 @@ HEADINGS = {
 }
 """Headings of the kinds of findings, in the order of the page."""
 
-SHOWN = 9
+SHOWN = 6
 """Findings that are seen at once; the others unfold."""
 
 _OUTCOMES = {True: "holds", False: "fails", None: "undecided"}
@@ -105,9 +105,9 @@ def _describe_failure(found: dict[str, Any]) -> dict[str, Any]:
 
 
 def render_findings(outcomes: Outcomes) -> str:
-    """Render what was found: statements in full, errata and what is beyond as lists to unfold.
+    """Render what was found: the first statements in full, everything as lists to unfold.
 
-    Those are in the cards of their claims, and the page copies them into a list that is opened.
+    All are in the cards of their claims, and the page copies them into a list that is opened.
     """
     found = list_findings(outcomes)
     if not found:
@@ -118,17 +118,21 @@ def render_findings(outcomes: Outcomes) -> str:
         if kind == "statement" and members:
             sections += f"<h3>{title} <small>{len(members)}</small></h3>"
             sections += _render_cards(members[:SHOWN])
-            if more := members[SHOWN:]:
-                sections += _render_fold("More of them", len(more), _render_cards(more))
+            if len(members) > SHOWN:
+                sections += _render_list("All of them", len(members), kind)
         elif kind == "vacuous" and members:
             sections += _render_fold(title, len(members), _render_cards(members))
         elif members:
-            place = f'<div class="findings" data-gather="{kind}"></div>'
-            sections += _render_fold(title, len(members), f"{place}{_NO_SCRIPT}")
+            sections += _render_list(title, len(members), kind)
     return sections
 
 
 _NO_SCRIPT = "<noscript><p>They stand in the cards of their claims.</p></noscript>"
+
+
+def _render_list(title: str, count: int, kind: str) -> str:
+    place = f'<div class="findings" data-gather="{kind}"></div>'
+    return _render_fold(title, count, f"{place}{_NO_SCRIPT}")
 
 
 def _render_fold(title: str, count: int, body: str) -> str:

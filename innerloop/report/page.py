@@ -24,7 +24,7 @@ from innerloop.report.claims import (
     render_claims,
     render_options,
 )
-from innerloop.report.drawing import Drawings, render_plot
+from innerloop.report.drawing import Drawings
 from innerloop.report.escaping import clean, escape, fill_template
 from innerloop.report.figures import (
     plot_error_against_layers,
@@ -33,6 +33,7 @@ from innerloop.report.figures import (
     plot_training_curves,
 )
 from innerloop.report.findings import render_findings
+from innerloop.report.packing import Pack
 from innerloop.report.pictures import render_pictures
 from innerloop.report.summary import (
     render_bar,
@@ -84,14 +85,24 @@ def render_page(
         for name, chart in charts.items()
         if chart.rows or name not in ("deviation", "layers", "regret")  # nothing was measured
     }
+    pack = Pack()
     plots = {
-        name: render_plot(svg, describe_chart(charts[name].spec), name)
+        name: pack.render_plot(svg, describe_chart(charts[name].spec), name)
         for name, svg in drawn.items()
     }
     certificates, runs = data.certificates, clean(data.runs)
-    versions = certificates[0]["versions"].items() if certificates else ()
+    versions = certificates[0]["versions"] if certificates else {}
+    parts = {
+        "pictures": render_pictures(data, drawn, pack),
+        "claims": pack.shorten(render_claims(data.outcomes, plots, versions)),
+        "table": pack.shorten(render_certificates(certificates)),
+        "costs": pack.shorten(render_costs(certificates)),
+        "diagrams": render_diagrams(data.diagrams, pack),
+    }
     return fill_template(
         "page.html",
+        **parts,
+        packed=pack.render(),
         style=_load_text("report.css").replace("$font", _load_font()),
         script=_load_text("report.js"),
         headline=escape(render_headline(data.outcomes)),
@@ -99,22 +110,17 @@ def render_page(
         bar=render_bar(data.outcomes, "All claims", "big"),
         legend=render_legend(data.outcomes),
         documents=render_sources(data.outcomes),
-        pictures=render_pictures(data, drawn),
         findings=render_findings(data.outcomes),
         chips=render_chips(data.outcomes),
         sources=render_options(data.outcomes),
-        claims=render_claims(data.outcomes, plots),
         total=len(data.outcomes),
         certified=describe_certificates(certificates),
-        table=render_certificates(certificates),
-        costs=render_costs(certificates),
         deviation=plots.get("deviation", ""),
-        diagrams=render_diagrams(data.diagrams),
         trainings=render_trainings(runs, plots) + render_damaged(data.damaged),
         command=escape(data.command),
         footer=escape(
             f"Made {data.made} in {data.seconds:.0f} s. "
-            + ", ".join(f"{name} {version}" for name, version in versions)
+            + ", ".join(f"{name} {version}" for name, version in versions.items())
         ),
     )
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from innerloop.report.claims import name_figure
-from innerloop.report.drawing import render_box, render_plot
 from innerloop.report.escaping import escape
+from innerloop.report.packing import Pack, render_box
 from innerloop.report.text import typeset
 from innerloop.report.verdicts import Outcomes
 from innerloop.surveys.data import ReportData
@@ -23,11 +23,11 @@ FAMILIES = {
 }
 """Claims whose figures stand for a family: its name, and which of the claim's figures."""
 
-SHOWN = 4
+SHOWN = 2
 """Families that are seen at once; the others unfold."""
 
 
-def render_pictures(data: ReportData, drawn: Mapping[str, str]) -> str:
+def render_pictures(data: ReportData, drawn: Mapping[str, str], pack: Pack) -> str:
     """Render the report's own figures, error against layers first, then one of each family.
 
     The first is in the page as it is, so that it is seen at once and without scripts.
@@ -42,13 +42,13 @@ def render_pictures(data: ReportData, drawn: Mapping[str, str]) -> str:
         else "",
         _render_picture(
             "Regret over time",
-            render_plot(drawn["regret"], "Regret over time"),
+            pack.render_plot(drawn["regret"], "Regret over time"),
             f"{describe_agreement(data.regret)} {data.regret_setting}",
         )
         if data.regret
         else "",
     ]
-    families = _list_families(data.outcomes, drawn)
+    families = _list_families(data.outcomes, drawn, pack)
     more = "".join(families[SHOWN:])
     folded = (
         '<details class="fold more"><summary><h3>More pictures '
@@ -58,7 +58,7 @@ def render_pictures(data: ReportData, drawn: Mapping[str, str]) -> str:
     return "".join([*own, *families[:SHOWN], folded if more else ""])
 
 
-def _list_families(outcomes: Outcomes, drawn: Mapping[str, str]) -> list[str]:
+def _list_families(outcomes: Outcomes, drawn: Mapping[str, str], pack: Pack) -> list[str]:
     found = {outcome["id"]: outcome for outcome in outcomes if outcome["evidence"]}
     pictures = []
     for id, (family, number) in FAMILIES.items():
@@ -70,7 +70,8 @@ def _list_families(outcomes: Outcomes, drawn: Mapping[str, str]) -> list[str]:
             f'<a href="#{escape(id)}">{escape(found[id]["reference"]["short"])}, {escape(id)}</a>'
         )
         caption = f"{link}: {escape(found[id]['label'])}. {typeset(figure['caption'])}"
-        pictures.append(_render_figure(family, render_plot(drawn[name], figure["title"]), caption))
+        plot = pack.render_plot(drawn[name], figure["title"])
+        pictures.append(_render_figure(family, plot, caption))
     return pictures
 
 

@@ -11,7 +11,7 @@ function filter() {
   let shown = 0;
   claims.forEach((claim, k) => {
     const match = (!verdict || claim.dataset.verdict === verdict)
-      && (!source.value || claim.dataset.source === source.value)
+      && (!source.value || claim.parentElement.dataset.source === source.value)
       && asked.every((word) => words[k].includes(word));
     claim.hidden = !match;
     shown += match;
@@ -32,53 +32,59 @@ for (const chip of chips) {
   });
 }
 
-// Figures are inflated when their card opens, and the others one by one while nothing else is done.
-async function inflate(place) {
-  const packed = place.dataset.svg;
-  if (!packed) return;
-  place.removeAttribute("data-svg");
-  const bytes = Uint8Array.from(atob(packed), (c) => c.charCodeAt(0));
+// Figures and the mathematics of cards are one compressed piece. It is inflated when the page is there,
+// and each part is put in its place when what it lies in opens, or for paper.
+let parts = null;
+async function unpack() {
+  const bytes = Uint8Array.from(atob(document.getElementById("packed").dataset.parts), (c) => c.charCodeAt(0));
   const stream = new Blob([bytes]).stream().pipeThrough(new DecompressionStream("deflate-raw"));
-  const text = await new Response(stream).text();
-  const drawn = new DOMParser().parseFromString(text, "image/svg+xml").documentElement;
-  place.replaceChildren(document.importNode(drawn, true));
+  parts = (await new Response(stream).text()).split("\n");
 }
-// Errata and what is beyond stand in the cards; a list that opens gathers copies of them.
+function fill(place) {
+  for (const formula of place.querySelectorAll("[data-m]")) {
+    formula.innerHTML = parts[formula.dataset.m];
+    formula.removeAttribute("data-m");
+  }
+  for (const figure of place.querySelectorAll("[data-svg]")) {
+    const drawn = new DOMParser().parseFromString(parts[figure.dataset.svg], "image/svg+xml").documentElement;
+    figure.removeAttribute("data-svg");
+    figure.replaceChildren(document.importNode(drawn, true));
+  }
+}
+// What was found stands in the cards; a list that opens gathers copies of it.
 function gather(list) {
   const kind = list.dataset.gather;
   list.removeAttribute("data-gather");
   for (const claim of claims) {
     for (const part of claim.querySelectorAll(`[data-kind="${kind}"]`)) {
-      const finding = document.createElement("article"), link = document.createElement("a");
+      const finding = document.createElement("article"), link = document.createElement("a"), title = document.createElement("p");
       finding.className = "finding";
+      title.className = "claimed";
+      title.append(...claim.querySelector(".what b").cloneNode(true).childNodes);
       link.className = "subject";
       link.href = "#" + claim.id;
-      link.textContent = claim.dataset.subject;
-      finding.append(link, part.cloneNode(true));
+      link.textContent = `${claim.parentElement.dataset.short} · ${claim.querySelector(".where").textContent}`;
+      finding.append(link, title, part.cloneNode(true));
       list.append(finding);
     }
   }
 }
-const fill = (part) => Promise.all([...part.querySelectorAll("[data-svg]")].map(inflate));
+const later = window.requestIdleCallback ?? ((task) => setTimeout(task, 50));
+const ready = new Promise((resolve) => addEventListener("load", () => later(resolve))).then(unpack);
+ready.then(() => {
+  for (const box of document.querySelectorAll(".plot")) if (!box.closest("details:not([open])")) fill(box);
+  root.dataset.filled = "true";
+});
 function show(part) {
-  fill(part);
   part.querySelectorAll("[data-gather]").forEach(gather);
+  if (parts) fill(part); else ready.then(() => fill(part));
 }
 for (const part of document.querySelectorAll("details")) {
   part.addEventListener("toggle", () => { if (part.open) show(part); });
 }
-const later = window.requestIdleCallback ?? ((task) => setTimeout(task, 50));
-function fillOne() {
-  const place = document.querySelector("[data-svg]");
-  if (!place) { root.dataset.filled = "true"; return; }
-  inflate(place).then(() => later(fillOne));
-}
-addEventListener("load", () => later(fillOne));
 addEventListener("beforeprint", () => {
-  for (const part of document.querySelectorAll("details")) {
-    part.open = true;
-    show(part);
-  }
+  for (const part of document.querySelectorAll("details")) part.open = true;
+  show(document);
 });
 
 // Links land below the bar, however high it is at this width.

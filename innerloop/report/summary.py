@@ -13,6 +13,7 @@ from innerloop.report.verdicts import (
     count_verdicts,
     group_sources,
     name_class,
+    phrase_verdict,
 )
 
 NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten")
@@ -25,11 +26,11 @@ def render_headline(outcomes: Outcomes) -> str:
         return f"None of {count_claims(len(outcomes))} has been checked yet."
     counts = count_verdicts(checked)
     results = [
-        f"{counts[verdict]} {PHRASES[verdict]}"
+        f"{counts[verdict]} {phrase_verdict(verdict, counts[verdict])}"
         for verdict in ("holds", "holds as corrected", "fails")
         if counts.get(verdict)
     ]
-    results = results or [f"{number} {PHRASES[name]}" for name, number in counts.items()]
+    results = results or [f"{n} {phrase_verdict(name, n)}" for name, n in counts.items()]
     return (
         f"Of {count_claims(len(checked))} about transformers and algorithms that were run, "
         f"{join_words(results)}."
@@ -42,7 +43,7 @@ def render_lead(outcomes: Outcomes) -> str:
     documents = len(group_sources(outcomes))
     number = NUMBERS[documents] if documents < len(NUMBERS) else str(documents)
     rest = [
-        f'<b class="{name_class(name)}">{count}</b> {PHRASES[name]}'
+        f'<b class="{name_class(name)}">{count}</b> {phrase_verdict(name, count)}'
         for name, count in counts.items()
         if name in PHRASES and name not in ("holds", "holds as corrected", "fails")
     ]

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+from html import escape
 from typing import Any
 
-from innerloop.mathtext import to_html
+from innerloop.mathtext import to_html, typeset_plain
 from innerloop.report.escaping import clean
 
 _FUNCTIONS = ("tr", "det", "exp", "log", "sin", "cos", "max", "min", "sup", "inf", "rank", "sign")
@@ -15,6 +16,16 @@ _FUNCTIONS = ("tr", "det", "exp", "log", "sin", "cos", "max", "min", "sup", "inf
 def typeset(value: Any) -> str:
     """Write text as HTML: what may be mathematics is typeset, everything else is escaped."""
     return to_html(clean(str(value)))
+
+
+def typeset_later(value: Any) -> str:
+    """Write text of a part that unfolds: its mathematics is typeset when it does (`packing`)."""
+    return to_html(clean(str(value)), lambda typed, end: f"<i data-m>{escape(typed)}{end}</i>")
+
+
+def typeset_formula(value: Any) -> str:
+    """Write a cost or a bound, which have no dollars, as HTML with its mathematics typeset."""
+    return typeset_plain(clean(str(value)))
 
 
 def format_sentence(text: str) -> str:

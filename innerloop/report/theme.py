@@ -30,10 +30,13 @@ _DIAGRAM = {
 }
 """Colours of programs' diagrams, which are drawn elsewhere."""
 
+FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
+"""The font of figures; the page's style sheet has it too."""
+
 CONFIG: dict[str, Any] = {
     "aria": False,
     "background": None,
-    "font": "Arial, Helvetica, Liberation Sans, sans-serif",
+    "font": FONT,
     "axis": {
         **{"labelColor": QUIET, "titleColor": INK, "gridColor": LINE, "domainColor": QUIET},
         **{"tickColor": QUIET, "labelFontSize": 11.5, "titleFontSize": 12.5},

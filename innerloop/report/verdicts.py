@@ -22,16 +22,23 @@ SIGNS = {
 """Every verdict in the order of the page, with the sign that tells it apart without its colour."""
 
 PHRASES = {
-    "holds": "hold as printed",
-    "holds as corrected": "hold as corrected",
-    "fails": "fail",
-    "undecided": "are undecided",
-    "vacuous": "are true and say nothing",
-    "out of reach": "are out of reach",
-    "not yet checked": "are not yet checked",
-    "unavailable": "cannot be checked here",
-    "broken": "broke in the checking",
+    "holds": ("holds as printed", "hold as printed"),
+    "holds as corrected": ("holds as corrected", "hold as corrected"),
+    "fails": ("fails", "fail"),
+    "undecided": ("is undecided", "are undecided"),
+    "vacuous": ("is true and says nothing", "are true and say nothing"),
+    "out of reach": ("is out of reach", "are out of reach"),
+    "not yet checked": ("is not yet checked", "are not yet checked"),
+    "unavailable": ("cannot be checked here", "cannot be checked here"),
+    "broken": ("broke in the checking", "broke in the checking"),
 }
+"""What one claim of a verdict does, and what several do."""
+
+
+def phrase_verdict(verdict: str, count: int) -> str:
+    """Say what claims of a verdict do: `is undecided`, `hold as printed`."""
+    one, several = PHRASES.get(verdict, (verdict, verdict))
+    return one if count == 1 else several
 
 
 def get_source(outcome: dict[str, Any]) -> str:

@@ -9,7 +9,7 @@ from typing import Any
 
 from innerloop.mathtext import to_html
 from innerloop.report.findings import HEADINGS
-from innerloop.report.verdicts import PHRASES
+from innerloop.report.verdicts import phrase_verdict
 
 RECORDED = Path(__file__).parents[2] / "results" / "verdicts.json"
 LABELS = {
@@ -29,7 +29,7 @@ def make_page() -> str:
     recorded = json.loads(RECORDED.read_text("utf-8"))
     total = sum(recorded["verdicts"].values())
     counts = ", ".join(
-        f"{count} {PHRASES.get(verdict, verdict)}"
+        f"{count} {phrase_verdict(verdict, count)}"
         for verdict, count in recorded["verdicts"].items()
     )
     parts = [

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import re
-from html import escape
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -15,10 +14,11 @@ import innerloop
 from innerloop.catalogue.blocks import describe_construction
 from innerloop.catalogue.listing import describe_parameters
 from innerloop.constructions.base import Construction, iterate_streams, read_prediction
+from innerloop.mathtext import typeset_plain
 from innerloop.registry import load_members
 from tools.docs.diagram import draw_blocks, draw_steps
 
-_LABEL = r"^([A-Z][a-z]+(?: [a-z]+)?) {2,}"
+_LABEL = r"^([A-Z][A-Za-z]+(?: [a-z]+)?) {2,}"
 """A label of a header: at the beginning of a line, with spaces after it."""
 
 
@@ -55,7 +55,7 @@ def make_page(name: str, kind: type[Construction]) -> str:
     header = inspect.getdoc(inspect.getmodule(kind)) or inspect.getdoc(kind) or ""
     summary, *rest = header.split("\n\n", 1)
     parts = [
-        f"---\ntitle: {name}\n---\n# {name}\n\n{summary}\n",
+        f"---\ntitle: {name}\n---\n# {name}\n\n{typeset_plain(summary)}\n",
         _write_header(rest[0] if rest else ""),
         f"## Registers and blocks\n\n{draw_blocks(shown)}\n",
         _write_registers(shown),
@@ -81,16 +81,13 @@ def split_header(text: str) -> list[tuple[str, str]]:
 
 def _write_header(text: str) -> str:
     parts = split_header(text)
-    rows = "".join(f"<dt>{label}</dt><dd>{_inline(body)}</dd>" for label, body in parts)
+    rows = "".join(f"<dt>{label}</dt><dd>{typeset_plain(body)}</dd>" for label, body in parts)
     return f'<dl class="law">{rows}</dl>\n' if parts else ""
 
 
-def _inline(text: str) -> str:
-    return re.sub(r"`([^`]+)`", r"<code>\1</code>", escape(text, quote=False))
-
-
 def _cell(text: Any) -> str:
-    return str(text).replace("|", "\\|").replace("_", "\\_").replace("*", "\\*")
+    """Write text for a cell of a table, its mathematics typeset."""
+    return typeset_plain(str(text)).replace("|", "&#124;")
 
 
 def _write_registers(shown: dict[str, Any]) -> str:
@@ -116,14 +113,14 @@ def _write_blocks(shown: dict[str, Any]) -> str:
 
 def _write_cost(shown: dict[str, Any]) -> str:
     cost = shown["cost"]
-    where = f" ({cost['where']})" if cost["where"] else ""
+    where = f" ({_cell(cost['where'])})" if cost["where"] else ""
     return (
         "## Cost\n\n| | for k steps | as built |\n|---|---|---|\n"
         f"| layers | {_cell(cost['layers'])} | {shown['layers']} |\n"
         f"| heads | {_cell(cost['heads'])} | {shown['heads']} |\n"
         f"| width | {_cell(cost['width'])} | {shown['width']} |\n"
         f"| parameters | | {shown['parameters']:,} |\n\n"
-        f"The source prints: {cost['printed']}.{where} "
+        f"The source prints: {_cell(cost['printed'])}.{where} "
         f"Error of one step: {_cell(shown['error'])}. Precision: {shown['precisions']}.\n"
     )
 

@@ -9,17 +9,19 @@ from __future__ import annotations
 from typing import Any, ClassVar
 
 import torch
+from torch import Tensor
 
 from innerloop.certification.building import BuiltTransformer
 from innerloop.constructions.acting import ActingConstruction
 from innerloop.lab.builds import INSTANCES, describe_certificate, get_build
 from innerloop.lab.controls import SEED, Choice, Control, Slider, Values, read_list, read_number
 from innerloop.lab.python import DIGITS, format_call, format_value
-from innerloop.lab.recording import describe_last, record
+from innerloop.lab.recording import Recording, describe_last, record
 from innerloop.lab.scene import Scene
 from innerloop.playing.player import TransformerPolicy
 from innerloop.policies.rollout import Draws, Rollout, play
 from innerloop.policies.uniform import UniformPolicy
+from innerloop.problems.environment import sample_inverse_cdf
 from innerloop.problems.linear_bandit_games import BanditGameProblem
 from innerloop.problems.linear_bandits import LinearBandit
 from innerloop.progress import Progress
@@ -50,11 +52,8 @@ class BanditsScene(Scene):
         weights = read_weights(values)
         built = get_build(name, progress, **choose())
         environment = make_environment(built, weights, noise, seed)
-        games, draws = play_games(built, environment, seed)
+        games, recording = play_games(built, environment, seed)
         ours, policy = games["transformer"], games["policy"]
-        normals = draws.noise.movedim(0, -2) if draws.noise.shape[-1] else None
-        problem = BanditGameProblem.from_history(ours.history, normals)[0]
-        recording = record(built, problem)
         after = recording.after_step(STEPS)[0::2]
         estimates = recording.layout.read(after, "behind")[:, 0]
         visible = [2 * t for t in range(TURNS + 1)]
@@ -123,17 +122,37 @@ def make_environment(
 
 def play_games(
     built: BuiltTransformer, environment: LinearBandit, seed: int
-) -> tuple[dict[str, Rollout], Draws]:
+) -> tuple[dict[str, Rollout], Recording]:
     """Play the same game with transformer, policy and chance; all luck is drawn beforehand."""
     assert isinstance(built.construction, ActingConstruction)
     player = TransformerPolicy.from_built(built)
     draws = Draws.sample(player, environment, TURNS, seed)
-    players = {
-        "transformer": player,
-        "policy": built.construction.policy,
-        "uniform": UniformPolicy(),
-    }
-    return {key: play(each, environment, draws) for key, each in players.items()}, draws
+    policy = play(built.construction.policy, environment, draws)
+    ours, recording = review_game(built, policy, draws)
+    if not torch.equal(ours.history.actions, choose_actions(ours, draws)):
+        ours = play(player, environment, draws)
+        recording = review_game(built, ours, draws)[1]
+    games = {"transformer": ours, "policy": policy}
+    return {**games, "uniform": play(UniformPolicy(), environment, draws)}, recording
+
+
+def review_game(built: BuiltTransformer, game: Rollout, draws: Draws) -> tuple[Rollout, Recording]:
+    """Run the transformer over a game that is played, once: the odds that it gives at every turn.
+
+    Later turns change nothing before them. Where its odds lead to the choices of that game, turn by
+    turn, it would have played this very game.
+    """
+    assert isinstance(built.construction, ActingConstruction)
+    normals = draws.noise.movedim(0, -2) if draws.noise.shape[-1] else None
+    problem = BanditGameProblem.from_history(game.history, normals)[0]
+    recording = record(built, problem)
+    odds = built.construction.log_odds(recording.streams[-1][0::2]).softmax(dim=-1)
+    return game._replace(probabilities=odds.unsqueeze(0)), recording
+
+
+def choose_actions(game: Rollout, draws: Draws) -> Tensor:
+    """Return the action of each turn that the odds of a game and its luck lead to."""
+    return sample_inverse_cdf(game.probabilities, draws.lots.movedim(0, -1))
 
 
 def sum_regret(game: Rollout) -> list[float]:

@@ -10,7 +10,7 @@ from torch import Tensor
 from innerloop.lab.builds import INSTANCES, describe_certificate, describe_difference, get_build
 from innerloop.lab.controls import Choice, Control, Slider, Values, read_points
 from innerloop.lab.python import format_call, format_rows, round_points
-from innerloop.lab.recording import describe_run, name_tokens, record
+from innerloop.lab.recording import describe_run, name_tokens, predict_steps, record
 from innerloop.lab.scene import Scene
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.progress import Progress
@@ -43,8 +43,8 @@ class ClustersScene(Scene):
         problem = ClusteringProblem.from_arrays(points, starts)
         parameters = choose(name, sigma, len(starts))
         built = get_build(name, progress, **parameters)
-        shares = torch.stack(list(built.predictions(problem)))
         recording = record(built, problem)
+        shares = predict_steps(built, problem, recording)
         streams = torch.stack([recording.after_step(k) for k in range(STEPS + 1)])
         means = recording.layout.read(streams, "mu")[:, len(points) :]
         reference = torch.stack(list(built.construction.algorithm.states(problem, STEPS)))

@@ -15,7 +15,7 @@ from innerloop.certification.building import BuiltTransformer
 from innerloop.lab.builds import INSTANCES, describe_certificate, describe_difference, get_build
 from innerloop.lab.controls import Choice, Control, Slider, Values, read_points
 from innerloop.lab.python import format_call, format_rows, round_points
-from innerloop.lab.recording import describe_run, name_tokens, record
+from innerloop.lab.recording import describe_run, name_tokens, predict_steps, record
 from innerloop.lab.scene import Scene
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.progress import Progress
@@ -53,8 +53,8 @@ class LineFitScene(Scene):
         runs = {key: get_build(key, progress, **choose(key, rate)) for key in [name, *others]}
         built = runs[name]
         best = torch.linalg.lstsq(problem.x, problem.y.unsqueeze(-1)).solution[:, 0]
-        lines, reference = predict_lines(built, problem)
         recording = record(built, problem)
+        lines, reference = predict_steps(built, problem, recording), follow(built, problem)
         tokens = name_tokens(len(points), "point", ("query: intercept", "query: slope"))
         off = measure(lines, best)
         notes = [describe_line(*each) for each in zip(lines, off, strict=True)]
@@ -74,7 +74,7 @@ class LineFitScene(Scene):
                         {
                             "name": f"transformer running {NAMES[key]}",
                             "kind": "other",
-                            "values": measure(predict_lines(runs[key], problem)[0], best),
+                            "values": measure(predict_lines(runs[key], problem), best),
                         }
                         for key in others
                     ),
@@ -100,14 +100,16 @@ def make_problem(points: list[list[float]]) -> RegressionProblem:
     return RegressionProblem.from_arrays(rows, [y for _, y in points], [[1.0, 0.0], [0.0, 1.0]])
 
 
-def predict_lines(built: BuiltTransformer, problem: RegressionProblem) -> tuple[Tensor, Tensor]:
-    """Return (intercept, slope) after 0, 1, … steps, of the transformer and of the algorithm."""
+def predict_lines(built: BuiltTransformer, problem: RegressionProblem) -> Tensor:
+    """Return (intercept, slope) after 0, 1, … steps of a transformer."""
+    return predict_steps(built, problem, record(built, problem))
+
+
+def follow(built: BuiltTransformer, problem: RegressionProblem) -> Tensor:
+    """Return (intercept, slope) after 0, 1, … steps of the algorithm."""
     algorithm = built.construction.algorithm
     states = algorithm.states(problem, STEPS)
-    return (
-        torch.stack(list(built.predictions(problem))),
-        torch.stack([algorithm.predict(problem, state) for state in states]),
-    )
+    return torch.stack([algorithm.predict(problem, state) for state in states])
 
 
 def measure(lines: Tensor, best: Tensor) -> list[float]:

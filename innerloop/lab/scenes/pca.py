@@ -11,7 +11,7 @@ from torch import Tensor
 from innerloop.lab.builds import INSTANCES, describe_certificate, describe_difference, get_build
 from innerloop.lab.controls import Control, Values, read_points
 from innerloop.lab.python import format_call, format_rows, round_points
-from innerloop.lab.recording import describe_run, name_tokens, record
+from innerloop.lab.recording import describe_run, name_tokens, predict_steps, record
 from innerloop.lab.scene import Scene
 from innerloop.problems.principal_components import PCAProblem
 from innerloop.progress import Progress
@@ -49,8 +49,8 @@ class PcaScene(Scene):
         starts = round_points(read_points(values, "starts", 2, 2, REACH))
         problem = PCAProblem.from_arrays(points, starts)
         built = get_build("pca", progress, **PARAMETERS)
-        vectors = torch.stack(list(built.predictions(problem)))
         recording = record(built, problem)
+        vectors = predict_steps(built, problem, recording)
         states = list(built.construction.algorithm.states(problem, STEPS))
         reference = torch.stack([state.vectors for state in states])
         spectrum, axes = torch.linalg.eigh(problem.covariance)

@@ -17,7 +17,7 @@ from innerloop.claims.recorded import load_recorded
 from innerloop.identification.identification import identify
 from innerloop.lab.controls import SEED, Control, Values, read_list, read_number
 from innerloop.lab.python import DIGITS, format_value
-from innerloop.lab.recording import encode_floats, encode_pattern
+from innerloop.lab.recording import encode_floats, encode_patterns
 from innerloop.lab.scene import Scene
 from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.progress import Progress
@@ -170,10 +170,10 @@ def describe_heads(patterns: list[Tensor]) -> list[dict[str, Any]]:
             "frame": layer,
             "name": f"layer {layer}, head {m} (softmax)",
             "note": "",
-            **encode_pattern(pattern),
+            **pattern,
         }
         for layer, heads in enumerate(patterns, 1)
-        for m, pattern in enumerate(heads, 1)
+        for m, pattern in enumerate(encode_patterns(heads), 1)
     ]
 
 

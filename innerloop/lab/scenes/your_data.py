@@ -17,7 +17,7 @@ from innerloop.estimators.report import read_cells
 from innerloop.lab.builds import INSTANCES, describe_certificate, describe_difference, get_build
 from innerloop.lab.controls import Control, Slider, Values, describe, read_list
 from innerloop.lab.python import format_call, format_rows
-from innerloop.lab.recording import describe_run, name_tokens, record
+from innerloop.lab.recording import describe_run, name_tokens, predict_steps, record
 from innerloop.lab.scene import Scene
 from innerloop.lab.table import MAX_ROWS, Table, parse_table
 from innerloop.problems.linear_regression import RegressionProblem
@@ -56,11 +56,11 @@ class YourDataScene(Scene):
         problem = RegressionProblem.from_arrays(
             scaled.rows, scaled.labels, torch.eye(len(features), dtype=torch.float64)
         )
-        weights = torch.stack(list(built.predictions(problem)))
+        recording = record(built, problem)
+        weights = predict_steps(built, problem, recording)
         algorithm = built.construction.algorithm
         states = algorithm.states(problem, steps)
         reference = torch.stack([algorithm.predict(problem, state) for state in states])
-        recording = record(built, problem)
         predicted = scaled.predict(weights.numpy())
         best = LinearRegression().fit(scaled.x, scaled.y).predict(scaled.x)
         expected = scaled.predict(reference.numpy())

@@ -18,7 +18,7 @@ const lab = {
       if (i > 60 || points.every((p) => Math.hypot(p[0] - place[0], p[1] - place[1]) > 0.35)) return place;
     }
   },
-  redraw, request, aside,
+  redraw, redrawPicture, request, aside,
 };
 let scenes = [], busy = false, again = false, abort = null, slow = null, retry = null, welcome = true;
 
@@ -121,10 +121,13 @@ function online() {
 
 // Drawing. The picture moves smoothly from step to step; all numbers are those of the step itself.
 let animation = 0;
+/** The picture alone: what a drag changes before its answer is there. */
+function redrawPicture() { if (lab.answer) lab.drawing.draw(lab.answer, lab.shown, lab.step); }
+
 function redraw() {
   const {answer, step} = lab;
   if (!answer) return;
-  lab.drawing.draw(answer, lab.shown, step);
+  redrawPicture();
   const frame = answer.frames[step];
   $("step-label").textContent = frame.label; $("layers").textContent = frame.layers;
   $("note").textContent = typeset(frame.note);

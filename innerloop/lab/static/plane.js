@@ -104,11 +104,11 @@ export class Plane {
         tap = {time: again ? -1e9 : event.timeStamp, name: grip.name, i: grip.i};
         if (again) return this.remove(grip);
       }
-      this.lab.redraw();
+      this.lab.redrawPicture();
     };
     svg.addEventListener("pointerup", release);
     svg.addEventListener("pointercancel", release);
-    svg.addEventListener("focusin", (event) => { const grip = this.grip(event); if (grip) { this.selected = grip; this.lab.redraw(); } });
+    svg.addEventListener("focusin", (event) => { const grip = this.grip(event); if (grip) { this.selected = grip; this.lab.redrawPicture(); } });
     svg.addEventListener("keydown", (event) => {
       const grip = this.grip(event), step = event.shiftKey ? 0.5 : 0.1;
       const move = {ArrowLeft: [-step, 0], ArrowRight: [step, 0], ArrowUp: [0, step], ArrowDown: [0, -step]}[event.key];

@@ -8,7 +8,7 @@ export default function (lab) {
   let seed = 4;
   const weights = [[0.9, 0.55]];
   const groups = {weights: {points: weights, least: 1, most: 1, noun: "hidden direction", fixed: true, shape: "cross", color: () => "var(--reference)"}};
-  const plane = new Plane(lab, {reach: REACH, label: "Actions of this turn, the hidden direction and the estimate of it", groups, equal: true, changed: () => { lab.redraw(); lab.request(); }});
+  const plane = new Plane(lab, {reach: REACH, label: "Actions of this turn, the hidden direction and the estimate of it", groups, equal: true, changed: () => { lab.redrawPicture(); lab.request(); }});
   html(lab.tools, "button", {type: "button", onclick: () => { seed += 1; lab.request(); }}, "New game");
 
   return {

@@ -16,7 +16,7 @@ export default function (lab) {
   };
   sample();
   const groups = {points: {points, least: 2, most: MOST, noun: "point"}, starts: {points: starts, least: 2, most: 4, noun: "start of mean", fixed: true, shape: "cross", color}};
-  const plane = new Plane(lab, {reach: REACH, label: "Points and the means of their clusters", groups, equal: true, changed: () => { lab.redraw(); lab.request(); }});
+  const plane = new Plane(lab, {reach: REACH, label: "Points and the means of their clusters", groups, equal: true, changed: () => { lab.redrawPicture(); lab.request(); }});
   plane.buttons(lab.tools, () => { seed += 1; sample(); plane.selected = null; lab.request(); });
   const label = html(lab.tools, "label", {}, "clusters"), input = html(label, "input", {type: "range", min: 2, max: 4, step: 1, value: count});
   const output = html(label, "output", {}, String(count));

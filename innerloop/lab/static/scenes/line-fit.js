@@ -16,9 +16,9 @@ export default function (lab) {
   const plane = new Plane(lab, {
     reach: REACH, label: "Points and the line after each step",
     groups: {points: {points, least: 2, most: MOST, noun: "point"}},
-    changed: () => { lab.redraw(); lab.request(); },
+    changed: () => { lab.redrawPicture(); lab.request(); },
   });
-  const draw = () => { plane.selected = null; lab.redraw(); lab.request(); };
+  const draw = () => { plane.selected = null; lab.redrawPicture(); lab.request(); };
   plane.buttons(lab.tools, () => { seed += 1; sample(); draw(); });
   slider("noise", 0, 1.2, 0.05, noise, (v) => { noise = v; }, (v) => format(v));
   slider("κ", 0, 2, 0.1, 0, (v) => { kappa = 10 ** v; }, (v) => format(10 ** v));

@@ -17,7 +17,7 @@ export default function (lab) {
     points: {points, least: COUNT, most: COUNT, noun: "point", fixed: true, color: () => "var(--quiet)"},
     starts: {points: starts, least: 2, most: 2, noun: "start of direction", fixed: true, shape: "cross", color: (i) => (i ? "var(--third)" : "var(--accent)")},
   };
-  const plane = new Plane(lab, {reach: REACH, label: "Points and the directions that turn", groups, equal: true, changed: () => { lab.redraw(); lab.request(); }});
+  const plane = new Plane(lab, {reach: REACH, label: "Points and the directions that turn", groups, equal: true, changed: () => { lab.redrawPicture(); lab.request(); }});
   const again = document.createElement("button");
   again.type = "button"; again.textContent = "New points";
   again.onclick = () => { seed += 1; sample(); lab.request(); };

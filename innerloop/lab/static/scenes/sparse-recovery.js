@@ -18,7 +18,7 @@ export default function (lab) {
   const columns = new Columns(lab, {
     values: truth, reach: REACH, step: 0.1, label: "True coefficients and what each method finds",
     name: (i) => `true coefficient ${i + 1}`, tick: (i) => (i % 5 === 4 || i === 0 ? String(i + 1) : ""),
-    changed: () => { lab.redraw(); lab.request(); },
+    changed: () => { lab.redrawPicture(); lab.request(); },
   });
   html(lab.tools, "button", {type: "button", onclick: () => { seed += 1; sample(); lab.request(); }}, "New problem");
   html(lab.tools, "button", {type: "button", onclick: () => { truth.fill(0); truth[4] = 1; lab.request(); }}, "One coefficient");

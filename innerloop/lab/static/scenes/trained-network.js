@@ -19,7 +19,7 @@ export default function (lab) {
       columns ??= new Columns(lab, {
         values: labels, count: COUNT, reach: REACH, step: 0.2, label: "Labels, and what the network predicts from the examples before",
         name: (i) => `label of example ${i + 1}`, tick: (i) => (i === 10 ? "query" : String(i + 1)),
-        changed: () => { own = labels; lab.redraw(); lab.request(); },
+        changed: () => { own = labels; lab.redrawPicture(); lab.request(); },
       });
       const over = columns.begin(), {predictions, fits, target} = answer.picture, now = between(predictions, t), y = (v) => columns.y(clamp(v, -REACH, REACH));
       make(over, "rect", {x: columns.x(10) - Math.min(13, columns.wide * 0.42), width: 2 * Math.min(13, columns.wide * 0.42), y: Math.min(y(target), y(0)), height: Math.max(3, Math.abs(y(target) - y(0))), rx: 3, fill: "none", stroke: "var(--quiet)", "stroke-width": 1.75, "stroke-dasharray": "4 3"});

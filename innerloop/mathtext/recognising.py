@@ -1,0 +1,162 @@
+"""Find the mathematics in plain text that has no dollars: headers and costs of constructions.
+
+    mark_mathematics("the head adds −(1/n) Σᵢ xᵢ to `y` of token j")
+    "the head adds $−(1/n) ∑ᵢ xᵢ$ to `y` of token $j$"
+
+`typeset_plain` gives a page's markup; a terminal shows those texts as they are. What is not surely
+mathematics, or is and cannot be read, stays text. A run of mathematics ends before a word, after a
+comma, and where a sentence does; a number alone is text. A sum is written Σ there, as is a matrix:
+it is a sum where an index or a space follows.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from html import escape
+
+from innerloop.mathtext import symbols as s
+from innerloop.mathtext.parsing import MathError, write_math
+from innerloop.mathtext.prose import to_html
+
+_CODE = re.compile(r"(`[^`]*`)")
+_WORD = re.compile(r"\S+")
+_OPERATORS = (s.RELATIONS | s.BINARY | {"/", "-", "*", "~", "|", "…"}) - {":"}
+_SMALL = "".join({**s.SUPERSCRIPTS, **s.SUBSCRIPTS, **s.PRIMES, **s.ACCENTS}) + "ᵉ"
+_SIGN = re.compile(
+    f"[{re.escape(''.join((s.RELATIONS | s.BINARY) - {':'}))}{re.escape(_SMALL)}"
+    r"α-ωϑΑ-Ω∑∏∫⋃⋂√‖|⟨⟩⌊⌋⌈⌉^∞ℓℝ∇∂′ŵŷẑÕ]|(?<=\w)_(?=[\w{])"
+)
+"""A character that only mathematics has, or an index."""
+_FUNCTIONS = s.FUNCTIONS | {"tanh", "artanh", "Proj"}
+_CALL = re.compile(rf"(?:[A-Za-z]|{'|'.join(sorted(_FUNCTIONS))})[(\[{{]|\w+[)\]][\w(\[^]|a[)\]]")
+"""The beginning of f(x), log(x) and, between spaces that are inside brackets, of 1)(2 and a)."""
+_PRODUCT = re.compile(r"\d+(?:\.\d+)?[A-Za-z]{1,3}|[\dA-Za-z]{1,3}/[\dA-Za-z]{1,3}|\d+/\S+")
+_LETTERS = re.compile("[a-zA-Z]?[a-z]?[A-Z]{1,2}|[a-zA-Z][a-z]")
+_NUMBER = re.compile(r"\d[\d.,]*(?:e[-−]?\d+)?")
+_REFERENCE = re.compile(
+    r"[A-Z]\.\d|<.*>|.*\.py|.*[a-z]{3}\.[a-z]|.*[A-Za-z]{3,}/|.*\+\+|[A-Za-z]{3,}\d|[a-z]{3,}_[a-z]{3,}"
+)
+"""Numbers of theorems, tags, names of files, claims and settings, GD++."""
+_SHORT_WORDS = re.compile("an|as|at|be|by|do|he|if|in|is|it|no|of|on|or|so|to|up|us|we", re.I)
+_BEFORE, _AFTER = "([{“\"'", '.,;:!?)]}”"'
+_PAIRS = {")": "(", "]": "[", "}": "{", "⟩": "⟨", "⌉": "⌈", "⌋": "⌊"}
+
+
+def typeset_plain(text: str) -> str:
+    """Write plain text as HTML: its mathematics typeset, what stands in backticks as code."""
+    parts = _CODE.split(mark_mathematics(text))
+    parts[::2] = [to_html(part) for part in parts[::2]]
+    parts[1::2] = [f"<code>{escape(part[1:-1], quote=False)}</code>" for part in parts[1::2]]
+    return "".join(parts)
+
+
+def mark_mathematics(text: str) -> str:
+    """Put dollars around the mathematics of a text; one that has dollars is left as it is."""
+    if "$" in text:
+        return text
+    parts = _CODE.split(text)
+    parts[::2] = ["".join(_mark_runs(part)) for part in parts[::2]]
+    return "".join(parts)
+
+
+def _mark_runs(text: str) -> Iterator[str]:
+    words = list(_WORD.finditer(text))
+    kinds = [_classify(words, k) for k in range(len(words))]
+    at = k = 0
+    while k < len(words):
+        found = _find_run(text, words, kinds, k) if kinds[k] != "word" else None
+        if found is None:
+            k += 1
+            continue
+        start, end, k = found
+        yield f"{text[at:start]}${_normalise(text[start:end])}$"
+        at = end
+    yield text[at:]
+
+
+def _find_run(
+    text: str, words: list[re.Match[str]], kinds: list[str], first: int
+) -> tuple[int, int, int] | None:
+    """Find the longest mathematics from a word on: its ends, and the number of the word after."""
+    last = first
+    while last + 1 < len(words) and kinds[last + 1] != "word":
+        shown = text[words[first].start() : words[last].end()]
+        if shown[-1] in ",.;:?" and _count_open(shown) <= 0:
+            break
+        last += 1
+    for end in range(last, first - 1, -1):
+        if "mathematics" not in kinds[first : end + 1]:
+            return None
+        start, stop = _trim(text, words[first].start(), words[end].end())
+        try:
+            write_math(_normalise(text[start:stop]))
+        except MathError:
+            continue
+        return start, stop, end + 1
+    return None
+
+
+def _classify(words: list[re.Match[str]], k: int) -> str:
+    """Tell words from mathematics, operators and numbers; the last two need mathematics beside."""
+    word = words[k][0]
+    core = word.lstrip(_BEFORE).rstrip(_AFTER).removesuffix("'s").removesuffix("’s")
+    if not core:
+        return "operator" if set(word) <= set("()[]{}.,;:") else "word"
+    if _is_operator(core):
+        return "operator"
+    if _NUMBER.fullmatch(core):
+        return "number"
+    if _REFERENCE.match(core):
+        return "word"
+    return "mathematics" if _is_mathematics(words, k, core) else "word"
+
+
+def _is_mathematics(words: list[re.Match[str]], k: int, core: str) -> bool:
+    word = words[k][0]
+    beside = [words[j][0] for j in (k - 1, k + 1) if 0 <= j < len(words)]
+    has_sign = any(map(_is_operator, beside))
+    if _CALL.match(word.lstrip(_BEFORE)) or _PRODUCT.fullmatch(core):
+        return True
+    if core in ("a", "A", "I"):  # an article, unless it is added to something
+        begins = k == 0 or words[k - 1][0].endswith((".", ":"))
+        return has_sign or (core == "A" and not begins)
+    if core in s.FUNCTIONS and word.endswith(core):
+        return k + 1 < len(words) and _classify(words, k + 1) == "mathematics"
+    if has_sign and _LETTERS.fullmatch(core):  # a product, as in k + kT
+        return not _SHORT_WORDS.fullmatch(core)
+    return len(core) == 1 or bool(_SIGN.search(core))
+
+
+def _is_operator(word: str) -> bool:
+    return all(c in _OPERATORS for c in word)
+
+
+def _trim(text: str, start: int, end: int) -> tuple[int, int]:
+    """Leave out what belongs to the sentence: its marks, a lone bracket, an operator at the end."""
+    while start < end:
+        shown = text[start:end]
+        last = shown[-1]
+        lone = last in _PAIRS and shown.count(_PAIRS[last]) < shown.count(last)
+        if shown.endswith(("'s", "’s")):
+            end -= 2
+        elif lone or last in '.,;:?!"” ' or (last in _OPERATORS - {"|"} and len(shown) > 1):
+            end -= 1
+        elif shown[0] in '"“ ' or (shown[0] in "([{" and _count_open(shown) > 0):
+            start += 1
+        else:
+            break
+    return start, end
+
+
+def _count_open(text: str) -> int:
+    """Count the brackets that are open at the end."""
+    return sum((c in _PAIRS.values()) - (c in _PAIRS) for c in text)
+
+
+def _normalise(text: str) -> str:
+    """Write what headers abbreviate as the grammar has it: x_ij, Σ for a sum, kdA for a product."""
+    text = re.sub(r"_([A-Za-zα-ω]{2}|[A-Za-z]')(?![A-Za-z'])", r"_{\1}", text)
+    text = re.sub(r"Σ(?=[_ᵢⱼₖₙₜₘₗ]| +[^\s=≤≥<>≈+−·×)\]])", "∑", text)
+    text = re.sub(r"(?<![A-Za-z_])([a-z])([a-z])([A-Z])(?![A-Za-z])", r"\1 \2 \3", text)
+    return re.sub(r" {2,}", " ", text.replace("ᵉ", "^e"))
