@@ -177,7 +177,7 @@ def _write_tree(node: Any) -> Iterator[str]:
 
 
 def _list_fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
-    """List the fields of a node; of an f-string without the dollars that stand alone."""
+    """List the fields of a syntax node, without dollars that mark mathematics in an f-string."""
     for name, value in ast.iter_fields(node):
         text = isinstance(node, ast.JoinedStr)
         yield name, [part for part in value if not _is_dollar(part)] if text else value

@@ -68,7 +68,7 @@ def judge_runs(runs: Runs) -> Evidence:
 
 
 def move_layers(by: float) -> Callable[[Runs], Runs]:
-    """Make data in which the layers' losses are so much higher."""
+    """Make data in which the layers' losses are higher by a number."""
 
     def change(runs: Runs) -> Runs:
         layers = [run._replace(losses=run.losses + by) for run in runs["layers"]]
