@@ -85,7 +85,7 @@ class Unbatched(LinearRegression):
 
 
 def test_defects_of_problems_are_found() -> None:
-    refuses(check_problem, Rounded, "float32 must be the same draws")
+    refuses(check_problem, Rounded, "float32 must be the same numbers")
     refuses(check_problem, Fixed, "ignores its generator")
     refuses(check_problem, Unbatched, "has the batch dimensions")
 

@@ -54,7 +54,8 @@ def _check_sample(distribution: Distribution, batch: tuple[int, ...]) -> None:
         if one.is_floating_point():
             require(
                 rounded.dtype == torch.float32 and torch.equal(one.to(torch.float32), rounded),
-                f"{name}: float32 must be the same draws, rounded: draw in float64, then convert",
+                f"{name}: float32 must be the same numbers, rounded: draw and compute all in "
+                "float64, then convert",
             )
     floats = [tensor for tensor in list_tensors(problem) if tensor.is_floating_point()]
     require(floats, f"{name} holds no numbers")
