@@ -8,7 +8,7 @@ from collections.abc import Iterable
 MAX_NAMES = 40
 """An error lists at most this many names."""
 MAX_LENGTH = 100
-"""Of a name that does not exist, at most this many characters are compared and repeated."""
+"""Characters of an unknown name that an error compares and repeats."""
 
 
 class InputError(ValueError):

@@ -1,18 +1,20 @@
 """Which tests are slow: those that `durations.json` says took long when last measured.
 
 `make durations` measures all tests, or those of TESTS, and writes the file. What counts are the CPU
-seconds of a test, those of processes that it waits for too, and those of shared fixtures that it
-uses, whoever made them. Tests of at least `LISTED` seconds are listed, those of at least `SLOW` are
-slow; one that is not listed, such as a new one, is fast. Files that take longest run first: no
-worker is left with one at the end.
+seconds of a test and of the processes that it starts, also of those that live on. A fixture that
+several tests share is written down once, as `file::name (fixture)`, and each of them is as slow as
+itself and its fixtures together. Tests of at least `LISTED` seconds are listed, those of at least
+`SLOW` are slow; one that is not listed, such as a new one, is fast. Files that take longest run
+first: no worker is left with one at the end.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import resource
 from collections import defaultdict
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,16 +25,32 @@ SLOW = 0.2
 """CPU seconds from which a test is left out of `make check`."""
 LISTED = 0.1
 """CPU seconds from which a test is written down: by those below `SLOW`, that can be chosen anew."""
-_shared: dict[str, float] = {}
-"""CPU seconds that each shared fixture took to set up."""
+_fixtures: dict[str, float] = {}
+"""CPU seconds of the shared fixtures that were set up since the last report of a test."""
 _found: dict[str, float] = {}
 """CPU seconds of each test, where they are recorded: in the process that starts the workers."""
 
 
 def read_cpu() -> float:
-    """Return the CPU seconds of this process and of the children that it waited for."""
+    """Return the CPU seconds of this process, of its children, and of theirs."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(usage.ru_utime + usage.ru_stime for usage in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used) + read_living(os.getpid())
+
+
+def read_living(pid: int) -> float:
+    """Return the CPU seconds of the descendants of a process that still run; 0 without /proc."""
+    seconds = 0.0
+    for task in Path(f"/proc/{pid}/task").glob("*/children"):
+        try:
+            for child in task.read_text().split():
+                # After the name, in parentheses, are 11 fields and then user and system time, its
+                # own and that of the children that it waited for.
+                fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
+                seconds += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
+                seconds += read_living(int(child))
+        except OSError:  # it has just ended
+            continue
+    return seconds
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -44,7 +62,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that took long, and put the files that took longest first."""
     known = json.loads(FILE.read_bytes())
     for item in items:
-        if known.get(item.nodeid, 0.0) >= SLOW:
+        if sum_with_fixtures(known, item.nodeid, getattr(item, "fixturenames", ())) >= SLOW:
             item.add_marker(pytest.mark.slow)
     totals = sum_by_file(known)
     items.sort(key=lambda item: -totals[find_file(item.nodeid)])
@@ -55,8 +73,21 @@ def find_file(test: str) -> str:
     return test.partition("::")[0]
 
 
+def name_fixture(place: str, name: str) -> str:
+    """Name a fixture of a file of tests, or of the conftest in a folder."""
+    return f"{place}::{name} (fixture)"
+
+
+def sum_with_fixtures(known: Mapping[str, float], test: str, fixtures: Iterable[str]) -> float:
+    """Add up the seconds of a test and of the shared fixtures that it uses."""
+    file = find_file(test)
+    places = (file, *(parent.as_posix() for parent in Path(file).parents))
+    shared = (known.get(name_fixture(place, name), 0.0) for name in fixtures for place in places)
+    return known.get(test, 0.0) + sum(shared)
+
+
 def sum_by_file(known: Mapping[str, float]) -> defaultdict[str, float]:
-    """Add up the seconds of the tests of each file."""
+    """Add up the seconds of the tests of each file, and of its fixtures."""
     totals = defaultdict[str, float](float)
     for test, seconds in known.items():
         totals[find_file(test)] += seconds
@@ -70,29 +101,31 @@ def merge_durations(
 
     Where `whole` files ran, what is known of their other tests is about tests that are gone.
     """
-    files = {find_file(test) for test in found} if whole else set()
+    files = {file for file in map(find_file, found) if file.endswith(".py")} if whole else set()
     kept = {test: seconds for test, seconds in known.items() if find_file(test) not in files}
     merged = sorted({**kept, **found}.items())
     return {test: round(seconds, 2) for test, seconds in merged if seconds >= LISTED}
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_fixture_setup(fixturedef: pytest.FixtureDef[Any]) -> Generator[None, Any, Any]:
-    """Note what a fixture took that several tests share."""
+def pytest_fixture_setup(
+    fixturedef: pytest.FixtureDef[Any], request: pytest.FixtureRequest
+) -> Generator[None, Any, Any]:
+    """Measure the set-up of a fixture that several tests share."""
+    if fixturedef.scope == "function" or not request.config.getoption("record_durations"):
+        return (yield)
     start = read_cpu()
     try:
         return (yield)
     finally:
-        if fixturedef.scope != "function":
-            _shared[fixturedef.argname] = read_cpu() - start
+        name = name_fixture(fixturedef.baseid or ".", fixturedef.argname)
+        _fixtures[name] = _fixtures.get(name, 0.0) + read_cpu() - start
 
 
-@pytest.hookimpl(wrapper=True)
-def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Charge a test for the shared fixtures that an earlier one has set up."""
-    names = getattr(item, "fixturenames", ())
-    earlier = sum(seconds for name, seconds in _shared.items() if name in names)
-    item.stash[_started] = read_cpu() - earlier
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Measure a test from its set-up on."""
+    item.stash[_started] = read_cpu() if item.config.getoption("record_durations") else 0.0
     return (yield)
 
 
@@ -100,16 +133,22 @@ _started = pytest.StashKey[float]()
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Send the CPU seconds so far with each report."""
+def pytest_runtest_makereport(
+    item: pytest.Item, call: pytest.CallInfo[None]
+) -> Generator[None, Any, Any]:
+    """Send the CPU seconds of a test with the report of its end, those of new fixtures apart."""
     report = yield
-    report.cpu_seconds = read_cpu() - item.stash.get(_started, read_cpu())
+    if call.when == "teardown" and item.config.getoption("record_durations"):
+        own = read_cpu() - item.stash[_started] - sum(_fixtures.values())
+        report.cpu_seconds = {**_fixtures, item.nodeid: own}
+        _fixtures.clear()
     return report
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Collect the seconds of all workers."""
-    _found[report.nodeid] = max(_found.get(report.nodeid, 0.0), getattr(report, "cpu_seconds", 0.0))
+    """Collect the seconds of all workers; each sets up the fixtures of a session itself."""
+    for name, seconds in getattr(report, "cpu_seconds", {}).items():
+        _found[name] = max(_found.get(name, 0.0), seconds)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:

@@ -32,13 +32,13 @@ def remembering() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         for module in [m for name, m in sys.modules.items() if name.startswith(CLAIMS)]:
             for name, value in list(vars(module).items()):
-                if draws(value):
-                    made.setdefault(value, remembered(value, held))
+                if takes_generator(value):
+                    made.setdefault(value, remember_calls(value, held))
                     patch.setattr(module, name, made[value])
         yield
 
 
-def draws(value: Any) -> bool:
+def takes_generator(value: Any) -> bool:
     """Whether this is a function of a claim, of a generator first of all, and gives a value."""
     return (
         isinstance(value, FunctionType)
@@ -48,7 +48,9 @@ def draws(value: Any) -> bool:
     )
 
 
-def remembered(fn: Callable[..., Any], held: dict[Any, tuple[Any, Tensor]]) -> Callable[..., Any]:
+def remember_calls(
+    fn: Callable[..., Any], held: dict[Any, tuple[Any, Tensor]]
+) -> Callable[..., Any]:
     """A function whose first argument is a generator, run once for all that it may depend on."""
 
     @functools.wraps(fn)

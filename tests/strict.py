@@ -47,7 +47,7 @@ def jaxtyped(fn: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
     shaped, test, calls = False, -1, 0
 
     @functools.wraps(fn)
-    def limited(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal checked, shaped, test, calls
         if test != _TEST[0]:
             test, calls = _TEST[0], 0
@@ -63,7 +63,7 @@ def jaxtyped(fn: Any = None, *, typechecker: Callable[[Any], Any]) -> Any:
         with _scope("context"):
             return checked(*args, **kwargs)
 
-    return limited
+    return call
 
 
 def _resolve_hint(hint: Any, fn: Any) -> Any:

@@ -93,13 +93,13 @@ def sparse(layout: str) -> Tensor:
         return getattr(torch.tensor(ROWS), layout)()
 
 
-def quantised() -> Tensor:
+def make_quantised() -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says that it is deprecated
         return torch.quantize_per_tensor(torch.tensor(ROWS), 0.1, 0, torch.qint8)
 
 
-def nested() -> Tensor:
+def make_nested() -> Tensor:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch says that it is a prototype
         return torch.nested.nested_tensor([torch.ones(2), torch.ones(1)])
@@ -130,8 +130,8 @@ REFUSED: dict[str, tuple[Callable[[], Any], str]] = {
     "sparse": (lambda: sparse("to_sparse"), "a sparse tensor: convert it with .to_dense()"),
     "sparse rows": (lambda: sparse("to_sparse_csr"), "a sparse tensor: convert"),
     "meta": (lambda: torch.tensor(ROWS, device="meta"), "a tensor without data"),
-    "quantised": (quantised, "quantised tensor: convert it with .dequantize()"),
-    "nested": (nested, "a nested tensor"),
+    "quantised": (make_quantised, "quantised tensor: convert it with .dequantize()"),
+    "nested": (make_nested, "a nested tensor"),
     "complex tensor": (lambda: torch.tensor(ROWS, dtype=torch.complex64), "complex numbers"),
     "complex array": (lambda: GRID + 0j, "complex numbers"),
     "complex entry": (lambda: [[1.0, 2.0], [1.0, 3j]], "complex numbers"),

@@ -40,8 +40,8 @@ def test_every_construction_that_acts_is_played() -> None:
 @pytest.mark.parametrize("name", list(survey.make_acting_constructions()))
 def test_regret_is_that_of_the_policy_in_200_environments(name: str) -> None:
     """Odds whose logarithms differ by ε at most are (e^ε − 1)/2 apart in total variation, and a lot
-    then falls on another action with at most A − 1 times that probability: so many games may
-    differ, from the step on where they first do. The mean of the paired differences in regret is
+    then falls on another action with at most A − 1 times that probability: that share of the games
+    may differ, once they first do. The mean of the paired differences in regret is
     within three standard errors of 0, and that of blind play is not.
     """
     construction = replace(survey.make_acting_constructions()[name], **SHORTER[name])

@@ -36,13 +36,13 @@ def make(kind: type[DecisionRecipe], **settings: Any) -> DecisionRecipe:
     return kind(**{**kind.small, "horizon_steps": 4, "warmup": 0, "steps": 1, **settings})
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def make_generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
 def randomise(model: torch.nn.Module, deviation: float = 0.4) -> torch.nn.Module:
     """Move weights away from a start at which all odds are equal."""
-    generator = seeded(7)
+    generator = make_generator(7)
     with torch.no_grad():
         for weight in model.parameters():
             weight.add_(deviation * torch.randn(weight.shape, generator=generator))
@@ -55,7 +55,7 @@ def test_relu_attention_in_the_library_is_its_formula(attention: str) -> None:
     torch.manual_seed(0)
     model = GPT2(3, width=8, layers=2, heads=2, tokens=6, outputs=4, attention=attention)  # pyright: ignore[reportArgumentType]
     randomise(model.double())
-    prompt = torch.randn(5, 6, 3, dtype=torch.float64, generator=seeded())
+    prompt = torch.randn(5, 6, 3, dtype=torch.float64, generator=make_generator())
     block, caught = model.network.h[0], []
     block.attn.register_forward_hook(lambda module, given, out: caught.append(out[0]))
     model(prompt)
@@ -78,8 +78,8 @@ def test_relu_attention_in_the_library_is_its_formula(attention: str) -> None:
 def test_step_by_step_is_the_whole_game(kind: type[DecisionRecipe], network: str) -> None:
     """Odds with a cache are those of one pass over the game, whatever else was asked meanwhile."""
     recipe = make(kind, network=network, width=24)
-    model = randomise(recipe.build_model(seeded()))
-    environment = recipe.build_distribution().sample(6, generator=seeded(1))
+    model = randomise(recipe.build_model(make_generator()))
+    environment = recipe.build_distribution().sample(6, generator=make_generator(1))
     policy = TrainedPolicy.from_run(recipe, model)
     played = rollout(policy, environment, recipe.horizon_steps, 3)
     if isinstance(recipe, TabularMDPsRecipe):
@@ -99,8 +99,8 @@ def test_step_by_step_is_the_whole_game(kind: type[DecisionRecipe], network: str
 def test_odds_depend_on_the_past_alone(kind: type[DecisionRecipe]) -> None:
     """A change at step t leaves the odds before and at t, and moves those after."""
     recipe = make(kind)
-    model = randomise(recipe.build_model(seeded()))
-    games = recipe.draw_games(5, seeded(2)).steps
+    model = randomise(recipe.build_model(make_generator()))
+    games = recipe.draw_games(5, make_generator(2)).steps
     at = recipe.horizon_steps - 2
     rewards = games.rewards.clone()
     rewards[:, at] += 1
@@ -113,8 +113,8 @@ def test_odds_depend_on_the_past_alone(kind: type[DecisionRecipe]) -> None:
 def test_labels_of_distillation_are_the_experts_own_odds() -> None:
     """Against a rollout of the expert alone in the same environments with the same luck."""
     recipe = make(LinearBanditsRecipe, horizon_steps=6, temperature=0.4)
-    games = recipe.draw_games(9, seeded(5))
-    generator = seeded(5)
+    games = recipe.draw_games(9, make_generator(5))
+    generator = make_generator(5)
     environment = recipe.build_distribution().sample(9, generator=generator)
     played = rollout(LinUCBPolicy(alpha=2.0, ridge=1.0, temperature=0.4), environment, 6, generator)
     assert torch.equal(games.steps.actions, played.history.actions)
@@ -126,10 +126,10 @@ def test_labels_of_distillation_are_the_experts_own_odds() -> None:
 def test_labels_of_decisions_are_the_best_actions(kind: type[DecisionRecipe]) -> None:
     recipe = make(kind, setup="decision", pool=None)
     assert isinstance(recipe.list_behaviours()[0], UniformPolicy)
-    games = recipe.draw_games(8, seeded(3))
+    games = recipe.draw_games(8, make_generator(3))
     assert torch.equal(games.odds.sum(dim=-1), torch.ones(8, recipe.horizon_steps))
     if isinstance(recipe, LinearBanditsRecipe):
-        generator = seeded(3)
+        generator = make_generator(3)
         environment = recipe.build_distribution().sample(4, generator=generator)
         best = environment.means.squeeze(-2).argmax(dim=-1)
         assert torch.equal(games.odds[:4].argmax(dim=-1), best[:, None].expand(-1, 4))
@@ -138,8 +138,8 @@ def test_labels_of_decisions_are_the_best_actions(kind: type[DecisionRecipe]) ->
 def test_the_loss_is_the_experts_cross_entropy() -> None:
     """By hand, with torch's own loss for probabilities; measures follow from it."""
     recipe = make(BernoulliBanditsRecipe, policy="ucb")
-    objective, model = recipe.build_objective(), randomise(recipe.build_model(seeded()))
-    batch = objective.draw(seeded(4))
+    objective, model = recipe.build_objective(), randomise(recipe.build_model(make_generator()))
+    batch = objective.draw(make_generator(4))
     logits = model(recipe.encode_tokens(batch.steps))
     expected = torch.nn.functional.cross_entropy(logits.flatten(0, 1), batch.odds.flatten(0, 1))
     assert torch.allclose(objective.loss(model, batch), expected)
@@ -151,13 +151,13 @@ def test_the_loss_is_the_experts_cross_entropy() -> None:
 
 def test_a_pool_is_the_same_games_again() -> None:
     recipe = make(LinearBanditsRecipe, pool=3, batch=40)
-    batch = recipe.build_objective().draw(seeded())
+    batch = recipe.build_objective().draw(make_generator())
     assert len(batch.steps.rewards.unique(dim=0)) == 3
-    again = make(LinearBanditsRecipe, pool=3, batch=40).build_objective().draw(seeded())
+    again = make(LinearBanditsRecipe, pool=3, batch=40).build_objective().draw(make_generator())
     assert torch.equal(batch.odds, again.odds)
     other = make(LinearBanditsRecipe, pool=3, batch=40, pool_seed=1).build_objective()
-    assert not torch.equal(batch.steps.rewards, other.draw(seeded()).steps.rewards)
-    fresh = make(LinearBanditsRecipe, pool=None, batch=40).build_objective().draw(seeded())
+    assert not torch.equal(batch.steps.rewards, other.draw(make_generator()).steps.rewards)
+    fresh = make(LinearBanditsRecipe, pool=None, batch=40).build_objective().draw(make_generator())
     assert len(fresh.steps.rewards.unique(dim=0)) == 40
 
 
@@ -174,7 +174,7 @@ def test_a_network_learns_to_imitate() -> None:
 
 
 def test_players_share_their_luck() -> None:
-    environment = LinearBandits(d=2, arms=3, noise=0.5).sample(20, generator=seeded(6))
+    environment = LinearBandits(d=2, arms=3, noise=0.5).sample(20, generator=make_generator(6))
     same = {"one": LinUCBPolicy(alpha=1.0), "two": LinUCBPolicy(alpha=1.0)}
     played = play_players({**same, "uniform": UniformPolicy()}, environment, 30, seed=2)
     assert torch.equal(played["one"].history.rewards, played["two"].history.rewards)
@@ -190,7 +190,7 @@ def test_players_share_their_luck() -> None:
 
 def test_what_does_not_fit_is_refused() -> None:
     recipe = make(LinearBanditsRecipe)
-    policy = TrainedPolicy.from_run(recipe, recipe.build_model(seeded()))
+    policy = TrainedPolicy.from_run(recipe, recipe.build_model(make_generator()))
     for environment, word in (
         (LinearBandits(d=2, arms=4).sample(2), "3 actions of 2 features, got 4 of 2"),
         (BernoulliBandits(arms=3).sample(2), "3 actions of 2 features, got 3 of 3"),
@@ -205,7 +205,7 @@ def test_what_does_not_fit_is_refused() -> None:
         make(TabularMDPsRecipe, problem="river", arms=3)
     with pytest.raises(InputError, match="width must be at least"):
         Decider.with_random_weights(
-            9, width=8, layers=1, heads=1, outputs=2, kind="relu", generator=seeded()
+            9, width=8, layers=1, heads=1, outputs=2, kind="relu", generator=make_generator()
         )
     other = innerloop.train("linear-attention", d=2, n=3, steps=1, batch=4)
     with pytest.raises(InputError, match="only a run that learned to decide"):

@@ -31,6 +31,7 @@ from innerloop import (
     TransformerRegressor,
     TransformerSpectralClustering,
 )
+from innerloop.estimators import machine
 
 datasets: Any = sklearn.datasets
 clone: Any = base.clone
@@ -204,6 +205,17 @@ def test_estimators_work_inside_scikit_learn() -> None:
         search.fit(X, y)
     assert np.isfinite(search.best_score_)
     assert clone(search.best_estimator_[-1]).get_params()["algorithm"] in ("newton", "gd-plus-plus")
+
+
+def test_a_certificate_that_failed_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What failed for a passing reason, in another test say, is measured again."""
+    X, y = np.eye(3), np.arange(3.0)
+    monkeypatch.setattr(machine, "_certificates", {})
+    with monkeypatch.context() as patch:
+        patch.setattr("innerloop.certification.law._deviation", lambda *_: 1.0)
+        with pytest.raises(InputError, match="the certificate of newton fails"):
+            TransformerRegressor().fit(X, y)
+    assert TransformerRegressor().fit(X, y).certificate_.holds
 
 
 def test_frames_keep_their_names() -> None:

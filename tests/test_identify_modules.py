@@ -132,7 +132,7 @@ def test_least_squares_with_errors_of_its_own_are_told_as_that() -> None:
 
 
 def test_a_miss_says_on_which_prompts() -> None:
-    def clipped(X: Tensor, y: Tensor, query: Tensor) -> Tensor:
+    def clip_and_predict(X: Tensor, y: Tensor, query: Tensor) -> Tensor:
         gram = X.mT @ X
         floor = 0.35 * torch.linalg.matrix_norm(gram, ord=2)[:, None, None]
         values, vectors = torch.linalg.eigh(gram)
@@ -142,7 +142,7 @@ def test_a_miss_says_on_which_prompts() -> None:
         return (weights * query).sum(dim=-1)
 
     problems = LinearRegression(d=3, n=6, kappa=30.0)
-    found = identify(clipped, problems, algorithms=["least-squares"], prompts=256)
+    found = identify(clip_and_predict, problems, algorithms=["least-squares"], prompts=256)
     (layer,) = found.layers
     assert layer.fit in ("close", "answers"), str(found)
     assert layer.where == "κ is large"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,9 @@ from innerloop.algorithms.soft_k_means import SoftKMeans
 from innerloop.algorithms.subspace_iteration import SubspaceIteration
 from innerloop.constructions.base import iterate_streams, read_prediction
 from innerloop.language.construction import ProgramConstruction
+from innerloop.language.emission import _find_alike
+from innerloop.language.plan import Unit
+from innerloop.language.types import to_fractions
 from innerloop.problems.gaussian_mixture import GaussianMixture
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.problems.principal_components import PrincipalComponents
@@ -243,3 +247,25 @@ def test_many_features_compile() -> None:
 def test_an_interval_of_length_0_is_refused() -> None:
     with pytest.raises(innerloop.InputError, match="divides by a number that is 0"):
         make("chebyshev", lower=1.0, upper=1.0).compiled  # noqa: B018
+
+
+def test_numbers_are_what_their_digits_say_and_rationals_what_they_are() -> None:
+    """A rational may equal a float without being what its digits say: no memory mixes them up."""
+    tenth = Fraction(0.1)
+    assert tenth == 0.1 != Fraction(1, 10)
+    assert to_fractions([0.1, -0.0, 1e-3]) == [Fraction(1, 10), 0, Fraction(1, 1000)]
+    assert to_fractions([tenth, 0, 1]) == [tenth, 0, 1]
+    assert to_fractions((0.1, tenth)) == [Fraction(1, 10), tenth]
+
+
+def test_units_that_are_alike_on_several_entries_are_stored_once() -> None:
+    def make_unit(source: str, slope: int, bias: int, targets: int = 1) -> Unit:
+        writes = {("w", k): Fraction(2) for k in range(targets)}
+        return Unit({(source, 0): Fraction(slope)}, Fraction(bias), writes)
+
+    same = [make_unit("a", 1, 3), make_unit("a", -1, 1)]
+    other = [make_unit("b", 1, 0), make_unit("a", 1, 3, targets=2)]
+    rest, (net,) = _find_alike([other[0], *same, other[1]])
+    assert rest == other, "without a bias, or with two results, a unit is its own"
+    assert (net.sources, net.targets) == ([("a", 0)], [("w", 0)])
+    assert [list(part) for part in net.net] == [[1, -1], [3, 1], [2, 2]]

@@ -11,29 +11,45 @@ from innerloop.certification.law import measure_deviations
 from innerloop.constructions.base import Construction
 from innerloop.errors import OutOfRangeError
 from innerloop.registry import load_members
-from innerloop.testing.constructions import check_declared_cost, check_law
+from innerloop.testing.constructions import (
+    MadeCase,
+    check_declared_cost,
+    check_law,
+    make_cases,
+)
 
 CONSTRUCTIONS = load_members("constructions", Construction)
 
 
-@pytest.mark.parametrize("name", CONSTRUCTIONS)
-def test_law_in_float64(name: str) -> None:
-    check_law(CONSTRUCTIONS[name])
+@pytest.fixture(scope="module", params=CONSTRUCTIONS)
+def name(request: pytest.FixtureRequest) -> str:
+    """Name each construction in turn."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def cases(name: str) -> list[MadeCase]:
+    """Make the cases of a construction, whose weights its tests share."""
+    return make_cases(CONSTRUCTIONS[name])
+
+
+def test_law_in_float64(name: str, cases: list[MadeCase]) -> None:
+    check_law(CONSTRUCTIONS[name], cases=cases)
 
 
 @pytest.mark.parametrize(
-    "name", [name for name, kind in CONSTRUCTIONS.items() if torch.float32 in kind.tolerances]
+    "name",
+    [name for name, kind in CONSTRUCTIONS.items() if torch.float32 in kind.tolerances],
+    indirect=True,
 )
-def test_law_in_float32(name: str) -> None:
-    check_law(CONSTRUCTIONS[name], torch.float32)
+def test_law_in_float32(name: str, cases: list[MadeCase]) -> None:
+    check_law(CONSTRUCTIONS[name], torch.float32, cases)
 
 
-@pytest.mark.parametrize("name", CONSTRUCTIONS)
-def test_the_declared_cost_is_what_is_built(name: str) -> None:
-    check_declared_cost(CONSTRUCTIONS[name])
+def test_the_declared_cost_is_what_is_built(name: str, cases: list[MadeCase]) -> None:
+    check_declared_cost(CONSTRUCTIONS[name], cases)
 
 
-@pytest.mark.parametrize("name", CONSTRUCTIONS)
 @settings(max_examples=15)
 @given(d=st.integers(1, 6), n=st.integers(1, 12), steps=st.integers(1, 6), seed=st.integers(0, 99))
 def test_law_at_random_sizes(name: str, d: int, n: int, steps: int, seed: int) -> None:

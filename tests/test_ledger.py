@@ -545,6 +545,25 @@ def test_recorded_weights_that_a_cell_names_count_as_code_does(
     assert list_changes() == [code.WEIGHTS]
 
 
+def test_a_file_of_claims_is_the_same_from_every_folder(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    (tmp_path / "here").mkdir()
+    path = tmp_path / "here" / "mine.py"
+    path.write_text("import beside\n")
+    (tmp_path / "here" / "beside.py").write_text("x = 1\n")
+    monkeypatch.chdir(path.parent)
+    before = code.collect_dependencies("mine.py", [], {})
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "mine.py").write_text("another = True\n")
+    for name in ("here/mine.py", str(path)):
+        assert code.find_changes(before, name, {}) == []
+    assert code.find_changes(before, "mine.py", {}) == ["beside", "mine.py"]
+    code._parse_module.cache_clear()
+    path.write_text("import beside, math\n")
+    assert code.find_changes(before, "here/mine.py", {}) == ["mine.py"]
+
+
 def test_weights_are_found_however_deep_they_are_named(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

@@ -17,13 +17,13 @@ def make(**settings: Any) -> NetworkRegressionRecipe:
     return NetworkRegressionRecipe(**{**small, "warmup": 0, "steps": 1, **settings})
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def make_generator(seed: int = 0) -> torch.Generator:
     return torch.Generator().manual_seed(seed)
 
 
 def test_tokens_ask_and_tell_in_turn() -> None:
     recipe = make(n=2)
-    problem = recipe.build_distribution().sample(1, generator=seeded())
+    problem = recipe.build_distribution().sample(1, generator=make_generator())
     x, y, query = (part[0].tolist() for part in (problem.x, problem.y, problem.x_query))
     expected = [
         *([*x[0], 0.0, 1.0], [*x[0], *y[0], 0.0], [*x[1], 0.0, 1.0], [*x[1], *y[1], 0.0]),
@@ -35,11 +35,13 @@ def test_tokens_ask_and_tell_in_turn() -> None:
 @pytest.mark.parametrize("network", ["gpt2", "transformer"])
 def test_a_prediction_knows_the_examples_before_it_alone(network: str) -> None:
     recipe = make(network=network)
-    model = recipe.build_model(seeded())
+    model = recipe.build_model(make_generator())
     with torch.no_grad():
         for weight in model.parameters():
-            weight.add_(0.3 * torch.randn(weight.shape, generator=seeded(3)))
-        problem = recipe.build_distribution().sample(4, generator=seeded(1), dtype=torch.float32)
+            weight.add_(0.3 * torch.randn(weight.shape, generator=make_generator(3)))
+        problem = recipe.build_distribution().sample(
+            4, generator=make_generator(1), dtype=torch.float32
+        )
         first = recipe.predict_prefixes(model, problem)
         problem.y[:, 1] += 1.0
         second = recipe.predict_prefixes(model, problem)
@@ -54,8 +56,8 @@ def test_a_prediction_knows_the_examples_before_it_alone(network: str) -> None:
 def test_the_loss_is_the_error_at_every_prefix() -> None:
     """Against NumPy's forward pass of the teachers."""
     recipe = make(batch=16)
-    objective, model = recipe.build_objective(), recipe.build_model(seeded())
-    batch = objective.draw(seeded(2))
+    objective, model = recipe.build_objective(), recipe.build_model(make_generator())
+    batch = objective.draw(make_generator(2))
     assert batch.teacher is not None
     rows = torch.cat([batch.x, batch.x_query[:, None]], dim=1).numpy()
     for matrix in batch.teacher:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from remembered import mark, remembered
+from remembered import mark, remember_calls
 from torch import Tensor
 
 
@@ -19,7 +19,7 @@ def make_counted_function() -> tuple[Any, list[int]]:
         factor: Any = scale(2.0) if callable(scale) else scale
         return [factor * torch.randn(size, generator=generator)]
 
-    return remembered(draw, {}), calls
+    return remember_calls(draw, {}), calls
 
 
 def test_equal_calls_are_computed_once_and_advance_the_generator_alike() -> None:
@@ -60,7 +60,7 @@ def test_calls_with_incomparable_or_changed_arguments_are_computed_every_time() 
         if isinstance(rows, list):
             rows.append(1)
 
-    once = remembered(append_one, {})
+    once = remember_calls(append_one, {})
     for _ in range(2):
         once(torch.Generator(), [])
         once(torch.Generator(), object())

@@ -38,7 +38,7 @@ def stop(share: float, doing: str = "") -> None:
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> list[tuple[Any, dict[str, Any], Path]]:
-    """Of each case a recipe, settings, and a folder with a run stopped halfway and its model."""
+    """Recipe, settings, and a folder with a run stopped halfway and its model, for each case."""
     made = []
     for k, (recipe, settings) in enumerate(CASES):
         folder = tmp_path_factory.mktemp(f"run-{k}")

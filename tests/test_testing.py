@@ -85,7 +85,7 @@ class Unbatched(LinearRegression):
 
 
 def test_defects_of_problems_are_found() -> None:
-    refuses(check_problem, Rounded, "float32 must be the same draws")
+    refuses(check_problem, Rounded, "float32 must be the same numbers")
     refuses(check_problem, Fixed, "ignores its generator")
     refuses(check_problem, Unbatched, "has the batch dimensions")
 
@@ -207,7 +207,7 @@ def square(x: Tensor) -> Tensor:
     return x**2
 
 
-def declared(**changes: Any) -> Any:
+def declare_claim(**changes: Any) -> Any:
     """A claim that passes: squares are not negative."""
 
     def measure(generator: torch.Generator, *, trials: int, power: Any = square) -> Evidence:
@@ -229,16 +229,18 @@ def declared(**changes: Any) -> Any:
 
 
 def test_defects_of_claims_are_found() -> None:
-    check_claim(declared())
-    refuses(check_claim, declared(falsified={}), "cannot fail")
-    refuses(check_claim, declared(statement="Squares"), "a sentence")
-    refuses(check_claim, declared(falsified={"itself": {"power": square}}), "accepts a falsified")
+    check_claim(declare_claim())
+    refuses(check_claim, declare_claim(falsified={}), "cannot fail")
+    refuses(check_claim, declare_claim(statement="Squares"), "a sentence")
+    refuses(
+        check_claim, declare_claim(falsified={"itself": {"power": square}}), "accepts a falsified"
+    )
 
     def random(x: Tensor) -> Tensor:
         return torch.rand(len(x)) ** 2
 
     forms = {"a cube": {"power": lambda x: x**3}}
-    careless = declared(falsified=forms)
+    careless = declare_claim(falsified=forms)
     measure = careless.measure
     moody = replace(careless, measure=lambda g, **s: measure(g, **{"power": random, **s}))
     refuses(check_claim, moody, "the same seed must give the same numbers")

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import ast
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TypeGuard
@@ -20,13 +24,18 @@ PACKAGE = Path(innerloop.__file__).parent
 
 def has_fast_test(path: Path, known: Mapping[str, float]) -> bool:
     """Whether some test function of a file is fast with all its parameters."""
-    slow = {
-        test.partition("::")[2].partition("[")[0]
-        for test, seconds in known.items()
-        if Path(durations.find_file(test)).name == path.name and seconds >= durations.SLOW
-    }
+    most = dict[str, float]()
+    for test, seconds in known.items():
+        place = test.partition("[")[0]
+        most[place] = max(most.get(place, 0.0), seconds)
     functions = [node for node in ast.parse(path.read_bytes()).body if is_test(node)]
-    return any(function.name not in slow for function in functions)
+    totals = [
+        durations.sum_with_fixtures(
+            most, f"tests/{path.name}::{each.name}", [argument.arg for argument in each.args.args]
+        )
+        for each in functions
+    ]
+    return any(total < durations.SLOW for total in totals)
 
 
 def is_test(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
@@ -71,7 +80,7 @@ def test_fast_tests_touch_every_folder() -> None:
 
 
 def test_a_folder_that_only_slow_tests_touch_is_found(tmp_path: Path) -> None:
-    folders = ("one", "two", "three", "four", "certification", "commands", "report")
+    folders = ("one", "two", "three", "four", "five", "certification", "commands", "report")
     for folder in folders:
         (tmp_path / "innerloop" / folder).mkdir(parents=True)
         (tmp_path / "innerloop" / folder / "__init__.py").touch()
@@ -79,11 +88,78 @@ def test_a_folder_that_only_slow_tests_touch_is_found(tmp_path: Path) -> None:
     slow = "import innerloop.two.b\n\ndef test_c(): ...\n"
     marked = "from innerloop import three\n\n@pytest.mark.slow\ndef test_d(): ...\n"
     public = "import innerloop\n\ndef test_e(run): innerloop.build('newton')\n"
-    for name, text in (("fast", fast), ("slow", slow), ("marked", marked), ("public", public)):
+    shared = "import innerloop.five.b\n\ndef test_f(site, x): ...\n"
+    texts = {"fast": fast, "slow": slow, "marked": marked, "public": public, "shared": shared}
+    for name, text in texts.items():
         (tmp_path / f"test_{name}.py").write_text(text)
-    known = {"tests/test_fast.py::test_a": 9.0, "tests/test_slow.py::test_c[1]": durations.SLOW}
+    known = {
+        "tests/test_fast.py::test_a": 9.0,
+        "tests/test_slow.py::test_c[1]": durations.SLOW,
+        "tests::site (fixture)": 9.0,
+    }
     found = list_untouched(tmp_path, tmp_path / "innerloop", known)
-    assert found == {"two", "three", "four", "report"}
+    assert found == {"two", "three", "four", "five", "report"}
+
+
+MEASURED = """
+import subprocess, sys, time
+import pytest
+
+BURN = "import time\\nwhile time.process_time() < {}: pass\\nprint(1, flush=True)\\ntime.sleep(9)"
+
+
+def burn(seconds):
+    start = time.process_time()
+    while time.process_time() - start < seconds:
+        pass
+
+
+@pytest.fixture(scope="module")
+def shared():
+    burn(0.3)
+
+
+@pytest.fixture(scope="module")
+def started():
+    with subprocess.Popen(
+        [sys.executable, "-I", "-c", BURN.format(0.3)], stdout=subprocess.PIPE
+    ) as child:
+        yield child
+        child.kill()
+
+
+def test_first(shared): ...
+def test_second(shared): ...
+def test_busy(): burn(0.15)
+def test_waiting(): time.sleep(0.5)
+def test_process_that_lives_on(started): started.stdout.readline()
+def test_after_it(started): ...
+"""
+
+
+def test_what_is_recorded_is_cpu_time_of_all_processes_with_fixtures_apart(tmp_path: Path) -> None:
+    shutil.copy(durations.__file__, tmp_path)
+    (tmp_path / "durations.json").write_text("{}")
+    (tmp_path / "test_measured.py").write_text(MEASURED)
+    words = ["-q", "-p", "durations", "-p", "no:cacheprovider", "--record-durations", "."]
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "-c", os.devnull, f"--rootdir={tmp_path}", *words],
+        env={**os.environ, "PYTHONPATH": str(tmp_path), "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"},
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = json.loads((tmp_path / "durations.json").read_bytes())
+    place = "test_measured.py::"
+    assert found.keys() - {f"{place}started (fixture)"} == {
+        f"{place}shared (fixture)",
+        f"{place}test_busy",
+        f"{place}test_process_that_lives_on",
+    }
+    assert durations.sum_with_fixtures(found, f"{place}test_second", ["shared"]) >= durations.SLOW
+    assert durations.sum_with_fixtures(found, f"{place}test_waiting", []) == 0.0
 
 
 def test_new_times_replace_the_old_and_tests_that_are_gone_are_forgotten() -> None:

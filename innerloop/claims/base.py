@@ -79,7 +79,7 @@ class Claim:
     restates: Mapping[str, str] = field(default_factory=dict)
     """Further ids of the same statement, each with where it is printed."""
     original: str = ""
-    """Of a restatement, the id of the claim whose check and verdict it shares."""
+    """The id of the claim whose check and verdict a restatement shares."""
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.id):

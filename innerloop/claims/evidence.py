@@ -26,7 +26,7 @@ Grade = Literal["step", "print"]
 """What an erratum affects: a formula on the way (`step`), or only the print, where a reader sees
 what is meant (`print`)."""
 ENOUGH_TRAININGS = 3
-"""Trainings from which on a statement about trained networks rests on more than chance."""
+"""Fewest trainings with which a statement about trained networks rests on more than chance."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -48,7 +48,7 @@ def mark_cells(reads: list[tuple[str, int, int]], target: str, amount: str | Non
     register's entries against the table's.
     """
 
-    def sized(layout: Layout) -> Units:
+    def make_units(layout: Layout) -> Units:
         table = layout[target]
         axes = torch.cartesian_prod(*(torch.arange(size) for size in table.shape))
         weights: dict[str, Tensor] = {}
@@ -63,13 +63,13 @@ def mark_cells(reads: list[tuple[str, int, int]], target: str, amount: str | Non
         cell = ", ".join(name for name, _, _ in reads)
         return Units(weights, bias, {target: one}, f"{target} += {amount or 1} at ({cell})")
 
-    return sized
+    return make_units
 
 
 def cap_values(most: float, h: int, erased: Sequence[Address] = ()) -> list[Piece]:
     """Return pieces for Q_h ← min(most, R_h + Q_h), where Q_h held later values, and erasures."""
 
-    def sized(layout: Layout) -> Units:
+    def make_units(layout: Layout) -> Units:
         """Q + σ(0·Q + most) − (σ(Q) − σ(−Q)) − σ(most − R − Q)."""
         value, reward = layout["Q"][h], layout["R"][h]
         one = torch.eye(value.size, dtype=torch.float64)
@@ -83,7 +83,7 @@ def cap_values(most: float, h: int, erased: Sequence[Address] = ()) -> list[Piec
         note = f"{value.label} ← min({most:g}, {reward.label} + {value.label})"
         return Units(reads, bias, writes, note)
 
-    return [sized, *(clear(register) for register in erased)]
+    return [make_units, *(clear(register) for register in erased)]
 
 
 def row_maxima(

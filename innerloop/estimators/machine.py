@@ -48,13 +48,13 @@ def certify_once(construction: Construction[Any, Any], **changes: Any) -> Certif
     sibling = replace(construction, **{"steps": steps, **changes})
     key = json.dumps([sibling.name, sibling.values()], sort_keys=True)
     if key not in _certificates:
+        certificate = build(sibling, instances=INSTANCES).certificate
+        if not certificate.holds:
+            raise InputError(f"the certificate of {sibling.name} fails: {certificate.explain()}")
         if len(_certificates) >= MAX_CERTIFICATES:
             _certificates.pop(next(iter(_certificates)))
-        _certificates[key] = build(sibling, instances=INSTANCES).certificate
-    certificate = _certificates[key]
-    if not certificate.holds:
-        raise InputError(f"the certificate of {sibling.name} fails: {certificate.explain()}")
-    return certificate
+        _certificates[key] = certificate
+    return _certificates[key]
 
 
 def make_transformer(

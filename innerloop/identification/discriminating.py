@@ -45,7 +45,7 @@ WORTH = 0.95
 """Factor for each changed setting in the ranking: of equal differences, fewer changes are best."""
 FIXED = {"d", "queries", "seed"}
 AGREEMENT = 0.99
-"""Share of the model's power from which on a candidate says what the model says."""
+"""Least share of the model's power at which a candidate says what the model says."""
 
 LayerAnswers = Float[Tensor, "layers batch outputs"]
 

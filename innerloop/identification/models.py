@@ -233,7 +233,7 @@ class FunctionModel(Model):
 
 
 def _takes(function: Callable[..., Any] | Policy[Any, Any], count: int) -> bool:
-    """Tell whether a function can be called with so many arguments; those of C do not say."""
+    """Tell whether a function accepts this number of arguments; those written in C do not say."""
     if isinstance(function, Policy):
         return count == 1
     try:

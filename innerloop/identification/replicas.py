@@ -33,7 +33,7 @@ FEW_NUMBERS = 4
 
 
 def fits_in_one_run(algorithm: Algorithm[Any, Any], problem: Any, count: int) -> bool:
-    """Tell whether so many settings of an algorithm can share a run, and gain by it."""
+    """Tell whether this number of settings of an algorithm can share a run, and gain by it."""
     return (
         isinstance(problem, Problem)
         and count * len(problem) <= MAX_INSTANCES

@@ -29,7 +29,7 @@ class Scene(ABC):
     """One scene of the lab."""
 
     place: ClassVar[int]
-    """Where it stands among the scenes, from 1 on."""
+    """Its place among the scenes, counted from 1."""
     tab: ClassVar[str]
     title: ClassVar[str]
     hint: ClassVar[str]

@@ -84,7 +84,7 @@ def _emit_mlp(block: PlannedBlock, layout: Layout) -> MLP | None:
 
 def _find_alike(units: list[Unit]) -> tuple[list[Unit], list[Hinges]]:
     """Find units that are the same, with a bias, on several entries: they are stored once."""
-    lone = [unit for unit in units if len(unit.reads) == len(unit.writes) == 1]
+    lone = filter(_has_one_entry_each, units)
     nets: dict[tuple[Entry, Entry], list[Any]] = defaultdict(list)
     for unit in sorted(lone, key=lambda unit: unit.bias != 0):
         ((source, slope),), ((target, weight),) = unit.reads.items(), unit.writes.items()
@@ -97,13 +97,19 @@ def _find_alike(units: list[Unit]) -> tuple[list[Unit], list[Hinges]]:
     rest = [
         unit
         for unit in units
-        if unit not in lone or (next(iter(unit.reads)), next(iter(unit.writes))) not in pairs
+        if not _has_one_entry_each(unit)
+        or (next(iter(unit.reads)), next(iter(unit.writes))) not in pairs
     ]
     found = []
     for (_, _, net), group in same.items():
         sources, targets = (list(side) for side in zip(*group, strict=True))
         found.append(Hinges(sources, targets, tuple(map(list, zip(*net, strict=True)))))
     return rest, found
+
+
+def _has_one_entry_each(unit: Unit) -> bool:
+    """Whether a unit reads one entry and writes one."""
+    return len(unit.reads) == len(unit.writes) == 1
 
 
 def _find_places(entries: list[Entry], layout: Layout) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from innerloop.language.errors import CannotCompile
-from innerloop.language.types import to_fraction
+from innerloop.language.types import to_fraction, to_fractions
 
 Entry = tuple[str, int]
 Row = dict[Entry, Fraction]
@@ -242,7 +242,7 @@ class Form(Symbol):
             return pair.rectify() if len(slope) == 1 else pair.sum_hinges(slope, bias, weight)
         from innerloop.language.machine import get_machine
 
-        net = tuple([to_fraction(c) for c in part] for part in (slope, bias, weight))
+        net = tuple(to_fractions(part) for part in (slope, bias, weight))
         return get_machine().add_units(self, net)  # pyright: ignore[reportAttributeAccessIssue]
 
 

@@ -7,7 +7,8 @@ Dimensions are letters (`d`, `n`, `K`, sizes of the prompt) or whole numbers; no
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import functools
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -103,6 +104,19 @@ Declaration = Register | Number | Count | Matrices
 
 def to_fraction(value: Any) -> Fraction:
     """Read a number as the rational that its decimal digits say: 0.1 is one tenth."""
-    if isinstance(value, Fraction | int):
-        return Fraction(value)
-    return Fraction(repr(float(value)))
+    if isinstance(value, Fraction):
+        return value
+    return Fraction(value) if isinstance(value, int) else Fraction(repr(float(value)))
+
+
+def to_fractions(values: Sequence[Any]) -> list[Fraction]:
+    """Read numbers as the rationals that their decimal digits say."""
+    if all(type(value) is float for value in values):
+        return list(_read_floats(tuple(values)))
+    return [to_fraction(value) for value in values]
+
+
+@functools.lru_cache(maxsize=16)
+def _read_floats(values: tuple[float, ...]) -> tuple[Fraction, ...]:
+    """Read floats, the last few lists of them once: steps of a program share their knots."""
+    return tuple(Fraction(repr(value)) for value in values)

@@ -83,7 +83,9 @@ class Home:
     def find_path(self, name: str) -> Path | None:
         """Find the file of a module; none for what is inside one, or belongs to others."""
         if name.endswith(".py"):
-            return Path(name) if Path(name).is_file() else None
+            # The claim's own file may have been named from another folder.
+            path = Path(self.module if Path(name).name == Path(self.module).name else name)
+            return path.resolve() if path.is_file() else None
         first = name.partition(".")[0]
         if first == "innerloop":
             return _find_file(ROOT, name.split(".")[1:])
@@ -177,7 +179,7 @@ def _write_tree(node: Any) -> Iterator[str]:
 
 
 def _list_fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
-    """List the fields of a node; of an f-string without the dollars that stand alone."""
+    """List the fields of a syntax node, without dollars that mark mathematics in an f-string."""
     for name, value in ast.iter_fields(node):
         text = isinstance(node, ast.JoinedStr)
         yield name, [part for part in value if not _is_dollar(part)] if text else value

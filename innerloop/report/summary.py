@@ -38,7 +38,7 @@ def render_headline(outcomes: Outcomes) -> str:
 
 
 def render_lead(outcomes: Outcomes) -> str:
-    """Say from how many documents, what else was found, and what waits."""
+    """Write the paragraph below the headline: documents, the other verdicts, errata."""
     counts = count_verdicts(outcomes)
     documents = len(group_sources(outcomes))
     number = NUMBERS[documents] if documents < len(NUMBERS) else str(documents)

@@ -41,7 +41,7 @@ class Solver(ABC):
         return cls(**options)
 
     def count_numbers(self, d: int) -> tuple[int, int]:
-        """How many numbers a problem takes in memory: per row, and besides."""
+        """Count the numbers that a problem takes in memory: per row of data, and per problem."""
         return 4 * d, 4 * d * d
 
     def prepare(self, sizes: Sequence[int], d: int) -> Solver:

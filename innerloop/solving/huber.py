@@ -162,14 +162,14 @@ class _Standardised:
         length = active.to(point.dtype) / fall
         waiting = active.clone()
         for _ in range(HALVINGS):
-            trial = _bounded(point + length.unsqueeze(-1) * step)
+            trial = _clamp_scale(point + length.unsqueeze(-1) * step)
             enough = self._loss(trial, epsilon) <= loss + 1e-4 * length * slope + 1e-15 * loss.abs()
             waiting = waiting & ~enough
             if not bool(waiting.any()):
                 break
             length = torch.where(waiting, length / 2, length)
         return torch.where(
-            waiting.unsqueeze(-1), point, _bounded(point + length.unsqueeze(-1) * step)
+            waiting.unsqueeze(-1), point, _clamp_scale(point + length.unsqueeze(-1) * step)
         )
 
 
@@ -185,7 +185,8 @@ def _newton_step(point: Points, gradient: Points, hessian: Tensor) -> Points:
     return torch.where(falls.unsqueeze(-1) & solved.isfinite(), solved, -gradient)
 
 
-def _bounded(point: Points) -> Points:
+def _clamp_scale(point: Points) -> Points:
+    """Keep σ, the last entry, at its least value or above."""
     return torch.cat([point[:, :-1], point[:, -1:].clamp_min(LEAST_SHARE)], dim=-1)
 
 

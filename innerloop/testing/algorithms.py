@@ -14,11 +14,11 @@ from innerloop.problems.problem import Problem
 from innerloop.registry import load_members
 from innerloop.testing.common import (
     check_described,
+    forbid_changes,
     list_tensors,
+    make_generator,
     require,
     require_close,
-    seeded,
-    unchanged,
 )
 
 STEPS = 3
@@ -47,7 +47,7 @@ def check_algorithm(
         f"{kind.__name__} must declare problem_type, the class of problems that it solves",
     )
     distribution = distribution or _find_distribution(kind)
-    problem = distribution.sample(BATCH, generator=seeded())
+    problem = distribution.sample(BATCH, generator=make_generator())
     made = [algorithm] if isinstance(algorithm, Algorithm) else algorithm.guesses(problem)
     require(made, f"{kind.__name__} has no guesses: pass an object, with its numbers set")
     _check_names(kind)
@@ -77,10 +77,10 @@ def _iterate(algorithm: Algorithm[Any, Any], problem: Any) -> list[Any]:
 def _check_steps(algorithm: Algorithm[Any, Any], problem: Any) -> None:
     """States are tensors with the batch first, steps change nothing in place and stay finite."""
     name = type(algorithm).__name__
-    with unchanged(problem, f"the problem given to {name}"):
+    with forbid_changes(problem, f"the problem given to {name}"):
         states = _iterate(algorithm, problem)
         answers = [algorithm.predict(problem, state) for state in states]
-    with unchanged(states[0], f"the state given to {name}.step"):
+    with forbid_changes(states[0], f"the state given to {name}.step"):
         algorithm.step(problem, states[0], 0)
     for state, answer in zip(states, answers, strict=True):
         tensors = list_tensors(state)

@@ -29,7 +29,7 @@ def check_described(member: Any) -> None:
     require(isinstance(source, str) and source, f"{name} must declare `source`, a text")
 
 
-def seeded(seed: int = 0) -> torch.Generator:
+def make_generator(seed: int = 0) -> torch.Generator:
     """Make a generator with a fixed seed."""
     return torch.Generator().manual_seed(seed)
 
@@ -46,7 +46,7 @@ def list_tensors(value: Any) -> list[Tensor]:
 
 
 @contextmanager
-def unchanged(value: Any, what: str) -> Iterator[None]:
+def forbid_changes(value: Any, what: str) -> Iterator[None]:
     """Check that no tensor of a value is changed in place."""
     tensors = list_tensors(value)
     before = [tensor.clone() for tensor in tensors]

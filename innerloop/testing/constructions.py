@@ -5,11 +5,11 @@ The parts are functions of their own, so that a test suite can name them one by 
 
 from __future__ import annotations
 
+import contextlib
 import copy
-import functools
 import inspect
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -20,6 +20,7 @@ from innerloop.certification.cost import check_cost
 from innerloop.certification.law import iterate_cases, measure_deviations
 from innerloop.constructions.base import Construction
 from innerloop.errors import OutOfRangeError
+from innerloop.problems.base import Distribution
 from innerloop.testing.common import check_described, require
 
 BATCHES = ((2, 3), ())
@@ -49,15 +50,37 @@ def check_construction(construction: Construction[Any, Any] | type[Construction[
     if not inspect.isclass(construction):
         certificate = build(construction).certificate
         return require(certificate.holds, f"{certificate.name}: {certificate.explain()}")
+    cases = make_cases(construction)
     for dtype in construction.tolerances:
-        check_law(construction, dtype)
-    check_declared_cost(construction)
+        check_law(construction, dtype, cases)
+    check_declared_cost(construction, cases)
     return check_every_weight(construction)
 
 
-def check_law(kind: type[Construction[Any, Any]], dtype: torch.dtype = torch.float64) -> None:
+class MadeCase(NamedTuple):
+    """A case that a construction did not refuse; weights are built when they are first needed."""
+
+    parameters: dict[str, Any]
+    construction: Construction[Any, Any]
+    distribution: Distribution
+
+
+def make_cases(kind: type[Construction[Any, Any]]) -> list[MadeCase]:
+    """Make the cases that a construction does not refuse: checks may share them."""
+    made = list[MadeCase]()
+    for case in iterate_cases(kind):
+        with contextlib.suppress(OutOfRangeError):
+            made.append(MadeCase(case.parameters, *case.make()))
+    return made
+
+
+def check_law(
+    kind: type[Construction[Any, Any]],
+    dtype: torch.dtype = torch.float64,
+    cases: Sequence[MadeCase] | None = None,
+) -> None:
     """Hold a construction to its law on every case that it does not refuse."""
-    outcomes = list(run_cases(kind, dtype))
+    outcomes = list(run_cases(kind, dtype, make_cases(kind) if cases is None else cases))
     broken = [f"{o.broken} > {o.tolerance:.0e}: {o.label}" for o in outcomes if o.broken]
     require(not broken, f"{kind.__name__} breaks its law:\n" + "\n".join(broken))
     if dtype != torch.float64:
@@ -76,16 +99,17 @@ def check_law(kind: type[Construction[Any, Any]], dtype: torch.dtype = torch.flo
     )
 
 
-def run_cases(kind: type[Construction[Any, Any]], dtype: torch.dtype) -> Iterator[CaseOutcome]:
+def run_cases(
+    kind: type[Construction[Any, Any]], dtype: torch.dtype, cases: Sequence[MadeCase]
+) -> Iterator[CaseOutcome]:
     """Run each case of a construction that it accepts, and on which something happens."""
-    cases = list(iterate_cases(kind))
-    make = functools.cache(lambda index: cases[index].make())
-    for index, batch in itertools.product(range(len(cases)), BATCHES):
+    for (_, construction, distribution), batch in itertools.product(cases, BATCHES):
         generator = torch.Generator().manual_seed(3)
         try:
-            construction, distribution = make(index)
             problem = distribution.sample(*batch, generator=generator, dtype=dtype)
-            transformer = construction.transformer.to(dtype)
+            transformer = construction.transformer
+            if dtype != torch.float64:
+                transformer = copy.deepcopy(transformer).to(dtype)
             found = measure_deviations(
                 construction, transformer, problem.to(torch.float64), generator
             )
@@ -104,16 +128,14 @@ def run_cases(kind: type[Construction[Any, Any]], dtype: torch.dtype) -> Iterato
             yield CaseOutcome(label, broken, construction.tolerance(dtype))
 
 
-def check_declared_cost(kind: type[Construction[Any, Any]]) -> None:
+def check_declared_cost(
+    kind: type[Construction[Any, Any]], cases: Sequence[MadeCase] | None = None
+) -> None:
     """Hold the formulas of a construction's cost against what it builds, at several sizes."""
-    for case in iterate_cases(kind):
-        try:
-            construction, _ = case.make()
-        except OutOfRangeError:
-            continue
+    for parameters, construction, _ in make_cases(kind) if cases is None else cases:
         require(
             not (wrong := check_cost(construction, construction.transformer)),
-            f"{kind.__name__} at {case.parameters}: {wrong}",
+            f"{kind.__name__} at {parameters}: {wrong}",
         )
 
 

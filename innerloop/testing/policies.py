@@ -14,7 +14,7 @@ from innerloop.policies.rollout import Draws, play, rollout
 from innerloop.problems.base import Distribution
 from innerloop.problems.environment import Environment
 from innerloop.registry import load_members
-from innerloop.testing.common import check_described, require, require_close, seeded
+from innerloop.testing.common import check_described, make_generator, require, require_close
 
 STEPS = 8
 
@@ -40,7 +40,7 @@ def check_policy(
         distributions = [kind.from_values({}) for kind in kinds]
     played = 0
     for distribution in distributions:
-        environment = distribution.sample(3, generator=seeded())
+        environment = distribution.sample(3, generator=make_generator())
         try:
             made.check_environment(environment)
         except OutOfRangeError:
@@ -64,7 +64,7 @@ def check_play(policy: Policy[Any, Any], environment: Environment, steps: int = 
         require_close(alone.history.actions, together.history.actions[k], message, 0)
         for one, all_of_them in zip(alone[1:], together[1:], strict=True):
             require_close(one, all_of_them[k], message, 1e-12)
-    first, again = (rollout(policy, environment, steps, seed) for seed in (5, seeded(5)))
+    first, again = (rollout(policy, environment, steps, seed) for seed in (5, make_generator(5)))
     short = rollout(policy, environment, steps // 2, 5)
     for one, other in zip(first.history, again.history, strict=True):
         require(torch.equal(one, other), f"{name}: the same seed must give the same game")

@@ -9,7 +9,7 @@ import torch
 from innerloop.problems.base import Distribution
 from innerloop.problems.environment import Environment
 from innerloop.problems.problem import Problem
-from innerloop.testing.common import check_described, list_tensors, require, seeded
+from innerloop.testing.common import check_described, list_tensors, make_generator, require
 
 
 def check_problem(distribution: Distribution | type[Distribution]) -> None:
@@ -35,7 +35,7 @@ def check_problem(distribution: Distribution | type[Distribution]) -> None:
 
 def _check_sample(distribution: Distribution, batch: tuple[int, ...]) -> None:
     name = f"{type(distribution).__name__}.sample{batch}"
-    problem = distribution.sample(*batch, generator=seeded())
+    problem = distribution.sample(*batch, generator=make_generator())
     declared = distribution.problem_type
     require(
         isinstance(problem, declared),
@@ -46,22 +46,23 @@ def _check_sample(distribution: Distribution, batch: tuple[int, ...]) -> None:
         f"{name} must give a Problem or an Environment, got a {type(problem).__name__}",
     )
     require(problem.batch == batch, f"{name} has the batch dimensions {problem.batch}")
-    again = distribution.sample(*batch, generator=seeded())
-    single = distribution.sample(*batch, generator=seeded(), dtype=torch.float32)
+    again = distribution.sample(*batch, generator=make_generator())
+    single = distribution.sample(*batch, generator=make_generator(), dtype=torch.float32)
     pairs = zip(list_tensors(problem), list_tensors(again), list_tensors(single), strict=True)
     for one, same, rounded in pairs:
         require(torch.equal(one, same), f"{name}: the same seed must give the same numbers")
         if one.is_floating_point():
             require(
                 rounded.dtype == torch.float32 and torch.equal(one.to(torch.float32), rounded),
-                f"{name}: float32 must be the same draws, rounded: draw in float64, then convert",
+                f"{name}: float32 must be the same numbers, rounded: draw and compute all in "
+                "float64, then convert",
             )
     floats = [tensor for tensor in list_tensors(problem) if tensor.is_floating_point()]
     require(floats, f"{name} holds no numbers")
     require(
         all(bool(torch.isfinite(tensor).all()) for tensor in floats), f"{name} has NaN or infinity"
     )
-    other = distribution.sample(*batch, generator=seeded(1))
+    other = distribution.sample(*batch, generator=make_generator(1))
     differs = [not torch.equal(a, b) for a, b in zip(floats, list_tensors(other), strict=False)]
     fixed = isinstance(problem, Environment)  # an environment may be the same every time
     require(fixed or any(differs), f"{name} ignores its generator: another seed gave the same")

@@ -155,6 +155,7 @@ def _find_lock_module() -> Any:
 
 
 def _describe_holder(handle: int) -> str:
+    """Name the process that holds a lock, as its file says; empty where it does not."""
     with suppress(OSError):
         os.lseek(handle, 0, os.SEEK_SET)
         text = os.read(handle, 20)

@@ -55,7 +55,7 @@ def make_pages() -> dict[str, str]:
     pages = {
         "index.md": (
             "# API\n\nWhat to do, as functions of `innerloop`. The other pages have what they take "
-            "and return.\n\n" + _refer(functions)
+            "and return.\n\n" + _write_references(functions)
         )
     }
     estimators = set(list_exports("innerloop.estimators"))
@@ -64,7 +64,7 @@ def make_pages() -> dict[str, str]:
         chosen = [name for name, home in left.items() if home.startswith(prefixes)]
         left = {name: home for name, home in left.items() if name not in chosen}
         header = f"---\norder: {number}\n---\n# {title}\n\n"
-        pages[f"{file}.md"] = header + _refer(chosen)
+        pages[f"{file}.md"] = header + _write_references(chosen)
     for file, (title, module) in MODULES.items():
         about = (inspect.getdoc(import_module(module)) or "").split("\n\n")[0]
         names = list_exports(module)
@@ -74,8 +74,11 @@ def make_pages() -> dict[str, str]:
     return pages
 
 
-def _refer(names: Iterable[str]) -> str:
-    """Refer to public names where they live: a module may share the name of a function."""
+def _write_references(names: Iterable[str]) -> str:
+    """Write the lines from which mkdocstrings makes the entries of public names.
+
+    Each names the module where it is defined: one may share the name of a function.
+    """
     homes = list_public_names()
     parts = []
     for name in names:

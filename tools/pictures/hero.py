@@ -56,16 +56,17 @@ def _sample_points() -> tuple[torch.Tensor, torch.Tensor]:
 
 def _fit(x: torch.Tensor, y: torch.Tensor) -> tuple[float, list[torch.Tensor], torch.Tensor]:
     """Build the transformer and run it: its tolerance, the lines' ends per step, least squares."""
-    alpha = 1 / float(torch.linalg.eigvalsh(_features(x).mT @ _features(x))[-1]) ** 2 / 32
+    alpha = 1 / float(torch.linalg.eigvalsh(_make_features(x).mT @ _make_features(x))[-1]) ** 2 / 32
     built = build("newton", d=2, n=N, steps=STEPS, alpha=alpha, instances=4)
     ends = torch.tensor([-REACH[0], REACH[0]], dtype=torch.float64)
-    problem = RegressionProblem.from_arrays(_features(x), y, _features(ends))
+    problem = RegressionProblem.from_arrays(_make_features(x), y, _make_features(ends))
     lines = [answer.squeeze() for answer in built.predictions(problem)]
-    solved = torch.linalg.lstsq(_features(x), y[:, None], driver="gelsd").solution[:, 0]
-    return built.certificate.tolerance, lines, _features(ends) @ solved
+    solved = torch.linalg.lstsq(_make_features(x), y[:, None], driver="gelsd").solution[:, 0]
+    return built.certificate.tolerance, lines, _make_features(ends) @ solved
 
 
-def _features(x: torch.Tensor) -> torch.Tensor:
+def _make_features(x: torch.Tensor) -> torch.Tensor:
+    """Return 1 and x for every point: a line has two coefficients."""
     return torch.stack([torch.ones_like(x), x], dim=-1)
 
 

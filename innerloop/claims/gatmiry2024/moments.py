@@ -146,7 +146,7 @@ def judge_basis(rows: Rows, statement: str) -> Check:
 
 
 def move_eigenvalues(widths: float) -> Callable[[Rows], Rows]:
-    """Make data whose eigenvalues are so many widths of the bounds above their center."""
+    """Make data whose eigenvalues are this many widths of the bounds above their center."""
 
     def change(rows: Rows) -> Rows:
         for row in (row for row in rows if "found" in row):

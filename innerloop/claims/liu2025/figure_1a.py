@@ -156,7 +156,7 @@ def judge_methods(found: list[dict[str, Any]]) -> Evidence:
 
 
 SHARE_OF_LENGTHS = 5
-"""One in so many prompts is also tried at other lengths: a lasso is solved for each length."""
+"""One prompt in this many is also tried at other lengths: a lasso is solved for each length."""
 N_0 = int(sparse.least_examples(3, 20, 0.1, 0.25)) + 1
 PAPER = {"d": 20, "n": 10, "sparsity": 3, "blocks": 12}
 RECORDED = ["small-transformer", "small-transformer-near"]

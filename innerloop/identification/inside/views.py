@@ -65,7 +65,7 @@ class View:
         return f"{(what | product)[self.kind]} on {self.place.name}"
 
     def compute(self, problem: Any, value: Tensor, tokens: int) -> Values:
-        """Compute the numbers that a prompt of so many tokens should hold."""
+        """Compute the numbers that a prompt of this length should hold."""
         batch = len(value)
         if self.kind == "itself":
             places = 1 if self.place.tokens is None else len(range(tokens)[self.place.tokens])
@@ -83,7 +83,7 @@ class View:
 
 
 def list_views(problem: Any, name: str, value: Tensor, tokens: int) -> list[View]:
-    """List the views of a tensor of the state that a prompt of so many tokens has room for."""
+    """List the views of a tensor of the state that fit into a prompt of this length."""
     shape, found = tuple(value.shape[1:]), []
     size = value[0].numel()
     if size <= MAX_SIZE:
@@ -111,7 +111,7 @@ def stack_rows(problem: Any) -> Tensor:
 
 
 def _list_places(rows: int, tokens: int, after: int = 0) -> list[Place]:
-    """List the ways to put so many rows on tokens, one each; `after` tokens of examples, if any."""
+    """List the ways to put `rows` rows on tokens, one each; `after` tokens of examples, if any."""
     if rows == tokens:
         return [Place("each token", slice(None))]
     places = []

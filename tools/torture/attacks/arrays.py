@@ -38,7 +38,7 @@ def prepare(folder: Path) -> dict[str, Any]:
 def attempt(built: dict[str, Any], chance: random.Random, folder: Path) -> Verdict:
     """Hand bad arrays to one taker."""
     rng = np.random.default_rng(chance.getrandbits(32))
-    take = chance.choice(TAKERS)
+    take = chance.choice(WAYS)
 
     SPOILED.clear()
 
@@ -50,22 +50,22 @@ def attempt(built: dict[str, Any], chance: random.Random, folder: Path) -> Verdi
     return refuse_or(call)
 
 
-def take_regression(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
-    """A regression problem, its prefixes and the predictions of Newton's iteration on it."""
+def attack_regression(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
+    """Make a regression problem of bad arrays; return its data and Newton's predictions."""
     arrays = [rng.normal(size=shape) for shape in ((N, D), (N,), (1, D))]
     problem = innerloop.RegressionProblem.from_arrays(*spoil_some(arrays, chance, rng))
     return [problem.x, problem.y, predict(built["newton"], problem)]
 
 
-def take_tensors(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
-    """A regression problem from its own constructor, which takes tensors alone."""
+def attack_tensors(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
+    """Make a regression problem of bad tensors by its constructor; return Newton's predictions."""
     arrays = [torch.from_numpy(rng.normal(size=shape)) for shape in ((N, D), (N,), (1, D))]
     problem = innerloop.RegressionProblem(*spoil_some(arrays, chance, rng))
     return [predict(built["newton"], problem)]
 
 
-def take_points(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
-    """A problem about points, for principal components and for clusters."""
+def attack_points(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
+    """Make a problem of bad points, for principal components or clusters; return predictions."""
     if chance.random() < 0.5:
         arrays = [rng.normal(size=(N, D)), rng.normal(size=(1, D))]
         pca = innerloop.PCAProblem.from_arrays(*spoil_some(arrays, chance, rng))
@@ -84,8 +84,8 @@ def predict(built: Any, problem: Any) -> Tensor:
     return answer
 
 
-def take_distribution(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
-    """A distribution with a bad covariance, spectrum or weights, and a sample of it."""
+def attack_distribution(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
+    """Make a distribution with a bad covariance, spectrum or weights; return a sample."""
     square = rng.normal(size=(D, D))
     good = {
         "covariance": square @ square.T + np.eye(D),
@@ -98,8 +98,8 @@ def take_distribution(built: dict[str, Any], chance: random.Random, rng: Any) ->
     return [drawn.x, drawn.y]
 
 
-def take_preconditioner(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
-    """A construction with bad numbers of its own."""
+def attack_preconditioner(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
+    """Build a construction with bad preconditioners; return its largest deviation."""
     matrix = spoil(0.1 * np.eye(D), chance, rng)
     made = innerloop.build(
         "preconditioned-gradient-descent", d=D, n=N, steps=2, instances=2, preconditioners=matrix
@@ -107,8 +107,8 @@ def take_preconditioner(built: dict[str, Any], chance: random.Random, rng: Any) 
     return [made.certificate.max_deviation]
 
 
-def take_model(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
-    """A user's function whose predictions are bad, in the same way at every call."""
+def attack_model(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
+    """Identify a function whose predictions are bad, in the same way at every call."""
     way = chance.random()
 
     def answer(x: Tensor, y: Tensor, query: Tensor) -> Any:
@@ -120,13 +120,13 @@ def take_model(built: dict[str, Any], chance: random.Random, rng: Any) -> Any:
     return [layer.score for layer in found.layers]
 
 
-TAKERS = (
-    *(take_regression,) * 6,
-    *(take_tensors,) * 6,
-    *(take_points,) * 3,
-    *(take_distribution,) * 3,
-    take_preconditioner,
-    take_model,
+WAYS = (
+    *(attack_regression,) * 6,
+    *(attack_tensors,) * 6,
+    *(attack_points,) * 3,
+    *(attack_distribution,) * 3,
+    attack_preconditioner,
+    attack_model,
 )
 
 
