@@ -7,6 +7,7 @@ from typing import Any
 import torch
 
 from innerloop.certification.building import BuiltTransformer, Precision, build
+from innerloop.certification.exactness import EXACT_SIZES
 from innerloop.constructions.base import Construction
 from innerloop.errors import InputError
 from innerloop.language.construction import ProgramConstruction
@@ -14,9 +15,6 @@ from innerloop.language.exactness import Exactness, check_exactly
 from innerloop.limits import check_seed
 from innerloop.progress import Progress
 from innerloop.registry import find_class, make_member
-
-EXACT_SIZES = {"d": 3, "n": 4, "clusters": 2, "components": 1, "steps": 2}
-"""Sizes of exact comparisons, unless others are asked for."""
 
 
 def compile(
