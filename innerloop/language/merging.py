@@ -13,7 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from innerloop.language.forms import Row
-from innerloop.language.trace import Node, Trace
+from innerloop.language.nodes import Node
+from innerloop.language.trace import Trace
 
 Uses = dict[Any, Fraction]
 """Where a node is read, (reading, entry), and its coefficient there."""

@@ -24,10 +24,11 @@ from innerloop.language.algebra import solve
 from innerloop.language.forms import ONE, Entry, Row, add_to, scale_row
 from innerloop.language.heads import HeadBuilder
 from innerloop.language.merging import forget_node, list_readings, merge_units
+from innerloop.language.nodes import Node
 from innerloop.language.plan import SCRATCH, Hinges, Plan, PlannedBlock
 from innerloop.language.schedule import Schedule, schedule_nodes
 from innerloop.language.target import Target
-from innerloop.language.trace import Node, Trace
+from innerloop.language.trace import Trace
 from innerloop.language.units import UnitBuilder
 
 MAX_AMPLIFICATION = 100

@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from innerloop.language.forms import Pairs, Row
+from innerloop.language.nodes import Node, Part
 from innerloop.language.plan import Plan
-from innerloop.language.trace import Node, Part
 from innerloop.transformer import Layout
 
 LEAK = 40.0
