@@ -47,8 +47,8 @@ from innerloop.language.compiler import Compiled
 from innerloop.language.construction import ProgramConstruction
 from innerloop.language.exactness import check_exactly
 from innerloop.language.explaining import describe_blocks, explain_program
+from innerloop.language.knots import Knots
 from innerloop.language.points import make_rational_marks
-from innerloop.language.primitives import measure_knots
 from innerloop.language.rational import run_blocks, to_fractions
 from innerloop.problems.gaussian_mixture import GaussianMixture
 from innerloop.problems.linear_regression import LinearRegression
@@ -381,7 +381,7 @@ def heavy_ball(me, eta=0.1, beta=0.5):
 def test_the_error_of_knots_is_measured() -> None:
     """Against the bound h²/8 · max|f″|, which a parabola meets everywhere."""
     knots = torch.linspace(-1.0, 3.0, 9, dtype=torch.float64)
-    assert abs(measure_knots(lambda x: x**2, knots) - 0.5**2 / 4) < 1e-12
+    assert abs(float(Knots(lambda x: x**2, knots).errors.max()) - 0.5**2 / 4) < 1e-12
     made = make_member("programs", ProgramConstruction, "logistic-descent", {})
     step = explain_program(made)["parts"][0]
     ((line, error),) = [tuple(each.values()) for each in step["knots"]]

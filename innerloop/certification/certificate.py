@@ -48,6 +48,8 @@ class Certificate:
     unreached_weights  how many of them are not 0
     faint_weights      how many of these an error of their own size would move all the same
     unreached_zeros    how many of them are 0: most read registers that are 0 on every problem
+    approximation      for programs on knots, how far the straight lines take a step from one by the
+                       functions: the propagated `bound`, and what was `measured`; None without
     exactness          what `innerloop exact` finds at small sizes, for weights of a program: a
                        `status` (proof, points, differs, none) and a `text`; see `exactness`
     """
@@ -85,12 +87,13 @@ class Certificate:
     command: str
     seconds: float = field(compare=False)
     exactness: dict[str, Any] | None = None
+    approximation: dict[str, float] | None = None
 
     def explain(self) -> str:
         """Say in one line why the law does not hold."""
         if self.range_used > 1:
             return f"the data reach {self.range_used:.3g} times the declared range"
-        if self.broken.startswith(("cost", "exact arithmetic")):
+        if self.broken.startswith(("cost", "exact arithmetic", "knots")):
             return self.broken
         step, free = max(self.step_deviation), max(self.deviation)
         if math.isinf(step):
@@ -148,12 +151,15 @@ def certify(
     exactness = compare_for_certificate(construction, own, broken, seed)
     if exactness["status"] == "differs":
         broken = f"exact arithmetic: {exactness['text']}"
+    lines = measurement.approximation
+    if lines is not None and lines["excess"] > 0:
+        broken = f"knots: a step is off by {lines['excess']:.3g} more than their propagated bound"
     return Certificate(
         name=construction.name,
         source=construction.source,
         settings=construction.values(),
         exact=construction.exact,
-        error=construction.error,
+        error=construction.error if lines is None else f"straight lines, {lines['bound']:.2g}",
         dtype=str(dtype).removeprefix("torch."),
         **transformer.count(),
         cost=construction.cost._asdict(),
@@ -175,6 +181,7 @@ def certify(
         command=_format_command(construction, dtype, instances, seed),
         seconds=time.perf_counter() - start,
         exactness=exactness,
+        approximation=lines,
     )
 
 

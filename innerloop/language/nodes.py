@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from innerloop.language.errors import Line
 from innerloop.language.forms import Entry, Pairs, Row, Term
+from innerloop.language.knots import Knots
 
 
 class Setting(NamedTuple):
@@ -21,26 +22,37 @@ class Setting(NamedTuple):
 class Range(NamedTuple):
     """A range that forms of a token must stay in, and the line that asks for it.
 
-    `error` is the largest difference that was measured between knots and the function they are for.
+    `knots` are those of a function that is followed there.
     """
 
     rows: list[Row]
     low: Fraction
     high: Fraction
     line: Line
-    error: float = 0.0
+    knots: Knots | None = None
+
+    @property
+    def error(self) -> float:
+        """The largest difference that was measured between straight lines and their function."""
+        return 0.0 if self.knots is None else float(self.knots.errors.max())
 
 
 class Part(NamedTuple):
-    """Hidden units on every entry of `rows`, with slope, bias and weight of each in `net`."""
+    """Hidden units on every entry of `rows`, with slope, bias and weight of each in `net`.
+
+    Where they follow a function, they are `factor` times the lines between its `knots`.
+    """
 
     rows: list[Row]
     net: tuple[list[Fraction], ...]
+    knots: Knots | None = None
+    factor: Fraction = Fraction(1)
 
     def scale(self, factor: Fraction) -> Part:
         """Multiply what the units add."""
         slope, bias, weight = self.net
-        return Part(self.rows, (slope, bias, [factor * c for c in weight]))
+        net = slope, bias, [factor * c for c in weight]
+        return self._replace(net=net, factor=factor * self.factor)
 
 
 @dataclass(eq=False)

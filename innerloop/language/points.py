@@ -105,6 +105,9 @@ class _PartActivity(Activity):
     def note(self, key: Any, numbers: Any) -> None:
         self.whole.note((self.part, key), numbers)
 
+    def note_columns(self, keys: list[Any], numbers: Any) -> None:
+        self.whole.note_columns([(self.part, key) for key in keys], numbers)
+
 
 class PointChecker:
     """Draws points, and runs program and blocks on them."""

@@ -41,6 +41,13 @@ class Activity:
         if not on.all():
             self.silent.add(key)
 
+    def note_columns(self, keys: list[Any], numbers: Any) -> None:
+        """Note the inputs of several ReLUs, a column for each."""
+        on = numbers > 0
+        self._now.append(on.tobytes())
+        self.active |= {key for key, some in zip(keys, on.any(0), strict=True) if some}
+        self.silent |= {key for key, every in zip(keys, on.all(0), strict=True) if not every}
+
     def finish_point(self) -> None:
         """Count the pattern of one run."""
         if self._now:
@@ -81,8 +88,8 @@ def run_plan(
             for source, target in zip(hinges.sources, hinges.targets, strict=True):
                 numbers = stream[:, _find_place(layout, source), None] * slope + bias
                 if activity is not None:
-                    for index, column in enumerate(numbers.T, before):
-                        activity.note((number, "hinge", index), column)
+                    keys = [(number, "hinge", before + k) for k in range(len(slope))]
+                    activity.note_columns(keys, numbers)
                 update[:, _find_place(layout, target)] += (rectify(numbers) * weight).sum(-1)
             before += len(slope)
         stream = stream + update

@@ -26,6 +26,7 @@ from innerloop.language.forms import (
     as_summand,
     scale_row,
 )
+from innerloop.language.knots import Knots
 from innerloop.language.machine import Function, Machine, Token, run_on, run_program
 from innerloop.language.nodes import Node, Part, Range, Setting
 from innerloop.language.products import multiply
@@ -204,12 +205,20 @@ class Tracer(Machine):
             reach=None if flag is None else to_fraction(reach),
         )
 
-    def require(self, value: Any, low: Any, high: Any, error: float = 0.0) -> None:
+    def interpolate(self, value: Any, knots: Knots) -> Any:
+        """Add the hidden units of straight lines, and note how far they are from their function."""
+        self.require(value, float(knots.places[0]), float(knots.places[-1]), knots)
+        form = value.sum_hinges(*knots.net)
+        (part,) = self.nodes[-1].parts
+        self.nodes[-1].parts = [part._replace(knots=knots)]
+        return form
+
+    def require(self, value: Any, low: Any, high: Any, knots: Knots | None = None) -> None:
         """Note a range, to be checked when prompts are run."""
         if not isinstance(value, Form) or value.side != "me":
             raise CannotCompile("a gate or knots inside of a sum: use `where`, or a register first")
         ends = to_fraction(low), to_fraction(high)
-        self.ranges.append(Range(value.rows, *ends, find_line(), error))
+        self.ranges.append(Range(value.rows, *ends, find_line(), knots))
 
 
 def make_form(name: str, shape: tuple[int, ...]) -> Form:
