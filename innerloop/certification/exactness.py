@@ -17,7 +17,7 @@ from innerloop.language.construction import ProgramConstruction
 from innerloop.language.exactness import check_exactly, check_kinds
 from innerloop.language.points import estimate_work
 
-EXACT_SIZES = {"d": 3, "n": 4, "clusters": 2, "components": 1, "steps": 2}
+EXACT_SIZES = {"d": 3, "n": 4, "clusters": 2, "components": 1, "arms": 2, "steps": 2}
 """Sizes of exact comparisons, unless others are asked for."""
 POINTS = 4
 """Points of the comparison in a certificate: each size of random numbers once."""

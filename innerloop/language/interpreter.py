@@ -104,6 +104,8 @@ class Interpreter(Machine):
 
     def _find_same_marks(self, mark: str, gap: Any) -> Array:
         marks = self.registers[mark].array
+        if not self.registers[mark].shape:
+            return convert_like(self._like, marks[..., :, None] == marks[..., None, :])
         products = (marks[..., :, None, :] * marks[..., None, :, :]).sum(-1)
         same = products > 1 - float(gap) / 2
         if not isinstance(self._like, Tensor) and (products[same] != 1).any():

@@ -51,7 +51,8 @@ def own_total(summand: Function, mark: str, reach: Any, gap: Any = 1) -> Any:
 
     Args:
         summand: A function of a token j, as in `mean`.
-        mark: The register whose inner product tells tokens apart: it is 1 for those that count.
+        mark: The register whose inner product tells tokens apart: it is 1 for those that count. Or
+            a single number that counts the tokens: the sum is then over those before me, and me.
         reach: The largest |score| of the tokens that do not count.
         gap: Their inner product of marks is at most 1 − gap.
     """

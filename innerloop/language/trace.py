@@ -151,6 +151,8 @@ class Tracer(Machine):
             pair = as_pair(summand(Token(self, "j")))
             flag = None if where is None else where(Token(self, "j"))
         gated = where is not None or mark is not None
+        if mark is not None and not self.read(mark, "me").shape:
+            over = "causal"
         if not gated and average and isinstance(pair, Score) and not pair.depends_on("j"):
             return pair.as_form("me")
         terms = as_summand(pair).terms
@@ -165,11 +167,16 @@ class Tracer(Machine):
         )
 
     def _make_gate(self, flag: Any, mark: str | None, reach: Any, gap: Any) -> Pairs:
-        """reach·(flag − 1) for pairs of tokens, or reach/gap·(⟨mark, mark of j⟩ − 1)."""
+        """reach·(flag − 1) for pairs of tokens, or reach/gap·(⟨mark, mark of j⟩ − 1).
+
+        Where tokens are counted, reach/gap·(mark of j − mark), which a causal mask keeps below 0.
+        """
         if reach is None:
             raise CannotCompile("`where` needs reach, a bound on |score|, to silence other tokens")
         if mark is not None:
             strength = to_fraction(reach) / to_fraction(gap)
+            if not self.read(mark, "me").shape:
+                return {(ONE, (mark, 0)): strength, ((mark, 0), ONE): -strength}
             entries = make_form(mark, self.read(mark, "me").shape).rows
             gate: Pairs = {(e, e): strength for row in entries for e in row}
         else:
