@@ -7,7 +7,6 @@ from typing import Any
 import torch
 
 from innerloop.certification.building import BuiltTransformer, Precision, build
-from innerloop.certification.exactness import EXACT_SIZES
 from innerloop.constructions.base import Construction
 from innerloop.errors import InputError
 from innerloop.language.construction import ProgramConstruction
@@ -71,7 +70,7 @@ def exact(step: Any, /, *, points: int = 12, seed: int = 0, **parameters: Any) -
     """
     kind = _find_program(step)
     declared = kind.declared_types()
-    sizes = {name: size for name, size in EXACT_SIZES.items() if name in declared}
+    sizes = {name: size for name, size in kind.exact_sizes.items() if name in declared}
     given = step.values() if isinstance(step, ProgramConstruction) else sizes
     made = make_member("constructions", Construction, kind, {**given, **parameters})
     assert isinstance(made, ProgramConstruction)

@@ -17,8 +17,6 @@ from innerloop.language.construction import ProgramConstruction
 from innerloop.language.exactness import check_exactly, check_kinds
 from innerloop.language.points import estimate_work
 
-EXACT_SIZES = {"d": 3, "n": 4, "clusters": 2, "components": 1, "arms": 2, "steps": 2}
-"""Sizes of exact comparisons, unless others are asked for."""
 POINTS = 4
 """Points of the comparison in a certificate: each size of random numbers once."""
 MAX_WORK = 20_000
@@ -59,8 +57,8 @@ def _explain(reason: str) -> dict[str, Any]:
 
 def _find_small(construction: ProgramConstruction) -> ProgramConstruction | None:
     """Return the construction at small sizes, or as it is if it has numbers for its own alone."""
-    values = construction.values()
-    sizes = {name: min(values[name], size) for name, size in EXACT_SIZES.items() if name in values}
+    values, wanted = construction.values(), construction.exact_sizes
+    sizes = {name: min(values[name], size) for name, size in wanted.items() if name in values}
     kept = ((), ("steps",), ("d",), ("d", "steps"), tuple(sizes))
     for names in kept:
         smaller = {name: size for name, size in sizes.items() if name not in names}

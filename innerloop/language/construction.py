@@ -45,6 +45,8 @@ from innerloop.language.types import Count, Matrices, Number, to_fraction
 from innerloop.language.values import Matrix, Value
 from innerloop.transformer import Block, Layout
 
+EXACT_SIZES = {"d": 3, "n": 4, "clusters": 2, "components": 1, "arms": 2, "steps": 2}
+"""Small sizes of parameters that prompts have; others are left out."""
 Registers = dict[str, Tensor]
 """Contents of registers, (*batch, tokens, *shape) each."""
 
@@ -64,6 +66,8 @@ class ProgramConstruction(Construction[Any, Any], ABC):
     """Attention that linear sums become, linear or relu."""
     peepholes: ClassVar[Peepholes] = Peepholes()
     """Savings that the compiler makes: fewer where a source prints more heads."""
+    exact_sizes: ClassVar[dict[str, int]] = EXACT_SIZES
+    """Sizes at which it is compared exactly, unless others are asked for."""
     _reference: ClassVar[type[Reference]]
 
     def __post_init__(self) -> None:

@@ -46,7 +46,7 @@ def total(
     return get_machine().attend(summand, over, False, where, reach, None, 1)
 
 
-def own_total(summand: Function, mark: str, reach: Any, gap: Any = 1) -> Any:
+def own_total(summand: Function, mark: str, reach: Any, gap: Any = 1, over: str = "all") -> Any:
     """Sum over the tokens with my mark, which is me alone where marks differ: products inside me.
 
     Args:
@@ -55,8 +55,9 @@ def own_total(summand: Function, mark: str, reach: Any, gap: Any = 1) -> Any:
             a single number that counts the tokens: the sum is then over those before me, and me.
         reach: The largest |score| of the tokens that do not count.
         gap: Their inner product of marks is at most 1 − gap.
+        over: "all", or "causal" where later tokens must not be seen.
     """
-    return get_machine().attend(summand, "all", False, None, reach, mark, gap)
+    return get_machine().attend(summand, over, False, None, reach, mark, gap)
 
 
 def softmax(
