@@ -41,6 +41,11 @@ def print_certificates(certificates: list[dict[str, Any]]) -> None:
         lines = [list(pair) for pair in zip(titles, rows[0], strict=True)]
         lines += [["instances", _describe_instances(certificates[0])]]
         lines += [["not reached", _describe_unreached(certificates[0])]]
+        if exactness := certificates[0].get("exactness"):
+            lines += [["exact arithmetic", exactness["brief"]]]
+        if knots := certificates[0].get("approximation"):
+            told = f"a step is off by {knots['measured']:.2g}, bounded by {knots['bound']:.2g}"
+            lines += [["lines for functions", told]]
         return print_table(f"certificate of {name}", ["", "measured"], lines)
     lines = [[c["name"], *row] for c, row in zip(certificates, rows, strict=True)]
     return print_table("certificates", ["construction", *titles], lines)

@@ -47,12 +47,15 @@ from innerloop.language.compiler import Compiled
 from innerloop.language.construction import ProgramConstruction
 from innerloop.language.exactness import check_exactly
 from innerloop.language.explaining import describe_blocks, explain_program
-from innerloop.language.primitives import measure_knots
+from innerloop.language.knots import Knots
+from innerloop.language.points import make_rational_marks
 from innerloop.language.rational import run_blocks, to_fractions
 from innerloop.problems.gaussian_mixture import GaussianMixture
 from innerloop.problems.linear_regression import LinearRegression
 from innerloop.problems.sparse_recovery import SparseRecovery
 from innerloop.registry import make_member
+from innerloop.transformer import make_marks
+from innerloop.transformer.marks import find_gap
 
 pytestmark = pytest.mark.usefixtures("law_alone")
 
@@ -248,9 +251,21 @@ def test_constructions_that_became_programs_are_exact(name: str) -> None:
     assert found.equal, found.difference
 
 
-def test_marks_on_circles_have_no_exact_certificate() -> None:
+def test_marks_are_compared_as_corners_of_the_24_cell_and_more_are_refused() -> None:
+    found = innerloop.exact("mixture-of-two-regressions", knots=10, points=2)
+    assert found.equal, found.text
+    assert found.lines == 1
     with pytest.raises(InputError, match="the marks 'p' are points on circles"):
-        innerloop.exact("mixture-of-two-regressions", knots=10, points=1)
+        innerloop.exact("mixture-of-two-regressions", knots=10, n=25, points=1)
+
+
+@pytest.mark.parametrize("count", [1, 4, 8, 10, 17, 24])
+def test_rational_marks_are_as_far_apart_as_those_on_circles(count: int) -> None:
+    marks = torch.nn.functional.pad(make_marks(count), (0, 0, 0, 2))
+    found = make_rational_marks(marks)
+    products = found @ found.mT - torch.diag((marks.abs().sum(-1) > 0).double())
+    assert bool((products <= 1 - find_gap(count)).all())
+    assert torch.equal(products.diagonal(), torch.zeros(count + 2, dtype=torch.float64))
 
 
 def test_relu_attention_computes_the_same() -> None:
@@ -366,7 +381,7 @@ def heavy_ball(me, eta=0.1, beta=0.5):
 def test_the_error_of_knots_is_measured() -> None:
     """Against the bound h²/8 · max|f″|, which a parabola meets everywhere."""
     knots = torch.linspace(-1.0, 3.0, 9, dtype=torch.float64)
-    assert abs(measure_knots(lambda x: x**2, knots) - 0.5**2 / 4) < 1e-12
+    assert abs(float(Knots(lambda x: x**2, knots).errors.max()) - 0.5**2 / 4) < 1e-12
     made = make_member("programs", ProgramConstruction, "logistic-descent", {})
     step = explain_program(made)["parts"][0]
     ((line, error),) = [tuple(each.values()) for each in step["knots"]]

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from innerloop.certification.cost import check_cost
 from innerloop.certification.coverage import Unreached, format_ranges
+from innerloop.certification.exactness import compare_for_certificate
 from innerloop.certification.law import Deviations
 from innerloop.certification.measuring import measure_all, measure_instances
 from innerloop.certification.shrink import list_sizes, shrink
@@ -47,6 +48,10 @@ class Certificate:
     unreached_weights  how many of them are not 0
     faint_weights      how many of these an error of their own size would move all the same
     unreached_zeros    how many of them are 0: most read registers that are 0 on every problem
+    approximation      for programs on knots, how far the straight lines take a step from one by the
+                       functions: the propagated `bound`, and what was `measured`; None without
+    exactness          what `innerloop exact` finds at small sizes, for weights of a program: a
+                       `status` (proof, points, differs, none) and a `text`; see `exactness`
     """
 
     name: str
@@ -81,12 +86,14 @@ class Certificate:
     versions: dict[str, str]
     command: str
     seconds: float = field(compare=False)
+    exactness: dict[str, Any] | None = None
+    approximation: dict[str, float] | None = None
 
     def explain(self) -> str:
         """Say in one line why the law does not hold."""
         if self.range_used > 1:
             return f"the data reach {self.range_used:.3g} times the declared range"
-        if self.broken.startswith("cost"):
+        if self.broken.startswith(("cost", "exact arithmetic", "knots")):
             return self.broken
         step, free = max(self.step_deviation), max(self.deviation)
         if math.isinf(step):
@@ -139,13 +146,20 @@ def certify(
             f"{construction.name} moves by {measured.largest_move:.1e} in its largest step, which "
             f"a tolerance of {tolerance:.0e} cannot tell from standing still: use larger steps"
         )
-    broken = _describe_break(construction, transformer, measured, seed)
+    own = _has_own_weights(construction, transformer)
+    broken = _describe_break(construction, transformer, measured, own, seed)
+    exactness = compare_for_certificate(construction, own, broken, seed)
+    if exactness["status"] == "differs":
+        broken = f"exact arithmetic: {exactness['text']}"
+    lines = measurement.approximation
+    if lines is not None and lines["excess"] > 0:
+        broken = f"knots: a step is off by {lines['excess']:.3g} more than their propagated bound"
     return Certificate(
         name=construction.name,
         source=construction.source,
         settings=construction.values(),
         exact=construction.exact,
-        error=construction.error,
+        error=construction.error if lines is None else f"straight lines, {lines['bound']:.2g}",
         dtype=str(dtype).removeprefix("torch."),
         **transformer.count(),
         cost=construction.cost._asdict(),
@@ -166,6 +180,8 @@ def certify(
         versions=collect_versions(),
         command=_format_command(construction, dtype, instances, seed),
         seconds=time.perf_counter() - start,
+        exactness=exactness,
+        approximation=lines,
     )
 
 
@@ -211,11 +227,15 @@ def _count_steps(
 
 
 def _describe_break(
-    construction: Construction[Any, Any], transformer: Transformer, measured: Deviations, seed: int
+    construction: Construction[Any, Any],
+    transformer: Transformer,
+    measured: Deviations,
+    own: bool,
+    seed: int,
 ) -> str:
     """Describe what is wrong with the law or the cost; empty if nothing is."""
     broken = measured.broken
-    if broken and measured.usage <= 1 and _has_own_weights(construction, transformer):
+    if broken and measured.usage <= 1 and own:
         broken += _find_smallest_break(construction, transformer, seed)
     return "; ".join(filter(None, (broken, check_cost(construction, transformer))))
 

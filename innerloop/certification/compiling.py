@@ -15,9 +15,6 @@ from innerloop.limits import check_seed
 from innerloop.progress import Progress
 from innerloop.registry import find_class, make_member
 
-EXACT_SIZES = {"d": 3, "n": 4, "clusters": 2, "components": 1, "steps": 2}
-"""Sizes of exact comparisons, unless others are asked for."""
-
 
 def compile(
     step: Any,
@@ -73,7 +70,7 @@ def exact(step: Any, /, *, points: int = 12, seed: int = 0, **parameters: Any) -
     """
     kind = _find_program(step)
     declared = kind.declared_types()
-    sizes = {name: size for name, size in EXACT_SIZES.items() if name in declared}
+    sizes = {name: size for name, size in kind.exact_sizes.items() if name in declared}
     given = step.values() if isinstance(step, ProgramConstruction) else sizes
     made = make_member("constructions", Construction, kind, {**given, **parameters})
     assert isinstance(made, ProgramConstruction)

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
+from innerloop.certification.approximation import measure_approximation
 from innerloop.certification.coverage import Unreached, find_unreached
 from innerloop.certification.extremes import (
     find_in_range,
@@ -48,12 +49,14 @@ class Measurement(NamedTuple):
     further    instances at the ends of the range, and of a construction's own further kind
     unreached  the weights that no instance reached; None where it was not measured: the law is
                broken, or a single instance is too large
+    approximation  how far straight lines take a step from their functions; None without knots
     """
 
     deviations: Deviations
     redrawn: int = 0
     further: int = 0
     unreached: Unreached | None = None
+    approximation: dict[str, float] | None = None
 
 
 def measure_all(
@@ -88,7 +91,9 @@ def measure_all(
         few if extreme is None else join_batches([few, extreme]),
         generator,
     )
-    return Measurement(found, redrawn, further, unreached)
+    with torch.no_grad():
+        approximation = measure_approximation(construction, few)
+    return Measurement(found, redrawn, further, unreached, approximation)
 
 
 def measure_instances(

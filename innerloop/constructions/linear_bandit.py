@@ -19,7 +19,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -28,23 +28,14 @@ from torch import Tensor
 from innerloop.algorithms.accelerated_ridge import AcceleratedRidge, SolverState
 from innerloop.constructions.acting import ActingConstruction
 from innerloop.errors import InputError, OutOfRangeError
+from innerloop.language import Data, State, define, dot, entry_sum, mean, relu, stack, total
+from innerloop.language.construction import Registers
+from innerloop.language.definition import Definition
+from innerloop.language.prompts.bandits import BanditProgram, alternate
 from innerloop.parameters import parameter
 from innerloop.problems.bandit import ActionSet
 from innerloop.problems.linear_bandit_games import BanditGameProblem, LinearBanditGames
 from innerloop.problems.linear_bandits import LinearBandits
-from innerloop.transformer import (
-    MLP,
-    Attention,
-    Block,
-    Head,
-    Layout,
-    Units,
-    make_signed_pair,
-    sum_terms,
-)
-from innerloop.transformer.head import Blocks
-from innerloop.transformer.layout import Location
-from innerloop.transformer.positions import gate_own_position
 
 NOISE = 0.5
 """σ of the rewards in `environments`, for actions with norms up to 1."""
@@ -52,30 +43,73 @@ SLACK = 1 + 1e-9
 """Factor on the bounds of norms and rewards, to allow for rounding."""
 
 
+def define_solver(**extra: Any) -> Definition:
+    """Return the program of the ridge solves, on the game's registers and the extra ones."""
+
+    @define(
+        prompt="bandits",
+        a=Data("A", "d"),
+        chosen=Data("A"),
+        reward=Data(),
+        phi=State("d"),
+        ahead=State("S", "d"),
+        behind=State("S", "d"),
+        **extra,
+        pos=Data(),
+    )
+    def solve(me: Any, own: Any) -> None:
+        ahead, behind = [], []
+        for s, (_, momentum, _) in enumerate(own.systems):
+            moved = descend(me, own, s)
+            ahead.append(moved + momentum * (moved - me.behind[s]))
+            behind.append(moved)
+        me.ahead, me.behind = stack(ahead), stack(behind)
+
+    @solve.init
+    def _(me: Any, A: int) -> None:
+        me.phi = sum(find_chosen(me, k) for k in range(A))
+
+    return solve
+
+
+def find_chosen(me: Any, k: int) -> Any:
+    """The features of action k in the token before, where it was chosen; else 0."""
+    now = me.chosen[k] + entry_sum(me.chosen) - me.pos
+    return total(lambda j: relu(now + j.pos) * j.a[k], over="causal")
+
+
+def descend(me: Any, own: Any, s: int) -> Any:
+    """A gradient step on system s, over the number of tokens so far."""
+    size, _, ridge = own.systems[s]
+    y, told = me.ahead[s], 0 if s else 1
+    pull = mean(lambda j: (dot(y, j.phi) - told * j.reward) * j.phi, over="causal")
+    moved = y - size * (pull + keep(me, lambda j: ridge * j.ahead[s]))
+    return moved + size * keep(me, lambda j: own.select_target(j, s)) if s else moved
+
+
+def keep(me: Any, value: Any) -> Any:
+    """A value of this token over the number of tokens so far: 1 + j − i is 0 or less before it."""
+    return mean(lambda j: relu(1 + j.pos - me.pos) * value(j), over="causal")
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
-class LinearBanditConstruction(ActingConstruction[BanditGameProblem, SolverState], ABC):
+class LinearBanditConstruction(
+    BanditProgram, ActingConstruction[BanditGameProblem, SolverState], ABC
+):
     """One block for the features, one per step of the ridge solves, one for the odds."""
 
+    attention: ClassVar[str] = "relu"
     looped: ClassVar[bool] = True
 
-    d: int = parameter(2, "features", least=1, most=64)
-    n: int = parameter(10, "T, the largest number of steps of a game", least=1, most=2_000)
-    arms: int = parameter(3, "A, actions in a set", least=1, most=64)
     steps: int = parameter(60, "steps of the ridge solves", least=1, most=10_000)
     ridge: float = parameter(1.0, "λ, the weight of the ridge penalty", least=1e-6, most=1e6)
     temperature: float = parameter(0.5, "τ of the softmax over scores", least=1e-3, most=1e6)
     bound: float = parameter(1.0, "B, the largest norm of an action", least=1e-6, most=1e6)
     reward: float = parameter(10.0, "the largest |reward|", least=1e-6, most=1e6)
 
-    @property
     @abstractmethod
-    def extra_registers(self) -> dict[str, int | tuple[int, ...]]:
-        """Further registers of a subclass."""
-
-    @property
-    @abstractmethod
-    def target_registers(self) -> list[Location]:
-        """The registers of b_1, b_2, …, the right-hand sides of the systems."""
+    def select_target(self, token: Any, s: int) -> Any:
+        """Return b_s, the right-hand side of system s, of a token."""
 
     @property
     @abstractmethod
@@ -86,12 +120,15 @@ class LinearBanditConstruction(ActingConstruction[BanditGameProblem, SolverState
     def algorithm(self) -> AcceleratedRidge:
         raise TypeError(f"{self.name} must define its algorithm")
 
-    @cached_property
-    def layout(self) -> Layout:
-        solves = (len(self.algorithm.ridges), self.d)
-        game = {"a": (self.arms, self.d), "chosen": self.arms, "reward": (), "phi": self.d}
-        state = {"ahead": solves, "behind": solves, "score": self.arms}
-        return Layout(**game, **state, **self.extra_registers, pos=(), one=())
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {**super().sizes, "S": len(self.algorithm.ridges)}
+
+    @property
+    def systems(self) -> list[list[float]]:
+        """η, β and the ridge of every system."""
+        rates = self.algorithm.rates
+        return torch.stack([rates.step_size, rates.momentum, self.algorithm.ridges], -1).tolist()
 
     @property
     def max_estimate(self) -> float:
@@ -114,8 +151,7 @@ class LinearBanditConstruction(ActingConstruction[BanditGameProblem, SolverState
         )
 
     def distributions(self) -> list[LinearBanditGames]:
-        longest = LinearBanditGames(d=self.d, n=self.n, arms=self.arms, bound=self.bound)
-        return [longest, replace(longest, n=self.n // 2 + 1)]
+        return [replace(each, bound=self.bound) for each in super().distributions()]
 
     def accept(self, problem: BanditGameProblem) -> None:
         self.check_observations(0, problem.features, problem.noise)
@@ -155,7 +191,10 @@ class LinearBanditConstruction(ActingConstruction[BanditGameProblem, SolverState
     def encode_observation(
         self, t: int, observation: ActionSet, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch 1 width"]:
-        return self._observation_tokens(t, observation.features.unsqueeze(-3), noise.unsqueeze(-2))
+        features, normals = observation.features.unsqueeze(-3), noise.unsqueeze(-2)
+        self.check_observations(t, features, normals)
+        given = {"z": normals} if "z" in self.layout.registers else {}
+        return self.layout.make_tokens(a=features, pos=2.0 * t + 1, one=1.0, **given)
 
     def encode_action(
         self,
@@ -164,100 +203,26 @@ class LinearBanditConstruction(ActingConstruction[BanditGameProblem, SolverState
         action: Int[Tensor, "*batch"],
         reward: Float[Tensor, "*batch"],
     ) -> Float[Tensor, "*batch 1 width"]:
-        return self._action_tokens(t, action.unsqueeze(-1), reward.unsqueeze(-1))
-
-    def prompt(self, problem: BanditGameProblem) -> Tensor:
-        first = self._observation_tokens(0, problem.features, problem.noise)
-        second = self._action_tokens(0, problem.actions, problem.rewards)
-        return torch.stack([first, second], dim=-2).flatten(-3, -2)
-
-    def _observation_tokens(
-        self,
-        start: int,
-        features: Float[Tensor, "*batch n arms d"],
-        noise: Float[Tensor, "*batch n normals"],
-    ) -> Float[Tensor, "*batch n width"]:
-        """Return the first tokens of consecutive steps: what is observed."""
-        self.check_observations(start, features, noise)
-        pos = 2 * torch.arange(start, start + features.shape[-3]).to(features) + 1
-        return self.layout.make_tokens(a=features, pos=pos, one=1.0, **self.noise_registers(noise))
-
-    def _action_tokens(
-        self, start: int, actions: Int[Tensor, "*batch n"], rewards: Float[Tensor, "*batch n"]
-    ) -> Float[Tensor, "*batch n width"]:
-        """Return the second tokens of consecutive steps: actions and rewards."""
+        actions, rewards = action.unsqueeze(-1), reward.unsqueeze(-1)
         self._check_rewards(rewards)
         if not bool(((actions >= 0) & (actions < self.arms)).all()):
             raise InputError(f"actions must be in 0 … {self.arms - 1}, got {actions.tolist()}")
         chosen = torch.nn.functional.one_hot(actions, self.arms).to(rewards)
-        pos = 2 * torch.arange(start, start + actions.shape[-1]).to(rewards) + 2
-        return self.layout.make_tokens(chosen=chosen, reward=rewards, pos=pos, one=1.0)
+        return self.layout.make_tokens(chosen=chosen, reward=rewards, pos=2.0 * t + 2, one=1.0)
 
-    def noise_registers(self, noise: Tensor) -> dict[str, Tensor]:
-        """Return the registers of first tokens that hold the policy's normals, if any do."""
-        return {}
-
-    def encode(self, problem: BanditGameProblem, state: SolverState) -> Tensor:
-        stream, place = self.prompt(problem), self.layout
-        stream[..., 1::2, place["phi"].index] = problem.chosen_features
-        stream[..., 0::2, place["ahead"].index] = state.ahead.flatten(-2)
-        stream[..., 0::2, place["behind"].index] = state.behind.flatten(-2)
-        return stream
+    def represent(self, filled: Registers, state: SolverState) -> Registers:
+        batch = state.ahead.ndim - 3
+        shown, chosen = filled["a"][..., 0::2, :, :], filled["chosen"][..., 1::2, :]
+        features = (chosen.unsqueeze(-1) * shown).sum(dim=-2)
+        solved = {"ahead": state.ahead, "behind": state.behind}
+        return {
+            "phi": alternate(None, features, batch),
+            **{name: alternate(value, None, batch) for name, value in solved.items()},
+        }
 
     def ignored_mask(self, stream: Tensor) -> Bool[Tensor, "tokens width"]:
         second = torch.arange(stream.shape[-2]) % 2 == 1
         return second.unsqueeze(-1) & self.layout.mask("ahead", "behind")
-
-    def prologue(self) -> list[Block]:
-        heads = []
-        for k in range(self.arms):
-            weights = torch.ones(self.arms, 1, dtype=torch.float64)
-            weights[k] += 1
-            score = sum_terms({("chosen", "one"): weights}, gate_own_position(1.0))
-            heads.append(Head(score, {(self.layout["a"][k], "phi"): 1.0}))
-        return [Block(self.causal_attention(heads, "1"))]
-
-    def body(self, k: int) -> list[Block]:
-        heads = [head for s in range(len(self.algorithm.ridges)) for head in self._data_heads(s)]
-        return [
-            Block(
-                self.causal_attention([*heads, self._own_head()], "1/i"),
-                MLP.from_pieces(self.layout, [self._momentum_units()]),
-            )
-        ]
-
-    def _data_heads(self, s: int) -> list[Head]:
-        """Return the signed pair that adds −η/i Σ φ (⟨y, φ⟩ − r) to y of system s; r if s = 0."""
-        y, size = self.layout["ahead"][s], float(self.algorithm.rates.step_size[s])
-        reward: Blocks = {} if s else {("one", "reward"): -1.0}
-        return make_signed_pair(Head(sum_terms({(y, "phi"): 1.0}, reward), {("phi", y): -size}))
-
-    def _own_head(self) -> Head:
-        """Return the head that adds the token's own −η/i λ y and η/i b to y of every system."""
-        sizes, ridges = self.algorithm.rates.step_size, self.algorithm.ridges
-        shrink = torch.diag((-sizes * ridges).repeat_interleave(self.d))
-        value: dict[tuple[Location, Location], Tensor | float] = {("ahead", "ahead"): shrink}
-        for s, register in enumerate(self.target_registers, 1):
-            value[register, self.layout["ahead"][s]] = float(sizes[s])
-        return Head({("one", "one"): 1.0}, value, gate=gate_own_position(1.0))
-
-    def _momentum_units(self) -> Units:
-        """Return MLP units for ahead += β (ahead − behind), behind ← ahead."""
-        momentum = torch.diag(self.algorithm.rates.momentum.repeat_interleave(self.d))
-        eye = torch.eye(len(momentum), dtype=torch.float64)
-        both = torch.cat([eye, -eye])
-        return Units(
-            {"ahead": both, "behind": -both},
-            torch.zeros(len(both), dtype=torch.float64),
-            {"ahead": torch.cat([momentum, -momentum], dim=1), "behind": both.mT},
-            note="ahead += β (ahead − behind), behind ← ahead",
-        )
-
-    def causal_attention(self, heads: list[Head], normalisation: Literal["1", "1/i"]) -> Attention:
-        layout = self.layout
-        return Attention.from_heads(
-            layout, heads, kind="relu", mask="causal", normalisation=normalisation
-        )
 
     def decode(self, problem: BanditGameProblem, stream: Tensor) -> Tensor:
         return self.log_odds(stream[..., 0::2, :])

@@ -16,19 +16,28 @@ Source     lin.theorem-12: 2H + 8 layers; here 4 + (H − 1)(1 + ⌈(⌈log₂ A
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any, ClassVar
 
 import torch
-from torch import Tensor
 
 from innerloop.algorithms.optimistic_planning import Plan
 from innerloop.constructions.base import Cost
-from innerloop.constructions.tabular import compare_by_heads, compare_by_units
-from innerloop.constructions.ucb_vi import UCBVIConstruction
+from innerloop.constructions.tabular import (
+    cap,
+    choose_state,
+    compare_by_heads,
+    estimate_tables,
+    look_ahead,
+    replace_row,
+)
+from innerloop.constructions.ucb_vi import REGISTERS, UCBVIConstruction
+from innerloop.language import State, define, entry_sum, relu, stack
+from innerloop.language.construction import Registers
+from innerloop.language.definition import Definition
+from innerloop.language.prompts.planning import PlanningPrompt
 from innerloop.parameters import parameter
 from innerloop.problems.tabular_games import TabularGameProblem
-from innerloop.transformer import MLP, Address, Block, Head, Units, affine, clear
-from innerloop.transformer.pieces import Piece
 
 
 def count_layers(horizon: int, actions: int) -> int:
@@ -41,6 +50,61 @@ def count_further_levels(actions: int) -> int:
     return max((actions - 1).bit_length(), 1) // 2
 
 
+def compare_by_units(larger: Any, smaller: Any) -> Any:
+    """x + σ(y − x), entry by entry, by hidden units."""
+    return smaller + relu(larger - smaller)
+
+
+def compare_pairs(row: Any, own: Any) -> Any:
+    """The larger of each two actions of a row of values, by hidden units: (slots, states)."""
+    columns = [stack([values[a] for values in row]) for a in range(own.arms)]
+    pairs = zip(columns[0::2], columns[1::2], strict=False)
+    return stack([compare_by_units(y, x) for x, y in pairs] + columns[own.arms // 2 * 2 :])
+
+
+def find_best(me: Any, own: Any) -> Any:
+    """The largest slot of `V` for each state: levels by heads and by hidden units, in turn."""
+    left, heads = list(me.V), True
+    while len(left) > 1:
+        pairs = zip(left[0::2], left[1::2], strict=False)
+        after = [
+            compare_by_heads(me, own, y, x) if heads else compare_by_units(y, x) for x, y in pairs
+        ]
+        left, heads = after + left[len(left) // 2 * 2 :], not heads
+    return left[0]
+
+
+@cache
+def define_packed(tokens: int) -> Definition:
+    """Return the program for games of up to so many tokens, each with its mark."""
+
+    @define(prompt=PlanningPrompt(tokens), **REGISTERS, V=State("L", "S"))
+    def plan(me: Any, k: int, H: int, own: Any) -> None:
+        h = own.steps - 1 - k
+        me.best = find_best(me, own)
+        row = me.R[h] - look_ahead(me, own, h, H, -1)
+        me.Q, me.V = replace_row(me.Q, h, row), compare_pairs(row, own)
+
+    @plan.init
+    def _(me: Any, H: int, own: Any) -> None:
+        rewards, me.P = estimate_tables(me, own)
+        later = [sum_last(me.P[h], own) for h in range(own.steps)]
+        me.R = stack([rewards[h] + H * later[h] for h in range(own.steps)] + [rewards[own.steps]])
+        me.Q = replace_row(me.Q, own.steps, rewards[own.steps])
+        me.V = compare_pairs(rewards[own.steps], own)
+
+    @plan.answer
+    def out(me: Any, H: int, own: Any) -> Any:
+        return cap(H, stack([choose_state(me, own, a) for a in range(own.arms)]))
+
+    return plan
+
+
+def sum_last(table: Any, own: Any) -> Any:
+    """The sum of a table over its last side."""
+    return stack([stack([entry_sum(row) for row in rows]) for rows in table])
+
+
 @dataclass(frozen=True, kw_only=True, eq=False)
 class PackedUCBVIConstruction(UCBVIConstruction):
     """Three blocks of estimates, one and half the levels of a maximum per step, one to read out."""
@@ -48,7 +112,7 @@ class PackedUCBVIConstruction(UCBVIConstruction):
     cost: ClassVar[Cost] = Cost(
         "k + km + 4",
         "kdA + dA",
-        "7kdA + 3kd²A + 7dA + dp + k + 3d + 3A + 10",
+        "6kdA + 3kd²A + 6dA + dp + k + d + A + 10",
         "2H + 8 layers",
         "m = levels, A = arms, p = slots",
     )
@@ -61,6 +125,14 @@ class PackedUCBVIConstruction(UCBVIConstruction):
     d: int = parameter(2, "states S", least=1, most=50)
     arms: int = parameter(3, "actions A", least=1, most=50)
     n: int = parameter(8, "largest number of episodes of a game", least=1, most=200)
+
+    @property
+    def definition(self) -> Definition:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return define_packed(2 * self.max_game_steps)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {**super().sizes, "L": self.slots}
 
     @property
     def levels(self) -> int:
@@ -89,7 +161,7 @@ class PackedUCBVIConstruction(UCBVIConstruction):
             games.append(replace(game, states=game.states[:, :1] + 0 * turns, actions=actions))
         return games
 
-    def _fill_registers(self, state: Plan) -> dict[str, Tensor]:
+    def _fill_tables(self, state: Plan) -> Registers:
         later = (state.transitions * state.values[..., 1:, None, None, :, :].amax(dim=-1)).sum(-1)
         uncut, shifted = state.optimistic_rewards.clone(), state.optimistic_rewards.clone()
         uncut[..., :-1, :, :] += later
@@ -100,63 +172,3 @@ class PackedUCBVIConstruction(UCBVIConstruction):
         latest = uncut[..., int((~found).sum(dim=-3).max()), :, :]
         pairs = [latest[..., a : a + 2].amax(dim=-1) for a in range(0, self.arms, 2)]
         return {"R": shifted, "P": state.transitions, "Q": uncut, "V": torch.stack(pairs, dim=-2)}
-
-    def _estimate_block(self) -> Block:
-        at = self.layout
-        pieces: list[Piece] = [
-            affine(at["P"][h][..., s], at["R"][h], float(self.horizon))
-            for h in range(self.steps)
-            for s in range(self.d)
-        ]
-        pieces += self._sum_and_compare(self.steps, "R")
-        return Block(super()._estimate_block().attention, MLP.from_pieces(at, pieces))
-
-    def _sum_and_compare(self, h: int, *summed: str) -> list[Piece]:
-        """Set Q_h to the sum of registers (possibly with Q_h), and add its first level to V."""
-        at = self.layout
-        pieces: list[Piece] = [affine(at[name][h], at["Q"][h]) for name in summed if name != "Q"]
-        parts = [[at[name][h][:, a] for name in summed] for a in range(self.arms)]
-        for k in range(self.slots):
-            slot, (smaller, *larger) = at["V"][k], parts[2 * k : 2 * k + 2]
-            pieces += [affine(part, slot) for part in smaller]
-            pieces += [compare_by_units(part, smaller, slot) for part in larger]
-        return pieces
-
-    def body(self, k: int) -> list[Block]:
-        h, at, own = self.steps - 1 - k, self.layout, self._own_token()
-        blocks, best = self._further_levels()
-        heads = [
-            Head(
-                {("one", "one"): float(self.horizon), (best[s : s + 1], "one"): -1.0},
-                {(at["P"][h][..., s], at["Q"][h]): -1.0},
-                own,
-            )
-            for s in range(self.d)
-        ]
-        pieces = [*self._sum_and_compare(h, "Q", "R"), clear(at["V"])]
-        return [*blocks, Block(self._attention(heads), MLP.from_pieces(at, pieces))]
-
-    def _further_levels(self) -> tuple[list[Block], Address]:
-        """The levels after the first, attention and MLP in turn; and where the maxima end."""
-        at, own, blocks = self.layout, self._own_token(), []
-        left = [at["V"][slot] for slot in range(self.slots)]
-        while len(left) > 1:
-            heads = [
-                head
-                for x, y in zip(left[0::2], left[1::2], strict=False)
-                for head in compare_by_heads(y, x, x, own)
-            ]
-            left = left[0::2]
-            pairs = zip(left[0::2], left[1::2], strict=False)
-            pieces = [compare_by_units([y], [x], x) for x, y in pairs]
-            left = left[0::2]
-            mlp = MLP.from_pieces(at, pieces) if pieces else None
-            blocks.append(Block(self._attention(heads), mlp))
-        return blocks, left[0]
-
-    def epilogue(self) -> list[Block]:
-        (block,) = super().epilogue()
-        one = torch.eye(self.arms, dtype=torch.float64)
-        bias = torch.full((self.arms,), -float(self.horizon), dtype=torch.float64)
-        cut = Units({"out": one}, bias, {"out": -one}, f"out ← min({self.horizon}, out)")
-        return [Block(block.attention, MLP.from_pieces(self.layout, [cut]))]

@@ -20,7 +20,7 @@ Source     yang2025.lin.theorem-8. Layers and width have the printed order
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any, ClassVar
 
 import torch
@@ -29,18 +29,35 @@ from torch import Tensor
 from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.soft_lin_ucb import SoftLinUCB
 from innerloop.constructions.base import Cost
-from innerloop.constructions.linear_bandit import LinearBanditConstruction
+from innerloop.constructions.linear_bandit import LinearBanditConstruction, define_solver
+from innerloop.language import dot, own_total, piecewise, relu, stack
 from innerloop.parameters import parameter
 from innerloop.policies.lin_ucb import LinUCBPolicy
-from innerloop.transformer import MLP, Block, Head, make_signed_pair, piecewise_linear
-from innerloop.transformer.layout import Location
-from innerloop.transformer.positions import gate_own_position
+
+solve = define_solver()
+
+
+@solve.answer
+def score(me: Any, A: int, own: Any) -> Any:
+    def multiply(product: Any) -> Any:
+        reach = own.max_score
+        return stack([own_total(partial(product, k), "pos", reach) for k in range(A)])
+
+    def find_root(square: Tensor) -> Tensor:
+        return float(own.gain) * (square.sqrt() - largest**0.5)
+
+    largest = float(own.max_square)
+    grid = torch.linspace(0.0, 1.0, own.knots, dtype=torch.float64)
+    fit = multiply(lambda k, j: dot(me.behind[0], j.a[k]))
+    me.width = multiply(lambda k, j: relu(dot(me.behind[1 + k], j.a[k])))
+    return fit / own.temperature + piecewise(me.width, find_root, largest * grid**4)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SoftLinUCBConstruction(LinearBanditConstruction):
     """One block for the features, one per step, one for the read-out."""
 
+    definition: ClassVar = solve
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023)"
     cost: ClassVar[Cost] = Cost(
         "k + 2",
@@ -61,13 +78,13 @@ class SoftLinUCBConstruction(LinearBanditConstruction):
     alpha: float = parameter(1.0, "α, the weight of the uncertainty", least=0, most=1e6)
     knots: int = parameter(500, "knots of the root", least=2, most=100_000)
 
-    @property
-    def extra_registers(self) -> dict[str, int | tuple[int, ...]]:
-        return {"width": self.arms}
+    def select_target(self, token: Any, s: int) -> Any:
+        return token.a[s - 1]
 
     @property
-    def target_registers(self) -> list[Location]:
-        return [self.layout["a"][k] for k in range(self.arms)]
+    def gain(self) -> float:
+        """α/τ."""
+        return self.alpha / self.temperature
 
     @cached_property
     def algorithm(self) -> SoftLinUCB:
@@ -95,7 +112,7 @@ class SoftLinUCBConstruction(LinearBanditConstruction):
     def interpolation_error(self) -> float:
         """The error of the log odds that is due to the knots."""
         width = self.max_square**0.5 / (2 * (self.knots - 1) ** 2)
-        return self.alpha / self.temperature * width
+        return self.gain * width
 
     @property
     def accuracy(self) -> float:
@@ -106,28 +123,3 @@ class SoftLinUCBConstruction(LinearBanditConstruction):
 
     def tolerance(self, dtype: torch.dtype) -> float:
         return super().tolerance(dtype) + self.interpolation_error
-
-    def epilogue(self) -> list[Block]:
-        heads = [head for k in range(self.arms) for head in self._product_heads(k)]
-        return [
-            Block(
-                self.causal_attention(heads, "1"),
-                MLP.from_pieces(self.layout, [self._root_units()]),
-            )
-        ]
-
-    def _product_heads(self, k: int) -> list[Head]:
-        a, x = self.layout["a"][k], self.layout["behind"]
-        score, width = self.layout["score"][k], self.layout["width"][k]
-        gate = gate_own_position(self.max_score)
-        value = Head({(x[0], a): 1.0}, {("one", score): 1 / self.temperature}, gate)
-        return [*make_signed_pair(value), Head({(x[1 + k], a): 1.0}, {("one", width): 1.0}, gate)]
-
-    def _root_units(self) -> Any:
-        gain, largest = self.alpha / self.temperature, self.max_square
-        grid = torch.linspace(0.0, 1.0, self.knots, dtype=torch.float64)
-
-        def root(square: Tensor) -> Tensor:
-            return gain * (square.sqrt() - largest**0.5)
-
-        return piecewise_linear("width", "score", root, largest * grid**4)

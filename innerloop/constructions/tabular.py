@@ -1,135 +1,140 @@
-"""Heads and MLP pieces for tabular planning: copies by position, cells, sums, maxima.
+"""Parts of programs for tabular planning: copies by position, cells, sums, maxima, look-ahead.
 
-They use the registers `one`, `i` and `i2` (a token's position, and its square) and `e` (its
-episode).
+Tokens know their number `i` with its square `i2`, their episode `e` and a mark `p`. What is
+multiplied inside a token is the score of a ReLU head that sees the token itself alone; it is never
+negative, so that one head does.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
 
-import torch
 from torch import Tensor
 
-from innerloop.transformer import Address, Head, Layout, Units, affine, clear
-from innerloop.transformer.layout import Location
-from innerloop.transformer.pieces import Piece
-
-Pairs = dict[tuple[Location, Location], float]
+from innerloop.language import dot, own_total, piecewise, relu, stack, total
 
 
-def copy_score(back: int) -> Pairs:
-    """Return the score 1 − (i − o − j)²: 1 for the token o = `back` places before, else ≤ 0."""
-    return {
-        ("one", "one"): 1.0 - back**2,
-        ("i2", "one"): -1.0,
-        ("one", "i2"): -1.0,
-        ("i", "i"): 2.0,
-        ("i", "one"): 2.0 * back,
-        ("one", "i"): -2.0 * back,
-    }
+def copy_before(me: Any, back: int, name: str) -> Any:
+    """The register of the token `back` places before: score 1 − (i − back − j)², else at most 0."""
+    mine = 1 - back**2 - me.i2 + 2 * back * me.i
+    return total(
+        lambda j: relu(mine + 2 * me.i * j.i - 2 * back * j.i - j.i2) * j[name], over="causal"
+    )
 
 
-def sum_earlier(names: dict[str, str]) -> list[Head]:
-    """Return heads that sum registers over the tokens of earlier episodes.
-
-    σ(e_i − e_j) − σ(e_i − e_j − 1) is 1 for a token of an earlier episode, otherwise 0. `names`
-    maps each register that is read to the one that is written.
-    """
-    ahead: Pairs = {("e", "one"): 1.0, ("one", "e"): -1.0}
-    added, taken = (dict.fromkeys(names.items(), sign) for sign in (1.0, -1.0))
-    return [Head(ahead, added), Head({**ahead, ("one", "one"): -1.0}, taken)]
+def mark_cells(sides: Sequence[Any], amount: Any = 1) -> Any:
+    """A table with the amount, up to 1, in the cell that one-hot registers select, else 0."""
+    first, *others = sides
+    if not others:
+        return stack([entry + amount for entry in first])
+    return stack([mark_cells(others, amount + entry) for entry in first])
 
 
-def mark_cells(reads: list[tuple[str, int, int]], target: str, amount: str | None = None) -> Piece:
-    """Return a piece that adds 1 (or an amount in [0, 1]) to one cell of a table.
-
-    One-hot registers select the cell: `reads` lists name, axis of the table, and the offset of the
-    register's entries against the table's.
-    """
-
-    def make_units(layout: Layout) -> Units:
-        table = layout[target]
-        axes = torch.cartesian_prod(*(torch.arange(size) for size in table.shape))
-        weights: dict[str, Tensor] = {}
-        for name, axis, offset in reads:
-            weights[name] = torch.zeros(table.size, layout[name].size, dtype=torch.float64)
-            weights[name][torch.arange(table.size), axes[:, axis] + offset] = 1.0
-        bias = torch.full((table.size,), 1.0 - len(reads), dtype=torch.float64)
-        if amount is not None:
-            weights[amount] = torch.ones(table.size, 1, dtype=torch.float64)
-            bias -= 1.0
-        one = torch.eye(table.size, dtype=torch.float64)
-        cell = ", ".join(name for name, _, _ in reads)
-        return Units(weights, bias, {target: one}, f"{target} += {amount or 1} at ({cell})")
-
-    return make_units
+def sum_earlier(me: Any, name: str) -> Any:
+    """The sum over the tokens of earlier episodes: σ(e − e_j) − σ(e − e_j − 1) is 1 for these."""
+    return total(lambda j: (relu(me.e - j.e) - relu(me.e - j.e - 1)) * j[name], over="causal")
 
 
-def cap_values(most: float, h: int, erased: Sequence[Address] = ()) -> list[Piece]:
-    """Return pieces for Q_h ← min(most, R_h + Q_h), where Q_h held later values, and erasures."""
+def estimate_tables(me: Any, own: Any) -> tuple[Any, Any]:
+    """Average rewards plus the bonus, and frequencies of transitions, of the episodes before."""
+    me.was, me.did, me.had = (
+        copy_before(me, 1, "s"),
+        copy_before(me, 1, "a"),
+        copy_before(me, 2, "s"),
+    )
+    me.visit = relu(mark_cells([me.h, me.was, me.a], -2))
+    me.pay = relu(mark_cells([me.h, me.was, me.a], me.r - 3))
+    me.move = relu(mark_cells([list(me.h)[1:], me.had, me.did, me.s], -3))
+    me.visits, me.earned, me.moves = (sum_earlier(me, name) for name in ("visit", "pay", "move"))
+    inverse, bonus = own.tables
+    me.inverse = piecewise(me.visits, inverse, own.visits)
+    rewards, moved = {}, {}
+    for h, s, a in product(range(own.horizon), range(own.d), range(own.arms)):
+        rewards[h, s, a] = share(me, own, (h, s, a), "earned")
+        if h < own.steps:
+            moved[h, s, a] = share(me, own, (h, s, a), "moves")
+    paid, went = (arrange(cells, own) for cells in (rewards, moved))
+    return paid + piecewise(me.visits, bonus, own.visits), went
 
-    def make_units(layout: Layout) -> Units:
-        """Q + σ(0·Q + most) − (σ(Q) − σ(−Q)) − σ(most − R − Q)."""
-        value, reward = layout["Q"][h], layout["R"][h]
-        one = torch.eye(value.size, dtype=torch.float64)
-        none, top = torch.zeros_like(one), one.new_full((value.size,), float(most))
-        reads: dict[Location, Tensor] = {
-            value: torch.cat([none, one, -one, -one]),
-            reward: torch.cat([none, none, none, -one]),
-        }
-        bias = torch.cat([top, 0 * top, 0 * top, top])
-        writes: dict[Location, Tensor] = {value: torch.cat([one, -one, one, -one], dim=1)}
-        note = f"{value.label} ← min({most:g}, {reward.label} + {value.label})"
-        return Units(reads, bias, writes, note)
 
-    return [make_units, *(clear(register) for register in erased)]
+def keep(own: Any, most: Any, summand: Callable[[Any], Any]) -> Any:
+    """A sum over this token alone, for scores up to `most`."""
+    return own_total(summand, "p", most, own.gap, over="causal")
 
 
-def row_maxima(
-    table: Address, room: Address, own: Pairs
-) -> tuple[Address, list[tuple[list[Head], list[Piece]]]]:
-    """Compute the maximum of each row of a table (rows, columns) by a tree of x + σ(y − x).
+def share(me: Any, own: Any, cell: tuple[int, int, int], name: str) -> Any:
+    """An entry of a table over the number of visits of its cell."""
+    h, s, a = cell
+    return keep(own, 1, lambda j: relu(j.inverse[h][s][a]) * j[name][h][s][a])
 
-    Returns the address of the maxima, and the heads and pieces of each block of the tree: heads add
-    σ(y − x) to a slot of `room` (columns, rows), the MLP adds x. Slots must be 0 before.
-    """
-    slots = iter(range(room.shape[0]))
-    left = [table[:, column] for column in range(table.shape[1])]
-    tree = []
+
+def arrange(cells: dict[tuple[int, int, int], Any], own: Any) -> Any:
+    """Arrange values of cells as a table."""
+    steps = 1 + max(h for h, _, _ in cells)
+    return stack(
+        [
+            stack([stack([cells[h, s, a] for a in range(own.arms)]) for s in range(own.d)])
+            for h in range(steps)
+        ]
+    )
+
+
+def follow_table(values: Tensor) -> Callable[[Tensor], Tensor]:
+    """Return the function with these values at 0, 1, 2, …, linear between them."""
+
+    def follow(x: Tensor) -> Tensor:
+        low = x.floor().clamp(0, len(values) - 2)
+        first = values[low.long()]
+        return first + (x - low) * (values[low.long() + 1] - first)
+
+    return follow
+
+
+def find_best(me: Any, own: Any, columns: Sequence[Any]) -> Any:
+    """The largest of each row of a table, given by its columns: a tree of maxima by heads."""
+    left = [stack(list(column)) for column in columns]
     while len(left) > 1:
-        heads, pieces, after = [], [], []
-        for x, y in zip(left[0::2], left[1::2], strict=False):
-            slot = room[next(slots)]
-            pieces.append(affine(x, slot))
-            after.append(slot)
-            heads += compare_by_heads(y, x, slot, own)
-        left = after + left[2 * len(after) :]
-        tree.append((heads, pieces))
-    return left[0], tree
+        pairs = zip(left[0::2], left[1::2], strict=False)
+        left = [compare_by_heads(me, own, y, x) for x, y in pairs] + left[len(left) // 2 * 2 :]
+    return left[0]
 
 
-def compare_by_heads(larger: Address, smaller: Address, target: Address, own: Pairs) -> list[Head]:
-    """Return heads that add σ(larger − smaller) of the token itself to the target, row by row."""
-    heads = []
-    for row in range(target.size):
-        part = slice(row, row + 1)
-        score: Pairs = {(larger[part], "one"): 1.0, (smaller[part], "one"): -1.0}
-        heads.append(Head(score, {("one", target[part]): 1.0}, own))
-    return heads
+def compare_by_heads(me: Any, own: Any, larger: Any, smaller: Any) -> Any:
+    """x + σ(y − x), entry by entry, the second by heads that see the token itself."""
+    me.excess = larger - smaller
+    found = [keep(own, own.max_value, lambda j, s=s: relu(j.excess[s])) for s in range(own.d)]
+    return smaller + stack(found)
 
 
-def compare_by_units(
-    larger: Sequence[Address], smaller: Sequence[Address], target: Address
-) -> Piece:
-    """Return a piece that adds σ(larger − smaller) to the target, entry by entry.
+def look_ahead(me: Any, own: Any, h: int, top: Any = 0, sign: int = 1) -> Any:
+    """Σ P̂_h(s') σ(top ± best(s')): the expected value of the next state."""
 
-    Each side is the sum of some registers of the target's size.
-    """
-    one = torch.eye(target.size, dtype=torch.float64)
-    reads: dict[Location, Tensor] = dict.fromkeys(larger, one)
-    reads |= dict.fromkeys(smaller, -one)
-    none = torch.zeros(target.size, dtype=torch.float64)
-    sides = (" + ".join(part.label for part in side) for side in (larger, smaller))
-    note = f"{target.label} += σ({' − ('.join(sides)}))"
-    return Units(reads, none, {target: one}, note)
+    def weigh(s: int) -> Any:
+        def value(j: Any) -> Any:
+            return stack([stack([j.P[h][u][a][s] for a in range(own.arms)]) for u in range(own.d)])
+
+        return keep(own, own.max_value, lambda j: relu(top + sign * j.best[s]) * value(j))
+
+    return sum((weigh(s) for s in range(1, own.d)), weigh(0))
+
+
+def cap(most: int, value: Any) -> Any:
+    """min(most, value), entry by entry."""
+    return most - relu(most - value)
+
+
+def replace_row(table: Any, h: int, row: Any) -> Any:
+    """A table with another row h."""
+    return stack([row if k == h else old for k, old in enumerate(table)])
+
+
+def choose_state(me: Any, own: Any, a: int) -> Any:
+    """Q of this token's step and state for action a; 0 where there is no state."""
+    columns = [stack([row[a] for row in table]) for table in me.Q]
+    found = [
+        keep(own, own.max_value, lambda j, h=h: relu(dot(columns[h], j.s)) * j.h[h])
+        for h in range(own.horizon)
+    ]
+    return sum(found[1:], found[0])

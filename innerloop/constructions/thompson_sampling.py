@@ -29,19 +29,32 @@ from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.inverse_root import InverseRoot, inverse_root
 from innerloop.algorithms.thompson_sampling import ThompsonSampling
 from innerloop.constructions.base import Cost
-from innerloop.constructions.linear_bandit import SLACK, LinearBanditConstruction
+from innerloop.constructions.linear_bandit import (
+    SLACK,
+    LinearBanditConstruction,
+    define_solver,
+)
 from innerloop.errors import OutOfRangeError
+from innerloop.language import Data, dot, own_total, stack
 from innerloop.parameters import parameter
 from innerloop.policies.linear_thompson import LinearThompsonPolicy
-from innerloop.transformer import Block, Head, make_signed_pair
-from innerloop.transformer.layout import Location
-from innerloop.transformer.positions import gate_own_position
+
+solve = define_solver(z=Data("d"))
+
+
+@solve.answer
+def score(me: Any, A: int, own: Any) -> Any:
+    weights = sum(share * me.behind[s] for s, share in enumerate(own.shares))
+    reach = own.max_score
+    products = [own_total(lambda j, k=k: dot(weights, j.a[k]), "pos", reach) for k in range(A)]
+    return stack(products) / own.temperature
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class ThompsonSamplingConstruction(LinearBanditConstruction):
     """One block for the features, one per step, one for the read-out."""
 
+    definition: ClassVar = solve
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 10 (Lin et al. 2023)"
     cost: ClassVar[Cost] = Cost(
         "k + 2",
@@ -60,13 +73,13 @@ class ThompsonSamplingConstruction(LinearBanditConstruction):
     terms: int = parameter(6, "m, terms of the inverse root", least=1, most=64)
     normal: float = parameter(10.0, "the largest ‖z‖", least=1e-6, most=1e6)
 
-    @property
-    def extra_registers(self) -> dict[str, int | tuple[int, ...]]:
-        return {"z": self.d}
+    def select_target(self, token: Any, s: int) -> Any:
+        return token.z
 
     @property
-    def target_registers(self) -> list[Location]:
-        return ["z"] * self.terms
+    def shares(self) -> list[float]:
+        """The share of every system in w."""
+        return self.algorithm.mix.tolist()
 
     @cached_property
     def root(self) -> InverseRoot:
@@ -118,19 +131,3 @@ class ThompsonSamplingConstruction(LinearBanditConstruction):
                 f"{self.name} was built for normals with ‖z‖ up to normal={self.normal:g}, "
                 f"got {largest:.4g}: build it with a larger normal"
             )
-
-    def noise_registers(self, noise: Tensor) -> dict[str, Tensor]:
-        return {"z": noise}
-
-    def epilogue(self) -> list[Block]:
-        heads = [head for k in range(self.arms) for head in make_signed_pair(self._product_head(k))]
-        return [Block(self.causal_attention(heads, "1"))]
-
-    def _product_head(self, k: int) -> Head:
-        """Return the head for score_k += ⟨w, a_k⟩/τ with w = Σ_s mix_s x_s."""
-        mix = torch.kron(self.algorithm.mix[:, None], torch.eye(self.d, dtype=torch.float64))
-        return Head(
-            {("behind", self.layout["a"][k]): mix},
-            {("one", self.layout["score"][k]): 1 / self.temperature},
-            gate=gate_own_position(self.max_score),
-        )

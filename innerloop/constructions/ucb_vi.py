@@ -2,7 +2,7 @@
 
 Algorithm  Q_h = min{ H, R_h + P̂_h max_a Q_{h+1} } backwards from the last step of the episode; R is
            the average reward plus the bonus, P̂ the frequencies, of the whole episodes before
-Invariant  every token holds R in `R`, P̂ in `P` and the values found so far in `Q`; `V` is 0
+Invariant  every token holds R in `R`, P̂ in `P` and the values found so far in `Q`
 Proof      block 1 copies s, a from the two tokens before, score 1 − (i − o − j)², and its MLP makes
            cells: visit σ(h + s + a − 2), reward σ(r + h + s + a − 3), move σ(h + s + a + s' − 3).
            Block 2 sums the cells of earlier episodes, σ(e_i − e_j) − σ(e_i − e_j − 1) being 1 or 0,
@@ -20,8 +20,9 @@ Source     lin.theorem-12: 2H + 8 layers; here 4 + (H − 1)(1 + ⌈log₂ A⌉)
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property
 from typing import Any, ClassVar
 
 import torch
@@ -33,14 +34,20 @@ from innerloop.algorithms.optimistic_planning import OptimisticPlanning, Plan
 from innerloop.constructions.acting import ActingConstruction
 from innerloop.constructions.base import Cost
 from innerloop.constructions.tabular import (
-    Pairs,
-    cap_values,
-    copy_score,
-    mark_cells,
-    row_maxima,
-    sum_earlier,
+    cap,
+    choose_state,
+    estimate_tables,
+    find_best,
+    follow_table,
+    look_ahead,
+    replace_row,
 )
 from innerloop.errors import OutOfRangeError
+from innerloop.language import Data, State, define, stack
+from innerloop.language.construction import ProgramConstruction, Registers
+from innerloop.language.definition import Definition
+from innerloop.language.prompts.planning import PlanningPrompt
+from innerloop.language.target import Peepholes
 from innerloop.parameters import parameter
 from innerloop.policies.base import greedy_probabilities
 from innerloop.policies.ucb_vi import UCBVIPolicy
@@ -48,38 +55,54 @@ from innerloop.problems.environment import Environment
 from innerloop.problems.mdp import Situation, TabularMDP
 from innerloop.problems.tabular_games import TabularGameProblem, TabularGames
 from innerloop.problems.tabular_mdps import TabularMDPs
-from innerloop.transformer import (
-    MLP,
-    Attention,
-    Block,
-    Head,
-    Layout,
-    gate_own_token,
-    make_marks,
-    piecewise_linear,
-)
-from innerloop.transformer.marks import MARK_SIZE
+from innerloop.transformer.marks import MARK_SIZE, find_gap
 
 MAX_WIDTH = 1000
 """Upper bound on the width; each cell of the tables has heads with width × width matrices."""
+REGISTERS = {
+    **{"i": Data(), "i2": Data(), "e": Data(), "p": Data(MARK_SIZE)},
+    **{"h": Data("H"), "s": Data("S"), "a": Data("A"), "r": Data()},
+    **{"R": State("H", "S", "A"), "P": State("K", "S", "A", "S"), "Q": State("H", "S", "A")},
+}
+
+
+@cache
+def define_planning(tokens: int) -> Definition:
+    """Return the program for games of up to so many tokens, each with its mark."""
+
+    @define(prompt=PlanningPrompt(tokens), **REGISTERS)
+    def plan(me: Any, k: int, H: int, own: Any) -> None:
+        h = own.steps - 1 - k
+        me.best = find_best(me, own, [[row[a] for row in me.Q[h + 1]] for a in range(own.arms)])
+        me.Q = replace_row(me.Q, h, cap(H, me.R[h] + look_ahead(me, own, h)))
+
+    @plan.init
+    def _(me: Any, H: int, own: Any) -> None:
+        me.R, me.P = estimate_tables(me, own)
+        me.Q = replace_row(me.Q, own.steps, cap(H, me.R[own.steps]))
+
+    @plan.answer
+    def out(me: Any, own: Any) -> Any:
+        return stack([choose_state(me, own, a) for a in range(own.arms)])
+
+    return plan
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
+class UCBVIConstruction(ProgramConstruction, ActingConstruction[TabularGameProblem, Plan]):
     """Three blocks of estimates, one and a tree of maxima per step back, one for the read-out."""
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 12 (Lin et al. 2023)"
     cost: ClassVar[Cost] = Cost(
         "k + km + 4",
         "kdA + dA",
-        "7kdA + 3kd²A + 8dA + k + 3d + 3A + 10",
+        "6kdA + 3kd²A + 6dA + k + d + A + 10",
         "2H + 8 layers",
         "m = levels, A = arms",
     )
-    scratch: ClassVar[tuple[str, ...]] = (
-        *("was", "did", "had", "visit", "pay", "move"),
-        *("visits", "earned", "moves", "inverse"),
-    )
+    looped: ClassVar[bool] = False
+    peepholes: ClassVar[Peepholes] = Peepholes(reuse=True)
+    exact_sizes: ClassVar[dict[str, int]] = {"d": 2, "n": 2, "arms": 2, "steps": 1}
     cases: ClassVar[tuple[dict[str, Any], ...]] = (
         {"d": 2, "n": 9, "steps": 3, "bonus": 0.0},
         {"d": 4, "arms": 3, "steps": 1},
@@ -96,11 +119,25 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.layout.width > MAX_WIDTH:
+        if self.needed_width > MAX_WIDTH:
             raise OutOfRangeError(
-                f"{self.name} keeps its tables in every token: {self.layout.width} numbers for "
+                f"{self.name} keeps its tables in every token: {self.needed_width} numbers for "
                 f"d={self.d}, arms={self.arms}, steps={self.steps}, up to {MAX_WIDTH} are built"
             )
+
+    @property
+    def needed_width(self) -> int:
+        """The width, known before it is compiled: tables, what they are estimated from, a token."""
+        cells, moves = self.horizon * self.d * self.arms, self.steps * self.d**2 * self.arms
+        return 6 * cells + 3 * moves + self.horizon + self.d + self.arms + 9
+
+    @property
+    def definition(self) -> Definition:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return define_planning(2 * self.max_game_steps)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"n": self.n, "S": self.d, "A": self.arms, "H": self.horizon, "K": self.steps}
 
     @property
     def horizon(self) -> int:
@@ -112,37 +149,18 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
         return math.ceil(math.log2(self.arms))
 
     @property
-    def slots(self) -> int:
-        """Slots of `V`, each with a number for every state."""
-        return self.arms
-
-    @property
     def max_value(self) -> float:
-        """Upper bound on what `Q` and `V` hold."""
+        """Upper bound on what `Q` holds."""
         return self.horizon
 
     @property
     def max_game_steps(self) -> int:
         return self.n * self.horizon
 
-    @cached_property
-    def layout(self) -> Layout:
-        S, A, H = self.d, self.arms, self.horizon
-        tried, moved = (H, S, A), (H - 1, S, A, S)
-        data = {
-            "one": (),
-            "i": (),
-            "i2": (),
-            "e": (),
-            "p": MARK_SIZE,
-            "h": H,
-            "s": S,
-            "a": A,
-            "r": (),
-        }
-        past = {"was": S, "did": A, "had": S, "visit": tried, "pay": tried, "move": moved}
-        sums = {"visits": tried, "earned": tried, "moves": moved, "inverse": tried}
-        return Layout(**data, **past, **sums, R=tried, P=moved, Q=tried, V=(self.slots, S), out=A)
+    @property
+    def gap(self) -> float:
+        """1 minus the largest product of two marks."""
+        return find_gap(2 * self.max_game_steps)
 
     @cached_property
     def policy(self) -> UCBVIPolicy:
@@ -157,6 +175,19 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
     def algorithm(self) -> OptimisticPlanning:
         width = self.policy.bonus_scale(self.horizon, self.d, self.arms)
         return OptimisticPlanning(torch.tensor(width, dtype=torch.float64))
+
+    @property
+    def visits(self) -> list[float]:
+        """The numbers of visits that a cell may have."""
+        return [float(count) for count in range(max(self.n, 2))]
+
+    @property
+    def tables(self) -> list[Callable[[Tensor], Tensor]]:
+        """1/N and the bonus for N visits, on whole numbers."""
+        counts = torch.tensor(self.visits, dtype=torch.float64)
+        some, never = counts.clamp_min(1), counts == 0
+        bonus = torch.where(never, 2.0 * self.horizon, self.algorithm.width / some.sqrt())
+        return [follow_table(table) for table in (torch.where(never, 0.0, 1 / some), bonus)]
 
     def distributions(self) -> list[TabularGames]:
         size = {"states": self.d, "arms": self.arms, "horizon": self.horizon}
@@ -208,9 +239,7 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
         self, t: int, observation: Situation, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch 1 width"]:
         state = one_hot(observation.state, self.d).to(noise).unsqueeze(-2)
-        return self.layout.make_tokens(
-            **self._token_position(2 * t, observation.step, state), s=state
-        )
+        return self.layout.make_tokens(**self._number(2 * t, observation.step, state), s=state)
 
     def encode_action(
         self,
@@ -220,137 +249,25 @@ class UCBVIConstruction(ActingConstruction[TabularGameProblem, Plan]):
         reward: Float[Tensor, "*batch"],
     ) -> Float[Tensor, "*batch 1 width"]:
         done = one_hot(action, self.arms).to(reward).unsqueeze(-2)
-        place = self._token_position(2 * t + 1, observation.step, done)
+        place = self._number(2 * t + 1, observation.step, done)
         return self.layout.make_tokens(**place, a=done, r=reward.unsqueeze(-1))
 
-    def _token_position(self, i: int, step: int, like: Tensor) -> dict[str, Tensor]:
+    def _number(self, i: int, step: int, like: Tensor) -> dict[str, Any]:
         """Return the registers for position, episode and step of token i, counted from 0."""
         if i >= 2 * self.max_game_steps:
             raise OutOfRangeError(f"{self.name} was built for up to n={self.n} episodes")
-        at = torch.tensor([i, step], device=like.device)
-        return self._token_positions(at[:1], at[1:], like)
+        prompt, at = self.definition.prompt, torch.tensor([i, step], device=like.device)
+        assert isinstance(prompt, PlanningPrompt)
+        return {**prompt.number_tokens(at[:1], at[1:], self.horizon, like), "one": 1.0}
 
-    def _token_positions(
-        self, i: Int[Tensor, " tokens"], step: Int[Tensor, " tokens"], like: Tensor
-    ) -> dict[str, Tensor]:
-        """Return the registers for position, episode and step of several tokens."""
-        numbers = {"one": torch.ones_like(i), "i": i, "i2": i * i, "e": i // (2 * self.horizon)}
-        places = {"p": self._marks.to(i.device)[i], "h": one_hot(step, self.horizon)}
-        return {name: value.to(like) for name, value in (numbers | places).items()}
+    def represent(self, filled: Registers, state: Plan) -> Registers:
+        axis = state.values.ndim - 4
+        found = self._fill_tables(state)
+        return {name: t.repeat_interleave(2 * self.horizon, axis) for name, t in found.items()}
 
-    @cached_property
-    def _marks(self) -> Tensor:
-        return make_marks(2 * self.max_game_steps)
-
-    def prompt(self, problem: TabularGameProblem) -> Tensor:
-        rewards = problem.rewards.flatten(-2)
-        seen = one_hot(problem.states.flatten(-2), self.d).to(rewards)
-        done = one_hot(problem.actions.flatten(-2), self.arms).to(rewards)
-        i = torch.arange(2 * rewards.shape[-1], device=rewards.device)
-        places = self._token_positions(i, i // 2 % self.horizon, rewards)
-        # Observations alternate with actions and rewards.
-        return self.layout.make_tokens(
-            **places,
-            s=torch.stack([seen, 0 * seen], dim=-2).flatten(-3, -2),
-            a=torch.stack([0 * done, done], dim=-2).flatten(-3, -2),
-            r=torch.stack([0 * rewards, rewards], dim=-1).flatten(-2),
-        )
-
-    def encode(self, problem: TabularGameProblem, state: Plan) -> Tensor:
-        stream = self.prompt(problem)
-        for name, value in self._fill_registers(state).items():
-            each = value.flatten(-len(self.layout[name].shape)).repeat_interleave(
-                2 * self.horizon, dim=-2
-            )
-            stream[..., self.layout[name].index] = each
-        return stream
-
-    def _fill_registers(self, state: Plan) -> dict[str, Tensor]:
+    def _fill_tables(self, state: Plan) -> Registers:
         """Return what the registers of every token of an episode hold between steps."""
         return dict(zip(("R", "P", "Q"), state, strict=True))
-
-    def prologue(self) -> list[Block]:
-        return [self._memory_block(), self._count_block(), self._estimate_block()]
-
-    def _memory_block(self) -> Block:
-        heads = [
-            Head(copy_score(1), {("s", "was"): 1.0, ("a", "did"): 1.0}),
-            Head(copy_score(2), {("s", "had"): 1.0}),
-        ]
-        tried = [("h", 0, 0), ("was", 1, 0), ("a", 2, 0)]
-        moved = [("h", 0, 1), ("had", 1, 0), ("did", 2, 0), ("s", 3, 0)]
-        pieces = [
-            mark_cells(tried, "visit"),
-            mark_cells(tried, "pay", "r"),
-            mark_cells(moved, "move"),
-        ]
-        return Block(self._attention(heads), MLP.from_pieces(self.layout, pieces))
-
-    def _count_block(self) -> Block:
-        names = {"visit": "visits", "pay": "earned", "move": "moves"}
-        knots = torch.arange(max(self.n, 2), dtype=torch.float64)
-        some, never = knots.clamp_min(1), knots == 0
-        inverse = torch.where(never, 0.0, 1 / some)
-        bonus = torch.where(never, 2.0 * self.horizon, self.algorithm.width / some.sqrt())
-        pieces = [
-            piecewise_linear("visits", "inverse", inverse, knots),
-            piecewise_linear("visits", "R", bonus, knots),
-        ]
-        return Block(self._attention(sum_earlier(names)), MLP.from_pieces(self.layout, pieces))
-
-    def _estimate_block(self) -> Block:
-        heads, own, at = [], self._own_token(1.0), self.layout
-        for cell in torch.cartesian_prod(*(torch.arange(size) for size in at["R"].shape)).tolist():
-            place = tuple(cell)
-            value: Pairs = {(at["earned"][place], at["R"][place]): 1.0}
-            if place[0] < self.steps:
-                value[(at["moves"][place], at["P"][place])] = 1.0
-            heads.append(Head({(at["inverse"][place], "one"): 1.0}, value, own))
-        return Block(
-            self._attention(heads), MLP.from_pieces(at, cap_values(self.horizon, self.steps))
-        )
-
-    def body(self, k: int) -> list[Block]:
-        h, at, own = self.steps - 1 - k, self.layout, self._own_token()
-        best, tree = row_maxima(at["Q"][h + 1], at["V"], own)
-        blocks = [
-            Block(self._attention(heads), MLP.from_pieces(at, pieces)) for heads, pieces in tree
-        ]
-        heads = [
-            Head({(best[s : s + 1], "one"): 1.0}, {(at["P"][h][..., s], at["Q"][h]): 1.0}, own)
-            for s in range(self.d)
-        ]
-        erased = [at["V"]] if self.levels else []
-        return [
-            *blocks,
-            Block(self._attention(heads), MLP.from_pieces(at, cap_values(self.horizon, h, erased))),
-        ]
-
-    def epilogue(self) -> list[Block]:
-        at, own = self.layout, self._own_token()
-        heads = [
-            Head(
-                {(at["Q"][h][:, a], "s"): 1.0},
-                {(at["h"][h : h + 1], at["out"][a : a + 1]): 1.0},
-                own,
-            )
-            for h in range(self.horizon)
-            for a in range(self.arms)
-        ]
-        return [Block(self._attention(heads))]
-
-    def _own_token(self, most: float | None = None) -> Pairs:
-        """Return the gate that keeps scores up to `most`, by default those of values, at home."""
-        return gate_own_token(most or self.max_value, 2 * self.max_game_steps)
-
-    def _attention(self, heads: list[Head]) -> Attention:
-        return Attention.from_heads(
-            self.layout, heads, kind="relu", mask="causal", normalisation="1"
-        )
-
-    def decode(self, problem: TabularGameProblem, stream: Tensor) -> Tensor:
-        values = self.layout.read(stream, "out")[..., 0::2, :]
-        return values.unflatten(-2, (problem.episodes, self.horizon))
 
     def log_odds(self, stream: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch actions"]:
         values = self.layout.read(stream.unsqueeze(-2), "out").squeeze(-2)

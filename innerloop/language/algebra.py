@@ -18,14 +18,16 @@ def reduce_rank(products: Sequence[Factors]) -> list[Factors]:
     return [(left, right) for right, left in _make_rights_independent(swapped)]
 
 
-def _make_rights_independent(products: Iterable[Factors]) -> list[Factors]:
+def _make_rights_independent(products: Sequence[Factors]) -> list[Factors]:
     """Write Σ left ⊗ right with linearly independent rights, which are some of the given ones."""
     kept: list[Factors] = []
     echelon: dict[Any, tuple[Sparse, Sparse]] = {}  # pivot → reduced row, and it in kept rights
-    for left, right in products:
+    for number, (left, right) in enumerate(products, 1):
         row, combination = dict(right), dict[int, Fraction]()
-        _eliminate(row, combination, echelon)
-        if row:
+        _eliminate(row, combination, echelon, 1)
+        if row and number == len(products):
+            kept.append((dict(left), right))
+        elif row:
             pivot = next(iter(row))
             factor = 1 / row[pivot]
             made = {index: times(-c, factor) for index, c in combination.items()}
@@ -46,8 +48,8 @@ def solve(equations: Iterable[tuple[Sparse, Sparse]]) -> dict[Any, Sparse] | Non
     """
     echelon: dict[Any, tuple[Sparse, Sparse]] = {}
     for p, q in equations:
-        row, right = dict(p), {key: -c for key, c in q.items()}
-        _eliminate(row, right, echelon)
+        row, right = dict(p), dict(q)
+        _eliminate(row, right, echelon, -1)
         if not row:
             if right:
                 return None
@@ -56,7 +58,7 @@ def solve(equations: Iterable[tuple[Sparse, Sparse]]) -> dict[Any, Sparse] | Non
         factor = 1 / row[pivot]
         echelon[pivot] = (
             {key: times(c, factor) for key, c in row.items()},
-            {key: times(-c, factor) for key, c in right.items()},
+            {key: times(c, factor) for key, c in right.items()},
         )
     solution: dict[Any, Sparse] = {}
     for pivot, (row, right) in reversed(echelon.items()):
@@ -69,11 +71,13 @@ def solve(equations: Iterable[tuple[Sparse, Sparse]]) -> dict[Any, Sparse] | Non
     return {key: row for key, row in solution.items() if row}
 
 
-def _eliminate(row: Sparse, record: Sparse, echelon: dict[Any, tuple[Sparse, Sparse]]) -> None:
-    """Subtract from a row the earlier ones, in their order; `record` gains what was subtracted."""
+def _eliminate(
+    row: Sparse, record: Sparse, echelon: dict[Any, tuple[Sparse, Sparse]], sign: int
+) -> None:
+    """Subtract earlier rows, in their order; `record` gains `sign` times what they were made of."""
     for pivot, (reduced, made) in echelon.items():
         if c := row.get(pivot):
             for key, weight in reduced.items():
                 add_to(row, key, times(-c, weight))
             for key, weight in made.items():
-                add_to(record, key, times(c, weight))
+                add_to(record, key, times(sign * c, weight))

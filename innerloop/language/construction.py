@@ -15,71 +15,40 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
 
-from innerloop.constructions.base import Construction, Cost
+from innerloop.constructions.base import Construction
 from innerloop.constructions.regression import make_matrices
 from innerloop.errors import FileError, InputError, OutOfRangeError
 from innerloop.language.compiler import Compiled, compile_program
 from innerloop.language.definition import Definition, list_arguments
+from innerloop.language.derived import (
+    CountedCost,
+    Own,
+    ReferenceOf,
+    Repeats,
+    declare_fields,
+    refuse_own,
+)
 from innerloop.language.emission import emit_blocks
 from innerloop.language.forms import ONE
 from innerloop.language.interpreter import Interpreter
 from innerloop.language.machine import Function, run_program
 from innerloop.language.plan import Plan
 from innerloop.language.ranges import RangeCheck
-from innerloop.language.reference import Reference, make_reference
+from innerloop.language.reference import Reference
 from innerloop.language.target import Peepholes, Target
 from innerloop.language.types import Count, Matrices, Number, to_fraction
 from innerloop.language.values import Matrix, Value
-from innerloop.parameters import parameter
 from innerloop.transformer import Block, Layout
 
+EXACT_SIZES = {"d": 3, "n": 4, "clusters": 2, "components": 1, "arms": 2, "steps": 2}
+"""Small sizes of parameters that prompts have; others are left out."""
 Registers = dict[str, Tensor]
 """Contents of registers, (*batch, tokens, *shape) each."""
-
-
-class _ReferenceOf:
-    """The reference algorithm of a program's class, made when it is first asked for."""
-
-    def __get__(self, instance: Any, owner: type[ProgramConstruction]) -> type[Reference]:
-        if "_reference" not in owner.__dict__:
-            owner._reference = make_reference(owner.definition, owner)
-        return owner._reference
-
-
-class _CountedCost:
-    """The cost of a program: counted for an object; for the class, what every size shares."""
-
-    def __get__(self, instance: ProgramConstruction | None, owner: type[Any]) -> Cost:
-        if instance is None:
-            return Cost("counted", "counted", "counted")
-        compiled, loops = instance.compiled, instance.steps if instance.repeats else 1
-        blocks = loops * sum(len(plan.blocks) for plan in compiled.steps)
-        others = [plan for plan in (compiled.prologue, compiled.epilogue) if plan is not None]
-        heads = [plan.count()["heads"] for plan in compiled.plans.values()]
-        layers = blocks + sum(len(plan.blocks) for plan in others)
-        return Cost(str(layers), str(max(heads)), str(compiled.layout.width))
-
-
-class _Own:
-    """The numbers of a construction, the same in every step: what a step asks for as `own`."""
-
-    def __init__(self, construction: ProgramConstruction) -> None:
-        self._construction = construction
-
-    def __getattr__(self, name: str) -> Any:
-        return self._construction.find_number(name)
-
-
-class _Repeats:
-    """Whether a program is looped: where its steps are all the same, unless its class says."""
-
-    def __get__(self, instance: ProgramConstruction | None, owner: type[Any]) -> Any:
-        return False if instance is None else instance.repeats
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -88,15 +57,17 @@ class ProgramConstruction(Construction[Any, Any], ABC):
 
     definition: ClassVar[Definition]
     required: ClassVar[tuple[str, ...]] = ("source", "cost", "definition")
-    reference: ClassVar[Any] = _ReferenceOf()
-    cost: ClassVar[Any] = _CountedCost()
-    looped: ClassVar[Any] = _Repeats()
+    reference: ClassVar[Any] = ReferenceOf()
+    cost: ClassVar[Any] = CountedCost()
+    looped: ClassVar[Any] = Repeats()
     keeps_text: ClassVar[bool] = False
     """Whether files of its weights say the program's text: it is in nobody else's package."""
     attention: ClassVar[Any] = "linear"
     """Attention that linear sums become, linear or relu."""
     peepholes: ClassVar[Peepholes] = Peepholes()
     """Savings that the compiler makes: fewer where a source prints more heads."""
+    exact_sizes: ClassVar[dict[str, int]] = EXACT_SIZES
+    """Sizes at which it is compared exactly, unless others are asked for."""
     _reference: ClassVar[type[Reference]]
 
     def __post_init__(self) -> None:
@@ -157,7 +128,7 @@ class ProgramConstruction(Construction[Any, Any], ABC):
     def numbers_at(self, k: int) -> dict[str, Any]:
         """Return the numbers of step k as rationals, whole numbers and matrices."""
         names = self.definition.numbers
-        return {"own": _Own(self), **{name: self.find_number(name, k) for name in names}}
+        return {"own": Own(self), **{name: self.find_number(name, k) for name in names}}
 
     def find_number(self, name: str, k: int = 0) -> Any:
         """Return the number of step k that is called by a name; what is no number as it is."""
@@ -355,39 +326,6 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         if set(cls.definition.numbers) - set(cls.__dataclass_fields__):
             declare_fields(cls)
         return function
-
-
-def refuse_own(function: Function) -> None:
-    """Refuse a function of a program that asks for the numbers of a class."""
-    if "own" in list_arguments(function):
-        raise InputError(
-            f"{function.__name__} asks for `own`, the numbers of a construction's class, which a "
-            "@program has none of: ask for each number by its name, or use define in a class"
-        )
-
-
-def declare_fields(owner: type[ProgramConstruction]) -> type[ProgramConstruction]:
-    """Make a program's numbers parameters of its class; once more if there are new ones."""
-    types: dict[str, Any] = {"attention": Literal["linear", "relu"]}
-    owner.attention = parameter("linear", "attention that linear sums become, linear or relu")
-    for name, declared in owner.definition.numbers.items():
-        if isinstance(declared, Matrices):
-            types[name] = Tensor | Literal["random", "identity"]
-            made = parameter("random", declared.help)
-        elif isinstance(declared, Count):
-            types[name] = int
-            limits = {"least": declared.least, "most": declared.most}
-            made = parameter(declared.default, declared.help, **limits)
-        else:
-            types[name] = float | Tensor | None
-            limits = {"least": declared.least, "most": declared.most}
-            made = parameter(declared.default, declared.help, **limits)
-        setattr(owner, name, made)
-    owner.__annotations__ = types
-    for name in ("__init__", "__repr__", "__setattr__", "__delattr__"):
-        if name in owner.__dict__:  # dataclass would not write them again
-            delattr(owner, name)
-    return dataclass(frozen=True, kw_only=True, eq=False)(owner)
 
 
 Maker = Callable[[Function], Any]

@@ -205,11 +205,15 @@ class Form(Symbol):
             raise CannotCompile(
                 f"a {len(matrix)}×{len(matrix[0])} matrix times a value of shape {self.shape}"
             )
-        parts = [
-            [scale_row(row, c) for c, row in zip(weights, self.rows, strict=True) if c]
-            for weights in matrix
-        ]
-        return Form((len(matrix),), [add_rows({}, *rows) for rows in parts], self.side)
+        found: list[Row] = []
+        for weights in matrix:
+            made: Row = {}
+            for weight, row in zip(weights, self.rows, strict=True):
+                if weight:
+                    for entry, c in row.items():
+                        add_to(made, entry, times(weight, c))
+            found.append(made)
+        return Form((len(matrix),), found, self.side)
 
     def transpose(self) -> Form:
         if len(self.shape) != 2:

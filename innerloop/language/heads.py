@@ -12,10 +12,10 @@ from typing import Any
 
 from innerloop.language.algebra import reduce_rank
 from innerloop.language.forms import Entry, Pairs, Row, add_rows, add_to, scale_row, times
+from innerloop.language.nodes import Node
 from innerloop.language.plan import PlannedHead
 from innerloop.language.schedule import BlockKind
 from innerloop.language.target import Target
-from innerloop.language.trace import Node
 from innerloop.language.units import freeze
 
 

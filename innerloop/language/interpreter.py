@@ -16,6 +16,7 @@ from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.language.errors import CannotCompile
+from innerloop.language.knots import Knots
 from innerloop.language.machine import Function, Machine, Token, run_on
 from innerloop.language.values import Array, Value, convert_like
 
@@ -27,10 +28,16 @@ def insert_axis(array: Array, place: int) -> Array:
 
 
 class Interpreter(Machine):
-    """Holds the registers of all tokens while a program runs; the first `context` are context."""
+    """Holds the registers of all tokens while a program runs; the first `context` are context.
 
-    def __init__(self, registers: dict[str, Value], tokens: int, context: int) -> None:
+    A `smooth` one computes functions themselves, not the straight lines between their knots.
+    """
+
+    def __init__(
+        self, registers: dict[str, Value], tokens: int, context: int, smooth: bool = False
+    ) -> None:
         self.registers = registers
+        self.smooth = smooth
         self.tokens = tokens
         self.context = context
         self._like = next(iter(registers.values())).array
@@ -52,8 +59,14 @@ class Interpreter(Machine):
             value.array.reshape(shape[:keys] + shape[keys + 1 :]), value.shape
         )
 
-    def require(self, value: Any, low: Any, high: Any, error: float = 0.0) -> None:
+    def require(self, value: Any, low: Any, high: Any) -> None:
         """Ranges are checked by `usage` of the construction."""
+
+    def interpolate(self, value: Value, knots: Knots) -> Value:
+        """Straight lines; the function itself if the interpreter is `smooth`."""
+        if self.smooth:
+            return Value(knots.function(value.array), value.shape)
+        return value.sum_hinges(*knots.net)
 
     def _find_keys(self, over: str) -> np.ndarray:
         """Return which tokens count, (tokens, keys), or (1, keys) if that is the same for all."""
@@ -91,6 +104,8 @@ class Interpreter(Machine):
 
     def _find_same_marks(self, mark: str, gap: Any) -> Array:
         marks = self.registers[mark].array
+        if not self.registers[mark].shape:
+            return convert_like(self._like, marks[..., :, None] == marks[..., None, :])
         products = (marks[..., :, None, :] * marks[..., None, :, :]).sum(-1)
         same = products > 1 - float(gap) / 2
         if not isinstance(self._like, Tensor) and (products[same] != 1).any():

@@ -12,6 +12,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from innerloop.language.errors import CannotCompile
+from innerloop.language.knots import Knots
 
 Function = Callable[..., Any]
 
@@ -47,8 +48,12 @@ class Machine(ABC):
         """Average over other tokens with softmax weights."""
 
     @abstractmethod
-    def require(self, value: Any, low: Any, high: Any, error: float = 0.0) -> None:
-        """Note a range that a value must stay in, and how far its knots are from a function."""
+    def require(self, value: Any, low: Any, high: Any) -> None:
+        """Note a range that a value must stay in."""
+
+    @abstractmethod
+    def interpolate(self, value: Any, knots: Knots) -> Any:
+        """Compute straight lines between knots on every entry."""
 
 
 _running: ContextVar[tuple[Machine, ...]] = ContextVar("running", default=())

@@ -13,7 +13,8 @@ from fractions import Fraction
 from typing import Any
 
 from innerloop.language.forms import Row
-from innerloop.language.trace import Node, Trace
+from innerloop.language.nodes import Node
+from innerloop.language.trace import Trace
 
 Uses = dict[Any, Fraction]
 """Where a node is read, (reading, entry), and its coefficient there."""
@@ -22,21 +23,22 @@ Uses = dict[Any, Fraction]
 def merge_units(trace: Trace) -> None:
     """Merge layers of hidden units that are only read together."""
     uses: dict[str, Uses] = defaultdict(dict)
-    readings = [each for node in trace.nodes for each in list_readings(node)]
-    for kind, forms in (("result", list(trace.results.values())), ("range", trace.ranges)):
-        for f, form in enumerate(forms):
-            readings += [((kind, f, i), row) for i, row in enumerate(form.rows)]
-    for reading, row in readings:
+    units = {node.name for node in trace.nodes if not node.attends}
+    readings = [row for node in trace.nodes for row in list_readings(node)]
+    for form in (*trace.results.values(), *trace.ranges):
+        readings += form.rows
+    for reading, row in enumerate(readings):
         for (name, i), c in row.items():
-            uses[name][reading, i] = c
+            if name in units:
+                uses[name][reading, i] = c
     groups: dict[Any, list[Node]] = defaultdict(list)
     for node in trace.nodes:
-        if not node.attends and uses[node.name]:
-            scale = uses[node.name][min(uses[node.name], key=repr)]
+        if node.name in units and uses[node.name]:
+            scale = uses[node.name][min(uses[node.name])]
             shares = frozenset((place, c / scale) for place, c in uses[node.name].items())
             groups[node.shape, shares].append(node)
     for first, *others in groups.values():
-        scale = min(uses[first.name], key=repr)
+        scale = min(uses[first.name])
         for other in others:
             ratio = uses[other.name][scale] / uses[first.name][scale]
             first.parts += [part.scale(ratio) for part in other.parts]
@@ -48,25 +50,24 @@ def merge_units(trace: Trace) -> None:
             trace.nodes.insert(_find_place(trace, first), first)
 
 
-def list_readings(node: Node) -> Iterator[tuple[Any, Row]]:
-    """Yield every linear reading of a node, with a name for it.
+def list_readings(node: Node) -> Iterator[Row]:
+    """Yield every linear reading of a node.
 
     A score is linear in the query for each entry of the key, and the other way round.
     """
-    for p, part in enumerate(node.parts):
-        for i, row in enumerate(part.rows):
-            yield (node.name, p, i), row
-    for s, score in enumerate([node.gate, *(term.score for term in node.terms)]):
-        sides: dict[Any, Row] = defaultdict(dict)
+    for part in node.parts:
+        yield from part.rows
+    for score in (node.gate, *(term.score for term in node.terms)):
+        queries, keys = defaultdict[Any, Row](dict), defaultdict[Any, Row](dict)
         for (query, key), c in score.items():
-            sides["query", s, key][query] = c
-            sides["key", s, query][key] = c
-        yield from (((node.name, *side), row) for side, row in sides.items())
-    for s, term in enumerate(node.terms):
+            queries[key][query] = c
+            keys[query][key] = c
+        yield from (*queries.values(), *keys.values())
+    for term in node.terms:
         values: dict[int, Row] = defaultdict(dict)
         for (index, key), c in term.value.items():
             values[index][key] = c
-        yield from (((node.name, "value", s, index), row) for index, row in values.items())
+        yield from values.values()
 
 
 def forget_node(nodes: Iterable[Node], rows: Iterable[Row], name: str) -> None:

@@ -24,10 +24,11 @@ from innerloop.language.algebra import solve
 from innerloop.language.forms import ONE, Entry, Row, add_to, scale_row
 from innerloop.language.heads import HeadBuilder
 from innerloop.language.merging import forget_node, list_readings, merge_units
+from innerloop.language.nodes import Node
 from innerloop.language.plan import SCRATCH, Hinges, Plan, PlannedBlock
 from innerloop.language.schedule import Schedule, schedule_nodes
 from innerloop.language.target import Target
-from innerloop.language.trace import Node, Trace
+from innerloop.language.trace import Trace
 from innerloop.language.units import UnitBuilder
 
 MAX_AMPLIFICATION = 100
@@ -185,7 +186,7 @@ class _Planner:
         """Yield all that is read after the attention of a block."""
         for node in self.schedule.nodes:
             if node.block > number or (node.block == number and not node.attends):
-                yield from (row for _, row in list_readings(node))
+                yield from list_readings(node)
         for row in self.results.values():
             yield {e: c for e, c in row.items() if not self._is_late_unit(e[0])}
 
@@ -296,5 +297,6 @@ def _pair_entries(rows: list[Row], writes: list[Row]) -> tuple[list[Entry], list
 
 def _amplifies(solution: Mapping[Any, Row], equations: list[tuple[Row, Row]]) -> bool:
     """Whether results would be enlarged too much, and their rounding errors with them."""
-    most = max((abs(c) for _, right in equations for c in right.values()), default=Fraction(0))
-    return any(abs(c) > MAX_AMPLIFICATION * most for row in solution.values() for c in row.values())
+    most = max((abs(float(c)) for _, right in equations for c in right.values()), default=0.0)
+    limit = MAX_AMPLIFICATION * most
+    return any(abs(float(c)) > limit for row in solution.values() for c in row.values())

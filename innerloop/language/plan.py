@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from innerloop.language.errors import Line
 from innerloop.language.forms import ONE, Entry, Form, Pairs, Row
-from innerloop.language.trace import Node, Range
+from innerloop.language.nodes import Node, Range
 
 SCRATCH = "scratch"
 

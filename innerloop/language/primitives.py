@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from innerloop.language.knots import Knots
 from innerloop.language.machine import Function, get_machine
-from innerloop.transformer.pieces import Elementwise, piecewise_linear
 
 
 def mean(
@@ -46,16 +46,18 @@ def total(
     return get_machine().attend(summand, over, False, where, reach, None, 1)
 
 
-def own_total(summand: Function, mark: str, reach: Any, gap: Any = 1) -> Any:
+def own_total(summand: Function, mark: str, reach: Any, gap: Any = 1, over: str = "all") -> Any:
     """Sum over the tokens with my mark, which is me alone where marks differ: products inside me.
 
     Args:
         summand: A function of a token j, as in `mean`.
-        mark: The register whose inner product tells tokens apart: it is 1 for those that count.
+        mark: The register whose inner product tells tokens apart: it is 1 for those that count. Or
+            a single number that counts the tokens: the sum is then over those before me, and me.
         reach: The largest |score| of the tokens that do not count.
         gap: Their inner product of marks is at most 1 − gap.
+        over: "all", or "causal" where later tokens must not be seen.
     """
-    return get_machine().attend(summand, "all", False, None, reach, mark, gap)
+    return get_machine().attend(summand, over, False, None, reach, mark, gap)
 
 
 def softmax(
@@ -218,28 +220,15 @@ def geometric_knots(low: Any, high: Any, count: int) -> Tensor:
 def piecewise(x: Any, function: Callable[[Tensor], Tensor], knots: Sequence[float] | Tensor) -> Any:
     """Follow a function at knots, with straight lines between them, on every entry.
 
-    The program means these straight lines. How far they are from the function is measured between
-    the knots, and `show` tells it; how that grows through a step is for the author to bound.
+    The program means these straight lines, and so do its weights. How far they are from the
+    function is measured between the knots; how that grows through a step is bounded when a
+    certificate is made, and compared with a step by the function itself.
 
     Args:
         x: A value, which must stay between the first and the last knot.
         function: The function, of a tensor of knots.
         knots: Where it is met.
     """
-    places = torch.as_tensor(knots, dtype=torch.float64)
-    piece = piecewise_linear("x", "y", function, places)
-    assert isinstance(piece, Elementwise)
-    error = measure_knots(function, places)
-    get_machine().require(x, float(places[0]), float(places[-1]), error)
-    return hinges(x, *(part.tolist() for part in (piece.slope, piece.bias, piece.weight)))
-
-
-def measure_knots(function: Callable[[Tensor], Tensor], knots: Tensor) -> float:
-    """Measure the largest difference between a function and straight lines between its knots.
-
-    At 31 points of every interval: where f″ has one sign there, the largest is met to a thousandth.
-    """
-    shares = torch.linspace(0.0, 1.0, 33, dtype=torch.float64)[1:-1]
-    low, high = knots[:-1, None], knots[1:, None]
-    lines = function(low) * (1 - shares) + function(high) * shares
-    return float((function(low + (high - low) * shares) - lines).abs().max())
+    return get_machine().interpolate(
+        x, Knots(function, torch.as_tensor(knots, dtype=torch.float64))
+    )

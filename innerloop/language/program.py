@@ -7,14 +7,11 @@ from inspect import getdoc
 from typing import Any
 
 from innerloop.errors import InputError, unknown_name_error
-from innerloop.language.construction import (
-    Maker,
-    ProgramConstruction,
-    declare_fields,
-    refuse_own,
-)
+from innerloop.language.construction import Maker, ProgramConstruction
 from innerloop.language.definition import Definition, make_definition
+from innerloop.language.derived import declare_fields, refuse_own
 from innerloop.language.machine import Function
+from innerloop.language.prompts.bandits import BanditProgram, BanditPrompt
 from innerloop.language.prompts.base import Prompt
 from innerloop.language.prompts.components import ComponentsProgram, ComponentsPrompt
 from innerloop.language.prompts.networks import NetworkProgram, NetworkPrompt
@@ -28,6 +25,7 @@ PROMPTS: dict[str, tuple[type[Prompt], type[ProgramConstruction]]] = {
     "points": (PointsPrompt, PointsProgram),
     "components": (ComponentsPrompt, ComponentsProgram),
     "networks": (NetworkPrompt, NetworkProgram),
+    "bandits": (BanditPrompt, BanditProgram),
 }
 
 

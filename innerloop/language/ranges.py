@@ -14,8 +14,8 @@ import torch
 from torch import Tensor
 
 from innerloop.language.forms import Pairs, Row
+from innerloop.language.nodes import Node, Part
 from innerloop.language.plan import Plan
-from innerloop.language.trace import Node, Part
 from innerloop.transformer import Layout
 
 LEAK = 40.0
@@ -34,32 +34,35 @@ class RangeCheck:
 
     def measure(self, stream: Tensor, context: int) -> float:
         """Return the largest share of a range that is used."""
-        values: dict[str, Tensor] = {
-            name: stream[..., list(self.layout[name].places)] for name in self.layout.registers
-        }
-        values["one"] = torch.ones_like(stream[..., :1])
-        shares = [0.0]
+        values, shares = self.read_registers(stream), [0.0]
         for node in self.needed:
             values[node.name], share = self._compute(node, values, context)
             shares.append(share)
         for each in self.ranges:
             middle, half = (each.high + each.low) / 2, (each.high - each.low) / 2
-            numbers = self._combine(each.rows, values)
+            numbers = self.combine(each.rows, values)
             shares.append(float((numbers - float(middle)).abs().max()) / float(half))
         return max(math.inf if math.isnan(share) else share for share in shares)
+
+    def read_registers(self, stream: Tensor) -> dict[str, Tensor]:
+        """Return what every register holds, flat, and the constant `one`."""
+        values = {
+            name: stream[..., list(self.layout[name].places)] for name in self.layout.registers
+        }
+        return {**values, "one": torch.ones_like(stream[..., :1])}
 
     def _compute(
         self, node: Node, values: Mapping[str, Tensor], context: int
     ) -> tuple[Tensor, float]:
         if not node.attends:
-            return sum((self._rectify(part, values) for part in node.parts), torch.zeros(())), 0.0
+            return sum((self.rectify(part, values) for part in node.parts), torch.zeros(())), 0.0
         tokens, used = values["one"].shape[-2], 0.0
         out = values["one"].new_zeros(*values["one"].shape[:-1], node.size)
-        counted = _count_keys(node, tokens, context, values["one"])
-        gate = self._score(node.gate, values) if node.gate else torch.zeros_like(counted)
+        counted = count_keys(node, tokens, context, values["one"])
+        gate = self.score(node.gate, values) if node.gate else torch.zeros_like(counted)
         closed = (gate < -float(node.reach or 0) / 2) & (counted > 0)
         for term in node.terms:
-            score = self._score(term.score, values)
+            score = self.score(term.score, values)
             if node.reach is not None:
                 used = max(used, _compare_reach(node, score, closed, counted))
             score = score.masked_fill(closed, -math.inf if node.kind == "softmax" else 0.0)
@@ -67,18 +70,18 @@ class RangeCheck:
                 weights = score.masked_fill(counted == 0, -math.inf).softmax(-1)
             else:
                 weights = (score.relu() if term.active else score) * counted
-            out = out + weights @ self._combine_value(node, term.value, values)
+            out = out + weights @ self.combine_value(node, term.value, values)
         return out, used
 
-    def _rectify(self, part: Part, values: Mapping[str, Tensor]) -> Tensor:
+    def rectify(self, part: Part, values: Mapping[str, Tensor]) -> Tensor:
         """Compute what hidden units add on every entry."""
         slope, bias, weight = (
             torch.tensor([float(c) for c in side]).to(values["one"]) for side in part.net
         )
-        numbers = self._combine(part.rows, values)
+        numbers = self.combine(part.rows, values)
         return (numbers.unsqueeze(-1) * slope + bias).relu() @ weight
 
-    def _combine(self, rows: list[Row], values: Mapping[str, Tensor]) -> Tensor:
+    def combine(self, rows: list[Row], values: Mapping[str, Tensor]) -> Tensor:
         """Evaluate forms of a token: (*batch, tokens, rows)."""
         columns = []
         for row in rows:
@@ -88,13 +91,13 @@ class RangeCheck:
             columns.append(column)
         return torch.stack(columns, dim=-1)
 
-    def _combine_value(self, node: Node, value: Any, values: Mapping[str, Tensor]) -> Tensor:
+    def combine_value(self, node: Node, value: Any, values: Mapping[str, Tensor]) -> Tensor:
         rows: list[Row] = [{} for _ in range(node.size)]
         for (index, entry), c in value.items():
             rows[index][entry] = c
-        return self._combine(rows, values)
+        return self.combine(rows, values)
 
-    def _score(self, pairs: Pairs, values: Mapping[str, Tensor]) -> Tensor:
+    def score(self, pairs: Pairs, values: Mapping[str, Tensor]) -> Tensor:
         """Evaluate a score for all pairs of tokens."""
         grouped: dict[tuple[str, str], Tensor] = {}
         for ((a, i), (b, j)), c in pairs.items():
@@ -117,7 +120,7 @@ def _list_needed(plan: Plan) -> list[Node]:
     return [node for node in plan.nodes if node.name in needed]
 
 
-def _count_keys(node: Node, tokens: int, context: int, like: Tensor) -> Tensor:
+def count_keys(node: Node, tokens: int, context: int, like: Tensor) -> Tensor:
     """Return the weight of every key for every token: 0, or the normalisation."""
     mask, normalisation = node.setting or ("all", "1/N")
     counted = like.new_ones(tokens, tokens)

@@ -41,6 +41,13 @@ class Activity:
         if not on.all():
             self.silent.add(key)
 
+    def note_columns(self, keys: list[Any], numbers: Any) -> None:
+        """Note the inputs of several ReLUs, a column for each."""
+        on = numbers > 0
+        self._now.append(on.tobytes())
+        self.active |= {key for key, some in zip(keys, on.any(0), strict=True) if some}
+        self.silent |= {key for key, every in zip(keys, on.all(0), strict=True) if not every}
+
     def finish_point(self) -> None:
         """Count the pattern of one run."""
         if self._now:
@@ -75,11 +82,16 @@ def run_plan(
                 activity.note((number, "unit", index), numbers)
             for entry, c in unit.writes.items():
                 update[:, _find_place(layout, entry)] += c * rectify(numbers)
+        before = 0
         for hinges in block.hinges:
             slope, bias, weight = (np.array(part, dtype=object) for part in hinges.net)
             for source, target in zip(hinges.sources, hinges.targets, strict=True):
                 numbers = stream[:, _find_place(layout, source), None] * slope + bias
+                if activity is not None:
+                    keys = [(number, "hinge", before + k) for k in range(len(slope))]
+                    activity.note_columns(keys, numbers)
                 update[:, _find_place(layout, target)] += (rectify(numbers) * weight).sum(-1)
+            before += len(slope)
         stream = stream + update
     return stream
 
@@ -142,6 +154,14 @@ def to_fractions(weights: Tensor) -> Any:
     return np.array(numbers, dtype=object).reshape(tuple(weights.shape))
 
 
+def _apply(weights: Tensor, stream: Stream) -> Stream:
+    """Return stream @ weights.T, for a matrix of floats that is mostly 0."""
+    out = np.full((len(stream), len(weights)), Fraction(0), dtype=object)
+    for row, column in weights.nonzero().tolist():
+        out[:, row] += Fraction(float(weights[row, column])) * stream[:, column]
+    return out
+
+
 def run_blocks(blocks: Iterable[Any], stream: Stream, context: int) -> Stream:
     """Run blocks of a transformer from their float64 weights, each of which is a rational."""
     for each in blocks:
@@ -149,18 +169,17 @@ def run_blocks(blocks: Iterable[Any], stream: Stream, context: int) -> Stream:
         if (attention := block.attention) is not None:
             check_kind(attention.kind)
             counted = count_keys(attention.mask, attention.normalisation, len(stream), context)
-            query, key, value = map(to_fractions, (attention.query, attention.key, attention.value))
             out, targets = stream.copy(), attention.targets.numpy()
-            for q, k, v in zip(query, key, value, strict=True):
-                scores = (stream @ q.T) @ (stream @ k.T).T
+            for q, k, v in zip(attention.query, attention.key, attention.value, strict=True):
+                scores = _apply(q, stream) @ _apply(k, stream).T
                 weights = (rectify(scores) if attention.kind == "relu" else scores) * counted
-                out[:, targets] += weights @ (stream @ v.T)
+                out[:, targets] += weights @ _apply(v, stream)
             stream = out
         if (mlp := block.mlp) is not None:
             out = stream.copy()
             if len(mlp.bias):
-                hidden = rectify(stream @ to_fractions(mlp.inner).T + to_fractions(mlp.bias))
-                out[:, mlp.targets.numpy()] += hidden @ to_fractions(mlp.outer).T
+                hidden = rectify(_apply(mlp.inner, stream) + to_fractions(mlp.bias))
+                out[:, mlp.targets.numpy()] += _apply(mlp.outer, hidden)
             for piece in mlp.everywhere:
                 units = cast(ElementwiseUnits, piece)
                 slope, bias, weight = map(to_fractions, (units.slope, units.bias, units.weight))

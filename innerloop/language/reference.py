@@ -29,19 +29,25 @@ class Reference(Algorithm[Any, Any]):
 
     definition: ClassVar[Definition]
 
-    def init(self, problem: Any) -> Any:
+    def init(self, problem: Any, smooth: bool = False) -> Any:
+        """The states before the first step; `smooth` as for a step."""
         interpreter = self._load(problem, {})
+        interpreter.smooth = smooth
         if self.definition.first_part is not None:
             self._run(interpreter, self.definition.first_part, problem, 0)
         return self._collect(interpreter, problem)
 
-    def step(self, problem: Any, state: Any, k: int) -> Any:
+    def step(self, problem: Any, state: Any, k: int, smooth: bool = False) -> Any:
+        """A step; if `smooth`, by functions themselves, not by lines between their knots."""
         interpreter = self._load(problem, state._asdict())
+        interpreter.smooth = smooth
         self._run(interpreter, self.definition.step, problem, k)
         return self._collect(interpreter, problem)
 
-    def predict(self, problem: Any, state: Any) -> Tensor:
+    def predict(self, problem: Any, state: Any, smooth: bool = False) -> Tensor:
+        """The answers; if `smooth`, by functions themselves, not by lines between their knots."""
         interpreter = self._load(problem, state._asdict())
+        interpreter.smooth = smooth
         function = self.definition.answer_part or self.definition.readout_part
         assert function is not None, "a program without an answer is refused when it is compiled"
         value = self._run(interpreter, function, problem, 0)

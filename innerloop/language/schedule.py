@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
-from innerloop.language.trace import Node, Setting
+from innerloop.language.nodes import Node, Setting
 
 AVERAGES = ("1/n", "1/N", "1/i")
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 import difflib
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from innerloop.errors import InputError
-from innerloop.language.errors import CannotCompile, Line, find_line
+from innerloop.language.errors import CannotCompile, find_line
 from innerloop.language.forms import (
     ONE,
-    Entry,
     Form,
     Pairs,
-    Row,
     Score,
     Symbol,
     Term,
@@ -29,102 +26,15 @@ from innerloop.language.forms import (
     as_summand,
     scale_row,
 )
+from innerloop.language.knots import Knots
 from innerloop.language.machine import Function, Machine, Token, run_on, run_program
+from innerloop.language.nodes import Node, Part, Range, Setting
 from innerloop.language.products import multiply
 from innerloop.language.types import Register, to_fraction
 
 MASKS = ("context", "all", "causal")
 NORMALISATIONS = {"context": "1/n", "all": "1/N", "causal": "1/i"}
 """The normalisation that makes a sum under a mask an average."""
-
-
-class Setting(NamedTuple):
-    """Mask and normalisation of attention."""
-
-    mask: str
-    normalisation: str
-
-
-class Range(NamedTuple):
-    """A range that forms of a token must stay in, and the line that asks for it.
-
-    `error` is the largest difference that was measured between knots and the function they are for.
-    """
-
-    rows: list[Row]
-    low: Fraction
-    high: Fraction
-    line: Line
-    error: float = 0.0
-
-
-class Part(NamedTuple):
-    """Hidden units on every entry of `rows`, with slope, bias and weight of each in `net`."""
-
-    rows: list[Row]
-    net: tuple[list[Fraction], ...]
-
-    def scale(self, factor: Fraction) -> Part:
-        """Multiply what the units add."""
-        slope, bias, weight = self.net
-        return Part(self.rows, (slope, bias, [factor * c for c in weight]))
-
-
-@dataclass(eq=False)
-class Node:
-    """A sum over tokens (kinds linear, relu, softmax) or a layer of hidden units (kind mlp).
-
-    setting  mask and normalisation; None where any average over tokens will do
-    gate     score terms that close a head to some tokens; it is open where they add up to 0
-    reach    the largest |score| that a closed gate silences
-    parts    hidden units, whose sum it is
-    block    the block that computes it, counted from 1
-    """
-
-    name: str
-    shape: tuple[int, ...]
-    kind: str
-    line: Line
-    label: str = ""
-    setting: Setting | None = None
-    terms: list[Term] = field(default_factory=list)
-    gate: Pairs = field(default_factory=dict)
-    reach: Fraction | None = None
-    parts: list[Part] = field(default_factory=list)
-    block: int = 0
-
-    @property
-    def size(self) -> int:
-        return math.prod(self.shape)
-
-    def copy(self) -> Node:
-        """Copy it with all of its forms, so that they can be changed."""
-        terms = [
-            term._replace(score=dict(term.score), value=dict(term.value)) for term in self.terms
-        ]
-        parts = [part._replace(rows=[dict(row) for row in part.rows]) for part in self.parts]
-        return replace(self, terms=terms, parts=parts, gate=dict(self.gate))
-
-    @property
-    def rows(self) -> list[Row]:
-        """All forms that hidden units read."""
-        return [row for part in self.parts for row in part.rows]
-
-    @property
-    def attends(self) -> bool:
-        return self.kind != "mlp"
-
-    def list_entries(self) -> set[Entry]:
-        """List the entries of registers and nodes that it reads."""
-        if not self.attends:
-            return {entry for row in self.rows for entry in row}
-        pairs = {pair for term in self.terms for pair in term.score} | set(self.gate)
-        values = {entry for term in self.terms for _, entry in term.value}
-        return {entry for pair in pairs for entry in pair} | values
-
-    def list_reads(self) -> set[str]:
-        """List the registers and nodes that it reads."""
-        return {entry[0] for entry in self.list_entries()}
 
 
 class Tracer(Machine):
@@ -241,6 +151,8 @@ class Tracer(Machine):
             pair = as_pair(summand(Token(self, "j")))
             flag = None if where is None else where(Token(self, "j"))
         gated = where is not None or mark is not None
+        if mark is not None and not self.read(mark, "me").shape:
+            over = "causal"
         if not gated and average and isinstance(pair, Score) and not pair.depends_on("j"):
             return pair.as_form("me")
         terms = as_summand(pair).terms
@@ -255,11 +167,16 @@ class Tracer(Machine):
         )
 
     def _make_gate(self, flag: Any, mark: str | None, reach: Any, gap: Any) -> Pairs:
-        """reach·(flag − 1) for pairs of tokens, or reach/gap·(⟨mark, mark of j⟩ − 1)."""
+        """reach·(flag − 1) for pairs of tokens, or reach/gap·(⟨mark, mark of j⟩ − 1).
+
+        Where tokens are counted, reach/gap·(mark of j − mark), which a causal mask keeps below 0.
+        """
         if reach is None:
             raise CannotCompile("`where` needs reach, a bound on |score|, to silence other tokens")
         if mark is not None:
             strength = to_fraction(reach) / to_fraction(gap)
+            if not self.read(mark, "me").shape:
+                return {(ONE, (mark, 0)): strength, ((mark, 0), ONE): -strength}
             entries = make_form(mark, self.read(mark, "me").shape).rows
             gate: Pairs = {(e, e): strength for row in entries for e in row}
         else:
@@ -295,12 +212,20 @@ class Tracer(Machine):
             reach=None if flag is None else to_fraction(reach),
         )
 
-    def require(self, value: Any, low: Any, high: Any, error: float = 0.0) -> None:
+    def interpolate(self, value: Any, knots: Knots) -> Any:
+        """Add the hidden units of straight lines, and note how far they are from their function."""
+        self.require(value, float(knots.places[0]), float(knots.places[-1]), knots)
+        form = value.sum_hinges(*knots.net)
+        (part,) = self.nodes[-1].parts
+        self.nodes[-1].parts = [part._replace(knots=knots)]
+        return form
+
+    def require(self, value: Any, low: Any, high: Any, knots: Knots | None = None) -> None:
         """Note a range, to be checked when prompts are run."""
         if not isinstance(value, Form) or value.side != "me":
             raise CannotCompile("a gate or knots inside of a sum: use `where`, or a register first")
         ends = to_fraction(low), to_fraction(high)
-        self.ranges.append(Range(value.rows, *ends, find_line(), error))
+        self.ranges.append(Range(value.rows, *ends, find_line(), knots))
 
 
 def make_form(name: str, shape: tuple[int, ...]) -> Form:

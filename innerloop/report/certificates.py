@@ -41,7 +41,8 @@ def render_certificates(certificates: Records) -> str:
     head = "".join(f'<th class="number">{title}</th>' for title in _COLUMN_TITLES.values())
     rows = "".join(_render_row(certificate) for certificate in certificates)
     return (
-        f"<table><thead><tr><th>construction</th><th>law</th>{head}</tr>"
+        "<table><thead><tr><th>construction</th><th>law</th><th>exact arithmetic</th>"
+        f"{head}</tr>"
         f"</thead><tbody>{rows}</tbody></table>"
     )
 
@@ -139,8 +140,15 @@ def _render_row(certificate: dict[str, Any]) -> str:
     )
     return (
         f"<tr><td>{escape(certificate['name'])}<small>{escape(about)}</small></td>"
-        f'<td class="{verdict}">{verdict}</td>{numbers}</tr>'
+        f'<td class="{verdict}">{verdict}</td>{_render_exactness(certificate)}{numbers}</tr>'
     )
+
+
+def _render_exactness(certificate: dict[str, Any]) -> str:
+    """Render what the comparison in rational arithmetic says; older certificates have none."""
+    words = {"proof": "proved", "points": "at the points tried", "differs": "differs", "none": "—"}
+    found = certificate.get("exactness") or {"status": "none", "brief": "not compared"}
+    return f"<td>{words[found['status']]}<small>{escape(found['brief'])}</small></td>"
 
 
 def _format_number(value: float | tuple[float, ...]) -> str:

@@ -24,6 +24,8 @@ class Prompt(ABC):
     """The registers that a prompt can fill, and their dimensions."""
     size_names: ClassVar[tuple[str, ...]]
     """Letters of its sizes."""
+    marks: ClassVar[tuple[str, ...]] = ()
+    """Registers whose products alone matter: 1 for a token and itself, less by a gap for others."""
 
     @abstractmethod
     def find_sizes(self, problem: Any) -> dict[str, int]:

@@ -28,6 +28,7 @@ class MixturePrompt(Prompt):
     problem_type = MixtureProblem
     offers = {"x": ("d",), "y": (), "p": (MARK_SIZE,), "e": ("K",), "beta": ("d",)}
     size_names = ("d", "n", "K")
+    marks = ("p",)
 
     def find_sizes(self, problem: MixtureProblem) -> dict[str, int]:
         return {"d": problem.d, "n": problem.n, "K": problem.components}

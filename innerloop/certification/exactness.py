@@ -1,0 +1,72 @@
+"""The exact part of a certificate: program and weights in rational arithmetic, at small sizes.
+
+A certificate measures weights of the sizes asked for, in floating point. Whether the compiler wrote
+what the program says is another question, whose answer does not depend on the size: it is compared
+exactly at d = 3, n = 4, with the numbers of the construction, which takes hundredths of a second.
+`innerloop exact` compares at sizes and points of your own.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from innerloop.constructions.base import Construction
+from innerloop.errors import InputError
+from innerloop.language.construction import ProgramConstruction
+from innerloop.language.exactness import check_exactly, check_kinds
+from innerloop.language.points import estimate_work
+
+POINTS = 4
+"""Points of the comparison in a certificate: each size of random numbers once."""
+MAX_WORK = 20_000
+"""A point that takes more multiplications than this is left to `innerloop exact`."""
+
+
+def compare_for_certificate(
+    construction: Construction[Any, Any], own_weights: bool, broken: str, seed: int
+) -> dict[str, Any]:
+    """Compare a construction with its program, as fields of a certificate.
+
+    `status` is `proof`, `points`, `differs`, or `none` with the reason in `text`. Nothing is
+    compared where the law is `broken`, or for weights that are not the construction's own.
+    """
+    if not isinstance(construction, ProgramConstruction):
+        return _explain("written by hand: there is no program to compare it with")
+    if broken or not own_weights:
+        return _explain(
+            "not compared: the law is broken"
+            if broken
+            else "other weights: these are not what the program compiles to"
+        )
+    try:
+        check_kinds(construction.compiled)
+        small = _find_small(construction)
+        if small is None:
+            return _explain(
+                "too large: its numbers are for these sizes alone; `innerloop exact` compares them"
+            )
+        return check_exactly(small, POINTS, seed).as_dict()
+    except InputError as error:
+        return _explain(str(error))
+
+
+def _explain(reason: str) -> dict[str, Any]:
+    return {"status": "none", "brief": reason.partition(":")[0], "text": reason}
+
+
+def _find_small(construction: ProgramConstruction) -> ProgramConstruction | None:
+    """Return the construction at small sizes, or as it is if it has numbers for its own alone."""
+    values, wanted = construction.values(), construction.exact_sizes
+    sizes = {name: min(values[name], size) for name, size in wanted.items() if name in values}
+    kept = ((), ("steps",), ("d",), ("d", "steps"), tuple(sizes))
+    for names in kept:
+        smaller = {name: size for name, size in sizes.items() if name not in names}
+        try:
+            found = replace(construction, **smaller)
+            work = estimate_work(found)
+        except InputError:
+            continue
+        if work <= MAX_WORK:
+            return found
+    return None

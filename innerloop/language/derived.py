@@ -1,0 +1,92 @@
+"""What a program's class derives from its program: reference, cost, numbers, parameters."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from torch import Tensor
+
+from innerloop.constructions.base import Cost
+from innerloop.errors import InputError
+from innerloop.language.definition import list_arguments
+from innerloop.language.machine import Function
+from innerloop.language.reference import Reference, make_reference
+from innerloop.language.types import Count, Matrices
+from innerloop.parameters import parameter
+
+if TYPE_CHECKING:
+    from innerloop.language.construction import ProgramConstruction
+
+
+class ReferenceOf:
+    """The reference algorithm of a program's class, made when it is first asked for."""
+
+    def __get__(self, instance: Any, owner: type[ProgramConstruction]) -> type[Reference]:
+        if "_reference" not in owner.__dict__:
+            owner._reference = make_reference(owner.definition, owner)
+        return owner._reference
+
+
+class CountedCost:
+    """The cost of a program: counted for an object; for the class, what every size shares."""
+
+    def __get__(self, instance: ProgramConstruction | None, owner: type[Any]) -> Cost:
+        if instance is None:
+            return Cost("counted", "counted", "counted")
+        compiled, loops = instance.compiled, instance.steps if instance.repeats else 1
+        blocks = loops * sum(len(plan.blocks) for plan in compiled.steps)
+        others = [plan for plan in (compiled.prologue, compiled.epilogue) if plan is not None]
+        heads = [plan.count()["heads"] for plan in compiled.plans.values()]
+        layers = blocks + sum(len(plan.blocks) for plan in others)
+        return Cost(str(layers), str(max(heads)), str(compiled.layout.width))
+
+
+class Own:
+    """The numbers of a construction, the same in every step: what a step asks for as `own`."""
+
+    def __init__(self, construction: ProgramConstruction) -> None:
+        self._construction = construction
+
+    def __getattr__(self, name: str) -> Any:
+        return self._construction.find_number(name)
+
+
+class Repeats:
+    """Whether a program is looped: where its steps are all the same, unless its class says."""
+
+    def __get__(self, instance: ProgramConstruction | None, owner: type[Any]) -> Any:
+        return False if instance is None else instance.repeats
+
+
+def refuse_own(function: Function) -> None:
+    """Refuse a function of a program that asks for the numbers of a class."""
+    if "own" in list_arguments(function):
+        raise InputError(
+            f"{function.__name__} asks for `own`, the numbers of a construction's class, which a "
+            "@program has none of: ask for each number by its name, or use define in a class"
+        )
+
+
+def declare_fields(owner: type[ProgramConstruction]) -> type[ProgramConstruction]:
+    """Make a program's numbers parameters of its class; once more if there are new ones."""
+    types: dict[str, Any] = {"attention": Literal["linear", "relu"]}
+    owner.attention = parameter("linear", "attention that linear sums become, linear or relu")
+    for name, declared in owner.definition.numbers.items():
+        if isinstance(declared, Matrices):
+            types[name] = Tensor | Literal["random", "identity"]
+            made = parameter("random", declared.help)
+        elif isinstance(declared, Count):
+            types[name] = int
+            limits = {"least": declared.least, "most": declared.most}
+            made = parameter(declared.default, declared.help, **limits)
+        else:
+            types[name] = float | Tensor | None
+            limits = {"least": declared.least, "most": declared.most}
+            made = parameter(declared.default, declared.help, **limits)
+        setattr(owner, name, made)
+    owner.__annotations__ = types
+    for name in ("__init__", "__repr__", "__setattr__", "__delattr__"):
+        if name in owner.__dict__:  # dataclass would not write them again
+            delattr(owner, name)
+    return dataclass(frozen=True, kw_only=True, eq=False)(owner)

@@ -1,0 +1,112 @@
+"""Nodes of a trace: what heads and hidden units must compute, and the ranges that they need."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from typing import NamedTuple
+
+from innerloop.language.errors import Line
+from innerloop.language.forms import Entry, Pairs, Row, Term
+from innerloop.language.knots import Knots
+
+
+class Setting(NamedTuple):
+    """Mask and normalisation of attention."""
+
+    mask: str
+    normalisation: str
+
+
+class Range(NamedTuple):
+    """A range that forms of a token must stay in, and the line that asks for it.
+
+    `knots` are those of a function that is followed there.
+    """
+
+    rows: list[Row]
+    low: Fraction
+    high: Fraction
+    line: Line
+    knots: Knots | None = None
+
+    @property
+    def error(self) -> float:
+        """The largest difference that was measured between straight lines and their function."""
+        return 0.0 if self.knots is None else float(self.knots.errors.max())
+
+
+class Part(NamedTuple):
+    """Hidden units on every entry of `rows`, with slope, bias and weight of each in `net`.
+
+    Where they follow a function, they are `factor` times the lines between its `knots`.
+    """
+
+    rows: list[Row]
+    net: tuple[list[Fraction], ...]
+    knots: Knots | None = None
+    factor: Fraction = Fraction(1)
+
+    def scale(self, factor: Fraction) -> Part:
+        """Multiply what the units add."""
+        slope, bias, weight = self.net
+        net = slope, bias, [factor * c for c in weight]
+        return self._replace(net=net, factor=factor * self.factor)
+
+
+@dataclass(eq=False)
+class Node:
+    """A sum over tokens (kinds linear, relu, softmax) or a layer of hidden units (kind mlp).
+
+    setting  mask and normalisation; None where any average over tokens will do
+    gate     score terms that close a head to some tokens; it is open where they add up to 0
+    reach    the largest |score| that a closed gate silences
+    parts    hidden units, whose sum it is
+    block    the block that computes it, counted from 1
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    kind: str
+    line: Line
+    label: str = ""
+    setting: Setting | None = None
+    terms: list[Term] = field(default_factory=list)
+    gate: Pairs = field(default_factory=dict)
+    reach: Fraction | None = None
+    parts: list[Part] = field(default_factory=list)
+    block: int = 0
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.shape)
+
+    def copy(self) -> Node:
+        """Copy it with all of its forms, so that they can be changed."""
+        terms = [
+            term._replace(score=dict(term.score), value=dict(term.value)) for term in self.terms
+        ]
+        parts = [part._replace(rows=[dict(row) for row in part.rows]) for part in self.parts]
+        return replace(self, terms=terms, parts=parts, gate=dict(self.gate))
+
+    @property
+    def rows(self) -> list[Row]:
+        """All forms that hidden units read."""
+        return [row for part in self.parts for row in part.rows]
+
+    @property
+    def attends(self) -> bool:
+        return self.kind != "mlp"
+
+    def list_entries(self) -> set[Entry]:
+        """List the entries of registers and nodes that it reads."""
+        if not self.attends:
+            return {entry for row in self.rows for entry in row}
+        pairs = {pair for term in self.terms for pair in term.score} | set(self.gate)
+        values = {entry for term in self.terms for _, entry in term.value}
+        return {entry for pair in pairs for entry in pair} | values
+
+    def list_reads(self) -> set[str]:
+        """List the registers and nodes that it reads."""
+        return {entry[0] for entry in self.list_entries()}

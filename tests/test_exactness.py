@@ -1,0 +1,119 @@
+"""The exact part of certificates: what it says, when it is silent, and that it catches a lie."""
+
+from __future__ import annotations
+
+import copy
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import innerloop
+from innerloop.certification.certificate import certify
+from innerloop.language.compiler import Compiled
+from innerloop.language.plan import PlannedHead
+from innerloop.programs.heavy_ball import heavy_ball
+from innerloop.report.certificates import render_certificates
+
+FEW: dict[str, Any] = {"instances": 2, "steps": 2}
+
+
+def find_exactness(name: str, **parameters: Any) -> dict[str, Any]:
+    found = innerloop.build(name, **FEW, **parameters).certificate.exactness
+    assert found is not None
+    return found
+
+
+def test_linear_attention_is_a_proof_for_small_sizes() -> None:
+    found = find_exactness("newton", d=6, n=9)
+    assert (found["status"], found["sizes"], found["points"]) == ("proof", {"d": 3, "n": 4}, 4)
+    assert found["log10_probability"] < -30
+
+
+def test_relu_is_never_called_a_proof() -> None:
+    found = find_exactness("lista-vm", d=4, n=5)
+    assert found["status"] == "points"
+    assert "no proof" in found["text"]
+
+
+def test_straight_lines_are_told_apart_from_their_function() -> None:
+    found = find_exactness("logistic-descent", d=2, n=5, knots=31)
+    assert found["status"] == "points"
+    assert found["lines"] == 1
+    assert "straight lines" in found["brief"]
+    assert "bounded apart" in found["text"]
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"), [("lloyd", "softmax"), ("format-conversion", "written by hand")]
+)
+def test_what_is_not_compared_says_why(name: str, reason: str) -> None:
+    found = innerloop.build(name, instances=2).certificate.exactness
+    assert found is not None
+    assert found["status"] == "none"
+    assert reason in found["text"]
+
+
+def test_numbers_for_one_size_are_compared_at_that_size() -> None:
+    matrix = 0.1 * torch.eye(5, dtype=torch.float64)
+    found = find_exactness("preconditioned-gradient-descent", d=5, n=9, preconditioners=matrix)
+    assert found["status"] == "proof"
+    assert found["sizes"] == {"d": 5, "n": 4}
+    rates = torch.linspace(0.1, 0.3, 3, dtype=torch.float64)
+    built = innerloop.compile(heavy_ball, d=4, n=6, steps=3, eta=rates, instances=2)
+    assert (built.certificate.exactness or {})["parts"][:-1] == ["step 1", "step 2", "step 3"]
+
+
+def test_too_large_a_comparison_is_left_to_the_command() -> None:
+    matrix = 0.01 * torch.ones(60, 60, dtype=torch.float64)
+    found = find_exactness("preconditioned-gradient-descent", d=60, n=3, preconditioners=matrix)
+    assert found["status"] == "none"
+    assert "innerloop exact" in found["text"]
+
+
+def test_other_weights_are_not_spoken_of() -> None:
+    built = innerloop.build("newton", d=2, n=4, **FEW)
+    changed = copy.deepcopy(built.transformer)
+    with torch.no_grad():
+        next(changed.parameters()).mul_(1 + 1e-14)
+    certificate = certify(built.construction, changed, instances=2)
+    assert certificate.holds
+    assert certificate.exactness is not None
+    assert certificate.exactness["brief"] == "other weights"
+
+
+def test_a_weight_that_is_off_by_less_than_rounding_breaks_the_certificate(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The law in floating point cannot see it; rational arithmetic does."""
+    compile_for = heavy_ball.compile_for
+
+    def lie(self: Any, *arguments: Any, **options: Any) -> Compiled:
+        compiled = compile_for(self, *arguments, **options)
+        block = compiled.steps[0].blocks[0]
+        score, value = block.heads[0]
+        off = {pair: c * (1 + Fraction(1, 10**18)) for pair, c in value.items()}
+        block.heads[0] = PlannedHead(score, off)
+        return compiled
+
+    monkeypatch.setattr(heavy_ball, "compile_for", lie)
+    certificate = innerloop.compile(heavy_ball, d=2, n=4, **FEW).certificate
+    assert max(certificate.step_deviation) < certificate.tolerance
+    assert not certificate.holds
+    assert "not equal" in certificate.explain()
+
+
+def test_files_and_reports_without_it_are_read(tmp_path: Path) -> None:
+    built = innerloop.build("newton", d=2, n=4, **FEW)
+    certificate = built.certificate.as_dict()
+    older = {name: value for name, value in certificate.items() if name != "exactness"}
+    assert "a proof for d = 2, n = 4" in render_certificates([certificate])
+    assert "not compared" in render_certificates([older])
+    path = tmp_path / "newton.safetensors"
+    about = {"construction": "newton", "settings": certificate["settings"], "certificate": older}
+    built.transformer.save(path, {**about, "instances": 2, "seed": 0})
+    read = innerloop.verify(path, instances=2).certificate
+    assert read.holds
+    assert (read.exactness or {})["status"] == "proof"
