@@ -8,18 +8,12 @@ from typing import Any
 import pytest
 import torch
 from impostors import DESCENT, NEWTON, build_descent, build_printed_descent, build_side_by_side
+from small_settings import SETTINGS
 from torch import Tensor, nn
 
 from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.constructions.base import Construction
-from innerloop.constructions.em import EMConstruction
-from innerloop.constructions.format_conversion import FormatConversionConstruction
-from innerloop.constructions.gd_plus_plus import GDPlusPlusConstruction
 from innerloop.constructions.lista_vm import ListaVMConstruction
-from innerloop.constructions.lloyd import LloydConstruction
-from innerloop.constructions.newton import NewtonConstruction
-from innerloop.constructions.pca import PCAConstruction
-from innerloop.constructions.relu_gradient_descent import ReLUGradientDescentConstruction
 from innerloop.errors import InputError
 from innerloop.identification.hooked import HookedModel
 from innerloop.identification.inside.hooks import as_stream_model
@@ -29,28 +23,27 @@ from innerloop.identification.models import FunctionModel
 from innerloop.identification.trained import TrainedModel
 from innerloop.problems.linear_regression import LinearRegression
 from innerloop.recipes.small_transformer import SmallTransformerRecipe
+from innerloop.registry import load_members
 from innerloop.report.inside import draw_inside
 from innerloop.transformer.disguises import change_basis, draw_rotation, split_heads
 
-CONSTRUCTIONS = [
-    build_descent(2, 8, 2),
-    GDPlusPlusConstruction(d=2, n=8, steps=2),
-    ReLUGradientDescentConstruction(d=2, n=6, steps=2),
-    NewtonConstruction(d=2, n=8, steps=2),
-    ListaVMConstruction(d=3, n=4, steps=2),
-    FormatConversionConstruction(d=2, n=4, steps=1),
-    LloydConstruction(d=2, n=12, clusters=2, steps=2),
-    EMConstruction(d=2, n=12, clusters=2, steps=2, knots=400),
-    PCAConstruction(d=3, n=8, components=1, steps=2),
-]
+SMALLER: dict[str, dict[str, Any]] = {
+    "packed-ucb-vi": {"d": 1},
+    "ucb-vi": {"d": 1},
+}
+CONSTRUCTIONS = {
+    name: kind.from_values({**SETTINGS[name], **SMALLER.get(name, {})})
+    for name, kind in load_members("constructions", Construction).items()
+}
 
 
 def show(construction: Construction) -> BuiltStreams:
     return BuiltStreams(construction, construction.transformer)
 
 
-@pytest.mark.parametrize("construction", CONSTRUCTIONS, ids=lambda each: each.name)
-def test_answers_state_and_intervention_agree_at_every_layer(construction: Construction) -> None:
+@pytest.mark.parametrize("name", sorted(CONSTRUCTIONS))
+def test_answers_state_and_intervention_agree_at_every_layer(name: str) -> None:
+    construction = CONSTRUCTIONS[name]
     found = look_inside(show(construction), construction.algorithm, prompts=32)
     assert found.agrees, found.text
     assert found.verdict.endswith("answers, state and intervention agree at every layer")
@@ -105,10 +98,9 @@ def test_what_the_prompt_nearly_holds_is_not_found() -> None:
     assert exact.state_agrees
 
 
-@pytest.mark.parametrize(
-    "construction", [CONSTRUCTIONS[0], CONSTRUCTIONS[3], CONSTRUCTIONS[4]], ids=lambda c: c.name
-)
-def test_a_disguise_hides_nothing(construction: Construction) -> None:
+@pytest.mark.parametrize("name", ["preconditioned-gradient-descent", "newton", "lista-vm"])
+def test_a_disguise_hides_nothing(name: str) -> None:
+    construction = CONSTRUCTIONS[name]
     generator = torch.Generator().manual_seed(0)
     basis = draw_rotation(construction.layout.width, generator, dead=2)
     disguised = change_basis(split_heads(construction.transformer, generator), basis)

@@ -71,6 +71,22 @@ class OptimisticPlanning(Algorithm[TabularGameProblem, Plan]):
         values[..., h, :, :] = (state.optimistic_rewards[..., h, :, :] + later).clamp_max(most)
         return state._replace(values=values)
 
+    def restate(self, problem: TabularGameProblem, state: Plan) -> dict[str, Tensor]:
+        """Return the values before they are cut off at H, with the maxima of those found last.
+
+        A maximum is taken two actions at a time: here is its first round, of which the next step
+        needs no more.
+        """
+        later = (state.transitions * state.values[..., 1:, None, None, :, :].amax(dim=-1)).sum(-1)
+        uncut = state.optimistic_rewards.clone()
+        uncut[..., :-1, :, :] += later
+        # Before the first episode nothing is known: its values are H as soon as they are found.
+        found = state.values[..., :1, :, :1, :1] > 0
+        uncut = torch.where(found, uncut, 0.0)
+        latest = uncut[..., int((~found).sum(dim=-3).max()), :, :]
+        pairs = [pair.amax(dim=-1) for pair in latest.split(2, dim=-1)]
+        return {"values": torch.cat([uncut.flatten(-3), *pairs], dim=-1)}
+
     def predict(
         self, problem: TabularGameProblem, state: Plan
     ) -> Float[Tensor, "*batch episodes horizon actions"]:

@@ -31,7 +31,7 @@ def measure_layers(found: Identification, model: Model) -> list[dict[str, float]
 
 def collect_figure_rows(found: Identification, model: Model, steps: int) -> dict[str, Rows]:
     """Collect the rows of the heat maps (`scores`, best match marked) and curves (`errors`)."""
-    matches = _select_best(found)
+    matches = select_best(found)
     worth = 2 * max(max(match.steps) for match in matches) + 2
     tables = compare_candidates(model, matches, found.problem, min(steps, worth))
     known = [error for error in found.errors if error is not None]
@@ -61,7 +61,7 @@ def _list_errors(table: Tables, power: float) -> list[float]:
     return table["error"][0].tolist() if "error" in table else []
 
 
-def _select_best(found: Identification) -> list[Match]:
+def select_best(found: Identification, count: int = MAX_CANDIDATES) -> list[Match]:
     """Select the candidate of the verdict, then the best of each other algorithm."""
     means = found.score_table.scores.clamp(0, 1).mean(dim=-1).tolist()
     order = sorted(range(len(means)), key=lambda c: -means[c])
@@ -70,7 +70,7 @@ def _select_best(found: Identification) -> list[Match]:
     kept: dict[str, Match] = {}
     for c in order:
         kept.setdefault(found.matches[c].candidate.name, found.matches[c])
-    return list(kept.values())[:MAX_CANDIDATES]
+    return list(kept.values())[:count]
 
 
 def _match_key(match: Match) -> tuple[str, str]:

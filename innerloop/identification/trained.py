@@ -1,7 +1,8 @@
 """Trained models to identify, read out after every layer as their recipe declares.
 
-Clusters of a trained network have names of its own, as its loss is the least over all names: they
-are matched with those of algorithms, once per prompt for all layers.
+Clusters of a trained network have names of its own, as the loss of each layer is the least over all
+names: they are matched with those of algorithms, once per prompt and layer. Two clouds are told by
+their labels: the size of a score is that of log odds, and of no algorithm.
 """
 
 from __future__ import annotations
@@ -13,13 +14,19 @@ from typing import Any
 import torch
 from torch import nn
 
+from innerloop.algorithms.restarted_em import (
+    NAMING_STEPS,
+    RestartedEM,
+    average_lloyd,
+    match_names,
+)
 from innerloop.devices import move
-from innerloop.identification.families.clustering import match_clusters
 from innerloop.identification.families.games import draw_instances
 from innerloop.identification.models import Model, Predictions, place_module
 from innerloop.problems.base import Distribution
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.recipes.base import Recipe, TrainedRun, load
+from innerloop.recipes.binary_mixture import BinaryMixtureRecipe
 from innerloop.recipes.clusters import ClustersRecipe
 
 
@@ -58,7 +65,10 @@ class TrainedModel(Model):
         with torch.no_grad():
             answers = self.recipe.predict_layers(self.model, move(problem, weight.device)).cpu()
         if isinstance(self.recipe, ClustersRecipe) and isinstance(problem, ClusteringProblem):
-            return match_clusters(problem, answers)
+            noise = float(getattr(self.recipe, "noise", 1.0))
+            return name_clusters_of_layers(problem, noise, answers)
+        if isinstance(self.recipe, BinaryMixtureRecipe):
+            return answers[..., 1:]
         return answers
 
     def place(self, device: torch.device) -> TrainedModel:
@@ -66,3 +76,25 @@ class TrainedModel(Model):
 
     def distribution(self) -> Distribution:
         return self.recipe.build_distribution()
+
+
+def name_clusters_of_layers(
+    problem: ClusteringProblem, noise: float, shares: Predictions
+) -> Predictions:
+    """Name the clusters of each layer as Lloyd's algorithm does, or as EM from many starts.
+
+    Each prompt is named as that one of them with which it agrees more: where Lloyd's algorithm ends
+    in a poor optimum, its clusters have no counterparts among those of a network that did better.
+    """
+    algorithm = RestartedEM(torch.tensor(noise, dtype=torch.float64))
+    *_, last = algorithm.states(problem, NAMING_STEPS)
+    references = [average_lloyd(problem), algorithm.predict(problem, last)]
+    layers = []
+    for layer in shares:
+        named = [match_names(layer, reference) for reference in references]
+        by_lloyd, by_em = (
+            (found * reference.to(found)).sum(dim=(-2, -1))
+            for found, reference in zip(named, references, strict=True)
+        )
+        layers.append(torch.where((by_lloyd >= by_em)[:, None, None], *named))
+    return torch.stack(layers)

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from jaxtyping import Float
@@ -35,11 +35,13 @@ from innerloop.identification.verdict import Match
 Numbers = tuple[float, ...]
 SCREEN_PROMPTS, FIT_PROMPTS, BEST_STARTS, REFITS = 12, 48, 2, 3
 """Prompts of the first look and of the fit, starts that are fitted, and refits after new steps."""
+FIRST_STEPS = 6
+"""Numbers are estimated as if a layer were up to this many steps from the start."""
 DIFFERENCE = 1e-6
 """Relative size of the differences that slopes are taken by."""
 NARROWINGS, SHRINK = 8, 0.5
 """Rounds of the search without slopes, and how much of a number's range is left after each."""
-GOOD_COST, HOPELESS_COST, MAX_COST, MIN_GAIN = 1e-8, 0.2, 10.0, 0.02
+GOOD_COST, HOPELESS_COST, MAX_COST, MIN_GAIN = 1e-8, 0.7, 10.0, 0.02
 """Costs per layer: of a perfect fit, of one that is not worth a fit, of what diverged; and the
 share of the cost that a refit must gain."""
 SAME_COST = 1e-12
@@ -113,8 +115,11 @@ def fit_trials(candidate: TrialCandidate, wanted: FitTarget, scoring: Any, steps
     if candidate.schedule == "exact":
         return _fit_exactly(candidate, wanted, scoring)
     some, (order, _) = wanted.take_first(FIT_PROMPTS), _screen(candidate, wanted, steps)
+    starts = [*order[:BEST_STARTS]]
+    for trial in candidate.trials:
+        starts += _estimate_starts(trial, wanted, steps)
     fits = []
-    for trial, start in order[:BEST_STARTS]:
+    for trial, start in starts:
         numbers = _fit_numbers(trial, start, some, steps)
         fits.append((_cost(_tabulate(trial, numbers, some, steps)), trial, numbers))
         if fits[-1][0] < GOOD_COST * wanted.layers:
@@ -126,6 +131,32 @@ def fit_trials(candidate: TrialCandidate, wanted: FitTarget, scoring: Any, steps
     values = dict(zip(trial.numbers, numbers, strict=True))
     algorithms = [algorithm] * wanted.layers
     return Match(candidate, algorithms, matched, len(numbers), predictions, values)
+
+
+@runtime_checkable
+class Estimating(Protocol):
+    """An algorithm whose numbers can be estimated from its answers, without a search."""
+
+    def estimate(self, problem: Any, answers: Tensor, step: int) -> Algorithm[Any, Any]:
+        """Return the algorithm that gives these answers, as vectors, after so many steps."""
+        ...
+
+
+def _estimate_starts(trial: Trial, wanted: FitTarget, steps: int) -> list[tuple[Trial, Numbers]]:
+    """Estimate numbers from each layer, as if it were few steps from the start.
+
+    Many numbers have many local optima, and a search among random starts misses the best.
+    """
+    algorithm = trial.make(trial.starts[0])
+    if not isinstance(algorithm, Estimating):
+        return []
+    found = []
+    for answers in wanted.model:
+        for step in range(1, min(FIRST_STEPS, steps) + 1):
+            estimate = algorithm.estimate(wanted.problem, answers, step)
+            found.append((trial, tuple(pack_parameters(estimate).tolist())))
+    found.sort(key=lambda each: _cost(_tabulate(each[0], each[1], wanted, steps)))
+    return found[:BEST_STARTS]
 
 
 def _fit_exactly(candidate: TrialCandidate, wanted: FitTarget, scoring: Any) -> Match:

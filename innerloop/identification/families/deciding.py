@@ -74,7 +74,12 @@ def _make_trial(base: Policy[Any, Any], free: Sequence[str], zeros: Sequence[str
         for start in product(*(grid for _ in free))
         if all(limit is None or x <= limit for x, limit in zip(start, most, strict=True))
     ]
-    return Trial(get_name(type(base)), make, starts, tuple(free))
+    general = [
+        name
+        for name, kind in load_members("policies", Policy).items()
+        if issubclass(kind, type(base)) and kind is not type(base)
+    ]
+    return Trial(get_name(type(base)), make, starts, tuple(free), frozenset(general))
 
 
 def list_solvers(problem: BanditGameProblem) -> dict[str, list[Trial]]:

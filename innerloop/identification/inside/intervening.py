@@ -23,7 +23,12 @@ from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
 from innerloop.identification.inside.reading import ReadOut
-from innerloop.identification.inside.states import continue_run, list_fields, replace_fields
+from innerloop.identification.inside.states import (
+    continue_run,
+    list_fields,
+    list_forms,
+    replace_fields,
+)
 from innerloop.identification.inside.streams import StreamModel
 from innerloop.identification.inside.views import View
 from innerloop.identification.instances import select_queries
@@ -34,8 +39,9 @@ REACH = 10.0
 """Answers are in reach up to this many times the root mean square of the model's."""
 MIN_SHARE = 1e-8
 """Counterfactuals nearer to the answers before, as a share of their power, show nothing."""
-ROUNDS = 12
-"""Moves of one tensor after the other until all are where they should be."""
+ROUNDS, SETTLED = 200, 1e-12
+"""Moves of one tensor after the other until all are where they should be: at most this many rounds,
+or until one moves the stream by less than this share of it."""
 
 
 @dataclass(frozen=True)
@@ -84,7 +90,8 @@ def intervene(
     if not len(kept):
         return None
     moved_state, expected = swapped
-    values = {n: v[kept] for n, v in list_fields(moved_state, len(stream)).items() if n in found}
+    forms = list_forms(algorithm, view, moved_state, len(stream))
+    values = {name: forms[name][each.view.form][kept] for name, each in found.items()}
     there = stream[kept].double()
     moved = _move_stream(there, view[kept], values, found)
     inside = model.find_in_range(problem[kept], layer, moved)
@@ -159,11 +166,15 @@ def _move_stream(
         name: each.view.compute(problem, values[name], tokens).double()
         for name, each in found.items()
     }
+    inverses = {name: each.read_out.invert() for name, each in found.items()}
     for _ in range(ROUNDS if len(found) > 1 else 1):
+        before = stream
         for name, each in found.items():
             place = each.view.place
             missing = wanted[name] - each.read_out.read(place.read(stream))
-            stream = place.add(stream, each.read_out.find_change(missing))
+            stream = place.add(stream, missing @ inverses[name])
+        if float((stream - before).norm()) <= SETTLED * float(stream.norm()):
+            break
     return stream
 
 

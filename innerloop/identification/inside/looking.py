@@ -25,7 +25,7 @@ from innerloop.identification.inside.hooks import as_stream_model
 from innerloop.identification.inside.intervening import Found, intervene
 from innerloop.identification.inside.probing import FitterStore, Layer, probe_layer
 from innerloop.identification.inside.report import Inside, LayerInside
-from innerloop.identification.inside.states import compute_states
+from innerloop.identification.inside.states import compute_states, list_forms
 from innerloop.identification.inside.streams import StreamModel
 from innerloop.identification.instances import copy_problem, draw_sample, select_queries
 from innerloop.limits import check_count, check_memory, check_seed, find_memory_limit
@@ -114,7 +114,7 @@ def _look_at_layer(
     fitting, scoring = (
         Layer(
             run.view,
-            run.states[k],
+            list_forms(algorithm, run.view, run.states[k], len(run.streams[0])),
             run.streams[k + 1],
             run.streams[0],
             None if random is None else random[k + 1],

@@ -11,14 +11,13 @@ examples are well conditioned, and any network that keeps x has that.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from torch import Tensor
 
 from innerloop.identification.inside.reading import Fitter, ReadOut
 from innerloop.identification.inside.report import Reading
-from innerloop.identification.inside.states import list_fields
 from innerloop.identification.inside.views import Place, View, list_views
 
 TRIVIAL = 1e-9
@@ -34,7 +33,8 @@ class Layer:
     """A set of prompts as one layer sees them."""
 
     problem: Any
-    state: Any
+    forms: dict[str, list[Tensor]]
+    """The tensors of the state, each in all its forms."""
     stream: Tensor
     prompt: Tensor
     random: Tensor | None
@@ -49,19 +49,24 @@ def probe_layer(fitting: Layer, scoring: Layer, given: FitterStore) -> list[Prob
     `given` has the fitters for the stream before the first layer. Tensors that are the same
     whatever the prompt, or that the prompt holds already, are left out.
     """
-    values = list_fields(fitting.state, len(fitting.stream))
-    scored = list_fields(scoring.state, len(scoring.stream))
-    own = FitterStore(fitting.stream)
-    found = []
-    for name, value in values.items():
+    own, found = FitterStore(fitting.stream), []
+    for name, forms in fitting.forms.items():
+        value = forms[0]
         spread = float((value - value.mean(dim=0)).square().mean())
-        if name in scored and spread > MIN_SPREAD * float(value.square().mean()):
-            tokens = fitting.stream.shape[1]
-            views = list_views(fitting.problem, name, value, tokens)
-            best = _choose_view(views, fitting, value, own, given)
+        if name in scoring.forms and spread > MIN_SPREAD * float(value.square().mean()):
+            best = _choose_view(_list_forms_views(fitting, name), fitting, own, given)
             if best is not None:
-                found.append(_score_view(best, fitting, scoring, value, scored[name], own, given))
+                found.append(_score_view(best, fitting, scoring, own, given))
     return found
+
+
+def _list_forms_views(layer: Layer, name: str) -> list[View]:
+    """List the views of a tensor, and of its other forms."""
+    return [
+        replace(view, form=form)
+        for form, value in enumerate(layer.forms[name])
+        for view in list_views(layer.problem, name, value, layer.stream.shape[1])
+    ]
 
 
 class FitterStore:
@@ -78,7 +83,7 @@ class FitterStore:
 
 
 def _choose_view(
-    views: list[View], fitting: Layer, value: Tensor, own: FitterStore, given: FitterStore
+    views: list[View], fitting: Layer, own: FitterStore, given: FitterStore
 ) -> View | None:
     """Choose the view of largest gain over the prompt, on the held-out prompts to fit on.
 
@@ -86,6 +91,7 @@ def _choose_view(
     """
     best, chosen = float("-inf"), None
     for view in views:
+        value = fitting.forms[view.field][view.form]
         label = view.compute(fitting.problem, value, fitting.stream.shape[1])
         here, before = own.get(view.place).fit(label), given.get(view.place).fit(label)
         control = 0.0 if before is None else before.validation
@@ -103,12 +109,11 @@ def _score_view(
     view: View,
     fitting: Layer,
     scoring: Layer,
-    value: Tensor,
-    scored: Tensor,
     own: FitterStore,
     given: FitterStore,
 ) -> Probe:
     place, tokens = view.place, fitting.stream.shape[1]
+    value, scored = (layer.forms[view.field][view.form] for layer in (fitting, scoring))
     label = view.compute(fitting.problem, value, tokens)
     truth = view.compute(scoring.problem, scored, tokens).double()
     read_out, before = own.get(place).fit(label), given.get(place).fit(label)

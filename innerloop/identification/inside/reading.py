@@ -41,14 +41,12 @@ class ReadOut:
     def read(self, features: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch size"]:
         return self.intercept + (features - self.centre) @ self.weight
 
-    def find_change(
-        self, difference: Float[Tensor, "*batch size"], least: float = 1e-6
-    ) -> Float[Tensor, "*batch width"]:
-        """Return the change of the stream of least norm that changes what is read by this much.
+    def invert(self, least: float = 1e-6) -> Float[Tensor, "size width"]:
+        """Return the map from what is read to the stream's change of least norm that changes it.
 
         Directions of W smaller than `least` times its largest are left alone.
         """
-        return difference @ torch.linalg.pinv(self.weight, rtol=least)
+        return torch.linalg.pinv(self.weight, rtol=least)
 
     def score(
         self,

@@ -1,10 +1,14 @@
-"""The tensors of an algorithm's state, by name; a state is one, a tuple of them, or a class."""
+"""The tensors of an algorithm's state, by name; a state is one, a tuple of them, or a class.
+
+A stream may hold a tensor in other words, which no linear map turns into it: values before they are
+cut off, and what the next step needs of them. An algorithm says which by a method `restate`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -25,6 +29,26 @@ def list_fields(state: Any, batch: int) -> dict[str, Tensor]:
         and value.shape[:1] == (batch,)
         and bool(torch.isfinite(value).all())
     }
+
+
+@runtime_checkable
+class Restating(Protocol):
+    """An algorithm whose state has other forms."""
+
+    def restate(self, problem: Any, state: Any) -> dict[str, Tensor]:
+        """Return tensors in other words, each by the name of the one that it stands for."""
+        ...
+
+
+def list_forms(
+    algorithm: Algorithm[Any, Any], problem: Any, state: Any, batch: int
+) -> dict[str, list[Tensor]]:
+    """List what a stream may hold of each tensor of a state: itself, then in other words."""
+    forms = {name: [value] for name, value in list_fields(state, batch).items()}
+    if isinstance(algorithm, Restating):
+        for name, value in algorithm.restate(problem, state).items():
+            forms.setdefault(name, []).append(value)
+    return forms
 
 
 def _walk(state: Any, name: str) -> Iterable[tuple[str, Tensor]]:

@@ -2,7 +2,8 @@
 
 itself      the whole tensor, on every token, on the last one, or in the mean over tokens
 rows        row r of the tensor on the r-th of some tokens: means on centroid tokens, one vector per
-            prefix of the examples, a column of a matrix on each of the first tokens
+            prefix of the examples, a column of a matrix on each of the first tokens; or on each
+            token of the r-th of as many equal runs: what was known before an episode of a game
 applied     the tensor times a token's x: ⟨w, x⟩, or M x of Newton's iteration
 residuals   y − ⟨w, x⟩ on the tokens of examples, −⟨w, x⟩ on those of queries
 
@@ -57,12 +58,17 @@ class View:
     field: str
     kind: Kind
     place: Place
+    repeats: int = 1
+    """Tokens in turn that hold the same row."""
+    form: int = 0
+    """Which of the tensor's forms: 0 is the tensor itself."""
 
     @property
     def text(self) -> str:
         what = {"itself": self.field, "rows": f"rows of {self.field}"}
         product = {"applied": f"{self.field} · x", "residuals": f"residuals of {self.field}"}
-        return f"{(what | product)[self.kind]} on {self.place.name}"
+        restated = ", restated," if self.form else ""
+        return f"{(what | product)[self.kind]}{restated} on {self.place.name}"
 
     def compute(self, problem: Any, value: Tensor, tokens: int) -> Values:
         """Compute the numbers that a prompt of this length should hold."""
@@ -71,7 +77,8 @@ class View:
             places = 1 if self.place.tokens is None else len(range(tokens)[self.place.tokens])
             return value.reshape(batch, 1, -1).expand(-1, places, -1)
         if self.kind == "rows":
-            return value.reshape(batch, value.shape[1], -1)
+            rows = value.reshape(batch, value.shape[1], -1)
+            return rows.repeat_interleave(self.repeats, dim=1)
         assert self.place.tokens is not None
         rows = stack_rows(problem)[:, : len(range(tokens)[self.place.tokens])]
         product = rows @ value.reshape(batch, -1, value.shape[-1]).mT
@@ -92,6 +99,10 @@ def list_views(problem: Any, name: str, value: Tensor, tokens: int) -> list[View
     if (value.ndim > 2 or count == tokens) and size <= MAX_SIZE * count:
         first = getattr(problem, "n", 0) if hasattr(problem, "x_query") else 0
         found += [View(name, "rows", place) for place in _list_places(count, tokens, first)]
+        run = tokens // count
+        if run > 1 and tokens == run * count and count > 1:
+            place = Place(f"each of {run} tokens in turn", slice(None))
+            found.append(View(name, "rows", place, run))
     rows = stack_rows(problem) if hasattr(problem, "x") else None
     if rows is None or rows.ndim != 3 or shape not in ((rows.shape[-1],), (rows.shape[-1],) * 2):
         return found

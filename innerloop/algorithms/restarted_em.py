@@ -1,0 +1,91 @@
+"""EM for clouds of equal weights and covariance σ²I, from many starts: the likeliest is kept.
+
+Starts are the problem's centres, and each K points in turn. The answer after k steps is that of the
+start with the largest likelihood after k steps. Clusters are called as those of Lloyd's algorithm
+from the problem's centres that they share most points with, so that an answer does not depend on
+which start won.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import ClassVar
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from scipy.optimize import linear_sum_assignment
+from torch import Tensor
+
+from innerloop.algorithms.base import Algorithm, hyperparameter
+from innerloop.algorithms.em import Shares
+from innerloop.algorithms.lloyd import Lloyd
+from innerloop.problems.gaussian_mixture import ClusteringProblem
+
+Restarts = Float[Tensor, "*batch starts clusters d"]
+MAX_STARTS, NAMING_STEPS = 12, 20
+"""Starts at most, and the steps of Lloyd's algorithm that clusters are named by."""
+
+
+@dataclass(frozen=True, eq=False)
+class RestartedEM(Algorithm[ClusteringProblem, Restarts]):
+    """State: the means of every start. Prediction: the shares of the likeliest start; σ = noise."""
+
+    source: ClassVar[str] = "McLachlan and Peel 2000, Finite mixture models, section 2.12"
+    problem_type: ClassVar = ClusteringProblem
+    noise: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
+
+    @classmethod
+    def guesses(cls, problem: ClusteringProblem) -> list[RestartedEM]:
+        centred = problem.x - problem.x.mean(dim=-2, keepdim=True)
+        spread = centred.square().mean().sqrt().double().cpu().clamp_min(1e-6)
+        return [cls(share * spread) for share in (0.1, 0.2, 0.4, 0.7)]
+
+    def init(self, problem: ClusteringProblem) -> Restarts:
+        count = min(problem.n // problem.clusters, MAX_STARTS - 1)
+        points = problem.x[..., : count * problem.clusters, :]
+        further = points.unflatten(-2, (count, problem.clusters))
+        return torch.cat([problem.start.unsqueeze(-3), further], dim=-3)
+
+    def step(self, problem: ClusteringProblem, state: Restarts, k: int) -> Restarts:
+        shares = self._logits(problem, state).log_softmax(dim=-1).softmax(dim=-2)
+        return shares.mT @ problem.x.unsqueeze(-3)
+
+    def predict(self, problem: ClusteringProblem, state: Restarts) -> Shares:
+        logits = self._logits(problem, state)
+        likelihood = logits.logsumexp(dim=-1).sum(dim=-1)
+        best = likelihood.argmax(dim=-1)[..., None, None, None]
+        shape = (*logits.shape[:-3], 1, *logits.shape[-2:])
+        chosen = logits.gather(-3, best.expand(shape)).squeeze(-3)
+        return name_clusters(problem, chosen.softmax(dim=-1))
+
+    def _logits(
+        self, problem: ClusteringProblem, means: Restarts
+    ) -> Float[Tensor, "*batch starts n clusters"]:
+        apart = problem.x[..., None, :, None, :] - means.unsqueeze(-3)
+        noise = self.noise.to(means)[..., None, None, None]
+        return -apart.square().sum(dim=-1) / (2 * noise**2)
+
+
+def name_clusters(problem: ClusteringProblem, shares: Shares) -> Shares:
+    """Order the clusters as those of Lloyd's algorithm from the problem's centres."""
+    return match_names(shares, average_lloyd(problem))
+
+
+def average_lloyd(problem: ClusteringProblem) -> Shares:
+    """Return the mean over steps of what Lloyd's algorithm says from the problem's centres.
+
+    A cluster may lose its points on the way, and has a name all the same.
+    """
+    lloyd = Lloyd()
+    steps = [lloyd.predict(problem, state) for state in lloyd.states(problem, NAMING_STEPS)]
+    return torch.stack(steps).mean(dim=0)
+
+
+def match_names(shares: Shares, reference: Shares) -> Shares:
+    """Order the clusters so that points agree most with those of a reference."""
+    agreement = reference.to(shares).mT @ shares
+    tables = agreement.detach().cpu().numpy().reshape(-1, *agreement.shape[-2:])
+    found = np.stack([linear_sum_assignment(-table)[1] for table in tables])
+    order = torch.as_tensor(found, device=shares.device).reshape(agreement.shape[:-1])
+    return shares.gather(-1, order.unsqueeze(-2).expand(shares.shape))

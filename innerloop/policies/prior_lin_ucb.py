@@ -1,0 +1,30 @@
+"""LinUCB whose estimate is drawn to a prior mean instead of 0, the same for every weight.
+
+    ŵ = G⁻¹ (λ m 1 + Σ r a),   G = λI + Σ a aᵀ
+
+Where weights are drawn around m, as uniform ones are around 1/2, ridge regression to m is the best
+linear estimate: a network that was trained on such games knows m.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from innerloop.parameters import parameter
+from innerloop.policies.lin_ucb import LinUCBPolicy
+from innerloop.policies.posterior import Posterior
+from innerloop.problems.bandit import Bandit
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class PriorLinUCBPolicy(LinUCBPolicy):
+    """Optimism about the weights of a linear bandit, from a guess of what they are."""
+
+    source: ClassVar[str] = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023), around a mean"
+
+    mean: float = parameter(0.5, "m, the prior mean of every weight", least=-1e6, most=1e6)
+
+    def init_state(self, environment: Bandit) -> Posterior:
+        prior = super().init_state(environment)
+        return prior._replace(mean=prior.mean + self.mean)

@@ -1,0 +1,103 @@
+"""Identify every recorded network and record what its layers do, in results/identified.
+
+    python tools/identify_recorded.py                       all of them, 20 minutes of one core
+    python tools/identify_recorded.py unlabelled/pca-relu   some of them, the others stay
+
+`results/identified/GROUP.json` has an entry per network: the command that says the same, the digest
+of the weights, the verdict, a row per layer, and for the best candidates their share of what each
+layer says after each step (or without steps). The pictures of the guide are drawn from it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import innerloop
+from innerloop.files import write_atomically
+from innerloop.identification.comparison import compare_candidates
+from innerloop.identification.drawing import select_best
+from innerloop.identification.identification import Identification, identify
+from innerloop.identification.models import Model
+from innerloop.identification.trained import TrainedModel
+from innerloop.provenance import collect_versions
+
+RESULTS = Path(innerloop.__file__).parents[1] / "results"
+FOLDER = "identified"
+GROUPS = ("unlabelled", "decisions", "regression", "sparse")
+STEPS, DIGITS, CANDIDATES = 32, 4, 4
+SETTINGS: dict[str, Any] = {"prompts": 256, "steps": 64, "seed": 0}
+KEPT = ("name", "does", "fit", "nearest", "share", "similarity", "error", "runner_up_share")
+
+
+def describe(path: Path) -> dict[str, Any]:
+    """Identify one network; return its entry."""
+    began = time.process_time()
+    model = TrainedModel.read(path)
+    found = identify(model, **SETTINGS)
+    about = found.as_dict()
+    return {
+        "command": f"innerloop identify results/{path.parent.name}/{path.name}",
+        **SETTINGS,
+        "recipe": model.recipe.name,
+        "weights_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "verdict": found.verdict,
+        "layers": [_round({name: layer[name] for name in KEPT}) for layer in about["layers"]],
+        "candidates": _list_candidates(found, model),
+        "cpu_seconds": round(time.process_time() - began, 1),
+        "versions": collect_versions(),
+    }
+
+
+def _list_candidates(found: Identification, model: Model) -> list[dict[str, Any]]:
+    """List the best candidates with their shares after each step, for every layer."""
+    matches = select_best(found, CANDIDATES)
+    tables = compare_candidates(model, matches, found.problem, STEPS)
+    return [
+        _round(
+            {
+                "name": match.candidate.label,
+                "free_numbers": match.parameter_count,
+                "steps": None if match.candidate.schedule == "exact" else match.steps,
+                "shares": tables[match.candidate.label]["share"].clamp_min(-1).tolist(),
+            }
+        )
+        for match in matches
+    ]
+
+
+def _round(value: Any) -> Any:
+    if isinstance(value, float):
+        return round(value, DIGITS)
+    if isinstance(value, dict):
+        return {name: _round(each) for name, each in value.items()}
+    return [_round(each) for each in value] if isinstance(value, list) else value
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("networks", nargs="*", help="GROUP/NAME; all if none are named")
+    names = parser.parse_args().networks or [
+        f"{group}/{path.stem}"
+        for group in GROUPS
+        for path in sorted((RESULTS / group).glob("*.safetensors"))
+    ]
+    for name in names:
+        group, stem = name.split("/")
+        target = RESULTS / FOLDER / f"{group}.json"
+        entries = json.loads(target.read_text("utf-8")) if target.exists() else {}
+        entries[stem] = describe(RESULTS / group / f"{stem}.safetensors")
+        lines = [
+            f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in entries.items()
+        ]
+        target.parent.mkdir(exist_ok=True)
+        write_atomically(target, ("{\n" + ",\n".join(lines) + "\n}\n").encode())
+        print(f"{name}: {entries[stem]['verdict']}", flush=True)
+
+
+if __name__ == "__main__":
+    main()
