@@ -8,7 +8,7 @@ import platform
 import statistics
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,29 @@ def median_seconds(
         work()
         times.append(clock() - start)
     return statistics.median(times)
+
+
+def measure_in_turns(
+    works: Mapping[str, Callable[[], object]],
+    rounds: int,
+    repeats: Mapping[str, int] | None = None,
+    clock: Callable[[], float] = time.process_time,
+) -> dict[str, float]:
+    """Measure the median time of each work, all of them once in every round after a warm-up.
+
+    What disturbs the machine for a while disturbs all of them. A quick work may be repeated
+    within its turn; the time of one repetition counts.
+    """
+    times: dict[str, list[float]] = {name: [] for name in works}
+    for turn in range(rounds + 1):
+        for name, work in works.items():
+            count = (repeats or {}).get(name, 1)
+            start = clock()
+            for _ in range(count):
+                work()
+            if turn:
+                times[name].append((clock() - start) / count)
+    return {name: statistics.median(values) for name, values in times.items()}
 
 
 def record(name: str, start: float, settings: dict[str, Any], results: dict[str, Any]) -> None:

@@ -33,7 +33,7 @@ def _read_version(package: str) -> str:
 def digest_package() -> str:
     """Digest all files of innerloop as they are, to compare two machines or two moments."""
     digest = hashlib.sha256()
-    for path in sorted(ROOT.rglob("*.py")):
+    for path in sorted([*ROOT.rglob("*.py"), *ROOT.rglob("*.c")]):
         digest.update(f"{path.relative_to(ROOT).as_posix()}\n".encode() + path.read_bytes())
     return digest.hexdigest()
 

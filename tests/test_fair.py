@@ -379,7 +379,7 @@ def test_a_restatement_reads_the_cells_of_its_original(tmp_path: Path) -> None:
     assert [outcome.as_dict()["label"] for outcome in outcomes] == ["holds · 1 erratum"] * 2
     assert [outcome.as_dict()["restates"] for outcome in outcomes] == ["", one.id]
     assert outcomes[1].as_dict()["hypotheses"]["$Σ* = I$"] == "the theorem"
-    texts = render_claims([outcome.as_dict() for outcome in outcomes], {})
+    texts = render_claims([outcome.as_dict() for outcome in outcomes], {}, {})
     assert 'The statement of <a href="#gatmiry2024.theorem-3.4">' in texts
     assert texts.count(">holds · 1 erratum<") == 2
     assert len(list_findings([outcome.as_dict() for outcome in outcomes])) == 1

@@ -413,3 +413,13 @@ def test_the_recorded_verdicts_are_about_the_claims_that_are_here() -> None:
     assert {finding["kind"] for finding in recorded["findings"]} <= set(HEADINGS)
     for text in iterate_texts(recorded["findings"]):
         check_text(text)
+
+
+def test_a_figure_that_cannot_be_drawn_costs_no_page(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> str:
+        raise ValueError("conversion failed: <b>")
+
+    monkeypatch.setattr("innerloop.report.drawing.vl_convert.vegalite_to_svg", refuse)
+    text = Drawings().draw({"mark": "point"})
+    assert "cannot be drawn: conversion failed: &lt;b&gt;" in text
+    assert text.startswith("<svg") and "<b>" not in text

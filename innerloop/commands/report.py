@@ -1,4 +1,4 @@
-"""`innerloop report`: every claim and construction on one page."""
+"""`innerloop report`: every claim and construction, or a sweep, on one page."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import typer
 from innerloop.commands.check import check_with_progress, choose_options, finish_check
 from innerloop.commands.options import (
     AsJson,
+    Definition,
     EngineName,
     Fresh,
     PresetName,
@@ -17,12 +18,20 @@ from innerloop.commands.options import (
     Seed,
     Workers,
 )
+from innerloop.errors import InputError
 from innerloop.output import print_error, print_json, print_text
 from innerloop.results import find_results
 from innerloop.terminal import print_certificates, print_outcomes, progress_bar
 
 
 def report(
+    folder: Annotated[
+        Path | None,
+        typer.Argument(
+            metavar="[SWEEP]",
+            help="The folder of a sweep of `train --grid`: its table, one figure, its best run.",
+        ),
+    ] = None,
     output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
         "report.html"
     ),
@@ -38,13 +47,23 @@ def report(
     runs: Annotated[
         Path | None, typer.Option(help="The folder of trained runs; else that of the results.")
     ] = None,
+    definition: Definition = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every claim, certify every construction, and write one self-contained page.
 
-    What is stored is not run again, and where a larger preset is stored, that is shown. Exit 1
-    where a check itself broke or a construction fails.
+    With the folder of a sweep, the page is on that sweep alone. What is stored is not run again,
+    and where a larger preset is stored, that is shown. Exit 1 where a check itself broke or a
+    construction fails.
     """
+    options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
+    if folder is not None:
+        from innerloop.commands.reporting import report_sweep
+
+        asked = {**options, "figures": figures, "runs": runs}
+        return report_sweep(folder, output, definition, as_json, asked)
+    if definition is not None:
+        raise InputError("--definition is for a sweep: name its folder")
     import time
 
     from innerloop.files import check_writable, write_atomically
@@ -54,7 +73,6 @@ def report(
     from innerloop.report.page import draw_charts, render_page
     from innerloop.surveys.survey import measure_report
 
-    options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
     chosen = choose_options(results, **options)
     check_writable(output)
     if figures is not None:
@@ -96,4 +114,4 @@ def report(
     if failed := [c["name"] for c in data.certificates if not c["holds"]]:
         print_error(f"the law is broken by {', '.join(failed)}")
         raise typer.Exit(1)
-    finish_check(checked, unwritten)
+    return finish_check(checked, unwritten)

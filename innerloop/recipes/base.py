@@ -9,7 +9,6 @@ training out.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -19,30 +18,24 @@ from typing import Any
 import torch
 from torch import nn
 
-from innerloop import sealed
 from innerloop.devices import choose_device, default_to_cpu, require_precision
-from innerloop.errors import FileError, InputError, MissingLibraryError
-from innerloop.jsonfiles import parse_object
+from innerloop.errors import FileError, InputError
 from innerloop.limits import check_count, check_seed
 from innerloop.progress import Progress, ignore_progress
-from innerloop.provenance import spell_command
-from innerloop.recipes.continuing import limit_file_model, read_request
+from innerloop.recipes.continuing import read_request
 from innerloop.recipes.definition import Recipe
+from innerloop.recipes.model_file import FORMAT, VERSION, format_command, load, save_model
 from innerloop.recipes.run_file import RunFile
-from innerloop.registry import make_member
 from innerloop.training.boards import Board, check_tensorboard
 from innerloop.training.environment import (
     Environment,
     check_threads,
     describe_environment,
-    is_environment,
     use_threads,
 )
-from innerloop.training.extending import EXTENSIONS
 from innerloop.training.folder import CHECKPOINT, HISTORY, MODEL, open_folder
-from innerloop.training.history import GrowingHistory, digest_history, write_history
+from innerloop.training.history import GrowingHistory, write_history
 from innerloop.training.loop import (
-    OPENING,
     SECONDS_BETWEEN_CHECKPOINTS,
     DivergedError,
     Training,
@@ -50,13 +43,25 @@ from innerloop.training.loop import (
     replay_opening,
     warn_caller,
 )
-from innerloop.training.opening import Opening, is_opening
+from innerloop.training.opening import Opening
 from innerloop.training.parallel import join_group
-from innerloop.training.restoring import check_weights, is_number, require, shorten
-from innerloop.training.resuming import ENVIRONMENTS
+from innerloop.training.restoring import is_number, shorten
 
-FORMAT = "innerloop-model"
-VERSION = 1
+__all__ = [
+    "FORMAT",
+    "VERSION",
+    "Recipe",
+    "TrainedRun",
+    "describe_run",
+    "format_command",
+    "get_recipe",
+    "list_seeds",
+    "load",
+    "replay",
+    "train",
+    "train_seeds",
+]
+
 MAX_SEEDS = 100_000
 
 
@@ -241,7 +246,7 @@ def _fit_and_write(
         if board is not None:
             board.close()
     write_history(table, training.history)
-    _save_model(training, environment, path.with_name(MODEL))
+    save_model(training, _identify_run(training), environment, path.with_name(MODEL))
     file.finish(training.stop_reason, training.describe_plateau())
 
 
@@ -308,85 +313,3 @@ def list_seeds(first: int, count: int) -> range:
     count = check_count("seeds", count, 1, MAX_SEEDS)
     check_seed(first + count - 1)
     return range(first, first + count)
-
-
-def _save_model(training: Training, environment: Environment, path: Path) -> None:
-    recipe, about = get_recipe(training), _identify_run(training)
-    extensions = list(map(list, training.extensions))
-    description = {
-        **about,
-        "ended": training.stop_reason,
-        "seconds": round(training.seconds, 3),
-        "final": training.history[-1],
-        "history_sha256": digest_history(training.history),
-        **({OPENING: training.opening.as_dict()} if training.opening else {}),
-        **({EXTENSIONS: extensions} if extensions else {}),
-        **environment,
-        ENVIRONMENTS: training.environments,
-        "command": format_command(recipe, about["seed"], environment),
-    }
-    weights = dict(training.model.state_dict())
-    sealed.write(path, weights, {"about": json.dumps(description)}, format=FORMAT, version=VERSION)
-
-
-def format_command(recipe: Recipe, seed: int, environment: Mapping[str, Any] | None = None) -> str:
-    """Format the command line that repeats this run, under what it ran if that is given."""
-    defaults = type(recipe).from_values({}).values()
-    threads = (environment or {}).get("threads", 1)
-    device = (environment or {}).get("device", "cpu").partition(" ")[0]
-    options = {"seed": seed} | ({"threads": threads} if threads != 1 else {})
-    options |= {"device": device} if device != "cpu" else {}
-    command = spell_command("train", recipe.name, recipe.values(), defaults, options)
-    processes = (environment or {}).get("processes", 1)
-    return command if processes == 1 else f"torchrun --nproc-per-node {processes} -m {command}"
-
-
-def load(path: Path, definition: Any = None) -> tuple[Recipe, nn.Module, dict[str, Any]]:
-    """Load a trained model from its file: the recipe, the model, and the run's description.
-
-    A file names its recipe. Code is never loaded because a file says so: a recipe that is neither
-    in this package nor registered must be given as `definition`. The model that its settings ask
-    for may not be much larger than the weights in the file, which must fit it and be finite.
-    """
-    metadata, tensors = sealed.read(path, format=FORMAT, version=VERSION)
-    try:
-        about = parse_object(metadata["about"])
-        name = about["recipe"]
-        require(isinstance(name, str), f"its recipe should be a name, is {shorten(name)}")
-        _check_description(about)
-        if definition is None and ":" in name:
-            raise FileError(
-                f"it was trained by {name!r}, a user-defined recipe: pass it, as "
-                f"--definition {name} (it will be imported and run)"
-            )
-        held = sum(tensor.nbytes for tensor in tensors.values())
-        with limit_file_model(held):
-            recipe = make_member("recipes", Recipe, definition or name, about["settings"])
-            model = recipe.build_model(torch.Generator().manual_seed(about["seed"]))
-        check_weights(model, tensors)
-        model.load_state_dict(tensors)
-    except MissingLibraryError:
-        raise
-    except (KeyError, ValueError, TypeError, RuntimeError, OverflowError) as error:
-        reason = f"no {error}" if isinstance(error, KeyError) else str(error).partition("\n")[0]
-        raise FileError(f"{path} does not hold the model it describes: {reason[:500]}") from None
-    return recipe, model, about
-
-
-def _check_description(about: dict[str, Any]) -> None:
-    """Check the entries of a model file's description that others read."""
-    check_seed(about["seed"])
-    require(isinstance(about["settings"], dict), "its settings have no names")
-    require(is_number(about.get("seconds", 0.0)), "its seconds are not a number")
-    require(isinstance(about.get("ended", ""), str), "its end is not a word")
-    require(isinstance(about.get("command", ""), str), "its command is not a text")
-    final = about.get("final", {"loss": 0.0})
-    numbers = isinstance(final, dict) and all(type(x) in (int, float) for x in final.values())
-    require(numbers and is_number(final.get("loss")), "its final measures are not numbers")
-    require(OPENING not in about or is_opening(about[OPENING]), "its opening is not a run's")
-    versions = about.get("versions", {})
-    texts = [*versions, *versions.values()] if isinstance(versions, dict) else [None]
-    require(all(isinstance(text, str) for text in texts), "its versions are not texts")
-    listed = about.get(ENVIRONMENTS, [])
-    whole = isinstance(listed, list) and all(is_environment(each) for each in listed)
-    require(whole, "its threads, versions and code are not those of a run")

@@ -32,6 +32,9 @@ class GramRecipe(Recipe, ABC):
     draws: Literal["torch", "numpy"] = parameter(
         "torch", "whose random numbers prompts are made of: numpy's are others, and faster"
     )
+    kernel: Literal["torch", "c"] = parameter(
+        "torch", "what computes the loss: torch, or compiled C, which is faster and sums otherwise"
+    )
     scale: float = parameter(0.1, "standard deviation of the initial weights", least=0)
     steps: int = parameter(400, "steps of the optimiser", least=1)
     learning_rate: float = parameter(0.03, "peak of the schedule", least=0)
@@ -47,7 +50,7 @@ class GramRecipe(Recipe, ABC):
 
     def objective_settings(self) -> dict[str, Any]:
         """Return the settings that the objective shares with the recipe."""
-        names = ("d", "n", "covariance", "truth", "batch", "draws")
+        names = ("d", "n", "covariance", "truth", "batch", "draws", "kernel")
         return {name: getattr(self, name) for name in names}
 
     def build_distribution(self) -> LinearRegression:

@@ -58,6 +58,7 @@ class SmallTransformerRecipe(SparseRecipe):
     """
 
     source: ClassVar[str] = "R. Liu et al. 2025, section 6"
+    takes_bfloat16: ClassVar[bool] = True
     small: ClassVar = {"d": 2, "n": 3, "sparsity": 1, "blocks": 2, "heads": 2, "batch": 4}
 
     blocks: int = parameter(12, "layers", least=1, most=64)

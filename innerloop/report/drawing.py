@@ -18,7 +18,7 @@ import vl_convert
 
 from innerloop.errors import FileError
 from innerloop.files import write_atomically
-from innerloop.report.escaping import clean
+from innerloop.report.escaping import clean, escape
 from innerloop.report.shortening import SHORTER, shorten
 from innerloop.report.theme import CONFIG
 
@@ -42,7 +42,10 @@ class Drawings:
         kept = self._read(name)
         if kept is not None:
             return kept
-        svg = shorten(vl_convert.vegalite_to_svg(clean(spec), config=CONFIG))
+        try:
+            svg = shorten(vl_convert.vegalite_to_svg(clean(spec), config=CONFIG))
+        except ValueError as error:  # one figure that the converter refuses costs no page
+            return _explain_failure(error)
         if self.folder is not None:
             try:
                 self.folder.mkdir(parents=True, exist_ok=True)
@@ -65,6 +68,15 @@ class Drawings:
             return zlib.decompress((self.folder / name).read_bytes()).decode()
         except (OSError, zlib.error, UnicodeDecodeError):
             return None
+
+
+def _explain_failure(error: ValueError) -> str:
+    """Write in the place of a figure why it cannot be drawn."""
+    reason = escape(" ".join(str(error).split())[:120])
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="40">'
+        f'<text y="24" fill="currentColor">This figure cannot be drawn: {reason}</text></svg>'
+    )
 
 
 @cache

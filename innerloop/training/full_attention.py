@@ -49,7 +49,7 @@ class FullSampledLoss(GaussianPrompts):
         P = torch.linalg.solve_triangular(C, P @ C, upper=False).to(self.dtype)
         Q = (C.mT @ Q @ C).to(self.dtype)
         identity = torch.eye(self.d + 1, dtype=self.dtype, device=P.device)
-        return kernel.loss(batch, Q, identity, gamma=list(P))
+        return kernel.loss(batch, Q, identity, gamma=list(P), code=self.kernel)
 
     def evaluate(self, model: FullStack) -> dict[str, float]:
         """Return the loss on held-out prompts and its standard error."""

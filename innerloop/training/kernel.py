@@ -18,12 +18,17 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Sequence
-from typing import Any, NamedTuple, no_type_check
+from typing import Any, Literal, NamedTuple, no_type_check
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
+
+from innerloop.training.compiled import compute_loss
+
+Code = Literal["torch", "c"]
+"""What computes the loss and its gradient."""
 
 # Inner functions are exempt from run-time type checks, which would take longer than they do.
 Batch = Float[Tensor, "_ _ batch"]
@@ -147,15 +152,17 @@ def loss(
     first: Float[Tensor, "rows d"],
     offset: Float[Tensor, "read d"] | None = None,
     gamma: Sequence[Float[Tensor, "d d"]] = (),
+    code: Code = "torch",
 ) -> Float[Tensor, ""]:
     """The loss, differentiable once in A, Γ (gamma), O (offset, 0 if None) and Y_0 (first).
 
     With Γ, Y_0 must end in the identity and gets no gradient; only the rows above it are read, and
-    the last layer's Γ may be left out. Without such rows the first rows of T are read.
+    the last layer's Γ may be left out. Without such rows the first rows of T are read. `code` is
+    what computes it: this file, or `gram_loss.c`, which sums over prompts in another order.
     """
     read = prompts.target.shape[0]
     offset = first.new_zeros(read, first.shape[1]) if offset is None else offset
-    return _Loss.apply(prompts, A, first, offset, *gamma)  # pyright: ignore[reportReturnType]
+    return _Loss.apply(prompts, code, A, first, offset, *gamma)  # pyright: ignore[reportReturnType]
 
 
 class _Loss(torch.autograd.Function):
@@ -163,9 +170,18 @@ class _Loss(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, prompts: Prompts, A: Tensor, first: Tensor, offset: Tensor, *gamma: Tensor
+        ctx: Any,
+        prompts: Prompts,
+        code: Code,
+        A: Tensor,
+        first: Tensor,
+        offset: Tensor,
+        *gamma: Tensor,
     ) -> Tensor:
         needs_gradient = any(ctx.needs_input_grad)
+        if code == "c":
+            total, ctx.slopes = compute_loss(prompts, needs_gradient, A, first, offset, gamma)
+            return total
         total, ctx.slopes = prompts.gram.new_zeros(()), None
         for piece in prompts.split():
             _workspace.clear()
@@ -181,7 +197,7 @@ class _Loss(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, outer: Tensor) -> Any:  # pyright: ignore[reportIncompatibleMethodOverride]
         A, first, offset, *gamma = (outer * slope for slope in ctx.slopes)
-        return None, A, None if gamma else first, offset, *gamma
+        return None, None, A, None if gamma else first, offset, *gamma
 
 
 @no_type_check

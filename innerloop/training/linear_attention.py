@@ -30,7 +30,7 @@ from innerloop.theory.layers import loss_degree
 from innerloop.theory.stack import expected_loss
 from innerloop.training import kernel
 from innerloop.training.bartlett import draw_with_numpy, draw_with_torch, multiply_triangles
-from innerloop.training.kernel import Prompts
+from innerloop.training.kernel import Code, Prompts
 from innerloop.training.parallel import find_share
 from innerloop.training.stacks import Stack, Weights
 
@@ -50,6 +50,9 @@ class GaussianPrompts(Parameters):
     )
     draws: Literal["torch", "numpy"] = parameter(
         "torch", "whose random numbers prompts are made of: numpy's are others, and faster"
+    )
+    kernel: Code = parameter(
+        "torch", "what computes the loss: torch, or compiled C, which is faster and sums otherwise"
     )
 
     def __post_init__(self) -> None:
@@ -142,16 +145,16 @@ class GaussianPrompts(Parameters):
     def loss_at(self, weights: Weights, prompts: Prompts) -> Float[Tensor, ""]:
         """The loss of weights, averaged over given Gram matrices (whitened, from `draw_gram`)."""
         A, B, u = self.whiten(weights)
-        first = self.factor.mT.to(A)
+        first, code = self.factor.mT.to(A), self.kernel
         if u is not None:
             offset = torch.cat([torch.zeros_like(first), u[None]])
             target = prompts.target.new_zeros(self.d + 1, self.d, 1)
             first = torch.cat([first, u[None]])
-            return kernel.loss(prompts._replace(target=target), A, first, offset)
+            return kernel.loss(prompts._replace(target=target), A, first, offset, code=code)
         if B is None or len(A) == 1:
-            return kernel.loss(prompts, A, first)
+            return kernel.loss(prompts, A, first, code=code)
         first = torch.cat([first, torch.eye(self.d, dtype=self.dtype, device=A.device)])
-        return kernel.loss(prompts, A, first, gamma=list(B))
+        return kernel.loss(prompts, A, first, gamma=list(B), code=code)
 
     def take_share(self, batch: Prompts, rank: int, size: int) -> tuple[Prompts, float]:
         """Take the share of one process, whose prompts keep their weights in the whole."""

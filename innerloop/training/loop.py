@@ -10,12 +10,9 @@ Diverged  a loss or gradient that is not finite stops the run before it reaches 
 from __future__ import annotations
 
 import math
-import signal
-import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -31,9 +28,10 @@ from innerloop.progress import Progress
 from innerloop.training import checkpoint
 from innerloop.training.environment import Environment
 from innerloop.training.extending import EXTENSIONS, PLANNED, Extension, planned_at
+from innerloop.training.interrupts import watch_interrupts
 from innerloop.training.objective import Objective
+from innerloop.training.opening import OPENING, Opening, digest_batch, read_opening
 from innerloop.training.opening import STEPS as OPENING_STEPS
-from innerloop.training.opening import Opening, digest_batch, is_opening
 from innerloop.training.optimizer_state import check_optimizer
 from innerloop.training.parallel import Group
 from innerloop.training.restoring import (
@@ -48,15 +46,11 @@ from innerloop.training.settings import Settings
 
 Row = dict[str, float]
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
-OPENING = "opening"
-"""The entry of a state, and of a model file's description, with the run's first steps."""
 MAX_GROWTH = 1e3
 """Factor above the loss at step 0, or that of predicting nothing if it is more (1 where that is not
 known), at which an evaluated loss counts as diverged. A batch is not judged by it: one rare prompt
 may have a huge loss that clipping survives, and a run that starts at a solution may grow by any
 factor from its tiny loss."""
-
-
 PLATEAU = 0.98
 """Share of the loss of predicting nothing above which a run has learned nothing."""
 
@@ -147,7 +141,7 @@ class Training:
         check_counters(state, self.settings)
         optimizer = check_optimizer(self.optimizer, state["optimizer"], state["step"])
         checkpoint.check_random_states(state["random"])
-        opening = _read_opening(state)
+        opening = read_opening(state)
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(optimizer)
         checkpoint.set_random_states(state["random"])
@@ -303,7 +297,7 @@ def fit(
     """
     told = notice or warn_caller
     saved = Checkpoints(training, path, about or {}, every, told, writes=training.group.leads)
-    with checkpoint.isolate_random_states(training.seed), _watch_interrupts() as interrupted:
+    with checkpoint.isolate_random_states(training.seed), watch_interrupts() as interrupted:
         saved.begin(environment, steps, training.group.wait)
         training.interrupted = interrupted
         if record is not None:
@@ -335,39 +329,6 @@ def replay_opening(training: Training) -> Opening:
     return training.opening
 
 
-def _read_opening(state: dict[str, Any]) -> Opening | None:
-    """Read the opening of a run from its state, in which it has as many losses as steps."""
-    if OPENING not in state:
-        return None if state["step"] else Opening((), "")
-    known = min(state["step"], OPENING_STEPS)
-    found = state[OPENING]
-    require(is_opening(found) and len(found["losses"]) == known, "its opening is not a run's")
-    return Opening.from_dict(found)
-
-
 def _mix_seed(seed: int, number: int) -> int:
     """Derive one seed from two numbers, so that neighbouring runs and batches are independent."""
     return int(np.random.SeedSequence([seed, number]).generate_state(1, np.uint64)[0])
-
-
-@contextmanager
-def _watch_interrupts() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether SIGINT arrived.
-
-    The first SIGINT waits for the end of the step, a second one interrupts at once.
-    """
-    signals: list[int] = []
-    if threading.current_thread() is not threading.main_thread():
-        yield lambda: False
-        return
-
-    def handle(number: int, frame: Any) -> None:
-        if signals:
-            raise KeyboardInterrupt
-        signals.append(number)
-
-    previous = signal.signal(signal.SIGINT, handle)
-    try:
-        yield lambda: bool(signals)
-    finally:
-        signal.signal(signal.SIGINT, previous)

@@ -16,8 +16,10 @@ from typing import Any
 
 from torch import Tensor
 
-from innerloop.training.restoring import is_number
+from innerloop.training.restoring import is_number, require
 
+OPENING = "opening"
+"""The entry of a state, and of a model file's description, with the run's first steps."""
 STEPS = 5
 TOLERANCE = 1e-5
 """The relative difference that rounding is allowed to make in the first three losses."""
@@ -62,6 +64,16 @@ def is_opening(value: Any, most: int = STEPS) -> bool:
     listed = isinstance(losses, list) and len(losses) <= most and all(map(is_number, losses))
     word = isinstance(batch, str) and (len(batch) == 64 if losses else not batch)
     return listed and word and set(batch) <= set("0123456789abcdef")
+
+
+def read_opening(state: Mapping[str, Any]) -> Opening | None:
+    """Read the opening of a run from its state, in which it has as many losses as steps."""
+    if OPENING not in state:
+        return None if state["step"] else Opening((), "")
+    known = min(state["step"], STEPS)
+    found = state[OPENING]
+    require(is_opening(found) and len(found["losses"]) == known, "its opening is not a run's")
+    return Opening.from_dict(found)
 
 
 def digest_batch(batch: Any) -> str:

@@ -63,6 +63,8 @@ class Settings(Parameters):
 
     is_network: ClassVar[bool] = False
     """Whether the model is a network that may be compiled and train in mixed precision."""
+    takes_bfloat16: ClassVar[bool] = False
+    """Whether it may train in mixed precision although it is not compiled."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -83,10 +85,14 @@ class Settings(Parameters):
             raise InputError("the schedule halving needs a period, and no other takes one")
         if self.warmup >= self.steps:
             raise InputError(f"warmup must be shorter than steps={self.steps}, got {self.warmup}")
-        if not self.is_network and (self.precision != "float32" or self.compiled):
+        refused = {
+            "precision": self.precision != "float32" and not self.takes_bfloat16,
+            "compiled": self.compiled,
+        }
+        if not self.is_network and any(refused.values()):
+            names = " and ".join(name for name, given in refused.items() if given)
             raise InputError(
-                "precision and compiled are for recipes that train networks, such as gpt2: leave "
-                "them out"
+                f"{names}: for recipes that train networks, such as gpt2; leave it out"
             )
         if self.optimizer == "lbfgs" and self.redraw:
             raise InputError("L-BFGS needs one batch throughout: set redraw=0")

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Literal, get_args
 
 import torch
 from jaxtyping import Float
@@ -26,19 +25,24 @@ from torch import Tensor, nn
 
 from innerloop.deprecation import RenamedMethod
 from innerloop.errors import InputError
+from innerloop.transformer import projecting
+from innerloop.transformer.attention_settings import (
+    Kind,
+    Mask,
+    Normalisation,
+    Order,
+    check_setting,
+    choose_normalisation,
+)
 from innerloop.transformer.cache import GatheredStream, LayerCache, Reading
+from innerloop.transformer.gradients import is_transformed, needs_gradient
 from innerloop.transformer.head import Head, HeadWeights, compile_heads
 from innerloop.transformer.layout import Layout
+from innerloop.transformer.norms import measure_norms
 from innerloop.transformer.remembering import remember
 
-Kind = Literal["linear", "relu", "softmax"]
-Mask = Literal["all", "context", "causal"]
-Normalisation = Literal["1/n", "1/N", "1/i", "1"]
-Order = Literal["scores", "gram"]
 Stream = Float[Tensor, "*batch tokens width"]
 
-_CHUNK = 64
-"""Tokens per chunk of causal linear attention: scores inside a chunk, Gram matrices between."""
 _SCORES_PER_CHUNK = 1 << 18
 """Scores computed at a time, without gradients: as many as fit into a processor's cache."""
 _MIN_PACKING_COST = 1 << 22
@@ -85,7 +89,7 @@ class Attention(nn.Module):
     ) -> Attention:
         """Build attention from heads. The default normalisation is 1/n, and 1 for softmax."""
         notes = [head.describe() for head in heads]
-        weights, scale = compile_heads(layout, heads), normalisation or _default_normalisation(kind)
+        weights, scale = compile_heads(layout, heads), normalisation or choose_normalisation(kind)
         return cls(weights, kind=kind, mask=mask, normalisation=scale, notes=notes)
 
     @classmethod
@@ -119,7 +123,7 @@ class Attention(nn.Module):
             weights,
             kind=kind,
             mask=mask,
-            normalisation=normalisation or _default_normalisation(kind),
+            normalisation=normalisation or choose_normalisation(kind),
         )
         return attention.requires_grad_(True)
 
@@ -159,7 +163,7 @@ class Attention(nn.Module):
         if context < 1 and (self.mask == "context" or self.normalisation == "1/n"):
             raise InputError(f"attention to the context needs context tokens, got {context}")
         keys = stream[..., :context, :] if self.mask == "context" else stream
-        inference = not _is_transformed() and not _needs_gradient(stream, self)
+        inference = not is_transformed() and not needs_gradient(stream, self)
         if self.kind == "linear" and order is None:
             order = self.choose_order(tokens, keys.shape[-2])
         by_scores = self.kind == "relu" or (self.kind == "linear" and order == "scores")
@@ -168,13 +172,13 @@ class Attention(nn.Module):
         sparse = (
             inference and stream.numel() * self.heads * self._projection_rows > _MIN_PACKING_COST
         )
-        weight, targets = _nonzero_rows(self.value) if sparse else (self.value, None)
-        project = _project_sparse if sparse else _project
-        query, key = project(stream, self.query), project(keys, self.key)
-        value = project(keys, weight)
+        weight, targets = projecting.nonzero_rows(self.value) if sparse else (self.value, None)
+        apply = projecting.project_sparse if sparse else projecting.project
+        query, key = apply(stream, self.query), apply(keys, self.key)
+        value = apply(keys, weight)
         if self.kind == "linear" and order == "gram":
             mixed = (
-                _causal_gram(query, key, value)
+                projecting.causal_gram(query, key, value)
                 if self.mask == "causal"
                 else query @ (key.mT @ value)
             )
@@ -216,7 +220,7 @@ class Attention(nn.Module):
         query, key, value = (part.flatten(0, -3) for part in (query, key, value))
         mixed = value.new_empty(len(value), tokens, value.shape[-1])
         causal = self.mask == "causal"
-        rows = min(tokens, _CHUNK) if causal else tokens
+        rows = min(tokens, projecting.CHUNK) if causal else tokens
         heads = max(1, _SCORES_PER_CHUNK // max(1, rows * keys))
         for chunk in (slice(first, first + heads) for first in range(0, len(query), heads)):
             for first in range(0, tokens, max(rows, 1)):
@@ -299,7 +303,7 @@ class Attention(nn.Module):
         """Choose the order of linear attention with fewer multiplications."""
         rank, out = self.query.shape[1], self.value.shape[1]
         if self.mask == "causal":
-            visible = min(tokens, _CHUNK)
+            visible = min(tokens, projecting.CHUNK)
             gram = tokens * (visible * (rank + out) + 2 * rank * out)
         else:
             gram = (tokens + keys) * rank * out
@@ -317,7 +321,7 @@ class Attention(nn.Module):
                 ones = torch.ones(queries, keys, dtype=torch.bool, device=scores.device)
                 scores = scores.masked_fill(ones.triu(1 + keys - queries), -math.inf)
             return scores.softmax(dim=-1)
-        if scores.requires_grad or _is_transformed():
+        if scores.requires_grad or is_transformed():
             weights = scores.relu() if self.kind == "relu" else scores
             return weights.tril(keys - queries) if causal else weights
         weights = scores.relu_() if self.kind == "relu" else scores
@@ -341,91 +345,6 @@ class Attention(nn.Module):
         A head with an explicit split into Q and K keeps it; any other counts with the balanced
         split, for which both norms are √‖QᵀK‖, the least possible value of the larger one.
         """
-        with torch.no_grad():
-            # ‖QᵀK‖ = ‖RSᵀ‖ where Qᵀ and Kᵀ are R and S after orthogonal matrices: small ones.
-            query, key = (torch.linalg.qr(part.mT, mode="r").R for part in (self.query, self.key))
-            balanced = torch.linalg.matrix_norm(query @ key.mT, ord=2).sqrt()
-            largest = torch.maximum(
-                torch.linalg.matrix_norm(query, ord=2), torch.linalg.matrix_norm(key, ord=2)
-            )
-            explicit = torch.tensor(self.explicit_split, device=balanced.device)
-            scores = torch.where(explicit, largest, balanced).max()
-            value = _nonzero_rows(_nonzero_rows(self.value)[0].mT)[0]
-            return float(scores), float(torch.linalg.matrix_norm(value, ord=2).sum())
+        return measure_norms(self.query, self.key, self.value, self.explicit_split)
 
     of = RenamedMethod("from_heads")
-
-
-def _is_transformed() -> bool:
-    """Whether torch.compile or torch.func runs this: no data-dependent or in-place operations."""
-    return torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-
-
-def _needs_gradient(stream: Tensor, module: nn.Module) -> bool:
-    """Whether gradients are taken through this module now."""
-    tracked = stream.requires_grad or any(part.requires_grad for part in module.parameters())
-    return tracked and torch.is_grad_enabled()
-
-
-def _nonzero_rows(weight: Float[Tensor, "heads rows width"]) -> tuple[Tensor, Tensor]:
-    """Nonzero rows of every head, padded to the same number, and their indices.
-
-    The padding consists of zero rows; no row comes twice.
-    """
-    used = (weight != 0).any(dim=-1)
-    most = max(1, int(used.sum(dim=-1).max()))
-    places = used.byte().argsort(dim=-1, descending=True, stable=True)[:, :most]
-    return weight.gather(1, places.unsqueeze(-1).expand(-1, -1, weight.shape[-1])), places
-
-
-def _project_sparse(
-    stream: Stream, weight: Float[Tensor, "heads rows width"]
-) -> Float[Tensor, "*batch heads tokens rows"]:
-    """Like `_project`, using only the places that some weight reads."""
-    read = (weight != 0).flatten(0, 1).any(dim=0).nonzero().squeeze(-1)
-    if 2 * len(read) <= weight.shape[-1]:
-        stream, weight = stream.index_select(-1, read.to(stream.device)), weight[..., read]
-    return _project(stream, weight)
-
-
-def _project(
-    stream: Stream, weight: Float[Tensor, "heads rows width"]
-) -> Float[Tensor, "*batch heads tokens rows"]:
-    """W h of every head and token; one product for all heads is much faster than one per head."""
-    rows = stream @ weight.to(stream.device).flatten(0, 1).mT
-    return rows.unflatten(-1, weight.shape[:2]).transpose(-2, -3)
-
-
-def _causal_gram(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-    """Σ_{j ≤ i} ⟨q_i, k_j⟩ v_j in time linear in the number of tokens, chunk by chunk."""
-    tokens = query.shape[-2]
-    spare = -tokens % _CHUNK
-    query, key, value = (
-        nn.functional.pad(part, (0, 0, 0, spare)).unflatten(-2, (-1, _CHUNK))
-        for part in (query, key, value)
-    )
-    inside = (query @ key.mT).tril() @ value
-    grams = key.mT @ value
-    # Shifted, not grams.cumsum() - grams: subtracting a chunk again would let its rounding through.
-    before = nn.functional.pad(grams.cumsum(dim=-3)[..., :-1, :, :], (0, 0, 0, 0, 1, 0))
-    return (inside + query @ before).flatten(-3, -2)[..., :tokens, :]
-
-
-def _default_normalisation(kind: Kind) -> Normalisation:
-    """Normalisation meant by a source that states none: softmax already divides."""
-    return "1" if kind == "softmax" else "1/n"
-
-
-def check_setting(kind: object, mask: object, normalisation: object) -> None:
-    """Refuse an unknown kind, mask or normalisation, or a combination that is not defined."""
-    for name, value, allowed in (
-        ("kind", kind, get_args(Kind)),
-        ("mask", mask, get_args(Mask)),
-        ("normalisation", normalisation, get_args(Normalisation)),
-    ):
-        if value not in allowed:
-            raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
-    if normalisation == "1/i" and mask != "causal":
-        raise InputError(f"normalisation 1/i needs the causal mask, got mask {mask!r}")
-    if kind == "softmax" and normalisation != "1":
-        raise InputError(f"softmax is normalised by itself: normalisation 1, got {normalisation!r}")

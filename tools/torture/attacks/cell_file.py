@@ -78,7 +78,7 @@ def show_outcomes(outcomes: list[dict[str, Any]]) -> None:
     with contextlib.redirect_stdout(io.StringIO()):
         print_json(outcomes)
         print_outcomes(outcomes)
-    render_claims(outcomes, {})
+    render_claims(outcomes, {}, {})
     render_findings(outcomes)
     for figure in collect_figures(outcomes).values():
         draw_figure(figure)

@@ -1,0 +1,32 @@
+"""Kinds, masks and normalisations of attention, by name, and which of them go together."""
+
+from __future__ import annotations
+
+from typing import Literal, get_args
+
+from innerloop.errors import InputError
+
+Kind = Literal["linear", "relu", "softmax"]
+Mask = Literal["all", "context", "causal"]
+Normalisation = Literal["1/n", "1/N", "1/i", "1"]
+Order = Literal["scores", "gram"]
+
+
+def choose_normalisation(kind: Kind) -> Normalisation:
+    """Normalisation meant by a source that states none: softmax already divides."""
+    return "1" if kind == "softmax" else "1/n"
+
+
+def check_setting(kind: object, mask: object, normalisation: object) -> None:
+    """Refuse an unknown kind, mask or normalisation, or a combination that is not defined."""
+    for name, value, allowed in (
+        ("kind", kind, get_args(Kind)),
+        ("mask", mask, get_args(Mask)),
+        ("normalisation", normalisation, get_args(Normalisation)),
+    ):
+        if value not in allowed:
+            raise InputError(f"{name} must be one of {', '.join(allowed)}, got {value!r}")
+    if normalisation == "1/i" and mask != "causal":
+        raise InputError(f"normalisation 1/i needs the causal mask, got mask {mask!r}")
+    if kind == "softmax" and normalisation != "1":
+        raise InputError(f"softmax is normalised by itself: normalisation 1, got {normalisation!r}")
