@@ -187,7 +187,11 @@ def judge_risks(data: Rows) -> Evidence:
             Erratum(
                 where="the slides on the set-up and the interpretation: $N$ training tasks, $n$ "
                 "in-context examples",
-                printed=_first(f"$n$ in-context examples, $N = {2 * D}$ tasks", tasks),
+                printed=replace(
+                    _first(f"$n$ in-context examples, $N = {2 * D}$ tasks", tasks),
+                    counterexample=f"$d = {D}$, $σ = 0.1$, {2 * D} tasks: excess "
+                    + ", ".join(f"{row.excess:.2g} at $n = {row.n}$" for row in tasks),
+                ),
                 corrected=first,
             )
         ],
