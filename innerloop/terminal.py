@@ -184,18 +184,22 @@ def print_verdict(identification: dict[str, Any]) -> None:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
+    """Print a title and a table below it, as wide as the window, or 160 columns into a pipe."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
 
-    table = Table(title=escape_text(title), title_justify="left", box=box.SIMPLE_HEAD)
+    table = Table(box=box.SIMPLE_HEAD)
     for column in columns:
         table.add_column(column, overflow="fold", no_wrap=column in NAME_COLUMNS)
     for row in rows:
         table.add_row(*map(escape_text, row))
     # Piped output has no window to wrap for: wide, so that rows stay on one line.
     width = None if sys.stdout.isatty() else 160
-    Console(width=width, highlight=False, markup=False).print(table)
+    console = Console(width=width, highlight=False, markup=False)
+    # A line of its own: as the table's title it would be broken, within words, at its width.
+    console.print(escape_text(title), style="table.title", soft_wrap=True)
+    console.print(table)
 
 
 SECONDS_BETWEEN_LINES = 30.0

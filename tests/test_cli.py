@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 import innerloop
+from innerloop.terminal import print_table
 
 FIELDS = {
     *("name", "exact", "layers", "heads", "width", "parameters", "operator_norm"),
@@ -79,6 +80,12 @@ def test_build_for_people_and_to_a_file(run, tmp_path: Path) -> None:
     assert "holds" in found.out
     assert str(path) in found.out
     assert run("verify", str(path)).code == 0
+
+
+def test_a_title_longer_than_its_table_is_not_broken(capsys: pytest.CaptureFixture[str]) -> None:
+    title = "certificate of my_construction.py:MyConstruction" * 5
+    print_table(title, ["a", "b"], [["1", "2"]])
+    assert capsys.readouterr().out.splitlines()[0] == title
 
 
 def test_float32(run) -> None:
