@@ -15,13 +15,15 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+import yaml
 from playwright.sync_api import Browser, Page
 
 from innerloop.constructions.base import Construction
 from innerloop.registry import load_members
-from tools.docs import tutorials
+from tools.docs import hooks, stage, tutorials
 
 ROOT = Path(__file__).parent.parent
+NOTHING = tutorials.Run([], 0.0)
 TUTORIALS = sorted(
     path.stem for path in (ROOT / "docs" / "tutorials").glob("*.md") if path.stem != "index"
 )
@@ -122,6 +124,32 @@ def test_a_tutorial_shows_what_it_prints_and_its_last_value() -> None:
     assert "number = 7\n" in page
     assert "hello\n3" in page
     assert not figures
+
+
+def test_pages_are_written_for_builders_without_hooks(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What Zensical builds: every page of the navigation is a file, complete as it is."""
+    pages = {"index.md": "# Gallery\n", "newton.md": "---\ntitle: newton\n---\n# newton\n\n$x_i$\n"}
+    monkeypatch.setattr("tools.docs.gallery.make_gallery", lambda: pages)
+    monkeypatch.setattr(hooks, "_run_all", lambda sources: dict.fromkeys(sources, NOTHING))
+    monkeypatch.setattr("tools.docs.tutorials.render_page", lambda text, *_: (text, {}))
+    monkeypatch.setattr("tools.docs.tutorials.make_notebook", lambda *_: "{}")
+    stage.stage(tmp_path)
+    settings = yaml.safe_load((tmp_path / "mkdocs.yml").read_text("utf-8"))
+    assert "hooks" not in settings
+    listed = [
+        page
+        for entry in settings["nav"]
+        for value in entry.values()
+        for page in ([value] if isinstance(value, str) else value)
+    ]
+    assert len(listed) > 40
+    for page in listed:
+        text = (tmp_path / "docs" / page).read_text("utf-8")
+        assert "{weights}" not in text
+    assert "<msub><mi>x</mi><mi>i</mi></msub>" in (tmp_path / "docs/gallery/newton.md").read_text()
+    assert (tmp_path / "docs" / "stylesheets" / "math.woff2").exists()
 
 
 @pytest.fixture

@@ -27,7 +27,8 @@ _MATHEMATICS = re.compile(
     flags=re.M | re.S,
 )
 FONT = Path(mathtext.__file__).parent
-_made: dict[str, str] = {}
+FONT_FILES = ("math.woff2", "math-font-OFL.txt")
+made: dict[str, str] = {}
 """Generated pages and files by their path."""
 _tutorials: dict[str, str] = {}
 """Tutorials as Markdown with their output, by path."""
@@ -35,11 +36,11 @@ _tutorials: dict[str, str] = {}
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
     """Make what is made from the code, and replace every folder of the navigation by its pages."""
-    _made.clear()
-    _made["command-line.md"] = commands.make_page()
-    _made["findings.md"] = findings.make_page()
+    made.clear()
+    made["command-line.md"] = commands.make_page()
+    made["findings.md"] = findings.make_page()
     for folder, pages in (("gallery", gallery.make_gallery()), ("api", api.make_pages())):
-        _made.update({f"{folder}/{name}": text for name, text in pages.items()})
+        made.update({f"{folder}/{name}": text for name, text in pages.items()})
     folder = Path(config.docs_dir)
     config.nav = [_expand(entry, folder) for entry in config.nav or []]
     return config
@@ -50,8 +51,8 @@ def _expand(entry: dict[str, Any], folder: Path) -> dict[str, Any]:
     if not isinstance(value, str) or not value.endswith("/"):
         return entry
     pages = {path.name: path.read_text("utf-8") for path in (folder / value).glob("*.md")}
-    made = [name for name in _made if name.startswith(value) and name.endswith(".md")]
-    pages |= {name.removeprefix(value): _made[name] for name in made}
+    names = [name for name in made if name.startswith(value) and name.endswith(".md")]
+    pages |= {name.removeprefix(value): made[name] for name in names}
     return {title: [f"{value}{name}" for name in sort_pages(pages)]}
 
 
@@ -67,7 +68,17 @@ def sort_pages(pages: dict[str, str]) -> list[str]:
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Run the tutorials; add their notebooks and figures, and the pages made from the code."""
-    folder = Path(config.docs_dir) / "tutorials"
+    run_tutorials(Path(config.docs_dir) / "tutorials")
+    for name in FONT_FILES:
+        path = FONT / name
+        files.append(File.generated(config, f"stylesheets/{name}", abs_src_path=str(path)))
+    for path, content in made.items():
+        files.append(File.generated(config, path, content=content))
+    return files
+
+
+def run_tutorials(folder: Path) -> None:
+    """Run every tutorial of a folder; keep its page, its notebook and its figures."""
     sources = {
         path.stem: path.read_text("utf-8")
         for path in sorted(folder.glob("*.md"))
@@ -79,13 +90,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
         _tutorials[f"tutorials/{name}.md"] = page
         notebook = {f"{name}.ipynb": tutorials.make_notebook(text, run)}
         for file, content in {**figures, **notebook}.items():
-            _made[f"tutorials/{file}"] = content
-    for name in ("math.woff2", "math-font-OFL.txt"):
-        path = FONT / name
-        files.append(File.generated(config, f"stylesheets/{name}", abs_src_path=str(path)))
-    for path, content in _made.items():
-        files.append(File.generated(config, path, content=content))
-    return files
+            made[f"tutorials/{file}"] = content
 
 
 def _run_all(sources: dict[str, str]) -> dict[str, tutorials.Run]:
@@ -99,7 +104,12 @@ def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
     """Put what a tutorial printed and drew below its cells; give the scene its weights."""
     if page.file.src_uri in _tutorials:
         page.meta["hide"] = ["toc"]  # room for lines of code
-        markdown = _tutorials[page.file.src_uri]
+    return complete_page(page.file.src_uri, markdown)
+
+
+def complete_page(path: str, markdown: str) -> str:
+    """Complete the Markdown of a page: outputs of a tutorial, weights of the scene, mathematics."""
+    markdown = _tutorials.get(path, markdown)
     if "{weights}" in markdown:
         markdown = markdown.replace("{weights}", json.dumps(weights.export_scene()))
     return typeset(markdown)
