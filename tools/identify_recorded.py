@@ -21,8 +21,9 @@ import innerloop
 from innerloop.errors import InputError
 from innerloop.files import write_atomically
 from innerloop.identification.comparison import compare_candidates
+from innerloop.identification.conclusion import Identification
 from innerloop.identification.drawing import select_best
-from innerloop.identification.identification import Identification, identify
+from innerloop.identification.identification import identify
 from innerloop.identification.models import Model
 from innerloop.identification.trained import TrainedModel
 from innerloop.provenance import collect_versions
