@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from innerloop.algorithms.base import Algorithm
 from innerloop.certification.building import BuiltTransformer
 from innerloop.devices import choose_device, default_to_cpu
 from innerloop.errors import InputError
@@ -128,8 +129,8 @@ def _identify(
 ) -> Identification:
     """Fit every candidate to every layer, score the fits on other prompts, and conclude."""
     distribution = seen.distribution() if distribution is None else distribution
-    if distribution is None:
-        raise InputError("pass a distribution: this model does not declare one")
+    check_request(distribution, algorithms)
+    assert distribution is not None
     sample = copy_problem(draw_sample(distribution, prompts))
     seen.check(sample)
     generator = torch.Generator().manual_seed(seed)
@@ -155,6 +156,19 @@ def _identify(
     growth = describe_growth(layers)
     notes = [*concluded.notes, *([growth] if growth else [])]
     return replace(concluded, layers=layers, notes=notes)
+
+
+def check_request(distribution: Any, algorithms: Any) -> None:
+    """Refuse what is no distribution, and a candidate that is not in a list."""
+    if distribution is None:
+        raise InputError("pass a distribution: this model does not declare one")
+    if not isinstance(distribution, Distribution):
+        raise InputError(
+            "expected a distribution of problems such as LinearRegression(d=3, n=12), got "
+            f"{distribution!r:.60}"
+        )
+    if isinstance(algorithms, str | Algorithm | type):
+        raise InputError(f"algorithms must be a list of candidates, got {algorithms!r:.60} alone")
 
 
 def _fit_all(
