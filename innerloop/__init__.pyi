@@ -38,9 +38,9 @@ from innerloop.estimators.spectral import TransformerPCA as TransformerPCA
 from innerloop.estimators.spectral import (
     TransformerSpectralClustering as TransformerSpectralClustering,
 )
+from innerloop.identification.conclusion import Identification as Identification
 from innerloop.identification.hooked import HookedModel as HookedModel
 from innerloop.identification.hugging_face import wrap_gpt2 as wrap_gpt2
-from innerloop.identification.identification import Identification as Identification
 from innerloop.identification.identification import identify as identify
 from innerloop.identification.models import FunctionModel as FunctionModel
 from innerloop.identification.models import Model as Model

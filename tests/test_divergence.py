@@ -14,8 +14,9 @@ from torch import Tensor
 
 from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.errors import InputError
+from innerloop.identification.conclusion import NONE_FITS
 from innerloop.identification.drawing import collect_figure_rows, measure_layers
-from innerloop.identification.identification import NONE_FITS, identify
+from innerloop.identification.identification import identify
 from innerloop.identification.models import FunctionModel, Model
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions

@@ -21,7 +21,8 @@ from innerloop.constructions.preconditioned_gradient_descent import (
 )
 from innerloop.errors import InputError, OutOfRangeError
 from innerloop.identification.candidates import find_generalisations
-from innerloop.identification.identification import NONE_FITS, Identification, identify
+from innerloop.identification.conclusion import NONE_FITS, Identification
+from innerloop.identification.identification import identify
 from innerloop.identification.models import ConstructionModel, FunctionModel, Model
 from innerloop.problems.gaussian_mixture import GaussianMixture
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem

@@ -20,7 +20,7 @@ from innerloop.identification.hooked import (
     build_alternating_prompt,
     read_features,
 )
-from innerloop.identification.identification import identify
+from innerloop.identification.identification import check_request, identify
 from innerloop.identification.instances import draw_prompts
 from innerloop.identification.models import ConstructionModel, predict_layers
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
@@ -250,3 +250,18 @@ def test_a_function_alone_is_any_step(steps: int) -> None:
     (layer,) = found.layers
     assert (found.verdict, layer.step) == ("gradient-descent", steps)
     assert layer.score > 1 - 1e-9
+
+
+def test_what_is_no_distribution_or_no_list_is_refused() -> None:
+    check_request(PROBLEMS, ["newton"])
+    for distribution, algorithms, message in (
+        (None, None, "this model does not declare one"),
+        (
+            "linear-regression",
+            None,
+            r"such as LinearRegression\(d=3, n=12\), got 'linear-regression'",
+        ),
+        (PROBLEMS, "newton", "a list of candidates, got 'newton' alone"),
+    ):
+        with pytest.raises(InputError, match=message):
+            check_request(distribution, algorithms)

@@ -17,9 +17,10 @@ from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
 from innerloop.algorithms.lloyd import Lloyd
+from innerloop.identification.conclusion import Identification
 from innerloop.identification.families.games import History, PlayedPolicy
 from innerloop.identification.hyper import pack_parameters, unpack_parameters
-from innerloop.identification.identification import Identification, identify
+from innerloop.identification.identification import identify
 from innerloop.identification.models import Model
 from innerloop.policies.empirical_average import EmpiricalAveragePolicy
 from innerloop.policies.lin_ucb import LinUCBPolicy

@@ -19,9 +19,11 @@ from innerloop.identification.hooked import HookedModel
 from innerloop.identification.inside.hooks import as_stream_model
 from innerloop.identification.inside.looking import look_inside
 from innerloop.identification.inside.streams import BuiltStreams
-from innerloop.identification.models import FunctionModel
+from innerloop.identification.models import FunctionModel, answer_problem
 from innerloop.identification.trained import TrainedModel
 from innerloop.problems.linear_regression import LinearRegression
+from innerloop.recipes.gaussian_mixture import GaussianMixtureRecipe
+from innerloop.recipes.pca import PCARecipe
 from innerloop.recipes.small_transformer import SmallTransformerRecipe
 from innerloop.registry import load_members
 from innerloop.report.inside import draw_inside
@@ -163,6 +165,24 @@ def test_a_trained_network_is_reported_without_expectation() -> None:
     assert len(found.layers) == 2
     assert not found.agrees
     assert str(found).count("\n") == 2
+
+
+@pytest.mark.parametrize(
+    "recipe",
+    [
+        GaussianMixtureRecipe(d=2, n=8, clusters=2, width=8, hidden=4),
+        PCARecipe(d=3, n=8, components=1, width=8, hidden=4),
+    ],
+    ids=["shares", "directions"],
+)
+def test_answers_of_a_trained_network_are_those_that_identify_compares(recipe: Any) -> None:
+    model = TrainedModel(recipe, recipe.build_model(torch.Generator().manual_seed(0)))
+    problem = recipe.build_distribution().sample(5, generator=torch.Generator().manual_seed(1))
+    streams = as_stream_model(model)
+    answers, expected = streams.predict(problem), answer_problem(model, problem).vectors
+    torch.testing.assert_close(answers.double(), expected, atol=1e-6, rtol=0)
+    layer = streams.read_streams(problem)[2]
+    torch.testing.assert_close(streams.resume(problem, 2, layer), answers[1:])
 
 
 def test_what_shows_no_stream_is_refused() -> None:

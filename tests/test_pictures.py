@@ -1,4 +1,4 @@
-"""The pictures of the README are what the code draws."""
+"""The pictures of the README and the guide are what the code draws."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.pictures import layers
 from tools.pictures.__main__ import DIGESTS, DRAWINGS, FOLDER
 from tools.pictures.svg import THEMES
 
@@ -21,14 +22,16 @@ def test_every_picture_was_drawn_by_the_code_that_is_here() -> None:
     )
 
 
-@pytest.mark.parametrize("name", ["hero", "train", "check"])
+@pytest.mark.parametrize("name", ["hero", "train", "check", *layers.FAMILIES])
 def test_cheap_pictures_are_drawn_again(name: str) -> None:
     drawn = DRAWINGS[name].draw(THEMES["light"])
     assert drawn == (FOLDER / f"{name}-light.svg").read_text("utf-8")
 
 
-def test_the_readme_shows_every_picture_light_and_dark() -> None:
-    shown = set(re.findall(r'docs/pictures/([\w.-]+)"', (ROOT / "README.md").read_text("utf-8")))
+def test_readme_and_guide_show_every_picture_light_and_dark() -> None:
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs" / "guide").glob("*.md"))]
+    texts = "\n".join(path.read_text("utf-8") for path in pages)
+    shown = set(re.findall(r'pictures/([\w.-]+)"', texts))
     assert {f"{name}-{theme}.svg" for name in DRAWINGS for theme in THEMES} <= shown
     for name in shown:
         assert (FOLDER / name).is_file()

@@ -21,8 +21,9 @@ from innerloop.identification.fitting import FitTarget
 from innerloop.identification.instances import draw_prompts, find_targets
 from innerloop.identification.measures import scale
 from innerloop.identification.rivals import is_left_behind, make_surrender
+from innerloop.identification.scores import Match, ScoreTable
 from innerloop.identification.screening import fit_candidates
-from innerloop.identification.verdict import Match, ScoreTable, select_candidate
+from innerloop.identification.verdict import select_candidate
 from innerloop.problems.linear_regression import LinearRegression
 
 PROBLEMS = LinearRegression(d=3, n=8, noise=0.2)

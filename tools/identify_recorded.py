@@ -18,10 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import innerloop
+from innerloop.errors import InputError
 from innerloop.files import write_atomically
 from innerloop.identification.comparison import compare_candidates
+from innerloop.identification.conclusion import Identification
 from innerloop.identification.drawing import select_best
-from innerloop.identification.identification import Identification, identify
+from innerloop.identification.identification import identify
 from innerloop.identification.models import Model
 from innerloop.identification.trained import TrainedModel
 from innerloop.provenance import collect_versions
@@ -30,6 +32,14 @@ RESULTS = Path(innerloop.__file__).parents[1] / "results"
 FOLDER = "identified"
 GROUPS = ("unlabelled", "decisions", "regression", "sparse")
 STEPS, DIGITS, CANDIDATES = 32, 4, 4
+ALSO = {
+    "bernoulli-bandits": ("probability-matching",),
+    "gaussian-mixture": ("em", "soft-k-means"),
+    "mixture-of-regressions": ("gradient-em",),
+    "pca": ("power-method", "subspace-iteration"),
+    "gpt2-regression": ("newton", "gradient-descent"),
+}
+"""Candidates that are told besides the best ones, since the papers ask about them."""
 SETTINGS: dict[str, Any] = {"prompts": 256, "steps": 64, "seed": 0}
 KEPT = ("name", "does", "fit", "nearest", "share", "similarity", "error", "runner_up_share")
 
@@ -47,21 +57,28 @@ def describe(path: Path) -> dict[str, Any]:
         "weights_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
         "verdict": found.verdict,
         "layers": [_round({name: layer[name] for name in KEPT}) for layer in about["layers"]],
-        "candidates": _list_candidates(found, model),
+        "candidates": _list_candidates(found, model, ALSO.get(model.recipe.name, ())),
         "cpu_seconds": round(time.process_time() - began, 1),
         "versions": collect_versions(),
     }
 
 
-def _list_candidates(found: Identification, model: Model) -> list[dict[str, Any]]:
+def _list_candidates(
+    found: Identification, model: Model, also: tuple[str, ...]
+) -> list[dict[str, Any]]:
     """List the best candidates with their shares after each step, for every layer."""
     matches = select_best(found, CANDIDATES)
+    told = {match.candidate.name for match in matches}
+    matches += [
+        m for m in found.matches if m.candidate.label in also and m.candidate.name not in told
+    ]
     tables = compare_candidates(model, matches, found.problem, STEPS)
     return [
         _round(
             {
                 "name": match.candidate.label,
                 "free_numbers": match.parameter_count,
+                "values": match.values,
                 "steps": None if match.candidate.schedule == "exact" else match.steps,
                 "shares": tables[match.candidate.label]["share"].clamp_min(-1).tolist(),
             }
@@ -90,7 +107,10 @@ def main() -> None:
         group, stem = name.split("/")
         target = RESULTS / FOLDER / f"{group}.json"
         entries = json.loads(target.read_text("utf-8")) if target.exists() else {}
-        entries[stem] = describe(RESULTS / group / f"{stem}.safetensors")
+        try:
+            entries[stem] = describe(RESULTS / group / f"{stem}.safetensors")
+        except InputError as error:  # such as a network that diverges on some prompt
+            entries[stem] = {"verdict": f"refused: {error}", **SETTINGS}
         lines = [
             f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in entries.items()
         ]

@@ -22,8 +22,8 @@ from innerloop.identification.families.queries import Queries
 from innerloop.identification.hyper import predict_steps
 from innerloop.identification.instances import find_targets
 from innerloop.identification.models import Model, answer_problem, predict_layers
+from innerloop.identification.scores import Match
 from innerloop.identification.trials import cap_steps
-from innerloop.identification.verdict import Match
 from innerloop.problems.linear_regression import RegressionProblem
 
 Table = Float[Tensor, "layers steps"]

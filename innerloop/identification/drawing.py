@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from innerloop.identification.comparison import Tables, compare_candidates
-from innerloop.identification.identification import Identification
+from innerloop.identification.conclusion import Identification
 from innerloop.identification.models import Model
-from innerloop.identification.verdict import Match
+from innerloop.identification.scores import Match
 
 Rows = list[dict[str, Any]]
 MAX_CANDIDATES = 4

@@ -20,8 +20,8 @@ from innerloop.identification.hyper import (
     predict_steps,
     repeat_per_step,
 )
+from innerloop.identification.scores import Match
 from innerloop.identification.shared import SharedFit
-from innerloop.identification.verdict import Match
 
 MATCHED_PROMPTS = 256
 """Prompts that tell which step matches a layer best."""

@@ -27,13 +27,13 @@ from innerloop.identification.hyper import slice_steps
 from innerloop.identification.large_fits import fit_large, is_large, start_large
 from innerloop.identification.per_step_fits import fit_groups
 from innerloop.identification.rivals import find_special_case, is_left_behind
+from innerloop.identification.scores import Match
 from innerloop.identification.shared import (
     HOPELESS_COST,
     TRIAL_ITERATIONS,
     refit_best,
     try_assignments,
 )
-from innerloop.identification.verdict import Match
 from innerloop.progress import Progress
 
 SCREENED_PROMPTS, SCREENED_LAYERS, SCREENED_STEPS = 32, 3, 32

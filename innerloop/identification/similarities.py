@@ -19,7 +19,8 @@ from innerloop.errors import InputError
 from innerloop.identification.comparison import compare_candidates
 from innerloop.identification.models import Model
 from innerloop.identification.relation import fit_step_growth
-from innerloop.identification.verdict import LayerVerdict, Match
+from innerloop.identification.scores import Match
+from innerloop.identification.verdict import LayerVerdict
 
 ERRORS, WEIGHTS = "similarity of errors", "similarity of induced weights"
 MAX_CANDIDATES = 4

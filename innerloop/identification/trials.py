@@ -30,7 +30,7 @@ from innerloop.identification.hyper import (
 )
 from innerloop.identification.marquardt import minimise_squares
 from innerloop.identification.measures import squared_distance
-from innerloop.identification.verdict import Match
+from innerloop.identification.scores import Match
 
 Numbers = tuple[float, ...]
 SCREEN_PROMPTS, FIT_PROMPTS, BEST_STARTS, REFITS = 12, 48, 2, 3

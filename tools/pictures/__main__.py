@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from tools.pictures import hero, svg, verbs, verdicts
+from tools.pictures import hero, layers, svg, verbs, verdicts
 from tools.pictures.svg import THEMES, Theme
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +39,13 @@ DRAWINGS = {
     "identify": Drawing(verbs.draw_identify, verbs),
     "check": Drawing(verbs.draw_check, verbs),
     "verdicts": Drawing(verdicts.draw, verdicts, ("results/verdicts.json",)),
+} | {
+    name: Drawing(
+        layers.get_drawer(name),
+        layers,
+        tuple(f"results/identified/{group}.json" for group in sorted({p.group for p in panels})),
+    )
+    for name, (_, panels) in layers.FAMILIES.items()
 }
 
 

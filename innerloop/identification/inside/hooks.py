@@ -22,6 +22,7 @@ from innerloop.identification.inside.streams import (
     read_built,
     shuffle_weights,
 )
+from innerloop.identification.instances import select_queries
 from innerloop.identification.models import ConstructionModel, Model, Predictions
 from innerloop.problems.base import Distribution
 
@@ -49,7 +50,8 @@ class HookedStreams(StreamModel):
 
     def predict(self, problem: Any) -> Predictions:
         # A model may answer before its first layer too: layers are counted from the last.
-        return self.model.predict(problem)[-len(self.names) :].flatten(2)
+        answers = self.model.predict(problem)[-len(self.names) :]
+        return select_queries(problem, answers).flatten(2)
 
     def read_streams(self, problem: Any) -> list[Stream]:
         found: list[Stream] = []

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from innerloop.identification.conclusion import Identification
 from innerloop.identification.discriminating import Discrimination, Rival, discriminate
-from innerloop.identification.identification import Identification, as_model
+from innerloop.identification.identification import as_model
 from innerloop.identification.inside.hooks import as_stream_model
 from innerloop.identification.inside.looking import look_inside
 from innerloop.identification.inside.report import Inside
-from innerloop.identification.verdict import Match
+from innerloop.identification.scores import Match
 from innerloop.problems.base import Distribution
 
 
