@@ -155,7 +155,13 @@ def _note(runs: Path, folder: Path, notice: Callable[[str], None]) -> None:
 def _find_run(name: str, output: Path | None) -> tuple[str, Path | None, int | None]:
     """Find the recipe, the folder and the seed that are meant: a name may be a run's folder."""
     from innerloop.recipes.finding import holds_run, read_recipe_name, split_seed
+    from innerloop.recipes.sweeps import is_sweep
 
+    place = Path(name) if output is None and ":" not in name else output
+    if place is not None and is_sweep(place):
+        raise InputError(
+            f"{place} holds a sweep: the command that began it, with --grid, goes on with it"
+        )
     if output is None and ":" not in name and holds_run(Path(name)):
         name, output = read_recipe_name(Path(name)), Path(name)
     return (name, None, None) if output is None else (name, *split_seed(output))
