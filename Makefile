@@ -88,6 +88,7 @@ bench: $(READY)
 	$(BIN)/python benchmarks/training.py
 	$(BIN)/python benchmarks/small_transformer.py
 	$(BIN)/python benchmarks/gpt2_steps.py
+	$(BIN)/python benchmarks/growth.py
 	$(BIN)/python benchmarks/small_transformer_training.py
 	$(BIN)/python benchmarks/sparse_solvers.py
 	$(BIN)/python benchmarks/lista_vm_training.py

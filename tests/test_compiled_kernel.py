@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from innerloop.errors import MissingLibraryError
+from innerloop.recipes.linear_attention import LinearAttentionRecipe
 from innerloop.training import compiled, kernel
 from innerloop.training.kernel import Code, Prompts
 
@@ -104,6 +105,8 @@ def test_a_machine_without_a_compiler_is_told(monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setenv("CC", "a-compiler-that-nobody-has")
     with pytest.raises(MissingLibraryError, match="needs a C compiler: install gcc or clang"):
         compute("c", prompts, weights, 0)
+    with pytest.raises(MissingLibraryError, match="needs a C compiler"):
+        LinearAttentionRecipe(kernel="c")  # before a folder is made
     monkeypatch.setenv("CC", "false")
     with pytest.raises(MissingLibraryError, match="cannot compile it"):
         compute("c", prompts, weights, 0)

@@ -256,6 +256,26 @@ def test_the_command_line_goes_on_without_settings(
     assert "d is 2 there, 3 here" in wrong.err
 
 
+def test_more_steps_go_with_the_settings_of_the_run_not_with_defaults(
+    run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The default warmup of this recipe is longer than the steps that the run is given."""
+    monkeypatch.chdir(tmp_path)
+    sizes = {"d": 2, "n": 3, "batch": 4, "blocks": 1, "heads": 1, "warmup": 0, "sparsity": 1}
+    words = [word for key, value in sizes.items() for word in ("-s", f"{key}={value}")]
+    begun = run("train", "small-transformer", *words, "-s", "steps=2", "--json")
+    assert begun.code == 0, begun.err
+    (one,) = json.loads(begun.out)
+    for steps, name in ((3, "small-transformer"), (4, str(Path(one["folder"]).parent))):
+        longer = run("train", name, "--resume", "-s", f"steps={steps}", "--json")
+        assert longer.code == 0, longer.err
+        (other,) = json.loads(longer.out)
+        assert (other["folder"], other["steps"]) == (one["folder"], steps)
+    refused = run("train", "small-transformer", "--resume", "-s", "steps=5", "-s", "d=3")
+    assert refused.code == 2
+    assert "warmup must be shorter than steps=5, got 200" in refused.err, "no such run: a new one"
+
+
 def test_a_recipe_of_ones_own_is_named_where_its_run_goes_on(
     run: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -285,6 +285,10 @@ def test_options_that_a_sweep_would_ignore_are_refused(run: Any, tmp_path: Path)
         assert message in refused.err
     assert not list(tmp_path.iterdir()), "not even a note"
     (tmp_path / "sweep.json").write_text("{}")
+    for words in ([str(tmp_path)], ["linear-regression", "-o", str(tmp_path)]):
+        refused = run("train", *words, "--resume")
+        assert refused.code == 2
+        assert f"{tmp_path} holds a sweep: the command that began it" in refused.err
     refused = run("identify", str(tmp_path), "-s", "d=2")
     assert refused.code == 2
     assert "--problem, -s, --figure, --inside and --discriminate take one run" in refused.err

@@ -71,7 +71,7 @@ def train(
     """Train a model by a recipe; stopped or killed, `--resume` goes on as if nothing happened."""
     from innerloop.devices import choose_device
     from innerloop.recipes.base import Recipe, list_seeds, train_seeds
-    from innerloop.recipes.finding import find_folder, list_begun_seeds
+    from innerloop.recipes.finding import list_begun_seeds
     from innerloop.registry import make_member
     from innerloop.training.environment import check_threads
     from innerloop.training.parallel import count_processes, is_leading
@@ -102,8 +102,7 @@ def train(
         name, output, own = _find_run(name, output)
         chosen = chosen if own is None else _choose_seed(own, seed, seeds)
     values = parse_parameters("recipes", Recipe, name, settings)
-    recipe = make_member("recipes", Recipe, name, values)
-    folder = output or (find_folder(runs, name, values) if resume else recipe.name_folder(runs))
+    folder = _choose_folder(runs, name, values, output, resume)
     if resume and own is None and seed is None and seeds == 1:
         chosen = list_begun_seeds(folder) or chosen
     with progress_bar("training") as progress:
@@ -126,6 +125,23 @@ def train(
     return print_text(f"written to {folder}")
 
 
+def _choose_folder(
+    runs: Path, name: str, values: dict[str, Any], output: Path | None, resume: bool
+) -> Path:
+    """Choose the folder of a run; settings of a new one are refused here, before it is made.
+
+    Where a run goes on, its own settings complete those that are given.
+    """
+    from innerloop.recipes.definition import Recipe
+    from innerloop.recipes.finding import find_folder
+    from innerloop.registry import make_member
+
+    if resume:
+        return output or find_folder(runs, name, values)
+    recipe = make_member("recipes", Recipe, name, values)
+    return output or recipe.name_folder(runs)
+
+
 def _note(runs: Path, folder: Path, notice: Callable[[str], None]) -> None:
     """Leave a note of a run in a folder of the user's choice; without it a report misses it."""
     from innerloop.recipes.runs import note_run
@@ -139,7 +155,13 @@ def _note(runs: Path, folder: Path, notice: Callable[[str], None]) -> None:
 def _find_run(name: str, output: Path | None) -> tuple[str, Path | None, int | None]:
     """Find the recipe, the folder and the seed that are meant: a name may be a run's folder."""
     from innerloop.recipes.finding import holds_run, read_recipe_name, split_seed
+    from innerloop.recipes.sweeps import is_sweep
 
+    place = Path(name) if output is None and ":" not in name else output
+    if place is not None and is_sweep(place):
+        raise InputError(
+            f"{place} holds a sweep: the command that began it, with --grid, goes on with it"
+        )
     if output is None and ":" not in name and holds_run(Path(name)):
         name, output = read_recipe_name(Path(name)), Path(name)
     return (name, None, None) if output is None else (name, *split_seed(output))

@@ -84,7 +84,7 @@ class ScoreTable:
         ceiling = MAX_DISTANCE * scale(even).mT
         bounded = torch.minimum(apart.nan_to_num(torch.inf, torch.inf), ceiling)
 
-        def scored(share: Float[Tensor, "k prompts"]) -> Float[Tensor, "k candidates layers"]:
+        def score_shares(share: Float[Tensor, "k prompts"]) -> Float[Tensor, "k candidates layers"]:
             return 1 - torch.einsum("kp,clp->kcl", share, bounded) / scale(share).unsqueeze(1)
 
         draws = torch.randint(prompts, (RESAMPLINGS, prompts), generator=generator)
@@ -96,8 +96,8 @@ class ScoreTable:
             rows = [pooled_similarity(model, m.predictions, truth).diagonal() for m in matches]
             similar = torch.stack(rows)
         return cls(
-            scored(even)[0],
-            scored(counts.to(model) / prompts),
+            score_shares(even)[0],
+            score_shares(counts.to(model) / prompts),
             shares,
             similar,
             vanish.to(shares.device),

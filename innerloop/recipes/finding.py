@@ -65,21 +65,29 @@ def find_folder(root: Path, recipe: Any, settings: Mapping[str, Any]) -> Path:
     no other settings than these, the number of steps aside.
     """
     kind = find_class("recipes", Recipe, recipe)
-    exact = kind.from_values(dict(settings)).name_folder(root)
-    if _is_unfinished(exact):
+    exact = _name_exact(root, kind, settings)
+    if exact is not None and _is_unfinished(exact):
         return exact
     wanted = {name: value for name, value in settings.items() if name != "steps"}
     begun = [path.parent.parent for path in sorted(root.glob(f"*/seed-*/{CHECKPOINT}"))]
     alike = [each for each in dict.fromkeys(begun) if _agrees(each, kind, wanted)]
-    found = [each for each in alike if _is_unfinished(each)] or ([exact] if exact in alike else [])
-    found = found or alike
+    found = [each for each in alike if _is_unfinished(each)]
+    found = found or [each for each in alike if each == exact] or alike
     if len(found) > 1:
         names = ", ".join(map(str, found[:MAX_LISTED])) + (", …" if len(found) > MAX_LISTED else "")
         raise InputError(
             f"{len(found)} runs of {get_name(kind)} could be meant: resume one by its folder, as "
             f"in `innerloop train {found[0]} --resume` (there is: {names})"
         )
-    return found[0] if found else exact
+    return found[0] if found else kind.from_values(dict(settings)).name_folder(root)
+
+
+def _name_exact(root: Path, kind: type[Recipe], settings: Mapping[str, Any]) -> Path | None:
+    """Name the folder of a run of exactly these settings; None where others must complete them."""
+    try:
+        return kind.from_values(dict(settings)).name_folder(root)
+    except InputError:
+        return None
 
 
 def _is_unfinished(folder: Path) -> bool:

@@ -85,13 +85,19 @@ def _load(real: str, d: int, layers: int, above: int, read: int, gammas: int) ->
     return code
 
 
-def _compile(source: bytes, options: list[str]) -> None:
-    """Run the compiler that CC names, or the machine's own."""
+def find_compiler() -> str:
+    """Find the compiler that CC names, or the machine's own; none is an error."""
     compiler = shutil.which(os.environ.get("CC") or "cc")
     if compiler is None:
         raise MissingLibraryError(
             "kernel=c needs a C compiler: install gcc or clang, or leave it out"
         )
+    return compiler
+
+
+def _compile(source: bytes, options: list[str]) -> None:
+    """Compile a source from memory."""
+    compiler = find_compiler()
     command = [compiler, "-x", "c", "-", *options]
     try:
         subprocess.run(command, input=source, capture_output=True, timeout=SECONDS, check=True)

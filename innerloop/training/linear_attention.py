@@ -30,6 +30,7 @@ from innerloop.theory.layers import loss_degree
 from innerloop.theory.stack import expected_loss
 from innerloop.training import kernel
 from innerloop.training.bartlett import draw_with_numpy, draw_with_torch, multiply_triangles
+from innerloop.training.compiled import find_compiler
 from innerloop.training.kernel import Code, Prompts
 from innerloop.training.parallel import find_share
 from innerloop.training.stacks import Stack, Weights
@@ -62,6 +63,8 @@ class GaussianPrompts(Parameters):
                 f"draws=numpy needs n at least d={self.d}, got n={self.n}: leave it out, torch "
                 "draws such prompts"
             )
+        if self.kernel == "c":
+            find_compiler()  # refused before anything is made
         _ = self.root, self.factor
 
     @property
