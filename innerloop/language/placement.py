@@ -58,6 +58,9 @@ def plan_blocks(trace: Trace, empty: Collection[str], target: Target, tidy: bool
         planner.write_in_place()
     blocks = [planner.plan_block(number) for number in range(1, len(schedule.blocks) + 1)]
     blocks = [block for block in blocks if block.heads or block.units or block.hinges]
+    if blocks:
+        known = trace.assigned
+        blocks[-1].assigned = [known[name] for name in blocks[-1].states if name in known]
     return Plan(
         blocks,
         planner.scratch.used,
