@@ -84,11 +84,17 @@ def _print_construction(shown: dict[str, Any]) -> None:
 def _print_program(shown: dict[str, Any]) -> None:
     """Print a construction, and what the compiler needed and saved."""
     _print_construction(shown)
-    costs = [(part["blocks"], part["critical_path"]) for part in shown["parts"]]
-    for (blocks, path), group in groupby(zip(costs, shown["parts"], strict=True), lambda p: p[0]):
+    costs = [
+        (part["part"].partition(" ")[0], part["blocks"], part["critical_path"])
+        for part in shown["parts"]
+    ]
+    for (_, blocks, path), group in groupby(
+        zip(costs, shown["parts"], strict=True), lambda pair: pair[0]
+    ):
         names = [part["part"] for _, part in group]
         name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
-        print_text(f"{name}: {blocks} blocks, {path} on the critical path")
+        count = "1 block" if blocks == 1 else f"{blocks} blocks"
+        print_text(f"{name}: {count}, {path} on the critical path")
     rows = [[name, *map(str, saved.values())] for name, saved in shown["saved"].items()]
     names = list(next(iter(shown["saved"].values())))
     print_table("saved in a step, by peephole", ["peephole", *names], rows)

@@ -12,9 +12,13 @@ import torch
 
 import innerloop
 from innerloop.certification.certificate import certify
+from innerloop.constructions.base import Construction
 from innerloop.language.compiler import Compiled
 from innerloop.language.plan import PlannedHead
+from innerloop.language.rational import run_blocks, to_fractions
+from innerloop.problems.linear_regression import LinearRegression
 from innerloop.programs.heavy_ball import heavy_ball
+from innerloop.registry import make_member
 from innerloop.report.certificates import render_certificates
 
 FEW: dict[str, Any] = {"instances": 2, "steps": 2}
@@ -117,3 +121,19 @@ def test_files_and_reports_without_it_are_read(tmp_path: Path) -> None:
     read = innerloop.verify(path, instances=2).certificate
     assert read.holds
     assert (read.exactness or {})["status"] == "proof"
+
+
+@pytest.mark.parametrize("name", ["format-conversion", "decoder-gradient-descent"])
+def test_pairing_by_hand_is_exact_but_for_its_rounded_thirds(name: str) -> None:
+    """Weights of no program, read as rational numbers: 4/3 and 10/3 are not floats."""
+    made = make_member("constructions", Construction, name, {"d": 2, "n": 3, "steps": 1})
+    problem = LinearRegression(d=2, n=3).sample(1, generator=torch.Generator().manual_seed(0))[0]
+    problem = problem.map_tensors(lambda tensor: (8 * tensor).round() / 8)
+    blocks = made.body(0) if name == "format-conversion" else made.prologue()
+    start = to_fractions(made.prompt(problem))
+    found = run_blocks(blocks, start, len(start) - 1)
+    expected = start.copy()
+    places = list(made.layout["x"].places)
+    expected[1::2, places] = to_fractions(problem.x)
+    assert (expected != start).any()
+    assert max(abs(found - expected).ravel()) < Fraction(1, 10**14)

@@ -269,9 +269,14 @@ def _has_own_weights(construction: Construction[Any, Any], transformer: Transfor
             torch.equal(value.to(theirs[name].dtype), theirs[name])
             for name, value in own.state_dict().items()
         )
-        and [block.describe() for block in own.blocks()]
-        == [block.describe() for block in transformer.blocks()]
+        and _list_kinds(own) == _list_kinds(transformer)
     )
+
+
+def _list_kinds(transformer: Transformer) -> list[tuple[str, ...]]:
+    """List kind, mask and normalisation of all attention; notes may be told otherwise later."""
+    layers = [block.attention for block in transformer.blocks() if block.attention is not None]
+    return [(layer.kind, layer.mask, layer.normalisation) for layer in layers]
 
 
 def _format_command(

@@ -222,6 +222,10 @@ class UCBVIConstruction(ProgramConstruction, ActingConstruction[TabularGameProbl
                 "build it with a larger n"
             )
 
+    def usage(self, stream: Tensor) -> float:
+        """Return 0: values are at most `max_value`, shares at most 1, and visits below n."""
+        return 0.0
+
     def accept_environment(self, environment: Environment) -> None:
         super().accept_environment(environment)
         if isinstance(environment, TabularMDP):

@@ -45,8 +45,11 @@ from innerloop.language.types import Count, Matrices, Number, to_fraction
 from innerloop.language.values import Matrix, Value
 from innerloop.transformer import Block, Layout
 
-EXACT_SIZES = {"d": 3, "n": 4, "clusters": 2, "components": 1, "arms": 2, "steps": 2}
-"""Small sizes of parameters that prompts have; others are left out."""
+EXACT_SIZES = {
+    **{"d": 3, "n": 4, "clusters": 2, "components": 1, "arms": 2, "steps": 2},
+    "knots": 40,
+}
+"""Small sizes of parameters that programs may have."""
 Registers = dict[str, Tensor]
 """Contents of registers, (*batch, tokens, *shape) each."""
 

@@ -71,7 +71,7 @@ def _describe_block(part: str, number: int, plan: Plan, block: PlannedBlock) -> 
     return _Column(
         title,
         _describe_size(block),
-        [f"{line.number}: {line.text}" for line in block.lines],
+        [f"{line.number}: {line.text}" for line in block.all_lines],
         (read, written),
         (units_read, units_written),
     )

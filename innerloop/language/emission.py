@@ -34,12 +34,13 @@ def _emit_attention(block: PlannedBlock, layout: Layout) -> Attention | None:
         for head in block.heads
     ]
     lines = ", ".join(f"line {line.number}" for line in block.lines)
+    told = f"  ({lines})" if lines else ""
     return Attention(
         compile_heads(layout, heads),
         kind=block.kind,  # pyright: ignore[reportArgumentType]
         mask=block.mask,  # pyright: ignore[reportArgumentType]
         normalisation=block.normalisation,  # pyright: ignore[reportArgumentType]
-        notes=[describe_head(head, block.labels) + f"  ({lines})" for head in block.heads],
+        notes=[describe_head(head, block.labels) + told for head in block.heads],
     )
 
 

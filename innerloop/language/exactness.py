@@ -169,7 +169,7 @@ def check_exactly(
         )
     return Exactness(
         name=construction.name,
-        sizes=construction.sizes,
+        sizes=_list_sizes(construction),
         points=points,
         parts=[part.name for part in parts],
         relus=len(activity.active | activity.silent),
@@ -182,6 +182,12 @@ def check_exactly(
         difference=difference,
         seed=seed,
     )
+
+
+def _list_sizes(construction: ProgramConstruction) -> dict[str, int]:
+    """List the prompt's sizes, and the knots of functions if their number is a parameter."""
+    knots = construction.values().get("knots")
+    return {**construction.sizes, **({"knots": knots} if isinstance(knots, int) else {})}
 
 
 def _describe_relu(key: tuple[str, Any]) -> str:

@@ -37,7 +37,7 @@ def explain_program(construction: ProgramConstruction) -> dict[str, Any]:
                     if each.error
                 ],
                 "in_place": [_name_node(plan, node) for node in plan.in_place],
-                "lines": [[line.number for line in block.lines] for block in plan.blocks],
+                "lines": [[line.number for line in block.all_lines] for block in plan.blocks],
             }
             for name, plan in construction.compiled.plans.items()
         ],

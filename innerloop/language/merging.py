@@ -43,7 +43,7 @@ def merge_units(trace: Trace) -> None:
             ratio = uses[other.name][scale] / uses[first.name][scale]
             first.parts += [part.scale(ratio) for part in other.parts]
             rows = [row for form in (*trace.results.values(), *trace.ranges) for row in form.rows]
-            forget_node(trace.nodes, rows, other.name)
+            forget_nodes(trace.nodes, rows, {other.name})
             trace.nodes.remove(other)
         if others:  # after all that its units read
             trace.nodes.remove(first)
@@ -70,13 +70,13 @@ def list_readings(node: Node) -> Iterator[Row]:
         yield from values.values()
 
 
-def forget_node(nodes: Iterable[Node], rows: Iterable[Row], name: str) -> None:
-    """Take the entries of a node out of all readings: something else stands for it."""
+def forget_nodes(nodes: Iterable[Node], rows: Iterable[Row], names: set[str]) -> None:
+    """Take the entries of nodes out of all readings: something else stands for them."""
 
     def drop(row: dict[Any, Fraction], sides: tuple[int, ...] | None) -> None:
         for key in list(row):
             entries = [key] if sides is None else [key[side] for side in sides]
-            if any(entry[0] == name for entry in entries):
+            if any(entry[0] in names for entry in entries):
                 del row[key]
 
     for node in nodes:

@@ -18,12 +18,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Collection, Iterator, Mapping
 from fractions import Fraction
-from typing import Any
 
 from innerloop.language.algebra import solve
 from innerloop.language.forms import ONE, Entry, Row, add_to, scale_row
 from innerloop.language.heads import HeadBuilder
-from innerloop.language.merging import forget_node, list_readings, merge_units
+from innerloop.language.in_place import Readings, amplifies
+from innerloop.language.merging import forget_nodes, list_readings, merge_units
 from innerloop.language.nodes import Node
 from innerloop.language.plan import SCRATCH, Hinges, Plan, PlannedBlock
 from innerloop.language.schedule import Schedule, schedule_nodes
@@ -31,8 +31,6 @@ from innerloop.language.target import Target
 from innerloop.language.trace import Trace
 from innerloop.language.units import UnitBuilder
 
-MAX_AMPLIFICATION = 100
-"""Writing in place may enlarge a result by this much, and its rounding error with it."""
 MIN_HINGES = 16
 """From this many hinges on, units on several entries are stored once."""
 
@@ -60,6 +58,9 @@ def plan_blocks(trace: Trace, empty: Collection[str], target: Target, tidy: bool
         planner.write_in_place()
     blocks = [planner.plan_block(number) for number in range(1, len(schedule.blocks) + 1)]
     blocks = [block for block in blocks if block.heads or block.units or block.hinges]
+    if blocks:
+        known = trace.assigned
+        blocks[-1].assigned = [known[name] for name in blocks[-1].states if name in known]
     return Plan(
         blocks,
         planner.scratch.used,
@@ -165,22 +166,19 @@ class _Planner:
         solution, G·result is added to the state, and the readings need the result no more.
         """
         for number in range(1, self.last + 1):
+            readings = Readings([*self._list_later(number)], self.results)
             for node in self.schedule.nodes:
                 if not node.attends or node.block != number:
                     continue
-                equations = []
-                for row in self._list_later(number):
-                    p = {e: c for e, c in row.items() if e in self.results}
-                    q = {e: c for e, c in row.items() if e[0] == node.name}
-                    if p or q:
-                        equations.append((p, q))
+                equations = readings.list_equations(node.name)
                 solution = solve(equations)
-                if solution is None or not solution or _amplifies(solution, equations):
+                if solution is None or not solution or amplifies(solution, equations):
                     continue
                 if any(e in solution for c in range(number, self.last) for e in self.cleared[c]):
                     continue  # it would be cleared with the state's old value
                 self.in_place[node.name] = solution
-                forget_node(self.schedule.nodes, self.results.values(), node.name)
+                readings.forget(node.name)
+            forget_nodes(self.schedule.nodes, self.results.values(), set(self.in_place))
 
     def _list_later(self, number: int) -> Iterator[Row]:
         """Yield all that is read after the attention of a block."""
@@ -293,10 +291,3 @@ def _pair_entries(rows: list[Row], writes: list[Row]) -> tuple[list[Entry], list
         if len({entry[0] for entry in sides[-1]}) > 1:
             return None
     return sides[0], sides[1]
-
-
-def _amplifies(solution: Mapping[Any, Row], equations: list[tuple[Row, Row]]) -> bool:
-    """Whether results would be enlarged too much, and their rounding errors with them."""
-    most = max((abs(float(c)) for _, right in equations for c in right.values()), default=0.0)
-    limit = MAX_AMPLIFICATION * most
-    return any(abs(float(c)) > limit for row in solution.values() for c in row.values())

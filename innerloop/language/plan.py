@@ -47,6 +47,7 @@ class PlannedBlock:
     labels   the author's name for what each scratch place holds while the block runs
     cleared  what its MLP clears
     states   states that have their new value after it
+    assigned  the lines that assign these
     """
 
     kind: str
@@ -59,6 +60,7 @@ class PlannedBlock:
     labels: dict[Entry, str] = field(default_factory=dict)
     cleared: list[str] = field(default_factory=list)
     states: list[str] = field(default_factory=list)
+    assigned: list[Line] = field(default_factory=list)
 
     @property
     def hidden(self) -> int:
@@ -68,6 +70,11 @@ class PlannedBlock:
     def lines(self) -> list[Line]:
         """The lines of the program that this block computes."""
         return sorted({node.line for node in self.nodes if node.line.number})
+
+    @property
+    def all_lines(self) -> list[Line]:
+        """The lines that this block computes, and those that assign what it leaves."""
+        return sorted({*self.lines, *(line for line in self.assigned if line.number)})
 
     def rename(self, places: Mapping[Entry, Entry]) -> None:
         """Use other places."""

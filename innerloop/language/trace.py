@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from innerloop.errors import InputError
-from innerloop.language.errors import CannotCompile, find_line
+from innerloop.language.errors import CannotCompile, Line, find_line
 from innerloop.language.forms import (
     ONE,
     Form,
@@ -46,6 +46,7 @@ class Tracer(Machine):
         self.registers = registers
         self.nodes: list[Node] = []
         self.ranges: list[Range] = []
+        self.assigned: dict[str, Line] = {}
         self.shared = {name: register.shared for name, register in registers.items()}
         self.shared["one"] = True
         self.forms = {name: make_form(name, shape) for name, shape in shapes.items()}
@@ -73,6 +74,7 @@ class Tracer(Machine):
             value = self._fit(name, register, value)
         self._label(name, value)
         self.forms[name] = value
+        self.assigned[name] = find_line()
 
     def _fit(self, name: str, register: Register, value: Form) -> Form:
         """Check a register's new value; one number is every entry's."""
@@ -239,6 +241,8 @@ class Trace(NamedTuple):
     nodes: list[Node]
     ranges: list[Range]
     results: dict[str, Form]
+    assigned: dict[str, Line] = {}
+    """Where each register was assigned last."""
 
 
 def _run(tracer: Tracer, function: Function, arguments: Mapping[str, Any]) -> Any:
@@ -261,7 +265,7 @@ def trace_step(
     tracer = Tracer(registers, shapes)
     _run(tracer, function, arguments)
     states = {name: tracer.forms[name] for name, register in registers.items() if register.state}
-    return Trace(tracer.nodes, tracer.ranges, states)
+    return Trace(tracer.nodes, tracer.ranges, states, tracer.assigned)
 
 
 def trace_answer(

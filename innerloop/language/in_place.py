@@ -1,0 +1,64 @@
+"""Writing in place: which readings decide whether a result may be added to the state itself."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from innerloop.language.forms import Entry, Row
+
+MAX_AMPLIFICATION = 100
+"""Writing in place may enlarge a result by this much, and its rounding error with it."""
+
+
+class Readings:
+    """All that is read after a block's attention, found by the node or the state that it reads."""
+
+    def __init__(self, rows: list[Row], states: Collection[Entry]) -> None:
+        self.rows = [dict(row) for row in rows]
+        self.states = states
+        self.nodes: dict[str, list[int]] = defaultdict(list)
+        self.readers: dict[Entry, list[int]] = defaultdict(list)
+        for number, row in enumerate(self.rows):
+            for entry in row:
+                if entry in states:
+                    self.readers[entry].append(number)
+            for name in {entry[0] for entry in row}:
+                self.nodes[name].append(number)
+
+    def list_equations(self, name: str) -> list[tuple[Row, Row]]:
+        """Return the parts P and Q of each reading of a node, and of those that share its states.
+
+        What shares no state with these, directly or by others, has a solution of its own: 0.
+        """
+        waiting = list(self.nodes[name])
+        found = set(waiting)
+        while waiting:
+            for entry in self.rows[waiting.pop()]:
+                if entry in self.states:
+                    new = [number for number in self.readers[entry] if number not in found]
+                    found.update(new)
+                    waiting += new
+        rows = [self.rows[number] for number in sorted(found)]
+        return [
+            (
+                {e: c for e, c in row.items() if e in self.states},
+                {e: c for e, c in row.items() if e[0] == name},
+            )
+            for row in rows
+        ]
+
+    def forget(self, name: str) -> None:
+        """Take a node out of all readings."""
+        for number in self.nodes[name]:
+            row = self.rows[number]
+            for entry in [entry for entry in row if entry[0] == name]:
+                del row[entry]
+
+
+def amplifies(solution: Mapping[Any, Row], equations: list[tuple[Row, Row]]) -> bool:
+    """Whether results would be enlarged too much, and their rounding errors with them."""
+    most = max((abs(float(c)) for _, right in equations for c in right.values()), default=0.0)
+    limit = MAX_AMPLIFICATION * most
+    return any(abs(float(c)) > limit for row in solution.values() for c in row.values())
