@@ -52,7 +52,7 @@ def test_a_bound_holds_and_falls_with_the_square_of_the_knots(name: str, loosene
 
 @pytest.mark.parametrize("name", ["em", "mixture-of-two-regressions"])
 def test_the_propagated_bound_is_between_the_error_and_the_declared_one(name: str) -> None:
-    """Of constructions whose author derived a bound, against the algorithm itself."""
+    """Constructions with a derived bound are compared with the algorithm itself."""
     made = make(name, knots=60, n=12)
     assert isinstance(made, ProgramConstruction)
     problem = made.distributions()[0].sample(3, generator=torch.Generator().manual_seed(1))

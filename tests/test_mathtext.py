@@ -207,7 +207,7 @@ def list_header_lines() -> list[str]:
 
 
 def test_headers_of_constructions_are_typeset() -> None:
-    """Of the lines that hold mathematics, nearly all hold none that is left as typed."""
+    """Nearly all lines with mathematics leave none of it as typed."""
     raw = re.compile(r"[α-ωϑΣ⟨⟩√∇ₐ-ₜ₀-₉ᵢⱼᵀ²³⁻]|[A-Za-z]_[a-z{]|\^")
     lines = [re.sub(r"`[^`]*`|\w+\.py|\w{3,}_\w{3,}", "", line) for line in list_header_lines()]
     mathematical = [line for line in lines if raw.search(line)]

@@ -111,7 +111,7 @@ def test_one_pair_that_is_open_leaves_the_order_open() -> None:
 
 
 def test_the_worst_real_set_decides() -> None:
-    """Of two sets the network is 0.15 below KMeans on one: the mean over both hides it."""
+    """The network is 0.15 below KMeans on one of two sets: the mean over both hides it."""
     none = 0.01 * torch.linspace(-1, 1, 20, dtype=torch.float64)
     pairs = {"good": none, "bad": none - 0.15}
     assert _check_worst_ari(pairs).passed is False

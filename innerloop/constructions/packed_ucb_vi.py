@@ -76,7 +76,7 @@ def find_best(me: Any, own: Any) -> Any:
 
 @cache
 def define_packed(tokens: int) -> Definition:
-    """Return the program for games of up to so many tokens, each with its mark."""
+    """Return the program for games of up to `tokens` tokens, each with its mark."""
 
     @define(prompt=PlanningPrompt(tokens), **REGISTERS, V=State("L", "S"))
     def plan(me: Any, k: int, H: int, own: Any) -> None:

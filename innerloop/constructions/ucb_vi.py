@@ -68,7 +68,7 @@ REGISTERS = {
 
 @cache
 def define_planning(tokens: int) -> Definition:
-    """Return the program for games of up to so many tokens, each with its mark."""
+    """Return the program for games of up to `tokens` tokens, each with its mark."""
 
     @define(prompt=PlanningPrompt(tokens), **REGISTERS)
     def plan(me: Any, k: int, H: int, own: Any) -> None:

@@ -138,7 +138,7 @@ class Estimating(Protocol):
     """An algorithm whose numbers can be estimated from its answers, without a search."""
 
     def estimate(self, problem: Any, answers: Tensor, step: int) -> Algorithm[Any, Any]:
-        """Return the algorithm that gives these answers, as vectors, after so many steps."""
+        """Return the algorithm that gives these answers, as vectors, after this number of steps."""
         ...
 
 

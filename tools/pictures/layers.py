@@ -1,6 +1,6 @@
 """Layers of recorded networks against steps of algorithms: a picture for each family.
 
-A cell is darker the more of what the layer says the algorithm says after so many steps; the best
+A cell is darker the more of what the layer says the algorithm says after that many steps; the best
 step of each layer is framed, with its share. `tools/identify_recorded.py` made the numbers.
 """
 
