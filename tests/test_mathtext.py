@@ -109,6 +109,8 @@ def test_a_minus_sign_knows_its_place() -> None:
     assert forms == ["prefix", "prefix", "prefix", None]
     bars = [mo.get("form") for mo in parse("$|x| − |−y − |−z|| − w$").iter("mo")]
     assert bars == [None, "prefix", None, "prefix", None], "after a bar that opens, or closes"
+    inner = [mo.get("form") for mo in parse("$||−x| − y|$").iter("mo")]
+    assert inner == ["prefix", None], "a bar within bars"
     norms = [mo.get("form") for mo in parse("$E‖−x‖² − 2‖−y‖$").iter("mo")]
     assert norms == ["prefix", None, "prefix"], "also after a letter or a number"
     assert [mo.get("form") for mo in parse("$P(a | b)$").iter("mo") if mo.text == "|"] == [None]

@@ -39,6 +39,7 @@ from innerloop.ledger import checking
 from innerloop.mathtext import check_text, iterate_texts, strip_dollars, to_html
 from innerloop.report import export, page
 from innerloop.report.charts import build_chart
+from innerloop.report.claims import render_claims
 from innerloop.report.drawing import Drawings
 from innerloop.report.escaping import clean
 from innerloop.report.figures import plot_step_deviations
@@ -326,6 +327,12 @@ def test_a_sentence_begins_with_a_capital_letter_and_a_symbol_with_its_own() -> 
     assert format_sentence("a + b holds") == "a + b holds."
     assert format_sentence("tr A = 0") == "tr A = 0."
     assert typeset("a < $b$ & costs") == "a &lt; <math><mi>b</mi></math> &amp; costs"
+
+
+def test_a_claim_says_its_versions_where_they_are_not_those_of_the_page() -> None:
+    outcome = {**make_outcomes()[0].as_dict(), "versions": {"torch": "0.0.7"}}
+    assert "torch 0.0.7" in render_claims([outcome], {}, {"torch": "0.0.8"})
+    assert "torch" not in render_claims([outcome], {}, {"torch": "0.0.7"})
 
 
 def test_a_restatement_has_a_card_that_leads_to_the_check() -> None:

@@ -22,7 +22,9 @@ Plots = dict[str, str]
 """Markup of each figure, by its name."""
 
 
-def render_claims(outcomes: Outcomes, plots: Plots, versions: Mapping[str, str]) -> str:
+def render_claims(
+    outcomes: Outcomes, plots: Plots, versions: Mapping[str, str] | None = None
+) -> str:
     """Render every claim, source by source; one made with other `versions` says with which."""
     return "".join(
         f'<section class="source" id="source-{escape(key)}" data-source="{escape(key)}" '
@@ -66,7 +68,7 @@ def name_figure(id: str, number: int) -> str:
     return f"{id.replace('.', '-')}-{number}"
 
 
-def _render_card(outcome: dict[str, Any], plots: Plots, versions: Mapping[str, str]) -> str:
+def _render_card(outcome: dict[str, Any], plots: Plots, versions: Mapping[str, str] | None) -> str:
     verdict, id = outcome["verdict"], escape(outcome["id"])
     brief = outcome["brief"] or outcome["statement"]
     statement = typeset_later(format_sentence(outcome["statement"]))
@@ -113,7 +115,9 @@ def _render_stale(outcome: dict[str, Any]) -> str:
     )
 
 
-def _render_details(outcome: dict[str, Any], plots: Plots, versions: Mapping[str, str]) -> str:
+def _render_details(
+    outcome: dict[str, Any], plots: Plots, versions: Mapping[str, str] | None
+) -> str:
     evidence = outcome["evidence"]
     if evidence is None:
         return f"<pre>{escape(outcome['error'])}</pre>" if outcome["error"] else ""
@@ -138,7 +142,7 @@ def _render_details(outcome: dict[str, Any], plots: Plots, versions: Mapping[str
     )
 
 
-def _render_command(outcome: dict[str, Any], versions: Mapping[str, str]) -> str:
+def _render_command(outcome: dict[str, Any], versions: Mapping[str, str] | None) -> str:
     """Say how to check the claim again, and of what the result above was made."""
     other = {} if outcome["versions"] == versions else outcome["versions"]
     origin = [
@@ -148,7 +152,7 @@ def _render_command(outcome: dict[str, Any], versions: Mapping[str, str]) -> str
     ]
     return (
         f'<p class="run"><code>{escape(outcome["command"])}</code></p>'
-        f'<p class="quiet">{escape(" · ".join(origin))}</p>'
+        f'<p class="quiet">{escape(" · ".join(map(str, origin)))}</p>'
     )
 
 
