@@ -28,7 +28,7 @@ def report(
     folder: Annotated[
         Path | None,
         typer.Argument(
-            metavar="[SWEEP]",
+            metavar="SWEEP",
             help="The folder of a sweep of `train --grid`: its table, one figure, its best run.",
         ),
     ] = None,
