@@ -1,6 +1,6 @@
 """Identify every recorded network and record what its layers do, in results/identified.
 
-    python tools/identify_recorded.py                       all of them, 20 minutes of one core
+    python tools/identify_recorded.py                       all of them, six minutes of one core
     python tools/identify_recorded.py unlabelled/pca-relu   some of them, the others stay
 
 `results/identified/GROUP.json` has an entry per network: the command that says the same, the digest
