@@ -15,6 +15,7 @@ from innerloop.errors import InputError, MissingLibraryError
 from innerloop.identification.identification import identify
 from innerloop.identification.models import FunctionModel, predict_layers
 from innerloop.identification.modules import PROMPTS, ModuleModel, guess_format
+from innerloop.identification.tables import format_identification
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 
 PROBLEMS = LinearRegression(d=3, n=6)
@@ -189,3 +190,11 @@ def test_prompts_are_what_the_formats_say() -> None:
     assert built["tokens"] == [[1, 2, 5], [3, 4, 6], [7, 8, 0]]
     assert built["flag"] == [[1, 2, 5, 0], [3, 4, 6, 0], [7, 8, 0, 1]]
     assert built["alternating"] == [[1, 2], [5, 0], [3, 4], [6, 0], [7, 8]]
+
+
+def test_the_name_of_a_layer_is_not_broken() -> None:
+    found = identify(lambda X, y, x_query: y[:, 0], PROBLEMS, **SOME).as_dict()
+    (layer,) = found["layers"]
+    layer |= {"name": "embedding", "does": "none fits; nearest " + "a" * 100}
+    layer |= {"similarity": 0.5, "error": 0.5, "runner_up": "b" * 30, "runner_up_share": 0.1}
+    assert "1 embedding " in format_identification(found)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from tools.identify_recorded import GROUPS, RESULTS, digest_weights
 from tools.pictures import layers
 from tools.pictures.__main__ import DIGESTS, DRAWINGS, FOLDER
 from tools.pictures.svg import THEMES
@@ -36,3 +37,14 @@ def test_readme_and_guide_show_every_picture_light_and_dark() -> None:
     for name in shown:
         assert (FOLDER / name).is_file()
         assert (FOLDER / name).stat().st_size < 200_000
+
+
+def test_every_recorded_network_was_identified_as_it_is() -> None:
+    for group in GROUPS:
+        entries = json.loads((RESULTS / "identified" / f"{group}.json").read_text("utf-8"))
+        paths = sorted((RESULTS / group).glob("*.safetensors"))
+        assert sorted(entries) == sorted(path.stem for path in paths)
+        for path in paths:
+            entry = entries[path.stem]
+            assert entry["weights_sha256"] == digest_weights(path), f"identify {path.stem} again"
+            assert entry["verdict"]

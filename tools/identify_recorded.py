@@ -1,6 +1,6 @@
 """Identify every recorded network and record what its layers do, in results/identified.
 
-    python tools/identify_recorded.py                       all of them, 20 minutes of one core
+    python tools/identify_recorded.py                       all of them, six minutes of one core
     python tools/identify_recorded.py unlabelled/pca-relu   some of them, the others stay
 
 `results/identified/GROUP.json` has an entry per network: the command that says the same, the digest
@@ -54,13 +54,18 @@ def describe(path: Path) -> dict[str, Any]:
         "command": f"innerloop identify results/{path.parent.name}/{path.name}",
         **SETTINGS,
         "recipe": model.recipe.name,
-        "weights_sha256": hashlib.sha256(path.read_bytes()).hexdigest(),
+        "weights_sha256": digest_weights(path),
         "verdict": found.verdict,
         "layers": [_round({name: layer[name] for name in KEPT}) for layer in about["layers"]],
         "candidates": _list_candidates(found, model, ALSO.get(model.recipe.name, ())),
         "cpu_seconds": round(time.process_time() - began, 1),
         "versions": collect_versions(),
     }
+
+
+def digest_weights(path: Path) -> str:
+    """Digest the file of a network."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _list_candidates(
@@ -107,10 +112,12 @@ def main() -> None:
         group, stem = name.split("/")
         target = RESULTS / FOLDER / f"{group}.json"
         entries = json.loads(target.read_text("utf-8")) if target.exists() else {}
+        path = RESULTS / group / f"{stem}.safetensors"
         try:
-            entries[stem] = describe(RESULTS / group / f"{stem}.safetensors")
+            entries[stem] = describe(path)
         except InputError as error:  # such as a network that diverges on some prompt
-            entries[stem] = {"verdict": f"refused: {error}", **SETTINGS}
+            about = {"weights_sha256": digest_weights(path), "versions": collect_versions()}
+            entries[stem] = {"verdict": f"refused: {error}", **SETTINGS, **about}
         lines = [
             f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=False)}" for k, v in entries.items()
         ]

@@ -9,11 +9,11 @@ which start won.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from scipy.optimize import linear_sum_assignment
 from torch import Tensor
 
@@ -27,9 +27,16 @@ MAX_STARTS, NAMING_STEPS = 12, 20
 """Starts at most, and the steps of Lloyd's algorithm that clusters are named by."""
 
 
+class RestartState(NamedTuple):
+    """The means of every start, and what clusters are named by: see `count_lloyd`."""
+
+    means: Restarts
+    counts: Int[Tensor, "*batch n clusters"]
+
+
 @dataclass(frozen=True, eq=False)
-class RestartedEM(Algorithm[ClusteringProblem, Restarts]):
-    """State: the means of every start. Prediction: the shares of the likeliest start; σ = noise."""
+class RestartedEM(Algorithm[ClusteringProblem, RestartState]):
+    """Prediction: the shares of the likeliest start; σ = `noise`."""
 
     source: ClassVar[str] = "McLachlan and Peel 2000, Finite mixture models, section 2.12"
     problem_type: ClassVar = ClusteringProblem
@@ -41,23 +48,24 @@ class RestartedEM(Algorithm[ClusteringProblem, Restarts]):
         spread = centred.square().mean().sqrt().double().cpu().clamp_min(1e-6)
         return [cls(share * spread) for share in (0.1, 0.2, 0.4, 0.7)]
 
-    def init(self, problem: ClusteringProblem) -> Restarts:
+    def init(self, problem: ClusteringProblem) -> RestartState:
         count = min(problem.n // problem.clusters, MAX_STARTS - 1)
         points = problem.x[..., : count * problem.clusters, :]
         further = points.unflatten(-2, (count, problem.clusters))
-        return torch.cat([problem.start.unsqueeze(-3), further], dim=-3)
+        means = torch.cat([problem.start.unsqueeze(-3), further], dim=-3)
+        return RestartState(means, count_lloyd(problem))
 
-    def step(self, problem: ClusteringProblem, state: Restarts, k: int) -> Restarts:
-        shares = self._logits(problem, state).log_softmax(dim=-1).softmax(dim=-2)
-        return shares.mT @ problem.x.unsqueeze(-3)
+    def step(self, problem: ClusteringProblem, state: RestartState, k: int) -> RestartState:
+        shares = self._logits(problem, state.means).log_softmax(dim=-1).softmax(dim=-2)
+        return state._replace(means=shares.mT @ problem.x.unsqueeze(-3))
 
-    def predict(self, problem: ClusteringProblem, state: Restarts) -> Shares:
-        logits = self._logits(problem, state)
+    def predict(self, problem: ClusteringProblem, state: RestartState) -> Shares:
+        logits = self._logits(problem, state.means)
         likelihood = logits.logsumexp(dim=-1).sum(dim=-1)
         best = likelihood.argmax(dim=-1)[..., None, None, None]
         shape = (*logits.shape[:-3], 1, *logits.shape[-2:])
         chosen = logits.gather(-3, best.expand(shape)).squeeze(-3)
-        return name_clusters(problem, chosen.softmax(dim=-1))
+        return match_names(chosen.softmax(dim=-1), state.counts.to(chosen))
 
     def _logits(
         self, problem: ClusteringProblem, means: Restarts
@@ -67,19 +75,14 @@ class RestartedEM(Algorithm[ClusteringProblem, Restarts]):
         return -apart.square().sum(dim=-1) / (2 * noise**2)
 
 
-def name_clusters(problem: ClusteringProblem, shares: Shares) -> Shares:
-    """Order the clusters as those of Lloyd's algorithm from the problem's centres."""
-    return match_names(shares, average_lloyd(problem))
-
-
-def average_lloyd(problem: ClusteringProblem) -> Shares:
-    """Return the mean over steps of what Lloyd's algorithm says from the problem's centres.
+def count_lloyd(problem: ClusteringProblem) -> Int[Tensor, "*batch n clusters"]:
+    """Count the steps of Lloyd's algorithm at which each point is in each cluster.
 
     A cluster may lose its points on the way, and has a name all the same.
     """
     lloyd = Lloyd()
     steps = [lloyd.predict(problem, state) for state in lloyd.states(problem, NAMING_STEPS)]
-    return torch.stack(steps).mean(dim=0)
+    return torch.stack(steps).sum(dim=0).round().long()
 
 
 def match_names(shares: Shares, reference: Shares) -> Shares:

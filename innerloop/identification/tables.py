@@ -11,6 +11,8 @@ from innerloop.errors import MissingLibraryError
 COLUMNS = ["layer", "what it does", "share", "errors alike", "own error", "runner-up", "also fits"]
 WIDTH = 160
 """Characters of a line of text, at most."""
+LAYER_WIDTH = 11
+"""Characters of the first column, at least: "1 embedding" is not broken."""
 SHOWN_NUMBERS = 3
 
 
@@ -100,7 +102,8 @@ def format_identification(found: dict[str, Any], title: str = "what the layers d
 
     table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     for column in COLUMNS:
-        table.add_column(column, overflow="fold", no_wrap=column == COLUMNS[1])
+        least = LAYER_WIDTH if column == COLUMNS[0] else None
+        table.add_column(column, overflow="fold", no_wrap=column == COLUMNS[1], min_width=least)
     for row in build_rows(found):
         table.add_row(*map(_make_printable, row))
     out = StringIO()

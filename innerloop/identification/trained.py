@@ -17,7 +17,7 @@ from torch import nn
 from innerloop.algorithms.restarted_em import (
     NAMING_STEPS,
     RestartedEM,
-    average_lloyd,
+    count_lloyd,
     match_names,
 )
 from innerloop.devices import move
@@ -88,7 +88,8 @@ def name_clusters_of_layers(
     """
     algorithm = RestartedEM(torch.tensor(noise, dtype=torch.float64))
     *_, last = algorithm.states(problem, NAMING_STEPS)
-    references = [average_lloyd(problem), algorithm.predict(problem, last)]
+    by_steps = count_lloyd(problem).to(shares) / (NAMING_STEPS + 1)
+    references = [by_steps, algorithm.predict(problem, last)]
     layers = []
     for layer in shares:
         named = [match_names(layer, reference) for reference in references]
