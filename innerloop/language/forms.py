@@ -205,14 +205,11 @@ class Form(Symbol):
             raise CannotCompile(
                 f"a {len(matrix)}×{len(matrix[0])} matrix times a value of shape {self.shape}"
             )
-        found: list[Row] = []
-        for weights in matrix:
-            made: Row = {}
+        found: list[Row] = [{} for _ in matrix]
+        for made, weights in zip(found, matrix, strict=True):
             for weight, row in zip(weights, self.rows, strict=True):
-                if weight:
-                    for entry, c in row.items():
-                        add_to(made, entry, times(weight, c))
-            found.append(made)
+                for entry, c in row.items() if weight else ():
+                    add_to(made, entry, times(weight, c))
         return Form((len(matrix),), found, self.side)
 
     def transpose(self) -> Form:

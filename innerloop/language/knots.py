@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -45,6 +46,14 @@ class Knots:
     def slopes(self) -> Tensor:
         """The slope of each line, without its sign."""
         return (self.function(self.places).diff() / self.places.diff()).abs()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Let copies in other processes do without the function, which may have no name."""
+        known = {name: getattr(self, name) for name in ("places", "net", "errors", "slopes")}
+        return {**known, "function": None}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Knots:
+        return self
 
     def bound_error(self, numbers: Tensor, radius: Tensor) -> Tensor:
         """Bound the difference of the lines at `numbers` and the function within their radius."""

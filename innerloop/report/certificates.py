@@ -148,7 +148,8 @@ def _render_exactness(certificate: dict[str, Any]) -> str:
     """Render what the comparison in rational arithmetic says; older certificates have none."""
     words = {"proof": "proved", "points": "at the points tried", "differs": "differs", "none": "—"}
     found = certificate.get("exactness") or {"status": "none", "brief": "not compared"}
-    return f"<td>{words[found['status']]}<small>{escape(found['brief'])}</small></td>"
+    status = words.get(found["status"]) or escape(found["status"])
+    return f"<td>{status}<small>{escape(found['brief'])}</small></td>"
 
 
 def _format_number(value: float | tuple[float, ...]) -> str:
