@@ -10,7 +10,7 @@ import torch
 
 from innerloop.claims.ahn2023 import lemma_7
 from innerloop.claims.ahn2023.theorem_1 import equation_8
-from innerloop.claims.ahn2023.trained import check_vanishing, require_batch
+from innerloop.claims.ahn2023.trained import check_vanishing, leave_open, require_batch
 from innerloop.claims.base import Claim
 from innerloop.claims.evidence import Evidence
 from innerloop.claims.loading import load_claims
@@ -218,3 +218,11 @@ def test_a_batch_with_its_images_cannot_show_their_symmetry() -> None:
     few, many = [{"batch": 100}], [{"batch": 20_000}]
     assert [require_batch(check, few).passed for check in (good, bad)] == [None, False]
     assert [require_batch(check, many).passed for check in (good, bad)] == [True, False]
+
+
+def test_what_falls_but_misses_our_threshold_is_left_open() -> None:
+    """The figure tells no number of iterations; a curve that does not halve refutes it."""
+    missed = check_vanishing("Dist goes to 0", [0.1], "last")
+    assert leave_open(missed, [[1.0, 0.1]]).passed is None
+    assert leave_open(missed, [[1.0, 0.1], [1.0, 0.8]]).passed is False
+    assert leave_open(check_vanishing("Dist goes to 0", [0.01], "last"), [[1.0, 0.01]]).passed
