@@ -5,10 +5,10 @@ Printed    d = 5, n = 10, layers of form (13), L-BFGS, 5 runs with a Σ each: Di
            be converging to 0"
 Tested     as printed (`trained`). The loss is that on a fresh batch of 20,000 prompts after
            training on as many, as the source's public code has it; smaller batches cannot decide it
-Ours       0 is below a twentieth, of Dist and of the loss of no layer. What misses it while it falls
-           to less than half is left open: the figure tells no number of iterations. That rule was
-           set after a first run at `full`, whose A_i ended at Dist 0.06 to 0.11 and whose loss on
-           fresh prompts at 0.5 to 3·10⁴, by its heavy tail
+Ours       0 is below a twentieth, of Dist and of the loss of no layer. What misses it while it
+           falls to less than half is left open: the figure tells no number of iterations. That rule
+           was set after a first run at `full`, whose A_i ended at Dist 0.06 to 0.11 and whose loss
+           on fresh prompts at 0.5 to 3·10⁴, by its heavy tail
 Beyond     the loss has a heavy tail: three layers that move x predict by a polynomial of degree 13
            in the Gram matrix, and where the batch has no prompts it is free. On three batches of
            20,000 the mean over fresh prompts was 0.006 to 1.2 while the expectation (5), exact at
