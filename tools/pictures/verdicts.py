@@ -49,9 +49,8 @@ def _choose_colours(verdict: str, theme: Theme) -> tuple[str, str]:
     """Choose the colour of a verdict, and of what is written on it."""
     name = "light" if theme == THEMES["light"] else "dark"
     colours = {"holds": theme.green, "holds as corrected": theme.orange, "fails": RED[name]}
-    if verdict in colours:
-        return colours[verdict], theme.paper
-    return (theme.quiet, theme.paper) if verdict == "undecided" else (theme.rule, theme.ink)
+    colours |= {"undecided": theme.quiet, "vacuous": theme.blue}
+    return (colours[verdict], theme.paper) if verdict in colours else (theme.rule, theme.ink)
 
 
 @cache
