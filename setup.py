@@ -15,7 +15,8 @@ RECORDED = ("sparse", "regression", "unlabelled", "decisions", "cells/full")
 WEIGHTS = (
     "regression/*.safetensors",
     "sparse/quick-*.safetensors",
-    "unlabelled/*.safetensors",
+    "unlabelled/clusters-*.safetensors",
+    "unlabelled/pca-[ars]*.safetensors",
     "decisions/bernoulli*.safetensors",
     "decisions/distilled.safetensors",
     "decisions/distilled-seed-?.safetensors",

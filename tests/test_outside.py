@@ -139,14 +139,15 @@ def test_the_wheel_has_all_that_is_recorded_but_weights_that_quick_does_not_use(
     fresh_environment: FreshEnvironment,
 ) -> None:
     recorded = fresh_environment.recorded
-    folders = {"sparse": "liu2025", "regression": "yang2025", "decisions": "yang2025"}
-    for folder, source in {**folders, "cells/full": "-"}.items():
+    folders = {"sparse": ("liu2025",), "regression": ("yang2025",), "decisions": ("yang2025",)}
+    folders |= {"unlabelled": ("qliu2025", "yang2025"), "cells/full": ()}
+    for folder, sources in folders.items():
         used = {
             word
             for claim in load_claims().values()
             for settings in claim.presets["quick"]
             for word in list_machines(settings)
-            if claim.id.startswith(source)
+            if claim.id.startswith(sources)
         }
         here, there = (list_files(place / folder) for place in (ROOT / "results", recorded))
         weights = {name for name in here if name.endswith(".safetensors")}

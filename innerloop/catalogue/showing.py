@@ -87,7 +87,7 @@ def find_any(member: Any) -> tuple[str, Any]:
 
 
 def _find_by_name(name: str) -> tuple[str, Any]:
-    """Find the one member of that name; where kinds share it, an error says how to ask."""
+    """Find the kind and the one member called `name`; raise where several kinds share it."""
     known = {kind: load_entries(kind, base) for kind, base in BASES.items()}
     kinds = [kind for kind, entries in known.items() if name in entries]
     if len(kinds) > 1:

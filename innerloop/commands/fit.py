@@ -89,6 +89,7 @@ def read_table(path: Path) -> tuple[list[str], list[list[Any]]]:
 
 
 def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]]]:
+    """Read the names and the columns of a parquet file."""
     try:
         import pandas  # pyright: ignore[reportMissingImports]
 

@@ -71,7 +71,7 @@ def share(me: Any, own: Any, cell: tuple[int, int, int], name: str) -> Any:
 
 
 def arrange(cells: dict[tuple[int, int, int], Any], own: Any) -> Any:
-    """Arrange values of cells as a table."""
+    """Stack values of cells (step, state, action) as a table; `own` has the sizes."""
     steps = 1 + max(h for h, _, _ in cells)
     return stack(
         [

@@ -49,7 +49,7 @@ class _Clusterer(ClusterMixin, BaseEstimator, ABC):
     _construction: Construction[Any, Any]
 
     def _fit_clusters(self, X: Any, clusters: int) -> np.ndarray:
-        """Scale, choose the depth, certify and run; return the points."""
+        """Fit centres by a certified transformer, as `layers_`; return the validated X."""
         X = validate_data(self, X, dtype=np.float64)
         check_count("the number of clusters", clusters, 1)
         if len(X) < clusters:

@@ -95,6 +95,7 @@ class TransformerLasso(RegressorMixin, BaseEstimator):
         return self
 
     def _run(self, rows: np.ndarray, labels: np.ndarray, n: int, stop_early: bool) -> None:
+        """Run layer after layer, up to the tolerated gap if asked, and set what is fitted."""
         gram, moment = torch.tensor(rows.T @ rows / n), torch.tensor(rows.T @ labels / n)
         square = torch.tensor(float(labels @ labels) / n)
         penalty = torch.tensor([float(self.alpha)], dtype=torch.float64)

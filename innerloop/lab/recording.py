@@ -93,7 +93,7 @@ def predict_steps(built: BuiltTransformer, problem: Any, recording: Recording) -
 def describe_run(
     recording: Recording, notes: Sequence[str], tokens: Sequence[str]
 ) -> dict[str, Any]:
-    """Return the parts of an answer that every built transformer has."""
+    """Describe frames, registers and attention of a run, for an answer of the lab."""
     return {
         "frames": describe_frames(recording, notes),
         "registers": describe_registers(recording, tokens),

@@ -147,7 +147,7 @@ class DaskEngine:
 
 
 def list_loggers() -> list[logging.Logger]:
-    """List the loggers of Dask and of what it runs in: each may have handlers of its own."""
+    """List the loggers of Dask, tornado and asyncio: each may have handlers of its own."""
     names = ("distributed", "tornado", "asyncio")
     return [
         logging.getLogger(name)

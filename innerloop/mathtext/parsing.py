@@ -226,6 +226,7 @@ def _count_open(bar: str, before: list[Piece]) -> int:
 
 
 def write_row(pieces: list[Piece]) -> str:
+    """Join the HTML of pieces, with no element around them."""
     return "".join(piece.html for piece in pieces)
 
 

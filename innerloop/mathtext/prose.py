@@ -90,7 +90,7 @@ def iterate_texts(value: Any) -> Iterator[str]:
 
 
 def _split(text: str) -> Iterator[tuple[str, bool]]:
-    """Yield each part, and whether it is mathematics."""
+    """Split text at its dollars; yield each part, and whether it is mathematics."""
     for match in _PART.finditer(text):
         mathematics, prose, lone = match.groups()
         if lone:

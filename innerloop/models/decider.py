@@ -40,7 +40,7 @@ class Decider(nn.Module):
         kind: Kind,
         generator: torch.Generator,
     ) -> Decider:
-        """Draw all weights; the read-out begins at 0, where all odds are equal."""
+        """Draw the transformer's weights; the read-out begins at 0, where all odds are equal."""
         if width < inputs:
             raise InputError(f"width must be at least {inputs}, what a token holds, got {width}")
         spare = {"scratch": width - inputs} if width > inputs else {}

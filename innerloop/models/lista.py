@@ -20,4 +20,5 @@ class Lista(Unrolled):
         self.couplings = nn.Parameter((eye - encoder @ x).repeat(layers, 1, 1))
 
     def update(self, k: int, beta: Weights, data: tuple[Tensor, Tensor]) -> Weights:
+        """W y + U β of layer k, before its threshold."""
         return data[1] @ self.encoders[k].mT + beta @ self.couplings[k].mT

@@ -36,7 +36,7 @@ class Player(NamedTuple):
 
 
 def load_player(word: str, definition: str | None = None) -> Player:
-    """Load a player; `definition` is the recipe or construction of a file whose own is not here."""
+    """Load a player; `definition` names the recipe or construction of a file of one's own."""
     path = find_model(Path(word))
     if sealed.read_format(path) == FORMAT:
         recipe, model, _ = load_run(path, definition)

@@ -76,7 +76,10 @@ class Environment(ABC):
     def regret(
         self, history: Any, plans: Sequence[Float[Tensor, "*batch horizon states actions"]]
     ) -> Float[Tensor, "*batch steps"]:
-        """Expected return of the best play minus that of the actions taken (or of the plans)."""
+        """Regret of each step or episode, not accumulated.
+
+        The expected return of the best play minus that of the actions taken, or of the plans.
+        """
 
     def check_steps(self, steps: int) -> None:
         """Refuse a number of steps that cannot be played."""

@@ -162,6 +162,7 @@ class TabularMDP(Environment):
         history: EpisodeHistory,
         plans: Sequence[Float[Tensor, "*batch horizon states actions"]],
     ) -> Float[Tensor, "*batch episodes"]:
+        """Regret of each episode, not accumulated: the best value minus that of its plan."""
         values = torch.stack([self.value(plan) for plan in plans], dim=-1)
         return self.value().unsqueeze(-1) - values
 

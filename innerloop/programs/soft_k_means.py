@@ -74,7 +74,7 @@ def _(me: Any, d: int, stiffness: Any, bound: Any) -> Any:
 
 
 def make_chooser(me: Any, stiffness: Any, product: Any) -> Any:
-    """Return the E head: an average over means, weighted by how near they are."""
+    """Set `me.square`; return a function that averages a value over means, the nearest most."""
     me.square = own_total(lambda j: 0.5 * relu(dot(me.mu, j.mu)), "id", product)
     return lambda value: softmax(
         lambda j: stiffness * (dot(me.x, j.mu) - j.square),

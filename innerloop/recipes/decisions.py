@@ -278,7 +278,7 @@ class DecisionRecipe(Recipe, ABC):
     def compute_log_odds(
         self, model: nn.Module, games: Steps
     ) -> Float[Tensor, "batch steps actions"]:
-        """Compute the logarithm of the network's odds at every step of whole games."""
+        """Compute the log-probabilities of actions at every step of whole games."""
         return model(self.encode_tokens(games)).log_softmax(dim=-1)
 
     def predict_layers(self, model: Any, problem: Any) -> Tensor:

@@ -280,7 +280,7 @@ class PointsRecipe(Recipe, ABC):
         return encoder.float()
 
     def predict(self, model: nn.Module, problem: Any) -> Tensor:
-        """Read out the last layer."""
+        """Run the model and return the answer of its last layer."""
         return model(self.make_prompt(problem), problem.n)
 
     def check(self, problem: Any) -> None:

@@ -143,7 +143,7 @@ def _render_details(
 
 
 def _render_command(outcome: dict[str, Any], versions: Mapping[str, str] | None) -> str:
-    """Say how to check the claim again, and of what the result above was made."""
+    """Render the command that checks a claim again, and the origin of its result."""
     other = {} if outcome["versions"] == versions else outcome["versions"]
     origin = [
         *(outcome["id"], outcome["kind"], f"preset {outcome['preset']}"),

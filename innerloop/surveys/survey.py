@@ -224,5 +224,5 @@ def _make_covariance(kappa: float, generator: torch.Generator) -> torch.Tensor:
 
 
 def _is_worth_drawing(k: int) -> bool:
-    """Select every step up to 40, then about 40 per decade: a log axis shows no more."""
+    """Tell whether step k is drawn: every step up to 40, then about 40 in a decade."""
     return k <= 40 or int(40 * math.log10(k)) != int(40 * math.log10(k - 1))

@@ -75,7 +75,7 @@ def _iterate(algorithm: Algorithm[Any, Any], problem: Any) -> list[Any]:
 
 
 def _check_steps(algorithm: Algorithm[Any, Any], problem: Any) -> None:
-    """States are tensors with the batch first, steps change nothing in place and stay finite."""
+    """Check that steps stay finite and change nothing in place, and that `has_steps` is true."""
     name = type(algorithm).__name__
     with forbid_changes(problem, f"the problem given to {name}"):
         states = _iterate(algorithm, problem)

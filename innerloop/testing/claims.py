@@ -45,6 +45,7 @@ def check_claim(
 
 
 def _check_words(claim: Claim, genuine: Evidence) -> None:
+    """Check that texts can be read, and that a claim declares what its readers need."""
     for text in iterate_texts([claim.statement, dict(claim.hypotheses), genuine.as_dict()]):
         try:
             check_text(text)

@@ -52,7 +52,7 @@ class Board:
         return SummaryWriter(str(self._place), **options)
 
     def _attempt(self, act: Callable[[], None]) -> None:
-        """Do something with the file; say once what the system has against it, then do no more."""
+        """Run a write to the file; report its first OSError once, and skip all later writes."""
         if self._broken:
             return
         try:

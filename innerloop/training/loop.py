@@ -121,7 +121,7 @@ class Training:
         }
 
     def extend(self, steps: int) -> None:
-        """Give a run more steps than it has; one that had ended by its steps goes on."""
+        """Raise the total number of steps; a run that ended at its old total goes on."""
         if steps <= self.settings.steps:
             raise InputError(f"steps must be more than {self.settings.steps}, got {steps}")
         self.extensions.append(Extension(self.step, self.settings.steps))

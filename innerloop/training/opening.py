@@ -57,7 +57,7 @@ class Opening:
 
 
 def is_opening(value: Any, most: int = STEPS) -> bool:
-    """Tell whether a value from a file has the form that `Opening.as_dict` gives."""
+    """Tell whether a value has the form of a saved `Opening`: first losses, digest of a batch."""
     if not isinstance(value, dict) or value.keys() != {"losses", "batch"}:
         return False
     losses, batch = value["losses"], value["batch"]

@@ -13,7 +13,7 @@ Order = Literal["scores", "gram"]
 
 
 def choose_normalisation(kind: Kind) -> Normalisation:
-    """Normalisation meant by a source that states none: softmax already divides."""
+    """Choose the normalisation where a paper states none: 1 for softmax, else 1/n."""
     return "1" if kind == "softmax" else "1/n"
 
 

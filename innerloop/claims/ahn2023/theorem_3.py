@@ -100,7 +100,7 @@ def lower_others(data: Losses) -> Losses:
         "cases": [[d, n] for d in (1, 2, 3) for n in (1, 3, 10, 50)] + [[5, 20]],
         "starts": 20,
         "trials": 400,
-        "grid": 60,
+        "grid": 40,
     },
     tiny={"cases": [[2, 3]], "starts": 1, "trials": 6, "grid": 5},
     judge=judge_losses,

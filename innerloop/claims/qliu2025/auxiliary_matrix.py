@@ -144,6 +144,7 @@ def auxiliary_matrix(
     led: Sequence[str | None],
     examples: int,
 ) -> Data:
+    """Measure |cos| by layer, of networks trained without P (`bare`) and with it (`led`)."""
     networks = [load_encoder("pca", name, SMALL, seed) for seed, name in enumerate(bare)]
     with_matrix: Mapping[str, Any] = {**SMALL, "auxiliary": True, "width": 16}
     networks += [load_encoder("pca", name, with_matrix, seed) for seed, name in enumerate(led)]

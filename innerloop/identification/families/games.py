@@ -142,7 +142,7 @@ class PlayedPolicy(Algorithm[Any, Tensor]):
         return state
 
     def with_numbers(self, **numbers: float) -> PlayedPolicy:
-        """Return the policy with other numbers."""
+        """Return a copy with these parameters replaced."""
         return PlayedPolicy(replace(self.policy, **numbers))
 
 
