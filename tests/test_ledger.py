@@ -399,7 +399,8 @@ def test_a_read_only_disk(undisturbed: Ledger) -> None:
 
 
 def test_results_that_cannot_be_kept_end_with_2(run, monkeypatch) -> None:
-    found = run("check", "ahn2023.lemma-2", "--results", "/proc/sys/cells", "--workers", "1")
+    place = ("--results", "/proc/sys/cells")
+    found = run("check", "ahn2023.lemma-2", *place, "--workers", "1", "--fresh")
     assert found.code == 2
     assert "ahn2023.lemma-2   holds" in found.out
     assert "1 results could not be kept" in found.err
