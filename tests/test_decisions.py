@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+import vl_convert
 
 import innerloop
 from innerloop.errors import InputError, OutOfRangeError
@@ -24,6 +26,7 @@ from innerloop.recipes.bernoulli_bandits import BernoulliBanditsRecipe
 from innerloop.recipes.decisions import DecisionRecipe, Steps
 from innerloop.recipes.linear_bandits import LinearBanditsRecipe
 from innerloop.recipes.tabular_mdps import TabularMDPsRecipe
+from innerloop.report.regret import plot_players
 
 RECIPES: list[type[DecisionRecipe]] = [
     LinearBanditsRecipe,
@@ -252,3 +255,16 @@ def test_a_distilled_network_is_identified_as_any_policy() -> None:
     found = innerloop.identify(run, prompts=16, steps=2, algorithms=["lin-ucb", "uniform"])
     assert found.layers[0].name == "embedding"
     assert len(found.layers) == run.recipe.values()["blocks"] + 1
+
+
+@pytest.mark.parametrize("count", [3, 11])
+def test_no_two_players_of_a_figure_share_a_colour(count: int) -> None:
+    rows = [
+        {"player": f"player {k}", "t": t, "regret": float(t), "low": 0.0, "high": 9.0}
+        for k in range(count)
+        for t in (1, 2)
+    ]
+    drawn = vl_convert.vegalite_to_svg(plot_players(rows, title="regret").to_dict())
+    lines = re.findall(r"mark-line.*?</g>", drawn, flags=re.S)
+    colours = re.findall(r'stroke="(#\w+)"', "".join(lines))
+    assert len(set(colours)) == count

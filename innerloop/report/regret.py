@@ -19,6 +19,7 @@ def plot_players(rows: Rows, *, title: str, unit: str = "step") -> alt.LayerChar
             "player:N",
             title=None,
             sort=players,
+            scale=alt.Scale(scheme="tableau20" if len(players) > 10 else "tableau10"),
             legend=alt.Legend(orient="right", symbolType="stroke", symbolOpacity=1, labelLimit=300),
         ),
     )
