@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
+import inspect
 import math
+import operator
 import types
 import typing
 from collections.abc import Iterable
@@ -50,17 +52,57 @@ def parameter(
     return dataclasses.field(default=default, metadata={"help": help, "least": least, "most": most})
 
 
-@dataclasses.dataclass(frozen=True, kw_only=True)
-class Parameters:
-    """Base class of objects with declared, checked parameters."""
+class Frozen:
+    """Base class of objects whose attributes cannot be assigned."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot assign to {name!r}: make a new object")
+
+    def __delattr__(self, name: str) -> None:
+        raise dataclasses.FrozenInstanceError(f"cannot delete {name!r}: make a new object")
+
+
+@dataclasses.dataclass(frozen=True, kw_only=True, eq=False)
+@typing.dataclass_transform(kw_only_default=True, frozen_default=True, eq_default=False)
+class Parameters(Frozen):
+    """Base class of objects with declared, checked parameters.
+
+    Its subclasses are frozen dataclasses with fields by name, decorated or not.
+    """
+
+    _about: typing.ClassVar[dict[str, Any]] = {}
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        cls.declare_fields()
+
+    @classmethod
+    def declare_fields(cls) -> None:
+        """Make the class a dataclass of its annotations, and of those that it inherits.
+
+        A decorator of the same name may still follow. It adds what `Frozen` has once more, and sees
+        the defaults of fields alone, so that their meanings and ranges are kept apart from them.
+        """
+        dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
+        for name in ("__setattr__", "__delattr__"):
+            delattr(cls, name)
+        fields = {field.name: field.metadata for field in dataclasses.fields(cls)}
+        own = {name: fields[name] for name in inspect.get_annotations(cls) if name in fields}
+        inherited = (vars(base).get("_about", {}) for base in reversed(cls.__mro__[1:]))
+        cls._about = functools.reduce(operator.or_, [*inherited, own])
 
     def __post_init__(self) -> None:
+        about = self.describe_parameters()
         for name, kind in self.declared_types().items():
-            field = self.__dataclass_fields__[name]
             value = _check_value(name, kind, getattr(self, name))
             object.__setattr__(self, name, value)
             if isinstance(value, int | float) and not isinstance(value, bool):
-                _check_range(name, value, field.metadata)
+                _check_range(name, value, about[name])
+
+    @classmethod
+    def describe_parameters(cls) -> dict[str, Any]:
+        """Return the meaning (`help`) and the range (`least`, `most`) of each parameter."""
+        return cls._about
 
     @classmethod
     def declared_types(cls) -> dict[str, Any]:
@@ -79,7 +121,7 @@ class Parameters:
     @classmethod
     def cap_value(cls, name: str, value: int) -> int:
         """Return `value`, or the parameter's largest allowed value if that is smaller."""
-        limit = cls.__dataclass_fields__[name].metadata["most"]
+        limit = cls.describe_parameters()[name]["most"]
         return value if limit is None else min(value, limit)
 
     def values(self) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import FrozenInstanceError, dataclass, replace
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from torch import Tensor
 from worlds import make_generator
 
 from innerloop.errors import InputError
+from innerloop.parameters import parameter
 from innerloop.problems.base import Distribution
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.problems.linear_bandit_games import BanditGameProblem
@@ -374,3 +375,26 @@ def test_a_replaced_field_is_checked_again() -> None:
     problem = LinearRegression(d=2, n=3).sample(2, generator=make_generator())
     with pytest.raises(InputError, match="y must be finite"):
         replace(problem, y=problem.y * torch.inf)
+
+
+def test_members_are_frozen_dataclasses_decorated_or_not() -> None:
+    class Plain(LinearRegression):
+        shift: float = parameter(0.5, "a shift", least=0)
+
+    @dataclass(frozen=True, kw_only=True, eq=False)
+    class Decorated(LinearRegression):
+        shift: float = parameter(0.5, "a shift", least=0)
+
+    for kind in (Plain, Decorated):
+        made = kind(d=3, shift=2)
+        assert (made.d, made.shift) == (3, 2.0)
+        assert replace(made, shift=1).shift == 1.0
+        with pytest.raises(InputError, match="at least 0"):
+            kind(shift=-1)
+        with pytest.raises(TypeError):
+            kind(3)  # pyright: ignore[reportCallIssue]
+        for name in ("shift", "d", "other"):
+            with pytest.raises(FrozenInstanceError, match=name):
+                setattr(made, name, 4)
+        with pytest.raises(FrozenInstanceError, match="shift"):
+            del made.shift

@@ -42,11 +42,8 @@ def list_members(kind: str | None = None) -> dict[str, list[dict[str, Any]]]:
 def describe_parameters(kind: type[Parameters], made: Parameters | None = None) -> dict[str, Any]:
     """Describe each parameter: its meaning, and its value (the default where nothing was made)."""
     values = (made or kind()).values()
-    fields = kind.__dataclass_fields__
-    return {
-        name: {"value": value, "help": fields[name].metadata["help"]}
-        for name, value in values.items()
-    }
+    about = kind.describe_parameters()
+    return {name: {"value": value, "help": about[name]["help"]} for name, value in values.items()}
 
 
 def _describe_entry(entry: Entry) -> dict[str, Any]:

@@ -50,6 +50,6 @@ def list_sizes(construction: Construction[Any, Any]) -> list[str]:
 def _smaller_values(construction: Construction[Any, Any], name: str) -> Iterator[int]:
     """Yield values to try, the least one first; each at most once."""
     value = getattr(construction, name)
-    least = construction.__dataclass_fields__[name].metadata.get("least")
+    least = construction.describe_parameters()[name].get("least")
     least = 1 if least is None else int(least)
     yield from dict.fromkeys(v for v in (least, value // 2, value - 1) if least <= v < value)

@@ -9,7 +9,6 @@ change nothing before them.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Generic
 
@@ -23,7 +22,6 @@ from innerloop.problems.base import Distribution
 from innerloop.problems.environment import Environment
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ActingConstruction(Construction[P, S], ABC, Generic[P, S]):
     """A causal construction that chooses among actions at every step of a game."""
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Generic, NamedTuple
@@ -47,7 +46,6 @@ class Cost(NamedTuple):
     where: str = ""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Construction(Parameters, ABC, Generic[P, S]):
     """Weights that run an algorithm with states of type S on problems of type P.
 

@@ -17,7 +17,6 @@ from __future__ import annotations
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -56,7 +55,6 @@ def share(me: Any, own: Any) -> Any:
     return make_chooser(me, own)(lambda j: j.id)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ClusteringConstruction(PointsProgram, ABC):
     """A construction on up to n data tokens and K centroid tokens."""
 

@@ -12,7 +12,6 @@ Source     qliu2025.proposition-6, composed with gradient descent in the encoder
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -68,7 +67,6 @@ def _(me: Any) -> Any:
     return me.y + dot(me.x, me.w)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class DecoderGradientDescentConstruction(ReLUGradientDescentConstruction):
     """The two blocks of `format-conversion`, then those of `relu-gradient-descent`."""
 

@@ -19,7 +19,6 @@ Source     yang2025.he.em-steps. A head with logits log γ needs a logarithm, wh
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -64,7 +63,6 @@ def cluster(me: Any, own: Any) -> None:
 cluster.answer(share)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class EMConstruction(ClusteringConstruction):
     """Four blocks per step, and two for the read-out."""
 

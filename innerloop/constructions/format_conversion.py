@@ -14,7 +14,7 @@ Source     qliu2025.proposition-6; the slide prints the input again as the outpu
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar
 
@@ -61,7 +61,6 @@ def pairing_blocks(layout: Layout) -> list[Block]:
     ]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class FormatConversionConstruction(RegressionConstruction[Tokens]):
     """Two blocks of at most two heads, and two hidden units; one step."""
 

@@ -12,7 +12,6 @@ Source     ahn2023.gdpp, eq. (13); its Q holds −Aᵀ, its P holds B
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -43,7 +42,6 @@ def _(me: Any) -> Any:
     return -me.y
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class GDPlusPlusConstruction(PreconditionedGradientDescentConstruction):
     """One block with one head per step, on the registers of `preconditioned-gradient-descent`."""
 

@@ -17,7 +17,7 @@ Proof      prologue, one head for each action, score chosen_k + Î£ chosen + j âˆ
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -92,7 +92,6 @@ def keep(me: Any, value: Any) -> Any:
     return mean(lambda j: relu(1 + j.pos - me.pos) * value(j), over="causal")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LinearBanditConstruction(
     BanditProgram, ActingConstruction[BanditGameProblem, SolverState], ABC
 ):

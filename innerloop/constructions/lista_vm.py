@@ -15,7 +15,7 @@ Source     liu2025.theorem-4.1, Appendix C.1 and D.2; query read-out of Definiti
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -53,7 +53,6 @@ def _(me: Any) -> Any:
     return dot(me.x, me.beta)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ListaVMConstruction(PrefixProgram):
     """One block with four heads and a soft threshold per step; width 2d + 2."""
 

@@ -13,7 +13,7 @@ Source     liu2025.theorem-E.1, Appendix E.1, for p = P(⟨x, β⟩ ≥ B'). Rea
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -36,7 +36,6 @@ def _(me: Any, heard_above: Any, share: Any) -> Any:
     return me.y + 2 / share * mean(hear, over="causal") + heard_above
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ListaVMLinearConstruction(ListaVMConstruction):
     """The blocks of `lista-vm`, and one block with one head for the read-out."""
 

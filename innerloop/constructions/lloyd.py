@@ -21,7 +21,6 @@ Source     yang2025.he.em-steps: the hard limit of its E and M heads
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -46,7 +45,6 @@ def cluster(me: Any, own: Any) -> None:
 cluster.answer(share)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LloydConstruction(ClusteringConstruction):
     """Three blocks with one head per step, and two for the read-out."""
 

@@ -9,7 +9,6 @@ Source     gatmiry2024.proposition-3.1; Z ← Z − (1/n) P Z M (ZᵀQZ), whose 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -33,7 +32,6 @@ def _(me: Any) -> Any:
     return -me.y
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LoopedGradientDescentConstruction(PreconditionedGradientDescentConstruction):
     """The registers and the invariant of `preconditioned-gradient-descent`; one block, looped."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -17,7 +16,6 @@ from innerloop.problems.mixture_of_regressions import MixtureProblem
 from innerloop.transformer.marks import find_gap
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class MixtureConstruction(ProgramConstruction, ABC):
     """Gradient EM on n examples, the first tokens; any number of queries are the last tokens."""
 

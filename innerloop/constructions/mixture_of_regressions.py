@@ -23,7 +23,6 @@ Source     yang2025.jin.theorem-3.1. Nothing is divided by Σᵢ γᵢₖ: an em
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -110,7 +109,6 @@ def yhat(me: Any, own: Any) -> Any:
     return total(lambda j: dot(me.x, j.beta) * (own.shares @ j.e)[0], over="all")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class MixtureOfRegressionsConstruction(MixtureConstruction):
     """k(4 + T) + 1 blocks of at most 2K heads."""
 

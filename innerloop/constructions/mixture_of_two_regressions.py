@@ -19,7 +19,6 @@ Source     yang2025.jin.theorem-3.2. Nothing is divided, so no example and no β
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -77,7 +76,6 @@ def _(me: Any) -> Any:
     return me.beta
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class MixtureOfTwoRegressionsConstruction(MixtureConstruction):
     """1 + k(1 + T) blocks of at most four heads, and as many hidden units as knots."""
 

@@ -24,7 +24,6 @@ Source     yang2025.wu.theorem-1, printed for a smooth activation, with (2N + 4)
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from functools import cache, cached_property, reduce
 from typing import Any, ClassVar
 
@@ -117,7 +116,6 @@ def define_descent(layers: int) -> Definition:
     return descend
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class NetworkGradientDescentConstruction(NetworkProgram):
     """2N blocks per step, looped, and N for the read-out."""
 

@@ -14,7 +14,7 @@ Source     yang2025.fu.newton. The query reads m and the key x; the other way ro
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -52,7 +52,6 @@ def yhat(me: Any) -> Any:
     return total(lambda j: dot(me.m, j.x) * j.y)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class NewtonConstruction(RegressionProgram):
     """k + 2 blocks: one head each, and an MLP of 2d hidden units in each step."""
 

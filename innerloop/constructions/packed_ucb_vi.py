@@ -15,7 +15,7 @@ Source     lin.theorem-12: 2H + 8 layers; here 4 + (H − 1)(1 + ⌈(⌈log₂ A
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from typing import Any, ClassVar
 
@@ -105,7 +105,6 @@ def sum_last(table: Any, own: Any) -> Any:
     return stack([stack([entry_sum(row) for row in rows]) for rows in table])
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PackedUCBVIConstruction(UCBVIConstruction):
     """Three blocks of estimates, one and half the levels of a maximum per step, one to read out."""
 

@@ -16,7 +16,6 @@ Source     qliu2025.theorem-7 and its proof, with: a key of the deflation that r
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -59,7 +58,6 @@ def _(me: Any) -> Any:
     return me.v
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PCAConstruction(SpectralConstruction):
     """Four blocks per iteration, five per component, one for the covariance."""
 

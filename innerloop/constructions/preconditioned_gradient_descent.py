@@ -9,7 +9,6 @@ Source     ahn2023.lemma-2; its Q holds −Aᵀ (there A is negative definite fo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -36,7 +35,6 @@ def _(me: Any) -> Any:
     return -me.y
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PreconditionedGradientDescentConstruction(RegressionProgram):
     """One block with one head per step."""
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Generic, Literal
 
 import torch
@@ -16,7 +16,6 @@ from innerloop.parameters import parameter
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RegressionConstruction(Construction[RegressionProblem, S], ABC, Generic[S]):
     """A construction that reads n examples and predicts at the query tokens, which come last."""
 

@@ -12,7 +12,7 @@ Source     encoder prompt, 1/N, clipped read-out and signed pairs of Q. Liu's le
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -41,7 +41,6 @@ def _(me: Any) -> Any:
     return me.y + dot(me.x, me.w)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ReLUGradientDescentConstruction(RegressionProgram):
     """One block with two heads per step, and one for the read-out."""
 

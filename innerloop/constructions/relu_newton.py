@@ -10,7 +10,6 @@ Source     yang2025.fu.newton. The sign inside the pair matters: σ(s) + σ(−s
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from innerloop.constructions.base import Cost
@@ -33,7 +32,6 @@ def yhat(me: Any) -> Any:
     return total(lambda j: dot(me.m, j.xk) * j.y, over="all")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ReLUNewtonConstruction(NewtonConstruction):
     """k + 2 blocks: two heads each, and an MLP of 2d hidden units in each step."""
 

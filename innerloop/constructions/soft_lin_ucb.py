@@ -19,7 +19,6 @@ Source     yang2025.lin.theorem-8. Layers and width have the printed order
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, ClassVar
 
@@ -53,7 +52,6 @@ def score(me: Any, A: int, own: Any) -> Any:
     return fit / own.temperature + piecewise(me.width, find_root, largest * grid**4)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SoftLinUCBConstruction(LinearBanditConstruction):
     """One block for the features, one per step, one for the read-out."""
 

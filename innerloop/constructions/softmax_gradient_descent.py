@@ -67,7 +67,6 @@ LOGISTIC_CURVATURE = 1 / (6 * math.sqrt(3))
 """The largest |σ''|, at u = ±log(2 + √3)."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SoftmaxGradientDescentConstruction(RegressionConstruction[Weights]):
     """Three MLPs and a softmax head per step, and one MLP for the read-out."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -18,7 +17,6 @@ from innerloop.parameters import parameter
 from innerloop.problems.principal_components import PCAProblem
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SpectralConstruction(ProgramConstruction, ABC):
     """A construction on n data tokens, with a d×d matrix spread over the first d of them."""
 

@@ -15,7 +15,6 @@ Source     yang2025.he.gmm, after the steps of its spectral algorithm
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -61,7 +60,6 @@ def score(me: Any, own: Any) -> Any:
     return stack([found, clip(found / own.ramp, 1)])
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SpectralClusteringConstruction(SpectralConstruction):
     """Four blocks per iteration, two before the first and one for the read-out."""
 

@@ -18,7 +18,6 @@ Source     yang2025.lin.theorem-10, which takes the root by a Padé decompositio
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar
 
@@ -50,7 +49,6 @@ def score(me: Any, A: int, own: Any) -> Any:
     return stack(products) / own.temperature
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ThompsonSamplingConstruction(LinearBanditConstruction):
     """One block for the features, one per step, one for the read-out."""
 

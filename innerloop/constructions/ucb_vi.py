@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache, cached_property
 from typing import Any, ClassVar
 
@@ -88,7 +88,6 @@ def define_planning(tokens: int) -> Definition:
     return plan
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class UCBVIConstruction(ProgramConstruction, ActingConstruction[TabularGameProblem, Plan]):
     """Three blocks of estimates, one and a tree of maxima per step back, one for the read-out."""
 

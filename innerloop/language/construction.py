@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
@@ -54,7 +53,6 @@ Registers = dict[str, Tensor]
 """Contents of registers, (*batch, tokens, *shape) each."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ProgramConstruction(Construction[Any, Any], ABC):
     """The construction of a program; `program` makes a subclass for each."""
 

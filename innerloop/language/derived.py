@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from torch import Tensor
@@ -86,7 +85,7 @@ def declare_fields(owner: type[ProgramConstruction]) -> type[ProgramConstruction
             made = parameter(declared.default, declared.help, **limits)
         setattr(owner, name, made)
     owner.__annotations__ = types
-    for name in ("__init__", "__repr__", "__setattr__", "__delattr__"):
-        if name in owner.__dict__:  # dataclass would not write them again
-            delattr(owner, name)
-    return dataclass(frozen=True, kw_only=True, eq=False)(owner)
+    for name in ("__init__", "__repr__"):  # dataclass would not write them again
+        delattr(owner, name)
+    owner.declare_fields()
+    return owner

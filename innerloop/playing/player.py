@@ -47,7 +47,6 @@ class PlayState:
     pending: _PendingObservation = field(default_factory=_PendingObservation, repr=False)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TransformerPolicy(Policy[Environment, PlayState]):
     """The policy of a construction that acts, with its own weights or others on its registers."""
 

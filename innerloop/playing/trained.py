@@ -28,7 +28,6 @@ class GameState:
     from there instead of running the observation again."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TrainedPolicy(Policy[Environment, GameState]):
     """The policy that a network learned."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -28,7 +27,6 @@ class Tally(NamedTuple):
         return torch.where(self.counts == 0, torch.inf, self.sums / self.counts.clamp_min(1))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ArmPolicy(Policy[Bandit, Tally], ABC):
     """A policy whose state is the tally of the arms."""
 

@@ -8,7 +8,6 @@ from standard normals passed to it: equal normals give equal probabilities.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import torch
@@ -25,7 +24,6 @@ Env = TypeVar("Env", bound=Environment)
 State = TypeVar("State")
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Policy(Parameters, ABC, Generic[Env, State]):
     """A rule for choosing actions.
 
@@ -94,7 +92,6 @@ class Policy(Parameters, ABC, Generic[Env, State]):
         return get_name(type(self))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SoftPolicy(Policy[Env, State], ABC):
     """A policy that scores actions: softmax(scores / τ), or the best score if τ is 0."""
 

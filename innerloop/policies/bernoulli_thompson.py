@@ -6,7 +6,6 @@ inverse of its distribution function at Φ(z), z ~ N(0, 1): exact given z.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -21,7 +20,6 @@ from innerloop.problems.bernoulli_bandits import BernoulliBandit
 from innerloop.problems.environment import Environment
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class BernoulliThompsonPolicy(ArmPolicy):
     """Posterior sampling of the chances of Bernoulli arms."""
 

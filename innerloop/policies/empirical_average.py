@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxtyping import Float
@@ -14,7 +13,6 @@ from innerloop.policies.base import greedy_probabilities
 from innerloop.problems.bandit import ActionSet
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class EmpiricalAveragePolicy(ArmPolicy):
     """Greedy choice, with exploration of probability ε."""
 

@@ -9,7 +9,6 @@ t is the number of steps so far, and ln ln t counts as 0 where it is negative.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -27,7 +26,6 @@ BISECTIONS = 50
 """Halvings of [p̂, 1] that find the index, to 1e-15."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class KLUCBPolicy(ArmPolicy):
     """Optimism about the chance of each arm, by the tightest bound for Bernoulli rewards."""
 

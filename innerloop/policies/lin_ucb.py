@@ -6,7 +6,6 @@ temperature τ it is soft LinUCB, with probabilities proportional to exp(score /
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxtyping import Float
@@ -19,7 +18,6 @@ from innerloop.policies.posterior import Posterior, move_batch_first, move_batch
 from innerloop.problems.bandit import ActionSet, Bandit
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LinUCBPolicy(LinearPolicy, SoftPolicy[Bandit, Posterior]):
     """Optimism about the weights of a linear bandit."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxtyping import Float, Int
@@ -16,7 +15,6 @@ from innerloop.problems.bandit import ActionSet, Bandit
 from innerloop.problems.environment import Environment
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LinearPolicy(Policy[Bandit, Posterior], ABC):
     """A policy whose state is the posterior of the weights."""
 

@@ -9,7 +9,6 @@ history and z alone. With a temperature Ï„ the probabilities are a softmax of âŸ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxtyping import Float
@@ -22,7 +21,6 @@ from innerloop.policies.posterior import Posterior, move_batch_first, move_batch
 from innerloop.problems.bandit import ActionSet, Bandit
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LinearThompsonPolicy(LinearPolicy):
     """Posterior sampling of the weights of a linear bandit."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from jaxtyping import Float, Int
@@ -12,7 +11,6 @@ from innerloop.policies.base import Policy, greedy_probabilities
 from innerloop.problems.environment import Environment
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class OptimalPolicy(Policy[Environment, Environment]):
     """Reference policy of regret; its state is the environment itself."""
 

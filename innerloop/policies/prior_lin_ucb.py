@@ -8,7 +8,6 @@ linear estimate: a network that was trained on such games knows m.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from innerloop.parameters import parameter
@@ -17,7 +16,6 @@ from innerloop.policies.posterior import Posterior
 from innerloop.problems.bandit import Bandit
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PriorLinUCBPolicy(LinUCBPolicy):
     """Optimism about the weights of a linear bandit, from a guess of what they are."""
 

@@ -9,7 +9,6 @@ taken: what an ideal learner says who is asked for the best arm.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -28,7 +27,6 @@ NODES = 96
 """Nodes of the quadrature by Gauss and Legendre: exact to 1e-6 for 200 choices of an arm."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ProbabilityMatchingPolicy(ArmPolicy):
     """The posterior odds of being the best of the arms."""
 

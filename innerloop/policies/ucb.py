@@ -6,7 +6,6 @@ t is the number of steps so far and N how often the arm was chosen.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar
 
 from jaxtyping import Float
@@ -18,7 +17,6 @@ from innerloop.policies.base import greedy_probabilities
 from innerloop.problems.bandit import ActionSet
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class UCBPolicy(ArmPolicy):
     """Optimism about the mean of each arm."""
 

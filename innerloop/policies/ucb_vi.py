@@ -12,7 +12,6 @@ learns sooner, needs the second. With a temperature it is soft UCB-VI.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -35,7 +34,6 @@ class Counts(NamedTuple):
     episode: tuple[tuple[Tensor, Tensor, Tensor], ...] = ()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class UCBVIPolicy(SoftPolicy[TabularMDP, Counts]):
     """Optimism about a decision process."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from jaxtyping import Float, Int
@@ -14,7 +13,6 @@ from innerloop.problems.environment import Environment
 Probabilities = Float[Tensor, "*batch actions"]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class UniformPolicy(Policy[Environment, Probabilities]):
     """Baseline that learns nothing; its state is the probabilities."""
 

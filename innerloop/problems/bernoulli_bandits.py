@@ -54,7 +54,6 @@ class BernoulliBandit(Bandit):
         return (luck < self.mean_reward(observation.step, action)).to(self.chances)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class BernoulliBandits(Distribution):
     """A distribution over `BernoulliBandit`s."""
 

@@ -6,7 +6,6 @@ vector are drawn for each instance.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -16,7 +15,6 @@ from innerloop.problems.base import Distribution, normal_sampler, sample_sphere
 from innerloop.problems.principal_components import PCAProblem
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class BinaryMixture(Distribution):
     """A distribution over `PCAProblem`s with labels."""
 

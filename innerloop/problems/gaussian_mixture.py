@@ -6,7 +6,6 @@ algorithms start from distinct points of the data, or from the centres with some
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -25,7 +24,6 @@ class ClusteringProblem(PointsProblem):
         return self.start.shape[-2]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class GaussianMixture(Distribution):
     """A distribution over `ClusteringProblem`s."""
 

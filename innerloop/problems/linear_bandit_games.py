@@ -65,7 +65,6 @@ class BanditGameProblem(Problem):
         return self.features.gather(-2, place).squeeze(-2)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LinearBanditGames(Distribution):
     """A distribution over `BanditGameProblem`s of `LinearBandits`, played at random."""
 

@@ -66,7 +66,6 @@ class LinearBandit(Bandit):
         return torch.add(mean, luck.to(mean.dtype), alpha=self.noise)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LinearBandits(Distribution):
     """A distribution over `LinearBandit`s."""
 

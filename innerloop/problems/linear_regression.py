@@ -109,7 +109,6 @@ class RegressionProblem(Problem):
         return x, y, torch.arange(1, 2 * self.n + 2, device=x.device)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LinearRegression(Distribution):
     """A distribution over `RegressionProblem`s."""
 

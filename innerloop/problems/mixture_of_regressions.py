@@ -77,7 +77,6 @@ class MixtureProblem(Problem):
         return self.components == 2 and torch.equal(self.start[..., 1, :], -self.start[..., 0, :])
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class MixtureOfRegressions(Distribution):
     """A distribution over `MixtureProblem`s with one query."""
 

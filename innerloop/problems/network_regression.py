@@ -120,7 +120,6 @@ class NetworkProblem(Problem):
         }
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class NetworkRegression(Distribution):
     """A distribution over `NetworkProblem`s."""
 

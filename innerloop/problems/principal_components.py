@@ -6,7 +6,6 @@ uniform on the unit sphere. The solution is the leading eigenvectors of A = (1/n
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -47,7 +46,6 @@ class PCAProblem(PointsProblem):
         return self.x.mT @ self.x / self.n
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PrincipalComponents(Distribution):
     """A distribution over `PCAProblem`s; each eigenvalue is `gap` times the one before."""
 

@@ -8,7 +8,6 @@ earns 0.005, right on the right bank 1. Episodes begin on the left bank.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -18,7 +17,6 @@ from innerloop.problems.base import Distribution, check_batch
 from innerloop.problems.mdp import TabularMDP
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RiverSwim(Distribution):
     """A single `TabularMDP`; all environments of a batch are equal."""
 

@@ -7,7 +7,6 @@ fixed X is drawn once and shared by all instances; their queries still differ.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -21,7 +20,6 @@ from innerloop.problems.base import Distribution, normal_sampler
 from innerloop.problems.linear_regression import RegressionProblem
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SparseRecovery(Distribution):
     """A distribution over `RegressionProblem`s with sparse weights and one query."""
 

@@ -47,7 +47,6 @@ class TabularGameProblem(Problem):
         return self.rewards.shape[-1]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TabularGames(Distribution):
     """A distribution over `TabularGameProblem`s."""
 

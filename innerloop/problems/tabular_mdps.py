@@ -5,7 +5,6 @@ Every step of the episode has its own transitions and rewards, every environment
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -15,7 +14,6 @@ from innerloop.problems.base import Distribution, check_batch
 from innerloop.problems.mdp import TabularMDP
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TabularMDPs(Distribution):
     """A distribution over `TabularMDP`s."""
 

@@ -7,7 +7,6 @@ Loss   ‖β̂ − β‖²
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -16,7 +15,6 @@ from innerloop.models.alista import Alista
 from innerloop.recipes.sparse import UnrolledRecipe
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class AlistaRecipe(UnrolledRecipe):
     """ALISTA with W of least coherence in Frobenius norm: two parameters to learn per layer."""
 

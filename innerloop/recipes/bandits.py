@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -18,7 +17,6 @@ from innerloop.problems.linear_bandit_games import BanditGameProblem
 from innerloop.recipes.decisions import DecisionRecipe, Steps
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class BanditRecipe(DecisionRecipe, ABC):
     """A network that plays bandits with a fixed set of actions."""
 

@@ -5,7 +5,6 @@ Setting  5 arms whose chances are uniform on [0, 1], games of 200 steps
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Literal
 
@@ -17,7 +16,6 @@ from innerloop.problems.bernoulli_bandits import BernoulliBandits
 from innerloop.recipes.bandits import BanditRecipe
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class BernoulliBanditsRecipe(BanditRecipe):
     """Games of Bernoulli bandits, played and labelled."""
 

@@ -7,7 +7,6 @@ Answers   s and the label tanh s of each point, as spectral clustering gives the
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -27,7 +26,6 @@ KNOTS = 64
 """Knots of a construction to start from."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class BinaryMixtureRecipe(ClustersRecipe):
     """An encoder whose data tokens say on which side of the other cloud they are."""
 

@@ -8,7 +8,6 @@ Measures  the adjusted Rand index, normalised mutual information, and the share 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -23,7 +22,6 @@ from innerloop.recipes.points import PointsRecipe, least_over_names
 Table = Float[Tensor, "batch classes others"]
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ClustersRecipe(PointsRecipe, ABC):
     """An encoder of points whose tokens are read out as the logits of clusters."""
 

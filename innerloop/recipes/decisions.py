@@ -107,7 +107,6 @@ class ImitationObjective:
             return self.draw_games(EXAMPLES, torch.Generator().manual_seed(2**31 - 1))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class DecisionRecipe(Recipe, ABC):
     """A network that imitates an expert; subclasses say who plays, who is the expert, and where."""
 

@@ -6,7 +6,6 @@ import hashlib
 import json
 import re
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -22,7 +21,6 @@ MAX_NAME = 200
 """Bytes of a recipe's name in that of a folder, which file systems end at 255."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class Recipe(Settings, ABC):
     """A named training: methods define the model and the objective, fields are its settings."""
 

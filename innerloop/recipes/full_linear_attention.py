@@ -7,7 +7,6 @@ Expect     one layer converges to form (7) of theorem 1
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -18,7 +17,6 @@ from innerloop.training.full_attention import FullSampledLoss
 from innerloop.training.stacks import FullStack
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class FullLinearAttentionRecipe(GramRecipe):
     """Linear attention in which no entry of P and Q is fixed at zero."""
 

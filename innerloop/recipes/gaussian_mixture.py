@@ -8,7 +8,6 @@ Starts    tokens with centres to start from, as EM needs them, or points alone
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -30,7 +29,6 @@ LEAST_SHARE = 1e-6
 """A share that is read out counts as at least this much, so that it has a logarithm."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class GaussianMixtureRecipe(ClustersRecipe):
     """An encoder whose data tokens say which of K clouds they came from."""
 

@@ -11,7 +11,7 @@ Curriculum  the first 5 features alone, then one more every `curriculum` steps (
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import ClassVar, Literal
 
 import torch
@@ -28,7 +28,6 @@ FIRST_FEATURES = 5
 """Features at the start of a curriculum."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class GPT2Recipe(GPT2BackboneRecipe, SparseRecipe):
     """GPT-2 on sparse recovery, sized for two cores.
 

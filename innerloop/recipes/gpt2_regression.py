@@ -9,13 +9,11 @@ Paper  12 layers, 8 heads, width 256, d = 20, n = 40, 500,000 steps of 64 prompt
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from innerloop.recipes.sequence import GPT2BackboneRecipe, RegressionRecipe
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class GPT2RegressionRecipe(GPT2BackboneRecipe, RegressionRecipe):
     """GPT-2 on well- (κ = 1) or ill-conditioned regression."""
 

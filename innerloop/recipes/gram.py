@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -16,7 +15,6 @@ from innerloop.recipes.base import Recipe
 from innerloop.transformer import Transformer
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class GramRecipe(Recipe, ABC):
     """Linear attention on noiseless regression, where a prompt is given by its Gram matrix."""
 

@@ -8,7 +8,6 @@ Expect     Σ^½ A_l Σ^½ and B_l approach multiples of the identity (theorems 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -19,7 +18,6 @@ from innerloop.training.linear_attention import SampledLoss
 from innerloop.training.stacks import LinearStack
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LinearAttentionRecipe(GramRecipe):
     """Figures 1 to 4 of ahn2023: `moving=false` for 1 and 2, `moving=true` for 3 and 4."""
 

@@ -6,7 +6,6 @@ Setting  as in the source's experiments: 5 features, 10 actions from [‚àí1, 1]‚Å
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -16,7 +15,6 @@ from innerloop.problems.linear_bandits import LinearBandits
 from innerloop.recipes.bandits import BanditRecipe
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LinearBanditsRecipe(BanditRecipe):
     """Games of linear bandits, played and labelled."""
 

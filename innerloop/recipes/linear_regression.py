@@ -8,7 +8,6 @@ Loss       (prediction − ⟨w, x⟩)² at the query
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -27,7 +26,6 @@ from innerloop.training.start import perturb
 from innerloop.transformer import Transformer
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LinearRegressionRecipe(Recipe):
     """A transformer trained directly: every token of every prompt passes through it."""
 

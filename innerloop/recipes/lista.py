@@ -6,7 +6,6 @@ Loss   ‖β̂ − β‖²
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -15,7 +14,6 @@ from innerloop.models.lista import Lista
 from innerloop.recipes.sparse import UnrolledRecipe
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ListaRecipe(UnrolledRecipe):
     """LISTA; since X is not among its inputs, it can only learn the X it is trained on."""
 

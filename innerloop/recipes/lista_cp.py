@@ -6,7 +6,6 @@ Loss   ‖β̂ − β‖²
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 import torch
@@ -15,7 +14,6 @@ from innerloop.models.lista_cp import ListaCP
 from innerloop.recipes.sparse import UnrolledRecipe
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ListaCPRecipe(UnrolledRecipe):
     """LISTA-CP, whose input includes X but whose directions D do not depend on it."""
 

@@ -11,7 +11,6 @@ Safe   from Chebyshev's steps, training learns some that are too large for a rar
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -25,7 +24,6 @@ RESOLUTION = 3.0
 """The interval's lower end is at least its upper end times this over K²: tuned at K = 12."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ListaVMLearnedRecipe(UnrolledRecipe):
     """LISTA-VM, or with `select` LISTA-VM-SS, which zeroes the columns of X beyond the support."""
 

@@ -8,7 +8,6 @@ Expect     u approaches 0 and the symmetric part of A approaches Σ⁻¹ (theore
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 import torch
@@ -19,7 +18,6 @@ from innerloop.training.linear_attention import SampledLoss
 from innerloop.training.stacks import LoopedBlock
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LoopedAttentionRecipe(GramRecipe):
     """Looped linear attention on regression with weights w* ~ N(0, Σ⁻¹), as in the theorems."""
 

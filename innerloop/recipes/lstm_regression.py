@@ -6,14 +6,12 @@ Loss   (ŷ − y)² at every prefix
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import ClassVar
 
 from innerloop.models.lstm import LSTM
 from innerloop.recipes.sequence import RegressionRecipe
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class LSTMRegressionRecipe(RegressionRecipe):
     """An LSTM with as many layers and the same width as the GPT-2 it is compared with."""
 

@@ -7,7 +7,6 @@ Loss     the squared error at the query, relative to the mean square of the targ
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
@@ -24,7 +23,6 @@ from innerloop.recipes.points import PointsRecipe
 from innerloop.transformer import join
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class MixtureOfRegressionsRecipe(PointsRecipe):
     """An encoder of examples whose query token is read out."""
 

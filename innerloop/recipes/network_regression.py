@@ -61,7 +61,6 @@ class PrefixObjective:
             return distribution.sample(EXAMPLES, generator=generator, dtype=torch.float32)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class NetworkRegressionRecipe(Recipe):
     """A sequence model on the functions of random networks."""
 

@@ -13,7 +13,6 @@ Measures   cosine: the mean |cos| of the angles between v̂_k and v_k; subspace:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -33,7 +32,6 @@ KNOTS = 128
 """Knots of a construction to start from: few enough to train, exact to 1e-3."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PCARecipe(PointsRecipe):
     """An encoder of points whose mean stream is read out as k directions."""
 

@@ -95,7 +95,6 @@ class PointsObjective:
         return self.distribution.sample(self.pool or 1, generator=generator, dtype=self.dtype)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PointsRecipe(Recipe, ABC):
     """An encoder over the points of a prompt; subclasses add the problem and what is read out."""
 

@@ -8,7 +8,6 @@ Loss     (ŷ − y)² at the query alone, or at every prefix
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
 from typing import Any, ClassVar, Literal
 
 import torch
@@ -22,7 +21,6 @@ from innerloop.recipes.sparse import LabelObjective
 from innerloop.transformer import Layout
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SequenceRecipe(Recipe, ABC):
     """A network for prompts of d features; another base class defines the problems."""
 
@@ -73,7 +71,6 @@ class SequenceRecipe(Recipe, ABC):
         return Layout(x=self.d, y=(), odd=())
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class GPT2BackboneRecipe(SequenceRecipe, ABC):
     """A recipe whose network is the `transformers` library's GPT-2."""
 
@@ -98,7 +95,6 @@ class GPT2BackboneRecipe(SequenceRecipe, ABC):
         return None
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RegressionRecipe(SequenceRecipe, ABC):
     """Linear regression without noise, w ~ N(0, I), with Σ of a given condition number.
 

@@ -20,7 +20,7 @@ Growth     the first layers are trained alone, then copied to double the depth a
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -50,7 +50,6 @@ BOUND = 20.0
 train: B multiplies the error in a weight next to it."""
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SmallTransformerRecipe(SparseRecipe):
     """Small TF with the paper's sizes.
 

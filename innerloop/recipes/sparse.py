@@ -155,7 +155,6 @@ def select_instances(problem: RegressionProblem, which: Tensor | slice | int) ->
     return RegressionProblem(problem.x[which], problem.y[which], problem.x_query[which], weights)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SparseRecipe(Recipe, ABC):
     """A recipe on the sparse recovery problem of section 6, with its sizes."""
 
@@ -190,7 +189,6 @@ class SparseRecipe(Recipe, ABC):
         )
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class UnrolledRecipe(SparseRecipe, ABC):
     """A recipe for a learned iteration of K layers."""
 

@@ -5,7 +5,6 @@ Setting  random processes (flat Dirichlet transitions, uniform rewards), or the 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, Literal
 
@@ -25,7 +24,6 @@ from innerloop.problems.tabular_mdps import TabularMDPs
 from innerloop.recipes.decisions import DecisionRecipe, Steps
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class TabularMDPsRecipe(DecisionRecipe):
     """Games in decision processes, played and labelled."""
 

@@ -8,8 +8,6 @@ Loss       the query is (x_q, 0): E‖C^⊤(T_L's last row + w*)‖² over its f
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -21,7 +19,6 @@ from innerloop.training.linear_attention import GaussianPrompts, draw_held_out, 
 from innerloop.training.stacks import FullStack
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class FullSampledLoss(GaussianPrompts):
     """The loss averaged over sampled Gram matrices and w*.
 

@@ -14,7 +14,7 @@ Whitened   with Σ = CCᵀ and G = C G_0 Cᵀ, A becomes CᵀAC, B becomes C⁻�
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from typing import Any, Literal
 
@@ -36,7 +36,6 @@ from innerloop.training.parallel import find_share
 from innerloop.training.stacks import Stack, Weights
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class GaussianPrompts(Parameters):
     """The distribution of the prompts, and the loss of given weights on them."""
 
@@ -194,7 +193,6 @@ def distance_to_identity(M: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batc
     return off.sqrt()
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class SampledLoss(GaussianPrompts):
     """The loss averaged over a sampled batch of Gram matrices."""
 
@@ -264,7 +262,6 @@ def summarise_losses(parts: Sequence[Tensor]) -> dict[str, float]:
     }
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PopulationLoss(GaussianPrompts):
     """The exact expected loss: by Wishart words for one or two layers that keep x, otherwise by a
     quadrature rule, for small d and few layers."""

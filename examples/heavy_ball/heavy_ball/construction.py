@@ -11,9 +11,7 @@ Source     Polyak 1964; the construction is this package's own
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,12 +22,11 @@ from innerloop.errors import OutOfRangeError
 from innerloop.transformer import MLP, Attention, Block, Head, Layout, affine
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class HeavyBallConstruction(Construction[RegressionProblem, Motion]):
     """One head and one MLP per step."""
 
-    source: ClassVar[str] = "Polyak 1964"
-    cost: ClassVar[Cost] = Cost("k", "1", "d + 2")
+    source = "Polyak 1964"
+    cost = Cost("k", "1", "d + 2")
     d: int = parameter(5, "features", least=1, most=512)
     n: int = parameter(20, "context examples it is certified on", least=1, most=10_000)
     step_size: float = parameter(0.2, "η")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -14,12 +13,11 @@ from innerloop import LinearRegression, Recipe, Transformer, parameter
 from innerloop.training.objective import SquaredError
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class HeavyBallRecipe(Recipe):
     """Every weight is trained; the blocks begin as steps of the algorithm."""
 
-    source: ClassVar[str] = "this package"
-    small: ClassVar[dict[str, Any]] = {"d": 2, "n": 4, "blocks": 2, "batch": 8}
+    source = "this package"
+    small = {"d": 2, "n": 4, "blocks": 2, "batch": 8}
 
     d: int = parameter(3, "features", least=1, most=64)
     n: int = parameter(12, "context examples", least=1, most=10_000)

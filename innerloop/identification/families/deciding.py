@@ -50,9 +50,9 @@ def make_policy_trials(given: Any, problem: GameProblem) -> list[Trial]:
         PlayedPolicy(base).init(problem[:1])
     except InputError:
         return []
-    declared, fields = type(base).declared_types(), type(base).__dataclass_fields__
+    declared, about = type(base).declared_types(), type(base).describe_parameters()
     free = [name for name, kind in declared.items() if kind is float and name not in SETTLED]
-    zeroed = [name for name in free if fields[name].metadata.get("least") == 0]
+    zeroed = [name for name in free if about[name].get("least") == 0]
     trials = []
     for count in range(len(zeroed), -1, -1):
         for zeros in combinations(zeroed, count):
@@ -67,7 +67,7 @@ def _make_trial(base: Policy[Any, Any], free: Sequence[str], zeros: Sequence[str
         values = dict(zip(free, numbers, strict=True))
         return PlayedPolicy(base).with_numbers(**nothing, **values)
 
-    most = [type(base).__dataclass_fields__[name].metadata.get("most") for name in free]
+    most = [type(base).describe_parameters()[name].get("most") for name in free]
     grid = FINE if len(free) == 1 else COARSE
     starts = [
         start

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -63,7 +63,6 @@ def alternate(first: Tensor | None, second: Tensor | None, batch: int) -> Tensor
     return torch.stack(sides, dim=batch + 1).flatten(batch, batch + 1)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class BanditProgram(ProgramConstruction, ABC):
     """A program on bandit prompts."""
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -53,7 +52,6 @@ class ComponentsPrompt(Prompt):
         return PCAProblem(draw(sizes["n"], sizes["d"]), start)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class ComponentsProgram(ProgramConstruction, ABC):
     """A program on component prompts."""
 

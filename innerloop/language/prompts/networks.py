@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from torch import Tensor
 
@@ -60,7 +59,6 @@ class NetworkPrompt(Prompt):
         return NetworkProblem(draw(n, d), draw(n, m), draw(d), tuple(draw(*s) for s in shapes))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class NetworkProgram(ProgramConstruction, ABC):
     """A program on network prompts."""
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -66,7 +66,6 @@ class PointsPrompt(Prompt):
         return ClusteringProblem(draw(sizes["n"], sizes["d"]), draw(sizes["K"], sizes["d"]))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PointsProgram(ProgramConstruction, ABC):
     """A program on points prompts."""
 

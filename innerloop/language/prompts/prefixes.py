@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -51,7 +50,6 @@ class PrefixPrompt(Prompt):
         return RegressionProblem(draw(n, d), draw(n), draw(1, d))
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class PrefixProgram(ProgramConstruction, ABC):
     """A program on prefix prompts, certified on sparse recovery."""
 

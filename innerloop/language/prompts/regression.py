@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
@@ -62,7 +61,6 @@ def answer(me: Any) -> Any:
     return dot(me.w, me.x)
 
 
-@dataclass(frozen=True, kw_only=True, eq=False)
 class RegressionProgram(ProgramConstruction, RegressionConstruction[Any], ABC):  # pyright: ignore[reportIncompatibleVariableOverride]
     """A program on regression prompts."""
 
