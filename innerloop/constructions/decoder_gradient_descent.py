@@ -9,78 +9,63 @@ Exact for  every d and η, one query, the built n, and |⟨w, x⟩| ≤ R on eve
 Source     qliu2025.proposition-6, composed with gradient descent in the encoder's format
 """
 
-from __future__ import annotations
-
-from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.regression import Weights
-from innerloop.constructions.base import Cost
 from innerloop.constructions.format_conversion import pairing_blocks
-from innerloop.constructions.relu_gradient_descent import ReLUGradientDescentConstruction
+from innerloop.constructions.relu_gradient_descent import ReLUGradientDescentConstruction, answer
 from innerloop.language import Data, State, define, dot, mean
-from innerloop.language.construction import Registers
+from innerloop.language.classes import Cost, Registers, parameter
 from innerloop.language.prompts.regression import RegressionPrompt
-from innerloop.parameters import parameter
-from innerloop.problems.linear_regression import RegressionProblem
-from innerloop.transformer import Block
 
 
 class DecoderPrompt(RegressionPrompt):
     """The decoder's alternating prompt, x₁, y₁, x₂, …, query."""
 
-    offers: ClassVar = {"x": ("d",), "y": (), "pos": (), "par": ()}
+    offers = {"x": ("d",), "y": (), "pos": (), "par": ()}
 
-    def fill_registers(self, problem: RegressionProblem) -> Registers:
+    def fill_registers(self, problem: Any) -> Registers:
         filled = problem.to_decoder_format()
         return {name: filled[name] for name in self.offers}
 
-    def count_context(self, tokens: int, sizes: Mapping[str, int]) -> int:
+    def count_context(self, tokens: int, sizes: Any) -> int:
         return tokens - 1
 
-    def select_answer(self, problem: RegressionProblem, answer: Tensor) -> Tensor:
+    def select_answer(self, problem: Any, answer: Tensor) -> Tensor:
         return answer[..., -1:]
 
 
-@define(
-    prompt=DecoderPrompt(),
-    x=State("d"),
-    y=Data(),
-    w=State("d", shared=True),
-    r=State(),
-    q=State(),
-    pos=Data(),
-    par=Data(),
-)
+FLAGS = {"r": State(), "q": State(), "pos": Data(), "par": Data()}
+
+
+@define(prompt=DecoderPrompt(), x=State("d"), y=Data(), w=State("d", shared=True), **FLAGS)
 def descend(me: Any, n: int, step_size: Any, bound: Any) -> None:
-    fit = mean(
-        lambda j: (dot(me.w, j.x) - j.y) * j.x, over="all", where=lambda j: j.par, reach=bound
-    )
+    def pull(j: Any) -> Any:
+        return (dot(me.w, j.x) - j.y) * j.x
+
+    fit = mean(pull, over="all", where=lambda j: j.par, reach=bound)
     me.w = me.w - step_size * (2 * n + 1) / n * fit
 
 
-@descend.answer
-def _(me: Any) -> Any:
-    return me.y + dot(me.x, me.w)
+descend.answer(answer)
 
 
 class DecoderGradientDescentConstruction(ReLUGradientDescentConstruction):
     """The two blocks of `format-conversion`, then those of `relu-gradient-descent`."""
 
-    definition: ClassVar = descend
-    source: ClassVar[str] = "Q. Liu 2025, Proposition 6 and the encoder format"
-    cost: ClassVar[Cost] = Cost("k + 3", "2", "2d + 6")
-    tolerances: ClassVar = {torch.float64: 1e-10}
+    definition = descend
+    source = "Q. Liu 2025, Proposition 6 and the encoder format"
+    cost = Cost("k + 3", "2", "2d + 6")
+    tolerances = {torch.float64: 1e-10}
 
     n: int = parameter(20, "context examples; the weights depend on n", least=1, most=2_000)
 
-    def represent(self, filled: Registers, state: Weights) -> Registers:
+    def represent(self, filled: Registers, state: Any) -> Registers:
         paired = filled["x"].clone()
         paired[..., 1::2, :] = paired[..., 0:-1:2, :]
         return {**super().represent(filled, state), "x": paired}
 
-    def prologue(self) -> list[Block]:
+    def prologue(self) -> Any:
         return pairing_blocks(self.layout)

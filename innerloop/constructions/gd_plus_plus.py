@@ -10,20 +10,14 @@ Exact for  every n, d, number of queries, A and B, symmetric or not
 Source     ahn2023.gdpp, eq. (13); its Q holds −Aᵀ, its P holds B
 """
 
-from __future__ import annotations
-
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
-from innerloop.algorithms.gd_plus_plus import GDPlusPlus, TransformedWeights
-from innerloop.constructions.base import Cost
-from innerloop.constructions.preconditioned_gradient_descent import (
-    PreconditionedGradientDescentConstruction,
-)
+from innerloop.algorithms.gd_plus_plus import GDPlusPlus
+from innerloop.constructions import preconditioned_gradient_descent as preconditioned
 from innerloop.constructions.regression import Matrices, make_matrices
 from innerloop.language import State, define, dot, mean
-from innerloop.language.construction import Registers
-from innerloop.parameters import parameter
+from innerloop.language.classes import Registers, parameter
 
 
 @define(x=State("d"), y=State())
@@ -31,33 +25,28 @@ def improve(me: Any, preconditioners: Any, transforms: Any) -> None:
     def meet(j: Any) -> Any:
         return -dot(me.x, preconditioners @ j.x)
 
-    me.x, me.y = (
-        me.x + transforms @ mean(lambda j: meet(j) * j.x),
-        me.y + mean(lambda j: meet(j) * j.y),
-    )
+    moved = me.x + transforms @ mean(lambda j: meet(j) * j.x)
+    me.x, me.y = moved, me.y + mean(lambda j: meet(j) * j.y)
 
 
-@improve.answer
-def _(me: Any) -> Any:
-    return -me.y
+improve.answer(preconditioned.answer)
 
 
-class GDPlusPlusConstruction(PreconditionedGradientDescentConstruction):
+class GDPlusPlusConstruction(preconditioned.PreconditionedGradientDescentConstruction):
     """One block with one head per step, on the registers of `preconditioned-gradient-descent`."""
 
-    definition: ClassVar = improve
-    source: ClassVar[str] = "Ahn et al. 2023, eq. (13)"
-    cost: ClassVar[Cost] = Cost("k", "1", "d + 1", "k layers")
+    definition = improve
+    source = "Ahn et al. 2023, eq. (13)"
 
     transform_size: float | None = parameter(None, "scale of B if it is not explicit; 0.5 if none")
     transforms: Matrices = parameter("random", "B of each step: d×d, steps×d×d, random or identity")
 
     @cached_property
-    def algorithm(self) -> GDPlusPlus:  # pyright: ignore[reportIncompatibleVariableOverride]
+    def algorithm(self) -> GDPlusPlus:
         scale, steps = self.transform_size, self.steps
         transforms = make_matrices(self.transforms, scale, 0.5, "transforms", steps, self.d, seed=2)
         return GDPlusPlus(self._make_preconditioners(steps), transforms)
 
-    def represent(self, filled: Registers, state: TransformedWeights) -> Registers:  # pyright: ignore[reportIncompatibleMethodOverride]
+    def represent(self, filled: Registers, state: Any) -> Registers:
         fitted = super().represent(filled, state.weights)
         return {**fitted, "x": filled["x"] @ state.transform.mT}

@@ -13,39 +13,30 @@ Source     liu2025.theorem-4.1, Appendix C.1 and D.2; query read-out of Definiti
            last bias must be −θ, not θ: S_θ needs σ(−x − θ)
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from jaxtyping import Bool
 from torch import Tensor
 
-from innerloop.algorithms.lista_vm import ListaVM, Prefixes
-from innerloop.constructions.base import Cost
+from innerloop.algorithms.lista_vm import ListaVM
 from innerloop.constructions.regression import Matrices, make_matrices
 from innerloop.errors import InputError
 from innerloop.language import Data, State, define, dot, mean, soft_threshold
-from innerloop.language.construction import Registers
-from innerloop.language.prompts.prefixes import PrefixProgram
-from innerloop.parameters import parameter
-from innerloop.problems.sparse_recovery import SparseRecovery
+from innerloop.language.classes import Cost, PrefixProgram, Registers, parameter
 
 REGISTERS = {"x": Data("d"), "y": Data(), "beta": State("d"), "odd": Data()}
 
 
 @define(prompt="prefixes", **REGISTERS)
 def shrink(me: Any, supported: Any, thresholds: Any, bound: Any) -> None:
-    fit = mean(
-        lambda j: dot(me.beta, j.x) * j.x,
-        over="causal",
-        where=lambda j: 1 - me.odd * j.odd,
-        reach=bound,
-    )
+    def fit(j: Any) -> Any:
+        return dot(me.beta, j.x) * j.x
+
+    own = mean(fit, over="causal", where=lambda j: 1 - me.odd * j.odd, reach=bound)
     pull = mean(lambda j: (me.odd * j.y) * j.x, over="causal")
-    me.beta = soft_threshold(me.beta - supported @ fit + supported @ pull, thresholds)
+    me.beta = soft_threshold(me.beta - supported @ own + supported @ pull, thresholds)
 
 
 @shrink.readout
@@ -56,13 +47,13 @@ def _(me: Any) -> Any:
 class ListaVMConstruction(PrefixProgram):
     """One block with four heads and a soft threshold per step; width 2d + 2."""
 
-    definition: ClassVar = shrink
-    source: ClassVar[str] = "R. Liu et al. 2025, Theorem 4.1, Appendix C.1 and D.2"
-    cost: ClassVar[Cost] = Cost("k", "4", "2d + 2", "k layers, 4 heads, width 2d + 2")
-    attention: ClassVar[str] = "relu"
-    looped: ClassVar[bool] = False
-    tolerances: ClassVar = {torch.float64: 1e-10, torch.float32: 5e-6}
-    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+    definition = shrink
+    source = "R. Liu et al. 2025, Theorem 4.1, Appendix C.1 and D.2"
+    cost = Cost("k", "4", "2d + 2", "k layers, 4 heads, width 2d + 2")
+    attention = "relu"
+    looped = False
+    tolerances = {torch.float64: 1e-10, torch.float32: 5e-6}
+    cases = (
         {"threshold": 0.0, "d": 5, "n": 8, "steps": 6},  # causal gradient descent
         {"support": 4, "d": 9, "n": 6, "steps": 5},
         {"preconditioners": "identity", "steps": 12},
@@ -75,7 +66,7 @@ class ListaVMConstruction(PrefixProgram):
     threshold: float | Tensor = parameter(0.05, "θ of every step, or one for each", least=0)
     step_size: float | None = parameter(None, "scale of M if it is not explicit; 0.1 if none")
     preconditioners: Matrices = parameter(
-        "random", "M of each step: d×d, steps×d×d, random or identity"
+        "random", "M of each step: d×d, steps×d×d, random, identity"
     )
     support: int | None = parameter(None, "number of leading entries that weights may use", least=1)
     bound: float = parameter(1e3, "B, the largest |⟨β, x⟩| allowed", least=1e-6, most=1e6)
@@ -91,9 +82,8 @@ class ListaVMConstruction(PrefixProgram):
 
     @cached_property
     def algorithm(self) -> ListaVM:
-        matrices = make_matrices(
-            self.preconditioners, self.step_size, 0.1, "preconditioners", self.steps, self.d, seed=1
-        )
+        given, scale, name = self.preconditioners, self.step_size, "preconditioners"
+        matrices = make_matrices(given, scale, 0.1, name, self.steps, self.d, seed=1)
         thresholds = torch.as_tensor(self.threshold, dtype=torch.float64).expand(self.steps)
         return ListaVM(matrices, thresholds, self.support)
 
@@ -102,16 +92,15 @@ class ListaVMConstruction(PrefixProgram):
         """M of each step, with the rows of the support alone."""
         return self.algorithm.mask(self.d).unsqueeze(-1) * self.algorithm.matrices
 
-    def distributions(self) -> list[SparseRecovery]:
-        sparsity = min(3, self.support or self.d)
-        known = {"sparsity": sparsity, "support": self.support}
+    def distributions(self) -> Any:
+        known = {"sparsity": min(3, self.support or self.d), "support": self.support}
         return [replace(each, **known) for each in super().distributions()]
 
-    def represent(self, filled: Registers, state: Prefixes) -> Registers:
+    def represent(self, filled: Registers, state: Any) -> Registers:
         beta = torch.zeros_like(filled["x"])
         beta[..., 0::2, :] = state
         return {"beta": beta}
 
-    def ignored_mask(self, stream: Tensor) -> Bool[Tensor, "tokens width"]:
+    def ignored_mask(self, stream: Tensor) -> Tensor:
         even = torch.arange(stream.shape[-2]) % 2 == 1
         return even.unsqueeze(-1) & self.layout.mask("beta")

@@ -11,19 +11,16 @@ Source     liu2025.theorem-E.1, Appendix E.1, for p = P(⟨x, β⟩ ≥ B'). Rea
            (2m+2)/(2m+1)
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
 from innerloop.algorithms.lista_vm import ListaVM
-from innerloop.constructions.base import Cost
 from innerloop.constructions.lista_vm import REGISTERS, ListaVMConstruction, shrink
 from innerloop.language import define, dot, mean, relu
-from innerloop.parameters import parameter
+from innerloop.language.classes import Cost, parameter
 
 shrink_and_average = define(prompt="prefixes", **REGISTERS)(shrink.step)
 
@@ -39,9 +36,9 @@ def _(me: Any, heard_above: Any, share: Any) -> Any:
 class ListaVMLinearConstruction(ListaVMConstruction):
     """The blocks of `lista-vm`, and one block with one head for the read-out."""
 
-    definition: ClassVar = shrink_and_average
-    source: ClassVar[str] = "R. Liu et al. 2025, Theorem E.1 and its proof"
-    cost: ClassVar[Cost] = Cost("k + 1", "4", "2d + 2", "k + 1 layers")
+    definition = shrink_and_average
+    source = "R. Liu et al. 2025, Theorem E.1 and its proof"
+    cost = Cost("k + 1", "4", "2d + 2", "k + 1 layers")
 
     heard_above: float = parameter(-10.0, "B', the ⟨x, β⟩ above which a prefix counts")
     share: float = parameter(1.0, "p, the share of prefixes that count", least=1e-6, most=1)

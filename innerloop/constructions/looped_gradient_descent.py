@@ -7,19 +7,14 @@ Exact for  every n, d, number of queries and A, symmetric or not
 Source     gatmiry2024.proposition-3.1; Z ← Z − (1/n) P Z M (ZᵀQZ), whose Q holds Aᵀ
 """
 
-from __future__ import annotations
-
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
-from innerloop.constructions.base import Cost
-from innerloop.constructions.preconditioned_gradient_descent import (
-    PreconditionedGradientDescentConstruction,
-)
+from innerloop.constructions import preconditioned_gradient_descent as preconditioned
 from innerloop.constructions.regression import Matrices
 from innerloop.language import Data, State, define, dot, mean
-from innerloop.parameters import parameter
+from innerloop.language.classes import Cost, parameter
 
 
 @define(x=Data("d"), y=State())
@@ -27,18 +22,16 @@ def descend(me: Any, preconditioners: Any) -> None:
     me.y = me.y - mean(lambda j: dot(me.x, preconditioners @ j.x) * j.y)
 
 
-@descend.answer
-def _(me: Any) -> Any:
-    return -me.y
+descend.answer(preconditioned.answer)
 
 
-class LoopedGradientDescentConstruction(PreconditionedGradientDescentConstruction):
+class LoopedGradientDescentConstruction(preconditioned.PreconditionedGradientDescentConstruction):
     """The registers and the invariant of `preconditioned-gradient-descent`; one block, looped."""
 
-    definition: ClassVar = descend
-    source: ClassVar[str] = "Gatmiry et al. 2024, Proposition 3.1, eqs. (3)–(5)"
-    cost: ClassVar[Cost] = Cost("k", "1", "d + 1", "one layer, k loops")
-    looped: ClassVar[bool] = True
+    definition = descend
+    source = "Gatmiry et al. 2024, Proposition 3.1, eqs. (3)–(5)"
+    cost = Cost("k", "1", "d + 1", "one layer, k loops")
+    looped = True
 
     preconditioners: Matrices = parameter("random", "A of every step: d×d, random or identity")
 

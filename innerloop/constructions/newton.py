@@ -12,22 +12,16 @@ Source     yang2025.fu.newton. The query reads m and the key x; the other way ro
            2/λmax(S)², which is the edge that α = 2/‖SSᵀ‖ sits on
 """
 
-from __future__ import annotations
-
 from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
-from innerloop.algorithms.newton import Inverse, Newton
-from innerloop.constructions.base import Cost
+from innerloop.algorithms.newton import Newton
 from innerloop.errors import OutOfRangeError
 from innerloop.language import Data, State, define, dot, total
-from innerloop.language.construction import Registers
-from innerloop.language.prompts.regression import RegressionProgram
-from innerloop.parameters import parameter
-from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
+from innerloop.language.classes import Cost, Registers, RegressionProgram, parameter
 
 SAFE_STEPS, SAFE_RATIO = 20, 1e-7
 """Rounding doubles at every step until the iteration has converged, which takes log₂(1/αλmin²)
@@ -55,14 +49,12 @@ def yhat(me: Any) -> Any:
 class NewtonConstruction(RegressionProgram):
     """k + 2 blocks: one head each, and an MLP of 2d hidden units in each step."""
 
-    definition: ClassVar = iterate
-    source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
-    cost: ClassVar[Cost] = Cost("k + 2", "1", "2d + 2", "k + O(1) layers, width O(d)")
-    looped: ClassVar[bool] = False
+    definition = iterate
+    source = "Yang 2025, first paper (Fu et al. 2023)"
+    cost = Cost("k + 2", "1", "2d + 2", "k + O(1) layers, width O(d)")
+    looped = False
 
-    n: int = parameter(
-        20, "largest number of examples; the default α depends on n", least=1, most=10_000
-    )
+    n: int = parameter(20, "most examples; the default α depends on n", least=1, most=10_000)
     alpha: float | None = parameter(
         None, "α; 1/(λmax(Σ)² (√n + √d + 6)⁴) if none, below 1/λmax(XᵀX)²", least=1e-300
     )
@@ -71,10 +63,8 @@ class NewtonConstruction(RegressionProgram):
     def algorithm(self) -> Newton:
         # λmax(XᵀX) ≤ λmax(Σ)(√n + √d + t)² with probability 1 − exp(−t²/2): an a-priori bound,
         # since weights may not depend on the data.
-        sigma = (
-            1.0 if self.covariance is None else float(torch.linalg.eigvalsh(self.covariance)[-1])
-        )
-        bound = sigma * (self.n**0.5 + self.d**0.5 + 6.0) ** 2
+        sigma = 1.0 if self.covariance is None else torch.linalg.eigvalsh(self.covariance)[-1]
+        bound = float(sigma) * (self.n**0.5 + self.d**0.5 + 6.0) ** 2
         if self.alpha is None and not MIN_BOUND <= bound <= 1 / MIN_BOUND:
             raise OutOfRangeError(
                 f"λmax(XᵀX) is up to {bound:.1e} for this covariance, and α = 1/λmax² is no number "
@@ -83,11 +73,11 @@ class NewtonConstruction(RegressionProgram):
         alpha = bound**-2 if self.alpha is None else self.alpha
         return Newton(torch.tensor(alpha, dtype=torch.float64))
 
-    def distributions(self) -> list[LinearRegression]:
+    def distributions(self) -> Any:
         first, second = super().distributions()
         return [first, replace(second, n=min(self.n, max(2 * self.d, second.n)))]
 
-    def accept(self, problem: RegressionProblem) -> None:
+    def accept(self, problem: Any) -> None:
         super().accept(problem)
         if self.alpha is None and problem.n > self.n:
             raise OutOfRangeError(
@@ -104,5 +94,5 @@ class NewtonConstruction(RegressionProgram):
                 f"got {self.steps} steps and {ratio:.1e}: take fewer steps or more examples"
             )
 
-    def represent(self, filled: Registers, state: Inverse) -> Registers:
+    def represent(self, filled: Registers, state: Any) -> Registers:
         return {"m": filled["x"] @ state.mT}

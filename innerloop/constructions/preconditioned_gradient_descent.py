@@ -7,22 +7,16 @@ Exact for  every n, d, number of queries and A, symmetric or not
 Source     ahn2023.lemma-2; its Q holds −Aᵀ (there A is negative definite for descent)
 """
 
-from __future__ import annotations
-
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
-from innerloop.algorithms.regression import Weights
-from innerloop.constructions.base import Cost
 from innerloop.constructions.regression import Matrices, make_matrices
 from innerloop.language import Data, State, define, dot, mean
-from innerloop.language.construction import Registers
-from innerloop.language.prompts.regression import RegressionProgram
-from innerloop.parameters import parameter
+from innerloop.language.classes import Cost, Registers, RegressionProgram, parameter
 
 
 @define(x=Data("d"), y=State())
@@ -31,31 +25,31 @@ def descend(me: Any, preconditioners: Any) -> None:
 
 
 @descend.answer
-def _(me: Any) -> Any:
+def answer(me: Any) -> Any:
     return -me.y
 
 
 class PreconditionedGradientDescentConstruction(RegressionProgram):
     """One block with one head per step."""
 
-    definition: ClassVar = descend
-    source: ClassVar[str] = "Ahn et al. 2023, Lemma 2, eq. (9)"
-    cost: ClassVar[Cost] = Cost("k", "1", "d + 1", "k layers")
-    looped: ClassVar[bool] = False
-    tolerances: ClassVar = {torch.float64: 1e-10, torch.float32: 5e-6}
+    definition = descend
+    source = "Ahn et al. 2023, Lemma 2, eq. (9)"
+    cost = Cost("k", "1", "d + 1", "k layers")
+    looped = False
+    tolerances = {torch.float64: 1e-10, torch.float32: 5e-6}
 
     step_size: float | None = parameter(None, "scale of A if it is not explicit; 0.1 if none")
     preconditioners: Matrices = parameter(
-        "random", "A of each step: d×d, steps×d×d, random or identity"
+        "random", "A of each step: d×d, steps×d×d, random, identity"
     )
 
     @cached_property
-    def algorithm(self) -> PreconditionedGradientDescent:
+    def algorithm(self) -> Any:
         return PreconditionedGradientDescent(self._make_preconditioners(self.steps))
 
     def _make_preconditioners(self, count: int) -> Tensor:
         given, scale = self.preconditioners, self.step_size
         return make_matrices(given, scale, 0.1, "preconditioners", count, self.d, seed=1)
 
-    def represent(self, filled: Registers, state: Weights) -> Registers:
+    def represent(self, filled: Registers, state: Any) -> Registers:
         return {"y": filled["y"] - (filled["x"] @ state.unsqueeze(-1)).squeeze(-1)}

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC
-from dataclasses import replace
-from typing import Generic, Literal
+from typing import ClassVar, Generic, Literal
 
 import torch
 from torch import Tensor
@@ -19,6 +18,9 @@ from innerloop.problems.linear_regression import LinearRegression, RegressionPro
 class RegressionConstruction(Construction[RegressionProblem, S], ABC, Generic[S]):
     """A construction that reads n examples and predicts at the query tokens, which come last."""
 
+    one_query: ClassVar[bool] = False
+    """Whether it takes problems of one query only."""
+
     d: int = parameter(5, "features", least=1, most=512)
     n: int = parameter(20, "context examples it is certified on", least=1, most=10_000)
     kappa: float = parameter(1.0, "condition number of the problems it is certified on", least=1)
@@ -30,19 +32,18 @@ class RegressionConstruction(Construction[RegressionProblem, S], ABC, Generic[S]
 
     def distributions(self) -> list[LinearRegression]:
         """Return noisy problems of two sizes with several queries: the hardest to pass by luck."""
-        largest = LinearRegression(
-            d=self.d,
-            n=self.n,
-            noise=0.5,
-            queries=2,
-            kappa=self.kappa,
-            covariance=self.covariance,
-        )
-        return [largest, replace(largest, n=self.n // 2 + 1, queries=3)]
+        law = {"d": self.d, "noise": 0.5, "kappa": self.kappa, "covariance": self.covariance}
+        sizes = ((self.n, 2), (self.n // 2 + 1, 3))
+        return [
+            LinearRegression(**law, n=n, queries=1 if self.one_query else queries)
+            for n, queries in sizes
+        ]
 
     def accept(self, problem: RegressionProblem) -> None:
         if problem.d != self.d:
             raise OutOfRangeError(f"{self.name} was built for d={self.d}, got d={problem.d}")
+        if self.one_query and problem.queries != 1:
+            raise OutOfRangeError(f"{self.name} reads out one query, got {problem.queries}")
 
     def context_length(self, problem: RegressionProblem) -> int:
         return problem.n

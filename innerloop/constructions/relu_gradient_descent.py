@@ -10,24 +10,15 @@ Exact for  every d and η, one query, the built n, and |⟨w, x⟩| ≤ R on eve
 Source     encoder prompt, 1/N, clipped read-out and signed pairs of Q. Liu's lecture
 """
 
-from __future__ import annotations
-
-from dataclasses import replace
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from innerloop.algorithms.gradient_descent import GradientDescent
-from innerloop.algorithms.regression import Weights
-from innerloop.constructions.base import Cost
-from innerloop.errors import OutOfRangeError
 from innerloop.language import Data, State, define, dot, mean
-from innerloop.language.construction import Registers
-from innerloop.language.prompts.regression import RegressionProgram
-from innerloop.parameters import parameter
-from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
+from innerloop.language.classes import Cost, Registers, RegressionProgram, parameter
 
 
 @define(x=Data("d"), y=Data(), w=State("d", shared=True), t=Data())
@@ -37,19 +28,20 @@ def descend(me: Any, n: int, step_size: Any, bound: Any) -> None:
 
 
 @descend.answer
-def _(me: Any) -> Any:
+def answer(me: Any) -> Any:
     return me.y + dot(me.x, me.w)
 
 
 class ReLUGradientDescentConstruction(RegressionProgram):
     """One block with two heads per step, and one for the read-out."""
 
-    definition: ClassVar = descend
-    source: ClassVar[str] = "Q. Liu 2025, encoder format, Definition of attention and read-out"
-    cost: ClassVar[Cost] = Cost("k + 1", "2", "2d + 3")
-    attention: ClassVar[str] = "relu"
-    looped: ClassVar[bool] = False
-    tolerances: ClassVar = {torch.float64: 1e-10, torch.float32: 2e-5}
+    definition = descend
+    source = "Q. Liu 2025, encoder format, Definition of attention and read-out"
+    cost = Cost("k + 1", "2", "2d + 3")
+    attention = "relu"
+    looped = False
+    one_query = True
+    tolerances = {torch.float64: 1e-10, torch.float32: 2e-5}
 
     n: int = parameter(20, "context examples; the weights depend on n", least=1, most=10_000)
     step_size: float = parameter(0.1, "η")
@@ -59,20 +51,12 @@ class ReLUGradientDescentConstruction(RegressionProgram):
     def algorithm(self) -> GradientDescent:
         return GradientDescent(torch.tensor([self.step_size], dtype=torch.float64))
 
-    def distributions(self) -> list[LinearRegression]:
-        return [replace(super().distributions()[0], queries=1)]
-
     def tolerance(self, dtype: torch.dtype) -> float:
         """Allow for rounding: in float32 the gate's −R + R costs R times the precision."""
         return super().tolerance(dtype) * max(1.0, self.bound / 100 if dtype.itemsize < 8 else 1.0)
 
-    def accept(self, problem: RegressionProblem) -> None:
-        super().accept(problem)
-        if problem.queries != 1:
-            raise OutOfRangeError(f"{self.name} reads out one query, got {problem.queries}")
-
-    def represent(self, filled: Registers, state: Weights) -> Registers:
+    def represent(self, filled: Registers, state: Any) -> Registers:
         return {"w": state.unsqueeze(-2)}
 
-    def decode(self, problem: RegressionProblem, stream: Tensor) -> Tensor:
+    def decode(self, problem: Any, stream: Tensor) -> Tensor:
         return super().decode(problem, stream).clamp(-self.bound, self.bound)

@@ -8,13 +8,11 @@ Exact for  what `newton` is exact for
 Source     yang2025.fu.newton. The sign inside the pair matters: σ(s) + σ(−s) would be |s|
 """
 
-from __future__ import annotations
+from typing import Any
 
-from typing import Any, ClassVar
-
-from innerloop.constructions.base import Cost
 from innerloop.constructions.newton import NewtonConstruction
 from innerloop.language import Data, State, define, dot, total
+from innerloop.language.classes import Cost
 
 
 @define(x=Data("d"), xk=Data("d"), m=State("d"), y=Data())
@@ -35,7 +33,6 @@ def yhat(me: Any) -> Any:
 class ReLUNewtonConstruction(NewtonConstruction):
     """k + 2 blocks: two heads each, and an MLP of 2d hidden units in each step."""
 
-    definition: ClassVar = iterate
-    source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
-    cost: ClassVar[Cost] = Cost("k + 2", "2", "3d + 2", "k + O(1) layers, width O(d)")
-    attention: ClassVar[str] = "relu"
+    definition = iterate
+    cost = Cost("k + 2", "2", "3d + 2", "k + O(1) layers, width O(d)")
+    attention = "relu"

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
@@ -69,6 +69,10 @@ class ProgramConstruction(Construction[Any, Any], ABC):
     """Savings that the compiler makes: fewer where a source prints more heads."""
     exact_sizes: ClassVar[dict[str, int]] = EXACT_SIZES
     """Sizes at which it is compared exactly, unless others are asked for."""
+    takes: ClassVar[Literal["any", "up to", "only"] | None] = None
+    """Which n it takes besides the built one; if None, its weights and its ranges decide."""
+    within: ClassVar[dict[str, str]] = {}
+    """Parameters that bound the entries of registers of the prompt: {"x": "bound"}."""
     _reference: ClassVar[type[Reference]]
 
     def __post_init__(self) -> None:
@@ -278,11 +282,21 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         return max(shares, default=0.0)
 
     def accept(self, problem: Any) -> None:
-        given = self.definition.prompt.find_sizes(problem)
-        for name, size in self.sizes.items():
-            if given[name] != size and (name != "n" or self._is_n_fixed):
+        super().accept(problem)
+        takes = self.takes or ("only" if self._is_n_fixed else "any")
+        for name, given in self.definition.prompt.find_sizes(problem).items():
+            size, fewer = self.sizes[name], name == "n" and takes == "up to"
+            if (given > size) if fewer else (given != size and (name != "n" or takes == "only")):
                 raise OutOfRangeError(
-                    f"{self.name} was built for {name}={size}, got {name}={given[name]}"
+                    f"{self.name} was built for {'up to ' * fewer}{name}={size}, got {name}={given}"
+                )
+        filled = self.definition.prompt.fill_registers(problem) if self.within else {}
+        for name, limit in self.within.items():
+            largest, most = float(filled[name].detach().abs().max()), float(getattr(self, limit))
+            if largest > most:
+                raise OutOfRangeError(
+                    f"an entry of {name} is {largest / most:.3g} times the {limit} of {most:g} "
+                    f"that {self.name} was built for: build it with a larger {limit}"
                 )
 
     @cached_property
