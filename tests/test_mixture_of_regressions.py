@@ -209,7 +209,7 @@ def test_the_range_is_checked_inside_the_m_step() -> None:
         (TWO, {"n": 30, "components": 2}, "two such vectors"),
         (TWO, {"n": 30, "components": 3}, "two such vectors"),
         (MANY, {"n": 29}, "built for n=30, got n=29"),
-        (MANY, {"n": 30, "components": 4}, "components=3, got 4 start vectors"),
+        (MANY, {"n": 30, "components": 4}, "K=3, got K=4"),
     ],
 )
 def test_problems_beyond_a_limit_are_refused(name: str, problem: dict, message: str) -> None:

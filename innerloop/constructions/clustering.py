@@ -12,23 +12,16 @@ Leak       tokens of the other kind lose a score of C: twice the range of the sc
            so that they have a share below e⁻⁴⁰
 """
 
-from __future__ import annotations
-
 import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.em import Means
-from innerloop.errors import OutOfRangeError
 from innerloop.language import dot, gate, own_total, relu, softmax
-from innerloop.language.construction import Registers
-from innerloop.language.prompts.points import PointsProgram
-from innerloop.parameters import parameter
-from innerloop.problems.gaussian_mixture import ClusteringProblem
+from innerloop.language.classes import PointsProgram, Registers, parameter
 
 LEAK = 40.0
 """Tokens of the other kind get an attention weight of at most e^{−LEAK}."""
@@ -58,8 +51,11 @@ def share(me: Any, own: Any) -> Any:
 class ClusteringConstruction(PointsProgram, ABC):
     """A construction on up to n data tokens and K centroid tokens."""
 
-    exact: ClassVar[bool] = False
-    looped: ClassVar[bool] = True
+    exact = False
+    looped = True
+    takes = "up to"
+    within = {"x": "bound", "mu": "bound"}
+    usage_by_accept = True  # means are averages of points
 
     n: int = parameter(40, "the largest number of points", least=1, most=10_000)
     bound: float = parameter(30.0, "the largest entry of points and means", least=1e-6, most=1e4)
@@ -80,38 +76,19 @@ class ClusteringConstruction(PointsProgram, ABC):
         return self.d * self.bound**2
 
     @property
-    def max_score(self) -> float:
-        """The largest |a⟨x, μ⟩|."""
-        return self.precision * self.max_product
+    def max_level(self) -> float:
+        """The largest |score| of the E head, 3/2 aB and the largest prior."""
+        return 1.5 * self.precision * self.max_product + float(self.prior.abs().max())
 
     @property
     def share_reach(self) -> float:
         """C of the E head."""
-        return self.find_reach(1.5 * self.max_score)
+        return self.find_reach(self.max_level)
 
     def find_reach(self, max_score: float) -> float:
         """Return C for scores up to ± `max_score`."""
         return 2 * max_score + LEAK + math.log(self.n + self.clusters)
 
-    def accept(self, problem: ClusteringProblem) -> None:
-        given, built = (f"d={part.d}, clusters={part.clusters}" for part in (problem, self))
-        if given != built:
-            raise OutOfRangeError(f"{self.name} was built for {built}; got {given}")
-        if problem.n > self.n:
-            raise OutOfRangeError(
-                f"{self.name} was built for up to n={self.n} points, got {problem.n}"
-            )
-        largest = float(torch.cat([problem.x, problem.start], dim=-2).detach().abs().max())
-        if largest > self.bound:
-            raise OutOfRangeError(
-                f"an entry of the data is {largest / self.bound:.3g} times the bound of "
-                f"{self.bound:g} that {self.name} was built for: build it with a larger bound"
-            )
-
-    def usage(self, stream: Tensor) -> float:
-        """Return 0: means are averages of points, whose entries `accept` has compared."""
-        return 0.0
-
-    def represent(self, filled: Registers, state: Means) -> Registers:
+    def represent(self, filled: Registers, state: Any) -> Registers:
         points = filled["mu"][..., : -self.clusters, :]
         return {"mu": torch.cat([points, state], dim=-2)}

@@ -16,17 +16,14 @@ Source     yang2025.he.em-steps. A head with logits log γ needs a logarithm, wh
            exactly, of numbers as small as e⁻⁴⁰⁰; λ is finite and smooth
 """
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from innerloop.algorithms.em import EM
-from innerloop.constructions.base import Cost
 from innerloop.constructions.clustering import (
     ClusteringConstruction,
     make_chooser,
@@ -34,20 +31,14 @@ from innerloop.constructions.clustering import (
     share,
 )
 from innerloop.language import Data, State, define, dot, entry_sum, own_total, piecewise
-from innerloop.parameters import parameter
+from innerloop.language.classes import Cost, parameter
 from innerloop.problems.base import resolve_proportions
 from innerloop.transformer.marks import MARK_SIZE, find_gap
 
+KINDS = {"data": Data(), "centroid": Data(), "p": Data(MARK_SIZE)}
 
-@define(
-    prompt="points",
-    x=Data("d"),
-    mu=State("d"),
-    id=Data("K"),
-    data=Data(),
-    centroid=Data(),
-    p=Data(MARK_SIZE),
-)
+
+@define(prompt="points", x=Data("d"), mu=State("d"), id=Data("K"), **KINDS)
 def cluster(me: Any, own: Any) -> None:
     choose = make_chooser(me, own)
     me.share = choose(lambda j: j.id)
@@ -55,7 +46,9 @@ def cluster(me: Any, own: Any) -> None:
     me.level = choose(lambda j: (own.prior @ j.id)[0] - own.precision * j.square)
     roots = torch.linspace(0.0, 1.0, own.knots, dtype=torch.float64)
     entropy = piecewise(me.share, lambda g: -torch.xlogy(g, g), roots**2)
-    fit = own_total(lambda j: own.precision * dot(me.x, j.mean), "p", own.max_score, own.gap)
+    fit = own_total(
+        lambda j: own.precision * dot(me.x, j.mean), "p", own.max_score, find_gap(own.n)
+    )
     me.total = me.level + fit + entry_sum(entropy)
     move_means(me, own, lambda j: own.precision * (dot(me.mu, j.x) - me.square) - j.total)
 
@@ -66,11 +59,11 @@ cluster.answer(share)
 class EMConstruction(ClusteringConstruction):
     """Four blocks per step, and two for the read-out."""
 
-    definition: ClassVar = cluster
-    source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
-    cost: ClassVar[Cost] = Cost("4k + 2", "2", "3d + 3K + 10", where="K = clusters")
-    error: ClassVar[str] = "2 bound tanh(e/4), e = K/(2m²), m + 1 knots"
-    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+    definition = cluster
+    source = "Yang 2025 (Transformers versus the EM algorithm)"
+    cost = Cost("4k + 2", "2", "3d + 3K + 10", where="K = clusters")
+    error = "2 bound tanh(e/4), e = K/(2m²), m + 1 knots"
+    cases = (
         {"d": 2, "n": 25, "clusters": 4, "steps": 10},
         {"weights": torch.tensor([0.2, 0.5, 0.3], dtype=torch.float64), "noise": 1.5, "steps": 4},
         {"noise": 0.3, "steps": 3},
@@ -84,6 +77,11 @@ class EMConstruction(ClusteringConstruction):
         super().__post_init__()
         resolve_proportions(self.weights, self.clusters)
 
+    @cached_property
+    def algorithm(self) -> EM:
+        weights = resolve_proportions(self.weights, self.clusters)
+        return EM(torch.tensor(self.noise, dtype=torch.float64), weights.log())
+
     @property
     def precision(self) -> float:
         return 1 / self.noise**2
@@ -93,31 +91,18 @@ class EMConstruction(ClusteringConstruction):
         return self.algorithm.log_weights.reshape(1, 1, -1)
 
     @property
-    def gap(self) -> float:
-        """1 minus the largest product of two marks."""
-        return find_gap(self.n)
-
-    @property
-    def max_level(self) -> float:
-        """The largest |score| of the E head; |λ| is at most log K larger."""
-        return 1.5 * self.max_score + float(self.algorithm.log_weights.abs().max())
-
-    @property
-    def share_reach(self) -> float:
-        return self.find_reach(self.max_level)
+    def max_score(self) -> float:
+        """The largest |a⟨x, μ⟩|."""
+        return self.precision * self.max_product
 
     @property
     def mean_reach(self) -> float:
         """C of the M head."""
-        return self.find_reach(1.5 * self.max_score + self.max_level + math.log(self.clusters) + 1)
-
-    @cached_property
-    def algorithm(self) -> EM:
-        weights = resolve_proportions(self.weights, self.clusters)
-        return EM(torch.tensor(self.noise, dtype=torch.float64), weights.log())
+        normaliser = self.max_level + math.log(self.clusters) + 1  # at least |λ|
+        return self.find_reach(1.5 * self.max_score + normaliser)
 
     def tolerance(self, dtype: torch.dtype) -> float:
         # The gate to the own token adds and subtracts a number that grows with n.
-        rounding = 8 * torch.finfo(dtype).eps * self.max_score / self.gap
+        rounding = 8 * torch.finfo(dtype).eps * self.max_score / find_gap(self.n)
         level = self.clusters / (2 * (self.knots - 1) ** 2) + rounding
         return super().tolerance(dtype) + 2 * self.bound * math.tanh(level / 4)

@@ -18,21 +18,18 @@ Holds for  entries within `bound`, up to n points, and no point closer to a tie 
 Source     yang2025.he.em-steps: the hard limit of its E and M heads
 """
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from innerloop.algorithms.lloyd import Lloyd, margin
-from innerloop.constructions.base import Cost
 from innerloop.constructions.clustering import ClusteringConstruction, move_means, share
 from innerloop.errors import OutOfRangeError
 from innerloop.language import Data, State, define, dot
-from innerloop.parameters import parameter
+from innerloop.language.classes import Cost, parameter
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 
 
@@ -48,25 +45,19 @@ cluster.answer(share)
 class LloydConstruction(ClusteringConstruction):
     """Three blocks with one head per step, and two for the read-out."""
 
-    definition: ClassVar = cluster
-    source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm), the hard limit"
-    cost: ClassVar[Cost] = Cost("3k + 2", "1", "3d + 2K + 3", where="K = clusters")
-    error: ClassVar[str] = "2 bound [n e^{−β(1−2ε)} + e^{βε} − 1] + ε, ε = (K−1) e^{−b·margin}"
-    remedy: ClassVar[str] = "build it with a smaller margin and a larger sharpness"
-    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+    definition = cluster
+    source = "Yang 2025 (Transformers versus the EM algorithm), the hard limit"
+    cost = Cost("3k + 2", "1", "3d + 2K + 3", where="K = clusters")
+    error = "2 bound [n e^{−β(1−2ε)} + e^{βε} − 1] + ε, ε = (K−1) e^{−b·margin}"
+    remedy = "build it with a smaller margin and a larger sharpness"
+    cases = (
         {"d": 2, "n": 25, "clusters": 5, "steps": 10},
         {"d": 2, "n": 12, "clusters": 2, "steps": 3, "focus": 15.0},
     )
 
-    sharpness: float = parameter(
-        1e8, "b, how sharply the nearest mean is chosen", least=1e-6, most=1e15
-    )
-    focus: float = parameter(
-        60.0, "β, how little the points of other clusters weigh", least=1.0, most=1e4
-    )
-    margin: float = parameter(
-        1e-6, "the least gap in ½‖x − μ‖² of a point's two nearest means", least=1e-12
-    )
+    sharpness: float = parameter(1e8, "b, how sharply a mean is chosen", least=1e-6, most=1e15)
+    focus: float = parameter(60.0, "β, how little points of others weigh", least=1.0, most=1e4)
+    margin: float = parameter(1e-6, "the least gap in ½‖x − μ‖² of a point's means", least=1e-12)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -79,10 +70,13 @@ class LloydConstruction(ClusteringConstruction):
         if self.share_error > 0.01 / self.focus:
             least = math.log(100 * self.focus * max(1, self.clusters - 1))
             raise OutOfRangeError(
-                f"sharpness · margin must be at least {least:.3g} to choose among "
-                f"{self.clusters} clusters at focus {self.focus:g}, got "
-                f"{self.sharpness * self.margin:.3g}"
+                f"sharpness · margin must be at least {least:.3g} to choose among {self.clusters} "
+                f"clusters at focus {self.focus:g}, got {self.sharpness * self.margin:.3g}"
             )
+
+    @cached_property
+    def algorithm(self) -> Lloyd:
+        return Lloyd()
 
     @property
     def share_error(self) -> float:
@@ -97,10 +91,6 @@ class LloydConstruction(ClusteringConstruction):
     def mean_reach(self) -> float:
         """C of the M head."""
         return self.find_reach(self.focus)
-
-    @cached_property
-    def algorithm(self) -> Lloyd:
-        return Lloyd()
 
     def tolerance(self, dtype: torch.dtype) -> float:
         others = self.n * math.exp(-self.focus * (1 - 2 * self.share_error))

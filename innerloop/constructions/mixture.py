@@ -1,27 +1,22 @@
-"""Base class of the constructions for mixtures of regressions."""
-
-from __future__ import annotations
+"""Base class of the constructions for mixtures of regressions: sizes, step size, noise."""
 
 from abc import ABC
-from typing import ClassVar
+from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.errors import OutOfRangeError
-from innerloop.language.construction import ProgramConstruction
-from innerloop.parameters import parameter
-from innerloop.problems.mixture_of_regressions import MixtureProblem
-from innerloop.transformer.marks import find_gap
+from innerloop.language.classes import ProgramConstruction, parameter
+from innerloop.problems.mixture_of_regressions import MixtureOfRegressions
 
 
 class MixtureConstruction(ProgramConstruction, ABC):
     """Gradient EM on n examples, the first tokens; any number of queries are the last tokens."""
 
-    attention: ClassVar[str] = "relu"
-    looped: ClassVar[bool] = False
-    components: ClassVar[int] = 2
+    attention = "relu"
+    looped = False
+    takes = "only"
+    components = 2
 
     d: int = parameter(4, "features", least=1, most=512)
     n: int = parameter(30, "context examples; the weights depend on n", least=1, most=10_000)
@@ -29,40 +24,27 @@ class MixtureConstruction(ProgramConstruction, ABC):
     step_size: float | None = parameter(
         None, "α; n/(√n + √d + 5)² if none, below 1/λmax(XᵀX/n)", least=1e-9
     )
-    noise: float = parameter(
-        0.5, "ϑ, standard deviation of the labels' noise", least=1e-3, most=1e6
-    )
+    noise: float = parameter(0.5, "ϑ, deviation of the labels' noise", least=1e-3, most=1e6)
 
     @property
     def sizes(self) -> dict[str, int]:
         return {"d": self.d, "n": self.n, "K": self.components}
 
     @property
-    def gap(self) -> float:
-        """1 minus the largest product of two marks."""
-        return find_gap(self.n)
-
-    @property
-    def rate(self) -> Float[Tensor, ""]:
+    def rate(self) -> Tensor:
         """α, the step size of the M step."""
         # λmax(XᵀX) ≤ (√n + √d + t)² with probability 1 − exp(−t²/2): an a-priori bound, since
         # weights may not depend on the data.
         default = self.n / (self.n**0.5 + self.d**0.5 + 5.0) ** 2
-        return _to_scalar_tensor(default if self.step_size is None else self.step_size)
+        given = default if self.step_size is None else self.step_size
+        return torch.tensor(given, dtype=torch.float64)
 
     @property
-    def theta(self) -> Float[Tensor, ""]:
+    def theta(self) -> Tensor:
         """ϑ, the standard deviation of the labels' noise."""
-        return _to_scalar_tensor(self.noise)
+        return torch.tensor(self.noise, dtype=torch.float64)
 
-    def accept(self, problem: MixtureProblem) -> None:
-        for size in ("d", "n"):
-            built, given = getattr(self, size), getattr(problem, size)
-            if given != built:
-                raise OutOfRangeError(
-                    f"{self.name} was built for {size}={built}, got {size}={given}"
-                )
-
-
-def _to_scalar_tensor(value: float) -> Tensor:
-    return torch.tensor(value, dtype=torch.float64)
+    def draw_from(self, **law: Any) -> list[MixtureOfRegressions]:
+        """Return the distribution of the built sizes and noise."""
+        sizes = {"d": self.d, "n": self.n, "components": self.components}
+        return [MixtureOfRegressions(**sizes, noise=self.noise, **law)]

@@ -21,87 +21,56 @@ Exact for  every K, π, T, the built n, any number of queries, and |yᵢ|, |yᵢ
 Source     yang2025.jin.theorem-3.1. Nothing is divided by Σᵢ γᵢₖ: an empty component stays put
 """
 
-from __future__ import annotations
-
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.gradient_em import Betas, GradientEM, residuals
-from innerloop.constructions.base import Cost
+from innerloop.algorithms.gradient_em import GradientEM, residuals
 from innerloop.constructions.mixture import MixtureConstruction
 from innerloop.errors import OutOfRangeError
-from innerloop.language import (
-    Data,
-    State,
-    define,
-    dot,
-    entry_sum,
-    own_total,
-    softmax,
-    stack,
-    total,
-)
-from innerloop.language.construction import Registers
+from innerloop.language import Data, State, define, dot, entry_sum, own_total, softmax, stack, total
+from innerloop.language.classes import Cost, Registers, parameter
 from innerloop.language.prompts.mixtures import MixturePrompt
-from innerloop.parameters import parameter
 from innerloop.problems.base import resolve_proportions
-from innerloop.problems.mixture_of_regressions import (
-    MixtureOfRegressions,
-    MixtureProblem,
-)
-from innerloop.transformer.marks import MARK_SIZE
+from innerloop.transformer.marks import MARK_SIZE, find_gap
 
 MAX_SQUARED_SCALE = 1e7
 """Upper bound on n(R/ϑ)²; squared residuals are rounded to about 1e-17 of it."""
+TOKENS = {"p": Data(MARK_SIZE), "e": Data("K"), "beta": State("d")}
 
 
-@define(
-    prompt=MixturePrompt(),
-    x=Data("d"),
-    y=Data(),
-    p=Data(MARK_SIZE),
-    e=Data("K"),
-    beta=State("d"),
-)
+@define(prompt=MixturePrompt(), x=Data("d"), y=Data(), **TOKENS)
 def climb(me: Any, n: int, K: int, own: Any) -> None:
+    def multiply(factor: Any, value: Any, most: Any) -> Any:
+        """Multiply inside the token, by a factor of at most `most`."""
+        return own_total(lambda j: factor * value(j), "p", most, find_gap(n))
+
+    def square_residual(k: int) -> Any:
+        """−(y − ⟨x, β_k⟩)²/2ϑ²."""
+        rest = multiply(me.y - me.fit[k], lambda j: stack([j.y - j.fit[k]]), own.bound)
+        return -rest[0] / (2 * own.theta * own.theta)
+
+    def find_gradient(k: int) -> Any:
+        """Σᵢ γᵢₖ (⟨xᵢ, β⟩ − yᵢ) xᵢ on component token k, 0 on all others."""
+
+        def pull(j: Any) -> Any:
+            return (dot(me.beta, j.z[k]) - j.w[k]) * j.x
+
+        return total(pull, over="all", where=lambda j: me.e[k], reach=own.bound)
+
+    def score(j: Any) -> Any:
+        return dot(me.logit, j.e) + (own.prior @ j.e)[0]
+
     me.fit = total(lambda j: dot(me.x, j.beta) * j.e, over="all")
-    me.logit = stack([square_residual(me, own, k) for k in range(K)])
-    me.gamma = softmax(
-        lambda j: dot(me.logit, j.e) + (own.prior @ j.e)[0],
-        lambda j: j.e,
-        where=lambda j: entry_sum(j.e),
-        reach=own.share_reach,
-    )
-    me.z = stack([weigh(me, own, k, lambda j: j.x) for k in range(K)])
-    me.w = stack([weigh(me, own, k, lambda j: stack([j.y]))[0] for k in range(K)])
+    me.logit = stack([square_residual(k) for k in range(K)])
+    is_component = lambda j: entry_sum(j.e)  # noqa: E731
+    me.gamma = softmax(score, lambda j: j.e, where=is_component, reach=own.share_reach)
+    me.z = stack([multiply(me.gamma[k], lambda j: j.x, 1) for k in range(K)])
+    me.w = stack([multiply(me.gamma[k], lambda j: stack([j.y]), 1)[0] for k in range(K)])
     for _ in range(own.inner):
-        me.beta = me.beta - own.rate / n * sum(find_gradient(me, own, k) for k in range(K))
-
-
-def square_residual(me: Any, own: Any, k: int) -> Any:
-    """−(y − ⟨x, β_k⟩)²/2ϑ², a product inside the token."""
-    rest = own_total(
-        lambda j: (me.y - me.fit[k]) * stack([j.y - j.fit[k]]), "p", own.bound, own.gap
-    )
-    return -rest[0] / (2 * own.theta * own.theta)
-
-
-def weigh(me: Any, own: Any, k: int, value: Any) -> Any:
-    """γ_k times a vector of this token."""
-    return own_total(lambda j: me.gamma[k] * value(j), "p", 1, own.gap)
-
-
-def find_gradient(me: Any, own: Any, k: int) -> Any:
-    """Σᵢ γᵢₖ (⟨xᵢ, β⟩ − yᵢ) xᵢ on component token k, 0 on all others."""
-    return total(
-        lambda j: (dot(me.beta, j.z[k]) - j.w[k]) * j.x,
-        over="all",
-        where=lambda j: me.e[k],
-        reach=own.bound,
-    )
+        me.beta = me.beta - own.rate / n * sum(find_gradient(k) for k in range(K))
 
 
 @climb.answer
@@ -112,19 +81,16 @@ def yhat(me: Any, own: Any) -> Any:
 class MixtureOfRegressionsConstruction(MixtureConstruction):
     """k(4 + T) + 1 blocks of at most 2K heads."""
 
-    definition: ClassVar = climb
-    source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024), Theorem 3.1"
-    cost: ClassVar[Cost] = Cost(
-        "kT + 4k + 1", "2K", "Kd + 2d + 3K + 6", where="K = components, T = inner"
-    )
-    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+    definition = climb
+    source = "Yang 2025, fourth paper (Jin et al. 2024), Theorem 3.1"
+    letters = "K = components, T = inner"
+    cost = Cost("kT + 4k + 1", "2K", "Kd + 2d + 3K + 6", where=letters)
+    cases = (
         {"d": 3, "n": 12, "components": 5, "steps": 4, "inner": 1},
         {"d": 2, "n": 70, "components": 2, "steps": 3, "inner": 9, "noise": 0.2},
     )
 
-    components: int = parameter(  # pyright: ignore[reportIncompatibleVariableOverride]
-        3, "K, the hidden weight vectors", least=1, most=64
-    )
+    components: int = parameter(3, "K, the hidden weight vectors", least=1, most=64)
     proportions: Tensor | None = parameter(None, "π, K positive numbers with sum 1; equal if none")
     bound: float = parameter(20.0, "R, the largest |y| and residual allowed", least=1e-6, most=1e4)
 
@@ -138,10 +104,10 @@ class MixtureOfRegressionsConstruction(MixtureConstruction):
                 f"shows; got {scale:.3g}: use fewer examples, a smaller bound or a larger noise"
             )
 
-    def tolerance(self, dtype: torch.dtype) -> float:
-        """Allow for the rounding of scores, which reach (R/ϑ)² and determine γ."""
-        scores = (self.bound / self.noise) ** 2 * max(1.0, float(self.rate) * self.inner)
-        return max(super().tolerance(dtype), 2 * torch.finfo(dtype).eps * scores)
+    @cached_property
+    def algorithm(self) -> GradientEM:
+        shares = resolve_proportions(self.proportions, self.components)
+        return GradientEM(shares, self.theta, self.rate, self.inner)
 
     @property
     def shares(self) -> Tensor:
@@ -158,31 +124,15 @@ class MixtureOfRegressionsConstruction(MixtureConstruction):
         """C, by which tokens without a component are lowered."""
         return 0.5 * (self.bound / self.noise) ** 2 + float(self.prior.abs().max()) + 60.0
 
-    @cached_property
-    def algorithm(self) -> GradientEM:
-        shares = resolve_proportions(self.proportions, self.components)
-        return GradientEM(shares, self.theta, self.rate, self.inner)
+    def tolerance(self, dtype: torch.dtype) -> float:
+        """Allow for the rounding of scores, which reach (R/ϑ)² and determine γ."""
+        scores = (self.bound / self.noise) ** 2 * max(1.0, float(self.rate) * self.inner)
+        return max(super().tolerance(dtype), 2 * torch.finfo(dtype).eps * scores)
 
-    def distributions(self) -> list[MixtureOfRegressions]:
-        return [
-            MixtureOfRegressions(
-                d=self.d,
-                n=self.n,
-                components=self.components,
-                proportions=self.proportions,
-                noise=self.noise,
-            )
-        ]
+    def distributions(self) -> Any:
+        return self.draw_from(proportions=self.proportions)
 
-    def accept(self, problem: MixtureProblem) -> None:
-        super().accept(problem)
-        if problem.components != self.components:
-            raise OutOfRangeError(
-                f"{self.name} was built for components={self.components}, "
-                f"got {problem.components} start vectors"
-            )
-
-    def represent(self, filled: Registers, state: Betas) -> Registers:
+    def represent(self, filled: Registers, state: Any) -> Registers:
         beta = filled["beta"].clone()
         beta[..., self.n : self.n + self.components, :] = state
         return {"beta": beta}

@@ -16,48 +16,34 @@ Exact for  all but tanh. Knots at artanh(sin θ), m angles θ of spacing π/m ar
 Source     yang2025.jin.theorem-3.2. Nothing is divided, so no example and no β can break a step
 """
 
-from __future__ import annotations
-
 import math
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
-from innerloop.algorithms.regression import Weights
 from innerloop.algorithms.symmetric_gradient_em import SymmetricGradientEM
-from innerloop.constructions.base import Cost
 from innerloop.constructions.mixture import MixtureConstruction
 from innerloop.errors import OutOfRangeError
 from innerloop.language import Data, State, define, dot, mean, own_total, piecewise
-from innerloop.language.construction import Registers
+from innerloop.language.classes import Cost, Peepholes, Registers, parameter
 from innerloop.language.prompts.mixtures import OppositesPrompt
-from innerloop.language.target import Peepholes
-from innerloop.parameters import parameter
-from innerloop.problems.mixture_of_regressions import MixtureOfRegressions, MixtureProblem
-from innerloop.transformer.marks import MARK_SIZE
+from innerloop.transformer.marks import MARK_SIZE, find_gap
 
 TANH_ERROR = 2.55
 """Interpolation on `tanh_knots(m)` has an error of at most TANH_ERROR/m²."""
+STATES = {"q": State("d"), "beta": State("d", shared=True)}
 
 
-def tanh_knots(count: int) -> Float[Tensor, " count"]:
+def tanh_knots(count: int) -> Tensor:
     """Knots to interpolate tanh on the whole line: artanh(sin θ) at evenly spaced angles θ."""
     middle = (count - 1) / 2
     angles = (torch.arange(count, dtype=torch.float64) - middle) * (math.pi / count)
     return angles.sin().atanh()
 
 
-@define(
-    prompt=OppositesPrompt(),
-    x=Data("d"),
-    y=Data(),
-    q=State("d"),
-    beta=State("d", shared=True),
-    p=Data(MARK_SIZE),
-)
+@define(prompt=OppositesPrompt(), x=Data("d"), y=Data(), **STATES, p=Data(MARK_SIZE))
 def climb(me: Any, own: Any) -> None:
     me.fit = dot(me.q, me.beta) / (own.theta * own.theta)
     me.tau = piecewise(me.fit, torch.tanh, tanh_knots(own.knots))
@@ -68,7 +54,7 @@ def climb(me: Any, own: Any) -> None:
 
 @climb.init
 def _(me: Any, own: Any) -> None:
-    me.q = own_total(lambda j: me.y * j.x, "p", own.bound, own.gap)
+    me.q = own_total(lambda j: me.y * j.x, "p", own.bound, find_gap(own.n))
 
 
 @climb.answer
@@ -79,13 +65,13 @@ def _(me: Any) -> Any:
 class MixtureOfTwoRegressionsConstruction(MixtureConstruction):
     """1 + k(1 + T) blocks of at most four heads, and as many hidden units as knots."""
 
-    definition: ClassVar = climb
-    peepholes: ClassVar[Peepholes] = Peepholes(reuse=True)
-    source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024), Theorem 3.2"
-    cost: ClassVar[Cost] = Cost("kT + k + 1", "4", "3d + 7", where="T = inner")
-    exact: ClassVar[bool] = False
-    error: ClassVar[str] = "2.55 α · inner · bound / knots²"
-    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+    definition = climb
+    peepholes = Peepholes(reuse=True)
+    source = "Yang 2025, fourth paper (Jin et al. 2024), Theorem 3.2"
+    cost = Cost("kT + k + 1", "4", "3d + 7", where="T = inner")
+    exact = False
+    error = "2.55 α · inner · bound / knots²"
+    cases = (
         {"d": 3, "n": 12, "steps": 5, "inner": 1},
         {"d": 2, "n": 25, "steps": 3, "inner": 7, "noise": 0.2},
         {"d": 5, "n": 4, "steps": 4, "knots": 300},
@@ -93,47 +79,39 @@ class MixtureOfTwoRegressionsConstruction(MixtureConstruction):
     )
 
     knots: int = parameter(500, "m, knots of tanh", least=8, most=20_000)
-    bound: float = parameter(
-        10.0, "B, the largest |y| and mean |y x| allowed", least=1e-6, most=1e4
-    )
+    bound: float = parameter(10.0, "B, the largest |y| and mean |y x|", least=1e-6, most=1e4)
 
     @cached_property
     def algorithm(self) -> SymmetricGradientEM:
         return SymmetricGradientEM(self.theta, self.rate, self.inner)
 
-    def distributions(self) -> list[MixtureOfRegressions]:
-        return [
-            MixtureOfRegressions(d=self.d, n=self.n, components=2, symmetric=True, noise=self.noise)
-        ]
+    def distributions(self) -> Any:
+        return self.draw_from(symmetric=True)
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        steps = float(self.rate) * self.inner
         # The gate adds and subtracts a number that grows with n; x, mostly below 5, scales it.
-        rounding = 40 * torch.finfo(dtype).eps * self.bound / self.gap
-        knots = TANH_ERROR * steps * self.bound / self.knots**2
+        rounding = 40 * torch.finfo(dtype).eps * self.bound / find_gap(self.n)
+        knots = TANH_ERROR * float(self.rate) * self.inner * self.bound / self.knots**2
         return super().tolerance(dtype) + rounding + knots
 
-    def accept(self, problem: MixtureProblem) -> None:
-        super().accept(problem)
+    def accept(self, problem: Any) -> None:
         if not problem.symmetric:
             raise OutOfRangeError(
                 f"{self.name} is for β and −β, and must start from two such vectors; "
                 "mixture-of-regressions takes any others"
             )
+        super().accept(problem)
 
-    def represent(self, filled: Registers, state: Weights) -> Registers:
+    def represent(self, filled: Registers, state: Any) -> Registers:
         return {"beta": state.unsqueeze(-2), "q": filled["x"] * filled["y"].unsqueeze(-1)}
 
     def usage(self, stream: Tensor) -> float:
+        """Compare |y|, and the mean of |q| as the M step propagates it, with B."""
         examples = stream[..., : self.n, :]
-        x, y, q = (self.layout.read(examples, name) for name in ("x", "y", "q"))
-        propagated = self._average_propagated(x, q).abs().mean(dim=-2)
-        return float(torch.maximum(propagated.max(), y.abs().max())) / self.bound
-
-    def _average_propagated(self, x: Tensor, q: Tensor) -> Tensor:
-        """1/T Σ_{t<T} (I − αS)ᵗ q: the mean of q as the M step propagates it."""
-        total = term = q
+        x, y, term = (self.layout.read(examples, name) for name in ("x", "y", "q"))
+        propagated = term / self.inner  # 1/T Σ_{t<T} (I − αS)ᵗ q
         for _ in range(self.inner - 1):
             term = term - self.rate.to(x) * (term @ x.mT @ x) / self.n
-            total = total + term
-        return total / self.inner
+            propagated = propagated + term / self.inner
+        largest = propagated.abs().mean(dim=-2).max()
+        return float(torch.maximum(largest, y.abs().max())) / self.bound

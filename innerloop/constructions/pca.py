@@ -14,31 +14,23 @@ Source     qliu2025.theorem-7 and its proof, with: a key of the deflation that r
            ‖u‖² in place of heads over the sphere, whose number is exponential in d
 """
 
-from __future__ import annotations
-
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 
-from innerloop.algorithms.power_method import DeflationState, PowerMethod
-from innerloop.constructions.base import Cost
+from innerloop.algorithms.power_method import PowerMethod
 from innerloop.constructions.power_iteration import deflate, iterate, spread_covariance
 from innerloop.constructions.spectral import SpectralConstruction
 from innerloop.errors import OutOfRangeError
 from innerloop.language import Data, State, define, stack
-from innerloop.language.construction import Registers
-from innerloop.parameters import parameter
-from innerloop.problems.principal_components import PCAProblem, PrincipalComponents
+from innerloop.language.classes import Cost, Registers, parameter
+from innerloop.problems.principal_components import PrincipalComponents
+
+REGISTERS = {"id": Data("d"), "cov": State("d"), "v": State("c", "d", shared=True)}
 
 
-@define(
-    prompt="components",
-    x=Data("d"),
-    id=Data("d"),
-    cov=State("d"),
-    v=State("c", "d", shared=True),
-)
+@define(prompt="components", x=Data("d"), **REGISTERS)
 def find_components(me: Any, k: int, n: int, c: int, own: Any) -> None:
     turn, last = own.component_at(c, k)
     vectors = [me.v[i] for i in range(c)]
@@ -61,18 +53,13 @@ def _(me: Any) -> Any:
 class PCAConstruction(SpectralConstruction):
     """Four blocks per iteration, five per component, one for the covariance."""
 
-    definition: ClassVar = find_components
-    source: ClassVar[str] = "Q. Liu 2025, Theorem 7"
-    cost: ClassVar[Cost] = Cost(
-        "4k + 5c + 1",
-        "3",
-        "cd + 5d + 4",
-        "2τ + 4c + 1 layers, τ = k/c, and λ₁^d C/ε² heads",
-        where="c = components",
-    )
-    looped: ClassVar[bool] = False
-    error: ClassVar[str] = "6 δ² max(1, most), δ ≈ (3/32) ln² r"
-    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+    definition = find_components
+    source = "Q. Liu 2025, Theorem 7"
+    printed = "2τ + 4c + 1 layers, τ = k/c, and λ₁^d C/ε² heads"
+    cost = Cost("4k + 5c + 1", "3", "cd + 5d + 4", printed, where="c = components")
+    looped = False
+    error = "6 δ² max(1, most), δ ≈ (3/32) ln² r"
+    cases = (
         {"d": 1, "n": 3, "steps": 2, "components": 1},
         {"d": 3, "n": 3, "steps": 3, "components": 3},
         {"d": 6, "n": 25, "steps": 25, "components": 3},
@@ -80,9 +67,7 @@ class PCAConstruction(SpectralConstruction):
     )
 
     steps: int = parameter(40, "iterations of all components together", least=1, most=1_000)
-    components: int = parameter(  # pyright: ignore[reportIncompatibleVariableOverride]
-        2, "number of eigenvectors", least=1, most=16
-    )
+    components: int = parameter(2, "number of eigenvectors", least=1, most=16)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -102,9 +87,9 @@ class PCAConstruction(SpectralConstruction):
     def distributions(self) -> list[PrincipalComponents]:
         return [PrincipalComponents(d=self.d, n=self.n, components=self.components)]
 
-    def accept(self, problem: PCAProblem) -> None:
-        self.check_sizes(problem)
+    def accept(self, problem: Any) -> None:
+        super().accept(problem)
         self.check_lengths(self.algorithm.lengths(problem))
 
-    def represent(self, filled: Registers, state: DeflationState) -> Registers:
+    def represent(self, filled: Registers, state: Any) -> Registers:
         return {"cov": filled["id"] @ state.matrix.mT, "v": state.vectors.unsqueeze(-3)}

@@ -1,28 +1,24 @@
 """Base class of constructions that iterate v ← Av/‖Av‖: sizes, the range of ‖Av‖, the blocks."""
 
-from __future__ import annotations
-
 from abc import ABC
 from collections.abc import Iterable
-from typing import ClassVar
 
 import torch
-from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.constructions.power_iteration import find_knot_error
 from innerloop.errors import OutOfRangeError
-from innerloop.language.construction import ProgramConstruction
-from innerloop.parameters import parameter
-from innerloop.problems.principal_components import PCAProblem
+from innerloop.language.classes import ProgramConstruction, parameter
 
 
 class SpectralConstruction(ProgramConstruction, ABC):
     """A construction on n data tokens, with a d×d matrix spread over the first d of them."""
 
-    exact: ClassVar[bool] = False
-    attention: ClassVar[str] = "relu"
-    components: ClassVar[int] = 1
+    exact = False
+    attention = "relu"
+    takes = "only"
+    usage_by_accept = True  # `check_lengths`
+    components = 1
 
     d: int = parameter(5, "features", least=1, most=16)
     n: int = parameter(20, "data points; the weights depend on n", least=1, most=2_000)
@@ -54,17 +50,6 @@ class SpectralConstruction(ProgramConstruction, ABC):
         delta = find_knot_error(self.knots, self.least, self.most)
         return 1.5 * delta**2 + 0.5 * delta**3
 
-    def check_sizes(self, problem: PCAProblem) -> None:
-        """Refuse data of other than the built sizes."""
-        built = f"n={self.n}, d={self.d}, {self.components} starting vectors"
-        given = f"n={problem.n}, d={problem.d}, {problem.components} starting vectors"
-        if given != built:
-            raise OutOfRangeError(f"{self.name} was built for {built}; got {given}")
-
-    def usage(self, stream: Tensor) -> float:
-        """Return 0: `accept` has compared all lengths with the range of the knots."""
-        return 0.0
-
     def check_lengths(self, lengths: Iterable[Tensor]) -> None:
         """Refuse data for which some ‖Av‖ is outside the range of the knots."""
         values = torch.stack(list(lengths)).detach()
@@ -79,8 +64,3 @@ class SpectralConstruction(ProgramConstruction, ABC):
                 f"{self.name} was built for ‖Av‖ from {self.least:g} to {self.most:g}, the data "
                 f"give {low:.3g} to {high:.3g}: build it with another least and most"
             )
-
-
-def unit_vectors(problem: PCAProblem) -> Float[Tensor, "n d"]:
-    """Return e_j for token j ≤ d, and 0 for the others."""
-    return torch.eye(problem.n, problem.d, dtype=problem.x.dtype, device=problem.x.device)

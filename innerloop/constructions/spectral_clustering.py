@@ -13,37 +13,27 @@ Holds for  n ≥ d ≥ 2 as built, entries up to 10⁴, and least ≤ ‖Cv‖ �
 Source     yang2025.he.gmm, after the steps of its spectral algorithm
 """
 
-from __future__ import annotations
-
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.power_method import Vector, product
+from innerloop.algorithms.power_method import product
 from innerloop.algorithms.spectral_clustering import SpectralClustering
-from innerloop.constructions.base import Cost
+from innerloop.constructions.pca import REGISTERS
 from innerloop.constructions.power_iteration import iterate, spread_covariance
 from innerloop.constructions.spectral import SpectralConstruction
 from innerloop.errors import OutOfRangeError
-from innerloop.language import Data, State, clip, define, dot, mean, stack
-from innerloop.language.construction import Registers
-from innerloop.parameters import parameter
+from innerloop.language import State, clip, define, dot, mean, stack
+from innerloop.language.classes import Cost, Registers, parameter
 from innerloop.problems.binary_mixture import BinaryMixture
-from innerloop.problems.principal_components import PCAProblem
 
 MAX_ENTRY = 1e4
 """Upper bound on the entries of the data: centring larger ones would lose digits."""
 
 
-@define(
-    prompt="components",
-    x=State("d"),
-    id=Data("d"),
-    cov=State("d"),
-    v=State("c", "d", shared=True),
-)
+@define(prompt="components", x=State("d"), **REGISTERS)
 def find_direction(me: Any, n: int, own: Any) -> None:
     me.v = stack([iterate(me, own, me.v[0])])
 
@@ -63,15 +53,12 @@ def score(me: Any, own: Any) -> Any:
 class SpectralClusteringConstruction(SpectralConstruction):
     """Four blocks per iteration, two before the first and one for the read-out."""
 
-    definition: ClassVar = find_direction
-    source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers), Theorem 3.2"
-    cost: ClassVar[Cost] = Cost("4k + 3", "2", "5d + 4")
-    error: ClassVar[str] = "3/2 δ² + 1/2 δ³, δ ≈ (3/32) ln² r"
-    looped: ClassVar[bool] = True
-    cases: ClassVar[tuple[dict[str, Any], ...]] = (
-        {"d": 2, "n": 2, "steps": 1},
-        {"steps": 30, "knots": 40, "ramp": 1.0},
-    )
+    definition = find_direction
+    source = "Yang 2025 (Learning spectral methods by transformers), Theorem 3.2"
+    cost = Cost("4k + 3", "2", "5d + 4")
+    error = "3/2 δ² + 1/2 δ³, δ ≈ (3/32) ln² r"
+    looped = True
+    cases = ({"d": 2, "n": 2, "steps": 1}, {"steps": 30, "knots": 40, "ramp": 1.0})
 
     steps: int = parameter(20, "iterations", least=1, most=1_000)
     least: float = parameter(1e-2, "the least ‖Cv‖ allowed", least=1e-6)
@@ -95,8 +82,8 @@ class SpectralClusteringConstruction(SpectralConstruction):
     def distributions(self) -> list[BinaryMixture]:
         return [BinaryMixture(d=self.d, n=self.n)]
 
-    def accept(self, problem: PCAProblem) -> None:
-        self.check_sizes(problem)
+    def accept(self, problem: Any) -> None:
+        super().accept(problem)
         if (largest := float(problem.x.abs().max())) > MAX_ENTRY:
             raise OutOfRangeError(
                 f"{self.name} takes entries up to {MAX_ENTRY:g}, or centring them loses digits; "
@@ -106,11 +93,11 @@ class SpectralClusteringConstruction(SpectralConstruction):
         states = self.algorithm.states(problem, self.steps - 1)
         self.check_lengths(product(covariance, state).norm(dim=-1) for state in states)
 
-    def represent(self, filled: Registers, state: Vector) -> Registers:
+    def represent(self, filled: Registers, state: Any) -> Registers:
         x = filled["x"] - filled["x"].mean(dim=-2, keepdim=True)
         cov = filled["id"] @ (x.mT @ x) / self.n
         return {"x": x, "cov": cov, "v": state.unsqueeze(-2).unsqueeze(-3)}
 
-    def decode(self, problem: PCAProblem, stream: Tensor) -> Tensor:
+    def decode(self, problem: Any, stream: Tensor) -> Tensor:
         """Read score and label of each point."""
         return self.layout.read(stream, "score")

@@ -73,6 +73,8 @@ class ProgramConstruction(Construction[Any, Any], ABC):
     """Which n it takes besides the built one; if None, its weights and its ranges decide."""
     within: ClassVar[dict[str, str]] = {}
     """Parameters that bound the entries of registers of the prompt: {"x": "bound"}."""
+    usage_by_accept: ClassVar[bool] = False
+    """Whether `accept` compares all that ranges depend on: then no stream leaves them."""
     _reference: ClassVar[type[Reference]]
 
     def __post_init__(self) -> None:
@@ -272,10 +274,12 @@ class ProgramConstruction(Construction[Any, Any], ABC):
     def _range_checks(self) -> list[RangeCheck]:
         plans = [*self.compiled.steps, self.compiled.prologue, self.compiled.epilogue]
         checks = [RangeCheck(plan, self.layout) for plan in plans if plan is not None]
-        return [check for check in checks if check.needed]
+        return [check for check in checks if check.needed or check.ranges]
 
     def usage(self, stream: Tensor) -> float:
         """Compare scores with their `reach`, and gated numbers and knots with their ranges."""
+        if self.usage_by_accept:
+            return 0.0
         tokens = stream.shape[-2]
         context = self.definition.prompt.count_context(tokens, self.sizes)
         shares = [check.measure(stream, context) for check in self._range_checks]

@@ -21,7 +21,6 @@ from torch import Tensor, nn
 
 from innerloop.constructions.base import Construction
 from innerloop.constructions.pca import PCAConstruction
-from innerloop.constructions.spectral import unit_vectors
 from innerloop.errors import InputError
 from innerloop.models.encoder import Reading
 from innerloop.parameters import parameter
@@ -95,7 +94,9 @@ class PCARecipe(PointsRecipe):
             return self.layout.make_tokens(x=problem.x, one=1.0)
         shown = torch.zeros_like(problem.x)
         shown[..., : problem.components, :] = problem.start
-        return self.layout.make_tokens(x=problem.x, one=1.0, id=unit_vectors(problem), v=shown)
+        return self.layout.make_tokens(
+            x=problem.x, one=1.0, id=torch.eye(problem.n, problem.d).to(problem.x), v=shown
+        )
 
     def build_construction(self) -> Construction:
         return PCAConstruction(
