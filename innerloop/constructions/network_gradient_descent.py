@@ -21,39 +21,20 @@ Source     yang2025.wu.theorem-1, printed for a smooth activation, with (2N + 4)
            output has a ReLU too
 """
 
-from __future__ import annotations
-
 import math
 from functools import cache, cached_property, reduce
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.network_gradient_descent import (
-    HUBER_THRESHOLD,
-    Loss,
-    NetworkGradientDescent,
-)
-from innerloop.constructions.base import Cost
+from innerloop.algorithms import network_gradient_descent as descent
 from innerloop.errors import OutOfRangeError
-from innerloop.language import (
-    Data,
-    State,
-    clip,
-    closed,
-    define,
-    matvec,
-    mean,
-    outer,
-    relu,
-    transposed,
-)
-from innerloop.language.construction import Registers
-from innerloop.language.definition import Definition
-from innerloop.language.prompts.networks import NetworkProgram, NetworkPrompt, format_shapes
-from innerloop.parameters import parameter
-from innerloop.problems.network_regression import NetworkWeights, activations
+from innerloop.language import clip, closed, define, matvec, mean, outer, relu, transposed
+from innerloop.language.classes import Cost, Definition, NetworkProgram, Registers, parameter
+from innerloop.language.prompts.networks import NetworkPrompt, format_shapes
+from innerloop.language.types import Data, State
+from innerloop.problems.network_regression import activations
 
 MAX_WEIGHTS = 400
 """Every head of the update stores a matrix between its registers and all weights: memory grows with
@@ -83,31 +64,26 @@ def average(signal: str, below: str) -> Any:
 @cache
 def define_descent(layers: int) -> Definition:
     """Return the program for a network of N layers, whose weights are registers `V1` … `VN`."""
-    prompt = NetworkPrompt(layers)
-    shared = {
-        name: State(*prompt.offers[name], shared=True) for name in prompt.offers if "V" in name
-    }
-    numbers = range(1, layers + 1)
+    prompt, numbers = NetworkPrompt(layers), range(1, layers + 1)
+    shared = {f"V{k}": State(*prompt.offers[f"V{k}"], shared=True) for k in numbers}
 
     @define(prompt=prompt, x=Data("d"), y=Data("m"), query=Data(), **shared)
-    def descend(
-        me: Any, n: int, step_size: Any, loss: str, box: Any, slope: Any, bound: Any
-    ) -> None:
+    def descend(me: Any, n: int, own: Any) -> None:
+        bound, huber = own.bound, descent.HUBER_THRESHOLD
         me.p0 = me.x
         for k in numbers:
             me[f"p{k}"] = pass_forward(me[f"p{k - 1}"], f"V{k}")
-            me[f"off{k}"] = pass_forward(me[f"p{k - 1}"], f"V{k}", -2 * slope, 1)
+            me[f"off{k}"] = pass_forward(me[f"p{k - 1}"], f"V{k}", -2 * own.slope, 1)
         rest, shut = me[f"p{layers}"] - me.y, me[f"off{layers}"] + me.query
         signal = closed(rest, shut, bound)
-        if loss == "huber":
-            signal += relu(-rest - HUBER_THRESHOLD - bound * shut)
-            signal -= relu(rest - HUBER_THRESHOLD - bound * shut)
+        if own.loss == "huber":
+            signal += relu(-rest - huber - bound * shut) - relu(rest - huber - bound * shut)
         me[f"s{layers}"] = signal
         for k in reversed(numbers[:-1]):
             me[f"s{k}"] = pass_back(me[f"s{k + 1}"], f"V{k + 1}", bound * me[f"off{k}"])
         for k in numbers:
-            moved = me[f"V{k}"] - step_size * (n + 1) / n * average(f"s{k}", f"p{k - 1}")
-            me[f"V{k}"] = clip(moved, box)
+            moved = me[f"V{k}"] - own.step_size * (n + 1) / n * average(f"s{k}", f"p{k - 1}")
+            me[f"V{k}"] = clip(moved, own.box)
 
     @descend.answer
     def _(me: Any) -> Any:
@@ -119,8 +95,8 @@ def define_descent(layers: int) -> Definition:
 class NetworkGradientDescentConstruction(NetworkProgram):
     """2N blocks per step, looped, and N for the read-out."""
 
-    source: ClassVar[str] = "Yang 2025, second paper (Wu et al. 2024), Theorem 1"
-    cost: ClassVar[Cost] = Cost(
+    source = "Yang 2025, second paper (Wu et al. 2024), Theorem 1"
+    cost = Cost(
         layers="2Nk + N",
         heads="max(K + 2m, b, 2r)",
         width="max(dK + NK² − 2K² + mK + NK + d + 4m + 2, "
@@ -128,10 +104,10 @@ class NetworkGradientDescentConstruction(NetworkProgram):
         printed="(2N + 4)L layers",
         where="N = layers, K = width, m = outputs, b = back_heads, r = update_rank",
     )
-    attention: ClassVar[str] = "relu"
-    looped: ClassVar[bool] = True
-    remedy: ClassVar[str] = "build it with a larger slope or bound"
-    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+    attention = "relu"
+    looped = True
+    remedy = "build it with a larger slope or bound"
+    cases = (
         {"layers": 2, "width": 6, "d": 4, "n": 9, "steps": 5, "box": 10.0},
         {"layers": 3, "loss": "huber", "n": 15, "steps": 6},
         {"layers": 4, "width": 3, "loss": "huber", "outputs": 3, "box": 0.5, "steps": 5},
@@ -141,16 +117,10 @@ class NetworkGradientDescentConstruction(NetworkProgram):
 
     layers: int = parameter(3, "N, layers of the network", least=2, most=32)
     step_size: float = parameter(0.1, "η")
-    loss: Loss = parameter("squared", "the loss, squared or huber")
-    box: float = parameter(
-        1.0, "C, the largest weight that the projection allows", least=1e-6, most=1e6
-    )
-    slope: float = parameter(
-        1e10, "S; a unit's input between 0 and 1/S is out of range", least=1.0, most=1e12
-    )
-    bound: float = parameter(
-        1e3, "B, the largest residual or back-propagated sum allowed", least=1e-6, most=1e9
-    )
+    loss: descent.Loss = parameter("squared", "the loss, squared or huber")
+    box: float = parameter(1.0, "C, the largest weight of the projection", least=1e-6, most=1e6)
+    slope: float = parameter(1e10, "S; inputs in (0, 1/S) are out of range", least=1.0, most=1e12)
+    bound: float = parameter(1e3, "B, the largest number passed back", least=1e-6, most=1e9)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -176,18 +146,17 @@ class NetworkGradientDescentConstruction(NetworkProgram):
         return sum(min(shape) for shape in self.shapes)
 
     @cached_property
-    def algorithm(self) -> NetworkGradientDescent:
+    def algorithm(self) -> descent.NetworkGradientDescent:
         size, box = torch.tensor([self.step_size, self.box], dtype=torch.float64)
-        return NetworkGradientDescent(size.unsqueeze(0), box, self.loss)
+        return descent.NetworkGradientDescent(size.unsqueeze(0), box, self.loss)
 
-    def represent(self, filled: Registers, state: NetworkWeights) -> Registers:
+    def represent(self, filled: Registers, state: Any) -> Registers:
         return {f"V{j}": matrix.unsqueeze(-3) for j, matrix in enumerate(state, 1)}
 
     def usage(self, stream: Tensor) -> float:
         """Compare the units' inputs with ±1/S, and gated numbers with B, in the current network."""
-        weights = tuple(
-            self.layout.read(stream, f"V{j}")[..., 0, :, :] for j in range(1, self.layers + 1)
-        )
+        names = (f"V{j}" for j in range(1, self.layers + 1))
+        weights = tuple(self.layout.read(stream, name)[..., 0, :, :] for name in names)
         x, y = (self.layout.read(stream, name) for name in ("x", "y"))
         passed = activations(weights, x)
         gated = [passed[-1] - y]
