@@ -12,11 +12,7 @@ Exact for  every d, one query, and n up to 2000 in float64, where scores of size
 Source     qliu2025.proposition-6; the slide prints the input again as the output
 """
 
-from __future__ import annotations
-
-from dataclasses import replace
 from functools import cached_property
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -24,9 +20,8 @@ from torch import Tensor
 from innerloop.algorithms.format_conversion import FormatConversion, Tokens
 from innerloop.constructions.base import Cost
 from innerloop.constructions.regression import RegressionConstruction
-from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
-from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
+from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.transformer import MLP, Attention, Block, Head, Layout, Units
 
 
@@ -38,34 +33,22 @@ def pairing_blocks(layout: Layout) -> list[Block]:
 
     squares = Head({("par", "pos"): 1.0}, {("pos", "r"): 1.0})
     sums = Head({("par", "one"): 1.0}, {("pos", "q"): 3.0})
-    copy = Head(
-        score={
-            ("q", "pos"): 4 / 3,
-            ("par", "pos"): -2.0,
-            ("r", "one"): -6.0,
-            ("q", "one"): 10 / 3,
-            ("par", "one"): -4.0,
-        },
-        value={("x", "x"): 1.0},
-    )
-    eye = torch.eye(2, dtype=torch.float64)
-    erase = Units(
-        reads={"r": eye[:, :1], "q": eye[:, 1:]},
-        bias=torch.zeros(2, dtype=torch.float64),
-        writes={"r": -eye[:1], "q": -eye[1:]},
-        note="r ← 0, q ← 0 (neither is ever negative)",
-    )
-    return [
-        Block(attention(squares, sums)),
-        Block(attention(copy), MLP.from_pieces(layout, [erase])),
-    ]
+    factor = {("q", "pos"): 4 / 3, ("par", "pos"): -2.0}
+    constant = {("r", "one"): -6.0, ("q", "one"): 10 / 3, ("par", "one"): -4.0}
+    copy = Head({**factor, **constant}, {("x", "x"): 1.0})
+    eye, zeros = torch.eye(2, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    reads, writes = {"r": eye[:, :1], "q": eye[:, 1:]}, {"r": -eye[:1], "q": -eye[1:]}
+    erase = Units(reads, zeros, writes, "r ← 0, q ← 0 (neither is ever negative)")
+    last = Block(attention(copy), MLP.from_pieces(layout, [erase]))
+    return [Block(attention(squares, sums)), last]
 
 
 class FormatConversionConstruction(RegressionConstruction[Tokens]):
     """Two blocks of at most two heads, and two hidden units; one step."""
 
-    source: ClassVar[str] = "Q. Liu 2025, Proposition 6"
-    cost: ClassVar[Cost] = Cost("2", "2", "d + 6", "2 layers, 3 heads, ‖θ‖ ≤ 12")
+    source = "Q. Liu 2025, Proposition 6"
+    cost = Cost("2", "2", "d + 6", "2 layers, 3 heads, ‖θ‖ ≤ 12")
+    one_query = True
 
     n: int = parameter(20, "examples it is certified on", least=1, most=2_000)
     steps: int = parameter(1, "always 1", least=1, most=1)
@@ -78,20 +61,11 @@ class FormatConversionConstruction(RegressionConstruction[Tokens]):
     def algorithm(self) -> FormatConversion:
         return FormatConversion()
 
-    def distributions(self) -> list[LinearRegression]:
-        return [replace(each, queries=1) for each in super().distributions()]
-
-    def accept(self, problem: RegressionProblem) -> None:
-        super().accept(problem)
-        if problem.queries != 1:
-            raise OutOfRangeError(f"{self.name} takes one query, got {problem.queries}")
-
     def prompt(self, problem: RegressionProblem) -> Tensor:
         return self.layout.make_tokens(**problem.to_decoder_format())
 
     def encode(self, problem: RegressionProblem, state: Tokens) -> Tensor:
-        prompt = problem.to_decoder_format()
-        return self.layout.make_tokens(**{**prompt, "x": state.x, "y": state.y})
+        return self.layout.make_tokens(**problem.to_decoder_format() | state._asdict())
 
     def body(self, k: int) -> list[Block]:
         return pairing_blocks(self.layout)

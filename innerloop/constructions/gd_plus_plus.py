@@ -15,9 +15,9 @@ from typing import Any
 
 from innerloop.algorithms.gd_plus_plus import GDPlusPlus
 from innerloop.constructions import preconditioned_gradient_descent as preconditioned
-from innerloop.constructions.regression import Matrices, make_matrices
 from innerloop.language import State, define, dot, mean
 from innerloop.language.classes import Registers, parameter
+from innerloop.language.matrices import Matrices, make_matrices
 
 
 @define(x=State("d"), y=State())

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor
 
 from innerloop.algorithms.lista_vm import ListaVM
-from innerloop.constructions.regression import Matrices, make_matrices
 from innerloop.errors import InputError
 from innerloop.language import Data, State, define, dot, mean, soft_threshold
 from innerloop.language.classes import Cost, PrefixProgram, Registers, parameter
+from innerloop.language.matrices import Matrices, make_matrices
 
 REGISTERS = {"x": Data("d"), "y": Data(), "beta": State("d"), "odd": Data()}
 

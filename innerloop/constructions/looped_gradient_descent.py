@@ -12,9 +12,9 @@ from typing import Any
 
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
 from innerloop.constructions import preconditioned_gradient_descent as preconditioned
-from innerloop.constructions.regression import Matrices
 from innerloop.language import Data, State, define, dot, mean
 from innerloop.language.classes import Cost, parameter
+from innerloop.language.matrices import Matrices
 
 
 @define(x=Data("d"), y=State())

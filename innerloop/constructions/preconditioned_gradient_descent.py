@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from innerloop.algorithms.preconditioned_gradient_descent import PreconditionedGradientDescent
-from innerloop.constructions.regression import Matrices, make_matrices
 from innerloop.language import Data, State, define, dot, mean
 from innerloop.language.classes import Cost, Registers, RegressionProgram, parameter
+from innerloop.language.matrices import Matrices, make_matrices
 
 
 @define(x=Data("d"), y=State())

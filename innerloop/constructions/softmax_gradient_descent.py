@@ -29,7 +29,6 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Float
@@ -45,7 +44,7 @@ from innerloop.constructions.base import Cost
 from innerloop.constructions.regression import RegressionConstruction
 from innerloop.errors import OutOfRangeError
 from innerloop.parameters import parameter
-from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
+from innerloop.problems.linear_regression import RegressionProblem
 from innerloop.transformer import (
     MLP,
     Attention,
@@ -70,13 +69,14 @@ LOGISTIC_CURVATURE = 1 / (6 * math.sqrt(3))
 class SoftmaxGradientDescentConstruction(RegressionConstruction[Weights]):
     """Three MLPs and a softmax head per step, and one MLP for the read-out."""
 
-    source: ClassVar[str] = "Yang 2025, second paper, Theorem 6 (Wu et al. 2024)"
-    cost: ClassVar[Cost] = Cost("4k + 1", "1", "3d + 5", "4k layers; heads and width not given")
-    exact: ClassVar[bool] = False
-    error: ClassVar[str] = "η(e₃ + B(λ d e₁ + e_σ)), each e falling like knots⁻²"
-    looped: ClassVar[bool] = True
-    tolerances: ClassVar = {torch.float64: 1e-9}
-    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+    source = "Yang 2025, second paper, Theorem 6 (Wu et al. 2024)"
+    cost = Cost("4k + 1", "1", "3d + 5", "4k layers; heads and width not given")
+    exact = False
+    error = "η(e₃ + B(λ d e₁ + e_σ)), each e falling like knots⁻²"
+    looped = True
+    one_query = True
+    tolerances = {torch.float64: 1e-9}
+    cases = (
         {"d": 1, "n": 6, "steps": 5, "loss": "squared", "step_size": 0.2},
         {"d": 3, "n": 9, "steps": 4, "loss": "huber", "step_size": 0.4},
         {"d": 2, "n": 8, "steps": 3, "loss": "squared", "box": 0.3, "step_size": 0.5, "knots": 300},
@@ -101,10 +101,6 @@ class SoftmaxGradientDescentConstruction(RegressionConstruction[Weights]):
         return ProjectedGradientDescent(
             size, torch.tensor(self.box, dtype=torch.float64), self.loss
         )
-
-    def distributions(self) -> list[LinearRegression]:
-        largest = replace(super().distributions()[0], queries=1)
-        return [largest, replace(largest, n=self.n // 2 + 1)]
 
     def draw_further(
         self, count: int, generator: torch.Generator, dtype: torch.dtype
@@ -155,8 +151,6 @@ class SoftmaxGradientDescentConstruction(RegressionConstruction[Weights]):
         super().accept(problem)
         if problem.n > self.n:
             raise OutOfRangeError(f"{self.name} was built for n up to {self.n}, got {problem.n}")
-        if problem.queries != 1:
-            raise OutOfRangeError(f"{self.name} reads out one query, got {problem.queries}")
 
     def prompt(self, problem: RegressionProblem) -> Tensor:
         return self.layout.make_tokens(**problem.to_encoder_format())

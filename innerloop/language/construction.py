@@ -20,7 +20,6 @@ import torch
 from torch import Tensor
 
 from innerloop.constructions.base import Construction
-from innerloop.constructions.regression import make_matrices
 from innerloop.errors import FileError, InputError, OutOfRangeError
 from innerloop.language.compiler import Compiled, compile_program
 from innerloop.language.definition import Definition, list_arguments
@@ -36,6 +35,7 @@ from innerloop.language.emission import emit_blocks
 from innerloop.language.forms import ONE
 from innerloop.language.interpreter import Interpreter
 from innerloop.language.machine import Function, run_program
+from innerloop.language.matrices import make_matrices
 from innerloop.language.plan import Plan
 from innerloop.language.ranges import RangeCheck
 from innerloop.language.reference import Reference
