@@ -252,7 +252,7 @@ def command_results(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Comma
     text = text.replace("class NewtonConstruction", "class BrandNewConstruction")
     (folder / "brand_new.py").write_text(text)
     text = (folder / "format_conversion.py").read_text("utf-8")
-    text = text.replace("def body(", "def bodyy(").replace("cost: ClassVar", "costs: ClassVar")
+    text = text.replace("def body(", "def bodyy(").replace("    cost = ", "    costs = ")
     (folder / "half_done.py").write_text(text)
     (folder / "mistyped.py").write_text('"""A method."""\n\ndef body(:\n')
     (copy / "innerloop" / "claims" / "ahn2023" / "lemma_99.py").write_text("import nowhere\n")
