@@ -5,9 +5,11 @@ from __future__ import annotations
 import copy
 import inspect
 import itertools
+import re
 from dataclasses import replace
 from fractions import Fraction
 from multiprocessing import Pipe
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -115,6 +117,18 @@ def test_certificates_of_constructions_with_a_declared_bound_have_both() -> None
     assert certificate.error == made.error
     approximation = certificate.approximation or {}
     assert 0 < approximation["measured"] <= approximation["bound"] < certificate.tolerance
+
+
+@pytest.mark.usefixtures("law_alone")
+def test_the_example_of_the_page_is_off_and_bounded_as_it_says(tmp_path: Path) -> None:
+    page = Path(innerloop.__file__).parent.parent / "docs" / "guide" / "language.md"
+    blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), flags=re.M | re.S)
+    (tmp_path / "page.py").write_text("\n".join(blocks), "utf-8")
+    sizes = {"d": 3, "n": 8, "steps": 3}
+    made = innerloop.compile(f"{tmp_path / 'page.py'}:normalised", **sizes, instances=4)
+    found = made.certificate.approximation or {}
+    said = f"off by up to {found['measured']:.1e} and bounded by {found['bound']:.1e}"
+    assert said.replace("e-0", "e-") in page.read_text("utf-8")
 
 
 @program(x=Data("d"), y=Data(), w=State("d", shared=True))

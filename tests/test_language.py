@@ -472,7 +472,7 @@ def test_the_programs_of_the_page_compile_exactly(tmp_path: Path) -> None:
     path = tmp_path / "page.py"
     path.write_text("\n".join(blocks))
     names = re.findall(r"@program.*\ndef (\w+)", path.read_text())
-    assert len(names) == 10
+    assert len(names) == 11
     for name in names:
         assert innerloop.exact(f"{path}:{name}", points=1, d=2, n=2).equal
 

@@ -43,28 +43,38 @@ class Knots:
         return self.levels.diff() / self.places.diff()
 
     @cached_property
-    def errors(self) -> Tensor:
-        """The least and the largest of function minus line in each interval, rounding apart.
-
-        Between the points where it is measured it may turn by h²/8 · max|f″|: a quarter of the
-        largest second difference, which allows for an f″ twice as large as was seen.
-        """
+    def _measured(self) -> Tensor:
+        """Function minus line, at all shares of each interval, rounding apart."""
         low, high = self.places[:-1, None], self.places[1:, None]
         inside = self.function(low + (high - low) * SHARES)
         inside[:, 0], inside[:, -1] = self.levels[:-1], self.levels[1:]
         found = inside - (self.levels[:-1, None] * (1 - SHARES) + self.levels[1:, None] * SHARES)
         rounding = 8 * torch.finfo(found.dtype).eps * inside.abs().amax(-1, keepdim=True)
-        found = found.masked_fill(found.abs() <= rounding, 0.0)
+        return found.masked_fill(found.abs() <= rounding, 0.0)
+
+    @cached_property
+    def errors(self) -> Tensor:
+        """The largest difference between function and line that was measured in each interval."""
+        return self._measured.abs().amax(-1)
+
+    def _bound_errors(self) -> Tensor:
+        """Bound function minus line in each interval, from below and from above.
+
+        Between the points where it is measured it may turn by h²/8 · max|f″|: a quarter of the
+        largest second difference, which allows for an f″ twice as large as was seen.
+        """
+        found = self._measured
         turn = found.diff(n=2).abs().amax(-1) / 4
         return torch.stack([found.amin(-1) - turn, found.amax(-1) + turn])
 
     @cached_property
     def lines(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """Places, levels, slopes and errors of the lines.
+        """Places, levels, slopes, and the least and largest error of the lines.
 
         Those outside of the knots, which are constant, are among them where the function settles.
         """
-        places, levels, slopes, errors = self.places, self.levels, self.slopes, self.errors
+        places, levels, slopes = self.places, self.levels, self.slopes
+        errors = self._bound_errors()
         flat, widths = slopes.new_zeros(1), places.diff()
         if (tail := self._measure_tail(places[-1], levels[-1], widths[-1])) is not None:
             places, levels = torch.cat([places, flat + FAR]), torch.cat([levels, levels[-1:]])

@@ -34,7 +34,7 @@ class Range(NamedTuple):
     @property
     def error(self) -> float:
         """The largest difference that was measured between straight lines and their function."""
-        return 0.0 if self.knots is None else float(self.knots.errors.abs().max())
+        return 0.0 if self.knots is None else float(self.knots.errors.max())
 
 
 class Part(NamedTuple):
