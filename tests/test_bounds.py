@@ -124,8 +124,8 @@ def test_the_example_of_the_page_is_off_and_bounded_as_it_says(tmp_path: Path) -
     page = Path(innerloop.__file__).parent.parent / "docs" / "guide" / "language.md"
     blocks = re.findall(r"^```python\n(.*?)^```$", page.read_text("utf-8"), flags=re.M | re.S)
     (tmp_path / "page.py").write_text("\n".join(blocks), "utf-8")
-    sizes = {"d": 3, "n": 8, "steps": 3}
-    made = innerloop.compile(f"{tmp_path / 'page.py'}:normalised", **sizes, instances=4)
+    name = f"{tmp_path / 'page.py'}:normalised"
+    made = innerloop.compile(name, d=3, n=8, steps=3, instances=4)
     found = made.certificate.approximation or {}
     said = f"off by up to {found['measured']:.1e} and bounded by {found['bound']:.1e}"
     assert said.replace("e-0", "e-") in page.read_text("utf-8")

@@ -27,12 +27,18 @@ def reduce_stably(products: Sequence[Factors], written: int) -> list[Factors]:
     Exact algebra does not see that they do, floats do. `written` is the side, 0 or 1, whose entries
     are the places that add up what the other side reads.
     """
+    few = reduce_rank(products)
+    if len(few) == len(products):  # nothing was combined
+        return few
     limits = {key: MAX_AMPLIFICATION * size for key, size in _add_sizes(products, written).items()}
-    for order in (products, products[::-1]):
-        few = reduce_rank(order)
-        if all(size <= limits[key] for key, size in _add_sizes(few, written).items()):
-            return few
-    return list(products)
+    if _is_within(few, limits, written):
+        return few
+    few = reduce_rank(products[::-1])
+    return few if _is_within(few, limits, written) else list(products)
+
+
+def _is_within(products: Sequence[Factors], limits: dict[Any, float], written: int) -> bool:
+    return all(size <= limits[key] for key, size in _add_sizes(products, written).items())
 
 
 def _add_sizes(products: Sequence[Factors], written: int) -> dict[Any, float]:
