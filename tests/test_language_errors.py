@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import traceback
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+import innerloop.language
 from innerloop.errors import InputError
 from innerloop.language import (
     Data,
@@ -13,6 +18,7 @@ from innerloop.language import (
     State,
     clip,
     dot,
+    entry_sum,
     gate,
     matvec,
     mean,
@@ -22,9 +28,12 @@ from innerloop.language import (
     program,
     relu,
     softmax,
+    stack,
     total,
+    transposed,
 )
 from innerloop.language.errors import CannotCompile
+from innerloop.language.values import Matrix
 
 REGISTERS: dict[str, Any] = {
     "x": Data("d"),
@@ -144,7 +153,87 @@ def value_as_number(me: Any) -> None:
     me.q = float(me.q)
 
 
+def three_values_of_j(me: Any) -> None:
+    me.m = mean(lambda j: j.y * (dot(me.m, j.x) * j.x))
+
+
+def shapes_of_dot(me: Any) -> None:
+    me.q = dot(me.V, me.w)
+
+
+def dot_with_a_number(me: Any) -> None:
+    me.q = dot(me.w, 3)
+
+
+def flag_of_two(me: Any) -> None:
+    me.m = total(lambda j: j.x, where=lambda j: j.x, reach=1)
+
+
+def iterating_over_a_score(me: Any) -> None:
+    me.m = mean(lambda j: next(iter(outer(me.m, j.x))))
+
+
+def iterating_over_a_number(me: Any) -> None:
+    me.q = next(iter(me.q))
+
+
+def entry_of_a_score(me: Any) -> None:
+    me.m = mean(lambda j: outer(me.m, j.x)[0])
+
+
+def transpose_of_a_score(me: Any) -> None:
+    me.V = mean(lambda j: transposed(outer(me.m, j.x)))
+
+
+def transpose_of_a_vector(me: Any) -> None:
+    me.w = transposed(me.w)
+
+
+def entries_of_a_score(me: Any) -> None:
+    me.q = mean(lambda j: entry_sum(me.x * j.x))
+
+
+def entries_of_a_matrix(me: Any) -> None:
+    me.q = entry_sum(me.V)
+
+
+def stacked_scores(me: Any) -> None:
+    me.m = mean(lambda j: stack([dot(me.m, j.x), dot(me.x, j.x), dot(me.x, j.m)]))
+
+
+def stacked_shapes(me: Any) -> None:
+    me.m = stack([me.q, me.x, me.q])
+
+
+def matrix_times_a_score(me: Any) -> None:
+    me.m = mean(lambda j: Matrix(np.eye(3)) @ (me.m * j.x))
+
+
+def matrix_of_another_size(me: Any) -> None:
+    me.m = Matrix(np.eye(2)) @ me.m
+
+
+def sums_of_other_shapes(me: Any) -> None:
+    me.m = mean(lambda j: dot(me.m, j.x) * j.x + dot(me.m, j.x) * j.y)
+
+
 REFUSED = {
+    three_values_of_j: "degree 3 in j",
+    shapes_of_dot: r"dot of values of shapes \(2, 3\) and \(3,\)",
+    dot_with_a_number: "dot of a value and int: give vectors",
+    flag_of_two: "`where` must be one number",
+    iterating_over_a_score: "iterating over what is no vector",
+    iterating_over_a_number: "iterating over one number",
+    entry_of_a_score: "an entry of what depends on two tokens",
+    transpose_of_a_score: "the transpose of what is no matrix",
+    transpose_of_a_vector: r"the transpose of a value of shape \(3,\)",
+    entries_of_a_score: "the entries of what is no vector",
+    entries_of_a_matrix: r"the sum of entries of a value of shape \(2, 3\)",
+    stacked_scores: "stacking what is no value of one token",
+    stacked_shapes: "stacking values of different shapes",
+    matrix_times_a_score: "a matrix times what is no vector",
+    matrix_of_another_size: r"a 2×2 matrix times a value of shape \(3,\)",
+    sums_of_other_shapes: r"a sum of shapes \(3,\) and \(\) inside of a sum",
     square_of_a_score: "degree 3 in j|two scores",
     degree_3_in_j: "me.p = ",
     degree_2_in_me: "degree 2 in me.*Take the factor of me out of the sum",
@@ -184,6 +273,45 @@ def test_what_is_refused_names_its_line(step: Any) -> None:
     assert place.endswith("test_language_errors.py")
     assert first < int(rest.partition(":")[0]) <= first + 5
     assert "`" in rest
+
+
+ELSEWHERE = {
+    "the answer must be a value": "test_an_answer_that_is_no_value_is_refused",
+    "this is for use inside of a program": "test_primitives_are_for_programs",
+    "; there are ": "the interpreter, for what the compiler has refused before",
+}
+"""Messages with tests of their own, or none."""
+
+
+def test_every_refusal_is_tested() -> None:
+    """Whatever raises `CannotCompile` is reached by a program of this file."""
+    reached = set()
+    for step in REFUSED:
+        with pytest.raises(CannotCompile) as refused:
+            program(**REGISTERS)(step)(d=3, n=4).compiled  # noqa: B018
+        frames = traceback.extract_tb(refused.value.__traceback__)
+        reached |= {(Path(frame.filename).name, frame.lineno) for frame in frames}
+    left = []
+    for path in Path(innerloop.language.__file__).parent.rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Raise) and ast.unparse(node).startswith("raise CannotCompile("):
+                lines = range(node.lineno, (node.end_lineno or node.lineno) + 1)
+                if not any((path.name, line) in reached for line in lines):
+                    left.append(ast.unparse(node))
+    assert len(left) == len(ELSEWHERE)
+    assert all(any(part in each for each in left) for part in ELSEWHERE), left
+
+
+def test_an_answer_that_is_no_value_is_refused() -> None:
+    made = program(x=Data("d"), q=State())(lambda me: setattr(me, "q", me.q + 1))
+    made.answer(lambda me: 3)
+    with pytest.raises(CannotCompile, match="the answer must be a value of a token, got int"):
+        made().compiled  # noqa: B018
+
+
+def test_primitives_are_for_programs() -> None:
+    with pytest.raises(CannotCompile, match="for use inside of a program"):
+        mean(lambda j: j.x)
 
 
 ACCEPTED = {

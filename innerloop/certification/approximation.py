@@ -2,11 +2,14 @@
 
 A program's weights are held against its straight lines, to rounding. What that is worth for the
 functions that the lines follow is told apart: the propagated bound of a step (`bounds.py`), from
-the states that the certificate is measured at, and the difference that was measured there.
+the states that the certificate is measured at, and the difference that was measured there. For a
+class with an algorithm of its own, that algorithm is what is meant: the bound it declares holds in
+all of its range, the propagated one is of these states.
 """
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from torch import Tensor
@@ -29,57 +32,80 @@ def measure_approximation(
     Returns the largest `bound`, the largest difference `measured`, and `excess`, the largest part
     of a difference that is above its own bound: 0, or the bound is wrong. None without knots.
     """
-    if not isinstance(construction, ProgramConstruction) or not any(
-        has_knots(plan) for plan in construction.compiled.plans.values()
-    ):
+    if not isinstance(construction, ProgramConstruction):
         return None
-    reference = construction.algorithm
-    if not isinstance(reference, Reference):
-        return None  # it has an algorithm of its own, and a bound
+    algorithm, compiled = construction.algorithm, construction.compiled
+    follows = isinstance(algorithm, Reference)
+    if construction.exact and not follows:
+        return None  # its functions are asked at their knots alone
+    smooth = {"smooth": True} if follows else {}
     found = {"bound": 0.0, "measured": 0.0, "excess": 0.0}
-    compiled = construction.compiled
-    meant = reference.init(problem, smooth=True)
+    selects = type(construction).decode is ProgramConstruction.decode
+    plans = [compiled.prologue, *compiled.steps, compiled.epilogue if selects else None]
+    if not any(plan is not None and has_knots(plan) for plan in plans):
+        return None
     if compiled.prologue is not None:
-        stream = construction.prompt(problem)
-        _note(found, construction, problem, compiled.prologue, stream, meant)
-    state = reference.init(problem)
+        goal = construction.encode(problem, algorithm.init(problem, **smooth))
+        _note_states(found, construction, problem, compiled.prologue, None, goal)
+    state = algorithm.init(problem)
     for k in range(construction.steps):
-        stream = construction.encode(problem, state)
-        meant = reference.step(problem, state, k, smooth=True)
+        goal = construction.encode(problem, algorithm.step(problem, state, k, **smooth))
         plan = compiled.steps[k % len(compiled.steps)]
-        _note(found, construction, problem, plan, stream, meant)
-        state = reference.step(problem, state, k)
-    if compiled.epilogue is not None:
-        stream = construction.encode(problem, state)
-        answers = reference.predict(problem, state, smooth=True)
-        _note(found, construction, problem, compiled.epilogue, stream, answers)
+        _note_states(found, construction, problem, plan, state, goal)
+        state = algorithm.step(problem, state, k)
+    if compiled.epilogue is not None and selects:
+        meant = algorithm.predict(problem, state, **smooth)
+        _note_answers(found, construction, problem, compiled.epilogue, state, meant)
     return found
 
 
-def _note(
+def _note_states(
     found: dict[str, float],
     construction: ProgramConstruction,
     problem: Any,
     plan: Plan,
-    stream: Tensor,
-    meant: Any,
+    state: Any,
+    goal: Tensor,
 ) -> None:
-    """Compare the results of a plan with what is meant: states by name, or answers."""
+    """Compare the states that a plan computes, from a state or from the prompt, with a stream."""
+    begins = state is None
+    stream = construction.prompt(problem) if begins else construction.encode(problem, state)
     context = construction.context_length(problem)
     values, radii = ErrorBound(plan, construction.layout).compute(stream, context)
-    for name, form in plan.results.items():
-        value, radius = (
-            part[name].reshape(*part[name].shape[:-1], *form.shape) for part in (values, radii)
+    ignored = construction.ignored_mask(stream)
+    for name, value in values.items():
+        places = list(construction.layout[name].places)
+        skipped = ignored[..., places].to(value.device)
+        each = value, radii[name], goal[..., places]
+        _note(found, *(part.masked_fill(skipped, 0.0) for part in each))
+
+
+def _note_answers(
+    found: dict[str, float],
+    construction: ProgramConstruction,
+    problem: Any,
+    plan: Plan,
+    state: Any,
+    goal: Tensor,
+) -> None:
+    """Compare the answers of a plan with those that are meant."""
+    stream, context = construction.encode(problem, state), construction.context_length(problem)
+    values, radii = ErrorBound(plan, construction.layout).compute(stream, context)
+    ((name, form),) = plan.results.items()
+    value, radius = (
+        construction.definition.prompt.select_answer(
+            problem, part[name].reshape(*part[name].shape[:-1], *form.shape)
         )
-        if isinstance(meant, Tensor):
-            select = construction.definition.prompt.select_answer
-            value, radius, goal = select(problem, value), select(problem, radius), meant
-        else:
-            goal = getattr(meant, name)
-            if construction.definition.registers[name].shared:
-                goal = goal.unsqueeze(-1 - len(form.shape))
-        difference = (value - goal).abs()
-        slack = ROUNDING * (1 + goal.abs())
-        found["bound"] = max(found["bound"], float(radius.max()))
-        found["measured"] = max(found["measured"], float(difference.max()))
-        found["excess"] = max(found["excess"], float((difference - radius - slack).max()))
+        for part in (values, radii)
+    )
+    _note(found, value, radius, goal)
+
+
+def _note(found: dict[str, float], value: Tensor, radius: Tensor, goal: Tensor) -> None:
+    """Keep the largest bound, difference, and excess."""
+    difference = (value - goal).abs()
+    excess = difference - radius - ROUNDING * (1 + goal.abs())
+    each = {"bound": radius, "measured": difference, "excess": excess}
+    for name, numbers in each.items():
+        largest = float(numbers.nan_to_num(nan=math.inf, posinf=math.inf).max())
+        found[name] = max(found[name], largest)

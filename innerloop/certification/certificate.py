@@ -49,7 +49,8 @@ class Certificate:
     faint_weights      how many of these an error of their own size would move all the same
     unreached_zeros    how many of them are 0: most read registers that are 0 on every problem
     approximation      for programs on knots, how far the straight lines take a step from one by the
-                       functions: the propagated `bound`, and what was `measured`; None without
+                       functions, or by the algorithm of a class that has its own: the propagated
+                       `bound` at the states measured, and what was `measured`; None without
     exactness          what `innerloop exact` finds at small sizes, for weights of a program: a
                        `status` (proof, points, differs, none) and a `text`; see `exactness`
     """
@@ -159,7 +160,9 @@ def certify(
         source=construction.source,
         settings=construction.values(),
         exact=construction.exact,
-        error=construction.error if lines is None else f"straight lines, {lines['bound']:.2g}",
+        error=construction.error
+        if lines is None or not construction.exact
+        else f"straight lines, {lines['bound']:.2g}",
         dtype=str(dtype).removeprefix("torch."),
         **transformer.count(),
         cost=construction.cost._asdict(),

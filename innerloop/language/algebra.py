@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
 from innerloop.language.forms import add_to, times
 
+MAX_AMPLIFICATION = 100
+"""A saving may enlarge what is added up by this much, and its rounding error with it."""
 Sparse = dict[Any, Fraction]
 Factors = tuple[Sparse, Sparse]
 
@@ -16,6 +19,36 @@ def reduce_rank(products: Sequence[Factors]) -> list[Factors]:
     """Write Σ left ⊗ right with as few terms as there can be: first rights, then lefts."""
     swapped = [(right, left) for left, right in _make_rights_independent(products)]
     return [(left, right) for right, left in _make_rights_independent(swapped)]
+
+
+def reduce_stably(products: Sequence[Factors], written: int) -> list[Factors]:
+    """Reduce the rank, in the given order or the other, unless terms would cancel each other.
+
+    Exact algebra does not see that they do, floats do. `written` is the side, 0 or 1, whose entries
+    are the places that add up what the other side reads.
+    """
+    few = reduce_rank(products)
+    if len(few) == len(products):  # nothing was combined
+        return few
+    limits = {key: MAX_AMPLIFICATION * size for key, size in _add_sizes(products, written).items()}
+    if _is_within(few, limits, written):
+        return few
+    few = reduce_rank(products[::-1])
+    return few if _is_within(few, limits, written) else list(products)
+
+
+def _is_within(products: Sequence[Factors], limits: dict[Any, float], written: int) -> bool:
+    return all(size <= limits[key] for key, size in _add_sizes(products, written).items())
+
+
+def _add_sizes(products: Sequence[Factors], written: int) -> dict[Any, float]:
+    """Add up, for every place that is written, the sizes of what is added to it."""
+    sizes: dict[Any, float] = defaultdict(float)
+    for factors in products:
+        read = max(abs(float(c)) for c in factors[1 - written].values())
+        for key, c in factors[written].items():
+            sizes[key] += abs(float(c)) * read
+    return sizes
 
 
 def _make_rights_independent(products: Sequence[Factors]) -> list[Factors]:

@@ -1,32 +1,44 @@
 """How far straight lines and leaking gates take a step from what it means, bounded on a stream.
 
-Every value has a radius: the program with functions themselves is within it. Radii start from 0 in
-the registers, since a step starts from the exact state, and are propagated with the values:
+Affine arithmetic: what the program with functions themselves gives is
 
-    forms    Σ|c|·radius
-    knots    slope·radius + the lines' own error, in the intervals that the radius reaches
-    units    the largest slope within the radius, times the radius
-    heads    Σ_j |score|·r(value) + r(score)·|value| + r(score)·r(value), under the mask
-    softmax  weights are off by factors within e^{±r}, so the mean of values by tanh(r/2) of their
-             spread, and by the values' own radius; closed tokens leak their share of it
+    middle + Σ_s slopes[s]·ε_s ± rest    for some ε_s in [−1, 1],
 
-Rounding is apart. What cancels to first order, as in a Newton step, is not seen: such a bound is
-larger than it need be.
+an ε for every number that a function on knots gives (one for all tokens where it is shared). They
+are the same in all that depends on it, so errors that cancel to first order, as in a Newton step,
+cancel here. A step starts from the exact state. Forms are linear; for the rest:
+
+    knots    lines in the intervals within reach, and a new ε for the lines' own error (knots.py)
+    units    the chord of max(x, 0) over what is within reach; half of its error is `rest`
+    heads    products: slopes by the product rule, what two errors make of each other is `rest`
+    softmax  for scores off by s, |s| ≤ a, weights p and values v with mean m and spread R:
+             Σ p (v − m) s, to R a²/√27, since |E (v − m)(s − E s)²| is at most 2R a²/√27;
+             for a ≥ 1, tanh(a/2) R alone. Closed tokens leak their share of the spread
+
+Rigorous in exact arithmetic, where intervals of knots are (knots.py), flags of gates are 0 or 1,
+and functions are asked within their knots, as the ranges demand. Rounding is apart.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from innerloop.language.forms import Form, Pairs, Row
+from innerloop.language.forms import Entry, Pairs, Row
 from innerloop.language.nodes import Node, Part
 from innerloop.language.plan import Plan
 from innerloop.language.ranges import RangeCheck, count_keys
 from innerloop.transformer import Layout
 
+MOST_NUMBERS = 2**24
+"""Where slopes would be more numbers than this, errors are no longer told apart."""
+CURVATURE = 27**-0.5
+"""Half of the largest |E (v − m)(s − E s)²| for |s| ≤ 1 and spread 1: two scores, 1 and −1."""
 Tensors = dict[str, Tensor]
 
 
@@ -35,119 +47,233 @@ def has_knots(plan: Plan) -> bool:
     return any(part.knots is not None for node in plan.nodes for part in node.parts)
 
 
+class Affine(NamedTuple):
+    """What numbers may be: middle + Σ_s slopes[..., s]·ε_s ± rest; the first symbols are shared."""
+
+    middle: Tensor
+    slopes: Tensor
+    rest: Tensor
+
+    @classmethod
+    def of(cls, exact: Tensor) -> Affine:
+        return cls(exact, exact.new_zeros(*exact.shape, 0), torch.zeros_like(exact))
+
+    @property
+    def radius(self) -> Tensor:
+        """The largest distance from the middle."""
+        return self.slopes.abs().sum(-1) + self.rest
+
+    def fold(self) -> Affine:
+        """Forget which errors are the same."""
+        return Affine(self.middle, self.slopes[..., :0], self.radius)
+
+    def scale(self, factor: Tensor) -> Affine:
+        """Multiply by exact numbers."""
+        return Affine(
+            self.middle * factor, self.slopes * factor.unsqueeze(-1), self.rest * factor.abs()
+        )
+
+    def __add__(self, other: Affine) -> Affine:  # pyright: ignore[reportIncompatibleMethodOverride]
+        slopes = _add_slopes(self.slopes, other.slopes)
+        return Affine(self.middle + other.middle, slopes, self.rest + other.rest)
+
+    def rectify(self) -> Affine:
+        """max(x, 0): share·x between 0 and share·(radius − x) of the chord."""
+        radius = self.radius
+        share = torch.where(
+            self.middle.abs() < radius,
+            (self.middle + radius) / (2 * radius).clamp_min(1e-300),
+            (self.middle > 0).to(radius),
+        )
+        half = share * (radius - self.middle).clamp_min(0.0) / 2
+        return self.scale(share) + Affine.of(half)._replace(rest=half)
+
+    def multiply(self, other: Affine, sides: str) -> Affine:
+        """Multiply and sum entries: `sides` as in einsum, without batch and symbols."""
+        inputs, out = sides.split("->")
+        left, right = inputs.split(",")
+
+        def contract(a: Tensor, b: Tensor, symbols: tuple[str, str, str] = ("", "", "")) -> Tensor:
+            p, q, r = (f"...{side}{s}" for side, s in zip((left, right, out), symbols, strict=True))
+            return torch.einsum(f"{p},{q}->{r}", a, b)
+
+        slopes = _add_slopes(
+            contract(self.slopes, other.middle, ("s", "", "s")),
+            contract(self.middle, other.slopes, ("", "s", "s")),
+        )
+        common = min(self.slopes.shape[-1], other.slopes.shape[-1])
+        p, q = self.slopes[..., :common], other.slopes[..., :common]
+        # ε² is between 0 and 1: half of it is in the middle.
+        squares, sizes = (contract(*each, ("s", "s", "")) for each in ((p, q), (p.abs(), q.abs())))
+        rest = contract(self.middle.abs(), other.rest) + contract(self.rest, other.middle.abs())
+        both = contract(self.radius, other.radius)
+        middle = contract(self.middle, other.middle) + squares / 2
+        return Affine(middle, slopes, rest + both - sizes / 2)
+
+
+Affines = Mapping[str, Affine]
+
+
 class ErrorBound(RangeCheck):
     """The results of one plan on a stream, each with the radius that holds what is meant."""
 
     def __init__(self, plan: Plan, layout: Layout) -> None:
         super().__init__(plan, layout)
         self.plan = plan
+        self._symbols = 0
 
     def compute(self, stream: Tensor, context: int) -> tuple[Tensors, Tensors]:
         """Return all results and their radii, (*batch, tokens, entries) by name."""
+        self._symbols = 0
         values = self.read_registers(stream)
-        radii = {name: torch.zeros_like(value) for name, value in values.items()}
+        meant = {name: Affine.of(value) for name, value in values.items()}
         for node in self.plan.nodes:
-            find = self._attend if node.attends else self._rectify
-            values[node.name], radii[node.name] = find(node, values, radii, context)
-        forms = self.plan.results
-        return (
-            {name: self.combine(form.rows, values) for name, form in forms.items()},
-            {name: self._spread(form, radii) for name, form in forms.items()},
-        )
-
-    def _spread(self, form: Form, radii: Tensors) -> Tensor:
-        return self.combine(_drop_signs(form.rows), radii)
-
-    def _rectify(
-        self, node: Node, values: Tensors, radii: Tensors, context: int
-    ) -> tuple[Tensor, Tensor]:
-        value, radius = torch.zeros(()), torch.zeros(())
-        for part in node.parts:
-            value = value + self.rectify(part, values)
-            spread = self.combine(_drop_signs(part.rows), radii)
-            numbers = self.combine(part.rows, values)
-            if part.knots is None:
-                radius = radius + _bound_slopes(part, numbers, spread) * spread
+            values[node.name], _ = self.compute_node(node, values, context)
+            if node.attends:
+                meant[node.name] = self._attend(node, meant, context)
             else:
-                error = part.knots.bound_error(numbers, spread)
-                radius = radius + abs(float(part.factor)) * error
-        return value, radius
+                meant[node.name] = self._rectify(node, meant)
+        results, radii = {}, {}
+        for name, form in self.plan.results.items():
+            results[name], found = self.combine(form.rows, values), combine(form.rows, meant)
+            radius = (found.middle - results[name]).abs() + found.radius
+            radii[name] = radius.masked_fill(radius.isnan(), math.inf)
+        return results, radii
 
-    def _attend(
-        self, node: Node, values: Tensors, radii: Tensors, context: int
-    ) -> tuple[Tensor, Tensor]:
-        one = values["one"]
+    def _rectify(self, node: Node, meant: Affines) -> Affine:
+        total = Affine.of(meant["one"].middle.new_zeros(1))
+        for part in node.parts:
+            numbers = combine(part.rows, meant)
+            numbers = _take_first(numbers) if node.shared else numbers
+            if part.knots is None:
+                total = total + _add_units(part, numbers)
+                continue
+            value, slope, half = part.knots.enclose(numbers.middle, numbers.radius)
+            lines = numbers.scale(slope)
+            followed = self._add_symbols(lines._replace(middle=value), half)
+            total = total + followed.scale(half.new_tensor(float(part.factor)))
+        return total
+
+    def _add_symbols(self, known: Affine, half: Tensor) -> Affine:
+        """Add errors up to `half`, each with an ε of its own; to the rest, if they are too many."""
+        after = self._symbols + half.shape[-2:].numel()
+        if half.numel() * after > MOST_NUMBERS:
+            return known._replace(rest=known.rest + half)
+        own = torch.diag_embed(half.flatten(-2)).unflatten(-2, half.shape[-2:])
+        own = torch.nn.functional.pad(own, (self._symbols, 0))
+        self._symbols = after
+        return known._replace(slopes=_add_slopes(known.slopes, own))
+
+    def _attend(self, node: Node, meant: Affines, context: int) -> Affine:
+        one = meant["one"].middle
         counted = count_keys(node, one.shape[-2], context, one)
-        gate = self.score(node.gate, values) if node.gate else torch.zeros_like(counted)
-        closed = (gate < -float(node.reach or 0) / 2) & (counted > 0)
-        value = one.new_zeros(*one.shape[:-1], node.size)
-        radius = torch.zeros_like(value)
+        counted = counted[-1:] if node.shared else counted
+        if one[..., 0, 0].numel() * counted.numel() * self._symbols > MOST_NUMBERS:
+            meant = {name: each.fold() for name, each in meant.items()}
+        firsts = {name: _take_first(each) for name, each in meant.items()}
+        queries = firsts if node.shared else meant
+        gate = score(node.gate, queries, meant)
+        closed = (gate.middle < -float(node.reach or 0) / 2) & (counted > 0)
+        total = Affine.of(one.new_zeros(*closed.shape[:-1], node.size))
         for term in node.terms:
-            score = self.score(term.score, values)
-            off = self._spread_score(term.score, values, radii)
             rows: list[Row] = [{} for _ in range(node.size)]
             for (index, entry), c in term.value.items():
                 rows[index][entry] = c
-            sent, sent_off = self.combine(rows, values), self.combine(_drop_signs(rows), radii)
+            sent, found = combine(rows, meant), score(term.score, queries, meant)
             if node.kind == "softmax":
-                found = _average(score, off, gate, closed, counted, sent, sent_off)
+                total = total + _average(found, gate.middle, closed, counted, sent)
             else:
-                weights = score.relu() if term.active else score
-                weights, off = (
-                    (part * counted).masked_fill(closed, 0.0) for part in (weights, off)
-                )
-                spread = weights.abs() @ sent_off + off @ (sent.abs() + sent_off)
-                found = weights @ sent, spread
-            value, radius = value + found[0], radius + found[1]
-        return value, radius
-
-    def _spread_score(self, pairs: Pairs, values: Tensors, radii: Tensors) -> Tensor:
-        """Return the radii of a score: (|q| + r)(|k| + r) − |q||k| for each product."""
-        signless = {pair: abs(c) for pair, c in pairs.items()}
-        sizes = {name: value.abs() for name, value in values.items()}
-        wide = {name: size + radii[name] for name, size in sizes.items()}
-        return (self.score(signless, wide) - self.score(signless, sizes)).clamp_min(0.0)
+                weights = (found.rectify() if term.active else found).scale(counted * ~closed)
+                total = total + weights.multiply(sent, "tk,ke->te")
+        if bool((gate.radius > 0).any()):  # no flag, which is 0 or 1
+            return total._replace(rest=torch.full_like(total.rest, math.inf))
+        return total
 
 
-def _drop_signs(rows: list[Row]) -> list[Row]:
-    return [{entry: abs(c) for entry, c in row.items()} for row in rows]
+def combine(rows: list[Row], meant: Affines) -> Affine:
+    """Evaluate forms of a token: (*batch, tokens, rows)."""
+    like = meant["one"].middle
+    total = Affine.of(like.new_zeros(*like.shape[:-2], 1, len(rows)))
+    matrices: Tensors = {}
+    for index, row in enumerate(rows):
+        for (name, i), c in row.items():
+            if name not in matrices:
+                matrices[name] = like.new_zeros(len(rows), meant[name].middle.shape[-1])
+            matrices[name][index, i] = float(c)
+    for name, matrix in matrices.items():
+        middle, slopes, rest = meant[name]
+        slopes = torch.einsum("...es,re->...rs", slopes, matrix)
+        total = total + Affine(middle @ matrix.mT, slopes, rest @ matrix.abs().mT)
+    return total
 
 
-def _bound_slopes(part: Part, numbers: Tensor, spread: Tensor) -> Tensor:
-    """Bound the slope of hidden units within a radius: all that are active, some that may be."""
-    slope, bias, weight = (torch.tensor([float(c) for c in side]).to(numbers) for side in part.net)
-    inputs = numbers.unsqueeze(-1) * slope + bias
-    reach = spread.unsqueeze(-1) * slope.abs()
-    each = weight * slope
-    certain = ((inputs - reach > 0) * each).sum(-1).abs()
-    return certain + ((inputs.abs() <= reach) * each.abs()).sum(-1)
+def score(pairs: Pairs, queries: Affines, keys: Affines) -> Affine:
+    """Evaluate a score for all pairs of tokens: a form of the query for every entry of the key."""
+    forms: dict[Entry, Row] = {}
+    for (query, key), c in pairs.items():
+        forms.setdefault(key, {})[query] = c
+    left = combine(list(forms.values()), queries)
+    right = combine([{key: Fraction(1)} for key in forms], keys)
+    every = torch.ones_like(keys["one"].middle)
+    return left.multiply(right.scale(every), "tr,kr->tk")
 
 
-def _average(
-    score: Tensor,
-    off: Tensor,
-    gate: Tensor,
-    closed: Tensor,
-    counted: Tensor,
-    sent: Tensor,
-    sent_off: Tensor,
-) -> tuple[Tensor, Tensor]:
-    """Return an average with softmax weights, and its radius."""
-    masked = score.masked_fill(counted == 0, -math.inf)
-    open_ = masked.masked_fill(closed, -math.inf).softmax(-1)
-    leaked = ((masked + gate).softmax(-1) * closed).sum(-1, keepdim=True)
+def _add_slopes(*parts: Tensor) -> Tensor:
+    """Add slopes, of which some know fewer symbols."""
+    most = max(part.shape[-1] for part in parts)
+    padded = [torch.nn.functional.pad(part, (0, most - part.shape[-1])) for part in parts]
+    return torch.stack(torch.broadcast_tensors(*padded)).sum(0)
+
+
+def _take_first(each: Affine) -> Affine:
+    """Take the first token, where all are the same."""
+    return Affine(each.middle[..., :1, :], each.slopes[..., :1, :, :], each.rest[..., :1, :])
+
+
+def _add_units(part: Part, numbers: Affine) -> Affine:
+    """Bound what hidden units add on every entry."""
+    total = Affine.of(torch.zeros_like(numbers.middle))
+    for slope, bias, weight in zip(*part.net, strict=True):
+        s, b, w = (numbers.middle.new_tensor(float(c)) for c in (slope, bias, weight))
+        inputs = numbers.scale(s)
+        total = total + inputs._replace(middle=inputs.middle + b).rectify().scale(w)
+    return total
+
+
+def _average(found: Affine, gate: Tensor, closed: Tensor, counted: Tensor, sent: Affine) -> Affine:
+    """Bound an average with softmax weights."""
+    masked = found.middle.masked_fill(counted == 0, -math.inf)
+    weights = masked.masked_fill(closed, -math.inf).softmax(-1)
     alive = (counted > 0) & ~closed
-    largest = off.masked_fill(~alive, 0.0).amax(-1, keepdim=True)
-    spread = _find_spread(sent, alive)
-    own = (alive.to(sent).unsqueeze(-1) * sent_off.unsqueeze(-3)).amax(-2)
-    everywhere = _find_spread(sent, (counted > 0).expand_as(alive))
-    return open_ @ sent, torch.tanh(largest / 2) * spread + own + leaked * everywhere
+    # Weights do not change with what all scores have in common.
+    apart = found.slopes - _find_common(found.slopes, alive)
+    off = (apart.abs().sum(-1) + found.rest).masked_fill(~alive, 0.0).amax(-1, keepdim=True)
+    near, turned = off < 1, torch.tanh(off / 2)
+    mean = Affine.of(weights).multiply(sent, "tk,ke->te")
+    aside = weights.unsqueeze(-1) * (sent.middle.unsqueeze(-3) - mean.middle.unsqueeze(-2))
+    moved = torch.einsum("...tks,...tke->...tes", apart * near.unsqueeze(-1), aside)
+    rest = torch.einsum("...tk,...tke->...te", found.rest, aside.abs())
+    spread = _find_spread(sent.middle, sent.middle, alive)
+    rest = torch.where(near, rest + CURVATURE * spread * off**2, turned * spread)
+    both = 2 * turned * (alive.to(spread).unsqueeze(-1) * sent.radius.unsqueeze(-3)).amax(-2)
+    leaked = ((masked + gate).softmax(-1) * closed).sum(-1, keepdim=True)
+    leaked = (leaked * (2 * off).exp()).clamp_max(1.0)
+    ends = sent.middle - sent.radius, sent.middle + sent.radius
+    rest = rest + both + leaked * _find_spread(*ends, (counted > 0).expand_as(alive))
+    return mean + Affine(torch.zeros_like(rest), moved, rest)
 
 
-def _find_spread(sent: Tensor, alive: Tensor) -> Tensor:
-    """Return the largest minus the smallest value among the tokens that each token sees."""
-    each = sent.unsqueeze(-3)
+def _find_common(slopes: Tensor, alive: Tensor) -> Tensor:
+    """Return the middle of the slopes of all scores that count, for each token and symbol."""
     shut = ~alive.unsqueeze(-1)
-    highest = each.masked_fill(shut, -math.inf).amax(-2)
-    lowest = each.masked_fill(shut, math.inf).amin(-2)
+    highest = slopes.masked_fill(shut, -math.inf).amax(-2, keepdim=True)
+    lowest = slopes.masked_fill(shut, math.inf).amin(-2, keepdim=True)
+    return ((highest + lowest) / 2).nan_to_num(0.0)  # infinite minus infinite where none counts
+
+
+def _find_spread(low: Tensor, high: Tensor, alive: Tensor) -> Tensor:
+    """Return the largest minus the smallest number among the tokens that each token sees."""
+    shut = ~alive.unsqueeze(-1)
+    highest = high.unsqueeze(-3).masked_fill(shut, -math.inf).amax(-2)
+    lowest = low.unsqueeze(-3).masked_fill(shut, math.inf).amin(-2)
     return (highest - lowest).clamp_min(0.0)

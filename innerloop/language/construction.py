@@ -154,8 +154,16 @@ class ProgramConstruction(Construction[Any, Any], ABC):
     @property
     def target(self) -> Target:
         """What it is compiled for."""
-        counts = {"context": self.sizes["n"]} if self.fixed_n and "n" in self.sizes else {}
+        counts = {"context": self._count_context()} if self.fixed_n and "n" in self.sizes else {}
         return Target(self.attention == "relu", counts, self.peepholes)
+
+    def _count_context(self) -> int:
+        """Count the context tokens of the built sizes: a prefix prompt has two per example."""
+        prompt, n = self.definition.prompt, self.sizes["n"]
+        if prompt.count_context(1 << 20, self.sizes) == n:  # whatever tokens there are
+            return n
+        problem = prompt.draw_problem(self.sizes, lambda *shape: torch.zeros(shape).double())
+        return self.context_length(problem)
 
     def compile_for(self, target: Target, ends: bool = False) -> Compiled:
         """Compile the program for a target of your own; with `ends`, its first and last step."""

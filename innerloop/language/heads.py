@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from innerloop.language.algebra import reduce_rank
+from innerloop.language.algebra import reduce_stably
 from innerloop.language.forms import Entry, Pairs, Row, add_rows, add_to, scale_row, times
 from innerloop.language.nodes import Node
 from innerloop.language.plan import PlannedHead
@@ -39,7 +39,8 @@ class HeadBuilder:
                 self._add(node)
         heads = []
         for gate, products in self.linear.items():
-            few = reduce_rank(products) if self.target.peepholes.reduce else products
+            reduces = self.target.peepholes.reduce
+            few = reduce_stably(products, written=1) if reduces else products
             for score, value in few:
                 heads.append(PlannedHead(add_rows(score, dict(gate)), value))
                 if self.chosen.kind == "relu":  # s·v = relu(s)·v + relu(−s)·(−v)

@@ -6,10 +6,8 @@ from collections import defaultdict
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from innerloop.language.algebra import MAX_AMPLIFICATION
 from innerloop.language.forms import Entry, Row
-
-MAX_AMPLIFICATION = 100
-"""Writing in place may enlarge a result by this much, and its rounding error with it."""
 
 
 class Readings:

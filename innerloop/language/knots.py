@@ -12,10 +12,10 @@ from torch import Tensor
 
 from innerloop.transformer.pieces import Elementwise, piecewise_linear
 
-SHARES = torch.linspace(0.0, 1.0, 33, dtype=torch.float64)[1:-1]
-"""Where the error of an interval is measured: if f″ has one sign there, to a thousandth."""
-SLACK = 1.002
-"""Factor on measured errors, for what lies between the points."""
+SHARES = torch.linspace(0.0, 1.0, 33, dtype=torch.float64)
+"""Where the error of an interval is measured."""
+FAR = 1e30
+"""Where constant lines outside of the knots end."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,39 +33,98 @@ class Knots:
         return tuple(part.tolist() for part in (piece.slope, piece.bias, piece.weight))
 
     @cached_property
-    def errors(self) -> Tensor:
-        """The largest difference between function and line in each interval, rounding apart."""
-        low, high = self.places[:-1, None], self.places[1:, None]
-        lines = self.function(low) * (1 - SHARES) + self.function(high) * SHARES
-        inside = self.function(low + (high - low) * SHARES)
-        found = (inside - lines).abs().amax(-1)
-        rounding = 8 * torch.finfo(found.dtype).eps * inside.abs().amax(-1)
-        return found.masked_fill(found <= rounding, 0.0)
+    def levels(self) -> Tensor:
+        """The function at the knots."""
+        return self.function(self.places)
 
     @cached_property
     def slopes(self) -> Tensor:
-        """The slope of each line, without its sign."""
-        return (self.function(self.places).diff() / self.places.diff()).abs()
+        """The slope of each line."""
+        return self.levels.diff() / self.places.diff()
+
+    @cached_property
+    def _measured(self) -> Tensor:
+        """Function minus line, at all shares of each interval, rounding apart."""
+        low, high = self.places[:-1, None], self.places[1:, None]
+        inside = self.function(low + (high - low) * SHARES)
+        inside[:, 0], inside[:, -1] = self.levels[:-1], self.levels[1:]
+        found = inside - (self.levels[:-1, None] * (1 - SHARES) + self.levels[1:, None] * SHARES)
+        rounding = 8 * torch.finfo(found.dtype).eps * inside.abs().amax(-1, keepdim=True)
+        return found.masked_fill(found.abs() <= rounding, 0.0)
+
+    @cached_property
+    def errors(self) -> Tensor:
+        """The largest difference between function and line that was measured in each interval."""
+        return self._measured.abs().amax(-1)
+
+    def _bound_errors(self) -> Tensor:
+        """Bound function minus line in each interval, from below and from above.
+
+        Between the points where it is measured it may turn by h²/8 · max|f″|: a quarter of the
+        largest second difference, which allows for an f″ twice as large as was seen.
+        """
+        found = self._measured
+        turn = found.diff(n=2).abs().amax(-1) / 4
+        return torch.stack([found.amin(-1) - turn, found.amax(-1) + turn])
+
+    @cached_property
+    def lines(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Places, levels, slopes, and the least and largest error of the lines.
+
+        Those outside of the knots, which are constant, are among them where the function settles.
+        """
+        places, levels, slopes = self.places, self.levels, self.slopes
+        errors = self._bound_errors()
+        flat, widths = slopes.new_zeros(1), places.diff()
+        if (tail := self._measure_tail(places[-1], levels[-1], widths[-1])) is not None:
+            places, levels = torch.cat([places, flat + FAR]), torch.cat([levels, levels[-1:]])
+            slopes, errors = torch.cat([slopes, flat]), torch.cat([errors, tail], -1)
+        if (tail := self._measure_tail(places[0], levels[0], -widths[0])) is not None:
+            places, levels = torch.cat([flat - FAR, places]), torch.cat([levels[:1], levels])
+            slopes, errors = torch.cat([flat, slopes]), torch.cat([tail, errors], -1)
+        return places, levels, slopes, errors
+
+    def _measure_tail(self, end: Tensor, level: Tensor, width: Tensor) -> Tensor | None:
+        """Return the least and largest error beyond an end, if the function settles, one way."""
+        found = self.function(end + width * 2.0 ** torch.arange(-5, 60).to(end)) - level
+        steps, rounding = found.diff(), 8 * torch.finfo(end.dtype).eps * (1 + level.abs())
+        one_way = bool((steps >= -rounding).all()) or bool((steps <= rounding).all())
+        if not one_way or not bool((steps[-20:].abs() <= rounding).all()):
+            return None
+        return torch.stack([found.amin().clamp_max(0.0), found.amax().clamp_min(0.0)])[:, None]
 
     def __getstate__(self) -> dict[str, Any]:
         """Let copies in other processes do without the function, which may have no name."""
-        known = {name: getattr(self, name) for name in ("places", "net", "errors", "slopes")}
-        return {**known, "function": None}
+        names = ("places", "net", "errors", "lines")
+        return {**{name: getattr(self, name) for name in names}, "function": None}
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Knots:
         return self
 
-    def bound_error(self, numbers: Tensor, radius: Tensor) -> Tensor:
-        """Bound the difference of the lines at `numbers` and the function within their radius."""
-        last = len(self.errors) - 1
-        inner = self.places[1:-1].to(numbers)
-        first, end = (
-            torch.bucketize(side.contiguous(), inner)
-            for side in (numbers - radius, numbers + radius)
+    def enclose(self, middle: Tensor, radius: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Return value, slope and half: the function is value + slope·t ± half at middle + t.
+
+        For all |t| ≤ radius where it is asked: between the knots, and beyond them if it settles.
+        Nothing is known, and half is infinite, where none of these are.
+        """
+        places, levels, slopes, errors = (part.to(middle) for part in self.lines)
+        low, high = (
+            side.clamp(places[0], places[-1]) for side in (middle - radius, middle + radius)
         )
-        slope, error = (part.to(numbers) for part in (self.slopes, SLACK * self.errors))
-        found = torch.zeros_like(numbers)
-        for offset in range(int((end - first).max()) + 1):
-            at = torch.minimum(first + offset, end).clamp_max(last)
-            found = torch.maximum(found, slope[at] * radius + error[at])
-        return found
+        first, last = (torch.bucketize(side, places[1:-1]) for side in (low, high))
+
+        def follow(x: Tensor, k: Tensor) -> Tensor:
+            return levels[k] + slopes[k] * (x - places[k])
+
+        chord = (follow(high, last) - follow(low, first)) / (high - low).clamp_min(1e-300)
+        slope = torch.where(first == last, slopes[first], chord)
+        bottom, top = torch.full_like(middle, torch.inf), torch.full_like(middle, -torch.inf)
+        for offset in range(int((last - first).max()) + 1):
+            k = torch.minimum(first + offset, last)
+            ends = torch.maximum(low, places[k]), torch.minimum(high, places[k + 1])
+            left, right = (follow(x, k) - slope * (x - middle) for x in ends)
+            bottom = torch.minimum(bottom, torch.minimum(left, right) + errors[0, k])
+            top = torch.maximum(top, torch.maximum(left, right) + errors[1, k])
+        outside = (middle - middle.clamp(places[0], places[-1])).abs()
+        unknown = outside > radius + 1e-9 * (self.places[-1] - self.places[0]).to(middle)
+        return (top + bottom) / 2, slope, ((top - bottom) / 2).masked_fill(unknown, torch.inf)

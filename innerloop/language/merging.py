@@ -42,6 +42,7 @@ def merge_units(trace: Trace) -> None:
         for other in others:
             ratio = uses[other.name][scale] / uses[first.name][scale]
             first.parts += [part.scale(ratio) for part in other.parts]
+            first.shared &= other.shared
             rows = [row for form in (*trace.results.values(), *trace.ranges) for row in form.rows]
             forget_nodes(trace.nodes, rows, {other.name})
             trace.nodes.remove(other)

@@ -63,6 +63,7 @@ class Node:
     gate     score terms that close a head to some tokens; it is open where they add up to 0
     reach    the largest |score| that a closed gate silences
     parts    hidden units, whose sum it is
+    shared   whether it is the same in every token
     block    the block that computes it, counted from 1
     """
 
@@ -76,6 +77,7 @@ class Node:
     gate: Pairs = field(default_factory=dict)
     reach: Fraction | None = None
     parts: list[Part] = field(default_factory=list)
+    shared: bool = False
     block: int = 0
 
     @property

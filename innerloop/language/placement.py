@@ -24,7 +24,7 @@ from innerloop.language.forms import ONE, Entry, Row, add_to, scale_row
 from innerloop.language.heads import HeadBuilder
 from innerloop.language.in_place import Readings, amplifies
 from innerloop.language.merging import forget_nodes, list_readings, merge_units
-from innerloop.language.nodes import Node
+from innerloop.language.nodes import Node, Range
 from innerloop.language.plan import SCRATCH, Hinges, Plan, PlannedBlock
 from innerloop.language.schedule import Schedule, schedule_nodes
 from innerloop.language.target import Target
@@ -68,9 +68,19 @@ def plan_blocks(trace: Trace, empty: Collection[str], target: Target, tidy: bool
         trace.results,
         list(planner.in_place),
         written,
-        trace.ranges,
+        _list_ranges(trace, schedule),
         planner.where,
     )
+
+
+def _list_ranges(trace: Trace, schedule: Schedule) -> list[Range]:
+    """List the ranges of what is computed: those of nodes that no result needs do not matter."""
+    dropped = {node.name for node in trace.nodes} - {node.name for node in schedule.nodes}
+    return [
+        each
+        for each in trace.ranges
+        if not any(name in dropped for row in each.rows for name, _ in row)
+    ]
 
 
 class _Scratch:

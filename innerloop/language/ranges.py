@@ -36,7 +36,7 @@ class RangeCheck:
         """Return the largest share of a range that is used."""
         values, shares = self.read_registers(stream), [0.0]
         for node in self.needed:
-            values[node.name], share = self._compute(node, values, context)
+            values[node.name], share = self.compute_node(node, values, context)
             shares.append(share)
         for each in self.ranges:
             middle, half = (each.high + each.low) / 2, (each.high - each.low) / 2
@@ -51,9 +51,10 @@ class RangeCheck:
         }
         return {**values, "one": torch.ones_like(stream[..., :1])}
 
-    def _compute(
+    def compute_node(
         self, node: Node, values: Mapping[str, Tensor], context: int
     ) -> tuple[Tensor, float]:
+        """Return what a node computes, and the share of its reach that scores use."""
         if not node.attends:
             return sum((self.rectify(part, values) for part in node.parts), torch.zeros(())), 0.0
         tokens, used = values["one"].shape[-2], 0.0

@@ -107,7 +107,7 @@ class Tracer(Machine):
         return sorted(labels.get(name, name) for name in names if not self.shared[name])
 
     def _add(self, shape: tuple[int, ...], kind: str, shared: bool, **parts: Any) -> Form:
-        node = Node(f"#{len(self.nodes) + 1}", shape, kind, find_line(), **parts)
+        node = Node(f"#{len(self.nodes) + 1}", shape, kind, find_line(), shared=shared, **parts)
         self.nodes.append(node)
         self.shared[node.name] = shared
         return make_form(node.name, shape)

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any
 
-from innerloop.language.algebra import reduce_rank
+from innerloop.language.algebra import reduce_stably
 from innerloop.language.forms import ONE, Entry, Row, add_to, scale_row
 from innerloop.language.plan import Unit
 
@@ -49,7 +49,7 @@ class UnitBuilder:
         return [Unit(*unit) for unit in self.units.values() if unit[2]]
 
     def _reduce(self, group: list[tuple[Row, Row]]) -> list[tuple[Row, Row]]:
-        few = reduce_rank(group) if self.reduce else group
+        few = reduce_stably(group, written=0) if self.reduce else group
         places = list(dict.fromkeys(entry for _, row in group for entry in row))
         if len(few) < len(places):
             return few
