@@ -5,15 +5,17 @@ multiplied inside a token is the score of a ReLU head that sees the token itself
 negative, so that one head does.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
-from itertools import product
+from functools import partial
+from itertools import cycle
 from typing import Any
 
 from torch import Tensor
 
 from innerloop.language import dot, own_total, piecewise, relu, stack, total
+
+Compare = Callable[[Any, Any], Any]
+"""Finds x + σ(y − x), the larger of each two entries."""
 
 
 def copy_before(me: Any, back: int, name: str) -> Any:
@@ -39,24 +41,27 @@ def sum_earlier(me: Any, name: str) -> Any:
 
 def estimate_tables(me: Any, own: Any) -> tuple[Any, Any]:
     """Average rewards plus the bonus, and frequencies of transitions, of the episodes before."""
-    me.was, me.did, me.had = (
-        copy_before(me, 1, "s"),
-        copy_before(me, 1, "a"),
-        copy_before(me, 2, "s"),
-    )
+    copied = (1, "s"), (1, "a"), (2, "s")
+    me.was, me.did, me.had = (copy_before(me, back, name) for back, name in copied)
     me.visit = relu(mark_cells([me.h, me.was, me.a], -2))
     me.pay = relu(mark_cells([me.h, me.was, me.a], me.r - 3))
     me.move = relu(mark_cells([list(me.h)[1:], me.had, me.did, me.s], -3))
     me.visits, me.earned, me.moves = (sum_earlier(me, name) for name in ("visit", "pay", "move"))
     inverse, bonus = own.tables
-    me.inverse = piecewise(me.visits, inverse, own.visits)
-    rewards, moved = {}, {}
-    for h, s, a in product(range(own.horizon), range(own.d), range(own.arms)):
-        rewards[h, s, a] = share(me, own, (h, s, a), "earned")
-        if h < own.steps:
-            moved[h, s, a] = share(me, own, (h, s, a), "moves")
-    paid, went = (arrange(cells, own) for cells in (rewards, moved))
-    return paid + piecewise(me.visits, bonus, own.visits), went
+    me.inverse = look_up(me.visits, inverse)
+
+    def share(name: str, h: int) -> Any:
+        """A table of step h, each entry over the number of visits of its cell."""
+        return stack(
+            [stack([divide(name, h, s, a) for a in range(own.arms)]) for s in range(own.d)]
+        )
+
+    def divide(name: str, h: int, s: int, a: int) -> Any:
+        return keep(own, 1, lambda j: relu(j.inverse[h][s][a]) * j[name][h][s][a])
+
+    paid = stack([share("earned", h) for h in range(own.horizon)])
+    went = stack([share("moves", h) for h in range(own.steps)])
+    return paid + look_up(me.visits, bonus), went
 
 
 def keep(own: Any, most: Any, summand: Callable[[Any], Any]) -> Any:
@@ -64,60 +69,49 @@ def keep(own: Any, most: Any, summand: Callable[[Any], Any]) -> Any:
     return own_total(summand, "p", most, own.gap, over="causal")
 
 
-def share(me: Any, own: Any, cell: tuple[int, int, int], name: str) -> Any:
-    """An entry of a table over the number of visits of its cell."""
-    h, s, a = cell
-    return keep(own, 1, lambda j: relu(j.inverse[h][s][a]) * j[name][h][s][a])
-
-
-def arrange(cells: dict[tuple[int, int, int], Any], own: Any) -> Any:
-    """Stack values of cells (step, state, action) as a table; `own` has the sizes."""
-    steps = 1 + max(h for h, _, _ in cells)
-    return stack(
-        [
-            stack([stack([cells[h, s, a] for a in range(own.arms)]) for s in range(own.d)])
-            for h in range(steps)
-        ]
-    )
-
-
-def follow_table(values: Tensor) -> Callable[[Tensor], Tensor]:
-    """Return the function with these values at 0, 1, 2, …, linear between them."""
+def look_up(x: Any, values: Tensor) -> Any:
+    """The values at 0, 1, 2, …, with straight lines between them, entry by entry."""
 
     def follow(x: Tensor) -> Tensor:
         low = x.floor().clamp(0, len(values) - 2)
         first = values[low.long()]
         return first + (x - low) * (values[low.long() + 1] - first)
 
-    return follow
+    return piecewise(x, follow, list(range(len(values))))
 
 
-def find_best(me: Any, own: Any, columns: Sequence[Any]) -> Any:
-    """The largest of each row of a table, given by its columns: a tree of maxima by heads."""
-    left = [stack(list(column)) for column in columns]
+def get_column(table: Any, a: int) -> Any:
+    """Column a of a table."""
+    return stack([row[a] for row in table])
+
+
+def halve(left: list[Any], compare: Compare) -> list[Any]:
+    """A level of a tree of maxima: the larger of each two."""
+    pairs = zip(left[0::2], left[1::2], strict=False)
+    return [compare(x, y) for x, y in pairs] + left[len(left) // 2 * 2 :]
+
+
+def find_best(me: Any, own: Any, left: list[Any], *further: Compare) -> Any:
+    """The largest, entry by entry: levels are found by heads and by `further` means, in turn."""
+
+    def compare_by_heads(x: Any, y: Any) -> Any:
+        me.excess = y - x
+        found = [keep(own, own.max_value, lambda j, s=s: relu(j.excess[s])) for s in range(own.d)]
+        return x + stack(found)
+
+    levels = cycle([compare_by_heads, *further])
     while len(left) > 1:
-        pairs = zip(left[0::2], left[1::2], strict=False)
-        left = [compare_by_heads(me, own, y, x) for x, y in pairs] + left[len(left) // 2 * 2 :]
+        left = halve(left, next(levels))
     return left[0]
 
 
-def compare_by_heads(me: Any, own: Any, larger: Any, smaller: Any) -> Any:
-    """x + σ(y − x), entry by entry, the second by heads that see the token itself."""
-    me.excess = larger - smaller
-    found = [keep(own, own.max_value, lambda j, s=s: relu(j.excess[s])) for s in range(own.d)]
-    return smaller + stack(found)
-
-
-def look_ahead(me: Any, own: Any, h: int, top: Any = 0, sign: int = 1) -> Any:
+def look_ahead(own: Any, h: int, top: Any = 0, sign: int = 1) -> Any:
     """Σ P̂_h(s') σ(top ± best(s')): the expected value of the next state."""
 
-    def weigh(s: int) -> Any:
-        def value(j: Any) -> Any:
-            return stack([stack([j.P[h][u][a][s] for a in range(own.arms)]) for u in range(own.d)])
+    def weigh(j: Any, s: int) -> Any:
+        return relu(top + sign * j.best[s]) * stack([get_column(rows, s) for rows in j.P[h]])
 
-        return keep(own, own.max_value, lambda j: relu(top + sign * j.best[s]) * value(j))
-
-    return sum((weigh(s) for s in range(1, own.d)), weigh(0))
+    return sum(keep(own, own.max_value, partial(weigh, s=s)) for s in range(own.d))
 
 
 def cap(most: int, value: Any) -> Any:
@@ -130,11 +124,11 @@ def replace_row(table: Any, h: int, row: Any) -> Any:
     return stack([row if k == h else old for k, old in enumerate(table)])
 
 
-def choose_state(me: Any, own: Any, a: int) -> Any:
-    """Q of this token's step and state for action a; 0 where there is no state."""
-    columns = [stack([row[a] for row in table]) for table in me.Q]
-    found = [
-        keep(own, own.max_value, lambda j, h=h: relu(dot(columns[h], j.s)) * j.h[h])
-        for h in range(own.horizon)
-    ]
-    return sum(found[1:], found[0])
+def read_values(me: Any, own: Any) -> Any:
+    """Q of this token's step and state for each action; 0 where there is no state."""
+
+    def read(h: int, a: int) -> Any:
+        values = get_column(me.Q[h], a)
+        return keep(own, own.max_value, lambda j: relu(dot(values, j.s)) * j.h[h])
+
+    return stack([sum(read(h, a) for h in range(own.horizon)) for a in range(own.arms)])

@@ -9,22 +9,27 @@ Answer     A numbers, at the first token of each step: (episodes, H, A)
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from abc import ABC
+from dataclasses import replace
+from functools import cache
+from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Int
 from torch import Tensor
-from torch.nn.functional import one_hot
 
-from innerloop.language.construction import Registers
-from innerloop.language.prompts.bandits import alternate
-from innerloop.language.prompts.base import Draw, Prompt
-from innerloop.problems.tabular_games import TabularGameProblem
+from innerloop.language.construction import ProgramConstruction, Registers
+from innerloop.language.definition import Definition
+from innerloop.language.prompts.bandits import GamePrompt, Sizes, mark_index
+from innerloop.language.prompts.base import Draw
+from innerloop.parameters import parameter
+from innerloop.problems.mdp import Situation
+from innerloop.problems.tabular_games import TabularGameProblem, TabularGames
+from innerloop.problems.tabular_mdps import TabularMDPs
 from innerloop.transformer import make_marks
-from innerloop.transformer.marks import MARK_SIZE
+from innerloop.transformer.marks import MARK_SIZE, find_gap
 
 
-class PlanningPrompt(Prompt):
+class PlanningPrompt(GamePrompt):
     """Situations, then actions with rewards, in turn; for games of up to `tokens` tokens."""
 
     name = "planning"
@@ -34,46 +39,95 @@ class PlanningPrompt(Prompt):
         **{"i": (), "i2": (), "e": (), "p": (MARK_SIZE,)},
     }
     size_names = ("n", "S", "A", "H")
+    counted = {"S": "states", "A": "actions", "H": "steps of an episode"}
     marks = ("p",)
 
-    def __init__(self, tokens: int) -> None:
+    def __init__(self, tokens: int = 2) -> None:
         self.all_marks = make_marks(tokens)
 
     def find_sizes(self, problem: TabularGameProblem) -> dict[str, int]:
         states, actions = problem.sizes
         return {"n": problem.episodes, "S": states, "A": actions, "H": problem.horizon}
 
-    def number_tokens(
-        self, i: Int[Tensor, " tokens"], step: Int[Tensor, " tokens"], horizon: int, like: Tensor
+    def list_steps(self, problem: TabularGameProblem) -> Any:
+        states, actions, rewards = (
+            part.flatten(-2) for part in (problem.states, problem.actions, problem.rewards)
+        )
+        t = torch.arange(rewards.shape[-1], device=rewards.device)
+        shown = Situation._make([t % problem.horizon, states])
+        return t, shown, rewards.new_zeros(0), actions, rewards
+
+    def fill_observation(self, t: Any, observation: Any, noise: Tensor, sizes: Sizes) -> Registers:
+        state = mark_index("states", observation.state, sizes["S"]).to(noise)
+        return {**self._number(2 * t, observation.step, sizes["H"], noise), "s": state}
+
+    def fill_action(
+        self, t: Any, observation: Any, action: Tensor, reward: Tensor, sizes: Sizes
     ) -> Registers:
+        done = mark_index("actions", action, sizes["A"]).to(reward)
+        place = self._number(2 * t + 1, observation.step, sizes["H"], reward)
+        return {**place, "a": done, "r": reward}
+
+    def _number(self, number: Any, step: Any, horizon: int, like: Tensor) -> Registers:
         """Return position, episode, mark and step of tokens, in the precision of another tensor."""
-        marks = self.all_marks.to(i.device)[i]
-        numbers = {"i": i, "i2": i * i, "e": i // (2 * horizon), "p": marks}
-        return {
-            name: value.to(like) for name, value in {**numbers, "h": one_hot(step, horizon)}.items()
-        }
-
-    def fill_registers(self, problem: TabularGameProblem) -> Registers:
-        rewards, (states, actions) = problem.rewards.flatten(-2), problem.sizes
-        seen = one_hot(problem.states.flatten(-2), states).to(rewards)
-        done = one_hot(problem.actions.flatten(-2), actions).to(rewards)
-        i = torch.arange(2 * rewards.shape[-1], device=rewards.device)
-        batch = len(problem.batch)
-        return {
-            **self.number_tokens(i, i // 2 % problem.horizon, problem.horizon, rewards),
-            "s": alternate(seen, None, batch),
-            "a": alternate(None, done, batch),
-            "r": alternate(None, rewards, batch),
-        }
-
-    def count_context(self, tokens: int, sizes: Mapping[str, int]) -> int:
-        return tokens - 1
+        i, step = (torch.as_tensor(part, device=like.device) for part in (number, step))
+        marks, steps = self.all_marks.to(i.device)[i], mark_index("steps", step, horizon)
+        found = {"i": i, "i2": i * i, "e": i // (2 * horizon), "p": marks, "h": steps}
+        return {name: value.to(like) for name, value in found.items()}
 
     def select_answer(self, problem: TabularGameProblem, answer: Tensor) -> Tensor:
         return answer[..., 0::2, :].unflatten(-2, (problem.episodes, problem.horizon))
 
-    def draw_problem(self, sizes: Mapping[str, int], draw: Draw) -> TabularGameProblem:
+    def draw_problem(self, sizes: Sizes, draw: Draw) -> TabularGameProblem:
         n, states, actions, horizon = (sizes[letter] for letter in self.size_names)
         seen, done, rewards = draw(3, n, horizon).abs()
         visited, taken = (64 * seen).long() % states, (64 * done).long() % actions
         return TabularGameProblem(visited, taken, rewards.clamp_max(1), (states, actions))
+
+
+@cache
+def fit_marks(program: Definition, tokens: int) -> Definition:
+    """Return a program with marks for games of up to `tokens` tokens."""
+    return replace(program, prompt=PlanningPrompt(tokens))
+
+
+class PlanningProgram(ProgramConstruction, ABC):
+    """A program on planning prompts, each step of which goes one step of an episode back."""
+
+    program: ClassVar[Definition]
+    """Its definition, for games of any length."""
+    takes = "up to"
+
+    d: int = parameter(3, "states S", least=1, most=50)
+    arms: int = parameter(2, "actions A", least=1, most=50)
+    n: int = parameter(10, "largest number of episodes of a game", least=1, most=200)
+    steps: int = parameter(2, "H − 1, the steps back through an episode", least=1, most=50)
+
+    @property
+    def definition(self) -> Definition:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return fit_marks(self.program, 2 * self.max_game_steps)
+
+    @property
+    def sizes(self) -> dict[str, int]:
+        return {"n": self.n, "S": self.d, "A": self.arms, "H": self.horizon}
+
+    @property
+    def horizon(self) -> int:
+        return self.steps + 1
+
+    @property
+    def max_game_steps(self) -> int:
+        return self.n * self.horizon
+
+    @property
+    def gap(self) -> float:
+        """1 minus the largest product of two marks."""
+        return find_gap(2 * self.max_game_steps)
+
+    def distributions(self) -> list[TabularGames]:
+        size = {"states": self.d, "arms": self.arms, "horizon": self.horizon}
+        return [TabularGames(**size, episodes=n) for n in (self.n, self.n // 2 + 1)]
+
+    def environments(self) -> TabularMDPs:
+        """Return a distribution over decision processes of the built sizes."""
+        return TabularMDPs(states=self.d, arms=self.arms, horizon=self.horizon)
