@@ -15,6 +15,7 @@ Proof      prologue, one head for each action, score chosen_k + Σ chosen + j �
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -27,19 +28,19 @@ from innerloop.language.classes import BanditProgram, Definition, Registers, par
 from innerloop.language.prompts.bandits import alternate
 from innerloop.problems.linear_bandits import LinearBandits
 
-NOISE = 0.5
-"""σ of the rewards in `environments`, for actions with norms up to 1."""
 GAME = {"a": Data("A", "d"), "chosen": Data("A"), "reward": Data()}
 SOLVED = {"phi": State("d"), "ahead": State("S", "d"), "behind": State("S", "d")}
+Target = Callable[[Any, int], Any]
+"""Returns b_s, the right-hand side of system s > 0, of a token."""
 
 
-def define_solver(**extra: Any) -> Definition:
+def define_solver(target: Target, **extra: Any) -> Definition:
     """Return the program of the ridge solves, on the game's registers and the extra ones."""
 
     @define(prompt="bandits", **GAME, **SOLVED, **extra, pos=Data())
     def solve(me: Any, own: Any) -> None:
         momentum = own.algorithm.rates.momentum.tolist()
-        moved = [descend(me, own, s) for s in range(len(momentum))]
+        moved = [descend(me, own, s, target) for s in range(len(momentum))]
         ahead = [x + momentum[s] * (x - me.behind[s]) for s, x in enumerate(moved)]
         me.ahead, me.behind = stack(ahead), stack(moved)
 
@@ -56,13 +57,13 @@ def find_chosen(me: Any, k: int) -> Any:
     return total(lambda j: relu(now + j.pos) * j.a[k], over="causal")
 
 
-def descend(me: Any, own: Any, s: int) -> Any:
+def descend(me: Any, own: Any, s: int, target: Target) -> Any:
     """A gradient step on system s, over the number of tokens so far."""
     algorithm, y, told = own.algorithm, me.ahead[s], 0 if s else 1
     size, ridge = float(algorithm.rates.step_size[s]), float(algorithm.ridges[s])
     pull = mean(lambda j: (dot(y, j.phi) - told * j.reward) * j.phi, over="causal")
     moved = y - size * (pull + keep(me, lambda j: ridge * j.ahead[s]))
-    return moved + size * keep(me, lambda j: own.select_target(j, s)) if s else moved
+    return moved + size * keep(me, lambda j: target(j, s)) if s else moved
 
 
 def keep(me: Any, value: Any) -> Any:
@@ -82,10 +83,6 @@ class LinearBanditConstruction(BanditProgram, ActingProgram, ABC):
     temperature: float = parameter(0.5, "τ of the softmax over scores", least=1e-3, most=1e6)
     bound: float = parameter(1.0, "B, the largest norm of an action", least=1e-6, most=1e6)
     reward: float = parameter(10.0, "the largest |reward|", least=1e-6, most=1e6)
-
-    @abstractmethod
-    def select_target(self, token: Any, s: int) -> Any:
-        """Return b_s, the right-hand side of system s, of a token."""
 
     @property
     @abstractmethod
@@ -112,8 +109,8 @@ class LinearBanditConstruction(BanditProgram, ActingProgram, ABC):
         return max(super().tolerance(dtype), rounding)
 
     def environments(self) -> LinearBandits:
-        """Return bandits with a fresh action set at every step."""
-        law = {"noise": NOISE * self.bound, "bound": self.bound}
+        """Return bandits with a fresh action set at every step, and noise of half their bound."""
+        law = {"noise": 0.5 * self.bound, "bound": self.bound}
         return LinearBandits(d=self.d, arms=self.arms, sets=self.n, **law)
 
     def distributions(self) -> Any:

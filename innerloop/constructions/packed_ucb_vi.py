@@ -42,11 +42,9 @@ def compare_by_units(x: Any, y: Any) -> Any:
     return x + relu(y - x)
 
 
-def compare_pairs(row: Any, own: Any) -> Any:
+def compare_pairs(row: Any) -> Any:
     """The larger of each two actions of a row of values, by hidden units: (slots, states)."""
-    return stack(
-        tabular.halve([tabular.get_column(row, a) for a in range(own.arms)], compare_by_units)
-    )
+    return stack(tabular.halve(tabular.list_columns(row), compare_by_units))
 
 
 def sum_last(table: Any) -> Any:
@@ -59,7 +57,7 @@ def plan(me: Any, k: int, H: int, own: Any) -> None:
     h = own.steps - 1 - k
     me.best = tabular.find_best(me, own, list(me.V), compare_by_units)
     row = me.R[h] - tabular.look_ahead(own, h, H, -1)
-    me.Q, me.V = tabular.replace_row(me.Q, h, row), compare_pairs(row, own)
+    me.Q, me.V = tabular.replace_row(me.Q, h, row), compare_pairs(row)
 
 
 @plan.init
@@ -68,7 +66,7 @@ def _(me: Any, H: int, own: Any) -> None:
     *earlier, last = rewards
     later = [r + H * sum_last(moves) for r, moves in zip(earlier, me.P, strict=True)]
     me.R, me.Q = stack([*later, last]), tabular.replace_row(me.Q, own.steps, last)
-    me.V = compare_pairs(last, own)
+    me.V = compare_pairs(last)
 
 
 @plan.answer

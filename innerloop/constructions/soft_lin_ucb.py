@@ -30,7 +30,7 @@ from innerloop.language import dot, own_total, piecewise, relu, stack
 from innerloop.language.classes import Cost, parameter
 from innerloop.policies.lin_ucb import LinUCBPolicy
 
-solve = define_solver()
+solve = define_solver(lambda token, s: token.a[s - 1])
 
 
 @solve.answer
@@ -68,9 +68,6 @@ class SoftLinUCBConstruction(LinearBanditConstruction):
 
     alpha: float = parameter(1.0, "α, the weight of the uncertainty", least=0, most=1e6)
     knots: int = parameter(500, "knots of the root", least=2, most=100_000)
-
-    def select_target(self, token: Any, s: int) -> Any:
-        return token.a[s - 1]
 
     @cached_property
     def algorithm(self) -> SoftLinUCB:

@@ -1,8 +1,7 @@
-"""Parts of programs for tabular planning: copies by position, cells, sums, maxima, look-ahead.
+"""Parts of programs for tabular planning: estimates from cells, maxima, look-ahead.
 
-Tokens know their number `i` with its square `i2`, their episode `e` and a mark `p`. What is
-multiplied inside a token is the score of a ReLU head that sees the token itself alone; it is never
-negative, so that one head does.
+What is multiplied inside a token is the score of a ReLU head that sees the token itself alone; it
+is never negative, so that one head does.
 """
 
 from collections.abc import Callable, Sequence
@@ -12,18 +11,11 @@ from typing import Any
 
 from torch import Tensor
 
-from innerloop.language import dot, own_total, piecewise, relu, stack, total
+from innerloop.language import dot, piecewise, relu, stack
+from innerloop.language.prompts.planning import copy_before, keep, sum_earlier
 
 Compare = Callable[[Any, Any], Any]
 """Finds x + σ(y − x), the larger of each two entries."""
-
-
-def copy_before(me: Any, back: int, name: str) -> Any:
-    """The register of the token `back` places before: score 1 − (i − back − j)², else at most 0."""
-    mine = 1 - back**2 - me.i2 + 2 * back * me.i
-    return total(
-        lambda j: relu(mine + 2 * me.i * j.i - 2 * back * j.i - j.i2) * j[name], over="causal"
-    )
 
 
 def mark_cells(sides: Sequence[Any], amount: Any = 1) -> Any:
@@ -32,11 +24,6 @@ def mark_cells(sides: Sequence[Any], amount: Any = 1) -> Any:
     if not others:
         return stack([entry + amount for entry in first])
     return stack([mark_cells(others, amount + entry) for entry in first])
-
-
-def sum_earlier(me: Any, name: str) -> Any:
-    """The sum over the tokens of earlier episodes: σ(e − e_j) − σ(e − e_j − 1) is 1 for these."""
-    return total(lambda j: (relu(me.e - j.e) - relu(me.e - j.e - 1)) * j[name], over="causal")
 
 
 def estimate_tables(me: Any, own: Any) -> tuple[Any, Any]:
@@ -52,9 +39,8 @@ def estimate_tables(me: Any, own: Any) -> tuple[Any, Any]:
 
     def share(name: str, h: int) -> Any:
         """A table of step h, each entry over the number of visits of its cell."""
-        return stack(
-            [stack([divide(name, h, s, a) for a in range(own.arms)]) for s in range(own.d)]
-        )
+        sides = range(own.d), range(own.arms)
+        return stack([stack([divide(name, h, s, a) for a in sides[1]]) for s in sides[0]])
 
     def divide(name: str, h: int, s: int, a: int) -> Any:
         return keep(own, 1, lambda j: relu(j.inverse[h][s][a]) * j[name][h][s][a])
@@ -64,25 +50,20 @@ def estimate_tables(me: Any, own: Any) -> tuple[Any, Any]:
     return paid + look_up(me.visits, bonus), went
 
 
-def keep(own: Any, most: Any, summand: Callable[[Any], Any]) -> Any:
-    """A sum over this token alone, for scores up to `most`."""
-    return own_total(summand, "p", most, own.gap, over="causal")
-
-
 def look_up(x: Any, values: Tensor) -> Any:
     """The values at 0, 1, 2, …, with straight lines between them, entry by entry."""
+    last = len(values) - 1
 
-    def follow(x: Tensor) -> Tensor:
-        low = x.floor().clamp(0, len(values) - 2)
-        first = values[low.long()]
-        return first + (x - low) * (values[low.long() + 1] - first)
+    def follow(at: Tensor) -> Tensor:
+        low = at.long().clamp_max(last - 1)
+        return values[low] + (at - low) * (values[low + 1] - values[low])
 
-    return piecewise(x, follow, list(range(len(values))))
+    return piecewise(x, follow, list(range(last + 1)))
 
 
-def get_column(table: Any, a: int) -> Any:
-    """Column a of a table."""
-    return stack([row[a] for row in table])
+def list_columns(table: Any) -> list[Any]:
+    """The columns of a table."""
+    return [stack(column) for column in zip(*table, strict=True)]
 
 
 def halve(left: list[Any], compare: Compare) -> list[Any]:
@@ -109,7 +90,7 @@ def look_ahead(own: Any, h: int, top: Any = 0, sign: int = 1) -> Any:
     """Σ P̂_h(s') σ(top ± best(s')): the expected value of the next state."""
 
     def weigh(j: Any, s: int) -> Any:
-        return relu(top + sign * j.best[s]) * stack([get_column(rows, s) for rows in j.P[h]])
+        return relu(top + sign * j.best[s]) * stack([list_columns(rows)[s] for rows in j.P[h]])
 
     return sum(keep(own, own.max_value, partial(weigh, s=s)) for s in range(own.d))
 
@@ -126,9 +107,9 @@ def replace_row(table: Any, h: int, row: Any) -> Any:
 
 def read_values(me: Any, own: Any) -> Any:
     """Q of this token's step and state for each action; 0 where there is no state."""
+    columns = [list_columns(table) for table in me.Q]
 
     def read(h: int, a: int) -> Any:
-        values = get_column(me.Q[h], a)
-        return keep(own, own.max_value, lambda j: relu(dot(values, j.s)) * j.h[h])
+        return keep(own, own.max_value, lambda j: relu(dot(columns[h][a], j.s)) * j.h[h])
 
     return stack([sum(read(h, a) for h in range(own.horizon)) for a in range(own.arms)])

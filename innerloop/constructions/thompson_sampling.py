@@ -29,7 +29,7 @@ from innerloop.language import Data, dot, own_total, stack
 from innerloop.language.classes import Cost, parameter
 from innerloop.policies.linear_thompson import LinearThompsonPolicy
 
-solve = define_solver(z=Data("d"))
+solve = define_solver(lambda token, s: token.z, z=Data("d"))
 
 
 @solve.answer
@@ -44,9 +44,7 @@ class ThompsonSamplingConstruction(LinearBanditConstruction):
 
     definition = solve
     source = "Yang 2025, third paper, Theorem 10 (Lin et al. 2023)"
-    cost = Cost(
-        *("k + 2", "max(2m + 3, 2A)", "Ad + 4d + 2md + 2A + 3"), where="A = arms, m = terms"
-    )
+    cost = Cost("k + 2", "max(2m + 3, 2A)", "Ad + 4d + 2md + 2A + 3", where="A = arms, m = terms")
     cases = (
         {"ridge": 0.1, "arms": 5, "n": 12, "terms": 8, "steps": 20},
         {"terms": 1, "arms": 4, "n": 5, "steps": 5},
@@ -57,9 +55,6 @@ class ThompsonSamplingConstruction(LinearBanditConstruction):
     scale: float = parameter(0.5, "s, the deviation of the reward's noise", least=0, most=1e6)
     terms: int = parameter(6, "m, terms of the inverse root", least=1, most=64)
     normal: float = parameter(10.0, "the largest ‖z‖", least=1e-6, most=1e6)
-
-    def select_target(self, token: Any, s: int) -> Any:
-        return token.z
 
     @cached_property
     def root(self) -> InverseRoot:

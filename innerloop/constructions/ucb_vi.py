@@ -47,9 +47,7 @@ REGISTERS = {
 @define(prompt=PlanningPrompt(), **REGISTERS)
 def plan(me: Any, k: int, H: int, own: Any) -> None:
     h = own.steps - 1 - k
-    me.best = tabular.find_best(
-        me, own, [tabular.get_column(me.Q[h + 1], a) for a in range(own.arms)]
-    )
+    me.best = tabular.find_best(me, own, tabular.list_columns(me.Q[h + 1]))
     me.Q = tabular.replace_row(me.Q, h, tabular.cap(H, me.R[h] + tabular.look_ahead(own, h)))
 
 
@@ -95,10 +93,6 @@ class UCBVIConstruction(PlanningProgram, ActingProgram):
                 f"{self.name} keeps its tables in every token: {width} numbers for "
                 f"d={self.d}, arms={self.arms}, steps={self.steps}, up to {MAX_WIDTH} are built"
             )
-
-    @property
-    def sizes(self) -> dict[str, int]:
-        return {**super().sizes, "K": self.steps}
 
     @property
     def levels(self) -> int:

@@ -7,8 +7,6 @@ Sizes      d features, n steps of a game, A actions; sums over `causal` tokens s
 Answer     A numbers, at the first token of each step
 """
 
-from __future__ import annotations
-
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace

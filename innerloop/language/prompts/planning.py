@@ -3,11 +3,9 @@
 Registers  all tokens: the number `i`, its square `i2`, the episode `e`, a mark `p` (4), the step of
            the episode, one-hot in `h` (H); first tokens: the state `s` (S); second tokens: the
            action `a` (A) and its reward `r`; all else is 0
-Sizes      S states, A actions, H steps of an episode
+Sizes      S states, A actions, H steps of an episode; K = H − 1 for registers of a program
 Answer     A numbers, at the first token of each step: (episodes, H, A)
 """
-
-from __future__ import annotations
 
 from abc import ABC
 from dataclasses import replace
@@ -19,6 +17,8 @@ from torch import Tensor
 
 from innerloop.language.construction import ProgramConstruction, Registers
 from innerloop.language.definition import Definition
+from innerloop.language.machine import Function
+from innerloop.language.primitives import own_total, relu, total
 from innerloop.language.prompts.bandits import GamePrompt, Sizes, mark_index
 from innerloop.language.prompts.base import Draw
 from innerloop.parameters import parameter
@@ -85,17 +85,32 @@ class PlanningPrompt(GamePrompt):
         return TabularGameProblem(visited, taken, rewards.clamp_max(1), (states, actions))
 
 
-@cache
-def fit_marks(program: Definition, tokens: int) -> Definition:
-    """Return a program with marks for games of up to `tokens` tokens."""
-    return replace(program, prompt=PlanningPrompt(tokens))
+find_prompt = cache(PlanningPrompt)
+
+
+def copy_before(me: Any, back: int, name: str) -> Any:
+    """The register of the token `back` places before: score 1 − (i − back − j)², else at most 0."""
+    mine = 1 - back**2 - me.i2 + 2 * back * me.i
+    return total(
+        lambda j: relu(mine + 2 * me.i * j.i - 2 * back * j.i - j.i2) * j[name], over="causal"
+    )
+
+
+def sum_earlier(me: Any, name: str) -> Any:
+    """The sum over the tokens of earlier episodes: σ(e − e_j) − σ(e − e_j − 1) is 1 for these."""
+    return total(lambda j: (relu(me.e - j.e) - relu(me.e - j.e - 1)) * j[name], over="causal")
+
+
+def keep(own: Any, most: Any, summand: Function) -> Any:
+    """A sum over this token alone, for scores up to `most`."""
+    return own_total(summand, "p", most, own.gap, over="causal")
 
 
 class PlanningProgram(ProgramConstruction, ABC):
     """A program on planning prompts, each step of which goes one step of an episode back."""
 
     program: ClassVar[Definition]
-    """Its definition, for games of any length."""
+    """Its definition, but for the marks."""
     takes = "up to"
 
     d: int = parameter(3, "states S", least=1, most=50)
@@ -105,11 +120,11 @@ class PlanningProgram(ProgramConstruction, ABC):
 
     @property
     def definition(self) -> Definition:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return fit_marks(self.program, 2 * self.max_game_steps)
+        return replace(self.program, prompt=find_prompt(2 * self.max_game_steps))
 
     @property
     def sizes(self) -> dict[str, int]:
-        return {"n": self.n, "S": self.d, "A": self.arms, "H": self.horizon}
+        return {"n": self.n, "S": self.d, "A": self.arms, "H": self.horizon, "K": self.steps}
 
     @property
     def horizon(self) -> int:
