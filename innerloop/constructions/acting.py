@@ -80,17 +80,16 @@ class ActingProgram(ProgramConstruction, ActingConstruction[Any, Any], ABC):
         words = {size: word for size, word in prompt.counted.items() if size in given}
         if any(given[size] != self.sizes[size] for size in words):
             built = ", ".join(f"{self.sizes[size]} {word}" for size, word in words.items())
-            found = ", ".join(str(given[size]) for size in words) + where
-            message = f"{self.name} was built for {built}; got {found}: build it for these"
-            raise OutOfRangeError(message)
+            found = ", ".join(str(given[size]) for size in words) + f"{where}: build it for these"
+            raise OutOfRangeError(f"{self.name} was built for {built}; got {found}")
 
     def select_registers(self, filled: Registers) -> Registers:
         """Select what tokens hold; raise `OutOfRangeError` for other sizes and too large norms."""
         known = {name: value for name, value in filled.items() if name in self.layout.registers}
         for name, value in known.items():
             dims = self.definition.registers[name].dims
-            sizes = zip(dims[::-1], value.shape[::-1], strict=False)
-            self.accept_sizes(dict(sizes), f" in {name}")
+            sizes = dict(zip(dims[::-1], value.shape[::-1], strict=False))
+            self.accept_sizes(sizes, f" in {name}")
             if limit := self.norms.get(name):
                 norm = float((value.norm(dim=-1) if dims else value.abs()).max())
                 if not norm <= (most := getattr(self, limit)) * SLACK:

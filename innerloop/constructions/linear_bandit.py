@@ -30,40 +30,33 @@ from innerloop.problems.linear_bandits import LinearBandits
 
 GAME = {"a": Data("A", "d"), "chosen": Data("A"), "reward": Data()}
 SOLVED = {"phi": State("d"), "ahead": State("S", "d"), "behind": State("S", "d")}
-Target = Callable[[Any, int], Any]
-"""Returns b_s, the right-hand side of system s > 0, of a token."""
 
 
-def define_solver(target: Target, **extra: Any) -> Definition:
-    """Return the program of the ridge solves, on the game's registers and the extra ones."""
+def define_solver(target: Callable[[Any, int], Any], **extra: Any) -> Definition:
+    """Return the program of the ridge solves; the target of a token and of s > 0 is its b_s."""
 
     @define(prompt="bandits", **GAME, **SOLVED, **extra, pos=Data())
     def solve(me: Any, own: Any) -> None:
         momentum = own.algorithm.rates.momentum.tolist()
-        moved = [descend(me, own, s, target) for s in range(len(momentum))]
+        moved = [descend(me, own, s) for s in range(len(momentum))]
         ahead = [x + momentum[s] * (x - me.behind[s]) for s, x in enumerate(moved)]
         me.ahead, me.behind = stack(ahead), stack(moved)
 
+    def descend(me: Any, own: Any, s: int) -> Any:
+        """A gradient step on system s, over the number of tokens so far."""
+        algorithm, y, told = own.algorithm, me.ahead[s], 0 if s else 1
+        size, ridge = float(algorithm.rates.step_size[s]), float(algorithm.ridges[s])
+        pull = mean(lambda j: (dot(y, j.phi) - told * j.reward) * j.phi, over="causal")
+        moved = y - size * (pull + keep(me, lambda j: ridge * j.ahead[s]))
+        return moved + size * keep(me, lambda j: target(j, s)) if s else moved
+
     @solve.init
     def _(me: Any, A: int) -> None:
-        me.phi = sum(find_chosen(me, k) for k in range(A))
+        now = [chosen + entry_sum(me.chosen) - me.pos for chosen in me.chosen]
+        before = (lambda j, k=k: relu(now[k] + j.pos) * j.a[k] for k in range(A))
+        me.phi = sum(total(features, over="causal") for features in before)
 
     return solve
-
-
-def find_chosen(me: Any, k: int) -> Any:
-    """The features of action k in the token before, where it was chosen; else 0."""
-    now = me.chosen[k] + entry_sum(me.chosen) - me.pos
-    return total(lambda j: relu(now + j.pos) * j.a[k], over="causal")
-
-
-def descend(me: Any, own: Any, s: int, target: Target) -> Any:
-    """A gradient step on system s, over the number of tokens so far."""
-    algorithm, y, told = own.algorithm, me.ahead[s], 0 if s else 1
-    size, ridge = float(algorithm.rates.step_size[s]), float(algorithm.ridges[s])
-    pull = mean(lambda j: (dot(y, j.phi) - told * j.reward) * j.phi, over="causal")
-    moved = y - size * (pull + keep(me, lambda j: ridge * j.ahead[s]))
-    return moved + size * keep(me, lambda j: target(j, s)) if s else moved
 
 
 def keep(me: Any, value: Any) -> Any:
@@ -74,8 +67,7 @@ def keep(me: Any, value: Any) -> Any:
 class LinearBanditConstruction(BanditProgram, ActingProgram, ABC):
     """One block for the features, one per step of the ridge solves, one for the odds."""
 
-    attention = "relu"
-    looped = True
+    attention, looped = "relu", True
     norms = {"a": "bound", "reward": "reward", "z": "normal"}
 
     steps: int = parameter(60, "steps of the ridge solves", least=1, most=10_000)
@@ -97,11 +89,6 @@ class LinearBanditConstruction(BanditProgram, ActingProgram, ABC):
     def max_estimate(self) -> float:
         """Upper bound on ‖ŵ‖: ‖(G + λI)⁻¹Φᵀ‖ ≤ 1/(2√λ), and there are n − 1 rewards."""
         return (self.n - 1) ** 0.5 * self.reward / (2 * self.ridge**0.5)
-
-    @property
-    def remaining(self) -> float:
-        """Upper bound on the relative error of the solutions after all steps."""
-        return float(self.algorithm.rates.remaining_share(self.steps).max())
 
     def tolerance(self, dtype: torch.dtype) -> float:
         """Allow for rounding: the read-out's gate adds and subtracts a number that grows with n."""

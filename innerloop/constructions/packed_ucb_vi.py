@@ -22,7 +22,7 @@ from torch.nn.functional import pad
 from innerloop.algorithms.optimistic_planning import Plan
 from innerloop.constructions import tabular
 from innerloop.constructions.ucb_vi import REGISTERS, UCBVIConstruction
-from innerloop.language import State, define, entry_sum, relu, stack
+from innerloop.language import State, define, relu, stack
 from innerloop.language.classes import Cost, Registers, parameter
 from innerloop.language.prompts.planning import PlanningPrompt
 
@@ -47,11 +47,6 @@ def compare_pairs(row: Any) -> Any:
     return stack(tabular.halve(tabular.list_columns(row), compare_by_units))
 
 
-def sum_last(table: Any) -> Any:
-    """The sum of a table over its last side."""
-    return stack([stack([entry_sum(row) for row in rows]) for rows in table])
-
-
 @define(prompt=PlanningPrompt(), **REGISTERS, V=State("L", "S"))
 def plan(me: Any, k: int, H: int, own: Any) -> None:
     h = own.steps - 1 - k
@@ -64,14 +59,15 @@ def plan(me: Any, k: int, H: int, own: Any) -> None:
 def _(me: Any, H: int, own: Any) -> None:
     rewards, me.P = tabular.estimate_tables(me, own)
     *earlier, last = rewards
-    later = [r + H * sum_last(moves) for r, moves in zip(earlier, me.P, strict=True)]
+    moved = [stack([sum(tabular.list_columns(rows)) for rows in table]) for table in me.P]
+    later = [r + H * moves for r, moves in zip(earlier, moved, strict=True)]
     me.R, me.Q = stack([*later, last]), tabular.replace_row(me.Q, own.steps, last)
     me.V = compare_pairs(last)
 
 
 @plan.answer
 def out(me: Any, H: int, own: Any) -> Any:
-    return tabular.cap(H, tabular.read_values(me, own))
+    return H - relu(H - tabular.read_values(me, own))
 
 
 class PackedUCBVIConstruction(UCBVIConstruction):

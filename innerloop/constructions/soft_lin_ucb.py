@@ -21,7 +21,6 @@ from functools import cached_property, partial
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.soft_lin_ucb import SoftLinUCB
@@ -38,14 +37,12 @@ def score(me: Any, A: int, own: Any) -> Any:
     def multiply(product: Any) -> Any:
         return stack([own_total(partial(product, k), "pos", own.max_score) for k in range(A)])
 
-    def find_root(square: Tensor) -> Tensor:
-        return float(own.alpha) / float(own.temperature) * (square.sqrt() - largest**0.5)
-
-    largest = float(own.max_square)
-    grid = torch.linspace(0.0, 1.0, own.knots, dtype=torch.float64)
+    gain, largest = float(own.alpha) / float(own.temperature), float(own.max_square)
+    knots = largest * torch.linspace(0.0, 1.0, own.knots, dtype=torch.float64) ** 4
     fit = multiply(lambda k, j: dot(me.behind[0], j.a[k]))
     me.width = multiply(lambda k, j: relu(dot(me.behind[1 + k], j.a[k])))
-    return fit / own.temperature + piecewise(me.width, find_root, largest * grid**4)
+    root = piecewise(me.width, lambda square: gain * (square.sqrt() - largest**0.5), knots)
+    return fit / own.temperature + root
 
 
 class SoftLinUCBConstruction(LinearBanditConstruction):
@@ -96,7 +93,8 @@ class SoftLinUCBConstruction(LinearBanditConstruction):
     @property
     def accuracy(self) -> float:
         """Upper bound on the difference of log odds to the policy, for data in range."""
-        far = self.remaining * self.bound * (self.max_estimate + self.alpha / self.ridge**0.5)
+        remaining = float(self.algorithm.rates.remaining_share(self.steps).max())
+        far = remaining * self.bound * (self.max_estimate + self.alpha / self.ridge**0.5)
         return 2 * far / self.temperature + self.interpolation_error
 
     def tolerance(self, dtype: torch.dtype) -> float:

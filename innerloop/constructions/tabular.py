@@ -9,13 +9,11 @@ from functools import partial
 from itertools import cycle
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from innerloop.language import dot, piecewise, relu, stack
 from innerloop.language.prompts.planning import copy_before, keep, sum_earlier
-
-Compare = Callable[[Any, Any], Any]
-"""Finds x + σ(y − x), the larger of each two entries."""
 
 
 def mark_cells(sides: Sequence[Any], amount: Any = 1) -> Any:
@@ -34,8 +32,10 @@ def estimate_tables(me: Any, own: Any) -> tuple[Any, Any]:
     me.pay = relu(mark_cells([me.h, me.was, me.a], me.r - 3))
     me.move = relu(mark_cells([list(me.h)[1:], me.had, me.did, me.s], -3))
     me.visits, me.earned, me.moves = (sum_earlier(me, name) for name in ("visit", "pay", "move"))
-    inverse, bonus = own.tables
-    me.inverse = look_up(me.visits, inverse)
+    counts = torch.arange(max(own.n, 2), dtype=torch.float64)
+    some, never = counts.clamp_min(1), counts == 0
+    bonus = torch.where(never, 2.0 * own.horizon, own.algorithm.width / some.sqrt())
+    me.inverse = look_up(me.visits, torch.where(never, 0.0, 1 / some))
 
     def share(name: str, h: int) -> Any:
         """A table of step h, each entry over the number of visits of its cell."""
@@ -66,13 +66,13 @@ def list_columns(table: Any) -> list[Any]:
     return [stack(column) for column in zip(*table, strict=True)]
 
 
-def halve(left: list[Any], compare: Compare) -> list[Any]:
-    """A level of a tree of maxima: the larger of each two."""
+def halve(left: list[Any], compare: Callable[[Any, Any], Any]) -> list[Any]:
+    """A level of a tree of maxima: of each two x + σ(y − x), the larger, as `compare` finds it."""
     pairs = zip(left[0::2], left[1::2], strict=False)
     return [compare(x, y) for x, y in pairs] + left[len(left) // 2 * 2 :]
 
 
-def find_best(me: Any, own: Any, left: list[Any], *further: Compare) -> Any:
+def find_best(me: Any, own: Any, left: list[Any], *further: Callable[[Any, Any], Any]) -> Any:
     """The largest, entry by entry: levels are found by heads and by `further` means, in turn."""
 
     def compare_by_heads(x: Any, y: Any) -> Any:
@@ -93,11 +93,6 @@ def look_ahead(own: Any, h: int, top: Any = 0, sign: int = 1) -> Any:
         return relu(top + sign * j.best[s]) * stack([list_columns(rows)[s] for rows in j.P[h]])
 
     return sum(keep(own, own.max_value, partial(weigh, s=s)) for s in range(own.d))
-
-
-def cap(most: int, value: Any) -> Any:
-    """min(most, value), entry by entry."""
-    return most - relu(most - value)
 
 
 def replace_row(table: Any, h: int, row: Any) -> Any:

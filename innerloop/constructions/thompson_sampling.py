@@ -86,6 +86,7 @@ class ThompsonSamplingConstruction(LinearBanditConstruction):
     @property
     def accuracy(self) -> float:
         """Upper bound on the difference of log odds to the policy, for data in range."""
-        unsolved = self.remaining * (self.max_estimate + self.max_deviation)
+        remaining = float(self.algorithm.rates.remaining_share(self.steps).max())
+        unsolved = remaining * (self.max_estimate + self.max_deviation)
         off = unsolved + self.root.error * self.max_deviation
         return 2 * self.bound * off / self.temperature

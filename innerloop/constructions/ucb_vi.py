@@ -28,18 +28,16 @@ from innerloop.algorithms.optimistic_planning import OptimisticPlanning, Plan
 from innerloop.constructions import tabular
 from innerloop.constructions.acting import ActingProgram
 from innerloop.errors import OutOfRangeError
-from innerloop.language import Data, State, define
+from innerloop.language import Data, State, define, relu
 from innerloop.language.classes import Cost, Peepholes, Registers, parameter
 from innerloop.language.prompts.planning import PlanningProgram, PlanningPrompt
 from innerloop.policies.base import greedy_probabilities
 from innerloop.policies.ucb_vi import UCBVIPolicy
-from innerloop.transformer.marks import MARK_SIZE
 
 MAX_WIDTH = 1000
 """Upper bound on the width; each cell of the tables has heads with width × width matrices."""
 REGISTERS = {
-    **{"i": Data(), "i2": Data(), "e": Data(), "p": Data(MARK_SIZE)},
-    **{"h": Data("H"), "s": Data("S"), "a": Data("A"), "r": Data()},
+    **{name: Data(*PlanningPrompt.offers[name]) for name in ("i", "i2", "e", *"phsar")},
     **{"R": State("H", "S", "A"), "P": State("K", "S", "A", "S"), "Q": State("H", "S", "A")},
 }
 
@@ -48,13 +46,13 @@ REGISTERS = {
 def plan(me: Any, k: int, H: int, own: Any) -> None:
     h = own.steps - 1 - k
     me.best = tabular.find_best(me, own, tabular.list_columns(me.Q[h + 1]))
-    me.Q = tabular.replace_row(me.Q, h, tabular.cap(H, me.R[h] + tabular.look_ahead(own, h)))
+    me.Q = tabular.replace_row(me.Q, h, H - relu(H - me.R[h] - tabular.look_ahead(own, h)))
 
 
 @plan.init
 def _(me: Any, H: int, own: Any) -> None:
     me.R, me.P = tabular.estimate_tables(me, own)
-    me.Q = tabular.replace_row(me.Q, own.steps, tabular.cap(H, me.R[own.steps]))
+    me.Q = tabular.replace_row(me.Q, own.steps, H - relu(H - me.R[own.steps]))
 
 
 @plan.answer
@@ -71,8 +69,7 @@ class UCBVIConstruction(PlanningProgram, ActingProgram):
         *("k + km + 4", "kdA + dA", "6kdA + 3kd²A + 6dA + k + d + A + 10", "2H + 8 layers"),
         where="m = levels, A = arms",
     )
-    looped = False
-    peepholes = Peepholes(reuse=True)
+    looped, peepholes = False, Peepholes(reuse=True)
     exact_sizes = {"d": 2, "n": 2, "arms": 2, "steps": 1}
     cases = (
         {"d": 2, "n": 9, "steps": 3, "bonus": 0.0},
@@ -113,14 +110,6 @@ class UCBVIConstruction(PlanningProgram, ActingProgram):
     def algorithm(self) -> OptimisticPlanning:
         width = self.policy.bonus_scale(self.horizon, self.d, self.arms)
         return OptimisticPlanning(torch.tensor(width, dtype=torch.float64))
-
-    @property
-    def tables(self) -> tuple[Tensor, Tensor]:
-        """1/N and the bonus for N = 0, 1, … visits."""
-        counts = torch.arange(max(self.n, 2), dtype=torch.float64)
-        some, never = counts.clamp_min(1), counts == 0
-        bonus = torch.where(never, 2.0 * self.horizon, self.algorithm.width / some.sqrt())
-        return torch.where(never, 0.0, 1 / some), bonus
 
     def draw_further(self, count: int, generator: torch.Generator, dtype: torch.dtype) -> Any:
         """Let episodes of a game repeat its first, up to a random one: the counts reach all knots.
