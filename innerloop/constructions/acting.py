@@ -7,7 +7,6 @@ change nothing before them.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, ClassVar, Generic
 
@@ -20,10 +19,11 @@ from innerloop.errors import OutOfRangeError
 from innerloop.language.classes import ProgramConstruction, Registers
 from innerloop.policies.base import Policy
 from innerloop.problems.base import Distribution
-from innerloop.problems.environment import Environment
 
-Actions, Rewards = Int[Tensor, "*batch"], Float[Tensor, "*batch"]
-Normals, Tokens = Float[Tensor, "*batch normals"], Float[Tensor, "*batch tokens width"]
+Actions = Int[Tensor, "*batch"]
+Rewards = Float[Tensor, "*batch"]
+Normals = Float[Tensor, "*batch normals"]
+Tokens = Float[Tensor, "*batch tokens width"]
 SLACK = 1 + 1e-9
 """Factor on bounds of norms, to allow for rounding."""
 
@@ -45,7 +45,7 @@ class ActingConstruction(Construction[P, S], ABC, Generic[P, S]):
         """Return a distribution over environments of the built sizes."""
         raise TypeError(f"{self.name} must define its environments")
 
-    def accept_environment(self, environment: Environment) -> None:
+    def accept_environment(self, environment: Any) -> None:
         """Raise `OutOfRangeError` for an environment that the construction was not built for."""
         self.policy.check_environment(environment)
 
@@ -74,7 +74,7 @@ class ActingProgram(ProgramConstruction, ActingConstruction[Any, Any], ABC):
         super().accept(problem)
         self.select_registers(self.definition.prompt.fill_registers(problem))
 
-    def accept_sizes(self, given: Mapping[Any, int], where: str = "") -> None:
+    def accept_sizes(self, given: dict[Any, int], where: str = "") -> None:
         """Raise `OutOfRangeError` for sizes, n aside, that it was not built for."""
         prompt: Any = self.definition.prompt
         words = {size: word for size, word in prompt.counted.items() if size in given}

@@ -50,6 +50,10 @@ def define_solver(target: Callable[[Any, int], Any], **extra: Any) -> Definition
         moved = y - size * (pull + keep(me, lambda j: ridge * j.ahead[s]))
         return moved + size * keep(me, lambda j: target(j, s)) if s else moved
 
+    def keep(me: Any, value: Any) -> Any:
+        """Find a value of this token over their number so far: 1 + j − i is 0 or less before it."""
+        return mean(lambda j: relu(1 + j.pos - me.pos) * value(j), over="causal")
+
     @solve.init
     def _(me: Any, A: int) -> None:
         now = [chosen + entry_sum(me.chosen) - me.pos for chosen in me.chosen]
@@ -57,11 +61,6 @@ def define_solver(target: Callable[[Any, int], Any], **extra: Any) -> Definition
         me.phi = sum(total(features, over="causal") for features in before)
 
     return solve
-
-
-def keep(me: Any, value: Any) -> Any:
-    """A value of this token over the number of tokens so far: 1 + j − i is 0 or less before it."""
-    return mean(lambda j: relu(1 + j.pos - me.pos) * value(j), over="causal")
 
 
 class LinearBanditConstruction(BanditProgram, ActingProgram, ABC):
@@ -97,7 +96,7 @@ class LinearBanditConstruction(BanditProgram, ActingProgram, ABC):
 
     def environments(self) -> LinearBandits:
         """Return bandits with a fresh action set at every step, and noise of half their bound."""
-        law = {"noise": 0.5 * self.bound, "bound": self.bound}
+        law: dict[str, Any] = {"noise": 0.5 * self.bound, "bound": self.bound}
         return LinearBandits(d=self.d, arms=self.arms, sets=self.n, **law)
 
     def distributions(self) -> Any:
@@ -110,11 +109,9 @@ class LinearBanditConstruction(BanditProgram, ActingProgram, ABC):
 
     def represent(self, filled: Registers, state: Any) -> Registers:
         shown, chosen = filled["a"][..., 0::2, :, :], filled["chosen"][..., 1::2, :]
-        solved = {"ahead": state.ahead, "behind": state.behind}
-        return {
-            "phi": alternate(None, (chosen.unsqueeze(-1) * shown).sum(dim=-2), 1),
-            **{name: alternate(value, None, 2) for name, value in solved.items()},
-        }
+        features = (chosen.unsqueeze(-1) * shown).sum(dim=-2)
+        solved = {name: alternate(value, None, 2) for name, value in state._asdict().items()}
+        return {"phi": alternate(None, features, 1), **solved}
 
     def ignored_mask(self, stream: Tensor) -> Tensor:
         second = torch.arange(stream.shape[-2]) % 2 == 1

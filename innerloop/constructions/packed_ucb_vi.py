@@ -29,12 +29,7 @@ from innerloop.language.prompts.planning import PlanningPrompt
 
 def count_layers(horizon: int, actions: int) -> int:
     """The number of blocks for episodes of `horizon` steps."""
-    return 4 + (horizon - 1) * (1 + count_further_levels(actions))
-
-
-def count_further_levels(actions: int) -> int:
-    """Blocks that take a maximum whose first level is there already, two levels in each."""
-    return max((actions - 1).bit_length(), 1) // 2
+    return 4 + (horizon - 1) * (1 + max((actions - 1).bit_length(), 1) // 2)
 
 
 def compare_by_units(x: Any, y: Any) -> Any:
@@ -94,7 +89,8 @@ class PackedUCBVIConstruction(UCBVIConstruction):
 
     @property
     def levels(self) -> int:
-        return count_further_levels(self.arms)
+        """Blocks that take a maximum whose first level is there already, two levels in each."""
+        return max(super().levels, 1) // 2
 
     @property
     def slots(self) -> int:
@@ -106,16 +102,13 @@ class PackedUCBVIConstruction(UCBVIConstruction):
         return 1.0 + max(2.0 * self.horizon, float(self.algorithm.width)) + self.horizon
 
     def draw_further(self, count: int, generator: torch.Generator, dtype: torch.dtype) -> Any:
-        """Add games in which a state's actions take turns: after A episodes none is unknown.
-
-        As long as one is, its value is H and so is the maximum, whatever the others are.
-        """
+        """Add games in which a state's actions take turns: while one is unknown, the best is H."""
         (game,) = super().draw_further(count, generator, dtype)
         turns = torch.arange(game.episodes).unsqueeze(-1)
         actions = (game.actions[:, :1] + turns) % self.arms
         return [game, replace(game, states=game.states[:, :1] + 0 * turns, actions=actions)]
 
-    def fill_tables(self, state: Plan) -> Registers:
+    def represent(self, filled: Registers, state: Plan) -> Registers:
         later = (state.transitions * state.values[..., 1:, None, None, :, :].amax(dim=-1)).sum(-1)
         added = (later, self.horizon * state.transitions.sum(dim=-1))  # none in the last step
         uncut, shifted = (state.optimistic_rewards + pad(a, (0, 0, 0, 0, 0, 1)) for a in added)
@@ -124,4 +117,4 @@ class PackedUCBVIConstruction(UCBVIConstruction):
         uncut = torch.where(found, uncut, 0.0)
         latest = uncut[..., int((~found).sum(dim=-3).max()), :, :]
         pairs = torch.stack([pair.amax(dim=-1) for pair in latest.split(2, dim=-1)], dim=-2)
-        return {"R": shifted, "P": state.transitions, "Q": uncut, "V": pairs}
+        return super().represent(filled, (shifted, state.transitions, uncut, pairs))

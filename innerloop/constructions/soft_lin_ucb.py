@@ -51,11 +51,9 @@ class SoftLinUCBConstruction(LinearBanditConstruction):
     definition = solve
     source = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023)"
     cost = Cost(
-        *("k + 2", "max(2A + 3, 3A)", "3Ad + 3d + 3A + 3", "Õ(√T) layers, width O(dA)"),
-        where="A = arms",
+        "k + 2", "max(2A + 3, 3A)", "3Ad + 3d + 3A + 3", "Õ(√T) layers, width O(dA)", "A = arms"
     )
-    exact = False
-    error = "(α/τ) √M/(2m²), M = 2B²/λ, m + 1 knots"
+    exact, error = False, "(α/τ) √M/(2m²), M = 2B²/λ, m + 1 knots"
     cases = (
         {"ridge": 0.1, "arms": 5, "n": 12, "steps": 20},
         {"alpha": 0.0, "steps": 5},

@@ -10,7 +10,6 @@ from itertools import cycle
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from innerloop.language import dot, piecewise, relu, stack
 from innerloop.language.prompts.planning import copy_before, keep, sum_earlier
@@ -39,10 +38,9 @@ def estimate_tables(me: Any, own: Any) -> tuple[Any, Any]:
 
     def share(name: str, h: int) -> Any:
         """A table of step h, each entry over the number of visits of its cell."""
-        sides = range(own.d), range(own.arms)
-        return stack([stack([divide(name, h, s, a) for a in sides[1]]) for s in sides[0]])
+        return stack([stack([cell(name, h, s, a) for a in range(own.arms)]) for s in range(own.d)])
 
-    def divide(name: str, h: int, s: int, a: int) -> Any:
+    def cell(name: str, h: int, s: int, a: int) -> Any:
         return keep(own, 1, lambda j: relu(j.inverse[h][s][a]) * j[name][h][s][a])
 
     paid = stack([share("earned", h) for h in range(own.horizon)])
@@ -50,15 +48,14 @@ def estimate_tables(me: Any, own: Any) -> tuple[Any, Any]:
     return paid + look_up(me.visits, bonus), went
 
 
-def look_up(x: Any, values: Tensor) -> Any:
+def look_up(x: Any, values: torch.Tensor) -> Any:
     """The values at 0, 1, 2, …, with straight lines between them, entry by entry."""
-    last = len(values) - 1
 
-    def follow(at: Tensor) -> Tensor:
-        low = at.long().clamp_max(last - 1)
+    def follow(at: torch.Tensor) -> torch.Tensor:
+        low = at.long().clamp_max(len(values) - 2)
         return values[low] + (at - low) * (values[low + 1] - values[low])
 
-    return piecewise(x, follow, list(range(last + 1)))
+    return piecewise(x, follow, list(range(len(values))))
 
 
 def list_columns(table: Any) -> list[Any]:

@@ -24,20 +24,20 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from innerloop.algorithms.optimistic_planning import OptimisticPlanning, Plan
+from innerloop.algorithms.optimistic_planning import OptimisticPlanning
 from innerloop.constructions import tabular
 from innerloop.constructions.acting import ActingProgram
 from innerloop.errors import OutOfRangeError
 from innerloop.language import Data, State, define, relu
 from innerloop.language.classes import Cost, Peepholes, Registers, parameter
 from innerloop.language.prompts.planning import PlanningProgram, PlanningPrompt
-from innerloop.policies.base import greedy_probabilities
 from innerloop.policies.ucb_vi import UCBVIPolicy
 
 MAX_WIDTH = 1000
 """Upper bound on the width; each cell of the tables has heads with width × width matrices."""
+SHOWN = ("i", "i2", "e", "p", "h", "s", "a", "r")
 REGISTERS = {
-    **{name: Data(*PlanningPrompt.offers[name]) for name in ("i", "i2", "e", *"phsar")},
+    **{name: Data(*PlanningPrompt.offers[name]) for name in SHOWN},
     **{"R": State("H", "S", "A"), "P": State("K", "S", "A", "S"), "Q": State("H", "S", "A")},
 }
 
@@ -60,7 +60,7 @@ def out(me: Any, own: Any) -> Any:
     return tabular.read_values(me, own)
 
 
-class UCBVIConstruction(PlanningProgram, ActingProgram):
+class UCBVIConstruction(PlanningProgram, ActingProgram):  # pyright: ignore[reportIncompatibleVariableOverride]
     """Three blocks of estimates, one and a tree of maxima per step back, one for the read-out."""
 
     program = plan
@@ -112,16 +112,12 @@ class UCBVIConstruction(PlanningProgram, ActingProgram):
         return OptimisticPlanning(torch.tensor(width, dtype=torch.float64))
 
     def draw_further(self, count: int, generator: torch.Generator, dtype: torch.dtype) -> Any:
-        """Let episodes of a game repeat its first, up to a random one: the counts reach all knots.
-
-        Cells are rarely visited often by chance. Rewards are those that were drawn.
-        """
+        """Let episodes repeat the first, up to a random one: by chance few cells are seen often."""
         game = self.distributions()[0].sample(count, generator=generator, dtype=dtype)
         until = torch.randint(game.episodes, (len(game), 1), generator=generator)
         repeats = (torch.arange(game.episodes) <= until).unsqueeze(-1)
-        parts = {"states": game.states, "actions": game.actions}
-        same = {name: torch.where(repeats, part[:, :1], part) for name, part in parts.items()}
-        return [replace(game, **same)]
+        states, actions = (torch.where(repeats, x[:, :1], x) for x in (game.states, game.actions))
+        return [replace(game, states=states, actions=actions)]
 
     def usage(self, stream: Tensor) -> float:
         """Return 0: values are at most `max_value`, shares at most 1, and visits below n."""
@@ -132,19 +128,15 @@ class UCBVIConstruction(PlanningProgram, ActingProgram):
         sizes = environment.states, environment.actions, environment.horizon
         self.accept_sizes(dict(zip("SAH", sizes, strict=True)))
 
-    def represent(self, filled: Registers, state: Plan) -> Registers:
-        axis, found = state.values.ndim - 4, self.fill_tables(state)
-        return {name: t.repeat_interleave(2 * self.horizon, axis) for name, t in found.items()}
-
-    def fill_tables(self, state: Plan) -> Registers:
-        """Return what the registers of every token of an episode hold between steps."""
-        return dict(zip(("R", "P", "Q"), state, strict=True))
+    def represent(self, filled: Registers, state: Any) -> Registers:
+        times, axis = 2 * self.horizon, state[0].ndim - 4
+        tables = (table.repeat_interleave(times, axis) for table in state)
+        return dict(zip(self.definition.states, tables, strict=True))
 
     def log_odds(self, stream: Tensor) -> Tensor:
         values = stream[..., self.compiled.answer_places]
         if self.temperature > 0:
             return values / self.temperature
         # Values that differ only by rounding are tied, whatever the order of summation.
-        best = values.amax(dim=-1, keepdim=True)
-        tied = values >= best - self.tolerance(values.dtype)
-        return greedy_probabilities(torch.where(tied, best, values)).log()
+        best = values >= values.amax(dim=-1, keepdim=True) - self.tolerance(values.dtype)
+        return self.policy.scores_to_probabilities(best.to(values)).log()

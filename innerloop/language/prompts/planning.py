@@ -50,12 +50,10 @@ class PlanningPrompt(GamePrompt):
         return {"n": problem.episodes, "S": states, "A": actions, "H": problem.horizon}
 
     def list_steps(self, problem: TabularGameProblem) -> Any:
-        states, actions, rewards = (
-            part.flatten(-2) for part in (problem.states, problem.actions, problem.rewards)
-        )
+        rewards = problem.rewards.flatten(-2)
         t = torch.arange(rewards.shape[-1], device=rewards.device)
-        shown = Situation._make([t % problem.horizon, states])
-        return t, shown, rewards.new_zeros(0), actions, rewards
+        shown = Situation._make([t % problem.horizon, problem.states.flatten(-2)])
+        return t, shown, rewards.new_zeros(0), problem.actions.flatten(-2), rewards
 
     def fill_observation(self, t: Any, observation: Any, noise: Tensor, sizes: Sizes) -> Registers:
         state = mark_index("states", observation.state, sizes["S"]).to(noise)
@@ -86,6 +84,7 @@ class PlanningPrompt(GamePrompt):
 
 
 find_prompt = cache(PlanningPrompt)
+"""The prompt for games of up to a number of tokens, made once."""
 
 
 def copy_before(me: Any, back: int, name: str) -> Any:
