@@ -17,10 +17,10 @@ from torch import Tensor
 
 from innerloop.language.construction import ProgramConstruction, Registers
 from innerloop.language.definition import Definition
-from innerloop.language.machine import Function
 from innerloop.language.primitives import own_total, relu, total
 from innerloop.language.prompts.bandits import GamePrompt, Sizes, mark_index
 from innerloop.language.prompts.base import Draw
+from innerloop.language.reference import make_reference
 from innerloop.parameters import parameter
 from innerloop.problems.mdp import Situation
 from innerloop.problems.tabular_games import TabularGameProblem, TabularGames
@@ -89,10 +89,8 @@ find_prompt = cache(PlanningPrompt)
 
 def copy_before(me: Any, back: int, name: str) -> Any:
     """The register of the token `back` places before: score 1 − (i − back − j)², else at most 0."""
-    mine = 1 - back**2 - me.i2 + 2 * back * me.i
-    return total(
-        lambda j: relu(mine + 2 * me.i * j.i - 2 * back * j.i - j.i2) * j[name], over="causal"
-    )
+    mine, twice = 1 - back**2 - me.i2 + 2 * back * me.i, 2 * (me.i - back)
+    return total(lambda j: relu(mine + twice * j.i - j.i2) * j[name], over="causal")
 
 
 def sum_earlier(me: Any, name: str) -> Any:
@@ -100,9 +98,9 @@ def sum_earlier(me: Any, name: str) -> Any:
     return total(lambda j: (relu(me.e - j.e) - relu(me.e - j.e - 1)) * j[name], over="causal")
 
 
-def keep(own: Any, most: Any, summand: Function) -> Any:
-    """A sum over this token alone, for scores up to `most`."""
-    return own_total(summand, "p", most, own.gap, over="causal")
+def keep(own: Any, most: Any, summand: Any) -> Any:
+    """A sum over this token alone, for scores up to `most`, gated by its mark."""
+    return own_total(summand, "p", most, find_gap(2 * own.max_game_steps), over="causal")
 
 
 class PlanningProgram(ProgramConstruction, ABC):
@@ -122,6 +120,10 @@ class PlanningProgram(ProgramConstruction, ABC):
         return replace(self.program, prompt=find_prompt(2 * self.max_game_steps))
 
     @property
+    def reference(self) -> Any:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return make_reference(self.definition, type(self))
+
+    @property
     def sizes(self) -> dict[str, int]:
         return {"n": self.n, "S": self.d, "A": self.arms, "H": self.horizon, "K": self.steps}
 
@@ -132,11 +134,6 @@ class PlanningProgram(ProgramConstruction, ABC):
     @property
     def max_game_steps(self) -> int:
         return self.n * self.horizon
-
-    @property
-    def gap(self) -> float:
-        """1 minus the largest product of two marks."""
-        return find_gap(2 * self.max_game_steps)
 
     def distributions(self) -> list[TabularGames]:
         size = {"states": self.d, "arms": self.arms, "horizon": self.horizon}
