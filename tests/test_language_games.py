@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import hashlib
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from test_weights_as_before import digest_weights
 
 import innerloop
 from innerloop.certification.certificate import certify
@@ -37,7 +37,6 @@ from innerloop.language.prompts.planning import (
 from innerloop.problems.bandit import ActionSet
 from innerloop.problems.linear_bandit_games import LinearBanditGames
 from innerloop.registry import load_members
-from innerloop.transformer import Transformer
 
 
 @program(
@@ -177,14 +176,6 @@ DIGESTS = {
     "ucb-vi": ["08e291c79af4c8cf", "99ca0c41d49a4ea9"],
 }
 """Digests of the weights at small sizes and with default parameters."""
-
-
-def digest_weights(transformer: Transformer) -> str:
-    digest = hashlib.sha256()
-    for name, weight in transformer.state_dict().items():
-        digest.update(name.encode() + str(tuple(weight.shape)).encode())
-        digest.update(weight.contiguous().numpy().tobytes())
-    return digest.hexdigest()[:16]
 
 
 @pytest.mark.parametrize("name", DIGESTS)
