@@ -293,11 +293,11 @@ def test_wrong_weights_are_refused(kind: Any) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"n": 11}, "built for 10 steps of a game, got step 11"),
-        ({"d": 3}, "built for arms=3, d=2; got arms=3, d=3"),
-        ({"arms": 2}, "built for arms=3, d=2; got arms=2, d=2"),
-        ({"bound": 40.0}, "norms up to bound=1, got .* build it with a larger bound"),
-        ({"noise": 1e3}, "rewards up to reward=10 in size, got .* with a larger reward"),
+        ({"n": 11}, "built for up to n=10, got n=11"),
+        ({"d": 3}, "built for 3 actions, 2 features; got 3, 3: build it for these"),
+        ({"arms": 2}, "built for 3 actions, 2 features; got 2, 2: build it for these"),
+        ({"bound": 40.0}, r"bound=1, .* norm of an action; got .*: use a larger bound"),
+        ({"noise": 1e3}, r"reward=10, the largest .reward.; got .*: use a larger reward"),
     ],
 )
 def test_games_out_of_range_are_detected(kind: Any, change: dict, message: str) -> None:
@@ -311,17 +311,17 @@ def test_steps_and_normals_out_of_range_are_detected() -> None:
     construction = ThompsonSamplingConstruction(n=3)
     game = sample_games(construction, 2)
     observation = ActionSet(0, game.features[:, 0])
-    with pytest.raises(OutOfRangeError, match="built for 3 steps of a game, got step 4"):
+    with pytest.raises(OutOfRangeError, match="built for 3 steps of a game, not 4"):
         construction.encode_observation(3, observation, game.noise[:, 0])
-    with pytest.raises(OutOfRangeError, match=r"up to normal=10, got .* with a larger normal"):
+    with pytest.raises(OutOfRangeError, match=r"normal=10, .*; got .*: use a larger normal"):
         construction.encode_observation(0, observation, 100 + game.noise[:, 0])
-    with pytest.raises(OutOfRangeError, match="needs 2 normals a step, got 0"):
+    with pytest.raises(OutOfRangeError, match="built for 2 features; got 0 in z"):
         construction.encode_observation(0, observation, game.noise[:, 0, :0])
-    with pytest.raises(InputError, match=r"actions must be in 0 … 2, got \[\[3\], \[4\]\]"):
+    with pytest.raises(InputError, match="actions must be in 0 … 2, got 3 … 4"):
         construction.encode_action(0, observation, torch.tensor([3, 4]), game.rewards[:, 0])
-    with pytest.raises(OutOfRangeError, match="rewards up to reward=10"):
+    with pytest.raises(OutOfRangeError, match="built for reward=10"):
         construction.encode_action(0, observation, game.actions[:, 0], 100 + game.rewards[:, 0])
-    with pytest.raises(OutOfRangeError, match="up to normal=10"):
+    with pytest.raises(OutOfRangeError, match="built for normal=10"):
         construction.accept(replace(game, noise=1e3 * game.noise))
 
 

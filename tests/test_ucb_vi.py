@@ -111,17 +111,17 @@ def test_counting_the_current_episode_breaks_the_certificate() -> None:
 
 def test_what_is_out_of_range_is_named() -> None:
     built = innerloop.build("ucb-vi", n=3, instances=4)
-    with pytest.raises(OutOfRangeError, match="up to n=3 episodes, got 4"):
+    with pytest.raises(OutOfRangeError, match="up to n=3, got n=4"):
         built.predict(TabularGames(states=3, arms=2, horizon=3, episodes=4).sample(2))
     with pytest.raises(
-        OutOfRangeError, match=r"3 states, 2 actions and episodes of 3, got 4, 2 and 3"
+        OutOfRangeError, match=r"3 states, 2 actions, 3 steps of an episode; got 4, 2, 3: build it"
     ):
         built.predict(TabularGames(states=4, arms=2, horizon=3, episodes=2).sample(2))
     worlds = TabularMDPs(states=3, arms=2, horizon=3).sample(2)
     with pytest.raises(OutOfRangeError, match="up to 9 steps"):
         rollout(TransformerPolicy.from_built(built), worlds, 12, 0)
     five = TabularMDPs(states=5, arms=2, horizon=3).sample(2)
-    with pytest.raises(OutOfRangeError, match="got 5, 2 and 3"):
+    with pytest.raises(OutOfRangeError, match="got 5, 2, 3"):
         rollout(TransformerPolicy.from_built(built), five, 3, 0)
     with pytest.raises(OutOfRangeError, match="up to 1000 are built"):
         innerloop.build("ucb-vi", d=12, arms=5)

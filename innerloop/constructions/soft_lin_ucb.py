@@ -17,56 +17,44 @@ Holds for  up to T steps, A actions with ‖a‖ ≤ B, |rewards| ≤ reward; al
 Source     yang2025.lin.theorem-8. Layers and width have the printed order
 """
 
-from __future__ import annotations
-
 from functools import cached_property, partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.soft_lin_ucb import SoftLinUCB
-from innerloop.constructions.base import Cost
 from innerloop.constructions.linear_bandit import LinearBanditConstruction, define_solver
 from innerloop.language import dot, own_total, piecewise, relu, stack
-from innerloop.parameters import parameter
+from innerloop.language.classes import Cost, parameter
 from innerloop.policies.lin_ucb import LinUCBPolicy
 
-solve = define_solver()
+solve = define_solver(lambda token, s: token.a[s - 1])
 
 
 @solve.answer
 def score(me: Any, A: int, own: Any) -> Any:
     def multiply(product: Any) -> Any:
-        reach = own.max_score
-        return stack([own_total(partial(product, k), "pos", reach) for k in range(A)])
+        return stack([own_total(partial(product, k), "pos", own.max_score) for k in range(A)])
 
-    def find_root(square: Tensor) -> Tensor:
-        return float(own.gain) * (square.sqrt() - largest**0.5)
-
-    largest = float(own.max_square)
-    grid = torch.linspace(0.0, 1.0, own.knots, dtype=torch.float64)
+    gain, largest = float(own.alpha) / float(own.temperature), float(own.max_square)
+    knots = largest * torch.linspace(0.0, 1.0, own.knots, dtype=torch.float64) ** 4
     fit = multiply(lambda k, j: dot(me.behind[0], j.a[k]))
     me.width = multiply(lambda k, j: relu(dot(me.behind[1 + k], j.a[k])))
-    return fit / own.temperature + piecewise(me.width, find_root, largest * grid**4)
+    root = piecewise(me.width, lambda square: gain * (square.sqrt() - largest**0.5), knots)
+    return fit / own.temperature + root
 
 
 class SoftLinUCBConstruction(LinearBanditConstruction):
     """One block for the features, one per step, one for the read-out."""
 
-    definition: ClassVar = solve
-    source: ClassVar[str] = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023)"
-    cost: ClassVar[Cost] = Cost(
-        "k + 2",
-        "max(2A + 3, 3A)",
-        "3Ad + 3d + 3A + 3",
-        "Õ(√T) layers, width O(dA)",
-        where="A = arms",
+    definition = solve
+    source = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023)"
+    cost = Cost(
+        "k + 2", "max(2A + 3, 3A)", "3Ad + 3d + 3A + 3", "Õ(√T) layers, width O(dA)", "A = arms"
     )
-    exact: ClassVar[bool] = False
-    error: ClassVar[str] = "(α/τ) √M/(2m²), M = 2B²/λ, m + 1 knots"
-    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+    exact, error = False, "(α/τ) √M/(2m²), M = 2B²/λ, m + 1 knots"
+    cases = (
         {"ridge": 0.1, "arms": 5, "n": 12, "steps": 20},
         {"alpha": 0.0, "steps": 5},
         {"alpha": 3.0, "temperature": 0.1, "knots": 200, "n": 6, "steps": 8},
@@ -76,22 +64,11 @@ class SoftLinUCBConstruction(LinearBanditConstruction):
     alpha: float = parameter(1.0, "α, the weight of the uncertainty", least=0, most=1e6)
     knots: int = parameter(500, "knots of the root", least=2, most=100_000)
 
-    def select_target(self, token: Any, s: int) -> Any:
-        return token.a[s - 1]
-
-    @property
-    def gain(self) -> float:
-        """α/τ."""
-        return self.alpha / self.temperature
-
     @cached_property
     def algorithm(self) -> SoftLinUCB:
-        alpha, temperature, ridge = (
-            torch.tensor(value, dtype=torch.float64)
-            for value in (self.alpha, self.temperature, self.ridge)
-        )
-        ridges = ridge.expand(1 + self.arms)
-        return SoftLinUCB(ridges, StepRates.of(ridges, self.bound, self.n), alpha, temperature)
+        numbers = torch.tensor([self.ridge, self.alpha, self.temperature], dtype=torch.float64)
+        ridges = numbers[0].expand(1 + self.arms)
+        return SoftLinUCB(ridges, StepRates.of(ridges, self.bound, self.n), *numbers[1:])
 
     @cached_property
     def policy(self) -> LinUCBPolicy:
@@ -109,15 +86,14 @@ class SoftLinUCBConstruction(LinearBanditConstruction):
     @property
     def interpolation_error(self) -> float:
         """The error of the log odds that is due to the knots."""
-        width = self.max_square**0.5 / (2 * (self.knots - 1) ** 2)
-        return self.gain * width
+        return self.alpha / self.temperature * (self.max_square**0.5 / (2 * (self.knots - 1) ** 2))
 
     @property
     def accuracy(self) -> float:
         """Upper bound on the difference of log odds to the policy, for data in range."""
         remaining = float(self.algorithm.rates.remaining_share(self.steps).max())
-        unsolved = remaining * self.bound * (self.max_estimate + self.alpha / self.ridge**0.5)
-        return 2 * unsolved / self.temperature + self.interpolation_error
+        far = remaining * self.bound * (self.max_estimate + self.alpha / self.ridge**0.5)
+        return 2 * far / self.temperature + self.interpolation_error
 
     def tolerance(self, dtype: torch.dtype) -> float:
         return super().tolerance(dtype) + self.interpolation_error

@@ -16,51 +16,36 @@ Source     yang2025.lin.theorem-10, which takes the root by a Padé decompositio
            inverses like this one. Normals come with the prompt: what is random is given
 """
 
-from __future__ import annotations
-
 from functools import cached_property
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
-from torch import Tensor
 
 from innerloop.algorithms.accelerated_ridge import StepRates
 from innerloop.algorithms.inverse_root import InverseRoot, inverse_root
 from innerloop.algorithms.thompson_sampling import ThompsonSampling
-from innerloop.constructions.base import Cost
-from innerloop.constructions.linear_bandit import (
-    SLACK,
-    LinearBanditConstruction,
-    define_solver,
-)
-from innerloop.errors import OutOfRangeError
+from innerloop.constructions.linear_bandit import LinearBanditConstruction, define_solver
 from innerloop.language import Data, dot, own_total, stack
-from innerloop.parameters import parameter
+from innerloop.language.classes import Cost, parameter
 from innerloop.policies.linear_thompson import LinearThompsonPolicy
 
-solve = define_solver(z=Data("d"))
+solve = define_solver(lambda token, s: token.z, z=Data("d"))
 
 
 @solve.answer
 def score(me: Any, A: int, own: Any) -> Any:
-    weights = sum(share * me.behind[s] for s, share in enumerate(own.shares))
-    reach = own.max_score
-    products = [own_total(lambda j, k=k: dot(weights, j.a[k]), "pos", reach) for k in range(A)]
+    w = sum(share * me.behind[s] for s, share in enumerate(own.algorithm.mix.tolist()))
+    products = [own_total(lambda j, k=k: dot(w, j.a[k]), "pos", own.max_score) for k in range(A)]
     return stack(products) / own.temperature
 
 
 class ThompsonSamplingConstruction(LinearBanditConstruction):
     """One block for the features, one per step, one for the read-out."""
 
-    definition: ClassVar = solve
-    source: ClassVar[str] = "Yang 2025, third paper, Theorem 10 (Lin et al. 2023)"
-    cost: ClassVar[Cost] = Cost(
-        "k + 2",
-        "max(2m + 3, 2A)",
-        "Ad + 4d + 2md + 2A + 3",
-        where="A = arms, m = terms",
-    )
-    cases: ClassVar[tuple[dict[str, Any], ...]] = (
+    definition = solve
+    source = "Yang 2025, third paper, Theorem 10 (Lin et al. 2023)"
+    cost = Cost("k + 2", "max(2m + 3, 2A)", "Ad + 4d + 2md + 2A + 3", where="A = arms, m = terms")
+    cases = (
         {"ridge": 0.1, "arms": 5, "n": 12, "terms": 8, "steps": 20},
         {"terms": 1, "arms": 4, "n": 5, "steps": 5},
         {"scale": 2.0, "temperature": 0.1, "n": 6, "steps": 8},
@@ -70,14 +55,6 @@ class ThompsonSamplingConstruction(LinearBanditConstruction):
     scale: float = parameter(0.5, "s, the deviation of the reward's noise", least=0, most=1e6)
     terms: int = parameter(6, "m, terms of the inverse root", least=1, most=64)
     normal: float = parameter(10.0, "the largest ‖z‖", least=1e-6, most=1e6)
-
-    def select_target(self, token: Any, s: int) -> Any:
-        return token.z
-
-    @property
-    def shares(self) -> list[float]:
-        """The share of every system in w."""
-        return self.algorithm.mix.tolist()
 
     @cached_property
     def root(self) -> InverseRoot:
@@ -94,9 +71,8 @@ class ThompsonSamplingConstruction(LinearBanditConstruction):
 
     @cached_property
     def policy(self) -> LinearThompsonPolicy:
-        return LinearThompsonPolicy(
-            ridge=self.ridge, scale=self.scale, temperature=self.temperature
-        )
+        known = {"ridge": self.ridge, "scale": self.scale, "temperature": self.temperature}
+        return LinearThompsonPolicy(**known)
 
     @property
     def max_deviation(self) -> float:
@@ -111,21 +87,6 @@ class ThompsonSamplingConstruction(LinearBanditConstruction):
     def accuracy(self) -> float:
         """Upper bound on the difference of log odds to the policy, for data in range."""
         remaining = float(self.algorithm.rates.remaining_share(self.steps).max())
-        off = (
-            remaining * (self.max_estimate + self.max_deviation)
-            + self.root.error * self.max_deviation
-        )
+        unsolved = remaining * (self.max_estimate + self.max_deviation)
+        off = unsolved + self.root.error * self.max_deviation
         return 2 * self.bound * off / self.temperature
-
-    def check_observations(self, start: int, features: Tensor, noise: Tensor) -> None:
-        super().check_observations(start, features, noise)
-        if noise.shape[-1] != self.d:
-            raise OutOfRangeError(
-                f"{self.name} needs {self.d} normals a step, got {noise.shape[-1]}"
-            )
-        largest = float(noise.norm(dim=-1).max())
-        if not largest <= self.normal * SLACK:
-            raise OutOfRangeError(
-                f"{self.name} was built for normals with ‖z‖ up to normal={self.normal:g}, "
-                f"got {largest:.4g}: build it with a larger normal"
-            )

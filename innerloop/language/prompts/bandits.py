@@ -7,11 +7,10 @@ Sizes      d features, n steps of a game, A actions; sums over `causal` tokens s
 Answer     A numbers, at the first token of each step
 """
 
-from __future__ import annotations
-
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -19,48 +18,97 @@ from torch import Tensor
 from innerloop.language.construction import ProgramConstruction, Registers
 from innerloop.language.prompts.base import Draw, Prompt
 from innerloop.parameters import parameter
+from innerloop.problems.bandit import ActionSet
+from innerloop.problems.base import check_indices
 from innerloop.problems.linear_bandit_games import BanditGameProblem, LinearBanditGames
 
+Sizes = Mapping[str, int]
 
-class BanditPrompt(Prompt):
-    """Observations, then actions with rewards, in turn."""
+
+class GamePrompt(Prompt, ABC):
+    """A game as tokens, two for each step: an observation, then the action and its reward.
+
+    Both are filled for one step, or for many at once: t, the number of a step from 0, then is a
+    tensor, and what comes with it has an axis for the steps, the last of those of the batch.
+    """
+
+    counted: ClassVar[dict[str, str]]
+    """What each size but n counts, in words."""
+
+    @abstractmethod
+    def fill_observation(self, t: Any, observation: Any, noise: Tensor, sizes: Sizes) -> Registers:
+        """Return what the first token of step t holds: (*batch, *shape) for each register."""
+
+    @abstractmethod
+    def fill_action(
+        self, t: Any, observation: Any, action: Tensor, reward: Tensor, sizes: Sizes
+    ) -> Registers:
+        """Return what the second token of step t holds."""
+
+    @abstractmethod
+    def list_steps(self, problem: Any) -> tuple[Tensor, Any, Tensor, Tensor, Tensor]:
+        """Return t, observations, normals, actions and rewards of all steps of a game."""
+
+    def fill_registers(self, problem: Any) -> Registers:
+        t, shown, noise, action, reward = self.list_steps(problem)
+        first = self.fill_observation(t, shown, noise, self.find_sizes(problem))
+        second = self.fill_action(t, shown, action, reward, self.find_sizes(problem))
+        return {
+            name: alternate(first.get(name), second.get(name), len(self.offers[name]))
+            for name in {**first, **second}
+        }
+
+    def count_context(self, tokens: int, sizes: Sizes) -> int:
+        return tokens - 1
+
+
+class BanditPrompt(GamePrompt):
+    """Action sets, then choices with rewards, in turn."""
 
     name = "bandits"
     problem_type = BanditGameProblem
     offers = {"a": ("A", "d"), "chosen": ("A",), "reward": (), "z": ("d",), "pos": ()}
     size_names = ("d", "n", "A")
+    counted = {"A": "actions", "d": "features"}
 
     def find_sizes(self, problem: BanditGameProblem) -> dict[str, int]:
         return {"d": problem.d, "n": problem.n, "A": problem.arms}
 
-    def fill_registers(self, problem: BanditGameProblem) -> Registers:
-        chosen = torch.nn.functional.one_hot(problem.actions, problem.arms).to(problem.rewards)
-        batch = len(problem.batch)
-        return {
-            "a": alternate(problem.features, None, batch),
-            "chosen": alternate(None, chosen, batch),
-            "reward": alternate(None, problem.rewards, batch),
-            "z": alternate(problem.noise, None, batch),
-            "pos": torch.arange(1, 2 * problem.n + 1).to(problem.rewards),
-        }
+    def list_steps(self, problem: BanditGameProblem) -> Any:
+        shown = ActionSet(0, problem.features)
+        return torch.arange(problem.n), shown, problem.noise, problem.actions, problem.rewards
 
-    def count_context(self, tokens: int, sizes: Mapping[str, int]) -> int:
-        return tokens - 1
+    def fill_observation(self, t: Any, observation: Any, noise: Tensor, sizes: Sizes) -> Registers:
+        shown = observation.features
+        return {"a": shown, "z": noise, "pos": torch.as_tensor(2 * t + 1).to(shown)}
+
+    def fill_action(
+        self, t: Any, observation: Any, action: Tensor, reward: Tensor, sizes: Sizes
+    ) -> Registers:
+        chosen = mark_index("actions", action, sizes["A"]).to(reward)
+        return {"chosen": chosen, "reward": reward, "pos": torch.as_tensor(2 * t + 2).to(reward)}
 
     def select_answer(self, problem: BanditGameProblem, answer: Tensor) -> Tensor:
         return answer[..., 0::2, :]
 
-    def draw_problem(self, sizes: Mapping[str, int], draw: Draw) -> BanditGameProblem:
+    def draw_problem(self, sizes: Sizes, draw: Draw) -> BanditGameProblem:
         d, n, arms = (sizes[letter] for letter in self.size_names)
         return BanditGameProblem(draw(n, arms, d), torch.arange(n) % arms, draw(n), draw(n, d))
 
 
-def alternate(first: Tensor | None, second: Tensor | None, batch: int) -> Tensor:
-    """Return what first and second tokens of each step hold, in turn; None is 0."""
+def alternate(first: Tensor | None, second: Tensor | None, own: int) -> Tensor:
+    """Return a register of first and second tokens, in turn; it has `own` axes, and None is 0."""
     like = second if first is None else first
     assert like is not None, "one of them holds something"
     sides = [torch.zeros_like(like) if side is None else side for side in (first, second)]
-    return torch.stack(sides, dim=batch + 1).flatten(batch, batch + 1)
+    axis = like.ndim - own
+    return torch.stack(sides, dim=axis).flatten(axis - 1, axis)
+
+
+def mark_index(name: str, index: Tensor, count: int) -> Tensor:
+    """Return one-hot vectors; indices that are none are refused."""
+    check_indices(name, index, count)
+    return torch.nn.functional.one_hot(index, count)
 
 
 class BanditProgram(ProgramConstruction, ABC):
@@ -73,6 +121,10 @@ class BanditProgram(ProgramConstruction, ABC):
     @property
     def sizes(self) -> dict[str, int]:
         return {"d": self.d, "n": self.n, "A": self.arms}
+
+    @property
+    def max_game_steps(self) -> int:
+        return self.n
 
     def distributions(self) -> list[LinearBanditGames]:
         longest = LinearBanditGames(d=self.d, n=self.n, arms=self.arms)
