@@ -14,6 +14,7 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from innerloop.claims.ahn2023.hard_instances import build_covariances, build_matrices
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Erratum, Value
 from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
@@ -164,6 +165,14 @@ def measure_slopes(
         found.drawn.append(
             measure_gradient(Point(law, scales), draw_normal(generator, count, d, d))
         )
+    for name, S in build_covariances(definite=True):
+        law = LayeredLoss(S, 1, simple.layers, moving)
+        at = measure_gradient(Point(law, -torch.ones(len(simple.slope)).double() / 2), S, name)
+        inverse = at.inverse / at.inverse.norm()
+        for M in build_matrices(len(S)).values():
+            # Derivatives are linear in R and S: a multiple of Σ⁻¹ keeps them away from 0.
+            along = inverse + M / M.norm().clamp(min=1.0)
+            found.drawn.append(replace(at, direction=along.expand_as(at.slope)))
     return replace(found, evaluations=evaluations)
 
 

@@ -32,6 +32,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.ahn2023 import minima, one_layer
+from innerloop.claims.ahn2023.hard_instances import build_covariances, build_matrices
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
@@ -120,9 +121,7 @@ def judge_landscape(data: Landscape) -> Evidence:
     for end in data.ends:
         lower.add(1.0, 1.0 + end.excess, end.case.extend(note="where a search ended"))
     effort = sum(end.evaluations for end in data.ends)
-    lower.search_note = (
-        f"L-BFGS over $b$ and $A$ from {len(data.ends) - 1} random starts, {effort} evaluations"
-    )
+    lower.search_note = f"L-BFGS over $b$ and $A$, {effort} evaluations"
     for trial, rows in ((white, data.isotropic), (tokens, data.tokens)):
         for case, found, known in rows:
             trial.add(found, known, case)
@@ -210,7 +209,7 @@ def theorem_1(generator: torch.Generator, *, trials: int, starts: int) -> Landsc
             values = (float(layer.loss(b, weights)) for weights in (printed.double(), A))
             isotropic.append((Case(d=d, n=n), *values))
     return Landscape(
-        points=[_measure_point(generator, k) for k in range(trials)],
+        points=[*(_draw_point(generator, k) for k in range(trials)), *_measure_hard_points()],
         tokens=one_layer.compare_with_tokens(generator),
         isotropic=isotropic,
         limits=one_layer.measure_limits(generator, equation_8),
@@ -219,7 +218,7 @@ def theorem_1(generator: torch.Generator, *, trials: int, starts: int) -> Landsc
     )
 
 
-def _measure_point(generator: torch.Generator, k: int) -> Point:
+def _draw_point(generator: torch.Generator, k: int) -> Point:
     """Measure at a dense covariance (some without full rank) and a number of examples."""
     d = 1 + k % 5
     S = draw_covariance(generator, d, 100.0)
@@ -227,10 +226,7 @@ def _measure_point(generator: torch.Generator, k: int) -> Point:
         half = draw_normal(generator, d, d - 1)
         S = half @ half.mT
     n = (1, 2, 5, 20, 300)[draw_integer(generator, 0, 4)]
-    layer, (b, A) = SingleLayerLoss(S, n), (part.requires_grad_() for part in equation_8(S, n))
-    value = layer.loss(b, A)
-    slopes = torch.autograd.grad(value, (b, A))
-    b, A = b.detach(), A.detach()
+    b, A = equation_8(S, n)
     gamma = float(10 ** draw_normal(generator).clamp(-2, 2)) * (-1) ** k
     weights = {
         f"weights {spread} away": (
@@ -239,6 +235,28 @@ def _measure_point(generator: torch.Generator, k: int) -> Point:
         )
         for spread in (1.0, 0.1, 0.01)
     }
+    return _measure_point(Case(d=d, n=n, γ=gamma), S, weights)
+
+
+def _measure_hard_points() -> list[Point]:
+    """Measure at the hard covariances, next to weights made of the hard matrices."""
+    points = []
+    for name, S in build_covariances():
+        d = len(S)
+        one, row = torch.ones(d + 1).double(), torch.ones(1, d).double()
+        weights = {told: (one, torch.cat([M, row])) for told, M in build_matrices(d).items()}
+        for n in (1, 2, 10**4):
+            points.append(_measure_point(Case(d=d, n=n, γ=-2.0, note=name), S, weights))
+    return points
+
+
+def _measure_point(case: Case, S: Tensor, weights: dict[str, Weights]) -> Point:
+    """Measure the gradient at (8), and losses there, rescaled by γ, and at other weights."""
+    d, n, gamma = (case[name] for name in ("d", "n", "γ"))
+    layer, (b, A) = SingleLayerLoss(S, n), (part.requires_grad_() for part in equation_8(S, n))
+    value = layer.loss(b, A)
+    slopes = torch.autograd.grad(value, (b, A))
+    b, A = b.detach(), A.detach()
     last = torch.zeros_like(A)
     last[d, 0] = A[0, 0]
     weights["labels as keys"] = (torch.eye(d + 1, dtype=torch.float64)[0], last)
@@ -249,7 +267,7 @@ def _measure_point(generator: torch.Generator, k: int) -> Point:
         first = ((S @ off @ layer.square_moment()) * off).sum()
         squares[name] = float(first + layer.even_part(*other))
     return Point(
-        Case(d=d, n=n, γ=gamma),
+        case,
         torch.cat([slopes[0], slopes[1].flatten()]),
         float(value.detach()),
         float(layer.loss(gamma * b, A / gamma)),

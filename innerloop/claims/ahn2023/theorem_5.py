@@ -113,8 +113,8 @@ def theorem_5(
     generator: torch.Generator, *, cases: list[list[int]], trials: int, free: int, deepest: int
 ) -> tuple[Slopes, list[dict[str, Value]]]:
     law = LayeredLoss(torch.full((1, 1), 4.0, dtype=torch.float64), 1, 2, True)
-    few = torch.tensor([-0.2, -0.2, 0.2], dtype=torch.float64)
-    note = "$Σ = 4$, $A_i = −1/20$, $B_0 = 1/5$, all $R = S = 1$"
+    few = torch.tensor([-1.0, -1.0, 0.0], dtype=torch.float64)
+    note = "$Σ = 4$, $A_i = −1/4$, $B_0 = 0$, all $R = S = 1$"
     ones = torch.ones(3, 1, 1, dtype=torch.float64)
     simple = critical.measure_gradient(Point(law, few), ones, note)
     depths: list[dict[str, Value]] = [

@@ -25,6 +25,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
+from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
 from innerloop.claims.prompts import attention, build_tokens, draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 
@@ -146,6 +147,8 @@ STATEMENTS = {
 def proposition_3_1(generator: torch.Generator, *, trials: int) -> list[Loops]:
     one = torch.ones(1, dtype=torch.float64)
     data = [run_loops(torch.ones(2, 1, dtype=torch.float64), one, one, one[:, None], 1)]
+    X, w = torch.eye(3, 2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    data += [run_loops(X, w, w, build(2), 2) for build in HARD_MATRICES.values()]
     for k in range(trials):
         d = 1 + k % LARGEST_D
         n = draw_integer(generator, d + 1, LARGEST_N)

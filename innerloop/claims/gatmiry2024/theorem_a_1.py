@@ -28,6 +28,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
 from innerloop.claims.prompts import attention, build_tokens, draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 
@@ -169,9 +170,12 @@ def change_rows(change: Callable[[Stack], Tensor]) -> Callable[[Any], Any]:
 )
 def theorem_a_1(generator: torch.Generator, *, trials: int) -> list[Stack]:
     one = torch.ones(1, dtype=torch.float64)
-    smallest = torch.ones(2, 1, dtype=torch.float64), 0 * one, one, one[None, None], one[None]
+    few = [(torch.ones(2, 1, dtype=torch.float64), 0 * one, one, one[None, None], one[None])]
+    X, w = torch.eye(3, 2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    for build in HARD_MATRICES.values():
+        few.append((X, w, w, build(2).expand(2, 2, 2), w.expand(2, 2)))
     drawn = [draw_stack(generator, 1 + k % LARGEST_D, k % 3) for k in range(trials)]
-    return [Stack(*parts, run_layers(*parts)) for parts in (smallest, *drawn)]
+    return [Stack(*parts, run_layers(*parts)) for parts in (*few, *drawn)]
 
 
 def draw_stack(
