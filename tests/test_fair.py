@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -110,6 +111,8 @@ def test_a_case_orders_and_describes() -> None:
     assert str(case) == text
     assert str(Case(n=10, k=12_345).extend(note="x", n=11)) == "$n = 11$, $k = 12345$, x"
     assert case["d"] == 2
+    thirds = Case(a=1 / 3, b=0.25, c=-5 / 3, d=0.3333333)
+    assert str(thirds) == "$a = 1/3$, $b = 0.25$, $c = -5/3$, $d = 0.3333333$"
 
 
 def test_trials_take_cases() -> None:
@@ -272,6 +275,22 @@ def test_inequalities_and_corrections_are_tried_on_the_hard_instances_of_their_s
     for settings in one.tiny:
         one.gather(settings)
     assert any(all((k, name) in built for name in pool) for k, pool in enumerate(pools)), built
+
+
+def list_counterexamples(found: Evidence) -> list[str]:
+    checks = [check for _, check in found.list_checks()] + [*found.beyond]
+    checks += [erratum.printed for erratum in found.errata]
+    checks += [check for part in found.parts for check in part.other_readings.values()]
+    return [check.counterexample for check in checks if check.counterexample]
+
+
+@pytest.mark.parametrize("id", [id for id in POOLED if id.startswith(("ahn2023", "gatmiry2024"))])
+def test_counterexamples_can_be_typed(id: str, check_tiny: Callable[[Claim], Evidence]) -> None:
+    """What is given has five digits at most; what follows from it, after the colon, has its own."""
+    for text in list_counterexamples(check_tiny(load_claims()[id])):
+        given = text.rpartition(":")[0]
+        for number in re.findall(r"\d+\.?\d*", given):
+            assert len(number.replace(".", "").strip("0")) <= 5, text
 
 
 def test_a_search_that_finds_nothing_says_how_far_it_went() -> None:

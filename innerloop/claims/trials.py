@@ -12,6 +12,7 @@ decided by an interval, `searching` how violations are looked for.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import torch
@@ -34,11 +35,11 @@ class _Trial:
     violations: int = field(default=0, init=False)
     smallest: tuple[tuple[float, ...], str] | None = field(default=None, init=False)
 
-    def _record_case(self, breaks: bool, case: Case, found: str) -> None:
+    def _record_case(self, breaks: bool, case: Case, describe: Callable[[], str]) -> None:
         self.cases += 1
         self.violations += breaks
         if breaks and (self.smallest is None or case.size < self.smallest[0]):
-            self.smallest = (case.size, f"{case}: {found}")
+            self.smallest = (case.size, f"{case}: {describe()}")
 
     def _build_check(self, passed: bool | None, summary: str) -> Check:
         if not self.cases:
@@ -72,10 +73,13 @@ class Equality(_Trial):
         scale = max(1.0, _largest_magnitude(other))
         deviation = _largest_magnitude(one - other) / scale
         self.worst = max(self.worst, deviation)
-        breaks = deviation > self.tolerance
-        few = max(one.numel(), other.numel()) <= FEW_ENTRIES
-        sides = f"{format_entry(one)} against {format_entry(other)}"
-        self._record_case(breaks, case, sides if few else f"off by {deviation:.3g}")
+
+        def describe() -> str:
+            few = max(one.numel(), other.numel()) <= FEW_ENTRIES
+            sides = f"{format_entry(one)} against {format_entry(other)}"
+            return sides if few else f"off by {deviation:.3g}"
+
+        self._record_case(deviation > self.tolerance, case, describe)
         return deviation
 
     def check(self) -> Check:
@@ -111,7 +115,11 @@ class Inequality(_Trial):
         if margin < 0 and 0.0 in (one, other) and larger <= self.rounding:
             margin = 0.0  # nothing to be relative to: 2e-16 against 0 is rounding
         self.least_margin = min(self.least_margin, margin)
-        self._record_case(margin < -self.rounding, case, f"{one:.6g} against {other:.6g}")
+
+        def describe() -> str:
+            return f"{format_entry(one, 6)} against {format_entry(other, 6)}"
+
+        self._record_case(margin < -self.rounding, case, describe)
         return margin
 
     def check(self) -> Check:
@@ -155,7 +163,7 @@ class Expectation(_Trial):
         found = _largest_magnitude(ratios)
         self.worst = max(self.worst, found)
         self.precision = max(self.precision, _largest_magnitude(error) / scale)
-        self._record_case(found > self.sigmas, case, f"off by {found:.3g} standard errors")
+        self._record_case(found > self.sigmas, case, lambda: f"off by {found:.3g} standard errors")
         return found
 
     def check(self) -> Check:

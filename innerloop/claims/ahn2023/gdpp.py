@@ -145,9 +145,10 @@ def _check_every_prompt(conditions: Sequence[Conditions], safe: bool) -> Check:
             keep = found.safe[k - 1] if safe else torch.ones_like(old, dtype=torch.bool)
             if not keep.any():
                 continue
-            share = float((new < old)[keep].double().mean())
+            rising = int((new > old)[keep].sum())
             worst = int((new / old)[keep].argmax())
-            note = f"{found.name}, $a_k b_k = {found.products[k - 1]:.4g}$, falls on {share:.0%}"
+            note = f"{found.name}, $a_k b_k = {found.products[k - 1]:.4g}$"
+            note += f", rises on {rising} of {int(keep.sum())} prompts"
             trial.add(new[keep][worst], old[keep][worst], Case(layer=k, note=note))
     return trial.check()
 

@@ -105,11 +105,10 @@ def change_swaps(change: Callable[[Swap], Swap]) -> Callable[..., tuple]:
 def lemma_8(
     generator: torch.Generator, *, trials: int, exact: int, grid: int
 ) -> tuple[list[Swap], Figure, dict[str, Value]]:
-    # d = n = k = 1, Σ = 1, A = (−1/3, 0): by (5) only A_0 acts, E[(1 + a g)²] = 1 + 2a + 3a².
-    least = Case(
-        d=1, n=1, k=1, note="$Σ = 1$, $A_0 = −1/3$, $A_1 = 0$: $f = 2/3$, after the swap 1"
-    )
-    swaps = [Swap(BY_5, least, torch.tensor(2 / 3).double(), torch.tensor(1.0).double())]
+    # By (5) only A_0 acts: f = E[(1 + A_0 g)²] = 1 + 2A_0 + 3A_0², g a chi-squared.
+    least = Case(d=1, n=1, k=1, note="$Σ = 1$, $A_0 = −1/3$, $A_1 = 0$, exact loss")
+    one = torch.ones(1, 1, dtype=torch.float64)
+    swaps = [Swap(BY_5, least, *(expected_loss(a * one[None], one, one, 1) for a in (-1 / 3, 0)))]
     for trial in range(trials):
         d, n, k = 1 + trial % 4, draw_integer(generator, 1, 8), draw_integer(generator, 1, 5)
         case, S = Case(d=d, n=n, k=k), draw_covariance(generator, d, 10.0)

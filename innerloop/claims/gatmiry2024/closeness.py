@@ -29,6 +29,7 @@ from innerloop.claims.gatmiry2024.landscape import (
     identity,
 )
 from innerloop.claims.searching import search_counterexample
+from innerloop.claims.shrinking import shrink
 from innerloop.claims.trials import Inequality
 
 Level = Callable[[float, float, int], float]
@@ -91,10 +92,26 @@ def measure_closeness(
         along = draw_directions(generator, d, extra)
         for form in FORMS:
             rows += go_out(case, most, form, b * identity(d), along)
-    N = torch.tensor([[0.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
-    for case, most in list_cases([[2, max(2, L)] for _, L in sizes if L < 8], least, level):
-        rows += go_out(case, most, LOSS, case["b"] * identity(2), case["b"] * N[None])
+    rows += [measure_shear(L, level, wide) for L in sorted({L for _, L in sizes if 1 < L < 8})]
     return rows + search_rows(generator, sizes, descents, least, level, wide)
+
+
+def measure_shear(L: int, level: Level, wide: Spread) -> dict[str, Any]:
+    """Measure I with as large an entry above the diagonal as the level of ε = 1 allows, rounded."""
+    n = 10**8 if L == 2 else 10**14
+    law, small = get_law(2, n, L), delta(L, 2, n)
+    b, most = 1 - law.minimum_deviation(), level(1.0, small, L)
+
+    def is_far(B: Tensor) -> bool:
+        far = (torch.linalg.eigvalsh((B + B.mT) / 2) / b - 1).abs().max()
+        return float(law.loss(B)) <= most and bool(far > wide(1.0, small, 2 ** (1 / (2 * L))))
+
+    N = torch.tensor([[0.0, 1.0], [0.0, 0.0]], dtype=torch.float64)
+    (row,) = go_out(Case(d=2, L=L, n=n, ε=1.0, b=b), most, LOSS, identity(2), N[None])
+    B = shrink(row["case"]["B"], is_far)
+    ratios = (torch.linalg.eigvalsh((B + B.mT) / 2) / b).tolist()
+    case = Case(d=2, L=L, n=n, ε=1.0, B=B)
+    return {**row, "case": case, "loss": float(law.loss(B)), "ratios": ratios}
 
 
 def list_cases(sizes: list[list[int]], least: float, level: Level) -> Iterator[tuple[Case, float]]:

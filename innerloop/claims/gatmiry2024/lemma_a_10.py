@@ -169,10 +169,14 @@ def search_row(
     generator: torch.Generator, sizes: list[list[int]], descents: int, *, symmetric: bool
 ) -> dict[str, Any]:
     """Search the least ratio above the level; the case where the search ended."""
-    allowed = [case.values for d, L in sizes if symmetric or d * L > d for case in list_cases(d, L)]
+    if symmetric:
+        allowed = [case.values for d, L in sizes for case in list_cases(d, L)][::5]
+    else:
+        powers = [(d, L, 10 ** len(str(least_examples(d, L)))) for d, L in sizes if L > 1]
+        allowed = [{"d": d, "L": L, "n": n, "ε": 1.0} for d, L, n in powers]
     found = search_counterexample(
         corrected_margin,
-        allowed[::5] if symmetric else allowed[2::3],
+        allowed,
         generator,
         symmetric=symmetric,
         pool=HARD_MATRICES,
@@ -187,7 +191,7 @@ def measure_multiples() -> Rows:
     """Measure A = aI near the level of ε = 1, for many features, in fractions."""
     rows = []
     tried = ((10**4, 2, "0.899"), (10**6, 2, "0.96"), (10**5, 4, "0.75"), (30, 2, "0"))
-    for d, L, a in ((2_000, 4, "0.613"), *tried):
+    for d, L, a in ((4_100, 3, "0.75"), *tried):
         n = 10**60
         value = isotropic_loss(d, n, L, Fraction(a))
         slope = float(isotropic_loss(d, n, L, Fraction(a), 1) ** 2 / d)

@@ -87,7 +87,8 @@ def judge_dominance(rows: Rows) -> Evidence:
         if row["form"] == LOSS and n >= d * d:
             skew.add(hoelder_factor(d, L) * least, slope, case)
     step = Inequality("$ε^{2L} ≥ dδ^{2L}(ε + 2)^{2L}$ for $ε > 4δ$")
-    step.add(5 * (0.01 * 2.041) ** 2, 0.041**2, Case(d=5, L=1, δ=0.01, ε=0.041))
+    small = delta(1, 3, 360_000)  # 1/5
+    step.add(3 * (small * 3) ** 2, 1.0, Case(d=3, L=1, n=360_000, δ=small, ε=1.0))
     return Evidence(
         parts=[
             Part(
@@ -199,7 +200,7 @@ def measure_multiples() -> Rows:
     many = 2**14
     least = Fraction(many + 1, 2 * many + 2)  # n/(n + d + 1), the minimum of one loop
     cases = [(many, many + 1, 1, least), (many, many**2, 1, Fraction(0))]
-    for d, L, a in ((65_537, 2, 0), (65_537, 2, 3), (10_120, 5, 0), (10**6, 3, -1), (50, 4, 0)):
+    for d, L, a in ((65_537, 2, 0), (65_537, 2, 3), (25**3, 3, 0), (10**6, 3, -1), (50, 4, 0)):
         cases += [(d, 10**k, L, Fraction(a)) for k in (20, 30)]  # above both thresholds
     rows = []
     for d, n, L, a in cases:
