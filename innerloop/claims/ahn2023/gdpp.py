@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.ahn2023.critical import least_family_loss
-from innerloop.claims.ahn2023.query_label import run_layers
+from innerloop.claims.ahn2023.query_label import run_form_13
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part, misprint
@@ -218,7 +218,7 @@ def _run_both(generator: torch.Generator, k: int) -> tuple[Case, Tensor, Tensor]
     query, eye = draw_normal(generator, d), torch.eye(d, dtype=torch.float64)
     a, b = draw_normal(generator, layers) / 4, draw_normal(generator, layers) / 4
     tokens = build_tokens(X, w, query)
-    Z = run_layers(tokens, a[:, None, None] * eye, b[:, None, None] * eye)[-1]
+    Z = run_form_13(tokens, a[:, None, None] * eye, b[:, None, None] * eye)[-1]
     found = torch.cat([Z[:d, :n].mT.flatten(), Z[d, :n], -Z[d, n:]])
     return Case(d=d, n=n, layers=layers), found, run_gd_plus_plus(X, X @ w, query, a, b)
 

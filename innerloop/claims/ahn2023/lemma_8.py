@@ -24,11 +24,12 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Figure, Part, Value
 from innerloop.claims.prompts import (
-    attention,
     build_tokens,
     draw_covariance,
     draw_integer,
     draw_normal,
+    form_layer,
+    run_layers,
 )
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory.stack import expected_loss
@@ -145,8 +146,5 @@ def measure_error(X: Tensor, S: Tensor, A: Tensor) -> Tensor:
     d = len(S)
     root = torch.linalg.cholesky(torch.linalg.inv(S))
     Z = build_tokens(X[:-1].expand(d, -1, -1), root.mT, X[-1].expand(d, -1))
-    P = torch.zeros(d + 1, d + 1, dtype=X.dtype)
-    P[d, d] = 1.0
-    for matrix in A:
-        Z = Z + attention(Z, P, torch.nn.functional.pad(matrix, (0, 1, 0, 1)))
+    Z = run_layers(Z, map(form_layer, A * (len(X) - 1)))[-1]
     return ((Z[:, d, -1] + root.mT @ X[-1]) ** 2).sum()

@@ -21,7 +21,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.falsifying import change_field
-from innerloop.claims.prompts import attention, draw_integer, draw_normal
+from innerloop.claims.prompts import attention, draw_integer, draw_normal, form_layer
 from innerloop.claims.trials import Equality, Inequality
 
 
@@ -115,8 +115,8 @@ def _enumerate_law(generator: torch.Generator, trial: int) -> Labels:
     truth, hidden = bar[:, d, n], bar.clone()
     hidden[:, d, n] = 0.0
     A, B = query_label.draw_weights(generator, k, d)
-    told = query_label.run_layers(hidden, A, B)[-1][:, d, n] + truth
-    last = query_label.run_layers(bar, A, B)[-1][:, d:]
+    told = query_label.run_form_13(hidden, A, B)[-1][:, d, n] + truth
+    last = query_label.run_form_13(bar, A, B)[-1][:, d:]
     return Labels(Case(d=d, n=n, layers=k, prompts=len(mass)), mass, told, last, truth)
 
 
@@ -137,7 +137,7 @@ def _measure_other_change(
     added = bar - Z
     for _ in range(2):
         first, second = query_label.draw_weights(generator, 1, d)
-        P, Q = query_label.form_13_matrices(first[0], second[0])
+        P, Q = form_layer(first[0], B=second[0])
         if column:
             Q[:, d] = draw_normal(generator, d + 1) / 9
         else:

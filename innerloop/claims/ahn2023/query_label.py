@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.cases import Case
-from innerloop.claims.prompts import attention, draw_integer, draw_normal
+from innerloop.claims.prompts import draw_integer, draw_normal, form_layer, run_layers
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,13 +27,6 @@ class TwoRuns:
     """Derivative of the last tokens with respect to the query's first label."""
 
 
-def form_13_matrices(A: Tensor, B: Tensor) -> tuple[Tensor, Tensor]:
-    """The matrices P = diag(B, 1) and Q = diag(A, 0) of form (13)."""
-    P = torch.nn.functional.pad(B, (0, 1, 0, 1))
-    P[-1, -1] = 1.0
-    return P, torch.nn.functional.pad(A, (0, 1, 0, 1))
-
-
 def draw_weights(generator: torch.Generator, layers: int, d: int) -> tuple[Tensor, Tensor]:
     """Draw A_i (symmetric or not) and B_i, scaled to keep the stream of order one."""
     A = draw_normal(generator, layers, d, d) / (2 * d)
@@ -42,13 +35,9 @@ def draw_weights(generator: torch.Generator, layers: int, d: int) -> tuple[Tenso
     return A, draw_normal(generator, layers, d, d) / (2 * d)
 
 
-def run_layers(Z: Tensor, A: Tensor, B: Tensor) -> list[Tensor]:
-    """Run the layers (4) on tokens Z (…, d+1, n+1); the tokens after every layer."""
-    found, n = [], Z.shape[-1] - 1
-    for P, Q in map(form_13_matrices, A, B):
-        Z = Z + attention(Z, P, Q) / n
-        found.append(Z)
-    return found
+def run_form_13(Z: Tensor, A: Tensor, B: Tensor) -> list[Tensor]:
+    """Run layers of form (13) on tokens Z (…, d+1, n+1); the tokens after every layer."""
+    return run_layers(Z, [form_layer(one, B=other) for one, other in zip(A, B, strict=True)])[1:]
 
 
 def measure_two_runs(generator: torch.Generator, trial: int) -> TwoRuns:
@@ -62,11 +51,11 @@ def measure_two_runs(generator: torch.Generator, trial: int) -> TwoRuns:
 
     def last(label: Tensor) -> Tensor:
         start = Z.index_put((torch.tensor(d), torch.tensor(n)), label)
-        return run_layers(start, A, B)[-1]
+        return run_form_13(start, A, B)[-1]
 
     slope = torch.as_tensor(torch.autograd.functional.jacobian(last, Z[d, n]))
     case = Case(d=d, n=n, layers=k, c=c)
-    return TwoRuns(case, c, run_layers(Z, A, B), run_layers(added, A, B), slope)
+    return TwoRuns(case, c, run_form_13(Z, A, B), run_form_13(added, A, B), slope)
 
 
 def change_within(change: Callable[[Tensor, float], Tensor]) -> Callable[..., list[TwoRuns]]:

@@ -26,7 +26,13 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
 from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
-from innerloop.claims.prompts import attention, build_tokens, draw_integer, draw_normal
+from innerloop.claims.prompts import (
+    build_tokens,
+    draw_integer,
+    draw_normal,
+    form_layer,
+    run_layers,
+)
 from innerloop.claims.trials import Equality
 
 LARGEST_D, LARGEST_N, LOOPS = 4, 10, 6
@@ -162,16 +168,10 @@ def proposition_3_1(generator: torch.Generator, *, trials: int) -> list[Loops]:
 
 def run_loops(X: Tensor, star: Tensor, query: Tensor, A: Tensor, loops: int) -> Loops:
     """Run the block of (2) and (3) with 2Aᵀ in Q, and with A in Q."""
-    n, d = X.shape
-    P = torch.zeros(d + 1, d + 1, dtype=torch.float64)
-    P[d, d] = 1.0
+    (n, d), Z = X.shape, build_tokens(X, star, query)
 
     def loop(inner: Tensor) -> Tensor:
-        found = [build_tokens(X, star, query)]
-        for _ in range(loops):
-            Q = torch.nn.functional.pad(inner, (0, 1, 0, 1))
-            found.append(found[-1] - attention(found[-1], P, Q) / n)
-        return torch.stack(found)
+        return torch.stack(run_layers(Z, [form_layer(inner)] * loops, sign=-1.0))
 
     tokens, at = loop(A), torch.zeros_like(star).requires_grad_()
     (slope,) = torch.autograd.grad(((X @ (at - star)) ** 2).sum(), at)

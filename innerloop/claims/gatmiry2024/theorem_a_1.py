@@ -29,7 +29,13 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
-from innerloop.claims.prompts import attention, build_tokens, draw_integer, draw_normal
+from innerloop.claims.prompts import (
+    build_tokens,
+    draw_integer,
+    draw_normal,
+    form_layer,
+    run_layers,
+)
 from innerloop.claims.trials import Equality
 
 LARGEST_D, LARGEST_N, LAYERS = 4, 10, 6
@@ -164,7 +170,7 @@ def change_rows(change: Callable[[Stack], Tensor]) -> Callable[[Any], Any]:
     falsified={
         "labels 0.1 % larger": change_rows(lambda each: 1.001 * each.rows),
         "labels with u of the opposite sign": change_rows(
-            lambda each: run_layers(each.X, each.star, each.query, each.A, -each.u)
+            lambda each: run_stack(each.X, each.star, each.query, each.A, -each.u)
         ),
     },
 )
@@ -175,7 +181,7 @@ def theorem_a_1(generator: torch.Generator, *, trials: int) -> list[Stack]:
     for build in HARD_MATRICES.values():
         few.append((X, w, w, build(2).expand(2, 2, 2), w.expand(2, 2)))
     drawn = [draw_stack(generator, 1 + k % LARGEST_D, k % 3) for k in range(trials)]
-    return [Stack(*parts, run_layers(*parts)) for parts in (*few, *drawn)]
+    return [Stack(*parts, run_stack(*parts)) for parts in (*few, *drawn)]
 
 
 def draw_stack(
@@ -193,14 +199,7 @@ def draw_stack(
     return X, draw_normal(generator, d), draw_normal(generator, d), A, u
 
 
-def run_layers(X: Tensor, star: Tensor, query: Tensor, A: Tensor, u: Tensor) -> Tensor:
+def run_stack(X: Tensor, star: Tensor, query: Tensor, A: Tensor, u: Tensor) -> Tensor:
     """Run the layers; the label row before the first and after every layer."""
-    n, d = X.shape
-    Z = build_tokens(X, star, query)
-    rows = [Z[d]]
-    for inner, row in zip(A, u, strict=True):
-        P = torch.zeros(d + 1, d + 1, dtype=torch.float64)
-        P[d] = torch.cat([row, torch.ones(1, dtype=torch.float64)])
-        Z = Z - attention(Z, P, torch.nn.functional.pad(inner, (0, 1, 0, 1))) / n
-        rows.append(Z[d])
-    return torch.stack(rows)
+    found = run_layers(build_tokens(X, star, query), map(form_layer, A, u), sign=-1.0)
+    return torch.stack([Z[-1] for Z in found])
