@@ -12,14 +12,14 @@ decided by an interval, `searching` how violations are looked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.cases import Case, format_entry
-from innerloop.claims.evidence import Check
+from innerloop.claims.evidence import Check, Erratum, Grade
 
 Number = float | int | Tensor
 FEW_ENTRIES = 9
@@ -40,6 +40,10 @@ class _Trial:
         self.violations += breaks
         if breaks and (self.smallest is None or case.size < self.smallest[0]):
             self.smallest = (case.size, f"{case}: {describe()}")
+
+    def check(self) -> Check:
+        """The outcome of all cases."""
+        raise NotImplementedError
 
     def _build_check(self, passed: bool | None, summary: str) -> Check:
         if not self.cases:
@@ -174,6 +178,18 @@ class Expectation(_Trial):
             f"errors (allowed {self.sigmas:g}), standard error up to {self.precision:.1g} of the "
             "largest entry",
         )
+
+
+def check_rows(trial: Equality | Inequality, rows: Iterable[tuple[Case, Number, Number]]) -> Check:
+    """Try every case with its two sides."""
+    for case, left, right in rows:
+        trial.add(left, right, case)
+    return trial.check()
+
+
+def as_erratum(where: str, printed: _Trial, corrected: _Trial, grade: Grade = "step") -> Erratum:
+    """Make an erratum of the trials of a printed form and of its correction."""
+    return Erratum(where=where, printed=printed.check(), corrected=corrected.check(), grade=grade)
 
 
 def _as_tensor(value: Number) -> Tensor:

@@ -24,7 +24,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.ahn2023.critical import least_family_loss
-from innerloop.claims.ahn2023.query_label import run_form_13
+from innerloop.claims.ahn2023.lemma_10 import run_form_13
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part, misprint
@@ -32,7 +32,7 @@ from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_within, cover_values
 from innerloop.claims.prompts import build_tokens, draw_integer, draw_normal
 from innerloop.claims.searching import search_minimum
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.trials import Equality, Inequality, check_rows
 
 D, N, LAYERS, BATCH, START = 5, 10, 3, 20_000, 0.1
 UPDATE = misprint(
@@ -88,8 +88,6 @@ def judge_gdpp(data: Data) -> Evidence:
     same = Equality(
         "layers with $A_i = a_i I$, $B_i = b_i I$ are GD++ with $η = −a_i$, $γ = −a_i b_i/n$"
     )
-    for case, found, known in data.runs:
-        same.add(found, known, case)
     trained = [found for found in data.conditions if found.trained]
     ratios = [ratio for found in trained for ratio in found.list_ratios()]
     better = check_within(
@@ -106,7 +104,7 @@ def judge_gdpp(data: Data) -> Evidence:
     ]
     return Evidence(
         parts=[
-            Part(printed=same.check()),
+            Part(printed=check_rows(same, data.runs)),
             Part(
                 printed=better,
                 reading="at the weights that training finds, as 6.1 looks at them",
@@ -157,10 +155,9 @@ def _check_exact(conditions: Sequence[Conditions]) -> Check:
     trial = Inequality(
         "the median of $κ$ falls with every layer at the best $a$, $b$ of the exact loss"
     )
-    for found in conditions:
-        if not found.trained:
-            for k, (old, new) in enumerate(zip(found.before, found.after, strict=True), 1):
-                trial.add(new.median(), old.median(), Case(layer=k, note=found.name))
+    for found in (found for found in conditions if not found.trained):
+        for k, (old, new) in enumerate(zip(found.before, found.after, strict=True), 1):
+            trial.add(new.median(), old.median(), Case(layer=k, note=found.name))
     return trial.check()
 
 

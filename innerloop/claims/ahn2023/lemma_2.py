@@ -78,10 +78,8 @@ def judge_labels(data: list[Labels]) -> Evidence:
                 "proof of Lemma 2, (61)",
                 "$y_{l+1}^(i) = y_l^(i) + (1/n) ∑_j x^(n+1)ᵀ A_l x^(j) y_l^(j)$",
                 "$x^(i)ᵀ$ for $x^(n+1)ᵀ$, as (57) has it",
-                (
-                    "$d = n = A = x^(1) = y^(1) = 1$, $x^(2) = 0$: by (57) $y^(1)$ becomes 2, "
-                    "by (61) 1"
-                ),
+                "$d = n = A = x^(1) = y^(1) = 1$, $x^(2) = 0$: by (57) $y^(1)$ becomes 2, "
+                "by (61) 1",
             ),
         ],
         beyond=[skew.check()],

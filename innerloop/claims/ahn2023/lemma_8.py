@@ -13,8 +13,7 @@ Beyond     the proof calls it crucial that the matrices are one up to scale: of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
@@ -23,6 +22,7 @@ from innerloop.claims.ahn2023.two_layers import draw_landscape
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Figure, Part, Value
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.prompts import (
     build_tokens,
     draw_covariance,
@@ -49,8 +49,14 @@ class Swap:
     after: Tensor
 
 
-def judge_swaps(data: tuple[list[Swap], Figure, dict[str, Value]]) -> Evidence:
-    swaps, figure, numbers = data
+@dataclass(frozen=True, eq=False)
+class Data:
+    swaps: list[Swap]
+    figure: Figure
+    numbers: dict[str, Value]
+
+
+def judge_swaps(data: Data) -> Evidence:
     trials = {
         ALL: Equality("$f(A) = f(Ã)$ for $A_i = a_i Σ⁻¹$ and any two of the layers $0 … k$"),
         BY_5: Equality("$f(A) = f(Ã)$ for $i$, $j$ in $0 … k$ and the output $Z_k$"),
@@ -62,7 +68,7 @@ def judge_swaps(data: tuple[list[Swap], Figure, dict[str, Value]]) -> Evidence:
         "of symmetric $A_0$, $A_1$ that are not in proportion, a swap changes $f$ by "
         f"{GAP:g} or more"
     )
-    for swap in swaps:
+    for swap in data.swaps:
         if swap.kind == FREE:
             gaps.add(GAP, (swap.before - swap.after).abs() / swap.before, swap.case)
         else:
@@ -75,11 +81,7 @@ def judge_swaps(data: tuple[list[Swap], Figure, dict[str, Value]]) -> Evidence:
         },
     )
     beyond = [gaps.check(), trials[ANY].check()]
-    return Evidence(parts=[part], beyond=beyond, numbers=numbers, figures=[figure])
-
-
-def change_swaps(change: Callable[[Swap], Swap]) -> Callable[..., tuple]:
-    return lambda data: ([change(swap) for swap in data[0]], *data[1:])
+    return Evidence(parts=[part], beyond=beyond, numbers=data.numbers, figures=[data.figure])
 
 
 @claim(
@@ -98,14 +100,12 @@ def change_swaps(change: Callable[[Swap], Swap]) -> Callable[..., tuple]:
     tiny={"trials": 20, "exact": 4, "grid": 9},
     judge=judge_swaps,
     falsified={
-        "losses that rise by a millionth in a swap": change_swaps(
-            lambda swap: replace(swap, after=swap.after * (1 + 1e-6))
+        "losses that rise by a millionth in a swap": change_field(
+            "swaps.after", lambda loss: loss * (1 + 1e-6)
         ),
     },
 )
-def lemma_8(
-    generator: torch.Generator, *, trials: int, exact: int, grid: int
-) -> tuple[list[Swap], Figure, dict[str, Value]]:
+def lemma_8(generator: torch.Generator, *, trials: int, exact: int, grid: int) -> Data:
     # By (5) only A_0 acts: f = E[(1 + A_0 g)²] = 1 + 2A_0 + 3A_0², g a chi-squared.
     least = Case(d=1, n=1, k=1, note="$Σ = 1$, $A_0 = −1/3$, $A_1 = 0$, exact loss")
     one = torch.ones(1, 1, dtype=torch.float64)
@@ -135,7 +135,7 @@ def lemma_8(
             both = torch.stack([A, A.flip(0)], dim=1)
             losses = expected_loss(both, S, torch.linalg.inv(S), n)
             swaps.append(Swap(kind, Case(d=d, n=n, k=1, note="exact loss"), *losses))
-    return swaps, *draw_landscape(grid)
+    return Data(swaps, *draw_landscape(grid))
 
 
 def measure_error(X: Tensor, S: Tensor, A: Tensor) -> Tensor:

@@ -17,7 +17,7 @@ from innerloop.claims.cases import Case, format_entry
 from innerloop.claims.evidence import Erratum, Value
 from innerloop.claims.prompts import draw_covariance, draw_normal
 from innerloop.claims.searching import search_minimum
-from innerloop.claims.trials import Equality
+from innerloop.claims.trials import Equality, as_erratum
 from innerloop.theory.single_layer import SingleLayerLoss
 
 Weights = tuple[Tensor, Tensor]
@@ -111,12 +111,7 @@ def check_uniqueness(ends: list[End], stated: Callable[[Tensor, int], Weights]) 
             swapped = product(b.flip(0), A.flip(0))
             known = min(known, swapped, key=lambda form: float((form - found).abs().max()))
         corrected.add(found / known.norm(), known / known.norm(), end.case)
-    return Erratum(
-        where="Section 1, first contribution",
-        printed=printed.check(),
-        corrected=corrected.check(),
-        grade="step",
-    )
+    return as_erratum("Section 1, first contribution", printed, corrected)
 
 
 def measure_components(
@@ -146,13 +141,8 @@ def measure_components(
 def check_component_minimisers(components: list[Component]) -> Erratum:
     """Check the minimisers of each f_j: the least-norm one is the symmetric part of X_j."""
     printed = Equality("$X_j$ is the unique global minimum of $f_j$", tolerance=1e-8)
-    corrected = Equality(
-        (
-            "for $Λ ≻ 0$, $f_j$ is least exactly on $X_j$ plus antisymmetric matrices, $C$ "
-            "being symmetric"
-        ),
-        tolerance=1e-8,
-    )
+    exactly = "for $Λ ≻ 0$, $f_j$ is least exactly on $X_j$ plus antisymmetric matrices"
+    corrected = Equality(f"{exactly}, $C$ being symmetric", tolerance=1e-8)
     for case, X, least, free in components:
         d = case["d"]
         printed.add(least, X, case.extend(note="$Xᵀ$ and $(X + Xᵀ)/2$ have the same $f_j$"))
@@ -160,12 +150,8 @@ def check_component_minimisers(components: list[Component]) -> Erratum:
         left = torch.cat([least.flatten(), torch.tensor([float(free)])])
         right = torch.cat([((X + X.mT) / 2).flatten(), torch.tensor([d * (d + 1) / 2])])
         corrected.add(left, right, case)
-    return Erratum(
-        where="proof of Theorem 1, after Lemma 6 (A.2, step 3) and after Lemma 7",
-        printed=printed.check(),
-        corrected=corrected.check(),
-        grade="step",
-    )
+    where = "proof of Theorem 1, after Lemma 6 (A.2, step 3) and after Lemma 7"
+    return as_erratum(where, printed, corrected)
 
 
 def summarise_searches(ends: list[End]) -> dict[str, Value]:

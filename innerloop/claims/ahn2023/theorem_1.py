@@ -25,7 +25,6 @@ Beyond     f − f(8) as these two squares is a proof of the theorem for all (b,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -39,7 +38,7 @@ from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
 from innerloop.claims.intervals import check_rate
 from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.trials import Equality, Inequality, check_rows
 from innerloop.theory.single_layer import SingleLayerLoss
 
 Weights = tuple[Tensor, Tensor]
@@ -54,10 +53,8 @@ MISPRINTS = (
         "Section 4, after (6)",
         "$f$ depends only on the last row of $P$ and the first $n$ columns of $Q$",
         "the first $d$ columns, as (7) and A.1 have it",
-        (
-            "$d = 2$, $n = 1$, $x = w* = (1, 0)$, query (0, 1), $P = e₃e₃ᵀ$: Attn is 0 at "
-            "$Q = 0$, 1 at $e₁e₂ᵀ$"
-        ),
+        "$d = 2$, $n = 1$, $x = w* = (1, 0)$, query (0, 1), $P = e₃e₃ᵀ$: Attn is 0 at "
+        "$Q = 0$, 1 at $e₁e₂ᵀ$",
     ),
     misprint(
         "Section 4, remark 1 after Theorem 1",
@@ -122,9 +119,6 @@ def judge_landscape(data: Landscape) -> Evidence:
         lower.add(1.0, 1.0 + end.excess, end.case.extend(note="where a search ended"))
     effort = sum(end.evaluations for end in data.ends)
     lower.search_note = f"L-BFGS over $b$ and $A$, {effort} evaluations"
-    for trial, rows in ((white, data.isotropic), (tokens, data.tokens)):
-        for case, found, known in rows:
-            trial.add(found, known, case)
     limits = [
         check_rate(
             f"$−A → Σ⁻¹$ as $n → ∞$, {name}",
@@ -141,10 +135,8 @@ def judge_landscape(data: Landscape) -> Evidence:
     sign = "the sign is that of (8); the preconditioner of (11) is $−A$"
     return Evidence(
         parts=[
-            Part(printed=flat.check()),
-            Part(printed=lower.check()),
-            Part(printed=scaled.check()),
-            Part(printed=white.check()),
+            *(Part(printed=trial.check()) for trial in (flat, lower, scaled)),
+            Part(printed=check_rows(white, data.isotropic)),
             *(Part(printed=check, reading=sign) for check in limits),
         ],
         errata=[
@@ -152,19 +144,11 @@ def judge_landscape(data: Landscape) -> Evidence:
             minima.check_component_minimisers(data.components),
             *MISPRINTS,
         ],
-        beyond=[squares.check(), tokens.check()],
+        beyond=[squares.check(), check_rows(tokens, data.tokens)],
         numbers=minima.summarise_searches(data.ends),
         table=one_layer.tabulate_losses(),
         figures=[one_layer.draw_limit_figure(data.limits)],
     )
-
-
-def change_points(change: Callable[[Point], Point]) -> Callable[[Landscape], Landscape]:
-    return lambda data: replace(data, points=[change(point) for point in data.points])
-
-
-def bend_limits(data: Landscape) -> Landscape:
-    return replace(data, limits={k: [d**0.5 for d in far] for k, far in data.limits.items()})
 
 
 @claim(
@@ -179,21 +163,17 @@ def bend_limits(data: Landscape) -> Landscape:
     tiny={"trials": 12, "starts": 1},
     judge=judge_landscape,
     falsified={
-        "a gradient of a millionth at (8)": change_points(
-            lambda point: replace(point, slope=point.slope + 1e-6)
+        "a gradient of a millionth at (8)": change_field("points.slope", lambda g: g + 1e-6),
+        "a loss at (8) a thousandth above that nearby": change_field(
+            "points.value", lambda value: 1.001 * value
         ),
-        "weights with a loss a millionth lower": change_points(
-            lambda point: replace(
-                point, others=dict.fromkeys(point.others, point.value * (1 - 1e-6))
-            )
-        ),
-        "losses that change with γ": change_points(
-            lambda point: replace(point, rescaled=point.rescaled * 1.001)
-        ),
+        "losses that change with γ": change_field("points.rescaled", lambda loss: 1.001 * loss),
         "isotropic data with a loss a thousandth lower": lambda data: replace(
             data, isotropic=[(case, found, 0.999 * known) for case, found, known in data.isotropic]
         ),
-        "distances that fall like 1/√n": bend_limits,
+        "distances that fall like 1/√n": change_field(
+            "limits", lambda limits: {k: [d**0.5 for d in far] for k, far in limits.items()}
+        ),
         "minima elsewhere": change_field("ends.A", lambda A: A + 0.01),
         "components with one more direction": change_field("components.free", lambda n: n + 1),
     },

@@ -27,7 +27,7 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Figure, Part, Value, misprint
 from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.searching import search_minimum
-from innerloop.claims.trials import Inequality
+from innerloop.claims.trials import Inequality, check_rows
 from innerloop.theory.bartlett import bartlett_rule
 from innerloop.theory.stack import expected_loss
 from innerloop.training.kernel import Prompts
@@ -62,12 +62,12 @@ class Losses:
 def judge_losses(data: Losses) -> Evidence:
     named = Inequality("$f(D_0, diag(UᵀA_1U)) ≤ f(A_0, A_1)$, $A_0 = UD_0Uᵀ$, $A_1$ symmetric")
     least = Inequality("min over diagonal $A_0$, $A_1 ≤ f(A_0, A_1)$ for all $A_0$, $A_1$", 1e-7)
-    for trial, pairs in ((named, data.named), (least, data.searched)):
-        for case, diagonal, other in pairs:
-            trial.add(diagonal, other, case)
     least.search_note = f"L-BFGS over all entries from {len(data.searched)} starts"
     return Evidence(
-        parts=[Part(printed=least.check()), Part(printed=named.check())],
+        parts=[
+            Part(printed=check_rows(least, data.searched)),
+            Part(printed=check_rows(named, data.named)),
+        ],
         errata=[DISPLAY],
         numbers=data.numbers,
         table=data.rows,

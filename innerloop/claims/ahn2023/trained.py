@@ -31,6 +31,8 @@ from innerloop.training.linear_attention import SampledLoss, distance_to_identit
 from innerloop.training.stacks import LinearStack
 
 D, LAYERS, SCALES = 5, 3, (1.0, 1.0, 0.5, 0.25, 1.0)
+PLAIN_N, MOVING_N = 20, 10
+"""Examples in a prompt, without B_i and with them."""
 PROMPTS = 20_000
 """Prompts in the source's batch, and in the batch that tests it."""
 PER_POINT = 40
@@ -178,23 +180,6 @@ def make_cells(runs: int, **settings: Any) -> list[Cell]:
     return [{**settings, "restart": k} for k in range(runs)]
 
 
-MOVING_N = 10
-MOVING: dict[str, Any] = {
-    "kind": "figure",
-    "hypotheses": {"$d = 5$, $n = 10$, $Σ = UᵀD²U$, $D = (1, 1, ½, ¼, 1)$": "Section 6.1"},
-    "quick": make_cells(2, batch=4, steps=26, rotated=False),
-    "full": make_cells(3, batch=PROMPTS, steps=200),
-    "paper": make_cells(5, batch=PROMPTS, steps=200),
-    "tiny": make_cells(1, batch=2, steps=20, rotated=False),
-}
-"""The setting and the presets of Figures 3 and 4, which show the same runs."""
-
-
-def train_moving(generator: torch.Generator, **settings: Any) -> Cell:
-    """Run the experiment of Figures 3 and 4 once."""
-    return train_cell(generator, n=MOVING_N, moving=True, **settings)
-
-
 def check_test_loss(found: Sequence[Cell], statement: str) -> Check:
     values = [cell["test"] for cell in found]
     what = f"loss on {PROMPTS} fresh prompts over that of no layer, {len(values)} runs"
@@ -212,15 +197,20 @@ def change_cells(change: Callable[[Cell], None]) -> Callable[[list[Cell]], list[
     return falsify
 
 
-def end_curves_at(letter: str, value: float, whitened: bool) -> Callable[[Cell], None]:
-    """Let the Dist curves of all A_i or B_i end at a value."""
+def end_curves_at(letter: str, value: float, whitened: bool) -> Callable[[list[Cell]], list[Cell]]:
+    """Make data in which the Dist curves of all A_i or B_i end at a value."""
 
-    def change(cell: Cell) -> None:
-        for name, curve in cell["curves"].items():
-            if letter in name and ("Σ" in name) == whitened:
-                curve[-1] = value
+    def falsify(found: list[Cell]) -> list[Cell]:
+        for curve in list_curves(found, letter, whitened):
+            curve[-1] = value
+        return found
 
-    return change
+    return falsify
+
+
+def change_matrices(change: Callable[[Tensor], Tensor]) -> Callable[[list[Cell]], list[Cell]]:
+    """Make data in which the final matrices, A_i then B_i, differ."""
+    return change_cells(lambda cell: cell.update(whitened=change(read_matrices(cell)).tolist()))
 
 
 def draw_loss_curves(found: Sequence[Cell], title: str, exact: float | None = None) -> Figure:

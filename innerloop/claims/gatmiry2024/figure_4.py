@@ -32,19 +32,8 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.figures import Figure, draw_lines
-from innerloop.claims.gatmiry2024.trained import (
-    Run,
-    Value,
-    banded_rows,
-    best_multiple,
-    check_diagonal,
-    decide_together,
-    describe_run,
-    judge_distance,
-    level_rows,
-    train_loops,
-    turn_weights,
-)
+from innerloop.claims.gatmiry2024 import trained
+from innerloop.claims.gatmiry2024.trained import Run, Value, banded_rows, best_multiple, level_rows
 from innerloop.claims.trials import Inequality
 from innerloop.theory.flow import isotropic_flow
 
@@ -75,13 +64,13 @@ def judge_convergence(found: Convergence) -> Evidence:
     return Evidence(
         parts=[
             _leave_open(
-                judge_distance(inside, "trained with 2 to 5 loops"),
+                trained.judge_distance(inside, "trained with 2 to 5 loops"),
                 [run for run in found.runs if run.loops > MOST],
             ),
             Part(printed=compare_times(found.times)),
         ],
-        beyond=[check_diagonal(inside), *([single.check()] if single.cases else [])],
-        table=[describe_run(run) for run in found.runs],
+        beyond=[trained.check_diagonal(inside), *([single.check()] if single.cases else [])],
+        table=[trained.describe_run(run) for run in found.runs],
         numbers={
             f"time of the flow of {L} loops to within {level:.0%}, n = {n}": time
             for level, by_n in found.times.items()
@@ -102,7 +91,7 @@ def compare_times(times: dict[float, dict[int, dict[int, float]]]) -> Check:
                 case = Case(n=n, L=few, d=D, note=f"time of {few} loops against that of {many}")
                 slower.add(by_loops[few], by_loops[many], case)
         checks.append(slower.check())
-    return decide_together(
+    return trained.decide_together(
         "more loops take longer until the exact flow is near its limit",
         checks,
         ours="the levels 1 %, 10 % and 50 %",
@@ -138,7 +127,7 @@ def _leave_open(part: Part, more: list[Run]) -> Part:
     judge=judge_convergence,
     falsified={
         "weights a fifth of which is antisymmetric": lambda found: replace(
-            found, runs=[turn_weights(run) for run in found.runs]
+            found, runs=[trained.turn_weights(run) for run in found.runs]
         ),
         "flows that are faster for more loops": lambda found: replace(
             found,
@@ -159,7 +148,7 @@ def figure_4(
     batch: int,
 ) -> Convergence:
     sizes: dict[str, Any] = {"seeds": seeds, "steps": steps, "batch": batch}
-    runs = [train_loops(generator, D, N, L, **sizes) for L in loops]
+    runs = [trained.train_loops(generator, D, N, L, **sizes) for L in loops]
     times = {
         level: {n: {L: measure_time(n, L, level) for L in flows} for n in (N, 40, 100)}
         for level in LEVELS

@@ -49,7 +49,7 @@ from innerloop.claims.prompts import (
     form_layer,
     run_layers,
 )
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.trials import Equality, Inequality, check_rows
 from innerloop.theory.gaussian import product_rule
 from innerloop.theory.looped import LoopedLoss
 
@@ -198,10 +198,8 @@ def measure_forms(stacks: Iterable[Stack], forms: Mapping[str, Form]) -> Rows:
 
 def check_form(rows: Rows, name: str, statement: str) -> Check:
     """Check that one of the forms is the loss."""
-    trial = Equality(statement, tolerance=1e-8)
-    for row in (row for row in rows if name in row):
-        trial.add(row["loss"], row[name], row["case"])
-    return trial.check()
+    values = ((row["case"], row["loss"], row[name]) for row in rows if name in row)
+    return check_rows(Equality(statement, tolerance=1e-8), values)
 
 
 PRESETS: dict[str, Any] = {

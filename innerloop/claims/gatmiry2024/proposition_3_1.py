@@ -33,7 +33,7 @@ from innerloop.claims.prompts import (
     form_layer,
     run_layers,
 )
-from innerloop.claims.trials import Equality
+from innerloop.claims.trials import Equality, as_erratum
 
 LARGEST_D, LARGEST_N, LOOPS = 4, 10, 6
 
@@ -92,13 +92,9 @@ def judge_loops(data: list[Loops]) -> Evidence:
         for t, (w, half) in enumerate(zip(descent, halved, strict=True), 1):
             add("exists", each, t, each.answers[t - 1], each.query @ w)
             add("9", each, t, each.tokens[t], each.stated_tokens(half))
-    check = {name: trial.check() for name, trial in form.items()}
     errata = [
-        Part(printed=check[name], corrected=check[f"{name}, corrected"]).as_erratum(where)
-        for name, where in {
-            "gradient": "proof of Proposition 3.1, after (8)",
-            "7": "proof of Proposition 3.1, (7)",
-        }.items()
+        as_erratum(f"proof of Proposition 3.1, {where}", form[name], form[f"{name}, corrected"])
+        for name, where in {"gradient": "after (8)", "7": "(7)"}.items()
     ]
     loss = misprint(
         "Section 3.2",
@@ -108,9 +104,9 @@ def judge_loops(data: list[Loops]) -> Evidence:
     )
     numbers = {"largest d": LARGEST_D, "largest n": LARGEST_N, "most loops": LOOPS}
     return Evidence(
-        parts=[Part(printed=check["exists"])],
+        parts=[Part(printed=form["exists"].check())],
         errata=[*errata, loss],
-        beyond=[check["9"]],
+        beyond=[form["9"].check()],
         numbers=numbers,
     )
 

@@ -34,7 +34,7 @@ from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES, shear
 from innerloop.claims.gatmiry2024.landscape import delta, draw_at_level, get_law
 from innerloop.claims.gatmiry2024.theorem_3_4 import enough_examples
 from innerloop.claims.searching import list_families
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.trials import Equality, Inequality, as_erratum
 from innerloop.theory.flow import gradient_flow, isotropic_flow
 from innerloop.theory.looped import LoopedLoss
 
@@ -94,14 +94,13 @@ def judge_arrivals(rows: Rows) -> Evidence:
             skew.add(row["corrected"], xi, case)
             apart.add(row["far"], allowed, case)
     corrected.search_note = "from all symmetric families and hard instances"
-    solution = Part(printed=solved["printed"].check(), corrected=solved["corrected"].check())
     return Evidence(
         parts=[
             Part(printed=printed.check(), corrected=corrected.check()),
             Part(printed=close.check()),
         ],
         errata=[
-            solution.as_erratum("proof of Theorem A.12, solution of (29)"),
+            as_erratum("proof of Theorem A.12, solution of (29)", *solved.values()),
             misprint(
                 "proof of Theorem A.12, (29) and before it",
                 "$f' ≤ (1/16) f^{(2L−1)/L}$ and $g' = (1/16) g^{(2L−1)/L}$",

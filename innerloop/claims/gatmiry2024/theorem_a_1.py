@@ -36,7 +36,7 @@ from innerloop.claims.prompts import (
     form_layer,
     run_layers,
 )
-from innerloop.claims.trials import Equality
+from innerloop.claims.trials import Equality, as_erratum
 
 LARGEST_D, LARGEST_N, LAYERS = 4, 10, 6
 
@@ -99,21 +99,19 @@ def judge_rows(data: list[Stack]) -> Evidence:
             y, A = before[:n], each.A[t]
             alone = y @ each.X @ A / n
             moved = (each.X @ each.u[t] + y) @ each.X @ A / n
-            add("step of y", each, t + 1, after[:n], y - each.X @ alone)
-            add("step of y, corrected", each, t + 1, after[:n], y - each.X @ moved)
+            add("step of $y", each, t + 1, after[:n], y - each.X @ alone)
+            add("step of $y, corrected", each, t + 1, after[:n], y - each.X @ moved)
             old, new = -before[n], -after[n]
-            add("step of y_q", each, t + 1, new, old - alone @ each.query)
-            add("step of y_q, corrected", each, t + 1, new, old + moved @ each.query)
-    check = {name: trial.check() for name, trial in form.items()}
-    pairs = {
-        name: Part(printed=check[name], corrected=check[f"{name}, corrected"])
-        for name in ("12", "13", "step of y", "step of y_q")
-    }
+            add("step of $y_q", each, t + 1, new, old - alone @ each.query)
+            add("step of $y_q, corrected", each, t + 1, new, old + moved @ each.query)
+    pairs = {name: (form[name], form[f"{name}, corrected"]) for name in ("12", "13")}
     return Evidence(
-        parts=[pairs["12"], pairs["13"]],
+        parts=[Part(printed=one.check(), corrected=two.check()) for one, two in pairs.values()],
         errata=[
-            pairs["step of y"].as_erratum("proof of Theorem A.1, step of $y^(t)$"),
-            pairs["step of y_q"].as_erratum("proof of Theorem A.1, step of $y_q^(t)$"),
+            *(
+                as_erratum(f"proof of Theorem A.1, {at}^(t)$", form[at], form[f"{at}, corrected"])
+                for at in ("step of $y", "step of $y_q")
+            ),
             misprint(
                 "proof of Theorem A.1",
                 "$XXᵀ = Σ$",
@@ -127,7 +125,7 @@ def judge_rows(data: list[Stack]) -> Evidence:
                 "$P$ is $(d+1)×(d+1)$ and $M$ is $(n+1)×(n+1)$: $PM$ has no meaning",
             ),
         ],
-        beyond=[check["u = 0"]],
+        beyond=[form["u = 0"].check()],
         numbers={
             "largest d": LARGEST_D,
             "largest n": LARGEST_N,
@@ -145,10 +143,10 @@ STATEMENTS = {
     "13": "(13): $y_q^(t) = y_q − w*ᵀ∏(I − ΣA)x_q − ∑_i u^(i)ᵀΣA^(i)∏(I − ΣA)x_q$",
     "13, corrected": "$y_q^(t) = y_q − w*ᵀ∏(I − ΣA)x_q + ∑_i u^(i)ᵀΣA^(i)∏(I − ΣA)x_q$",
     "u = 0": "(12) and (13) as printed at $u = 0$",
-    "step of y": "$y^(t+1)ᵀ = y^(t)ᵀ − (1/n) y^(t)ᵀXᵀA^(t)X$",
-    "step of y, corrected": "$y^(t+1)ᵀ = y^(t)ᵀ − (1/n)(u^(t)ᵀX + y^(t)ᵀ)XᵀA^(t)X$",
-    "step of y_q": "$y_q^(t+1) = y_q^(t) − (1/n) y^(t)ᵀXᵀA^(t)x_q$",
-    "step of y_q, corrected": "$y_q^(t+1) = y_q^(t) + (1/n)(u^(t)ᵀX + y^(t)ᵀ)XᵀA^(t)x_q$",
+    "step of $y": "$y^(t+1)ᵀ = y^(t)ᵀ − (1/n) y^(t)ᵀXᵀA^(t)X$",
+    "step of $y, corrected": "$y^(t+1)ᵀ = y^(t)ᵀ − (1/n)(u^(t)ᵀX + y^(t)ᵀ)XᵀA^(t)X$",
+    "step of $y_q": "$y_q^(t+1) = y_q^(t) − (1/n) y^(t)ᵀXᵀA^(t)x_q$",
+    "step of $y_q, corrected": "$y_q^(t+1) = y_q^(t) + (1/n)(u^(t)ᵀX + y^(t)ᵀ)XᵀA^(t)x_q$",
 }
 
 
