@@ -30,7 +30,6 @@ from innerloop.claims.gatmiry2024.trained import (
     Run,
     Value,
     banded_rows,
-    best_multiple,
     least_loss,
     level_rows,
 )
@@ -101,15 +100,8 @@ def _check_turn(runs: list[Run]) -> list[Check]:
     },
 )
 def figure_1(
-    generator: torch.Generator,
-    *,
-    loops: int,
-    examples: list[int],
-    seeds: int,
-    steps: int,
-    batch: int,
+    generator: torch.Generator, *, loops: int, examples: list[int], **sizes: Any
 ) -> list[Run]:
-    sizes: dict[str, Any] = {"seeds": seeds, "steps": steps, "batch": batch}
     return [trained.train_loops(generator, D, n, loops, tested=1000, **sizes) for n in examples]
 
 
@@ -123,11 +115,7 @@ def _draw_figures(runs: list[Run]) -> list[Figure]:
         losses += level_rows(run.steps, low, what="least loss of a multiple of I", **panel)
         if n < D:
             losses += level_rows(run.steps, (D - n) / D, what="best of all predictors", **panel)
-        near, exact = run.nearest_multiple_distance(), run.distance_to_multiple(1.0)
-        distances += banded_rows(run.steps, near, what="from the nearest multiple of I", **panel)
-        distances += banded_rows(run.steps, exact, what="from I", **panel)
-        far = 1 - best_multiple(D, n, run.loops)
-        distances += level_rows(run.steps, far, what="from I, theory", **panel)
+        distances += trained.distance_rows(run, **panel)
     seeds, loops, step = runs[0].seeds, runs[0].loops, "step: step of Adam"
     caption = (
         f"Mean over {seeds} random starts, from least to largest; {trained.RECORDS} records each."

@@ -89,8 +89,7 @@ def scale_layers(by: float) -> Callable[[Runs], Runs]:
         "layers with a third of the loss": scale_layers(1 / 3),
     },
 )
-def figure_2(generator: torch.Generator, *, most: int, seeds: int, steps: int, batch: int) -> Runs:
-    sizes: dict[str, Any] = {"seeds": seeds, "steps": steps, "batch": batch}
+def figure_2(generator: torch.Generator, *, most: int, **sizes: Any) -> Runs:
     return {
         kind: [
             trained.train_loops(generator, D, N, L, layered=layered, **sizes)

@@ -203,17 +203,14 @@ def figure_3(
     loops: list[int],
     sizes: list[int],
     exact: list[int],
-    seeds: int,
-    steps: int,
-    batch: int,
     count: int,
+    **given: Any,
 ) -> Found:
     curves = []
-    given: dict[str, Any] = {"seeds": seeds, "steps": steps, "batch": batch, "tested": 2}
     for n in sizes:
         S = trained.draw_covariances(generator, count, D, n)
         for L in loops:
-            weights = trained.train_loops(generator, D, n, L, **given).final
+            weights = trained.train_loops(generator, D, n, L, tested=2, **given).final
             curves += [run_loops(S, weights, L, n, where) for where in SPECTRA]
     known = [(L, n, list_exact(L, n)) for L in loops for n in exact]
     return {"curves": curves, "exact": known}

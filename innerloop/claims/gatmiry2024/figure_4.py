@@ -33,7 +33,7 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.figures import Figure, draw_lines
 from innerloop.claims.gatmiry2024 import trained
-from innerloop.claims.gatmiry2024.trained import Run, Value, banded_rows, best_multiple, level_rows
+from innerloop.claims.gatmiry2024.trained import Run, Value, best_multiple
 from innerloop.claims.trials import Inequality
 from innerloop.theory.flow import isotropic_flow
 
@@ -139,15 +139,8 @@ def _leave_open(part: Part, more: list[Run]) -> Part:
     },
 )
 def figure_4(
-    generator: torch.Generator,
-    *,
-    loops: list[int],
-    flows: list[int],
-    seeds: int,
-    steps: int,
-    batch: int,
+    generator: torch.Generator, *, loops: list[int], flows: list[int], **sizes: Any
 ) -> Convergence:
-    sizes: dict[str, Any] = {"seeds": seeds, "steps": steps, "batch": batch}
     runs = [trained.train_loops(generator, D, N, L, **sizes) for L in loops]
     times = {
         level: {n: {L: measure_time(n, L, level) for L in flows} for n in (N, 40, 100)}
@@ -168,11 +161,7 @@ def _draw_figure(runs: list[Run]) -> Figure:
     rows: list[dict[str, Value]] = []
     for run in runs:
         panel = {"loops": f"{run.loops} loop{'s' if run.loops > 1 else ''}"}
-        near, exact = run.nearest_multiple_distance(), run.distance_to_multiple(1.0)
-        rows += banded_rows(run.steps, near, what="from the nearest multiple of I", **panel)
-        rows += banded_rows(run.steps, exact, what="from I", **panel)
-        far = 1 - best_multiple(D, N, run.loops)
-        rows += level_rows(run.steps, far, what="from I, theory", **panel)
+        rows += trained.distance_rows(run, **panel)
     return draw_lines(
         f"The weight in training, d = {D}, n = {N}",
         rows,

@@ -166,20 +166,22 @@ def flow_diagonals(law: LoopedLoss, xi: float, starts: Tensor) -> Rows:
     """Follow the eigenvalues of symmetric matrices."""
     times = list_times(law.d, law.loops, xi)
     found = gradient_flow(lambda z: law.loss(torch.diag_embed(z)), starts, times, rtol=1e-6)
-    b = 1 - law.minimum_deviation()
-    return [
-        {
-            "case": Case(d=law.d, L=law.loops, n=law.n, ξ=xi, note=f"$A(0) = diag({told})$"),
-            "symmetric": True,
-            "root": bool((first >= 0).all()),
-            "start": float(law.loss(torch.diag(first))),
-            "printed": float(found.losses[0, k]),
-            "corrected": float(found.losses[1, k]),
-            "far": float((found.points[0, k] / b - 1).abs().max()),
-        }
-        for k, first in enumerate(starts)
-        for told in [", ".join(f"{value:.6g}" for value in first.tolist())]
-    ]
+    far = (found.points[0] / (1 - law.minimum_deviation()) - 1).abs().amax(-1)
+    rows = []
+    for k, first in enumerate(starts):
+        told = ", ".join(f"{value:.6g}" for value in first.tolist())
+        case = Case(d=law.d, L=law.loops, n=law.n, ξ=xi, note=f"$A(0) = diag({told})$")
+        start, root = law.loss(torch.diag(first)), bool((first >= 0).all())
+        rows.append(make_row(case, start, found.losses[:, k], far[k], root=root))
+    return rows
+
+
+def make_row(
+    case: Case, start: Any, losses: Tensor, far: Any, *, symmetric: bool = True, root: bool = True
+) -> dict[str, Any]:
+    """One flow: the loss at the start, after both times, and the distance after the first."""
+    known = {"start": float(start), "far": float(far), "symmetric": symmetric, "root": root}
+    return {"case": case, **known, "printed": float(losses[0]), "corrected": float(losses[1])}
 
 
 def flow_multiples(dimensions: list[int], loops: list[int]) -> Rows:
@@ -191,18 +193,9 @@ def flow_multiples(dimensions: list[int], loops: list[int]) -> Rows:
             n = 10 ** len(str(max((16 * L * 16**L * d) ** 2, enough_examples(d, L))))
             for start in (0, 12):
                 found = isotropic_flow(d, n, L, float(start), list_times(d, L, 1.0))
-                printed, corrected = found.losses.tolist()
-                rows.append(
-                    {
-                        "case": Case(d=d, L=L, n=n, ξ=1.0, note=f"$A(0) = {start}·I$"),
-                        "symmetric": True,
-                        "root": True,
-                        "start": float(d * (1 - start) ** (2 * L)),
-                        "printed": printed,
-                        "corrected": corrected,
-                        "far": abs(float(found.points[0]) - 1),
-                    }
-                )
+                case = Case(d=d, L=L, n=n, ξ=1.0, note=f"$A(0) = {start}·I$")
+                far = abs(float(found.points[0]) - 1)
+                rows.append(make_row(case, d * (1 - start) ** (2 * L), found.losses, far))
     return rows
 
 
@@ -211,15 +204,9 @@ def flow_shear() -> dict[str, Any]:
     law, xi, A = get_law(2, 10**12, 2), 0.02, shear(1000.0)(2)  # ξ is at least 0.016384
     found = gradient_flow(law.loss, A, list_times(2, 2, xi), rtol=1e-6)
     end = (found.points[0] + found.points[0].mT) / 2
-    return {
-        "case": Case(d=2, L=2, n=law.n, ξ=xi, note="$A(0) = [[1, 1000], [0, 1]]$"),
-        "symmetric": False,
-        "root": False,
-        "start": float(law.loss(A)),
-        "printed": float(found.losses[0]),
-        "corrected": float(found.losses[1]),
-        "far": float((torch.linalg.eigvalsh(end) - 1).abs().max()),
-    }
+    case = Case(d=2, L=2, n=law.n, ξ=xi, note="$A(0) = [[1, 1000], [0, 1]]$")
+    far = (torch.linalg.eigvalsh(end) - 1).abs().max()
+    return make_row(case, law.loss(A), found.losses, far, symmetric=False, root=False)
 
 
 def solve_comparison() -> Rows:

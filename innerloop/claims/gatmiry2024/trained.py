@@ -265,6 +265,15 @@ def banded_rows(steps: list[int], values: Tensor, **columns: Value) -> list[dict
     ]
 
 
+def distance_rows(run: Run, **columns: Value) -> list[dict[str, Value]]:
+    """Figure rows of how far A is from I and from its multiples, and is to be from I in theory."""
+    near, exact = run.nearest_multiple_distance(), run.distance_to_multiple(1.0)
+    rows = banded_rows(run.steps, near, what="from the nearest multiple of I", **columns)
+    rows += banded_rows(run.steps, exact, what="from I", **columns)
+    far = 1 - best_multiple(run.d, run.n, run.loops)
+    return rows + level_rows(run.steps, far, what="from I, theory", **columns)
+
+
 def level_rows(steps: list[int], value: float, **columns: Value) -> list[dict[str, Value]]:
     """Figure rows of a constant reference level."""
     return banded_rows([steps[0], steps[-1]], torch.full((2, 1), value), **columns)
