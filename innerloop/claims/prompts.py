@@ -71,6 +71,13 @@ def run_layers(Z: Tensor, layers: Iterable[Weights], sign: float = 1.0) -> list[
     return found
 
 
+def run_prompt(
+    X: Tensor, w: Tensor, query: Tensor, layers: Iterable[Weights], sign: float = 1.0
+) -> list[Tensor]:
+    """Run layers on the prompt of examples X (…, n, d), weights w and a query."""
+    return run_layers(build_tokens(X, w, query), layers, sign)
+
+
 def unmasked_attention(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
     """Linear attention in which the query is a key too."""
     return P @ Z @ (Z.mT @ Q @ Z)

@@ -17,7 +17,7 @@ Beyond     κ falls on every prompt whose largest g is at most 1/(3c), up to whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -28,11 +28,13 @@ from innerloop.claims.ahn2023.lemma_10 import run_form_13
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_within, cover_values
 from innerloop.claims.prompts import build_tokens, draw_integer, draw_normal
 from innerloop.claims.searching import search_minimum
 from innerloop.claims.trials import Equality, Inequality, check_rows
+from innerloop.theory.layers import restricted_residual
 
 D, N, LAYERS, BATCH, START = 5, 10, 3, 20_000, 0.1
 UPDATE = misprint(
@@ -166,10 +168,6 @@ def _take_quantiles(values: Tensor) -> dict[str, float]:
     return {"κ at 5 %": low, "median κ": middle, "κ at 95 %": high}
 
 
-def change_conditions(change: Callable[[Conditions], Conditions]) -> Callable[[Data], Data]:
-    return lambda data: replace(data, conditions=[change(found) for found in data.conditions])
-
-
 @claim(
     "ahn2023.gdpp",
     "At the identity covariance the weights of Theorem 5 are GD++, and the Gram matrix of the "
@@ -190,8 +188,8 @@ def change_conditions(change: Callable[[Conditions], Conditions]) -> Callable[[D
         "tokens a thousandth larger": lambda data: replace(
             data, runs=[(case, 1.001 * found, known) for case, found, known in data.runs]
         ),
-        "covariates that get worse conditioned": change_conditions(
-            lambda found: replace(found, before=found.after, after=found.before)
+        "covariates that get worse conditioned": change_field(
+            "conditions.before", lambda before: [each / 100 for each in before]
         ),
     },
 )
@@ -225,13 +223,7 @@ def _train_scales(generator: torch.Generator) -> Tensor:
     g = _draw_spectra(generator, BATCH, D, N)
 
     def loss(scales: Tensor) -> Tensor:
-        p, h = torch.ones_like(g), torch.ones_like(g)
-        for i in range(LAYERS):
-            scaled = g * p**2
-            h = h * (1 + scales[i] * scaled)
-            if i < LAYERS - 1:
-                p = p * (1 + scales[i] * scales[LAYERS + i] * scaled)
-        return 1e3 * (h**2).mean()
+        return 1e3 * (restricted_residual(scales[:LAYERS], scales[LAYERS:], g) ** 2).mean()
 
     start = START * draw_normal(generator, 1, 2 * LAYERS - 1)
     return search_minimum(loss, start, iterations=300)[0]

@@ -20,13 +20,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
-from innerloop.claims.prompts import (
-    build_tokens,
-    draw_integer,
-    draw_normal,
-    form_layer,
-    run_layers,
-)
+from innerloop.claims.prompts import draw_integer, draw_normal, form_layer, run_prompt
 from innerloop.claims.trials import Equality
 
 LARGEST_D, LARGEST_N, LAYERS = 5, 12, 6
@@ -131,5 +125,5 @@ def lemma_2(generator: torch.Generator, *, trials: int) -> list[Labels]:
 def label_queries(X: Tensor, star: Tensor, queries: Tensor, A: Tensor) -> Tensor:
     """Run layers (3) and (4) on the prompt (1), once per query: labels after every layer."""
     count = len(queries)
-    Z = build_tokens(X.expand(count, *X.shape), star.expand(count, -1), queries)
-    return torch.stack([tokens[:, -1, -1] for tokens in run_layers(Z, map(form_layer, A))[1:]])
+    prompt = X.expand(count, *X.shape), star.expand(count, -1), queries
+    return torch.stack([Z[:, -1, -1] for Z in run_prompt(*prompt, map(form_layer, A))[1:]])

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.ahn2023.hard_instances import build_matrices
-from innerloop.claims.ahn2023.two_layers import draw_landscape
+from innerloop.claims.ahn2023.lemma_8 import draw_landscape
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Figure, Part, Value, misprint

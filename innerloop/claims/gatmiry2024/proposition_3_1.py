@@ -26,13 +26,7 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
 from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
-from innerloop.claims.prompts import (
-    build_tokens,
-    draw_integer,
-    draw_normal,
-    form_layer,
-    run_layers,
-)
+from innerloop.claims.prompts import draw_integer, draw_normal, form_layer, run_prompt
 from innerloop.claims.trials import Equality, as_erratum
 
 LARGEST_D, LARGEST_N, LOOPS = 4, 10, 6
@@ -164,10 +158,10 @@ def proposition_3_1(generator: torch.Generator, *, trials: int) -> list[Loops]:
 
 def run_loops(X: Tensor, star: Tensor, query: Tensor, A: Tensor, loops: int) -> Loops:
     """Run the block of (2) and (3) with 2Aᵀ in Q, and with A in Q."""
-    (n, d), Z = X.shape, build_tokens(X, star, query)
+    n, d = X.shape
 
     def loop(inner: Tensor) -> Tensor:
-        return torch.stack(run_layers(Z, [form_layer(inner)] * loops, sign=-1.0))
+        return torch.stack(run_prompt(X, star, query, [form_layer(inner)] * loops, sign=-1.0))
 
     tokens, at = loop(A), torch.zeros_like(star).requires_grad_()
     (slope,) = torch.autograd.grad(((X @ (at - star)) ** 2).sum(), at)

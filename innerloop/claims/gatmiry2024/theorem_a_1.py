@@ -29,13 +29,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
-from innerloop.claims.prompts import (
-    build_tokens,
-    draw_integer,
-    draw_normal,
-    form_layer,
-    run_layers,
-)
+from innerloop.claims.prompts import draw_integer, draw_normal, form_layer, run_prompt
 from innerloop.claims.trials import Equality, as_erratum
 
 LARGEST_D, LARGEST_N, LAYERS = 4, 10, 6
@@ -199,5 +193,5 @@ def draw_stack(
 
 def run_stack(X: Tensor, star: Tensor, query: Tensor, A: Tensor, u: Tensor) -> Tensor:
     """Run the layers; the label row before the first and after every layer."""
-    found = run_layers(build_tokens(X, star, query), map(form_layer, A, u), sign=-1.0)
+    found = run_prompt(X, star, query, map(form_layer, A, u), sign=-1.0)
     return torch.stack([Z[-1] for Z in found])
