@@ -131,9 +131,17 @@ def measure_loss(stack: Stack) -> Tensor:
     error = -Z[..., d, -1] - (weights * queries).sum(-1)
     row = error[0].movedim(0, -1)  # at w* = 0: points, queries
     R = (error[1:] - error[:1]).permute(2, 0, 1)
-    inverse = torch.linalg.inv(stack.star)
-    first = torch.einsum("pij,jk,plk,il->p", R, stack.star, R, inverse)
-    return (first + torch.einsum("pi,ij,pj->p", row, stack.star, row)) @ mass
+    return (outer_norm(R, stack.star) + row_norm(row[:, None], stack.star)) @ mass
+
+
+def outer_norm(R: Tensor, star: Tensor) -> Tensor:
+    """‖Σ*^{−½} R Σ*^½‖² of every point."""
+    return torch.einsum("pij,jk,plk,il->p", R, star, R, torch.linalg.inv(star))
+
+
+def row_norm(row: Tensor, S: Tensor) -> Tensor:
+    """‖r S^½‖² of a row r for every point."""
+    return (row @ S @ row.mT).squeeze(-1).squeeze(-1)
 
 
 def products(stack: Stack, S: Tensor) -> tuple[Tensor, Tensor]:
@@ -146,24 +154,26 @@ def products(stack: Stack, S: Tensor) -> tuple[Tensor, Tensor]:
     return R.expand_as(S), row
 
 
-def closed_form(outer: str) -> Form:
-    """The form E‖O^{−½} ∏ O^½‖² + E‖row O^½‖² with O the sample's Σ or the law's Σ*."""
+def corrected_form(stack: Stack, S: Tensor) -> Tensor:
+    """‖Σ*^{−½} ∏ Σ*^½‖² + ‖row Σ*^½‖²: Σ* outside, where w* and x_q bring it."""
+    R, row = products(stack, S)
+    return outer_norm(R, stack.star) + row_norm(row, stack.star)
 
-    def form(stack: Stack, S: Tensor) -> Tensor:
-        R, row = products(stack, S)
-        eye = torch.eye(S.shape[-1], dtype=S.dtype)
-        if outer == "sample":
-            # Σ⁻¹ ∏(I − ΣA_i) Σ = ∏(I − A_iΣ): a polynomial, also where Σ is singular.
-            turned = eye
-            for A in stack.A:
-                turned = turned @ (eye - A @ S)
-            first, outside = torch.einsum("pij,pij->p", turned.expand_as(S), R), S
-        else:
-            outside = stack.star
-            first = torch.einsum("pij,jk,plk,il->p", R, outside, R, torch.linalg.inv(outside))
-        return first + (row @ outside @ row.mT).squeeze(-1).squeeze(-1)
 
-    return form
+def sample_form(stack: Stack, S: Tensor) -> Tensor:
+    """‖Σ^{−½} ∏ Σ^½‖² + ‖row Σ^½‖², with the sample's Σ outside."""
+    (R, row), eye = products(stack, S), torch.eye(S.shape[-1], dtype=S.dtype)
+    # Σ⁻¹ ∏(I − ΣA_i) Σ = ∏(I − A_iΣ): a polynomial, also where Σ is singular.
+    turned = eye
+    for A in stack.A:
+        turned = turned @ (eye - A @ S)
+    return (turned * R).sum((-2, -1)) + row_norm(row, S)
+
+
+def step_form(stack: Stack, S: Tensor) -> Tensor:
+    """E over x_q of x_qᵀ(∏)²x_q, with the term in u."""
+    R, row = products(stack, S)
+    return torch.einsum("pij,ji->p", R @ R, stack.star) + row_norm(row, stack.star)
 
 
 def trace_form(stack: Stack, S: Tensor) -> Tensor:
@@ -176,7 +186,7 @@ def trace_form(stack: Stack, S: Tensor) -> Tensor:
     inner = torch.eye(len(root), dtype=S.dtype) - root @ S @ root
     first = torch.linalg.matrix_power(inner, 2 * len(stack.u)).diagonal(dim1=-2, dim2=-1)
     _, row = products(stack, S)
-    return first.sum(-1) + (row @ S @ row.mT).squeeze(-1).squeeze(-1)
+    return first.sum(-1) + row_norm(row, S)
 
 
 def measure_forms(stacks: Iterable[Stack], forms: Mapping[str, Form]) -> Rows:
@@ -214,29 +224,23 @@ PRESETS: dict[str, Any] = {
 }
 
 
-CORRECTED_FORM = closed_form("law")
-"""The corrected loss, with Σ* outside, where w* and x_q bring it."""
-
-
-def _after_weights(stack: Stack, S: Tensor) -> Tensor:
-    """E over x_q of x_qᵀ(∏)²x_q, with the term in u."""
-    R, row = products(stack, S)
-    first = torch.einsum("pij,ji->p", R @ R, stack.star)
-    return first + (row @ stack.star @ row.mT).squeeze(-1).squeeze(-1)
+def judge_form(rows: Rows, printed: str, corrected: str, reading: str = "") -> Part:
+    return Part(
+        printed=check_form(rows, "printed", printed),
+        corrected=check_form(rows, "corrected", corrected),
+        reading=reading,
+    )
 
 
 def judge_layers(rows: Rows) -> Evidence:
     statement = "$L = E‖Σ^{−½}∏Σ^½‖² + E‖∑_i d_iᵀΣA^(i)∏Σ^½‖²$, $Σ$ the sample's"
     mended = "$L = E‖Σ*^{−½}∏Σ*^½‖² + E‖∑_i d_iᵀΣA^(i)∏Σ*^½‖²$"
+    reading = (
+        "$Σ$ is the sample's everywhere: (12) has it, and Corollary A.4 makes "
+        "$Σ^½AΣ^½$ of $Σ^{−½}ΣAΣ^½$"
+    )
     return Evidence(
-        parts=[
-            Part(
-                printed=check_form(rows, "printed", statement),
-                corrected=check_form(rows, "corrected", mended),
-                reading="$Σ$ is the sample's everywhere: (12) has it, and Corollary A.4 makes "
-                "$Σ^½AΣ^½$ of $Σ^{−½}ΣAΣ^½$",
-            )
-        ],
+        parts=[judge_form(rows, statement, mended, reading)],
         errata=[
             Erratum(
                 where="proof of Lemma A.3, the expectation over $w*$",
@@ -269,7 +273,7 @@ def judge_layers(rows: Rows) -> Evidence:
 def lemma_a_3(generator: torch.Generator, *, trials: int) -> Rows:
     stacks = list_stacks(flat=False)
     stacks += [draw_stack(generator, k, shared=False) for k in range(trials)]
-    forms = {"printed": closed_form("sample"), "corrected": CORRECTED_FORM, "step": _after_weights}
+    forms = {"printed": sample_form, "corrected": corrected_form, "step": step_form}
     return measure_forms(stacks, forms)
 
 
@@ -277,14 +281,7 @@ def judge_loops(rows: Rows) -> Evidence:
     row = "E‖∑_i uᵀΣA(I − ΣA)^{L−1−i}"
     statement = f"$L = E tr((I − A^½ΣA^½)^{{2L}}) + {row}Σ^½‖²$"
     mended = f"$L = E tr(Σ*⁻¹(I − ΣA)^LΣ*(I − AᵀΣ)^L) + {row}Σ*^½‖²$"
-    return Evidence(
-        parts=[
-            Part(
-                printed=check_form(rows, "printed", statement),
-                corrected=check_form(rows, "corrected", mended),
-            )
-        ]
-    )
+    return Evidence(parts=[judge_form(rows, statement, mended)])
 
 
 @claim(
@@ -299,7 +296,7 @@ def judge_loops(rows: Rows) -> Evidence:
 def corollary_a_4(generator: torch.Generator, *, trials: int) -> Rows:
     stacks = list_stacks(flat=False)
     stacks += [draw_stack(generator, k, shared=True) for k in range(trials)]
-    return measure_forms(stacks, {"printed": trace_form, "corrected": CORRECTED_FORM})
+    return measure_forms(stacks, {"printed": trace_form, "corrected": corrected_form})
 
 
 def judge_trace(rows: Rows) -> Evidence:
@@ -307,17 +304,11 @@ def judge_trace(rows: Rows) -> Evidence:
     compared = [row for row in rows if "printed" in row]
     for row in compared:
         below.add(row["printed"], row["loss"], row["case"])
-    aligned = "$L(A, 0) = E tr((I − A^½ΣA^½)^{2L})$ for $A = cΣ*⁻¹$"
+    statement = "$L(A, 0) = E tr((I − A^½ΣA^½)^{2L})$"
+    mended = "$L(A, 0) = E tr(Σ*⁻¹(I − ΣA)^LΣ*(I − AᵀΣ)^L)$"
     return Evidence(
-        parts=[
-            Part(
-                printed=check_form(rows, "printed", "$L(A, 0) = E tr((I − A^½ΣA^½)^{2L})$"),
-                corrected=check_form(
-                    rows, "corrected", "$L(A, 0) = E tr(Σ*⁻¹(I − ΣA)^LΣ*(I − AᵀΣ)^L)$"
-                ),
-            )
-        ],
-        beyond=[check_form(rows, "aligned", aligned), below.check()],
+        parts=[judge_form(rows, statement, mended)],
+        beyond=[check_form(rows, "aligned", f"{statement} for $A = cΣ*⁻¹$"), below.check()],
         numbers={
             "largest share of the loss that the trace lacks": max(
                 1 - row["printed"] / row["loss"] for row in compared
@@ -338,7 +329,7 @@ def judge_trace(rows: Rows) -> Evidence:
 def lemma_4_1(generator: torch.Generator, *, trials: int) -> Rows:
     drawn = [draw_stack(generator, k, shared=True, flat=True) for k in range(trials)]
     stacks = [*list_stacks(flat=True), *drawn]
-    rows = measure_forms(stacks, {"printed": trace_form, "corrected": CORRECTED_FORM})
+    rows = measure_forms(stacks, {"printed": trace_form, "corrected": corrected_form})
     inverses = [torch.linalg.inv(stack.star) / stack.star.norm() for stack in drawn]
     pairs = zip(drawn, inverses, strict=True)
     aligned = [stack._replace(A=A * stack.A.norm(dim=(-2, -1), keepdim=True)) for stack, A in pairs]
