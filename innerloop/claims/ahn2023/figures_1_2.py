@@ -13,19 +13,20 @@ Tested     as printed (`trained`), the loss on fresh prompts as the public code 
            symmetry
 Ours       almost 0, constant, not below the best point of Theorem 4, entries over a_i: to within a
            twentieth; the multiples to within a tenth of the best point's
-Corrected  Dist(A_i, I) moves from near 1, that of a Gaussian matrix, to that of Σ⁻¹
-Proof      where A_i = a_i Σ⁻¹, Dist(A_i, I) is Dist(Σ⁻¹, I) = √(1 − 23²/(5·275)) = 0.784, any U,
-           since Σ⁻¹ has the eigenvalues 1, 1, 4, 16, 1: far from 0, as the sentence concludes
-Reading    the text's "almost 0"; the caption's limit 0 cannot be: the loss E tr(HᵀΣ⁻¹HΣ),
-           H = ∏(I + GA_i), is positive since H is near I where G is near 0
-Beyond     layers in proportion can be swapped (Lemma 8): which of the six orders a run ends in is
-           its start's choice (table)
+Reading    constant once training has settled; from the random start, where it is near 1, it moves
+           in the first 80 iterations or so, and the public code draws up to 8,000. The text's
+           "almost 0"; the caption's limit 0 cannot be: the loss E tr(HᵀΣ⁻¹HΣ), H = ∏(I + GA_i), is
+           positive since H is near I where G is near 0
+Beyond     the constant: where A_i = a_i Σ⁻¹, Dist(A_i, I) is Dist(Σ⁻¹, I) = √(1 − 23²/(5·275)) =
+           0.784, any U, since Σ⁻¹ has the eigenvalues 1, 1, 4, 16, 1. Layers in proportion can be
+           swapped (Lemma 8): which of the six orders a run ends in is its start's choice (table)
 Note       that sizes grow less from layer to layer than with B_i is said in 6.1: see figure-4
 """
 
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -56,10 +57,11 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
         trained.list_last(found, "A", whitened=True),
         f"last values of {LAYERS} matrices, {count} runs",
     )
-    constant, at_inverse = (
+    constant, from_start, at_inverse = (
         Equality(statement, SMALL)
         for statement in (
-            "$Dist(A_i, I)$ remains constant: at the end what it is at first",
+            "$Dist(A_i, I)$ remains constant: in the second half what it is at the end",
+            "$Dist(A_i, I)$ is at the end what it is at first",
             "$Dist(A_i, I)$ ends at $Dist(Σ⁻¹, I)$, far from 0",
         )
     )
@@ -67,8 +69,11 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
         for name, curve in cell["curves"].items():
             if "Σ" not in name:
                 case = Case(run=run, note=f"{name}, from {curve[0]:.3f} to {curve[-1]:.3f}")
-                constant.add(curve[-1], curve[0], case)
+                for value in curve[len(curve) // 2 :]:
+                    constant.add(value, curve[-1], case)
+                from_start.add(curve[-1], curve[0], case)
                 at_inverse.add(curve[-1], cell["inverse"], case)
+    ours = "constant is to within a twentieth, over the second half of training"
     low = trained.check_test_loss(found, "the loss converges to an almost 0 value")
     never = check_within(
         "the loss converges to 0: its limit is 0",
@@ -86,7 +91,13 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
     return Evidence(
         parts=[
             Part(printed=trained.require_batch(proportional, found), trainings=count),
-            Part(printed=constant.check(), corrected=at_inverse.check(), trainings=count),
+            Part(
+                printed=replace(constant.check(), ours=ours),
+                reading="once training has settled: the line stands beside one that goes to 0, and "
+                "the sentence concludes that this one does not",
+                other_readings={"from the random start on": from_start.check()},
+                trainings=count,
+            ),
             Part(
                 printed=low,
                 reading="an almost 0 value, as the text has it",
@@ -95,6 +106,7 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
             ),
             Part(printed=optimal, trainings=count),
         ],
+        beyond=[at_inverse.check()],
         numbers={
             "least loss of A_i = a_i Σ⁻¹, exact, over that of no layer": exact,
             "Dist(Σ⁻¹, I)": found[0]["inverse"],

@@ -55,18 +55,24 @@ def judge_figure_3(found: list[Cell]) -> Evidence:
     runs = f"last values of all matrices, {len(found)} runs"
     statement = "the loss converges to 0"
     batch = min(cell["batch"] for cell in found)
-    own = ", ".join(f"{cell['losses'][-1]:.2g}" for cell in found)
-    few = f"needs a batch of {PROMPTS} prompts; of {batch} with their images, the loss ends at "
-    low = Check(statement=statement, passed=None, summary=f"{few}{own} of that of no layer")
+    own = trained.check_vanishing(
+        "the loss on the batch that it trains on converges to 0",
+        [cell["losses"][-1] for cell in found],
+        f"loss on {batch} prompts over that of no layer, {len(found)} runs",
+    )
+    few = f"a batch of {PROMPTS} prompts decides it; this one has {batch} and their images"
+    low = Check(statement=statement, passed=None, summary=few)
     if batch >= PROMPTS:
         losses = [cell["losses"] for cell in found]
         low = trained.check_test_loss(found, statement)
-        low = trained.leave_open(low, losses, "the loss on the batch that it trains on")
+        own_batch, prompts = "the loss on its own batch", "which prompts the source's batches have"
+        low = trained.leave_open(low, losses, own_batch, prompts)
     checks = [
         trained.leave_open(
             trained.check_vanishing(told, trained.list_last(found, letter, whitened), runs),
             trained.list_curves(found, letter, whitened),
             "each of them",
+            "how long the source trains",
         )
         for told, letter, whitened in (
             ("$Dist(B_0, I)$ and $Dist(B_1, I)$ decrease to 0", "B", False),
@@ -82,6 +88,7 @@ def judge_figure_3(found: list[Cell]) -> Evidence:
             Part(
                 printed=low,
                 reading="on a fresh batch: the public code plots this test loss",
+                other_readings={"on the batch that L-BFGS minimises": own},
                 trainings=len(found),
             ),
         ],

@@ -131,7 +131,7 @@ def check_falling(where: str, curves: list[Curve]) -> Check:
                     trial.add(curve.mean[k, seed], curve.mean[k - 1, seed], case)
         checks.append(trial.check())
     return trained.decide_together(
-        f"{where}: each loop more lowers the loss, up to {MOST} loops", checks
+        f"{where}: each loop more lowers the loss, up to {MOST} loops", checks, "the figure's $n$"
     )
 
 
@@ -145,9 +145,8 @@ def check_higher(inside: list[Curve], outside: list[Curve]) -> Check:
             least, most = other.mean[one.loops - 1].min(), one.mean[one.loops - 1].max()
             trial.add(most, least, Case(loops=one.loops, n=n))
         checks.append(trial.check())
-    return trained.decide_together(
-        "with as many loops as in training the loss out of distribution is higher", checks
-    )
+    told = "with as many loops as in training the loss out of distribution is higher"
+    return trained.decide_together(told, checks, "the figure's $n$")
 
 
 def check_settling(curves: list[Curve]) -> Check:
