@@ -78,11 +78,6 @@ def run_prompt(
     return run_layers(build_tokens(X, w, query), layers, sign)
 
 
-def unmasked_attention(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
-    """Linear attention in which the query is a key too."""
-    return P @ Z @ (Z.mT @ Q @ Z)
-
-
 def enumerate_prompts(
     root: Float[Tensor, "d d"], n: int, degree: int
 ) -> tuple[Float[Tensor, "points d1 n1"], Float[Tensor, "points d"], Float[Tensor, " points"]]:

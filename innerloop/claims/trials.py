@@ -187,7 +187,7 @@ def check_rows(trial: Equality | Inequality, rows: Iterable[tuple[Case, Number, 
     return trial.check()
 
 
-def as_erratum(where: str, printed: _Trial, corrected: _Trial, grade: Grade = "step") -> Erratum:
+def as_erratum(where: str, printed: _Trial, corrected: _Trial, *, grade: Grade = "step") -> Erratum:
     """Make an erratum of the trials of a printed form and of its correction."""
     return Erratum(where=where, printed=printed.check(), corrected=corrected.check(), grade=grade)
 

@@ -247,7 +247,7 @@ def check_direction(data: Slopes, where: str, name: str, block: int) -> Erratum:
             for sign in (1, -1):
                 left, right = ((slope * m).sum() for m in (traces * base, given))
                 trial.add(sign * left, sign * right, found.case)
-    return as_erratum(where, printed, corrected, "print")
+    return as_erratum(where, printed, corrected, grade="print")
 
 
 def shift_best(data: Slopes) -> Slopes:

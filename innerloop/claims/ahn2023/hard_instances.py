@@ -5,35 +5,12 @@ Every inequality of this source, and every correction, is tried on all of them, 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-Family = Callable[[int], Tensor]
-
-
-def diagonal(*entries: float) -> Family:
-    """A diagonal with these entries, the last one repeated."""
-
-    def build(d: int) -> Tensor:
-        padded = [*entries, *[entries[-1]] * d]
-        return torch.diag(torch.tensor(padded[:d], dtype=torch.float64))
-
-    return build
-
-
-def with_corner(scale: float, corner: float, turned: float = 0.0) -> Family:
-    """A multiple of I, and an entry above the diagonal with its image below; at d = 1 neither."""
-
-    def build(d: int) -> Tensor:
-        M = scale * torch.eye(d, dtype=torch.float64)
-        if d > 1:
-            M[0, -1], M[-1, 0] = corner, turned
-        return M
-
-    return build
-
+from innerloop.claims.searching import Family, diagonal, with_corner
 
 HARD_MATRICES: dict[str, Family] = {
     "0 (theorem-4)": diagonal(0.0),

@@ -123,7 +123,7 @@ def _check_flow(data: Slopes) -> Erratum:
         for trial, base in ((printed, found.inverse), (corrected, found.identity)):
             flow = -torch.cat([r * found.inverse, s * base])
             trial.add(found.derive(flow), -(found.slope**2).sum(), found.case)
-    return as_erratum("proof (B.3), the flow before (35)", printed, corrected, "print")
+    return as_erratum("proof (B.3), the flow before (35)", printed, corrected, grade="print")
 
 
 def _draw_depths(rows: list[dict[str, Value]]) -> Figure:

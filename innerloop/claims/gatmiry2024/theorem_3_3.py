@@ -30,10 +30,10 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Figure, Part, misprint
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.figures import draw_lines
-from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES, shear
+from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
 from innerloop.claims.gatmiry2024.landscape import delta, draw_at_level, get_law
 from innerloop.claims.gatmiry2024.theorem_3_4 import enough_examples
-from innerloop.claims.searching import list_families
+from innerloop.claims.searching import list_families, with_corner
 from innerloop.claims.trials import Equality, Inequality, as_erratum
 from innerloop.theory.flow import gradient_flow, isotropic_flow
 from innerloop.theory.looped import LoopedLoss
@@ -201,7 +201,7 @@ def flow_multiples(dimensions: list[int], loops: list[int]) -> Rows:
 
 def flow_shear() -> dict[str, Any]:
     """Follow I plus a nilpotent part, two loops."""
-    law, xi, A = get_law(2, 10**12, 2), 0.02, shear(1000.0)(2)  # ξ is at least 0.016384
+    law, xi, A = get_law(2, 10**12, 2), 0.02, with_corner(1.0, 1000.0)(2)  # ξ is at least 0.016384
     found = gradient_flow(law.loss, A, list_times(2, 2, xi), rtol=1e-6)
     end = (found.points[0] + found.points[0].mT) / 2
     case = Case(d=2, L=2, n=law.n, ξ=xi, note="$A(0) = [[1, 1000], [0, 1]]$")
