@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 
 import numpy as np
@@ -14,9 +15,9 @@ import scipy.stats
 import torch
 
 from innerloop.claims.base import Claim
-from innerloop.claims.evidence import Evidence
+from innerloop.claims.evidence import Check, Evidence
 from innerloop.claims.gatmiry2024.theorem_3_2 import search_global
-from innerloop.claims.gatmiry2024.trained import Run
+from innerloop.claims.gatmiry2024.trained import Run, decide_together
 from innerloop.claims.loading import load_claims
 from innerloop.constructions.preconditioned_gradient_descent import (
     PreconditionedGradientDescentConstruction,
@@ -271,3 +272,15 @@ def test_more_loops_than_trained_with_by_moments() -> None:
     R = np.linalg.matrix_power(np.eye(10) - float(b) * S, 4)
     sampled = (R**2).sum((1, 2)) / 10
     assert sampled.mean() == pytest.approx(errors[0], abs=6 * sampled.std() / 4000**0.5)
+
+
+def test_what_depends_on_a_value_that_is_not_told_is_left_open() -> None:
+    """It says which value would decide, without a counterexample; where all agree, it decides."""
+    held = Check(statement="$n = 100$", passed=True, summary="12 cases")
+    failed = replace(held, statement="$n = 20$", passed=False, counterexample="7 loops: 2 > 1")
+    left = decide_together("the loss falls", [failed, held], "the figure's $n$")
+    assert (left.passed, left.counterexample) == (None, "")
+    assert "the figure's $n$ is not told, and would decide it" in left.summary
+    both = decide_together("the loss falls", [failed, failed], "the figure's $n$")
+    assert (both.passed, both.counterexample) == (False, "7 loops: 2 > 1")
+    assert decide_together("the loss falls", [held, held], "the figure's $n$").passed

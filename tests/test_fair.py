@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +14,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from innerloop.claims.base import claim
+from innerloop.claims.base import Claim, claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Erratum, Evidence, Part, misprint
 from innerloop.claims.falsifying import change_column
@@ -41,7 +43,6 @@ from innerloop.report.findings import list_findings
 from innerloop.report.text import format_sentence
 from innerloop.results import find_recorded
 from innerloop.testing import check_claim
-from innerloop.testing.claims import is_judged_apart
 from innerloop.theory.looped import LoopedLoss
 
 HELD = Check(statement="a = b", passed=True, summary="12 cases")
@@ -110,6 +111,8 @@ def test_a_case_orders_and_describes() -> None:
     assert str(case) == text
     assert str(Case(n=10, k=12_345).extend(note="x", n=11)) == "$n = 11$, $k = 12345$, x"
     assert case["d"] == 2
+    thirds = Case(a=1 / 3, b=0.25, c=-5 / 3, d=0.3333333)
+    assert str(thirds) == "$a = 1/3$, $b = 0.25$, $c = -5/3$, $d = 0.3333333$"
 
 
 def test_trials_take_cases() -> None:
@@ -225,18 +228,69 @@ def test_every_claim_says_what_it_presupposes() -> None:
 WITHOUT_MATRICES = {
     "gatmiry2024.lemma-A.2": "standard normals: k, d and n are all there is",
     "liu2025.lemma-3": "shares of random X",
+    "liu2025.eq-4.3": "an MLP, whose threshold sees single numbers",
+    "liu2025.theorem-4.1": "mends the MLP of eq-4.3 and nothing else",
 }
-"""Inequalities that have no matrix to try, each with what it is about."""
+"""Claims that a pool has no matrices for, each with what it is about."""
 
 
-def test_every_inequality_is_tried_on_the_hard_instances_of_its_source() -> None:
-    """A source that has a module of hard instances: its inequalities import it, directly or not."""
-    for id, one in load_claims().items():
-        pool = f"innerloop.claims.{one.source}.hard_instances"
-        if one.kind != "inequality" or not is_judged_apart(one) or id in WITHOUT_MATRICES:
-            continue
-        if importlib.util.find_spec(pool) is not None:
-            assert pool in collect_dependencies(one.location, [], {}), f"{id} does not use {pool}"
+def find_pools(source: str) -> list[dict[str, Callable[[int], Tensor]]]:
+    """Find the pools of hard instances of a source: what builds matrices of a size, by name."""
+    name = f"innerloop.claims.{source}.hard_instances"
+    if importlib.util.find_spec(name) is None:
+        return []
+    return [pool for key, pool in vars(importlib.import_module(name)).items() if key.isupper()]
+
+
+def needs_hard_instances(one: Claim, found: Evidence) -> bool:
+    """Whether a claim asserts an inequality, or corrects anything."""
+    bounds = any("least margin" in part.printed.summary for part in found.parts)
+    mended = any("corrected" in name for name, _ in found.list_checks())
+    return one.kind == "inequality" or bounds or mended
+
+
+POOLED = [
+    id
+    for id, one in load_claims().items()
+    if one.kind in ("equality", "inequality") and find_pools(one.source) and not one.original
+]
+
+
+@pytest.mark.parametrize("id", POOLED)
+def test_inequalities_and_corrections_are_tried_on_the_hard_instances_of_their_source(
+    id: str, check_tiny: Callable[[Claim], Evidence], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All matrices of one of the source's pools are built in the smallest run of the claim."""
+    one, built = load_claims()[id], set()
+    if id in WITHOUT_MATRICES or not needs_hard_instances(one, check_tiny(one)):
+        return
+
+    def watch(k: int, name: str, build: Callable[[int], Tensor]) -> Callable[[int], Tensor]:
+        return lambda d: built.add((k, name)) or build(d)
+
+    pools = find_pools(one.source)
+    for k, pool in enumerate(pools):
+        for name, build in list(pool.items()):
+            monkeypatch.setitem(pool, name, watch(k, name, build))
+    for settings in one.tiny:
+        one.gather(settings)
+    assert any(all((k, name) in built for name in pool) for k, pool in enumerate(pools)), built
+
+
+def list_counterexamples(found: Evidence) -> list[str]:
+    checks = [check for _, check in found.list_checks()] + [*found.beyond]
+    checks += [erratum.printed for erratum in found.errata]
+    checks += [check for part in found.parts for check in part.other_readings.values()]
+    return [check.counterexample for check in checks if check.counterexample]
+
+
+@pytest.mark.parametrize("id", [id for id in POOLED if id.startswith(("ahn2023", "gatmiry2024"))])
+def test_counterexamples_can_be_typed(id: str, check_tiny: Callable[[Claim], Evidence]) -> None:
+    """What is given has five digits at most; what follows from it, after the colon, has its own."""
+    for text in list_counterexamples(check_tiny(load_claims()[id])):
+        given = text.rpartition(":")[0]
+        for number in re.findall(r"\d+\.?\d*", given):
+            assert len(number.replace(".", "").strip("0")) <= 5, text
 
 
 def test_a_search_that_finds_nothing_says_how_far_it_went() -> None:

@@ -10,6 +10,7 @@ and words only describe.
 from __future__ import annotations
 
 import math
+from fractions import Fraction
 from typing import Any
 
 from torch import Tensor
@@ -40,15 +41,19 @@ class Case:
         return ", ".join([*words, *([self.note] if self.note else [])])
 
 
-def format_entry(value: Any) -> str:
-    """Format a number so that a reader can type it: 10^6 for a power of ten, matrices by rows."""
+def format_entry(value: Any, digits: int = 7) -> str:
+    """Format a number so that a reader can type it: 10^6, 5/3 or 0.25; matrices by rows."""
     if isinstance(value, Tensor):
-        return format_entry(value.tolist())
+        return format_entry(value.tolist(), digits)
     if isinstance(value, list | tuple):
-        return f"[{', '.join(format_entry(part) for part in value)}]"
+        return f"[{', '.join(format_entry(part, digits) for part in value)}]"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return str(value)
     if isinstance(value, int):
         power = round(math.log10(value)) if value >= 10**4 else 0
         return f"10^{power}" if power and value == 10**power else str(value)
-    return str(int(value)) if value == int(value) and abs(value) < 1e5 else f"{value:.7g}"
+    near = Fraction(value).limit_denominator(12)
+    same = abs(near - Fraction(value)) <= abs(Fraction(value)) * Fraction(1, 10**14)
+    if same and abs(value) < 1e5 and (near.denominator == 1 or 1000 % near.denominator):
+        return str(near)  # an integer, or what has no short decimal, as 1/3
+    return f"{value:.{digits}g}"

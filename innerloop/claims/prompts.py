@@ -7,11 +7,16 @@ tokens is tested on tokens.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.theory.gaussian import product_rule
+
+Weights = tuple[Tensor, Tensor]
+"""The matrices P and Q of a layer."""
 
 
 def draw_normal(generator: torch.Generator, *shape: int) -> Tensor:
@@ -49,9 +54,28 @@ def attention(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
     return P @ (Z * M) @ (Z.mT @ Q @ Z)
 
 
-def unmasked_attention(Z: Tensor, P: Tensor, Q: Tensor) -> Tensor:
-    """Linear attention in which the query is a key too."""
-    return P @ Z @ (Z.mT @ Q @ Z)
+def form_layer(A: Tensor, row: Tensor | None = None, B: Tensor | None = None) -> Weights:
+    """The matrices P = [B 0; row 1], where 0 stands for what is not given, and Q = diag(A, 0)."""
+    P = torch.nn.functional.pad(torch.zeros_like(A) if B is None else B, (0, 1, 0, 1))
+    P[-1, -1] = 1.0
+    if row is not None:
+        P[-1, :-1] = row
+    return P, torch.nn.functional.pad(A, (0, 1, 0, 1))
+
+
+def run_layers(Z: Tensor, layers: Iterable[Weights], sign: float = 1.0) -> list[Tensor]:
+    """Run Z ← Z ± Attn(Z)/n; the tokens before the first layer, and after every layer."""
+    found, n = [Z], Z.shape[-1] - 1
+    for P, Q in layers:
+        found.append(found[-1] + sign * attention(found[-1], P, Q) / n)
+    return found
+
+
+def run_prompt(
+    X: Tensor, w: Tensor, query: Tensor, layers: Iterable[Weights], sign: float = 1.0
+) -> list[Tensor]:
+    """Run layers on the prompt of examples X (…, n, d), weights w and a query."""
+    return run_layers(build_tokens(X, w, query), layers, sign)
 
 
 def enumerate_prompts(

@@ -26,6 +26,8 @@ from innerloop.claims.cases import Case
 from innerloop.claims.shrinking import shrink
 
 Margin = Callable[..., tuple[Tensor, Tensor]]
+Family = Callable[[int], Tensor]
+"""A matrix for every size d."""
 ROOM = 1e-3
 """Slack that the descent aims for, so that rounding does not leave the hypotheses."""
 
@@ -56,6 +58,28 @@ class SearchResult:
     @property
     def summary(self) -> str:
         return f"searched from structured families and by L-BFGS, {self.evaluations} evaluations"
+
+
+def diagonal(*entries: float) -> Family:
+    """A diagonal with these entries, the last one repeated."""
+
+    def build(d: int) -> Tensor:
+        padded = [*entries, *[entries[-1]] * d]
+        return torch.diag(torch.tensor(padded[:d], dtype=torch.float64))
+
+    return build
+
+
+def with_corner(scale: float, corner: float, turned: float = 0.0) -> Family:
+    """A multiple of I, and an entry above the diagonal with its image below; at d = 1 neither."""
+
+    def build(d: int) -> Tensor:
+        M = scale * torch.eye(d, dtype=torch.float64)
+        if d > 1:
+            M[0, -1], M[-1, 0] = corner, turned
+        return M
+
+    return build
 
 
 def list_families(
@@ -95,7 +119,7 @@ def search_counterexample(
     generator: torch.Generator,
     *,
     symmetric: bool = False,
-    pool: Mapping[str, Callable[[int], Tensor]] | None = None,
+    pool: Mapping[str, Family] | None = None,
     descents: int = 3,
     iterations: int = 60,
     rounding: float = 1e-9,
@@ -148,7 +172,7 @@ def _search_size(
     size: Mapping[str, Any],
     generator: torch.Generator,
     symmetric: bool,
-    pool: Mapping[str, Callable[[int], Tensor]] | None,
+    pool: Mapping[str, Family] | None,
     descents: int,
     iterations: int,
 ) -> tuple[tuple[str, Tensor, float] | None, int]:

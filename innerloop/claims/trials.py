@@ -12,13 +12,14 @@ decided by an interval, `searching` how violations are looked for.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.cases import Case, format_entry
-from innerloop.claims.evidence import Check
+from innerloop.claims.evidence import Check, Erratum, Grade
 
 Number = float | int | Tensor
 FEW_ENTRIES = 9
@@ -34,11 +35,15 @@ class _Trial:
     violations: int = field(default=0, init=False)
     smallest: tuple[tuple[float, ...], str] | None = field(default=None, init=False)
 
-    def _record_case(self, breaks: bool, case: Case, found: str) -> None:
+    def _record_case(self, breaks: bool, case: Case, describe: Callable[[], str]) -> None:
         self.cases += 1
         self.violations += breaks
         if breaks and (self.smallest is None or case.size < self.smallest[0]):
-            self.smallest = (case.size, f"{case}: {found}")
+            self.smallest = (case.size, f"{case}: {describe()}")
+
+    def check(self) -> Check:
+        """The outcome of all cases."""
+        raise NotImplementedError
 
     def _build_check(self, passed: bool | None, summary: str) -> Check:
         if not self.cases:
@@ -72,10 +77,13 @@ class Equality(_Trial):
         scale = max(1.0, _largest_magnitude(other))
         deviation = _largest_magnitude(one - other) / scale
         self.worst = max(self.worst, deviation)
-        breaks = deviation > self.tolerance
-        few = max(one.numel(), other.numel()) <= FEW_ENTRIES
-        sides = f"{format_entry(one)} against {format_entry(other)}"
-        self._record_case(breaks, case, sides if few else f"off by {deviation:.3g}")
+
+        def describe() -> str:
+            few = max(one.numel(), other.numel()) <= FEW_ENTRIES
+            sides = f"{format_entry(one)} against {format_entry(other)}"
+            return sides if few else f"off by {deviation:.3g}"
+
+        self._record_case(deviation > self.tolerance, case, describe)
         return deviation
 
     def check(self) -> Check:
@@ -111,7 +119,11 @@ class Inequality(_Trial):
         if margin < 0 and 0.0 in (one, other) and larger <= self.rounding:
             margin = 0.0  # nothing to be relative to: 2e-16 against 0 is rounding
         self.least_margin = min(self.least_margin, margin)
-        self._record_case(margin < -self.rounding, case, f"{one:.6g} against {other:.6g}")
+
+        def describe() -> str:
+            return f"{format_entry(one, 6)} against {format_entry(other, 6)}"
+
+        self._record_case(margin < -self.rounding, case, describe)
         return margin
 
     def check(self) -> Check:
@@ -155,7 +167,7 @@ class Expectation(_Trial):
         found = _largest_magnitude(ratios)
         self.worst = max(self.worst, found)
         self.precision = max(self.precision, _largest_magnitude(error) / scale)
-        self._record_case(found > self.sigmas, case, f"off by {found:.3g} standard errors")
+        self._record_case(found > self.sigmas, case, lambda: f"off by {found:.3g} standard errors")
         return found
 
     def check(self) -> Check:
@@ -166,6 +178,18 @@ class Expectation(_Trial):
             f"errors (allowed {self.sigmas:g}), standard error up to {self.precision:.1g} of the "
             "largest entry",
         )
+
+
+def check_rows(trial: Equality | Inequality, rows: Iterable[tuple[Case, Number, Number]]) -> Check:
+    """Try every case with its two sides."""
+    for case, left, right in rows:
+        trial.add(left, right, case)
+    return trial.check()
+
+
+def as_erratum(where: str, printed: _Trial, corrected: _Trial, *, grade: Grade = "step") -> Erratum:
+    """Make an erratum of the trials of a printed form and of its correction."""
+    return Erratum(where=where, printed=printed.check(), corrected=corrected.check(), grade=grade)
 
 
 def _as_tensor(value: Number) -> Tensor:

@@ -64,12 +64,18 @@ def restricted_loss(
     a: Float[Tensor, "*batch layers"], b: Float[Tensor, "*batch steps"] | None, d: int, n: int
 ) -> Float[Tensor, "*batch"]:
     """f at A_i = a_i Σ⁻¹, B_i = b_i I, the same for every Σ; b has one entry fewer than a."""
-    layers = a.shape[-1]
-    g, mass = spectral_rule(d, n, loss_degree(layers, b is not None))
+    g, mass = spectral_rule(d, n, loss_degree(a.shape[-1], b is not None))
+    return (mass * restricted_residual(a, b, g) ** 2).sum(-1)
+
+
+def restricted_residual(
+    a: Float[Tensor, "*batch layers"], b: Float[Tensor, "*batch steps"] | None, g: Tensor
+) -> Tensor:
+    """The eigenvalues of H at A_i = a_i Σ⁻¹, B_i = b_i I, by those of the whitened G."""
     p, h = torch.ones_like(g), torch.ones_like(g)
-    for i in range(layers):
+    for i in range(a.shape[-1]):
         scaled = g * p**2
         h = h * (1 + a[..., i, None] * scaled)
-        if b is not None and i < layers - 1:
+        if b is not None and i < a.shape[-1] - 1:
             p = p * (1 + (a[..., i] * b[..., i])[..., None] * scaled)
-    return (mass * h**2).sum(-1)
+    return h

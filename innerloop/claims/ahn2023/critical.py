@@ -14,11 +14,12 @@ from itertools import product
 import torch
 from torch import Tensor
 
+from innerloop.claims.ahn2023.hard_instances import build_covariances, build_matrices
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Erratum, Value
 from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
 from innerloop.claims.searching import search_minimum
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.trials import Equality, Inequality, as_erratum, check_rows
 from innerloop.theory.layers import LayeredLoss, restricted_loss
 
 
@@ -70,6 +71,8 @@ class Slopes:
     drawn: list[Gradient]
     rows: list[dict[str, Value]] = field(default_factory=list)
     evaluations: int = 0
+    depths: list[dict[str, Value]] = field(default_factory=list)
+    """Least losses by number of layers, for a figure."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -164,6 +167,14 @@ def measure_slopes(
         found.drawn.append(
             measure_gradient(Point(law, scales), draw_normal(generator, count, d, d))
         )
+    for name, S in build_covariances(definite=True):
+        law = LayeredLoss(S, 1, simple.layers, moving)
+        at = measure_gradient(Point(law, -torch.ones(len(simple.slope)).double() / 2), S, name)
+        inverse = at.inverse / at.inverse.norm()
+        for M in build_matrices(len(S)).values():
+            # Derivatives are linear in R and S: a multiple of Σ⁻¹ keeps them away from 0.
+            along = inverse + M / M.norm().clamp(min=1.0)
+            found.drawn.append(replace(at, direction=along.expand_as(at.slope)))
     return replace(found, evaluations=evaluations)
 
 
@@ -204,20 +215,16 @@ def _tabulate_point(generator: torch.Generator, point: Point, free: int) -> dict
 
 
 def check_gradient_vanishes(data: Slopes, statement: str) -> Check:
-    trial = Equality(statement, tolerance=1e-8)
-    for case, slope in data.best:
-        trial.add(slope, torch.zeros_like(slope), case)
-    return trial.check()
+    rows = ((case, slope, torch.zeros_like(slope)) for case, slope in data.best)
+    return check_rows(Equality(statement, tolerance=1e-8), rows)
 
 
 def check_local_minima(data: Slopes, statement: str) -> Check:
     trial = Inequality(statement, rounding=1e-9)
-    for case, at, other in data.near:
-        trial.add(at, other, case)
     trial.search_note = (
         f"L-BFGS over all entries from {len(data.best)} starts, {data.evaluations} evaluations"
     )
-    return trial.check()
+    return check_rows(trial, data.near)
 
 
 def check_direction(data: Slopes, where: str, name: str, block: int) -> Erratum:
@@ -240,7 +247,7 @@ def check_direction(data: Slopes, where: str, name: str, block: int) -> Erratum:
             for sign in (1, -1):
                 left, right = ((slope * m).sum() for m in (traces * base, given))
                 trial.add(sign * left, sign * right, found.case)
-    return Erratum(where=where, printed=printed.check(), corrected=corrected.check(), grade="print")
+    return as_erratum(where, printed, corrected, grade="print")
 
 
 def shift_best(data: Slopes) -> Slopes:

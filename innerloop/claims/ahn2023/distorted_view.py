@@ -14,15 +14,16 @@ Beyond     what follows in the source needs the law of (x, w*) alone, and so sta
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from innerloop.claims.ahn2023.hard_instances import build_matrices
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 from innerloop.theory.gaussian import product_rule
@@ -112,14 +113,6 @@ def judge_views(data: Data) -> Evidence:
     )
 
 
-def change_views(change: Callable[[View], View]) -> Callable[[Data], Data]:
-    return lambda data: replace(data, views=[change(view) for view in data.views])
-
-
-def change_squares(change: Callable[[Square], Square]) -> Callable[[Data], Data]:
-    return lambda data: replace(data, squares=[change(square) for square in data.squares])
-
-
 @claim(
     "ahn2023.distorted-view",
     "Latent isotropic covariates seen through a distortion are the setting $x ~ N(0, Σ)$, "
@@ -132,22 +125,23 @@ def change_squares(change: Callable[[Square], Square]) -> Callable[[Data], Data]
     tiny={"trials": 24},
     judge=judge_views,
     falsified={
-        "labels of the opposite sign": change_views(lambda view: replace(view, label=-view.label)),
-        "covariances a thousandth larger": change_views(
-            lambda view: replace(view, seen=1.001 * view.seen)
+        "labels of the opposite sign": change_field("views.label", lambda label: -label),
+        "covariances a thousandth larger": change_field("views.seen", lambda S: 1.001 * S),
+        "weights with a covariance a thousandth larger": change_field(
+            "views.star", lambda S: 1.001 * S
         ),
-        "weights with a covariance a thousandth larger": change_views(
-            lambda view: replace(view, star=1.001 * view.star)
-        ),
-        "losses and gradients a thousandth larger": change_squares(
-            lambda square: replace(square, value=1.001 * square.value, slope=1.001 * square.slope)
-        ),
+        "losses a thousandth larger": change_field("squares.value", lambda value: 1.001 * value),
+        "gradients a thousandth longer": change_field("squares.slope", lambda slope: 1.001 * slope),
     },
 )
 def distorted_view(generator: torch.Generator, *, trials: int) -> Data:
-    one = torch.ones(1, dtype=torch.float64)
-    note = "$W = −1$, $x̄ = w̄ = 1$: $y = 1$; $x = −1$, $Σ = 1$, $w* = 1$ and $⟨x, w*⟩ = −1$"
-    views = [_measure_view(-one[None], one, one, Case(d=1, note=note))]
+    views = []
+    for d in (1, 2, 3):
+        ones = torch.ones(d, dtype=torch.float64)
+        for W in build_matrices(d).values():
+            if float(torch.linalg.det(W)) != 0:
+                case = Case(d=d, W=W, note="all entries of $x̄$ and $w̄$ are 1")
+                views.append(_measure_view(W, ones, ones, case))
     for k in range(trials):
         W, case = _draw_distortion(generator, k)
         x, w = draw_normal(generator, len(W)), draw_normal(generator, len(W))

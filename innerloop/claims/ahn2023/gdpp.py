@@ -17,22 +17,24 @@ Beyond     κ falls on every prompt whose largest g is at most 1/(3c), up to whe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.ahn2023.critical import least_family_loss
-from innerloop.claims.ahn2023.query_label import run_layers
+from innerloop.claims.ahn2023.lemma_10 import run_form_13
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_within, cover_values
 from innerloop.claims.prompts import build_tokens, draw_integer, draw_normal
 from innerloop.claims.searching import search_minimum
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.trials import Equality, Inequality, check_rows
+from innerloop.theory.layers import restricted_residual
 
 D, N, LAYERS, BATCH, START = 5, 10, 3, 20_000, 0.1
 UPDATE = misprint(
@@ -88,8 +90,6 @@ def judge_gdpp(data: Data) -> Evidence:
     same = Equality(
         "layers with $A_i = a_i I$, $B_i = b_i I$ are GD++ with $η = −a_i$, $γ = −a_i b_i/n$"
     )
-    for case, found, known in data.runs:
-        same.add(found, known, case)
     trained = [found for found in data.conditions if found.trained]
     ratios = [ratio for found in trained for ratio in found.list_ratios()]
     better = check_within(
@@ -106,7 +106,7 @@ def judge_gdpp(data: Data) -> Evidence:
     ]
     return Evidence(
         parts=[
-            Part(printed=same.check()),
+            Part(printed=check_rows(same, data.runs)),
             Part(
                 printed=better,
                 reading="at the weights that training finds, as 6.1 looks at them",
@@ -145,9 +145,10 @@ def _check_every_prompt(conditions: Sequence[Conditions], safe: bool) -> Check:
             keep = found.safe[k - 1] if safe else torch.ones_like(old, dtype=torch.bool)
             if not keep.any():
                 continue
-            share = float((new < old)[keep].double().mean())
+            rising = int((new > old)[keep].sum())
             worst = int((new / old)[keep].argmax())
-            note = f"{found.name}, $a_k b_k = {found.products[k - 1]:.4g}$, falls on {share:.0%}"
+            note = f"{found.name}, $a_k b_k = {found.products[k - 1]:.4g}$"
+            note += f", rises on {rising} of {int(keep.sum())} prompts"
             trial.add(new[keep][worst], old[keep][worst], Case(layer=k, note=note))
     return trial.check()
 
@@ -156,20 +157,15 @@ def _check_exact(conditions: Sequence[Conditions]) -> Check:
     trial = Inequality(
         "the median of $κ$ falls with every layer at the best $a$, $b$ of the exact loss"
     )
-    for found in conditions:
-        if not found.trained:
-            for k, (old, new) in enumerate(zip(found.before, found.after, strict=True), 1):
-                trial.add(new.median(), old.median(), Case(layer=k, note=found.name))
+    for found in (found for found in conditions if not found.trained):
+        for k, (old, new) in enumerate(zip(found.before, found.after, strict=True), 1):
+            trial.add(new.median(), old.median(), Case(layer=k, note=found.name))
     return trial.check()
 
 
 def _take_quantiles(values: Tensor) -> dict[str, float]:
     low, middle, high = torch.quantile(values, torch.tensor([0.05, 0.5, 0.95]).double()).tolist()
     return {"κ at 5 %": low, "median κ": middle, "κ at 95 %": high}
-
-
-def change_conditions(change: Callable[[Conditions], Conditions]) -> Callable[[Data], Data]:
-    return lambda data: replace(data, conditions=[change(found) for found in data.conditions])
 
 
 @claim(
@@ -192,8 +188,8 @@ def change_conditions(change: Callable[[Conditions], Conditions]) -> Callable[[D
         "tokens a thousandth larger": lambda data: replace(
             data, runs=[(case, 1.001 * found, known) for case, found, known in data.runs]
         ),
-        "covariates that get worse conditioned": change_conditions(
-            lambda found: replace(found, before=found.after, after=found.before)
+        "covariates that get worse conditioned": change_field(
+            "conditions.before", lambda before: [each / 100 for each in before]
         ),
     },
 )
@@ -217,7 +213,7 @@ def _run_both(generator: torch.Generator, k: int) -> tuple[Case, Tensor, Tensor]
     query, eye = draw_normal(generator, d), torch.eye(d, dtype=torch.float64)
     a, b = draw_normal(generator, layers) / 4, draw_normal(generator, layers) / 4
     tokens = build_tokens(X, w, query)
-    Z = run_layers(tokens, a[:, None, None] * eye, b[:, None, None] * eye)[-1]
+    Z = run_form_13(tokens, a[:, None, None] * eye, b[:, None, None] * eye)[-1]
     found = torch.cat([Z[:d, :n].mT.flatten(), Z[d, :n], -Z[d, n:]])
     return Case(d=d, n=n, layers=layers), found, run_gd_plus_plus(X, X @ w, query, a, b)
 
@@ -227,13 +223,7 @@ def _train_scales(generator: torch.Generator) -> Tensor:
     g = _draw_spectra(generator, BATCH, D, N)
 
     def loss(scales: Tensor) -> Tensor:
-        p, h = torch.ones_like(g), torch.ones_like(g)
-        for i in range(LAYERS):
-            scaled = g * p**2
-            h = h * (1 + scales[i] * scaled)
-            if i < LAYERS - 1:
-                p = p * (1 + scales[i] * scales[LAYERS + i] * scaled)
-        return 1e3 * (h**2).mean()
+        return 1e3 * (restricted_residual(scales[:LAYERS], scales[LAYERS:], g) ** 2).mean()
 
     start = START * draw_normal(generator, 1, 2 * LAYERS - 1)
     return search_minimum(loss, start, iterations=300)[0]

@@ -20,7 +20,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
-from innerloop.claims.prompts import draw_integer, draw_normal
+from innerloop.claims.prompts import draw_integer, draw_normal, form_layer, run_prompt
 from innerloop.claims.trials import Equality
 
 LARGEST_D, LARGEST_N, LAYERS = 5, 12, 6
@@ -72,10 +72,8 @@ def judge_labels(data: list[Labels]) -> Evidence:
                 "proof of Lemma 2, (61)",
                 "$y_{l+1}^(i) = y_l^(i) + (1/n) ∑_j x^(n+1)ᵀ A_l x^(j) y_l^(j)$",
                 "$x^(i)ᵀ$ for $x^(n+1)ᵀ$, as (57) has it",
-                (
-                    "$d = n = A = x^(1) = y^(1) = 1$, $x^(2) = 0$: by (57) $y^(1)$ becomes 2, "
-                    "by (61) 1"
-                ),
+                "$d = n = A = x^(1) = y^(1) = 1$, $x^(2) = 0$: by (57) $y^(1)$ becomes 2, "
+                "by (61) 1",
             ),
         ],
         beyond=[skew.check()],
@@ -120,22 +118,12 @@ def lemma_2(generator: torch.Generator, *, trials: int) -> list[Labels]:
             A = draw_normal(generator, layers, d, d)
             A = (A + A.mT) / 2 if symmetric else A
             A = A * scale / torch.linalg.matrix_norm(A, 2)[:, None, None]
-            found.append(Labels(X, star, queries, A, run_layers(X, star, queries, A), symmetric))
+            found.append(Labels(X, star, queries, A, label_queries(X, star, queries, A), symmetric))
     return found
 
 
-def run_layers(X: Tensor, star: Tensor, queries: Tensor, A: Tensor) -> Tensor:
+def label_queries(X: Tensor, star: Tensor, queries: Tensor, A: Tensor) -> Tensor:
     """Run layers (3) and (4) on the prompt (1), once per query: labels after every layer."""
-    (n, d), count = X.shape, len(queries)
-    tokens = torch.cat([X.expand(count, n, d), queries[:, None]], dim=1).mT
-    labels = torch.cat([X @ star, X.new_zeros(1)])
-    Z = torch.cat([tokens, labels.expand(count, 1, n + 1)], dim=1)
-    P = torch.zeros(d + 1, d + 1, dtype=torch.float64)
-    P[d, d] = 1.0
-    M = torch.diag(torch.tensor([1.0] * n + [0.0], dtype=torch.float64))
-    found = []
-    for each in A:
-        Q = torch.nn.functional.pad(each, (0, 1, 0, 1))
-        Z = Z + P @ Z @ M @ (Z.mT @ Q @ Z) / n
-        found.append(Z[:, d, n])
-    return torch.stack(found)
+    count = len(queries)
+    prompt = X.expand(count, *X.shape), star.expand(count, -1), queries
+    return torch.stack([Z[:, -1, -1] for Z in run_prompt(*prompt, map(form_layer, A))[1:]])

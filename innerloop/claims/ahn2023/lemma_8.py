@@ -13,25 +13,27 @@ Beyond     the proof calls it crucial that the matrices are one up to scale: of 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor
 
-from innerloop.claims.ahn2023.two_layers import draw_landscape
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Evidence, Figure, Part, Value
+from innerloop.claims.evidence import Axis, Evidence, Figure, Part, Value
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.prompts import (
-    attention,
     build_tokens,
     draw_covariance,
     draw_integer,
     draw_normal,
+    form_layer,
+    run_layers,
 )
+from innerloop.claims.searching import search_minimum
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.theory.stack import expected_loss
+from innerloop.theory.wishart import Wishart
 
 GAP = 1e-6
 """A relative difference of exact losses that rounding cannot cause."""
@@ -48,8 +50,14 @@ class Swap:
     after: Tensor
 
 
-def judge_swaps(data: tuple[list[Swap], Figure, dict[str, Value]]) -> Evidence:
-    swaps, figure, numbers = data
+@dataclass(frozen=True, eq=False)
+class Data:
+    swaps: list[Swap]
+    figure: Figure
+    numbers: dict[str, Value]
+
+
+def judge_swaps(data: Data) -> Evidence:
     trials = {
         ALL: Equality("$f(A) = f(Ã)$ for $A_i = a_i Σ⁻¹$ and any two of the layers $0 … k$"),
         BY_5: Equality("$f(A) = f(Ã)$ for $i$, $j$ in $0 … k$ and the output $Z_k$"),
@@ -61,7 +69,7 @@ def judge_swaps(data: tuple[list[Swap], Figure, dict[str, Value]]) -> Evidence:
         "of symmetric $A_0$, $A_1$ that are not in proportion, a swap changes $f$ by "
         f"{GAP:g} or more"
     )
-    for swap in swaps:
+    for swap in data.swaps:
         if swap.kind == FREE:
             gaps.add(GAP, (swap.before - swap.after).abs() / swap.before, swap.case)
         else:
@@ -74,11 +82,7 @@ def judge_swaps(data: tuple[list[Swap], Figure, dict[str, Value]]) -> Evidence:
         },
     )
     beyond = [gaps.check(), trials[ANY].check()]
-    return Evidence(parts=[part], beyond=beyond, numbers=numbers, figures=[figure])
-
-
-def change_swaps(change: Callable[[Swap], Swap]) -> Callable[..., tuple]:
-    return lambda data: ([change(swap) for swap in data[0]], *data[1:])
+    return Evidence(parts=[part], beyond=beyond, numbers=data.numbers, figures=[data.figure])
 
 
 @claim(
@@ -97,19 +101,16 @@ def change_swaps(change: Callable[[Swap], Swap]) -> Callable[..., tuple]:
     tiny={"trials": 20, "exact": 4, "grid": 9},
     judge=judge_swaps,
     falsified={
-        "losses that rise by a millionth in a swap": change_swaps(
-            lambda swap: replace(swap, after=swap.after * (1 + 1e-6))
+        "losses that rise by a millionth in a swap": change_field(
+            "swaps.after", lambda loss: loss * (1 + 1e-6)
         ),
     },
 )
-def lemma_8(
-    generator: torch.Generator, *, trials: int, exact: int, grid: int
-) -> tuple[list[Swap], Figure, dict[str, Value]]:
-    # d = n = k = 1, Σ = 1, A = (−1/3, 0): by (5) only A_0 acts, E[(1 + a g)²] = 1 + 2a + 3a².
-    least = Case(
-        d=1, n=1, k=1, note="$Σ = 1$, $A_0 = −1/3$, $A_1 = 0$: $f = 2/3$, after the swap 1"
-    )
-    swaps = [Swap(BY_5, least, torch.tensor(2 / 3).double(), torch.tensor(1.0).double())]
+def lemma_8(generator: torch.Generator, *, trials: int, exact: int, grid: int) -> Data:
+    # By (5) only A_0 acts: f = E[(1 + A_0 g)²] = 1 + 2A_0 + 3A_0², g a chi-squared.
+    least = Case(d=1, n=1, k=1, note="$Σ = 1$, $A_0 = −1/3$, $A_1 = 0$, exact loss")
+    one = torch.ones(1, 1, dtype=torch.float64)
+    swaps = [Swap(BY_5, least, *(expected_loss(a * one[None], one, one, 1) for a in (-1 / 3, 0)))]
     for trial in range(trials):
         d, n, k = 1 + trial % 4, draw_integer(generator, 1, 8), draw_integer(generator, 1, 5)
         case, S = Case(d=d, n=n, k=k), draw_covariance(generator, d, 10.0)
@@ -135,7 +136,7 @@ def lemma_8(
             both = torch.stack([A, A.flip(0)], dim=1)
             losses = expected_loss(both, S, torch.linalg.inv(S), n)
             swaps.append(Swap(kind, Case(d=d, n=n, k=1, note="exact loss"), *losses))
-    return swaps, *draw_landscape(grid)
+    return Data(swaps, *draw_landscape(grid))
 
 
 def measure_error(X: Tensor, S: Tensor, A: Tensor) -> Tensor:
@@ -146,8 +147,44 @@ def measure_error(X: Tensor, S: Tensor, A: Tensor) -> Tensor:
     d = len(S)
     root = torch.linalg.cholesky(torch.linalg.inv(S))
     Z = build_tokens(X[:-1].expand(d, -1, -1), root.mT, X[-1].expand(d, -1))
-    P = torch.zeros(d + 1, d + 1, dtype=X.dtype)
-    P[d, d] = 1.0
-    for matrix in A:
-        Z = Z + attention(Z, P, torch.nn.functional.pad(matrix, (0, 1, 0, 1)))
+    Z = run_layers(Z, map(form_layer, A * (len(X) - 1)))[-1]
     return ((Z[:, d, -1] + root.mT @ X[-1]) ** 2).sum()
+
+
+def draw_landscape(grid: int, d: int = 5, n: int = 20) -> tuple[Figure, dict[str, Value]]:
+    """Plot the exact loss of A_i = a_i Σ⁻¹, any Σ, at the sizes of the source's section 5.3."""
+    law = Wishart(torch.eye(d, dtype=torch.float64) / n, n)
+    moments = torch.stack([law.power(k).trace() for k in range(5)])
+
+    def loss(a: Tensor) -> Tensor:
+        """E tr((1 + a_0 g)² (1 + a_1 g)²)."""
+        total, both = a.sum(-1), a.prod(-1)
+        terms = [torch.ones_like(both), 2 * total, total**2 + 2 * both, 2 * total * both, both**2]
+        return (torch.stack(terms, dim=-1) * moments).sum(-1)
+
+    start = torch.tensor([[-0.2, -1.5]], dtype=torch.float64)
+    best, least, _ = search_minimum(loss, start)
+    same, level, _ = search_minimum(lambda a: loss(a.expand(2)), start[:, :1])
+    axis = [-2 + 2 * i / (grid - 1) for i in range(grid)]
+    points = torch.tensor([[one, two] for one in axis for two in axis], dtype=torch.float64)
+    values = loss(points).log10().tolist()
+    rows = [
+        {"a0": p[0], "a1": p[1], "loss": v} for p, v in zip(points.tolist(), values, strict=True)
+    ]
+    figure = Figure(
+        title="Two layers: the loss is the same when they are swapped",
+        rows=rows,
+        x=Axis(field="a0", title="a₀, first layer A₀ = a₀Σ⁻¹"),
+        y=Axis(field="a1", title="a₁, second layer A₁ = a₁Σ⁻¹"),
+        mark="heat",
+        colour=Axis(field="loss", title="log₁₀ of the loss"),
+        caption=f"d = {d}, n = {n}, exact. Two minima, each the other's mirror image.",
+    )
+    numbers: dict[str, Value] = {
+        "d = 5, n = 20: least loss of two layers": least,
+        "one of its two minima: a_0": float(best[0]),
+        "one of its two minima: a_1": float(best[1]),
+        "least loss with a_0 = a_1": level,
+        "that a": float(same[0]),
+    }
+    return figure, numbers

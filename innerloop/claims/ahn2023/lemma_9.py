@@ -16,13 +16,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from innerloop.claims.ahn2023 import query_label
+from innerloop.claims.ahn2023.lemma_10 import draw_weights, run_form_13
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.falsifying import change_field
-from innerloop.claims.prompts import attention, draw_integer, draw_normal
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.prompts import attention, draw_integer, draw_normal, form_layer
+from innerloop.claims.trials import Equality, Inequality, check_rows
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,11 +67,11 @@ def judge_losses(data: Data) -> Evidence:
         "with any $P_i$, and $Q_i$ whose last column is 0, a label in the slot is added"
     )
     broken = Inequality("with a last column of $Q_i$, a label of 1 changes others by over 10⁻⁶")
-    for case, change in data.free:
-        free.add(change, 0.0, case)
-    for case, change in data.broken:
-        broken.add(1e-6, change, case)
-    return Evidence(parts=[Part(printed=losses.check())], beyond=[free.check(), broken.check()])
+    beyond = [
+        check_rows(free, ((case, change, 0.0) for case, change in data.free)),
+        check_rows(broken, ((case, 1e-6, change) for case, change in data.broken)),
+    ]
+    return Evidence(parts=[Part(printed=losses.check())], beyond=beyond)
 
 
 def subtract_label(data: Data) -> Data:
@@ -114,9 +114,9 @@ def _enumerate_law(generator: torch.Generator, trial: int) -> Labels:
     bar = torch.cat([X, w @ X], dim=1)
     truth, hidden = bar[:, d, n], bar.clone()
     hidden[:, d, n] = 0.0
-    A, B = query_label.draw_weights(generator, k, d)
-    told = query_label.run_layers(hidden, A, B)[-1][:, d, n] + truth
-    last = query_label.run_layers(bar, A, B)[-1][:, d:]
+    A, B = draw_weights(generator, k, d)
+    told = run_form_13(hidden, A, B)[-1][:, d, n] + truth
+    last = run_form_13(bar, A, B)[-1][:, d:]
     return Labels(Case(d=d, n=n, layers=k, prompts=len(mass)), mass, told, last, truth)
 
 
@@ -136,8 +136,8 @@ def _measure_other_change(
     bar[d, n] += 1.0
     added = bar - Z
     for _ in range(2):
-        first, second = query_label.draw_weights(generator, 1, d)
-        P, Q = query_label.form_13_matrices(first[0], second[0])
+        first, second = draw_weights(generator, 1, d)
+        P, Q = form_layer(first[0], B=second[0])
         if column:
             Q[:, d] = draw_normal(generator, d + 1) / 9
         else:

@@ -25,20 +25,20 @@ Beyond     f − f(8) as these two squares is a proof of the theorem for all (b,
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.ahn2023 import minima, one_layer
+from innerloop.claims.ahn2023.hard_instances import build_covariances, build_matrices
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
 from innerloop.claims.intervals import check_rate
 from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.trials import Equality, Inequality, check_rows
 from innerloop.theory.single_layer import SingleLayerLoss
 
 Weights = tuple[Tensor, Tensor]
@@ -53,10 +53,8 @@ MISPRINTS = (
         "Section 4, after (6)",
         "$f$ depends only on the last row of $P$ and the first $n$ columns of $Q$",
         "the first $d$ columns, as (7) and A.1 have it",
-        (
-            "$d = 2$, $n = 1$, $x = w* = (1, 0)$, query (0, 1), $P = e₃e₃ᵀ$: Attn is 0 at "
-            "$Q = 0$, 1 at $e₁e₂ᵀ$"
-        ),
+        "$d = 2$, $n = 1$, $x = w* = (1, 0)$, query (0, 1), $P = e₃e₃ᵀ$: Attn is 0 at "
+        "$Q = 0$, 1 at $e₁e₂ᵀ$",
     ),
     misprint(
         "Section 4, remark 1 after Theorem 1",
@@ -120,12 +118,7 @@ def judge_landscape(data: Landscape) -> Evidence:
     for end in data.ends:
         lower.add(1.0, 1.0 + end.excess, end.case.extend(note="where a search ended"))
     effort = sum(end.evaluations for end in data.ends)
-    lower.search_note = (
-        f"L-BFGS over $b$ and $A$ from {len(data.ends) - 1} random starts, {effort} evaluations"
-    )
-    for trial, rows in ((white, data.isotropic), (tokens, data.tokens)):
-        for case, found, known in rows:
-            trial.add(found, known, case)
+    lower.search_note = f"L-BFGS over $b$ and $A$, {effort} evaluations"
     limits = [
         check_rate(
             f"$−A → Σ⁻¹$ as $n → ∞$, {name}",
@@ -142,10 +135,8 @@ def judge_landscape(data: Landscape) -> Evidence:
     sign = "the sign is that of (8); the preconditioner of (11) is $−A$"
     return Evidence(
         parts=[
-            Part(printed=flat.check()),
-            Part(printed=lower.check()),
-            Part(printed=scaled.check()),
-            Part(printed=white.check()),
+            *(Part(printed=trial.check()) for trial in (flat, lower, scaled)),
+            Part(printed=check_rows(white, data.isotropic)),
             *(Part(printed=check, reading=sign) for check in limits),
         ],
         errata=[
@@ -153,19 +144,11 @@ def judge_landscape(data: Landscape) -> Evidence:
             minima.check_component_minimisers(data.components),
             *MISPRINTS,
         ],
-        beyond=[squares.check(), tokens.check()],
+        beyond=[squares.check(), check_rows(tokens, data.tokens)],
         numbers=minima.summarise_searches(data.ends),
         table=one_layer.tabulate_losses(),
         figures=[one_layer.draw_limit_figure(data.limits)],
     )
-
-
-def change_points(change: Callable[[Point], Point]) -> Callable[[Landscape], Landscape]:
-    return lambda data: replace(data, points=[change(point) for point in data.points])
-
-
-def bend_limits(data: Landscape) -> Landscape:
-    return replace(data, limits={k: [d**0.5 for d in far] for k, far in data.limits.items()})
 
 
 @claim(
@@ -180,21 +163,17 @@ def bend_limits(data: Landscape) -> Landscape:
     tiny={"trials": 12, "starts": 1},
     judge=judge_landscape,
     falsified={
-        "a gradient of a millionth at (8)": change_points(
-            lambda point: replace(point, slope=point.slope + 1e-6)
+        "a gradient of a millionth at (8)": change_field("points.slope", lambda g: g + 1e-6),
+        "a loss at (8) a thousandth above that nearby": change_field(
+            "points.value", lambda value: 1.001 * value
         ),
-        "weights with a loss a millionth lower": change_points(
-            lambda point: replace(
-                point, others=dict.fromkeys(point.others, point.value * (1 - 1e-6))
-            )
-        ),
-        "losses that change with γ": change_points(
-            lambda point: replace(point, rescaled=point.rescaled * 1.001)
-        ),
+        "losses that change with γ": change_field("points.rescaled", lambda loss: 1.001 * loss),
         "isotropic data with a loss a thousandth lower": lambda data: replace(
             data, isotropic=[(case, found, 0.999 * known) for case, found, known in data.isotropic]
         ),
-        "distances that fall like 1/√n": bend_limits,
+        "distances that fall like 1/√n": change_field(
+            "limits", lambda limits: {k: [d**0.5 for d in far] for k, far in limits.items()}
+        ),
         "minima elsewhere": change_field("ends.A", lambda A: A + 0.01),
         "components with one more direction": change_field("components.free", lambda n: n + 1),
     },
@@ -210,7 +189,7 @@ def theorem_1(generator: torch.Generator, *, trials: int, starts: int) -> Landsc
             values = (float(layer.loss(b, weights)) for weights in (printed.double(), A))
             isotropic.append((Case(d=d, n=n), *values))
     return Landscape(
-        points=[_measure_point(generator, k) for k in range(trials)],
+        points=[*(_draw_point(generator, k) for k in range(trials)), *_measure_hard_points()],
         tokens=one_layer.compare_with_tokens(generator),
         isotropic=isotropic,
         limits=one_layer.measure_limits(generator, equation_8),
@@ -219,7 +198,7 @@ def theorem_1(generator: torch.Generator, *, trials: int, starts: int) -> Landsc
     )
 
 
-def _measure_point(generator: torch.Generator, k: int) -> Point:
+def _draw_point(generator: torch.Generator, k: int) -> Point:
     """Measure at a dense covariance (some without full rank) and a number of examples."""
     d = 1 + k % 5
     S = draw_covariance(generator, d, 100.0)
@@ -227,10 +206,7 @@ def _measure_point(generator: torch.Generator, k: int) -> Point:
         half = draw_normal(generator, d, d - 1)
         S = half @ half.mT
     n = (1, 2, 5, 20, 300)[draw_integer(generator, 0, 4)]
-    layer, (b, A) = SingleLayerLoss(S, n), (part.requires_grad_() for part in equation_8(S, n))
-    value = layer.loss(b, A)
-    slopes = torch.autograd.grad(value, (b, A))
-    b, A = b.detach(), A.detach()
+    b, A = equation_8(S, n)
     gamma = float(10 ** draw_normal(generator).clamp(-2, 2)) * (-1) ** k
     weights = {
         f"weights {spread} away": (
@@ -239,6 +215,28 @@ def _measure_point(generator: torch.Generator, k: int) -> Point:
         )
         for spread in (1.0, 0.1, 0.01)
     }
+    return _measure_point(Case(d=d, n=n, γ=gamma), S, weights)
+
+
+def _measure_hard_points() -> list[Point]:
+    """Measure at the hard covariances, next to weights made of the hard matrices."""
+    points = []
+    for name, S in build_covariances():
+        d = len(S)
+        one, row = torch.ones(d + 1).double(), torch.ones(1, d).double()
+        weights = {told: (one, torch.cat([M, row])) for told, M in build_matrices(d).items()}
+        for n in (1, 2, 10**4):
+            points.append(_measure_point(Case(d=d, n=n, γ=-2.0, note=name), S, weights))
+    return points
+
+
+def _measure_point(case: Case, S: Tensor, weights: dict[str, Weights]) -> Point:
+    """Measure the gradient at (8), and losses there, rescaled by γ, and at other weights."""
+    d, n, gamma = (case[name] for name in ("d", "n", "γ"))
+    layer, (b, A) = SingleLayerLoss(S, n), (part.requires_grad_() for part in equation_8(S, n))
+    value = layer.loss(b, A)
+    slopes = torch.autograd.grad(value, (b, A))
+    b, A = b.detach(), A.detach()
     last = torch.zeros_like(A)
     last[d, 0] = A[0, 0]
     weights["labels as keys"] = (torch.eye(d + 1, dtype=torch.float64)[0], last)
@@ -249,7 +247,7 @@ def _measure_point(generator: torch.Generator, k: int) -> Point:
         first = ((S @ off @ layer.square_moment()) * off).sum()
         squares[name] = float(first + layer.even_part(*other))
     return Point(
-        Case(d=d, n=n, γ=gamma),
+        case,
         torch.cat([slopes[0], slopes[1].flatten()]),
         float(value.detach()),
         float(layer.loss(gamma * b, A / gamma)),

@@ -5,10 +5,11 @@ Setting    d = 5, x ~ N(0, Σ), w* ~ N(0, Σ⁻¹), Σ = UᵀD²U with U uniform
 Training   L-BFGS on one batch throughout, by the recipe `linear-attention`; the loss is exact over
            w* and the query. The source's public code (github.com/chengxiang/LinearTransformer,
            "rotation demonstration-LBFGS") trains on one batch of 20,000 prompts, and plots the loss
-           on a fresh batch of as many: so does `full`. Small batches have images of each prompt
-           under signs and shifts of the axes, so that they have the symmetry of their law, and
-           cannot show that it is learned (`require_batch`); and with B_i, Σ = I, which is the same
-           loss of Σ^½A_iΣ^½ and of Σ^{−½}B_iΣ^½
+           on a fresh batch of as many: so does `full`. It takes 2,000 steps of four iterations each
+           at a tenth of this rate, for n = 20; the source tells no number. Small batches have
+           images of each prompt under signs and shifts of the axes, so that they have the symmetry
+           of their law, and cannot show that it is learned (`require_batch`); and with B_i, Σ = I,
+           which is the same loss of Σ^½A_iΣ^½ and of Σ^{−½}B_iΣ^½
 Read       Dist(M, I) = min_α ‖M − αI‖_F / ‖M‖_F; losses over that of no layer, d
 """
 
@@ -31,6 +32,8 @@ from innerloop.training.linear_attention import SampledLoss, distance_to_identit
 from innerloop.training.stacks import LinearStack
 
 D, LAYERS, SCALES = 5, 3, (1.0, 1.0, 0.5, 0.25, 1.0)
+PLAIN_N, MOVING_N = 20, 10
+"""Examples in a prompt, without B_i and with them."""
 PROMPTS = 20_000
 """Prompts in the source's batch, and in the batch that tests it."""
 PER_POINT = 40
@@ -157,15 +160,15 @@ def require_batch(check: Check, found: Sequence[Cell]) -> Check:
     return replace(check, passed=None, summary=f"{check.summary}; {why}")
 
 
-def leave_open(check: Check, curves: Sequence[Sequence[float]], what: str) -> Check:
-    """Leave open what misses our threshold, since no number of iterations is told.
+def leave_open(check: Check, curves: Sequence[Sequence[float]], what: str, untold: str) -> Check:
+    """Leave open what misses our threshold, and say what the source does not tell and would decide.
 
     Unless one of the curves, which `what` names, does not even halve: that refutes it.
     """
     if check.passed is not False or any(curve[-1] > curve[0] / 2 for curve in curves):
         return check
-    why = f"{what} falls to less than half, and how long the source trains is not told"
-    return replace(check, passed=None, summary=f"{check.summary}; {why}")
+    why = f"{what} falls to less than half; {untold} is not told, and would decide it"
+    return replace(check, passed=None, summary=f"{check.summary}; {why}", counterexample="")
 
 
 def check_vanishing(statement: str, values: Sequence[float], what: str) -> Check:
@@ -176,23 +179,6 @@ def check_vanishing(statement: str, values: Sequence[float], what: str) -> Check
 def make_cells(runs: int, **settings: Any) -> list[Cell]:
     """Make the settings of several runs that differ in their random numbers alone."""
     return [{**settings, "restart": k} for k in range(runs)]
-
-
-MOVING_N = 10
-MOVING: dict[str, Any] = {
-    "kind": "figure",
-    "hypotheses": {"$d = 5$, $n = 10$, $Σ = UᵀD²U$, $D = (1, 1, ½, ¼, 1)$": "Section 6.1"},
-    "quick": make_cells(2, batch=4, steps=26, rotated=False),
-    "full": make_cells(3, batch=PROMPTS, steps=200),
-    "paper": make_cells(5, batch=PROMPTS, steps=200),
-    "tiny": make_cells(1, batch=2, steps=20, rotated=False),
-}
-"""The setting and the presets of Figures 3 and 4, which show the same runs."""
-
-
-def train_moving(generator: torch.Generator, **settings: Any) -> Cell:
-    """Run the experiment of Figures 3 and 4 once."""
-    return train_cell(generator, n=MOVING_N, moving=True, **settings)
 
 
 def check_test_loss(found: Sequence[Cell], statement: str) -> Check:
@@ -212,15 +198,20 @@ def change_cells(change: Callable[[Cell], None]) -> Callable[[list[Cell]], list[
     return falsify
 
 
-def end_curves_at(letter: str, value: float, whitened: bool) -> Callable[[Cell], None]:
-    """Let the Dist curves of all A_i or B_i end at a value."""
+def end_curves_at(letter: str, value: float, whitened: bool) -> Callable[[list[Cell]], list[Cell]]:
+    """Make data in which the Dist curves of all A_i or B_i end at a value."""
 
-    def change(cell: Cell) -> None:
-        for name, curve in cell["curves"].items():
-            if letter in name and ("Σ" in name) == whitened:
-                curve[-1] = value
+    def falsify(found: list[Cell]) -> list[Cell]:
+        for curve in list_curves(found, letter, whitened):
+            curve[-1] = value
+        return found
 
-    return change
+    return falsify
+
+
+def change_matrices(change: Callable[[Tensor], Tensor]) -> Callable[[list[Cell]], list[Cell]]:
+    """Make data in which the final matrices, A_i then B_i, differ."""
+    return change_cells(lambda cell: cell.update(whitened=change(read_matrices(cell)).tolist()))
 
 
 def draw_loss_curves(found: Sequence[Cell], title: str, exact: float | None = None) -> Figure:

@@ -25,19 +25,13 @@ import torch
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.figures import Figure, draw_lines
+from innerloop.claims.gatmiry2024 import trained
 from innerloop.claims.gatmiry2024.trained import (
-    RECORDS,
     Run,
     Value,
     banded_rows,
-    best_multiple,
-    check_diagonal,
-    describe_run,
-    judge_distance,
     least_loss,
     level_rows,
-    train_loops,
-    turn_weights,
 )
 from innerloop.claims.trials import Inequality
 
@@ -56,10 +50,13 @@ def judge_runs(runs: list[Run]) -> Evidence:
     return Evidence(
         parts=[
             Part(printed=replace(settled.check(), ours=ours), trainings=seeds),
-            judge_distance(inside, "trained with $n = 2$ to 20 examples"),
+            trained.judge_distance(inside, "trained with $n = 2$ to 20 examples"),
         ],
-        beyond=[check_diagonal(inside), *_check_turn([run for run in runs if run.n > MOST])],
-        table=[describe_run(run) for run in runs],
+        beyond=[
+            trained.check_diagonal(inside),
+            *_check_turn([run for run in runs if run.n > MOST]),
+        ],
+        table=[trained.describe_run(run) for run in runs],
         figures=_draw_figures(runs),
     )
 
@@ -98,21 +95,14 @@ def _check_turn(runs: list[Run]) -> list[Check]:
             run._replace(losses=1.1 * run.losses) for run in runs
         ],
         "weights a fifth of which is antisymmetric": lambda runs: [
-            turn_weights(run) for run in runs
+            trained.turn_weights(run) for run in runs
         ],
     },
 )
 def figure_1(
-    generator: torch.Generator,
-    *,
-    loops: int,
-    examples: list[int],
-    seeds: int,
-    steps: int,
-    batch: int,
+    generator: torch.Generator, *, loops: int, examples: list[int], **sizes: Any
 ) -> list[Run]:
-    sizes: dict[str, Any] = {"seeds": seeds, "steps": steps, "batch": batch}
-    return [train_loops(generator, D, n, loops, tested=1000, **sizes) for n in examples]
+    return [trained.train_loops(generator, D, n, loops, tested=1000, **sizes) for n in examples]
 
 
 def _draw_figures(runs: list[Run]) -> list[Figure]:
@@ -125,13 +115,11 @@ def _draw_figures(runs: list[Run]) -> list[Figure]:
         losses += level_rows(run.steps, low, what="least loss of a multiple of I", **panel)
         if n < D:
             losses += level_rows(run.steps, (D - n) / D, what="best of all predictors", **panel)
-        near, exact = run.nearest_multiple_distance(), run.distance_to_multiple(1.0)
-        distances += banded_rows(run.steps, near, what="from the nearest multiple of I", **panel)
-        distances += banded_rows(run.steps, exact, what="from I", **panel)
-        far = 1 - best_multiple(D, n, run.loops)
-        distances += level_rows(run.steps, far, what="from I, theory", **panel)
+        distances += trained.distance_rows(run, **panel)
     seeds, loops, step = runs[0].seeds, runs[0].loops, "step: step of Adam"
-    caption = f"Mean over {seeds} random starts, from least to largest; {RECORDS} records each."
+    caption = (
+        f"Mean over {seeds} random starts, from least to largest; {trained.RECORDS} records each."
+    )
     shown = {"by": "what", "panel": "n", "band": ("low", "high"), "caption": caption}
     error, far = "value: squared error over that of predicting 0", "value: relative distance of A"
     title = f"in training, d = {D}, {loops} loops"

@@ -26,15 +26,8 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.figures import Figure, draw_lines
-from innerloop.claims.gatmiry2024.trained import (
-    Run,
-    Value,
-    banded_rows,
-    least_layered_loss,
-    least_loss,
-    level_rows,
-    train_loops,
-)
+from innerloop.claims.gatmiry2024 import trained
+from innerloop.claims.gatmiry2024.trained import Run, Value, banded_rows, least_loss, level_rows
 from innerloop.claims.trials import Inequality
 
 D, N = 10, 20
@@ -96,11 +89,11 @@ def scale_layers(by: float) -> Callable[[Runs], Runs]:
         "layers with a third of the loss": scale_layers(1 / 3),
     },
 )
-def figure_2(generator: torch.Generator, *, most: int, seeds: int, steps: int, batch: int) -> Runs:
-    sizes: dict[str, Any] = {"seeds": seeds, "steps": steps, "batch": batch}
+def figure_2(generator: torch.Generator, *, most: int, **sizes: Any) -> Runs:
     return {
         kind: [
-            train_loops(generator, D, N, L, layered=layered, **sizes) for L in range(1, most + 1)
+            trained.train_loops(generator, D, N, L, layered=layered, **sizes)
+            for L in range(1, most + 1)
         ]
         for kind, layered in (("loops", False), ("layers", True))
     }
@@ -118,13 +111,13 @@ def _check_minima(most: int) -> Check:
 def _check_ratio(most: int) -> Check:
     trial = Inequality("three layers or more have a lower least loss than one loop more has")
     for L in range(3, most + 1):
-        trial.add(least_layered_loss(D, N, L), least_loss(D, N, L + 1), Case(L=L, d=D, n=N))
+        trial.add(trained.least_layered_loss(D, N, L), least_loss(D, N, L + 1), Case(L=L, d=D, n=N))
     return trial.check()
 
 
 def _draw_figure(runs: Runs) -> Figure:
     rows: list[dict[str, Value]] = []
-    for kind, least in (("loops", least_loss), ("layers", least_layered_loss)):
+    for kind, least in (("loops", least_loss), ("layers", trained.least_layered_loss)):
         for L, run in enumerate(runs[kind], 1):
             panel = {"L": f"L = {L}"}
             rows += banded_rows(run.steps, run.losses, what=kind, **panel)
@@ -149,7 +142,7 @@ def _tabulate(most: int) -> list[dict[str, Value]]:
     rows: list[dict[str, Value]] = []
     for n in (11, N, 40, 100):
         for L in range(1, most + 1):
-            loops, layers = least_loss(D, n, L), least_layered_loss(D, n, L)
+            loops, layers = least_loss(D, n, L), trained.least_layered_loss(D, n, L)
             ratio = loops / layers
             rows.append({"n": n, "L": L, "loops": loops, "layers": layers, "ratio": ratio})
     return rows

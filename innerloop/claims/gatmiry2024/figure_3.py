@@ -32,14 +32,8 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.figures import Figure, draw_lines
-from innerloop.claims.gatmiry2024.trained import (
-    Value,
-    banded_rows,
-    best_multiple,
-    decide_together,
-    draw_covariances,
-    train_loops,
-)
+from innerloop.claims.gatmiry2024 import trained
+from innerloop.claims.gatmiry2024.trained import Value, banded_rows, best_multiple
 from innerloop.claims.trials import Inequality
 from innerloop.theory.looped import isotropic_loss
 
@@ -136,7 +130,9 @@ def check_falling(where: str, curves: list[Curve]) -> Check:
                 for seed in range(curve.mean.shape[1]):
                     trial.add(curve.mean[k, seed], curve.mean[k - 1, seed], case)
         checks.append(trial.check())
-    return decide_together(f"{where}: each loop more lowers the loss, up to {MOST} loops", checks)
+    return trained.decide_together(
+        f"{where}: each loop more lowers the loss, up to {MOST} loops", checks, "the figure's $n$"
+    )
 
 
 def check_higher(inside: list[Curve], outside: list[Curve]) -> Check:
@@ -149,9 +145,8 @@ def check_higher(inside: list[Curve], outside: list[Curve]) -> Check:
             least, most = other.mean[one.loops - 1].min(), one.mean[one.loops - 1].max()
             trial.add(most, least, Case(loops=one.loops, n=n))
         checks.append(trial.check())
-    return decide_together(
-        "with as many loops as in training the loss out of distribution is higher", checks
-    )
+    told = "with as many loops as in training the loss out of distribution is higher"
+    return trained.decide_together(told, checks, "the figure's $n$")
 
 
 def check_settling(curves: list[Curve]) -> Check:
@@ -207,17 +202,14 @@ def figure_3(
     loops: list[int],
     sizes: list[int],
     exact: list[int],
-    seeds: int,
-    steps: int,
-    batch: int,
     count: int,
+    **given: Any,
 ) -> Found:
     curves = []
-    given: dict[str, Any] = {"seeds": seeds, "steps": steps, "batch": batch, "tested": 2}
     for n in sizes:
-        S = draw_covariances(generator, count, D, n)
+        S = trained.draw_covariances(generator, count, D, n)
         for L in loops:
-            weights = train_loops(generator, D, n, L, **given).final
+            weights = trained.train_loops(generator, D, n, L, tested=2, **given).final
             curves += [run_loops(S, weights, L, n, where) for where in SPECTRA]
     known = [(L, n, list_exact(L, n)) for L in loops for n in exact]
     return {"curves": curves, "exact": known}

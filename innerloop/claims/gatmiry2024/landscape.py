@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from innerloop.claims.cases import Case
+from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
+from innerloop.claims.searching import Margin, search_counterexample
 from innerloop.theory.looped import LoopedLoss
 
 Loss = Callable[[LoopedLoss, Tensor], Tensor]
@@ -66,12 +70,46 @@ def hoelder_factor(d: int, L: int) -> float:
     return d ** (-(L - 1) / L)
 
 
-def loss_and_squared_gradient(law: LoopedLoss, B: Tensor, loss: Loss) -> tuple[Tensor, Tensor]:
-    """Loss L and squared gradient norm ‖∇L‖² of every matrix of a batch."""
-    at = B.detach().clone().requires_grad_()
+def loss_and_squared_gradient(
+    law: LoopedLoss, B: Tensor, loss: Loss = LoopedLoss.loss
+) -> tuple[Tensor, Tensor]:
+    """Loss L and squared gradient norm ‖∇L‖² of every matrix of a batch; differentiable in B."""
+    at = B if B.requires_grad else B.detach().clone().requires_grad_()
     value = loss(law, at)
-    (slope,) = torch.autograd.grad(value.sum(), at)
-    return value.detach(), (slope**2).sum((-2, -1))
+    (slope,) = torch.autograd.grad(value.sum(), at, create_graph=B.requires_grad)
+    return value if B.requires_grad else value.detach(), (slope**2).sum((-2, -1))
+
+
+def measure_at_level(
+    generator: torch.Generator, case: Case, form: str, level: float, extra: int
+) -> list[dict[str, Any]]:
+    """Measure loss and squared gradient where the loss is `level` or just above."""
+    law = get_law(*(case[name] for name in ("d", "n", "L")))
+    A = draw_at_level(generator, law, FORMS[form], level, extra)
+    losses, slopes = loss_and_squared_gradient(law, A, FORMS[form])
+    return [
+        make_row(case.extend(A=each), loss, slope, form=form)
+        for each, loss, slope in zip(A, losses, slopes, strict=True)
+    ]
+
+
+def make_row(
+    case: Case, loss: Any, slope: Any, *, form: str = LOSS, symmetric: bool = True, search: str = ""
+) -> dict[str, Any]:
+    """One measured gradient: its case, form, loss and squared norm, and how it was searched."""
+    sides = {"loss": float(loss), "slope": float(slope), "search": search}
+    return {"case": case, "form": form, "symmetric": symmetric, **sides}
+
+
+def search_gradient(
+    generator: torch.Generator, margin: Margin, sizes: Any, descents: int, *, symmetric: bool
+) -> dict[str, Any]:
+    """Search the least squared gradient relative to its bound; the case where the search ended."""
+    given: dict[str, Any] = {"symmetric": symmetric, "pool": HARD_MATRICES, "descents": descents}
+    found = search_counterexample(margin, sizes, generator, **given)
+    law = get_law(*(found.case[name] for name in ("d", "n", "L")))
+    sides = loss_and_squared_gradient(law, found.case["A"])
+    return make_row(found.case, *sides, symmetric=symmetric, search=found.summary)
 
 
 def draw_at_level(

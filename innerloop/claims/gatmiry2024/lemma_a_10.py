@@ -27,20 +27,17 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.falsifying import change_column
-from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
+from innerloop.claims.gatmiry2024 import landscape
 from innerloop.claims.gatmiry2024.landscape import (
     FORMS,
     LOSS,
     TRACE,
     delta,
-    draw_at_level,
     get_law,
     hoelder_factor,
-    loss_and_squared_gradient,
 )
 from innerloop.claims.prompts import draw_normal
-from innerloop.claims.searching import search_counterexample
-from innerloop.claims.trials import Inequality
+from innerloop.claims.trials import Inequality, as_erratum
 from innerloop.theory.looped import isotropic_loss
 
 SIZES = [[1, 1], [2, 1], [1, 2], [2, 2], [2, 3]]
@@ -78,7 +75,7 @@ def judge_gradients(rows: Rows) -> Evidence:
             printed[row["form"]].add(least, slope, case)
         if row["symmetric"] and row["form"] == LOSS:
             corrected.add(hoelder_factor(d, L) * least, slope, case)
-            corrected.search_note = row.get("search", "")
+            corrected.search_note = row["search"]
         elif row["form"] == LOSS:
             skew.add(hoelder_factor(d, L) * least, slope, case)
     part = Part(
@@ -87,7 +84,6 @@ def judge_gradients(rows: Rows) -> Evidence:
         reading="$L(A, 0)$ is the loss, as Section 3.5 defines it",
         other_readings={TRACE: printed[TRACE].check()},
     )
-    hoelder = Part(printed=norms.check(), corrected=mended.check())
     numbers = {
         f"largest $d$ for which all equal $λ$ satisfy it, $L = {L}$": int(
             (16 * L * L) ** (L / (L - 1))
@@ -96,7 +92,7 @@ def judge_gradients(rows: Rows) -> Evidence:
     }
     return Evidence(
         parts=[part],
-        errata=[hoelder.as_erratum("proof of Lemma A.10, Hölder's inequality")],
+        errata=[as_erratum("proof of Lemma A.10, Hölder's inequality", norms, mended)],
         beyond=[skew.check()],
         numbers=numbers,
     )
@@ -125,25 +121,21 @@ def lemma_a_10(
     generator: torch.Generator, *, sizes: list[list[int]], extra: int, descents: int
 ) -> Rows:
     rows = measure_multiples() + measure_norms(generator)
-    for d, L in sizes:
-        for case in list_cases(d, L):
-            law = get_law(d, case["n"], L)
-            for form, loss in FORMS.items():
-                for times in (1.0, 100.0):
-                    most = level(case["ε"], d, case["n"], L) * times
-                    A = draw_at_level(generator, law, loss, most, extra)
-                    _, slopes = loss_and_squared_gradient(law, A, loss)
-                    for each, slope in zip(A, slopes, strict=True):
-                        rows.append(make_row(case.extend(A=each), float(slope), form))
-    rows.append(search_row(generator, sizes, descents, symmetric=True))
-    rows.append(search_row(generator, sizes, descents, symmetric=False))
+    for case in (case for d, L in sizes for case in list_cases(d, L)):
+        for form in FORMS:
+            for times in (1.0, 100.0):
+                most = level(case["ε"], case["d"], case["n"], case["L"]) * times
+                rows += landscape.measure_at_level(generator, case, form, most, extra)
+    allowed = [case.values for d, L in sizes for case in list_cases(d, L)][::5]
+    powers = [(d, L, 10 ** len(str(least_examples(d, L)))) for d, L in sizes if L > 1]
+    round_sizes = [{"d": d, "L": L, "n": n, "ε": 1.0} for d, L, n in powers]
+    for symmetric, tried in ((True, allowed), (False, round_sizes)):
+        rows.append(
+            landscape.search_gradient(
+                generator, corrected_margin, tried, descents, symmetric=symmetric
+            )
+        )
     return rows
-
-
-def make_row(
-    case: Case, slope: float, form: str = LOSS, *, symmetric: bool = True
-) -> dict[str, Any]:
-    return {"case": case, "form": form, "symmetric": symmetric, "slope": slope}
 
 
 def list_cases(d: int, L: int) -> list[Case]:
@@ -158,43 +150,23 @@ def list_cases(d: int, L: int) -> list[Case]:
 def corrected_margin(A: Tensor, **size: Any) -> tuple[Tensor, Tensor]:
     """log of ‖∇L‖² over the corrected bound, and of the loss over the level."""
     d, L, n, epsilon = (size[name] for name in ("d", "L", "n", "ε"))
-    at = A if A.requires_grad else A.detach().clone().requires_grad_()
-    value = get_law(d, n, L).loss(at)
-    (slope,) = torch.autograd.grad(value.sum(), at, create_graph=True)
+    value, slope = landscape.loss_and_squared_gradient(get_law(d, n, L), A)
     bound = hoelder_factor(d, L) * epsilon ** (4 * L - 2) / 4
-    return ((slope**2).sum((-2, -1)) / bound).log(), (value / level(epsilon, d, n, L)).log()
-
-
-def search_row(
-    generator: torch.Generator, sizes: list[list[int]], descents: int, *, symmetric: bool
-) -> dict[str, Any]:
-    """Search the least ratio above the level; the case where the search ended."""
-    allowed = [case.values for d, L in sizes if symmetric or d * L > d for case in list_cases(d, L)]
-    found = search_counterexample(
-        corrected_margin,
-        allowed[::5] if symmetric else allowed[2::3],
-        generator,
-        symmetric=symmetric,
-        pool=HARD_MATRICES,
-        descents=descents,
-    )
-    law = get_law(*(found.case[name] for name in ("d", "n", "L")))
-    _, slope = loss_and_squared_gradient(law, found.case["A"], FORMS[LOSS])
-    return {**make_row(found.case, float(slope), symmetric=symmetric), "search": found.summary}
+    return (slope / bound).log(), (value / level(epsilon, d, n, L)).log()
 
 
 def measure_multiples() -> Rows:
     """Measure A = aI near the level of ε = 1, for many features, in fractions."""
     rows = []
     tried = ((10**4, 2, "0.899"), (10**6, 2, "0.96"), (10**5, 4, "0.75"), (30, 2, "0"))
-    for d, L, a in ((2_000, 4, "0.613"), *tried):
+    for d, L, a in ((4_100, 3, "0.75"), *tried):
         n = 10**60
         value = isotropic_loss(d, n, L, Fraction(a))
         slope = float(isotropic_loss(d, n, L, Fraction(a), 1) ** 2 / d)
         if n < least_examples(d, L) or float(value) < level(1.0, d, n, L):
             raise ValueError(f"the lemma's conditions do not hold at d = {d}, L = {L}")
         case = Case(d=d, L=L, n=n, ε=1.0, note=f"$A = {a}·I$, the loss is {float(value):.5g}")
-        rows += [make_row(case, slope, form) for form in FORMS]
+        rows += [landscape.make_row(case, value, slope, form=form) for form in FORMS]
     return rows
 
 

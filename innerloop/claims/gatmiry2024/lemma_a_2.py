@@ -26,7 +26,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Erratum, Evidence, Part, misprint
 from innerloop.claims.falsifying import change_column
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.trials import Equality, Inequality, as_erratum
 from innerloop.theory.looped import isotropic_moments
 
 Rows = list[dict[str, Any]]
@@ -79,8 +79,7 @@ def _judge_pairings(rows: Rows) -> Erratum:
         m = row["case"]["m"]
         even.add(row["pairings"], prod(range(2 * m, 0, -2)), row["case"])
         odd.add(row["pairings"], prod(range(2 * m - 1, 0, -2)), row["case"])
-    where = "proof of Lemma A.2, before (20)"
-    return Erratum(where=where, printed=even.check(), corrected=odd.check())
+    return as_erratum("proof of Lemma A.2, before (20)", even, odd)
 
 
 def _judge_sums(rows: Rows) -> Erratum:
@@ -91,8 +90,7 @@ def _judge_sums(rows: Rows) -> Erratum:
     }
     for row in (row for row in rows if "sum" in row):
         trials[row["least"]].add(row["sum"], 1 + 2 * row["ratio"], row["case"])
-    printed, right = (trial.check() for trial in trials.values())
-    return Erratum(where="proof of Lemma A.2, after (20)", printed=printed, corrected=right)
+    return as_erratum("proof of Lemma A.2, after (20)", *trials.values())
 
 
 @claim(

@@ -10,37 +10,31 @@ Erratum    the sentence before has a factor Σ^½ more, which no other form of t
 from __future__ import annotations
 
 from math import comb
-from typing import Any
 
 import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
-from innerloop.claims.falsifying import change_column
 from innerloop.claims.gatmiry2024.moments import NonCommuting
-from innerloop.claims.trials import Equality
+from innerloop.claims.trials import Equality, check_rows
 from innerloop.theory.wishart import Wishart
 
-Rows = list[dict[str, Any]]
-"""A case, the trace on the left and the trace on the right."""
+Rows = list[tuple[Case, float, float]]
+"""A case, the trace between roots and the trace in the law of x."""
 
 
 def judge_traces(rows: Rows) -> Evidence:
     moved = Equality("$E tr((I − A^½ΣA^½)^{2L}) = tr E[(I − Σ̃)^{2L}]$", tolerance=1e-8)
-    for row in rows:
-        moved.add(row["between roots"], row["in the law"], row["case"])
     return Evidence(
-        parts=[Part(printed=moved.check())],
+        parts=[Part(printed=check_rows(moved, rows))],
         errata=[
             misprint(
                 "Lemma A.6",
                 "the first part of the loss is $E tr((I − A^½ΣA^½)^{2L}Σ^½)$",
                 "$E tr((I − A^½ΣA^½)^{2L})$, as in the display and in Corollary A.4",
-                (
-                    "$A = 0$, $d = n = 1$, $Σ* = 1$, any $L$: $E|x| = √(2/π) = 0.798$, and the "
-                    "display has 1"
-                ),
+                "$A = 0$, $d = n = 1$, $Σ* = 1$, any $L$: $E|x| = √(2/π) = 0.798$, and the "
+                "display has 1",
             )
         ],
     )
@@ -48,10 +42,8 @@ def judge_traces(rows: Rows) -> Evidence:
 
 @claim(
     "gatmiry2024.lemma-A.6",
-    (
-        "The trace over $A^½ΣA^½$ is one over the sample covariance of columns with covariance "
-        "$A^½Σ*A^½$."
-    ),
+    "The trace over $A^½ΣA^½$ is one over the sample covariance of columns with covariance "
+    "$A^½Σ*A^½$.",
     where="Appendix A.1, Lemma A.6",
     kind="equality",
     hypotheses={"$A$ positive semidefinite": "$A^½$, in the lemma"},
@@ -60,8 +52,10 @@ def judge_traces(rows: Rows) -> Evidence:
     tiny={"trials": 8, "loops": 1},
     judge=judge_traces,
     falsified={
-        "traces larger by a millionth": change_column("in the law", lambda value: 1.000001 * value),
-        "traces of the opposite sign": change_column("between roots", lambda value: -value),
+        f"traces {times} times as large": lambda rows, times=times: [
+            (case, left, times * right) for case, left, right in rows
+        ]
+        for times in (1.000001, -1.0)
     },
 )
 def lemma_a_6(generator: torch.Generator, *, trials: int, loops: int) -> Rows:
@@ -74,6 +68,5 @@ def lemma_a_6(generator: torch.Generator, *, trials: int, loops: int) -> Rows:
             factor = (-1) ** j * comb(2 * L, j)
             left += factor * float(words.trace([case.A] * j))
             right += factor * float(powers.power(j).trace())
-        sizes = Case(d=len(case.A), L=L, n=case.n)
-        rows.append({"case": sizes, "between roots": left, "in the law": right})
+        rows.append((Case(d=len(case.A), L=L, n=case.n), left, right))
     return rows

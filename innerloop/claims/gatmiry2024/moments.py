@@ -90,6 +90,16 @@ def draw_spectra(generator: torch.Generator, trials: int) -> Iterator[Spectrum]:
         yield Spectrum.from_values(values, n, L, 2 * L)
 
 
+def measure_spectra(
+    generator: torch.Generator, trials: int, searched: list[list[int]], *, shifted: bool
+) -> Rows:
+    """Measure where a search ended, and on spectra by hand and at random."""
+    rows = search_spectra(searched, shifted=shifted)
+    for spectrum in draw_spectra(generator, trials):
+        rows += spectrum.list_rows(shifted=shifted)
+    return rows
+
+
 def search_spectra(sizes: list[list[int]], *, shifted: bool) -> Rows:
     """Search the eigenvalues that come nearest to the bounds, at the least n they are proved for.
 

@@ -25,8 +25,9 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
-from innerloop.claims.prompts import attention, build_tokens, draw_integer, draw_normal
-from innerloop.claims.trials import Equality
+from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
+from innerloop.claims.prompts import draw_integer, draw_normal, form_layer, run_prompt
+from innerloop.claims.trials import Equality, as_erratum
 
 LARGEST_D, LARGEST_N, LOOPS = 4, 10, 6
 
@@ -85,13 +86,9 @@ def judge_loops(data: list[Loops]) -> Evidence:
         for t, (w, half) in enumerate(zip(descent, halved, strict=True), 1):
             add("exists", each, t, each.answers[t - 1], each.query @ w)
             add("9", each, t, each.tokens[t], each.stated_tokens(half))
-    check = {name: trial.check() for name, trial in form.items()}
     errata = [
-        Part(printed=check[name], corrected=check[f"{name}, corrected"]).as_erratum(where)
-        for name, where in {
-            "gradient": "proof of Proposition 3.1, after (8)",
-            "7": "proof of Proposition 3.1, (7)",
-        }.items()
+        as_erratum(f"proof of Proposition 3.1, {where}", form[name], form[f"{name}, corrected"])
+        for name, where in {"gradient": "after (8)", "7": "(7)"}.items()
     ]
     loss = misprint(
         "Section 3.2",
@@ -101,9 +98,9 @@ def judge_loops(data: list[Loops]) -> Evidence:
     )
     numbers = {"largest d": LARGEST_D, "largest n": LARGEST_N, "most loops": LOOPS}
     return Evidence(
-        parts=[Part(printed=check["exists"])],
+        parts=[Part(printed=form["exists"].check())],
         errata=[*errata, loss],
-        beyond=[check["9"]],
+        beyond=[form["9"].check()],
         numbers=numbers,
     )
 
@@ -146,6 +143,8 @@ STATEMENTS = {
 def proposition_3_1(generator: torch.Generator, *, trials: int) -> list[Loops]:
     one = torch.ones(1, dtype=torch.float64)
     data = [run_loops(torch.ones(2, 1, dtype=torch.float64), one, one, one[:, None], 1)]
+    X, w = torch.eye(3, 2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    data += [run_loops(X, w, w, build(2), 2) for build in HARD_MATRICES.values()]
     for k in range(trials):
         d = 1 + k % LARGEST_D
         n = draw_integer(generator, d + 1, LARGEST_N)
@@ -160,15 +159,9 @@ def proposition_3_1(generator: torch.Generator, *, trials: int) -> list[Loops]:
 def run_loops(X: Tensor, star: Tensor, query: Tensor, A: Tensor, loops: int) -> Loops:
     """Run the block of (2) and (3) with 2Aᵀ in Q, and with A in Q."""
     n, d = X.shape
-    P = torch.zeros(d + 1, d + 1, dtype=torch.float64)
-    P[d, d] = 1.0
 
     def loop(inner: Tensor) -> Tensor:
-        found = [build_tokens(X, star, query)]
-        for _ in range(loops):
-            Q = torch.nn.functional.pad(inner, (0, 1, 0, 1))
-            found.append(found[-1] - attention(found[-1], P, Q) / n)
-        return torch.stack(found)
+        return torch.stack(run_prompt(X, star, query, [form_layer(inner)] * loops, sign=-1.0))
 
     tokens, at = loop(A), torch.zeros_like(star).requires_grad_()
     (slope,) = torch.autograd.grad(((X @ (at - star)) ** 2).sum(), at)

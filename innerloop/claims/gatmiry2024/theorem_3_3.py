@@ -30,11 +30,11 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Figure, Part, misprint
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.figures import draw_lines
-from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES, shear
+from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
 from innerloop.claims.gatmiry2024.landscape import delta, draw_at_level, get_law
 from innerloop.claims.gatmiry2024.theorem_3_4 import enough_examples
-from innerloop.claims.searching import list_families
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.searching import list_families, with_corner
+from innerloop.claims.trials import Equality, Inequality, as_erratum
 from innerloop.theory.flow import gradient_flow, isotropic_flow
 from innerloop.theory.looped import LoopedLoss
 
@@ -43,7 +43,7 @@ MORE_SIZES = [*SIZES, [2, 3], [1, 4]]
 Rows = list[dict[str, Any]]
 """A flow: the case with ξ, whether A(0) is symmetric and whether it has a root, the loss at the
 start, after the printed and after the corrected time, and how far A is from A^opt after the printed
-one. Or a solution of (29): g, its slope, and g(0)."""
+one. Or a solution of (29) at some t: g and its slope."""
 
 
 def least_level(d: int, n: int, L: int) -> float:
@@ -81,9 +81,7 @@ def judge_arrivals(rows: Rows) -> Evidence:
         L = case["L"]
         if "slope" in row:
             rate = -(row["g"] ** ((2 * L - 1) / L)) / 16
-            left = torch.cat([row["slope"], row["g"][:1]])
-            known = torch.cat([rate, torch.tensor([case["g_0"]], dtype=torch.float64)])
-            solved[row["which"]].add(left, known, case.extend(slope=float(row["slope"][0])))
+            solved[row["which"]].add(row["slope"], rate, case)
             continue
         d, xi = case["d"], case["ξ"]
         allowed = spread_bound(d, L, xi)
@@ -96,14 +94,13 @@ def judge_arrivals(rows: Rows) -> Evidence:
             skew.add(row["corrected"], xi, case)
             apart.add(row["far"], allowed, case)
     corrected.search_note = "from all symmetric families and hard instances"
-    solution = Part(printed=solved["printed"].check(), corrected=solved["corrected"].check())
     return Evidence(
         parts=[
             Part(printed=printed.check(), corrected=corrected.check()),
             Part(printed=close.check()),
         ],
         errata=[
-            solution.as_erratum("proof of Theorem A.12, solution of (29)"),
+            as_erratum("proof of Theorem A.12, solution of (29)", *solved.values()),
             misprint(
                 "proof of Theorem A.12, (29) and before it",
                 "$f' ≤ (1/16) f^{(2L−1)/L}$ and $g' = (1/16) g^{(2L−1)/L}$",
@@ -169,20 +166,22 @@ def flow_diagonals(law: LoopedLoss, xi: float, starts: Tensor) -> Rows:
     """Follow the eigenvalues of symmetric matrices."""
     times = list_times(law.d, law.loops, xi)
     found = gradient_flow(lambda z: law.loss(torch.diag_embed(z)), starts, times, rtol=1e-6)
-    b = 1 - law.minimum_deviation()
-    return [
-        {
-            "case": Case(d=law.d, L=law.loops, n=law.n, ξ=xi, note=f"$A(0) = diag({told})$"),
-            "symmetric": True,
-            "root": bool((first >= 0).all()),
-            "start": float(law.loss(torch.diag(first))),
-            "printed": float(found.losses[0, k]),
-            "corrected": float(found.losses[1, k]),
-            "far": float((found.points[0, k] / b - 1).abs().max()),
-        }
-        for k, first in enumerate(starts)
-        for told in [", ".join(f"{value:.6g}" for value in first.tolist())]
-    ]
+    far = (found.points[0] / (1 - law.minimum_deviation()) - 1).abs().amax(-1)
+    rows = []
+    for k, first in enumerate(starts):
+        told = ", ".join(f"{value:.6g}" for value in first.tolist())
+        case = Case(d=law.d, L=law.loops, n=law.n, ξ=xi, note=f"$A(0) = diag({told})$")
+        start, root = law.loss(torch.diag(first)), bool((first >= 0).all())
+        rows.append(make_row(case, start, found.losses[:, k], far[k], root=root))
+    return rows
+
+
+def make_row(
+    case: Case, start: Any, losses: Tensor, far: Any, *, symmetric: bool = True, root: bool = True
+) -> dict[str, Any]:
+    """One flow: the loss at the start, after both times, and the distance after the first."""
+    known = {"start": float(start), "far": float(far), "symmetric": symmetric, "root": root}
+    return {"case": case, **known, "printed": float(losses[0]), "corrected": float(losses[1])}
 
 
 def flow_multiples(dimensions: list[int], loops: list[int]) -> Rows:
@@ -194,42 +193,27 @@ def flow_multiples(dimensions: list[int], loops: list[int]) -> Rows:
             n = 10 ** len(str(max((16 * L * 16**L * d) ** 2, enough_examples(d, L))))
             for start in (0, 12):
                 found = isotropic_flow(d, n, L, float(start), list_times(d, L, 1.0))
-                printed, corrected = found.losses.tolist()
-                rows.append(
-                    {
-                        "case": Case(d=d, L=L, n=n, ξ=1.0, note=f"$A(0) = {start}·I$"),
-                        "symmetric": True,
-                        "root": True,
-                        "start": float(d * (1 - start) ** (2 * L)),
-                        "printed": printed,
-                        "corrected": corrected,
-                        "far": abs(float(found.points[0]) - 1),
-                    }
-                )
+                case = Case(d=d, L=L, n=n, ξ=1.0, note=f"$A(0) = {start}·I$")
+                far = abs(float(found.points[0]) - 1)
+                rows.append(make_row(case, d * (1 - start) ** (2 * L), found.losses, far))
     return rows
 
 
 def flow_shear() -> dict[str, Any]:
     """Follow I plus a nilpotent part, two loops."""
-    law, xi, A = get_law(2, 10**12, 2), least_level(2, 10**12, 2), shear(1131.37)(2)
+    law, xi, A = get_law(2, 10**12, 2), 0.02, with_corner(1.0, 1000.0)(2)  # ξ is at least 0.016384
     found = gradient_flow(law.loss, A, list_times(2, 2, xi), rtol=1e-6)
     end = (found.points[0] + found.points[0].mT) / 2
-    return {
-        "case": Case(d=2, L=2, n=law.n, ξ=xi, note="$A(0) = [[1, 1131.37], [0, 1]]$"),
-        "symmetric": False,
-        "root": False,
-        "start": float(law.loss(A)),
-        "printed": float(found.losses[0]),
-        "corrected": float(found.losses[1]),
-        "far": float((torch.linalg.eigvalsh(end) - 1).abs().max()),
-    }
+    case = Case(d=2, L=2, n=law.n, ξ=xi, note="$A(0) = [[1, 1000], [0, 1]]$")
+    far = (torch.linalg.eigvalsh(end) - 1).abs().max()
+    return make_row(case, law.loss(A), found.losses, far, symmetric=False, root=False)
 
 
 def solve_comparison() -> Rows:
-    """Differentiate the solution given for (29), and the one that solves it."""
+    """Differentiate the solution given for (29) with g(0) = g_0, and the one that solves it."""
     rows = []
     for L in (2, 3, 5):
-        for first in (0.5, 1.0, 40.0):
+        for first in (1.0, 2.0, 40.0):
             K = 16 * L / (L - 1)
             printed, right = L / (2 * L - 1), L / (L - 1)  # powers of K
             for which, power in (("printed", printed), ("corrected", right)):
@@ -237,8 +221,9 @@ def solve_comparison() -> Rows:
                 c = K ** (power * (L - 1) / L) * first ** (-(L - 1) / L)
                 g = K**power * (t + c) ** (-L / (L - 1))
                 (slope,) = torch.autograd.grad(g.sum(), t)
-                case = Case(L=L, g_0=first)
-                rows.append({"case": case, "which": which, "g": g.detach(), "slope": slope})
+                for each in zip(t.tolist(), g.tolist(), slope.tolist(), strict=True):
+                    case = Case(L=L, g_0=first, t=each[0])
+                    rows.append({"case": case, "which": which, "g": each[1], "slope": each[2]})
     return rows
 
 

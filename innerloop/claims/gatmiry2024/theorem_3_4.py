@@ -33,18 +33,16 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Erratum, Evidence, Part, misprint
 from innerloop.claims.falsifying import change_column
-from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
+from innerloop.claims.gatmiry2024 import landscape
 from innerloop.claims.gatmiry2024.landscape import (
     FORMS,
     LOSS,
     TRACE,
     delta,
-    draw_at_level,
     get_law,
     hoelder_factor,
-    loss_and_squared_gradient,
 )
-from innerloop.claims.searching import search_counterexample, with_examples
+from innerloop.claims.searching import with_examples
 from innerloop.claims.trials import Inequality
 from innerloop.theory.looped import isotropic_loss
 
@@ -63,11 +61,9 @@ def enough_examples(d: int, L: int) -> int:
 
 def corrected_margin(A: Tensor, *, d: int, L: int, n: int) -> tuple[Tensor, Tensor]:
     """log of ‖∇L‖² over the corrected bound, and of the loss over the threshold."""
-    at = A if A.requires_grad else A.detach().clone().requires_grad_()
-    value = get_law(d, n, L).loss(at)
-    (slope,) = torch.autograd.grad(value.sum(), at, create_graph=True)
+    value, slope = landscape.loss_and_squared_gradient(get_law(d, n, L), A)
     bound = hoelder_factor(d, L) * value ** ((2 * L - 1) / L) / 16
-    return ((slope**2).sum((-2, -1)) / bound).log(), (value / threshold(d, n, L)).log()
+    return (slope / bound).log(), (value / threshold(d, n, L)).log()
 
 
 def judge_dominance(rows: Rows) -> Evidence:
@@ -83,11 +79,12 @@ def judge_dominance(rows: Rows) -> Evidence:
             printed[row["form"]].add(least, slope, case)
         if row["symmetric"] and row["form"] == LOSS and n >= enough_examples(d, L):
             corrected.add(hoelder_factor(d, L) * least, slope, case)
-            corrected.search_note = row.get("search", "")
+            corrected.search_note = row["search"]
         if row["form"] == LOSS and n >= d * d:
             skew.add(hoelder_factor(d, L) * least, slope, case)
     step = Inequality("$ε^{2L} ≥ dδ^{2L}(ε + 2)^{2L}$ for $ε > 4δ$")
-    step.add(5 * (0.01 * 2.041) ** 2, 0.041**2, Case(d=5, L=1, δ=0.01, ε=0.041))
+    small = delta(1, 3, 360_000)  # 1/5
+    step.add(3 * (small * 3) ** 2, 1.0, Case(d=3, L=1, n=360_000, δ=small, ε=1.0))
     return Evidence(
         parts=[
             Part(
@@ -107,10 +104,7 @@ def judge_dominance(rows: Rows) -> Evidence:
             misprint(
                 "Theorem A.11",
                 "Theorem A.11 restates Theorem 3.4, with $L(A, 0) ≥ 2(4δ)^{2L}$",
-                (
-                    "one threshold for both; the correction holds from the lower one, "
-                    "$2(2δ)^{2L}$, on"
-                ),
+                "one threshold for both; the correction holds from the lower one, $2(2δ)^{2L}$, on",
                 "$L = 1$: $2(4δ)² = 256d/√n$, where Theorem 3.4 has $16Ld4^L/√n = 64d/√n$",
             ),
         ],
@@ -144,54 +138,28 @@ def theorem_3_4(
     generator: torch.Generator, *, sizes: list[list[int]], extra: int, descents: int
 ) -> Rows:
     rows = measure_multiples()
-    for form, loss in FORMS.items():
+    for form in FORMS:
         for d, L in sizes:
             for n in (d + 1, d * d + 1, 10**4, enough_examples(d, L), 10**12):
-                law = get_law(d, n, L)
                 for times in (1, 100, 1e6):
-                    A = draw_at_level(generator, law, loss, threshold(d, n, L) * times, extra)
-                    for each, *found in zip(
-                        A, *loss_and_squared_gradient(law, A, loss), strict=True
-                    ):
-                        case = Case(d=d, L=L, n=n, A=each)
-                        rows.append(make_row(case, *map(float, found), form=form))
-    rows += search_rows(generator, sizes, descents, symmetric=True)
-    rows += search_rows(generator, sizes, descents, symmetric=False)
+                    most, case = threshold(d, n, L) * times, Case(d=d, L=L, n=n)
+                    rows += landscape.measure_at_level(generator, case, form, most, extra)
+    enough = [
+        {"d": d, "L": L, "n": enough_examples(d, L) * k} for d, L in sizes for k in (1, 10**4)
+    ]
+    few = with_examples({"d": d, "L": L} for d, L in sizes if d > 1)
+    few = [size for size in few if size["n"] >= size["d"] ** 2]
+    for symmetric, tried in ((True, enough), (False, few)):
+        rows.append(
+            landscape.search_gradient(
+                generator, corrected_margin, tried, descents, symmetric=symmetric
+            )
+        )
+    for row in rows:
+        d, L, n = (row["case"][name] for name in ("d", "L", "n"))
+        if row["loss"] < threshold(d, n, L) * (1 - 1e-12):
+            raise ValueError(f"the loss is below the theorem's threshold: {row['case']}")
     return rows
-
-
-def make_row(
-    case: Case, loss: float, slope: float, *, form: str = LOSS, symmetric: bool = True
-) -> dict[str, Any]:
-    d, L, n = (case[name] for name in ("d", "L", "n"))
-    if loss < threshold(d, n, L) * (1 - 1e-12):
-        raise ValueError(f"the loss is below the theorem's threshold: {case}")
-    return {"case": case, "form": form, "symmetric": symmetric, "loss": loss, "slope": slope}
-
-
-def search_rows(
-    generator: torch.Generator, sizes: list[list[int]], descents: int, *, symmetric: bool
-) -> Rows:
-    """Search the least ratio above the threshold; the case where the search ended."""
-    if symmetric:
-        tried = [
-            {"d": d, "L": L, "n": enough_examples(d, L) * k} for d, L in sizes for k in (1, 10**4)
-        ]
-    else:
-        tried = with_examples({"d": d, "L": L} for d, L in sizes if d > 1)
-        tried = [size for size in tried if size["n"] >= size["d"] ** 2]
-    found = search_counterexample(
-        corrected_margin,
-        tried,
-        generator,
-        symmetric=symmetric,
-        pool=HARD_MATRICES,
-        descents=descents,
-    )
-    d, L, n = (found.case[name] for name in ("d", "L", "n"))
-    loss, slope = loss_and_squared_gradient(get_law(d, n, L), found.case["A"], FORMS[LOSS])
-    row = make_row(found.case, float(loss), float(slope), symmetric=symmetric)
-    return [{**row, "search": found.summary}]
 
 
 def measure_multiples() -> Rows:
@@ -199,12 +167,12 @@ def measure_multiples() -> Rows:
     many = 2**14
     least = Fraction(many + 1, 2 * many + 2)  # n/(n + d + 1), the minimum of one loop
     cases = [(many, many + 1, 1, least), (many, many**2, 1, Fraction(0))]
-    for d, L, a in ((65_537, 2, 0), (65_537, 2, 3), (10_120, 5, 0), (10**6, 3, -1), (50, 4, 0)):
+    for d, L, a in ((65_537, 2, 0), (65_537, 2, 3), (25**3, 3, 0), (10**6, 3, -1), (50, 4, 0)):
         cases += [(d, 10**k, L, Fraction(a)) for k in (20, 30)]  # above both thresholds
     rows = []
     for d, n, L, a in cases:
         value, slope = isotropic_loss(d, n, L, a), isotropic_loss(d, n, L, a, 1) ** 2 / d
         note = f"$A = {a} I$" if a else "$A = 0$, where the loss is $d$ and $∇L = −2L I$"
         case = Case(d=d, L=L, n=n, note=note)
-        rows += [make_row(case, float(value), float(slope), form=form) for form in FORMS]
+        rows += [landscape.make_row(case, value, slope, form=form) for form in FORMS]
     return rows

@@ -33,7 +33,7 @@ from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
 from innerloop.claims.gatmiry2024.landscape import delta, identity
 from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
 from innerloop.claims.searching import search_counterexample
-from innerloop.claims.trials import Inequality
+from innerloop.claims.trials import Inequality, as_erratum
 from innerloop.theory.looped import isotropic_minimum
 
 Rows = list[dict[str, Any]]
@@ -71,11 +71,10 @@ def judge_transfer(rows: Rows) -> Evidence:
             printed.add(row["error"], factor * row["printed"], case)
         corrected.add(row["error"], factor * row["exchanged"], case)
         corrected.search_note = row.get("search", "")
-    step = Part(printed=follows.check(), corrected=mended.check())
     return Evidence(
         parts=[Part(printed=printed.check(), corrected=corrected.check())],
         errata=[
-            step.as_erratum("proof of Theorem A.13, (31)"),
+            as_erratum("proof of Theorem A.13, (31)", follows, mended),
             misprint(
                 "Theorems 4.5 and A.13",
                 "$Σ^out = X^outX^outᵀ$",

@@ -28,8 +28,9 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
-from innerloop.claims.prompts import attention, build_tokens, draw_integer, draw_normal
-from innerloop.claims.trials import Equality
+from innerloop.claims.gatmiry2024.hard_instances import HARD_MATRICES
+from innerloop.claims.prompts import draw_integer, draw_normal, form_layer, run_prompt
+from innerloop.claims.trials import Equality, as_erratum
 
 LARGEST_D, LARGEST_N, LAYERS = 4, 10, 6
 
@@ -92,21 +93,19 @@ def judge_rows(data: list[Stack]) -> Evidence:
             y, A = before[:n], each.A[t]
             alone = y @ each.X @ A / n
             moved = (each.X @ each.u[t] + y) @ each.X @ A / n
-            add("step of y", each, t + 1, after[:n], y - each.X @ alone)
-            add("step of y, corrected", each, t + 1, after[:n], y - each.X @ moved)
+            add("step of $y", each, t + 1, after[:n], y - each.X @ alone)
+            add("step of $y, corrected", each, t + 1, after[:n], y - each.X @ moved)
             old, new = -before[n], -after[n]
-            add("step of y_q", each, t + 1, new, old - alone @ each.query)
-            add("step of y_q, corrected", each, t + 1, new, old + moved @ each.query)
-    check = {name: trial.check() for name, trial in form.items()}
-    pairs = {
-        name: Part(printed=check[name], corrected=check[f"{name}, corrected"])
-        for name in ("12", "13", "step of y", "step of y_q")
-    }
+            add("step of $y_q", each, t + 1, new, old - alone @ each.query)
+            add("step of $y_q, corrected", each, t + 1, new, old + moved @ each.query)
+    pairs = {name: (form[name], form[f"{name}, corrected"]) for name in ("12", "13")}
     return Evidence(
-        parts=[pairs["12"], pairs["13"]],
+        parts=[Part(printed=one.check(), corrected=two.check()) for one, two in pairs.values()],
         errata=[
-            pairs["step of y"].as_erratum("proof of Theorem A.1, step of $y^(t)$"),
-            pairs["step of y_q"].as_erratum("proof of Theorem A.1, step of $y_q^(t)$"),
+            *(
+                as_erratum(f"proof of Theorem A.1, {at}^(t)$", form[at], form[f"{at}, corrected"])
+                for at in ("step of $y", "step of $y_q")
+            ),
             misprint(
                 "proof of Theorem A.1",
                 "$XXᵀ = Σ$",
@@ -120,7 +119,7 @@ def judge_rows(data: list[Stack]) -> Evidence:
                 "$P$ is $(d+1)×(d+1)$ and $M$ is $(n+1)×(n+1)$: $PM$ has no meaning",
             ),
         ],
-        beyond=[check["u = 0"]],
+        beyond=[form["u = 0"].check()],
         numbers={
             "largest d": LARGEST_D,
             "largest n": LARGEST_N,
@@ -138,10 +137,10 @@ STATEMENTS = {
     "13": "(13): $y_q^(t) = y_q − w*ᵀ∏(I − ΣA)x_q − ∑_i u^(i)ᵀΣA^(i)∏(I − ΣA)x_q$",
     "13, corrected": "$y_q^(t) = y_q − w*ᵀ∏(I − ΣA)x_q + ∑_i u^(i)ᵀΣA^(i)∏(I − ΣA)x_q$",
     "u = 0": "(12) and (13) as printed at $u = 0$",
-    "step of y": "$y^(t+1)ᵀ = y^(t)ᵀ − (1/n) y^(t)ᵀXᵀA^(t)X$",
-    "step of y, corrected": "$y^(t+1)ᵀ = y^(t)ᵀ − (1/n)(u^(t)ᵀX + y^(t)ᵀ)XᵀA^(t)X$",
-    "step of y_q": "$y_q^(t+1) = y_q^(t) − (1/n) y^(t)ᵀXᵀA^(t)x_q$",
-    "step of y_q, corrected": "$y_q^(t+1) = y_q^(t) + (1/n)(u^(t)ᵀX + y^(t)ᵀ)XᵀA^(t)x_q$",
+    "step of $y": "$y^(t+1)ᵀ = y^(t)ᵀ − (1/n) y^(t)ᵀXᵀA^(t)X$",
+    "step of $y, corrected": "$y^(t+1)ᵀ = y^(t)ᵀ − (1/n)(u^(t)ᵀX + y^(t)ᵀ)XᵀA^(t)X$",
+    "step of $y_q": "$y_q^(t+1) = y_q^(t) − (1/n) y^(t)ᵀXᵀA^(t)x_q$",
+    "step of $y_q, corrected": "$y_q^(t+1) = y_q^(t) + (1/n)(u^(t)ᵀX + y^(t)ᵀ)XᵀA^(t)x_q$",
 }
 
 
@@ -163,15 +162,18 @@ def change_rows(change: Callable[[Stack], Tensor]) -> Callable[[Any], Any]:
     falsified={
         "labels 0.1 % larger": change_rows(lambda each: 1.001 * each.rows),
         "labels with u of the opposite sign": change_rows(
-            lambda each: run_layers(each.X, each.star, each.query, each.A, -each.u)
+            lambda each: run_stack(each.X, each.star, each.query, each.A, -each.u)
         ),
     },
 )
 def theorem_a_1(generator: torch.Generator, *, trials: int) -> list[Stack]:
     one = torch.ones(1, dtype=torch.float64)
-    smallest = torch.ones(2, 1, dtype=torch.float64), 0 * one, one, one[None, None], one[None]
+    few = [(torch.ones(2, 1, dtype=torch.float64), 0 * one, one, one[None, None], one[None])]
+    X, w = torch.eye(3, 2, dtype=torch.float64), torch.ones(2, dtype=torch.float64)
+    for build in HARD_MATRICES.values():
+        few.append((X, w, w, build(2).expand(2, 2, 2), w.expand(2, 2)))
     drawn = [draw_stack(generator, 1 + k % LARGEST_D, k % 3) for k in range(trials)]
-    return [Stack(*parts, run_layers(*parts)) for parts in (smallest, *drawn)]
+    return [Stack(*parts, run_stack(*parts)) for parts in (*few, *drawn)]
 
 
 def draw_stack(
@@ -189,14 +191,7 @@ def draw_stack(
     return X, draw_normal(generator, d), draw_normal(generator, d), A, u
 
 
-def run_layers(X: Tensor, star: Tensor, query: Tensor, A: Tensor, u: Tensor) -> Tensor:
+def run_stack(X: Tensor, star: Tensor, query: Tensor, A: Tensor, u: Tensor) -> Tensor:
     """Run the layers; the label row before the first and after every layer."""
-    n, d = X.shape
-    Z = build_tokens(X, star, query)
-    rows = [Z[d]]
-    for inner, row in zip(A, u, strict=True):
-        P = torch.zeros(d + 1, d + 1, dtype=torch.float64)
-        P[d] = torch.cat([row, torch.ones(1, dtype=torch.float64)])
-        Z = Z - attention(Z, P, torch.nn.functional.pad(inner, (0, 1, 0, 1))) / n
-        rows.append(Z[d])
-    return torch.stack(rows)
+    found = run_prompt(X, star, query, map(form_layer, A, u), sign=-1.0)
+    return torch.stack([Z[-1] for Z in found])

@@ -90,19 +90,20 @@ class Run(NamedTuple):
         return matrices.norm(dim=(-2, -1)) / self.d**0.5
 
 
-def decide_together(statement: str, checks: list[Check], ours: str = "") -> Check:
+def decide_together(statement: str, checks: list[Check], untold: str, ours: str = "") -> Check:
     """Decide a statement only if its checks agree, one for each value that the source leaves out.
 
     What depends on a value that is not told leaves the statement open, and cannot refute it.
     """
     outcomes = {check.passed for check in checks}
     worst = next((check for check in checks if not check.passed), checks[0])
+    summary = "; ".join(f"{check.statement}: {check.summary}" for check in checks)
+    if len(outcomes) > 1:
+        summary += f" ({worst.counterexample}); {untold} is not told, and would decide it"
+    passed = outcomes.pop() if len(outcomes) == 1 else None
+    example = worst.counterexample if passed is False else ""
     return Check(
-        statement=statement,
-        passed=outcomes.pop() if len(outcomes) == 1 else None,
-        summary="; ".join(f"{check.statement}: {check.summary}" for check in checks),
-        counterexample=worst.counterexample,
-        ours=ours,
+        statement=statement, passed=passed, summary=summary, counterexample=example, ours=ours
     )
 
 
@@ -263,6 +264,15 @@ def banded_rows(steps: list[int], values: Tensor, **columns: Value) -> list[dict
         }
         for step, row in zip(steps, values, strict=True)
     ]
+
+
+def distance_rows(run: Run, **columns: Value) -> list[dict[str, Value]]:
+    """Figure rows of how far A is from I and from its multiples, and is to be from I in theory."""
+    near, exact = run.nearest_multiple_distance(), run.distance_to_multiple(1.0)
+    rows = banded_rows(run.steps, near, what="from the nearest multiple of I", **columns)
+    rows += banded_rows(run.steps, exact, what="from I", **columns)
+    far = 1 - best_multiple(run.d, run.n, run.loops)
+    return rows + level_rows(run.steps, far, what="from I, theory", **columns)
 
 
 def level_rows(steps: list[int], value: float, **columns: Value) -> list[dict[str, Value]]:

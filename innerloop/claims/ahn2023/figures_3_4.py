@@ -1,0 +1,210 @@
+"""Figures 3 and 4: three trained layers with B_i: loss to 0, A_i to Σ⁻¹, B_i to I, up to scale.
+
+Printed    d = 5, n = 10, layers of form (13), L-BFGS, 5 runs with a Σ each. Figure 3: Dist(B_0, I)
+           and Dist(B_1, I) "appear to be decreasing to 0", Dist(Σ^½A_iΣ^½, I) too; the loss
+           "appears to be converging to 0". Figure 4: "the matrices A_0, A_1, A_2 have increasing
+           magnitude, in that order": a tiny gradient step with X_0, a large one with X_2;
+           |a_k b_k| with a minus sign in the update of X_k, so that a_k b_k < 0; "similar trends
+           are not as pronounced" without B_i (Figure 2)
+Tested     as printed (`trained`). The loss is that on a fresh batch of 20,000 prompts after
+           training on as many, as the source's public code has it; smaller batches cannot decide
+           it. The ratios of magnitude ‖A_1‖/‖A_0‖ and ‖A_2‖/‖A_1‖ of Σ^½A_iΣ^½ as they are drawn,
+           a_k b_k, and ‖A_2‖/‖A_0‖ next to the largest ratio of two |a_i| at the best point without
+           B_i, n = 20; each over all runs
+Ours       0 is below a twentieth, of Dist and of the loss of no layer. What misses it is left open
+           if the curve, for the loss that on the batch itself, falls to less than half: the figure
+           tells no number of iterations. That rule was set after a first run at `full`, whose A_i
+           ended at Dist 0.06 to 0.11 and whose loss on fresh prompts at 0.5 to 3·10⁴, by its heavy
+           tail, while that on its batch fell
+Beyond     the loss has a heavy tail: three layers that move x predict by a polynomial of degree 13
+           in the Gram matrix, and where the batch has no prompts it is free. On three batches of
+           20,000 the mean over fresh prompts was 0.006 to 1.2 while the expectation (5), exact at
+           the learned a_i, b_i, was 2.5·10⁴, 21 and 2·10³; after few prompts both are far larger.
+           Not every minimum has the order of Figure 4: from random starts inside S some runs end at
+           ‖A_1‖ > ‖A_2‖, or at the largest A_0 (gdpp has such runs)
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from innerloop.claims.ahn2023 import trained
+from innerloop.claims.ahn2023.critical import least_family_loss
+from innerloop.claims.ahn2023.trained import LAYERS, MOVING_N, PLAIN_N, PROMPTS, Cell, D
+from innerloop.claims.base import claim
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.intervals import check_within, cover_values
+from innerloop.claims.trials import Inequality
+from innerloop.theory.layers import restricted_loss
+
+SETTING: dict[str, Any] = {
+    "kind": "figure",
+    "hypotheses": {"$d = 5$, $n = 10$, $Σ = UᵀD²U$, $D = (1, 1, ½, ¼, 1)$": "Section 6.1"},
+    "quick": trained.make_cells(2, batch=4, steps=26, rotated=False),
+    "full": trained.make_cells(3, batch=PROMPTS, steps=200),
+    "paper": trained.make_cells(5, batch=PROMPTS, steps=200),
+    "tiny": trained.make_cells(1, batch=2, steps=20, rotated=False),
+}
+"""Both figures show the same runs."""
+
+
+def judge_figure_3(found: list[Cell]) -> Evidence:
+    runs = f"last values of all matrices, {len(found)} runs"
+    statement = "the loss converges to 0"
+    batch = min(cell["batch"] for cell in found)
+    own = trained.check_vanishing(
+        "the loss on the batch that it trains on converges to 0",
+        [cell["losses"][-1] for cell in found],
+        f"loss on {batch} prompts over that of no layer, {len(found)} runs",
+    )
+    few = f"a batch of {PROMPTS} prompts decides it; this one has {batch} and their images"
+    low = Check(statement=statement, passed=None, summary=few)
+    if batch >= PROMPTS:
+        losses = [cell["losses"] for cell in found]
+        low = trained.check_test_loss(found, statement)
+        own_batch, prompts = "the loss on its own batch", "which prompts the source's batches have"
+        low = trained.leave_open(low, losses, own_batch, prompts)
+    checks = [
+        trained.leave_open(
+            trained.check_vanishing(told, trained.list_last(found, letter, whitened), runs),
+            trained.list_curves(found, letter, whitened),
+            "each of them",
+            "how long the source trains",
+        )
+        for told, letter, whitened in (
+            ("$Dist(B_0, I)$ and $Dist(B_1, I)$ decrease to 0", "B", False),
+            ("$Dist(Σ^½ A_i Σ^½, I)$ decreases to 0", "A", True),
+        )
+    ]
+    return Evidence(
+        parts=[
+            *(
+                Part(printed=trained.require_batch(check, found), trainings=len(found))
+                for check in checks
+            ),
+            Part(
+                printed=low,
+                reading="on a fresh batch: the public code plots this test loss",
+                other_readings={"on the batch that L-BFGS minimises": own},
+                trainings=len(found),
+            ),
+        ],
+        beyond=[_check_tail(found)],
+        table=[_tabulate_run(k, cell) for k, cell in enumerate(found)],
+        figures=[
+            trained.draw_loss_curves(found, "Three layers that move x: the loss in training"),
+            trained.draw_distance_curves(
+                found, "Three layers that move x: A_i goes to the inverse covariance, B_i to I"
+            ),
+        ],
+    )
+
+
+def _compute_exact(cell: Cell) -> float:
+    """The exact loss (5) at the learned multiples, over the loss of no layer."""
+    a, b = trained.read_multiples(cell).split([LAYERS, LAYERS - 1])
+    return float(restricted_loss(a, b, D, MOVING_N)) / D
+
+
+def _check_tail(found: list[Cell]) -> Check:
+    trial = Inequality("the expectation (5) at the learned $a_i$, $b_i$ is above that of no layer")
+    for run, cell in enumerate(found):
+        note = f"{cell['losses'][-1]:.2g} on its batch"
+        trial.add(1.0, _compute_exact(cell), Case(run=run, note=note))
+    return trial.check()
+
+
+def _tabulate_run(k: int, cell: Cell) -> dict[str, Any]:
+    told = [f"{value:.3f}" for value in trained.read_multiples(cell).tolist()]
+    return {
+        "run": k,
+        "a": ", ".join(told[:LAYERS]),
+        "b": ", ".join(told[LAYERS:]),
+        "prompts in the batch": cell["batch"],
+        "loss on the batch / d": cell["losses"][-1],
+        f"loss on {PROMPTS} fresh prompts / d": cell["test"],
+        "exact loss / d": _compute_exact(cell),
+    }
+
+
+@claim(
+    "ahn2023.figure-3",
+    "Three layers trained with matrices $B_i$ that move the covariates: the loss goes to "
+    "0, every $A_i$ to a multiple of the inverse covariance, every $B_i$ to a multiple of "
+    "the identity.",
+    where="Section 6.1, Figure 3",
+    **SETTING,
+    conclude=judge_figure_3,
+    falsified={
+        "A_i that end far from multiples of Σ⁻¹": trained.end_curves_at("A", 0.9, True),
+        "B_i that end far from multiples of I": trained.end_curves_at("B", 0.9, False),
+        "at the source's batch, losses that stay": trained.change_cells(
+            lambda cell: cell.update(batch=PROMPTS, test=0.8, losses=[0.8, 0.8])
+        ),
+    },
+)
+def figure_3(generator: torch.Generator, **settings: Any) -> Cell:
+    return trained.train_cell(generator, n=MOVING_N, moving=True, **settings)
+
+
+def judge_figure_4(found: list[Cell]) -> Evidence:
+    sizes = [torch.linalg.matrix_norm(trained.read_matrices(cell)[:LAYERS]) for cell in found]
+    steps = [ratio for size in sizes for ratio in (size[1:] / size[:-1]).tolist()]
+    products = []
+    for cell in found:
+        a, b = trained.read_multiples(cell).split([LAYERS, LAYERS - 1])
+        products += (a[:-1] * b).tolist()
+    plain = least_family_loss(D, PLAIN_N, LAYERS, False)[0].abs()
+    without = float(plain.max() / plain.min())
+    runs = f"{len(found)} runs"
+    checks = [
+        check_within(
+            "$‖A_0‖ < ‖A_1‖ < ‖A_2‖$, of $Σ^½A_iΣ^½$ as they are drawn",
+            cover_values(steps),
+            least=1.0,
+            what=f"$‖A_1‖/‖A_0‖$ and $‖A_2‖/‖A_1‖$, {runs}",
+        ),
+        check_within(
+            "$a_k b_k < 0$: $x$ shrinks where it is large",
+            cover_values(products),
+            most=0.0,
+            what=f"$a_0 b_0$ and $a_1 b_1$, {runs}",
+        ),
+        check_within(
+            "without $B_i$, sizes differ less: $‖A_2‖/‖A_0‖$ with $B_i$ is above the "
+            "largest ratio there",
+            cover_values([float(size[2] / size[0]) for size in sizes]),
+            least=without,
+            what=f"$‖A_2‖/‖A_0‖$ with $B_i$, {runs}",
+        ),
+    ]
+    return Evidence(
+        parts=[Part(printed=check, trainings=len(found)) for check in checks],
+        numbers={"largest over least |a_i| without B_i, at the best point": without},
+        figures=[
+            trained.draw_matrices(found[0], "Three layers that move x: what A_i and B_i become")
+        ],
+    )
+
+
+@claim(
+    "ahn2023.figure-4",
+    "With matrices $B_i$ that move the covariates, the learned $A_i$ grow from layer to "
+    "layer, and more so than without them.",
+    where="Section 6.1, Figure 4",
+    **SETTING,
+    conclude=judge_figure_4,
+    falsified={
+        "A_i that shrink from layer to layer": trained.change_matrices(
+            lambda M: torch.cat([M[:LAYERS].flip(0), M[LAYERS:]])
+        ),
+        "B_i of the other sign": trained.change_matrices(
+            lambda M: torch.cat([M[:LAYERS], -M[LAYERS:]])
+        ),
+    },
+)
+def figure_4(generator: torch.Generator, **settings: Any) -> Cell:
+    return trained.train_cell(generator, n=MOVING_N, moving=True, **settings)
