@@ -83,4 +83,4 @@ def _count(number: int, noun: str) -> str:
 
 def _name_node(plan: Plan, name: str) -> str:
     node = next(node for node in plan.nodes if node.name == name)
-    return node.label or f"line {node.line.number}"
+    return node.author_name
