@@ -18,7 +18,7 @@ from innerloop.language import Bound, Count, Data, Number, State, dot, mean, pie
     x=Data("d"),
     y=Data(),
     w=State("d", shared=True),
-    eta=Number(0.5, "η, the step size"),
+    eta=Number(0.5, "η, the step size", least=0),
     bound=Bound(40.0, "the largest |⟨w, x⟩| allowed"),
     knots=Count(801, "knots of the logistic function", least=2),
 )
