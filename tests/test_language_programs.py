@@ -281,7 +281,7 @@ def test_units_that_are_alike_on_several_entries_are_stored_once() -> None:
 )
 def test_programs_hold_at_size_and_by_default(name: str, settings: dict[str, Any]) -> None:
     """Gates that grow with d, and steps that diverge with d, are none that a user can use."""
-    certificate = innerloop.build(make(name, **settings), instances=24 if settings["d"] < 9 else 2)
+    certificate = innerloop.build(make(name, **settings), instances=64 if settings["d"] < 9 else 2)
     assert certificate.certificate.holds, certificate.certificate.explain()
 
 
@@ -302,3 +302,16 @@ def test_subspace_iteration_has_weights_that_a_machine_can_hold() -> None:
     for each in knots:  # the inverse root is off by (3/32) ln² r of itself, r the ratio of knots
         ratio = (each.errors * each.places[1:].sqrt()).max()
         assert float(ratio) < 1.5 * 3 / 32 * np.log(1e6) ** 2 / 399**2
+
+
+def test_logistic_descent_is_certified_on_labels_that_it_is_for() -> None:
+    made = make("logistic-descent", d=20, n=20, steps=8, knots=801)
+    problem = made.distributions()[0].sample(200, generator=torch.Generator().manual_seed(0))
+    assert set(problem.y.unique().tolist()) == {0.0, 1.0}
+    right = ((problem.x @ problem.weights.unsqueeze(-1)).squeeze(-1) > 0) == (problem.y > 0.5)
+    assert 0.8 < right.double().mean() < 0.95, "labels follow the odds, by chance"
+    built = innerloop.build(made, instances=4)
+    assert built.certificate.holds
+    assert built.certificate.redrawn_instances == 0
+    found = innerloop.identify(built, algorithms=[made.algorithm], prompts=8, steps=9)
+    assert found.verdict == "logistic-descent"

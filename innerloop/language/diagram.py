@@ -17,11 +17,11 @@ from innerloop.language.columns import Column, Stroke, describe_program
 from innerloop.language.construction import ProgramConstruction
 
 WIDTH = 1040
-"""Of a page of the report, in pixels: the most that stands side by side."""
+"""Width of the report's page in pixels; blocks that need more go on below."""
 ROW, HEADER, LETTER, MONO = 22, 74, 6.6, 6.35
 """Height of a row and of what is above the rows; widths of letters."""
 NARROWEST, WIDEST = 168, 330
-"""Of a column."""
+"""Limits of a column's width."""
 SLOT, GAP = 11, 16
 """Between the marks of a stroke, and between strokes."""
 PAPER, RAIL, FRAME, ALIVE = "#ffffff", "#dddddd", "#bbbbbb", "#efe9dc"

@@ -11,10 +11,12 @@ from typing import Any
 import torch
 
 from innerloop.language import Bound, Count, Data, Number, State, dot, mean, piecewise, program
+from innerloop.problems.logistic_regression import LogisticRegression
 
 
 @program(
     source="Cox 1958, The regression analysis of binary sequences; by gradient descent",
+    problems=LogisticRegression,
     x=Data("d"),
     y=Data(),
     w=State("d", shared=True),
