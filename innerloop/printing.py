@@ -56,9 +56,24 @@ def print_description(shown: dict[str, Any]) -> None:
     print_text(f"{shown['header']}\n")
     if "settings" in shown:
         settings = shown["settings"].items()
-        rows = [[key, format_value(part["value"]), part["help"]] for key, part in settings]
-        print_table("parameters (-s name=value)", ["name", "value", "meaning"], rows)
+        rows = [
+            [key, format_value(part["value"]), _format_range(part), part["help"]]
+            for key, part in settings
+        ]
+        print_table("parameters (-s name=value)", ["name", "value", "range", "meaning"], rows)
     (_print_program if "saved" in shown else _PRINTERS[shown["kind"]])(shown)
+
+
+def _format_range(part: dict[str, Any]) -> str:
+    """Format the range of a parameter: `0 … 1`, `≥ 0`, `≤ 1`, or nothing."""
+    limits = [part["least"], part["most"]]
+    least, most = (
+        f"{limit:,}" if type(limit) is int else f"{limit:g}" if limit is not None else ""
+        for limit in limits
+    )
+    if not least:
+        return f"≤ {most}" if most else ""
+    return f"{least} … {most}" if most else f"≥ {least}"
 
 
 def _print_construction(shown: dict[str, Any]) -> None:

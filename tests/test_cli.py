@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import shlex
 import subprocess
 import sys
@@ -258,3 +259,21 @@ def test_help_loads_nothing_heavy() -> None:
         "assert not heavy, heavy"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_show_says_ranges_and_the_error_of_knots(run) -> None:
+    people = run("show", "program/heavy-ball").out
+    rows = {line.split()[0]: line for line in people.splitlines() if line.strip()}
+    assert "≥ 0" in rows["eta"]
+    assert "0 … 1" in rows["beta"]
+    assert "1 … 10,000" in rows["steps"]
+    assert "error of a step: exact" in people
+    lines = run("show", "program/subspace-iteration", "-s", "knots=100").out
+    (error,) = [line for line in lines.splitlines() if line.startswith("error of a step")]
+    assert "straight lines between knots: line 46 is within" in error
+    shown = json.loads(run("show", "program/subspace-iteration", "-s", "knots=100", "--json").out)
+    assert shown["settings"]["least"]["least"] == 1e-12
+    (knots,) = shown["parts"][0]["knots"]
+    ratio = math.log(1e6) / 99  # of neighbouring knots; the inverse root is convex
+    assert knots["relative"] == pytest.approx(3 / 32 * ratio**2, rel=0.2)
+    assert "exact" not in json.loads(run("show", "program/soft-k-means", "--json").out)["error"]

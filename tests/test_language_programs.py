@@ -146,7 +146,7 @@ def test_message_passing_is_the_algorithm_but_for_its_knots() -> None:
 
 
 def test_soft_k_means_is_the_algorithm_within_its_bound() -> None:
-    made = make("soft-k-means", knots=400, n=8)
+    made = make("soft-k-means", knots=400, n=8, stiffness=1.0, bound=30.0)
     problem = GaussianMixture(d=3, n=8, clusters=2, separation=1.0).sample(3)
     found, expected = run_both(made, SoftKMeans(torch.tensor(1.0)), problem)
     assert torch.allclose(found, expected, atol=60 * np.tanh(2 / (2 * 399**2) / 4) * 10)
@@ -216,7 +216,7 @@ def test_accelerated_ridge_is_its_recursion_on_every_prefix(attention: str) -> N
         gram, moment = x[:m].T @ x[:m] + np.eye(3), x[:m].T @ y[:m]
         ahead = behind = np.zeros(3)
         for _ in range(STEPS):
-            moved = ahead - 0.4 / (2 * m + 1) * (gram @ ahead - moment)
+            moved = ahead - 2.0 / 3 / (2 * m + 1) * (gram @ ahead - moment)
             ahead, behind = moved + 0.5 * (moved - behind), moved
         assert np.isclose(float(found[m]), rows[m] @ behind, atol=1e-12)
     assert len(made.compiled.steps[0].blocks) == (2 if attention == "linear" else 1)
@@ -272,3 +272,49 @@ def test_units_that_are_alike_on_several_entries_are_stored_once() -> None:
     assert rest == other, "without a bias, or with two results, a unit is its own"
     assert (net.sources, net.targets) == ([("a", 0)], [("w", 0)])
     assert [list(part) for part in net.net] == [[1, -1], [3, 1], [2, 2]]
+
+
+@pytest.mark.parametrize(
+    ("name", "settings"),
+    [
+        ("soft-k-means", {"d": 3, "n": 20, "clusters": 3, "steps": 8, "knots": 100}),
+        ("soft-k-means", {"d": 100, "n": 99, "clusters": 3, "steps": 1, "knots": 2}),
+        ("accelerated-ridge", {"d": 100, "n": 20, "steps": 8}),
+    ],
+)
+def test_programs_hold_at_size_and_by_default(name: str, settings: dict[str, Any]) -> None:
+    """Gates that grow with d, and steps that diverge with d, are none that a user can use."""
+    certificate = innerloop.build(make(name, **settings), instances=64 if settings["d"] < 9 else 2)
+    assert certificate.certificate.holds, certificate.certificate.explain()
+
+
+def test_numbers_of_programs_have_ranges() -> None:
+    for name, kind in list_programs().items():
+        ranges = kind.describe_parameters()
+        for number in kind.definition.numbers:
+            assert ranges[number]["least"] is not None, f"{name}: {number}"
+    for name in ("heavy-ball", "nesterov", "oja", "huber-descent", "accelerated-ridge"):
+        with pytest.raises(innerloop.InputError, match=r"eta must be at least 0, got -1\.0"):
+            make(name, eta=-1.0)
+
+
+def test_subspace_iteration_has_weights_that_a_machine_can_hold() -> None:
+    made = make("subspace-iteration", knots=400, components=1, steps=1, n=20, d=4)
+    assert made.transformer.operator_norm() < 1e6
+    knots = [each.knots for each in made.compiled.steps[0].ranges if each.knots is not None]
+    for each in knots:  # the inverse root is off by (3/32) ln² r of itself, r the ratio of knots
+        ratio = (each.errors * each.places[1:].sqrt()).max()
+        assert float(ratio) < 1.5 * 3 / 32 * np.log(1e6) ** 2 / 399**2
+
+
+def test_logistic_descent_is_certified_on_labels_that_it_is_for() -> None:
+    made = make("logistic-descent", d=20, n=20, steps=8, knots=801)
+    problem = made.distributions()[0].sample(200, generator=torch.Generator().manual_seed(0))
+    assert set(problem.y.unique().tolist()) == {0.0, 1.0}
+    right = ((problem.x @ problem.weights.unsqueeze(-1)).squeeze(-1) > 0) == (problem.y > 0.5)
+    assert 0.8 < right.double().mean() < 0.95, "labels follow the odds, by chance"
+    built = innerloop.build(made, instances=4)
+    assert built.certificate.holds
+    assert built.certificate.redrawn_instances == 0
+    found = innerloop.identify(built, algorithms=[made.algorithm], prompts=8, steps=9)
+    assert found.verdict == "logistic-descent"

@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import itertools
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import pytest
 import torch
 import vl_convert
 
+from innerloop.constructions.base import Construction
+from innerloop.language.construction import ProgramConstruction
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
+from innerloop.registry import load_members
 from innerloop.report.figures import plot_error_against_layers, plot_regret
 from innerloop.surveys import survey
+
+
+def test_every_construction_and_program_is_certified(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Building is watched: tests of the certificates themselves build."""
+    seen: list[str] = []
+
+    def watch(kind: type[Construction[Any, Any]], seed: int) -> SimpleNamespace:
+        seen.append(kind.from_values({}).name)
+        return SimpleNamespace(certificate=seed)
+
+    monkeypatch.setattr(survey, "build", watch)
+    assert set(survey.build_certificates(seed=3)) == {3}
+    programs = load_members("programs", ProgramConstruction)
+    assert sorted(seen) == sorted([*load_members("constructions", Construction), *programs])
+    assert "heavy-ball" in seen
 
 
 class MeasuredConvergence(NamedTuple):

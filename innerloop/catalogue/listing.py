@@ -40,10 +40,16 @@ def list_members(kind: str | None = None) -> dict[str, list[dict[str, Any]]]:
 
 
 def describe_parameters(kind: type[Parameters], made: Parameters | None = None) -> dict[str, Any]:
-    """Describe each parameter: its meaning, and its value (the default where nothing was made)."""
+    """Describe each parameter: its value (the default where nothing was made), meaning and range.
+
+    `least` and `most` are None where there is no limit.
+    """
     values = (made or kind()).values()
     about = kind.describe_parameters()
-    return {name: {"value": value, "help": about[name]["help"]} for name, value in values.items()}
+    return {
+        name: {"value": value, **{key: about[name].get(key) for key in ("help", "least", "most")}}
+        for name, value in values.items()
+    }
 
 
 def _describe_entry(entry: Entry) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from innerloop.claims.sources import load_statements
 from innerloop.constructions.base import Construction
 from innerloop.errors import InputError, unknown_name_error
 from innerloop.language.construction import ProgramConstruction
+from innerloop.language.diagram import draw_program
 from innerloop.language.explaining import explain_program
 from innerloop.locations import load_object
 from innerloop.parameters import Parameters
@@ -64,6 +65,17 @@ def show(member: Any, /, **settings: Any) -> dict[str, Any]:
         "settings": describe_parameters(type(made), made),
     }
     return {**about, **_describe_contents(made)}
+
+
+def draw(member: Any, /, **settings: Any) -> str:
+    """Draw the registers and blocks of a program as SVG; members of other kinds have no diagram."""
+    kind, value = find_any(member)
+    program = inspect.isclass(value) and issubclass(value, ProgramConstruction)
+    if not program and not isinstance(value, ProgramConstruction):
+        raise InputError(
+            f"no diagram of {member}: only programs have one, and constructions that are programs"
+        )
+    return draw_program(make_member(kind, BASES[kind], value, settings))
 
 
 def find_any(member: Any) -> tuple[str, Any]:

@@ -26,7 +26,7 @@ def compile_(
         Path | None, typer.Option("-o", "--output", help="Write the weights to this file.")
     ] = None,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw registers and blocks to this SVG file.")
+        Path | None, typer.Option(help="Draw registers and blocks to this file: png or svg.")
     ] = None,
     instances: Annotated[int, typer.Option(help="Random instances to certify on.")] = 64,
     seed: Seed = 0,
@@ -35,12 +35,15 @@ def compile_(
     """Compile a program to a transformer and certify it; exit 1 where the law is broken."""
     from innerloop.certification.compiling import compile as make
     from innerloop.constructions.base import Construction
-    from innerloop.files import check_writable, write_atomically
+    from innerloop.files import check_writable
     from innerloop.language.construction import ProgramConstruction
     from innerloop.language.diagram import draw_program
     from innerloop.language.explaining import describe_blocks
+    from innerloop.report.export import check_drawing_format, write_drawing
 
     values = parse_parameters("constructions", Construction, name, settings)
+    if figure is not None:
+        check_drawing_format(figure)
     for path in (output, figure):
         if path is not None:
             check_writable(path)
@@ -52,7 +55,7 @@ def compile_(
         notes.append(f"written to {output}")
     if figure is not None:
         assert isinstance(built.construction, ProgramConstruction)
-        write_atomically(figure, draw_program(built.construction).encode())
+        write_drawing(figure, draw_program(built.construction))
         notes.append(f"diagram written to {figure}")
     if not as_json:
         for line in describe_blocks(built.construction):

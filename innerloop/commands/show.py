@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from innerloop.commands.options import AsJson, Settings
 from innerloop.errors import InputError
-from innerloop.output import print_json
+from innerloop.output import print_json, print_text
 
 
 def show(
@@ -20,10 +21,14 @@ def show(
         ),
     ],
     settings: Settings = None,
+    figure: Annotated[
+        Path | None,
+        typer.Option(help="Draw registers and blocks of a program to this file: png or svg."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a member is made of, of whatever kind, and what can be set."""
-    from innerloop.catalogue.showing import find_parameters
+    from innerloop.catalogue.showing import draw, find_parameters
     from innerloop.catalogue.showing import show as describe
     from innerloop.parameters import parse_settings
     from innerloop.printing import print_description
@@ -31,5 +36,15 @@ def show(
     owner = find_parameters(name)
     if owner is None and settings:
         raise InputError(f"{name} has no parameters that -s could set")
-    shown = describe(name, **(parse_settings(owner, settings or []) if owner else {}))
+    values = parse_settings(owner, settings or []) if owner else {}
+    if figure is not None:
+        from innerloop.files import check_writable
+        from innerloop.report.export import check_drawing_format, write_drawing
+
+        check_drawing_format(figure)
+        check_writable(figure)
+        write_drawing(figure, draw(name, **values))
+    shown = describe(name, **values)
     print_json(shown) if as_json else print_description(shown)
+    if figure is not None and not as_json:
+        print_text(f"diagram written to {figure}")

@@ -1,146 +1,249 @@
 """A picture of a program as SVG: registers are rows, blocks are columns, with the author's names.
 
-A dot is what heads or units read, an arrow's end what they write; a bar is where a temporary is
-alive. Over each block stands its attention, below it the line of the program that it runs.
+Heads of a block that read and write the same registers share a stroke, with their number above it;
+so do hidden units. Marks tell a head's score from its value, what is written and what is cleared; a
+bar is where a temporary is alive. Below each block stand the lines of the program that it runs.
+Blocks that do not fit side by side go on below.
 """
 
 from __future__ import annotations
 
+import textwrap
+from collections import defaultdict
 from html import escape
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from innerloop.language.columns import Column, Stroke, describe_program
 from innerloop.language.construction import ProgramConstruction
-from innerloop.language.forms import Entry
-from innerloop.language.plan import SCRATCH, Plan, PlannedBlock
 
-ROW, COLUMN, LEFT, TOP = 26, 150, 130, 64
-WRITE, HEAD, UNIT = "#c0392b", "#1f6f8b", "#8a6d1f"
-MAX_TEXT = 46
-"""Characters of a program's line that fit below a block."""
+WIDTH = 1040
+"""Width of the report's page in pixels; blocks that need more go on below."""
+ROW, HEADER, LETTER, MONO = 22, 74, 6.6, 6.35
+"""Height of a row and of what is above the rows; widths of letters."""
+NARROWEST, WIDEST = 168, 330
+"""Limits of a column's width."""
+SLOT, GAP = 11, 16
+"""Between the marks of a stroke, and between strokes."""
+PAPER, RAIL, FRAME, ALIVE = "#ffffff", "#dddddd", "#bbbbbb", "#efe9dc"
+WRITE, HEAD, UNIT, ANSWER = "#c0392b", "#1f6f8b", "#8a6d1f", "#666666"
+COLOURS = {"head": HEAD, "unit": UNIT, "answer": ANSWER}
+ROLES = ("query", "key", "value", "read", "write", "clear")
+"""From left to right, where one stroke does several things to a register."""
+LEGEND = (
+    *(("query", "score: of me"), ("key", "score: of j"), ("value", "value of j")),
+    *(("read", "read by hidden units"), ("write", "written"), ("clear", "cleared")),
+    *(("alive", "a temporary is alive"), ("head", "heads"), ("unit", "hidden units")),
+)
 
 
-class _Column(NamedTuple):
-    """One block: its title, and what its attention and its MLP read and write, by row."""
+class _Band(NamedTuple):
+    """Columns that stand side by side: their places, and the rows that they touch."""
 
-    part: str
-    title: str
-    lines: list[str]
-    attention: tuple[set[str], set[str]]
-    mlp: tuple[set[str], set[str]]
+    columns: list[tuple[Column, float, float]]
+    rows: list[str]
 
 
 def draw_program(construction: ProgramConstruction) -> str:
     """Draw the blocks of a program; of steps that differ by their numbers alone, the first."""
-    compiled = construction.compiled
-    chosen = {"prologue": compiled.prologue, "step": compiled.steps[0]}
-    chosen["read-out"] = compiled.epilogue
-    columns = [
-        _describe_block(part, number, plan, block)
-        for part, plan in chosen.items()
-        if plan is not None
-        for number, block in enumerate(plan.blocks, 1)
-    ]
-    rows = _list_rows(construction, columns)
-    return _render(construction, rows, columns)
-
-
-def _list_rows(construction: ProgramConstruction, columns: list[_Column]) -> list[str]:
-    """List registers, then temporaries in the order of their first use."""
-    names = [name for name in construction.layout.registers if name != SCRATCH]
-    used = [column.attention + column.mlp for column in columns]
-    temporaries = dict.fromkeys(
-        name for sets in used for names_used in sets for name in sorted(names_used)
+    registers, columns = describe_program(construction)
+    used = [name for column in columns for name in column.list_names()]
+    rows = list(dict.fromkeys([*registers, *used]))
+    left = min(24 + LETTER * max(map(len, rows)), 210)
+    bands = _arrange(columns, rows, left)
+    width = max([560.0, *(x + w for band in bands for _, x, w in band.columns)]) + 8
+    canvas, y = _Canvas(), 4.0
+    for band in bands:
+        y = _render_band(canvas, band, registers, left, width, y)
+    y = _render_legend(canvas, width, y + 6)
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{y:.0f}" '
+        f'viewBox="0 0 {width:.0f} {y:.0f}" font-family="sans-serif" font-size="12" role="img">'
     )
-    return [*names, *(name for name in temporaries if name not in names)]
+    title = f"<title>{escape(construction.definition.name)}: registers and blocks</title>"
+    paper = f'<rect width="100%" height="100%" fill="{PAPER}"/>'
+    return "\n".join([head, title, paper, *canvas.render(), "</svg>", ""])
 
 
-def _describe_block(part: str, number: int, plan: Plan, block: PlannedBlock) -> _Column:
-    def name(entry: Entry) -> str:
-        return block.labels.get(entry, entry[0])
+def _arrange(columns: list[Column], rows: list[str], left: float) -> list[_Band]:
+    """Set columns side by side as far as there is room, evenly, and widen them to fill it."""
+    room = WIDTH - left - 8
+    wanted = [_find_width(column) for column in columns]
+    fewest, filled = 1, 0.0
+    for width in wanted:
+        fewest, filled = (fewest, filled + width) if filled + width <= room else (fewest + 1, width)
+    most = -(-len(columns) // fewest)
+    groups: list[list[int]] = [[]]
+    for index in range(len(columns)):
+        filled = sum(wanted[i] for i in groups[-1])
+        if groups[-1] and (len(groups[-1]) >= most or filled + wanted[index] > room):
+            groups.append([])
+        groups[-1].append(index)
+    touched = {name for column in columns for name in column.list_names()}
+    bands = []
+    for number, group in enumerate(groups):
+        spare = max(0.0, room - sum(wanted[i] for i in group)) / len(group)
+        placed, x = [], left
+        for i in group:
+            width = min(wanted[i] + spare, max(wanted[i], _find_longest(columns[i])))
+            placed.append((columns[i], x, width))
+            x += width
+        names = {name for i in group for name in columns[i].list_names()}
+        names |= set() if number else {name for name in rows if name not in touched}
+        bands.append(_Band(placed, [name for name in rows if name in names]))
+    return bands
 
-    pairs = [(q, k) for head in block.heads for q, k in head.score]
-    read = {name(e) for pair in pairs for e in pair}
-    read |= {name(key) for head in block.heads for key, _ in head.value}
-    written = {name(target) for head in block.heads for _, target in head.value}
-    units_read = {name(e) for unit in block.units for e in unit.reads}
-    units_read |= {name(e) for hinges in block.hinges for e in hinges.sources}
-    units_written = {name(e) for unit in block.units for e in unit.writes}
-    units_written |= {name(e) for hinges in block.hinges for e in hinges.targets}
-    count = len(plan.blocks)
-    title = f"{part} {number}/{count}" if count > 1 else part
-    return _Column(
-        title,
-        _describe_size(block),
-        [f"{line.number}: {line.text}" for line in block.all_lines],
-        (read, written),
-        (units_read, units_written),
-    )
+
+def _find_width(column: Column) -> float:
+    """Find how wide a column should be: its strokes, its title, and half of its longest line."""
+    strokes = 28 + sum(_measure(stroke) + GAP for stroke in column.strokes)
+    titles = 20 + LETTER * max(map(len, column.titles))
+    text = min(_find_longest(column) / 2 + 8, WIDEST)
+    return max(NARROWEST, strokes, titles, text)
 
 
-def _describe_size(block: PlannedBlock) -> str:
-    heads = f"{len(block.heads)} {block.kind} head{'s' if len(block.heads) > 1 else ''}"
-    parts = [f"{heads}, {block.mask}, {block.normalisation}"] if block.heads else []
-    return "; ".join([*parts, *([f"{block.hidden} units"] if block.hidden else [])])
+def _find_longest(column: Column) -> float:
+    return 24 + MONO * max((len(line) for line in column.lines), default=0)
 
 
-def _render(construction: ProgramConstruction, rows: list[str], columns: list[_Column]) -> str:
-    place = {name: TOP + 16 + ROW * index for index, name in enumerate(rows)}
-    bottom = TOP + ROW * len(rows) + 8
-    lines = max((len(column.lines) for column in columns), default=0)
-    width = LEFT + max(COLUMN, 260) * max(len(columns), 1) + 20
-    step = (width - LEFT - 20) // max(len(columns), 1)
-    height = bottom + 18 * (lines + 2) + 10
-    parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="12" role="img">',
-        f"<title>{escape(construction.definition.name)}: registers and blocks</title>",
-        '<rect width="100%" height="100%" fill="#ffffff"/>',
-    ]
-    legend = "● read, ▶ written; blue: heads, ochre: hidden units; bold: registers between steps"
-    parts.append(_text(12, height - 8, legend))
+def _measure(stroke: Stroke) -> float:
+    most = max((len(roles) for roles in stroke.marks.values()), default=1)
+    return max(SLOT * most, LETTER * len(stroke.label))
+
+
+def _render_band(
+    canvas: _Canvas, band: _Band, registers: list[str], left: float, width: float, top: float
+) -> float:
+    place = {name: top + HEADER + 12 + ROW * index for index, name in enumerate(band.rows)}
+    bottom = top + HEADER + ROW * len(band.rows) + 4
+    end = max(x + w for _, x, w in band.columns)
     for name, y in place.items():
-        parts.append(
-            _text(12, y + 4, name, "bold" if name in construction.layout.registers else "")
-        )
-        parts.append(f'<line x1="{LEFT}" x2="{width - 20}" y1="{y}" y2="{y}" stroke="#dddddd"/>')
-    for index, column in enumerate(columns):
-        parts += _render_column(column, LEFT + step * index, step, place, bottom)
-    return "\n".join([*parts, "</svg>", ""])
+        canvas.write(8, y + 4, name, "bold" if name in registers else "")
+        canvas.add("rail", f"M{left:.0f} {y:.0f}H{end - 8:.0f}")
+    deepest = bottom
+    for column, x, w in band.columns:
+        for index, title in enumerate(column.titles):
+            canvas.write(x + 6, top + 14 + 15 * index, title, "" if index else "bold")
+        frame = f"M{x + 2:.0f} {top + HEADER - 22:.0f}h{w - 8:.0f}V{bottom:.0f}h{8 - w:.0f}z"
+        canvas.add("frame", frame)
+        _render_strokes(canvas, column, x, w, place, top + HEADER - 8, x == left)
+        y = bottom + 2
+        for line in column.lines:
+            deep = "    " if line.startswith("↳") else "  "
+            letters = int((w - 14) / MONO)
+            for part in textwrap.wrap(line, letters, subsequent_indent=deep) or [line]:
+                y += 14
+                indent = (len(part) - len(part.lstrip())) * MONO
+                canvas.write(x + 6 + indent, y, part.lstrip(), "mono")
+        deepest = max(deepest, y)
+    return deepest + 20
 
 
-def _render_column(
-    column: _Column, x: int, step: int, place: dict[str, int], bottom: int
-) -> list[str]:
-    parts = [
-        _text(x + 8, 22, column.part, "bold"),
-        _text(x + 8, 40, column.title),
-        f'<rect x="{x + 4}" y="{TOP - 12}" width="{step - 12}" height="{bottom - TOP + 12}" '
-        'fill="none" stroke="#bbbbbb" rx="5"/>',
-    ]
-    for (read, written), at, colour in (
-        (column.attention, x + step // 3, HEAD),
-        (column.mlp, x + 2 * step // 3, UNIT),
-    ):
-        touched = [place[name] for name in read | written]
-        if not touched:
-            continue
-        parts.append(
-            f'<line x1="{at}" x2="{at}" y1="{min(touched)}" y2="{max(touched)}" '
-            f'stroke="{colour}" stroke-width="2"/>'
-        )
-        parts += [f'<circle cx="{at}" cy="{place[n]}" r="4" fill="{colour}"/>' for n in read]
-        parts += [
-            f'<path d="M{at} {place[n] - 6} l14 6 l-14 6 z" fill="{WRITE}"/>' for n in written
-        ]
-    for number, line in enumerate(column.lines):
-        short = line if len(line) <= MAX_TEXT else f"{line[: MAX_TEXT - 1]}…"
-        parts.append(_text(x + 8, bottom + 18 * (number + 1), short, "mono"))
-    return parts
+def _render_strokes(
+    canvas: _Canvas,
+    column: Column,
+    x: float,
+    w: float,
+    place: dict[str, float],
+    top: float,
+    first: bool,
+) -> None:
+    """Draw what heads and units do to registers, and where temporaries are alive."""
+    spare = max(0.0, w - 28 - sum(_measure(s) + GAP for s in column.strokes))
+    at, centres = x + 14 + spare / 2, dict[int, float]()
+    for index, stroke in enumerate(column.strokes):
+        centre = at + _measure(stroke) / 2
+        centres[index] = centre
+        at += _measure(stroke) + GAP
+        rows = [place[name] for name in stroke.marks]
+        colour = stroke.kind
+        canvas.add(f"{colour} line", f"M{centre:.0f} {min(rows):.0f}V{max(rows):.0f}")
+        canvas.write(centre, top, stroke.label, f"{colour} label")
+        for name, roles in stroke.marks.items():
+            ordered = [role for role in ROLES if role in roles]
+            for slot, role in enumerate(ordered):
+                shift = SLOT * (slot - (len(ordered) - 1) / 2)
+                canvas.mark(role, colour, centre + shift, place[name])
+    for name, (begins, ends) in column.alive.items():
+        start = x + 2 - 8 * (not first) if begins is None else centres[begins]
+        stop = x + w - 6 if ends is None else centres[ends]
+        if name in place and stop > start:
+            canvas.add("alive", f"M{start:.0f} {place[name]:.0f}H{stop:.0f}")
 
 
-def _text(x: int, y: int, words: str, style: str = "") -> str:
-    styles: dict[str, Any] = {
-        "bold": ' font-weight="bold"',
-        "mono": ' font-family="monospace" font-size="9"',
+def _render_legend(canvas: _Canvas, width: float, y: float) -> float:
+    canvas.write(8, y + 4, "bold: registers, which stay from step to step; below them temporaries")
+    x, y = 14.0, y + 18
+    for role, words in LEGEND:
+        if x + 26 + LETTER * len(words) > width:
+            x, y = 14.0, y + 18
+        if role == "alive":
+            canvas.add("alive", f"M{x:.0f} {y:.0f}h16")
+            x += 14
+        elif role in COLOURS:
+            canvas.add(f"{role} line", f"M{x:.0f} {y - 7:.0f}v14")
+        else:
+            canvas.mark(role, "unit" if role == "read" else "head", x, y)
+        canvas.write(x + 12, y + 4, words)
+        x += 30 + LETTER * len(words)
+    return y + 16
+
+
+class _Canvas:
+    """Collects paths by their look, and text: what looks alike becomes one path."""
+
+    looks = {
+        "alive": f'fill="none" stroke="{ALIVE}" stroke-width="10" stroke-linecap="round"',
+        "rail": f'fill="none" stroke="{RAIL}"',
+        "frame": f'fill="none" stroke="{FRAME}" stroke-linejoin="round"',
+        **{f"{k} line": f'fill="none" stroke="{c}" stroke-width="2"' for k, c in COLOURS.items()},
+        **{
+            f"{k} dot": f'fill="none" stroke="{c}" stroke-width="9" stroke-linecap="round"'
+            for k, c in COLOURS.items()
+        },
+        "hole": f'fill="none" stroke="{PAPER}" stroke-width="5" stroke-linecap="round"',
+        **{f"{k} box": f'fill="{c}"' for k, c in COLOURS.items()},
+        "write": f'fill="{WRITE}"',
+        "clear": f'fill="none" stroke="{WRITE}" stroke-width="2"',
     }
-    return f'<text x="{x}" y="{y}"{styles.get(style, "")}>{escape(words)}</text>'
+    styles = {
+        "bold": ' font-weight="bold"',
+        "mono": ' font-family="monospace" font-size="10.5"',
+        **{
+            f"{k} label": f' font-size="11" text-anchor="middle" fill="{c}"'
+            for k, c in COLOURS.items()
+        },
+    }
+
+    def __init__(self) -> None:
+        self.paths: dict[str, list[str]] = defaultdict(list)
+        self.texts: list[str] = []
+
+    def add(self, look: str, path: str) -> None:
+        self.paths[look].append(path)
+
+    def mark(self, role: str, kind: str, x: float, y: float) -> None:
+        """Draw what a stroke does to a register."""
+        if role in ("query", "key", "read"):
+            self.add(f"{kind} dot", f"M{x:.0f} {y:.0f}h0")
+            if role == "query":
+                self.add("hole", f"M{x:.0f} {y:.0f}h0")
+        elif role == "value":
+            self.add(f"{kind} box", f"M{x - 4:.0f} {y - 4:.0f}h8v8h-8z")
+        elif role == "write":
+            self.add("write", f"M{x - 5:.0f} {y - 6:.0f}l11 6l-11 6z")
+        else:
+            self.add("clear", f"M{x - 4:.0f} {y - 4:.0f}l8 8m0 -8l-8 8")
+
+    def write(self, x: float, y: float, words: str, style: str = "") -> None:
+        self.texts.append(
+            f'<text x="{x:.0f}" y="{y:.0f}"{self.styles.get(style, "")}>{escape(words)}</text>'
+        )
+
+    def render(self) -> list[str]:
+        """Return all paths, bars first and marks last, then the text."""
+        paths = [
+            f'<path d="{"".join(self.paths[look])}" {style}/>'
+            for look, style in self.looks.items()
+            if look in self.paths
+        ]
+        return [*paths, *self.texts]

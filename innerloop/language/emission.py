@@ -156,7 +156,7 @@ def _describe_weight(weights: list[Fraction]) -> str:
 
 def describe_units(block: PlannedBlock) -> str:
     """Describe the hidden units of a block: what they compute, clear and assign."""
-    made = [node.label or f"line {node.line.number}" for node in block.nodes if not node.attends]
+    made = [node.author_name for node in block.nodes if not node.attends]
     parts = [f"computes {', '.join(dict.fromkeys(made))}"] if made else []
     parts += [f"assigns {', '.join(block.states)}"] if block.states else []
     parts += [f"clears {', '.join(dict.fromkeys(block.cleared))}"] if block.cleared else []

@@ -6,6 +6,7 @@ import linecache
 import sys
 import sysconfig
 from pathlib import Path
+from types import FrameType
 from typing import NamedTuple
 
 from innerloop.errors import InputError
@@ -47,13 +48,23 @@ def find_line() -> Line:
     frame = sys._getframe(1)
     while frame is not None:
         file = frame.f_code.co_filename
-        if not (file.startswith((FOLDER, "<")) or "jaxtyping" in file or "/strict.py" in file):
+        if not _is_machinery(file):
             if _is_caller(file, "self" in frame.f_locals):
                 return NOWHERE
             text = " ".join(linecache.getline(file, frame.f_lineno).split())
             return Line(_shorten(file), frame.f_lineno, text)
         frame = frame.f_back
     return NOWHERE
+
+
+def is_program(frame: FrameType) -> bool:
+    """Whether a frame runs a program, neither the language nor who asks for a compilation."""
+    file = frame.f_code.co_filename
+    return not _is_machinery(file) and not _is_caller(file, "self" in frame.f_locals)
+
+
+def _is_machinery(file: str) -> bool:
+    return file.startswith((FOLDER, "<")) or "jaxtyping" in file or "/strict.py" in file
 
 
 def _is_caller(file: str, method: bool) -> bool:

@@ -5,7 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from innerloop.language.construction import ProgramConstruction
+from innerloop.language.nodes import Range
 from innerloop.language.plan import Plan
 
 PEEPHOLES = {
@@ -26,13 +29,18 @@ def explain_program(construction: ProgramConstruction) -> dict[str, Any]:
     definition = construction.definition
     return {
         "program": {"text": definition.text, "digest": definition.digest},
+        "error": describe_error(construction),
         "parts": [
             {
                 "part": name,
                 **plan.count(),
                 "critical_path": plan.depth,
                 "knots": [
-                    {"line": each.line.number, "error": each.error}
+                    {
+                        "line": each.line.number,
+                        "error": each.error,
+                        "relative": _find_relative_error(each),
+                    }
                     for each in plan.ranges
                     if each.error
                 ],
@@ -43,6 +51,40 @@ def explain_program(construction: ProgramConstruction) -> dict[str, Any]:
         ],
         "saved": measure_savings(construction),
     }
+
+
+def describe_error(construction: ProgramConstruction) -> str:
+    """Describe the error of a step: that of the straight lines between its knots, if any.
+
+    What a class declares of itself is left as it is.
+    """
+    parts = construction.compiled.plans.values()
+    knots = {each.line.number: each for plan in parts for each in plan.ranges if each.error}
+    if construction.error != "exact" or not knots:
+        return construction.error
+    lines = "; ".join(
+        f"line {number} is within {_format_error(each.error, _find_relative_error(each))}"
+        for number, each in sorted(knots.items())
+    )
+    return f"that of straight lines between knots: {lines} of its function"
+
+
+def _find_relative_error(each: Range) -> float | None:
+    """Return the error of straight lines relative to their function; None where that is 0.
+
+    None, too, in another process, where the function is not known.
+    """
+    knots = each.knots
+    if knots is None or knots.function is None:
+        return None
+    values = knots.function(knots.places).abs()
+    least = torch.minimum(values[:-1], values[1:])
+    return None if bool((least == 0).any()) else float((knots.errors / least).max())
+
+
+def _format_error(error: float, relative: float | None) -> str:
+    share = "" if relative is None else f" ({relative:.1e} of its value)"
+    return f"{error:.1e}{share}"
 
 
 def measure_savings(construction: ProgramConstruction) -> dict[str, dict[str, int]]:
@@ -67,7 +109,8 @@ def describe_blocks(construction: Any) -> list[str]:
         )
         blocks, heads = (_count(part[name], name[:-1]) for name in ("blocks", "heads"))
         off = "".join(
-            f"; knots of line {knots['line']} are within {knots['error']:.1e} of their function"
+            f"; knots of line {knots['line']} are within "
+            f"{_format_error(knots['error'], knots['relative'])} of their function"
             for knots in part["knots"]
         )
         lines.append(
@@ -83,4 +126,4 @@ def _count(number: int, noun: str) -> str:
 
 def _name_node(plan: Plan, name: str) -> str:
     node = next(node for node in plan.nodes if node.name == name)
-    return node.label or f"line {node.line.number}"
+    return node.author_name

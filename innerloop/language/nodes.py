@@ -5,11 +5,13 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from typing import NamedTuple
 
 from innerloop.language.errors import Line
 from innerloop.language.forms import Entry, Pairs, Row, Term
 from innerloop.language.knots import Knots
+from innerloop.language.naming import Call, find_name
 
 
 class Setting(NamedTuple):
@@ -65,6 +67,7 @@ class Node:
     parts    hidden units, whose sum it is
     shared   whether it is the same in every token
     block    the block that computes it, counted from 1
+    calls    where the program computes it
     """
 
     name: str
@@ -79,6 +82,12 @@ class Node:
     parts: list[Part] = field(default_factory=list)
     shared: bool = False
     block: int = 0
+    calls: tuple[Call, ...] = ()
+
+    @cached_property
+    def author_name(self) -> str:
+        """The register or variable that the author assigns it to, or else its line."""
+        return self.label or find_name(self.calls) or f"line {self.line.number}"
 
     @property
     def size(self) -> int:

@@ -219,9 +219,12 @@ class _Planner:
                 continue
             alive = node.block <= number <= self.last_use[node.name]
             if alive and (node.name, 0) in self.where:
-                name = node.label or f"line {node.line.number}"
+                name = node.author_name
                 for i in range(node.size):
-                    block.labels.setdefault(self.where[node.name, i], name)
+                    place = self.where[node.name, i]
+                    block.labels.setdefault(place, name)
+                    if node.block == number and not node.attends:
+                        block.new_labels[place] = name
                 if self.last_use[node.name] == number and self.tidy:
                     block.cleared.append(name)
         block.cleared += dict.fromkeys(name for name, _ in self.cleared[number])

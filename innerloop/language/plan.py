@@ -45,6 +45,7 @@ class PlannedBlock:
     """One block: its attention, if it has heads, its hidden units, and the nodes it computes.
 
     labels   the author's name for what each scratch place holds while the block runs
+    new_labels  for what its MLP leaves there, where that is something else
     cleared  what its MLP clears
     states   states that have their new value after it
     assigned  the lines that assign these
@@ -58,6 +59,7 @@ class PlannedBlock:
     hinges: list[Hinges] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
     labels: dict[Entry, str] = field(default_factory=dict)
+    new_labels: dict[Entry, str] = field(default_factory=dict)
     cleared: list[str] = field(default_factory=list)
     states: list[str] = field(default_factory=list)
     assigned: list[Line] = field(default_factory=list)
@@ -98,6 +100,7 @@ class PlannedBlock:
         self.labels |= {
             new: self.labels.get(old, new[0]) for old, new in places.items() if new[0] != SCRATCH
         }
+        self.new_labels = {places.get(e, e): name for e, name in self.new_labels.items()}
 
     def list_entries(self) -> set[Entry]:
         """List all entries that heads read and write."""

@@ -56,13 +56,17 @@ def define(
     return make
 
 
-def program(*, prompt: str = "regression", source: str = "", **declared: Any) -> Maker:
+def program(
+    *, prompt: str = "regression", source: str = "", problems: Any = None, **declared: Any
+) -> Maker:
     """Make a construction of a step; registers and numbers are declared by name.
 
     Args:
         prompt: Which tokens there are; see the guide for the kinds, such as "regression" and
             "points".
         source: The paper or book that the algorithm is from.
+        problems: For regression prompts, the distribution that it is for and certified on, a
+            subclass of `LinearRegression`; that one if None.
         **declared: `Data`, `State`, `Number`, `Bound`, `Count` or `Matrices`, by name.
 
     Returns:
@@ -88,6 +92,8 @@ def program(*, prompt: str = "regression", source: str = "", **declared: Any) ->
             "__module__": step.__module__,
             "__qualname__": step.__qualname__,
         }
+        if problems is not None:
+            members["problems"] = problems
         return declare_fields(type(step.__name__, (PROMPTS[prompt][1],), members))
 
     return make

@@ -28,6 +28,7 @@ from innerloop.language.forms import (
 )
 from innerloop.language.knots import Knots
 from innerloop.language.machine import Function, Machine, Token, run_on, run_program
+from innerloop.language.naming import find_calls
 from innerloop.language.nodes import Node, Part, Range, Setting
 from innerloop.language.products import multiply
 from innerloop.language.types import Register, to_fraction
@@ -107,7 +108,8 @@ class Tracer(Machine):
         return sorted(labels.get(name, name) for name in names if not self.shared[name])
 
     def _add(self, shape: tuple[int, ...], kind: str, shared: bool, **parts: Any) -> Form:
-        node = Node(f"#{len(self.nodes) + 1}", shape, kind, find_line(), shared=shared, **parts)
+        name, calls = f"#{len(self.nodes) + 1}", find_calls()
+        node = Node(name, shape, kind, find_line(), shared=shared, calls=calls, **parts)
         self.nodes.append(node)
         self.shared[node.name] = shared
         return make_form(node.name, shape)

@@ -1,7 +1,8 @@
 """Accelerated gradient descent on ridge regressions, for every prefix of the examples at once.
 
-Program    u ← v − η/i ((G + λI) v − b),   v ← u + β (u − u_before),   i = 2m + 1 for the prefix of
-           m examples, G = Σ x xᵀ and b = Σ y x over it, u = v = 0 at the start
+Program    u ← v − η/(d i) ((G + λI) v − b),   v ← u + β (u − u_before),   i = 2m + 1 for the prefix
+           of m examples, G = Σ x xᵀ and b = Σ y x over it, u = v = 0 at the start. The largest
+           curvature of a prefix is about d i/2 at most, for rows of variance 1: hence η/d
 Registers  odd token 2m + 1 holds u (`behind`) and v (`ahead`) of its prefix; `first` is 1 on the
            first token, so that its mean over a prefix is 1/i
 Agrees     with the recursion of the algorithms that share `accelerated_ridge`, written in NumPy
@@ -23,12 +24,12 @@ from innerloop.language import Bound, Data, Number, State, dot, mean, program
     first=Data(),
     ahead=State("d"),
     behind=State("d"),
-    eta=Number(0.4, "η, the step size"),
+    eta=Number(2.0, "η, the step size times d", least=0),
     ridge=Number(1.0, "λ, the ridge", least=0),
     beta=Number(0.5, "β, the momentum", least=0, most=1),
     bound=Bound(1e3, "the largest |⟨v, x⟩| allowed"),
 )
-def accelerated_ridge(me: Any, eta: Any, ridge: Any, beta: Any, bound: Any) -> None:
+def accelerated_ridge(me: Any, d: int, eta: Any, ridge: Any, beta: Any, bound: Any) -> None:
     """Nesterov's method with constant momentum, on the normal equations of every prefix."""
     pull = mean(
         lambda j: (dot(me.ahead, j.x) - me.odd * j.y) * j.x,
@@ -37,7 +38,7 @@ def accelerated_ridge(me: Any, eta: Any, ridge: Any, beta: Any, bound: Any) -> N
         reach=bound,
     )
     decay = mean(lambda j: me.ahead * j.first, over="causal")
-    moved = me.ahead - eta * (pull + ridge * decay)
+    moved = me.ahead - eta / d * (pull + ridge * decay)
     me.ahead = moved + beta * (moved - me.behind)
     me.behind = moved
 

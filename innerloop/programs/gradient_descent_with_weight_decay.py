@@ -16,7 +16,7 @@ from innerloop.language import Data, Number, State, dot, mean, program
     x=Data("d"),
     y=Data(),
     w=State("d", shared=True),
-    eta=Number(0.2, "η, the step size"),
+    eta=Number(0.2, "η, the step size", least=0),
     decay=Number(0.1, "λ, the penalty on the squared length of w", least=0),
 )
 def gradient_descent_with_weight_decay(me: Any, eta: Any, decay: Any) -> None:

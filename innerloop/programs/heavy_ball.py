@@ -17,7 +17,7 @@ from innerloop.language import Data, Number, State, dot, mean, program
     y=Data(),
     w=State("d", shared=True),
     v=State("d", shared=True),
-    eta=Number(0.1, "η, the step size"),
+    eta=Number(0.1, "η, the step size", least=0),
     beta=Number(0.5, "β, the share of the last move that is kept", least=0, most=1),
 )
 def heavy_ball(me: Any, eta: Any, beta: Any) -> None:

@@ -17,7 +17,7 @@ from innerloop.language import Data, Number, State, clip, dot, mean, program
     x=Data("d"),
     y=Data(),
     w=State("d", shared=True),
-    eta=Number(0.2, "η, the step size"),
+    eta=Number(0.2, "η, the step size", least=0),
     delta=Number(1.0, "δ, the most that a residual counts", least=0),
 )
 def huber_descent(me: Any, eta: Any, delta: Any) -> None:

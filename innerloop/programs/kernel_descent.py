@@ -15,7 +15,7 @@ from innerloop.language import Data, Number, State, dot, mean, program, relu
     source="Cheng et al. 2024, Transformers implement functional gradient descent, section 3",
     x=Data("d"),
     y=State(),
-    eta=Number(0.2, "η, the step size"),
+    eta=Number(0.2, "η, the step size", least=0),
 )
 def kernel_descent(me: Any, eta: Any) -> None:
     """Each token moves by its neighbours' residuals, weighted by the kernel."""

@@ -11,14 +11,16 @@ from typing import Any
 import torch
 
 from innerloop.language import Bound, Count, Data, Number, State, dot, mean, piecewise, program
+from innerloop.problems.logistic_regression import LogisticRegression
 
 
 @program(
     source="Cox 1958, The regression analysis of binary sequences; by gradient descent",
+    problems=LogisticRegression,
     x=Data("d"),
     y=Data(),
     w=State("d", shared=True),
-    eta=Number(0.5, "η, the step size"),
+    eta=Number(0.5, "η, the step size", least=0),
     bound=Bound(40.0, "the largest |⟨w, x⟩| allowed"),
     knots=Count(801, "knots of the logistic function", least=2),
 )

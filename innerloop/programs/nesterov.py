@@ -17,7 +17,7 @@ from innerloop.language import Data, Number, State, dot, mean, program
     y=Data(),
     w=State("d", shared=True),
     before=State("d", shared=True),
-    eta=Number(0.1, "η, the step size"),
+    eta=Number(0.1, "η, the step size", least=0),
     beta=Number(0.5, "β, how far it moves on before it takes the gradient", least=0, most=1),
 )
 def nesterov(me: Any, eta: Any, beta: Any) -> None:

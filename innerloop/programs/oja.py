@@ -17,7 +17,7 @@ from innerloop.language import Data, Number, State, dot, mean, program, stack
     source="Oja 1982, A simplified neuron model as a principal component analyzer, eq. (3)",
     x=Data("d"),
     v=State("c", "d", shared=True),
-    eta=Number(0.5, "η, the step size"),
+    eta=Number(0.5, "η, the step size", least=0),
 )
 def oja(me: Any, c: int, eta: Any) -> None:
     """A step towards the points' covariance times v, less what would lengthen v."""

@@ -5,9 +5,11 @@ Program    γ_ik ∝ exp(−β ‖x_i − μ_k‖²/2),   μ_k ← Σ_i γ_ik x_
            with l_ik the scores of the E head; −γ log γ is on knots (j/m)²
 Registers  centroid token k holds μ_k; data token i its point and its mark; data tokens answer γ
 Agrees     with the algorithm `soft-k-means`: λ is too small by at most e = K/(2m²), and a mean of
-           entries within `bound` off by 2·bound·tanh(e/4)
-Exact for  every d, K, the built n and entries within `bound`, with −γ log γ linear between knots,
-           to rounding: softmax has no rational values
+           points within `bound` off by 2·bound·tanh(e/4)
+Exact for  every d, K, the built n and points of lengths within `bound`, to rounding (softmax has no
+           rational values), with −γ log γ linear between knots. Gates add and subtract a number
+           that grows like β·bound²·n, and rounding with it; where choices are sharp (a large β),
+           it grows from step to step
 """
 
 from typing import Any
@@ -44,13 +46,13 @@ LEAK = 60.0
     centroid=Data(),
     p=Data(4),
     mu=State("d"),
-    stiffness=Number(1.0, "β, how sharply points choose", least=1e-6, most=1e4),
-    bound=Bound(30.0, "the largest entry of points and means", most=1e4),
+    stiffness=Number(0.25, "β, how sharply points choose", least=1e-6, most=1e4),
+    bound=Bound(40.0, "the largest length of points and means", most=1e4),
     knots=Count(1000, "knots of −γ log γ", least=2),
 )
-def soft_k_means(me: Any, d: int, n: int, stiffness: Any, bound: Any, knots: int) -> None:
+def soft_k_means(me: Any, n: int, stiffness: Any, bound: Any, knots: int) -> None:
     """Shares by a softmax over means, means by a softmax over points."""
-    product = d * bound * bound
+    product = bound * bound
     choose = make_chooser(me, stiffness, product)
     me.share = choose(lambda j: j.id)
     me.near = choose(lambda j: j.mu)
@@ -69,8 +71,8 @@ def soft_k_means(me: Any, d: int, n: int, stiffness: Any, bound: Any, knots: int
 
 
 @soft_k_means.answer
-def _(me: Any, d: int, stiffness: Any, bound: Any) -> Any:
-    return make_chooser(me, stiffness, d * bound * bound)(lambda j: j.id)
+def _(me: Any, stiffness: Any, bound: Any) -> Any:
+    return make_chooser(me, stiffness, bound * bound)(lambda j: j.id)
 
 
 def make_chooser(me: Any, stiffness: Any, product: Any) -> Any:

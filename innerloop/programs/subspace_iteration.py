@@ -29,7 +29,7 @@ from innerloop.language import (
     source="Golub and Van Loan 2013, Matrix computations, section 8.2.4",
     x=Data("d"),
     v=State("c", "d", shared=True),
-    least=Bound(1e-8, "the least ‖u‖² allowed", least=1e-12),
+    least=Bound(1e-4, "the least ‖u‖² allowed", least=1e-12),
     most=Bound(1e2, "the largest ‖u‖² allowed"),
     knots=Count(400, "knots of the inverse root", least=2),
 )

@@ -33,6 +33,12 @@ ENCODERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
 }
 """The encoder of a chart for each file extension; an HTML file needs no network."""
 
+DRAWING_ENCODERS: dict[str, Callable[[str], bytes]] = {
+    ".png": lambda svg: vl_convert.svg_to_png(svg, scale=2),
+    ".svg": lambda svg: svg.encode(),
+}
+"""The encoder of a drawing for each file extension."""
+
 
 def check_format(path: Path) -> None:
     """Refuse a file extension that no chart can be written to, before any work is done for it."""
@@ -49,6 +55,19 @@ def write_chart(path: Path, spec: dict[str, Any]) -> None:
         reason = " ".join(str(error).split())[:200]
         raise FileError(f"cannot draw {path}: {reason}; a figure as .html needs no image") from None
     write_atomically(path, data)
+
+
+def check_drawing_format(path: Path) -> None:
+    """Refuse a file extension that no drawing can be written to."""
+    if path.suffix not in DRAWING_ENCODERS:
+        known = " or ".join(DRAWING_ENCODERS)
+        raise InputError(f"a file of a program's diagram must end in {known}, got {path.name!r}")
+
+
+def write_drawing(path: Path, svg: str) -> None:
+    """Write a drawing that is SVG already in the format of the file's extension."""
+    check_drawing_format(path)
+    write_atomically(path, DRAWING_ENCODERS[path.suffix](svg))
 
 
 def render_chart(spec: dict[str, Any]) -> str:

@@ -25,8 +25,8 @@ VARIABLES = {
 _COLOUR = re.compile("|".join(VARIABLES))
 
 _DIAGRAM = {
-    **{"#ffffff": "--card", "#dddddd": "--line", "#c0392b": "--bad"},
-    **{"#1f6f8b": "--s6", "#8a6d1f": "--s5"},
+    **{"#ffffff": "--card", "#dddddd": "--line", "#bbbbbb": "--line", "#efe9dc": "--line"},
+    **{"#c0392b": "--bad", "#1f6f8b": "--s6", "#8a6d1f": "--s5", "#666666": "--quiet"},
 }
 """Colours of programs' diagrams, which are drawn elsewhere."""
 

@@ -16,7 +16,7 @@ class ReportData:
     outcomes: list[dict[str, Any]]
     """The claims with their evidence, as `Outcome.as_dict` gives them."""
     certificates: list[dict[str, Any]]
-    """One certificate per construction, as `Certificate.as_dict` gives them."""
+    """One certificate per construction and program, as `Certificate.as_dict` gives them."""
     convergence: Rows
     """Prediction error against layers."""
     convergence_setting: str

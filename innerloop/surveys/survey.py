@@ -63,7 +63,7 @@ def measure_report(
     now, earlier where checking the claims is to count too.
     """
     start = time.perf_counter() if start is None else start
-    total = len(load_members("constructions", Construction)) + count_convergence_curves()
+    total = len(list_constructions()) + count_convergence_curves()
     total += len(make_acting_constructions())
     done = 0
 
@@ -93,21 +93,27 @@ def measure_report(
     )
 
 
+def list_constructions() -> dict[str, type[Construction[Any, Any]]]:
+    """List constructions by their names, then programs, which are constructions too."""
+    kinds = ("constructions", "programs")
+    return {
+        name: member for kind in kinds for name, member in load_members(kind, Construction).items()
+    }
+
+
 def draw_diagrams() -> dict[str, str]:
     """Draw every construction that is a program, at its default parameters."""
-    kinds = {
-        name: member
-        for kind in ("constructions", "programs")
-        for name, member in load_members(kind, Construction).items()
-        if issubclass(member, ProgramConstruction)
+    return {
+        name: draw_program(kind.from_values({}))
+        for name, kind in sorted(list_constructions().items())
+        if issubclass(kind, ProgramConstruction)
     }
-    return {name: draw_program(kind.from_values({})) for name, kind in sorted(kinds.items())}
 
 
 def build_certificates(seed: int = 0) -> Iterator[Certificate]:
-    """Build and certify every construction at its default parameters."""
-    for name in load_members("constructions", Construction):
-        yield build(name, seed=seed).certificate
+    """Build and certify every construction and every program at its default parameters."""
+    for kind in list_constructions().values():
+        yield build(kind, seed=seed).certificate
 
 
 def measure_convergence(seed: int = 0) -> Iterator[Rows]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from abc import ABC
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, ClassVar
 
 from torch import Tensor
 
@@ -64,12 +64,18 @@ def answer(me: Any) -> Any:
 class RegressionProgram(ProgramConstruction, RegressionConstruction[Any], ABC):  # pyright: ignore[reportIncompatibleVariableOverride]
     """A program on regression prompts."""
 
+    problems: ClassVar[type[LinearRegression]] = LinearRegression
+    """What it is for, and certified on."""
+
     @property
     def sizes(self) -> dict[str, int]:
         return {"d": self.d, "n": self.n}
 
     def distributions(self) -> list[LinearRegression]:
-        found = RegressionConstruction.distributions(self)
+        law = RegressionConstruction.distributions(self)
+        found = [
+            self.problems(**{name: getattr(each, name) for name in each.values()}) for each in law
+        ]
         return found[:1] if self.definition.needs_n or self._has_ranges else found
 
     @property
