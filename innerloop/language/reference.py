@@ -72,7 +72,7 @@ class Reference(Algorithm[Any, Any]):
         entry = select_entry(value, k, like)
         if isinstance(declared, Matrices):
             return Matrix(entry)
-        return Value(entry.reshape(*entry.shape, 1, 1), ())
+        return Value(entry.reshape(*entry.shape, 1, 1), (), constant=True)
 
     def _collect(self, interpreter: Interpreter, problem: Any) -> Any:
         registers = self.definition.registers
