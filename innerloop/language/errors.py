@@ -98,6 +98,8 @@ def explain_failure(error: Exception, function: Any) -> CannotCompile:
         said = re.sub(rf"'?\b{name}\b'?( object)?", words, said)
     if isinstance(error, AttributeError) and (instead := METHODS.get(getattr(error, "name", ""))):
         said += f": write {instead}"
+    if said.endswith("has no len()"):  # list(x) may ask for it, so a value itself cannot refuse
+        said += ": ask for the size by its letter, as in def step(me, d)"
     return CannotCompile(f"{type(error).__name__}: {said}", line)
 
 

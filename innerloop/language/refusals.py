@@ -29,7 +29,6 @@ PRODUCTS = (
     "values are multiplied by dot(a, b), matvec(M, v), outer(a, b), or * entry by entry; "
     "A @ v is for a matrix A of numbers (Matrices), and A.T @ v is v @ A"
 )
-LENGTH = "the length of a value: ask for the size by its letter, as in def step(me, d)"
 TEXT = "a value of a token has no digits while a program is compiled: print it without a format"
 ENTRIES = "an entry of a value cannot be assigned: assign the register, with stack([…]) of entries"
 FLAGS = "values have no bits: flags are 0 or 1, `a * b` is and, `1 - a` is not"
@@ -87,9 +86,6 @@ class Refusing:
 
     def __rpow__(self, base: Any) -> NoReturn:
         raise CannotCompile("a value as an exponent: use piecewise(x, f, knots), or softmax")
-
-    def __len__(self) -> int:
-        raise CannotCompile(LENGTH)
 
     def __setitem__(self, index: Any, value: Any) -> None:
         raise CannotCompile(ENTRIES)
