@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from innerloop.commands.build import finish_certificate
-from innerloop.commands.options import AsJson, Seed, Settings, parse_parameters
+from innerloop.commands.options import AsJson, Seed, Settings
 from innerloop.output import print_text
 from innerloop.terminal import progress_bar
 
@@ -34,13 +34,14 @@ def compile_(
 ) -> None:
     """Compile a program to a transformer and certify it; exit 1 where the law is broken."""
     from innerloop.certification.compiling import compile as make
-    from innerloop.constructions.base import Construction
+    from innerloop.certification.compiling import find_program
     from innerloop.files import check_writable, write_atomically
     from innerloop.language.construction import ProgramConstruction
     from innerloop.language.diagram import draw_program
     from innerloop.language.explaining import describe_blocks
+    from innerloop.parameters import parse_settings
 
-    values = parse_parameters("constructions", Construction, name, settings)
+    values = parse_settings(find_program(name), settings or [])
     for path in (output, figure):
         if path is not None:
             check_writable(path)

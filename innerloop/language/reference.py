@@ -136,6 +136,7 @@ def make_reference(definition: Definition, owner: type) -> type[Reference]:
         bases=(Reference,),
         namespace={
             "definition": definition,
+            "named_after": owner,
             "source": getattr(owner, "source", "a program"),
             "problem_type": definition.prompt.problem_type,
             "__doc__": owner.__doc__,
