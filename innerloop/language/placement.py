@@ -24,7 +24,7 @@ from innerloop.language.forms import ONE, Entry, Row, add_to, scale_row
 from innerloop.language.heads import HeadBuilder
 from innerloop.language.in_place import Readings, amplifies
 from innerloop.language.merging import forget_nodes, list_readings, merge_units
-from innerloop.language.nodes import Node
+from innerloop.language.nodes import Node, Range
 from innerloop.language.plan import SCRATCH, Hinges, Plan, PlannedBlock
 from innerloop.language.schedule import Schedule, schedule_nodes
 from innerloop.language.target import Target
@@ -68,9 +68,19 @@ def plan_blocks(trace: Trace, empty: Collection[str], target: Target, tidy: bool
         trace.results,
         list(planner.in_place),
         written,
-        trace.ranges,
+        _keep_ranges(trace, {node.name for node in written}),
         planner.where,
     )
+
+
+def _keep_ranges(trace: Trace, kept: set[str]) -> list[Range]:
+    """Keep the ranges of what is computed: of what no result needs there is nothing to check."""
+    dropped = {node.name for node in trace.nodes} - kept
+    return [
+        each
+        for each in trace.ranges
+        if not dropped & {entry[0] for row in each.rows for entry in row}
+    ]
 
 
 class _Scratch:
