@@ -107,7 +107,10 @@ def find_member(kind: str, base: type[T], name: str) -> type[T]:
     for skipped in scan.skipped:
         if skipped.name == name:
             raise InputError(f"the {KINDS[kind]} {name!r} cannot be loaded: {skipped.reason}")
-    raise unknown_name_error(KINDS[kind], name, [entry.name for entry in scan.entries])
+    others = [
+        each for further in FURTHER_KINDS.get(kind, ()) for each in load_entries(further, base)
+    ]
+    raise unknown_name_error(KINDS[kind], name, [*(entry.name for entry in scan.entries), *others])
 
 
 def make_member(kind: str, base: type[T], given: Any, settings: Mapping[str, Any]) -> T:
@@ -146,8 +149,10 @@ def get_name(member: type) -> str:
     """Name a member: its file in this package, its entry point, or where it is defined.
 
     `innerloop.algorithms.gradient_descent` → `gradient-descent`; a class of somebody's own is
-    `module:Class`, or `file.py:Class` where it was loaded from a file.
+    `module:Class`, or `file.py:Class` where it was loaded from a file. The algorithm of a program
+    is named after the program.
     """
+    member = getattr(member, "named_after", member)
     module = member.__module__
     if module.partition(".")[0] == PACKAGE:
         return _name_file(module)

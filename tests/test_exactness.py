@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import random
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -13,13 +14,19 @@ import torch
 import innerloop
 from innerloop.certification.certificate import certify
 from innerloop.constructions.base import Construction
+from innerloop.language import Data, State, dot, mean, program, relu
 from innerloop.language.compiler import Compiled
+from innerloop.language.construction import ProgramConstruction
+from innerloop.language.emission import emit_blocks
 from innerloop.language.plan import PlannedHead
+from innerloop.language.points import PointChecker, list_parts
 from innerloop.language.rational import run_blocks, to_fractions
+from innerloop.language.scouting import Scout
 from innerloop.problems.linear_regression import LinearRegression
 from innerloop.programs.heavy_ball import heavy_ball
-from innerloop.registry import make_member
+from innerloop.registry import find_class, make_member
 from innerloop.report.certificates import render_certificates
+from innerloop.transformer import Block
 
 FEW: dict[str, Any] = {"instances": 2, "steps": 2}
 
@@ -107,6 +114,98 @@ def test_a_weight_that_is_off_by_less_than_rounding_breaks_the_certificate(
     assert max(certificate.step_deviation) < certificate.tolerance
     assert not certificate.holds
     assert "not equal" in certificate.explain()
+
+
+@pytest.mark.parametrize(
+    ("name", "part"),
+    [
+        *(("heavy-ball", part) for part in ("query", "key", "value", "inner", "outer")),
+        *(("ista", part) for part in ("value", "bias", "weight")),
+        *(("approximate-message-passing", part) for part in ("query", "outer")),
+    ],
+)
+def test_emitted_weights_beyond_rounding_are_not_equal(
+    name: str, part: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is emitted is judged too, not only what was planned."""
+
+    def lie(*arguments: Any) -> list[Block]:
+        blocks = emit_blocks(*arguments)
+        named = [weight for block in blocks for weight in block.named_parameters()]
+        chosen = [weight for name, weight in named if name.rpartition(".")[2] == part]
+        with torch.no_grad():
+            for weight in chosen:
+                weight.mul_(1 + 1e-12)
+        return blocks
+
+    sizes = {"d": 2, "n": 3, "steps": 1}
+    sizes |= {"knots": 8} if name == "approximate-message-passing" else {}
+    honest = innerloop.exact(name, points=4, **sizes)
+    assert honest.equal
+    assert honest.rounding < 1e-12
+    monkeypatch.setattr("innerloop.language.points.emit_blocks", lie)
+    found = innerloop.exact(name, points=4, **sizes)
+    assert (found.equal, found.status) == (False, "differs")
+    assert "the float64 weights are not the exact ones, rounded" in found.text
+
+
+def test_a_wrong_emission_breaks_the_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    def lie(*arguments: Any) -> list[Block]:
+        blocks = emit_blocks(*arguments)
+        for block in blocks:
+            if block.attention is not None:
+                with torch.no_grad():
+                    block.attention.value.mul_(1.5)
+        return blocks
+
+    monkeypatch.setattr("innerloop.language.points.emit_blocks", lie)
+    assert innerloop.exact(heavy_ball).status == "differs"
+
+
+def test_units_with_one_sign_are_told_from_those_not_seen() -> None:
+    """A mean square is at least 0: what clears it below 0 never runs; all else is seen."""
+
+    @program(x=Data("d"), y=Data(), w=State("d", shared=True), q=State())
+    def squared(me: Any) -> None:
+        me.norm = relu(dot(me.w, me.w)) + relu(mean(lambda j: j.q * j.q) - 2)
+        me.w = me.w + mean(lambda j: j.y * j.x)
+        me.q = me.q - relu(me.norm - 1000)
+
+    found = innerloop.exact(squared, d=2, n=3, points=4)
+    assert found.equal
+    assert found.one_sided == []
+    assert found.signed > 0
+    assert "which is proved" in found.text
+    one = program(x=Data("d"), q=State())(
+        lambda me: setattr(me, "q", relu(me.q + 10**9) + relu(me.q - 10**9))
+    )
+    one.answer(lambda me: me.q)
+    never = innerloop.exact(one, points=4)
+    assert len(never.one_sided) == 2
+    assert "2 were seen on one side only: " in never.text
+
+
+@pytest.mark.parametrize(
+    "name", ["approximate-message-passing", "network-gradient-descent", "spectral-clustering"]
+)
+def test_signs_that_are_proved_are_never_contradicted(name: str) -> None:
+    """By points of varied sizes, run in floating point."""
+    kind = find_class("constructions", Construction, name)
+    assert issubclass(kind, ProgramConstruction)
+    known = kind.declared_types()
+    made = kind.from_values({k: v for k, v in kind.exact_sizes.items() if k in known})
+    checker = PointChecker(made, made.compiled, random.Random(0))
+    proved = 0
+    for part in list_parts(made, made.compiled):
+        signed = {key for _, key in checker.prove_signs(part)}
+        active, silent = set[Any](), set[Any]()
+        for stream, context in checker.draw_in_range(part, 40):
+            sides = Scout(part.plan, made.layout).look(stream, context)
+            active |= {key for key, on in sides.active.items() if on}
+            silent |= {key for key, off in sides.silent.items() if off}
+        assert not signed & active & silent
+        proved += len(signed & (active | silent))
+    assert proved > 5
 
 
 def test_files_and_reports_without_it_are_read(tmp_path: Path) -> None:

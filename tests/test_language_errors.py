@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import ast
+import math
+import random
 import traceback
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
+import innerloop
 import innerloop.language
 from innerloop.errors import InputError
 from innerloop.language import (
@@ -20,6 +24,7 @@ from innerloop.language import (
     dot,
     entry_sum,
     gate,
+    hinges,
     matvec,
     mean,
     outer,
@@ -27,6 +32,7 @@ from innerloop.language import (
     piecewise,
     program,
     relu,
+    soft_threshold,
     softmax,
     stack,
     total,
@@ -217,10 +223,238 @@ def sums_of_other_shapes(me: Any) -> None:
     me.m = mean(lambda j: dot(me.m, j.x) * j.x + dot(me.m, j.x) * j.y)
 
 
+def equality(me: Any) -> None:
+    me.q = 2 * me.q if me.y == 0 else me.q
+
+
+def inequality(me: Any) -> None:
+    me.q = 2 * me.q if me.y != 0 else me.q
+
+
+def membership(me: Any) -> None:
+    me.q = 2 * me.q if me.y in [0, 1] else me.q
+
+
+def equality_in_a_sum(me: Any) -> None:
+    me.m = mean(lambda j: (2 if j.y == 1 else 3) * j.x)
+
+
+def inequality_of_a_score(me: Any) -> None:
+    me.m = mean(lambda j: (2 if dot(me.m, j.x) != 1 else 3) * j.x)
+
+
+def truth_in_a_sum(me: Any) -> None:
+    me.m = mean(lambda j: (j.y and 2) * j.x)
+
+
+def key_of_a_dictionary(me: Any) -> None:
+    me.q = {me.y: 1}[me.y] * me.q
+
+
+def function_of_numpy(me: Any) -> None:
+    me.m = np.exp(me.m)
+
+
+def function_of_torch(me: Any) -> None:
+    me.m = torch.relu(me.m)
+
+
+def function_of_math(me: Any) -> None:
+    me.q = math.exp(me.q)
+
+
+def not_a_number(me: Any) -> None:
+    me.m = float("nan") * me.m
+
+
+def complex_number(me: Any) -> None:
+    me.m = 1j * me.m
+
+
+def text_as_number(me: Any) -> None:
+    me.m = me.m + "1"
+
+
+def several_numbers(me: Any) -> None:
+    me.m = me.m * torch.ones(3)
+
+
+def array_times_value(me: Any) -> None:
+    me.m = np.eye(3) @ me.m
+
+
+def vector_times_matrix(me: Any) -> None:
+    me.m = outer(me.w, me.w) @ me.m
+
+
+def length(me: Any) -> None:
+    me.m = me.m / len(me.m)
+
+
+def rounded(me: Any) -> None:
+    me.q = round(me.q)
+
+
+def whole_division(me: Any) -> None:
+    me.q = me.q // 2
+
+
+def remainder(me: Any) -> None:
+    me.q = me.q % 2
+
+
+def relu_of_a_number(me: Any) -> None:
+    me.m = relu(-3) * me.m
+
+
+def sum_without_a_function(me: Any) -> None:
+    me.m = mean(me.x)
+
+
+def function_of_two_tokens(me: Any) -> None:
+    me.m = mean(lambda i, j: i.x + j.x)
+
+
+def python_function_on_knots(me: Any) -> None:
+    me.q = piecewise(me.q, math.sin, [0.0, 1.0])
+
+
+def infinite_on_a_knot(me: Any) -> None:
+    me.q = piecewise(me.q, torch.log, [0.0, 1.0])
+
+
+def knots_in_disorder(me: Any) -> None:
+    me.q = piecewise(me.q, torch.sin, [1.0, 0.0])
+
+
+def unknown_name(me: Any) -> None:
+    me.q = undefined * me.q
+
+
+def missing_bound(me: Any) -> None:
+    me.q = gate(me.y, me.q)
+
+
+def method_of_arrays(me: Any) -> None:
+    me.q = me.m.sum()
+
+
+def slice_of_entries(me: Any) -> None:
+    me.q = me.m[0:2]
+
+
+def assigned_entry(me: Any) -> None:
+    me.m[0] = 1
+
+
+def assigned_list(me: Any) -> None:
+    me.m = [1.0, 2.0, 3.0]
+
+
+def deleted_register(me: Any) -> None:
+    del me.m
+
+
+def digits(me: Any) -> None:
+    me.q = float(f"{me.q:.2f}")
+
+
+def divided_by_zero(me: Any) -> None:
+    me.q = me.q / 0
+
+
+def negative_clip(me: Any) -> None:
+    me.m = clip(me.m, -1.0)
+
+
+def negative_threshold(me: Any) -> None:
+    me.m = soft_threshold(me.m, -0.5)
+
+
+def negative_reach(me: Any) -> None:
+    me.m = total(lambda j: j.x, where=lambda j: j.y, reach=-1)
+
+
+def negative_gate(me: Any) -> None:
+    me.q = gate(me.y, me.q, -2)
+
+
+def random_number(me: Any) -> None:
+    me.q = random.random() * me.q
+
+
+COUNTED = [0]
+
+
+def changing_variable(me: Any) -> None:
+    COUNTED[0] += 1
+    me.q = relu(me.q + COUNTED[0])
+
+
+def unknown_tokens(me: Any) -> None:
+    me.m = mean(lambda j: j.x, over="some")
+
+
+def empty_stack(me: Any) -> None:
+    me.m = stack([])
+
+
+def unequal_hinges(me: Any) -> None:
+    me.q = hinges(me.q, [1, 2], [0], [1])
+
+
+def matrix_times_a_number(me: Any) -> None:
+    me.m = Matrix(np.eye(3)) @ 3
+
+
+def value_as_exponent(me: Any) -> None:
+    me.q = 2**me.q
+
+
+def called_value(me: Any) -> None:
+    me.q = me.q(1)
+
+
+def gate_on_a_number(me: Any) -> None:
+    me.q = gate(me.y, 3, 1)
+
+
+def too_few_values_on_knots(me: Any) -> None:
+    me.q = piecewise(me.q, lambda x: x[:1], [0.0, 1.0])
+
+
+def bits_of_a_value(me: Any) -> None:
+    me.q = me.q & 1
+
+
+def value_as_array(me: Any) -> None:
+    me.m = np.asarray(me.m)
+
+
+def comparison_by_numpy(me: Any) -> None:
+    me.q = me.q if np.float64(1) == me.q else -me.q
+
+
+def comparison_by_torch(me: Any) -> None:
+    me.q = me.q if torch.ones(()) == me.q else -me.q
+
+
 REFUSED = {
+    bits_of_a_value: "values have no bits",
+    value_as_array: "used as a Python number",
+    comparison_by_numpy: "weights cannot branch",
+    comparison_by_torch: "weights cannot branch",
+    unknown_tokens: "over must be one of",
+    empty_stack: "stack of nothing",
+    unequal_hinges: "as many slopes as biases",
+    matrix_times_a_number: "a matrix times the number 3",
+    value_as_exponent: "a value as an exponent",
+    called_value: "called like a function",
+    gate_on_a_number: "a gate or knots on the number 3",
+    too_few_values_on_knots: "a number for each of the 2 knots",
     three_values_of_j: "degree 3 in j",
     shapes_of_dot: r"dot of values of shapes \(2, 3\) and \(3,\)",
-    dot_with_a_number: "dot of a value and int: give vectors",
+    dot_with_a_number: "dot of a value and the number 3: give vectors",
     flag_of_two: "`where` must be one number",
     iterating_over_a_score: "iterating over what is no vector",
     iterating_over_a_number: "iterating over one number",
@@ -234,6 +468,47 @@ REFUSED = {
     matrix_times_a_score: "a matrix times what is no vector",
     matrix_of_another_size: r"a 2×2 matrix times a value of shape \(3,\)",
     sums_of_other_shapes: r"a sum of shapes \(3,\) and \(\) inside of a sum",
+    equality: "weights cannot branch",
+    inequality: "weights cannot branch",
+    membership: "weights cannot branch",
+    equality_in_a_sum: "weights cannot branch",
+    inequality_of_a_score: "weights cannot branch",
+    truth_in_a_sum: "weights cannot branch",
+    key_of_a_dictionary: "used as a key",
+    function_of_numpy: r"numpy.exp of a value of a token.*piecewise\(x, f, knots\)",
+    function_of_torch: r"the language's relu\(x\)",
+    function_of_math: "used as a Python number.*piecewise",
+    not_a_number: "the number nan",
+    complex_number: "1j is no number",
+    text_as_number: "'1' is no number",
+    several_numbers: "a Tensor of several numbers.*Matrices",
+    array_times_value: r"matvec\(M, v\)",
+    vector_times_matrix: r"matvec\(M, v\)",
+    length: r"def step\(me, d\)",
+    rounded: "cannot round",
+    whole_division: "cannot round",
+    remainder: "cannot round",
+    relu_of_a_number: r"got the number -3: for numbers, max\(x, 0\)",
+    sum_without_a_function: r"got a value of shape \(3,\): write mean\(lambda j: …\)",
+    function_of_two_tokens: r"a function of one other token: write mean\(lambda j: …\)",
+    python_function_on_knots: "use functions of torch",
+    infinite_on_a_knot: "not finite at the knot 0",
+    knots_in_disorder: "two increasing numbers",
+    unknown_name: "NameError: name 'undefined' is not defined",
+    missing_bound: "missing 1 required positional argument: 'bound'",
+    method_of_arrays: r"a value of a token has no attribute 'sum': write entry_sum\(x\)",
+    slice_of_entries: r"M\[i\]\[j\]",
+    assigned_entry: r"with stack\(\[…\]\)",
+    assigned_list: "me.m is assigned a list",
+    deleted_register: "assign 0 to me.m",
+    digits: "print it without a format",
+    divided_by_zero: "a number that is 0",
+    negative_clip: "the bound of clip must be at least 0, got -1",
+    negative_threshold: "must be at least 0, got -0.5",
+    negative_reach: "reach must be above 0, got -1",
+    negative_gate: "the bound of gate must be above 0, got -2",
+    random_number: "something else when it is run again",
+    changing_variable: "something else when it is run again",
     square_of_a_score: "degree 3 in j|two scores",
     degree_3_in_j: "me.p = ",
     degree_2_in_me: "degree 2 in me.*Take the factor of me out of the sum",
@@ -273,12 +548,96 @@ def test_what_is_refused_names_its_line(step: Any) -> None:
     assert place.endswith("test_language_errors.py")
     assert first < int(rest.partition(":")[0]) <= first + 5
     assert "`" in rest
+    assert "Form" not in rest
+
+
+def test_a_flag_that_is_neither_0_nor_1_is_named_as_the_cause() -> None:
+    """The program means flag · score, half open gates something else: no law is broken first."""
+
+    @program(x=Data("d"), y=Data(), w=State("d", shared=True))
+    def half_open(me: Any, eta: Any = 0.1) -> None:
+        me.w = me.w - eta * mean(lambda j: dot(me.w, j.x) * j.x, where=lambda j: j.y, reach=10)
+
+    with pytest.raises(
+        CannotCompile, match=r"line .*`where` must be 0 or 1 for every pair"
+    ) as told:
+        innerloop.compile(half_open, d=2, n=3, steps=1, instances=2)
+    assert "test_language_errors.py" in str(told.value)
+
+
+@pytest.mark.parametrize(
+    "registers",
+    [
+        {"x": Data("d", shared=True), "y": Data(), "m": State("d")},
+        {"x": State("d", shared=True), "y": Data(), "m": State("d")},
+        {"x": Data("d"), "y": Data(shared=True), "m": State("d")},
+    ],
+)
+def test_a_register_that_differs_is_not_believed_to_be_shared(registers: Any) -> None:
+    def step(me: Any) -> None:
+        me.m = me.m + me.y * me.x
+
+    made = program(**registers)(step)
+    made.answer(lambda me: me.y)
+    with pytest.raises(CannotCompile, match=r"line .* declared shared, but a regression prompt"):
+        innerloop.exact(made)
+
+
+def test_numbers_of_the_program_may_be_compared() -> None:
+    """They are rationals to the compiler and arrays to the interpreter: both say the same."""
+
+    @program(x=Data("d"), y=Data(), w=State("d", shared=True))
+    def choosing(me: Any, eta: Any = 0.1, beta: Any = 0.0) -> None:
+        pull = mean(lambda j: (dot(me.w, j.x) - j.y) * j.x)
+        if beta == 0:
+            me.w = me.w - eta * pull
+        elif beta == 2 or 0 < beta < eta:
+            me.w = me.w - 3 * eta * pull
+        else:
+            me.w = (1 - beta) * me.w - eta * pull
+
+    for beta in (0.0, 2.0, 0.05, 0.5):
+        built = innerloop.compile(choosing, d=2, n=3, steps=2, instances=2, beta=beta)
+        assert built.certificate.holds, beta
+    rates = torch.tensor([0.0, 2.0], dtype=torch.float64)
+    assert innerloop.compile(choosing, d=2, n=3, steps=2, instances=2, beta=rates).certificate.holds
+
+
+def test_a_token_is_the_first_argument() -> None:
+    def step() -> None: ...
+
+    def only_numbers(eta: Any = 0.1) -> None: ...
+
+    for function in (step, only_numbers):
+        with pytest.raises(CannotCompile, match=rf"write def {function.__name__}\(me, …\)"):
+            program(w=State("d"))(function)
+    made = program(w=State("d", shared=True))(lambda me: setattr(me, "w", 2 * me.w))
+    with pytest.raises(CannotCompile, match="the first argument is the token"):
+        made.answer(step)
+
+
+def test_a_program_may_be_a_lambda() -> None:
+    made = program(x=Data("d"), w=State("d", shared=True))(
+        lambda me: setattr(me, "w", me.w + mean(lambda j: j.x))
+    )
+    assert innerloop.compile(made, d=2, n=3, steps=2, instances=2).certificate.holds
 
 
 ELSEWHERE = {
+    "the first argument is the token": "test_a_token_is_the_first_argument",
+    "has no State": "test_declarations_that_are_wrong",
+    "is the compiler's name": "test_declarations_that_are_wrong",
+    "must be Data, State, Number": "test_declarations_that_are_wrong",
     "the answer must be a value": "test_an_answer_that_is_no_value_is_refused",
+    "`where` must be 0 or 1": "test_a_flag_that_is_neither_0_nor_1_is_named_as_the_cause",
+    "is declared shared, but a": "test_a_register_that_differs_is_not_believed_to_be_shared",
+    "changes no state": "test_what_is_missing_is_said",
+    "has no answer": "test_what_is_missing_is_said",
     "this is for use inside of a program": "test_primitives_are_for_programs",
     "; there are ": "the interpreter, for what the compiler has refused before",
+    "over must be one of": "the same",
+    "from prompt to prompt": "the same",
+    "CHANGED, Line": "none: traces of one function that differ in what no register shows",
 }
 """Messages with tests of their own, or none."""
 
@@ -305,7 +664,7 @@ def test_every_refusal_is_tested() -> None:
 def test_an_answer_that_is_no_value_is_refused() -> None:
     made = program(x=Data("d"), q=State())(lambda me: setattr(me, "q", me.q + 1))
     made.answer(lambda me: 3)
-    with pytest.raises(CannotCompile, match="the answer must be a value of a token, got int"):
+    with pytest.raises(CannotCompile, match="a value of this token, got the number 3"):
         made().compiled  # noqa: B018
 
 

@@ -15,6 +15,7 @@ import pytest
 import torch
 
 import innerloop
+from innerloop.certification.certificate import certify
 from innerloop.language import (
     Data,
     Matrices,
@@ -33,6 +34,7 @@ from innerloop.language import (
     program,
     relu,
     soft_threshold,
+    softmax,
     stack,
     total,
     transposed,
@@ -163,6 +165,28 @@ class Author:
         return self.random.choice(written)()
 
 
+def make_softmax_program(seed: int) -> type[ProgramConstruction]:
+    """Make a program with softmax heads, whose scores and values are random."""
+
+    def step(me: Any) -> None:
+        chosen = random.Random(seed)
+        names = [chosen.choice(["x", "w"]) for _ in range(4)]
+        over = chosen.choice(["all", "context", "causal"])
+        scale = chosen.choice([0.5, -0.25])
+        me.u = softmax(
+            lambda j: scale * dot(getattr(me, names[0]), getattr(j, names[1])) + 0.5 * j.y,
+            lambda j: j.x + scale * getattr(j, names[2]),
+            over=over,
+            **({"where": lambda j: j.t, "reach": 500} if chosen.random() < 0.5 else {}),
+        )
+        me.m = 0.5 * me.m + me.u + relu(me.u - getattr(me, names[3]))
+        me.w = 0.5 * me.w + scale * mean(lambda j: j.y * j.m)
+
+    made = program(x=Data("d"), y=Data(), t=Data(), w=State("d", shared=True), m=State("d"))(step)
+    made.answer(lambda me: dot(me.w, me.x))
+    return made
+
+
 def make_program(seed: int) -> type[ProgramConstruction]:
     """Make a program whose step is that of a random author."""
     prompt = random.Random(seed + 1).choice(["regression", "regression", "prefixes", "points"])
@@ -223,6 +247,13 @@ def find_first_seed() -> int:
 def test_random_programs_equal_their_interpreter_exactly() -> None:
     outcomes = Counter(try_program(find_first_seed() + i) for i in range(TRIES))
     assert outcomes["equal"] > 0.6 * TRIES, outcomes
+
+
+def test_random_softmax_programs_equal_their_interpreter_in_floats() -> None:
+    for seed in range(find_first_seed(), find_first_seed() + max(TRIES // 15, 4)):
+        made = make_softmax_program(seed).from_values({"d": 2, "n": 3, "steps": 2})
+        certificate = certify(made, made.transformer, instances=3)
+        assert certificate.holds, f"seed {seed}: {certificate.explain()}"
 
 
 def test_weights_for_one_n_know_how_many_tokens_a_prefix_prompt_has() -> None:

@@ -8,12 +8,12 @@ import torch
 
 from innerloop.certification.building import BuiltTransformer, Precision, build
 from innerloop.constructions.base import Construction
-from innerloop.errors import InputError
+from innerloop.errors import InputError, unknown_name_error
 from innerloop.language.construction import ProgramConstruction
 from innerloop.language.exactness import Exactness, check_exactly
 from innerloop.limits import check_seed
 from innerloop.progress import Progress
-from innerloop.registry import find_class, make_member
+from innerloop.registry import find_class, load_members, make_member
 
 
 def compile(
@@ -51,7 +51,7 @@ def compile(
         >>> built.certificate.holds
         True
     """
-    _find_program(step)
+    find_program(step)
     options: dict[str, Any] = {"instances": instances, "seed": seed, "dtype": dtype}
     return build(step, **options, progress=progress, **parameters)
 
@@ -68,7 +68,7 @@ def exact(step: Any, /, *, points: int = 12, seed: int = 0, **parameters: Any) -
     Returns:
         Whether they are equal and what that proves: see `innerloop.language.exactness`.
     """
-    kind = _find_program(step)
+    kind = find_program(step)
     declared = kind.declared_types()
     sizes = {name: size for name, size in kind.exact_sizes.items() if name in declared}
     given = step.values() if isinstance(step, ProgramConstruction) else sizes
@@ -77,12 +77,16 @@ def exact(step: Any, /, *, points: int = 12, seed: int = 0, **parameters: Any) -
     return check_exactly(made, points, check_seed(seed))
 
 
-def _find_program(step: Any) -> type[ProgramConstruction]:
+def find_program(step: Any) -> type[ProgramConstruction]:
     """Find the class of a program; refuse other constructions, and plain functions."""
     if callable(step) and hasattr(step, "__code__"):
         raise InputError(
             f"{step.__name__} is a plain function: write @program(…) before it, with its registers"
         )
+    if isinstance(step, str) and ":" not in step:
+        known = _list_programs()
+        if step not in {*known, *load_members("constructions", Construction)}:
+            raise unknown_name_error("program", step, known)
     kind = find_class("constructions", Construction, step)
     if not issubclass(kind, ProgramConstruction):
         raise InputError(
@@ -90,3 +94,10 @@ def _find_program(step: Any) -> type[ProgramConstruction]:
             "program: `build` certifies it; `list programs` shows what can be compiled"
         )
     return kind
+
+
+def _list_programs() -> list[str]:
+    """List what can be compiled by name: programs, and constructions that are written as one."""
+    kinds = load_members("constructions", Construction)
+    written = [name for name, kind in kinds.items() if issubclass(kind, ProgramConstruction)]
+    return [*load_members("programs", Construction), *written]

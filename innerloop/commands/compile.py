@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from innerloop.commands.build import finish_certificate
-from innerloop.commands.options import AsJson, Seed, Settings, parse_parameters
+from innerloop.commands.options import AsJson, Seed, Settings
 from innerloop.output import print_text
 from innerloop.terminal import progress_bar
 
@@ -34,14 +34,15 @@ def compile_(
 ) -> None:
     """Compile a program to a transformer and certify it; exit 1 where the law is broken."""
     from innerloop.certification.compiling import compile as make
-    from innerloop.constructions.base import Construction
+    from innerloop.certification.compiling import find_program
     from innerloop.files import check_writable
     from innerloop.language.construction import ProgramConstruction
     from innerloop.language.diagram import draw_program
     from innerloop.language.explaining import describe_blocks
+    from innerloop.parameters import parse_settings
     from innerloop.report.export import check_drawing_format, write_drawing
 
-    values = parse_parameters("constructions", Construction, name, settings)
+    values = parse_settings(find_program(name), settings or [])
     if figure is not None:
         check_drawing_format(figure)
     for path in (output, figure):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from innerloop.commands.options import AsJson, Seed, Settings, parse_parameters
+from innerloop.commands.options import AsJson, Seed, Settings
 from innerloop.output import print_error, print_json, print_text
 
 
@@ -29,9 +29,10 @@ def exact(
     said; with ReLU it is exact at the points tried.
     """
     from innerloop.certification.compiling import exact as compare
-    from innerloop.constructions.base import Construction
+    from innerloop.certification.compiling import find_program
+    from innerloop.parameters import parse_settings
 
-    values = parse_parameters("constructions", Construction, name, settings)
+    values = parse_settings(find_program(name), settings or [])
     found = compare(name, points=points, seed=seed, **values)
     print_json(found.as_dict()) if as_json else print_text(found.text)
     if not found.equal:

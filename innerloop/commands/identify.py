@@ -17,8 +17,8 @@ def identify(
     model: Annotated[
         str,
         typer.Argument(
-            help="A file of `build -o`, a run or a sweep of `train`, or module:attribute, which is "
-            "imported and runs its code."
+            help="A file of `build -o`, a run or a sweep of `train`, a construction or program by "
+            "name, or module:attribute, which is imported and runs its code."
         ),
     ],
     problem: Annotated[
@@ -27,7 +27,7 @@ def identify(
     settings: Settings = None,
     candidate: Annotated[
         list[str] | None,
-        typer.Option(help="Compare with this algorithm only; repeat for more."),
+        typer.Option(help="Compare with this algorithm or program only; repeat for more."),
     ] = None,
     definition: Definition = None,
     prompts: Annotated[int, typer.Option(min=2, help="Prompts that score the candidates.")] = 256,
@@ -49,7 +49,7 @@ def identify(
     from innerloop.commands.identifying import identify_sweep
     from innerloop.devices import choose_device
     from innerloop.identification.identification import identify as run
-    from innerloop.identification.loading import check_request, load_model, select_distribution
+    from innerloop.identification.loading import check_request, load_with_problems
     from innerloop.recipes.sweeps import is_sweep
 
     if figure is not None:
@@ -67,8 +67,7 @@ def identify(
         asked = {"prompts": prompts, "steps": steps, "seed": seed, "algorithms": candidate}
         return identify_sweep(Path(model), definition, as_json, device=device, **asked)
     check_request(problem, settings or [], candidate or [])
-    loaded = load_model(model, definition)
-    distribution = select_distribution(loaded, problem, settings or [])
+    loaded, distribution = load_with_problems(model, definition, problem, settings or [])
     limits: dict[str, int] = {"prompts": prompts, "steps": steps, "seed": seed}
     with progress_bar("identifying") as progress:
         options: dict[str, Any] = {"algorithms": candidate, "device": device, **limits}

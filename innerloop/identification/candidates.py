@@ -6,6 +6,7 @@ that has hyper-parameters per step is two candidates: one value for all steps, a
 
 from __future__ import annotations
 
+import inspect
 import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +16,15 @@ import torch
 from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm, find_missing_defaults
+from innerloop.constructions.base import Construction
 from innerloop.errors import InputError
 from innerloop.identification.fitting import Schedule
 from innerloop.identification.hyper import free_numbers, list_free_parameters
 from innerloop.identification.instances import copy_problem, select_queries
+from innerloop.language.construction import ProgramConstruction
 from innerloop.limits import is_out_of_memory
 from innerloop.locations import describe_failure, load_object
-from innerloop.registry import SkippedMember, find_class, get_name, load_members
+from innerloop.registry import SkippedMember, find_class, get_name, load_members, make_member
 
 GUESSED_PROMPTS, SHOWN_PROMPTS = 256, 4
 """Prompts that guesses are made from, and that show in which shape an algorithm predicts."""
@@ -71,8 +74,15 @@ def find_generalisations(algorithm: type[Algorithm[Any, Any]]) -> set[str]:
     return names
 
 
-Given = str | Algorithm[Any, Any] | type[Algorithm[Any, Any]]
-"""An algorithm by name, `module:attribute`, class, or an object to start the fit from."""
+Given = (
+    str
+    | Algorithm[Any, Any]
+    | type[Algorithm[Any, Any]]
+    | Construction[Any, Any]
+    | type[Construction[Any, Any]]
+)
+"""An algorithm by name, `module:attribute`, class, or an object to start the fit from; or a program
+that runs one."""
 
 
 def list_candidates(
@@ -86,7 +96,7 @@ def list_candidates(
     chosen = list(load_members("algorithms", Algorithm)) if given is None else given
     found, lacking = [], []
     for each in chosen:
-        algorithm = _load_given(each)
+        algorithm = find_algorithm(each)
         try:
             found += _make_candidates(algorithm, problem, prediction)
         except LackingError as error:
@@ -104,17 +114,30 @@ def list_candidates(
     return found
 
 
-def _load_given(given: Given) -> Algorithm[Any, Any] | type[Algorithm[Any, Any]]:
-    """Load an algorithm that is given by name or location; one that is an object stays so."""
+def find_algorithm(given: Any) -> Algorithm[Any, Any] | type[Algorithm[Any, Any]]:
+    """Find an algorithm given by name, location, class or object; an object of one stays so.
+
+    A program, or another construction, stands for the algorithm that it runs.
+    """
     if isinstance(given, str) and ":" in given:
         given = load_object(given)
-    return given if isinstance(given, Algorithm) else find_class("algorithms", Algorithm, given)
+    if isinstance(given, str) and given not in load_members("algorithms", Algorithm):
+        given = load_members("programs", Construction).get(given, given)
+    if isinstance(given, Algorithm):
+        return given
+    if isinstance(given, Construction):
+        return given.algorithm
+    if inspect.isclass(given) and issubclass(given, Construction):
+        if issubclass(given, ProgramConstruction) and given.takes_interpreter():
+            return given.reference
+        return type(make_member("constructions", Construction, given, {}).algorithm)
+    return find_class("algorithms", Algorithm, given)
 
 
 def _name_given(given: Given) -> str:
     if isinstance(given, str):
         return given
-    return get_name(type(given) if isinstance(given, Algorithm) else given)
+    return get_name(given if inspect.isclass(given) else type(given))
 
 
 def _make_candidates(

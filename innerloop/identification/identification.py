@@ -5,6 +5,7 @@ Candidates' hyper-parameters are fitted, and steps chosen, on one set of prompts
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -14,6 +15,7 @@ from torch import nn
 
 from innerloop.algorithms.base import Algorithm
 from innerloop.certification.building import BuiltTransformer
+from innerloop.constructions.base import Construction
 from innerloop.devices import choose_device, default_to_cpu
 from innerloop.errors import InputError
 from innerloop.identification.candidates import Candidate, Given
@@ -43,6 +45,7 @@ from innerloop.policies.base import Policy
 from innerloop.problems.base import Distribution
 from innerloop.progress import Progress
 from innerloop.recipes.base import TrainedRun
+from innerloop.registry import make_member
 
 PROMPTS_PER_ENTRY = 6
 """Prompts that are drawn to fit on, at least, per entry of a d×d matrix."""
@@ -53,11 +56,18 @@ STEPS_PER_LAYER, MIN_STEPS = 4, 32
 
 
 def as_model(given: Any, label: str = "the model") -> Model:
-    """Return a `Model` as it is; wrap a result of `build` or `train`, a module or a function."""
+    """Return a `Model` as it is; wrap what `build` or `train` gives or takes, and functions.
+
+    A construction or a program is built as it is, or with its defaults if it is a class.
+    """
     if isinstance(given, Model):
         return given
     if isinstance(given, BuiltTransformer):
         return ConstructionModel.from_built(given)
+    if inspect.isclass(given) and issubclass(given, Construction):
+        given = make_member("constructions", Construction, given, {})
+    if isinstance(given, Construction):
+        return ConstructionModel(given, given.transformer)
     if isinstance(given, TrainedRun):
         return TrainedModel.from_run(given)
     if isinstance(given, nn.Module):
@@ -65,7 +75,8 @@ def as_model(given: Any, label: str = "the model") -> Model:
     if callable(given) or isinstance(given, Policy):
         return FunctionModel(given, label)
     raise InputError(
-        f"expected a Model, what build or train returned, a module, a policy, or a function of X, "
+        f"expected a Model, what build or train returned, a construction or program, a module, a "
+        f"policy, or a function of X, "
         f"y and x_query; got {type(given).__name__}"
     )
 
@@ -84,10 +95,11 @@ def identify(
     """Identify which algorithm each layer of a model runs on problems of a distribution.
 
     Args:
-        model: A `Model`, a result of `build` or `train`, an `nn.Module`, a policy, or a function:
-            of X, y and x_query; of points; of a game so far.
+        model: A `Model`, a result of `build` or `train`, a construction or a program, an
+            `nn.Module`, a policy, or a function: of X, y and x_query; of points; of a game so far.
         distribution: The problems to ask it about. What `build` and `train` return knows its own.
-        algorithms: The candidates, by name, class or object; all that solve the problem if None.
+        algorithms: The candidates, by name, class or object, of algorithms or of programs; all
+            algorithms that solve the problem if None.
         prompts: Prompts that score the candidates; their free numbers are fitted on others.
         steps: Steps of an iteration that a layer is matched with, at most.
         seed: Seed of the prompts.

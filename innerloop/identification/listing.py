@@ -11,7 +11,7 @@ from typing import Any
 
 from innerloop.algorithms.base import Algorithm
 from innerloop.errors import InputError
-from innerloop.identification.candidates import Candidate, Given, list_candidates
+from innerloop.identification.candidates import Candidate, Given, find_algorithm, list_candidates
 from innerloop.identification.families.base import Family
 from innerloop.identification.families.clouds import answer_as_asked
 from innerloop.identification.families.deciding import (
@@ -26,7 +26,7 @@ from innerloop.identification.trials import Trial, make_trial_candidate
 from innerloop.locations import describe_failure, load_object
 from innerloop.policies.base import Policy
 from innerloop.problems.linear_bandit_games import BanditGameProblem
-from innerloop.registry import find_class, get_name, load_members
+from innerloop.registry import get_name, load_members
 
 
 def list_family_candidates(
@@ -71,9 +71,7 @@ def _load_trials(
             name = given.name if isinstance(given, Policy) else get_name(given)
             trials = make_policy_trials(given, problem)
             return {name: trials} if trials else {}
-    if not isinstance(given, Algorithm):
-        given = find_class("algorithms", Algorithm, given)
-    return _make_trials(given, problem, shape)
+    return _make_trials(find_algorithm(given), problem, shape)
 
 
 def _make_trials(given: Any, problem: Any, shape: Sequence[int]) -> dict[str, list[Trial]]:

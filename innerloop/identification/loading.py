@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,8 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from innerloop import sealed
-from innerloop.algorithms.base import Algorithm, find_missing_defaults
-from innerloop.errors import InputError
+from innerloop.algorithms.base import find_missing_defaults
+from innerloop.constructions.base import Construction
+from innerloop.errors import FileError, InputError
+from innerloop.identification.candidates import find_algorithm
 from innerloop.identification.identification import as_model
 from innerloop.identification.models import ConstructionModel, Model
 from innerloop.identification.trained import TrainedModel
@@ -23,25 +26,63 @@ from innerloop.recipes.runs import find_model
 from innerloop.registry import find_class, load_members, make_member
 
 
-def load_model(word: str, definition: str | None = None) -> Model:
+def load_model(
+    word: str, definition: str | None = None, settings: Sequence[str] | None = None
+) -> Model:
     """Load a model from a file or folder of a run, or what stands at `module:attribute`.
 
+    The name of a construction or a program, or one's location, is built with `key=value` settings.
     An attribute that is a function without arguments, or the class of a policy, is called for the
     model. `definition` is the construction or recipe of a file whose own is not registered, as
     `file.py:attribute`.
     """
+    kind = find_construction(word)
+    if definition is not None and (kind is not None or (":" in word and not Path(word).exists())):
+        raise InputError(f"a definition is for files of `build` and `train`, not for {word}")
+    if kind is not None:
+        values = parse_settings(kind, settings or [])
+        return as_model(make_member("constructions", Construction, kind, values))
     if ":" not in word or Path(word).exists():
         path = find_model(Path(word))
         trained = sealed.read_format(path) == FORMAT
         return (TrainedModel if trained else ConstructionModel).read(path, definition)
-    if definition is not None:
-        raise InputError(f"a definition is for files of `build` and `train`, not for {word}")
     value: Any = load_object(word)
     if inspect.isfunction(value) and not inspect.signature(value).parameters:
         value = value()
     if inspect.isclass(value) and issubclass(value, Policy):
         value = make_policy(value, word)
     return as_model(value, word)
+
+
+def find_construction(word: str) -> type[Construction[Any, Any]] | None:
+    """Find the construction or program that a word names; a file of that name comes first."""
+    if Path(word).exists():
+        return None
+    if ":" in word:
+        value = load_object(word)
+        return value if inspect.isclass(value) and issubclass(value, Construction) else None
+    kinds = ("constructions", "programs")
+    known = {
+        name: each for kind in kinds for name, each in load_members(kind, Construction).items()
+    }
+    if word not in known and (near := difflib.get_close_matches(word, known, n=1)):
+        raise FileError(
+            f"there is no such file as {word}, and no construction or program of that name; did "
+            f"you mean {near[0]!r}?"
+        )
+    return known.get(word)
+
+
+def load_with_problems(
+    word: str, definition: str | None, problem: str | None, settings: Sequence[str]
+) -> tuple[Model, Distribution]:
+    """Load a model and the problems to ask it about.
+
+    Settings are those of the problems; of a construction that is built, if no problem is named.
+    """
+    built = problem is None and find_construction(word) is not None
+    model = load_model(word, definition, settings if built else [])
+    return model, select_distribution(model, problem, [] if built else settings)
 
 
 def make_policy(kind: type[Policy[Any, Any]], word: str) -> Policy[Any, Any]:
@@ -65,14 +106,12 @@ def check_request(problem: str | None, settings: Sequence[str], algorithms: Sequ
 
 
 def find_candidate(name: str) -> Any:
-    """Find an algorithm or a policy by name or location; an object of theirs stays so."""
+    """Find an algorithm or a policy by name or location; a program stands for its algorithm."""
     if ":" in name:
         value = load_object(name)
-        if isinstance(value, Algorithm | Policy):
+        if isinstance(value, Policy) or (inspect.isclass(value) and issubclass(value, Policy)):
             return value
-        if inspect.isclass(value) and issubclass(value, Policy):
-            return value
-    return find_class("algorithms", Algorithm, name)
+    return find_algorithm(name)
 
 
 def _make_distribution(problem: str, settings: Sequence[str]) -> Distribution:

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from innerloop.errors import InputError
 from innerloop.language.definition import Definition
+from innerloop.language.errors import CannotCompile, find_definition
 from innerloop.language.forms import Entry, Form
 from innerloop.language.placement import plan_blocks
 from innerloop.language.plan import SCRATCH, Plan
+from innerloop.language.soundness import check_repetition, check_shared
 from innerloop.language.target import Target
 from innerloop.language.trace import Trace, trace_answer, trace_step
 from innerloop.transformer import Layout
@@ -58,9 +59,15 @@ def compile_program(
     """Compile the steps of these numbers; `numbers(k)` has rationals, whole numbers, matrices."""
     shapes = {name: r.find_shape(sizes) for name, r in definition.registers.items()}
 
+    check_shared(definition, sizes)
+
     def trace(run: Callable[..., Trace], function: Any, k: int) -> Trace:
         arguments = definition.bind(function, k, sizes, numbers(k))
-        return run(function, arguments, definition.registers, shapes)
+        found = run(function, arguments, definition.registers, shapes)
+        if function not in definition.repeated:
+            check_repetition(found, run(function, arguments, definition.registers, shapes))
+            definition.repeated.add(function)
+        return found
 
     prologue = epilogue = answer = None
     if definition.first_part is not None:
@@ -68,8 +75,10 @@ def compile_program(
         prologue = plan_blocks(trace(trace_step, definition.first_part, 0), empty, target)
     plans = [plan_blocks(trace(trace_step, definition.step, k), (), target) for k in steps]
     if not any(plan.blocks for plan in plans):
-        raise InputError(
-            f"{definition.name} changes no state: assign one, or use larger steps than 0"
+        raise CannotCompile(
+            f"{definition.name} changes no state: assign one, as in me.{definition.states[0]} = …, "
+            "or use larger steps than 0",
+            find_definition(definition.step),
         )
     parts = [plan for plan in (prologue, *plans) if plan is not None]
     if definition.answer_part is not None:
@@ -82,9 +91,10 @@ def compile_program(
             epilogue = _plan_answer(traced, name is None, used, target)
             parts.append(epilogue)
     elif definition.readout_part is None:
-        raise InputError(
+        raise CannotCompile(
             f"{definition.name} has no answer: write @{definition.name}.answer before a function "
-            "of me that returns it"
+            "of me that returns it",
+            find_definition(definition.step),
         )
     registers: dict[str, Any] = dict(shapes)
     if any(plan.needs_one for plan in parts):

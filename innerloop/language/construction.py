@@ -88,6 +88,11 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         """Whether the class has an algorithm of its own, not the interpreter."""
         return cls.algorithm is not ProgramConstruction.algorithm
 
+    @classmethod
+    def takes_interpreter(cls) -> bool:
+        """Whether its algorithm is the interpreter: `reference`, with the program's numbers."""
+        return not cls._has_algorithm()
+
     def _check_number(self, name: str, declared: Number) -> None:
         value = getattr(self, name)
         if value is None:

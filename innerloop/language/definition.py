@@ -8,13 +8,15 @@ import inspect
 import textwrap
 from collections import namedtuple
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 from innerloop.errors import InputError
+from innerloop.language.errors import CannotCompile, find_definition
 from innerloop.language.machine import Function
 from innerloop.language.prompts.base import Prompt
+from innerloop.language.refusals import describe_kind
 from innerloop.language.types import RESERVED, Count, Declaration, Matrices, Number, Register
 
 
@@ -34,6 +36,8 @@ class Definition:
     first_part: Function | None = None
     answer_part: Function | None = None
     readout_part: Function | None = None
+    repeated: set[Function] = field(default_factory=set)
+    """Functions that gave the same trace twice."""
 
     def init(self, function: Function) -> Function:
         """Declare, as a decorator, how states are computed before the first step."""
@@ -49,6 +53,7 @@ class Definition:
         return self._extend("readout_part", function)
 
     def _extend(self, part: str, function: Function) -> Function:
+        check_token(function)
         setattr(self, part, function)
         add_numbers(self, function)
         return function
@@ -70,7 +75,8 @@ class Definition:
     @cached_property
     def state_type(self) -> Any:
         """A named tuple of the states."""
-        return namedtuple(f"{self.name}_state", self.states)
+        name = self.name if self.name.isidentifier() else "program"
+        return namedtuple(f"{name}_state", self.states)
 
     @property
     def functions(self) -> list[Function]:
@@ -107,22 +113,39 @@ def list_arguments(function: Function) -> list[str]:
     return list(inspect.signature(function).parameters)[1:]
 
 
+def check_token(function: Any) -> None:
+    """Refuse what is no function of a token, as its first argument."""
+    if not callable(function) or not hasattr(function, "__code__"):
+        raise InputError(f"a program is a function of me, got a {type(function).__name__}")
+    first = next(iter(inspect.signature(function).parameters.values()), None)
+    if first is None or first.default is not first.empty or first.kind is first.KEYWORD_ONLY:
+        raise CannotCompile(
+            "the first argument is the token, whose registers are read and assigned: write "
+            f"def {function.__name__}(me, …)",
+            find_definition(function),
+        )
+
+
 def make_definition(step: Function, prompt: Prompt, declared: Mapping[str, Any]) -> Definition:
     """Make a definition from a step and what is declared about it; numbers may be undeclared."""
+    line = find_definition(step)
     for name, part in declared.items():
         if name in RESERVED or name.startswith("_"):
-            raise InputError(f"{step.__name__}: {name!r} is the compiler's name: choose another")
+            raise CannotCompile(f"{name!r} is the compiler's name: choose another", line)
         if not isinstance(part, Declaration):
-            raise InputError(
-                f"{step.__name__}: {name} must be Data, State, Number, Bound, Count or Matrices, "
-                f"got {type(part).__name__}"
+            raise CannotCompile(
+                f"{name} must be Data, State, Number, Bound, Count or Matrices, got "
+                f"{describe_kind(part)}",
+                line,
             )
     registers = {n: part for n, part in declared.items() if isinstance(part, Register)}
     numbers = {n: part for n, part in declared.items() if n not in registers}
     definition = Definition(step, prompt, registers, numbers)
-    prompt.check_registers(definition.name, registers)
+    prompt.check_registers(str(line) if line.file else definition.name, registers)
     if not definition.states:
-        raise InputError(f"{definition.name} has no State: a step must have something to change")
+        raise CannotCompile(
+            f"{definition.name} has no State: a step must have something to change", line
+        )
     add_numbers(definition, step)
     return definition
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import linecache
+import re
 import sys
 import sysconfig
+import traceback
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from innerloop.errors import InputError
 
@@ -15,6 +17,18 @@ FOLDER = str(Path(__file__).parent)
 PACKAGE = str(Path(__file__).parents[1])
 PROGRAMS = tuple(str(Path(PACKAGE) / folder) for folder in ("programs", "constructions"))
 STDLIB = sysconfig.get_path("stdlib")
+NAMES = {
+    **dict.fromkeys(("Form", "Score", "Summand", "Value"), "a value of a token"),
+    "Token": "a token",
+    "Matrix": "a matrix of numbers",
+}
+"""What the classes of this folder are called in messages."""
+METHODS = {"T": "transposed(x)", "transpose": "transposed(x)", "sum": "entry_sum(x)"}
+METHODS |= {"mean": "mean(lambda j: …) over tokens", "dot": "dot(a, b)", "clip": "clip(x, bound)"}
+METHODS |= {"shape": "def step(me, d) and use d", "norm": "dot(x, x), its square"}
+"""What the language has for attributes that arrays have elsewhere."""
+MAX_DECORATORS = 40
+"""Lines of decorators that may stand before a function."""
 
 
 class Line(NamedTuple):
@@ -32,10 +46,13 @@ NOWHERE = Line("", 0, "")
 
 
 class CannotCompile(InputError):
-    """A program that no transformer runs as it is written; the message begins with its line."""
+    """A program that no transformer runs as it is written; the message begins with its line.
 
-    def __init__(self, reason: str) -> None:
-        line = find_line()
+    That is the line that runs now, unless another one is given.
+    """
+
+    def __init__(self, reason: str, line: Line | None = None) -> None:
+        line = find_line() if line is None else line
         place = f"{line}: `{line.text}`: " if line.file else ""
         super().__init__(f"{place}{reason}")
 
@@ -65,6 +82,42 @@ def is_program(frame: FrameType) -> bool:
 
 def _is_machinery(file: str) -> bool:
     return file.startswith((FOLDER, "<")) or "jaxtyping" in file or "/strict.py" in file
+
+
+def find_definition(function: Any) -> Line:
+    """Find the line that a function of a program begins with."""
+    code = function.__code__
+    for number in range(code.co_firstlineno, code.co_firstlineno + MAX_DECORATORS):
+        text = " ".join(linecache.getline(code.co_filename, number).split())
+        if text.startswith("def ") or "lambda" in text:
+            return Line(_shorten(code.co_filename), number, text)
+    return NOWHERE
+
+
+def explain_failure(error: Exception, function: Any) -> CannotCompile:
+    """Say in the language's words where and why a function of a program failed in Python."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_written(f.filename)]
+    line = find_definition(function)
+    if frames and frames[-1].lineno is not None:
+        last = frames[-1]
+        text = " ".join((last.line or "").split())
+        line = Line(_shorten(last.filename), last.lineno or 0, text)
+    if isinstance(error, ZeroDivisionError):
+        return CannotCompile("a division by a number that is 0 with these parameters", line)
+    said = str(error).partition("\n")[0]
+    for name, words in NAMES.items():
+        said = re.sub(rf"'?\b{name}\b'?( object)?", words, said)
+    if isinstance(error, AttributeError) and (instead := METHODS.get(getattr(error, "name", ""))):
+        said += f": write {instead}"
+    if said.endswith("has no len()"):  # list(x) may ask for it, so a value itself cannot refuse
+        said += ": ask for the size by its letter, as in def step(me, d)"
+    return CannotCompile(f"{type(error).__name__}: {said}", line)
+
+
+def _is_written(file: str) -> bool:
+    """Whether a file may hold a program: it is not Python's, a library's or the compiler's."""
+    others = (FOLDER, STDLIB, "<")
+    return not file.startswith(others) and "site-packages" not in file and "/strict.py" not in file
 
 
 def _is_caller(file: str, method: bool) -> bool:

@@ -8,7 +8,11 @@ Linear attention  both sides are polynomials. A difference of degree D that is n
                   of random integers among 2³¹ with probability D/2³¹ at most (Schwartz and Zippel),
                   and at all p points with (D/2³¹)^p: equality is a proof for these sizes, up to it
 ReLU              a point speaks for its own pattern of active units and heads. Patterns are
-                  counted, and each unit and head should be seen active and silent. No proof
+                  counted, and each unit and head should be seen active and silent: where random
+                  points show one side only, signs.py proves that there is no other, or
+                  scouting.py looks for it. No proof
+Weights           the float64 weights, read as rational numbers, may differ from the exact ones by
+                  what rounding can do at a point, and by no more
 Knots             the program means the straight lines between them, and so do the weights: both
                   are equal to these. How far the lines are from their function is bounded apart
 """
@@ -24,7 +28,7 @@ from innerloop.errors import InputError
 from innerloop.language.compiler import Compiled
 from innerloop.language.construction import ProgramConstruction
 from innerloop.language.degrees import find_degree
-from innerloop.language.points import BITS, SCALES, PointChecker, list_parts
+from innerloop.language.points import BITS, SCALES, LawPart, PointChecker, list_parts
 from innerloop.language.rational import Activity, check_kind
 
 
@@ -35,7 +39,8 @@ class Exactness:
     degree       of the polynomials, for linear attention; None with ReLU
     log10_probability  that polynomials which differ would have passed; None with ReLU
     patterns     distinct patterns of active ReLUs that were seen
-    one_sided    ReLUs that were never seen active, or never silent
+    signed       ReLUs that have one side only: the other is impossible in range (signs.py)
+    one_sided    ReLUs that have two, and were never seen active, or never silent
     lines        functions on knots, which count as straight lines
     rounding     deviation of the float64 weights from the exact ones, relative to max(1, |exact|)
     difference   where they differ, at the smallest numbers found; empty if they are equal
@@ -49,6 +54,7 @@ class Exactness:
     degree: int | None
     log10_probability: float | None
     patterns: int
+    signed: int
     one_sided: list[str]
     lines: int
     rounding: float
@@ -100,17 +106,25 @@ class Exactness:
                 f"{len(self.parts)}·{bound} < 1e{math.ceil(self.log10_probability or 0)}; "
                 f"{rounding}"
             )
-        seen = (
-            f"each of the {self.relus} ReLU units and heads was seen active and silent"
-            if not self.one_sided
-            else f"{len(self.one_sided)} of {self.relus} ReLU units and heads were seen on one "
-            f"side only: {', '.join(self.one_sided[:4])}{', …' if len(self.one_sided) > 4 else ''}"
-        )
         return (
             f"{self.name}: exact at the points tried: equal at {where} ({', '.join(self.parts)}), "
-            f"{self.patterns} distinct activation patterns; {seen}. With ReLU a point speaks for "
-            f"its own pattern alone: no proof; {rounding}{self._knots}"
+            f"{self.patterns} distinct activation patterns; {self._seen}. With ReLU a point speaks "
+            f"for its own pattern alone: no proof; {rounding}{self._knots}"
         )
+
+    @property
+    def _seen(self) -> str:
+        """Say which ReLUs were seen from both sides, and why others were not."""
+        both = self.relus - self.signed - len(self.one_sided)
+        if not self.signed and not self.one_sided:
+            return f"each of the {self.relus} ReLU units and heads was seen active and silent"
+        parts = [f"{both} of {self.relus} ReLU units and heads were seen active and silent"]
+        if self.signed:
+            parts.append(f"{self.signed} have one sign for every input in range, which is proved")
+        if self.one_sided:
+            named = ", ".join(self.one_sided[:4]) + (", …" if len(self.one_sided) > 4 else "")
+            parts.append(f"{len(self.one_sided)} were seen on one side only: {named}")
+        return ", ".join(parts)
 
     @property
     def _knots(self) -> str:
@@ -153,15 +167,29 @@ def check_exactly(
     generator, activity, rounding = random.Random(seed), Activity(), 0.0
     checker = PointChecker(construction, compiled, generator)
     difference = ""
+
+    def judge(part: LawPart, compared: tuple[Any, Any, Any], weights: bool) -> None:
+        nonlocal difference, rounding
+        expected, found, stream = compared
+        if not difference and (expected != found).any():
+            difference = checker.find_smallest(part) or checker.describe(part, expected, found)
+        if own and weights:
+            off, told = checker.judge_weights(part, stream, found)
+            rounding, difference = max(rounding, off), difference or told
+
     for index in range(points):
         scale = None if degree is not None else SCALES[index % len(SCALES)]
         for part in parts:
-            expected, found, stream = checker.compare(part, scale, activity)
-            if not difference and (expected != found).any():
-                difference = checker.find_smallest(part)
-            if index == 0 and own:
-                rounding = max(rounding, checker.measure_rounding(part, stream, found))
+            known = activity.count_sides()
+            compared = checker.compare(part, scale, activity)
+            judge(part, compared, index == 0 or activity.count_sides() > known)
         activity.finish_point()
+    signed: set[Any] = set()
+    for part in parts if degree is None else ():
+        signed |= checker.prove_signs(part)
+        for compared in checker.scout(part, activity, signed, points):
+            judge(part, compared, weights=True)
+            activity.finish_point()
     bound = None
     if degree is not None:
         bound = math.log10(len(parts)) + points * (
@@ -176,7 +204,8 @@ def check_exactly(
         degree=degree,
         log10_probability=bound,
         patterns=len(activity.patterns),
-        one_sided=[_describe_relu(key) for key in activity.one_sided],
+        signed=len(signed & set(activity.one_sided)),
+        one_sided=[_describe_relu(key) for key in activity.one_sided if key not in signed],
         lines=len({r.line for part in parts for r in part.plan.ranges if r.error}),
         rounding=rounding,
         difference=difference,

@@ -16,6 +16,7 @@ from fractions import Fraction
 from typing import Any, NamedTuple
 
 from innerloop.language.errors import CannotCompile
+from innerloop.language.refusals import Refusing, describe_kind
 from innerloop.language.types import to_fraction, to_fractions
 
 Entry = tuple[str, int]
@@ -59,7 +60,7 @@ def add_rows(*rows: dict[Any, Fraction]) -> dict[Any, Fraction]:
     return result
 
 
-class Symbol:
+class Symbol(Refusing):
     """Arithmetic that all symbols share, and what no transformer computes."""
 
     shape: tuple[int, ...]
@@ -80,7 +81,7 @@ class Symbol:
         from innerloop.language.products import multiply
 
         if not isinstance(other, Symbol):
-            raise CannotCompile(f"{operation} of a value and {type(other).__name__}: give vectors")
+            raise CannotCompile(f"{operation} of a value and {describe_kind(other)}: give vectors")
         return multiply(self, other, operation)
 
     def __mul__(self, other: Any) -> Symbol:
@@ -98,7 +99,7 @@ class Symbol:
         return self * -1
 
     def __sub__(self, other: Any) -> Symbol:
-        return self + (-1 * other)
+        return self + (-other if isinstance(other, Symbol) else -to_fraction(other))
 
     def __rsub__(self, other: Any) -> Symbol:
         return -self + other
@@ -119,26 +120,13 @@ class Symbol:
             "a power of a value: write the product, or piecewise(x, lambda x: x**2, knots)"
         )
 
-    def __bool__(self) -> bool:
-        raise CannotCompile(
-            "a branch on a value: weights cannot branch. Use gate(flag, x, bound) or relu"
-        )
-
-    def _compare(self, other: Any) -> bool:
-        return bool(self)
-
-    __lt__ = __gt__ = __le__ = __ge__ = _compare
-
-    def __float__(self) -> float:
-        raise CannotCompile("a value of a token is used as a Python number: it is none")
-
     def __abs__(self) -> Symbol:
         return self.rectify() + (-self).rectify()
 
     def __iter__(self) -> Iterator[Symbol]:
         raise CannotCompile("iterating over what is no vector or matrix of one token")
 
-    def __getitem__(self, index: int) -> Symbol:
+    def __getitem__(self, index: Any) -> Symbol:
         raise CannotCompile("an entry of what depends on two tokens: take entries of registers")
 
     def transpose(self) -> Symbol:
@@ -188,7 +176,11 @@ class Form(Symbol):
     def scale(self, factor: Fraction) -> Form:
         return Form(self.shape, [scale_row(row, factor) for row in self.rows], self.side)
 
-    def __getitem__(self, index: int) -> Form:
+    def __getitem__(self, index: Any) -> Form:
+        if not isinstance(index, int):
+            raise CannotCompile(
+                "entries are taken by whole numbers: x[i], M[i][j]; several with stack([x[i], …])"
+            )
         if not self.shape or not -self.shape[0] <= index < self.shape[0]:
             raise CannotCompile(f"entry {index} of a value of shape {self.shape}")
         size = math.prod(self.shape[1:])

@@ -20,6 +20,9 @@ from innerloop.language.knots import Knots
 from innerloop.language.machine import Function, Machine, Token, run_on
 from innerloop.language.values import Array, Value, convert_like
 
+FLAG_ERROR = 1e-4
+"""Flags may be off from 0 and 1 by this much: those of float32 are."""
+
 
 def insert_axis(array: Array, place: int) -> Array:
     """Insert an axis of length 1."""
@@ -41,6 +44,7 @@ class Interpreter(Machine):
         self.tokens = tokens
         self.context = context
         self._like = next(iter(registers.values())).array
+        self._declared = {name: value.shape for name, value in registers.items()}
 
     def read(self, name: str, side: str) -> Value:
         if name not in self.registers:
@@ -53,6 +57,10 @@ class Interpreter(Machine):
     def write(self, name: str, value: Any) -> None:
         if not isinstance(value, Value):
             value = Value(convert_like(self._like, value).reshape(1, 1), ())
+        wanted = self._declared.get(name, ())
+        if value.shape == () and wanted:  # one number is every entry's
+            array = value.array.reshape((*value.array.shape, *(1 for _ in wanted)))
+            value = Value(_expand_entries(array, wanted), wanted)
         shape = tuple(value.array.shape)
         keys = len(shape) - len(value.shape) - 1
         self.registers[name] = Value(
@@ -89,7 +97,7 @@ class Interpreter(Machine):
             value = _as_value(summand(Token(self, "j")), self._like)
             counted = convert_like(self._like, self._find_keys(over).astype(int))
             if where is not None:
-                counted = counted * _as_value(where(Token(self, "j")), self._like).array
+                counted = counted * self._find_flags(where)
         if mark is not None:
             counted = counted * self._find_same_marks(mark, gap)
         if average:
@@ -101,6 +109,18 @@ class Interpreter(Machine):
         weighted = value.array * counted
         keys = weighted.ndim - rank - 1
         return Value(insert_axis(weighted.sum(keys), keys), value.shape)
+
+    def _find_flags(self, where: Function) -> Array:
+        """Return which pairs of tokens count; what is neither 0 nor 1 is the author's mistake."""
+        flags = _as_value(where(Token(self, "j")), self._like).array
+        off = abs(flags * (1 - flags))
+        if (off > FLAG_ERROR).any():
+            worst = float(flags.reshape(-1)[int(off.reshape(-1).argmax())])
+            raise CannotCompile(
+                f"`where` must be 0 or 1 for every pair of tokens, and is {worst:.3g} for one: a "
+                "gate that is half open lets part of its score through"
+            )
+        return flags
 
     def _find_same_marks(self, mark: str, gap: Any) -> Array:
         marks = self.registers[mark].array
@@ -125,14 +145,19 @@ class Interpreter(Machine):
             values = _as_value(value(Token(self, "j")), self._like)
             counted = torch.as_tensor(self._find_keys(over), device=self._like.device)
             if where is not None:
-                flags = _as_value(where(Token(self, "j")), self._like)
-                counted = counted & (flags.array > 0.5)
+                counted = counted & (self._find_flags(where) > 0.5)
         scores, counted = torch.broadcast_tensors(scores, counted)
         weights = scores.masked_fill(~counted, -math.inf).softmax(-1)
         rank = len(values.shape)
         weighted = values.array * weights.reshape(tuple(weights.shape) + (1,) * rank)
         keys = weighted.ndim - rank - 1
         return Value(insert_axis(weighted.sum(keys), keys), values.shape)
+
+
+def _expand_entries(array: Array, shape: tuple[int, ...]) -> Array:
+    """Repeat what every entry of a register holds: the last dimensions become its shape."""
+    whole = tuple(array.shape[: array.ndim - len(shape)]) + shape
+    return array.expand(whole) if isinstance(array, Tensor) else np.broadcast_to(array, whole)
 
 
 def _as_value(given: Any, like: Array) -> Value:

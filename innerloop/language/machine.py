@@ -5,6 +5,7 @@ Both run the author's own function, and share nothing else.
 
 from __future__ import annotations
 
+import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -13,6 +14,7 @@ from typing import Any
 
 from innerloop.language.errors import CannotCompile
 from innerloop.language.knots import Knots
+from innerloop.language.refusals import Refusing, describe_kind
 
 Function = Callable[..., Any]
 
@@ -83,6 +85,23 @@ def run_program(machine: Machine, function: Function, arguments: Mapping[str, An
         return function(Token(machine, "me"), **arguments)
 
 
+def check_function(given: Any, name: str) -> None:
+    """Refuse what is no function of one other token."""
+    if not callable(given) or isinstance(given, Refusing):
+        raise CannotCompile(
+            f"{name} takes a function of another token, got {describe_kind(given)}: write "
+            f"{name}(lambda j: …)"
+        )
+    try:
+        inspect.signature(given).bind(None)
+    except TypeError:
+        raise CannotCompile(
+            f"{name} takes a function of one other token: write {name}(lambda j: …)"
+        ) from None
+    except ValueError:  # written in C: it does not say
+        pass
+
+
 class Token:
     """This token, `me`, whose registers are read and assigned; or another one, `j`, to be read.
 
@@ -108,3 +127,6 @@ class Token:
                 f"a token writes to itself alone: assign to me.{name}, not j.{name}"
             )
         self._machine.write(name, value)
+
+    def __delattr__(self, name: str) -> None:
+        raise CannotCompile(f"a register cannot be deleted: assign 0 to me.{name}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import random
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from fractions import Fraction
 from functools import partial
 from typing import Any, NamedTuple
@@ -22,7 +22,16 @@ from innerloop.language.interpreter import Interpreter
 from innerloop.language.machine import run_program
 from innerloop.language.plan import SCRATCH, Plan
 from innerloop.language.ranges import RangeCheck
-from innerloop.language.rational import Activity, run_blocks, run_plan, to_fractions
+from innerloop.language.rational import (
+    ROUNDING,
+    Activity,
+    bound_rounding,
+    run_blocks,
+    run_plan,
+    to_fractions,
+)
+from innerloop.language.scouting import Scout, shows_more
+from innerloop.language.signs import SignProver
 from innerloop.language.values import Value
 from innerloop.transformer.marks import find_gap
 
@@ -34,6 +43,12 @@ MAX_STRETCHES = 6
 """States are enlarged by each factor this often at most."""
 SCALES = (Fraction(1, 64), Fraction(1, 8), Fraction(1), Fraction(4))
 """Sizes of random numbers for ReLU: thresholds are met from both sides."""
+
+
+VARIED = Fraction(0)
+"""Asks for numbers whose size is drawn too."""
+PATIENCE = 50
+"""Points of varied sizes that show nothing new before no more are looked at."""
 
 
 class LawPart(NamedTuple):
@@ -119,12 +134,17 @@ class PointChecker:
         self.definition = construction.definition
         self.sizes = construction.sizes
         self.layout = compiled.layout
+        self._emitted: dict[str, list[Any]] = {}
 
     def compare(
         self, part: LawPart, scale: Fraction | None, activity: Activity
     ) -> tuple[Any, Any, Any]:
         """Return the expected stream, that of the blocks, and the one that both began with."""
-        registers, tokens = self._draw(part, scale)
+        return self._compare_at(part, *self._draw(part, scale), activity)
+
+    def _compare_at(
+        self, part: LawPart, registers: dict[str, Value], tokens: int, activity: Activity
+    ) -> tuple[Any, Any, Any]:
         context = self.definition.prompt.count_context(tokens, self.sizes)
         stream = self._write(registers, tokens)
         interpreter = Interpreter(dict(registers), tokens, context)
@@ -141,27 +161,88 @@ class PointChecker:
             expected[:, list(left)] = found[:, list(left)]
         return expected, found, stream
 
-    def measure_rounding(self, part: LawPart, stream: Any, exact: Any) -> float:
-        """Return how far the float64 weights are from the exact ones, on one stream."""
+    def prove_signs(self, part: LawPart) -> set[Any]:
+        """Return the ReLUs of a part that can be seen from one side only, in range."""
+        points = [self._draw_once(part, scale) for scale in (Fraction(5, 7), None, Fraction(3))]
+        streams = [self._write(*point) for point in points]
+        tokens = points[0][1]
+        context = self.definition.prompt.count_context(tokens, self.sizes)
+        shared = {
+            place
+            for name, register in self.definition.registers.items()
+            if register.shared and name in self.layout.registers
+            for place in self.layout[name].places
+        }
+        found = SignProver(part.plan, self.layout, context).run(streams, shared)
+        return {(part.name, key) for key in found}
+
+    def scout(
+        self, part: LawPart, activity: Activity, signed: set[Any], most: int
+    ) -> Iterator[tuple[Any, Any, Any]]:
+        """Compare at up to `most` points more, which show a ReLU from a side not seen yet.
+
+        Those that are `signed` have no other side.
+        """
+        scout, waited = Scout(part.plan, self.layout), 0
+        while most and waited < PATIENCE:
+            active, silent = (
+                {key for name, key in side | signed if name == part.name}
+                for side in (activity.active, activity.silent)
+            )
+            if active == silent:
+                return
+            waited += 1
+            registers, tokens = self._draw_once(part, VARIED)
+            context = self.definition.prompt.count_context(tokens, self.sizes)
+            sides = scout.look(self._write(registers, tokens).astype(float), context)
+            shows = shows_more(sides, active, silent)
+            if shows and self._measure_usage(part, registers, tokens) <= 1:
+                most, waited = most - 1, 0
+                yield self._compare_at(part, registers, tokens, activity)
+
+    def draw_in_range(self, part: LawPart, count: int) -> Iterator[tuple[Any, int]]:
+        """Draw points of varied sizes; those in range, as streams of floats and their context."""
+        for _ in range(count):
+            registers, tokens = self._draw_once(part, VARIED)
+            if self._measure_usage(part, registers, tokens) <= 1:
+                context = self.definition.prompt.count_context(tokens, self.sizes)
+                yield self._write(registers, tokens).astype(float), context
+
+    def judge_weights(self, part: LawPart, stream: Any, exact: Any) -> tuple[float, str]:
+        """Return how far the float64 weights are from the exact ones, and if that is too far.
+
+        On one stream, relative to max(1, |exact|); what rounding can do there is bounded.
+        """
         context = self.definition.prompt.count_context(len(stream), self.sizes)
-        found = run_blocks(emit_blocks(part.plan, self.layout), stream, context)
-        error = [
-            abs(a - b) / max(Fraction(1), abs(b))
-            for a, b in zip(found.ravel(), exact.ravel(), strict=True)
-        ]
-        return float(max(error))
+        found = run_blocks(self._emit(part), stream, context)
+        off, told = abs(found - exact), ""
+        allowed = abs(exact) * ROUNDING
+        if (off > allowed).any():
+            allowed = bound_rounding(part.plan, self.layout, stream, context)
+        places = np.argwhere(off > allowed)
+        if len(places):
+            where = self.describe(part, exact, found, places)
+            told = f"the float64 weights are not the exact ones, rounded: {where}"
+        return float((off / np.maximum(abs(exact), Fraction(1))).max()), told
+
+    def _emit(self, part: LawPart) -> list[Any]:
+        if part.name not in self._emitted:
+            self._emitted[part.name] = emit_blocks(part.plan, self.layout)
+        return self._emitted[part.name]
 
     def find_smallest(self, part: LawPart) -> str:
-        """Describe a difference, at numbers as small as they differ at."""
+        """Describe a difference, at numbers as small as they differ at; empty if none is found."""
         for limit in (1, 2, 4, 8, 64, 1024, 1 << 20, 1 << 30):
             for _ in range(6):
                 expected, found, _ = self.compare(part, Fraction(limit, 8), Activity())
                 places = np.argwhere(expected != found)
                 if len(places):
-                    return self._describe(part, expected, found, places)
-        return f"the {part.name} differs"
+                    return self.describe(part, expected, found, places)
+        return ""
 
-    def _describe(self, part: LawPart, expected: Any, found: Any, places: Any) -> str:
+    def describe(self, part: LawPart, expected: Any, found: Any, places: Any = None) -> str:
+        """Describe where two streams differ."""
+        places = np.argwhere(expected != found) if places is None else places
         token, column = min(map(tuple, places), key=lambda p: abs(expected[p] - found[p]))
         name = next(n for n in self.layout.registers if column in self.layout[n].places)
         entry = self.layout[name].places.index(column)
@@ -231,9 +312,20 @@ class PointChecker:
         if scale is None:
             half = 1 << (BITS - 1)
             numbers = [float(self.generator.randrange(-half, half)) for _ in range(count)]
+        elif scale == VARIED:
+            numbers = self._vary(count)
         else:
             numbers = [float(scale * self.generator.randint(-8, 8)) for _ in range(count)]
         return torch.tensor(numbers, dtype=torch.float64).reshape(shape)
+
+    def _vary(self, count: int) -> list[float]:
+        """Draw numbers of one size among many, of both signs or one, of which some may be 0."""
+        size, low = Fraction(2) ** self.generator.randint(-12, 10), self.generator.choice((-8, 0))
+        kept = self.generator.choice((1.0, 1.0, 0.4))
+        return [
+            float(size * self.generator.randint(low, 8)) if self.generator.random() < kept else 0.0
+            for _ in range(count)
+        ]
 
     def _write(self, registers: Mapping[str, Value], tokens: int) -> Any:
         """Write registers to a stream."""

@@ -6,14 +6,35 @@ reads them. What is derived here from others is written in the language itself.
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from innerloop.language.errors import CannotCompile
 from innerloop.language.knots import Knots
 from innerloop.language.machine import Function, get_machine
+from innerloop.language.refusals import Refusing, describe_kind
+
+
+def _check_value(given: Any, name: str) -> None:
+    """Refuse a plain number where a value of a token is expected."""
+    if not isinstance(given, Refusing):
+        instead = ": for numbers, max(x, 0)" if name == "relu" else ""
+        raise CannotCompile(f"{name} is for values of tokens, got {describe_kind(given)}{instead}")
+
+
+def _check_sign(given: Any, what: str) -> None:
+    """Refuse a negative number of the program; one that `identify` fits may be anything."""
+    if isinstance(given, numbers.Real) and given < 0:
+        raise CannotCompile(f"{what} must be at least 0, got {float(given):g}")
+
+
+def _check_positive(given: Any, what: str) -> None:
+    if isinstance(given, numbers.Real) and given <= 0:
+        raise CannotCompile(f"{what} must be above 0, got {float(given):g}")
 
 
 def mean(
@@ -29,6 +50,7 @@ def mean(
             stays.
         reach: With `where`, the largest |score| of the tokens that do not count.
     """
+    _check_positive(reach, "reach")
     return get_machine().attend(summand, over, True, where, reach, None, 1)
 
 
@@ -43,6 +65,7 @@ def total(
         where: Which pairs of tokens count, as in `mean`.
         reach: The largest |score| of the others, as in `mean`.
     """
+    _check_positive(reach, "reach")
     return get_machine().attend(summand, over, False, where, reach, None, 1)
 
 
@@ -57,6 +80,8 @@ def own_total(summand: Function, mark: str, reach: Any, gap: Any = 1, over: str 
         gap: Their inner product of marks is at most 1 − gap.
         over: "all", or "causal" where later tokens must not be seen.
     """
+    _check_positive(reach, "reach")
+    _check_positive(gap, "gap")
     return get_machine().attend(summand, over, False, None, reach, mark, gap)
 
 
@@ -77,6 +102,7 @@ def softmax(
         reach: What the scores of the others are lowered by: it must exceed the range of scores by
             40.
     """
+    _check_positive(reach, "reach")
     return get_machine().attend_softmax(score, value, over, where, reach)
 
 
@@ -87,6 +113,7 @@ def dot(a: Any, b: Any) -> Any:
         a: A vector.
         b: Another, of the same length.
     """
+    _check_value(a, "dot")
     return a.contract(b, "dot")
 
 
@@ -97,6 +124,7 @@ def matvec(a: Any, b: Any) -> Any:
         a: The matrix.
         b: The vector.
     """
+    _check_value(a, "matvec")
     return a.contract(b, "matvec")
 
 
@@ -107,6 +135,7 @@ def outer(a: Any, b: Any) -> Any:
         a: A vector.
         b: A vector.
     """
+    _check_value(a, "outer")
     return a.contract(b, "outer")
 
 
@@ -116,6 +145,7 @@ def transposed(a: Any) -> Any:
     Args:
         a: The matrix.
     """
+    _check_value(a, "transposed")
     return a.transpose()
 
 
@@ -125,6 +155,7 @@ def entry_sum(a: Any) -> Any:
     Args:
         a: A vector.
     """
+    _check_value(a, "entry_sum")
     return a.sum_entries()
 
 
@@ -134,6 +165,10 @@ def stack(rows: Sequence[Any]) -> Any:
     Args:
         rows: Vectors of one length, or numbers.
     """
+    for row in rows:
+        _check_value(row, "stack")
+    if not len(rows):
+        raise CannotCompile("stack of nothing: give one value or more")
     return rows[0].stack(rows)
 
 
@@ -143,6 +178,7 @@ def relu(x: Any) -> Any:
     Args:
         x: A value.
     """
+    _check_value(x, "relu")
     return x.rectify()
 
 
@@ -155,6 +191,9 @@ def hinges(x: Any, slope: Sequence[Any], bias: Sequence[Any], weight: Sequence[A
         bias: A number per hinge.
         weight: A number per hinge.
     """
+    _check_value(x, "hinges")
+    if not len(slope) == len(bias) == len(weight) > 0:
+        raise CannotCompile("hinges needs as many slopes as biases and weights, and at least one")
     return x.sum_hinges(slope, bias, weight)
 
 
@@ -165,6 +204,7 @@ def soft_threshold(x: Any, theta: Any) -> Any:
         x: A value.
         theta: θ, at least 0.
     """
+    _check_sign(theta, "the threshold of soft_threshold")
     return relu(x - theta) - relu(-x - theta)
 
 
@@ -175,6 +215,7 @@ def clip(x: Any, bound: Any) -> Any:
         x: A value.
         bound: The largest magnitude that is left.
     """
+    _check_sign(bound, "the bound of clip")
     return x - relu(x - bound) + relu(-x - bound)
 
 
@@ -186,6 +227,7 @@ def gate(flag: Any, x: Any, bound: Any) -> Any:
         x: A value.
         bound: The largest |x|.
     """
+    _check_positive(bound, "the bound of gate")
     get_machine().require(x, -1 * bound, bound)
     return relu(x + bound * (flag - 1)) - relu(-x + bound * (flag - 1))
 
@@ -198,6 +240,7 @@ def closed(x: Any, off: Any, bound: Any) -> Any:
         off: 0 to keep it, 1 or more to clear it.
         bound: The largest |x|.
     """
+    _check_positive(bound, "the bound of closed")
     get_machine().require(x, -1 * bound, bound)
     return relu(x - bound * off) - relu(-x - bound * off)
 

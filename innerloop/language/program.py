@@ -6,9 +6,9 @@ from collections.abc import Callable
 from inspect import getdoc
 from typing import Any
 
-from innerloop.errors import InputError, unknown_name_error
+from innerloop.errors import unknown_name_error
 from innerloop.language.construction import Maker, ProgramConstruction
-from innerloop.language.definition import Definition, make_definition
+from innerloop.language.definition import Definition, check_token, make_definition
 from innerloop.language.derived import declare_fields, refuse_own
 from innerloop.language.machine import Function
 from innerloop.language.prompts.bandits import BanditProgram, BanditPrompt
@@ -46,9 +46,8 @@ def define(
             raise unknown_name_error("prompt", prompt, PROMPTS)
         prompt = PROMPTS[prompt][0]()
 
-    def make(step: Function) -> Definition:
-        if not callable(step) or not hasattr(step, "__code__"):
-            raise InputError(f"@program takes a function of me, got {type(step).__name__}")
+    def make(step: Any) -> Definition:
+        check_token(step)
         definition = make_definition(step, prompt, declared)
         definition.answer_part = definition.prompt.find_default_answer(definition.registers)
         return definition

@@ -7,7 +7,7 @@ were active: a point of a piecewise linear function speaks for its own pattern a
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, cast
 
@@ -15,10 +15,12 @@ import numpy as np
 from torch import Tensor
 
 from innerloop.errors import InputError
-from innerloop.language.plan import Plan, PlannedBlock
+from innerloop.language.plan import Plan, PlannedBlock, PlannedHead, Unit
 from innerloop.transformer import Block, Layout
 from innerloop.transformer.mlp import ElementwiseUnits
 
+ROUNDING = Fraction(1, 1 << 50)
+"""A float64 weight is within 2⁻⁵³ of its rational; scores are products of two of them."""
 Stream = Any
 """A NumPy array (tokens, width) of Fractions."""
 
@@ -53,6 +55,10 @@ class Activity:
         if self._now:
             self.patterns.add(b"|".join(self._now))
         self._now = []
+
+    def count_sides(self) -> int:
+        """Count the sides that ReLUs were seen from."""
+        return len(self.active) + len(self.silent)
 
     @property
     def one_sided(self) -> list[Any]:
@@ -94,6 +100,41 @@ def run_plan(
             before += len(slope)
         stream = stream + update
     return stream
+
+
+def bound_rounding(plan: Plan, layout: Layout, stream: Stream, context: int) -> Stream:
+    """Bound what weights that are off by ROUNDING, relative to each, may change at one stream.
+
+    With all weights and numbers positive nothing cancels and every ReLU is open, so that larger
+    weights give what any smaller change of weights of either sign cannot exceed.
+    """
+    positive = abs(stream)
+    runs = [run_plan(_enlarge(plan, 1 + e), layout, positive, context) for e in (0, ROUNDING)]
+    return runs[1] - runs[0]
+
+
+def _enlarge(plan: Plan, factor: Fraction | int) -> Plan:
+    """Return a plan with all weights positive, and larger by a factor."""
+
+    def change(row: dict[Any, Fraction]) -> dict[Any, Fraction]:
+        return {key: abs(c) * factor for key, c in row.items()}
+
+    blocks = [
+        replace(
+            block,
+            kind="linear",
+            heads=[PlannedHead(*map(change, head)) for head in block.heads],
+            units=[
+                Unit(change(u.reads), abs(u.bias) * factor, change(u.writes)) for u in block.units
+            ],
+            hinges=[
+                h._replace(net=tuple([abs(c) * factor for c in part] for part in h.net))
+                for h in block.hinges
+            ],
+        )
+        for block in plan.blocks
+    ]
+    return replace(plan, blocks=blocks)
 
 
 def _find_place(layout: Layout, entry: tuple[str, int]) -> int:
@@ -184,6 +225,8 @@ def run_blocks(blocks: Iterable[Any], stream: Stream, context: int) -> Stream:
                 units = cast(ElementwiseUnits, piece)
                 slope, bias, weight = map(to_fractions, (units.slope, units.bias, units.weight))
                 numbers = stream[:, units.source.numpy()][..., None] * slope + bias
-                out[:, units.target.numpy()] += (rectify(numbers) * weight).sum(-1)
+                added = (rectify(numbers) * weight).sum(-1)
+                for place, column in zip(units.target.tolist(), added.T, strict=True):
+                    out[:, place] += column  # several units may add to one place
             stream = out
     return stream

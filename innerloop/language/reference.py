@@ -72,7 +72,7 @@ class Reference(Algorithm[Any, Any]):
         entry = select_entry(value, k, like)
         if isinstance(declared, Matrices):
             return Matrix(entry)
-        return Value(entry.reshape(*entry.shape, 1, 1), ())
+        return Value(entry.reshape(*entry.shape, 1, 1), (), constant=True)
 
     def _collect(self, interpreter: Interpreter, problem: Any) -> Any:
         registers = self.definition.registers
@@ -136,6 +136,7 @@ def make_reference(definition: Definition, owner: type) -> type[Reference]:
         bases=(Reference,),
         namespace={
             "definition": definition,
+            "named_after": owner,
             "source": getattr(owner, "source", "a program"),
             "problem_type": definition.prompt.problem_type,
             "__doc__": owner.__doc__,

@@ -12,8 +12,17 @@ from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
+import torch
+from torch import Tensor
+
 from innerloop.errors import InputError
-from innerloop.language.errors import CannotCompile, Line, find_line
+from innerloop.language.errors import (
+    CannotCompile,
+    Line,
+    explain_failure,
+    find_definition,
+    find_line,
+)
 from innerloop.language.forms import (
     ONE,
     Form,
@@ -27,10 +36,18 @@ from innerloop.language.forms import (
     scale_row,
 )
 from innerloop.language.knots import Knots
-from innerloop.language.machine import Function, Machine, Token, run_on, run_program
+from innerloop.language.machine import (
+    Function,
+    Machine,
+    Token,
+    check_function,
+    run_on,
+    run_program,
+)
 from innerloop.language.naming import find_calls
 from innerloop.language.nodes import Node, Part, Range, Setting
 from innerloop.language.products import multiply
+from innerloop.language.refusals import describe_kind
 from innerloop.language.types import Register, to_fraction
 
 MASKS = ("context", "all", "causal")
@@ -64,6 +81,11 @@ class Tracer(Machine):
         register = self.registers.get(name)
         if register is not None and not register.state:
             raise CannotCompile(f"{name} is Data, which no step changes: declare it State")
+        if value is None or isinstance(value, list | tuple):
+            raise CannotCompile(
+                f"me.{name} is assigned {describe_kind(value)}: assign a value of a token, "
+                "stack([…]) of some, or one number for every entry"
+            )
         if not isinstance(value, Symbol):
             number = to_fraction(value)
             value = Form((), [{ONE: number} if number else {}], "me")
@@ -151,6 +173,10 @@ class Tracer(Machine):
     ) -> Form:
         if over not in MASKS:
             raise CannotCompile(f"over must be one of {', '.join(MASKS)}, got {over!r}")
+        for function in (summand, *([] if where is None else [where])):
+            check_function(
+                function, "mean" if average else "total" if mark is None else "own_total"
+            )
         with run_on(self):
             pair = as_pair(summand(Token(self, "j")))
             flag = None if where is None else where(Token(self, "j"))
@@ -194,6 +220,10 @@ class Tracer(Machine):
     def attend_softmax(
         self, score: Function, value: Function, over: str, where: Function | None, reach: Any
     ) -> Form:
+        for function in (score, value, *([] if where is None else [where])):
+            check_function(function, "softmax")
+        if over not in MASKS:
+            raise CannotCompile(f"over must be one of {', '.join(MASKS)}, got {over!r}")
         with run_on(self):
             scores, values = (as_pair(f(Token(self, "j"))) for f in (score, value))
             flag = None if where is None else where(Token(self, "j"))
@@ -218,6 +248,7 @@ class Tracer(Machine):
 
     def interpolate(self, value: Any, knots: Knots) -> Any:
         """Add the hidden units of straight lines, and note how far they are from their function."""
+        _check_knots(knots)
         self.require(value, float(knots.places[0]), float(knots.places[-1]), knots)
         form = value.sum_hinges(*knots.net)
         (part,) = self.nodes[-1].parts
@@ -226,10 +257,34 @@ class Tracer(Machine):
 
     def require(self, value: Any, low: Any, high: Any, knots: Knots | None = None) -> None:
         """Note a range, to be checked when prompts are run."""
+        if not isinstance(value, Symbol):
+            raise CannotCompile(f"a gate or knots on {describe_kind(value)}: give a value of me")
         if not isinstance(value, Form) or value.side != "me":
             raise CannotCompile("a gate or knots inside of a sum: use `where`, or a register first")
         ends = to_fraction(low), to_fraction(high)
         self.ranges.append(Range(value.rows, *ends, find_line(), knots))
+
+
+def _check_knots(knots: Knots) -> None:
+    """Refuse knots, and functions on them, that no straight lines can follow."""
+    places = knots.places
+    if places.ndim != 1 or len(places) < 2 or not bool((places.diff() > 0).all()):
+        raise CannotCompile("knots must be at least two increasing numbers")
+    try:
+        met = knots.function(places)
+    except Exception as error:
+        raise CannotCompile(
+            "piecewise calls its function with a tensor of all knots: use functions of torch, such "
+            f"as torch.log for math.log ({type(error).__name__}: {error})"
+        ) from error
+    if not isinstance(met, Tensor) or met.shape != places.shape:
+        raise CannotCompile(
+            f"the function of piecewise must return a number for each of the {len(places)} knots, "
+            f"got {describe_kind(met)}"
+        )
+    if not bool(torch.isfinite(met).all()):
+        where = float(places[~torch.isfinite(met)][0])
+        raise CannotCompile(f"the function of piecewise is not finite at the knot {where:g}")
 
 
 def make_form(name: str, shape: tuple[int, ...]) -> Form:
@@ -248,13 +303,13 @@ class Trace(NamedTuple):
 
 
 def _run(tracer: Tracer, function: Function, arguments: Mapping[str, Any]) -> Any:
-    """Run a function of a program; numbers of its own that it divides by must not be 0."""
+    """Run a function of a program; what fails in Python is said with its line."""
     try:
         return run_program(tracer, function, arguments)
-    except ZeroDivisionError:
-        raise InputError(
-            f"{function.__name__} divides by a number that is 0 with these parameters"
-        ) from None
+    except (InputError, MemoryError):
+        raise
+    except Exception as error:
+        raise explain_failure(error, function) from error
 
 
 def trace_step(
@@ -280,5 +335,8 @@ def trace_answer(
     tracer = Tracer(registers, shapes)
     value = _run(tracer, function, arguments)
     if not isinstance(value, Form) or value.side != "me":
-        raise CannotCompile(f"the answer must be a value of a token, got {type(value).__name__}")
+        raise CannotCompile(
+            f"the answer must be a value of this token, got {describe_kind(value)}: return it",
+            find_definition(function),
+        )
     return Trace(tracer.nodes, tracer.ranges, {"answer": value})

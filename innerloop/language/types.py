@@ -8,12 +8,14 @@ Dimensions are letters (`d`, `n`, `K`, sizes of the prompt) or whole numbers; no
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from innerloop.errors import InputError
+from innerloop.language.errors import CannotCompile
 
 RESERVED = ("one", "scratch", "answer", "k", "own")
 """Names that no register may have: what the compiler adds, and what a step may ask for."""
@@ -106,12 +108,28 @@ def to_fraction(value: Any) -> Fraction:
     """Read a number as the rational that its decimal digits say: 0.1 is one tenth."""
     if isinstance(value, Fraction):
         return value
-    return Fraction(value) if isinstance(value, int) else Fraction(repr(float(value)))
+    if isinstance(value, int):
+        return Fraction(value)
+    if isinstance(value, str | complex) or not hasattr(value, "__float__"):
+        raise CannotCompile(
+            f"{value!r:.60} is no number: a program adds and multiplies values of tokens and real "
+            "numbers"
+        )
+    try:
+        number = float(value)
+    except (TypeError, ValueError, RuntimeError):  # a tensor or an array of several numbers
+        raise CannotCompile(
+            f"a {type(value).__name__} of several numbers: weights are single numbers; declare a "
+            "matrix as Matrices(), and write A @ v"
+        ) from None
+    if not math.isfinite(number):
+        raise CannotCompile(f"the number {number}, which no weight can be")
+    return Fraction(repr(number))
 
 
 def to_fractions(values: Sequence[Any]) -> list[Fraction]:
     """Read numbers as the rationals that their decimal digits say."""
-    if all(type(value) is float for value in values):
+    if all(type(value) is float and math.isfinite(value) for value in values):
         return list(_read_floats(tuple(values)))
     return [to_fraction(value) for value in values]
 

@@ -7,6 +7,7 @@ the rest. Nothing here is used by the compiler.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from typing import Any
@@ -15,6 +16,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from innerloop.language.errors import CannotCompile
+from innerloop.language.refusals import PRODUCTS, Refusing, describe_kind
 from innerloop.language.types import to_fraction
 from innerloop.transformer.pieces import sum_hinges
 
@@ -35,12 +38,16 @@ def convert_like(array: Array, value: Any) -> Array:
     return np.array([to_fraction(v) for v in entries.ravel()], dtype=object).reshape(entries.shape)
 
 
-class Value:
-    """A number, vector or matrix of this token, of another one, of both, or of none."""
+class Value(Refusing):
+    """A number, vector or matrix of this token, of another one, of both, or of none.
 
-    def __init__(self, array: Array, shape: tuple[int, ...]) -> None:
+    A `constant` is a number of the program, which Python may compare and convert.
+    """
+
+    def __init__(self, array: Array, shape: tuple[int, ...], constant: bool = False) -> None:
         self.array = array
         self.shape = shape
+        self.constant = constant
 
     def _align(self, other: Any) -> tuple[Array, Array, tuple[int, ...]]:
         """Return both arrays, their trailing dimensions aligned, and the shape of the result."""
@@ -55,7 +62,8 @@ class Value:
 
     def _apply(self, other: Any, operation: Callable[[Array, Array], Array]) -> Value:
         a, b, shape = self._align(other)
-        return Value(operation(a, b), shape)
+        constant = self.constant and (not isinstance(other, Value) or other.constant)
+        return Value(operation(a, b), shape, constant)
 
     def __add__(self, other: Any) -> Value:
         return self._apply(other, lambda a, b: a + b)
@@ -76,15 +84,15 @@ class Value:
         return self._apply(other, lambda a, b: b / a)
 
     def __pow__(self, power: Any) -> Value:
-        return Value(self.array**power, self.shape)
+        return Value(self.array**power, self.shape, self.constant)
 
     __radd__, __rmul__ = __add__, __mul__
 
     def __neg__(self) -> Value:
-        return Value(-self.array, self.shape)
+        return Value(-self.array, self.shape, self.constant)
 
     def __abs__(self) -> Value:
-        return Value(abs(self.array), self.shape)
+        return Value(abs(self.array), self.shape, self.constant)
 
     def __getitem__(self, index: int) -> Value:
         rest = self.shape[1:]
@@ -94,13 +102,42 @@ class Value:
         return iter([self[i] for i in range(self.shape[0])])
 
     def __float__(self) -> float:
+        if not self.constant:
+            self._refuse_number()
         return float(self.array.reshape(-1)[0])
 
+    def __bool__(self) -> bool:
+        return self != 0 if self.constant else super().__bool__()
+
+    def _decide(self, other: Any, compare: Callable[[Any, Any], Any]) -> bool:
+        """Compare a number of the program; where there are several, all must say the same."""
+        if not self.constant or (isinstance(other, Value) and not other.constant):
+            return self._compare(other)
+        a, b, _ = self._align(other)
+        found = {bool(each) for each in np.ravel(np.asarray(compare(a, b)))}
+        if len(found) > 1:
+            raise CannotCompile("a branch on a number that differs from prompt to prompt")
+        return found.pop()
+
     def __lt__(self, other: Any) -> bool:
-        return float(self) < float(other)
+        return self._decide(other, operator.lt)
 
     def __gt__(self, other: Any) -> bool:
-        return float(self) > float(other)
+        return self._decide(other, operator.gt)
+
+    def __le__(self, other: Any) -> bool:
+        return self._decide(other, operator.le)
+
+    def __ge__(self, other: Any) -> bool:
+        return self._decide(other, operator.ge)
+
+    def __eq__(self, other: Any) -> bool:
+        return self._decide(other, operator.eq)
+
+    def __ne__(self, other: Any) -> bool:
+        return self._decide(other, operator.ne)
+
+    __hash__ = Refusing.__hash__
 
     def contract(self, other: Value, operation: str) -> Value:
         """Multiply by `dot`, `outer` or `matvec`."""
@@ -162,7 +199,9 @@ class Matrix:
                     entries = entries[..., None, None, :, :]
             product = (entries * vector.array[..., None, :]).sum(-1)
             return Value(product, (self.entries.shape[-2],))
-        return vector.apply_matrix(self.to_rows())
+        if not isinstance(vector, Refusing):
+            raise CannotCompile(f"a matrix times {describe_kind(vector)}: {PRODUCTS}")
+        return vector.apply_matrix(self.to_rows())  # pyright: ignore[reportAttributeAccessIssue]
 
     def to_rows(self) -> list[list[Fraction]]:
         """Return the entries as rational numbers."""
