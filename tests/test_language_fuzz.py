@@ -160,7 +160,7 @@ class PointsAuthor:
 def make_points_program(seed: int) -> type[ProgramConstruction]:
     """Make a program on points whose step is that of a random author."""
     author = PointsAuthor(seed)
-    registers = {"x": Data("d"), "mu": State("d"), "id": Data("K"), "data": Data()}
+    registers: dict[str, Any] = {"x": Data("d"), "mu": State("d"), "id": Data("K"), "data": Data()}
     registers |= {"centroid": Data(), "p": Data(4), "q": State()}
     made = program(prompt="points", **registers)(author.write)
     made.answer(lambda me: me.id + me.q)
