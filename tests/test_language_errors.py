@@ -316,7 +316,7 @@ def function_of_two_tokens(me: Any) -> None:
 
 
 def python_function_on_knots(me: Any) -> None:
-    me.q = piecewise(me.q, math.sin, [0.0, 1.0])
+    me.q = piecewise(me.q, math.sin, [0.0, 1.0])  # pyright: ignore[reportArgumentType]
 
 
 def infinite_on_a_knot(me: Any) -> None:
@@ -328,11 +328,11 @@ def knots_in_disorder(me: Any) -> None:
 
 
 def unknown_name(me: Any) -> None:
-    me.q = undefined * me.q
+    me.q = undefined * me.q  # pyright: ignore[reportUndefinedVariable]
 
 
 def missing_bound(me: Any) -> None:
-    me.q = gate(me.y, me.q)
+    me.q = gate(me.y, me.q)  # pyright: ignore[reportCallIssue]
 
 
 def method_of_arrays(me: Any) -> None:

@@ -223,7 +223,8 @@ class PointChecker:
         if len(places):
             where = self.describe(part, exact, found, places)
             told = f"the float64 weights are not the exact ones, rounded: {where}"
-        return float((off / np.maximum(abs(exact), Fraction(1))).max()), told
+        one: Any = Fraction(1)
+        return float((off / np.maximum(abs(exact), one)).max()), told
 
     def _emit(self, part: LawPart) -> list[Any]:
         if part.name not in self._emitted:

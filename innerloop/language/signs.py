@@ -118,6 +118,7 @@ class SignProver:
         counted = count_keys(block.mask, block.normalisation, tokens, self.context)
         added: dict[int, Interval] = {}
         for index, head in enumerate(block.heads):
+            score = None
             if block.kind == "relu":
                 score = self._score(head.score).where(
                     ~self._find_closed(block), Interval(-math.inf, ZERO)
@@ -125,7 +126,7 @@ class SignProver:
                 used = counted != 0
                 self._note((number, "head", index), Interval(score.low[used], score.high[used]))
             for (key, target), c in head.value.items():
-                if block.kind == "relu":
+                if score is not None:
                     product = (score.rectify() * self._read(key, "j")).scale(c)
                 else:
                     product = self._sum(
@@ -259,7 +260,8 @@ class SignProver:
         held = self._read(source)
         if not ranges:
             return held
-        low, high = min(each.low for each in ranges), max(each.high for each in ranges)
+        low: Any = min(each.low for each in ranges)
+        high: Any = max(each.high for each in ranges)
         return Interval(np.maximum(held.low, low), np.minimum(held.high, high))
 
 
