@@ -14,7 +14,7 @@ from innerloop.language import Data, State, dot, mean, piecewise, program, relu
 from innerloop.language.columns import Column, describe_program
 from innerloop.language.construction import ProgramConstruction
 from innerloop.language.diagram import WIDTH, draw_program
-from innerloop.registry import load_members, make_member
+from innerloop.registry import load_members
 
 
 def list_kinds() -> dict[str, Any]:
@@ -27,14 +27,13 @@ def list_kinds() -> dict[str, Any]:
 
 
 def describe(name: str, **settings: Any) -> list[Column]:
-    made = make_member("constructions", Construction, list_kinds()[name], settings)
-    return describe_program(made)[1]
+    return describe_program(list_kinds()[name].from_values(settings))[1]
 
 
 def test_heads_of_one_purpose_share_a_stroke_that_tells_score_from_value() -> None:
     (step, _) = describe("heavy-ball")
     head, units = step.strokes
-    assert (head.kind, head.count, head.label) == ("head", 1, "×1")
+    assert (head.kind, head.number, head.label) == ("head", 1, "×1")
     assert head.marks == {
         **{"w": {"query"}, "x": {"key", "value"}, "y": {"key"}},
         **{"one": {"query"}, "v": {"write"}},
@@ -46,10 +45,10 @@ def test_heads_of_one_purpose_share_a_stroke_that_tells_score_from_value() -> No
 def test_groups_of_heads_have_their_numbers() -> None:
     last = describe("network-gradient-descent")[5]
     heads = [stroke for stroke in last.strokes if stroke.kind == "head"]
-    assert sorted(stroke.count for stroke in heads) == [2, 6, 8]
+    assert sorted(stroke.number for stroke in heads) == [2, 6, 8]
     written = {name for s in heads for name, roles in s.marks.items() if "write" in roles}
     assert written == {"V1", "V2", "V3"}
-    assert sum(stroke.count for stroke in heads) == 16
+    assert sum(stroke.number for stroke in heads) == 16
 
 
 @pytest.mark.parametrize("name", list_kinds())

@@ -26,12 +26,12 @@ class Stroke(NamedTuple):
     """Heads, or hidden units, that do the same: how many, and what they do to registers."""
 
     kind: str
-    count: int
+    number: int
     marks: Marks
 
     @property
     def label(self) -> str:
-        return f"×{self.count:,}" if self.count else ""
+        return f"×{self.number:,}" if self.number else ""
 
 
 class Column(NamedTuple):
@@ -137,8 +137,8 @@ def _group_units(block: PlannedBlock, namer: _Namer) -> list[Stroke]:
     for unit in block.units:
         groups[_describe_unit(unit.reads, unit.writes, namer)] += 1
     for hinges in block.hinges:
-        sides = (dict.fromkeys(side, Fraction(1)) for side in (hinges.sources, hinges.targets))
-        key = _describe_unit(*sides, namer)
+        reads, writes = (dict.fromkeys(s, Fraction(1)) for s in (hinges.sources, hinges.targets))
+        key = _describe_unit(reads, writes, namer)
         groups[key] += len(hinges.sources) * len(hinges.net[0])
     if len(groups) > MAX_STROKES:
         whole = (frozenset().union(*sets) for sets in zip(*groups, strict=True))
