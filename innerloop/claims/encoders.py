@@ -2,6 +2,7 @@
 
     load_encoder("pca", "pca-relu", {}, seed=0)          the recorded weights, or an error
     load_encoder("pca", None, {"steps": 4, …}, seed=0)   trained now, for tests: decides nothing
+    load_encoders("pca", ["pca-relu", "pca-relu-seed-1"], {})          several trainings, by name
 
 Trainings on pools of instances, whose number varies, are made here as well: they are small.
 """
@@ -73,6 +74,17 @@ def load_encoder(
         f"{trained.step} steps"
     )
     return TrainedEncoder(made, trained.model, told)
+
+
+def load_encoders(
+    recipe: str, machines: str | Sequence[str | None] | None, sizes: Mapping[str, Any]
+) -> dict[str, TrainedEncoder]:
+    """Load one or several trainings of an encoder, as players by name."""
+    names = [machines] if machines is None or isinstance(machines, str) else machines
+    return {
+        f"transformer, seed {seed}": load_encoder(recipe, name, sizes, seed)
+        for seed, name in enumerate(names)
+    }
 
 
 def train_on_pools(

@@ -8,10 +8,12 @@ Violations  anisotropic: each cloud stretched by its own random matrix of determ
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
+from innerloop.claims.encoders import TrainedEncoder
 from innerloop.problems.gaussian_mixture import ClusteringProblem, GaussianMixture
 from innerloop.recipes.clusters import (
     adjusted_rand_index,
@@ -69,6 +71,13 @@ def draw_triangle(
 def label_by_bayes(problem: ClusteringProblem, centres: Tensor) -> Tensor:
     """Label points by the nearest true centre: the Bayes rule of equal, round clouds."""
     return torch.cdist(problem.x, centres).argmin(dim=-1)
+
+
+def label_points(
+    networks: Mapping[str, TrainedEncoder], problem: ClusteringProblem
+) -> dict[str, Tensor]:
+    """Label points by the largest output after the last layer, for each network."""
+    return {name: each.answer(problem)[-1].argmax(dim=-1) for name, each in networks.items()}
 
 
 def score_instances(found: Tensor, problem: ClusteringProblem) -> dict[str, Tensor]:

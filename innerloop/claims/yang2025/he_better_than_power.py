@@ -30,7 +30,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.encoders import (
     TrainedEncoder,
     join_trainings,
-    load_encoder,
+    load_encoders,
     measure_sine_squares,
     run_steps,
 )
@@ -199,7 +199,7 @@ SMALL = {"d": 3, "n": 6, "width": 8, "hidden": 4, "batch": 4, "steps": 2, "super
 def he_better_than_power(
     generator: torch.Generator, *, machines: Sequence[str | None], gaps: list[float], examples: int
 ) -> Data:
-    networks = [load_encoder("pca", name, SMALL, seed) for seed, name in enumerate(machines)]
+    networks = list(load_encoders("pca", machines, SMALL).values())
     own = networks[0].build_distribution()
     assert isinstance(own, PrincipalComponents)
     problems: list[tuple[str, float | None, PCAProblem]] = [
