@@ -256,7 +256,7 @@ def test_bandit_log_probabilities_step_by_step() -> None:
         ("yang2025.fu.newton", ["holds"] * 2),
         ("yang2025.fu.rates", ["holds"] * 4),
         ("yang2025.lin.theorem-12", ["holds"] * 2),
-        ("yang2025.wu.theorem-1", ["holds"] * 3 + ["undecided"] * 2),
+        ("yang2025.wu.theorem-1", ["holds"] * 6),
         ("yang2025.he.em-steps", ["holds"] * 2),
         ("yang2025.he.gmm", ["holds as corrected", "holds"]),
         ("yang2025.lin.theorem-8", ["holds"] * 2 + ["undecided", "holds"]),

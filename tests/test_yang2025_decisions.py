@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 
+from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check
 from innerloop.claims.loading import load_claims
 from innerloop.claims.yang2025.fu_convergence import judge_hundreds
@@ -58,7 +59,7 @@ def test_what_is_not_printed_is_measured_and_not_judged(id: str) -> None:
 def make_rates(network: float, em: float, known: float = 0.03) -> dict[str, Any]:
     """Shares of wrong points that vary little over ten problems, three centres 4σ apart."""
     spread = 1e-4 * torch.linspace(-1, 1, 10, dtype=torch.float64)
-    shares = {"wrong": network + spread, "EM": em - spread, "known": known + 0 * spread}
+    shares = {"network": network + spread, "EM": em - spread, "known": known + 0 * spread}
     return {"rates": [{"Δ/σ": 4.0, **shares}], "points": 40}
 
 
@@ -73,7 +74,7 @@ def make_rates(network: float, em: float, known: float = 0.03) -> dict[str, Any]
 def test_rates_are_open_where_em_falls_short_too(
     network: float, em: float, passed: bool | None
 ) -> None:
-    assert _check_rates(make_rates(network, em)).passed is passed
+    assert _check_rates(make_rates(network, em), "network").passed is passed
 
 
 @pytest.mark.parametrize(
@@ -119,8 +120,11 @@ def test_the_worst_real_set_decides() -> None:
 
 
 def test_large_weights_leave_the_norm_open() -> None:
+    """A build whose norm grows refutes no other; wrong steps do."""
     steps = Check(statement="", passed=True, summary="1 case")
-    small, large = ({"norm": norm, "allowed": 2.0} for norm in (3.0, 1e10))
+    small, large = (
+        {"norm": norm, "allowed": 2.0, "case": Case(ε=0.1, η=1.0)} for norm in (3.0, 7.0)
+    )
     assert check_norm([small], steps).passed
     assert check_norm([small, large], steps).passed is None
     assert check_norm([small], replace(steps, passed=False)).passed is False
