@@ -36,6 +36,7 @@ from innerloop.claims.falsifying import change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import Interval, check_within, estimate_mean
 from innerloop.claims.trials import Equality
+from innerloop.claims.yang2025.hard_instances import list_hard_clouds
 from innerloop.constructions.em import EMConstruction
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 
@@ -258,11 +259,17 @@ def compare_construction(generator: torch.Generator) -> Rows:
     """Run the built transformer and the algorithm on a few problems."""
     rows: Rows = []
     for K, steps in ((2, 3), (4, 4)):
-        problem, _ = draw_problem(generator, 3, K, 4.0, n=40)
+        drawn, _ = draw_problem(generator, 3, K, 4.0, n=40)
         sizes = {"d": D, "n": 40, "clusters": K, "steps": steps, "bound": 12.0}
         built = EMConstruction(**sizes, noise=SIGMA, knots=2000)
-        told = built.decode(problem, built.transformer(built.prompt(problem), problem.n))
-        *_, state = em(K).states(problem, steps)
-        case = Case(K=K, steps=steps)
-        rows.append({"case": case, "told": told, "wanted": em(K).predict(problem, state)})
+        hard = [
+            (name, each)
+            for name, each in list_hard_clouds(D, 40, K)
+            if max(each.x.abs().max(), each.start.abs().max()) <= built.bound
+        ]
+        for name, problem in (("drawn", drawn), *hard):
+            told = built.decode(problem, built.transformer(built.prompt(problem), problem.n))
+            *_, state = em(K).states(problem, steps)
+            case = Case(K=K, steps=steps, note=name)
+            rows.append({"case": case, "told": told, "wanted": em(K).predict(problem, state)})
     return rows

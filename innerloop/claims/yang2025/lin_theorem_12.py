@@ -7,7 +7,8 @@ Stated     for up to 8 actions, and open beyond: what is built needs more layers
            refutes nothing
 Tested     two built transformers, `ucb-vi` and `packed-ucb-vi`, which packs two levels of each
            maximum into a block, against soft UCB-VI written out: the log-odds of every action at
-           every step of every episode, by what the episodes before it showed. Then their layers
+           every step of every episode, by what the episodes before it showed, in drawn games and
+           in the hard ones of this source. Then their layers
 Beyond     with up to 2 actions H + 3 layers do, with up to 8 actions 2H + 2, for every H
 Open       more actions: a maximum of A numbers is built as a tree of ⌈log₂ A⌉ levels, of which two
            blocks a step hold three. Nothing found fits A > 8 into 2H + 8 layers for every H, and no
@@ -32,6 +33,7 @@ from innerloop.claims.evidence import Check, Evidence, Figure, Part
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.yang2025.hard_instances import list_hard_episodes
 from innerloop.constructions.packed_ucb_vi import PackedUCBVIConstruction, count_layers
 from innerloop.constructions.ucb_vi import UCBVIConstruction
 from innerloop.problems.tabular_games import TabularGameProblem, TabularGames
@@ -108,22 +110,20 @@ def lin_theorem_12(generator: torch.Generator, *, sizes: int, games: int) -> Row
         game = TabularGames(states=S, arms=A, horizon=H, episodes=n).sample(
             games, generator=generator
         )
-        for kind, bonus in (
-            (UCBVIConstruction, 0.05),
-            (PackedUCBVIConstruction, 0.05),
-            (PackedUCBVIConstruction, 0.0),
-        ):
+        hard = list_hard_episodes(S, A, H, n)
+        for kind, bonus in BUILT:
             built = kind(d=S, arms=A, steps=H - 1, n=n, bonus=bonus, temperature=TEMPERATURE)
-            values = built.decode(game, built.transformer(built.prompt(game)))
             case = Case(S=S, A=A, H=H, episodes=n, note=kind.__name__)
-            rows.append(
-                {
-                    "case": case,
-                    "told": (values / TEMPERATURE).log_softmax(dim=-1),
-                    "wanted": soft_ucb_vi(game, float(built.algorithm.width)),
-                    "below": float((values < H - 1e-9).double().mean()),
-                }
-            )
+            for name, each in (("drawn", game), *hard):
+                values = built.decode(each, built.transformer(built.prompt(each)))
+                rows.append(
+                    {
+                        "case": case.extend(note=name),
+                        "told": (values / TEMPERATURE).log_softmax(dim=-1),
+                        "wanted": soft_ucb_vi(each, float(built.algorithm.width)),
+                        "below": float((values < H - 1e-9).double().mean()),
+                    }
+                )
             if kind is PackedUCBVIConstruction:
                 rows.append({"case": case, "layers": built.transformer.count()["layers"]})
     for H in range(2, LONGEST + 1):

@@ -6,7 +6,7 @@ Printed    for any small ε there is a transformer of D ≤ O(dA) dimensions and
 Tested     the transformer `soft-lin-ucb`: its log-probabilities against LinUCB written out with
            exact solves; layers needed for ε over two decades of T by the proven bound, which holds
            for every game in range, and over a decade on games, half of them as hard as can be
-           (one direction played for ever); width over d and A
+           (one direction played for ever), and the hard games of this source; width over d and A
 Beyond     L = k + 2, k ≈ √((2T − 1)(B²/2 + λ)/λ) log(·/ε); without momentum layers grow like T,
            which is what makes the acceleration the point of the theorem
 Note       λ, B, τ, α are fixed: √T is √(T B²/λ). D = 3dA + 3d + 3A + 3 ≤ 12 dA, term by term
@@ -36,6 +36,7 @@ from innerloop.claims.yang2025.bandit_layers import (
     least_steps,
     prefix_moments,
 )
+from innerloop.claims.yang2025.hard_instances import list_hard_games
 from innerloop.constructions.soft_lin_ucb import SoftLinUCBConstruction
 from innerloop.playing.contest import play_contest
 from innerloop.problems.linear_bandit_games import BanditGameProblem
@@ -178,11 +179,13 @@ def measure_accuracy(generator: torch.Generator, T: int) -> Rows:
         case = Case(T=T, α=alpha, λ=ridge, layers=built.steps + 2)
         about = f"bound on $|Δ log p|$, $α = {alpha:g}$, $λ = {ridge:g}$, {steps + 2} layers"
         rows.append({"about": about, "number": built.accuracy})
-        game = draw_games(generator, 6, T, ARMS, D)
-        told = built.decode(game, built.transformer(built.prompt(game)))
-        wanted = lin_ucb_log_probabilities(game, ridge, alpha, built.temperature)
-        off = (told - wanted).abs().flatten(1).amax(dim=1).tolist()
-        rows += [{"case": case.extend(game=k), "off": each} for k, each in enumerate(off)]
+        drawn = draw_games(generator, 6, T, ARMS, D)
+        for name, game in (("drawn", drawn), *list_hard_games(D, T, ARMS)):
+            told = built.decode(game, built.transformer(built.prompt(game)))
+            wanted = lin_ucb_log_probabilities(game, ridge, alpha, built.temperature)
+            off = (told - wanted).abs().flatten(1).amax(dim=1).tolist()
+            about = case.extend(note=name)
+            rows += [{"case": about.extend(game=k), "off": each} for k, each in enumerate(off)]
     played = play_contest(built, built.environments().sample(4, generator=generator), T)
     same = f"{played.agreement_count} of {played.action_count}"
     return [*rows, {"about": f"choices like the policy's in a game of {T} steps", "number": same}]

@@ -27,6 +27,8 @@ INNER_STEPS = 6
 LEAST_STEPS = 40
 D, HIGH = 2, 2.0
 FAR = (1e4, 1e8, 1e12, 1e16)
+HARD = tuple((d, eta) for d in (1, 2, 20, 100) for eta in (0.1, 0.3, 1.0, 3.0, 30.0))
+"""Sizes d and η at which the correction is tried too, above the edge, by Fisher's information."""
 """Numbers of examples at which errors at the edge are computed, by Fisher's information."""
 REGIMES: dict[str, Callable[[float], float]] = {
     "η = 0": lambda n: 0.0,
@@ -147,6 +149,10 @@ def judge_high(rows: Rows, power: int, delta: float) -> Part:
         held.add(row["error"], allowed / min(1.0, eta) ** power, Case(d=D, n=n, η=eta))
         if row["regime"] == "Fisher":
             ratios.append(row["error"] / allowed)
+    for d, eta in HARD:
+        for n in (each for each in FAR if eta >= regime_edge(each, d)):
+            allowed = math.sqrt(d / n) * math.log(n / delta) / min(1.0, eta)
+            held.add(fisher_error(n, d, eta) ** power, allowed**power, Case(d=d, n=n, η=eta))
     grows = ratios[-1] > 10 * ratios[0]
     told = ", ".join(
         f"{ratio:.3g} at $n = 10^{{{math.log10(n):.0f}}}$"

@@ -40,6 +40,7 @@ from innerloop.claims.falsifying import change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_rate
 from innerloop.claims.trials import Inequality
+from innerloop.claims.yang2025.hard_instances import list_hard_networks
 from innerloop.claims.yang2025.projections import find_disturbance
 from innerloop.claims.yang2025.smooth_descent import ACTIVATIONS, SmoothNetworkDescent
 from innerloop.constructions.base import iterate_streams
@@ -274,8 +275,9 @@ def measure_smooth(
     if built.d == built.outputs == built.width:
         sizes = {name: count[name] for name in ("layers", "width", "hidden")}
         rows.append({"case": Case(N=N, K=built.width, L=STEPS, note=built.activation), **sizes})
-    for problem in (inside, start_from_zero(inside)):
-        case = Case(**about, n=built.n, note=f"{built.activation}, {built.loss}")
+    hard = list_hard_networks(built.shapes, built.n, built.box)
+    for told, problem in (("drawn", inside), ("from 0", start_from_zero(inside)), *hard):
+        case = Case(**about, n=built.n, note=f"{built.activation}, {built.loss}, {told}")
         rows += follow_steps(built, problem, ACTIVATIONS[built.activation].value, error, case)
     return rows
 
@@ -289,11 +291,14 @@ def measure_relu(generator: torch.Generator, settings: dict[str, Any], trials: i
     """Measure each step of the transformer for ReLU networks, and count what is left out."""
     built = NetworkGradientDescentConstruction(**settings, steps=STEPS)
     drawn = draw_problem(built, trials, generator)
-    kept = _select_in_range(built, drawn)
-    rows: Rows = [{"refused": trials - len(kept)}]
-    for problem in (_select_problems(drawn, kept), start_from_zero(drawn)):
-        case = Case(N=built.layers, K=built.width, n=built.n, note="ReLU")
-        rows += follow_steps(built, problem, torch.relu, EXACT, case)
+    hard = list_hard_networks(built.shapes, built.n, built.box)
+    rows: Rows = []
+    for told, problem in (("drawn", drawn), ("from 0", start_from_zero(drawn)), *hard):
+        kept = _select_in_range(built, problem) if told != "from 0" else [0]
+        rows.append({"refused": len(problem.x) - len(kept)})
+        if kept:
+            case = Case(N=built.layers, K=built.width, n=built.n, note=f"ReLU, {told}")
+            rows += follow_steps(built, _select_problems(problem, kept), torch.relu, EXACT, case)
     return rows
 
 
