@@ -33,7 +33,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.cases import Case
+from innerloop.claims.cases import Case, format_entry
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.intervals import Interval, check_within, take_central
 from innerloop.claims.recorded import name_seeds
@@ -66,6 +66,8 @@ HUNDREDS, THOUSAND = 100, 1000
 DOWN_TO = 0.02
 """The error down to which the iterations' orders are fitted."""
 ALPHAS = (0.5, 1.0, 1.5, 1.9)
+SMALLEST = 0.5
+"""The eigenvalue beside 1 in counterexamples."""
 Data = dict[str, Any]
 """Errors, layers or steps × prompts; bootstrap weights; steps of gradient descent that match."""
 
@@ -150,9 +152,8 @@ def check_each_prompt(linear: Tensor) -> Check:
         passed=not bool(linear.any()),
         summary=f"on {int(linear.sum())} of {len(linear)} prompts at most $1 − λmin/λmax$ is left "
         "at each of 60 steps: linearly",
-        counterexample=(
-            "$XᵀX = diag(1, 1/2)$, step 1: $w_k − w* = (0, 2^(−k))$, half is left each time"
-        )
+        counterexample=f"{Case(d=2, λ=[1, SMALLEST], step=1)}: of $w_k − w*$ 0 and "
+        f"{format_entry(1 - SMALLEST)} are left at each step"
         if bool(linear.any())
         else "",
     )
@@ -185,8 +186,8 @@ def judge_hundreds(data: Data) -> Part:
                 summary=counted,
                 counterexample=""
                 if within
-                else "$λ = λmax/2$: 3 iterations leave $(3/4)⁸ = 0.100$ of it, 4 steps "
-                "$(1/2)⁴ = 0.063$",
+                else f"{Case(λmax=1, λ=SMALLEST)}: 3 iterations leave "
+                f"{(1 - SMALLEST**2) ** 8:.4f} of it, 4 steps {(1 - SMALLEST) ** 4:.4f}",
             )
         },
     )

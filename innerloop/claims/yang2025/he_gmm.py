@@ -31,7 +31,7 @@ from torch import Tensor
 
 from innerloop.algorithms.spectral_clustering import SpectralClustering
 from innerloop.claims.base import claim
-from innerloop.claims.cases import Case
+from innerloop.claims.cases import Case, format_entry
 from innerloop.claims.evidence import Check, Evidence, Figure, Part
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.figures import draw_lines
@@ -43,7 +43,7 @@ from innerloop.problems.binary_mixture import BinaryMixture
 from innerloop.problems.principal_components import PCAProblem
 
 RAMP = 0.1
-LARGE = (1e4, 1e6, 1e9, 1e12)
+LARGE = (10**4, 10**6, 10**9, 10**12)
 SEPARATIONS = (0.75, 1.5, 2.5)
 
 
@@ -147,14 +147,15 @@ def _check_printed_rate(rows: Rows) -> Check:
     told = ", ".join(f"{row['errors']:.3f} at $N = {row['N']}$" for row in chosen)
     needed = [least / (2 * math.log(N) ** 2 / N) ** (1 / 3) for N in LARGE]
     below = all(float(r["errors"]) < 0.9 * float(r["least possible"]) for r in chosen[-1:])
-    constants = ", ".join(f"{c:.3g} at $N = {N:.0e}$" for c, N in zip(needed, LARGE, strict=True))
+    pairs = zip(needed, LARGE, strict=True)
+    constants = ", ".join(f"{constant:.3g} at $N = {format_entry(N)}$" for constant, N in pairs)
     return Check(
         statement="errors $≲ (d log²N/N)^(1/3)$ for all $N$, one constant, any separation",
         passed=below,
         summary=(
             f"{len(chosen)} values of $N$, $‖μ‖/σ = {mu}$: errors {told}; at least {least:.3f}"
         ),
-        counterexample=f"$d = 2$, $‖μ‖/σ = 0.75$: no rule is below $Φ(−0.75) = {least:.4f}$, so "
+        counterexample=f"$d = 2$, $‖μ‖/σ = {mu}$: no rule is below $Φ(−{mu}) = {least:.4f}$, so "
         f"the constant would have to be {constants}: it grows like $N^(1/3)$",
     )
 

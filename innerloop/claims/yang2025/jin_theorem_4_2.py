@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.cases import Case
+from innerloop.claims.cases import Case, format_entry
 from innerloop.claims.evidence import Evidence, Figure, Part
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.figures import draw_lines
@@ -155,7 +155,10 @@ def list_hard_flows() -> Rows:
                 packed = pack(sigma, sigma * square / square.norm())
                 starts.append(("proper", f"$σ = {sigma:g}$, {name}", packed))
         rows += follow_flows(layer, starts)
-    return rows
+    smallest = MixtureLayerLoss(d=2, n=1, components=1, noise=0.0)
+    slow = torch.tensor([[3, 3, -3], [3, -3, 3], [3, 3, 3]], dtype=torch.float64) / 10
+    told = f"weights $(b | A) = {format_entry(slow)}$"
+    return rows + follow_flows(smallest, [("random", told, slow)])
 
 
 def draw_starts(

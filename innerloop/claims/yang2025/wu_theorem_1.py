@@ -381,6 +381,8 @@ def _gradient(problem: NetworkProblem, flat: Tensor, loss: str, active: Activati
 
 def measure_starts(generator: torch.Generator, steps: int) -> Rows:
     """Measure training from 0 and from a random start: the risk, and whether units differ."""
+    one = torch.ones(1, 1, dtype=torch.float64)
+    smallest = NetworkProblem(one, one, one[0], (one.expand(2, 1), one.expand(1, 2)))
     problem = NetworkRegression(d=4, n=40, layers=3, width=4).sample(generator=generator)
     # Labels that are not all 0, and a start whose output is not silent for all of them.
     problem = replace(problem, y=problem.x[:, :1].abs() / 2)
@@ -395,8 +397,16 @@ def measure_starts(generator: torch.Generator, steps: int) -> Rows:
                 if step % max(1, steps // 50) == 0:
                     rows.append({"step": step, "risk": risk / first, "from": f"{name}, {whence}"})
                 flat = flat - 0.1 * _gradient(problem, flat, "squared", active)  # noqa: PLW2901
-            units = flat[:16].reshape(4, 4)
-            spread = float((units - units.mean(dim=0)).norm())
             if whence == "0":
-                rows.append({"case": Case(N=3, steps=steps, note=name), "spread": spread})
+                case = Case(N=3, K=4, steps=steps, note=name)
+                rows.append({"case": case, "spread": _spread(flat[:16].reshape(4, 4))})
+        zero = torch.zeros(4, dtype=torch.float64)
+        moved = zero - 0.1 * _gradient(smallest, zero, "squared", active)
+        case = Case(N=2, K=2, steps=1, x=1, y=1, note=name)
+        rows.append({"case": case, "spread": _spread(moved[:2].reshape(2, 1))})
     return rows
+
+
+def _spread(units: Tensor) -> float:
+    """How far the weights of units, in rows, are from each other."""
+    return float((units - units.mean(dim=0)).norm())
