@@ -13,7 +13,7 @@ from innerloop.claims.evidence import Check
 from innerloop.claims.loading import load_claims
 from innerloop.claims.yang2025.fu_convergence import judge_hundreds
 from innerloop.claims.yang2025.he_experiments import _check_rates
-from innerloop.claims.yang2025.he_real_data import _check_mean_ari, _check_worst_ari
+from innerloop.claims.yang2025.he_real_data import CLUSTERS, _check_mean, _check_worst
 from innerloop.claims.yang2025.he_relu_over_softmax import judge_kinds
 from innerloop.claims.yang2025.lin_theorem_6 import judge_gaps
 from innerloop.claims.yang2025.wu_theorem_1 import check_norm
@@ -115,8 +115,8 @@ def test_the_worst_real_set_decides() -> None:
     """The network is 0.15 below KMeans on one of two sets: the mean over both hides it."""
     none = 0.01 * torch.linspace(-1, 1, 20, dtype=torch.float64)
     pairs = {"good": none, "bad": none - 0.15}
-    assert _check_worst_ari(pairs).passed is False
-    assert _check_mean_ari(pairs).passed
+    assert _check_worst(pairs, CLUSTERS).passed is False
+    assert _check_mean(pairs, CLUSTERS).passed
 
 
 def test_large_weights_leave_the_norm_open() -> None:

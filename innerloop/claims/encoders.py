@@ -10,7 +10,7 @@ Trainings on pools of instances, whose number varies, are made here as well: the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -144,20 +144,18 @@ def run_steps(algorithm: Algorithm[Any, Any], problem: Any, steps: int) -> Tenso
     return torch.stack([algorithm.predict(problem, state) for state in states])
 
 
-def join_trainings(checks: Sequence[Check]) -> Part:
-    """Join the check of each training to a part: it holds or fails where all of them do."""
+def join_checks(checks: Sequence[Check]) -> Check:
+    """Join the same check of several trainings: it passes or fails where all of them do."""
     outcomes = {check.passed for check in checks}
     passed = outcomes.pop() if len(outcomes) == 1 else None
-    told = "; ".join(f"seed {k}: {each.summary}" for k, each in enumerate(checks))
-    first = checks[0]
-    joined = Check(
-        statement=first.statement,
-        passed=passed,
-        summary=told,
-        counterexample=first.counterexample if passed is False else "",
-        ours=first.ours,
-    )
-    return Part(printed=joined, trainings=len(checks))
+    told = "; ".join(f"seed {k}: {c.outcome}, {c.summary}" for k, c in enumerate(checks))
+    example = checks[0].counterexample if passed is False else ""
+    return replace(checks[0], passed=passed, summary=told, counterexample=example)
+
+
+def join_trainings(checks: Sequence[Check]) -> Part:
+    """Join the check of each training to a part."""
+    return Part(printed=join_checks(checks), trainings=len(checks))
 
 
 def cover_ratios(over: Sequence[float], under: Sequence[float]) -> Interval:

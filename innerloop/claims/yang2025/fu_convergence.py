@@ -51,10 +51,11 @@ from innerloop.claims.yang2025.networks import (
     draw_curves,
     first_below,
     gradient_descent,
+    judge_each,
     layer_error_shares,
-    load_network,
-    merge_trainings,
+    load_networks,
     newton_iteration,
+    repeat_curve,
     step_error_shares,
 )
 from innerloop.identification.hyper import predict_steps
@@ -70,10 +71,6 @@ SMALLEST = 0.5
 """The eigenvalue beside 1 in counterexamples."""
 Data = dict[str, Any]
 """Errors, layers or steps × prompts; bootstrap weights; steps of gradient descent that match."""
-
-
-def judge_trainings(found: list[Data]) -> Evidence:
-    return merge_trainings([judge_convergence(data) for data in found])
 
 
 def judge_convergence(data: Data) -> Evidence:
@@ -205,8 +202,7 @@ def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[list[D
     """Make a form in which the errors of one method are those of a curve, on every prompt."""
 
     def falsify(data: Data) -> Data:
-        one = torch.ones_like(data["errors"][name][:1])
-        errors = torch.cat([curve(k) * one for k in range(12)])
+        errors = repeat_curve(map(curve, range(12)), data["errors"][name])
         return {**data, "errors": {**data["errors"], name: errors}}
 
     return change_each(falsify)
@@ -239,7 +235,7 @@ def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[list[D
     paper={"machines": [None] * 3, "sizes": {**PAPER_SIZES, "heads": 8}, "prompts": 4000}
     | {"examples": 4000, "trials": 400},
     tiny={"machines": [None], "sizes": SMALL_SIZES, "prompts": 30, "examples": 400, "trials": 3},
-    judge=judge_trainings,
+    judge=judge_each(judge_convergence),
     falsified={
         "layers whose errors fall like 1/k²": replace_errors(
             "transformer", lambda k: (k + 1.0) ** -2
@@ -265,10 +261,7 @@ def fu_convergence(
     examples: int,
     trials: int,
 ) -> list[Data]:
-    networks = [
-        load_network("gpt2-regression", machine, sizes, prompts, seed)
-        for seed, machine in enumerate(machines)
-    ]
+    networks = load_networks(machines, sizes, prompts)
     return [measure_errors(generator, layers, examples, trials) for layers in networks]
 
 

@@ -38,9 +38,10 @@ from innerloop.claims.yang2025.networks import (
     curve_rows,
     draw_bootstrap_weights,
     draw_curves,
+    judge_each,
     layer_error_shares,
     load_network,
-    merge_trainings,
+    repeat_curve,
 )
 from innerloop.problems.linear_regression import RegressionProblem
 
@@ -53,10 +54,6 @@ NOTHING = 0.9
 
 Data = dict[str, Any]
 """Errors, layers × prompts, by network; the transformer's at equal steps; bootstrap weights."""
-
-
-def judge_trainings(found: list[Data]) -> Evidence:
-    return merge_trainings([judge_layers(data) for data in found])
 
 
 def judge_layers(data: Data) -> Evidence:
@@ -139,9 +136,8 @@ def replace_errors(**curves: list[float]) -> Callable[[list[Data]], list[Data]]:
     """Make a form in which networks have these errors after their layers, on every prompt."""
 
     def falsify(data: Data) -> Data:
-        one = torch.ones_like(data["errors"]["LSTM"][:1])
         errors = {
-            name.replace("_", " "): torch.cat([value * one for value in curve])
+            name.replace("_", " "): repeat_curve(curve, data["errors"]["LSTM"])
             for name, curve in curves.items()
         }
         return {**data, "errors": errors, "equal": curves["transformer"][-1]}
@@ -163,7 +159,7 @@ def replace_errors(**curves: list[float]) -> Callable[[list[Data]], list[Data]]:
     | {"sizes": SMALL_SIZES, "prompts": 1500, "examples": 3000},
     paper={"machines": [[None] * 3] * 3, "sizes": PAPER_SIZES, "prompts": 4000, "examples": 4000},
     tiny={"machines": [[None] * 3], "sizes": SMALL_SIZES, "prompts": 30, "examples": 300},
-    judge=judge_trainings,
+    judge=judge_each(judge_layers),
     falsified={
         "an LSTM whose layers halve the error, below the transformer's": replace_errors(
             transformer=[0.5, 0.2, 0.05], LSTM=[0.1, 0.05, 0.02], LSTM_of_one_layer=[0.1]

@@ -25,7 +25,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.claims.yang2025.hard_instances import list_hard_regressions
@@ -36,7 +36,6 @@ from innerloop.problems.linear_regression import LinearRegression, RegressionPro
 LARGEST_D, LARGEST_N, STEPS = 5, 14, 8
 SHARES = (Fraction(1, 8), Fraction(1), Fraction(9, 5), Fraction(99, 50))
 """αλmax², below 2."""
-Rows = list[dict[str, Any]]
 
 
 def judge_newton(rows: Rows) -> Evidence:

@@ -26,7 +26,8 @@ from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.newton import Newton
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.claims.evidence import Check, Evidence, Part
+from innerloop.claims.figures import Figure, draw_lines
 from innerloop.claims.intervals import Interval, check_around, check_rate
 from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.hard_instances import HARD_SPECTRA
@@ -260,30 +261,25 @@ def _on_data(generator: torch.Generator) -> int:
 def _figures(
     kappas: list[float], fast: list[int], slow: list[int], near: list[int], deep: list[int]
 ) -> list[Figure]:
-    names = ("Newton's iteration", "gradient descent")
-    method = Axis(field="method", title="method", scale="category")
-    over_kappa = Figure(
-        title="Steps to an error of 1e-6",
-        rows=[
+    methods = {"Newton's iteration": fast, "gradient descent": slow}
+    sizes = {"Newton's iteration, κ = 100": near, "gradient descent, κ = 30": deep}
+    over_kappa = draw_lines(
+        "Steps to an error of 1e-6",
+        [
             {"κ": kappa, "steps": steps, "method": name}
-            for name, counts in zip(names, (fast, slow), strict=True)
+            for name, counts in methods.items()
             for kappa, steps in zip(kappas, counts, strict=True)
         ],
-        x=Axis(field="κ", title="condition number κ of S", scale="log"),
-        y=Axis(field="steps", title="steps", scale="log"),
-        colour=method,
+        "κ: condition number κ of S",
+        "steps",
+        "method",
+        log="xy",
         caption="A straight line of slope one for gradient descent, a logarithm for Newton's.",
     )
-    sizes = {"Newton's iteration, κ = 100": near, "gradient descent, κ = 30": deep}
-    over_error = Figure(
-        title="Steps to an error of ε",
-        rows=[
-            {"1/ε": 1 / error, "steps": steps, "method": name}
-            for name, counts in sizes.items()
-            for error, steps in zip(ERRORS, counts, strict=False)
-        ],
-        x=Axis(field="1/ε", title="1/ε", scale="log"),
-        y=Axis(field="steps", title="steps", scale="log"),
-        colour=method,
-    )
+    rows = [
+        {"1/ε": 1 / error, "steps": steps, "method": name}
+        for name, counts in sizes.items()
+        for error, steps in zip(ERRORS, counts, strict=False)
+    ]
+    over_error = draw_lines("Steps to an error of ε", rows, "1/ε", "steps", "method", log="xy")
     return [over_kappa, over_error]

@@ -19,7 +19,7 @@ Note       softmax normalises over keys, points for E and centroids for M: not o
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -27,9 +27,10 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_rate
+from innerloop.claims.prompts import draw_normal
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.claims.yang2025.hard_instances import list_hard_clouds
 from innerloop.constructions.em import EMConstruction
@@ -39,7 +40,6 @@ from innerloop.problems.gaussian_mixture import ClusteringProblem
 KNOTS: tuple[int, ...] = (10, 30, 100, 300, 1000)
 SIZES = ((3, 25, 3, 1.0), (1, 1, 2, 1.0), (2, 3, 4, 0.3), (4, 40, 5, 3.0), (2, 12, 1, 1.0))
 """d, N, K, σ."""
-Rows = list[dict[str, Any]]
 
 
 def gaussian_responsibilities(squares: Tensor, weights: Tensor, noise: float) -> Tensor:
@@ -139,10 +139,7 @@ def _draw_clouds(
 ) -> tuple[ClusteringProblem, Tensor]:
     """Draw points in clouds, means unrelated to them, and weights."""
     d, n, K, noise = size
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+    normal = partial(draw_normal, generator)
     centres, which = 2 * normal(trials, K, d), torch.randint(K, (trials, n), generator=generator)
     x = centres.gather(1, which.unsqueeze(-1).expand(-1, -1, d)) + noise * normal(trials, n, d)
     weights = (0.7 * normal(K)).softmax(dim=0)

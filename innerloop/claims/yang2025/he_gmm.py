@@ -33,10 +33,10 @@ from innerloop.algorithms.spectral_clustering import SpectralClustering
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case, format_entry
 from innerloop.claims.evidence import Check, Evidence, Figure, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import fit_exponent
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.trials import Inequality, check_told
 from innerloop.claims.yang2025.hard_instances import HARD_SEPARATIONS
 from innerloop.constructions.spectral_clustering import SpectralClusteringConstruction
 from innerloop.problems.binary_mixture import BinaryMixture
@@ -47,22 +47,16 @@ LARGE = (10**4, 10**6, 10**9, 10**12)
 SEPARATIONS = (0.75, 1.5, 2.5)
 
 
-Rows = list[dict[str, Any]]
-
-
 def judge_clusters(rows: Rows) -> Evidence:
     excess = Inequality(
         "errors above $Φ(−‖μ‖/σ)$, $0.1 ≤ ‖μ‖/σ ≤ 6$, are below $(d log²N/N)^(1/3)$"
     )
-    same = Equality("the transformer's scores are those of the algorithm", tolerance=1e-4)
+    same = check_told("the transformer's scores are those of the algorithm", rows, 1e-4)
     measured = [row for row in rows if "errors" in row]
     for row in measured:
         bound = (row["d"] * math.log(row["N"]) ** 2 / row["N"]) ** (1 / 3)
         above = row["errors"] - row["least possible"] - 3 * row["standard error"]
         excess.add(above, bound, Case(d=row["d"], N=row["N"], note=f"$‖μ‖/σ = {row['‖μ‖/σ']:g}$"))
-    for row in rows:
-        if "told" in row:
-            same.add(row["told"], row["wanted"], row["case"])
     return Evidence(
         parts=[
             Part(
@@ -70,7 +64,7 @@ def judge_clusters(rows: Rows) -> Evidence:
                 corrected=replace(excess.check(), ours="the constant 1"),
                 reading="the loss is the share of wrong labels: the slide calls it expected error",
             ),
-            Part(printed=same.check()),
+            Part(printed=same),
         ],
         numbers=_numbers(measured),
         table=measured,

@@ -15,7 +15,6 @@ Beyond     errors are near ϑ√(d/n): neither K nor the logarithms show. From r
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import torch
 
@@ -23,10 +22,10 @@ from innerloop.algorithms.gradient_em import GradientEM
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_rate
-from innerloop.claims.trials import Equality
+from innerloop.claims.trials import check_told
 from innerloop.constructions.mixture_of_regressions import MixtureOfRegressionsConstruction
 from innerloop.problems.base import resolve_proportions
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions
@@ -35,14 +34,10 @@ NOISE, DELTA, INNER = 0.2, 0.01, 4
 CASES = ((2, (0.5, 0.5)), (3, (0.5, 0.3, 0.2)), (6, (0.25, 0.25, 0.25, 0.25)))
 """Pairs of d and π."""
 ROOM = 0.1
-Rows = list[dict[str, Any]]
 
 
 def judge_predictions(rows: Rows) -> Evidence:
-    same = Equality("the transformer's prediction is gradient EM's", tolerance=1e-8)
-    for row in rows:
-        if "told" in row:
-            same.add(row["told"], row["wanted"], row["case"])
+    same = check_told("the transformer's prediction is gradient EM's", rows, 1e-8)
     measured = [row for row in rows if "error" in row]
     parts = []
     for sizes in dict.fromkeys(row["sizes"] for row in measured):
@@ -53,7 +48,7 @@ def judge_predictions(rows: Rows) -> Evidence:
         rate = check_rate(told, n, errors, -0.5, within=ROOM, bound=True, what="n", ours=ours)
         parts.append(Part(printed=rate))
     return Evidence(
-        parts=[*parts, Part(printed=same.check())],
+        parts=[*parts, Part(printed=same)],
         numbers={row["about"]: row["from random starts"] for row in rows if "about" in row},
         table=measured,
         figures=[

@@ -22,7 +22,6 @@ Beyond     other initialisations: all weights 0 are a critical point, R = −σI
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +29,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case, format_entry
 from innerloop.claims.evidence import Evidence, Figure, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.hard_instances import HARD_SPECTRA
@@ -47,7 +46,6 @@ OURS = (
 )
 HARD_HERE = ("one value", "one small eigenvalue")
 """The hard spectra that differ at d = 2."""
-Rows = list[dict[str, Any]]
 """A flow: the case, the kind of start, and the loss above the minimum at the start and the end."""
 
 

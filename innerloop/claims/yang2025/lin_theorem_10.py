@@ -31,22 +31,25 @@ from innerloop.algorithms.inverse_root import inverse_root
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
-from innerloop.claims.intervals import check_rate
 from innerloop.claims.trials import Inequality
-from innerloop.claims.yang2025.bandit_layers import draw_games, least_steps, prefix_moments
+from innerloop.claims.yang2025.bandit_layers import (
+    ERROR,
+    WIDE,
+    check_depth,
+    count_choices,
+    draw_games,
+    least_steps,
+    measure_games,
+    prefix_moments,
+)
 from innerloop.claims.yang2025.hard_instances import HARD_SPECTRA, list_hard_games
 from innerloop.constructions.thompson_sampling import ThompsonSamplingConstruction
-from innerloop.playing.contest import play_contest
 from innerloop.problems.linear_bandit_games import BanditGameProblem
 
-ERROR, ARMS, D, DELTA = 1e-2, 3, 2, 0.01
+ARMS, D, DELTA = 3, 2, 0.01
 RIDGE, SCALE, TEMPERATURE = 1.0, 0.5, 0.5
-
-
-WIDE = [10, 30, 100, 300, 1000, 2000]
-Rows = list[dict[str, Any]]
 
 
 def judge_sampling(rows: Rows) -> Evidence:
@@ -66,18 +69,9 @@ def judge_sampling(rows: Rows) -> Evidence:
             roots.add(row["root off"], 1e-3, row["case"])
         elif "missed" in row:
             normals.add(row["missed"], DELTA, row["case"])
-    depth = check_rate(
-        "layers over $log(T/ε)$ grow no faster than $√T$, by the bound",
-        [row["T"] for row in curve],
-        [row["layers"] / math.log(row["T"] / ERROR) for row in curve],
-        0.5,
-        within=0.02,
-        bound=True,
-        what="T",
-    )
     return Evidence(
         parts=[Part(printed=replace(held.check(), ours=f"$ε = {ERROR}$"))],
-        beyond=[roots.check(), normals.check(), depth],
+        beyond=[roots.check(), normals.check(), check_depth("by the bound", curve, 0.02)],
         numbers={row["about"]: row["number"] for row in rows if "number" in row},
         table=curve,
         figures=[
@@ -180,22 +174,14 @@ def measure_accuracy(generator: torch.Generator, T: int) -> Rows:
     game = draw_games(generator, 8, T, ARMS, D)
     shrink = (noise_radius(T) / game.noise.norm(dim=-1, keepdim=True)).clamp(max=1.0)
     game = BanditGameProblem(game.features, game.actions, game.rewards, game.noise * shrink)
-    case = Case(T=T, layers=steps + 2, terms=built.terms)
-    rows: Rows = []
     far = torch.full_like(game.noise[:1], noise_radius(T) / D**0.5)
     hard = [(name, replace(each, noise=far)) for name, each in list_hard_games(D, T, ARMS)]
-    for name, given in (("drawn", game), *hard):
-        told = built.decode(given, built.transformer(built.prompt(given)))
-        off = (told - thompson_log_probabilities(given)).abs().flatten(1).amax(dim=1).tolist()
-        about = case.extend(note=name)
-        rows += [{"case": about.extend(game=k), "off": each} for k, each in enumerate(off)]
+    case = Case(T=T, layers=steps + 2, terms=built.terms)
     free = ThompsonSamplingConstruction(d=D, n=T, arms=ARMS, steps=steps, terms=built.terms)
-    played = play_contest(free, free.environments().sample(4, generator=generator), T)
-    same = f"{played.agreement_count} of {played.action_count}"
     return [
         {"about": f"bound on $|Δ log p|$, {steps + 2} layers", "number": built.accuracy},
-        *rows,
-        {"about": f"choices like the policy's in a game of {T} steps", "number": same},
+        *measure_games(built, [("drawn", game), *hard], thompson_log_probabilities, case),
+        count_choices(free, T, generator),
     ]
 
 

@@ -21,7 +21,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -30,7 +29,7 @@ from torch.nn.functional import one_hot
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Figure, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.claims.yang2025.hard_instances import list_hard_episodes
@@ -47,7 +46,6 @@ BUILT = (
 )
 """Constructions, and weights of the bonus."""
 FEW, TEMPERATURE, LONGEST = 8, 0.2, 200
-Rows = list[dict[str, Any]]
 
 
 def printed_layers(horizon: int) -> int:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,8 +19,9 @@ from torch import Tensor
 
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.intervals import check_rate
+from innerloop.claims.prompts import draw_normal
 from innerloop.claims.trials import Inequality
 
 INNER_STEPS = 6
@@ -39,7 +40,6 @@ REGIMES: dict[str, Callable[[float], float]] = {
 ROOM = 0.1
 """How far above its exponent an error may be, for the logarithms of the bounds; for squares twice
 that. Ours."""
-Rows = list[dict[str, Any]]
 STUCK = {
     "errors that do not fall with n": change_column("error", lambda _: 1.0),
     "errors that grow with n": lambda rows: [
@@ -53,10 +53,7 @@ def draw_mixture(
     generator: torch.Generator, batch: int, n: int, d: int, eta: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Draw x, y, β* and a start of norm at least one half, in any direction; ϑ = 1."""
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+    normal = partial(draw_normal, generator)
     star = torch.zeros(batch, d, dtype=torch.float64)
     star[:, 0] = eta
     x, signs = normal(batch, n, d), normal(batch, n).sign()

@@ -36,12 +36,12 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part, misprint
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_rate
 from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.hard_instances import list_hard_networks
-from innerloop.claims.yang2025.projections import find_disturbance
+from innerloop.claims.yang2025.projections import measure_disturbance, shorten_steps
 from innerloop.claims.yang2025.smooth_descent import ACTIVATIONS, SmoothNetworkDescent
 from innerloop.constructions.base import iterate_streams
 from innerloop.constructions.network_gradient_descent import NetworkGradientDescentConstruction
@@ -73,9 +73,6 @@ STEP_SIZES = (0.01, 10.0, 1000.0)
 WITNESSES = "built for 3 activations, squared loss and log cosh on a box, which are witnesses"
 Activation = Callable[[Tensor], Tensor]
 Construction = NetworkGradientDescentConstruction | SmoothNetworkDescent
-
-
-Rows = list[dict[str, Any]]
 
 
 def judge_descent(rows: Rows) -> Evidence:
@@ -185,11 +182,6 @@ def check_norm(rows: Rows, steps: Check) -> Check:
     if check.passed is None and ratios[worst] <= 2 * ratios[0]:
         return replace(check, passed=True)
     return check
-
-
-def shorten_steps(rows: Rows) -> Rows:
-    """Let the transformer take half of each step of gradient descent."""
-    return [{**row, "off": row["length"] / 2} if "off" in row else row for row in rows]
 
 
 @claim(
@@ -315,13 +307,11 @@ def follow_steps(
         apart = max(apart, float((stream - wanted).abs().max()))
     kind = "ReLU" if active is torch.relu else "smooth"
     rows: Rows = [{"case": case, "apart": apart}]
+    about = {"r": kind, "η": built.step_size, "ε": error}
     for step, (before, after) in enumerate(pairwise(held), 1):
         free = before - built.step_size * _gradient(problem, before, built.loss, active)
-        least = find_disturbance(after, free, built.box)
-        moved = free.clamp(-built.box, built.box) - before
-        off, length = (each.norm(dim=-1).tolist() for each in (least, moved))
-        about = {"case": case.extend(step=step), "r": kind, "η": built.step_size, "ε": error}
-        rows += [{**about, "off": o, "length": long} for o, long in zip(off, length, strict=True)]
+        found = measure_disturbance(before, after, free, built.box)
+        rows += [{"case": case.extend(step=step), **about, **each} for each in found]
     return rows
 
 

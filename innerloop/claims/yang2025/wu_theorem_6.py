@@ -31,17 +31,20 @@ from torch.nn import functional
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.hard_instances import list_hard_regressions
-from innerloop.claims.yang2025.projections import find_disturbance
+from innerloop.claims.yang2025.projections import (
+    find_disturbance,
+    measure_disturbance,
+    shorten_steps,
+)
 from innerloop.claims.yang2025.wu_theorem_1 import leave_open
 from innerloop.constructions.base import iterate_streams
 from innerloop.constructions.softmax_gradient_descent import SoftmaxGradientDescentConstruction
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 
-Rows = list[dict[str, Any]]
 CASES: tuple[dict[str, Any], ...] = (
     {"loss": "squared", "d": 2, "n": 6, "step_size": 0.3},
     {"loss": "logistic", "d": 2, "n": 5, "step_size": 0.8},
@@ -104,11 +107,6 @@ def judge_descent(rows: Rows) -> Evidence:
             )
         ],
     )
-
-
-def shorten_steps(rows: Rows) -> Rows:
-    """Let the transformer take half of each step of gradient descent."""
-    return [{**row, "off": row["length"] / 2} if "off" in row else row for row in rows]
 
 
 @claim(
@@ -178,15 +176,11 @@ def measure_steps(
         wanted = built.encode(problem, weights[:, 0])
         apart = max(apart, float((stream - wanted).abs().max()))
     rows.append({"case": case, "apart": apart})
+    about = {"η": built.step_size, "ε": error}
     for step, (before, after) in enumerate(pairwise(held), 1):
         free = take_step(built, problem, before)
-        least = find_disturbance(after, free, built.box)
-        moved = free.clamp(-built.box, built.box) - before
-        off, length = (x.norm(dim=-1).tolist() for x in (least, moved))
-        about = {"case": case.extend(step=step), "η": built.step_size, "ε": error}
-        rows += [
-            {**about, "off": each, "length": long} for each, long in zip(off, length, strict=True)
-        ]
+        found = measure_disturbance(before, after, free, built.box)
+        rows += [{"case": case.extend(step=step), **about, **each} for each in found]
     return rows
 
 
