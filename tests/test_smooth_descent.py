@@ -78,10 +78,10 @@ def test_steps_are_numpys_within_the_bound(activation: str, loss: str) -> None:
     sizes: Any = {"layers": 3, "width": 2, "d": 3, "n": 4, "outputs": 2, "steps": 1, "knots": 6}
     built = SmoothNetworkDescent(**sizes, activation=activation, loss=loss, box=0.7, step_size=0.2)
     errors = measure_errors(built, make_corners(built))
-    assert max(errors) <= built.step_size * built.error
+    assert max(errors) <= built.step_size * built.gradient_error
     finer = replace(built, knots=18)
     fine = measure_errors(finer, make_corners(finer))
-    assert max(fine) <= finer.step_size * finer.error
+    assert max(fine) <= finer.step_size * finer.gradient_error
     assert max(fine) < max(errors) / 6, "errors fall like knots⁻²"
     layers = built.transformer.count()["layers"]
     assert layers == 2 * 3 + (2 if loss == "log cosh" else 1)
@@ -90,13 +90,13 @@ def test_steps_are_numpys_within_the_bound(activation: str, loss: str) -> None:
 def test_a_changed_weight_breaks_the_bound() -> None:
     built = SmoothNetworkDescent(layers=2, width=2, d=2, n=3, steps=1, knots=40, box=0.5)
     problem = make_corners(built)
-    assert max(measure_errors(built, problem)) <= built.step_size * built.error
+    assert max(measure_errors(built, problem)) <= built.step_size * built.gradient_error
     for block in built.transformer.blocks():
         attention = block.attention
         assert attention is not None
         before = attention.value.detach().clone()
         attention.value.data *= 1.1
-        assert max(measure_errors(built, problem)) > built.step_size * built.error
+        assert max(measure_errors(built, problem)) > built.step_size * built.gradient_error
         attention.value.data.copy_(before)
 
 

@@ -12,8 +12,9 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check
 from innerloop.claims.loading import load_claims
 from innerloop.claims.yang2025.fu_convergence import judge_hundreds
+from innerloop.claims.yang2025.fu_lstm import replace_errors
 from innerloop.claims.yang2025.he_experiments import _check_rates
-from innerloop.claims.yang2025.he_real_data import CLUSTERS, _check_mean, _check_worst
+from innerloop.claims.yang2025.he_real_data import CLUSTERS, _check_mean, _check_sets, _check_worst
 from innerloop.claims.yang2025.he_relu_over_softmax import judge_kinds
 from innerloop.claims.yang2025.lin_theorem_6 import judge_gaps
 from innerloop.claims.yang2025.wu_theorem_1 import check_norm
@@ -111,12 +112,15 @@ def test_one_pair_that_is_open_leaves_the_order_open() -> None:
     assert part.printed.passed
 
 
-def test_the_worst_real_set_decides() -> None:
+def test_the_worst_real_set_keeps_the_statement_open() -> None:
     """The network is 0.15 below KMeans on one of two sets: the mean over both hides it."""
     none = 0.01 * torch.linspace(-1, 1, 20, dtype=torch.float64)
     pairs = {"good": none, "bad": none - 0.15}
     assert _check_worst(pairs, CLUSTERS).passed is False
     assert _check_mean(pairs, CLUSTERS).passed
+    assert _check_sets(pairs, CLUSTERS).passed is None, "both readings are ours"
+    assert _check_sets({"bad": pairs["bad"]}, CLUSTERS).passed is False
+    assert _check_sets({"good": none}, CLUSTERS).passed
 
 
 def test_large_weights_leave_the_norm_open() -> None:
@@ -128,3 +132,17 @@ def test_large_weights_leave_the_norm_open() -> None:
     assert check_norm([small], steps).passed
     assert check_norm([small, large], steps).passed is None
     assert check_norm([small], replace(steps, passed=False)).passed is False
+
+
+def test_a_layer_that_does_not_help_is_shown_and_decides_nothing() -> None:
+    """The second layer's error is above the first's; all of them together improve."""
+    claim = load_claims()["yang2025.fu.lstm"]
+    data = [claim.gather(settings) for settings in claim.tiny]
+    form = replace_errors(
+        transformer=[0.63, 0.65, 0.19, 0.007], LSTM=[0.2, 0.19, 0.18], LSTM_of_one_layer=[0.2]
+    )
+    *_, improves = claim.judge_cells(data, form).parts
+    assert improves.printed.passed
+    assert improves.other_readings["every layer"].passed is False
+    flat = replace_errors(transformer=[0.02, 0.02], LSTM=[0.2, 0.2], LSTM_of_one_layer=[0.2])
+    assert claim.judge_cells(data, flat).parts[-1].printed.passed is False

@@ -178,10 +178,7 @@ def judge_risks(data: Rows) -> Evidence:
         parts=[
             Part(printed=first, reading=READING),
             *(Part(printed=check, reading=READING) for check in second),
-            Part(
-                printed=_regime(data["regime"], 1, 2),
-                corrected=_regime(data["regime"], 2, 4),
-            ),
+            Part(printed=_regime(data["regime"], 1, 2), corrected=_regime(data["regime"], 2, 4)),
         ],
         errata=[
             Erratum(

@@ -38,6 +38,7 @@ from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.intervals import Interval, check_within, take_central
 from innerloop.claims.recorded import name_seeds
 from innerloop.claims.trials import Inequality
+from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.networks import (
     LEARNED_SHARE,
     PAPER_SIZES,
@@ -107,7 +108,11 @@ def judge_convergence(data: Data) -> Evidence:
             judge_hundreds(data),
         ],
         beyond=[check_powers(data)],
-        numbers={f"order, {name}": order.value for name, order in orders.items() if order},
+        numbers={
+            DECIDES: "networks whose two fits agree, such as those of the paper's sizes (preset "
+            "paper: 12 layers, d = 20, n = 40, 500,000 steps); for hundreds, the authors' step",
+            **{f"order, {name}": order.value for name, order in orders.items() if order},
+        },
         table=match_layers(errors),
         figures=[
             draw_curves(
@@ -216,7 +221,8 @@ def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[list[D
     kind="rate",
     hypotheses={
         "$w* ~ N(0, I)$, $x ~ N(0, Σ)$, $y = w*ᵀx$ without noise": "the linear regression task",
-        "$d = 5$, $n = 10$, 6 layers of width 64, at `full` too": "ours: the slides give no sizes",
+        "$d = 5$, $n = 10$, 6 layers of width 64, at `full` too": "ours: the slides give no sizes; "
+        "there is no layer 8 to look at",
     },
     quick={
         "machines": ["gpt2"],

@@ -30,6 +30,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.intervals import Interval, check_within, take_central
 from innerloop.claims.recorded import name_trainings
+from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.networks import (
     LEARNED_SHARE,
     PAPER_SIZES,
@@ -89,6 +90,8 @@ def judge_condition(data: Data) -> Evidence:
             )
         ],
         numbers={
+            DECIDES: "a network of κ = 100 that reaches every level: it was trained for 2,000 "
+            "steps, that of Σ = I for 7,000",
             "the transformer's last error, κ = 1": ends[0],
             "the transformer's last error, κ = 100": ends[1],
             f"steps at κ = 100 over those at κ = 1 down to {LEVELS[-1]:g}, gradient descent": (

@@ -160,7 +160,7 @@ def _numbers(rows: Rows) -> dict[str, Any]:
     above = [float(row["errors"]) - float(row["least possible"]) for row in chosen]
     told: dict[str, Any] = {
         "errors at the largest N over the least possible, ‖μ‖/σ = 1.5": float(chosen[-1]["errors"])
-        / float(chosen[-1]["least possible"]),
+        / float(chosen[-1]["least possible"])
     }
     if min(above) > 0:
         exponent = fit_exponent([row["N"] for row in chosen], above)

@@ -11,7 +11,8 @@ Tested     the transformers of this ledger, trained on Gaussian problems alone (
            components, n points at a time
 Reading    validated on every set, ours: PCA, mean |cos| to the leading eigenvector of at least 0.9;
            clusters, mean ARI at least that of scikit-learn's KMeans with ten starts minus 0.1. On
-           the mean over the sets is the other reading
+           the mean over the sets is the other reading; both are ours, so that a set which falls
+           short where the mean does not leaves the statement open, and both refute it
 Chosen     after results were seen: five times as many tables, for a first run with fewer left the
            statement open; clusters were judged by the mean over the sets, and are now by the worst
 Note       no n here is beyond that of training; iris has too few features for d = 5 and is used for
@@ -44,6 +45,7 @@ from innerloop.claims.evidence import Axis, Check, Evidence, Figure
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_within, estimate_mean
 from innerloop.claims.recorded import name_seeds
+from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.clouds import label_points, score_instances
 from innerloop.problems.base import sample_sphere
 from innerloop.problems.binary_mixture import BinaryMixture
@@ -99,7 +101,7 @@ def judge_sets(data: Data) -> Evidence:
     ]
     parts = [
         replace(
-            join_trainings([_check_worst(each, kind) for each in found]),
+            join_trainings([_check_sets(each, kind) for each in found]),
             reading="on every set, ours: the slide says validated, and names no set",
             other_readings={
                 "on the mean over the sets": join_checks([_check_mean(e, kind) for e in found])
@@ -114,6 +116,7 @@ def judge_sets(data: Data) -> Evidence:
     ]
     return Evidence(
         parts=parts,
+        numbers={DECIDES: "more samples of each set (preset full has 1,000), and three trainings"},
         table=[
             {"set": name, "training": k, "mean |cos|": float(cosines.mean())}
             for k, each in enumerate(data["cosines"])
@@ -145,6 +148,15 @@ def judge_sets(data: Data) -> Evidence:
             ),
         ],
     )
+
+
+def _check_sets(values: dict[str, Tensor], kind: Kind) -> Check:
+    """Check the worst set; where it falls short and the mean does not, nothing is refuted."""
+    worst, mean = _check_worst(values, kind), _check_mean(values, kind)
+    if worst.passed is False and mean.passed is not False:
+        told = f"{worst.summary}; on the mean over the sets: {mean.outcome}, {mean.summary}"
+        return replace(worst, passed=None, summary=told, counterexample="")
+    return worst
 
 
 def _check_worst(values: dict[str, Tensor], kind: Kind) -> Check:

@@ -39,7 +39,7 @@ Data = dict[str, Any]
 """Networks, prompt lengths, those of training, excess risks by method, length and prompt."""
 MISSING = (
     "The slide on the prompt's length has a title and no content, and no other one says what "
-    "length does to the transformer's risk: the figure is missing."
+    "length does to the transformer's risk: the figure is missing, and would be what is compared."
 )
 
 

@@ -30,6 +30,7 @@ from innerloop.claims.falsifying import change_field
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import Interval, check_within, estimate_mean
 from innerloop.claims.recorded import name_seeds
+from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.deciding import (
     Games,
     check_near,
@@ -82,6 +83,7 @@ def judge_games(found: Found) -> Evidence:
             *compare_regrets("the transformer's regret is below UCB's", games, "UCB")[:1],
             *(check_alike(t, mean, len(found.distances[t])) for t, mean in means.items()),
         ],
+        numbers={DECIDES: "trainings that agree: longer ones than 2,500 steps on 10,000 games"},
         table=list_ends(games),
         figures=[
             draw_regret("Bernoulli bandits: transformers taught the best arm", games, every=2),
@@ -170,11 +172,7 @@ SMALL: Mapping[str, Any] = {
     },
 )
 def lin_bernoulli_bandit(
-    generator: torch.Generator,
-    *,
-    machines: Sequence[str | None],
-    games: int,
-    steps: Sequence[int],
+    generator: torch.Generator, *, machines: Sequence[str | None], games: int, steps: Sequence[int]
 ) -> Found:
     networks = load_players("bernoulli-bandits", machines, SMALL)
     recipe = networks[0].recipe

@@ -100,9 +100,7 @@ def judge_sampling(rows: Rows) -> Evidence:
     full={"rounds": 24, "trials": 3_000},
     tiny={"rounds": 4, "trials": 6},
     judge=judge_sampling,
-    falsified={
-        "log-probabilities that are off by 0.02": change_column("off", lambda _: 0.02),
-    },
+    falsified={"log-probabilities that are off by 0.02": change_column("off", lambda _: 0.02)},
 )
 def lin_theorem_10(generator: torch.Generator, *, rounds: int, trials: int) -> Rows:
     rows = measure_accuracy(generator, rounds)

@@ -39,11 +39,7 @@ from innerloop.problems.tabular_games import TabularGameProblem, TabularGames
 
 SIZES = ((2, 2, 3, 12), (3, 1, 2, 6), (1, 8, 2, 24), (2, 3, 3, 14), (2, 4, 2, 16), (1, 2, 6, 10))
 """States, actions, steps per episode, episodes."""
-BUILT = (
-    (UCBVIConstruction, 0.05),
-    (PackedUCBVIConstruction, 0.05),
-    (PackedUCBVIConstruction, 0.0),
-)
+BUILT = ((UCBVIConstruction, 0.05), (PackedUCBVIConstruction, 0.05), (PackedUCBVIConstruction, 0.0))
 """Constructions, and weights of the bonus."""
 FEW, TEMPERATURE, LONGEST = 8, 0.2, 200
 
@@ -62,10 +58,7 @@ def judge_planning(rows: Rows) -> Evidence:
             enough.add(row["layers"], printed_layers(row["case"]["H"]), row["case"])
     told = [row for row in rows if "told" in row]
     return Evidence(
-        parts=[
-            Part(printed=exact.check()),
-            Part(printed=enough.check()),
-        ],
+        parts=[Part(printed=exact.check()), Part(printed=enough.check())],
         beyond=[check_many_actions()],
         numbers={
             "layers, up to 2 actions": "H + 3",

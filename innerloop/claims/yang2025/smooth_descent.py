@@ -150,7 +150,7 @@ class SmoothNetworkDescent(NetworkProgram):
         return Reaches(p, a, off, factors[1:], [each + r.first for each in factors[1:]], s)
 
     @property
-    def error(self) -> float:
+    def gradient_error(self) -> float:
         """The bound on the norm of the gradient's error, as the header derives it."""
         r, C, reach, M = ACTIVATIONS[self.activation], self.box, self.reaches, self.knots
         e, f = [0.0], []

@@ -39,12 +39,9 @@ from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.figures import Axis, Figure
 from innerloop.claims.intervals import check_within, estimate_mean
 from innerloop.claims.recorded import load_recorded, name_seeds
+from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.deciding import FOLDER, NEAR, estimate_ratio
-from innerloop.claims.yang2025.network_baselines import (
-    run_descent,
-    train_networks,
-    tune_regressors,
-)
+from innerloop.claims.yang2025.network_baselines import run_descent, train_networks, tune_regressors
 from innerloop.problems.network_regression import NetworkProblem
 from innerloop.recipes.base import TrainedRun, train
 from innerloop.recipes.network_regression import NetworkRegressionRecipe
@@ -76,6 +73,10 @@ def judge_errors(found: list[Errors]) -> Evidence:
             for name, other in each.others.items()
             if name != TRAINING
         ],
+        numbers={
+            DECIDES: "more prompts, as labels are heavy-tailed, and three trainings of each depth: "
+            "preset full has 3,000 and three"
+        },
         table=list_errors(found),
         figures=[
             Figure(

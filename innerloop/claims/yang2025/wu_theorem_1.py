@@ -232,7 +232,7 @@ def wu_theorem_1(
 def choose_knots(case: dict[str, Any], error: float) -> SmoothNetworkDescent:
     """Build with the fewest knots whose own bound on the gradient's error is within ε."""
     knots = 2
-    while (built := SmoothNetworkDescent(**case, steps=STEPS, knots=knots)).error > error:
+    while (built := SmoothNetworkDescent(**case, steps=STEPS, knots=knots)).gradient_error > error:
         knots += 1
     return built
 

@@ -73,11 +73,7 @@ def judge_descent(rows: Rows) -> Evidence:
             falls.add(row["error"], row["bound"], row["case"])
     steps = followed.check()
     return Evidence(
-        parts=[
-            Part(printed=steps),
-            Part(printed=layers.check()),
-            Part(printed=stream.check()),
-        ],
+        parts=[Part(printed=steps), Part(printed=layers.check()), Part(printed=stream.check())],
         errata=[
             misprint(
                 "Theorem 6, conditions",
