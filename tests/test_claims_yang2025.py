@@ -13,7 +13,8 @@ import torch
 
 from innerloop.algorithms.symmetric_gradient_em import SymmetricGradientEM
 from innerloop.claims.base import Claim
-from innerloop.claims.evidence import Evidence
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Check, Evidence
 from innerloop.claims.loading import load_claims
 from innerloop.claims.yang2025.fu_rates import ERRORS, _count_steps, descent_errors, newton_errors
 from innerloop.claims.yang2025.hard_instances import (
@@ -25,6 +26,7 @@ from innerloop.claims.yang2025.hard_instances import (
     list_hard_networks,
     list_hard_regressions,
 )
+from innerloop.claims.yang2025.he_better_than_power import count_theorem_steps, decide_together
 from innerloop.claims.yang2025.he_minimax import (
     choose_far_points,
     error_exponent,
@@ -33,7 +35,11 @@ from innerloop.claims.yang2025.he_minimax import (
 from innerloop.claims.yang2025.lin_theorem_8 import lin_ucb_log_probabilities
 from innerloop.claims.yang2025.lin_theorem_10 import RIDGE, SCALE, thompson_log_probabilities
 from innerloop.claims.yang2025.lin_theorem_10 import TEMPERATURE as WARMTH
-from innerloop.claims.yang2025.lin_theorem_12 import TEMPERATURE, soft_ucb_vi
+from innerloop.claims.yang2025.lin_theorem_12 import (
+    TEMPERATURE,
+    check_many_actions,
+    soft_ucb_vi,
+)
 from innerloop.claims.yang2025.two_regressions import (
     INNER_STEPS,
     draw_mixture,
@@ -264,7 +270,7 @@ def test_bandit_log_probabilities_step_by_step() -> None:
     [
         ("yang2025.fu.newton", ["holds"] * 2),
         ("yang2025.fu.rates", ["holds"] * 5),
-        ("yang2025.lin.theorem-12", ["holds"] * 2),
+        ("yang2025.lin.theorem-12", ["holds"] * 2 + ["undecided"]),
         ("yang2025.wu.theorem-1", ["holds"] * 6),
         ("yang2025.he.em-steps", ["holds"] * 2),
         ("yang2025.he.gmm", ["holds as corrected", "holds"]),
@@ -320,3 +326,26 @@ def test_powers_of_two_of_steps_are_enough_on_hard_spectra(kappa: float) -> None
         for k in range(12):
             assert (off <= np.abs(1 - m * x) * (1 + 1e-9) + 1e-12).all() or k == 0
             m, off = 2 * m - x * m**2, (1 - x) ** (2.0 ** (k + 1))
+
+
+def test_more_actions_stay_open_until_the_layers_fit() -> None:
+    """Wrong log-odds fail; layers above the printed count leave it open; layers within decide."""
+    odds = torch.ones(2, 9, dtype=torch.float64)
+    exact = {"case": Case(H=2, A=9), "told": odds, "wanted": odds}
+    few, many = ({"case": Case(H=2, A=9), "layers": layers} for layers in (12, 13))
+    assert check_many_actions([exact, few]).passed
+    assert check_many_actions([exact, few, many]).passed is None
+    assert check_many_actions([{**exact, "told": 2 * odds}, many]).passed is False
+
+
+def test_a_number_of_steps_that_is_not_told_decides_only_if_all_agree() -> None:
+    checks = {
+        name: Check(statement=name, passed=passed, summary="")
+        for name, passed in (("a", True), ("b", False), ("c", None))
+    }
+    wanted = {"aa": True, "bb": False, "ab": None, "ba": None, "ac": None, "bc": None, "cc": None}
+    for names, passed in wanted.items():
+        readings = {str(k): checks[name] for k, name in enumerate(names)}
+        assert decide_together(readings).passed is passed, names
+    # L = 2τ + 4k + 1 with k = 1: 11 layers for three steps, none for three layers
+    assert [count_theorem_steps(layers) for layers in (3, 5, 6, 7, 11)] == [0, 0, 0, 1, 3]

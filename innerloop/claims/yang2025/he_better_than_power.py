@@ -105,7 +105,7 @@ def decide_together(readings: Mapping[str, Check]) -> Check:
         "of steps",
         passed=passed,
         summary="; ".join(f"{name}: {check.outcome}" for name, check in readings.items()),
-        counterexample=[*readings.values()][0].counterexample if passed is False else "",
+        counterexample=next(iter(readings.values())).counterexample if passed is False else "",
     )
 
 
