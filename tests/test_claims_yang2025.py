@@ -13,9 +13,20 @@ import torch
 
 from innerloop.algorithms.symmetric_gradient_em import SymmetricGradientEM
 from innerloop.claims.base import Claim
-from innerloop.claims.evidence import Evidence
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Check, Evidence
 from innerloop.claims.loading import load_claims
 from innerloop.claims.yang2025.fu_rates import ERRORS, _count_steps, descent_errors, newton_errors
+from innerloop.claims.yang2025.hard_instances import (
+    HARD_EXAMPLES,
+    HARD_SPECTRA,
+    list_hard_clouds,
+    list_hard_episodes,
+    list_hard_games,
+    list_hard_networks,
+    list_hard_regressions,
+)
+from innerloop.claims.yang2025.he_better_than_power import count_theorem_steps, decide_together
 from innerloop.claims.yang2025.he_minimax import (
     choose_far_points,
     error_exponent,
@@ -24,7 +35,11 @@ from innerloop.claims.yang2025.he_minimax import (
 from innerloop.claims.yang2025.lin_theorem_8 import lin_ucb_log_probabilities
 from innerloop.claims.yang2025.lin_theorem_10 import RIDGE, SCALE, thompson_log_probabilities
 from innerloop.claims.yang2025.lin_theorem_10 import TEMPERATURE as WARMTH
-from innerloop.claims.yang2025.lin_theorem_12 import TEMPERATURE, soft_ucb_vi
+from innerloop.claims.yang2025.lin_theorem_12 import (
+    TEMPERATURE,
+    check_many_actions,
+    soft_ucb_vi,
+)
 from innerloop.claims.yang2025.two_regressions import (
     INNER_STEPS,
     draw_mixture,
@@ -254,9 +269,9 @@ def test_bandit_log_probabilities_step_by_step() -> None:
     ("id", "verdicts"),
     [
         ("yang2025.fu.newton", ["holds"] * 2),
-        ("yang2025.fu.rates", ["holds"] * 4),
-        ("yang2025.lin.theorem-12", ["holds"] * 2),
-        ("yang2025.wu.theorem-1", ["holds"] * 3 + ["undecided"] * 2),
+        ("yang2025.fu.rates", ["holds"] * 5),
+        ("yang2025.lin.theorem-12", ["holds"] * 2 + ["undecided"]),
+        ("yang2025.wu.theorem-1", ["holds"] * 6),
         ("yang2025.he.em-steps", ["holds"] * 2),
         ("yang2025.he.gmm", ["holds as corrected", "holds"]),
         ("yang2025.lin.theorem-8", ["holds"] * 2 + ["undecided", "holds"]),
@@ -272,3 +287,65 @@ def test_what_holds_and_what_does_not(
     assert [part.verdict for part in found.parts] == verdicts
     if id == "yang2025.fu.rates":
         assert found.numbers["largest difference to the counts on rotated data"] == 0
+
+
+def test_hard_instances_are_what_they_are_called() -> None:
+    """By NumPy: ranks, condition numbers, sizes; and every problem is accepted as one."""
+    for d in (1, 2, 4):
+        rows = {name: build(d).numpy() for name, build in HARD_EXAMPLES.items()}
+        assert rows["one example"].shape == (1, d)
+        assert np.linalg.matrix_rank(rows["equal examples"]) == 1
+        assert len(rows["one example fewer than features"]) == max(d - 1, 1)
+        sizes = np.abs(rows["examples of size 10³"]).max(), np.abs(rows["κ = 10⁴"]).max()
+        assert sizes == (2000.0, 1.0)
+        if d > 1:
+            assert np.linalg.cond(rows["κ = 10⁴"]) ** 2 == pytest.approx(1e4)
+        for spectrum in (build(d, 100.0) for build in HARD_SPECTRA.values()):
+            assert spectrum.shape == (d,)
+            assert float(spectrum.min()) == 0.01 or d == 1
+    for name, problem in list_hard_regressions(3, 5):
+        assert problem.n == 5, name
+        fitted = np.linalg.lstsq(problem.x.numpy(), problem.y.numpy(), rcond=None)[0]
+        assert np.abs(problem.x.numpy() @ fitted - problem.y.numpy()).max() > 0, name
+    for name, cloud in list_hard_clouds(2, 7, 3):
+        assert (cloud.n, cloud.clusters) == (7, 3), name
+    network = dict(list_hard_networks([(2, 3), (1, 2)], 4, 0.5))
+    assert all(float(each.x.norm(dim=-1).max()) <= 1 + 1e-12 for each in network.values())
+    for _, game in list_hard_games(2, 5, 3):
+        assert float(game.features.norm(dim=-1).max()) <= 1
+        assert float(game.rewards.abs().max()) <= 3
+    assert len(list_hard_episodes(2, 3, 4, 5)) == 4
+
+
+@pytest.mark.parametrize("kappa", [1.0, 30.0, 1e4])
+def test_powers_of_two_of_steps_are_enough_on_hard_spectra(kappa: float) -> None:
+    """(1 − x)^(2^k) ≤ (1 − x²)^(2^k): gradient descent reaches Newton's k-th in 2^k steps."""
+    for build in HARD_SPECTRA.values():
+        x = build(5, kappa).numpy()
+        m, off = x.copy(), np.ones_like(x)
+        for k in range(12):
+            assert (off <= np.abs(1 - m * x) * (1 + 1e-9) + 1e-12).all() or k == 0
+            m, off = 2 * m - x * m**2, (1 - x) ** (2.0 ** (k + 1))
+
+
+def test_more_actions_stay_open_until_the_layers_fit() -> None:
+    """Wrong log-odds fail; layers above the printed count leave it open; layers within decide."""
+    odds = torch.ones(2, 9, dtype=torch.float64)
+    exact = {"case": Case(H=2, A=9), "told": odds, "wanted": odds}
+    few, many = ({"case": Case(H=2, A=9), "layers": layers} for layers in (12, 13))
+    assert check_many_actions([exact, few]).passed
+    assert check_many_actions([exact, few, many]).passed is None
+    assert check_many_actions([{**exact, "told": 2 * odds}, many]).passed is False
+
+
+def test_a_number_of_steps_that_is_not_told_decides_only_if_all_agree() -> None:
+    checks = {
+        name: Check(statement=name, passed=passed, summary="")
+        for name, passed in (("a", True), ("b", False), ("c", None))
+    }
+    wanted = {"aa": True, "bb": False, "ab": None, "ba": None, "ac": None, "bc": None, "cc": None}
+    for names, passed in wanted.items():
+        readings = {str(k): checks[name] for k, name in enumerate(names)}
+        assert decide_together(readings).passed is passed, names
+    # L = 2τ + 4k + 1 with k = 1: 11 layers for three steps, none for three layers
+    assert [count_theorem_steps(layers) for layers in (3, 5, 6, 7, 11)] == [0, 0, 0, 1, 3]

@@ -15,7 +15,7 @@ from innerloop.claims.yang2025.deciding import (
     load_players,
     play_games,
 )
-from innerloop.claims.yang2025.lin_bernoulli_bandit import estimate_best_odds
+from innerloop.claims.yang2025.lin_bernoulli_bandit import find_best_odds
 from innerloop.claims.yang2025.lin_linear_bandit import fit_lin_ucb
 from innerloop.claims.yang2025.network_baselines import (
     run_descent,
@@ -42,18 +42,26 @@ def test_a_ratio_of_means_has_an_interval_over_environments() -> None:
 
 
 def test_the_odds_that_an_arm_is_best_are_those_of_the_posterior() -> None:
-    """Against the integral over the first arm's chance, by SciPy."""
-    actions = torch.tensor([[0, 0, 0, 1, 1]] * 2)
-    rewards = torch.tensor([[1.0, 1.0, 0.0, 0.0, 1.0], [0.0, 0.0, 0.0, 1.0, 1.0]])
-    found = estimate_best_odds(actions, rewards, 2, np.random.default_rng(0))
+    """Against the integral over each arm's chance, by SciPy: no draws, so no scatter of theirs."""
+    generator = torch.Generator().manual_seed(3)
+    actions = torch.randint(3, (4, 99), generator=generator)
+    actions[1], actions[2, :95] = 0, 1
+    rewards = torch.randint(2, (4, 99), generator=generator).float()
+    rewards[1:3] = (torch.rand(2, 99, generator=generator) < 0.9).float()
+    found = find_best_odds(actions, rewards, 3)
 
-    def weigh(p: float, first: tuple[int, int], second: tuple[int, int]) -> float:
-        return float(scipy.stats.beta.pdf(p, *first) * scipy.stats.beta.cdf(p, *second))
+    def weigh(p: float, own: list[float], others: list[list[float]]) -> float:
+        below = [scipy.stats.beta.cdf(p, *other) for other in others]
+        return float(scipy.stats.beta.pdf(p, *own) * np.prod(below))
 
-    for row, first, second in ((0, (3, 2), (2, 2)), (1, (1, 4), (3, 1))):
-        exact, _ = scipy.integrate.quad(weigh, 0, 1, args=(first, second))
-        assert float(found[row, 0]) == pytest.approx(exact, abs=0.08)
-    assert torch.allclose(found.sum(dim=-1), torch.ones(2, dtype=torch.float64))
+    for game, (chosen, earned) in enumerate(zip(actions.numpy(), rewards.numpy(), strict=True)):
+        wins = [float(earned[chosen == arm].sum()) for arm in range(3)]
+        losses = [float((1 - earned[chosen == arm]).sum()) for arm in range(3)]
+        shapes = [[1 + won, 1 + lost] for won, lost in zip(wins, losses, strict=True)]
+        for arm in range(3):
+            others = [shapes[k] for k in range(3) if k != arm]
+            exact, _ = scipy.integrate.quad(weigh, 0, 1, args=(shapes[arm], others), limit=200)
+            assert float(found[game, arm]) == pytest.approx(exact, abs=1e-6)
 
 
 @pytest.mark.parametrize(("alpha", "temperature"), [(1.0, 0.1), (2.5, 0.5)])

@@ -8,11 +8,13 @@ from typing import Any
 import pytest
 import torch
 
+from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check
 from innerloop.claims.loading import load_claims
 from innerloop.claims.yang2025.fu_convergence import judge_hundreds
+from innerloop.claims.yang2025.fu_lstm import replace_errors
 from innerloop.claims.yang2025.he_experiments import _check_rates
-from innerloop.claims.yang2025.he_real_data import _check_mean_ari, _check_worst_ari
+from innerloop.claims.yang2025.he_real_data import CLUSTERS, _check_mean, _check_sets, _check_worst
 from innerloop.claims.yang2025.he_relu_over_softmax import judge_kinds
 from innerloop.claims.yang2025.lin_theorem_6 import judge_gaps
 from innerloop.claims.yang2025.wu_theorem_1 import check_norm
@@ -58,7 +60,7 @@ def test_what_is_not_printed_is_measured_and_not_judged(id: str) -> None:
 def make_rates(network: float, em: float, known: float = 0.03) -> dict[str, Any]:
     """Shares of wrong points that vary little over ten problems, three centres 4σ apart."""
     spread = 1e-4 * torch.linspace(-1, 1, 10, dtype=torch.float64)
-    shares = {"wrong": network + spread, "EM": em - spread, "known": known + 0 * spread}
+    shares = {"network": network + spread, "EM": em - spread, "known": known + 0 * spread}
     return {"rates": [{"Δ/σ": 4.0, **shares}], "points": 40}
 
 
@@ -73,7 +75,7 @@ def make_rates(network: float, em: float, known: float = 0.03) -> dict[str, Any]
 def test_rates_are_open_where_em_falls_short_too(
     network: float, em: float, passed: bool | None
 ) -> None:
-    assert _check_rates(make_rates(network, em)).passed is passed
+    assert _check_rates(make_rates(network, em), "network").passed is passed
 
 
 @pytest.mark.parametrize(
@@ -110,17 +112,37 @@ def test_one_pair_that_is_open_leaves_the_order_open() -> None:
     assert part.printed.passed
 
 
-def test_the_worst_real_set_decides() -> None:
+def test_the_worst_real_set_keeps_the_statement_open() -> None:
     """The network is 0.15 below KMeans on one of two sets: the mean over both hides it."""
     none = 0.01 * torch.linspace(-1, 1, 20, dtype=torch.float64)
     pairs = {"good": none, "bad": none - 0.15}
-    assert _check_worst_ari(pairs).passed is False
-    assert _check_mean_ari(pairs).passed
+    assert _check_worst(pairs, CLUSTERS).passed is False
+    assert _check_mean(pairs, CLUSTERS).passed
+    assert _check_sets(pairs, CLUSTERS).passed is None, "both readings are ours"
+    assert _check_sets({"bad": pairs["bad"]}, CLUSTERS).passed is False
+    assert _check_sets({"good": none}, CLUSTERS).passed
 
 
 def test_large_weights_leave_the_norm_open() -> None:
+    """A build whose norm grows refutes no other; wrong steps do."""
     steps = Check(statement="", passed=True, summary="1 case")
-    small, large = ({"norm": norm, "allowed": 2.0} for norm in (3.0, 1e10))
+    small, large = (
+        {"norm": norm, "allowed": 2.0, "case": Case(ε=0.1, η=1.0)} for norm in (3.0, 7.0)
+    )
     assert check_norm([small], steps).passed
     assert check_norm([small, large], steps).passed is None
     assert check_norm([small], replace(steps, passed=False)).passed is False
+
+
+def test_a_layer_that_does_not_help_is_shown_and_decides_nothing() -> None:
+    """The second layer's error is above the first's; all of them together improve."""
+    claim = load_claims()["yang2025.fu.lstm"]
+    data = [claim.gather(settings) for settings in claim.tiny]
+    form = replace_errors(
+        transformer=[0.63, 0.65, 0.19, 0.007], LSTM=[0.2, 0.19, 0.18], LSTM_of_one_layer=[0.2]
+    )
+    *_, improves = claim.judge_cells(data, form).parts
+    assert improves.printed.passed
+    assert improves.other_readings["every layer"].passed is False
+    flat = replace_errors(transformer=[0.02, 0.02], LSTM=[0.2, 0.2], LSTM_of_one_layer=[0.2])
+    assert claim.judge_cells(data, flat).parts[-1].printed.passed is False

@@ -2,6 +2,7 @@
 
     load_encoder("pca", "pca-relu", {}, seed=0)          the recorded weights, or an error
     load_encoder("pca", None, {"steps": 4, …}, seed=0)   trained now, for tests: decides nothing
+    load_encoders("pca", ["pca-relu", "pca-relu-seed-1"], {})          several trainings, by name
 
 Trainings on pools of instances, whose number varies, are made here as well: they are small.
 """
@@ -9,7 +10,7 @@ Trainings on pools of instances, whose number varies, are made here as well: the
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -75,6 +76,17 @@ def load_encoder(
     return TrainedEncoder(made, trained.model, told)
 
 
+def load_encoders(
+    recipe: str, machines: str | Sequence[str | None] | None, sizes: Mapping[str, Any]
+) -> dict[str, TrainedEncoder]:
+    """Load one or several trainings of an encoder, as players by name."""
+    names = [machines] if machines is None or isinstance(machines, str) else machines
+    return {
+        f"transformer, seed {seed}": load_encoder(recipe, name, sizes, seed)
+        for seed, name in enumerate(names)
+    }
+
+
 def train_on_pools(
     recipe: str,
     settings: Mapping[str, Any],
@@ -132,20 +144,18 @@ def run_steps(algorithm: Algorithm[Any, Any], problem: Any, steps: int) -> Tenso
     return torch.stack([algorithm.predict(problem, state) for state in states])
 
 
-def join_trainings(checks: Sequence[Check]) -> Part:
-    """Join the check of each training to a part: it holds or fails where all of them do."""
+def join_checks(checks: Sequence[Check]) -> Check:
+    """Join the same check of several trainings: it passes or fails where all of them do."""
     outcomes = {check.passed for check in checks}
     passed = outcomes.pop() if len(outcomes) == 1 else None
-    told = "; ".join(f"seed {k}: {each.summary}" for k, each in enumerate(checks))
-    first = checks[0]
-    joined = Check(
-        statement=first.statement,
-        passed=passed,
-        summary=told,
-        counterexample=first.counterexample if passed is False else "",
-        ours=first.ours,
-    )
-    return Part(printed=joined, trainings=len(checks))
+    told = "; ".join(f"seed {k}: {c.outcome}, {c.summary}" for k, c in enumerate(checks))
+    example = checks[0].counterexample if passed is False else ""
+    return replace(checks[0], passed=passed, summary=told, counterexample=example)
+
+
+def join_trainings(checks: Sequence[Check]) -> Part:
+    """Join the check of each training to a part."""
+    return Part(printed=join_checks(checks), trainings=len(checks))
 
 
 def cover_ratios(over: Sequence[float], under: Sequence[float]) -> Interval:

@@ -12,8 +12,9 @@ decided by an interval, `searching` how violations are looked for.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -93,6 +94,15 @@ class Equality(_Trial):
             f"{self.cases} cases{failing}, largest relative difference {self.worst:.2g} "
             f"(allowed {self.tolerance:.0e})",
         )
+
+
+def check_told(statement: str, rows: Iterable[Mapping[str, Any]], tolerance: float) -> Check:
+    """Check that what a build `told` is what was `wanted`, in every row of data that has both."""
+    trial = Equality(statement, tolerance=tolerance)
+    for row in rows:
+        if "told" in row:
+            trial.add(row["told"], row["wanted"], row["case"])
+    return trial.check()
 
 
 @dataclass(eq=False)

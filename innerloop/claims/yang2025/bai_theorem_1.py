@@ -178,10 +178,7 @@ def judge_risks(data: Rows) -> Evidence:
         parts=[
             Part(printed=first, reading=READING),
             *(Part(printed=check, reading=READING) for check in second),
-            Part(
-                printed=_regime(data["regime"], 1.0, 2.0),
-                corrected=_regime(data["regime"], 2.0, 4.0),
-            ),
+            Part(printed=_regime(data["regime"], 1, 2), corrected=_regime(data["regime"], 2, 4)),
         ],
         errata=[
             Erratum(
@@ -322,7 +319,7 @@ def _bound(rows: Sequence[Row]) -> Check:
     return trial.check()
 
 
-def _regime(power: float, of_examples: float, of_noise: float) -> Check:
+def _regime(power: float, of_examples: int, of_noise: int) -> Check:
     """Check that κd n^power, printed with −1/2, is of dσ²/N's order at n = κ²N^a/σ^b."""
     d, kappa, sigma = 5, 3.0, 0.5
     counts = [10.0**k for k in range(1, 7)]
@@ -332,8 +329,11 @@ def _regime(power: float, of_examples: float, of_noise: float) -> Check:
     ]
     statement = f"$n = κ²N^{of_examples:g}/σ^{of_noise:g}$: the first term is of the second's order"
     rate = check_rate(statement, counts, ratios, 0.0, within=SLACK, what="N", bound=True, ours=OURS)
-    n = 1e4**of_examples
-    told = f"$d = κ = σ = 1$, $N = 10^4$, $n = {n:.0f}$: the terms are {n**power:.3g} and 1e-4"
+    told = "; ".join(
+        f"{Case(d=1, κ=1, σ=1, N=N, n=N**of_examples)}: {N ** (of_examples * power):.3g} and "
+        f"{1 / N:.3g}"
+        for N in (100, 10**4)
+    )
     return replace(rate, counterexample=told) if rate.passed is False else rate
 
 

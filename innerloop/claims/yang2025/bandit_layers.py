@@ -1,16 +1,62 @@
-"""Steps of the ridge solves that bandit policies need: by the bound, and on given games."""
+"""Layers that bandit policies need: by the bound, on given games, and how well a build does."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from innerloop.algorithms.accelerated_ridge import AcceleratedRidge
+from innerloop.claims.cases import Case
+from innerloop.claims.evidence import Check
+from innerloop.claims.falsifying import Rows
+from innerloop.claims.intervals import check_rate
+from innerloop.playing.contest import play_contest
 from innerloop.problems.linear_bandit_games import BanditGameProblem, LinearBanditGames
 
-MAX_STEPS = 200_000
+MAX_STEPS, ERROR = 200_000, 1e-2
+WIDE = (10, 30, 100, 300, 1000, 2000)
+"""Steps T of games for which layers are counted by the bound."""
+
+
+def check_depth(told: str, rows: Rows, within: float) -> Check:
+    """Check that layers over log(T/ε) grow no faster than √T."""
+    return check_rate(
+        f"{told}, layers over $log(T/ε)$ grow no faster than $√T$",
+        [row["T"] for row in rows],
+        [row["layers"] / math.log(row["T"] / ERROR) for row in rows],
+        0.5,
+        within=within,
+        bound=True,
+        what="T",
+        ours=f"{within:g} of a power, for further logarithms in Õ",
+    )
+
+
+def measure_games(
+    built: Any,
+    games: Sequence[tuple[str, BanditGameProblem]],
+    solve: Callable[[BanditGameProblem], Tensor],
+    case: Case,
+) -> Rows:
+    """Measure how far a build's log-probabilities are from those of a policy with exact solves."""
+    rows: Rows = []
+    for name, game in games:
+        told = built.decode(game, built.transformer(built.prompt(game)))
+        off = (told - solve(game)).abs().flatten(1).amax(dim=1).tolist()
+        about = case.extend(note=name)
+        rows += [{"case": about.extend(game=k), "off": each} for k, each in enumerate(off)]
+    return rows
+
+
+def count_choices(built: Any, T: int, generator: torch.Generator) -> dict[str, Any]:
+    """Count the choices of a build that are its policy's, in games that it plays."""
+    played = play_contest(built, built.environments().sample(4, generator=generator), T)
+    same = f"{played.agreement_count} of {played.action_count}"
+    return {"about": f"choices like the policy's in a game of {T} steps", "number": same}
 
 
 def least_steps(enough: Callable[[int], bool]) -> int:

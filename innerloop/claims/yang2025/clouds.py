@@ -8,10 +8,13 @@ Violations  anisotropic: each cloud stretched by its own random matrix of determ
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
+from innerloop.claims.encoders import TrainedEncoder
+from innerloop.claims.prompts import draw_normal
 from innerloop.problems.gaussian_mixture import ClusteringProblem, GaussianMixture
 from innerloop.recipes.clusters import (
     adjusted_rand_index,
@@ -31,21 +34,21 @@ def draw_clouds(
 ) -> ClusteringProblem:
     """Draw problems with centres as in training, and clouds that violate an assumption."""
     clouds = {"two clouds": 2, "four clouds": 4}.get(violation, law.clusters)
-    centres = law.separation * _normal((examples, clouds, law.d), generator)
+    centres = law.separation * draw_normal(generator, examples, clouds, law.d)
     odds = torch.ones(clouds, dtype=torch.float64)
     if violation == "unequal":
         odds[0] = 0.7 * (clouds - 1) / 0.3
     labels = torch.multinomial(
         odds.expand(examples, clouds), law.n, replacement=True, generator=generator
     )
-    noise = _normal((examples, law.n, law.d), generator)
+    noise = draw_normal(generator, examples, law.n, law.d)
     if violation == "anisotropic":
         noise = _stretch(noise, labels, clouds, generator)
     if violation == "unequal":
         spreads = torch.linspace(0.5, 1.5, clouds, dtype=torch.float64)
         noise = noise * spreads[labels].unsqueeze(-1)
     if violation == "heavy tails":
-        squares = _normal((FREEDOM, examples, law.n, 1), generator).square().mean(dim=0)
+        squares = draw_normal(generator, FREEDOM, examples, law.n, 1).square().mean(dim=0)
         noise = noise / squares.sqrt() * math.sqrt((FREEDOM - 2) / FREEDOM)
     place = labels.unsqueeze(-1).expand(-1, -1, law.d)
     x = centres.gather(-2, place) + law.noise * noise
@@ -62,13 +65,20 @@ def draw_triangle(
     centres = radius * torch.stack([angles.cos(), angles.sin()], dim=-1)
     labels = torch.randint(3, (examples, law.n), generator=generator)
     place = labels.unsqueeze(-1).expand(-1, -1, 2)
-    x = centres.gather(-2, place) + law.noise * _normal((examples, law.n, 2), generator)
+    x = centres.gather(-2, place) + law.noise * draw_normal(generator, examples, law.n, 2)
     return ClusteringProblem(x, x[:, :3].clone(), labels), centres
 
 
 def label_by_bayes(problem: ClusteringProblem, centres: Tensor) -> Tensor:
     """Label points by the nearest true centre: the Bayes rule of equal, round clouds."""
     return torch.cdist(problem.x, centres).argmin(dim=-1)
+
+
+def label_points(
+    networks: Mapping[str, TrainedEncoder], problem: ClusteringProblem
+) -> dict[str, Tensor]:
+    """Label points by the largest output after the last layer, for each network."""
+    return {name: each.answer(problem)[-1].argmax(dim=-1) for name, each in networks.items()}
 
 
 def score_instances(found: Tensor, problem: ClusteringProblem) -> dict[str, Tensor]:
@@ -82,14 +92,10 @@ def score_instances(found: Tensor, problem: ClusteringProblem) -> dict[str, Tens
     }
 
 
-def _normal(shape: tuple[int, ...], generator: torch.Generator) -> Tensor:
-    return torch.randn(shape, generator=generator, dtype=torch.float64)
-
-
 def _stretch(noise: Tensor, labels: Tensor, clouds: int, generator: torch.Generator) -> Tensor:
     """Stretch every cloud along a random direction, and shrink it across."""
     examples, _, d = noise.shape
-    axes = torch.linalg.qr(_normal((examples, clouds, d, d), generator)).Q
+    axes = torch.linalg.qr(draw_normal(generator, examples, clouds, d, d)).Q
     sizes = torch.full((d,), STRETCH ** (-1 / max(d - 1, 1)), dtype=torch.float64)
     sizes[0] = STRETCH
     maps = axes * sizes @ axes.mT

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.claims.figures import draw_lines
 from innerloop.claims.recorded import name_seeds
 from innerloop.claims.yang2025.networks import (
     LEARNED_SHARE,
@@ -39,9 +40,9 @@ from innerloop.claims.yang2025.networks import (
     change_each,
     first_below,
     gradient_descent,
+    judge_each,
     layer_error_shares,
-    load_network,
-    merge_trainings,
+    load_networks,
     newton_iteration,
     predict_positions,
     predict_queries,
@@ -87,10 +88,6 @@ class BestMatch(NamedTuple):
 
 def fit_growth(steps: list[int]) -> dict[str, Any] | None:
     return fit_step_growth(range(1, len(steps) + 1), steps)
-
-
-def judge_trainings(found: list[Data]) -> Evidence:
-    return merge_trainings([judge_matches(data) for data in found])
 
 
 def judge_matches(data: Data) -> Evidence:
@@ -184,7 +181,7 @@ def replace_steps(name: str, steps: list[int]) -> Callable[[list[Data]], list[Da
     paper={"machines": [None] * 3, "sizes": {**PAPER_SIZES, "heads": 8}, "prompts": 4000}
     | {"examples": 1000, "most": 2000},
     tiny={"machines": [None], "sizes": SMALL_SIZES, "prompts": 60, "examples": 60, "most": 40},
-    judge=judge_trainings,
+    judge=judge_each(judge_matches),
     falsified={
         "Newton's steps that double with every layer": replace_steps(NEWTON, [1, 2, 4, 8, 16, 32]),
         "gradient descent's steps that grow by three a layer": replace_steps(
@@ -201,10 +198,7 @@ def fu_best_match(
     examples: int,
     most: int,
 ) -> list[Data]:
-    networks = [
-        load_network("gpt2-regression", machine, sizes, prompts, seed)
-        for seed, machine in enumerate(machines)
-    ]
+    networks = load_networks(machines, sizes, prompts)
     return [match_steps(generator, layers, examples, most) for layers in networks]
 
 
@@ -276,15 +270,8 @@ def _trend(found: Mapping[tuple[str, str], BestMatch], told: str) -> list[Figure
                     rows.append({"layer": k, "step": stated, "what": "trend stated", "of": name})
     if not rows:
         return []
-    figure = Figure(
-        title=f"Best-matching steps; a GPT-2 of {told}",
-        rows=rows,
-        x=Axis(field="layer", title="layer"),
-        y=Axis(field="step", title="step", scale="log"),
-        colour=Axis(field="what", title="which", scale="category"),
-        panel="of",
-    )
-    return [figure]
+    title = f"Best-matching steps; a GPT-2 of {told}"
+    return [draw_lines(title, rows, "layer", "step", "what: which", log="y", panel="of")]
 
 
 def _heat(best: BestMatch, name: str) -> Figure:

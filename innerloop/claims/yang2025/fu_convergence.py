@@ -33,11 +33,12 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.cases import Case
+from innerloop.claims.cases import Case, format_entry
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.intervals import Interval, check_within, take_central
 from innerloop.claims.recorded import name_seeds
 from innerloop.claims.trials import Inequality
+from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.networks import (
     LEARNED_SHARE,
     PAPER_SIZES,
@@ -51,10 +52,11 @@ from innerloop.claims.yang2025.networks import (
     draw_curves,
     first_below,
     gradient_descent,
+    judge_each,
     layer_error_shares,
-    load_network,
-    merge_trainings,
+    load_networks,
     newton_iteration,
+    repeat_curve,
     step_error_shares,
 )
 from innerloop.identification.hyper import predict_steps
@@ -66,12 +68,10 @@ HUNDREDS, THOUSAND = 100, 1000
 DOWN_TO = 0.02
 """The error down to which the iterations' orders are fitted."""
 ALPHAS = (0.5, 1.0, 1.5, 1.9)
+SMALLEST = 0.5
+"""The eigenvalue beside 1 in counterexamples."""
 Data = dict[str, Any]
 """Errors, layers or steps × prompts; bootstrap weights; steps of gradient descent that match."""
-
-
-def judge_trainings(found: list[Data]) -> Evidence:
-    return merge_trainings([judge_convergence(data) for data in found])
 
 
 def judge_convergence(data: Data) -> Evidence:
@@ -108,7 +108,11 @@ def judge_convergence(data: Data) -> Evidence:
             judge_hundreds(data),
         ],
         beyond=[check_powers(data)],
-        numbers={f"order, {name}": order.value for name, order in orders.items() if order},
+        numbers={
+            DECIDES: "networks whose two fits agree, such as those of the paper's sizes (preset "
+            "paper: 12 layers, d = 20, n = 40, 500,000 steps); for hundreds, the authors' step",
+            **{f"order, {name}": order.value for name, order in orders.items() if order},
+        },
         table=match_layers(errors),
         figures=[
             draw_curves(
@@ -150,9 +154,8 @@ def check_each_prompt(linear: Tensor) -> Check:
         passed=not bool(linear.any()),
         summary=f"on {int(linear.sum())} of {len(linear)} prompts at most $1 − λmin/λmax$ is left "
         "at each of 60 steps: linearly",
-        counterexample=(
-            "$XᵀX = diag(1, 1/2)$, step 1: $w_k − w* = (0, 2^(−k))$, half is left each time"
-        )
+        counterexample=f"{Case(d=2, λ=[1, SMALLEST], step=1)}: of $w_k − w*$ 0 and "
+        f"{format_entry(1 - SMALLEST)} are left at each step"
         if bool(linear.any())
         else "",
     )
@@ -185,8 +188,8 @@ def judge_hundreds(data: Data) -> Part:
                 summary=counted,
                 counterexample=""
                 if within
-                else "$λ = λmax/2$: 3 iterations leave $(3/4)⁸ = 0.100$ of it, 4 steps "
-                "$(1/2)⁴ = 0.063$",
+                else f"{Case(λmax=1, λ=SMALLEST)}: 3 iterations leave "
+                f"{(1 - SMALLEST**2) ** 8:.4f} of it, 4 steps {(1 - SMALLEST) ** 4:.4f}",
             )
         },
     )
@@ -204,8 +207,7 @@ def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[list[D
     """Make a form in which the errors of one method are those of a curve, on every prompt."""
 
     def falsify(data: Data) -> Data:
-        one = torch.ones_like(data["errors"][name][:1])
-        errors = torch.cat([curve(k) * one for k in range(12)])
+        errors = repeat_curve(map(curve, range(12)), data["errors"][name])
         return {**data, "errors": {**data["errors"], name: errors}}
 
     return change_each(falsify)
@@ -219,7 +221,8 @@ def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[list[D
     kind="rate",
     hypotheses={
         "$w* ~ N(0, I)$, $x ~ N(0, Σ)$, $y = w*ᵀx$ without noise": "the linear regression task",
-        "$d = 5$, $n = 10$, 6 layers of width 64, at `full` too": "ours: the slides give no sizes",
+        "$d = 5$, $n = 10$, 6 layers of width 64, at `full` too": "ours: the slides give no sizes; "
+        "there is no layer 8 to look at",
     },
     quick={
         "machines": ["gpt2"],
@@ -238,7 +241,7 @@ def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[list[D
     paper={"machines": [None] * 3, "sizes": {**PAPER_SIZES, "heads": 8}, "prompts": 4000}
     | {"examples": 4000, "trials": 400},
     tiny={"machines": [None], "sizes": SMALL_SIZES, "prompts": 30, "examples": 400, "trials": 3},
-    judge=judge_trainings,
+    judge=judge_each(judge_convergence),
     falsified={
         "layers whose errors fall like 1/k²": replace_errors(
             "transformer", lambda k: (k + 1.0) ** -2
@@ -264,10 +267,7 @@ def fu_convergence(
     examples: int,
     trials: int,
 ) -> list[Data]:
-    networks = [
-        load_network("gpt2-regression", machine, sizes, prompts, seed)
-        for seed, machine in enumerate(machines)
-    ]
+    networks = load_networks(machines, sizes, prompts)
     return [measure_errors(generator, layers, examples, trials) for layers in networks]
 
 

@@ -30,6 +30,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.intervals import Interval, check_within, take_central
 from innerloop.claims.recorded import name_trainings
+from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.networks import (
     LEARNED_SHARE,
     PAPER_SIZES,
@@ -42,10 +43,11 @@ from innerloop.claims.yang2025.networks import (
     draw_curves,
     first_below,
     gradient_descent,
+    judge_each,
     layer_error_shares,
     load_network,
-    merge_trainings,
     newton_iteration,
+    repeat_curve,
     step_error_shares,
 )
 
@@ -58,10 +60,6 @@ FEW = 30
 """Newton iterations run: by then S has long been inverted."""
 Data = dict[str, Any]
 """Pairs of errors, layers or steps × prompts, at κ = 1 and 100; bootstrap weights."""
-
-
-def judge_trainings(found: list[Data]) -> Evidence:
-    return merge_trainings([judge_condition(data) for data in found])
 
 
 def judge_condition(data: Data) -> Evidence:
@@ -92,6 +90,8 @@ def judge_condition(data: Data) -> Evidence:
             )
         ],
         numbers={
+            DECIDES: "a network of κ = 100 that reaches every level: it was trained for 2,000 "
+            "steps, that of Σ = I for 7,000",
             "the transformer's last error, κ = 1": ends[0],
             "the transformer's last error, κ = 100": ends[1],
             f"steps at κ = 100 over those at κ = 1 down to {LEVELS[-1]:g}, gradient descent": (
@@ -167,8 +167,7 @@ def replace_errors(name: str, easy: Sequence[float], hard: Sequence[float]) -> A
     """Make a form in which a method has these errors at κ = 1 and at κ = 100, on every prompt."""
 
     def falsify(data: Data) -> Data:
-        one = torch.ones_like(data["errors"][name][0][:1])
-        pair = [torch.cat([value * one for value in curve]) for curve in (easy, hard)]
+        pair = [repeat_curve(curve, data["errors"][name][0]) for curve in (easy, hard)]
         return {**data, "errors": {**data["errors"], name: pair}}
 
     return change_each(falsify)
@@ -198,7 +197,7 @@ def replace_errors(name: str, easy: Sequence[float], hard: Sequence[float]) -> A
         "examples": 300,
     }
     | {"most": 700},
-    judge=judge_trainings,
+    judge=judge_each(judge_condition),
     falsified={
         "layers that do nothing at κ = 100 until the last": replace_errors(
             "transformer",

@@ -5,7 +5,8 @@ Printed    softmax attention layers are connected to EM for multi-class clusteri
 Tested     the transformers `em` and `lloyd`: E, one softmax head from points to centroids, against
            γ_ik ∝ π_k exp(−‖x_i − μ_k‖²/2σ²) written out; M, one softmax head from centroids to
            points, against Σ_i γ_ik x_i / Σ_i γ_ik; the step's error over knots; the hard limit
-           against k-means. Unequal π, σ from 0.3 to 3, means that are nobody's, N < K, N = 1
+           against k-means. Unequal π, σ from 0.3 to 3, means that are nobody's, N < K, N = 1; the
+           hard clouds of this source, for k-means those without points half way between centres
 Proof      of that bound, which tends to 0 with m: in `innerloop.constructions.em`
 Beyond     E is exact. M needs log γ, which no block gives exactly: with the entropy on m + 1 knots
            its error is at most 2B tanh(e/4), e = K/(2m²), B the largest entry. Four layers a step:
@@ -18,7 +19,7 @@ Note       softmax normalises over keys, points for E and centroids for M: not o
 from __future__ import annotations
 
 import math
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -26,10 +27,12 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_rate
+from innerloop.claims.prompts import draw_normal
 from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.yang2025.hard_instances import list_hard_clouds
 from innerloop.constructions.em import EMConstruction
 from innerloop.constructions.lloyd import LloydConstruction
 from innerloop.problems.gaussian_mixture import ClusteringProblem
@@ -37,17 +40,16 @@ from innerloop.problems.gaussian_mixture import ClusteringProblem
 KNOTS: tuple[int, ...] = (10, 30, 100, 300, 1000)
 SIZES = ((3, 25, 3, 1.0), (1, 1, 2, 1.0), (2, 3, 4, 0.3), (4, 40, 5, 3.0), (2, 12, 1, 1.0))
 """d, N, K, σ."""
-Rows = list[dict[str, Any]]
 
 
 def gaussian_responsibilities(squares: Tensor, weights: Tensor, noise: float) -> Tensor:
-    """Responsibilities γ from ‖x_i − μ_k‖², N by K."""
-    return (weights.log() - squares / (2 * noise**2)).softmax(dim=-1)
+    """Logarithms of the responsibilities γ from ‖x_i − μ_k‖², N by K."""
+    return (weights.log() - squares / (2 * noise**2)).log_softmax(dim=-1)
 
 
-def weighted_means(shares: Tensor, x: Tensor) -> Tensor:
-    """The means Σ_i γ_ik x_i / Σ_i γ_ik."""
-    return shares.mT @ x / shares.sum(dim=-2).unsqueeze(-1)
+def weighted_means(logs: Tensor, x: Tensor) -> Tensor:
+    """The means Σ_i γ_ik x_i / Σ_i γ_ik, from log γ: a far centre's γ are below any float."""
+    return logs.softmax(dim=-2).mT @ x
 
 
 def judge_steps(rows: Rows) -> Evidence:
@@ -122,8 +124,13 @@ def judge_steps(rows: Rows) -> Evidence:
 def he_em_steps(generator: torch.Generator, *, trials: int, sizes: int) -> Rows:
     rows: Rows = []
     for size in SIZES[:sizes]:
-        rows += measure_soft(generator, size, trials)
-        rows.append(measure_hard(generator, size, trials))
+        rows += measure_soft(*_draw_clouds(generator, size, trials), size[3])
+        rows += measure_hard(_draw_clouds(generator, size, trials)[0])
+    for d, n, K, noise in SIZES[:sizes]:
+        for name, problem in list_hard_clouds(d, n, K):
+            equal = torch.full((K,), 1 / K, dtype=torch.float64)
+            rows += measure_soft(problem, equal, noise, name)
+            rows += measure_hard(problem, name)
     return rows
 
 
@@ -132,10 +139,7 @@ def _draw_clouds(
 ) -> tuple[ClusteringProblem, Tensor]:
     """Draw points in clouds, means unrelated to them, and weights."""
     d, n, K, noise = size
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+    normal = partial(draw_normal, generator)
     centres, which = 2 * normal(trials, K, d), torch.randint(K, (trials, n), generator=generator)
     x = centres.gather(1, which.unsqueeze(-1).expand(-1, -1, d)) + noise * normal(trials, n, d)
     weights = (0.7 * normal(K)).softmax(dim=0)
@@ -147,14 +151,13 @@ def _squares(problem: ClusteringProblem) -> Tensor:
 
 
 def measure_soft(
-    generator: torch.Generator, size: tuple[int, int, int, float], trials: int
+    problem: ClusteringProblem, weights: Tensor, noise: float, told: str = "drawn"
 ) -> Rows:
     """Measure the read-out's E step, and one step at each number of knots."""
-    problem, weights = _draw_clouds(generator, size, trials)
-    d, n, K, noise = size
-    case = Case(d=d, N=n, K=K, σ=noise)
+    d, n, K = problem.d, problem.n, problem.clusters
+    case = Case(d=d, N=n, K=K, σ=noise, note=told)
     largest = float(torch.cat([problem.x, problem.start], dim=-2).abs().max()) * 1.01
-    gamma = gaussian_responsibilities(_squares(problem), weights, noise)
+    logs = gaussian_responsibilities(_squares(problem), weights, noise)
     rows: Rows = []
     for knots in KNOTS:
         built = EMConstruction(
@@ -162,24 +165,26 @@ def measure_soft(
         )
         stream, machine = built.prompt(problem), built.transformer
         if knots == KNOTS[0]:
-            told = built.decode(problem, machine.run_epilogue(stream, n))
-            rows.append({"case": case, "told": told, "wanted": gamma})
+            said = built.decode(problem, machine.run_epilogue(stream, n))
+            rows.append({"case": case, "told": said, "wanted": logs.exp()})
         moved = built.layout.read(machine.step(stream, 0, n), "mu")[..., n:, :]
-        off = float((moved - weighted_means(gamma, problem.x)).abs().max())
+        off = float((moved - weighted_means(logs, problem.x)).abs().max())
         e = K / (2 * (knots - 1) ** 2)
         allowed = 2 * largest * math.tanh(e / 4) + 1e-9
         rows.append({"case": case, "knots": knots, "off": off, "allowed": allowed})
     return rows
 
 
-def measure_hard(
-    generator: torch.Generator, size: tuple[int, int, int, float], trials: int
-) -> dict[str, Any]:
-    """Compare a step of the sharp heads with the mean of each centre's own points."""
-    d, n, K, _ = size
-    problem, _ = _draw_clouds(generator, size, trials)
+def measure_hard(problem: ClusteringProblem, told: str = "drawn") -> Rows:
+    """Compare a step of the sharp heads with the mean of each centre's own points.
+
+    Nothing where a point is as near to two centres, up to what the heads can tell.
+    """
+    d, n, K = problem.d, problem.n, problem.clusters
     largest = float(torch.cat([problem.x, problem.start], dim=-2).abs().max()) * 1.01
     built = LloydConstruction(d=d, n=n, clusters=K, bound=largest, steps=1)
+    if built.usage(built.prompt(problem)) > 1:
+        return []
     members = torch.nn.functional.one_hot(_squares(problem).argmin(dim=-1), K).double()
     counts = members.sum(dim=-2).unsqueeze(-1)
     own = members.mT @ problem.x / counts.clamp(min=1e-300)
@@ -188,4 +193,4 @@ def measure_hard(
     stream = built.transformer.step(built.prompt(problem), 0, n)
     off = float((built.layout.read(stream, "mu")[..., n:, :] - wanted).abs().max())
     allowed = built.tolerance(torch.float64)
-    return {"case": Case(d=d, N=n, K=K), "hard": off, "allowed": allowed}
+    return [{"case": Case(d=d, N=n, K=K, note=told), "hard": off, "allowed": allowed}]

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -32,10 +33,12 @@ from innerloop.algorithms.lloyd import Lloyd
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import Interval, check_within, estimate_mean
-from innerloop.claims.trials import Equality
+from innerloop.claims.prompts import draw_normal
+from innerloop.claims.trials import check_told
+from innerloop.claims.yang2025.hard_instances import list_hard_clouds
 from innerloop.constructions.em import EMConstruction
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 
@@ -43,18 +46,14 @@ SIGMA, D, N = 0.5, 4, 300
 SEPARATIONS = (3.0, 3.75, 4.5, 5.0, 5.5, 6.0)
 """Δ/σ."""
 LEAST = 0.95
-Rows = list[dict[str, Any]]
 
 
 def judge_errors(rows: Rows) -> Evidence:
-    same = Equality("the transformer's shares are those of EM", tolerance=1e-4)
-    for row in rows:
-        if "told" in row:
-            same.add(row["told"], row["wanted"], row["case"])
+    same = check_told("the transformer's shares are those of EM", rows, 1e-4)
     measured = [row for row in rows if "wrong" in row]
     exponents = {K: error_exponent(K, 80.0) for K in (2, 4)}
     return Evidence(
-        parts=[Part(printed=check_exponent(measured, "EM")), Part(printed=same.check())],
+        parts=[Part(printed=check_exponent(measured, "EM")), Part(printed=same)],
         beyond=[check_exponent(measured, "Lloyd")],
         numbers={
             **{
@@ -193,10 +192,7 @@ def draw_problem(
     generator: torch.Generator, batch: int, K: int, ratio: float, n: int = N
 ) -> tuple[ClusteringProblem, Tensor]:
     """Draw K centres on a rotated simplex of edge Δ, σ = SIGMA; start at points far apart."""
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+    normal = partial(draw_normal, generator)
     centres = (ratio * SIGMA / math.sqrt(2)) * torch.linalg.qr(normal(batch, D, D)).Q[:, :K]
     labels = torch.randint(K, (batch, n), generator=generator)
     place = labels.unsqueeze(-1).expand(-1, -1, D)
@@ -258,11 +254,17 @@ def compare_construction(generator: torch.Generator) -> Rows:
     """Run the built transformer and the algorithm on a few problems."""
     rows: Rows = []
     for K, steps in ((2, 3), (4, 4)):
-        problem, _ = draw_problem(generator, 3, K, 4.0, n=40)
+        drawn, _ = draw_problem(generator, 3, K, 4.0, n=40)
         sizes = {"d": D, "n": 40, "clusters": K, "steps": steps, "bound": 12.0}
         built = EMConstruction(**sizes, noise=SIGMA, knots=2000)
-        told = built.decode(problem, built.transformer(built.prompt(problem), problem.n))
-        *_, state = em(K).states(problem, steps)
-        case = Case(K=K, steps=steps)
-        rows.append({"case": case, "told": told, "wanted": em(K).predict(problem, state)})
+        hard = [
+            (name, each)
+            for name, each in list_hard_clouds(D, 40, K)
+            if max(each.x.abs().max(), each.start.abs().max()) <= built.bound
+        ]
+        for name, problem in (("drawn", drawn), *hard):
+            told = built.decode(problem, built.transformer(built.prompt(problem), problem.n))
+            *_, state = em(K).states(problem, steps)
+            case = Case(K=K, steps=steps, note=name)
+            rows.append({"case": case, "told": told, "wanted": em(K).predict(problem, state)})
     return rows

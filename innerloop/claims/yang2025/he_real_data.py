@@ -3,14 +3,16 @@
 Printed    "Validate the unsupervised learning ability of pre-trained Transformers on synthetic and
            real-world datasets": the third contribution of the sixth paper. No set and no number
 Tested     the transformers of this ledger, trained on Gaussian problems alone (results/unlabelled/
-           pca-relu, three seeds; clusters-gaussian; clusters-binary), on sets that scikit-learn
-           brings: iris, wine, breast cancer, digits. Features standardised, points scaled to the
-           mean squared norm of the training problems (`datasets`). PCA of tables of d features and
-           n points, and of crosses of five pixels; three classes of a set, and pairs of classes, on
-           the set's first principal components, n points at a time
+           pca-relu, three trainings; clusters-gaussian and clusters-binary, three at `full`, one at
+           `quick`), each judged, on sets that scikit-learn brings: iris, wine, breast cancer,
+           digits. Features standardised, points scaled to the mean squared norm of the training
+           problems (`datasets`). PCA of tables of d features and n points, and of crosses of five
+           pixels; three classes of a set, and pairs of classes, on the set's first principal
+           components, n points at a time
 Reading    validated on every set, ours: PCA, mean |cos| to the leading eigenvector of at least 0.9;
            clusters, mean ARI at least that of scikit-learn's KMeans with ten starts minus 0.1. On
-           the mean over the sets is the other reading
+           the mean over the sets is the other reading; both are ours, so that a set which falls
+           short where the mean does not leaves the statement open, and both refute it
 Chosen     after results were seen: five times as many tables, for a first run with fewer left the
            statement open; clusters were judged by the mean over the sets, and are now by the worst
 Note       no n here is beyond that of training; iris has too few features for d = 5 and is used for
@@ -19,9 +21,9 @@ Note       no n here is beyond that of training; iris has too few features for d
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from scipy import special
@@ -33,22 +35,45 @@ from innerloop.claims.baselines import cluster_points
 from innerloop.claims.datasets import draw_clouds, draw_tables
 from innerloop.claims.encoders import (
     TrainedEncoder,
+    join_checks,
     join_trainings,
-    load_encoder,
+    load_encoders,
     measure_sine_squares,
     run_steps,
 )
-from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.claims.evidence import Axis, Check, Evidence, Figure
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_within, estimate_mean
 from innerloop.claims.recorded import name_seeds
-from innerloop.claims.yang2025.clouds import score_instances
+from innerloop.claims.yang2025 import DECIDES
+from innerloop.claims.yang2025.clouds import label_points, score_instances
 from innerloop.problems.base import sample_sphere
 from innerloop.problems.binary_mixture import BinaryMixture
 from innerloop.problems.gaussian_mixture import ClusteringProblem
 from innerloop.problems.principal_components import PCAProblem
 
-COSINE, WORSE = 0.9, 0.1
+
+class Kind(NamedTuple):
+    """What is asked of a network on each set, and the threshold, which is ours."""
+
+    statement: str
+    what: str
+    least: float
+    ours: str
+
+
+COMPONENTS = Kind(
+    "PCA: mean $|cos|$ to the leading eigenvector is at least 0.9",
+    "mean $|cos|$",
+    0.9,
+    "0.9; five times as many tables, set after a first run that was open",
+)
+CLUSTERS = Kind(
+    "clusters: the mean ARI is at least that of KMeans minus 0.1",
+    "difference of ARI",
+    -0.1,
+    "0.1; every set, set after the mean over the sets had been seen",
+)
 TABLES = ("iris", "wine", "breast cancer", "digits", "crosses of digits")
 CLASSES: tuple[tuple[str, list[int]], ...] = (
     ("iris", [0, 1, 2]),
@@ -66,36 +91,32 @@ BASELINE = "KMeans, ten starts"
 STEPS = 8
 """Steps of spectral clustering that are followed."""
 Data = dict[str, Any]
-"""Cosines by training and set; ARI of the network and of KMeans by classes."""
+"""Cosines by training and set; ARI by classes, of each network of `networks` and of KMeans."""
 
 
 def judge_sets(data: Data) -> Evidence:
-    pairs = {name: own - other for name, (own, other) in data["ari"].items()}
-    reading = "on every set, ours: the slide says validated, and names no set"
+    trainings = [
+        {name: scores[network] - scores[BASELINE] for name, scores in data["ari"].items()}
+        for network in data["networks"]
+    ]
     parts = [
         replace(
-            join_trainings([_check_cosines(each) for each in data["cosines"]]),
-            reading=reading,
+            join_trainings([_check_sets(each, kind) for each in found]),
+            reading="on every set, ours: the slide says validated, and names no set",
             other_readings={
-                "on the mean over the sets": join_trainings(
-                    [_check_mean_cosine(each) for each in data["cosines"]]
-                ).printed
+                "on the mean over the sets": join_checks([_check_mean(e, kind) for e in found])
             },
-        ),
-        Part(
-            printed=_check_worst_ari(pairs),
-            reading=reading,
-            other_readings={"on the mean over the sets": _check_mean_ari(pairs)},
-            trainings=1,
-        ),
+        )
+        for found, kind in ((data["cosines"], COMPONENTS), (trainings, CLUSTERS))
     ]
     rows = [
         {"set": name, "ari": float(each.mean()), "method": method}
-        for name, pair in data["ari"].items()
-        for method, each in zip(("transformer", BASELINE), pair, strict=True)
+        for name, scores in data["ari"].items()
+        for method, each in scores.items()
     ]
     return Evidence(
         parts=parts,
+        numbers={DECIDES: "more samples of each set (preset full has 1,000), and three trainings"},
         table=[
             {"set": name, "training": k, "mean |cos|": float(cosines.mean())}
             for k, each in enumerate(data["cosines"])
@@ -129,50 +150,36 @@ def judge_sets(data: Data) -> Evidence:
     )
 
 
-def _check_worst_ari(pairs: dict[str, Tensor]) -> Check:
-    found = {name: estimate_mean(difference) for name, difference in pairs.items()}
+def _check_sets(values: dict[str, Tensor], kind: Kind) -> Check:
+    """Check the worst set; where it falls short and the mean does not, nothing is refuted."""
+    worst, mean = _check_worst(values, kind), _check_mean(values, kind)
+    if worst.passed is False and mean.passed is not False:
+        told = f"{worst.summary}; on the mean over the sets: {mean.outcome}, {mean.summary}"
+        return replace(worst, passed=None, summary=told, counterexample="")
+    return worst
+
+
+def _check_worst(values: dict[str, Tensor], kind: Kind) -> Check:
+    found = {name: estimate_mean(each) for name, each in values.items()}
     worst = min(found, key=lambda name: found[name].low)
     listed = "; ".join(f"{name} {value.value:.3f}" for name, value in found.items())
     return check_within(
-        "clusters: the mean ARI is at least that of KMeans minus 0.1 on every set",
+        f"{kind.statement} on every set",
         found[worst],
-        least=-WORSE,
-        what=f"difference of ARI on the worst of {len(found)} sets ({listed}), {worst}, "
-        f"{len(pairs[worst])} samples",
-        ours="0.1; every set, set after the mean over the sets had been seen",
+        least=kind.least,
+        what=f"{kind.what} on the worst of {len(found)} sets ({listed}), {worst}, "
+        f"{len(values[worst])} samples",
+        ours=kind.ours,
     )
 
 
-def _check_mean_ari(pairs: dict[str, Tensor]) -> Check:
+def _check_mean(values: dict[str, Tensor], kind: Kind) -> Check:
     return check_within(
-        "clusters: the mean ARI over all sets is at least that of KMeans minus 0.1",
-        estimate_mean(torch.cat(list(pairs.values()))),
-        least=-WORSE,
-        what=f"difference of ARI, {len(pairs)} sets",
-        ours="0.1",
-    )
-
-
-def _check_mean_cosine(each: dict[str, Tensor]) -> Check:
-    return check_within(
-        "PCA: mean $|cos|$ to the leading eigenvector over all sets is at least 0.9",
-        estimate_mean(torch.cat(list(each.values()))),
-        least=COSINE,
-        what=f"mean $|cos|$, {len(each)} sets",
-        ours="0.9",
-    )
-
-
-def _check_cosines(each: dict[str, Tensor]) -> Check:
-    found = {name: estimate_mean(cosines) for name, cosines in each.items()}
-    worst = min(found, key=lambda name: found[name].low)
-    listed = ", ".join(f"{name} {value.value:.3f}" for name, value in found.items())
-    return check_within(
-        "PCA: mean $|cos|$ to the leading eigenvector is at least 0.9 on every set",
-        found[worst],
-        least=COSINE,
-        what=f"mean $|cos|$ on the worst of {len(found)} sets ({listed}), {worst}",
-        ours="0.9; five times as many tables, set after a first run that was open",
+        f"{kind.statement} on the mean over the sets",
+        estimate_mean(torch.cat(list(values.values()))),
+        least=kind.least,
+        what=f"{kind.what}, {len(values)} sets",
+        ours=f"{abs(kind.least):g}",
     )
 
 
@@ -184,7 +191,13 @@ def lose_sets(data: Data) -> Data:
             {name: torch.full_like(row, 0.5) for name, row in each.items()}
             for each in data["cosines"]
         ],
-        "ari": {name: (0 * own, 0 * own + 0.5) for name, (own, _) in data["ari"].items()},
+        "ari": {
+            name: {
+                method: torch.full_like(own, 0.5 if method == BASELINE else 0.0)
+                for method, own in scores.items()
+            }
+            for name, scores in data["ari"].items()
+        },
     }
 
 
@@ -210,7 +223,7 @@ SMALL = {
     },
     full={
         "components": name_seeds("pca-relu", 3),
-        "clouds": ["clusters-gaussian", "clusters-binary"],
+        "clouds": [name_seeds("clusters-gaussian", 3), name_seeds("clusters-binary", 3)],
         "sets": list(TABLES),
         "samples": 1000,
     },
@@ -228,22 +241,22 @@ def he_real_data(
     generator: torch.Generator,
     *,
     components: Sequence[str | None],
-    clouds: Sequence[str | None],
+    clouds: Sequence[str | Sequence[str | None]],
     sets: Sequence[str],
     samples: int,
 ) -> Data:
-    networks = [
-        load_encoder("pca", name, SMALL["pca"], seed) for seed, name in enumerate(components)
-    ]
+    networks = list(load_encoders("pca", components, SMALL["pca"]).values())
     sizes = {"d": networks[0].recipe.d, "n": networks[0].recipe.n, "count": 5 * samples}
     power = measure_power(networks[0])
     usable = [name for name in sets if name != "iris" or sizes["d"] <= IRIS_FEATURES]
     tables = {name: draw_tables(name, **sizes, power=power, generator=generator) for name in usable}
     three, two = (
-        load_encoder(recipe, name, SMALL[recipe])
-        for recipe, name in zip(("gaussian-mixture", "binary-mixture"), clouds, strict=True)
+        load_encoders(recipe, names, SMALL[recipe])
+        for recipe, names in zip(("gaussian-mixture", "binary-mixture"), clouds, strict=True)
     )
+    cloud, pair = (next(iter(each.values())) for each in (three, two))
     return {
+        "networks": list(three),
         "cosines": [
             {name: measure_cosines(each, problem) for name, problem in tables.items()}
             for each in networks
@@ -254,8 +267,8 @@ def he_real_data(
             )
             for name, classes in CLASSES
         },
-        "about": f"{three.description}; pairs: {two.description}.",
-        **measure_pairs(two, 5 * samples, generator),
+        "about": f"{cloud.description}; pairs: {pair.description}.",
+        **measure_pairs(pair, 5 * samples, generator),
     }
 
 
@@ -299,25 +312,30 @@ def count_wrong(answers: Tensor, problem: PCAProblem) -> list[float]:
 
 
 def measure_ari(
-    network: TrainedEncoder, name: str, classes: list[int], samples: int, generator: torch.Generator
-) -> tuple[Tensor, Tensor]:
-    """ARI of the network and of KMeans on samples of some classes of a set."""
-    d, n = network.recipe.d, network.recipe.n
+    networks: Mapping[str, TrainedEncoder],
+    name: str,
+    classes: list[int],
+    samples: int,
+    generator: torch.Generator,
+) -> dict[str, Tensor]:
+    """ARI of the networks and of KMeans on samples of some classes of a set."""
+    first, *_ = networks.values()
     clouds = draw_clouds(
         name,
         classes,
-        d=d,
-        n=n,
+        d=first.recipe.d,
+        n=first.recipe.n,
         count=samples,
-        power=measure_power(network),
+        power=measure_power(first),
         generator=generator,
     )
-    if network.recipe.name == "binary-mixture":
-        found = (network.answer(as_pair(clouds, generator))[-1, ..., 0] < 0).long()
+    if first.recipe.name == "binary-mixture":
+        pair = as_pair(clouds, generator)
+        found = {k: (each.answer(pair)[-1, ..., 0] < 0).long() for k, each in networks.items()}
     else:
-        found = network.answer(clouds)[-1].argmax(dim=-1)
-    others = cluster_points(BASELINE, clouds.x, len(classes))
-    return score_instances(found, clouds)["ari"], score_instances(others, clouds)["ari"]
+        found = label_points(networks, clouds)
+    found[BASELINE] = cluster_points(BASELINE, clouds.x, len(classes))
+    return {method: score_instances(labels, clouds)["ari"] for method, labels in found.items()}
 
 
 def as_pair(clouds: ClusteringProblem, generator: torch.Generator) -> PCAProblem:

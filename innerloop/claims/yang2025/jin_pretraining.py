@@ -22,11 +22,7 @@ from typing import Any
 import torch
 
 from innerloop.claims.base import claim
-from innerloop.claims.encoders import (
-    Rows,
-    TrainedEncoder,
-    train_on_pools,
-)
+from innerloop.claims.encoders import Rows, TrainedEncoder, train_on_pools
 from innerloop.claims.evidence import Evidence
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_rate, check_within, cover_values, fit_exponent
@@ -39,7 +35,8 @@ CHOSEN = (
 )
 MISSING = (
     "The slides say that generalisation bounds and sample complexity are analysed, and print no "
-    "bound, no rate and no direction: nothing that a measurement could contradict."
+    "bound, no rate and no direction: nothing that a measurement could contradict, until one of "
+    "them is given."
 )
 NETWORK = {
     **{"d": 2, "components": 2, "width": 16, "hidden": 16, "blocks": 2, "batch": 64},

@@ -4,20 +4,21 @@ Printed    "Experimental Results: Prompt Length Impact", a title above an empty 
            performance through simulations, comparing with EM algorithm". No number, no curve, no
            sentence on what length does: nothing is asserted, out of reach. That the risk of EM
            falls with n is jin.theorem-3.3
-Measured   a transformer trained here (results/unlabelled/clusters-regressions: K = 2 vectors on a
-           sphere, d = 3, 4 layers, prompts of 10 to 40 examples and the two vectors that EM starts
-           from); on the same fresh prompts EM from these vectors (gradient EM, T = 20, 40 steps),
-           least squares, and 0, the best constant. Excess: E (ŷ − ⟨x, (β_1 + β_2)/2⟩)², relative to
-           the mean square of the latter, which is the Bayes rule that knows the vectors
-Beyond     the excess risk falls, for the transformer and for EM: the mean at the longest prompts of
-           training is below that at the shortest, by the 95 % interval of both. The transformer
-           against EM and least squares at 40 examples; prompts longer than any in training, told as
-           such. One training
+Measured   transformers trained here (results/unlabelled/clusters-regressions, three trainings at
+           `full`, one at `quick`: K = 2 vectors on a sphere, d = 3, 4 layers, prompts of 10 to 40
+           examples and the two vectors that EM starts from); on the same fresh prompts EM from
+           these vectors (gradient EM, T = 20, 40 steps), least squares, and 0, the best constant.
+           Excess: E (ŷ − ⟨x, (β_1 + β_2)/2⟩)², relative to the mean square of the latter, which is
+           the Bayes rule that knows the vectors
+Beyond     the excess risk falls, for every transformer and for EM: the mean at the longest prompts
+           of training is below that at the shortest, by the 95 % interval of both. Every
+           transformer against EM and least squares at 40 examples; prompts longer than any in
+           training, told as such
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -25,39 +26,44 @@ from torch import Tensor
 
 from innerloop.algorithms.gradient_em import GradientEM
 from innerloop.claims.base import claim
-from innerloop.claims.encoders import TrainedEncoder, load_encoder
+from innerloop.claims.encoders import TrainedEncoder, join_trainings, load_encoders
 from innerloop.claims.evidence import Check, Evidence
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import Interval, check_within, estimate_mean
+from innerloop.claims.recorded import name_seeds
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions, MixtureProblem
 from innerloop.recipes.mixture_of_regressions import find_oracle
 
 EM_STEPS, INNER = 40, 20
 Data = dict[str, Any]
-"""Prompt lengths, those of training, and excess risks by method, length and prompt."""
+"""Networks, prompt lengths, those of training, excess risks by method, length and prompt."""
 MISSING = (
     "The slide on the prompt's length has a title and no content, and no other one says what "
-    "length does to the transformer's risk: the figure is missing."
+    "length does to the transformer's risk: the figure is missing, and would be what is compared."
 )
 
 
 def judge_lengths(data: Data) -> Evidence:
     trained = [n for n in data["lengths"] if data["shortest"] <= n <= data["longest"]]
-    network, em = (data["excess"][name] for name in ("transformer", "EM, the same start"))
+    excess = data["excess"]
+    networks = [excess[name] for name in data["networks"]]
+    ends = [each[trained[-1]] for each in networks]
     return Evidence(
         out_of_reach=MISSING,
         beyond=[
-            _check_fall("one trained transformer's", network, trained),
-            _check_fall("EM's", em, trained),
+            join_trainings(
+                [_check_fall("a trained transformer's", each, trained) for each in networks]
+            ).printed,
+            _check_fall("EM's", excess["EM, the same start"], trained),
             *(
-                _compare(network[trained[-1]], data["excess"][name][trained[-1]], name)
-                for name in data["excess"]
-                if name != "transformer"
+                join_trainings([_compare(end, rows[trained[-1]], name) for end in ends]).printed
+                for name, rows in excess.items()
+                if name not in data["networks"]
             ),
         ],
         table=[
             {"n": n, "in training": n in trained}
-            | {name: float(rows[n].mean()) for name, rows in data["excess"].items()}
+            | {name: float(rows[n].mean()) for name, rows in excess.items()}
             for n in data["lengths"]
         ],
         figures=[
@@ -65,7 +71,7 @@ def judge_lengths(data: Data) -> Evidence:
                 "Mixture of regressions: excess risk against prompt length",
                 [
                     {"n": n, "excess": max(float(rows[n].mean()), 1e-9), "method": name}
-                    for name, rows in data["excess"].items()
+                    for name, rows in excess.items()
                     for n in data["lengths"]
                 ],
                 f"n: examples, {data['shortest']} to {data['longest']} in training",
@@ -75,7 +81,7 @@ def judge_lengths(data: Data) -> Evidence:
                 caption=f"{data['about']}; the oracle knows the vectors.",
             ),
             draw_lines(
-                "Layers of the transformer and steps of EM",
+                "Layers of transformers and steps of EM",
                 [
                     {"k": k, "excess": max(value, 1e-9), "of": name}
                     for name, curve in data["curves"].items()
@@ -139,21 +145,26 @@ SMALL = {
     hypotheses={"$K = 2$, $ϑ = 0.1$, unit vectors": "ours: the slide's figure is missing"},
     quick={"machine": "clusters-regressions", "lengths": [10, 20, 40, 80], "examples": 1000},
     full={
-        "machine": "clusters-regressions",
+        "machine": name_seeds("clusters-regressions", 3),
         "lengths": [5, 10, 14, 20, 28, 40, 57, 80, 160],
         "examples": 20_000,
     },
-    tiny={"machine": None, "lengths": [4, 8, 12], "examples": 3},
+    tiny={"machine": [None, None, None], "lengths": [4, 8, 12], "examples": 3},
     judge=judge_lengths,
     falsified={"errors that grow with the prompt": reverse_lengths},
 )
 def jin_prompt_length(
-    generator: torch.Generator, *, machine: str | None, lengths: list[int], examples: int
+    generator: torch.Generator,
+    *,
+    machine: str | Sequence[str | None],
+    lengths: list[int],
+    examples: int,
 ) -> Data:
-    network = load_encoder("mixture-of-regressions", machine, SMALL)
-    own = network.build_distribution()
+    networks = load_encoders("mixture-of-regressions", machine, SMALL)
+    first, *_ = networks.values()
+    own = first.build_distribution()
     assert isinstance(own, MixtureOfRegressions)
-    methods = list_methods(network, own)
+    methods = list_methods(networks, own)
     excess: dict[str, dict[int, Tensor]] = {name: {} for name in methods}
     curves: dict[str, list[float]] = {}
     for n in lengths:
@@ -168,17 +179,18 @@ def jin_prompt_length(
             if n == own.n and len(steps) > 1:
                 curves[name] = steps.mean(dim=-1).tolist()
     return {
+        "networks": list(networks),
         "lengths": lengths,
-        "shortest": network.recipe.shortest or own.n,
+        "shortest": first.recipe.shortest or own.n,
         "longest": own.n,
         "excess": excess,
         "curves": curves,
-        "about": network.description,
+        "about": first.description,
     }
 
 
 def list_methods(
-    network: TrainedEncoder, law: MixtureOfRegressions
+    networks: Mapping[str, TrainedEncoder], law: MixtureOfRegressions
 ) -> dict[str, Callable[[MixtureProblem], Tensor]]:
     """List the methods: each gives predictions by step or layer, prompt and query."""
     equal = torch.full((law.components,), 1 / law.components, dtype=torch.float64)
@@ -195,7 +207,7 @@ def list_methods(
         return (problem.x_query @ fitted).squeeze(-1).unsqueeze(0)
 
     return {
-        "transformer": network.answer,
+        **{name: each.answer for name, each in networks.items()},
         "EM, the same start": run_em,
         "least squares": solve_least_squares,
         "zero": lambda problem: torch.zeros_like(problem.x_query[..., 0]).unsqueeze(0),

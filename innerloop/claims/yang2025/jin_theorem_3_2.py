@@ -24,7 +24,7 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.figures import draw_lines
-from innerloop.claims.trials import Equality
+from innerloop.claims.trials import check_told
 from innerloop.claims.yang2025.two_regressions import (
     INNER_STEPS,
     STUCK,
@@ -46,10 +46,7 @@ DELTA = 0.1
 
 
 def judge_estimates(rows: Rows) -> Evidence:
-    same = Equality("the transformer's $β$ is gradient EM's", tolerance=1e-4)
-    for row in rows:
-        if "told" in row:
-            same.add(row["told"], row["wanted"], row["case"])
+    same = check_told("the transformer's $β$ is gradient EM's", rows, 1e-4)
     drawn = [row for row in rows if row.get("regime", "Fisher") != "Fisher"]
     low = "low signal to noise: errors fall at least like $n^(−1/4)$,"
     return Evidence(
@@ -65,7 +62,7 @@ def judge_estimates(rows: Rows) -> Evidence:
                 )
             ),
             judge_high(rows, 1, DELTA),
-            Part(printed=same.check()),
+            Part(printed=same),
         ],
         errata=[
             misprint(

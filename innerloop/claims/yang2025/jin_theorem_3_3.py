@@ -108,7 +108,7 @@ def jin_theorem_3_3(generator: torch.Generator, *, batch: int, sizes: list[int])
         return errors.square().mean()
 
     rows = measure_regimes(generator, batch, sizes, average_squares)
-    n = sizes[-1]
+    n = sizes[0]
     x, y, _, start = draw_mixture(generator, 10, n, D, HIGH)
     for beta in em_estimates(x, y, start, 60):
         rows.append({"case": Case(d=D, n=n, η=HIGH), "length": float(beta.square().sum())})

@@ -7,7 +7,8 @@ Reading    ours: the initialisation of Zhang, Frei & Bartlett (2024), Trained tr
            W^PV = σ e eᵀ with e the last unit vector and W^KQ = σ diag(ΘΘᵀ, 0), ‖ΘΘᵀ‖ = 1, σ > 0:
            here b = (0, σ), A = [σΘΘᵀ; 0]
 Tested     the flow integrated on the exact loss (`theory.mixture_layer`), K = 1 … 4 vectors, signal
-           to noise from 1 on, n from 2 to 1000, from σ = 10⁻³ and 0.7, Θ of rank 1 (`full`: to 4)
+           to noise from 1 on, n from 2 to 1000, from σ = 10⁻³ and 0.7, Θ of rank 1 (`full`: to 4);
+           the hard spectra of this source for ΘΘᵀ, n = 1, σ = 10⁻⁶ and 10
 Proof      p = 0 and a = 0 stay so. With R = rI/√d + S, tr S = 0: S' = −2vβ²S,
            r' = 2β(m√d − vβr), and β² − r² − ‖S‖² is conserved, 0 here. r' > 0 where r ≤ 0, so
            that r > 0 stays so and bounds β from below; S decays, and then β = r, whose only
@@ -21,17 +22,17 @@ Beyond     other initialisations: all weights 0 are a critical point, R = −σI
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.cases import Case
+from innerloop.claims.cases import Case, format_entry
 from innerloop.claims.evidence import Evidence, Figure, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.trials import Inequality
+from innerloop.claims.yang2025.hard_instances import HARD_SPECTRA
 from innerloop.theory.flow import Trajectory, gradient_flow
 from innerloop.theory.mixture_layer import MixtureLayerLoss
 
@@ -43,7 +44,8 @@ OURS = (
     f"at most {LEFT:.0e} of the loss above the minimum is left after the time {UNITS:g}/(2m); the "
     "optimum attracts at the rate 2m or faster"
 )
-Rows = list[dict[str, Any]]
+HARD_HERE = ("one value", "one small eigenvalue")
+"""The hard spectra that differ at d = 2."""
 """A flow: the case, the kind of start, and the loss above the minimum at the start and the end."""
 
 
@@ -136,7 +138,25 @@ def jin_theorem_4_2(
         for noise in noises:
             layer = MixtureLayerLoss(d=d, n=n, components=K, noise=noise)
             rows += follow_flows(layer, draw_starts(generator, d, sigmas, starts))
-    return rows
+    return list_hard_flows() + rows
+
+
+def list_hard_flows() -> Rows:
+    """Follow flows from the hard spectra of ΘΘᵀ, with one example and none to spare."""
+    rows: Rows = []
+    for d, n, K, names in ((1, 1, 1, HARD_HERE[:1]), (2, 1, 2, HARD_HERE)):
+        layer = MixtureLayerLoss(d=d, n=n, components=K, noise=0.0)
+        starts = []
+        for name in names:
+            square = torch.diag(HARD_SPECTRA[name](d, 100.0))
+            for sigma in (1e-6, 10.0):
+                packed = pack(sigma, sigma * square / square.norm())
+                starts.append(("proper", f"$σ = {sigma:g}$, {name}", packed))
+        rows += follow_flows(layer, starts)
+    smallest = MixtureLayerLoss(d=2, n=1, components=1, noise=0.0)
+    slow = torch.tensor([[3, 3, -3], [3, -3, 3], [3, 3, 3]], dtype=torch.float64) / 10
+    told = f"weights $(b | A) = {format_entry(slow)}$"
+    return rows + follow_flows(smallest, [("random", told, slow)])
 
 
 def draw_starts(

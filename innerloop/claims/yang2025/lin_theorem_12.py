@@ -3,24 +3,33 @@
 Printed    a transformer with L = 2H + 8 layers can exactly implement soft UCB-VI for tabular
            decision processes of H steps. The slides give no weights, no width, and no form of the
            bonus, nor do they say whether the number A of actions matters
-Stated     for up to 8 actions, and open beyond: what is built needs more layers there, which
-           refutes nothing
 Tested     two built transformers, `ucb-vi` and `packed-ucb-vi`, which packs two levels of each
            maximum into a block, against soft UCB-VI written out: the log-odds of every action at
-           every step of every episode, by what the episodes before it showed. Then their layers
+           every step of every episode, by what the episodes before it showed, in drawn games and
+           in the hard ones of this source. Then their layers
+Parts      up to 8 actions: built for 6 sizes, and counted for every H up to 200 by the formula of
+           the built. More actions: built and exact where 2H + 8 layers are enough for the built,
+           open where they are not, since a construction that needs more refutes no existence
+Ours       the form of the bonus, c H √(ln(SAT/δ)/N), H where N = 0: the slides have none
 Beyond     with up to 2 actions H + 3 layers do, with up to 8 actions 2H + 2, for every H
-Open       more actions: a maximum of A numbers is built as a tree of ⌈log₂ A⌉ levels, of which two
-           blocks a step hold three. Nothing found fits A > 8 into 2H + 8 layers for every H, and no
-           construction that needs more can refute that there is one: undecided, and no part. Where
-           rewards are from a finite set there is: finitely many tables, and one wide MLP can hold
-           any function of them
+Open       more actions and H that is not small. A maximum of A numbers is built as a tree of
+           ⌈log₂ A⌉ levels, and two blocks a step hold three levels beside the cut at H. Comparing
+           all pairs in a fixed number of layers selects by steps, which continuous layers have not,
+           and one softmax is not exact. Products of attention do not help: take the derivative in
+           each direction x at a point where all values are equal. It turns σ(u)v into a linear
+           form in σ(u') or u' and v', so that m layers of ReLU with products that compute the
+           maximum there give m layers without. Networks of ReLUs need at most ⌈log₃(A − 2)⌉ + 1
+           layers (Bakaev et al. 2025, arXiv 2505.14338: three for 11 numbers, not built here), and
+           whether a number that does not grow with A is enough is not known there. Where rewards
+           are from a finite set it is: finitely many tables, and one wide MLP can hold any function
+           of them
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -29,23 +38,22 @@ from torch.nn.functional import one_hot
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Figure, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.yang2025 import DECIDES
+from innerloop.claims.yang2025.hard_instances import list_hard_episodes
 from innerloop.constructions.packed_ucb_vi import PackedUCBVIConstruction, count_layers
 from innerloop.constructions.ucb_vi import UCBVIConstruction
 from innerloop.problems.tabular_games import TabularGameProblem, TabularGames
 
+MANY = ((1, 9, 2, 24), (1, 17, 2, 30))
+"""Sizes with more actions, for which the built layers are within the printed count."""
 SIZES = ((2, 2, 3, 12), (3, 1, 2, 6), (1, 8, 2, 24), (2, 3, 3, 14), (2, 4, 2, 16), (1, 2, 6, 10))
 """States, actions, steps per episode, episodes."""
-BUILT = (
-    (UCBVIConstruction, 0.05),
-    (PackedUCBVIConstruction, 0.05),
-    (PackedUCBVIConstruction, 0.0),
-)
+BUILT = ((UCBVIConstruction, 0.05), (PackedUCBVIConstruction, 0.05), (PackedUCBVIConstruction, 0.0))
 """Constructions, and weights of the bonus."""
 FEW, TEMPERATURE, LONGEST = 8, 0.2, 200
-Rows = list[dict[str, Any]]
 
 
 def printed_layers(horizon: int) -> int:
@@ -55,19 +63,28 @@ def printed_layers(horizon: int) -> int:
 def judge_planning(rows: Rows) -> Evidence:
     exact = Equality("the log-odds are those of soft UCB-VI, at every step", tolerance=1e-9)
     enough = Inequality(f"$2H + 8$ layers are enough for up to {FEW} actions")
-    for row in rows:
+    few = [row for row in rows if row["case"]["A"] <= FEW]
+    for row in few:
         if "told" in row:
             exact.add(row["told"], row["wanted"], row["case"])
         else:
             enough.add(row["layers"], printed_layers(row["case"]["H"]), row["case"])
-    told = [row for row in rows if "told" in row]
+    told = [row for row in few if "told" in row]
+    counted = sum("layers" in row and "built" in row for row in few)
+    count = enough.check()
+    count = replace(
+        count,
+        summary=f"{count.summary}; {counted} on built networks, others by the formula of the built",
+    )
     return Evidence(
         parts=[
             Part(printed=exact.check()),
-            Part(printed=enough.check()),
+            Part(printed=count),
+            Part(printed=check_many_actions([row for row in rows if row["case"]["A"] > FEW])),
         ],
-        beyond=[check_many_actions()],
         numbers={
+            DECIDES: "a maximum of A numbers, exactly, in a number of layers of ReLU that does not "
+            "grow with A, or a proof that there is none",
             "layers, up to 2 actions": "H + 3",
             "layers, up to 8 actions": "2H + 2",
             "layers, A actions": "4 + (H − 1)(1 + ⌈(⌈log₂ A⌉ − 1)/2⌉)",
@@ -86,12 +103,12 @@ def judge_planning(rows: Rows) -> Evidence:
 @claim(
     "yang2025.lin.theorem-12",
     "A transformer of $2H + 8$ layers runs soft UCB-VI on tabular decision processes of "
-    "$H$ steps, exactly; tested for up to 8 actions, and undecided beyond.",
+    "$H$ steps, exactly.",
     where="Third paper (Lin et al. 2023), Theorem 12",
     kind="equality",
     hypotheses={
         "tabular decision processes of $H$ steps": "the slides",
-        "up to 8 actions": "ours: the slides name no number of actions",
+        "the form of the bonus": "ours: the slides give none",
     },
     quick={"sizes": 6, "games": 20},
     full={"sizes": 6, "games": 200},
@@ -104,30 +121,29 @@ def judge_planning(rows: Rows) -> Evidence:
 )
 def lin_theorem_12(generator: torch.Generator, *, sizes: int, games: int) -> Rows:
     rows: Rows = []
-    for S, A, H, n in SIZES[:sizes]:
+    for S, A, H, n in (*SIZES[:sizes], *MANY):
         game = TabularGames(states=S, arms=A, horizon=H, episodes=n).sample(
             games, generator=generator
         )
-        for kind, bonus in (
-            (UCBVIConstruction, 0.05),
-            (PackedUCBVIConstruction, 0.05),
-            (PackedUCBVIConstruction, 0.0),
-        ):
+        hard = list_hard_episodes(S, A, H, n)
+        for kind, bonus in BUILT:
             built = kind(d=S, arms=A, steps=H - 1, n=n, bonus=bonus, temperature=TEMPERATURE)
-            values = built.decode(game, built.transformer(built.prompt(game)))
             case = Case(S=S, A=A, H=H, episodes=n, note=kind.__name__)
-            rows.append(
-                {
-                    "case": case,
-                    "told": (values / TEMPERATURE).log_softmax(dim=-1),
-                    "wanted": soft_ucb_vi(game, float(built.algorithm.width)),
-                    "below": float((values < H - 1e-9).double().mean()),
-                }
-            )
+            for name, each in (("drawn", game), *hard):
+                values = built.decode(each, built.transformer(built.prompt(each)))
+                rows.append(
+                    {
+                        "case": case.extend(note=name),
+                        "told": (values / TEMPERATURE).log_softmax(dim=-1),
+                        "wanted": soft_ucb_vi(each, float(built.algorithm.width)),
+                        "below": float((values < H - 1e-9).double().mean()),
+                    }
+                )
             if kind is PackedUCBVIConstruction:
-                rows.append({"case": case, "layers": built.transformer.count()["layers"]})
+                layers = built.transformer.count()["layers"]
+                rows.append({"case": case, "layers": layers, "built": True})
     for H in range(2, LONGEST + 1):
-        for A in range(1, FEW + 1):
+        for A in (*range(1, FEW + 1), 9, 32, 128):
             case = Case(H=H, A=A, note="by the formula")
             rows.append({"case": case, "layers": count_layers(H, A)})
     return rows
@@ -156,14 +172,26 @@ def soft_ucb_vi(game: TabularGameProblem, width: float) -> Tensor:
     return (torch.stack(rows, dim=1) / TEMPERATURE).log_softmax(dim=-1)
 
 
-def check_many_actions() -> Check:
-    """Say for which numbers of actions the built layers fit; more is open, whatever is built."""
+def check_many_actions(rows: Rows) -> Check:
+    """Check larger numbers of actions where the built layers fit; where they do not, it is open."""
+    statement = f"$2H + 8$ layers are enough, exactly, for more than {FEW} actions"
+    exact = Equality(statement, tolerance=1e-9)
+    beyond = 0
+    for row in rows:
+        if "told" in row:
+            exact.add(row["told"], row["wanted"], row["case"])
+        else:
+            beyond += row["layers"] > printed_layers(row["case"]["H"])
+    found = exact.check()
+    if beyond == 0 or not found.passed:
+        return found
     fits = ", ".join(f"$A ≤ {count_fitting(h)}$ at $H = {h}$" for h in (2, 3, 4, 7, LONGEST))
-    return Check(
-        statement="$2H + 8$ layers are enough for every number of actions",
+    return replace(
+        found,
         passed=None,
-        summary=f"built: {count_layers(LONGEST, 128)} layers at $H = {LONGEST}$, $A = 128$; what "
-        f"is built fits for {fits}; no construction that needs more refutes that there is one",
+        summary=f"built and exact for 9 and 17 actions at $H = 2$ ({found.summary}); what is built "
+        f"fits for {fits}, and needs {count_layers(LONGEST, 128)} layers at $H = {LONGEST}$, "
+        "$A = 128$; no construction that needs more refutes that there is one",
     )
 
 

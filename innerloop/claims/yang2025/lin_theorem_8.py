@@ -6,7 +6,7 @@ Printed    for any small ε there is a transformer of D ≤ O(dA) dimensions and
 Tested     the transformer `soft-lin-ucb`: its log-probabilities against LinUCB written out with
            exact solves; layers needed for ε over two decades of T by the proven bound, which holds
            for every game in range, and over a decade on games, half of them as hard as can be
-           (one direction played for ever); width over d and A
+           (one direction played for ever), and the hard games of this source; width over d and A
 Beyond     L = k + 2, k ≈ √((2T − 1)(B²/2 + λ)/λ) log(·/ε); without momentum layers grow like T,
            which is what makes the acceleration the point of the theorem
 Note       λ, B, τ, α are fixed: √T is √(T B²/λ). D = 3dA + 3d + 3A + 3 ≤ 12 dA, term by term
@@ -14,9 +14,8 @@ Note       λ, B, τ, α are fixed: √T is √(T B²/λ). D = 3dA + 3d + 3A + 3
 
 from __future__ import annotations
 
-import math
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -26,26 +25,26 @@ from innerloop.algorithms.soft_lin_ucb import SoftLinUCB
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
-from innerloop.claims.intervals import check_rate
 from innerloop.claims.trials import Inequality
 from innerloop.claims.yang2025.bandit_layers import (
+    ERROR,
+    WIDE,
+    check_depth,
+    count_choices,
     count_needed_steps,
     draw_games,
     least_steps,
+    measure_games,
     prefix_moments,
 )
+from innerloop.claims.yang2025.hard_instances import list_hard_games
 from innerloop.constructions.soft_lin_ucb import SoftLinUCBConstruction
-from innerloop.playing.contest import play_contest
 from innerloop.problems.linear_bandit_games import BanditGameProblem
 
-ERROR, ARMS, D, KNOTS = 1e-2, 3, 2, 2_000
+ARMS, D, KNOTS = 3, 2, 2_000
 ALPHA, RIDGE, TEMPERATURE = 1.0, 1.0, 0.5
-
-
-WIDE = [10, 30, 100, 300, 1000, 2000]
-Rows = list[dict[str, Any]]
 
 
 def judge_layers(rows: Rows) -> Evidence:
@@ -60,16 +59,10 @@ def judge_layers(rows: Rows) -> Evidence:
             held.add(row["off"], ERROR, row["case"])
         elif "width" in row:
             most.add(row["width"], 12 * row["case"]["d"] * row["case"]["A"], row["case"])
-    rates = []
-    for by, told, within in (("bound", "by the bound", 0.02), ("games", "on games", 0.1)):
-        chosen = [row for row in curves if row["by"] == by]
-        T = [row["T"] for row in chosen]
-        scaled = [row["layers"] / math.log(row["T"] / ERROR) for row in chosen]
-        statement = f"{told}, layers over $log(T/ε)$ grow no faster than $√T$"
-        ours = f"{within:g} of a power, for further logarithms in Õ"
-        rates.append(
-            check_rate(statement, T, scaled, 0.5, within=within, bound=True, what="T", ours=ours)
-        )
+    rates = [
+        check_depth(told, [row for row in curves if row["by"] == by], within)
+        for by, told, within in (("bound", "by the bound", 0.02), ("games", "on games", 0.1))
+    ]
     return Evidence(
         parts=[
             Part(printed=held.check()),
@@ -178,14 +171,12 @@ def measure_accuracy(generator: torch.Generator, T: int) -> Rows:
         case = Case(T=T, α=alpha, λ=ridge, layers=built.steps + 2)
         about = f"bound on $|Δ log p|$, $α = {alpha:g}$, $λ = {ridge:g}$, {steps + 2} layers"
         rows.append({"about": about, "number": built.accuracy})
-        game = draw_games(generator, 6, T, ARMS, D)
-        told = built.decode(game, built.transformer(built.prompt(game)))
-        wanted = lin_ucb_log_probabilities(game, ridge, alpha, built.temperature)
-        off = (told - wanted).abs().flatten(1).amax(dim=1).tolist()
-        rows += [{"case": case.extend(game=k), "off": each} for k, each in enumerate(off)]
-    played = play_contest(built, built.environments().sample(4, generator=generator), T)
-    same = f"{played.agreement_count} of {played.action_count}"
-    return [*rows, {"about": f"choices like the policy's in a game of {T} steps", "number": same}]
+        games = [("drawn", draw_games(generator, 6, T, ARMS, D)), *list_hard_games(D, T, ARMS)]
+        solve = partial(
+            lin_ucb_log_probabilities, ridge=ridge, alpha=alpha, temperature=TEMPERATURE
+        )
+        rows += measure_games(built, games, solve, case)
+    return [*rows, count_choices(built, T, generator)]
 
 
 def _build_construction(T: int, steps: int, alpha: float, ridge: float) -> SoftLinUCBConstruction:

@@ -11,7 +11,7 @@ Trainings  of one network are judged one by one: a statement about it is decided
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -21,9 +21,12 @@ from torch import Tensor, nn
 from innerloop.algorithms.base import Algorithm
 from innerloop.algorithms.gradient_descent import GradientDescent
 from innerloop.algorithms.newton import Newton
-from innerloop.claims.evidence import Axis, Check, Evidence, Figure, Part
+from innerloop.claims.encoders import join_checks
+from innerloop.claims.evidence import Evidence, Figure, Part
+from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import take_central
 from innerloop.claims.recorded import load_recorded
+from innerloop.claims.yang2025 import DECIDES
 from innerloop.identification.hooked import HookedModel
 from innerloop.identification.hyper import predict_steps
 from innerloop.identification.instances import draw_prompts, find_targets
@@ -77,6 +80,16 @@ class ProbedNetwork:
         return draw_prompts(self.problems, examples, generator)
 
 
+def load_networks(
+    machines: Sequence[str | None], sizes: Mapping[str, Any], prompts: int
+) -> list[ProbedNetwork]:
+    """Load several trainings of a GPT-2."""
+    return [
+        load_network("gpt2-regression", machine, sizes, prompts, seed)
+        for seed, machine in enumerate(machines)
+    ]
+
+
 def load_network(
     recipe: str, machine: str | None, sizes: Mapping[str, Any], prompts: int, seed: int = 0
 ) -> ProbedNetwork:
@@ -109,7 +122,7 @@ def merge_trainings(found: Sequence[Evidence]) -> Evidence:
             for same in zip(*(each.parts for each in found), strict=True)
         ],
         numbers={
-            f"{name}, seed {seed}": value
+            name if name == DECIDES else f"{name}, seed {seed}": value
             for seed, each in enumerate(found)
             for name, value in each.numbers.items()
         },
@@ -135,18 +148,19 @@ def join_parts(parts: Sequence[Part]) -> Part:
     )
 
 
-def join_checks(checks: Sequence[Check]) -> Check:
-    """Join the same check of several trainings: it passes or fails where all of them do."""
-    outcomes = {check.passed for check in checks}
-    passed = outcomes.pop() if len(outcomes) == 1 else None
-    told = "; ".join(f"seed {k}: {c.outcome}, {c.summary}" for k, c in enumerate(checks))
-    example = checks[0].counterexample if passed is False else ""
-    return replace(checks[0], passed=passed, summary=told, counterexample=example)
+def judge_each(judge: Callable[[Any], Evidence]) -> Callable[[list[Any]], Evidence]:
+    """Make the judge of several trainings from that of one."""
+    return lambda found: merge_trainings([judge(data) for data in found])
 
 
 def change_each(change: Callable[[Any], Any]) -> Callable[[list[Any]], list[Any]]:
     """Make data in which every training is changed."""
     return lambda found: [change(data) for data in found]
+
+
+def repeat_curve(curve: Iterable[float], errors: Tensor) -> Tensor:
+    """Make errors, layers or steps × prompts, that follow a curve on every prompt."""
+    return torch.cat([value * torch.ones_like(errors[:1]) for value in curve])
 
 
 class LayerTaps(nn.Module):
@@ -241,13 +255,7 @@ def curve_rows(
 
 
 def draw_curves(title: str, rows: list[dict[str, Any]], panel: str | None = None) -> Figure:
-    return Figure(
-        title=title,
-        rows=rows,
-        x=Axis(field="k", title="layers or steps", scale="log"),
-        y=Axis(field="error", title="E (ŷ − y)² / E y²", scale="log"),
-        colour=Axis(field="of", title="of", scale="category"),
-        panel=panel,
-        band=("low", "high"),
-        caption="Bands: the middle 95 % over prompts drawn again.",
-    )
+    caption = "Bands: the middle 95 % over prompts drawn again."
+    axes = ("k: layers or steps", "error: E (ŷ − y)² / E y²", "of: of")
+    more = {"log": "xy", "panel": panel, "band": ("low", "high"), "caption": caption}
+    return draw_lines(title, rows, *axes, **more)

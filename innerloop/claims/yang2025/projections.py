@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from torch import Tensor
 
+from innerloop.claims.falsifying import Rows
+
 ROUNDING = 1e-12
 """Values this near to a side of the box lie on it: the built layers clip by sums that round."""
 
@@ -28,3 +30,15 @@ def find_disturbance(after: Tensor, free: Tensor, box: float) -> Tensor:
     off = off.clamp(max=0).where(after <= -box + ROUNDING, off)
     outside = (after.abs() - box).clamp(min=0)
     return off + outside.copysign(off)
+
+
+def measure_disturbance(before: Tensor, after: Tensor, free: Tensor, box: float) -> Rows:
+    """Measure each instance's `off`, the norm of its disturbance, and the `length` of its step."""
+    moved = free.clamp(-box, box) - before
+    pair = (each.norm(dim=-1).tolist() for each in (find_disturbance(after, free, box), moved))
+    return [{"off": off, "length": length} for off, length in zip(*pair, strict=True)]
+
+
+def shorten_steps(rows: Rows) -> Rows:
+    """Let the transformer take half of each step of gradient descent."""
+    return [{**row, "off": row["length"] / 2} if "off" in row else row for row in rows]

@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import numpy as np
 import torch
@@ -19,14 +19,17 @@ from torch import Tensor
 
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Part
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.intervals import check_rate
+from innerloop.claims.prompts import draw_normal
 from innerloop.claims.trials import Inequality
 
 INNER_STEPS = 6
 LEAST_STEPS = 40
 D, HIGH = 2, 2.0
 FAR = (1e4, 1e8, 1e12, 1e16)
+HARD = tuple((d, eta) for d in (1, 2, 20, 100) for eta in (0.1, 0.3, 1.0, 3.0, 30.0))
+"""Sizes d and η at which the correction is tried too, above the edge, by Fisher's information."""
 """Numbers of examples at which errors at the edge are computed, by Fisher's information."""
 REGIMES: dict[str, Callable[[float], float]] = {
     "η = 0": lambda n: 0.0,
@@ -37,7 +40,6 @@ REGIMES: dict[str, Callable[[float], float]] = {
 ROOM = 0.1
 """How far above its exponent an error may be, for the logarithms of the bounds; for squares twice
 that. Ours."""
-Rows = list[dict[str, Any]]
 STUCK = {
     "errors that do not fall with n": change_column("error", lambda _: 1.0),
     "errors that grow with n": lambda rows: [
@@ -51,10 +53,7 @@ def draw_mixture(
     generator: torch.Generator, batch: int, n: int, d: int, eta: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Draw x, y, β* and a start of norm at least one half, in any direction; ϑ = 1."""
-
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+    normal = partial(draw_normal, generator)
     star = torch.zeros(batch, d, dtype=torch.float64)
     star[:, 0] = eta
     x, signs = normal(batch, n, d), normal(batch, n).sign()
@@ -147,6 +146,10 @@ def judge_high(rows: Rows, power: int, delta: float) -> Part:
         held.add(row["error"], allowed / min(1.0, eta) ** power, Case(d=D, n=n, η=eta))
         if row["regime"] == "Fisher":
             ratios.append(row["error"] / allowed)
+    for d, eta in HARD:
+        for n in (each for each in FAR if eta >= regime_edge(each, d)):
+            allowed = math.sqrt(d / n) * math.log(n / delta) / min(1.0, eta)
+            held.add(fisher_error(n, d, eta) ** power, allowed**power, Case(d=d, n=n, η=eta))
     grows = ratios[-1] > 10 * ratios[0]
     told = ", ".join(
         f"{ratio:.3g} at $n = 10^{{{math.log10(n):.0f}}}$"

@@ -10,7 +10,8 @@ Reading    an existence theorem, proved there by universal approximation: what i
            tested; that a build needed more would refute nothing
 Tested     the transformer `softmax-gradient-descent` with as many knots as its own bound asks for,
            ε = 1, 0.1 and 0.01, step by step from its own stream, against gradients by automatic
-           differentiation of torch's losses; boxes that bite; every token, every other register.
+           differentiation of torch's losses; boxes that bite; every token, every other register;
+           the source's hard instances, scaled into the range.
            ε^(l−1) is the least that explains the step, inside of the projection, as it is printed
 Layers     of a step: product, slope, product, mean and projection, one head in the last alone. The
            read-out ⟨w, x⟩ is one layer more, which the theorem does not ask for
@@ -30,16 +31,20 @@ from torch.nn import functional
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
-from innerloop.claims.falsifying import change_column
+from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.trials import Inequality
-from innerloop.claims.yang2025.projections import find_disturbance
+from innerloop.claims.yang2025.hard_instances import list_hard_regressions
+from innerloop.claims.yang2025.projections import (
+    find_disturbance,
+    measure_disturbance,
+    shorten_steps,
+)
 from innerloop.claims.yang2025.wu_theorem_1 import leave_open
 from innerloop.constructions.base import iterate_streams
 from innerloop.constructions.softmax_gradient_descent import SoftmaxGradientDescentConstruction
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 
-Rows = list[dict[str, Any]]
 CASES: tuple[dict[str, Any], ...] = (
     {"loss": "squared", "d": 2, "n": 6, "step_size": 0.3},
     {"loss": "logistic", "d": 2, "n": 5, "step_size": 0.8},
@@ -68,11 +73,7 @@ def judge_descent(rows: Rows) -> Evidence:
             falls.add(row["error"], row["bound"], row["case"])
     steps = followed.check()
     return Evidence(
-        parts=[
-            Part(printed=steps),
-            Part(printed=layers.check()),
-            Part(printed=stream.check()),
-        ],
+        parts=[Part(printed=steps), Part(printed=layers.check()), Part(printed=stream.check())],
         errata=[
             misprint(
                 "Theorem 6, conditions",
@@ -104,11 +105,6 @@ def judge_descent(rows: Rows) -> Evidence:
     )
 
 
-def shorten_steps(rows: Rows) -> Rows:
-    """Let the transformer take half of each step of gradient descent."""
-    return [{**row, "off": row["length"] / 2} if "off" in row else row for row in rows]
-
-
 @claim(
     "yang2025.wu.theorem-6",
     "A transformer with softmax attention and 4 layers for each step runs gradient descent on a "
@@ -137,8 +133,11 @@ def wu_theorem_6(
     for case in CASES:
         sizes = {"d": case["d"], "n": case["n"]}
         problem = LinearRegression(**sizes, noise=0.5).sample(trials, generator=generator)
+        hard = [(name, scale_into_range(p)) for name, p in list_hard_regressions(**sizes)]
         for error in errors:
-            rows += measure_steps(choose_build(case, error), problem, error)
+            built = choose_build(case, error)
+            for told, each in (("drawn", problem), *hard):
+                rows += measure_steps(built, each, error, told)
         rows += measure_fall(case, problem, knots)
     return rows
 
@@ -153,11 +152,18 @@ def choose_build(case: dict[str, Any], error: float) -> SoftmaxGradientDescentCo
         count *= 2
 
 
+def scale_into_range(problem: RegressionProblem) -> RegressionProblem:
+    """Shrink an instance whose entries exceed 5, as a batch of one."""
+    scale = min(1.0, 5.0 / float(problem.x.abs().max()))
+    x, y, query = (scale * each for each in (problem.x, problem.y, problem.x_query))
+    return RegressionProblem(x[None], y[None], query[None])
+
+
 def measure_steps(
-    built: SoftmaxGradientDescentConstruction, problem: RegressionProblem, error: float
+    built: SoftmaxGradientDescentConstruction, problem: RegressionProblem, error: float, told: str
 ) -> Rows:
     """Measure each step against the risk's gradient, and what else every token holds."""
-    case = Case(d=built.d, n=built.n, ε=error, note=built.loss)
+    case = Case(d=built.d, n=built.n, ε=error, note=f"{built.loss}, {told}")
     rows: Rows = [{"case": case, "layers": len(built.body(0)) * built.transformer.steps}]
     held, apart = [], 0.0
     for stream in iterate_streams(built, built.transformer, problem):
@@ -166,15 +172,11 @@ def measure_steps(
         wanted = built.encode(problem, weights[:, 0])
         apart = max(apart, float((stream - wanted).abs().max()))
     rows.append({"case": case, "apart": apart})
+    about = {"η": built.step_size, "ε": error}
     for step, (before, after) in enumerate(pairwise(held), 1):
         free = take_step(built, problem, before)
-        least = find_disturbance(after, free, built.box)
-        moved = free.clamp(-built.box, built.box) - before
-        off, length = (x.norm(dim=-1).tolist() for x in (least, moved))
-        about = {"case": case.extend(step=step), "η": built.step_size, "ε": error}
-        rows += [
-            {**about, "off": each, "length": long} for each, long in zip(off, length, strict=True)
-        ]
+        found = measure_disturbance(before, after, free, built.box)
+        rows += [{"case": case.extend(step=step), **about, **each} for each in found]
     return rows
 
 
