@@ -7,6 +7,9 @@ Reading    the size of the network may grow with n, as ε and ε₀ do in the pr
            of several sizes counts, chosen on fresh instances
 Tested     ReLU transformers of one to three layers on pools of n instances (see proposition-9): the
            risk itself, not its excess, the mean over pools
+Open       where networks do not minimise the loss on their pool (see proposition-9), or learned
+           nothing, and where the interval is too wide, as that of one pool of each size is. Decided
+           by three of each over two decades and a half (`full`), if trained to the end
 Ours       a rate is held to within 0.05 of a power, as an upper bound: a faster fall is allowed;
            the largest pool must have taught something, a risk below 0.9, where answering 0 has 1
 Beyond     the measured exponent; with one size of network, the risk stops at what it can express
@@ -25,7 +28,7 @@ from innerloop.claims.encoders import Rows, mean_by, train_on_pools
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_rate, fit_exponent
-from innerloop.claims.qliu2025.proposition_9 import NETWORK, measure_risk
+from innerloop.claims.qliu2025.proposition_9 import NETWORK, measure_risk, require_minimisers
 
 ROOM = 0.05
 LEARNED = 0.9
@@ -47,6 +50,7 @@ def judge_risks(rows: Rows) -> Evidence:
         what=f"the number of instances, {seeds} pools of each size,",
         ours="0.05 of a power",
     )
+    found = require_minimisers(found, rows)
     if means[-1] > LEARNED:
         told = f"the networks learned nothing: the risk at $n = {n[-1]:g}$ is {means[-1]:.3g}"
         found = replace(found, passed=None, summary=told, counterexample="")
@@ -97,8 +101,9 @@ def pick_best(rows: Rows) -> Rows:
 
 
 def keep_risks_equal(rows: Rows) -> Rows:
-    """Risks that hardly depend on the number of instances."""
-    return [{**row, "risk": 0.5 * row["pool"] ** 0.01} for row in rows]
+    """Risks that hardly depend on the number of instances, of pools that are learned by heart."""
+    by_heart = dict.fromkeys(("risk on the pool", "least risk on the pool"), 1e-6)
+    return [{**row, **by_heart, "risk": 0.5 * row["pool"] ** 0.01} for row in rows]
 
 
 @claim(
@@ -132,6 +137,6 @@ def corollary_10(
     rows: Rows = []
     for blocks in layers:
         settings = {**NETWORK, "blocks": blocks, "steps": steps, "warmup": steps // 10}
-        found = train_on_pools("pca", settings, pools, seeds, measure_risk)
+        found = train_on_pools("pca", settings, pools, seeds, measure_risk, longer=True)
         rows += [{**row, "layers": blocks} for row in found]
     return rows
