@@ -5,8 +5,8 @@ Printed    one sentence after ‖θ‖ = max_ℓ { max_m max(‖Q‖, ‖K‖) +
 Reading    on the space of parameters that the slides define, Θ(B) = {‖θ‖ ≤ B, at most B_M heads}.
            Over all θ no constant does: D = N = 1, Q = K = V = t adds t³h³
 Tested     ‖TF_θ(H) − TF_θ'(H)‖ (the largest column) against λ‖θ − θ'‖ for encoders and decoders,
-           L ≤ 3 layers, M ≤ 3 heads, at random, near each other, and by a search that maximises the
-           quotient
+           L ≤ 3 layers, M ≤ 3 heads, at random, near each other, all weights one hard matrix, and
+           by a search that maximises the quotient
 Ours       the constant: columns of length ≤ r, then a layer has r₊ = (1 + B²)(r + B³r³), and
            λ₊ = (1 + B²)((1 + 3B³r²)λ + B²r³) + B(r + B³r³) for the Lipschitz constant λ so far
 Proof      with q = max(‖Q‖, ‖K‖), v = Σ‖V‖, w = ‖W₁‖, u = ‖W₂‖, q + v + w + u ≤ B: attention adds
@@ -17,6 +17,7 @@ Proof      with q = max(‖Q‖, ‖K‖), v = Σ‖V‖, w = ‖W₁‖, u = �
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from typing import Any, NamedTuple
 
 import torch
@@ -27,6 +28,7 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.prompts import draw_integer, draw_normal
+from innerloop.claims.qliu2025.hard_instances import HARD_MATRICES
 from innerloop.claims.searching import search_minimum
 from innerloop.claims.trials import Inequality
 
@@ -149,7 +151,24 @@ def lipschitz(generator: torch.Generator, *, trials: int, starts: int) -> Rows:
         H = H / H.norm(dim=0) * r
         case = Case(L=layers, D=D, M=heads, N=N, B=B, r=r)
         rows.append(measure_pair(one, other, H, case, causal=trial % 3 == 0))
-    return [*rows, search_pair(generator, starts)]
+    return [*rows, *measure_hard_pairs(), search_pair(generator, starts)]
+
+
+def measure_hard_pairs() -> Rows:
+    """Measure layers whose weights all are one hard matrix, against 0, −θ and a near θ'."""
+    rows = []
+    for name, build in HARD_MATRICES.items():
+        for D, layers, B, r in product((1, 3), (1, 2), (0.01, 1.0, 100.0), (0.01, 1.0, 100.0)):
+            A = build(D)
+            whole = [Layer(A[None], A[None], A[None], A, A)] * layers
+            if not A.any():
+                continue
+            one = _scale_layers(whole, B / float(weights_norm(whole)))
+            H = r * A / A.norm(dim=0).max()
+            case = Case(L=layers, D=D, M=1, N=D, B=B, r=r, note=f"all weights and $H$: {name}")
+            for by in (0.0, -1.0, 1 - 1e-4):
+                rows.append(measure_pair(one, _scale_layers(one, by), H, case, causal=D == 3))
+    return rows
 
 
 def measure_pair(

@@ -27,6 +27,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Erratum, Evidence, Part
 from innerloop.claims.falsifying import change_column
+from innerloop.claims.qliu2025.hard_instances import HARD_MATRICES
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.constructions.format_conversion import FormatConversionConstruction
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
@@ -109,27 +110,32 @@ def judge_conversion(rows: Rows) -> Evidence:
     },
 )
 def proposition_6(generator: torch.Generator, *, trials: int, longest: int) -> Rows:
-    rows: Rows = []
-    for trial in range(trials):
-        d = 1 + trial % LARGEST_D
+    problems = [RegressionProblem.from_arrays([[3.0]], [5.0], [7.0])]
+    problems += [
+        RegressionProblem.from_arrays(build(d), build(d).sum(-1), build(d)[0])
+        for build in HARD_MATRICES.values()
+        for d in (1, 2, 3)
+    ]
+    for trial in range(1, trials):
         N = longest if trial == trials - 1 else SIZES[trial // LARGEST_D % len(SIZES)]
-        problem = LinearRegression(d=d, n=N, noise=0.5).sample(generator=generator)
-        if trial == 0:
-            d, N, problem = 1, 1, RegressionProblem.from_arrays([[3.0]], [5.0], [7.0])
-        construction = FormatConversionConstruction(d=d, n=N)
-        blocks = construction.body(0)
-        H, D = construction.prompt(problem), construction.layout.width
-        rows.append(
-            {
-                "case": Case(d=d, N=N),
-                "H": H,
-                "out": _run_decoder(blocks, H),
-                "wanted": _pair_tokens(H, problem),
-                "encoder": _encoder_prompt(problem, D),
-                "counted": {**_count_resources(blocks), "zero rows of p in use": D - d - 4},
-            }
-        )
-    return rows
+        distribution = LinearRegression(d=1 + trial % LARGEST_D, n=N, noise=0.5)
+        problems.append(distribution.sample(generator=generator))
+    return [_convert(problem) for problem in problems]
+
+
+def _convert(problem: RegressionProblem) -> dict[str, Any]:
+    """Run the built decoder on a prompt, and make what it should output."""
+    construction = FormatConversionConstruction(d=problem.d, n=problem.n)
+    blocks, D = construction.body(0), construction.layout.width
+    H = construction.prompt(problem)
+    return {
+        "case": Case(d=problem.d, N=problem.n),
+        "H": H,
+        "out": _run_decoder(blocks, H),
+        "wanted": _pair_tokens(H, problem),
+        "encoder": _encoder_prompt(problem, D),
+        "counted": {**_count_resources(blocks), "zero rows of p in use": D - problem.d - 4},
+    }
 
 
 def _pair_tokens(H: Tensor, problem: RegressionProblem) -> Tensor:
