@@ -24,6 +24,7 @@ from innerloop.claims.liu2025 import (
     figures_2_3,
     measurements,
     printed,
+    proposition_2,
     readouts,
     theorem_5_2,
 )
@@ -88,7 +89,7 @@ def test_the_printed_bias_is_an_erratum_where_parameters_are_said_to_exist(
 ) -> None:
     evidence = check_tiny(load_claims()["liu2025.theorem-4.1"])
     # x = 1, y = 2, M = 1, θ = 1: S_1(2/3) = 0, but 2/3 − 1 with the printed bias.
-    assert "found -0.333" in evidence.errata[0].printed.counterexample
+    assert "[-0.3333333] against [0]" in evidence.errata[0].printed.counterexample
     assert evidence.errata[0].grade == "step"
 
 
@@ -129,19 +130,32 @@ def test_an_iterate_outside_the_support_is_not_contracted() -> None:
 
 
 def test_the_printed_ball_does_not_hold_the_first_iterate() -> None:
-    """Lemma 4: x = 10, β* = 1, N = 1, M = 2/100: 0 goes to 2/3, outside 10 · 2/100."""
-    after = 0 - 2 / 100 * 10 * (0 - 10 * 1) / 3
-    assert after == pytest.approx(2 / 3)
-    assert after > 1 * 10 * 1 * 2 / 100
+    """Lemma 4: x = 3, β* = 1, N = 1, M = 2/9: C_x = 3 · 2/9 goes to 8/9, a third beyond."""
+    ball = 3 * 1 * 2 / 9
+    after = ball - 2 / 9 * 3 * (3 * ball - 3 * 1) / 3
+    assert after / ball == pytest.approx(4 / 3)
 
 
 def test_the_printed_gate_is_too_low() -> None:
-    """Proposition 1: x = 10⁶, β* = 10³, γM = 10⁻¹¹, K = 2."""
-    x, star, g = 1e6, 1e3, 1e-11
+    """Proposition 1: x = 10⁴, β* = 10³, γM = 10⁻⁷, K = 2."""
+    x, star, g = 1e4, 1e3, 1e-7
     beta = g * x * (x * star) / 3
     growth = 1 + g * (x**2 + star * x)
     assert beta > growth**3
     assert beta * x > star * x + x * (star + growth**2)
+
+
+def test_every_matrix_of_proposition_2_is_on_its_event() -> None:
+    """(D.4) with c = 1/4, recomputed: else it is no counterexample, and no test either."""
+    generator = torch.Generator().manual_seed(0)
+    given = [proposition_2._smallest(), *proposition_2._list_hard()]
+    for each in given + [proposition_2._draw_instance(generator, k) for k in range(50)]:
+        G, n, d = each.G.numpy(), each.n, len(each.G)
+        a, b = (np.sqrt(np.log(m / each.delta) / (n * 0.25)) for m in (each.S, d))
+        assert n >= sparse.least_examples(each.S, d, each.delta, 0.25)
+        diagonal = np.diag(G)[: each.S] * (n + 2) / n
+        assert 1 - a - 1e-12 <= diagonal.min() <= diagonal.max() <= 1 + a + 1e-12
+        assert np.abs(G - np.diag(np.diag(G))).max() <= b + 1e-12
 
 
 def test_early_prefixes_diverge_and_the_linear_read_out_with_them() -> None:

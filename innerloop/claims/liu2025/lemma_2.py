@@ -104,11 +104,7 @@ def _measure_step(
     moved = (gamma * G[S:, :S] @ direction).abs().max() * shrink ** (k - 1)
     two, one = (float(moved / direction.norm(p=p)) for p in (2, 1))
     theta = gamma * float(most) * shrink ** (k - 2)
-    case = Case(S=S, d=len(G), k=k, γ=gamma)
-    if trial == 0:  # fewer numbers: it comes before all others
-        case = Case(
-            S=2, d=3, note="$DᵀX = I$ but for its last row (0.1, 0.1, 1), $γ = 0.1$, $k = 2$"
-        )
+    case = Case(S=S, d=len(G), **{"DᵀX": G, "γ": torch.tensor(gamma), "k": torch.tensor(k)})
     return Step(two, one, float(theta), float(theta * shrink), case)
 
 

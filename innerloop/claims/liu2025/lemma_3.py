@@ -31,7 +31,9 @@ from innerloop.claims.liu2025.measurements import LAWS, add_violation_rate, draw
 from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
 
-S, WIDTH, DELTAS, CONDITIONS = 2, 6, (0.3, 0.05), (1.0, 2.0, 4.0)
+DELTAS, CONDITIONS = (0.3, 0.05), (1.0, 2.0, 4.0)
+PAIRS = Case(N=100, d=30, δ=0.1)
+"""Sizes at which many pairs are beyond the width of one."""
 
 
 class Setting(NamedTuple):
@@ -48,7 +50,7 @@ class Setting(NamedTuple):
 class Data(NamedTuple):
     settings: list[Setting]
     pairs: Tensor
-    """The largest |D_iᵀX_j| of d = 100, N = 1,000, z = ±1, draw by draw."""
+    """The largest |D_iᵀX_j| at the sizes of PAIRS, z = ±1, draw by draw."""
 
 
 def judge_coherence(data: Data) -> Evidence:
@@ -56,24 +58,23 @@ def judge_coherence(data: Data) -> Evidence:
     raw = Inequality("$max_{i∈𝕊} |D_iᵀX_i| ≤ N/(N+2) (1 + a)$ for $M^V = 2/σ_d² I$, $1 − δ$")
     upper = Inequality("$max_{i∈𝕊} |D_iᵀX_i| ≤ N/(N+2) (1 + a)$ for $M^V = 2Σ⁻¹$, $1 − δ$")
     for each in data.settings:
-        N = each.case["N"]
+        N, d, S = (each.case[name] for name in ("N", "d", "S"))
         for delta in DELTAS:
-            a, b = (sparse.deviation_width(among, delta, N, each.c) for among in (S, WIDTH))
+            a, b = (sparse.deviation_width(among, delta, N, each.c) for among in (S, d))
             low, high = N / (N + 2) * (1 - a), N / (N + 2) * (1 + a)
             least, most, off = each.proper
-            case = each.case.extend(d=WIDTH, S=S, δ=delta)
+            case = each.case.extend(δ=delta)
             add_violation_rate(joint, (least < low) | (most > high) | (off > b), 3 * delta, case)
             add_violation_rate(upper, most > high, delta, case)
             told = f"largest diagonal {float(each.largest.mean()):.3g}, allowed {high:.3g}"
             add_violation_rate(raw, each.largest > high, delta, case.extend(note=told))
     line = "$max_{{i≠j}} |D_iᵀX_j| ≤ √(({} − log δ)/(Nc))$, $c$ that of one pair, $1 − δ$"
     single, both = Inequality(line.format("log d")), Inequality(line.format("log d²"))
-    N, d, delta, c = 1_000, 100, 0.1, sparse.pair_constant()
+    N, d, delta, c = *PAIRS.values.values(), sparse.pair_constant()
     widths = [sparse.deviation_width(among, delta, N, c) for among in (d, d * d)]
     note = f"$z = ±1$, $c = 1/2$, $b = {widths[0]:.3g}$: {_describe_pair(N, widths[0])}"
-    case = Case(N=N, d=d, δ=delta, note=note)
-    add_violation_rate(single, data.pairs > widths[0], delta, case)
-    add_violation_rate(both, data.pairs > widths[1], delta, case)
+    for trial, width in zip((single, both), widths, strict=True):
+        add_violation_rate(trial, data.pairs > width, delta, PAIRS.extend(note=note))
     return Evidence(
         parts=[Part(printed=joint.check())],
         errata=[
@@ -140,9 +141,9 @@ def scale_coherence(which: int, factor: float) -> Callable[[Data], Data]:
         "independent entries, covariance $diag(σ₁², …, σ_d²)$": "Section 4.1 and Appendix D.1",
         "$c$ is some constant": "Theorem 5.1; here that of Hoeffding's inequality",
     },
-    quick={"draws": 300, "longest": 2_000, "pairs": 60},
-    full={"draws": 5_000, "longest": 10_000, "pairs": 2_000},
-    tiny={"draws": 40, "longest": 200, "pairs": 12},
+    quick={"draws": 300, "longest": 2_000, "pairs": 400},
+    full={"draws": 5_000, "longest": 10_000, "pairs": 20_000},
+    tiny={"draws": 40, "longest": 200, "pairs": 200},
     judge=judge_coherence,
     falsified={
         "least diagonals half as large": scale_coherence(0, 0.5),
@@ -152,19 +153,20 @@ def scale_coherence(which: int, factor: float) -> Callable[[Data], Data]:
     },
 )
 def lemma_3(generator: torch.Generator, *, draws: int, longest: int, pairs: int) -> Data:
-    z = draw_entries(generator, "signs", pairs, 1_000, 100)
-    most = sparse.coherence(2 * sparse.gram(z, torch.eye(100).double()), S)[2]
-    cells = [(law, N, by) for law in LAWS for N in (50, longest) for by in CONDITIONS]
-    return Data([_measure_setting(generator, *cell, draws) for cell in cells], most)
+    z = draw_entries(generator, "signs", pairs, PAIRS["N"], PAIRS["d"])
+    most = sparse.coherence(2 * sparse.gram(z, torch.eye(PAIRS["d"]).double()), 1)[2]
+    cells = [(law, N, by, 6, 2) for law in LAWS for N in (50, longest) for by in CONDITIONS]
+    cells.append(("signs", 50, 2.0, 2, 1))
+    return Data([_measure_setting(generator, draws, *cell) for cell in cells], most)
 
 
 def _measure_setting(
-    generator: torch.Generator, law: str, N: int, condition: float, draws: int
+    generator: torch.Generator, draws: int, law: str, N: int, condition: float, d: int, S: int
 ) -> Setting:
-    sigma, c = sigmas(WIDTH, condition), sparse.coherence_constant(LAWS[law], condition)
-    batch, eye = min(draws, 4_000_000 // (N * WIDTH)), torch.eye(WIDTH).double()
-    drawn = (draw_entries(generator, law, batch, N, WIDTH) for _ in range(-(-draws // batch)))
+    sigma, c = sigmas(d, condition), sparse.coherence_constant(LAWS[law], condition)
+    batch, eye = min(draws, 4_000_000 // (N * d)), torch.eye(d).double()
+    drawn = (draw_entries(generator, law, batch, N, d) for _ in range(-(-draws // batch)))
     G = 2 * torch.cat([sparse.gram(sigma * z, eye) for z in drawn])[:draws]  # σ_d = 1
     proper = list(sparse.coherence(G / sigma[:, None] ** 2, S))
-    case = Case(N=N, note=f"$z$ {law}, $σ₁/σ_d = {condition:g}$")
+    case = Case(N=N, d=d, S=S, note=f"$z$ {law}, $σ₁/σ_d = {condition:g}$")
     return Setting(case, c, proper, sparse.coherence(G, S)[1])

@@ -95,7 +95,7 @@ def measure_linear(generator: torch.Generator, draws: int, n: int) -> list[Heard
     for K in LAYERS:
         scores = found.scores(K, n - 1)
         away = (found.beta[K] - found.star.unsqueeze(1)).norm(dim=-1).sum(-1)
-        for floor in (float(scores.min()) - 1, *FLOORS):
+        for floor in (math.floor(float(scores.min())) - 1.0, *FLOORS):
             heard = scores >= floor
             p = float(heard.double().mean())
             if p < 0.01:

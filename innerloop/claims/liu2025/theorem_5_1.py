@@ -51,7 +51,7 @@ from innerloop.theory import sparse
 
 GAMMAS = (0.3, 1.0, 1.5)
 CASES = (("signs", 1.0, 1, 20), ("signs", 2.0, 1, 20), ("uniform", 1.0, 1, 8), ("signs", 1.0, 2, 8))
-WIDE = ("signs", 1.0, 1, 100)
+WIDE, LEAST = ("signs", 1.0, 1, 100), ("signs", 1.0, 1, 1)
 NAMES = ("b_β", "‖β*‖₁", "one set, b_β", "one set, ‖β*‖₁", "proof", "small ‖β*‖₁")
 NAMES += ("θ = 0, d = 100", "θ of N_0, d = 100")
 FAR = 10
@@ -150,7 +150,7 @@ def judge_recovery(found: Found) -> Evidence:
 )
 def theorem_5_1(generator: torch.Generator, *, draws: int) -> Found:
     found: Found = {name: [] for name in NAMES}
-    for law, condition, S, d in (*CASES, WIDE):
+    for law, condition, S, d in (*CASES, WIDE, LEAST):
         c = sparse.coherence_constant(LAWS[law], condition)
         least = math.ceil(sparse.least_examples(S, d, DELTA, c))
         sigma = sigmas(d, condition)

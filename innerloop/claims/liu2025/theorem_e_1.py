@@ -23,6 +23,7 @@ Beyond     for p = 1 the bound fails (K = 8), early prefixes being heard; and |y
 from __future__ import annotations
 
 import math
+from itertools import product
 from typing import NamedTuple
 
 import torch
@@ -32,7 +33,7 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Erratum, Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
 from innerloop.claims.figures import draw_lines
-from innerloop.claims.liu2025.readouts import DELTA, GAMMA, N_0, A, D, Heard, S, measure_linear
+from innerloop.claims.liu2025.readouts import DELTA, N_0, D, Heard, S, measure_linear
 from innerloop.claims.trials import Inequality
 
 
@@ -40,7 +41,8 @@ class Power(NamedTuple):
     """(a + x)^K, and what (E.5) and the mean value theorem bound it by."""
 
     left: float
-    printed: float
+    printed: float | None
+    """None where η of (E.7) is not positive, so that (E.5) says nothing."""
     proper: float
     case: Case
 
@@ -68,7 +70,8 @@ def judge_powers(found: list[Power]) -> Erratum:
     printed = Inequality("(E.5): $(a + 2γ(2S−1)s)^K ≤ a^K + ηK a^(K−1) s$, $a = 1 − 2γ/3$")
     proper = Inequality("$(a + x)^K ≤ a^K + Kx(a + x)^(K−1)$, $x = 2γ(2S−1)s$")
     for each in found:
-        printed.add(each.left, each.printed, each.case)
+        if each.printed is not None:
+            printed.add(each.left, each.printed, each.case)
         proper.add(each.left, each.proper, each.case)
     return Part(printed=printed.check(), corrected=proper.check()).as_erratum("proof, (E.5)")
 
@@ -144,14 +147,16 @@ def theorem_e_1(generator: torch.Generator, *, draws: int) -> Data:
 
 
 def _list_powers() -> list[Power]:
-    found = []
-    for sparsity in (1, 2, 3):
-        for K in (1, 2, 3, 6, 12):
-            for times in (1, 4, 100):
-                s = 1 / (2 * math.sqrt(2) * (4 * sparsity - 2)) / math.sqrt(times)
-                x = 2 * GAMMA * (2 * sparsity - 1) * s
-                away = A - (K - 1) / (2 * math.sqrt(2) * (4 * sparsity - 2))
-                case = Case(K=K, S=sparsity, s=s, note=f"$γ = 1$, $i = {times} N_0$")
-                printed = A**K + A / away * K * A ** (K - 1) * s
-                found.append(Power((A + x) ** K, printed, A**K + K * x * (A + x) ** (K - 1), case))
+    """List powers from i = N_0 on, γ = 1 first, then γ up to the ends of its range."""
+    found, sizes = [], ((1, 2, 3), (1, 2, 3, 6, 12), (1, 4, 100))
+    for gamma, sparsity, K, times in product((1.0, 1e-6, 0.3, 1.5), *sizes):
+        a, most = 1 - 2 / 3 * gamma, 1 / (2 * math.sqrt(2) * (4 * sparsity - 2))
+        s, away = most / math.sqrt(times), a - (K - 1) * most
+        x, note = 2 * gamma * (2 * sparsity - 1) * s, f"$i = {times} N_0$"
+        given = {"γ": torch.tensor(gamma), "s": torch.tensor(s)}
+        printed = a**K + a / away * K * a ** (K - 1) * s if away > 0 else None
+        proper = a**K + K * x * (a + x) ** (K - 1)
+        found.append(
+            Power((a + x) ** K, printed, proper, Case(K=K, S=sparsity, note=note, **given))
+        )
     return found
