@@ -225,7 +225,6 @@ def test_every_claim_says_what_it_presupposes() -> None:
 WITHOUT_MATRICES = {
     "gatmiry2024.lemma-A.2": "standard normals: k, d and n are all there is",
     "liu2025.lemma-3": "shares of random X",
-    "qliu2025.auxiliary-matrix": "means over the problems that networks are trained for",
 }
 """Inequalities that have no matrix to try, each with what it is about."""
 

@@ -129,7 +129,7 @@ SMALL = {"d": 2, "n": 5, "width": 8, "hidden": 4, "batch": 4, "steps": 2}
     "qliu2025.auxiliary-matrix",
     "A pre-trained transformer performs PCA with high accuracy without the auxiliary matrix $P$.",
     where="Pretraining via supervised learning, and the design of P",
-    kind="inequality",
+    kind="figure",
     hypotheses={"one component, $λ_j = 2^−j$, rows $N(0, Σ)$": "ours: the slides name no problems"},
     quick={"bare": name_seeds("pca-relu", 3), "led": ["pca-auxiliary"], "examples": 1000},
     full={"bare": name_seeds("pca-relu", 3), "led": ["pca-auxiliary"], "examples": 20_000},
