@@ -79,13 +79,6 @@ def judge_corollary(data: Data) -> Evidence:
     )
 
 
-def read_next_row(data: Data) -> Data:
-    """Make data in which the read-out is that of another token."""
-    others = [left for left, _, _ in data.read[1:] + data.read[:1]]
-    read = [(left, *rest) for left, (_, *rest) in zip(others, data.read, strict=True)]
-    return data._replace(read=read)
-
-
 @claim(
     "liu2025.corollary-E.1",
     "The query read-out predicts $y_{n+1}$ with an error of at most $√d b_x ‖β*‖₁ e^(−α_n K)$.",
@@ -101,7 +94,9 @@ def read_next_row(data: Data) -> Data:
     judge=judge_corollary,
     falsified={
         "layers that do not lower the error": change_field("rates", rates.stop_learning),
-        "the read-out of another token": read_next_row,
+        "a read-out that is off by 1": change_field(
+            "read", lambda read: [(left + 1, right, case) for left, right, case in read]
+        ),
     },
 )
 def corollary_e_1(generator: torch.Generator, *, draws: int, trials: int) -> Data:

@@ -76,11 +76,6 @@ def judge_mlp(found: list[Tokens]) -> Evidence:
     )
 
 
-def skip_threshold(found: list[Tokens]) -> list[Tokens]:
-    """Make data in which the MLP changes nothing."""
-    return [each._replace(proper=each.h) for each in found]
-
-
 @claim(
     "liu2025.eq-4.3",
     "The MLP with the weights (C.2) is a soft threshold on the entries of $β$ and the "
@@ -92,7 +87,11 @@ def skip_threshold(found: list[Tokens]) -> list[Tokens]:
     full={"trials": 50_000},
     tiny={"trials": 40},
     judge=judge_mlp,
-    falsified={"an MLP that changes nothing": skip_threshold},
+    falsified={
+        "an MLP that changes nothing": lambda found: [
+            each._replace(proper=each.h) for each in found
+        ]
+    },
 )
 def eq_4_3(generator: torch.Generator, *, trials: int) -> list[Tokens]:
     by_hand = torch.tensor([[0.5], [0.0], [0.0], [1.0]], dtype=torch.float64)

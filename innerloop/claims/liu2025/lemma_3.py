@@ -119,15 +119,11 @@ def _describe_pair(N: int, width: float) -> str:
     return f"one pair is beyond $b$ with probability {tail:.2g}, some pair often"
 
 
-def scale_coherence(which: int, factor: float) -> Callable[[Data], Data]:
-    """Make data in which the least (0) or largest (1) diagonal or σ_max (2) is another."""
-
-    def change(data: Data) -> Data:
-        for each in data.settings:
-            each.proper[which] *= factor
-        return data
-
-    return change
+def scale_coherence(*factors: float) -> Callable[[Data], Data]:
+    """Make data in which least and largest diagonal and σ_max are others, by these factors."""
+    return change_field(
+        "settings.proper", lambda found: [by * x for by, x in zip(factors, found, strict=True)]
+    )
 
 
 @claim(
@@ -146,9 +142,9 @@ def scale_coherence(which: int, factor: float) -> Callable[[Data], Data]:
     tiny={"draws": 40, "longest": 200, "pairs": 200},
     judge=judge_coherence,
     falsified={
-        "least diagonals half as large": scale_coherence(0, 0.5),
-        "largest diagonals three times as large": scale_coherence(1, 3.0),
-        "entries off the diagonal ten times as large": scale_coherence(2, 10.0),
+        "least diagonals half as large": scale_coherence(0.5, 1, 1),
+        "largest diagonals three times as large": scale_coherence(1, 3, 1),
+        "entries off the diagonal ten times as large": scale_coherence(1, 1, 10),
         "pairs that are half as large again": change_field("pairs", lambda pairs: 1.5 * pairs),
     },
 )

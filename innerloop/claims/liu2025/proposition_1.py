@@ -28,7 +28,6 @@ from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025 import printed
 from innerloop.claims.liu2025.hard_instances import list_hard_examples
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
-from innerloop.claims.liu2025.printed import soft_threshold
 from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Equality, Inequality
 
@@ -162,16 +161,13 @@ def proposition_1(generator: torch.Generator, *, trials: int) -> Data:
 
 def _iterate(given: Instance) -> list[Tensor]:
     """The iterates β^(1), …, β^(K+1), one row per prefix n ≥ 1."""
-    rows, y = given.X.unsqueeze(0), given.X @ given.star
-    n = torch.arange(1, len(y) + 1, dtype=torch.float64)
-    seen = torch.ones(len(y), len(y), dtype=torch.float64).tril()
-    beta = torch.zeros(len(y), len(given.star), dtype=torch.float64)
-    found = [beta]
-    for theta in given.thetas:
-        residual = seen * ((rows * beta.unsqueeze(1)).sum(-1) - y)
-        step = residual @ given.X @ given.M.mT / (2 * n + 1).unsqueeze(-1)
-        beta = soft_threshold(beta - step, theta)
-        found.append(beta)
+    y, found = given.X @ given.star, [torch.zeros_like(given.X)]
+    for theta in given.thetas.tolist():
+        rows = [
+            printed.take_step(given.M, given.X[: n + 1], y[: n + 1], beta, theta)
+            for n, beta in enumerate(found[-1])
+        ]
+        found.append(torch.stack(rows))
     return found
 
 

@@ -23,7 +23,6 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
-from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025 import printed
 from innerloop.claims.liu2025.hard_instances import Examples, list_hard_examples
 from innerloop.claims.liu2025.printed import soft_threshold
@@ -105,12 +104,6 @@ def judge_layers(data: Data) -> Evidence:
     )
 
 
-def shift_layers(data: Data) -> Data:
-    """Make data in which every layer is a hundredth off."""
-    shift = change_field("after", lambda after: after + 0.01)
-    return {name: shift(steps) for name, steps in data.items()}
-
-
 @claim(
     "liu2025.theorem-4.1",
     "A decoder with four heads and an MLP in each layer can run LISTA-VM: after layer $k$, "
@@ -122,7 +115,12 @@ def shift_layers(data: Data) -> Data:
     full={"trials": 10_000},
     tiny={"trials": 10},
     judge=judge_layers,
-    falsified={"layers that are a hundredth off": shift_layers},
+    falsified={
+        "layers that are a hundredth off": lambda data: {
+            name: [step._replace(after=step.after + 0.01) for step in steps]
+            for name, steps in data.items()
+        }
+    },
 )
 def theorem_4_1(generator: torch.Generator, *, trials: int) -> Data:
     instances = [_smallest(), *map(_repeat_examples, list_hard_examples(1, 2, 3))]

@@ -52,8 +52,6 @@ from innerloop.theory import sparse
 GAMMAS = (0.3, 1.0, 1.5)
 CASES = (("signs", 1.0, 1, 20), ("signs", 2.0, 1, 20), ("uniform", 1.0, 1, 8), ("signs", 1.0, 2, 8))
 WIDE, LEAST = ("signs", 1.0, 1, 100), ("signs", 1.0, 1, 1)
-NAMES = ("b_β", "‖β*‖₁", "one set, b_β", "one set, ‖β*‖₁", "proof", "small ‖β*‖₁")
-NAMES += ("θ = 0, d = 100", "θ of N_0, d = 100")
 FAR = 10
 """The largest n tried, in units of N_0."""
 EITHER = "$‖β^(K+1) − β*‖ ≤ {} e^(−α_n K)$, $n ≥ N_0$, with probability $1 − δ$"
@@ -149,7 +147,7 @@ def judge_recovery(found: Found) -> Evidence:
     falsified={"layers that do not lower the error": stop_learning},
 )
 def theorem_5_1(generator: torch.Generator, *, draws: int) -> Found:
-    found: Found = {name: [] for name in NAMES}
+    found = Found()
     for law, condition, S, d in (*CASES, WIDE, LEAST):
         c = sparse.coherence_constant(LAWS[law], condition)
         least = math.ceil(sparse.least_examples(S, d, DELTA, c))
@@ -173,7 +171,8 @@ def _add_curves(found: Found, Z: Tensor, star: Tensor, sigma: Tensor, c: float, 
             weight = None if "‖β*‖₁" in name else 1.0
             bound = size * bound_errors(n, S, d, c, gamma, weight)
             told = f"error {float(errors[K].median()):.2g}, bound {float(bound[K]):.2g}"
-            found[name].append(Curves(errors.clone(), bound, case.extend(γ=gamma, note=told)))
+            curves = Curves(errors.clone(), bound, case.extend(γ=gamma, note=told))
+            found.setdefault(name, []).append(curves)
 
     for gamma in GAMMAS:
         step, thetas = choose_thresholds(n, S, d, c, gamma)

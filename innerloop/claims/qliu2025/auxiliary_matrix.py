@@ -55,10 +55,8 @@ def judge_accuracy(data: Data) -> Evidence:
             if each["auxiliary"]
         ],
         numbers={
-            f"mean |cos| {'with' if each['auxiliary'] else 'without'} P, training {k + 1}": float(
-                each["cosines"][-1].mean()
-            )
-            for k, each in enumerate(data)
+            f"mean |cos| {name}": float(each["cosines"][-1].mean())
+            for name, each in _name_trainings(data)
         },
         figures=[
             draw_lines(

@@ -26,6 +26,7 @@ from innerloop.claims.evidence import Erratum, Evidence, Part, misprint
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.qliu2025.hard_instances import HARD_MATRICES
+from innerloop.claims.qliu2025.slides import make_weights
 from innerloop.claims.trials import Equality
 
 SMALLEST = (
@@ -64,16 +65,11 @@ def vector_form(H: Tensor, heads: Sequence[Tensor], causal: bool) -> Tensor:
     return out
 
 
-def mask(N: int) -> Tensor:
-    """The mask MSK as displayed: column i holds 1/i down to row i."""
-    return torch.ones(N, N, dtype=torch.float64).triu() / torch.arange(1.0, N + 1).double()
-
-
 FORMS = {
-    "Attn: V H σ((KH)ᵀ(QH))/N is its vector form": (proper_scores, False),
-    "MAttn: V H (MSK ∘ σ((KH)ᵀ(QH))) is its vector form": (proper_scores, True),
-    "Attn: V H σ((QH)ᵀ(KH))/N is its vector form": (printed_scores, False),
-    "MAttn: V H (MSK ∘ σ(QH)ᵀ(KH)) is its vector form": (printed_masked_scores, True),
+    "Attn: $V H σ((KH)ᵀ(QH))/N$ is its vector form": (proper_scores, False),
+    "MAttn: $V H (MSK ∘ σ((KH)ᵀ(QH)))$ is its vector form": (proper_scores, True),
+    "Attn: $V H σ((QH)ᵀ(KH))/N$ is its vector form": (printed_scores, False),
+    "MAttn: $V H (MSK ∘ σ(QH)ᵀ(KH))$ is its vector form": (printed_masked_scores, True),
 }
 MLP = "MLP: $H + W₂σ(W₁H)$ is its vector form"
 Rows = list[dict[str, Any]]
@@ -133,9 +129,8 @@ def _compare_forms(
     """Compare both forms of attention, masked attention and an MLP on one stream."""
     (D, N), rows = H.shape, []
     case = Case(D=D, N=N, M=len(heads), note=note)
-    even = torch.full((N, N), 1 / N, dtype=torch.float64)
     for of, (scores, causal) in FORMS.items():
-        matrix = matrix_form(H, heads, mask(N) if causal else even, scores)
+        matrix = matrix_form(H, heads, make_weights(N, causal), scores)
         vector = vector_form(H, heads, causal)
         rows.append({"of": of, "case": case, "matrix": matrix, "vector": vector})
     hidden = draw_integer(generator, 1, 5)

@@ -243,12 +243,6 @@ MISPRINTS = (
 )
 
 
-def turn_later_vectors(found: Measured) -> Measured:
-    """Let the vectors after the first be orthogonal to those that they should be."""
-    runs = [run._replace(a=[run.a[0], *[math.sqrt(2)] * (run.k - 1)]) for run in found.runs]
-    return found._replace(runs=runs)
-
-
 @claim(
     "qliu2025.theorem-7",
     "A transformer finds $k$ principal components by the power method with deflation, with "
@@ -267,7 +261,9 @@ def turn_later_vectors(found: Measured) -> Measured:
     tiny={"trials": 4, "knots": [60]},
     judge=judge_deflation,
     falsified={
-        "vectors after the first that are orthogonal to the eigenvectors": turn_later_vectors,
+        "vectors after the first that are orthogonal to the eigenvectors": change_field(
+            "runs.a", lambda a: [a[0], *[math.sqrt(2)] * (len(a) - 1)]
+        ),
         "a layer less for each component": change_field(
             "layers", lambda layers: [(case, count - case["k"]) for case, count in layers]
         ),
