@@ -12,7 +12,7 @@ Beyond     θ may be smaller by e^(−c₂), the value that Proposition 2 needs
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -104,7 +104,8 @@ def _measure_step(
     moved = (gamma * G[S:, :S] @ direction).abs().max() * shrink ** (k - 1)
     two, one = (float(moved / direction.norm(p=p)) for p in (2, 1))
     theta = gamma * float(most) * shrink ** (k - 2)
-    case = Case(S=S, d=len(G), **{"DᵀX": G, "γ": torch.tensor(gamma), "k": torch.tensor(k)})
+    told: dict[str, Any] = {"DᵀX": G, "γ": torch.tensor(gamma), "k": torch.tensor(k)}
+    case = Case(S=S, d=len(G), **told)
     return Step(two, one, float(theta), float(theta * shrink), case)
 
 

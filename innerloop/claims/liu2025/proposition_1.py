@@ -16,7 +16,7 @@ Wrong      C_β: Xᵀy = XᵀXβ* brings b_x twice, and with one b_x both bounds
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -222,4 +222,5 @@ def _draw_instance(generator: torch.Generator, trial: int) -> Instance:
 
 def _describe(given: Instance) -> Case:
     (n, d), (b_x, b_beta, g) = given.X.shape, torch.tensor(given.bounds, dtype=torch.float64)
-    return Case(d=d, n=n, b_x=b_x, b_β=b_beta, **{"γ_max‖M‖": g})
+    told: dict[str, Any] = {"b_x": b_x, "b_β": b_beta, "γ_max‖M‖": g}
+    return Case(d=d, n=n, **told)

@@ -16,7 +16,7 @@ Wrong      θ with k − 2: the first threshold can exceed β* itself. (D.14): t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -147,9 +147,10 @@ def _run(given: Instance, gamma: float) -> Run:
     most = float(sparse.coherence(given.G, given.S)[1])
     allowed = _largest_step(given.S, given.n, given.delta) * most
     bounds = [given.bound(gamma, K) for K in range(MOST_LAYERS + 1)]
-    names, numbers = ("n", "δ", "γ"), (given.n, given.delta, gamma)
-    told = {name: torch.tensor(value).double() for name, value in zip(names, numbers, strict=True)}
-    case = Case(S=given.S, d=len(given.star), **{"DᵀX": given.G, "β*": given.star, **told})
+    told: dict[str, Any] = {"DᵀX": given.G, "β*": given.star}
+    for name, value in (("n", given.n), ("δ", given.delta), ("γ", gamma)):
+        told[name] = torch.tensor(value, dtype=torch.float64)
+    case = Case(S=given.S, d=len(given.star), **told)
     runs = given.run(step, 1), given.run(step, 2)
     return Run(*runs, bounds, 1.59 * most, allowed, case)
 

@@ -59,10 +59,7 @@ GAMMA_RANGE = misprint(
     "the range of $γ$ in Theorem D.1, Proposition 2 and Corollary D.1",
     "$γ$ can be any positive constant less than 1.6",
     "$γ ≤ 3/2$, as in Theorem 5.1",
-    (
-        "$γ = 1.59$, $S = 1$, $d = 20$, $δ = 0.1$, $c = 1/4$: $e^(−α_n) < 0$ from $n = 40,974$ "
-        "on, and $α_n$ is none"
-    ),
+    "$γ = 1.59$: $e^(−α_n)$ goes to $1 − 2γ/3 = −0.06$ as $n$ grows, and $α_n$ is none",
 )
 
 
@@ -107,9 +104,9 @@ def judge_recovery(found: Found) -> Evidence:
                 "$b_β$, $1 − δ$ and $√((log S − log δ)/(nc))$ in one, $‖β*‖₁$, $1 − 3δ$ "
                 "and $γ$ times that root in the other",
                 "one of each; the proof ends with the second, and with $1 − 2δ$",
-                (
-                    "$γ = 3/2$, $S = 1$, $d = 20$, $n = 679$, $δ = 0.1$, $c = 1/4$: $e^(−α_n)$ "
-                    "is 0.382 and 0.440"
+                "$γ = 3/2$, $d = S = 1$, $n = 400$, $δ = 0.1$, $c = 1/4$: $e^(−α_n)$ is "
+                "{:.3f} and {:.3f}".format(
+                    *(sparse.rate_factor(400, 1, 1, 0.1, 0.25, 1.5, by) for by in (1.0, None))
                 ),
             ),
         ],

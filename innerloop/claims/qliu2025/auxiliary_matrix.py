@@ -24,6 +24,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.encoders import TrainedEncoder, join_trainings, load_encoder
 from innerloop.claims.evidence import Check, Evidence
+from innerloop.claims.falsifying import change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_within, estimate_mean, take_central
 from innerloop.claims.recorded import name_seeds
@@ -114,11 +115,6 @@ def _compare_with(own: Tensor, bare: Tensor) -> Check:
     )
 
 
-def lower_cosines(data: Data) -> Data:
-    """Networks that are off by 37° on every problem."""
-    return [{**each, "cosines": torch.full_like(each["cosines"], 0.8)} for each in data]
-
-
 SMALL = {"d": 2, "n": 5, "width": 8, "hidden": 4, "batch": 4, "steps": 2}
 """Sizes trained where no recorded network is named: hardly trained."""
 
@@ -133,7 +129,11 @@ SMALL = {"d": 2, "n": 5, "width": 8, "hidden": 4, "batch": 4, "steps": 2}
     full={"bare": name_seeds("pca-relu", 3), "led": ["pca-auxiliary"], "examples": 20_000},
     tiny={"bare": [None], "led": [None], "examples": 3},
     judge=judge_accuracy,
-    falsified={"networks that are off by 37° on every problem": lower_cosines},
+    falsified={
+        "networks that are off by 37° on every problem": change_column(
+            "cosines", lambda cosines: torch.full_like(cosines, 0.8)
+        )
+    },
 )
 def auxiliary_matrix(
     generator: torch.Generator,

@@ -20,7 +20,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any
 
 import torch
 
@@ -76,7 +75,11 @@ def judge_risks(rows: Rows) -> Evidence:
             draw_lines(
                 "The risk of the best network for each number of instances",
                 [
-                    *({"n": row["pool"], "risk": row["risk"], "of": _name(row)} for row in rows),
+                    *(
+                        {"n": row["pool"], "risk": row["risk"]}
+                        | {"of": f"{row['layers']} layers, seed {row['seed']}"}
+                        for row in rows
+                    ),
                     *(
                         {"n": size, "risk": risk, "of": "best size, mean of pools"}
                         for size, risk in zip(n, means, strict=True)
@@ -89,10 +92,6 @@ def judge_risks(rows: Rows) -> Evidence:
             )
         ],
     )
-
-
-def _name(row: dict[str, Any]) -> str:
-    return f"{row['layers']} layers, seed {row['seed']}"
 
 
 def pick_best(rows: Rows) -> Rows:

@@ -36,15 +36,6 @@ SMALLEST = (
 Scores = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def printed_scores(H: Tensor, Q: Tensor, K: Tensor) -> Tensor:
-    return ((Q @ H).mT @ (K @ H)).relu()
-
-
-def printed_masked_scores(H: Tensor, Q: Tensor, K: Tensor) -> Tensor:
-    """The scores σ(QH)ᵀ(KH) read literally: σ applies to QH alone."""
-    return (Q @ H).relu().mT @ (K @ H)
-
-
 def proper_scores(H: Tensor, Q: Tensor, K: Tensor) -> Tensor:
     return ((K @ H).mT @ (Q @ H)).relu()
 
@@ -68,9 +59,16 @@ def vector_form(H: Tensor, heads: Sequence[Tensor], causal: bool) -> Tensor:
 FORMS = {
     "Attn: $V H σ((KH)ᵀ(QH))/N$ is its vector form": (proper_scores, False),
     "MAttn: $V H (MSK ∘ σ((KH)ᵀ(QH)))$ is its vector form": (proper_scores, True),
-    "Attn: $V H σ((QH)ᵀ(KH))/N$ is its vector form": (printed_scores, False),
-    "MAttn: $V H (MSK ∘ σ(QH)ᵀ(KH))$ is its vector form": (printed_masked_scores, True),
+    "Attn: $V H σ((QH)ᵀ(KH))/N$ is its vector form": (
+        lambda H, Q, K: ((Q @ H).mT @ (K @ H)).relu(),
+        False,
+    ),
+    "MAttn: $V H (MSK ∘ σ(QH)ᵀ(KH))$ is its vector form": (
+        lambda H, Q, K: (Q @ H).relu().mT @ (K @ H),
+        True,
+    ),
 }
+"""Scores, and whether they are masked; in the last, read literally, σ applies to QH alone."""
 MLP = "MLP: $H + W₂σ(W₁H)$ is its vector form"
 Rows = list[dict[str, Any]]
 
