@@ -69,7 +69,7 @@ def judge_pools(rows: Rows) -> Evidence:
         bound=True,
         what=f"the number of instances, {seeds} pools of each size,",
         ours="0.15 of a power; pools from 20 on, each training fitted, and a least excess of 0.01, "
-        "set after a first run that was open",
+        "set after a first run that was open; minimisers to 0.01, set after a run at `full`",
     )
     return Evidence(
         parts=[
