@@ -10,7 +10,8 @@ Reading    the excess is measured above the risk of the same network trained wit
            optimiser reaches of it. It is no minimiser either; both are trained alike
 Open       a rate, kept or broken, of networks that do not minimise the loss on their pool: where
            another network, or the same one with twice the steps, has a lower risk on it. Decided by
-           trainings that go on until none has
+           trainings that go on until none has: a pool of 600 has the risk 0.120 after the 3,000
+           steps of `full`, 0.064 after 6,000
 Ours       a rate is held to within 0.15 of a power, as an upper bound: a faster fall is allowed.
            Pools begin at 20: below, networks learn their pool by heart and the risk is that of no
            training at all, which bounds it. An excess below 0.01 counts as 0.01, and a risk on the
