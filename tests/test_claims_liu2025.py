@@ -189,7 +189,7 @@ def test_early_prefixes_diverge_and_the_linear_read_out_with_them() -> None:
         "theorem-5.1": "holds · 3 errata",
         "theorem-D.1": "holds · 3 errata",
         "corollary-D.1": "holds · 5 errata",
-        "theorem-5.2": "holds · 2 errata",
+        "theorem-5.2": "holds · 1 part vacuous · 2 errata",
         "theorem-E.1": "vacuous · 2 errata",
         "corollary-E.1": "holds · 1 erratum",
     }.items(),
