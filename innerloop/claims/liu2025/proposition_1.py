@@ -70,7 +70,7 @@ class Layer(NamedTuple):
 
 
 class Size(NamedTuple):
-    """‖β^(k−1)‖ and |⟨β, x⟩|, each with its bound for b_x and for b_x² in C_β."""
+    """‖β^(k)‖ and |⟨β^(k), x⟩|, each with its bound for b_x and for b_x² in C_β."""
 
     length: float
     balls: tuple[float, float]
@@ -98,9 +98,9 @@ def judge_induction(data: Data) -> Evidence:
     balls = [Inequality(line.format(power)) for power in ("b_x", "b_x²")]
     line = "$|⟨β^(k), x⟩| ≤ b_β b_x + b_x√d(b_β + C_β^K)$, $k ≤ K$, $C_β$ with $b_β {}$"
     gates = [Inequality(line.format(power)) for power in ("b_x", "b_x²")]
-    for size in data.sizes:
+    for size in data.sizes:  # the case has the k of β^(k), which the ball calls k − 1
         for k in (0, 1):
-            balls[k].add(size.length, size.balls[k], size.case)
+            balls[k].add(size.length, size.balls[k], size.case.extend(k=size.case["k"] + 1))
             gates[k].add(size.product, size.gates[k], size.case)
     held = balls[1].check()
     index = Part(printed=implicit.check(), corrected=explicit.check())
@@ -178,7 +178,7 @@ def _measure_sizes(given: Instance, found: list[Tensor]) -> list[Size]:
         balls = given.grow(1) ** (k + 1), given.grow(2) ** (k + 1)
         length = float(found[k - 1].norm(dim=-1).max())
         product = float((found[k - 1] @ given.X.mT).abs().max())
-        sizes.append(Size(length, balls, product, gates, _describe(given).extend(k=k + 1, K=K)))
+        sizes.append(Size(length, balls, product, gates, _describe(given).extend(k=k, K=K)))
     return sizes
 
 
@@ -201,10 +201,9 @@ def _run_layers(generator: torch.Generator, given: Instance, found: list[Tensor]
 
 
 def _list_by_hand() -> list[Instance]:
-    """Beyond C_β^3: 100²/300 > 3³; beyond the printed B, too: 10³ · 10/3 > 2 · 10³ + 12²."""
+    """β^(2) is beyond C_β^3, 10⁴/3 > 12³, and b_x β^(2) beyond B: 10⁴/3 > 2 · 10³ + 12²."""
     one, zero = torch.ones(1, 1, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
-    numbers = ((100.0, 100.0, 1e-4), (1e4, 1e3, 1e-7))
-    return [Instance(x * one, star * one[0], M * one, zero) for x, star, M in numbers]
+    return [Instance(1e4 * one, 1e3 * one[0], 1e-7 * one, zero)]
 
 
 def _draw_instance(generator: torch.Generator, trial: int) -> Instance:
