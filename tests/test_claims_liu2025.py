@@ -22,6 +22,7 @@ from innerloop.claims.liu2025 import (
     figure_1b,
     figure_1c,
     figures_2_3,
+    lemma_3,
     measurements,
     printed,
     proposition_2,
@@ -112,6 +113,13 @@ def test_bounded_laws_have_unit_variance(law: str) -> None:
     assert float(z.square().mean()) == pytest.approx(1, abs=0.03)
 
 
+def test_one_hot_rows_are_uncorrelated_and_not_independent() -> None:
+    z = lemma_3._draw_one_hot(torch.Generator().manual_seed(0), 1, 40_000, 3)[0]
+    assert torch.allclose(z.mT @ z / len(z), torch.eye(3).double(), atol=0.03)
+    assert float(z.mean(0).abs().max()) < 0.03
+    assert float((z[:, 0] * z[:, 1]).abs().max()) == 0, "one entry is 0 where the other is not"
+
+
 def test_coherence_of_a_matrix_by_hand() -> None:
     X = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]])
     M = np.diag([1.0, 2.0, 3.0])
@@ -136,13 +144,16 @@ def test_the_printed_ball_does_not_hold_the_first_iterate() -> None:
     assert after / ball == pytest.approx(4 / 3)
 
 
-def test_the_printed_gate_is_too_low() -> None:
-    """Proposition 1: x = 10⁴, β* = 10³, γM = 10⁻⁷, K = 2."""
+def test_the_printed_gate_is_too_low(check_tiny: Callable[[Claim], Evidence]) -> None:
+    """Proposition 1: x = 10⁴, β* = 10³, γM = 10⁻⁷, K = 2: β^(2), which its bound calls β^(3−1)."""
     x, star, g = 1e4, 1e3, 1e-7
     beta = g * x * (x * star) / 3
     growth = 1 + g * (x**2 + star * x)
     assert beta > growth**3
     assert beta * x > star * x + x * (star + growth**2)
+    _, ball, gate = check_tiny(load_claims()["liu2025.proposition-1"]).errata
+    assert "$k = 3$, $K = 2$: 3333.33 against 1728" in ball.printed.counterexample
+    assert "$k = 2$, $K = 2$: 3.33333e+07 against 2.144e+07" in gate.printed.counterexample
 
 
 def test_every_matrix_of_proposition_2_is_on_its_event() -> None:
@@ -183,7 +194,7 @@ def test_early_prefixes_diverge_and_the_linear_read_out_with_them() -> None:
         "proposition-1": "holds · 3 errata",
         "lemma-1": "holds · 2 errata",
         "lemma-2": "holds · 2 errata",
-        "lemma-3": "holds · 3 errata",
+        "lemma-3": "holds · 4 errata",
         "lemma-4": "holds as corrected",
         "proposition-2": "holds · 4 errata",
         "theorem-5.1": "holds · 3 errata",
