@@ -28,6 +28,7 @@ from innerloop.claims.liu2025 import (
     proposition_2,
     readouts,
     theorem_5_2,
+    theorem_e_1,
 )
 from innerloop.claims.loading import load_claims
 from innerloop.errors import FileError
@@ -217,6 +218,8 @@ def test_a_floor_of_the_linear_read_out_is_left_at_every_depth() -> None:
     gaps = {K: theorem_5_2._measure_gap(found, K, 474) for K in (2, 40)}
     assert gaps[40].size < gaps[2].size, "it does not grow with K where no prefix diverges"
     assert gaps[40].size > 1 / (2 * 474 - 1)
+    both = gaps[40].linear + gaps[40].mirrored
+    assert torch.allclose(both, torch.full_like(both, 2 * gaps[40].floor), rtol=1e-9)
     assert float(gaps[40].query.abs().max()) < 1e-5
 
 
@@ -229,14 +232,25 @@ def test_the_linear_bound_fails_where_its_events_do_and_its_probability_is_none(
     assert float(row.errors.mean()) > row.bound
 
 
+def test_small_steps_have_a_positive_probability_and_a_bound_beyond_any_error() -> None:
+    rows = readouts.measure_slow(torch.Generator().manual_seed(5), 40, 2_000)
+    assert min(row.missed for row in rows) < 0.9
+    assert min(row.bound for row in rows) > 10 * readouts.B_X
+    part = theorem_e_1.judge_linear(rows)
+    assert "elsewhere it may be positive" in part.vacuous
+    tight = [row._replace(bound=1.9) for row in rows]
+    assert not theorem_e_1.judge_linear(tight).vacuous, "a bound below b_x b_β says something"
+
+
 def test_small_vectors_are_seen_by_no_threshold_but_zero() -> None:
     """θ = 0 serves every β*; Lemma 1's θ, fixed for b_β = 1, misses ‖β*‖₁ = 10⁻⁴ in all draws."""
     rates = corollary_e_1.measure_query(torch.Generator().manual_seed(4), 50)
     part = corollary_e_1.judge_query(rates)
     assert part.verdict == "holds"
-    small, loose = part.other_readings.values()
+    assert "b_β" in part.reading
+    without, small = part.other_readings.values()
+    assert without.passed
     assert "broken in 50 of 50 draws" in small.counterexample
-    assert loose.passed
 
 
 def test_the_lasso_of_the_library_is_the_lasso_that_fista_ends_at() -> None:
