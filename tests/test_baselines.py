@@ -189,7 +189,23 @@ def test_pools_are_trained_for_each_size_and_seed() -> None:
     def measure(network: TrainedEncoder, problem: object) -> float:
         return float(network.recipe.pool or 0) + len(getattr(problem, "x", ())) / 1e6
 
-    rows = train_on_pools("pca", settings, [2, 5], [0, 1], measure)
-    assert [(row["pool"], row["seed"]) for row in rows] == [(2, 0), (5, 0), (2, 1), (5, 1)]
-    assert rows[1]["risk"] == pytest.approx(5 + 1000 / 1e6)
-    assert rows[1]["risk on the pool"] == pytest.approx(5 + 4 / 1e6)
+    rows = train_on_pools("pca", settings, [2, 0], [0, 1], measure)
+    assert [(row["pool"], row["seed"]) for row in rows] == [(2, 0), (0, 0), (2, 1), (0, 1)]
+    assert rows[0]["risk"] == pytest.approx(2 + 1000 / 1e6)
+    assert rows[0]["risk on the pool"] == pytest.approx(2 + 2 / 1e6)
+    assert rows[0]["least risk on the pool"] == pytest.approx(0 + 2 / 1e6), "of all networks"
+    assert rows[1]["risk on the pool"] == rows[1]["risk"], "without a pool"
+
+
+def test_the_risk_on_a_pool_is_that_of_the_instances_trained_on() -> None:
+    """Every instance of a training batch is among those whose risk is measured."""
+    settings = {"d": 2, "n": 4, "width": 8, "hidden": 4, "batch": 64, "steps": 1}
+    drawn = []
+
+    def measure(network: TrainedEncoder, problem: Any) -> float:
+        batch = network.recipe.build_objective().draw(torch.Generator().manual_seed(3))
+        drawn.append((batch.x.unique(dim=0), problem.x.unique(dim=0)))
+        return 0.0
+
+    train_on_pools("pca", settings, [5], [7], measure)
+    torch.testing.assert_close(*drawn[1], rtol=0, atol=0)

@@ -22,10 +22,13 @@ from innerloop.claims.liu2025 import (
     figure_1b,
     figure_1c,
     figures_2_3,
+    lemma_3,
     measurements,
     printed,
+    proposition_2,
     readouts,
     theorem_5_2,
+    theorem_e_1,
 )
 from innerloop.claims.loading import load_claims
 from innerloop.errors import FileError
@@ -88,7 +91,7 @@ def test_the_printed_bias_is_an_erratum_where_parameters_are_said_to_exist(
 ) -> None:
     evidence = check_tiny(load_claims()["liu2025.theorem-4.1"])
     # x = 1, y = 2, M = 1, θ = 1: S_1(2/3) = 0, but 2/3 − 1 with the printed bias.
-    assert "found -0.333" in evidence.errata[0].printed.counterexample
+    assert "[-0.3333333] against [0]" in evidence.errata[0].printed.counterexample
     assert evidence.errata[0].grade == "step"
 
 
@@ -111,6 +114,13 @@ def test_bounded_laws_have_unit_variance(law: str) -> None:
     assert float(z.square().mean()) == pytest.approx(1, abs=0.03)
 
 
+def test_one_hot_rows_are_uncorrelated_and_not_independent() -> None:
+    z = lemma_3._draw_one_hot(torch.Generator().manual_seed(0), 1, 40_000, 3)[0]
+    assert torch.allclose(z.mT @ z / len(z), torch.eye(3).double(), atol=0.03)
+    assert float(z.mean(0).abs().max()) < 0.03
+    assert float((z[:, 0] * z[:, 1]).abs().max()) == 0, "one entry is 0 where the other is not"
+
+
 def test_coherence_of_a_matrix_by_hand() -> None:
     X = np.array([[1.0, 2.0, 0.5], [0.0, -1.0, 3.0]])
     M = np.diag([1.0, 2.0, 3.0])
@@ -129,19 +139,35 @@ def test_an_iterate_outside_the_support_is_not_contracted() -> None:
 
 
 def test_the_printed_ball_does_not_hold_the_first_iterate() -> None:
-    """Lemma 4: x = 10, β* = 1, N = 1, M = 2/100: 0 goes to 2/3, outside 10 · 2/100."""
-    after = 0 - 2 / 100 * 10 * (0 - 10 * 1) / 3
-    assert after == pytest.approx(2 / 3)
-    assert after > 1 * 10 * 1 * 2 / 100
+    """Lemma 4: x = 3, β* = 1, N = 1, M = 2/9: C_x = 3 · 2/9 goes to 8/9, a third beyond."""
+    ball = 3 * 1 * 2 / 9
+    after = ball - 2 / 9 * 3 * (3 * ball - 3 * 1) / 3
+    assert after / ball == pytest.approx(4 / 3)
 
 
-def test_the_printed_gate_is_too_low() -> None:
-    """Proposition 1: x = 10⁶, β* = 10³, γM = 10⁻¹¹, K = 2."""
-    x, star, g = 1e6, 1e3, 1e-11
+def test_the_printed_gate_is_too_low(check_tiny: Callable[[Claim], Evidence]) -> None:
+    """Proposition 1: x = 10⁴, β* = 10³, γM = 10⁻⁷, K = 2: β^(2), which its bound calls β^(3−1)."""
+    x, star, g = 1e4, 1e3, 1e-7
     beta = g * x * (x * star) / 3
     growth = 1 + g * (x**2 + star * x)
     assert beta > growth**3
     assert beta * x > star * x + x * (star + growth**2)
+    _, ball, gate = check_tiny(load_claims()["liu2025.proposition-1"]).errata
+    assert "$k = 3$, $K = 2$: 3333.33 against 1728" in ball.printed.counterexample
+    assert "$k = 2$, $K = 2$: 3.33333e+07 against 2.144e+07" in gate.printed.counterexample
+
+
+def test_every_matrix_of_proposition_2_is_on_its_event() -> None:
+    """(D.4) with c = 1/4, recomputed: else it is no counterexample, and no test either."""
+    generator = torch.Generator().manual_seed(0)
+    given = [proposition_2._smallest(), *proposition_2._list_hard()]
+    for each in given + [proposition_2._draw_instance(generator, k) for k in range(50)]:
+        G, n, d = each.G.numpy(), each.n, len(each.G)
+        a, b = (np.sqrt(np.log(m / each.delta) / (n * 0.25)) for m in (each.S, d))
+        assert n >= sparse.least_examples(each.S, d, each.delta, 0.25)
+        diagonal = np.diag(G)[: each.S] * (n + 2) / n
+        assert 1 - a - 1e-12 <= diagonal.min() <= diagonal.max() <= 1 + a + 1e-12
+        assert np.abs(G - np.diag(np.diag(G))).max() <= b + 1e-12
 
 
 def test_early_prefixes_diverge_and_the_linear_read_out_with_them() -> None:
@@ -169,13 +195,13 @@ def test_early_prefixes_diverge_and_the_linear_read_out_with_them() -> None:
         "proposition-1": "holds · 3 errata",
         "lemma-1": "holds · 2 errata",
         "lemma-2": "holds · 2 errata",
-        "lemma-3": "holds · 3 errata",
+        "lemma-3": "holds · 4 errata",
         "lemma-4": "holds as corrected",
         "proposition-2": "holds · 4 errata",
         "theorem-5.1": "holds · 3 errata",
         "theorem-D.1": "holds · 3 errata",
         "corollary-D.1": "holds · 5 errata",
-        "theorem-5.2": "holds · 2 errata",
+        "theorem-5.2": "holds · 1 part vacuous · 2 errata",
         "theorem-E.1": "vacuous · 2 errata",
         "corollary-E.1": "holds · 1 erratum",
     }.items(),
@@ -192,6 +218,8 @@ def test_a_floor_of_the_linear_read_out_is_left_at_every_depth() -> None:
     gaps = {K: theorem_5_2._measure_gap(found, K, 474) for K in (2, 40)}
     assert gaps[40].size < gaps[2].size, "it does not grow with K where no prefix diverges"
     assert gaps[40].size > 1 / (2 * 474 - 1)
+    both = gaps[40].linear + gaps[40].mirrored
+    assert torch.allclose(both, torch.full_like(both, 2 * gaps[40].floor), rtol=1e-9)
     assert float(gaps[40].query.abs().max()) < 1e-5
 
 
@@ -204,14 +232,25 @@ def test_the_linear_bound_fails_where_its_events_do_and_its_probability_is_none(
     assert float(row.errors.mean()) > row.bound
 
 
+def test_small_steps_have_a_positive_probability_and_a_bound_beyond_any_error() -> None:
+    rows = readouts.measure_slow(torch.Generator().manual_seed(5), 40, 2_000)
+    assert min(row.missed for row in rows) < 0.9
+    assert min(row.bound for row in rows) > 10 * readouts.B_X
+    part = theorem_e_1.judge_linear(rows)
+    assert "elsewhere it may be positive" in part.vacuous
+    tight = [row._replace(bound=1.9) for row in rows]
+    assert not theorem_e_1.judge_linear(tight).vacuous, "a bound below b_x b_β says something"
+
+
 def test_small_vectors_are_seen_by_no_threshold_but_zero() -> None:
     """θ = 0 serves every β*; Lemma 1's θ, fixed for b_β = 1, misses ‖β*‖₁ = 10⁻⁴ in all draws."""
     rates = corollary_e_1.measure_query(torch.Generator().manual_seed(4), 50)
     part = corollary_e_1.judge_query(rates)
     assert part.verdict == "holds"
-    small, loose = part.other_readings.values()
+    assert "b_β" in part.reading
+    without, small = part.other_readings.values()
+    assert without.passed
     assert "broken in 50 of 50 draws" in small.counterexample
-    assert loose.passed
 
 
 def test_the_lasso_of_the_library_is_the_lasso_that_fista_ends_at() -> None:

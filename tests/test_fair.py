@@ -76,6 +76,14 @@ def test_vacuous_is_a_verdict_of_what_is_true() -> None:
     empty = Part(printed=HELD, vacuous="the probability is at most 0")
     assert Evidence(parts=[empty, empty]).verdict == "vacuous"
     assert Evidence(parts=[empty, Part(printed=HELD)]).verdict == "holds", "a part says something"
+    assert Evidence(parts=[empty, empty]).label == "vacuous", "not told twice"
+    errata = [Erratum(where="(3)", printed=FAILED)]
+    mixed = Evidence(parts=[empty, Part(printed=HELD)], errata=errata)
+    assert mixed.label == "holds · 1 part vacuous · 1 erratum"
+    worse = Evidence(parts=[empty, empty, Part(printed=FAILED)])
+    assert worse.label == "fails · 2 parts vacuous"
+    false = replace(empty, printed=FAILED)
+    assert Evidence(parts=[false, Part(printed=HELD)]).label == "fails", "what is false says much"
     assert replace(empty, printed=FAILED).verdict == "fails"
     assert replace(empty, printed=OPEN).verdict == "undecided"
 

@@ -120,7 +120,7 @@ _VERDICTS_WORST_FIRST: tuple[Verdict, ...] = (
     "holds",
     "vacuous",
 )
-"""A claim is vacuous only if every part of it is."""
+"""A claim is vacuous only if every part of it is; `Evidence.marks` tells where some are."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -153,19 +153,22 @@ class Evidence:
 
     @property
     def marks(self) -> list[str]:
-        """What is shown beside the verdict: few trainings, and the number of errata."""
+        """What is shown beside the verdict: few trainings, vacuous parts, the number of errata."""
         counts = [part.trainings for part in self.parts if part.trainings is not None]
         least = min(counts, default=ENOUGH_TRAININGS)
         marks = []
         if least < ENOUGH_TRAININGS:
             marks.append("one training" if least == 1 else f"{least} trainings")
+        vacuous = sum(part.verdict == "vacuous" for part in self.parts)
+        if vacuous and self.verdict != "vacuous":
+            marks.append("1 part vacuous" if vacuous == 1 else f"{vacuous} parts vacuous")
         if errata := sum(erratum.stands for erratum in self.errata):
             marks.append("1 erratum" if errata == 1 else f"{errata} errata")
         return marks
 
     @property
     def label(self) -> str:
-        """The verdict with its marks: "holds · one training · 2 errata"."""
+        """The verdict with its marks: "holds · one training · 1 part vacuous · 2 errata"."""
         return " · ".join([self.verdict, *self.marks])
 
     @property

@@ -4,8 +4,8 @@ Printed    MLP(h) = h + W₂ σ(W₁ h + b). W₁ stacks ±W_sub four times (W_s
            (−I, I, I, −I), b is −θ on β's entries of the third block and +θ on those of the fourth.
            "Therefore" the output is S_θ on β and the identity elsewhere (C.3). Section 4.3 has the
            same terms, −σ(x), σ(−x), σ(x − θ), −σ(−x + θ) and x
-Tested     the printed weights on random tokens, θ from 0.01 to 3. The weights are what is asserted
-           here; that some weights do it, on which Theorem 4.1 rests, is true
+Tested     the printed weights on random tokens and on hard ones, θ from 0.01 to 3. The weights are
+           what is asserted; that some weights do it, on which Theorem 4.1 rests, is true
 Corrected  the last bias is −θ. Proof: x − σ(x) + σ(−x) = 0, and σ(x − θ) − σ(−x − θ) = S_θ(x) for
            θ ≥ 0; with +θ it is x − θ for every x, since σ(a) − σ(−a) = a: a shift, no threshold.
            No other weights of the five terms help: none of them has a kink at −θ
@@ -24,6 +24,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.figures import Figure, draw_lines
+from innerloop.claims.liu2025.hard_instances import HARD_MATRICES
 from innerloop.claims.liu2025.printed import apply_mlp, printed_units, soft_threshold
 from innerloop.claims.trials import Equality
 from innerloop.constructions.lista_vm import ListaVMConstruction
@@ -38,7 +39,6 @@ class Tokens(NamedTuple):
     printed: Tensor
     proper: Tensor
     built: Tensor
-    d: int
     theta: float
     case: Case
 
@@ -59,7 +59,7 @@ def judge_mlp(found: list[Tokens]) -> Evidence:
     display = Equality("(4.3) as displayed: $S_θ$ on $x$, $y$ and $β$", tolerance=1e-12)
     built = Equality("the MLP of the construction lista-vm gives (C.3)", tolerance=1e-12)
     for each in found:
-        d, h = each.d, each.h
+        d, h = each.case["d"], each.h
         wanted, shown = h.clone(), h.clone()
         wanted[d + 1 : 2 * d + 1] = soft_threshold(h[d + 1 : 2 * d + 1], each.theta)
         shown[: 2 * d + 1] = soft_threshold(h[: 2 * d + 1], each.theta)
@@ -76,11 +76,6 @@ def judge_mlp(found: list[Tokens]) -> Evidence:
     )
 
 
-def skip_threshold(found: list[Tokens]) -> list[Tokens]:
-    """Make data in which the MLP changes nothing."""
-    return [each._replace(proper=each.h) for each in found]
-
-
 @claim(
     "liu2025.eq-4.3",
     "The MLP with the weights (C.2) is a soft threshold on the entries of $β$ and the "
@@ -92,25 +87,32 @@ def skip_threshold(found: list[Tokens]) -> list[Tokens]:
     full={"trials": 50_000},
     tiny={"trials": 40},
     judge=judge_mlp,
-    falsified={"an MLP that changes nothing": skip_threshold},
+    falsified={
+        "an MLP that changes nothing": lambda found: [
+            each._replace(proper=each.h) for each in found
+        ]
+    },
 )
 def eq_4_3(generator: torch.Generator, *, trials: int) -> list[Tokens]:
-    found = []
-    for trial in range(trials):
-        d = 1 + trial % LARGEST_D
+    by_hand = torch.tensor([[0.5], [0.0], [0.0], [1.0]], dtype=torch.float64)
+    found = [_apply(by_hand, 1.0, "$x = 1/2$, $y = β = 0$")]
+    found += [_apply(build(2 * d + 2), 1.0) for build in HARD_MATRICES.values() for d in (1, 2)]
+    for trial in range(1, trials):
         theta = float(10 ** (2.5 * torch.rand((), generator=generator, dtype=torch.float64) - 2))
+        d = 1 + trial % LARGEST_D
         h = torch.randn(2 * d + 2, TOKENS, generator=generator, dtype=torch.float64)
-        case = Case(d=d, θ=theta)
-        if trial == 0:  # fewer numbers: it comes before all others
-            theta, h = 1.0, torch.tensor([[0.5], [0.0], [0.0], [1.0]], dtype=torch.float64)
-            case = Case(
-                d=1, note="$θ = 1$, $x = 1/2$, $y = β = 0$; (C.2) as printed makes −1 of $β$"
-            )
-        plus, minus = (apply_mlp(h, printed_units(d, theta, last)) for last in (1.0, -1.0))
-        (block,) = ListaVMConstruction(d=d, n=1, steps=1, threshold=theta).body(0)
-        assert block.mlp is not None
-        found.append(Tokens(h, plus, minus, block.mlp(h.mT).mT, d, theta, case))
+        found.append(_apply(h, theta))
     return found
+
+
+def _apply(h: Tensor, theta: float, note: str = "") -> Tokens:
+    d = len(h) // 2 - 1
+    plus, minus = (apply_mlp(h, printed_units(d, theta, last)) for last in (1.0, -1.0))
+    (block,) = ListaVMConstruction(d=d, n=1, steps=1, threshold=theta).body(0)
+    assert block.mlp is not None
+    # Only d is a number that orders it: the one by hand comes first among equals.
+    case = Case(d=d, θ=torch.tensor(theta), note=note)
+    return Tokens(h, plus, minus, block.mlp(h.mT).mT, theta, case)
 
 
 def _draw_figure() -> Figure:

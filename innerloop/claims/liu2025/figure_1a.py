@@ -31,30 +31,9 @@ import torch
 
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence
-from innerloop.claims.figures import Axis, Figure, draw_lines
-from innerloop.claims.liu2025.contest import (
-    EPOCHS,
-    GPT2,
-    SETUP,
-    WORSE,
-    Pair,
-    Sizes,
-    classical_errors,
-    compare_pairs,
-    curve_rows,
-    describe_bands,
-    describe_training,
-    judge_pairs,
-    list_seeds,
-    load_transformers,
-    mean_curve,
-    mean_losses,
-    method_rows,
-    prefix_errors,
-    set_ratio,
-    solver_errors,
-    transformer_errors,
-)
+from innerloop.claims.figures import draw_lines
+from innerloop.claims.liu2025 import contest
+from innerloop.claims.liu2025.contest import GPT2, Pair, Sizes
 from innerloop.claims.recorded import name_trainings
 from innerloop.models.lista_vm import ListaVM
 from innerloop.problems.linear_regression import RegressionProblem
@@ -114,38 +93,34 @@ def select_pairs(taking_part: Collection[str]) -> list[Pair]:
 
 def judge_methods(found: list[dict[str, Any]]) -> Evidence:
     first = found[0]
-    table = method_rows(GROUPS, [cell["losses"] for cell in found])
-    n, told = first["sizes"]["n"], describe_bands(len(found), first["examples"])
+    table = contest.method_rows(GROUPS, [cell["losses"] for cell in found])
+    n, told = first["sizes"]["n"], contest.describe_bands(len(found), first["examples"])
     title = "d = {d}, S = {sparsity}, n = {n}, K = {blocks}".format(**first["sizes"])
     trained = (
         f"{first['training']} LISTA-VM begins at Chebyshev's steps and sees some $X$ "
         "stretched: the paper prints no start."
     )
     return Evidence(
-        parts=judge_pairs(select_pairs(first["losses"]), found),
+        parts=contest.judge_pairs(select_pairs(first["losses"]), found),
         numbers={"N_0 at d = 20, S = 3, from which on Theorem 5.1 speaks": N_0},
         table=table,
         figures=[
-            Figure(
-                title=f"Label loss of each method, {title}",
-                rows=table,
-                mark="point",
-                x=Axis(field="loss", title="E (ŷ − y)² at the query", scale="log"),
-                y=Axis(field="method", title="method", scale="category"),
-                colour=Axis(field="setting", title="setting", scale="category"),
-                band=("least", "largest"),
-                caption=f"{told} {trained} A squared error counts as at most 10⁴: a mean near that "
+            contest.draw_losses(
+                f"Label loss of each method, {title}",
+                table,
+                "setting",
+                f"{told} {trained} A squared error counts as at most 10⁴: a mean near that "
                 "is one of methods that diverge, and would be larger.",
             ),
             draw_lines(
                 f"Prompts of other lengths than in training, {title}",
-                curve_rows([cell["curves"] for cell in found], "method", 1),
+                contest.curve_rows([cell["curves"] for cell in found], "method", 1),
                 "n: examples in the prompt",
                 "loss: E (ŷ − y)²",
                 by="method",
                 log="y",
                 band=("least", "largest"),
-                caption=f"{describe_bands(len(found), first['drawn'])} {trained} "
+                caption=f"{contest.describe_bands(len(found), first['drawn'])} {trained} "
                 f"What learns was trained with {n} examples, recorded transformers "
                 "also with fewer; GPT-2 has positions for no more. LISTA and LISTA-CP have "
                 "matrices for one n and no other. Theorem 5.1 bounds the loss from "
@@ -158,9 +133,7 @@ def judge_methods(found: list[dict[str, Any]]) -> Evidence:
 SHARE_OF_LENGTHS = 5
 """One prompt in this many is also tried at other lengths: a lasso is solved for each length."""
 N_0 = int(sparse.least_examples(3, 20, 0.1, 0.25)) + 1
-PAPER = {"d": 20, "n": 10, "sparsity": 3, "blocks": 12}
 RECORDED = ["small-transformer", "small-transformer-near"]
-SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4}
 
 
 @claim(
@@ -170,49 +143,47 @@ SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4}
     "transformer.",
     where="Section 6, Figure 1a",
     kind="ordering",
-    hypotheses=SETUP,
+    hypotheses=contest.SETUP,
     quick=[
-        {**SMALL, "steps": 200, "batch": 128, "examples": 2000, "restart": k}
+        {**contest.SMALL, "steps": 200, "batch": 128, "examples": 2000, "restart": k}
         | {"machines": {"Small TF": f"quick-small-transformer-{k}", GPT2: f"quick-gpt2-{k}"}}
         for k in range(2)
     ],
     full=[
-        {**PAPER, "steps": 1500, "batch": 512, "examples": 20_000, "restart": k}
+        {**contest.PAPER, "steps": 1500, "batch": 512, "examples": 20_000, "restart": k}
         | {"machines": {"Small TF": small, NEAR: near, GPT2: "gpt2"}}
         for k, (small, near) in enumerate(name_trainings(RECORDED, 3))
     ],
     paper=[
-        {**PAPER, "steps": 17_000, "batch": 1000, "examples": 20_000, "restart": k}
-        | {"epochs": EPOCHS}
+        {**contest.PAPER, "steps": 17_000, "batch": 1000, "examples": 20_000, "restart": k}
+        | {"epochs": contest.EPOCHS}
         for k in range(3)
     ],
     tiny={"d": 3, "n": 2, "sparsity": 1, "blocks": 2, "steps": 20, "batch": 32, "examples": 200}
     | {"restart": 0},
     conclude=judge_methods,
-    falsified=WORSE | {"the first of each pair a tenth of the second": set_ratio(0.1)},
+    falsified=contest.WORSE
+    | {"the first of each pair a tenth of the second": contest.set_ratio(0.1)},
 )
 def figure_1a(
     generator: torch.Generator,
     *,
-    d: int,
-    n: int,
-    sparsity: int,
-    blocks: int,
     steps: int,
     batch: int,
     examples: int,
     restart: int,
     machines: Mapping[str, str] | None = None,
     epochs: int | None = None,
+    **given: int,
 ) -> dict[str, Any]:
-    sizes = Sizes(d, n, sparsity, blocks)
-    taking_part = load_transformers(sizes, restart, machines=machines, epochs=epochs)
+    sizes = Sizes(**given)
+    taking_part = contest.load_transformers(sizes, restart, machines=machines, epochs=epochs)
     tuning, problem, own = (
         sizes.distribution(fixed=fixed).sample(examples, generator=generator)
         for fixed in (None, None, restart)
     )
     drawn = examples // SHARE_OF_LENGTHS
-    longer = replace(sizes, n=2 * n).distribution().sample(2, drawn, generator=generator)
+    longer = replace(sizes, n=2 * sizes.n).distribution().sample(2, drawn, generator=generator)
 
     def learned(name: str, **given: Any) -> Any:
         return sizes.train(name, restart, steps, batch, **given)
@@ -221,30 +192,34 @@ def figure_1a(
     if not taking_part:
         taking_part = {"Small TF": train_from_construction(sizes, iteration, restart, steps)}
     errors = {
-        **{name: transformer_errors(each, problem)[:, -1] for name, each in taking_part.items()},
-        "Small TF on its X": transformer_errors(taking_part["Small TF"], own)[:, -1],
-        "LISTA-VM": solver_errors(iteration, problem),
-        "ALISTA, W for each X": solver_errors(adapted, problem),
-        **classical_errors(tuning, problem, blocks),
+        **contest.last_errors(taking_part, problem),
+        "Small TF on its X": contest.transformer_errors(taking_part["Small TF"], own)[:, -1],
+        "LISTA-VM": contest.solver_errors(iteration, problem),
+        "ALISTA, W for each X": contest.solver_errors(adapted, problem),
+        **contest.classical_errors(tuning, problem, sizes.blocks),
     }
     for name, recipe in SOLVERS.items():
         solver = learned(recipe, fixed=restart)
-        errors[name] = solver_errors(solver, problem)
-        errors[f"{name} on its X"] = solver_errors(solver, own)
+        errors[name] = contest.solver_errors(solver, problem)
+        errors[f"{name} on its X"] = contest.solver_errors(solver, own)
         if name != "ALISTA":
-            errors[f"{name}, meta-trained"] = solver_errors(learned(recipe), problem)
+            errors[f"{name}, meta-trained"] = contest.solver_errors(learned(recipe), problem)
     return {
-        "sizes": {"d": d, "n": n, "sparsity": sparsity, "blocks": blocks},
+        "sizes": given,
         "examples": examples,
         "drawn": drawn,
-        "training": describe_training(taking_part["Small TF"]),
-        "seeds": list_seeds(taking_part),
-        "losses": mean_losses(errors),
-        "pairs": compare_pairs(errors, select_pairs(errors)),
+        "training": contest.describe_training(taking_part["Small TF"]),
+        "seeds": contest.list_seeds(taking_part),
+        "losses": contest.mean_losses(errors),
+        "pairs": contest.compare_pairs(errors, select_pairs(errors)),
         "printed": sizes.is_printed,
-        "trained": sizes.is_printed and (epochs or 0) >= EPOCHS,
+        "trained": sizes.is_printed and (epochs or 0) >= contest.EPOCHS,
         "curves": _curves(
-            taking_part, iteration, adapted, blocks, *(select_instances(longer, k) for k in (0, 1))
+            taking_part,
+            iteration,
+            adapted,
+            sizes.blocks,
+            *(select_instances(longer, k) for k in (0, 1)),
         ),
     }
 
@@ -268,16 +243,16 @@ def _curves(
     }
     curves = {
         **{
-            name: mean_curve(transformer_errors(each, given[name])[:, 1:])
+            name: contest.mean_curve(contest.transformer_errors(each, given[name])[:, 1:])
             for name, each in taking_part.items()
         },
-        "LISTA-VM": mean_curve(prefix_errors(iteration, problem)[:, 1:]),
+        "LISTA-VM": contest.mean_curve(contest.prefix_errors(iteration, problem)[:, 1:]),
     }
     for m in range(1, problem.n + 1):
-        found = classical_errors(cut(tuning, m), cut(problem, m), blocks)
+        found = contest.classical_errors(cut(tuning, m), cut(problem, m), blocks)
         if m <= problem.d:  # with more, its W is none
-            found["ALISTA, W for each X"] = solver_errors(adapted, cut(problem, m))
-        for name, (loss, error) in mean_losses(found).items():
+            found["ALISTA, W for each X"] = contest.solver_errors(adapted, cut(problem, m))
+        for name, (loss, error) in contest.mean_losses(found).items():
             curves.setdefault(name, []).append([loss, error])
     return curves
 

@@ -31,22 +31,8 @@ import torch
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence
 from innerloop.claims.figures import draw_lines
-from innerloop.claims.liu2025.contest import (
-    EPOCHS,
-    SETUP,
-    WORSE,
-    Pair,
-    Sizes,
-    compare_pairs,
-    curve_rows,
-    describe_bands,
-    describe_training,
-    judge_pairs,
-    load_transformers,
-    mean_curve,
-    set_ratio,
-    transformer_errors,
-)
+from innerloop.claims.liu2025 import contest
+from innerloop.claims.liu2025.contest import Pair, Sizes
 from innerloop.claims.recorded import name_trainings
 
 READOUTS = {
@@ -69,10 +55,11 @@ PAIRS = [
 
 
 def judge_read_outs(found: list[dict[str, Any]]) -> Evidence:
-    curves = curve_rows([cell["curves"] for cell in found], "read-out", 0)
+    curves = contest.curve_rows([cell["curves"] for cell in found], "read-out", 0)
     curves = [{**row, "read-out": READOUTS[row["read-out"]]} for row in curves]
+    told = contest.describe_bands(len(found), found[0]["examples"])
     return Evidence(
-        parts=judge_pairs(PAIRS, found),
+        parts=contest.judge_pairs(PAIRS, found),
         figures=[
             draw_lines(
                 "Loss of Small TF by its read-out",
@@ -82,8 +69,8 @@ def judge_read_outs(found: list[dict[str, Any]]) -> Evidence:
                 by="read-out",
                 log="y",
                 band=("least", "largest"),
-                caption=f"{describe_bands(len(found), found[0]['examples'])} Trained with up to "
-                f"{found[0]['n']} examples. V free: {found[0]['training']}",
+                caption=f"{told} Trained with up to {found[0]['n']} examples. "
+                f"V free: {found[0]['training']}",
             )
         ],
     )
@@ -101,57 +88,56 @@ RECORDED = {"learning_rate": 4e-3, "warmup": 100, "hidden": 84, "growth": [1200,
     "Query read-outs predict better than the linear one; the gap closes as $n$ grows.",
     where="Section 6, Figure 1c",
     kind="ordering",
-    hypotheses=SETUP,
+    hypotheses=contest.SETUP,
     quick=[
         {**SMALL, "n": 6, "steps": 150, "examples": 2000, "restart": k}
         | {"recipe": {"learning_rate": 5e-3, "warmup": 15}}
         for k in range(2)
     ],
     full=[
-        {"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "examples": 4000, "restart": k}
+        {**contest.PAPER, "examples": 4000, "restart": k}
         | {"steps": 4000, "recipe": RECORDED, "machines": dict(zip(READOUTS, names, strict=True))}
         for k, names in enumerate(name_trainings([f"readout-{name}" for name in READOUTS], 3))
     ],
     paper=[
-        {"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "examples": 20_000, "restart": k}
-        | {"steps": EPOCHS, "recipe": {"learning_rate": 1e-4, "schedule": "constant"}}
+        {**contest.PAPER, "examples": 20_000, "restart": k}
+        | {"steps": contest.EPOCHS, "recipe": {"learning_rate": 1e-4, "schedule": "constant"}}
         for k in range(3)
     ],
     tiny={**SMALL, "n": 2, "steps": 12, "examples": 300, "restart": 0, "recipe": {"warmup": 1}},
     conclude=judge_read_outs,
-    falsified=WORSE | {"V of the proof half as bad as V free": set_ratio(0.5)},
+    falsified=contest.WORSE | {"V of the proof half as bad as V free": contest.set_ratio(0.5)},
 )
 def figure_1c(
     generator: torch.Generator,
     *,
-    d: int,
-    n: int,
-    sparsity: int,
-    blocks: int,
     steps: int,
     examples: int,
     restart: int,
     recipe: Mapping[str, Any],
     machines: Mapping[str, str] | None = None,
+    **given: int,
 ) -> dict[str, Any]:
-    sizes = Sizes(d, n, sparsity, blocks)
+    sizes, n = Sizes(**given), given["n"]
     problem = replace(sizes, n=LONGER * n).distribution().sample(examples, generator=generator)
-    trained = load_transformers(sizes, restart, machines=machines, epochs=None)
+    trained = contest.load_transformers(sizes, restart, machines=machines, epochs=None)
     if not trained:
         trained = {
             readout: sizes.train("small-transformer", restart, steps, 64, readout=readout, **recipe)
             for readout in READOUTS
         }
-    found = {readout: transformer_errors(each, problem) for readout, each in trained.items()}
+    found = {
+        readout: contest.transformer_errors(each, problem) for readout, each in trained.items()
+    }
     gap = found["linear"][:, -1] - found["query"][:, -1]
     errors = {name: each[:, n] for name, each in found.items()}
     errors |= {"last gap": gap * gap.mean().sign(), "last linear": found["linear"][:, -1]}
     return {
-        "curves": {name: mean_curve(each) for name, each in found.items()},
+        "curves": {name: contest.mean_curve(each) for name, each in found.items()},
         "examples": examples,
         "n": n,
-        "pairs": compare_pairs(errors, PAIRS),
-        "training": describe_training(trained["query"]),
+        "pairs": contest.compare_pairs(errors, PAIRS),
+        "training": contest.describe_training(trained["query"]),
         "printed": sizes.is_printed,
-        "trained": sizes.is_printed and steps >= EPOCHS,
+        "trained": sizes.is_printed and steps >= contest.EPOCHS,
     }

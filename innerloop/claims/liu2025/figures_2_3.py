@@ -19,7 +19,6 @@ Beyond     with Chebyshev's steps to begin with, γ apart from the rest of M, LI
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -28,13 +27,13 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.figures import Figure, draw_lines
 from innerloop.claims.intervals import check_around, check_within, cover_values
-from innerloop.claims.liu2025.contest import NEEDED, PRINTED_LOSS, SETUP, Sizes
+from innerloop.claims.liu2025 import contest
+from innerloop.claims.liu2025.contest import PRINTED_LOSS, SETUP, Sizes
 
 POINTS = 20
 INSTANCES = 17_000_000
 """Instances of the paper's training: 340 epochs of 50,000."""
-SMALL = {"d": 6, "n": 4, "sparsity": 1, "blocks": 4, "batch": 128}
-PAPER = {"d": 20, "n": 10, "sparsity": 3, "blocks": 12, "batch": 1024}
+SMALL, PAPER = {**contest.SMALL, "batch": 128}, {**contest.PAPER, "batch": 1024}
 QUICK = [{**SMALL, "steps": 160, "restart": k} for k in range(2)]
 TINY = [{"d": 4, "n": 2, "sparsity": 1, "blocks": 2, "batch": 32, "steps": 40, "restart": 0}]
 FULL = [{**PAPER, "steps": 2400, "restart": k} for k in range(3)]
@@ -131,15 +130,12 @@ def judge_figure_3(found: list[Cell]) -> Evidence:
     near = {"within": PRINTED_LOSS / 10, "ours": "a tenth"}
     statement = f"LISTA-VM, trained on many $X$, ends around {PRINTED_LOSS}"
     around = check_around(statement, lasts, PRINTED_LOSS, what=restarts, **near)
-    if not found[0]["trained"]:
-        told = f"{around.summary}; {NEEDED['trained']}"
-        around = replace(around, passed=None, summary=told, counterexample="")
     stretched = cover_values(_list_last(found, FASTER))
     better = check_within(f"{FASTER}, it ends lower", stretched, most=min(lasts), what=restarts)
     return Evidence(
         parts=[
             Part(printed=learns, trainings=len(found)),
-            Part(printed=around, trainings=len(found)),
+            Part(printed=contest.leave_open(around, found), trainings=len(found)),
         ],
         beyond=[better],
         figures=[_draw_figure("Trained on many X: LISTA-VM", found)],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -36,6 +37,25 @@ HARD_MATRICES: dict[str, Callable[[int], Tensor]] = {
     "the tightest DᵀX of Lemma 1": _tightest,
 }
 """By name, from d."""
+
+
+class Examples(NamedTuple):
+    """Rows of a hard matrix for examples, β* = e₁, M = I/‖X‖², and a B that no product exceeds."""
+
+    X: Tensor
+    star: Tensor
+    M: Tensor
+    bound: float
+
+
+def list_hard_examples(*sizes: int) -> list[Examples]:
+    """List the hard matrices of these sizes as examples of sparse recovery."""
+    found = []
+    for build in HARD_MATRICES.values():
+        for d in sizes:
+            norm = float(torch.linalg.matrix_norm(build(d), 2))
+            found.append(Examples(build(d), _eye(d)[0], _eye(d) / norm**2, 1e3 * norm))
+    return found
 
 
 def list_hard_grams(S: int, off: float = 0.0) -> list[tuple[str, Tensor]]:

@@ -12,7 +12,7 @@ Beyond     θ may be smaller by e^(−c₂), the value that Proposition 2 needs
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -104,11 +104,8 @@ def _measure_step(
     moved = (gamma * G[S:, :S] @ direction).abs().max() * shrink ** (k - 1)
     two, one = (float(moved / direction.norm(p=p)) for p in (2, 1))
     theta = gamma * float(most) * shrink ** (k - 2)
-    case = Case(S=S, d=len(G), k=k, γ=gamma)
-    if trial == 0:  # fewer numbers: it comes before all others
-        case = Case(
-            S=2, d=3, note="$DᵀX = I$ but for its last row (0.1, 0.1, 1), $γ = 0.1$, $k = 2$"
-        )
+    told: dict[str, Any] = {"DᵀX": G, "γ": torch.tensor(gamma), "k": torch.tensor(k)}
+    case = Case(S=S, d=len(G), **told)
     return Step(two, one, float(theta), float(theta * shrink), case)
 
 

@@ -56,8 +56,9 @@ def judge_ball(data: Data) -> Evidence:
     proper = Inequality(line.format(own, "‖D_nᵀX_n‖ ≤ 1"), rounding=1e-9)
     wide = Inequality(line.format(own, " = 3/2"), rounding=1e-9)
     for step in data.steps:
-        for trial, length in ((printed, step.printed), (proper, step.proper), (wide, step.wide)):
-            trial.add(length, 1.0, step.case)
+        printed.add(step.printed, 1.0, step.case)
+        proper.add(step.proper, 1.0, step.case)
+        wide.add(step.wide, 1.0, step.case.extend(γ=torch.tensor(1.5)))
     length, case, summary = data.searched
     proper.add(length, 1.0, case)
     proper.search_note = summary
@@ -85,7 +86,9 @@ def judge_ball(data: Data) -> Evidence:
     },
 )
 def lemma_4(generator: torch.Generator, *, trials: int, iterations: int) -> Data:
-    steps = [_measure_step(generator, trial) for trial in range(trials)]
+    steps = [_measure_step(generator, *given) for given in _list_by_hand()]
+    for trial in range(1, trials):
+        steps.append(_measure_step(generator, *_draw_case(generator), 0.01 * trial % 0.1))
     found = search_counterexample(
         _margin,
         [{"d": d} for d in (1, 2, 3)],
@@ -109,14 +112,23 @@ def _margin(X: Tensor, *, d: int) -> tuple[Tensor, Tensor]:
     return 1 - (beta - pull).norm(dim=-1) / radius, values[..., 0] / values[..., -1] - 1e-9
 
 
-def _measure_step(generator: torch.Generator, trial: int) -> Step:
-    X, star, n, share = _smallest() if trial == 0 else _draw_case(generator)
-    N, d = X.shape
-    G = 2 * X[:n].mT @ X[:n] / (2 * n + 1) / X.square().mean(0).min()
-    gamma = share / float(torch.linalg.eigvalsh(G)[-1])
+def _measure_step(
+    generator: torch.Generator,
+    X: Tensor,
+    star: Tensor,
+    n: int,
+    gamma: float | None,
+    share: float = 1.0,
+    theta: float = 0.0,
+    note: str = "",
+) -> Step:
+    """Measure a step with γ, or with γ‖D_nᵀX_n‖ = `share` where γ is None."""
+    (N, d), own = X.shape, X[:n].mT @ X[:n]
+    G = 2 * own / (2 * n + 1) / X.square().mean(0).min()
+    gamma = gamma or share / float(torch.linalg.eigvalsh(G)[-1])
     b_x, b_beta = float(X.norm(dim=-1).max()), float(star.abs().sum())
     printed = d * b_x * b_beta * (N + 1) / float(torch.linalg.eigvalsh(X.mT @ X)[0])
-    proper = n * b_x**2 * b_beta / float(torch.linalg.eigvalsh(X[:n].mT @ X[:n])[0])
+    proper = n * b_x**2 * b_beta / float(torch.linalg.eigvalsh(own)[0])
     direction = draw_normal(generator, d)
     points = torch.stack(
         [0 * direction, direction / direction.norm(), torch.linalg.eigh(G)[1][:, 0]]
@@ -124,29 +136,30 @@ def _measure_step(generator: torch.Generator, trial: int) -> Step:
 
     def lengthen(radius: float, step: float) -> float:
         moved = radius * points - step * (radius * points - star) @ G
-        return float(soft_threshold(moved, 0.01 * trial % 0.1).norm(dim=-1).max()) / radius
+        return float(soft_threshold(moved, theta).norm(dim=-1).max()) / radius
 
-    case = Case(d=d, N=N, n=n, γ=gamma, b_x=b_x)
-    if trial == 0:
-        case = Case(
-            d=1,
-            N=1,
-            note="$x = ±10$, $β* = 1$, $γ = 1$: from $β = C_x = 0.2$ to 0.733, in units of $C_x$",
-        )
+    case = Case(d=d, N=N, n=n, γ=torch.tensor(gamma), b_x=torch.tensor(b_x), note=note)
     return Step(lengthen(printed, gamma), lengthen(proper, gamma), lengthen(proper, 1.5), case)
 
 
-def _smallest() -> tuple[Tensor, Tensor, int, float]:
-    """The case x = 10, β* = 1, N = 1: C_x = 10 · 2/100 = 0.2, and β = 0 moves to γ · 2/3."""
-    ten = torch.tensor([[10.0]], dtype=torch.float64)
-    return ten, torch.ones(1, dtype=torch.float64), 1, 2 / 3
+def _list_by_hand() -> list[tuple]:
+    """One example x = 1, 2, …, 10 with β* = 1 and γ = 1; and two, of which the first is seen.
+
+    From β = C_x = 2/x a step leads to (2/x + 2)/3 where γD₁ᵀX₁ = 2/3: beyond C_x from x = 3 on.
+    """
+    one = torch.ones(1, dtype=torch.float64)
+    words = "$x = {}$, $β* = 1$, in units of $C$"
+    found = [(x * one[None], one, 1, 1.0, 1.0, 0.0, words.format(x)) for x in range(1, 11)]
+    two = torch.tensor([[2.0], [1.0]], dtype=torch.float64)
+    return [*found, (two, one, 1, 0.5, 1.0, 0.0, words.format("2, 1"))]
 
 
-def _draw_case(generator: torch.Generator) -> tuple[Tensor, Tensor, int, float]:
+def _draw_case(generator: torch.Generator) -> tuple[Tensor, Tensor, int, None, float]:
     d = draw_integer(generator, 1, 5)
     N = d + draw_integer(generator, 0, 20)
     scale = 10 ** (2 * float(draw_uniform(generator)) - 1)
     X = scale * draw_normal(generator, N, d) * (0.5 + draw_uniform(generator, d))
     star = draw_normal(generator, d)
     star[draw_integer(generator, 1, d) :] = 0
-    return X, star, draw_integer(generator, d, N), float(0.1 + 0.9 * draw_uniform(generator))
+    n, share = draw_integer(generator, d, N), float(0.1 + 0.9 * draw_uniform(generator))
+    return X, star, n, None, share

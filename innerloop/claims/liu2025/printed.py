@@ -32,6 +32,17 @@ def soft_threshold(x: Tensor, theta: Tensor | float) -> Tensor:
     return x.sign() * (x.abs() - theta).clamp_min(0.0)
 
 
+def take_step(
+    M: Tensor, X: Tensor, y: Tensor, beta: Tensor, theta: float, inner: Tensor | None = None
+) -> Tensor:
+    """One step (4.4) of LISTA-VM on n examples: S_θ(β − M Xᵀ(X β − y)/(2n+1)).
+
+    `inner`, if given, stands for β in the residual.
+    """
+    residual = X @ (beta if inner is None else inner) - y
+    return soft_threshold(beta - M @ X.mT @ residual / (2 * len(X) + 1), theta)
+
+
 def attend(H: Tensor, heads: list[Head]) -> Tensor:
     """Attention by Definition 3.1 in matrix form: H + Σ_m (V H) mask(σ((K H)ᵀ(Q H)))."""
     tokens = H.shape[-1]
@@ -89,3 +100,15 @@ def printed_prompt(X: Tensor, y: Tensor, query: Tensor) -> Tensor:
     H[:d, 0:-1:2], H[:d, 1::2], H[:d, -1] = X.mT, X.mT, query
     H[d, 1::2], H[-1, 0::2] = y, 1.0
     return H
+
+
+def run_layer(H: Tensor, matrix: Tensor, theta: float, bound: float, last: float = -1.0) -> Tensor:
+    """One layer of the weights (C.1) and (C.2), with `last`·θ for the last bias."""
+    d = len(matrix)
+    return apply_mlp(attend(H, printed_heads(d, matrix, bound)), printed_units(d, theta, last))
+
+
+def read_beta(H: Tensor) -> Tensor:
+    """β at the odd tokens, a column for each prefix n = 0, …, N."""
+    d = len(H) // 2 - 1
+    return H[d + 1 : 2 * d + 1, 0::2]

@@ -16,7 +16,7 @@ Wrong      C_β: Xᵀy = XᵀXβ* brings b_x twice, and with one b_x both bounds
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -24,10 +24,10 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025 import printed
-from innerloop.claims.liu2025.hard_instances import HARD_MATRICES
+from innerloop.claims.liu2025.hard_instances import list_hard_examples
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
-from innerloop.claims.liu2025.printed import soft_threshold
 from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Equality, Inequality
 
@@ -70,7 +70,7 @@ class Layer(NamedTuple):
 
 
 class Size(NamedTuple):
-    """‖β^(k−1)‖ and |⟨β, x⟩|, each with its bound for b_x and for b_x² in C_β."""
+    """‖β^(k)‖ and |⟨β^(k), x⟩|, each with its bound for b_x and for b_x² in C_β."""
 
     length: float
     balls: tuple[float, float]
@@ -98,9 +98,9 @@ def judge_induction(data: Data) -> Evidence:
     balls = [Inequality(line.format(power)) for power in ("b_x", "b_x²")]
     line = "$|⟨β^(k), x⟩| ≤ b_β b_x + b_x√d(b_β + C_β^K)$, $k ≤ K$, $C_β$ with $b_β {}$"
     gates = [Inequality(line.format(power)) for power in ("b_x", "b_x²")]
-    for size in data.sizes:
+    for size in data.sizes:  # the case has the k of β^(k), which the ball calls k − 1
         for k in (0, 1):
-            balls[k].add(size.length, size.balls[k], size.case)
+            balls[k].add(size.length, size.balls[k], size.case.extend(k=size.case["k"] + 1))
             gates[k].add(size.product, size.gates[k], size.case)
     held = balls[1].check()
     index = Part(printed=implicit.check(), corrected=explicit.check())
@@ -118,20 +118,6 @@ def judge_induction(data: Data) -> Evidence:
     )
 
 
-def move_beta(data: Data) -> Data:
-    """Make data in which a layer adds 1 to all it holds."""
-    layers = [layer._replace(after=layer.after + 1, kept=layer.kept + 1) for layer in data.layers]
-    return data._replace(layers=layers)
-
-
-def stretch_beta(data: Data) -> Data:
-    """Make data in which β is as long as b_x² makes it at most, times b_x."""
-    sizes = [
-        size._replace(length=2 * size.balls[1], product=2 * size.gates[1]) for size in data.sizes
-    ]
-    return data._replace(sizes=sizes)
-
-
 @claim(
     "liu2025.proposition-1",
     "Layer by layer, odd tokens carry LISTA-VM's iterates, which stay below $C_β^k$ for a "
@@ -147,12 +133,25 @@ def stretch_beta(data: Data) -> Data:
     full={"trials": 20_000},
     tiny={"trials": 25},
     judge=judge_induction,
-    falsified={"a layer that adds 1": move_beta, "iterates twice as long as C_β^k": stretch_beta},
+    falsified={
+        "a layer that adds 1 to all": change_field(
+            "layers",
+            lambda layers: [e._replace(after=e.after + 1, kept=e.kept + 1) for e in layers],
+        ),
+        "iterates twice as long as they may be": change_field(
+            "sizes",
+            lambda sizes: [
+                e._replace(length=2 * e.balls[1], product=2 * e.gates[1]) for e in sizes
+            ],
+        ),
+    },
 )
 def proposition_1(generator: torch.Generator, *, trials: int) -> Data:
     data = Data([], [])
     drawn = (_draw_instance(generator, trial) for trial in range(trials))
-    for given in [_smallest(), *_list_hard(), *drawn]:
+    zero = torch.zeros(3, dtype=torch.float64)
+    hard = [Instance(*each[:3], zero) for each in list_hard_examples(1, 2, 3)]
+    for given in [*_list_by_hand(), *hard, *drawn]:
         found = _iterate(given)
         data.sizes.extend(_measure_sizes(given, found))
         if given.gate(2) < 1e5:  # beyond, rounding leaves too little of β x + B − B to compare
@@ -162,16 +161,13 @@ def proposition_1(generator: torch.Generator, *, trials: int) -> Data:
 
 def _iterate(given: Instance) -> list[Tensor]:
     """The iterates β^(1), …, β^(K+1), one row per prefix n ≥ 1."""
-    rows, y = given.X.unsqueeze(0), given.X @ given.star
-    n = torch.arange(1, len(y) + 1, dtype=torch.float64)
-    seen = torch.ones(len(y), len(y), dtype=torch.float64).tril()
-    beta = torch.zeros(len(y), len(given.star), dtype=torch.float64)
-    found = [beta]
-    for theta in given.thetas:
-        residual = seen * ((rows * beta.unsqueeze(1)).sum(-1) - y)
-        step = residual @ given.X @ given.M.mT / (2 * n + 1).unsqueeze(-1)
-        beta = soft_threshold(beta - step, theta)
-        found.append(beta)
+    y, found = given.X @ given.star, [torch.zeros_like(given.X)]
+    for theta in given.thetas.tolist():
+        rows = [
+            printed.take_step(given.M, given.X[: n + 1], y[: n + 1], beta, theta)
+            for n, beta in enumerate(found[-1])
+        ]
+        found.append(torch.stack(rows))
     return found
 
 
@@ -182,54 +178,32 @@ def _measure_sizes(given: Instance, found: list[Tensor]) -> list[Size]:
         balls = given.grow(1) ** (k + 1), given.grow(2) ** (k + 1)
         length = float(found[k - 1].norm(dim=-1).max())
         product = float((found[k - 1] @ given.X.mT).abs().max())
-        sizes.append(Size(length, balls, product, gates, _describe(given).extend(k=k + 1, K=K)))
+        sizes.append(Size(length, balls, product, gates, _describe(given).extend(k=k, K=K)))
     return sizes
 
 
 def _run_layers(generator: torch.Generator, given: Instance, found: list[Tensor]) -> list[Layer]:
     """Compare layers of the printed weights with the recursion under either index."""
-    d, layers = given.X.shape[1], []
+    (n, d), y, layers = given.X.shape, given.X @ given.star, []
     query = draw_normal(generator, d)
-    H = printed.printed_prompt(
-        given.X, given.X @ given.star, query * given.bounds[0] / query.norm()
-    )
+    H = printed.printed_prompt(given.X, y, query * given.bounds[0] / query.norm())
     others = [*range(d + 1), 2 * d + 1]
-    for k, theta in enumerate(given.thetas):
-        before, H = H, printed.attend(H, printed.printed_heads(d, given.M, given.gate(2)))
-        H = printed.apply_mlp(H, printed.printed_units(d, float(theta), -1.0))
-        after = H[d + 1 : 2 * d + 1, 2::2].mT
-        same = _take_step(given, found[k], after, float(theta))
-        kept = H[others] - before[others]
-        layers.append(Layer(after, found[k + 1], same, kept, _describe(given).extend(layer=k + 1)))
+    for k, theta in enumerate(given.thetas.tolist()):
+        before, H = H, printed.run_layer(H, given.M, theta, given.gate(2))
+        after = printed.read_beta(H)[:, 1:].mT
+        same = [
+            printed.take_step(given.M, given.X[:m], y[:m], found[k][m - 1], theta, after[m - 1])
+            for m in range(1, n + 1)
+        ]
+        kept, case = H[others] - before[others], _describe(given).extend(layer=k + 1)
+        layers.append(Layer(after, found[k + 1], torch.stack(same), kept, case))
     return layers
 
 
-def _take_step(given: Instance, beta: Tensor, inner: Tensor, theta: float) -> Tensor:
-    """The step S_θ(β − D_nᵀ(X_n `inner` − y_n)), prefix by prefix."""
-    rows = []
-    for m in range(1, len(given.X) + 1):
-        X = given.X[:m]
-        step = given.M @ X.mT @ (X @ inner[m - 1] - X @ given.star) / (2 * m + 1)
-        rows.append(soft_threshold(beta[m - 1] - step, theta))
-    return torch.stack(rows)
-
-
-def _smallest() -> Instance:
-    """An instance with β^(2) = ⅓ γM x y = 3,333 > 2 b_β + C_β² = 2,121, beyond the printed B."""
-    x, star = 1e6, 1e3
-    one = torch.ones(1, 1, dtype=torch.float64)
-    return Instance(x * one, star * one[0], 1e-11 * one, torch.zeros(2, dtype=torch.float64))
-
-
-def _list_hard() -> list[Instance]:
-    """List instances with the rows of hard matrices for examples, and M = I/‖X‖²."""
-    found = []
-    for build in HARD_MATRICES.values():
-        for d in (1, 2, 3):
-            X, one = build(d), torch.eye(d, dtype=torch.float64)
-            M = one / torch.linalg.matrix_norm(X, 2) ** 2
-            found.append(Instance(X, one[0], M, torch.zeros(3, dtype=torch.float64)))
-    return found
+def _list_by_hand() -> list[Instance]:
+    """β^(2) is beyond C_β^3, 10⁴/3 > 12³, and b_x β^(2) beyond B: 10⁴/3 > 2 · 10³ + 12²."""
+    one, zero = torch.ones(1, 1, dtype=torch.float64), torch.zeros(2, dtype=torch.float64)
+    return [Instance(1e4 * one, 1e3 * one[0], 1e-7 * one, zero)]
 
 
 def _draw_instance(generator: torch.Generator, trial: int) -> Instance:
@@ -246,6 +220,6 @@ def _draw_instance(generator: torch.Generator, trial: int) -> Instance:
 
 
 def _describe(given: Instance) -> Case:
-    (n, d), (b_x, b_beta, g) = given.X.shape, given.bounds
-    note = f"$b_x = {b_x:.3g}$, $b_β = {b_beta:.3g}$, $γ_max‖M‖ = {g:.3g}$"
-    return Case(d=d, n=n, note=note)
+    (n, d), (b_x, b_beta, g) = given.X.shape, torch.tensor(given.bounds, dtype=torch.float64)
+    told: dict[str, Any] = {"b_x": b_x, "b_β": b_beta, "γ_max‖M‖": g}
+    return Case(d=d, n=n, **told)

@@ -16,7 +16,7 @@ Wrong      θ with k − 2: the first threshold can exceed β* itself. (D.14): t
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -34,8 +34,6 @@ from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
 
 C, MOST_LAYERS = 0.25, 12
-HAND = 400_000
-"""Examples of the instance that is checked by hand, some 1,000 N_0."""
 
 
 class Instance(NamedTuple):
@@ -86,7 +84,7 @@ def judge_event(runs: list[Run]) -> Evidence:
             for K in (1, 2, 5, MOST_LAYERS):
                 left = max(errors[K] - 1e-13, 0.0)
                 trial.add(left, run.bounds[K], run.case.extend(K=K))
-        large.add(run.stated, 1.0, run.case.extend(note="$γ = 1.59$ in (D.11)"))
+        large.add(run.stated, 1.0, run.case.extend(γ=torch.tensor(1.59)))
         small.add(run.allowed, 1.0, run.case)
     held = late.check()
     return Evidence(
@@ -149,23 +147,19 @@ def _run(given: Instance, gamma: float) -> Run:
     most = float(sparse.coherence(given.G, given.S)[1])
     allowed = _largest_step(given.S, given.n, given.delta) * most
     bounds = [given.bound(gamma, K) for K in range(MOST_LAYERS + 1)]
-    case = Case(S=given.S, d=len(given.star), n=given.n, δ=given.delta, γ=gamma, G=given.G)
-    if given.n == HAND:  # fewer numbers: it comes before all others
-        about = (
-            f"$DᵀX = [[1, 0], [0.01, 1]]$, $β* = (1, 0)$, $n = {HAND}$, $δ = 0.1$, "
-            f"$c = 1/4$, $γ = {gamma:g}$"
-        )
-        case = Case(S=1, d=2, note=about)
+    told: dict[str, Any] = {"DᵀX": given.G, "β*": given.star}
+    for name, value in (("n", given.n), ("δ", given.delta), ("γ", gamma)):
+        told[name] = torch.tensor(value, dtype=torch.float64)
+    case = Case(S=given.S, d=len(given.star), **told)
     runs = given.run(step, 1), given.run(step, 2)
     return Run(*runs, bounds, 1.59 * most, allowed, case)
 
 
 def _smallest() -> Instance:
-    """D_iᵀX_i = 1 everywhere, D_2ᵀX_1 = 0.01: γ = 1 removes the error at once."""
+    """D_iᵀX_i = 1 everywhere, D_2ᵀX_1 = 0.1: γ = 1 removes the error at once."""
     G = torch.eye(2, dtype=torch.float64)
-    G[1, 0] = 0.01
-    star = torch.tensor([1.0, 0.0], dtype=torch.float64)
-    return Instance(G, star, HAND, 0.1, 1)
+    G[1, 0] = 0.1
+    return Instance(G, torch.eye(2, dtype=torch.float64)[0], 400.0, 0.1, 1)
 
 
 def _list_hard() -> list[Instance]:

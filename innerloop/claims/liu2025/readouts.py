@@ -67,10 +67,11 @@ class Heard(NamedTuple):
 
     n: int
     K: int
+    gamma: float
     floor: float
     """B'."""
     p: float
-    """Share of scores of at least B'."""
+    """Share of tokens that are heard: scores of at least B'."""
     errors: Tensor
     """|y_n − ŷ_n|, draw by draw."""
     query: Tensor
@@ -85,37 +86,50 @@ class Heard(NamedTuple):
 FLOORS = (-1.5, -0.9, -0.5, 0.0, 0.5, 0.9, 1.1, 2.0)
 LAYERS = (1, 2, 4, 8, 12)
 GAMMA = 1.0
-A = 1 - 2 / 3 * GAMMA
+SLOW_GAMMA, SLOW_LAYERS, SHARES = 0.05, 30, (0.1, 0.05, 0.02)
+"""Steps so small that K(1 − 2γ/3)^K is of order √n, and the shares of tokens to hear there."""
 
 
 def measure_linear(generator: torch.Generator, draws: int, n: int) -> list[Heard]:
     """Measure the linear read-out of y_n; the first B' of each K is below all scores, so p = 1."""
     found, rows = simulate_prefixes(generator, draws, n - 1, max(LAYERS), GAMMA), []
-    y = found.labels[:, n - 1]
     for K in LAYERS:
         scores = found.scores(K, n - 1)
-        away = (found.beta[K] - found.star.unsqueeze(1)).norm(dim=-1).sum(-1)
-        for floor in (float(scores.min()) - 1, *FLOORS):
-            heard = scores >= floor
-            p = float(heard.double().mean())
-            if p < 0.01:
-                continue
-            # j ≤ N_0 counts tokens, and every other one is odd.
-            early = heard[:, : N_0 // 2].any(-1).double().mean()
-            off = (heard.sum(-1) - (p * n - p / 2)).abs() > K * math.sqrt(n * p) * A**K
-            errors = (found.linear_readout(K, n - 1, floor, p) - y).abs()
-            query = (found.query_readout(K)[:, n - 1] - y).abs()
-            bound = B_X * A**K + compute_c4(n, K, abs(floor), p) * K / math.sqrt(n) * A ** (K - 1)
-            proper = (2 * B_X * away + abs(floor) + y.abs()) / (2 * n - 1)
-            missed = float(early + off.double().mean())
-            rows.append(Heard(n, K, floor, p, errors, query, bound, proper, missed))
+        for floor in (math.floor(float(scores.min())) - 1.0, *FLOORS):
+            if float((scores >= floor).double().mean()) >= 0.01:
+                rows.append(_measure_floor(found, n, K, GAMMA, floor))
     return rows
 
 
-def compute_c4(n: int, K: int, floor: float, p: float) -> float:
-    """Compute c₄; |η| where η of (E.7) is negative, and C_x for XᵀX = n I."""
+def measure_slow(generator: torch.Generator, draws: int, n: int) -> list[Heard]:
+    """Measure it for small steps and the B' that hear a tenth of the tokens, a twentieth, 2 %."""
+    found = simulate_prefixes(generator, draws, n - 1, SLOW_LAYERS, SLOW_GAMMA)
+    scores = found.scores(SLOW_LAYERS, n - 1).flatten().sort(descending=True).values
+    floors = [float(scores[int(share * len(scores))]) for share in SHARES]
+    return [_measure_floor(found, n, SLOW_LAYERS, SLOW_GAMMA, floor) for floor in floors]
+
+
+def _measure_floor(found: Prefixes, n: int, K: int, gamma: float, floor: float) -> Heard:
+    y, a = found.labels[:, n - 1], 1 - 2 / 3 * gamma
+    heard = found.scores(K, n - 1) >= floor
+    p = float(heard.double().mean())
+    # j ≤ N_0 counts tokens, and every other one is odd.
+    early = heard[:, : N_0 // 2].any(-1).double().mean()
+    off = (heard.sum(-1) - (p * n - p / 2)).abs() > K * math.sqrt(n * p) * a**K
+    errors = (found.linear_readout(K, n - 1, floor, p) - y).abs()
+    query = (found.query_readout(K)[:, n - 1] - y).abs()
+    c4 = compute_c4(n, K, abs(floor), p, a)
+    bound = B_X * a**K + c4 * K / math.sqrt(n) * a ** (K - 1)
+    away = (found.beta[K] - found.star.unsqueeze(1)).norm(dim=-1).sum(-1)
+    proper = (2 * B_X * away + abs(floor) + y.abs()) / (2 * n - 1)
+    missed = float(early + off.double().mean())
+    return Heard(n, K, gamma, floor, p, errors, query, bound, proper, missed)
+
+
+def compute_c4(n: int, K: int, floor: float, p: float, a: float) -> float:
+    """Compute c₄ for a = 1 − 2γ/3; |η| where (E.7) has it negative, and C_x for XᵀX = n I."""
     L = (math.log(D) + math.log(S) - math.log(DELTA)) / C
-    eta = A / (A - (K - 1) / (2 * math.sqrt(2) * (4 * S - 2)))  # √(L/N_0) is 1/(2√2(4S−2))
+    eta = a / (a - (K - 1) / (2 * math.sqrt(2) * (4 * S - 2)))  # √(L/N_0) is 1/(2√2(4S−2))
     C_x = D * B_X * (n + 1) / n
     whole = 2 * math.sqrt(2) * B_X * abs(eta) * math.sqrt(L) + 2 * floor + 2 * C_x * B_X
     return whole / math.sqrt(p)

@@ -6,14 +6,15 @@ Printed    there are parameters such that for all layers k and prefixes n, with 
            the bounds on x and β*, and the MLP (C.2)
 Tested     the built transformer `lista-vm`, and the printed weights run as Definitions 3.1 and 3.2
            have them: each layer's step from what the stream held before it, at every odd token.
-           M dense and asymmetric, anisotropic x, n < d and n > d, with and without noise in y
+           M dense and asymmetric, anisotropic x, hard x, n < d and n > d, with and without noise
 Wrong      the last bias of (C.2): −θ (liu2025.eq-4.3, with proof). The first line of (C.12) divides
            only the term in XᵀXβ by i; its second line is right, by Definition 3.1
-Beyond     n = 0, the first token, which has seen no label: its β stays S_θ(0) = 0
+Beyond     n = 0, the first token, which has seen no label: its β stays 0
 """
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -23,7 +24,9 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.liu2025 import printed
+from innerloop.claims.liu2025.hard_instances import Examples, list_hard_examples
 from innerloop.claims.liu2025.printed import soft_threshold
+from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.trials import Equality
 from innerloop.constructions.lista_vm import ListaVMConstruction
 from innerloop.problems.linear_regression import RegressionProblem
@@ -48,6 +51,7 @@ class Instance(NamedTuple):
     matrices: Tensor
     thetas: Tensor
     bound: float
+    note: str = ""
 
 
 Data = dict[str, list[Step]]
@@ -65,8 +69,13 @@ def judge_layers(data: Data) -> Evidence:
     undivided = Equality(
         "first line of (C.12): the term in $y$ is not divided by $i$", tolerance=1e-10
     )
+    first = Equality("$n = 0$: the first token, which has seen no label, keeps $β = 0$")
     for name, steps in data.items():
         for step in steps:
+            if step.case["n"] == 0:
+                if name == "built":
+                    first.add(step.after, torch.zeros_like(step.after), step.case)
+                continue
             trials[name].add(step.after, step.wanted, step.case)
             if name == "mended":
                 undivided.add(step.after, step.undivided, step.case)
@@ -91,16 +100,8 @@ def judge_layers(data: Data) -> Evidence:
                 "(C.4): token 2 is $(x_1, y_1, β_2, 0)$",
             ),
         ],
-        numbers={"steps of odd tokens tested with the built weights": len(data["built"])},
+        beyond=[first.check()],
     )
-
-
-def shift_layers(data: Data) -> Data:
-    """Make data in which a layer leaves β where it was, and a hundredth off."""
-    return {
-        name: [step._replace(after=step.after + 0.01) for step in steps]
-        for name, steps in data.items()
-    }
 
 
 @claim(
@@ -114,16 +115,19 @@ def shift_layers(data: Data) -> Data:
     full={"trials": 10_000},
     tiny={"trials": 10},
     judge=judge_layers,
-    falsified={"layers that are a hundredth off": shift_layers},
+    falsified={
+        "layers that are a hundredth off": lambda data: {
+            name: [step._replace(after=step.after + 0.01) for step in steps]
+            for name, steps in data.items()
+        }
+    },
 )
 def theorem_4_1(generator: torch.Generator, *, trials: int) -> Data:
-    data: Data = {"built": [], "printed": [], "mended": []}
-    for trial in range(trials):
-        instance = _smallest() if trial == 0 else _draw_instance(generator, trial)
-        data["built"] += _run_construction(instance)
-        data["printed"] += _run_printed_weights(instance, 1.0)
-        data["mended"] += _run_printed_weights(instance, -1.0)
-    return data
+    instances = [_smallest(), *map(_repeat_examples, list_hard_examples(1, 2, 3))]
+    instances += [_draw_instance(generator, trial) for trial in range(1, trials)]
+    runs = {"built": _run_construction, "printed": partial(_run_printed, last=1.0)}
+    runs["mended"] = partial(_run_printed, last=-1.0)
+    return {name: [step for each in instances for step in run(each)] for name, run in runs.items()}
 
 
 def _run_construction(instance: Instance) -> list[Step]:
@@ -146,15 +150,12 @@ def _run_construction(instance: Instance) -> list[Step]:
     return steps
 
 
-def _run_printed_weights(instance: Instance, last: float) -> list[Step]:
+def _run_printed(instance: Instance, last: float) -> list[Step]:
     """Run the weights of Appendix C, the last bias being `last`·θ."""
-    d, steps = instance.X.shape[1], []
-    rows = slice(d + 1, 2 * d + 1)
-    H = printed.printed_prompt(instance.X, instance.y, instance.query)
+    H, steps = printed.printed_prompt(instance.X, instance.y, instance.query), []
     for k, theta in enumerate(instance.thetas.tolist()):
-        heads = printed.printed_heads(d, instance.matrices[k], instance.bound)
-        after = printed.apply_mlp(printed.attend(H, heads), printed.printed_units(d, theta, last))
-        steps += _list_steps(instance, k, H[rows, 0::2], after[rows, 0::2])
+        after = printed.run_layer(H, instance.matrices[k], theta, instance.bound, last)
+        steps += _list_steps(instance, k, printed.read_beta(H), printed.read_beta(after))
         H = after
     return steps
 
@@ -165,32 +166,30 @@ def _list_steps(instance: Instance, k: int, before: Tensor, after: Tensor) -> li
     M, theta, steps = instance.matrices[k], float(instance.thetas[k]), []
     for n in range(N + 1):
         X, y, beta = instance.X[:n], instance.y[:n], before[:, n]
-        pull, push = M @ X.mT @ X @ beta, M @ X.mT @ y
-        wanted = soft_threshold(beta - (pull - push) / (2 * n + 1), theta)
-        undivided = soft_threshold(beta - pull / (2 * n + 1) + push, theta)
-        case = Case(d=d, N=N, layer=k + 1, n=n, θ=theta)
-        if instance.bound == 100.0 and n == 1:  # fewer numbers: it comes before all others
-            told = f"wanted {float(wanted):.3g}, found {float(after[:, n]):.3g}"
-            case = Case(
-                d=1, N=1, note=f"$n = 1$, $x = 1$, $y = 2$, $M = 1$, $β = 0$, $θ = 1$: {told}"
-            )
-        steps.append(Step(after[:, n], wanted, undivided, case))
+        wanted = printed.take_step(M, X, y, beta, theta)
+        moved = beta - M @ X.mT @ X @ beta / (2 * n + 1) + M @ X.mT @ y
+        case = Case(d=d, N=N, layer=k + 1, n=n, θ=torch.tensor(theta), note=instance.note)
+        steps.append(Step(after[:, n], wanted, soft_threshold(moved, theta), case))
     return steps
 
 
 def _smallest() -> Instance:
     """An instance with d = N = 1, one layer, small whole numbers, to check by hand."""
     one = torch.ones(1, 1, dtype=torch.float64)
-    return Instance(one, 2 * one[0], one[0], one[None], one[0], 100.0)
+    note = "$x = 1$, $y = 2$, $M = 1$, $β = 0$ before"
+    return Instance(one, 2 * one[0], one[0], one[None], one[0], 100.0, note)
+
+
+def _repeat_examples(given: Examples) -> Instance:
+    """Run three layers of the same M and θ = 0.01 on hard examples."""
+    matrices, thetas = given.M.expand(3, -1, -1), torch.full((3,), 0.01, dtype=torch.float64)
+    return Instance(given.X, given.X @ given.star, given.X[0], matrices, thetas, given.bound)
 
 
 def _draw_instance(generator: torch.Generator, trial: int) -> Instance:
-    def normal(*shape: int) -> Tensor:
-        return torch.randn(*shape, generator=generator, dtype=torch.float64)
-
+    normal = partial(draw_normal, generator)
     d = 1 + trial % LARGEST_D
-    N = int(torch.randint(1, LARGEST_N + 1, (), generator=generator))
-    layers = int(torch.randint(1, LAYERS + 1, (), generator=generator))
+    N, layers = draw_integer(generator, 1, LARGEST_N), draw_integer(generator, 1, LAYERS)
     scales = torch.linspace(0.5, 2.0, d, dtype=torch.float64)
     X, query = normal(N, d) * scales, normal(d) * scales
     star = normal(d) * (torch.rand(d, generator=generator) < 0.5)

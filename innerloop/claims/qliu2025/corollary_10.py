@@ -7,6 +7,9 @@ Reading    the size of the network may grow with n, as ε and ε₀ do in the pr
            of several sizes counts, chosen on fresh instances
 Tested     ReLU transformers of one to three layers on pools of n instances (see proposition-9): the
            risk itself, not its excess, the mean over pools
+Open       where networks do not minimise the loss on their pool (see proposition-9), or learned
+           nothing, and where the interval is too wide, as that of one pool of each size is. Decided
+           by three of each over two decades and a half (`full`), if trained to the end
 Ours       a rate is held to within 0.05 of a power, as an upper bound: a faster fall is allowed;
            the largest pool must have taught something, a risk below 0.9, where answering 0 has 1
 Beyond     the measured exponent; with one size of network, the risk stops at what it can express
@@ -16,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from functools import partial
 
 import torch
 
@@ -25,7 +28,12 @@ from innerloop.claims.encoders import Rows, mean_by, train_on_pools
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_rate, fit_exponent
-from innerloop.claims.qliu2025.proposition_9 import NETWORK, measure_risk
+from innerloop.claims.qliu2025.proposition_9 import (
+    NETWORK,
+    keep_risks_equal,
+    measure_risk,
+    require_minimisers,
+)
 
 ROOM = 0.05
 LEARNED = 0.9
@@ -45,8 +53,9 @@ def judge_risks(rows: Rows) -> Evidence:
         within=ROOM,
         bound=True,
         what=f"the number of instances, {seeds} pools of each size,",
-        ours="0.05 of a power",
+        ours="0.05 of a power; a minimiser is within 0.01 of the least risk found on its pool",
     )
+    found = require_minimisers(found, rows)
     if means[-1] > LEARNED:
         told = f"the networks learned nothing: the risk at $n = {n[-1]:g}$ is {means[-1]:.3g}"
         found = replace(found, passed=None, summary=told, counterexample="")
@@ -66,7 +75,11 @@ def judge_risks(rows: Rows) -> Evidence:
             draw_lines(
                 "The risk of the best network for each number of instances",
                 [
-                    *({"n": row["pool"], "risk": row["risk"], "of": _name(row)} for row in rows),
+                    *(
+                        {"n": row["pool"], "risk": row["risk"]}
+                        | {"of": f"{row['layers']} layers, seed {row['seed']}"}
+                        for row in rows
+                    ),
                     *(
                         {"n": size, "risk": risk, "of": "best size, mean of pools"}
                         for size, risk in zip(n, means, strict=True)
@@ -81,10 +94,6 @@ def judge_risks(rows: Rows) -> Evidence:
     )
 
 
-def _name(row: dict[str, Any]) -> str:
-    return f"{row['layers']} layers, seed {row['seed']}"
-
-
 def pick_best(rows: Rows) -> Rows:
     """The rows of the size whose risk, averaged over seeds, is least for their number n."""
     found = []
@@ -94,11 +103,6 @@ def pick_best(rows: Rows) -> Rows:
         best = min(zip(means, layers, strict=True))[1]
         found += [row for row in same if row["layers"] == best]
     return found
-
-
-def keep_risks_equal(rows: Rows) -> Rows:
-    """Risks that hardly depend on the number of instances."""
-    return [{**row, "risk": 0.5 * row["pool"] ** 0.01} for row in rows]
 
 
 @claim(
@@ -119,7 +123,7 @@ def keep_risks_equal(rows: Rows) -> Rows:
     },
     tiny={"pools": [2, 6, 20], "layers": [1], "seeds": [0], "steps": 3},
     judge=judge_risks,
-    falsified={"risks that do not fall": keep_risks_equal},
+    falsified={"risks that do not fall": partial(keep_risks_equal, 0.0, 0.5)},
 )
 def corollary_10(
     generator: torch.Generator,
@@ -132,6 +136,6 @@ def corollary_10(
     rows: Rows = []
     for blocks in layers:
         settings = {**NETWORK, "blocks": blocks, "steps": steps, "warmup": steps // 10}
-        found = train_on_pools("pca", settings, pools, seeds, measure_risk)
+        found = train_on_pools("pca", settings, pools, seeds, measure_risk, longer=True)
         rows += [{**row, "layers": blocks} for row in found]
     return rows

@@ -8,13 +8,13 @@ Printed    Attn: H + (1/N) Σ V H · σ((QH)ᵀ(KH)), and column by column
 Reading    column i holds the scores of query i: the vector forms say so, and the liu2025 paper's
            Definition 3.1 has (KH)ᵀ(QH). In both displays Q and K change places, and in the second σ
            stands at QH alone: errata of print, since Q and K are free
-Tested     random Q, K, V that are no multiples of each other, N from 1, D from 1, M heads
+Tested     random Q, K, V that are no multiples of each other, and hard ones; N, D from 1, M heads
 Beyond     the displays agree with the vector forms where QᵀK is symmetric, and for N = 1 or D = 1
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -25,9 +25,10 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Erratum, Evidence, Part, misprint
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.prompts import draw_integer, draw_normal
+from innerloop.claims.qliu2025.hard_instances import HARD_MATRICES
+from innerloop.claims.qliu2025.slides import make_weights
 from innerloop.claims.trials import Equality
 
-Head = tuple[Tensor, Tensor, Tensor]
 SMALLEST = (
     "$H = I$, $V = I$, $Q = [[1, 1], [0, 1]]$, $K = I$, so $QᵀK = [[1, 0], [1, 1]]$",
     "$H = V = 1$, $Q = K = −1$: $1 + σ(−1)·(−1) = 1$ for $1 + σ(1) = 2$",
@@ -35,24 +36,15 @@ SMALLEST = (
 Scores = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
-def printed_scores(H: Tensor, Q: Tensor, K: Tensor) -> Tensor:
-    return ((Q @ H).mT @ (K @ H)).relu()
-
-
-def printed_masked_scores(H: Tensor, Q: Tensor, K: Tensor) -> Tensor:
-    """The scores σ(QH)ᵀ(KH) read literally: σ applies to QH alone."""
-    return (Q @ H).relu().mT @ (K @ H)
-
-
 def proper_scores(H: Tensor, Q: Tensor, K: Tensor) -> Tensor:
     return ((K @ H).mT @ (Q @ H)).relu()
 
 
-def matrix_form(H: Tensor, heads: list[Head], weights: Tensor, scores: Scores) -> Tensor:
+def matrix_form(H: Tensor, heads: Sequence[Tensor], weights: Tensor, scores: Scores) -> Tensor:
     return H + sum((V @ H) @ (weights * scores(H, Q, K)) for V, Q, K in heads)
 
 
-def vector_form(H: Tensor, heads: list[Head], causal: bool) -> Tensor:
+def vector_form(H: Tensor, heads: Sequence[Tensor], causal: bool) -> Tensor:
     """Attention token by token, as in the vector forms."""
     out, N = H.clone(), H.shape[1]
     for i in range(N):
@@ -64,17 +56,19 @@ def vector_form(H: Tensor, heads: list[Head], causal: bool) -> Tensor:
     return out
 
 
-def mask(N: int) -> Tensor:
-    """The mask MSK as displayed: column i holds 1/i down to row i."""
-    return torch.ones(N, N, dtype=torch.float64).triu() / torch.arange(1.0, N + 1).double()
-
-
 FORMS = {
-    "Attn: V H σ((KH)ᵀ(QH))/N is its vector form": (proper_scores, False),
-    "MAttn: V H (MSK ∘ σ((KH)ᵀ(QH))) is its vector form": (proper_scores, True),
-    "Attn: V H σ((QH)ᵀ(KH))/N is its vector form": (printed_scores, False),
-    "MAttn: V H (MSK ∘ σ(QH)ᵀ(KH)) is its vector form": (printed_masked_scores, True),
+    "Attn: $V H σ((KH)ᵀ(QH))/N$ is its vector form": (proper_scores, False),
+    "MAttn: $V H (MSK ∘ σ((KH)ᵀ(QH)))$ is its vector form": (proper_scores, True),
+    "Attn: $V H σ((QH)ᵀ(KH))/N$ is its vector form": (
+        lambda H, Q, K: ((Q @ H).mT @ (K @ H)).relu(),
+        False,
+    ),
+    "MAttn: $V H (MSK ∘ σ(QH)ᵀ(KH))$ is its vector form": (
+        lambda H, Q, K: (Q @ H).relu().mT @ (K @ H),
+        True,
+    ),
 }
+"""Scores, and whether they are masked; in the last, read literally, σ applies to QH alone."""
 MLP = "MLP: $H + W₂σ(W₁H)$ is its vector form"
 Rows = list[dict[str, Any]]
 
@@ -118,30 +112,45 @@ def judge_forms(rows: Rows) -> Evidence:
 )
 def definition_masks(generator: torch.Generator, *, trials: int) -> Rows:
     rows: Rows = []
+    for H, heads, note in _list_by_hand():
+        rows += _compare_forms(generator, H, heads, note)
     for trial in range(trials):
         D, N, M = 1 + trial % 4, 1 + trial // 4 % 5, draw_integer(generator, 1, 3)
-        H = draw_normal(generator, D, N)
-        heads: list[Head] = []
-        for _ in range(M):
-            V, Q, K = draw_normal(generator, 3, D, D)
-            heads.append((V, Q, K))
-        if trial < 2:
-            (D, N, M), (H, heads) = (2 - trial, 2 - trial, 1), _smallest(trial)
-        case = Case(D=D, N=N, M=M, note=SMALLEST[trial] if trial < 2 else "")
-        even = torch.full((N, N), 1 / N, dtype=torch.float64)
-        for of, (scores, causal) in FORMS.items():
-            matrix = matrix_form(H, heads, mask(N) if causal else even, scores)
-            vector = vector_form(H, heads, causal)
-            rows.append({"of": of, "case": case, "matrix": matrix, "vector": vector})
-        hidden = draw_integer(generator, 1, 5)
-        W1, W2 = draw_normal(generator, hidden, D), draw_normal(generator, D, hidden)
-        vector = torch.stack([h + W2 @ (W1 @ h).relu() for h in H.mT], 1)
-        matrix = H + W2 @ (W1 @ H).relu()
-        rows.append({"of": MLP, "case": case, "matrix": matrix, "vector": vector})
+        H, heads = draw_normal(generator, D, N), draw_normal(generator, M, 3, D, D)
+        rows += _compare_forms(generator, H, list(heads))
     return rows
 
 
-def _smallest(trial: int) -> tuple[Tensor, list[Head]]:
-    one = torch.eye(2 - trial, dtype=torch.float64)
-    Q = torch.tensor([[1.0, 1.0], [0.0, 1.0]], dtype=torch.float64) if trial == 0 else -one
-    return one, [(one, Q, one if trial == 0 else -one)]
+def _compare_forms(
+    generator: torch.Generator, H: Tensor, heads: Sequence[Tensor], note: str = ""
+) -> Rows:
+    """Compare both forms of attention, masked attention and an MLP on one stream."""
+    (D, N), rows = H.shape, []
+    case = Case(D=D, N=N, M=len(heads), note=note)
+    for of, (scores, causal) in FORMS.items():
+        matrix = matrix_form(H, heads, make_weights(N, causal), scores)
+        vector = vector_form(H, heads, causal)
+        rows.append({"of": of, "case": case, "matrix": matrix, "vector": vector})
+    hidden = draw_integer(generator, 1, 5)
+    W1, W2 = draw_normal(generator, hidden, D), draw_normal(generator, D, hidden)
+    vector = torch.stack([h + W2 @ (W1 @ h).relu() for h in H.mT], 1)
+    return [
+        *rows,
+        {"of": MLP, "case": case, "matrix": H + W2 @ (W1 @ H).relu(), "vector": vector},
+    ]
+
+
+def _list_by_hand() -> list[tuple[Tensor, list[Tensor], str]]:
+    """List the smallest examples against the displays, and hard matrices for all of H, V, Q, K."""
+    one, two = (torch.eye(d, dtype=torch.float64) for d in (1, 2))
+    shear = HARD_MATRICES["a shear (definition of Attn)"](2)
+    hard = [
+        (build(d), [torch.stack([build(d)] * 3)], f"$H = V = Q = K$: {name}")
+        for name, build in HARD_MATRICES.items()
+        for d in (1, 2, 3)
+    ]
+    return [
+        (two, [torch.stack([two, shear, two])], SMALLEST[0]),
+        (one, [torch.stack([one, -one, -one])], SMALLEST[1]),
+        *hard,
+    ]

@@ -4,9 +4,11 @@ Printed    x uniform on the sphere, v a unit vector: for all δ < 1/(2d),
            P(|vᵀx| ≤ δ) ≤ √(δ/π) + exp(−Cδ^(−1/2)). Therefore
            P(∃ i ≤ k: x_iᵀv_i ≤ δ/√d) ≤ k√(δ/π) + k exp(−Cδ⁻¹), the event of Theorem 7 being
            x_iᵀv_i ≥ δ for all i. "Sampling from isotropic Gaussians" is said to do as well
-Tested     the exact law, (vᵀx)² ~ Beta(1/2, (d−1)/2), d from 1 to 10⁶, δ from 10⁻¹² to 1/(2d).
+Tested     the exact law, (vᵀx)² ~ Beta(1/2, (d−1)/2), d from 1 to 10⁶, δ from 10⁻³⁰⁰ to 1/(2d).
            k independent vectors: 1 − (1 − p)^k
-Wrong      the second: without |·| half of all directions are in the event, whatever δ
+Reading    |x_iᵀv_i| in the second as in the first, from which it follows: eigenvectors have no
+           sign, and the proof of Theorem 7 asks for |p₁ᵀv₁| > δ
+Wrong      the second as printed, without |·|: half of all directions are in the event, whatever δ
 Corrected  P(∃ i: |x_iᵀv_i| ≤ δ/√d) ≤ k√(δ/π), and the first without its exponential term
 Proof      vᵀx has the density c(1 − t²)^((d−3)/2), c = Γ(d/2)/(√π Γ((d − 1)/2)) ≤ √(d/2π), so that
            for d ≥ 3 P(|vᵀx| ≤ δ) ≤ 2δ√(d/2π) = √(2dδ) √(δ/π) ≤ √(δ/π) for δ ≤ 1/(2d); on the circle
@@ -26,6 +28,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.figures import draw_lines
+from innerloop.claims.qliu2025.hard_instances import HARD_ANGLES
 from innerloop.claims.trials import Expectation, Inequality
 
 DIMENSIONS = (1, 2, 3, 4, 5, 8, 16, 64, 256, 1_024, 10**4, 10**6)
@@ -48,6 +51,7 @@ Rows = list[dict[str, Any]]
 def judge_probabilities(rows: Rows) -> Evidence:
     first = Inequality("$P(|vᵀx| ≤ δ) ≤ √(δ/π) + exp(−Cδ^(−1/2))$, $δ < 1/(2d)$")
     signed = Inequality("$P(∃ i: x_iᵀv_i ≤ δ/√d) ≤ k√(δ/π) + k exp(−C/δ)$")
+    meant = Inequality("$P(∃ i: |x_iᵀv_i| ≤ δ/√d) ≤ k√(δ/π) + k exp(−C/δ)$")
     absolute = Inequality("$P(∃ i: |x_iᵀv_i| ≤ δ/√d) ≤ k√(δ/π)$")
     bare = Inequality("$P(|vᵀx| ≤ δ) ≤ √(δ/π)$, without the exponential term")
     for row in rows:
@@ -59,9 +63,10 @@ def judge_probabilities(rows: Rows) -> Evidence:
         bare.add(p, root, Case(d=d, δ=delta))
         for k in (1, 2, 8):
             case = Case(d=d, k=k, note=f"$δ = {delta:.3g}$")
-            half = 1 - (0.5 * (1 - small)) ** k if d > 1 else 1 - 0.5**k
-            signed.add(half, k * root + k * math.exp(-C / delta), case)
-            absolute.add(-math.expm1(k * math.log1p(-small)), k * root, case)
+            some, more = -math.expm1(k * math.log1p(-small)), k * math.exp(-C / delta)
+            signed.add(1 - (0.5 * (1 - small)) ** k, k * root + more, case)
+            meant.add(some, k * root + more, case)
+            absolute.add(some, k * root, case)
     ratios = [
         {"d": row["d"], "ratio": row["p"] / math.sqrt(row["δ"] / math.pi)}
         for row in rows
@@ -71,7 +76,15 @@ def judge_probabilities(rows: Rows) -> Evidence:
     return Evidence(
         parts=[
             Part(printed=first.check()),
-            Part(printed=signed.check(), corrected=absolute.check()),
+            Part(
+                printed=meant.check(),
+                reading="$|x_iᵀv_i|$, as in the first inequality and in the proof of Theorem 7",
+            ),
+        ],
+        errata=[
+            Part(printed=signed.check(), corrected=absolute.check()).as_erratum(
+                "Lemma 8, the second inequality, without $|·|$", "print"
+            )
         ],
         beyond=[bare.check()],
         numbers={
@@ -112,12 +125,12 @@ def judge_probabilities(rows: Rows) -> Evidence:
     },
 )
 def lemma_8(generator: torch.Generator, *, samples: int, deltas: int) -> Rows:
+    steps = [(d, 0.4999 / d * 10 ** (-12 * k / deltas)) for d in DIMENSIONS for k in range(deltas)]
     rows: Rows = []
-    for d in DIMENSIONS:
-        for step in range(deltas):
-            delta = 0.4999 / d * 10 ** (-12 * step / deltas)
-            p, small = (probability_within(d, x) for x in (delta, delta / math.sqrt(d)))
-            rows.append({"d": d, "δ": delta, "p": p, "small": small})
+    hard = [(d, float(build(d))) for d in DIMENSIONS for build in HARD_ANGLES.values()]
+    for d, delta in (*hard, *steps):
+        p, small = (probability_within(d, x) for x in (delta, delta / math.sqrt(d)))
+        rows.append({"d": d, "δ": delta, "p": p, "small": small})
     return [*rows, {"off": _compare_with_samples(generator, samples)}]
 
 

@@ -5,8 +5,8 @@ Printed    one sentence after ‖θ‖ = max_ℓ { max_m max(‖Q‖, ‖K‖) +
 Reading    on the space of parameters that the slides define, Θ(B) = {‖θ‖ ≤ B, at most B_M heads}.
            Over all θ no constant does: D = N = 1, Q = K = V = t adds t³h³
 Tested     ‖TF_θ(H) − TF_θ'(H)‖ (the largest column) against λ‖θ − θ'‖ for encoders and decoders,
-           L ≤ 3 layers, M ≤ 3 heads, at random, near each other, and by a search that maximises the
-           quotient
+           L ≤ 3 layers, M ≤ 3 heads, at random, near each other, all weights one hard matrix, and
+           by a search that maximises the quotient
 Ours       the constant: columns of length ≤ r, then a layer has r₊ = (1 + B²)(r + B³r³), and
            λ₊ = (1 + B²)((1 + 3B³r²)λ + B²r³) + B(r + B³r³) for the Lipschitz constant λ so far
 Proof      with q = max(‖Q‖, ‖K‖), v = Σ‖V‖, w = ‖W₁‖, u = ‖W₂‖, q + v + w + u ≤ B: attention adds
@@ -17,7 +17,8 @@ Proof      with q = max(‖Q‖, ‖K‖), v = Σ‖V‖, w = ‖W₁‖, u = �
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from itertools import product
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,40 +28,10 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.prompts import draw_integer, draw_normal
+from innerloop.claims.qliu2025.hard_instances import HARD_MATRICES
+from innerloop.claims.qliu2025.slides import Layer, combine_layers, run_layers, weights_norm
 from innerloop.claims.searching import search_minimum
 from innerloop.claims.trials import Inequality
-
-
-class Layer(NamedTuple):
-    """The matrices V, Q, K stacked over heads, and those of the MLP."""
-
-    V: Tensor
-    Q: Tensor
-    K: Tensor
-    W1: Tensor
-    W2: Tensor
-
-
-def weights_norm(layers: list[Layer]) -> Tensor:
-    """The norm ‖θ‖ as the slides define it."""
-    found = []
-    for layer in layers:
-        V, Q, K, W1, W2 = (torch.linalg.matrix_norm(part, 2) for part in layer)
-        found.append(torch.maximum(Q.max(), K.max()) + V.sum() + W1 + W2)
-    return torch.stack(found).max()
-
-
-def run_layers(layers: list[Layer], H: Tensor, causal: bool) -> Tensor:
-    """Run attention, Σ_j σ(⟨Qh_i, Kh_j⟩)Vh_j over j ≤ i by 1/i or all j by 1/N, then the MLP."""
-    N = H.shape[-1]
-    weights = torch.full((N, N), 1 / N, dtype=H.dtype)
-    if causal:
-        weights = torch.ones(N, N, dtype=H.dtype).triu() / torch.arange(1.0, N + 1).to(H)
-    for layer in layers:
-        scores = ((layer.K @ H).mT @ (layer.Q @ H)).relu()
-        H = H + ((layer.V @ H) @ (weights * scores)).sum(0)
-        H = H + layer.W2 @ (layer.W1 @ H).relu()
-    return H
 
 
 def lipschitz_constant(B: float, r: float, layers: int) -> float:
@@ -144,12 +115,31 @@ def lipschitz(generator: torch.Generator, *, trials: int, starts: int) -> Rows:
         one = _draw_layers(generator, layers, D, heads, hidden, B)
         other = _draw_layers(generator, layers, D, heads, hidden, B)
         if trial % 2:
-            other = _interpolate_layers(one, other, 1e-4)
+            other = combine_layers(one, other, 1 - 1e-4, 1e-4)  # inside the ball, which is convex
         H = draw_normal(generator, D, N)
         H = H / H.norm(dim=0) * r
         case = Case(L=layers, D=D, M=heads, N=N, B=B, r=r)
         rows.append(measure_pair(one, other, H, case, causal=trial % 3 == 0))
-    return [*rows, search_pair(generator, starts)]
+    return [*rows, *measure_hard_pairs(), search_pair(generator, starts)]
+
+
+def measure_hard_pairs() -> Rows:
+    """Measure layers whose weights all are one hard matrix, against 0, −θ and a near θ'."""
+    rows = []
+    for name, build in HARD_MATRICES.items():
+        for D, layers, B, r in product((1, 3), (1, 2), (0.01, 1.0, 100.0), (0.01, 1.0, 100.0)):
+            A = build(D)
+            whole = [Layer(A[None], A[None], A[None], A, A)] * layers
+            if not A.any():
+                continue
+            one = combine_layers(whole, whole, B / float(weights_norm(whole)), 0.0)
+            H = r * A / A.norm(dim=0).max()
+            case = Case(L=layers, D=D, M=1, N=D, B=B, r=r, note=f"all weights and $H$: {name}")
+            for by in (0.0, -1.0, 1 - 1e-4):
+                rows.append(
+                    measure_pair(one, combine_layers(one, one, by, 0.0), H, case, causal=D == 3)
+                )
+    return rows
 
 
 def measure_pair(
@@ -157,7 +147,7 @@ def measure_pair(
 ) -> dict[str, Any]:
     bound = lipschitz_constant(case["B"], case["r"], case["L"]) if "B" in case.values else None
     moved = distance(run_layers(one, H, causal), run_layers(other, H, causal))
-    apart = weights_norm(_subtract_layers(one, other))
+    apart = weights_norm(combine_layers(one, other, 1.0, -1.0))
     return {"case": case, "moved": float(moved), "apart": float(apart), "λ": bound}
 
 
@@ -190,24 +180,7 @@ def _draw_layers(
         found.append(
             Layer(V, Q, K, draw_normal(generator, hidden, D), draw_normal(generator, D, hidden))
         )
-    return _scale_layers(found, B / float(weights_norm(found)))
-
-
-def _scale_layers(layers: list[Layer], by: float) -> list[Layer]:
-    return [Layer(*(by * part for part in layer)) for layer in layers]
-
-
-def _subtract_layers(one: list[Layer], other: list[Layer]) -> list[Layer]:
-    pairs = zip(one, other, strict=True)
-    return [Layer(*(a - b for a, b in zip(*pair, strict=True))) for pair in pairs]
-
-
-def _interpolate_layers(one: list[Layer], other: list[Layer], share: float) -> list[Layer]:
-    """A point near `one` on the way to `other`, inside the ball, which is convex."""
-    pairs = zip(one, other, strict=True)
-    return [
-        Layer(*((1 - share) * a + share * b for a, b in zip(*pair, strict=True))) for pair in pairs
-    ]
+    return combine_layers(found, found, B / float(weights_norm(found)), 0.0)
 
 
 def search_pair(generator: torch.Generator, starts: int) -> dict[str, Any]:
@@ -222,7 +195,7 @@ def search_pair(generator: torch.Generator, starts: int) -> dict[str, Any]:
     def margin(point: Tensor) -> Tensor:
         one, other = build(point[:5]), build(point[5:])
         moved = distance(run_layers(one, H, False), run_layers(other, H, False))
-        return -moved / weights_norm(_subtract_layers(one, other))
+        return -moved / weights_norm(combine_layers(one, other, 1.0, -1.0))
 
     best, _, evaluations = search_minimum(
         margin, draw_normal(generator, starts, 10).abs(), iterations=12

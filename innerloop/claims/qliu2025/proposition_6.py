@@ -27,6 +27,8 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Erratum, Evidence, Part
 from innerloop.claims.falsifying import change_column
+from innerloop.claims.qliu2025.hard_instances import HARD_MATRICES
+from innerloop.claims.qliu2025.slides import Layer, run_layers, weights_norm
 from innerloop.claims.trials import Equality, Inequality
 from innerloop.constructions.format_conversion import FormatConversionConstruction
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
@@ -109,27 +111,32 @@ def judge_conversion(rows: Rows) -> Evidence:
     },
 )
 def proposition_6(generator: torch.Generator, *, trials: int, longest: int) -> Rows:
-    rows: Rows = []
-    for trial in range(trials):
-        d = 1 + trial % LARGEST_D
+    problems = [RegressionProblem.from_arrays([[3.0]], [5.0], [7.0])]
+    problems += [
+        RegressionProblem.from_arrays(build(d), build(d).sum(-1), build(d)[0])
+        for build in HARD_MATRICES.values()
+        for d in (1, 2, 3)
+    ]
+    for trial in range(1, trials):
         N = longest if trial == trials - 1 else SIZES[trial // LARGEST_D % len(SIZES)]
-        problem = LinearRegression(d=d, n=N, noise=0.5).sample(generator=generator)
-        if trial == 0:
-            d, N, problem = 1, 1, RegressionProblem.from_arrays([[3.0]], [5.0], [7.0])
-        construction = FormatConversionConstruction(d=d, n=N)
-        blocks = construction.body(0)
-        H, D = construction.prompt(problem), construction.layout.width
-        rows.append(
-            {
-                "case": Case(d=d, N=N),
-                "H": H,
-                "out": _run_decoder(blocks, H),
-                "wanted": _pair_tokens(H, problem),
-                "encoder": _encoder_prompt(problem, D),
-                "counted": {**_count_resources(blocks), "zero rows of p in use": D - d - 4},
-            }
-        )
-    return rows
+        distribution = LinearRegression(d=1 + trial % LARGEST_D, n=N, noise=0.5)
+        problems.append(distribution.sample(generator=generator))
+    return [_convert(problem) for problem in problems]
+
+
+def _convert(problem: RegressionProblem) -> dict[str, Any]:
+    """Run the built decoder on a prompt, and make what it should output."""
+    construction = FormatConversionConstruction(d=problem.d, n=problem.n)
+    layers, D = _read_layers(construction.body(0)), construction.layout.width
+    H = construction.prompt(problem)
+    return {
+        "case": Case(d=problem.d, N=problem.n),
+        "H": H,
+        "out": run_layers(layers, H.mT, causal=True).mT,
+        "wanted": _pair_tokens(H, problem),
+        "encoder": _encoder_prompt(problem, D),
+        "counted": {**_count_resources(layers), "zero rows of p in use": D - problem.d - 4},
+    }
 
 
 def _pair_tokens(H: Tensor, problem: RegressionProblem) -> Tensor:
@@ -159,62 +166,32 @@ def _first(shown: Tensor, encoder: Tensor) -> str:
     return f"first column ({told[0]}) for ({told[1]})"
 
 
-def _heads(block: Block) -> list[tuple[Tensor, Tensor, Tensor]]:
-    """The matrices Q, K, V of each head, D×D, with Q and K of equal norm."""
-    attention, found = block.attention, []
-    assert attention is not None
-    for score, value in zip(attention.score_matrices(), attention.value, strict=True):
-        left, root, right = torch.linalg.svd(score)
-        V = torch.zeros_like(score)
-        V[attention.targets] = value
-        found.append((root.sqrt()[:, None] * left.mT, root.sqrt()[:, None] * right, V))
-    return found
-
-
-def _units(block: Block) -> tuple[Tensor, Tensor]:
-    """The matrices W₁ and W₂; the slides' MLP has no bias."""
-    mlp = block.mlp
-    assert mlp is not None
-    assert not mlp.bias.any()
-    assert not len(mlp.everywhere)
-    outer = torch.zeros(mlp.inner.shape[1], mlp.inner.shape[0], dtype=torch.float64)
-    outer[mlp.targets] = mlp.outer
-    return mlp.inner, outer
-
-
-def _run_decoder(blocks: list[Block], H: Tensor) -> Tensor:
-    """Run the slides' decoder on tokens H.
-
-    h_i + Σ_m 1/i Σ_{j ≤ i} σ(⟨Q h_i, K h_j⟩) V h_j, then h + W₂ σ(W₁ h).
-    """
-    count = torch.arange(1.0, H.shape[0] + 1, dtype=torch.float64)[:, None]
+def _read_layers(blocks: list[Block]) -> list[Layer]:
+    """The matrices of a decoder as the slides define it, Q and K of equal norm, no bias."""
+    layers = []
     for block in blocks:
-        added = torch.zeros_like(H)
-        for Q, K, V in _heads(block):
-            added += ((H @ Q.mT) @ (H @ K.mT).mT).relu().tril() @ (H @ V.mT)
-        H = H + added / count
-        if block.mlp is not None:
-            inner, outer = _units(block)
-            H = H + (H @ inner.mT).relu() @ outer.mT
-    return H
+        attention, mlp = block.attention, block.mlp
+        assert attention is not None
+        scores = attention.score_matrices()
+        left, root, right = torch.linalg.svd(scores)
+        V, D = torch.zeros_like(scores), scores.shape[-1]
+        V[:, attention.targets] = attention.value
+        inner, outer = torch.zeros(0, D).to(V), torch.zeros(D, 0).to(V)
+        if mlp is not None:
+            assert not mlp.bias.any()
+            assert not len(mlp.everywhere)
+            inner, outer = mlp.inner, torch.zeros(D, len(mlp.inner)).to(V)
+            outer[mlp.targets] = mlp.outer
+        roots = root.sqrt()[..., None]
+        layers.append(Layer(V, roots * left.mT, roots * right, inner, outer))
+    return layers
 
 
-def _count_resources(blocks: list[Block]) -> dict[str, float | int]:
+def _count_resources(layers: list[Layer]) -> dict[str, float | int]:
     """Count layers, heads, hidden units and the norm, each as the slides define it."""
-    norms, heads, hidden = [], [], [0]
-    for block in blocks:
-        each = _heads(block)
-        op = [[float(torch.linalg.matrix_norm(part, 2)) for part in head] for head in each]
-        norm = max(max(q, k) for q, k, _ in op) + sum(v for _, _, v in op)
-        if block.mlp is not None:
-            units = _units(block)
-            hidden.append(len(units[0]))
-            norm += sum(float(torch.linalg.matrix_norm(part, 2)) for part in units)
-        norms.append(norm)
-        heads.append(len(each))
     return {
-        "layers": len(blocks),
-        "heads in a layer": max(heads),
-        "hidden units": max(hidden),
-        "‖θ‖": max(norms),
+        "layers": len(layers),
+        "heads in a layer": max(len(layer.V) for layer in layers),
+        "hidden units": max(len(layer.W1) for layer in layers),
+        "‖θ‖": float(weights_norm(layers)),
     }

@@ -7,14 +7,20 @@ Tested     small ReLU transformers trained on pools of n instances, n over two d
            P and the signs that Theorem 7 takes: ⟨p, v⟩ ≥ 0; the risk on 1,000 fresh instances
 Reading    the excess is measured above the risk of the same network trained with fresh instances in
            every batch, for as many steps: the infimum over θ is not known, and this is what the
-           optimiser reaches of it. It is no minimiser either; both are trained alike. A rate that
-           holds is left open where a network's risk on its own pool is above that of fresh
-           instances: it is then far from the minimiser that is meant
+           optimiser reaches of it. It is no minimiser either; both are trained alike
+Open       a rate, kept or broken, of networks that do not minimise the loss on their pool: where
+           another network, or the same one with twice the steps, has a lower risk on it. Decided by
+           trainings that go on until none has: a pool of 600 has the risk 0.120 after the 3,000
+           steps of `full`, 0.064 after 6,000
 Ours       a rate is held to within 0.15 of a power, as an upper bound: a faster fall is allowed.
            Pools begin at 20: below, networks learn their pool by heart and the risk is that of no
-           training at all, which bounds it. An excess below 0.01 counts as 0.01
+           training at all, which bounds it. An excess below 0.01 counts as 0.01, and a risk on the
+           pool that is above another's by less is no sign of too short a training
 Chosen     the range of pools, a fit to every training and the floor of 0.01 were chosen after a
-           first run: pools from 8 on, fitted to their means, gave −0.59 [−1.23, 0.05], undecided
+           first run: pools from 8 on, fitted to their means, gave −0.59 [−1.23, 0.05], undecided.
+           What leaves a rate open was mended after a run at `full` that kept the rate, −0.75
+           [−0.93, −0.58], and was open: the risk of 64 instances of a pool was compared with that
+           of fresh ones, without room for noise, and a broken rate would have been no excuse
 Beyond     the measured exponent, and that of the gap between fresh instances and the pool
 """
 
@@ -22,12 +28,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
 
 from innerloop.claims.base import claim
-from innerloop.claims.encoders import Rows, TrainedEncoder, load_encoder, train_on_pools
+from innerloop.claims.encoders import Rows, TrainedEncoder, train_on_pools
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_rate, fit_exponent
@@ -51,27 +58,24 @@ def measure_risk(network: TrainedEncoder, problem: Any) -> float:
 def judge_pools(rows: Rows) -> Evidence:
     found = [row for row in rows if row["pool"]]
     least = min(row["risk"] for row in rows if not row["pool"])
-    excess = [{**row, "excess": max(row["risk"] - least, LEAST)} for row in found]
-    n, values = ([row[name] for row in excess] for name in ("pool", "excess"))
+    n = [row["pool"] for row in found]
+    values = [max(row["risk"] - least, LEAST) for row in found]
     seeds = len({row["seed"] for row in found})
+    rate = check_rate(
+        "the excess risk falls like $n^(−1/2)$ or faster",
+        n,
+        values,
+        -0.5,
+        within=ROOM,
+        bound=True,
+        what=f"the number of instances, {seeds} pools of each size,",
+        ours="0.15 of a power; pools from 20 on, each training fitted, and a least excess of 0.01, "
+        "set after a first run that was open; minimisers to 0.01, set after a run at `full`",
+    )
     return Evidence(
         parts=[
             Part(
-                printed=_require_minimisers(
-                    check_rate(
-                        "the excess risk falls like $n^(−1/2)$ or faster",
-                        n,
-                        values,
-                        -0.5,
-                        within=ROOM,
-                        bound=True,
-                        what=f"the number of instances, {seeds} pools of each size,",
-                        ours="0.15 of a power; pools from 20 on, each training fitted, and a least "
-                        "excess of 0.01, set after a first run that was open",
-                    ),
-                    found,
-                    least,
-                ),
+                printed=require_minimisers(rate, found),
                 reading="above what the same training reaches with fresh instances",
                 trainings=seeds,
             )
@@ -97,14 +101,15 @@ def judge_pools(rows: Rows) -> Evidence:
     )
 
 
-def _require_minimisers(check: Check, rows: Rows, least: float) -> Check:
-    """Leave open a rate of networks that did not minimise the loss on their own pool."""
-    far = max(rows, key=lambda row: row["risk on the pool"])
-    if not check.passed or far["risk on the pool"] <= least:
+def require_minimisers(check: Check, rows: Rows) -> Check:
+    """Leave a rate open, kept or broken, where a network does not minimise the loss on its pool."""
+    far = max(rows, key=lambda row: row["risk on the pool"] - row["least risk on the pool"])
+    risk, least = far["risk on the pool"], far["least risk on the pool"]
+    if risk - least <= LEAST:
         return check
-    why = f"a pool of {far['pool']} has the risk {far['risk on the pool']:.3g} after training"
-    told = f"{check.summary}; {why}, above {least:.3g} of fresh instances: no minimiser"
-    return replace(check, passed=None, summary=told)
+    why = f"a pool of {far['pool']} has the risk {risk:.3g} after training, and {least:.3g} with "
+    why += "other weights: no minimiser; a longer training would decide"
+    return replace(check, passed=None, summary=f"{check.summary}; {why}", counterexample="")
 
 
 def _check_gap(rows: Rows) -> Check:
@@ -120,9 +125,10 @@ def _check_gap(rows: Rows) -> Check:
     )
 
 
-def keep_risks_equal(rows: Rows) -> Rows:
-    """Risks that do not depend on the number of instances, far above those of fresh ones."""
-    return [{**row, "risk": 1.0 + row["pool"] ** 0.01} if row["pool"] else row for row in rows]
+def keep_risks_equal(least: float, scale: float, rows: Rows) -> Rows:
+    """Risks that hardly depend on the number of instances, of pools that are learned by heart."""
+    by_heart = dict.fromkeys(("risk on the pool", "least risk on the pool"), 1e-6)
+    return [{**row, **by_heart, "risk": least + scale * row["pool"] ** 0.01} for row in rows]
 
 
 @claim(
@@ -139,18 +145,10 @@ def keep_risks_equal(rows: Rows) -> Rows:
     full={"pools": [20, 60, 200, 600, 2000, 6000], "seeds": [0, 1, 2], "steps": 3000},
     tiny={"pools": [2, 6, 20], "seeds": [0], "steps": 3},
     judge=judge_pools,
-    falsified={"risks that do not fall": keep_risks_equal},
+    falsified={"risks that do not fall": partial(keep_risks_equal, 1.0, 1.0)},
 )
 def proposition_9(
     generator: torch.Generator, *, pools: Sequence[int], seeds: Sequence[int], steps: int
 ) -> Rows:
     settings: Mapping[str, Any] = {**NETWORK, "steps": steps, "warmup": steps // 10}
-    rows = train_on_pools("pca", settings, pools, seeds, measure_risk)
-    for seed in seeds:
-        network = load_encoder("pca", None, settings, seed)
-        fresh = network.build_distribution().sample(
-            1000, generator=torch.Generator().manual_seed(1), dtype=torch.float32
-        )
-        risk = measure_risk(network, fresh)
-        rows.append({"pool": 0, "seed": seed, "risk": risk, "risk on the pool": risk})
-    return rows
+    return train_on_pools("pca", settings, [0, *pools], seeds, measure_risk, longer=True)

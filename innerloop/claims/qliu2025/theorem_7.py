@@ -28,42 +28,36 @@ Proof      a_i = min ‖v_i ∓ p_i‖, b_i = |λ_i − λ̂_i|, S_η = Σ_{i≤
            a_{η+1} ≤ o + 6.14 oλ₁F_η/Δ ≤ 8oλ₁F_η/Δ
 Errata     of the proof: its layers number 2kτ + 4k + 1; its number of iterations cannot know the
            gap, τ ≥ log(1/(δ√ε₀))/log(λ₁/λ₂) does (tan of the angle: (λ₂/λ₁)^τ/δ ≤ √ε₀); its
-           recursion lacks the component's own error. Of print: the product to k where the proof has
-           η (0 at λ_{k+1} = 0), the joint sum without v₁, no head at all where λ₁ is small
+           recursion lacks the component's own error and the gap to λ_{k+1}. Of print: the product
+           to k where the proof has η (0 at λ_{k+1} = 0), the joint sum without v₁, no head at all
+           where λ₁ is small
 Beyond     starts uniform on the sphere satisfy p_iᵀv_i ≥ δ with probability below 2^(−k)
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
+from innerloop.certification.law import measure_deviations
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Erratum, Evidence, Part, misprint
+from innerloop.claims.falsifying import change_field
 from innerloop.claims.prompts import draw_integer
 from innerloop.claims.qliu2025 import deflation
+from innerloop.claims.qliu2025.hard_instances import HARD_SPECTRA
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.constructions.base import iterate_streams, read_prediction
 from innerloop.constructions.pca import PCAConstruction
 from innerloop.problems.principal_components import PrincipalComponents
 
 EPSILONS, DELTA, C, ROUNDING = (0.1, 0.01, 1e-4), 0.1, 4.0, 1e-9
-HARD_SPECTRA: tuple[tuple[tuple[float, ...], int], ...] = (
-    ((10.0, 9.0, 0.0), 2),
-    ((3.0, 1.0, 0.9999), 2),
-    ((10.0, 9.0), 1),
-    ((1.0, 0.999, 0.998, 0.0), 3),
-    ((1e4, 1.0, 1e-4, 0.0), 3),
-    ((1e-6, 5e-7, 0.0), 2),
-    ((3.0, 2.0, 1.0), 3),
-)
-"""Spectra on which some bound of the theorem or of its proof breaks or is near to it, with k."""
 UNIFORM = (
     "one transformer for all $X$ with these gaps: its proof has fixed parameters, and "
     "Corollary 10 puts the bound for $inf_θ$ of Proposition 9, a mean over $X$; with another "
@@ -71,14 +65,58 @@ UNIFORM = (
 )
 
 
-@dataclass(frozen=True, eq=False)
-class Measured:
+class Angle(NamedTuple):
+    """pᵀv₁ after the printed number of iterations, or after the corrected one."""
+
+    cosine: float
+    epsilon: float
+    corrected: bool
+    case: Case
+
+
+class Run(NamedTuple):
+    """A run of Algorithm 1 for k components, with its errors up to sign."""
+
+    values: list[float]
+    """The eigenvalues, with a 0 after the last."""
+    k: int
+    a: list[float]
+    b: list[float]
+    own: list[float]
+    epsilon: float | None
+    """ε₀ where the number of iterations is the printed one."""
+    case: Case
+
+    @property
+    def gap(self) -> float:
+        """Δ with λ_{k+1}."""
+        return min(x - y for x, y in pairwise(self.values[: self.k + 1]))
+
+    def list_bounds(self) -> list[tuple[str, float, float]]:
+        """List the errors with their corrected bounds."""
+        values, gap, o = self.values, self.gap, max(self.own)
+        bounds = [o] + [
+            8 * o * values[0] / gap * math.prod(8 * values[i] / gap for i in range(1, eta))
+            for eta in range(1, self.k)
+        ]
+        rows = [
+            ("single", max(a - ROUNDING, 0.0), most) for a, most in zip(self.a, bounds, strict=True)
+        ]
+        return [*rows, ("joint", max(math.hypot(*self.a) - ROUNDING, 0.0), math.hypot(*bounds))]
+
+    @property
+    def room(self) -> float:
+        """The least ratio of a bound to its error."""
+        return min(most / max(error, 1e-12) for _, error, most in self.list_bounds())
+
+
+class Measured(NamedTuple):
     """What was measured: pairs of matrices, layers, runs of Algorithm 1, and of the transformer."""
 
     pairs: list[dict[str, float]]
     layers: list[tuple[Case, int]]
-    angles: list[dict[str, Any]]
-    runs: list[dict[str, Any]]
+    angles: list[Angle]
+    runs: list[Run]
     built: list[tuple[Case, float, float]]
 
 
@@ -97,10 +135,11 @@ def judge_deflation(found: Measured) -> Evidence:
     for trial in corrected.values():
         trial.search_note = "hard spectra, random ones, and steps downhill from the worst"
     for run in found.runs:
-        for name, error, bound in bound_run(run):
-            corrected[name].add(error, bound, run["case"])
+        for name, error, bound in run.list_bounds():
+            corrected[name].add(error, bound, run.case)
     near = Inequality(
-        "the transformer `pca` is within its bound of Algorithm 1, $ε$ from its knots"
+        "the transformer `pca` is within its bound of Algorithm 1, $ε$ from its knots, as the "
+        "algorithm propagates it"
     )
     for case, off, allowed in found.built:
         near.add(off, allowed, case)
@@ -119,7 +158,7 @@ def judge_deflation(found: Measured) -> Evidence:
                 reading="the first error term: what approximating the iterations costs",
             )
         ],
-        errata=[*list_errata(found), *list_misprints()],
+        errata=[*list_errata(found), *MISPRINTS],
         numbers={f"deviation from Algorithm 1, {case}": off for case, off, _ in found.built}
         | {"heads per layer as built": 3, "layers as built": "4kτ + 5k + 1"},
     )
@@ -159,8 +198,8 @@ def list_errata(found: Measured) -> list[Erratum]:
         "$pᵀv₁ ≥ 1 − ε₀$ after $τ = log(1/(ε₀δ))/ε₀$, twice the proof's, $√λ₁ ≥ √λ₂ + 1$"
     )
     proper = Inequality("$pᵀv₁ ≥ 1 − ε₀$ after $τ ≥ log(1/(δ√ε₀))/log(λ₁/λ₂)$", rounding=1e-9)
-    for row in found.angles:
-        (proper if row["corrected"] else printed).add(1 - row["ε₀"], row["cosine"], row["case"])
+    for each in found.angles:
+        (proper if each.corrected else printed).add(1 - each.epsilon, each.cosine, each.case)
     told = Inequality("$a_(η+1) ≤ (max b_i + ∑ 2λ_i a_i)/Δ$")
     mended = Inequality(
         "$a_(η+1) ≤ e_(η+1) + 2√2 ∑(b_i + λ_i a_i)/Δ$, $e$ its own error, $λ_(k+1)$ in $Δ$, "
@@ -168,17 +207,17 @@ def list_errata(found: Measured) -> list[Erratum]:
     )
     to_k = Inequality(f"Algorithm 1 errs by $(Cλ₁√ε₀/Δ) ∏_{{i=1}}^k 5λ_(i+1)/Δ$, $C = {C:g}$")
     for run in found.runs:
-        a, b, own, values, k, case = (run[name] for name in ("a", "b", "own", "λ", "k", "case"))
+        a, b, values, k = run.a, run.b, run.values, run.k
         narrow = min((x - y for x, y in pairwise(values[:k])), default=values[0] - values[1])
         for eta in range(1, k):
-            error, at = max(a[eta] - ROUNDING, 0.0), case.extend(η=eta)
+            error, at = max(a[eta] - ROUNDING, 0.0), run.case.extend(η=eta)
             past = sum(2 * value * each for value, each in zip(values[:eta], a, strict=False))
             told.add(error, (max(b[:eta]) + past) / narrow, at)
             given = sum(y + v * x for v, x, y in zip(values[:eta], a, b, strict=False))
-            mended.add(error, own[eta] + 2 * math.sqrt(2) * given / run["Δ"], at)
-            if run["ε₀"] is not None and run["printed τ"]:
+            mended.add(error, run.own[eta] + 2 * math.sqrt(2) * given / run.gap, at)
+            if run.epsilon is not None and k < run.case["d"]:  # else there is no λ_(k+1)
                 product = math.prod(5 * values[i] / narrow for i in range(1, k + 1))
-                to_k.add(error, C * values[0] * math.sqrt(run["ε₀"]) / narrow * product, at)
+                to_k.add(error, C * values[0] * math.sqrt(run.epsilon) / narrow * product, at)
     steps = [
         Part(printed=depth.check(), corrected=deeper.check()).as_erratum("proof, last line"),
         Part(printed=printed.check(), corrected=proper.check()).as_erratum("proof, part 2"),
@@ -188,39 +227,21 @@ def list_errata(found: Measured) -> list[Erratum]:
     return [*steps, replace(product, meant="the product to $η$, with which the proof ends")]
 
 
-def list_misprints() -> list[Erratum]:
-    return [
-        misprint(
-            "Theorem 7, the joint bound",
-            "the sum over $η$ from 1 to $k − 1$ bounds the error of all $k$ vectors",
-            "a term for $η = 0$ as well: the sum leaves out $v₁$",
-            "$k = 1$: the sum is empty, and $v₁$ would cost $Cτελ₁²$ only",
-        ),
-        misprint(
-            "Theorem 7, the number of heads",
-            "heads $≤ λ₁^d C/ε²$",
-            "at least one head: the power method does not change when $X$ is scaled",
-            "$λ₁ → 0$ at fixed $ε$: no head, and an output that knows one column of $X$ "
-            "only; `pca` has three at every scale",
-        ),
-    ]
-
-
-def bound_run(run: dict[str, Any]) -> list[tuple[str, float, float]]:
-    """List the errors of one run with their corrected bounds."""
-    a, values, gap, o = run["a"], run["λ"], run["Δ"], max(run["own"])
-    bounds = [o] + [
-        8 * o * values[0] / gap * math.prod(8 * values[i] / gap for i in range(1, eta))
-        for eta in range(1, run["k"])
-    ]
-    rows = [("single", max(a[eta] - ROUNDING, 0.0), bounds[eta]) for eta in range(run["k"])]
-    return [*rows, ("joint", max(math.hypot(*a) - ROUNDING, 0.0), math.hypot(*bounds))]
-
-
-def turn_later_vectors(found: Measured) -> Measured:
-    """Let the vectors after the first be orthogonal to those that they should be."""
-    runs = [{**run, "a": [run["a"][0], *[math.sqrt(2)] * (run["k"] - 1)]} for run in found.runs]
-    return replace(found, runs=runs)
+MISPRINTS = (
+    misprint(
+        "Theorem 7, the joint bound",
+        "the sum over $η$ from 1 to $k − 1$ bounds the error of all $k$ vectors",
+        "a term for $η = 0$ as well: the sum leaves out $v₁$",
+        "$k = 1$: the sum is empty, and $v₁$ would cost $Cτελ₁²$ only",
+    ),
+    misprint(
+        "Theorem 7, the number of heads",
+        "heads $≤ λ₁^d C/ε²$",
+        "at least one head: the power method does not change when $X$ is scaled",
+        "$λ₁ → 0$ at fixed $ε$: no head, and an output that knows one column of $X$ "
+        "only; `pca` has three at every scale",
+    ),
+)
 
 
 @claim(
@@ -241,15 +262,15 @@ def turn_later_vectors(found: Measured) -> Measured:
     tiny={"trials": 4, "knots": [60]},
     judge=judge_deflation,
     falsified={
-        "vectors after the first that are orthogonal to the eigenvectors": turn_later_vectors,
-        "a layer less for each component": lambda found: replace(
-            found, layers=[(case, layers - case["k"]) for case, layers in found.layers]
+        "vectors after the first that are orthogonal to the eigenvectors": change_field(
+            "runs.a", lambda a: [a[0], *[math.sqrt(2)] * (len(a) - 1)]
         ),
-        "angles of 60 degrees": lambda found: replace(
-            found, angles=[{**row, "cosine": 0.5} for row in found.angles]
+        "a layer less for each component": change_field(
+            "layers", lambda layers: [(case, count - case["k"]) for case, count in layers]
         ),
-        "a transformer that is 10⁶ times as far off": lambda found: replace(
-            found, built=[(case, 1e6 * off, most) for case, off, most in found.built]
+        "angles of 60 degrees": change_field("angles.cosine", lambda _: 0.5),
+        "a transformer that is 10⁶ times as far off": change_field(
+            "built", lambda built: [(case, 1e6 * off, most) for case, off, most in built]
         ),
     },
 )
@@ -267,8 +288,8 @@ def theorem_7(generator: torch.Generator, *, trials: int, knots: list[int]) -> M
 
 def measure_pair(t: float) -> dict[str, float]:
     """Measure two inputs of one spectrum, and their second eigenvectors, ⟨p₂, v₂⟩ > 0."""
-    A = [torch.tensor(spectrum).double().diag() for spectrum in ((3, 1 + t, 1), (3, 1, 1 + t))]
-    p = torch.tensor([0.0, 1.0, 1.0], dtype=torch.float64) / math.sqrt(2)
+    A = [as_tensor(spectrum).diag() for spectrum in ((3, 1 + t, 1), (3, 1, 1 + t))]
+    p = as_tensor((0, 1, 1)) / math.sqrt(2)
     found = [torch.linalg.eigh(each).eigenvectors[:, 1] for each in A]
     found = [v * v.dot(p).sign() for v in found]
     return {
@@ -278,86 +299,122 @@ def measure_pair(t: float) -> dict[str, float]:
     }
 
 
-def measure_angles(generator: torch.Generator, trials: int) -> list[dict[str, Any]]:
-    """Measure pᵀv₁ after the printed number of iterations and after the corrected one."""
-    rows = []
-    for trial in range(trials):
-        d = draw_integer(generator, 2, 5)
-        roots = 100 ** torch.rand(d, generator=generator, dtype=torch.float64)
+def as_tensor(values: Sequence[float]) -> Tensor:
+    return torch.tensor(values, dtype=torch.float64)
+
+
+def measure_angles(generator: torch.Generator, trials: int) -> list[Angle]:
+    """Measure pᵀv₁ for roots m + 1 and m of λ₁ and λ₂, for hard spectra and for random ones."""
+    start, found = as_tensor((DELTA, math.sqrt(1 - DELTA**2))), []
+    for m in range(1, 11):
+        spectrum = as_tensor(((m + 1) ** 2, m**2))
+        note = f"$XXᵀ = diag(λ₁, λ₂)$, $p = ({DELTA}, √{1 - DELTA**2:.2f})$"
+        found += _measure_angle(spectrum.diag(), torch.eye(2).double(), spectrum, start, 0.5, note)
+    spectra = [build(d) for build in HARD_SPECTRA.values() for d in (1, 2, 3)]
+    for _ in range(trials):
+        roots = 100 ** torch.rand(draw_integer(generator, 2, 5), generator=generator).double()
         roots = roots.sort(descending=True).values
         roots[0] = roots[1] + 1
-        if trial == 0:
-            d, roots = 2, torch.tensor([100.0, 99.0], dtype=torch.float64)
-        spectrum = roots**2
+        spectra.append(roots**2)
+    for spectrum in spectra:
         A, vectors = deflation.draw_matrix(generator, spectrum)
         first = deflation.draw_start(generator, vectors[:, 0], DELTA)
-        ends = spectrum[:2].tolist()
         for epsilon in EPSILONS[:2]:
-            taus = {
-                False: deflation.printed_tau(epsilon, DELTA),
-                True: deflation.proper_tau(epsilon, DELTA, *ends),
-            }
-            for corrected, tau in taus.items():
-                a = deflation.run_deflation(A, vectors, spectrum, [first], [tau]).a[0]
-                case = Case(d=d, λ1=ends[0], λ2=ends[1], δ=DELTA, ε0=epsilon, τ=tau)
-                row = {"case": case, "ε₀": epsilon, "cosine": 1 - a**2 / 2}
-                rows.append({**row, "corrected": corrected})
-    return rows
+            found += _measure_angle(A, vectors, spectrum, first, epsilon)
+    return found
 
 
-def measure_runs(generator: torch.Generator, trials: int) -> list[dict[str, Any]]:
-    """Measure errors of Algorithm 1: hard spectra and random ones, any number of iterations."""
-    rows = []
-    for trial in range(trials + len(HARD_SPECTRA)):
-        if trial < len(HARD_SPECTRA):
-            values, k = HARD_SPECTRA[trial]
-            spectrum = torch.tensor(values, dtype=torch.float64)
-        else:
-            spectrum, k = draw_spectrum(generator, trial)
+def _measure_angle(
+    A: Tensor, vectors: Tensor, spectrum: Tensor, first: Tensor, epsilon: float, note: str = ""
+) -> list[Angle]:
+    larger, smaller = [*spectrum.tolist(), 0.0][:2]
+    taus = {True: deflation.proper_tau(epsilon, DELTA, larger, smaller)}
+    if math.sqrt(larger) >= math.sqrt(smaller) + 1:
+        taus[False] = deflation.printed_tau(epsilon, DELTA)
+    found = []
+    for corrected, tau in taus.items():
+        a = deflation.run_deflation(A, vectors, spectrum, [first], [tau]).a[0]
+        case = Case(d=len(spectrum), λ1=larger, λ2=smaller, δ=DELTA, ε0=epsilon, τ=tau, note=note)
+        found.append(Angle(1 - a**2 / 2, epsilon, corrected, case))
+    return found
+
+
+def measure_runs(generator: torch.Generator, trials: int) -> list[Run]:
+    """Measure errors of Algorithm 1: by hand, on hard spectra and on random ones."""
+    runs, spectra = _list_runs_by_hand(), list_hard_spectra()
+    spectra += [draw_spectrum(generator, trial) for trial in range(trials)]
+    for spectrum, k in spectra:
         for epsilon in EPSILONS:
             printed = [deflation.printed_tau(epsilon, DELTA)] * k
-            rows.append(measure_run(generator, spectrum, k, printed, epsilon))
-        few = [draw_integer(generator, 1, 30) for _ in range(k)]
-        rows.append(measure_run(generator, spectrum, k, few, None))
-    worst = min(rows, key=lambda run: min(b / max(e, 1e-12) for _, e, b in bound_run(run)))
-    return [*rows, *descend(generator, worst, 20 + trials)]
+            runs.append(draw_run(generator, spectrum, printed, epsilon))
+        runs.append(draw_run(generator, spectrum, draw_taus(generator, k)))
+    return [*runs, *descend(generator, min(runs, key=lambda run: run.room), 20 + trials)]
+
+
+def list_hard_spectra() -> list[tuple[Tensor, int]]:
+    """List hard spectra with every k ≤ 4 whose gaps, that to λ_{k+1} among them, are positive."""
+    found = []
+    for build in HARD_SPECTRA.values():
+        for d in (1, 2, 3, 5):
+            falls = [x > y for x, y in pairwise([*build(d).tolist(), 0.0])]
+            found += [(build(d), k) for k in range(1, min(d, 4) + 1) if all(falls[:k])]
+    return found
+
+
+def _list_runs_by_hand() -> list[Run]:
+    """Two iterations, the printed number for ε₀ = δ = 1/2, of diagonal matrices."""
+    found, even = [], as_tensor((1, 1, 0)) / math.sqrt(2)
+    for values, second, words in (
+        ((4, 1), as_tensor((0, 1)), "p₁ = (1, 1)/√2$, $p₂ = (0, 1)"),
+        ((2, 1, 0), even, "p₁ = p₂ = (1, 1, 0)/√2"),
+    ):
+        spectrum, note = as_tensor(values), f"$XXᵀ = diag(λ)$, ${words}$"
+        vectors, starts = torch.eye(len(values)).double(), [even[: len(values)], second]
+        taus = [deflation.printed_tau(0.5, 0.5)] * 2
+        found.append(measure_run(spectrum.diag(), vectors, spectrum, starts, taus, 0.5, note))
+    return found
+
+
+def draw_run(
+    generator: torch.Generator, spectrum: Tensor, taus: list[int], epsilon: float | None = None
+) -> Run:
+    """Run Algorithm 1 on a random matrix of this spectrum, from starts with p_iᵀv_i = δ."""
+    A, vectors = deflation.draw_matrix(generator, spectrum)
+    starts = [deflation.draw_start(generator, vectors[:, i], DELTA) for i in range(len(taus))]
+    return measure_run(A, vectors, spectrum, starts, taus, epsilon)
 
 
 def measure_run(
-    generator: torch.Generator, spectrum: Tensor, k: int, taus: list[int], epsilon: float | None
-) -> dict[str, Any]:
-    A, vectors = deflation.draw_matrix(generator, spectrum)
-    starts = [deflation.draw_start(generator, vectors[:, i], DELTA) for i in range(k)]
-    found = deflation.run_deflation(A, vectors, spectrum, starts, taus)
-    values = [*spectrum.tolist(), 0.0]
-    case = Case(d=len(spectrum), k=k, λ=spectrum, τ=taus[-1])
-    case = case if epsilon is None else case.extend(ε0=epsilon)
-    return {
-        "case": case,
-        "k": k,
-        "λ": values,
-        "Δ": min(x - y for x, y in pairwise(values[: k + 1])),
-        "a": found.a,
-        "b": found.b,
-        "own": found.own,
-        "ε₀": epsilon,
-        "printed τ": epsilon is not None,
-    }
+    A: Tensor,
+    vectors: Tensor,
+    spectrum: Tensor,
+    starts: list[Tensor],
+    taus: list[int],
+    epsilon: float | None,
+    note: str = "",
+) -> Run:
+    found, k = deflation.run_deflation(A, vectors, spectrum, starts, taus), len(taus)
+    # Only d and k are numbers that order it: runs by hand come first among equals.
+    case = Case(d=len(spectrum), k=k, λ=spectrum, τ=torch.tensor(taus), note=note)
+    if epsilon is not None:
+        case = case.extend(ε0=as_tensor([epsilon])[0])
+    return Run([*spectrum.tolist(), 0.0], k, *found, epsilon, case)
 
 
-def descend(generator: torch.Generator, worst: dict[str, Any], steps: int) -> list[dict[str, Any]]:
+def draw_taus(generator: torch.Generator, k: int) -> list[int]:
+    return [draw_integer(generator, 1, 30) for _ in range(k)]
+
+
+def descend(generator: torch.Generator, best: Run, steps: int) -> list[Run]:
     """Look for a violation of the corrected bounds near the worst run: perturbed spectra and τ."""
-    rows, best = [], worst
+    runs = []
     for _ in range(steps):
-        spectrum = torch.tensor(best["λ"][:-1], dtype=torch.float64)
+        spectrum = as_tensor(best.values[:-1])
         factors = torch.randn(len(spectrum), generator=generator, dtype=torch.float64)
         moved = (spectrum * (0.2 * factors).exp()).sort(descending=True).values
-        taus = [draw_integer(generator, 1, 30) for _ in range(best["k"])]
-        run = measure_run(generator, moved, best["k"], taus, None)
-        rows.append(run)
-        ratios = [min(b / max(e, 1e-12) for _, e, b in bound_run(each)) for each in (run, best)]
-        best = run if ratios[0] < ratios[1] else best
-    return rows
+        runs.append(draw_run(generator, moved, draw_taus(generator, best.k)))
+        best = min(runs[-1], best, key=lambda run: run.room)
+    return runs
 
 
 def draw_spectrum(generator: torch.Generator, trial: int) -> tuple[Tensor, int]:
@@ -379,9 +436,6 @@ def compare_construction(
     for count in knots:
         built = PCAConstruction(d=4, n=10, steps=4, components=2, knots=count)
         problem = PrincipalComponents(d=4, n=10, components=2).sample(4, generator=generator)
-        *_, stream = iterate_streams(built, built.transformer, problem)
-        *_, state = built.algorithm.states(problem, built.steps)
-        told = read_prediction(built, built.transformer, problem, stream)
-        off = float((told - state.vectors).abs().max())
-        found.append((Case(knots=count), off, built.steps * built.tolerance(torch.float64)))
+        law = measure_deviations(built, built.transformer, problem, generator)
+        found.append((Case(knots=count), law.free[-1], law.limit[-1]))
     return found
