@@ -12,8 +12,8 @@ Ours       0.1 of a power of n, for the logarithms of the bound. At η = 5, as t
            on η has C = 1/3 for K = 3
 Shown      errors over ϑ, the standard deviation of the noise. At few examples some random starts
            end in wrong optima, fewer as n grows: errors fall faster than n^(−1/2) at first. Random
-           starts have 100 steps at `quick`, for its time, and 200 at `full`; the statement held with
-           either at `quick`
+           starts have 100 steps at `quick`, for its time, and 200 at `full`; with 200 it held at
+           `quick` too
 """
 
 from __future__ import annotations
