@@ -10,14 +10,21 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.special
 import scipy.stats
 import torch
 
 from innerloop.claims.base import Claim
 from innerloop.claims.evidence import Check, Evidence
+from innerloop.claims.gatmiry2024.figure_2 import Comparison, judge_comparison
 from innerloop.claims.gatmiry2024.theorem_3_2 import search_global
-from innerloop.claims.gatmiry2024.trained import Run, decide_together
+from innerloop.claims.gatmiry2024.trained import (
+    Run,
+    decide_together,
+    least_layered_loss,
+    least_loss,
+)
 from innerloop.claims.loading import load_claims
 from innerloop.constructions.preconditioned_gradient_descent import (
     PreconditionedGradientDescentConstruction,
@@ -36,7 +43,7 @@ VERDICTS: dict[str, list[str]] = {
     "theorem-4.5": ["holds as corrected"],
     "theorem-A.1": ["holds as corrected", "holds as corrected"],  # the sign of u
     "figure-1": ["holds", "holds"],
-    "figure-2": ["holds", "holds"],
+    "figure-2": ["holds", "undecided"],  # n, L and steps are not told
     "figure-3": ["holds", "holds", "holds"],  # at n = 100 alone; open with n = 20
     "figure-4": ["undecided", "undecided"],
     "lemma-A.2": ["holds", "holds"],
@@ -284,3 +291,35 @@ def test_what_depends_on_a_value_that_is_not_told_is_left_open() -> None:
     both = decide_together("the loss falls", [failed, failed], "the figure's $n$")
     assert (both.passed, both.counterexample) == (False, "7 loops: 2 > 1")
     assert decide_together("the loss falls", [held, held], "the figure's $n$").passed
+
+
+def test_layers_leave_loops_behind_where_more_of_them_train_to_the_end() -> None:
+    """d = 10, n = 20, sampled: ratios of least losses are below 2 for 3 layers, above for 5."""
+    S = scipy.stats.wishart(df=20, scale=np.eye(10) / 20).rvs(4000, random_state=0)
+    values = np.linalg.eigvalsh(S)
+
+    def find_least(layers: int, starts: np.ndarray) -> float:
+        def loss(steps: np.ndarray) -> float:
+            all_steps = np.broadcast_to(steps, layers)
+            return (np.prod([1 - b * values for b in all_steps], axis=0) ** 2).mean()
+
+        return scipy.optimize.minimize(loss, starts, method="BFGS").fun
+
+    ratios = [
+        find_least(L, np.array([0.6])) / find_least(L, np.linspace(0.3, 1.5, L)) for L in (3, 5)
+    ]
+    known = [least_loss(10, 20, L) / least_layered_loss(10, 20, L) for L in (3, 5)]
+    np.testing.assert_allclose(ratios, known, rtol=0.05)
+    assert ratios[0] < 2 < ratios[1]
+
+
+def test_loops_and_layers_are_alike_only_if_what_is_not_told_cannot_matter() -> None:
+    """As trained they are alike; minima that are alike decide it, and the true ones leave it."""
+    run = Run(10, 20, 1, [0, 500], torch.zeros(2, 3, 1, 1, 1), torch.full((2, 3), 0.3))
+    falling = [run._replace(losses=run.losses / L) for L in (1, 2, 3)]
+    runs = {"loops": falling, "layers": falling}
+    for layers, outcome in ((0.06, True), (0.04, None)):
+        found = judge_comparison(Comparison(runs, {20: [(0.3, 0.3), (0.1, layers)]}))
+        assert found.parts[1].printed.passed is outcome
+    assert "not told" in found.parts[1].printed.summary
+    assert found.parts[1].other_readings["by their difference"].passed
