@@ -18,7 +18,7 @@ import torch
 from innerloop.claims.base import Claim
 from innerloop.claims.evidence import Check, Evidence
 from innerloop.claims.gatmiry2024.figure_2 import Comparison, judge_comparison
-from innerloop.claims.gatmiry2024.theorem_3_2 import search_global
+from innerloop.claims.gatmiry2024.theorem_3_2 import search_global, search_turned
 from innerloop.claims.gatmiry2024.trained import (
     Run,
     decide_together,
@@ -119,15 +119,40 @@ def one_loop(B: np.ndarray, n: int) -> float:
     return d - 2 * np.trace(B) + (1 + (d + 1) / n) * (B**2).sum()
 
 
-def test_the_loss_is_not_its_printed_trace() -> None:
-    """d = 2, n = 3, one loop, A = diag(1, 0): the loss is 2, the trace of Lemma 4.1 is 5/3."""
-    B = np.diag([1.0, 0.0])
+@pytest.mark.parametrize(
+    ("entries", "loss", "printed"), [((2.0, 1.0), 6, 17 / 3), ((1.0, 0.0), 2, 5 / 3)]
+)
+def test_the_loss_is_not_its_printed_trace(
+    entries: tuple[float, float], loss: float, printed: float
+) -> None:
+    """d = 2, n = 3, one loop, A = diag(2, 1): the loss is 6, the trace of Lemma 4.1 is 5⅔."""
+    B = np.diag(entries)
     trace = 2 - 2 * np.trace(B) + (B**2).sum() * (1 + 1 / 3) + np.trace(B) ** 2 / 3
     law = LoopedLoss(2, 3, 1)
-    assert one_loop(B, 3) == pytest.approx(2.0)
-    assert trace == pytest.approx(5 / 3)
-    assert float(law.loss(torch.from_numpy(B))) == pytest.approx(2.0)
-    assert float(law.trace_loss(torch.from_numpy(B))) == pytest.approx(5 / 3)
+    assert one_loop(B, 3) == pytest.approx(loss)
+    assert trace == pytest.approx(printed)
+    assert float(law.loss(torch.from_numpy(B))) == pytest.approx(loss)
+    assert float(law.trace_loss(torch.from_numpy(B))) == pytest.approx(printed)
+
+
+def test_the_root_of_a_sample_covariance_by_hand() -> None:
+    """d = 1, n = 2: E√Σ is √π/2, where the display after Lemma A.6 has 1."""
+    assert scipy.stats.chi(2).mean() / 2**0.5 == pytest.approx(0.886, abs=5e-4)
+
+
+def test_the_best_of_all_matrices_is_turned() -> None:
+    """d = L = 2, n = 100: E‖(I − SB)²‖² by quadrature over Bartlett's factors, around its least."""
+    law = LoopedLoss(2, 100, 2)
+    best = search_turned(law, (1 - law.minimum_deviation()) * torch.eye(2, dtype=torch.float64))
+    np.testing.assert_allclose(best.abs(), [[0.963, 0.090], [0.090, 0.963]], atol=1e-3)
+    assert float(best[0, 1] * best[1, 0]) < 0
+    nodes = [scipy.special.roots_genlaguerre(8, nu / 2 - 1) for nu in (100, 99)]
+    (a, p), (c, r), (b, q) = *nodes, np.polynomial.hermite_e.hermegauss(10)
+    a, b, c = (grid.ravel() for grid in np.meshgrid(2 * a, b, 2 * c, indexing="ij"))
+    mass = np.einsum("i,j,k->ijk", p, q, r).ravel()
+    S = np.array([[a, np.sqrt(a) * b], [np.sqrt(a) * b, b * b + c]]).transpose(2, 0, 1) / 100
+    R = np.linalg.matrix_power(np.eye(2) - S @ best.numpy(), 2)
+    assert (R**2).sum((1, 2)) @ mass / mass.sum() == pytest.approx(0.004074, abs=1e-6)
 
 
 def test_a_turn_lowers_the_loss_of_two_loops() -> None:
