@@ -24,7 +24,8 @@ from innerloop.theory.wishart import Wishart
 VERDICTS: dict[str, list[str]] = {
     "theorem-1": ["holds"] * 7,
     "moments-16-21": ["holds"] * 8,
-    "lemma-7": ["holds"] * 4,
+    "lemma-6": ["holds"] * 2,
+    "lemma-7": ["holds"] * 2,
     "distorted-view": ["holds as corrected", *["holds"] * 3],  # w* = W⁻ᵀ w̄
     "theorem-3": ["holds"] * 2,
     # Images of few prompts put in that A_i are multiples.
