@@ -10,14 +10,21 @@ from fractions import Fraction
 
 import numpy as np
 import pytest
+import scipy.optimize
 import scipy.special
 import scipy.stats
 import torch
 
 from innerloop.claims.base import Claim
 from innerloop.claims.evidence import Check, Evidence
-from innerloop.claims.gatmiry2024.theorem_3_2 import search_global
-from innerloop.claims.gatmiry2024.trained import Run, decide_together
+from innerloop.claims.gatmiry2024.figure_2 import Comparison, judge_comparison
+from innerloop.claims.gatmiry2024.theorem_3_2 import search_global, search_turned
+from innerloop.claims.gatmiry2024.trained import (
+    Run,
+    decide_together,
+    least_layered_loss,
+    least_loss,
+)
 from innerloop.claims.loading import load_claims
 from innerloop.constructions.preconditioned_gradient_descent import (
     PreconditionedGradientDescentConstruction,
@@ -36,7 +43,7 @@ VERDICTS: dict[str, list[str]] = {
     "theorem-4.5": ["holds as corrected"],
     "theorem-A.1": ["holds as corrected", "holds as corrected"],  # the sign of u
     "figure-1": ["holds", "holds"],
-    "figure-2": ["holds", "holds"],
+    "figure-2": ["holds", "undecided"],  # n, L and steps are not told
     "figure-3": ["holds", "holds", "holds"],  # at n = 100 alone; open with n = 20
     "figure-4": ["undecided", "undecided"],
     "lemma-A.2": ["holds", "holds"],
@@ -112,15 +119,40 @@ def one_loop(B: np.ndarray, n: int) -> float:
     return d - 2 * np.trace(B) + (1 + (d + 1) / n) * (B**2).sum()
 
 
-def test_the_loss_is_not_its_printed_trace() -> None:
-    """d = 2, n = 3, one loop, A = diag(1, 0): the loss is 2, the trace of Lemma 4.1 is 5/3."""
-    B = np.diag([1.0, 0.0])
+@pytest.mark.parametrize(
+    ("entries", "loss", "printed"), [((2.0, 1.0), 6, 17 / 3), ((1.0, 0.0), 2, 5 / 3)]
+)
+def test_the_loss_is_not_its_printed_trace(
+    entries: tuple[float, float], loss: float, printed: float
+) -> None:
+    """d = 2, n = 3, one loop, A = diag(2, 1): the loss is 6, the trace of Lemma 4.1 is 5⅔."""
+    B = np.diag(entries)
     trace = 2 - 2 * np.trace(B) + (B**2).sum() * (1 + 1 / 3) + np.trace(B) ** 2 / 3
     law = LoopedLoss(2, 3, 1)
-    assert one_loop(B, 3) == pytest.approx(2.0)
-    assert trace == pytest.approx(5 / 3)
-    assert float(law.loss(torch.from_numpy(B))) == pytest.approx(2.0)
-    assert float(law.trace_loss(torch.from_numpy(B))) == pytest.approx(5 / 3)
+    assert one_loop(B, 3) == pytest.approx(loss)
+    assert trace == pytest.approx(printed)
+    assert float(law.loss(torch.from_numpy(B))) == pytest.approx(loss)
+    assert float(law.trace_loss(torch.from_numpy(B))) == pytest.approx(printed)
+
+
+def test_the_root_of_a_sample_covariance_by_hand() -> None:
+    """d = 1, n = 2: E√Σ is √π/2, where the display after Lemma A.6 has 1."""
+    assert scipy.stats.chi(2).mean() / 2**0.5 == pytest.approx(0.886, abs=5e-4)
+
+
+def test_the_best_of_all_matrices_is_turned() -> None:
+    """d = L = 2, n = 100: E‖(I − SB)²‖² by quadrature over Bartlett's factors, around its least."""
+    law = LoopedLoss(2, 100, 2)
+    best = search_turned(law, (1 - law.minimum_deviation()) * torch.eye(2, dtype=torch.float64))
+    np.testing.assert_allclose(best.abs(), [[0.963, 0.090], [0.090, 0.963]], atol=1e-3)
+    assert float(best[0, 1] * best[1, 0]) < 0
+    nodes = [scipy.special.roots_genlaguerre(8, nu / 2 - 1) for nu in (100, 99)]
+    (a, p), (c, r), (b, q) = *nodes, np.polynomial.hermite_e.hermegauss(10)
+    a, b, c = (grid.ravel() for grid in np.meshgrid(2 * a, b, 2 * c, indexing="ij"))
+    mass = np.einsum("i,j,k->ijk", p, q, r).ravel()
+    S = np.array([[a, np.sqrt(a) * b], [np.sqrt(a) * b, b * b + c]]).transpose(2, 0, 1) / 100
+    R = np.linalg.matrix_power(np.eye(2) - S @ best.numpy(), 2)
+    assert (R**2).sum((1, 2)) @ mass / mass.sum() == pytest.approx(0.004074, abs=1e-6)
 
 
 def test_a_turn_lowers_the_loss_of_two_loops() -> None:
@@ -284,3 +316,35 @@ def test_what_depends_on_a_value_that_is_not_told_is_left_open() -> None:
     both = decide_together("the loss falls", [failed, failed], "the figure's $n$")
     assert (both.passed, both.counterexample) == (False, "7 loops: 2 > 1")
     assert decide_together("the loss falls", [held, held], "the figure's $n$").passed
+
+
+def test_layers_leave_loops_behind_where_more_of_them_train_to_the_end() -> None:
+    """d = 10, n = 20, sampled: ratios of least losses are below 2 for 3 layers, above for 5."""
+    S = scipy.stats.wishart(df=20, scale=np.eye(10) / 20).rvs(4000, random_state=0)
+    values = np.linalg.eigvalsh(S)
+
+    def find_least(layers: int, starts: np.ndarray) -> float:
+        def loss(steps: np.ndarray) -> float:
+            all_steps = np.broadcast_to(steps, layers)
+            return (np.prod([1 - b * values for b in all_steps], axis=0) ** 2).mean()
+
+        return scipy.optimize.minimize(loss, starts, method="BFGS").fun
+
+    ratios = [
+        find_least(L, np.array([0.6])) / find_least(L, np.linspace(0.3, 1.5, L)) for L in (3, 5)
+    ]
+    known = [least_loss(10, 20, L) / least_layered_loss(10, 20, L) for L in (3, 5)]
+    np.testing.assert_allclose(ratios, known, rtol=0.05)
+    assert ratios[0] < 2 < ratios[1]
+
+
+def test_loops_and_layers_are_alike_only_if_what_is_not_told_cannot_matter() -> None:
+    """As trained they are alike; minima that are alike decide it, and the true ones leave it."""
+    run = Run(10, 20, 1, [0, 500], torch.zeros(2, 3, 1, 1, 1), torch.full((2, 3), 0.3))
+    falling = [run._replace(losses=run.losses / L) for L in (1, 2, 3)]
+    runs = {"loops": falling, "layers": falling}
+    for layers, outcome in ((0.06, True), (0.04, None)):
+        found = judge_comparison(Comparison(runs, {20: [(0.3, 0.3), (0.1, layers)]}))
+        assert found.parts[1].printed.passed is outcome
+    assert "not told" in found.parts[1].printed.summary
+    assert found.parts[1].other_readings["by their difference"].passed

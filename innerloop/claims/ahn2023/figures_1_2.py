@@ -11,10 +11,11 @@ Tested     as printed (`trained`), the loss on fresh prompts as the public code 
            multiples a_i against the best point of Theorem 4, exact, in some order. A batch of
            20,000 prompts decides what A_i become: smaller ones have their images, and so the
            symmetry
-Ours       almost 0, constant, not below the best point of Theorem 4, entries over a_i: to within a
-           twentieth; the multiples to within a tenth of the best point's
-Reading    constant once training has settled; from the random start, where it is near 1, it moves
-           in the first 80 iterations or so, and the public code draws up to 8,000. The text's
+Ours       almost 0, constant, as good as the best point of Theorem 4, entries over a_i: to within
+           a twentieth; the multiples to within a tenth of the best point's
+Reading    the average over the runs, which is what is drawn, is constant once training has settled.
+           From the random start, where it is 0.95 to 0.97, it moves in the first 80 iterations, and
+           then stays at 0.785; the public code draws up to 8,000. The text's
            "almost 0"; the caption's limit 0 cannot be: the loss E tr(HᵀΣ⁻¹HΣ), H = ∏(I + GA_i), is
            positive since H is near I where G is near 0
 Beyond     the constant: where A_i = a_i Σ⁻¹, Dist(A_i, I) is Dist(Σ⁻¹, I) = √(1 − 23²/(5·275)) =
@@ -36,9 +37,9 @@ from innerloop.claims.ahn2023.critical import least_family_loss
 from innerloop.claims.ahn2023.trained import LAYERS, PLAIN_N, PROMPTS, SMALL, Cell, D
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.intervals import check_around, check_within, cover_values
-from innerloop.claims.trials import Equality
+from innerloop.claims.trials import Equality, Inequality
 
 SETTING: dict[str, Any] = {
     "kind": "figure",
@@ -49,6 +50,50 @@ SETTING: dict[str, Any] = {
 """Both figures show the same runs."""
 
 
+CONSTANT = "equal is to within a twentieth"
+
+
+def average_curves(found: list[Cell]) -> dict[str, list[float]]:
+    """Average the curves of Dist(A_i, I) over all runs, as the figure draws them."""
+    names = [name for name in found[0]["curves"] if "Σ" not in name]
+    return {
+        name: torch.tensor([cell["curves"][name] for cell in found]).mean(0).tolist()
+        for name in names
+    }
+
+
+def check_distances(curves: dict[str, list[float]]) -> tuple[Check, Check, Check]:
+    """Check that averages of Dist(A_i, I) are constant: in the end, from the start, not at 0."""
+    settled, from_start = (
+        Equality(f"$Dist(A_i, I)$, averaged over the runs, {told}", SMALL)
+        for told in (
+            "remains constant: in the second half what it is at the end",
+            "is at the end what it is at first",
+        )
+    )
+    apart = Inequality("$Dist(A_i, I)$, averaged over the runs, is never 0")
+    for name, curve in curves.items():
+        case = Case(note=f"{name}, from {curve[0]:.3f} to {curve[-1]:.3f}")
+        for value in curve[len(curve) // 2 :]:
+            settled.add(value, curve[-1], case)
+        from_start.add(curve[-1], curve[0], case)
+        apart.add(SMALL, min(curve), case)
+    return (
+        replace(settled.check(), ours=f"{CONSTANT}, over the second half of training"),
+        replace(from_start.check(), ours=CONSTANT),
+        replace(apart.check(), ours=trained.TWENTIETH),
+    )
+
+
+def _excuse_few_prompts(check: Check, ratios: list[float], found: list[Cell]) -> Check:
+    """Leave open a loss above the best point's after few prompts: they have their own minima."""
+    batch = min(cell["batch"] for cell in found)
+    if check.passed is not False or batch >= PROMPTS or min(ratios) < 1:
+        return check
+    why = f"a batch of {batch} has minima of its own; {PROMPTS} decide"
+    return replace(check, passed=None, summary=f"{check.summary}; {why}", counterexample="")
+
+
 def judge_figure_1(found: list[Cell]) -> Evidence:
     exact = least_family_loss(D, PLAIN_N, LAYERS, False)[1]
     count = len(found)
@@ -57,23 +102,13 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
         trained.list_last(found, "A", whitened=True),
         f"last values of {LAYERS} matrices, {count} runs",
     )
-    constant, from_start, at_inverse = (
-        Equality(statement, SMALL)
-        for statement in (
-            "$Dist(A_i, I)$ remains constant: in the second half what it is at the end",
-            "$Dist(A_i, I)$ is at the end what it is at first",
-            "$Dist(A_i, I)$ ends at $Dist(Σ⁻¹, I)$, far from 0",
-        )
-    )
+    constant, from_start, apart = check_distances(average_curves(found))
+    at_inverse = Equality("$Dist(A_i, I)$ ends at $Dist(Σ⁻¹, I)$, far from 0", SMALL)
     for run, cell in enumerate(found):
         for name, curve in cell["curves"].items():
             if "Σ" not in name:
                 case = Case(run=run, note=f"{name}, from {curve[0]:.3f} to {curve[-1]:.3f}")
-                for value in curve[len(curve) // 2 :]:
-                    constant.add(value, curve[-1], case)
-                from_start.add(curve[-1], curve[0], case)
                 at_inverse.add(curve[-1], cell["inverse"], case)
-    ours = "constant is to within a twentieth, over the second half of training"
     low = trained.check_test_loss(found, "the loss converges to an almost 0 value")
     never = check_within(
         "the loss converges to 0: its limit is 0",
@@ -81,21 +116,27 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
         most=0.0,
         what="loss on fresh prompts over that of no layer",
     )
-    optimal = check_within(
-        "no run ends below the best point of Theorem 4, which so appears to be globally optimal",
-        cover_values([cell["test"] / cell["test of the best point"] for cell in found]),
-        least=1 - SMALL,
+    ratios = [cell["test"] / cell["test of the best point"] for cell in found]
+    optimal = check_around(
+        "the loss ends at that of the best point of Theorem 4, which so appears to be globally "
+        "optimal",
+        ratios,
+        1.0,
+        within=SMALL,
         what=f"ratio of losses on {PROMPTS} fresh prompts, {count} runs",
-        ours="below is by more than a twentieth",
+        ours="to within a twentieth, from below and from above",
     )
     return Evidence(
         parts=[
             Part(printed=trained.require_batch(proportional, found), trainings=count),
             Part(
-                printed=replace(constant.check(), ours=ours),
+                printed=constant,
                 reading="once training has settled: the line stands beside one that goes to 0, and "
                 "the sentence concludes that this one does not",
-                other_readings={"from the random start on": from_start.check()},
+                other_readings={
+                    "from the random start on": from_start,
+                    "it stays away from 0": apart,
+                },
                 trainings=count,
             ),
             Part(
@@ -104,9 +145,9 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
                 other_readings={"a limit of 0, as the caption has it": never},
                 trainings=count,
             ),
-            Part(printed=optimal, trainings=count),
+            Part(printed=_excuse_few_prompts(optimal, ratios, found), trainings=count),
         ],
-        beyond=[at_inverse.check()],
+        beyond=[replace(at_inverse.check(), ours=CONSTANT)],
         numbers={
             "least loss of A_i = a_i Σ⁻¹, exact, over that of no layer": exact,
             "Dist(Σ⁻¹, I)": found[0]["inverse"],
@@ -131,6 +172,9 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
         "Σ^½A_iΣ^½ that end far from multiples of I": trained.end_curves_at("A", 0.3, True),
         "A_i that end as multiples of I": trained.end_curves_at("A", 0.0, False),
         "losses that end at a third": trained.change_cells(lambda cell: cell.update(test=1 / 3)),
+        "at the source's batch, losses a fifth above the best point's": trained.change_cells(
+            lambda cell: cell.update(batch=PROMPTS, test=1.2 * cell["test of the best point"])
+        ),
         "losses half as large": trained.change_cells(
             lambda cell: cell.update(test=cell["test"] / 2)
         ),

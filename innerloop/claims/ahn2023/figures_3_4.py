@@ -20,18 +20,22 @@ Beyond     the loss has a heavy tail: three layers that move x predict by a poly
            in the Gram matrix, and where the batch has no prompts it is free. On three batches of
            20,000 the mean over fresh prompts was 0.006 to 1.2 while the expectation (5), exact at
            the learned a_i, b_i, was 2.5·10⁴, 21 and 2·10³; after few prompts both are far larger.
-           Not every minimum has the order of Figure 4: from random starts inside S some runs end at
-           ‖A_1‖ > ‖A_2‖, or at the largest A_0 (gdpp has such runs)
+           Not every minimum has the order of Figure 4: from random starts inside S seven of ten
+           runs, on as many prompts, end at ‖A_0‖ > ‖A_1‖ or at ‖A_1‖ > ‖A_2‖, with a mean over
+           fresh prompts of 0.013 or from 0.007 up. The runs that have the order at `full` have
+           means of 1.7, 2.3 and 4.6 there, more than no layer (table)
 """
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import torch
 
 from innerloop.claims.ahn2023 import trained
 from innerloop.claims.ahn2023.critical import least_family_loss
+from innerloop.claims.ahn2023.gdpp import train_scales
 from innerloop.claims.ahn2023.trained import LAYERS, MOVING_N, PLAIN_N, PROMPTS, Cell, D
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
@@ -40,6 +44,8 @@ from innerloop.claims.intervals import check_within, cover_values
 from innerloop.claims.trials import Inequality
 from innerloop.theory.layers import restricted_loss
 
+STARTS = 4
+"""Trainings inside S whose order is compared with that of Figure 4."""
 SETTING: dict[str, Any] = {
     "kind": "figure",
     "hypotheses": {"$d = 5$, $n = 10$, $Σ = UᵀD²U$, $D = (1, 1, ½, ¼, 1)$": "Section 6.1"},
@@ -183,11 +189,29 @@ def judge_figure_4(found: list[Cell]) -> Evidence:
     ]
     return Evidence(
         parts=[Part(printed=check, trainings=len(found)) for check in checks],
+        beyond=[check_other_orders()],
+        table=[_tabulate_run(k, cell) for k, cell in enumerate(found)],
         numbers={"largest over least |a_i| without B_i, at the best point": without},
         figures=[
             trained.draw_matrices(found[0], "Three layers that move x: what A_i and B_i become")
         ],
     )
+
+
+@cache
+def check_other_orders() -> Check:
+    """Check whether every training of points in S, where A_i and B_i are multiples, has the order.
+
+    Starts are fixed: it is a finding about the loss, beside the runs that are judged.
+    """
+    trial = Inequality("trained inside $S$, from every start: $|a_0| < |a_1| < |a_2|$")
+    for seed in range(STARTS):
+        scales = train_scales(torch.Generator().manual_seed(seed))
+        a, b = ([round(x, 3) for x in part.tolist()] for part in scales.split([LAYERS, LAYERS - 1]))
+        sizes = scales[:LAYERS].abs()
+        least = float((sizes[1:] / sizes[:-1]).min())
+        trial.add(1.0, least, Case(seed=seed, note=f"$a = {a}$, $b = {b}$, least ratio"))
+    return trial.check()
 
 
 @claim(

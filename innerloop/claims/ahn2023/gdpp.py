@@ -198,7 +198,7 @@ def gdpp(
 ) -> Data:
     conditions = []
     for k in range(runs):
-        scales = _train_scales(generator)
+        scales = train_scales(generator)
         conditions.append(_measure(generator, f"run {k}", scales, (D, N, LAYERS), prompts, True))
     for d, n, layers in cases:
         scales, _ = least_family_loss(d, n, layers, True)
@@ -218,7 +218,7 @@ def _run_both(generator: torch.Generator, k: int) -> tuple[Case, Tensor, Tensor]
     return Case(d=d, n=n, layers=layers), found, run_gd_plus_plus(X, X @ w, query, a, b)
 
 
-def _train_scales(generator: torch.Generator) -> Tensor:
+def train_scales(generator: torch.Generator) -> Tensor:
     """Train a_i, b_i of points in S on one batch, from entries N(0, 0.1²)."""
     g = _draw_spectra(generator, BATCH, D, N)
 

@@ -15,6 +15,7 @@ Note       the text at hand reads y^(i)ᵀ for y² in the corner of C, perhaps a
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -60,18 +61,17 @@ STATED = {6: isotropic_minimiser, 7: printed_minimiser}
 
 
 def judge_components(data: list[Component]) -> Evidence:
-    parts = []
-    for lemma in STATED:
-        where = "$Λ = I$" if lemma == 6 else "any $Λ$"
-        flat = Equality(f"Lemma {lemma}, {where}: $∇f_j(X_j) = 0$ in all entries")
-        least = Equality(f"Lemma {lemma}, {where}: $f_j(X_j)$ is the least value of $f_j$")
-        for found in data:
-            if found.lemma == lemma:
-                least.add(found.value, found.least, found.case)
-                if found.slope is not None:
-                    flat.add(found.slope, torch.zeros_like(found.slope), found.case)
-        parts += [Part(printed=flat.check()), Part(printed=least.check())]
-    return Evidence(parts=parts, table=_tabulate_least())
+    where = "$Λ = I$" if data[0].lemma == 6 else "any $Λ$"
+    flat = Equality(f"{where}: $∇f_j(X_j) = 0$ in all entries")
+    least = Equality(f"{where}: $f_j(X_j)$ is the least value of $f_j$")
+    for found in data:
+        least.add(found.value, found.least, found.case)
+        if found.slope is not None:
+            flat.add(found.slope, torch.zeros_like(found.slope), found.case)
+    return Evidence(
+        parts=[Part(printed=flat.check()), Part(printed=least.check())],
+        table=_tabulate_least() if data[0].lemma == 6 else [],
+    )
 
 
 def _tabulate_least() -> list[dict[str, Value]]:
@@ -80,47 +80,66 @@ def _tabulate_least() -> list[dict[str, Value]]:
         lam = torch.ones(d, dtype=torch.float64)
         X = isotropic_minimiser(lam, n, 0)
         value = float(_evaluate(SingleLayerLoss(lam.diag(), n), X, 0))
-        closed = (d + 1) / (n + d + 1)
-        rows.append({"d": d, "n": n, "X_j": float(X[d, 0]), "f_j(X_j)": value, "closed": closed})
+        row = {"d": d, "n": n, "X_j": float(X[d, 0]), "f_j(X_j)": value}
+        rows.append({**row, "(d+1)/(n+d+1)": (d + 1) / (n + d + 1)})
     return rows
 
 
-@claim(
-    "ahn2023.lemma-7",
-    "Each component of one layer's loss, on isotropic data or with a diagonal covariance, is least "
-    "at a multiple of one unit matrix.",
-    where="Appendix A.3, Lemma 7",
-    kind="equality",
-    hypotheses={
-        "$x ~ N(0, Λ)$, $w* ~ N(0, I)$": "the lemmas",
-        "no noise in the labels": "Section 3",
-    },
-    restates={"ahn2023.lemma-6": "Appendix A.2, Lemma 6"},
-    quick={"shortest": 8, "trials": 160},
-    full={"shortest": 8, "trials": 8000},
-    tiny={"shortest": 5, "trials": 16},
-    judge=judge_components,
-    falsified={
+SETTINGS: dict[str, Any] = {
+    "kind": "equality",
+    "quick": {"shortest": 8, "trials": 160},
+    "full": {"shortest": 8, "trials": 8000},
+    "tiny": {"shortest": 5, "trials": 16},
+    "judge": judge_components,
+    "falsified": {
         "a gradient of a millionth": change_field("slope", lambda slope: slope + 1e-6),
         "matrices with a loss that is a millionth lower": change_field(
             "least", lambda least: least - 1e-6
         ),
     },
+}
+NOISELESS = {"no noise in the labels": "Section 3"}
+
+
+@claim(
+    "ahn2023.lemma-6",
+    "Each component of one layer's loss on isotropic data is least at a multiple of one unit "
+    "matrix.",
+    where="Appendix A.2, Lemma 6",
+    hypotheses={"$x ~ N(0, I)$, $w* ~ N(0, I)$": "the lemma", **NOISELESS},
+    **SETTINGS,
 )
-def lemma_7(generator: torch.Generator, *, shortest: int, trials: int) -> list[Component]:
+def lemma_6(generator: torch.Generator, **sizes: int) -> list[Component]:
+    return measure_components(generator, 6, **sizes)
+
+
+@claim(
+    "ahn2023.lemma-7",
+    "Each component of one layer's loss on data with a diagonal covariance is least at a multiple "
+    "of one unit matrix.",
+    where="Appendix A.3, Lemma 7",
+    hypotheses={"$x ~ N(0, Λ)$, $w* ~ N(0, I)$": "the lemma", **NOISELESS},
+    **SETTINGS,
+)
+def lemma_7(generator: torch.Generator, **sizes: int) -> list[Component]:
+    return measure_components(generator, 7, **sizes)
+
+
+def measure_components(
+    generator: torch.Generator, lemma: int, *, shortest: int, trials: int
+) -> list[Component]:
     data = []
-    for lemma, stated in STATED.items():
-        for prompts in enumerate_contexts(generator, lemma == 6, shortest):
-            d, n = prompts.size
-            for j in range(d):
-                slope = _differentiate(prompts, stated(prompts.lam, n, j), j)
-                data.append(_measure(lemma, prompts.lam, n, j, slope))
-        for k in range(trials):
-            n = (1, 2, 5, 20, 300, 10_000)[draw_integer(generator, 0, 5)]
-            lam = draw_spectrum(generator, 1 + k % 8, lemma == 6)
-            if lemma == 7 and len(lam) > 1 and k % 3 == 0:
-                lam[k % (len(lam) - 1)] = 0.0
-            data.append(_measure(lemma, lam, n, draw_integer(generator, 0, len(lam) - 1)))
+    for prompts in enumerate_contexts(generator, lemma == 6, shortest):
+        d, n = prompts.size
+        for j in range(d):
+            slope = _differentiate(prompts, STATED[lemma](prompts.lam, n, j), j)
+            data.append(_measure(lemma, prompts.lam, n, j, slope))
+    for k in range(trials):
+        n = (1, 2, 5, 20, 300, 10_000)[draw_integer(generator, 0, 5)]
+        lam = draw_spectrum(generator, 1 + k % 8, lemma == 6)
+        if lemma == 7 and len(lam) > 1 and k % 3 == 0:
+            lam[k % (len(lam) - 1)] = 0.0
+        data.append(_measure(lemma, lam, n, draw_integer(generator, 0, len(lam) - 1)))
     return data
 
 

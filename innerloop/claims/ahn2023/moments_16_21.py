@@ -72,32 +72,39 @@ def _matrix_with_itself(found: Moment) -> Tensor:
     return amount * symmetric_unit_matrix(j, d)
 
 
-LABEL = "$E[w_j y x_k] = λ_j 1[j = k]$, $E[w_j x xᵀ] = 0$, $E[w_j y] = 0$, $E[w_j y²] = 0$"
-PAIR = (
-    "$E[⟨w, x⟩x_j ⟨w, x'⟩x'_j'] = 0$ for $j ≠ j'$, $λ_j²$ for two examples, $λ_j ∑λ + 2λ_j²$ "
-    "for one"
-)
-WITH_LABEL = "$E[w_j C] = λ_j (E_{d+1,j} + E_{j,d+1})$"
-WITH_ITSELF = "$E[⟨C, E_{d+1,j}⟩ C] = c (E_{d+1,j} + E_{j,d+1})$"
+LABEL, PAIR, WITH_LABEL, WITH_ITSELF = "label", "pair", "C with label", "C with itself"
 STATED: dict[str, Callable[[Moment], Tensor]] = {
     LABEL: _label_moments,
     PAIR: _pair_moments,
     WITH_LABEL: _matrix_with_label,
     WITH_ITSELF: _matrix_with_itself,
 }
-NUMBERS = {
-    True: ("(16)", "(18)", "(17)", "(19), $c = (n−1)/n + (d+2)/n$"),
-    False: ("(16)", "(18)", "(20)", "(21), $c = (n+1)/n λ_j² + λ_j ∑λ/n$"),
+ZEROS = "$E[w_j x xᵀ] = 0$, $E[w_j y] = 0$, $E[w_j y²] = 0$"
+PRODUCTS = "$E[⟨w, x⟩x_j ⟨w, x'⟩x'_j'] = 0$ for $j ≠ j'$, else"
+UNITS = "(E_{d+1,j} + E_{j,d+1})"
+PRINTED: dict[bool, dict[str, str]] = {
+    True: {
+        LABEL: f"(16), $x ~ N(0, I)$: $E[w_j y x_k] = 1[j = k]$, {ZEROS}",
+        PAIR: f"(18), $x ~ N(0, I)$: {PRODUCTS} 1 for two examples, $d + 2$ for one",
+        WITH_LABEL: f"(17), $x ~ N(0, I)$: $E[w_j C] = {UNITS[1:-1]}$",
+        WITH_ITSELF: f"(19), $x ~ N(0, I)$: $E[⟨C, E_{{d+1,j}}⟩ C] = ((n−1)/n + (d+2)/n) {UNITS}$",
+    },
+    False: {
+        LABEL: f"(16), $x ~ N(0, Λ)$: $E[w_j y x_k] = λ_j 1[j = k]$, {ZEROS}",
+        PAIR: f"(18), $x ~ N(0, Λ)$: {PRODUCTS} $λ_j²$ for two examples, $λ_j ∑λ + 2λ_j²$ for one",
+        WITH_LABEL: f"(20), $x ~ N(0, Λ)$: $E[w_j C] = λ_j {UNITS}$",
+        WITH_ITSELF: "(21), $x ~ N(0, Λ)$: "
+        f"$E[⟨C, E_{{d+1,j}}⟩ C] = ((n+1)/n λ_j² + λ_j ∑λ/n) {UNITS}$",
+    },
 }
+"""The equations as they are printed, for isotropic data and for Λ."""
 
 
 def judge_moments(data: list[Moment]) -> Evidence:
     parts = []
-    for alike, numbers in NUMBERS.items():
-        for number, equation in zip(numbers, STATED, strict=True):
-            trial = Equality(
-                f"{number}, {'$x ~ N(0, I)$' if alike else '$x ~ N(0, Λ)$'}: {equation}"
-            )
+    for alike, statements in PRINTED.items():
+        for equation, statement in statements.items():
+            trial = Equality(statement)
             for found in data:
                 if found.alike == alike and found.equation == equation:
                     case = Case(d=len(found.lam), n=found.n, j=found.j + 1, λ=found.lam)
@@ -132,7 +139,7 @@ def judge_moments(data: list[Moment]) -> Evidence:
 )
 def moments_16_21(generator: torch.Generator, *, shortest: int, trials: int) -> list[Moment]:
     data = []
-    for alike in NUMBERS:
+    for alike in PRINTED:
         for prompts in enumerate_contexts(generator, alike, shortest):
             data += _measure_tokens(prompts, alike)
         for k in range(trials):

@@ -108,8 +108,11 @@ def draw_stack(generator: torch.Generator, k: int, *, shared: bool, flat: bool =
 def list_stacks(*, flat: bool) -> list[Stack]:
     """List small stacks that a reader can check by hand, and the source's hard instances."""
     one, eye = torch.ones(1, 1, dtype=torch.float64), torch.eye(2, dtype=torch.float64)
-    corner = torch.diag(torch.tensor([1.0, 0.0], dtype=torch.float64))[None]
-    stacks = [Stack(eye, 3, corner, 0 * eye[:1], "$Σ* = I$, $A = diag(1, 0)$, $u = 0$")]
+    stacks = []
+    for entries in ((2, 1), (1, 0)):  # one that has an inverse is shown
+        A = torch.diag(torch.tensor(entries, dtype=torch.float64))[None]
+        note = f"$Σ* = I$, $A = diag{entries}$, $u = 0$"
+        stacks.append(Stack(eye, 3, A, 0 * eye[:1], note))
     if not flat:
         stacks.append(Stack(one, 2, one[None], one, "$Σ* = A = u = 1$"))
     for name, build in HARD_MATRICES.items():

@@ -33,7 +33,7 @@ def judge_traces(rows: Rows) -> Evidence:
                 "Lemma A.6",
                 "the first part of the loss is $E tr((I − A^½ΣA^½)^{2L}Σ^½)$",
                 "$E tr((I − A^½ΣA^½)^{2L})$, as in the display and in Corollary A.4",
-                "$A = 0$, $d = n = 1$, $Σ* = 1$, any $L$: $E|x| = √(2/π) = 0.798$, and the "
+                "$A = 0$, $d = 1$, $n = 2$, $Σ* = 1$, any $L$: $E√Σ = √π/2 = 0.886$, and the "
                 "display has 1",
             )
         ],

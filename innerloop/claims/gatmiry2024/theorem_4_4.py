@@ -84,7 +84,10 @@ LEMMA = Statement(
 def judge(rows: Rows, statement: Statement) -> Evidence:
     told = statement.told
     near = {form: Inequality(f"$A$ within a factor 1 ± {told}, $L(A, 0)$ {form}") for form in FORMS}
-    skew = Inequality(f"$A$ any matrix, its quadratic form within a factor 1 ± {told}")
+    skew = Inequality(
+        f"any matrix $A$, $B = Σ*^½AΣ*^½$: the quadratic form of $B$ within a factor 1 ± {told} of "
+        "the minimiser's"
+    )
     sharp = Inequality("$A$ with $A^½$, any $n$: $‖I − A^½Σ*A^½‖^{2L} ≤ L(A, 0)$", rounding=1e-9)
     for row in rows:
         case, b = row["case"], row["b"]
