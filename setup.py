@@ -1,7 +1,7 @@
 """Put the recorded results into the wheel: claims use the weights, reports the stored cells.
 
-Of the weights a wheel has those that the preset `quick` uses. All others are described there, and
-whoever asks for one is told the command that makes it.
+Of the weights a wheel has those that the preset `quick` uses, with their histories. All others are
+described there, and whoever asks for one is told the command that makes it.
 """
 
 from fnmatch import fnmatch
@@ -24,16 +24,24 @@ WEIGHTS = (
 )
 
 
+def name_weights(path: Path) -> str:
+    """Name the weights that a file is or belongs to: `regression/gpt2.safetensors`."""
+    return f"{path.parent.name}/{path.stem}.safetensors"
+
+
 def list_left_out(folder: str, names: list[str]) -> set[str]:
-    """List what a wheel does not take from a folder: other weights, and runs made here."""
+    """List what a wheel does not take from a folder: other weights and histories, and runs."""
     place = Path(folder)
     return {
         name
         for name in names
         if (place.parent == Path("results") and (place / name).is_dir())
         or (
-            name.endswith(".safetensors")
-            and not any(fnmatch(f"{place.name}/{name}", pattern) for pattern in WEIGHTS)
+            (
+                name.endswith((".safetensors", ".csv"))
+                and not any(fnmatch(name_weights(place / name), pattern) for pattern in WEIGHTS)
+            )
+            or (name.endswith(".csv") and not (place / name).with_suffix(".safetensors").exists())
         )
     }
 

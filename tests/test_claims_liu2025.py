@@ -91,7 +91,7 @@ def test_the_printed_bias_is_an_erratum_where_parameters_are_said_to_exist(
 ) -> None:
     evidence = check_tiny(load_claims()["liu2025.theorem-4.1"])
     # x = 1, y = 2, M = 1, θ = 1: S_1(2/3) = 0, but 2/3 − 1 with the printed bias.
-    assert "[-0.3333333] against [0]" in evidence.errata[0].printed.counterexample
+    assert "[-1/3] against [0]" in evidence.errata[0].printed.counterexample
     assert evidence.errata[0].grade == "step"
 
 
@@ -153,7 +153,7 @@ def test_the_printed_gate_is_too_low(check_tiny: Callable[[Claim], Evidence]) ->
     assert beta > growth**3
     assert beta * x > star * x + x * (star + growth**2)
     _, ball, gate = check_tiny(load_claims()["liu2025.proposition-1"]).errata
-    assert "$k = 3$, $K = 2$: 3333.33 against 1728" in ball.printed.counterexample
+    assert "$k = 3$, $K = 2$: 10000/3 against 1728" in ball.printed.counterexample
     assert "$k = 2$, $K = 2$: 3.33333e+07 against 2.144e+07" in gate.printed.counterexample
 
 

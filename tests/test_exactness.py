@@ -166,12 +166,12 @@ def test_units_with_one_sign_are_told_from_those_not_seen() -> None:
     """A mean square is at least 0: what clears it below 0 never runs; all else is seen."""
 
     @program(x=Data("d"), y=Data(), w=State("d", shared=True), q=State())
-    def squared(me: Any) -> None:
+    def square(me: Any) -> None:
         me.norm = relu(dot(me.w, me.w)) + relu(mean(lambda j: j.q * j.q) - 2)
         me.w = me.w + mean(lambda j: j.y * j.x)
         me.q = me.q - relu(me.norm - 1000)
 
-    found = innerloop.exact(squared, d=2, n=3, points=4)
+    found = innerloop.exact(square, d=2, n=3, points=4)
     assert found.equal
     assert found.one_sided == []
     assert found.signed > 0

@@ -291,7 +291,7 @@ def length(me: Any) -> None:
     me.m = me.m / len(me.m)
 
 
-def rounded(me: Any) -> None:
+def round_a_value(me: Any) -> None:
     me.q = round(me.q)
 
 
@@ -485,7 +485,7 @@ REFUSED = {
     array_times_value: r"matvec\(M, v\)",
     vector_times_matrix: r"matvec\(M, v\)",
     length: r"def step\(me, d\)",
-    rounded: "cannot round",
+    round_a_value: "cannot round",
     whole_division: "cannot round",
     remainder: "cannot round",
     relu_of_a_number: r"got the number -3: for numbers, max\(x, 0\)",

@@ -12,7 +12,7 @@ Readings   the slide says neither how many steps nor when the power method stops
            theorem's count three steps have 11 layers
            run until it stops, ours: it is the eigenvector to rounding, and no transformer errs less
 Tested     ReLU transformers trained here (results/unlabelled/pca-relu, three seeds: d = 5, 20
-           points, 3 layers, λ_j = 2^−j), sin² of the angle to the leading eigenvector on fresh
+           points, 3 layers, λ_j = 2^(1−j)), sin² of the angle to the leading eigenvector on fresh
            problems, paired; the power method starts at random, as in Algorithm 1 of qliu2025
 Ours       to stop: 300 steps, after which the mean sin² is shown
 Beyond     other gaps λ_{j+1}/λ_j, and spectra that were never trained on: one large eigenvalue, the
@@ -110,7 +110,7 @@ def decide_together(readings: Mapping[str, Check]) -> Check:
 
 
 def count_theorem_steps(layers: int) -> int:
-    """The steps τ that Theorem 2.1 allots to so many layers, L = 2τ + 4k + 1 with k = 1."""
+    """Count the steps τ that Theorem 2.1 allots to L layers, L = 2τ + 4k + 1 with k = 1."""
     return max((layers - 5) // 2, 0)
 
 

@@ -46,7 +46,6 @@ OURS = (
 )
 HARD_HERE = ("one value", "one small eigenvalue")
 """The hard spectra that differ at d = 2."""
-"""A flow: the case, the kind of start, and the loss above the minimum at the start and the end."""
 
 
 def judge_flows(rows: Rows) -> Evidence:
