@@ -94,7 +94,7 @@ def test_every_figure_is_there_with_its_data(page: Page) -> None:
         HOSTILE,
         "entry",
         "Newton",
-        "written;",
+        "written",
     ):
         assert wanted in words
     assert "$p = 1$" not in words, "charts have no mathematics to typeset"

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import torch
@@ -16,7 +16,7 @@ from torch import Tensor
 
 from innerloop.claims.base import Claim, claim
 from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Check, Erratum, Evidence, Part, misprint
+from innerloop.claims.evidence import Check, Erratum, Evidence, Part, Verdict, misprint
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.gatmiry2024.landscape import delta
@@ -102,7 +102,7 @@ def test_stored_evidence_of_the_former_shape_is_read() -> None:
         content = json.loads(path.read_bytes())["content"]
         if "parts" in content["found"]:
             found = Evidence.from_dict(content["found"])
-            assert found.verdict in ("holds", "holds as corrected", "undecided", "fails")
+            assert found.verdict in get_args(Verdict)
             assert len(found.parts) == len(content["found"]["parts"])
     former = {**vars(FAILED)}
     del former["ours"]

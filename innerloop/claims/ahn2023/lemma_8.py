@@ -169,7 +169,8 @@ def draw_landscape(grid: int, d: int = 5, n: int = 20) -> tuple[Figure, dict[str
     points = torch.tensor([[one, two] for one in axis for two in axis], dtype=torch.float64)
     values = loss(points).log10().tolist()
     rows = [
-        {"a0": p[0], "a1": p[1], "loss": v} for p, v in zip(points.tolist(), values, strict=True)
+        {"a0": round(p[0], 3), "a1": round(p[1], 3), "loss": round(v, 4)}  # as far as it is seen
+        for p, v in zip(points.tolist(), values, strict=True)
     ]
     figure = Figure(
         title="Two layers: the loss is the same when they are swapped",
