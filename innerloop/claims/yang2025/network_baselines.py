@@ -29,6 +29,8 @@ from innerloop.problems.network_regression import (
 STEP_SIZES = (0.1, 0.3)
 TUNING_PROMPTS = 60
 """Further prompts on which the numbers of scikit-learn's methods are chosen."""
+TOGETHER = 30
+"""Prompts that are trained on at once: their networks fit into the cache of a processor."""
 Predictor = Callable[[NetworkProblem], Float[Tensor, " batch"]]
 
 
@@ -45,16 +47,25 @@ def train_networks(
     problem: NetworkProblem, starts: int, steps: int, generator: torch.Generator
 ) -> Answers:
     """Train networks on every prompt, and predict the query by the one that validates best."""
-    shapes, batch, kept = problem.shapes, len(problem.x), problem.n - max(problem.n // 5, 1)
-    combined = starts * len(STEP_SIZES)
-    weights = tuple(
+    begun = tuple(
         (2 / columns) ** 0.5
-        * torch.randn(batch, starts, 1, rows, columns, generator=generator, dtype=torch.float64)
-        for rows, columns in shapes
+        * torch.randn(
+            len(problem.x), starts, rows, columns, generator=generator, dtype=torch.float64
+        )
+        for rows, columns in problem.shapes
     )
-    weights = tuple(
-        w.expand(-1, -1, len(STEP_SIZES), -1, -1).reshape(batch * combined, *w.shape[-2:])
-        for w in weights
+    parts = [slice(k, k + TOGETHER) for k in range(0, len(problem.x), TOGETHER)]
+    found = [_train_part(problem[part], tuple(w[part] for w in begun), steps) for part in parts]
+    return Answers(*(torch.cat(each) for each in zip(*found, strict=True)))
+
+
+def _train_part(problem: NetworkProblem, begun: NetworkWeights, steps: int) -> Answers:
+    """Train from several starts on each of a few prompts, with every step size."""
+    batch, starts = begun[0].shape[:2]
+    kept, combined = problem.n - max(problem.n // 5, 1), starts * len(STEP_SIZES)
+    begun = tuple(
+        w.unsqueeze(2).expand(-1, -1, len(STEP_SIZES), -1, -1).reshape(-1, *w.shape[-2:])
+        for w in begun
     )
     sizes = torch.tensor(STEP_SIZES, dtype=torch.float64).repeat(batch * starts)
 
@@ -62,7 +73,7 @@ def train_networks(
         return tensor.double().repeat_interleave(combined, dim=0)
 
     x, y, query = (repeat(each) for each in (problem.x, problem.y, problem.x_query))
-    begun, seen = weights, NetworkProblem(x[:, :kept], y[:, :kept], query, weights)
+    weights, seen = begun, NetworkProblem(x[:, :kept], y[:, :kept], query, begun)
     descent = NetworkGradientDescent(sizes.unsqueeze(0), torch.full_like(sizes, 1e6))
     least = torch.full((batch * combined,), torch.inf, dtype=torch.float64)
     answers, stops = torch.zeros_like(least), torch.zeros_like(least, dtype=torch.int64)

@@ -75,7 +75,7 @@ def judge_errors(found: list[Errors]) -> Evidence:
         ],
         numbers={
             DECIDES: "more prompts, as labels are heavy-tailed, and three trainings of each depth: "
-            "preset full has 3,000 and three"
+            "preset full has 2,000 and three"
         },
         table=list_errors(found),
         figures=[
@@ -174,7 +174,7 @@ SMALL: Mapping[str, Any] = {**NetworkRegressionRecipe.small, "steps": 2, "warmup
     },
     full={
         "machines": [name_seeds(f"networks-{layers}", 3) for layers in (3, 4, 6)],
-        "prompts": 3000,
+        "prompts": 2000,
         "starts": 10,
         "steps": 3000,
     },
