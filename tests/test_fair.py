@@ -38,6 +38,7 @@ from innerloop.errors import InputError
 from innerloop.ledger.code import collect_dependencies
 from innerloop.ledger.run import Run
 from innerloop.ledger.store import Cell, Store, finish_cell
+from innerloop.ledger.tables import unpack_tables
 from innerloop.report.claims import render_claims
 from innerloop.report.findings import list_findings
 from innerloop.report.text import format_sentence
@@ -99,11 +100,11 @@ def test_few_trainings_are_told(counts: tuple[int | None, ...], label: str) -> N
 def test_stored_evidence_of_the_former_shape_is_read() -> None:
     """Cells that were recorded before: each part has `matters`, and there are no errata."""
     for path in sorted((find_recorded() / "cells" / "full").glob("*/*.json")):
-        content = json.loads(path.read_bytes())["content"]
-        if "parts" in content["found"]:
-            found = Evidence.from_dict(content["found"])
+        data = unpack_tables(json.loads(path.read_bytes())["content"]["found"])
+        if "parts" in data:
+            found = Evidence.from_dict(data)
             assert found.verdict in get_args(Verdict)
-            assert len(found.parts) == len(content["found"]["parts"])
+            assert len(found.parts) == len(data["parts"])
     former = {**vars(FAILED)}
     del former["ours"]
     part = {"printed": former, "corrected": None, "matters": "print"}

@@ -700,7 +700,7 @@ def test_a_file_of_the_first_format_is_stale_not_damaged(ledger: Ledger) -> None
     assert ledger.messages == [
         "1 stored results are stale, 1 of them are run again now: all code changed"
     ]
-    assert json.loads(path.read_bytes())["version"] == 2
+    assert json.loads(path.read_bytes())["version"] == 3
 
 
 def test_what_a_machine_lacks_is_not_a_broken_check(ledger: Ledger) -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 import innerloop
+from innerloop.ledger.tables import unpack_tables
 
 ROOT = Path(__file__).parent.parent
 README = (ROOT / "README.md").read_text("utf-8")
@@ -134,7 +135,7 @@ def test_tutorials_that_use_pandas_say_what_to_install() -> None:
 def test_the_table_of_sparse_recovery_is_what_was_recorded() -> None:
     page = (ROOT / "docs" / "guide" / "sparse-recovery.md").read_text("utf-8")
     paths = (ROOT / "results" / "cells" / "full" / "liu2025.figure-1a").glob("*.json")
-    cells = [json.loads(path.read_text("utf-8"))["content"] for path in paths]
+    cells = [unpack_tables(json.loads(path.read_text("utf-8"))["content"]) for path in paths]
     cells.sort(key=lambda cell: cell["cell"]["settings"]["restart"])
     cell, *others = cells
     losses = cell["found"]["losses"]

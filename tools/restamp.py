@@ -21,6 +21,7 @@ from innerloop.claims.base import PRESETS, Claim
 from innerloop.claims.loading import load_claims
 from innerloop.ledger.code import WEIGHTS, collect_dependencies
 from innerloop.ledger.store import Cell, Store
+from innerloop.ledger.tables import unpack_tables
 from innerloop.mathtext import strip_dollars
 from innerloop.results import find_results
 
@@ -29,7 +30,7 @@ def read_found(folder: Path, claim: str) -> dict[str, Any]:
     """Read what the cells of a claim at `quick` found, by file name; marks of mathematics apart."""
     files = (folder / "cells" / "quick" / claim).glob("*.json")
     found = {path.name: json.loads(path.read_bytes())["content"]["found"] for path in files}
-    return strip_dollars(found)
+    return strip_dollars(unpack_tables(found))
 
 
 def list_lookups(folder: Path, claim: Claim) -> set[str]:

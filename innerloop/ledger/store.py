@@ -18,11 +18,13 @@ from innerloop.claims.base import Preset
 from innerloop.errors import FileError
 from innerloop.files import PARTIAL_PREFIX, write_atomically
 from innerloop.jsonfiles import read_object
+from innerloop.ledger.tables import pack_tables, unpack_tables
 from innerloop.provenance import collect_versions
 
 FORMAT = "innerloop-cell"
-VERSION = 2
-"""Version 1 had one digest for all code, so what changed is unknown: it reads as stale."""
+VERSION = 3
+"""Version 1 had one digest for all code, so what changed is unknown: it reads as stale. Versions 1
+and 2 spelled out every row of a table."""
 MAX_SECONDS = 1e9
 """More seconds than any cell has taken: three decades."""
 STALE_SECONDS = 60.0
@@ -86,7 +88,7 @@ class Store:
         try:
             file = read_object(path)
             content = file["content"]
-            if file["format"] != FORMAT or file["version"] not in (1, VERSION):
+            if file["format"] != FORMAT or file["version"] not in range(1, VERSION + 1):
                 raise FileError(f"it has format {file['format']!r}, version {file['version']!r}")
             if file["sha256"] != _compute_digest(content):
                 raise FileError("its contents do not match their SHA-256")
@@ -106,7 +108,7 @@ class Store:
             "cell": _describe_cell(cell),
             "command": cell.command,
             **{name: getattr(finished, name) for name in ("code", "versions", "made", "seconds")},
-            "found": finished.found,
+            "found": pack_tables(finished.found),
         }
         whole = {"format": FORMAT, "version": VERSION, "sha256": _compute_digest(content)}
         path = self.path(cell)
@@ -150,7 +152,7 @@ def _restore_finished(content: Mapping[str, Any]) -> Finished:
     for name, table in (("versions", versions), ("code", code)):
         if not isinstance(table, dict) or not all(isinstance(v, str) for v in table.values()):
             raise FileError(f"its {name} must be texts by name, got {table!r:.60}")
-    return Finished(content["found"], float(seconds), made, code, versions)
+    return Finished(unpack_tables(content["found"]), float(seconds), made, code, versions)
 
 
 def _describe_cell(cell: Cell) -> dict[str, Any]:
