@@ -118,7 +118,8 @@ def _print_evidence(outcome: dict[str, Any]) -> None:
     if evidence["out_of_reach"]:
         print_text(f"  {evidence['out_of_reach']}")
     for name, value in evidence["numbers"].items():
-        print_text(f"  {name}: {format_value(value)}")
+        # A text says what was found, or what would decide: it is never cut off.
+        print_text(f"  {name}: {value if isinstance(value, str) else format_value(value)}")
     print_text()
 
 

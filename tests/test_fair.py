@@ -43,6 +43,7 @@ from innerloop.report.claims import render_claims
 from innerloop.report.findings import list_findings
 from innerloop.report.text import format_sentence
 from innerloop.results import find_recorded
+from innerloop.terminal import print_outcomes
 from innerloop.testing import check_claim
 from innerloop.theory.looped import LoopedLoss
 
@@ -446,9 +447,16 @@ def test_shares_are_told_as_shares() -> None:
     assert "broken in 400 of 400 draws, a share of 0.1 allowed" in trial.check().counterexample
 
 
-def test_a_restatement_reads_the_cells_of_its_original(tmp_path: Path) -> None:
+def test_a_restatement_reads_the_cells_of_its_original(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     one = load_claims()["gatmiry2024.theorem-3.4"]
-    found = Evidence(parts=[Part(printed=HELD)], errata=[Erratum(where="(3)", printed=FAILED)])
+    whole = "more prompts than these, of which each takes a second, and a training of every depth"
+    found = Evidence(
+        parts=[Part(printed=HELD)],
+        errata=[Erratum(where="(3)", printed=FAILED)],
+        numbers={"what would decide it": whole},
+    )
     (settings,) = one.presets["quick"]
     store, cell = Store(tmp_path, print), Cell(one.id, "quick", 0, settings)
     code = collect_dependencies(one.location, [], settings)
@@ -462,6 +470,8 @@ def test_a_restatement_reads_the_cells_of_its_original(tmp_path: Path) -> None:
     assert [outcome.as_dict()["label"] for outcome in outcomes] == ["holds · 1 erratum"] * 2
     assert [outcome.as_dict()["restates"] for outcome in outcomes] == ["", one.id]
     assert outcomes[1].as_dict()["hypotheses"]["$Σ* = I$"] == "the theorem"
+    print_outcomes([outcome.as_dict() for outcome in outcomes])
+    assert capsys.readouterr().out.count(f"what would decide it: {whole}\n") == 2, "not cut off"
     texts = render_claims([outcome.as_dict() for outcome in outcomes], {}, {})
     assert 'The statement of <a href="#gatmiry2024.theorem-3.4">' in texts
     assert texts.count(">holds · 1 erratum<") == 2

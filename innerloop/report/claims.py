@@ -126,7 +126,7 @@ def _render_details(
     parts += "".join(_render_beyond(check) for check in evidence["beyond"])
     reason = f"<p>{typeset_later(evidence['out_of_reach'])}</p>" if evidence["out_of_reach"] else ""
     numbers = "".join(
-        f"<div><dt>{typeset_later(name)}</dt><dd>{escape(format_value(value))}</dd></div>"
+        f"<div><dt>{typeset_later(name)}</dt><dd>{typeset_later(format_value(value))}</dd></div>"
         for name, value in evidence["numbers"].items()
     )
     figures = "".join(
