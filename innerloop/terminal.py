@@ -117,8 +117,10 @@ def _print_evidence(outcome: dict[str, Any]) -> None:
         _print_check("beyond", check)
     if evidence["out_of_reach"]:
         print_text(f"  {evidence['out_of_reach']}")
+    if outcome["verdict"] == "undecided" and outcome["decided_by"]:
+        print_text(f"  what would decide it: {outcome['decided_by']}")
     for name, value in evidence["numbers"].items():
-        # A text says what was found, or what would decide: it is never cut off.
+        # A text says what was found: it is never cut off.
         print_text(f"  {name}: {value if isinstance(value, str) else format_value(value)}")
     print_text()
 

@@ -78,7 +78,8 @@ def make_outcomes() -> list[dict[str, Any]]:
         "figures": [make_figure(), make_figure(panel="panel", mark="point", colour=None)],
         "out_of_reach": attack("out"),
     }
-    texts = {name: attack(name) for name in ("source", "statement", "where", "kind", "made")}
+    names = ("source", "statement", "where", "kind", "made", "decided_by")
+    texts = {name: attack(name) for name in names}
     stale: dict[str, Any] = {"preset": "quick", "verdict": "holds", "made": attack("stale-made")}
     stale["changed"] = [attack("stale-changed")]
     first = {
@@ -90,7 +91,7 @@ def make_outcomes() -> list[dict[str, Any]]:
     }
     error = {"evidence": None, "error": attack("error"), "stale": None}
     other = {"id": attack("own."), "verdict": attack("unknown"), "restates": attack("restated")}
-    return [first, {**first, **error, **other}]
+    return [first, {**first, "id": "toy.two", "verdict": "undecided"}, {**first, **error, **other}]
 
 
 def make_data() -> ReportData:

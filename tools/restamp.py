@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from innerloop.claims.base import PRESETS, Claim
+from innerloop.claims.evidence import Evidence
 from innerloop.claims.loading import load_claims
 from innerloop.ledger.code import WEIGHTS, collect_dependencies
 from innerloop.ledger.store import Cell, Store
@@ -27,10 +28,16 @@ from innerloop.results import find_results
 
 
 def read_found(folder: Path, claim: str) -> dict[str, Any]:
-    """Read what the cells of a claim at `quick` found, by file name; marks of mathematics apart."""
-    files = (folder / "cells" / "quick" / claim).glob("*.json")
-    found = {path.name: json.loads(path.read_bytes())["content"]["found"] for path in files}
-    return strip_dollars(unpack_tables(found))
+    """Read what the cells of a claim at `quick` found, by file name; marks of mathematics apart.
+
+    Evidence in a former shape is read as today's code reads it.
+    """
+    found = {}
+    for path in (folder / "cells" / "quick" / claim).glob("*.json"):
+        data = unpack_tables(json.loads(path.read_bytes())["content"]["found"])
+        told = isinstance(data, dict) and "parts" in data
+        found[path.name] = Evidence.from_dict(data).as_dict() if told else data
+    return strip_dollars(found)
 
 
 def list_lookups(folder: Path, claim: Claim) -> set[str]:

@@ -78,6 +78,8 @@ class Claim:
     """What the statement presupposes, each with where that comes from."""
     restates: Mapping[str, str] = field(default_factory=dict)
     """Further ids of the same statement, each with where it is printed."""
+    decided_by: str = ""
+    """What would decide the claim: shown where it is undecided, beside that verdict."""
     original: str = ""
     """The id of the claim whose check and verdict a restatement shares."""
 
@@ -167,6 +169,7 @@ def claim(
     falsified: Mapping[str, Form] | None = None,
     hypotheses: Mapping[str, str] | None = None,
     restates: Mapping[str, str] | None = None,
+    decided_by: str = "",
     source: Source | None = None,
 ) -> Callable[[Callable[..., Any]], Claim]:
     """Declare the function below as the test of a claim.
@@ -188,6 +191,8 @@ def claim(
             from the genuine to the false. The claim must say no to them.
         hypotheses: What the source presupposes, with where it says so.
         restates: Further ids of the same statement, each with where it is printed.
+        decided_by: What would decide the claim where its data do not: a longer training, a number
+            that the source does not tell.
         source: Where the claim is from, unless it is in a package of claims that has a `SOURCE`.
 
     Returns:
@@ -217,6 +222,7 @@ def claim(
             judge=judge,
             hypotheses=hypotheses or {},
             restates=restates or {},
+            decided_by=decided_by,
         )
 
     return declared

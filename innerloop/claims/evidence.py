@@ -199,11 +199,15 @@ class Evidence:
         """Rebuild the evidence from the output of `as_dict`, or from that of former versions.
 
         Those had no errata: a proof line was a part, and its verdict counted. It is read as it
-        stands, so the verdict is the one that was shown then.
+        stands, so the verdict is the one that was shown then. What would decide a claim was among
+        its numbers; now the claim says it.
         """
+        told = "what would decide it"
+        numbers = {name: value for name, value in data["numbers"].items() if name != told}
         return cls(
             **{
                 **data,
+                "numbers": numbers,
                 "parts": [_read_part(part) for part in data["parts"]],
                 "errata": [Erratum(**_read_checks(part)) for part in data.get("errata", ())],
                 "beyond": [Check(**part) for part in data.get("beyond", ())],

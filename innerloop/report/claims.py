@@ -125,6 +125,8 @@ def _render_details(
     parts += "".join(_render_erratum(erratum) for erratum in evidence["errata"])
     parts += "".join(_render_beyond(check) for check in evidence["beyond"])
     reason = f"<p>{typeset_later(evidence['out_of_reach'])}</p>" if evidence["out_of_reach"] else ""
+    if outcome["verdict"] == "undecided" and outcome["decided_by"]:
+        reason += f"<p>What would decide it: {typeset_later(outcome['decided_by'])}.</p>"
     numbers = "".join(
         f"<div><dt>{typeset_later(name)}</dt><dd>{typeset_later(format_value(value))}</dd></div>"
         for name, value in evidence["numbers"].items()

@@ -19,12 +19,15 @@ HEADINGS = {
     "step": "Errata: a formula on the way is wrong, the statement stands",
     "print": "Errata: the print is wrong, and it is plain what is meant",
     "beyond": "Beyond what the sources say",
+    "open": "Statements that are open, and what would decide them",
 }
 """Headings of the kinds of findings, in the order of the page."""
 
 SHOWN = 6
 """Findings that are seen at once; the others unfold."""
 
+_PLAIN = {"vacuous": ("printed", "summary"), "open": ("printed", "decided_by")}
+"""Kinds of findings without a correction, and what is shown of them."""
 _OUTCOMES = {True: "holds", False: "fails", None: "undecided"}
 
 
@@ -46,7 +49,7 @@ def list_findings(outcomes: Outcomes) -> list[dict[str, Any]]:
         }
         for outcome in outcomes
         if outcome["evidence"] and not outcome["restates"]
-        for kind, rest in _list_found(outcome["evidence"])
+        for kind, rest in [*_list_found(outcome["evidence"]), *_list_open(outcome)]
     ]
     return sorted(found, key=_rank)
 
@@ -93,6 +96,14 @@ def _list_found(evidence: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
         )
 
 
+def _list_open(outcome: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    if outcome["verdict"] == "undecided":
+        parts = outcome["evidence"]["parts"]
+        open_parts = [part for part in parts if part["printed"]["passed"] is None]
+        told = "; ".join(part["printed"]["statement"] for part in open_parts)
+        yield "open", {"printed": told, "decided_by": outcome["decided_by"]}
+
+
 def _describe_failure(found: dict[str, Any]) -> dict[str, Any]:
     printed, corrected = found["printed"], found["corrected"]
     return {
@@ -120,7 +131,7 @@ def render_findings(outcomes: Outcomes) -> str:
             sections += _render_cards(members[:SHOWN])
             if len(members) > SHOWN:
                 sections += _render_list("All of them", len(members), kind)
-        elif kind == "vacuous" and members:
+        elif kind in _PLAIN and members:
             sections += _render_fold(title, len(members), _render_cards(members))
         elif members:
             sections += _render_list(title, len(members), kind)
@@ -153,10 +164,9 @@ def _render_finding(finding: dict[str, Any]) -> str:
         f"{escape(finding['where'] or finding['id'])}</a></p>"
         f'<p class="claimed">{typeset(format_sentence(finding["claim"]))}</p>'
     )
-    if finding["kind"] == "vacuous":
-        said = "".join(
-            f"<p>{typeset(format_sentence(finding[name]))}</p>" for name in ("printed", "summary")
-        )
+    if names := _PLAIN.get(finding["kind"]):
+        texts = [finding[name] for name in names if finding[name]]
+        said = "".join(f"<p>{typeset(format_sentence(text))}</p>" for text in texts)
         return f'<article class="finding">{head}{said}</article>'
     example = typeset(finding["counterexample"])
     was = f'<p class="was">{typeset(format_sentence(finding["printed"]))}</p>'

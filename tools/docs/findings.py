@@ -18,6 +18,7 @@ LABELS = {
     "corrected": "corrected",
     "meant": "meant",
     "summary": "tested",
+    "decided_by": "would decide it",
 }
 """Fields of a finding that are shown, with what they are called."""
 

@@ -142,6 +142,8 @@ def _tabulate_run(k: int, cell: Cell) -> dict[str, Any]:
     "0, every $A_i$ to a multiple of the inverse covariance, every $B_i$ to a multiple of "
     "the identity.",
     where="Section 6.1, Figure 3",
+    decided_by="the number of iterations, and the number of prompts in a batch, which the source "
+    "does not tell",
     **SETTING,
     conclude=judge_figure_3,
     falsified={

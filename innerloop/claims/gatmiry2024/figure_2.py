@@ -141,6 +141,7 @@ def swap_loops(found: Comparison) -> Comparison:
         "$n = 20$, or another": "the figure tells no $n$; the code that they use has 20, at "
         "$d = 5$",
     },
+    decided_by="the figure's $n$, its numbers of loops and of steps, which are not told",
     quick={"most": 3, "seeds": 3, "steps": 250, "batch": 64},
     full={"most": 4, "seeds": 5, "steps": 500, "batch": 128},
     tiny={"most": 3, "seeds": 1, "steps": 30, "batch": 16},

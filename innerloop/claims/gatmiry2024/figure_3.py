@@ -182,6 +182,7 @@ def change_curves(change: Callable[[Curve], Curve]) -> Callable[[Found], Found]:
         "$n = 20$, or more": "the figure tells no $n$; the code that they use has 20, at $d = 5$",
         "out of distribution $Σ = D²$": "the code that they use",
     },
+    decided_by="the figure's $n$, which is not told: at 100 the loss keeps improving, at 20 not",
     quick={**PRINTED, "seeds": 3, "steps": 250, "batch": 64, "count": 2000},
     full={**PRINTED, "seeds": 5, "steps": 500, "batch": 128, "count": 20_000},
     tiny={"loops": [2], "sizes": [100], "exact": [], "seeds": 1, "steps": 80, "batch": 48}

@@ -123,6 +123,8 @@ def _leave_open(part: Part, more: list[Run]) -> Part:
         "$n = 20$": "the code that they use",
         "more than one loop": "the caption, which sets one apart",
     },
+    decided_by="which numbers of loops the figure shows, and how near it calls converged: neither "
+    "is told",
     quick={"loops": [1, 2, 4, 8], "flows": FLOWS, "seeds": 3, "steps": 300, "batch": 64},
     full={"loops": [1, 2, 3, 4, 5, 8], "flows": FLOWS, "seeds": 5, "steps": 600, "batch": 128},
     tiny={"loops": [2], "flows": [2, 4], "seeds": 1, "steps": 100, "batch": 96},

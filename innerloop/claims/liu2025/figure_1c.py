@@ -89,6 +89,7 @@ RECORDED = {"learning_rate": 4e-3, "warmup": 100, "hidden": 84, "growth": [1200,
     where="Section 6, Figure 1c",
     kind="ordering",
     hypotheses=contest.SETUP,
+    decided_by=contest.DECIDED_BY,
     quick=[
         {**SMALL, "n": 6, "steps": 150, "examples": 2000, "restart": k}
         | {"recipe": {"learning_rate": 5e-3, "warmup": 15}}

@@ -151,6 +151,7 @@ FASTER = "LISTA-VM from Chebyshev's steps"
     where="Appendix F, Figure 3",
     kind="figure",
     hypotheses=SETUP,
+    decided_by=contest.DECIDED_BY,
     quick=QUICK,
     full=FULL,
     paper=[{**PAPER, "steps": 17_000, "restart": k} for k in range(3)],

@@ -114,6 +114,8 @@ def pick_best(rows: Rows) -> Rows:
         "Assumption 1, parameters and $d$ of constant scale": "the corollary",
         "$⟨p_i, v_i⟩ > 0$": "Theorem 7, whose error the corollary adds: it fixes the signs",
     },
+    decided_by="networks that minimise the loss on their pool: trainings that go on until none "
+    "has a lower one with twice the steps",
     quick={"pools": [20, 60, 200, 700], "layers": [1, 2], "seeds": [0], "steps": 200},
     full={
         "pools": [20, 60, 200, 600, 2000, 6000],

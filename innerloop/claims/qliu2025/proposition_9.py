@@ -141,6 +141,8 @@ def keep_risks_equal(least: float, scale: float, rows: Rows) -> Rows:
         "which the slide allows",
         "$⟨p_i, v_i⟩ > 0$": "Theorem 7, whose notation the proposition uses: it fixes the signs",
     },
+    decided_by="networks that minimise the loss on their pool: trainings that go on until none "
+    "has a lower one with twice the steps",
     quick={"pools": [20, 60, 200, 700], "seeds": [0, 1], "steps": 150},
     full={"pools": [20, 60, 200, 600, 2000, 6000], "seeds": [0, 1, 2], "steps": 3000},
     tiny={"pools": [2, 6, 20], "seeds": [0], "steps": 3},

@@ -12,5 +12,3 @@ SOURCE = Source(
     "six papers)",
     2025,
 )
-DECIDES = "what would decide it"
-"""Under this name `numbers` say, in words, what an undecided claim waits for."""

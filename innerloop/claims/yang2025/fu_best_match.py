@@ -169,6 +169,8 @@ def replace_steps(name: str, steps: list[int]) -> Callable[[list[Data]], list[Da
         "$w* ~ N(0, I)$, $x ~ N(0, Σ)$, $y = w*ᵀx$ without noise": "the linear regression task",
         "$d = 5$, $n = 10$, 6 layers of width 64, at `full` too": "ours: the slides give no sizes",
     },
+    decided_by="trainings that agree on how the steps of gradient descent grow, or one as long as "
+    "the paper's, 500,000 steps",
     quick={
         "machines": ["gpt2"],
         "sizes": SMALL_SIZES,

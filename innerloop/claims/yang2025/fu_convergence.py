@@ -38,7 +38,6 @@ from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.intervals import Interval, check_within, take_central
 from innerloop.claims.recorded import name_seeds
 from innerloop.claims.trials import Inequality
-from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.networks import (
     LEARNED_SHARE,
     PAPER_SIZES,
@@ -108,11 +107,7 @@ def judge_convergence(data: Data) -> Evidence:
             judge_hundreds(data),
         ],
         beyond=[check_powers(data)],
-        numbers={
-            DECIDES: "networks whose two fits agree, such as those of the paper's sizes (preset "
-            "paper: 12 layers, d = 20, n = 40, 500,000 steps); for hundreds, the authors' step",
-            **{f"order, {name}": order.value for name, order in orders.items() if order},
-        },
+        numbers={f"order, {name}": order.value for name, order in orders.items() if order},
         table=match_layers(errors),
         figures=[
             draw_curves(
@@ -224,6 +219,8 @@ def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[list[D
         "$d = 5$, $n = 10$, 6 layers of width 64, at `full` too": "ours: the slides give no sizes; "
         "there is no layer 8 to look at",
     },
+    decided_by="networks whose two fits agree, such as those of the paper's sizes (preset "
+    "paper: 12 layers, d = 20, n = 40, 500,000 steps); for hundreds, the authors' step",
     quick={
         "machines": ["gpt2"],
         "sizes": SMALL_SIZES,

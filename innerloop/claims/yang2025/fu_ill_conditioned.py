@@ -30,7 +30,6 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.intervals import Interval, check_within, take_central
 from innerloop.claims.recorded import name_trainings
-from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.networks import (
     LEARNED_SHARE,
     PAPER_SIZES,
@@ -90,8 +89,6 @@ def judge_condition(data: Data) -> Evidence:
             )
         ],
         numbers={
-            DECIDES: "a network of κ = 100 that reaches every level: it was trained for 2,000 "
-            "steps, that of Σ = I for 7,000",
             "the transformer's last error, κ = 1": ends[0],
             "the transformer's last error, κ = 100": ends[1],
             f"steps at κ = 100 over those at κ = 1 down to {LEVELS[-1]:g}, gradient descent": (
@@ -184,6 +181,8 @@ def replace_errors(name: str, easy: Sequence[float], hard: Sequence[float]) -> A
         "$κ = 100$ is that of $Σ$, with a geometric spectrum": "ours: the slides say $κ = 100$",
         "$d = 5$, $n = 10$, 6 layers of width 64, at `full` too": "ours: the slides give no sizes",
     },
+    decided_by="a network of κ = 100 that reaches every level: it was trained for 2,000 "
+    "steps, that of Σ = I for 7,000",
     quick={"machines": [RECORDED], "sizes": SMALL_SIZES, "prompts": 400}
     | {"examples": 600, "most": 1000},
     full={"machines": name_trainings(RECORDED, 3), "sizes": SMALL_SIZES, "prompts": 1500}

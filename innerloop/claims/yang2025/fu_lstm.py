@@ -29,7 +29,6 @@ from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.intervals import check_within, take_central
 from innerloop.claims.recorded import name_trainings
-from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.networks import (
     LEARNED_SHARE,
     PAPER_SIZES,
@@ -114,11 +113,7 @@ def judge_layers(data: Data) -> Evidence:
     improves = replace(improves, reading=reading, other_readings={"every layer": every})
     return Evidence(
         parts=[*others, improves],
-        numbers={
-            DECIDES: "LSTMs trained until their errors stop falling, for more than 3,000 steps: "
-            "what is left of the first layer's error is near the threshold",
-            **{f"error of the {name}": end for name, end in ends.items()},
-        },
+        numbers={f"error of the {name}": end for name, end in ends.items()},
         table=[
             {"layer": k + 1, "transformer": a, "LSTM": b}
             for k, (a, b) in enumerate(zip(means["transformer"], means["LSTM"], strict=False))
@@ -170,6 +165,8 @@ def replace_errors(**curves: list[float]) -> Callable[[list[Data]], list[Data]]:
         "$w* ~ N(0, I)$, $x ~ N(0, Σ)$, $y = w*ᵀx$ without noise": "the linear regression task",
         "$d = 5$, $n = 10$, width 64, as many steps of training": "ours: the slides give no sizes",
     },
+    decided_by="LSTMs trained until their errors stop falling, for more than 3,000 steps: "
+    "what is left of the first layer's error is near the threshold",
     quick={"machines": [RECORDED], "sizes": SMALL_SIZES, "prompts": 400, "examples": 600},
     full={"machines": name_trainings(RECORDED, 3)}
     | {"sizes": SMALL_SIZES, "prompts": 1500, "examples": 3000},

@@ -41,7 +41,6 @@ from innerloop.claims.evidence import Check, Evidence, Figure, Part
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_within, estimate_mean
 from innerloop.claims.recorded import name_seeds
-from innerloop.claims.yang2025 import DECIDES
 from innerloop.problems.base import sample_sphere
 from innerloop.problems.linear_regression import LinearRegression
 from innerloop.problems.principal_components import PCAProblem, PrincipalComponents
@@ -77,9 +76,6 @@ def judge_contest(data: Data) -> Evidence:
             for name in sorted(others)
         ],
         numbers={
-            DECIDES: "the number of steps of the slide's power method",
-        }
-        | {
             f"steps that reach the last layer, training {k + 1}": _count_steps(each)
             for k, each in enumerate(own)
         },
@@ -237,6 +233,7 @@ SMALL = {"d": 3, "n": 6, "width": 8, "hidden": 4, "batch": 4, "steps": 2, "super
     where="Sixth paper (Learning spectral methods by transformers): key conclusions, 1",
     kind="ordering",
     hypotheses={"$d = 5$, 20 points, 3 layers": "ours: the slides name no sizes"},
+    decided_by="the number of steps of the slide's power method",
     quick={"machines": name_seeds("pca-relu", 3), "gaps": [0.3, 0.7, 0.9], "examples": 1000},
     full={
         "machines": name_seeds("pca-relu", 3),

@@ -45,7 +45,6 @@ from innerloop.claims.evidence import Axis, Check, Evidence, Figure
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_within, estimate_mean
 from innerloop.claims.recorded import name_seeds
-from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.clouds import label_points, score_instances
 from innerloop.problems.base import sample_sphere
 from innerloop.problems.binary_mixture import BinaryMixture
@@ -116,7 +115,6 @@ def judge_sets(data: Data) -> Evidence:
     ]
     return Evidence(
         parts=parts,
-        numbers={DECIDES: "more samples of each set (preset full has 1,000), and three trainings"},
         table=[
             {"set": name, "training": k, "mean |cos|": float(cosines.mean())}
             for k, each in enumerate(data["cosines"])
@@ -215,6 +213,7 @@ SMALL = {
     where="Sixth paper (Learning spectral methods by transformers): key contributions, 3",
     kind="ordering",
     hypotheses={"sets of scikit-learn, standardised": "ours: the slide names no set"},
+    decided_by="more samples of each set (preset full has 1,000), and three trainings",
     quick={
         "components": name_seeds("pca-relu", 3),
         "clouds": ["clusters-gaussian", "clusters-binary"],

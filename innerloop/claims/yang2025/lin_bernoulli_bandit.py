@@ -32,7 +32,6 @@ from innerloop.claims.falsifying import change_field
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import Interval, check_within, estimate_mean
 from innerloop.claims.recorded import name_seeds
-from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.deciding import (
     Games,
     check_near,
@@ -93,7 +92,6 @@ def judge_games(found: Found) -> Evidence:
                 for t, each in means.items()
             ),
         ],
-        numbers={DECIDES: "trainings that agree: longer ones than 2,500 steps on 10,000 games"},
         table=list_ends(games),
         figures=[
             draw_regret("Bernoulli bandits: transformers taught the best arm", games, every=2),
@@ -169,6 +167,7 @@ SMALL: Mapping[str, Any] = {
         "half of the games at random, half by Thompson sampling; 10,000 games, 2,500 steps": "ours:"
         " the slide names only the label",
     },
+    decided_by="trainings that agree: longer ones than 2,500 steps on 10,000 games",
     quick={"machines": name_seeds("bernoulli", 3), "games": 1000, "steps": [1, 3, 10, 30, 100]},
     full={"machines": name_seeds("bernoulli", 3), "games": 4000, "steps": [1, 3, 10, 30, 100]},
     tiny={"machines": [None], "games": 4, "steps": [1, 3]},

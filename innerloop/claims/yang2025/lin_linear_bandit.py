@@ -39,7 +39,6 @@ from innerloop.claims.encoders import join_trainings
 from innerloop.claims.evidence import Check, Evidence
 from innerloop.claims.falsifying import change_field
 from innerloop.claims.recorded import name_seeds
-from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.deciding import (
     Games,
     check_near,
@@ -114,15 +113,11 @@ def judge_games(found: Found) -> Evidence:
         ],
         beyond=beyond,
         numbers={
-            DECIDES: "more environments: preset full has 10,000; at 2,000 the interval of one "
-            "training reaches the factor",
-            **{
-                f"seed {fit['seed']}, in {fit['of']}": f"most like LinUCB with α = {fit['α']:g} "
-                f"({fit['agreement'][fit['α']]:.3f} of its odds; α = 2: "
-                f"{fit['agreement'][2.0]:.3f}), nearest τ = {fit['τ']:g} "
-                f"(divergence {fit['divergence']:.3g})"
-                for fit in found.fits
-            },
+            f"seed {fit['seed']}, in {fit['of']}": f"most like LinUCB with α = {fit['α']:g} "
+            f"({fit['agreement'][fit['α']]:.3f} of its odds; α = 2: "
+            f"{fit['agreement'][2.0]:.3f}), nearest τ = {fit['τ']:g} "
+            f"(divergence {fit['divergence']:.3g})"
+            for fit in found.fits
         },
         table=[row for each in others.values() for row in list_ends(each)],
         figures=[
@@ -204,6 +199,8 @@ SMALL: Mapping[str, Any] = {**LinearBanditsRecipe.small, "steps": 2, "warmup": 0
         "d = 2, 5 actions, 50 steps, noise 1.5": "ours: the slides name no sizes; the paper's are "
         "beyond the time of a check",
     },
+    decided_by="more environments: preset full has 10,000; at 2,000 the interval of one "
+    "training reaches the factor",
     quick={"distilled": name_seeds("distilled", 3), "decided": [], "longer": None, "games": 2000},
     full={
         "distilled": name_seeds("distilled", 3),

@@ -41,7 +41,6 @@ from innerloop.claims.evidence import Check, Evidence, Figure, Part
 from innerloop.claims.falsifying import Rows, change_column
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.trials import Equality, Inequality
-from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.hard_instances import list_hard_episodes
 from innerloop.constructions.packed_ucb_vi import PackedUCBVIConstruction, count_layers
 from innerloop.constructions.ucb_vi import UCBVIConstruction
@@ -83,8 +82,6 @@ def judge_planning(rows: Rows) -> Evidence:
             Part(printed=check_many_actions([row for row in rows if row["case"]["A"] > FEW])),
         ],
         numbers={
-            DECIDES: "a maximum of A numbers, exactly, in a number of layers of ReLU that does not "
-            "grow with A, or a proof that there is none",
             "layers, up to 2 actions": "H + 3",
             "layers, up to 8 actions": "2H + 2",
             "layers, A actions": "4 + (H − 1)(1 + ⌈(⌈log₂ A⌉ − 1)/2⌉)",
@@ -110,6 +107,8 @@ def judge_planning(rows: Rows) -> Evidence:
         "tabular decision processes of $H$ steps": "the slides",
         "the form of the bonus": "ours: the slides give none",
     },
+    decided_by="a maximum of $A$ numbers, exactly, in a number of layers of ReLU that does not "
+    "grow with $A$, or a proof that there is none",
     quick={"sizes": 6, "games": 20},
     full={"sizes": 6, "games": 200},
     tiny={"sizes": 2, "games": 4},

@@ -26,7 +26,6 @@ from innerloop.claims.evidence import Evidence, Figure, Part
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import take_central
 from innerloop.claims.recorded import load_recorded
-from innerloop.claims.yang2025 import DECIDES
 from innerloop.identification.hooked import HookedModel
 from innerloop.identification.hyper import predict_steps
 from innerloop.identification.instances import draw_prompts, find_targets
@@ -122,7 +121,7 @@ def merge_trainings(found: Sequence[Evidence]) -> Evidence:
             for same in zip(*(each.parts for each in found), strict=True)
         ],
         numbers={
-            name if name == DECIDES else f"{name}, seed {seed}": value
+            f"{name}, seed {seed}": value
             for seed, each in enumerate(found)
             for name, value in each.numbers.items()
         },

@@ -39,7 +39,6 @@ from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.figures import Axis, Figure
 from innerloop.claims.intervals import check_within, estimate_mean
 from innerloop.claims.recorded import load_recorded, name_seeds
-from innerloop.claims.yang2025 import DECIDES
 from innerloop.claims.yang2025.deciding import FOLDER, NEAR, estimate_ratio
 from innerloop.claims.yang2025.network_baselines import run_descent, train_networks, tune_regressors
 from innerloop.problems.network_regression import NetworkProblem
@@ -73,10 +72,6 @@ def judge_errors(found: list[Errors]) -> Evidence:
             for name, other in each.others.items()
             if name != TRAINING
         ],
-        numbers={
-            DECIDES: "more prompts, as labels are heavy-tailed, and three trainings of each depth: "
-            "preset full has 2,000 and three"
-        },
         table=list_errors(found),
         figures=[
             Figure(
@@ -166,6 +161,8 @@ SMALL: Mapping[str, Any] = {**NetworkRegressionRecipe.small, "steps": 2, "warmup
     hypotheses={
         "4 units, d = 4, 30 examples without noise, x ~ N(0, I)": "ours: no sizes are given"
     },
+    decided_by="more prompts, as labels are heavy-tailed, and three trainings of each depth: "
+    "preset full has 2,000 and three",
     quick={
         "machines": [["networks-3"], ["networks-4"], ["networks-6"]],
         "prompts": 240,
