@@ -40,7 +40,8 @@ LEARNED = 0.9
 """A risk above this is about that of answering 0, which is 1: nothing was learned."""
 
 
-def judge_risks(rows: Rows) -> Evidence:
+def judge_risks(cells: list[Rows]) -> Evidence:
+    rows = [row for cell in cells for row in cell]
     best = pick_best(rows)
     n, means = mean_by(best, "pool", "risk")
     pools, risks = ([row[name] for row in best] for name in ("pool", "risk"))
@@ -116,28 +117,27 @@ def pick_best(rows: Rows) -> Rows:
     },
     decided_by="networks that minimise the loss on their pool: trainings that go on until none "
     "has a lower one with twice the steps",
-    quick={"pools": [20, 60, 200, 700], "layers": [1, 2], "seeds": [0], "steps": 200},
-    full={
-        "pools": [20, 60, 200, 600, 2000, 6000],
-        "layers": [1, 2, 3],
-        "seeds": [0, 1, 2],
-        "steps": 3000,
-    },
-    tiny={"pools": [2, 6, 20], "layers": [1], "seeds": [0], "steps": 3},
-    judge=judge_risks,
+    quick=[
+        {"pools": [20, 60, 200, 700], "layers": layers, "seeds": [0], "steps": 200}
+        for layers in (1, 2)
+    ],
+    full=[
+        {"pools": [20, 60, 200, 600, 2000, 6000], "seeds": [0, 1, 2], "steps": 3000}
+        | {"layers": layers}
+        for layers in (1, 2, 3)
+    ],
+    tiny={"pools": [2, 6, 20], "layers": 1, "seeds": [0], "steps": 3},
+    conclude=judge_risks,
     falsified={"risks that do not fall": partial(keep_risks_equal, 0.0, 0.5)},
 )
 def corollary_10(
     generator: torch.Generator,
     *,
     pools: Sequence[int],
-    layers: Sequence[int],
+    layers: int,
     seeds: Sequence[int],
     steps: int,
 ) -> Rows:
-    rows: Rows = []
-    for blocks in layers:
-        settings = {**NETWORK, "blocks": blocks, "steps": steps, "warmup": steps // 10}
-        found = train_on_pools("pca", settings, pools, seeds, measure_risk, longer=True)
-        rows += [{**row, "layers": blocks} for row in found]
-    return rows
+    settings = {**NETWORK, "blocks": layers, "steps": steps, "warmup": steps // 10}
+    found = train_on_pools("pca", settings, pools, seeds, measure_risk, longer=True)
+    return [{**row, "layers": layers} for row in found]

@@ -55,7 +55,8 @@ def measure_risk(network: TrainedEncoder, problem: Any) -> float:
         return float(network.recipe.losses(network.model, problem).mean())
 
 
-def judge_pools(rows: Rows) -> Evidence:
+def judge_pools(cells: list[Rows]) -> Evidence:
+    (rows,) = cells
     found = [row for row in rows if row["pool"]]
     least = min(row["risk"] for row in rows if not row["pool"])
     n = [row["pool"] for row in found]
@@ -125,10 +126,13 @@ def _check_gap(rows: Rows) -> Check:
     )
 
 
-def keep_risks_equal(least: float, scale: float, rows: Rows) -> Rows:
+def keep_risks_equal(least: float, scale: float, cells: list[Rows]) -> list[Rows]:
     """Risks that hardly depend on the number of instances, of pools that are learned by heart."""
     by_heart = dict.fromkeys(("risk on the pool", "least risk on the pool"), 1e-6)
-    return [{**row, **by_heart, "risk": least + scale * row["pool"] ** 0.01} for row in rows]
+    return [
+        [{**row, **by_heart, "risk": least + scale * row["pool"] ** 0.01} for row in rows]
+        for rows in cells
+    ]
 
 
 @claim(
@@ -146,7 +150,7 @@ def keep_risks_equal(least: float, scale: float, rows: Rows) -> Rows:
     quick={"pools": [20, 60, 200, 700], "seeds": [0, 1], "steps": 150},
     full={"pools": [20, 60, 200, 600, 2000, 6000], "seeds": [0, 1, 2], "steps": 3000},
     tiny={"pools": [2, 6, 20], "seeds": [0], "steps": 3},
-    judge=judge_pools,
+    conclude=judge_pools,
     falsified={"risks that do not fall": partial(keep_risks_equal, 1.0, 1.0)},
 )
 def proposition_9(
