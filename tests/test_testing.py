@@ -203,44 +203,36 @@ def test_defects_of_recipes_are_found() -> None:
     refuses(check_recipe, Unseeded, "the same seed must give the same weights")
 
 
-def square(x: Tensor) -> Tensor:
-    return x**2
-
-
 def declare_claim(**changes: Any) -> Any:
     """A claim that passes: squares are not negative."""
 
-    def measure(generator: torch.Generator, *, trials: int, power: Any = square) -> Evidence:
-        values = power(torch.randn(trials, generator=generator))
+    def measure(generator: torch.Generator, *, trials: int) -> Tensor:
+        return torch.randn(trials, generator=generator) ** 2
+
+    def judge(values: Tensor) -> Evidence:
         least = float(values.min())
         check = Check(
             statement="x² ≥ 0",
             passed=least >= 0,
-            summary=f"{trials} cases, least {least:.3g}",
+            summary=f"{len(values)} cases, least {least:.3g}",
             counterexample="" if least >= 0 else f"{least}",
         )
         return Evidence(parts=[Part(printed=check)])
 
     settings = {"trials": 5}
     words = {"id": "mine.squares", "statement": "Squares are not negative.", "where": "here"}
-    forms = {"a cube": {"power": lambda x: x**3}}
+    forms = {"squares of another sign": lambda values: -values - 1}
     options = {"kind": "inequality", "quick": settings, "full": settings, "falsified": forms}
-    return claim(**{**words, **options, **changes})(measure)
+    return claim(**{**words, **options, "judge": judge, **changes})(measure)
 
 
 def test_defects_of_claims_are_found() -> None:
     check_claim(declare_claim())
     refuses(check_claim, declare_claim(falsified={}), "cannot fail")
     refuses(check_claim, declare_claim(statement="Squares"), "a sentence")
-    refuses(
-        check_claim, declare_claim(falsified={"itself": {"power": square}}), "accepts a falsified"
-    )
-
-    def random(x: Tensor) -> Tensor:
-        return torch.rand(len(x)) ** 2
-
-    forms = {"a cube": {"power": lambda x: x**3}}
-    careless = declare_claim(falsified=forms)
-    measure = careless.measure
-    moody = replace(careless, measure=lambda g, **s: measure(g, **{"power": random, **s}))
+    refuses(check_claim, declare_claim(falsified={"itself": lambda x: x}), "accepts falsified data")
+    whole = declare_claim()
+    at_once = replace(whole, judge=None, measure=lambda g, **s: whole.judge(whole.measure(g, **s)))
+    refuses(check_claim, at_once, "cannot be shown false data")
+    moody = replace(whole, measure=lambda g, *, trials: torch.rand(trials))
     refuses(check_claim, moody, "the same seed must give the same numbers")

@@ -53,9 +53,8 @@ Preset = Literal["quick", "full", "paper"]
 PRESETS: tuple[Preset, ...] = ("quick", "full", "paper")
 Settings = Mapping[str, Any]
 """Plain data: what JSON can hold."""
-Form = Mapping[str, Any] | Callable[[Any], Any]
-"""A falsified form: a function from data to data. A mapping replaces keyword arguments of the
-function itself; claims that measure and judge in one function still use it."""
+Form = Callable[[Any], Any]
+"""A falsified form: a function from data to data."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -120,20 +119,18 @@ class Claim:
         shared = {"restates": {}, "original": self.id}
         return [replace(self, id=id, where=at, **shared) for id, at in self.restates.items()]
 
-    def run(self, settings: Settings, seed: int = 0, **forms: Any) -> Any:
-        """What one cell finds, as plain data. `forms` replace keyword arguments."""
-        found = self.gather(settings, seed, **forms)
+    def run(self, settings: Settings, seed: int = 0) -> Any:
+        """What one cell finds, as plain data."""
+        found = self.gather(settings, seed)
         if self.conclude is not None:
             return found
         return (found if self.judge is None else self.judge(found)).as_dict()
 
-    def gather(self, settings: Settings, seed: int = 0, **forms: Any) -> Any:
+    def gather(self, settings: Settings, seed: int = 0) -> Any:
         """Measure one cell: the data that `judge` or `conclude` takes."""
-        return self.measure(seed_generator(self.cell_id, settings, seed), **settings, **forms)
+        return self.measure(seed_generator(self.cell_id, settings, seed), **settings)
 
-    def judge_cells(
-        self, data: Sequence[Any], form: Callable[[Any], Any] | None = None
-    ) -> Evidence:
+    def judge_cells(self, data: Sequence[Any], form: Form | None = None) -> Evidence:
         """Judge what `gather` gave for each cell, changed by a falsified form if one is given."""
         if self.conclude is not None:
             found = list(data) if form is None else form(list(data))
@@ -149,9 +146,9 @@ class Claim:
         (only,) = found
         return Evidence.from_dict(only)
 
-    def check(self, cells: Sequence[Settings], seed: int = 0, **forms: Any) -> Evidence:
+    def check(self, cells: Sequence[Settings], seed: int = 0) -> Evidence:
         """Run cells here and now, those of a preset or the tiny ones."""
-        return self.build_evidence([self.run(settings, seed, **forms) for settings in cells])
+        return self.build_evidence([self.run(settings, seed) for settings in cells])
 
 
 def claim(
@@ -186,9 +183,9 @@ def claim(
         tiny: The same for tests; `quick` if None.
         conclude: Makes evidence of the data of all cells.
         judge: Makes evidence of the data of the only cell. Without either, the function returns
-            evidence itself.
-        falsified: Data, or keyword arguments, that contradict the statement, by name: functions
-            from the genuine to the false. The claim must say no to them.
+            evidence itself, and nobody can show it false data.
+        falsified: Data that contradict the statement, by name: functions from the genuine to the
+            false. The claim must say no to them.
         hypotheses: What the source presupposes, with where it says so.
         restates: Further ids of the same statement, each with where it is printed.
         decided_by: What would decide the claim where its data do not: a longer training, a number

@@ -19,7 +19,6 @@ from torch import Tensor
 
 from innerloop.algorithms.base import Algorithm
 from innerloop.claims.evidence import Check, Part
-from innerloop.claims.intervals import Interval, cover_values
 from innerloop.claims.recorded import load_recorded
 from innerloop.models.encoder import Encoder
 from innerloop.problems.base import Distribution
@@ -170,8 +169,3 @@ def join_checks(checks: Sequence[Check]) -> Check:
 def join_trainings(checks: Sequence[Check]) -> Part:
     """Join the check of each training to a part."""
     return Part(printed=join_checks(checks), trainings=len(checks))
-
-
-def cover_ratios(over: Sequence[float], under: Sequence[float]) -> Interval:
-    """Cover the ratios of every training of one kind to every training of another."""
-    return cover_values([a / b for a in over for b in under])
