@@ -20,6 +20,7 @@ from innerloop.claims.figures import draw_lines
 from innerloop.ledger import checking
 from innerloop.ledger.code import collect_dependencies
 from innerloop.ledger.fieldtypes import check_types
+from innerloop.ledger.run import Run
 from innerloop.ledger.store import Cell, Store, finish_cell
 from innerloop.ledger.store import _compute_digest as digest_content
 from innerloop.recipes.base import FORMAT, VERSION, train
@@ -229,7 +230,7 @@ def test_the_report_shows_what_is_damaged(
     assert "<td>good<small>" in text
 
 
-CELL = Cell("toy.one", "quick", 0, {"pause": 0.0})
+CELL = Cell("toy.one", "quick", 0, {"pause": 0.1})
 
 
 def write_cell(store: Store, change: Any) -> Path:
@@ -258,6 +259,20 @@ def test_a_cell_with_other_types_is_made_again(tmp_path: Path, name: str, value:
     assert found is None
     assert len(messages) == 1
     assert "is damaged and will be made again" in messages[0]
+
+
+def test_a_cell_of_another_version_says_how_to_make_it_again(tmp_path: Path) -> None:
+    """Its sum is right, but its evidence has what this version does not know."""
+    store = Store(tmp_path, print)
+    write_cell(store, lambda content: content["found"]["parts"][0]["printed"].update(mood="good"))
+
+    def refuse() -> Any:
+        raise AssertionError("nothing is left to run")
+
+    (outcome,) = Run(store, refuse, claims=toys.CLAIMS).check(["toy.one"], "quick")
+    assert outcome.state == "broken"
+    assert "'mood'" in outcome.error
+    assert "innerloop check toy.one --preset quick --fresh makes it again" in outcome.error
 
 
 def test_a_deep_cell_is_made_again(tmp_path: Path) -> None:

@@ -165,6 +165,11 @@ def test_trials_take_cases() -> None:
     assert bound.check().counterexample == "$n = 4$: 2 against 1"
     assert same.check().counterexample == "$n = 4$: 2 against 1"
     assert mean.check().counterexample.startswith("$n = 4$: off by ")
+    assert bound.check().summary.startswith("3 cases, violated in 3")
+    written = Inequality("b ≥ a", larger_first=True)
+    written.add(2, 1, Case(n=4))
+    assert written.check().counterexample == "$n = 4$: 1 against 2", "as the statement has them"
+    assert written.check().summary.startswith("1 case, violated in 1")
 
 
 @pytest.mark.parametrize(

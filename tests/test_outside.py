@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -159,6 +161,13 @@ def test_the_wheel_has_all_that_is_recorded_but_weights_that_quick_does_not_use(
         assert there.keys() == here.keys() - runs - (weights - needed) - other
     assert sum(list_files(recorded).values()) < 10e6
     assert sum(list_files(ROOT / "results").values()) < 40e6
+
+
+def test_a_source_distribution_has_what_a_wheel_is_made_from() -> None:
+    folders = re.search(r"^RECORDED = (\(.+?\))", (ROOT / "setup.py").read_text("utf-8"), re.M)
+    assert folders is not None
+    grafted = (ROOT / "MANIFEST.in").read_text("utf-8").splitlines()
+    assert grafted == [f"graft results/{each}" for each in ast.literal_eval(folders[1])]
 
 
 def test_the_wheel_has_the_page_of_the_lab(fresh_environment: FreshEnvironment) -> None:

@@ -42,6 +42,9 @@ class _Trial:
         if breaks and (self.smallest is None or case.size < self.smallest[0]):
             self.smallest = (case.size, f"{case}: {describe()}")
 
+    def _count(self) -> str:
+        return "1 case" if self.cases == 1 else f"{self.cases} cases"
+
     def check(self) -> Check:
         """The outcome of all cases."""
         raise NotImplementedError
@@ -91,7 +94,7 @@ class Equality(_Trial):
         failing = f", {self.violations} of them unequal" if self.violations else ""
         return self._build_check(
             not self.violations,
-            f"{self.cases} cases{failing}, largest relative difference {self.worst:.2g} "
+            f"{self._count()}{failing}, largest relative difference {self.worst:.2g} "
             f"(allowed {self.tolerance:.0e})",
         )
 
@@ -110,6 +113,8 @@ class Inequality(_Trial):
     """left ≤ right in every case. The margin is (right − left) / max(|left|, |right|)."""
 
     rounding: float = 1e-12
+    larger_first: bool = False
+    """Whether the statement is written as right ≥ left: counterexamples show that order."""
     least_margin: float = field(default=math.inf, init=False)
     search_note: str = field(default="", init=False)
     """How far a search for a violation went, in words."""
@@ -131,7 +136,8 @@ class Inequality(_Trial):
         self.least_margin = min(self.least_margin, margin)
 
         def describe() -> str:
-            return f"{format_entry(one, 6)} against {format_entry(other, 6)}"
+            sides = (other, one) if self.larger_first else (one, other)
+            return " against ".join(format_entry(side, 6) for side in sides)
 
         self._record_case(margin < -self.rounding, case, describe)
         return margin
@@ -141,8 +147,7 @@ class Inequality(_Trial):
         looked = f"; {self.search_note}" if self.search_note else ""
         return self._build_check(
             not self.violations,
-            f"{self.cases} cases{failing}, "
-            f"least margin {self.least_margin:.3g} of the larger{looked}",
+            f"{self._count()}{failing}, least margin {self.least_margin:.3g} of the larger{looked}",
         )
 
 

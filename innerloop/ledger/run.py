@@ -345,7 +345,8 @@ def _make_outcome(
         evidence = claim.build_evidence([part.found for part in parts])
         check_types(evidence, Evidence, "its evidence")  # a file may hold anything
     except Exception as error:
-        return replace(outcome, error=f"{type(error).__name__}: {error}")
+        remedy = f"what is stored may be of another version: {command} makes it again"
+        return replace(outcome, error=f"{type(error).__name__}: {error}; {remedy}")
     return replace(
         outcome,
         state="checked",
