@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 import scipy.optimize
 import torch
+from scipy.optimize import curve_fit
 from sklearn.linear_model import Lasso as SklearnLasso
 from sklearn.neighbors import KNeighborsRegressor
 from torch import Tensor
@@ -250,6 +251,43 @@ def test_exact_solvers_against_scikit_learn(d: int, n: int) -> None:
     for refused in (lambda: Lasso(torch.tensor(0.0)), lambda: NearestNeighbours(0)):
         with pytest.raises(InputError, match="must be"):
             refused()
+
+
+@pytest.mark.parametrize(
+    ("steps", "better"),
+    [
+        ([2, 9, 36, 103, 208], "exponential"),
+        ([0, 0, 5, 25, 72], "exponential"),
+        ([0, 0, 5, 9, 12], "linear"),
+        ([9, 5, 3, 2, 1, 1], "exponential"),
+        ([2, 0, 3, 4, 6, 6], "linear"),
+    ],
+)
+def test_growth_is_fitted_to_the_steps_with_their_zeros(steps: list[int], better: str) -> None:
+    """Both laws by least squares on the steps: SciPy's fit explains as much, and no more."""
+    x, y = np.arange(1.0, len(steps) + 1), np.array(steps, dtype=float)
+    total = ((y - y.mean()) ** 2).sum()
+    (a, b), _ = curve_fit(lambda k, a, b: a * np.exp(b * k), x, y, p0=(y.mean(), 0.1))
+    line = np.polynomial.Polynomial.fit(x, y, 1)
+    found = fit_step_growth([int(k) for k in x], steps)
+    assert found is not None
+    assert found["better"] == better
+    assert found["exponential"]["slope"] == pytest.approx(b, rel=1e-5)
+    assert np.exp(found["exponential"]["intercept"]) == pytest.approx(a, rel=1e-4)
+    left = {"exponential": y - a * np.exp(b * x), "linear": y - line(x)}
+    for law, rest in left.items():
+        assert found[law]["r2"] == pytest.approx(1 - (rest**2).sum() / total, abs=1e-9)
+
+
+def test_growth_of_no_steps_and_of_one_jump() -> None:
+    assert fit_step_growth([1, 2, 3], [0, 0, 0]) is None
+    jump = fit_step_growth([1, 2, 3, 4], [0, 0, 0, 5])
+    assert jump is not None
+    assert jump["exponential"]["r2"] == pytest.approx(1.0)
+    same = fit_step_growth([1, 2, 3], [4, 4, 4])
+    assert same is not None
+    assert same["better"] == "linear"
+    assert same["exponential"]["slope"] == pytest.approx(0.0, abs=1e-6)
 
 
 def test_steps_against_layers_and_the_order_of_convergence() -> None:

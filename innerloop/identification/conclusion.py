@@ -129,7 +129,8 @@ def conclude(
         match = matches[best]
         fits = _list_fits(layers, match.candidate)
         if match.candidate.schedule == "one for all":
-            relation = fit_step_growth([v.layer for v in fits], [v.step or 0 for v in fits])
+            known = [(v.layer, v.step) for v in fits if v.step is not None]
+            relation = fit_step_growth([k for k, _ in known], [step for _, step in known])
         hyperparameters = _export_values(match)
     chosen = None if best is None else matches[best].candidate
     return Identification(

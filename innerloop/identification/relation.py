@@ -1,7 +1,7 @@
 """Laws of Fu et al. 2023: growth of steps with layers, and order of convergence.
 
 linear        k = a + b ℓ          the same number of steps in every layer
-exponential   log k = a + b ℓ      a growing number of steps in every layer
+exponential   k = e^(a + b ℓ)      a growing number of steps in every layer
 order p       log e_{ℓ+1} = c + p log e_ℓ      1: the error shrinks by a factor; 2: it is squared
 """
 
@@ -13,9 +13,12 @@ from itertools import pairwise
 from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 MIN_RELATIVE_ERROR = 1e-13
 """Errors below this share of the first error are rounding."""
+MOST_GROWTH = 20.0
+"""The largest |b| of an exponential, per step of x: steep enough to be a jump to the last point."""
 
 
 class Line(NamedTuple):
@@ -40,25 +43,52 @@ class Line(NamedTuple):
 
 
 def fit_step_growth(layers: Sequence[int], steps: Sequence[int]) -> dict[str, Any] | None:
-    """Fit linear and exponential growth of steps with layers; tell which is better.
+    """Fit linear and exponential growth of steps with layers; say which is better.
 
-    Both are judged by the share of the steps' own variance that they explain.
+    Both are fitted by least squares on the steps themselves, zeros included, and judged by the
+    share of the steps' variance that they explain. None where no step is above 0.
     """
-    kept = [(layer, k) for layer, k in zip(layers, steps, strict=True) if k > 0]
-    x, y = [float(layer) for layer, _ in kept], [float(k) for _, k in kept]
-    straight, bent = Line.fit(x, y), Line.fit(x, [math.log(k) for k in y])
-    if straight is None or bent is None:
+    x, y = [float(layer) for layer in layers], [float(k) for k in steps]
+    straight = Line.fit(x, y)
+    if straight is None or max(y) <= 0:
         return None
-    mean = sum(y) / len(y)
-    total = sum((k - mean) ** 2 for k in y)
-    missed = sum(
-        (k - math.exp(bent.intercept + bent.slope * layer)) ** 2
-        for layer, k in zip(x, y, strict=True)
-    )
-    quality = 1.0 if total == 0 else 1 - missed / total
-    fits = {"linear": straight, "exponential": bent._replace(r2=quality)}
-    better = "linear" if straight.r2 >= quality else "exponential"
-    return {"better": better, **{name: fit._asdict() for name, fit in fits.items()}}
+    bent = fit_exponential(x, y)
+    better = "linear" if straight.r2 >= bent.r2 else "exponential"
+    return {"better": better, "linear": straight._asdict(), "exponential": bent._asdict()}
+
+
+def fit_exponential(x: Sequence[float], y: Sequence[float]) -> Line:
+    """Fit y = e^(intercept + slope · x) by least squares on y ≥ 0, which is not 0 everywhere.
+
+    For a given slope b the best factor is ⟨y, z⟩/⟨z, z⟩ with z = e^(bx), and what is left of ⟨y, y⟩
+    is smallest where the cosine of y and z is largest: searched on a grid, then refined around its
+    best point by thirds.
+    """
+    a, b = (torch.tensor(values, dtype=torch.float64) for values in (x, y))
+    far = MOST_GROWTH / float(a.unique().diff().min())
+
+    def curves(slopes: Tensor) -> Tensor:
+        powers = slopes.unsqueeze(-1) * a
+        return (powers - powers.amax(dim=-1, keepdim=True)).exp()
+
+    def cosines(slopes: Tensor) -> Tensor:
+        found = curves(slopes)
+        return (found * b).sum(dim=-1) / found.norm(dim=-1)
+
+    grid = torch.linspace(-far, far, 4001, dtype=torch.float64)
+    middle = float(grid[cosines(grid).argmax()])
+    low, high = max(middle - 2 * far / 4000, -far), min(middle + 2 * far / 4000, far)
+    for _ in range(60):
+        one, other = low + (high - low) / 3, high - (high - low) / 3
+        left, right = cosines(torch.tensor([one, other], dtype=torch.float64)).tolist()
+        low, high = (low, other) if left >= right else (one, high)
+    slope = (low + high) / 2
+    curve = curves(torch.tensor([slope], dtype=torch.float64))[0]
+    factor = float((curve * b).sum() / curve.square().sum())
+    total = float((b - b.mean()).square().sum())
+    left = float((b - factor * curve).square().sum())
+    intercept = math.log(factor) - float((slope * a).max())
+    return Line(slope, intercept, 1.0 if total == 0 else 1 - left / total)
 
 
 def order_of_convergence(errors: Sequence[float]) -> dict[str, float] | None:

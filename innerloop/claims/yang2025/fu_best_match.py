@@ -6,10 +6,11 @@ Printed    the best-matching steps: a linear trend with Newton's iterations, an 
 Tested     a GPT-2 trained here (6 layers, width 64, d = 5, n = 10 = 2d as there), read out after
            each layer. Likeness is the paper's: the cosine of errors over the positions of a prompt
            (its heat maps, which the slide shows); the cosine of the weights that predictions at
-           fresh queries induce is shown beside it. Whether a line or
-           an exponential explains more of the best steps' variance, over the layers down to the
-           first within twice the last one's error, where training ends, and before any that least
-           squares, the limit of both, matches as well. At `full` three trainings, which must agree
+           fresh queries induce is shown beside it. Whether a line or an exponential, each fitted by
+           least squares on the steps, explains more of the best steps' variance, over the layers
+           down to the first within twice the last one's error, where training ends, and before any
+           that least squares, the limit of both, matches as well. Layers whose best step is 0
+           count. At `full` three trainings, which must agree
 Ours       a trend is fitted to five layers or more, else it is undecided: a line and an exponential
            through three points are hardly told apart; it holds where 19 of 20 draws of prompts say
            so, and fails where 19 of 20 say the opposite
