@@ -13,7 +13,9 @@ from setuptools.command.build_py import build_py
 
 RECORDED = ("sparse", "regression", "unlabelled", "decisions", "cells/full")
 WEIGHTS = (
-    "regression/*.safetensors",
+    "regression/gpt2.safetensors",
+    "regression/gpt2-100.safetensors",
+    "regression/lstm-?.safetensors",
     "sparse/quick-*.safetensors",
     "unlabelled/clusters-*.safetensors",
     "unlabelled/pca-[ars]*.safetensors",

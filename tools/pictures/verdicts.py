@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -10,15 +11,18 @@ from typing import Any
 from tools.pictures.svg import THEMES, Theme, box, page, text
 
 RECORDED = Path(__file__).parents[2] / "results" / "verdicts.json"
-WIDTH, LEFT, ROW = 760, 170, 30
+WIDTH, LEFT, ROW, RIGHT = 760, 170, 30, 90
 RED = {"light": "#b3261e", "dark": "#ff8a80"}
 
 
 def draw(theme: Theme) -> str:
-    """Draw a row for each source, a piece of its bar for each verdict, and what colours mean."""
+    """Draw a row for each source: a piece for each verdict, errata beside it; then a legend."""
     recorded = _load()
     most = max(sum(source["verdicts"].values()) for source in recorded["sources"])
-    unit = (WIDTH - LEFT - 30) / most
+    errata = Counter(
+        each["source"] for each in recorded["findings"] if each["kind"] in ("step", "print")
+    )
+    unit = (WIDTH - LEFT - RIGHT) / most
     parts = []
     for k, source in enumerate(recorded["sources"]):
         top = 24 + ROW * k
@@ -32,6 +36,8 @@ def draw(theme: Theme) -> str:
                 text(left + width / 2 - 1, top + 15, str(count), ink, bold=True, anchor="middle")
             )
             left += width
+        beside = f"· {errata[source['short']]} errata"
+        parts.append(text(left + 6, top + 15, beside, theme.quiet, size=12.5))
     below = 24 + ROW * len(recorded["sources"]) + 24
     left = float(LEFT)
     for verdict, count in recorded["verdicts"].items():
