@@ -15,12 +15,14 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.ahn2023.hard_instances import build_covariances, build_matrices
+from innerloop.claims.ahn2023.rotations import Mean
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Erratum, Value
 from innerloop.claims.prompts import draw_covariance, draw_integer, draw_normal
 from innerloop.claims.searching import search_minimum
 from innerloop.claims.trials import Equality, Inequality, as_erratum, check_rows
 from innerloop.theory.layers import LayeredLoss, restricted_loss
+from innerloop.theory.wishart import Wishart
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +75,10 @@ class Slopes:
     evaluations: int = 0
     depths: list[dict[str, Value]] = field(default_factory=list)
     """Least losses by number of layers, for a figure."""
+    explicit: list[tuple[Case, Tensor]] = field(default_factory=list)
+    """Gradients at the points of Theorem 5 whose last A_i alone is not 0."""
+    means: list[Mean] = field(default_factory=list)
+    """Means over random rotations in the proof of Theorem 5."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,6 +133,18 @@ def minimise_in_family(law: LayeredLoss) -> Point:
     return Point(law, scales)
 
 
+def build_explicit_point(law: LayeredLoss) -> Point:
+    """Build the critical point of Theorem 5 with A_i = 0 but for the last, and all B_i alike."""
+    d, n = len(law.covariance), law.n
+    white = Wishart(torch.eye(d, dtype=torch.float64) / n, n)
+    one, two, three = (white.power(k).trace() for k in (1, 2, 3))
+    a = -one / two
+    b = -(one + 2 * a * two + a**2 * three) / (2 * a * (two + a * three))
+    scales = torch.zeros(2 * law.layers - 1, dtype=torch.float64)
+    scales[law.layers - 1], scales[law.layers :] = a, b
+    return Point(law, scales)
+
+
 @cache
 def least_family_loss(d: int, n: int, layers: int, moving: bool) -> tuple[Tensor, float]:
     """The scales a and b of A_i = a_i Σ⁻¹, B_i = b_i I with the least loss, and that loss over d.
@@ -156,6 +174,9 @@ def measure_slopes(
         law = LayeredLoss(draw_covariance(generator, d, 10.0), n, layers, moving)
         point = minimise_in_family(law)
         found.best.append((point.case, point.differentiate()))
+        if moving:
+            explicit = build_explicit_point(law)
+            found.explicit.append((point.case, explicit.differentiate()))
         found.rows.append(_tabulate_point(generator, point, free))
         evaluations += _look_around(generator, point, found.near)
     for k in range(trials):
@@ -214,8 +235,8 @@ def _tabulate_point(generator: torch.Generator, point: Point, free: int) -> dict
     return row
 
 
-def check_gradient_vanishes(data: Slopes, statement: str) -> Check:
-    rows = ((case, slope, torch.zeros_like(slope)) for case, slope in data.best)
+def check_gradient_vanishes(found: list[tuple[Case, Tensor]], statement: str) -> Check:
+    rows = ((case, slope, torch.zeros_like(slope)) for case, slope in found)
     return check_rows(Equality(statement, tolerance=1e-8), rows)
 
 
@@ -246,7 +267,8 @@ def check_direction(data: Slopes, where: str, name: str, block: int) -> Erratum:
         for trial, base in zip((printed, corrected), bases, strict=True):
             for sign in (1, -1):
                 left, right = ((slope * m).sum() for m in (traces * base, given))
-                trial.add(sign * left, sign * right, found.case)
+                case = found.case if sign == 1 else found.case.extend(note=f"$−{any_direction}$")
+                trial.add(sign * left, sign * right, case)
     return as_erratum(where, printed, corrected, grade="print")
 
 
@@ -258,6 +280,13 @@ def tilt_gradients(data: Slopes) -> Slopes:
     """Make gradients that are no multiples of Σ, or of I."""
     for found in data.drawn:
         found.slope[..., 0, -1] += 10 * found.slope.norm() * (len(found.covariance) > 1)
+    return data
+
+
+def tilt_means(data: Slopes) -> Slopes:
+    """Make derivatives whose mean over rotations is not that at the mean."""
+    for found in data.means:
+        found.slopes[0].add_(1e-6)
     return data
 
 

@@ -47,7 +47,7 @@ SETTING: dict[str, Any] = {
     "quick": trained.make_cells(3, batch=100, steps=8),
     "full": trained.make_cells(5, batch=PROMPTS, steps=20),
 }
-"""Both figures show the same runs."""
+"""Each figure has runs of its own, of the same setting."""
 
 
 CONSTANT = "equal is to within a twentieth"
@@ -71,7 +71,9 @@ def check_distances(curves: dict[str, list[float]]) -> tuple[Check, Check, Check
             "is at the end what it is at first",
         )
     )
-    apart = Inequality("$Dist(A_i, I)$, averaged over the runs, is never 0")
+    apart = Inequality(
+        "$Dist(A_i, I)$, averaged over the runs, is never 0: this is not plain gradient descent"
+    )
     for name, curve in curves.items():
         case = Case(note=f"{name}, from {curve[0]:.3f} to {curve[-1]:.3f}")
         for value in curve[len(curve) // 2 :]:
@@ -133,12 +135,10 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
                 printed=constant,
                 reading="once training has settled: the line stands beside one that goes to 0, and "
                 "the sentence concludes that this one does not",
-                other_readings={
-                    "from the random start on": from_start,
-                    "it stays away from 0": apart,
-                },
+                other_readings={"from the random start on": from_start},
                 trainings=count,
             ),
+            Part(printed=apart, trainings=count),
             Part(
                 printed=low,
                 reading="an almost 0 value, as the text has it",
@@ -159,6 +159,13 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
     )
 
 
+def flatten_distances(found: list[Cell]) -> list[Cell]:
+    """Make data in which the A_i are multiples of I in the second half: plain gradient descent."""
+    for curve in trained.list_curves(found, "A", whitened=False):
+        curve[len(curve) // 2 :] = [0.0] * len(curve[len(curve) // 2 :])
+    return found
+
+
 @claim(
     "ahn2023.figure-1",
     "Three layers trained on prompts with a random covariance: the loss goes to almost 0, "
@@ -171,6 +178,7 @@ def judge_figure_1(found: list[Cell]) -> Evidence:
     falsified={
         "Σ^½A_iΣ^½ that end far from multiples of I": trained.end_curves_at("A", 0.3, True),
         "A_i that end as multiples of I": trained.end_curves_at("A", 0.0, False),
+        "A_i that are multiples of I for half of the training": flatten_distances,
         "losses that end at a third": trained.change_cells(lambda cell: cell.update(test=1 / 3)),
         "at the source's batch, losses a fifth above the best point's": trained.change_cells(
             lambda cell: cell.update(batch=PROMPTS, test=1.2 * cell["test of the best point"])

@@ -69,6 +69,12 @@ def judge_labels(data: list[Labels]) -> Evidence:
                 "$k = 1$: one layer with two matrices $A_0$, $A_1$, of which $Z_1$ has seen $A_0$",
             ),
             misprint(
+                "proof of Lemma 2, before (61)",
+                "we can choose $x := x^(i)$ and $y := ⟨y^(i), w*⟩$",
+                "$y := ⟨x^(i), w*⟩$, which is $y^(i)$",
+                "$d = 1$, $x^(1) = 1$, $w* = 2$: $y^(1) = 2$, and $⟨y^(1), w*⟩ = 4$",
+            ),
+            misprint(
                 "proof of Lemma 2, (61)",
                 "$y_{l+1}^(i) = y_l^(i) + (1/n) ∑_j x^(n+1)ᵀ A_l x^(j) y_l^(j)$",
                 "$x^(i)ᵀ$ for $x^(n+1)ᵀ$, as (57) has it",

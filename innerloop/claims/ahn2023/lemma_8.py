@@ -7,8 +7,10 @@ Tested     the error of the query, averaged over w*, of layers run on tokens, sw
 Reading    k + 1 layers, all of which act: the proof's G = X_0 ∏_{ℓ=0}^k (…), as (23). By (5) the
            output is Z_k, which A_k has not entered: swapping it then changes the loss
 Beyond     the proof calls it crucial that the matrices are one up to scale: of symmetric matrices
-           that are not, a swap changes the loss. No covariance is needed: A_i = a_i B with any B
-           will do, and every prediction stays, not only the loss
+           that are not, a swap can change the loss, and changed it for all random ones. It need
+           not: for diag(1, 0) and diag(0, 1) at Σ = I it exchanges the coordinates, which have one
+           law. No covariance is needed: A_i = a_i B with any B will do, and every prediction
+           stays, not only the loss
 """
 
 from __future__ import annotations
@@ -38,6 +40,7 @@ from innerloop.theory.wishart import Wishart
 GAP = 1e-6
 """A relative difference of exact losses that rounding cannot cause."""
 ALL, BY_5, FREE, ANY = "k + 1 layers", "k layers, as by (5)", "not in proportion", "a_i B, any B"
+ORTHOGONAL = "diag(1, 0) and diag(0, 1)"
 
 
 @dataclass(frozen=True, eq=False)
@@ -64,10 +67,14 @@ def judge_swaps(data: Data) -> Evidence:
         ANY: Equality(
             "with $A_i = a_i B$, $B$ any matrix, the error on every prompt stays in a swap"
         ),
+        ORTHOGONAL: Equality(
+            "at $Σ = I$ a swap of $A_0 = diag(1, 0)$ and $A_1 = diag(0, 1)$, which are not in "
+            "proportion, leaves $f$ as it is (52 at $n = 1$)"
+        ),
     }
     gaps = Inequality(
-        "of symmetric $A_0$, $A_1$ that are not in proportion, a swap changes $f$ by "
-        f"{GAP:g} or more"
+        "for random symmetric $A_0$, $A_1$, and for $diag(1, 0)$ and $I$ (264 and 324 at $Σ = I$, "
+        f"$n = 1$), a swap changes $f$ by a share of {GAP:g} or more"
     )
     for swap in data.swaps:
         if swap.kind == FREE:
@@ -81,7 +88,7 @@ def judge_swaps(data: Data) -> Evidence:
             "the output $Z_k$ of (5), which $A_k$ has not entered": trials[BY_5].check()
         },
     )
-    beyond = [gaps.check(), trials[ANY].check()]
+    beyond = [gaps.check(), trials[ORTHOGONAL].check(), trials[ANY].check()]
     return Evidence(parts=[part], beyond=beyond, numbers=data.numbers, figures=[data.figure])
 
 
@@ -111,6 +118,11 @@ def lemma_8(generator: torch.Generator, *, trials: int, exact: int, grid: int) -
     least = Case(d=1, n=1, k=1, note="$Σ = 1$, $A_0 = −1/3$, $A_1 = 0$, exact loss")
     one = torch.ones(1, 1, dtype=torch.float64)
     swaps = [Swap(BY_5, least, *(expected_loss(a * one[None], one, one, 1) for a in (-1 / 3, 0)))]
+    eye, first = torch.eye(2, dtype=torch.float64), torch.diag(torch.tensor([1.0, 0.0])).double()
+    for kind, other in ((ORTHOGONAL, eye - first), (FREE, eye)):
+        both = torch.stack([torch.stack([first, other]), torch.stack([other, first])], dim=1)
+        case = Case(d=2, n=1, k=1, note="exact loss")
+        swaps.append(Swap(kind, case, *expected_loss(both, eye, eye, 1)))
     for trial in range(trials):
         d, n, k = 1 + trial % 4, draw_integer(generator, 1, 8), draw_integer(generator, 1, 5)
         case, S = Case(d=d, n=n, k=k), draw_covariance(generator, d, 10.0)

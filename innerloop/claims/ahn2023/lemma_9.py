@@ -6,7 +6,7 @@ Printed    x_1 … x_{n+1} ~ p_x, w* ~ p_w, any laws, layers of form (13): E[([Z
 Tested     the two losses for finite laws p_x, p_w with a few atoms of any probability, where both
            expectations are sums over all prompts; A_i symmetric and not
 Beyond     the identity needs less than (13): any P_i, and Q_i whose last column is 0, the query
-           masked as a key. A last column of Q_i breaks it
+           masked as a key. A last column of Q_i can break it
 """
 
 from __future__ import annotations
@@ -66,7 +66,10 @@ def judge_losses(data: Data) -> Evidence:
     free = Equality(
         "with any $P_i$, and $Q_i$ whose last column is 0, a label in the slot is added"
     )
-    broken = Inequality("with a last column of $Q_i$, a label of 1 changes others by over 10⁻⁶")
+    broken = Inequality(
+        "with a random last column of $Q_i$ and random prompts, a label of 1 changes others by "
+        "over 10⁻⁶"
+    )
     beyond = [
         check_rows(free, ((case, change, 0.0) for case, change in data.free)),
         check_rows(broken, ((case, 1e-6, change) for case, change in data.broken)),

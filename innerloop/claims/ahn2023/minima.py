@@ -106,6 +106,8 @@ def check_uniqueness(ends: list[End], stated: Callable[[Tensor, int], Weights]) 
         b, A = stated(end.S, end.n)
         found, known = product(end.b, end.A), product(b, A)
         note = f"has the loss of $b = {format_entry(b)}$, $A = {format_entry(A)}$"
+        if len(end.S) == 1:
+            note += "; other weights, the same predictions"
         printed.add(found, known, end.case.extend(note=note))
         if len(end.S) == 1:
             swapped = product(b.flip(0), A.flip(0))

@@ -62,6 +62,18 @@ MISPRINTS = (
         "$−A ≈ Σ⁻¹$",
         "$d = 1$, $Σ = 1$: by (8) $A = −n/(n + 2)$, which is −0.998 at $n = 1000$",
     ),
+    misprint(
+        "proof (A.3), step 1, after Lemma 7",
+        "$f(b, A) = ∑_j f_j(b, A_j)$",
+        "$∑_j λ_j f_j$, since $E[x_j²] = λ_j$, as step 2 has it; each $f_j$ is least at (8) anyway",
+        "$d = 1$, $λ = 2$, $b = 0$: $f = E[(w*x)²] = 2$, and $f_1 = E[w*²] = 1$",
+    ),
+    misprint(
+        "proof (A.3), step 2, the display of $(bᵀCA + w*ᵀ)U$",
+        "labels $⟨U x^(i), w*⟩$ in lines 2 and 3, $⟨x^(i), w̃*⟩$ in line 4",
+        "$⟨U x̃^(i), w*⟩$ and $⟨x̃^(i), w̃*⟩$, since $x^(i) = U x̃^(i)$",
+        "$d = 1$, $U = −1$, $x = w* = 1$: the label is 1, printed −1",
+    ),
 )
 
 
@@ -107,7 +119,11 @@ def judge_landscape(data: Landscape) -> Evidence:
     scaled = Equality("$f(γb, A/γ) = f(8)$ for $γ ≠ 0$")
     white = Equality("$Σ = I$: $f$ is least at $A = −1/((n−1)/n + (d+2)/n) [I; 0]$")
     tokens = Equality("$f(b, A)$ by moments is the loss (5) of the layer (4) on tokens")
-    squares = Equality("$f − f(8) = tr(∑ (K − K*) E[G²] (K − K*)ᵀ) + E‖RᵀGp + β (wᵀGw) a‖²_Σ$")
+    squares = Equality(
+        "$f − f(8) = tr(Σ (K − K*) E[G²] (K − K*)ᵀ) + E‖RᵀGp + β (wᵀGw) a‖²_Σ$, where "
+        "$b = (p, β)$, $A = [R; aᵀ]$, $K = βRᵀ + apᵀ$, $K*$ is $K$ at (8), "
+        "$G = (1/n) ∑_i x_i x_iᵀ$, $w = w*$"
+    )
     for point in data.points:
         flat.add(point.slope, torch.zeros_like(point.slope), point.case)
         scaled.add(point.rescaled, point.value, point.case)

@@ -19,9 +19,16 @@ Proof      of the corrected forms: that of the source. With U orthogonal, U_Σ =
            Ȧ_i = −tr(Σ^{1/2}∇_{A_i}fΣ^{1/2}) Σ⁻¹, Ḃ_i = −tr(∇_{B_i}f) I it is
            ḟ = −d Σ_i c_i² tr(Σ²) − d Σ_i e_i² d, which is d times (35). As printed the second sum
            has tr Σ⁻¹ for its first d: too slow where tr Σ⁻¹ < 1
-Beyond     the infimum is attained, so that the footnote's doubt is settled for these sizes; the
-           best point of S is a local minimum among all A_i and B_i, and no search over all of them
-           ended lower (table)
+Beyond     the infimum is attained at every k, d, n and Σ, which the footnotes leave open. For
+           Theorem 4: on S, f = E tr p(g)², g = Σ^{−½}XXᵀΣ^{−½}/n, p = ∏(1 + a_i g). A bounded f
+           bounds the coefficients of p, which are those of ∏(z + a_i) too, and so the a_i: f has a
+           least value on S, where all c_i are 0. For Theorem 5, k ≥ 1: at
+           A_i = 0, B_i = bI for i < k, A_k = aΣ⁻¹, let p = 1 + ag. The derivatives are 0 along b_i,
+           since a_i = 0; along a_k, 2E tr(gp) = 0 by a = −E tr g/E tr g²; along a_i,
+           2E tr(gp²) + 4ab E tr(g²p), which is 0 by choice of b: E tr(g²p) is not 0, as
+           (E tr g²)² < E tr g · E tr g³. This point uses one layer of k + 1: (14) alone does not
+           tell good weights from bad. The best point of S is a local
+           minimum among all A_i and B_i, and no search over all of them ended lower (table)
 """
 
 from __future__ import annotations
@@ -30,7 +37,7 @@ from dataclasses import replace
 
 import torch
 
-from innerloop.claims.ahn2023 import critical
+from innerloop.claims.ahn2023 import critical, rotations
 from innerloop.claims.ahn2023.critical import Point, Slopes
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Erratum, Evidence, Part, Value, misprint
@@ -46,13 +53,45 @@ SIGN = misprint(
 )
 
 
+TRANSPOSED = misprint(
+    "proof (B.2), step 1",
+    "$f = E Tr((I − M) Gᵀ w*ᵀ w* G (I − M))$",
+    "$w* w*ᵀ$ for $w*ᵀ w*$",
+    "the query's column of $G$ is (1, 0), $w* = (0, 1)$: $Y² = (w*ᵀG)² = 0$, printed 1",
+)
+MISPRINTS_5 = (
+    misprint(
+        "proof (B.3), step 1",
+        "$G(X, C) = X ∏(I − M X_iᵀ A_i X_i)$",
+        "$I + M X_iᵀ A_i X_i$, as (31) and (44) have it",
+        "$d = n = 1$, $k = 0$, all $x = w* = A_0 = 1$: by (31) $Y_1 = 2$ at the query, $w*ᵀG$ is 0",
+    ),
+    misprint(
+        "proof (B.3), (42)",
+        "$U_Σ⁻¹ dX_{j+1}/dt = U_Σ⁻¹ S_j U_Σ X_j M X_j(U_Σ X_0)ᵀ A_j = "
+        "dX_{j+1}(U_Σ X_0, B_j + tU_Σ⁻¹ S_j U_Σ X_j)/dt$",
+        "a last factor $X_j(U_Σ X_0)$; and $X_0$ for $U_Σ X_0$, no $X_j$ after $U_Σ$ in the last "
+        "argument, as (40) has it",
+        "$d = 2$, $n = 1$, $Σ = S_j = A_j = U = I$, context (2, 0): by (41) its column has the "
+        "derivative (8, 0), without the factor (4, 0)",
+    ),
+    misprint(
+        "proof (B.3), step 5, after (48)",
+        "$U_Σ⁻¹ dX_{j+1}/dt = U_Σ⁻¹ B_j U_Σ X_j M X_j(U_Σ X_0)ᵀ A_j$",
+        "$R_j X_j(U_Σ X_0)$ for $A_j$, as (48) has it",
+        "$d = n = 1$, $A_j = 1$, $R_j = 0$: nothing changes with $t$, printed $B_j x²$",
+    ),
+)
+
+
 def judge_theorem_4(data: Slopes) -> Evidence:
     zero = "$∇_{A_i} f = 0$ for all $i$ at the best $A$ in $S$, so that the infimum over $S$ is 0"
     return Evidence(
-        parts=[Part(printed=critical.check_gradient_vanishes(data, zero))],
+        parts=[Part(printed=critical.check_gradient_vanishes(data.best, zero))],
         errata=[
             critical.check_direction(data, "proof (B.2), after (25)", "$R̃_i = r_i$", block=0),
             SIGN,
+            TRANSPOSED,
         ],
         beyond=[critical.check_local_minima(data, "the best $A$ in $S$ is a local minimum of $f$")],
         table=data.rows,
@@ -100,14 +139,24 @@ def judge_theorem_5(slopes: Slopes) -> Evidence:
         "infimum is 0"
     )
     low = "the best $(A, B)$ in $S$ is a local minimum of $f$"
+    explicit = (
+        "$∇f = 0$ at $A_i = 0$, $B_i = bI$ for $i < k$, $A_k = aΣ⁻¹$, $a = −E tr g/E tr g²$, "
+        "$b = −E tr(g(1 + ag)²)/(2a E tr(g²(1 + ag)))$, $g = Σ^{−½}XXᵀΣ^{−½}/n$"
+    )
     return Evidence(
-        parts=[Part(printed=critical.check_gradient_vanishes(slopes, zero))],
+        parts=[Part(printed=critical.check_gradient_vanishes(slopes.best, zero))],
         errata=[
             critical.check_direction(slopes, "proof (B.3), after (34)", "$R̃_i = r_i$", block=0),
             critical.check_direction(slopes, "proof (B.3), (37)", "$S̃_j = s_j$", block=1),
             _check_flow(slopes),
+            rotations.check_means(slopes.means),
+            replace(TRANSPOSED, where="proof (B.3), step 1"),
+            *MISPRINTS_5,
         ],
-        beyond=[critical.check_local_minima(slopes, low)],
+        beyond=[
+            critical.check_gradient_vanishes(slopes.explicit, explicit),
+            critical.check_local_minima(slopes, low),
+        ],
         table=slopes.rows,
         figures=[_draw_depths(slopes.depths)],
     )
@@ -164,16 +213,19 @@ def _draw_depths(rows: list[dict[str, Value]]) -> Figure:
     },
     tiny={"cases": [[1, 1, 2], [2, 3, 2]], "trials": 4, "free": 0, "deepest": 2},
     judge=judge_theorem_5,
-    falsified=critical.FALSIFIED,
+    falsified={
+        **critical.FALSIFIED,
+        "derivatives whose mean is not that at the mean": critical.tilt_means,
+    },
 )
 def theorem_5(
     generator: torch.Generator, *, cases: list[list[int]], trials: int, free: int, deepest: int
 ) -> Slopes:
     law = LayeredLoss(torch.full((1, 1), 4.0, dtype=torch.float64), 1, 2, True)
     few = torch.tensor([-1.0, -1.0, 0.0], dtype=torch.float64)
-    note = "$Σ = 4$, $A_i = −1/4$, $B_0 = 0$, all $R = S = 1$"
-    ones = torch.ones(3, 1, 1, dtype=torch.float64)
-    simple = critical.measure_gradient(Point(law, few), ones, note)
+    note = "$Σ = 4$, $A_i = −1/4$, $B_0 = 0$, all $R = −1$, $S = 1$"
+    along = torch.tensor([-1.0, -1.0, 1.0], dtype=torch.float64)[:, None, None]
+    simple = critical.measure_gradient(Point(law, few), along, note)
     depths: list[dict[str, Value]] = [
         {
             "layers": layers,
@@ -185,4 +237,4 @@ def theorem_5(
         for layers in range(1, deepest + 1)
     ]
     found = critical.measure_slopes(generator, cases, trials, free, simple)
-    return replace(found, depths=depths)
+    return replace(found, depths=depths, means=rotations.measure_means(generator, trials))
