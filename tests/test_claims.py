@@ -15,7 +15,6 @@ from innerloop.claims.loading import load_claim_entries, load_claims, select_cla
 from innerloop.claims.sources import load_sources, load_statements
 from innerloop.errors import InputError
 from innerloop.testing import check_claim
-from innerloop.testing.claims import is_judged_apart
 
 CLAIMS = {id: claim for id, claim in load_claims().items() if not claim.original}
 """Restatements share the check of their original."""
@@ -26,12 +25,6 @@ def test_a_claim(id: str, check_tiny: Callable[[Claim], Evidence]) -> None:
     """Check a claim's words, reproducibility and falsified forms at its tiny settings."""
     assert CLAIMS[id].source in load_sources()
     check_claim(CLAIMS[id], remembering(), check_tiny(CLAIMS[id]))
-
-
-@pytest.mark.parametrize("id", CLAIMS)
-def test_what_is_measured_and_how_it_is_judged_are_apart(id: str) -> None:
-    """`test_a_claim` then feeds every part data on which it must say no."""
-    assert is_judged_apart(CLAIMS[id]), f"{id}: declare `judge`, and forms that change its data"
 
 
 def test_a_claim_is_checked_from_python(monkeypatch: pytest.MonkeyPatch) -> None:
