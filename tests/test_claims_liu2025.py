@@ -356,9 +356,9 @@ def test_recorded_transformers_take_part_in_every_figure(
             halves["losses"][f"{name}{end}"][0] for end in (", restricted", "")
         )
         assert restricted < 0.5 * any_support
-    assert len(halves["pairs"]) == len(figure_1b.PAIRS) + 1 + len(figure_1b.CORRECTED)
+    assert len(halves["pairs"]) == len(figure_1b.PAIRS) + 1 + len(figure_1b.FURTHER)
     parts = figure_1b.judge_support([halves]).parts
-    assert parts[-2].printed.statement == "GPT-2 improves significantly"
+    assert parts[-3].printed.statement == "GPT-2 improves significantly"
     assert [part.trainings for part in parts] == [1] * len(parts)
 
 
@@ -431,6 +431,26 @@ def test_a_pair_is_compared_on_the_same_prompts() -> None:
     variance = wide**2 + other_wide**2 - 2 * shared
     assert variance == pytest.approx(float(difference.var()) / 3, rel=1e-5)
     assert other - one == pytest.approx(float(difference.mean()), rel=1e-5)
+
+
+def test_few_errors_at_the_cut_are_told_with_the_mean() -> None:
+    """One error of 10⁴ among 20,000 adds 0.5, and its standard error is 0.5; others' is not."""
+    errors = torch.full((20_000,), 0.4, dtype=torch.float64)
+    errors[0] = 1e4
+    losses = contest.mean_losses({"one": errors, "none": errors[1:], "all": 0 * errors + 1e4})
+    told = contest.describe_cut([{"losses": losses, "examples": 20_000}])
+    assert told == (
+        "one, restart 0: 1 of 20,000 prompts at 10⁴ adds 0.5 to the mean, 0.40 without."
+    )
+    assert contest.describe_cut([{"losses": {"wide": [2.0, 0.4]}, "examples": 20_000}]) == ""
+
+
+def test_losses_without_a_covariance_are_compared_as_if_it_were_the_worst() -> None:
+    cell = {"losses": {"a": [0.4, 0.03], "b": [0.5, 0.03]}, "printed": True, "trained": True}
+    pair = contest.Pair("a < b", "a", "b")
+    assert contest.judge_losses(pair, [cell]).verdict == "undecided", "0.1 apart, 2 (0.03 + 0.03)"
+    cell["losses"] = {"a": [0.4, 0.02], "b": [0.5, 0.02]}
+    assert contest.judge_losses(pair, [cell]).verdict == "holds"
 
 
 def test_an_end_around_a_printed_number_needs_the_training_that_it_is_of() -> None:
