@@ -22,8 +22,8 @@ from innerloop.claims.liu2025 import (
     figure_1b,
     figure_1c,
     figures_2_3,
-    lemma_3,
     measurements,
+    one_set,
     printed,
     proposition_2,
     readouts,
@@ -115,10 +115,40 @@ def test_bounded_laws_have_unit_variance(law: str) -> None:
 
 
 def test_one_hot_rows_are_uncorrelated_and_not_independent() -> None:
-    z = lemma_3._draw_one_hot(torch.Generator().manual_seed(0), 1, 40_000, 3)[0]
+    z = measurements.draw_rows(
+        torch.Generator().manual_seed(0), measurements.ONE_HOT, 1, 40_000, 3
+    )[0]
     assert torch.allclose(z.mT @ z / len(z), torch.eye(3).double(), atol=0.03)
     assert float(z.mean(0).abs().max()) < 0.03
     assert float((z[:, 0] * z[:, 1]).abs().max()) == 0, "one entry is 0 where the other is not"
+
+
+def test_a_layer_without_threshold_leaves_what_one_set_says() -> None:
+    """The least error over m by least squares, and how often Z exceeds tV for a dense M."""
+    rng, d, n = np.random.default_rng(0), 30, 40
+    x = rng.choice([-1.0, 1.0], (n, d))
+    g = x.T @ x[:, 0] / n
+    e = float((g[1:] ** 2).sum())
+    (m,) = np.linalg.lstsq(g[:, None], np.eye(d)[0], rcond=None)[0]
+    assert np.linalg.norm(m * g - np.eye(d)[0]) == pytest.approx(np.sqrt(e / (1 + e)))
+    M, signs = rng.standard_normal((d, d)), rng.choice([-1.0, 1.0], (20_000, d - 1))
+    Z = (((signs * g[1:]) @ M[:, 1:].T) ** 2).sum(-1)
+    V = float((g[1:] ** 2 * (M[:, 1:] ** 2).sum(0)).sum())
+    assert Z.mean() == pytest.approx(V, rel=0.02)
+    assert (Z**2).mean() <= 3 * V**2
+    for t in (0.1, 0.5, 0.9):
+        assert (t * V < Z).mean() >= (1 - t) ** 2 / 3
+
+
+def test_one_set_of_parameters_fails_for_large_d_and_not_for_errors_of_0() -> None:
+    offsets = one_set.draw_offsets(torch.Generator().manual_seed(0), 20)
+    small = offsets[0]
+    assert float(small.squares.mean()) == pytest.approx(1 / small.n, rel=0.05)
+    for failing, weight in ((0.01, 1.0), (0.03, None)):
+        found = one_set.judge_one_set("bound", offsets, failing, weight).values()
+        assert [check.passed for check in found] == [False, False]
+    none = [each._replace(squares=1e-3 * each.squares) for each in offsets]
+    assert all(check.passed for check in one_set.judge_one_set("bound", none, 0.01).values())
 
 
 def test_coherence_of_a_matrix_by_hand() -> None:

@@ -8,7 +8,7 @@ Tested     three trainings alike from the same random weights, loss at every pre
            (results/sparse/readout-linear, -query, -constructed), of three seeds, with 0.4 % of the
            paper's steps, most of which average gradients over features; V free begins at the
            proof's V, the linear read-out at 0. All are trained at every prefix, where the paper
-           says "at the query": the figure is over n
+           trains on y_{N+1}: the figure is over n
 Ours       "similarly" is within a fifth, either way, at the n of the training; "insignificant" is a
            tenth of the linear read-out's loss at three times that n. All is left open, won or
            lost, unless it is trained as in the paper
