@@ -22,6 +22,7 @@ from innerloop.claims.liu2025 import (
     figure_1b,
     figure_1c,
     figures_2_3,
+    lemma_4,
     measurements,
     one_set,
     printed,
@@ -175,6 +176,32 @@ def test_the_printed_ball_does_not_hold_the_first_iterate() -> None:
     assert after / ball == pytest.approx(4 / 3)
 
 
+def test_the_first_steps_of_the_ball_lose_a_factor_and_a_row(
+    check_tiny: Callable[[Claim], Evidence],
+) -> None:
+    """Lemma 4, x = σ_d = γ = β* = 1: (i) says 1/3 of 2/3. x = 1, 10 at i = 3: 1/3 against 101/3."""
+    evidence = check_tiny(load_claims()["liu2025.lemma-4"])
+    first, prefix, _ = evidence.errata
+    assert first.printed.counterexample.endswith("2/3 against 1/3")
+    assert first.corrected is not None
+    assert first.corrected.passed
+    assert "$x = σ_d = 3$, $β* = 1$, from $β = C$, in units of $C = 2/3$: 4/3 against 1" in (
+        evidence.parts[0].printed.counterexample
+    )
+    (pair,) = (each for each in lemma_4._list_by_hand() if "$x = 1$ and $10$" in each[-1])
+    step = lemma_4._measure_step(torch.Generator(), *pair)
+    assert step.spectra == pytest.approx((1 / 3, 101 / 3))
+    assert prefix.stands
+
+
+def test_a_first_token_keeps_e_1_from_holding_where_b_is_not_positive() -> None:
+    """Its score is 0 at every layer, and 0 reaches B' ≤ 0."""
+    found = readouts.simulate_prefixes(torch.Generator().manual_seed(3), 5, 50, 8, 1.0)
+    for K in range(9):
+        assert float(found.scores(K, 50)[:, 0].abs().max()) == 0
+    assert readouts._measure_floor(found, 50, 8, 1.0, 0.0).missed >= 1
+
+
 def test_the_printed_gate_is_too_low(check_tiny: Callable[[Claim], Evidence]) -> None:
     """Proposition 1: x = 10⁴, β* = 10³, γM = 10⁻⁷, K = 2: β^(2), which its bound calls β^(3−1)."""
     x, star, g = 1e4, 1e3, 1e-7
@@ -182,7 +209,7 @@ def test_the_printed_gate_is_too_low(check_tiny: Callable[[Claim], Evidence]) ->
     growth = 1 + g * (x**2 + star * x)
     assert beta > growth**3
     assert beta * x > star * x + x * (star + growth**2)
-    _, ball, gate = check_tiny(load_claims()["liu2025.proposition-1"]).errata
+    _, ball, gate, _ = check_tiny(load_claims()["liu2025.proposition-1"]).errata
     assert "$k = 3$, $K = 2$: 10000/3 against 1728" in ball.printed.counterexample
     assert "$k = 2$, $K = 2$: 3.33333e+07 against 2.144e+07" in gate.printed.counterexample
 
@@ -190,7 +217,8 @@ def test_the_printed_gate_is_too_low(check_tiny: Callable[[Claim], Evidence]) ->
 def test_every_matrix_of_proposition_2_is_on_its_event() -> None:
     """(D.4) with c = 1/4, recomputed: else it is no counterexample, and no test either."""
     generator = torch.Generator().manual_seed(0)
-    given = [proposition_2._smallest(), *proposition_2._list_hard()]
+    given = [proposition_2._smallest(), proposition_2._large_outside()]
+    given += proposition_2._list_hard()
     for each in given + [proposition_2._draw_instance(generator, k) for k in range(50)]:
         G, n, d = each.G.numpy(), each.n, len(each.G)
         a, b = (np.sqrt(np.log(m / each.delta) / (n * 0.25)) for m in (each.S, d))
@@ -222,17 +250,17 @@ def test_early_prefixes_diverge_and_the_linear_read_out_with_them() -> None:
     {
         "eq-4.3": "holds as corrected · 1 erratum",
         "theorem-4.1": "holds · 4 errata",
-        "proposition-1": "holds · 3 errata",
+        "proposition-1": "holds · 4 errata",
         "lemma-1": "holds · 2 errata",
         "lemma-2": "holds · 2 errata",
         "lemma-3": "holds · 4 errata",
-        "lemma-4": "holds as corrected",
-        "proposition-2": "holds · 4 errata",
+        "lemma-4": "holds as corrected · 3 errata",
+        "proposition-2": "holds · 5 errata",
         "theorem-5.1": "holds · 3 errata",
         "theorem-D.1": "holds · 3 errata",
         "corollary-D.1": "holds · 5 errata",
-        "theorem-5.2": "holds · 1 part vacuous · 2 errata",
-        "theorem-E.1": "vacuous · 2 errata",
+        "theorem-5.2": "holds · 1 part vacuous · 1 erratum",
+        "theorem-E.1": "vacuous · 4 errata",
         "corollary-E.1": "holds · 1 erratum",
     }.items(),
 )
@@ -243,7 +271,7 @@ def test_verdicts_on_the_theory_of_liu2025(
 
 
 def test_a_floor_of_the_linear_read_out_is_left_at_every_depth() -> None:
-    """Remark 4's order in K fails: the first token has β = 0 at every layer, and is heard."""
+    """At p = 1: the first token has β = 0 at every layer, and its score reaches B'."""
     found = readouts.simulate_prefixes(torch.Generator().manual_seed(2), 40, 473, 40, 0.5, 0.1)
     gaps = {K: theorem_5_2._measure_gap(found, K, 474) for K in (2, 40)}
     assert gaps[40].size < gaps[2].size, "it does not grow with K where no prefix diverges"
@@ -267,7 +295,7 @@ def test_small_steps_have_a_positive_probability_and_a_bound_beyond_any_error() 
     assert min(row.missed for row in rows) < 0.9
     assert min(row.bound for row in rows) > 10 * readouts.B_X
     part = theorem_e_1.judge_linear(rows)
-    assert "elsewhere it may be positive" in part.vacuous
+    assert "unless its width admits that none does" in part.vacuous
     tight = [row._replace(bound=1.9) for row in rows]
     assert not theorem_e_1.judge_linear(tight).vacuous, "a bound below b_x b_β says something"
 
