@@ -22,8 +22,9 @@ from innerloop.claims.liu2025 import (
     figure_1b,
     figure_1c,
     figures_2_3,
-    lemma_3,
+    lemma_4,
     measurements,
+    one_set,
     printed,
     proposition_2,
     readouts,
@@ -115,10 +116,40 @@ def test_bounded_laws_have_unit_variance(law: str) -> None:
 
 
 def test_one_hot_rows_are_uncorrelated_and_not_independent() -> None:
-    z = lemma_3._draw_one_hot(torch.Generator().manual_seed(0), 1, 40_000, 3)[0]
+    z = measurements.draw_rows(
+        torch.Generator().manual_seed(0), measurements.ONE_HOT, 1, 40_000, 3
+    )[0]
     assert torch.allclose(z.mT @ z / len(z), torch.eye(3).double(), atol=0.03)
     assert float(z.mean(0).abs().max()) < 0.03
     assert float((z[:, 0] * z[:, 1]).abs().max()) == 0, "one entry is 0 where the other is not"
+
+
+def test_a_layer_without_threshold_leaves_what_one_set_says() -> None:
+    """The least error over m by least squares, and how often Z exceeds tV for a dense M."""
+    rng, d, n = np.random.default_rng(0), 30, 40
+    x = rng.choice([-1.0, 1.0], (n, d))
+    g = x.T @ x[:, 0] / n
+    e = float((g[1:] ** 2).sum())
+    (m,) = np.linalg.lstsq(g[:, None], np.eye(d)[0], rcond=None)[0]
+    assert np.linalg.norm(m * g - np.eye(d)[0]) == pytest.approx(np.sqrt(e / (1 + e)))
+    M, signs = rng.standard_normal((d, d)), rng.choice([-1.0, 1.0], (20_000, d - 1))
+    Z = (((signs * g[1:]) @ M[:, 1:].T) ** 2).sum(-1)
+    V = float((g[1:] ** 2 * (M[:, 1:] ** 2).sum(0)).sum())
+    assert Z.mean() == pytest.approx(V, rel=0.02)
+    assert (Z**2).mean() <= 3 * V**2
+    for t in (0.1, 0.5, 0.9):
+        assert (t * V < Z).mean() >= (1 - t) ** 2 / 3
+
+
+def test_one_set_of_parameters_fails_for_large_d_and_not_for_errors_of_0() -> None:
+    offsets = one_set.draw_offsets(torch.Generator().manual_seed(0), 20)
+    small = offsets[0]
+    assert float(small.squares.mean()) == pytest.approx(1 / small.n, rel=0.05)
+    for failing, weight in ((0.01, 1.0), (0.03, None)):
+        found = one_set.judge_one_set("bound", offsets, failing, weight).values()
+        assert [check.passed for check in found] == [False, False]
+    none = [each._replace(squares=1e-3 * each.squares) for each in offsets]
+    assert all(check.passed for check in one_set.judge_one_set("bound", none, 0.01).values())
 
 
 def test_coherence_of_a_matrix_by_hand() -> None:
@@ -145,6 +176,32 @@ def test_the_printed_ball_does_not_hold_the_first_iterate() -> None:
     assert after / ball == pytest.approx(4 / 3)
 
 
+def test_the_first_steps_of_the_ball_lose_a_factor_and_a_row(
+    check_tiny: Callable[[Claim], Evidence],
+) -> None:
+    """Lemma 4, x = σ_d = γ = β* = 1: (i) says 1/3 of 2/3. x = 1, 10 at i = 3: 1/3 against 101/3."""
+    evidence = check_tiny(load_claims()["liu2025.lemma-4"])
+    first, prefix, _ = evidence.errata
+    assert first.printed.counterexample.endswith("2/3 against 1/3")
+    assert first.corrected is not None
+    assert first.corrected.passed
+    assert "$x = σ_d = 3$, $β* = 1$, from $β = C$, in units of $C = 2/3$: 4/3 against 1" in (
+        evidence.parts[0].printed.counterexample
+    )
+    (pair,) = (each for each in lemma_4._list_by_hand() if "$x = 1$ and $10$" in each[-1])
+    step = lemma_4._measure_step(torch.Generator(), *pair)
+    assert step.spectra == pytest.approx((1 / 3, 101 / 3))
+    assert prefix.stands
+
+
+def test_a_first_token_keeps_e_1_from_holding_where_b_is_not_positive() -> None:
+    """Its score is 0 at every layer, and 0 reaches B' ≤ 0."""
+    found = readouts.simulate_prefixes(torch.Generator().manual_seed(3), 5, 50, 8, 1.0)
+    for K in range(9):
+        assert float(found.scores(K, 50)[:, 0].abs().max()) == 0
+    assert readouts._measure_floor(found, 50, 8, 1.0, 0.0).missed >= 1
+
+
 def test_the_printed_gate_is_too_low(check_tiny: Callable[[Claim], Evidence]) -> None:
     """Proposition 1: x = 10⁴, β* = 10³, γM = 10⁻⁷, K = 2: β^(2), which its bound calls β^(3−1)."""
     x, star, g = 1e4, 1e3, 1e-7
@@ -152,7 +209,7 @@ def test_the_printed_gate_is_too_low(check_tiny: Callable[[Claim], Evidence]) ->
     growth = 1 + g * (x**2 + star * x)
     assert beta > growth**3
     assert beta * x > star * x + x * (star + growth**2)
-    _, ball, gate = check_tiny(load_claims()["liu2025.proposition-1"]).errata
+    _, ball, gate, _ = check_tiny(load_claims()["liu2025.proposition-1"]).errata
     assert "$k = 3$, $K = 2$: 10000/3 against 1728" in ball.printed.counterexample
     assert "$k = 2$, $K = 2$: 3.33333e+07 against 2.144e+07" in gate.printed.counterexample
 
@@ -160,7 +217,8 @@ def test_the_printed_gate_is_too_low(check_tiny: Callable[[Claim], Evidence]) ->
 def test_every_matrix_of_proposition_2_is_on_its_event() -> None:
     """(D.4) with c = 1/4, recomputed: else it is no counterexample, and no test either."""
     generator = torch.Generator().manual_seed(0)
-    given = [proposition_2._smallest(), *proposition_2._list_hard()]
+    given = [proposition_2._smallest(), proposition_2._large_outside()]
+    given += proposition_2._list_hard()
     for each in given + [proposition_2._draw_instance(generator, k) for k in range(50)]:
         G, n, d = each.G.numpy(), each.n, len(each.G)
         a, b = (np.sqrt(np.log(m / each.delta) / (n * 0.25)) for m in (each.S, d))
@@ -192,17 +250,17 @@ def test_early_prefixes_diverge_and_the_linear_read_out_with_them() -> None:
     {
         "eq-4.3": "holds as corrected · 1 erratum",
         "theorem-4.1": "holds · 4 errata",
-        "proposition-1": "holds · 3 errata",
+        "proposition-1": "holds · 4 errata",
         "lemma-1": "holds · 2 errata",
         "lemma-2": "holds · 2 errata",
         "lemma-3": "holds · 4 errata",
-        "lemma-4": "holds as corrected",
-        "proposition-2": "holds · 4 errata",
+        "lemma-4": "holds as corrected · 3 errata",
+        "proposition-2": "holds · 5 errata",
         "theorem-5.1": "holds · 3 errata",
         "theorem-D.1": "holds · 3 errata",
         "corollary-D.1": "holds · 5 errata",
-        "theorem-5.2": "holds · 1 part vacuous · 2 errata",
-        "theorem-E.1": "vacuous · 2 errata",
+        "theorem-5.2": "holds · 1 part vacuous · 1 erratum",
+        "theorem-E.1": "vacuous · 4 errata",
         "corollary-E.1": "holds · 1 erratum",
     }.items(),
 )
@@ -213,7 +271,7 @@ def test_verdicts_on_the_theory_of_liu2025(
 
 
 def test_a_floor_of_the_linear_read_out_is_left_at_every_depth() -> None:
-    """Remark 4's order in K fails: the first token has β = 0 at every layer, and is heard."""
+    """At p = 1: the first token has β = 0 at every layer, and its score reaches B'."""
     found = readouts.simulate_prefixes(torch.Generator().manual_seed(2), 40, 473, 40, 0.5, 0.1)
     gaps = {K: theorem_5_2._measure_gap(found, K, 474) for K in (2, 40)}
     assert gaps[40].size < gaps[2].size, "it does not grow with K where no prefix diverges"
@@ -237,7 +295,7 @@ def test_small_steps_have_a_positive_probability_and_a_bound_beyond_any_error() 
     assert min(row.missed for row in rows) < 0.9
     assert min(row.bound for row in rows) > 10 * readouts.B_X
     part = theorem_e_1.judge_linear(rows)
-    assert "elsewhere it may be positive" in part.vacuous
+    assert "unless its width admits that none does" in part.vacuous
     tight = [row._replace(bound=1.9) for row in rows]
     assert not theorem_e_1.judge_linear(tight).vacuous, "a bound below b_x b_β says something"
 
@@ -356,9 +414,9 @@ def test_recorded_transformers_take_part_in_every_figure(
             halves["losses"][f"{name}{end}"][0] for end in (", restricted", "")
         )
         assert restricted < 0.5 * any_support
-    assert len(halves["pairs"]) == len(figure_1b.PAIRS) + 1 + len(figure_1b.CORRECTED)
+    assert len(halves["pairs"]) == len(figure_1b.PAIRS) + 1 + len(figure_1b.FURTHER)
     parts = figure_1b.judge_support([halves]).parts
-    assert parts[-2].printed.statement == "GPT-2 improves significantly"
+    assert parts[-3].printed.statement == "GPT-2 improves significantly"
     assert [part.trainings for part in parts] == [1] * len(parts)
 
 
@@ -431,6 +489,26 @@ def test_a_pair_is_compared_on_the_same_prompts() -> None:
     variance = wide**2 + other_wide**2 - 2 * shared
     assert variance == pytest.approx(float(difference.var()) / 3, rel=1e-5)
     assert other - one == pytest.approx(float(difference.mean()), rel=1e-5)
+
+
+def test_few_errors_at_the_cut_are_told_with_the_mean() -> None:
+    """One error of 10⁴ among 20,000 adds 0.5, and its standard error is 0.5; others' is not."""
+    errors = torch.full((20_000,), 0.4, dtype=torch.float64)
+    errors[0] = 1e4
+    losses = contest.mean_losses({"one": errors, "none": errors[1:], "all": 0 * errors + 1e4})
+    told = contest.describe_cut([{"losses": losses, "examples": 20_000}])
+    assert told == (
+        "one, restart 0: 1 of 20,000 prompts at 10⁴ adds 0.5 to the mean, 0.40 without."
+    )
+    assert contest.describe_cut([{"losses": {"wide": [2.0, 0.4]}, "examples": 20_000}]) == ""
+
+
+def test_losses_without_a_covariance_are_compared_as_if_it_were_the_worst() -> None:
+    cell = {"losses": {"a": [0.4, 0.03], "b": [0.5, 0.03]}, "printed": True, "trained": True}
+    pair = contest.Pair("a < b", "a", "b")
+    assert contest.judge_losses(pair, [cell]).verdict == "undecided", "0.1 apart, 2 (0.03 + 0.03)"
+    cell["losses"] = {"a": [0.4, 0.02], "b": [0.5, 0.02]}
+    assert contest.judge_losses(pair, [cell]).verdict == "holds"
 
 
 def test_an_end_around_a_printed_number_needs_the_training_that_it_is_of() -> None:

@@ -264,6 +264,41 @@ def judge_pair(pair: Pair, cells: Sequence[Cell], k: int) -> Part:
     return Part(printed=check, trainings=count_trainings(cells, pair.one, pair.other))
 
 
+def judge_losses(pair: Pair, cells: Sequence[Cell]) -> Part:
+    """Judge a pair that was not measured as one, from the losses, whatever their covariance."""
+    given = [
+        {**cell, "pairs": [bound_moments(*(cell["losses"][name] for name in pair[1:3]))]}
+        for cell in cells
+    ]
+    return judge_pair(pair, given, 0)
+
+
+def bound_moments(one: Moments, other: Moments) -> list[float]:
+    """Moments of two losses with the covariance that makes their difference least certain."""
+    return [one[0], other[0], one[1], other[1], -one[1] * other[1]]
+
+
+def describe_cut(cells: Sequence[Cell]) -> str:
+    """Describe means of few errors at the cut: m of N prompts make a standard error of 10⁴√m/N."""
+    found = []
+    for k, cell in enumerate(cells):
+        for name, (loss, error) in cell["losses"].items():
+            square = (error * cell["examples"] / OVERFLOW) ** 2
+            count = round(square)
+            if 1 <= count < FEW_CUT and abs(square - count) < 0.01 * count:
+                added = count * OVERFLOW / cell["examples"]
+                found.append(
+                    f"{name}, restart {k}: {count} of {cell['examples']:,} prompts at 10⁴ "
+                    f"{'adds' if count == 1 else 'add'} {added:.2g} to the mean, "
+                    f"{loss - added:.2f} without."
+                )
+    return " ".join(found)
+
+
+FEW_CUT = 10
+"""Fewer errors at the cut than this are told apart from a method that diverges."""
+
+
 def count_trainings(cells: Sequence[Cell], *methods: str) -> int:
     """Count the trainings that all of these methods have: one recorded network may serve cells."""
     counts = [len(cells)]

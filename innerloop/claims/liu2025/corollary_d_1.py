@@ -8,7 +8,8 @@ Printed    there are parameters such that for n ≥ N_0^S, with probability 1 �
 Tested     the printed layers (last bias −θ) on random streams against LISTA-VM on the columns of 𝕊;
            the bound at N_0^S and 10 N_0^S on bounded measurements, S = 1, 2, 3, |𝕊| from S to 10
 Reading    "there exists a set of parameters": for the n at hand and in proportion to c₁, as in the
-           proof of Theorem 5.1, which is applied to 𝕊. θ = 0, which depends on neither, is shown
+           proof of Theorem 5.1, which is applied to 𝕊. θ = 0, which depends on neither, is shown;
+           for large |𝕊| no set that does not know ‖β*‖₁ will do, by one_set.py with |𝕊| for d
 Wrong      the last bias is −θ, as in (C.2). A layer's output is not diag(I^S, 1, I^S, 1) times
            itself: x keeps its entries outside 𝕊, so diag(I_d, 1, I^S, 1). Proof: the heads and the
            MLP write to the rows of β alone, and the MLP clears those outside 𝕊
@@ -31,6 +32,8 @@ from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025 import printed, rates
 from innerloop.claims.liu2025.hard_instances import list_hard_examples
 from innerloop.claims.liu2025.measurements import draw_sparse_vectors, iterate
+from innerloop.claims.liu2025.one_set import DELTA as RARE
+from innerloop.claims.liu2025.one_set import Offsets, draw_offsets, judge_one_set
 from innerloop.claims.liu2025.printed import Units, soft_threshold
 from innerloop.claims.liu2025.rates import DELTA, Curves, Found, K
 from innerloop.claims.liu2025.theorem_5_1 import GAMMA_RANGE, GAMMAS
@@ -63,6 +66,7 @@ class Layer(NamedTuple):
 class Data(NamedTuple):
     layers: list[Layer]
     rates: Found
+    offsets: list[Offsets]
 
 
 def judge_support(data: Data) -> Evidence:
@@ -103,7 +107,11 @@ def judge_support(data: Data) -> Evidence:
                 other_readings={
                     "$θ = 0$, which depends on neither": rates.judge_curves(
                         bound, data.rates["0"], DELTA
-                    )
+                    ),
+                    **{
+                        f"one set for all $‖β*‖₁$, $|𝕊|$ for $d$, {about}": check
+                        for about, check in judge_one_set(bound, data.offsets, RARE).items()
+                    },
                 },
             ),
         ],
@@ -146,7 +154,7 @@ def judge_support(data: Data) -> Evidence:
     kind="rate",
     hypotheses={
         "$‖x‖ ≤ b_x$, $‖β*‖₁ ≤ b_β$, no noise": "Assumption 1",
-        "$S ≤ |S|$, the size of the set": "the corollary",
+        "$S ≤ |𝕊|$, the size of the set": "the corollary",
         "$M^V$ is diagonal": "Lemma 3, whose $M^V$ the proof takes over",
         "$c$ is some constant": "the corollary; here that of Hoeffding's inequality",
     },
@@ -162,7 +170,8 @@ def judge_support(data: Data) -> Evidence:
     },
 )
 def corollary_d_1(generator: torch.Generator, *, trials: int, draws: int) -> Data:
-    return Data(_list_layers(generator, trials), _measure_rates(generator, draws))
+    layers, rates = _list_layers(generator, trials), _measure_rates(generator, draws)
+    return Data(layers, rates, draw_offsets(generator, max(4, draws // 10)))
 
 
 def restricted_units(d: int, inside: int, theta: float, last: float) -> Units:

@@ -9,7 +9,8 @@ Tested     the printed weights on random tokens and on hard ones, θ from 0.01 t
 Corrected  the last bias is −θ. Proof: x − σ(x) + σ(−x) = 0, and σ(x − θ) − σ(−x − θ) = S_θ(x) for
            θ ≥ 0; with +θ it is x − θ for every x, since σ(a) − σ(−a) = a: a shift, no threshold.
            No other weights of the five terms help: none of them has a kink at −θ
-Wrong      the display (4.3), as the text at hand has it, puts S_θ around x and y too; read (C.3)
+Wrong      the display (4.3), in the text at hand, perhaps by its conversion, puts S_θ around x and
+           y too; read (C.3)
 Beyond     the corrected weights are those of the construction `lista-vm`
 """
 
@@ -70,7 +71,11 @@ def judge_mlp(found: list[Tokens]) -> Evidence:
     printed, proper = (trial.check() for trial in whole)
     return Evidence(
         parts=[Part(printed=printed, corrected=proper)],
-        errata=[Part(printed=display.check(), corrected=proper).as_erratum("(4.3)", grade="print")],
+        errata=[
+            Part(printed=display.check(), corrected=proper).as_erratum(
+                "(4.3) in the text at hand, perhaps of its conversion to text", grade="print"
+            )
+        ],
         beyond=[built.check()],
         figures=[_draw_figure()],
     )

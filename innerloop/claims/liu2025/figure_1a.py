@@ -12,13 +12,17 @@ Tested     all on the same examples, each trained here but for the transformers,
            one of GPT-2. Without the recorded ones the package trains Small TF from the
            construction of Theorem 4.1
 Ours       "comparable" is within a factor of 2, either way, "much higher" twice as high. LISTA-VM
-           begins at Chebyshev's steps and sees some X stretched in training, which makes it better
-           than the paper's; the paper prints neither start nor learning rate
+           begins at Chebyshev's steps and sees some X stretched in training; the paper prints
+           neither start nor learning rate
 Beyond     ALISTA's W is a small solve for each X: then it needs no X of its own, and is the best of
            the learned iterations on varying X. The lasso, solved, is better than all with K layers.
            With fewer examples than it was trained for, LISTA-VM diverges: its steps are too large.
-           LISTA-CP and ALISTA of one X diverge on others; errors are cut at 10⁴, so that their
-           losses are lower bounds. Theorem 5.1 speaks from N_0 = 20,471 examples on: not of these n
+           Squared errors are cut at 10⁴. LISTA-CP and ALISTA of one X diverge on most others:
+           their losses are lower bounds. Small TF of seeds 1 and 2 is at the cut on one of 20,000
+           prompts, which adds 0.5 to its mean of 0.92 and 0.99: without that prompt it is 0.42 and
+           0.49. The same holds on the X of LISTA (0.44, 0.47 without), and for the one from near
+           the construction of seed 1 (0.93). Theorem 5.1 does not apply: Assumption 1 excludes
+           Gaussian x, and for entries ±1, δ = 0.1 and c = 1/4 N_0 would be 20,471
 """
 
 from __future__ import annotations
@@ -102,7 +106,7 @@ def judge_methods(found: list[dict[str, Any]]) -> Evidence:
     )
     return Evidence(
         parts=contest.judge_pairs(select_pairs(first["losses"]), found),
-        numbers={"N_0 at d = 20, S = 3, from which on Theorem 5.1 speaks": N_0},
+        numbers={"N_0 of Theorem 5.1 for d = 20, S = 3, entries ±1, δ = 0.1, c = 1/4": N_0},
         table=table,
         figures=[
             contest.draw_losses(
@@ -110,7 +114,8 @@ def judge_methods(found: list[dict[str, Any]]) -> Evidence:
                 table,
                 "setting",
                 f"{told} {trained} A squared error counts as at most 10⁴: a mean near that "
-                "is one of methods that diverge, and would be larger.",
+                "is one of methods that diverge, and would be larger. "
+                + contest.describe_cut(found),
             ),
             draw_lines(
                 f"Prompts of other lengths than in training, {title}",
@@ -123,8 +128,8 @@ def judge_methods(found: list[dict[str, Any]]) -> Evidence:
                 caption=f"{contest.describe_bands(len(found), first['drawn'])} {trained} "
                 f"What learns was trained with {n} examples, recorded transformers "
                 "also with fewer; GPT-2 has positions for no more. LISTA and LISTA-CP have "
-                "matrices for one n and no other. Theorem 5.1 bounds the loss from "
-                f"n = {N_0:,} on, far to the right.",
+                "matrices for one n and no other. Theorem 5.1 does not apply to Gaussian x, which "
+                f"Assumption 1 excludes; for entries ±1 it begins at n = {N_0:,}.",
             ),
         ],
     )

@@ -2,22 +2,25 @@
 
 Printed    support within the first 10 of d = 20, in training and test: Small TF and GPT-2 improve
            significantly, other baselines do not; LISTA-VM-SS (columns of X beyond it are set to
-           zero) reaches approximately 0.07, "almost 10 times better than the standard LISTA-VM"
+           zero) reaches approximately 0.07, "almost 10 times better than the standard version of
+           LISTA-VM and comparable to the prediction error of Small TF"
 Tested     each trained here with and without the restriction but for the transformers, which are
            recorded ones as in liu2025.figure-1a, each compared with itself, trained alike. Without
            recorded ones the package trains Small TF from random weights for as many steps as the
-           others. At `full` three trainings of each, but one of GPT-2
+           others. At `full` three trainings of each, but one of GPT-2. LISTA, LISTA-CP and ALISTA
+           are baselines too, and not measured here
 Reading    "the standard version" is LISTA-VM of any support: 0.68 (Figure 3) over 0.07 is 9.7
-Ours       "almost ten times" is five or more, decided at the paper's sizes; "significantly" is a
-           fifth. "Approximately 0.07" is within a tenth, and needs the paper's training. LISTA-VM
-           and LISTA-VM-SS begin at Chebyshev's steps and see some X stretched in training
-Corrected  LISTA-VM is a baseline too, and trained on such supports it improves nearly as much as
-           LISTA-VM-SS: rows of M that are zero keep β in the support. LISTA-VM-SS is twice as good
-           as LISTA-VM of any support
-Beyond     Small TF goes below the printed 0.07: 0.031 ± 0.002 on 32,768 fresh prompts
-           (results/benchmarks/sparse_tails.json). LISTA-VM-SS does not: 0.144 on 409,600.
-           Without thresholds, 12 steps leave at least 1/13 of E ‖β‖² = 3, so 0.23, in the mean over
-           large square X (the Christoffel number of the semicircle law at 0)
+Ours       "almost ten times" is five or more, "significantly" a fifth, "comparable" within a factor
+           of 2, either way, "approximately 0.07" within a tenth. All that is trained is left open,
+           won or lost, unless it is trained as in the paper. LISTA-VM and LISTA-VM-SS begin at
+           Chebyshev's steps and see some X stretched in training
+Beyond     with 4.5 % of the paper's instances LISTA-VM-SS is 3.3 to 3.8 times better than LISTA-VM
+           of any support. LISTA-VM, which is a baseline too, improves nearly as much when it is
+           trained on such supports: rows of M that are zero keep β in the support. LISTA-VM-SS has
+           3.4 to 5.4 times the loss of Small TF. Small TF goes below the printed 0.07: 0.031 ±
+           0.002 on 32,768 fresh prompts (results/benchmarks/sparse_tails.json). LISTA-VM-SS does
+           not: 0.144 on 409,600. Without thresholds, 12 steps leave at least 1/13 of E ‖β‖² = 3, so
+           0.23, in the mean over large square X (the Christoffel number of the semicircle law at 0)
 """
 
 from __future__ import annotations
@@ -46,33 +49,43 @@ FIFTH = "a fifth"
 PAIRS = [
     Pair(
         "LISTA-VM-SS is almost ten times better than LISTA-VM", SELECTED, "LISTA-VM", 0.2
-    )._replace(needs="printed", ours="five times or more"),
-    Pair("LISTA-VM does not improve significantly", "LISTA-VM", PLAIN, 1.25, ours=FIFTH),
+    )._replace(needs="trained", ours="five times or more"),
+    Pair("LISTA-VM does not improve significantly", "LISTA-VM", PLAIN, 1.25)._replace(
+        needs="trained", ours=FIFTH
+    ),
     Pair("ISTA does not improve significantly", "ISTA", f"ISTA{RESTRICTED}", 1.25, ours=FIFTH),
     Pair("FISTA does not improve significantly", "FISTA", f"FISTA{RESTRICTED}", 1.25, ours=FIFTH),
-    Pair("Small TF improves significantly", f"Small TF{RESTRICTED}", "Small TF", 0.8, ours=FIFTH),
+    Pair("Small TF improves significantly", f"Small TF{RESTRICTED}", "Small TF", 0.8)._replace(
+        needs="trained", ours=FIFTH
+    ),
 ]
-GAIN = Pair("GPT-2 improves significantly", f"{GPT2}{RESTRICTED}", GPT2, 0.8, ours=FIFTH)
+GAIN = Pair("GPT-2 improves significantly", f"{GPT2}{RESTRICTED}", GPT2, 0.8)._replace(
+    needs="trained", ours=FIFTH
+)
 """The pair added where GPT-2 takes part."""
-CORRECTED = [
+LIKE = Pair(
+    "LISTA-VM-SS is comparable to Small TF", SELECTED, f"Small TF{RESTRICTED}", 2.0
+)._replace(both=True, needs="trained", ours="within a factor of 2, either way")
+"""Judged from the losses: what is measured of pairs is without it."""
+FURTHER = [
     Pair(
         "LISTA-VM-SS is at least twice as good as LISTA-VM of any support", SELECTED, "LISTA-VM"
     )._replace(share=0.5, needs="printed"),
     Pair("LISTA-VM improves by a tenth or more: $M$ learns the support", PLAIN, "LISTA-VM", 0.9),
 ]
-"""Corrections of the first pairs."""
+"""Pairs that the source does not state."""
 
 
 def judge_support(found: list[dict[str, Any]]) -> Evidence:
     first, pairs = found[0], select_pairs(found[0]["losses"])
-    parts = contest.judge_pairs(pairs, found)
-    for k, part in enumerate(parts[len(pairs) - len(CORRECTED) :]):
-        parts[k] = replace(parts[k], corrected=part.printed)
+    judged = contest.judge_pairs(pairs, found)
+    parts, further = judged[: -len(FURTHER)], judged[-len(FURTHER) :]
     parts[0] = replace(parts[0], reading="LISTA-VM of any support: 0.68 of Figure 3 over 0.07")
     told = contest.describe_bands(len(found), first["examples"])
     table = contest.method_rows(GROUPS, [cell["losses"] for cell in found])
     return Evidence(
-        parts=[*parts[: len(pairs) - len(CORRECTED)], _judge_number(found)],
+        parts=[*parts, contest.judge_losses(LIKE, found), _judge_number(found)],
+        beyond=[part.printed for part in further],
         table=table,
         figures=[
             contest.draw_losses(
@@ -96,15 +109,16 @@ def _judge_number(found: list[dict[str, Any]]) -> Part:
 
 
 def select_pairs(taking_part: Collection[str]) -> list[Pair]:
-    return [*PAIRS, *([GAIN] if GPT2 in taking_part else []), *CORRECTED]
+    return [*PAIRS, *([GAIN] if GPT2 in taking_part else []), *FURTHER]
 
 
 def end_at(loss: float) -> Callable[[list[dict[str, Any]]], list[dict[str, Any]]]:
-    """Make data of the paper's training in which LISTA-VM-SS has this loss."""
+    """Make data of the paper's training: LISTA-VM-SS has this loss, Small TF has 0.07."""
 
     def change(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
         for cell in found:
             cell["trained"], cell["losses"][SELECTED] = True, [loss, 0.001]
+            cell["losses"][LIKE.other] = [PRINTED_SELECTED, 0.001]
         return found
 
     return change
@@ -128,7 +142,9 @@ def name_machines(small: Sequence[str], gpt2: Sequence[str]) -> dict[str, dict[s
 
 @claim(
     "liu2025.figure-1b",
-    "A support in the first half helps transformers and LISTA-VM-SS a lot, and not ISTA and FISTA.",
+    "Where the support is known to lie in the first half, transformers improve significantly and "
+    "other baselines do not; LISTA-VM-SS reaches about 0.07, almost ten times better than LISTA-VM "
+    "and comparable to Small TF.",
     where="Section 6, Figure 1b",
     kind="ordering",
     hypotheses={
@@ -158,7 +174,7 @@ def name_machines(small: Sequence[str], gpt2: Sequence[str]) -> dict[str, dict[s
     tiny={"d": 4, "n": 3, "sparsity": 1, "blocks": 2, "support": 2}
     | {"steps": 12, "batch": 32, "examples": 300, "restart": 0},
     conclude=judge_support,
-    falsified=contest.WORSE | {f"LISTA-VM-SS at {loss}": end_at(loss) for loss in (0.03, 0.14)},
+    falsified=contest.WORSE | {f"LISTA-VM-SS at {loss}": end_at(loss) for loss in (0.03, 0.15)},
 )
 def figure_1b(
     generator: torch.Generator,

@@ -7,13 +7,16 @@ Tested     each trained here on fresh X for every instance, history on examples 
            and trains by "gradient descent" on 17 million instances (340 epochs of 50,000, 100 X in
            each): here it is Adam, and at `full` 2.5 million. LISTA-VM starts with ISTA's steps, of
            which LISTA is the learned form (Section 4.2), and sees no X stretched
-Ours       "around" is within a tenth, above and below; "significantly more promising" than 3, half
-           the loss of β̂ = 0. The number 0.68 is of the paper's training: with fewer instances it is
-           left open, whether we end above or below
-Beyond     with Chebyshev's steps to begin with, γ apart from the rest of M, LISTA-VM ends far below
-           0.68: at 0.484 on 409,600 fresh prompts, none beyond 10² (results/benchmarks/
-           sparse_tails.json). Some X must be stretched in training for that: else it is better on
-           most prompts, 0.43 to 0.45, but steps are too large for a rare X, and 10 are beyond 10⁴
+Ours       "around" is within a tenth, above and below; "no trend": not a tenth lower at the end
+           than after a quarter of the training, set after the numbers were seen; "significantly
+           more promising" than 3, half the loss of β̂ = 0. The number 0.68 is of the paper's
+           training: with fewer instances it is left open, whether we end above or below
+Beyond     LISTA-VM ends below 0.68 from either start: at 0.476 to 0.483 from ISTA's steps, at 0.492
+           to 0.495 from Chebyshev's with some X stretched. All six are on the same 4,096 held-out
+           prompts, which show no rare ones. On 409,600 fresh prompts (results/benchmarks/
+           sparse_tails.json) one from Chebyshev's steps has 0.484, none beyond 10². With no X
+           stretched its median is lower, 0.098 for 0.134, but 10 prompts are beyond 10⁴, and the
+           mean is 0.77 ± 0.08
 """
 
 from __future__ import annotations
@@ -92,6 +95,15 @@ def judge_figure_2(found: list[Cell]) -> Evidence:
         lasts, around = _list_last(found, name), {"within": level / 10, "ours": "a tenth"}
         check = check_around(statement, lasts, level, what=f"{len(lasts)} restarts", **around)
         parts.append(Part(printed=check, trainings=len(found)))
+        curves = [cell["curves"][name] for cell in found]
+        trend = check_within(
+            f"{name} shows no trend of improvement",
+            cover_values([curve[-1][1] / curve[len(curve) // 4][1] for curve in curves]),
+            least=0.9,
+            what="last loss over that after a quarter of the training",
+            ours="a tenth lower; set after the numbers were seen",
+        )
+        parts.append(Part(printed=trend, trainings=len(found)))
     return Evidence(
         parts=parts, figures=[_draw_figure("Trained on many X: LISTA, LISTA-CP", found)]
     )
@@ -99,7 +111,8 @@ def judge_figure_2(found: list[Cell]) -> Evidence:
 
 @claim(
     "liu2025.figure-2",
-    "Trained on many $X$, LISTA and LISTA-CP stay at the loss of $β̂ = 0$ (3 in the paper).",
+    "Trained on many $X$, LISTA and LISTA-CP remain around a loss of 3, that of $β̂ = 0$, with no "
+    "observable trend of improvement.",
     where="Appendix F, Figure 2",
     kind="figure",
     hypotheses=SETUP,
@@ -130,14 +143,15 @@ def judge_figure_3(found: list[Cell]) -> Evidence:
     near = {"within": PRINTED_LOSS / 10, "ours": "a tenth"}
     statement = f"LISTA-VM, trained on many $X$, ends around {PRINTED_LOSS}"
     around = check_around(statement, lasts, PRINTED_LOSS, what=restarts, **near)
-    stretched = cover_values(_list_last(found, FASTER))
-    better = check_within(f"{FASTER}, it ends lower", stretched, most=min(lasts), what=restarts)
     return Evidence(
         parts=[
             Part(printed=learns, trainings=len(found)),
             Part(printed=contest.leave_open(around, found), trainings=len(found)),
         ],
-        beyond=[better],
+        numbers={
+            f"mean last loss, {start}": cover_values(_list_last(found, name)).value
+            for name, start in (("LISTA-VM", "ISTA's steps"), (FASTER, "Chebyshev's, X stretched"))
+        },
         figures=[_draw_figure("Trained on many X: LISTA-VM", found)],
     )
 

@@ -28,13 +28,18 @@ from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
-from innerloop.claims.liu2025.measurements import LAWS, add_violation_rate, draw_entries, sigmas
+from innerloop.claims.liu2025.measurements import (
+    LAWS,
+    ONE_HOT,
+    add_violation_rate,
+    draw_entries,
+    draw_rows,
+    sigmas,
+)
 from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
 
 DELTAS, CONDITIONS = (0.3, 0.05), (1.0, 2.0, 4.0)
-ONE_HOT = "one-hot"
-"""The law of rows whose entries depend on each other."""
 PAIRS = Case(N=100, d=30, δ=0.1)
 """Sizes at which many pairs are beyond the width of one."""
 
@@ -179,20 +184,10 @@ def _measure_setting(
     batch, eye = min(draws, 4_000_000 // (N * d)), torch.eye(d).double()
     grams, squares = [], []
     for _ in range(-(-draws // batch)):
-        if law == ONE_HOT:
-            z = _draw_one_hot(generator, batch, N, d)
-        else:
-            z = draw_entries(generator, law, batch, N, d)
+        z = draw_rows(generator, law, batch, N, d)
         grams.append(sparse.gram(sigma * z, eye))
         squares.append(z[..., :S].square().mean(-2).amax(-1))
     G = 2 * torch.cat(grams)[:draws]  # σ_d = 1
     proper = list(sparse.coherence(G / sigma[:, None] ** 2, S))
     case = Case(N=N, d=d, S=S, note=f"$z$ {law}, $σ₁/σ_d = {condition:g}$")
     return Setting(case, c, proper, sparse.coherence(G, S)[1], torch.cat(squares)[:draws])
-
-
-def _draw_one_hot(generator: torch.Generator, draws: int, N: int, d: int) -> Tensor:
-    """Draw rows ±√d e_i, i uniform: mean 0, covariance I, entries that depend on each other."""
-    places = torch.randint(d, (draws, N), generator=generator)
-    signs = draw_entries(generator, "signs", draws, N)
-    return math.sqrt(d) * signs.unsqueeze(-1) * torch.nn.functional.one_hot(places, d)

@@ -9,6 +9,9 @@ Corrected  C = n b_x² b_β/σ_min(X_nᵀX_n) with the token's own n examples, f
            A = γD_nᵀX_n ≼ I. y = ⟨x, β*⟩ brings a second b_x, and σ_min of all of X says nothing of
            a prefix. Proof: S_θ lowers norms, so ‖β₊‖ ≤ ‖(I − A)β + Aβ*‖ ≤ (1 − λ_min(A))C +
            λ_max(A)b_β, at most C if C ≥ b_β λ_max(A)/λ_min(A); and λ_max(X_nᵀX_n) ≤ n b_x²
+Wrong      (i) loses the 2 of M^V: with A = γD_nᵀX_n, i = 2n+1, ‖β₊‖ ≤ (1 − λ_min(A))‖β‖ +
+           2γ/(iσ_d²)‖XᵀY‖ by the triangle inequality, where γ‖D_nᵀX_n‖ ≤ 1. (ii) takes a prefix for
+           all of X: σ_min(X_nᵀX_n)/i need not be σ_min(XᵀX)/(N+1), as rows are left out and i > N+1
 Beyond     γ = 3/2 is too large for that: where γ‖D_nᵀX_n‖ > 2, unthresholded steps diverge
 """
 
@@ -20,8 +23,8 @@ import torch
 from torch import Tensor
 
 from innerloop.claims.base import claim
-from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.cases import Case, format_entry
+from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025.hard_instances import HARD_MATRICES
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
@@ -40,6 +43,12 @@ class Step(NamedTuple):
     """From the corrected ball."""
     wide: float
     """From the corrected ball with γ = 3/2."""
+    radius: float
+    """That of the printed ball."""
+    lines: list[tuple[float, float, float]]
+    """‖β₊‖ from β = 0 and others, what (i) says of it, and (i) with the 2."""
+    spectra: tuple[float, float]
+    """σ_min(X_nᵀX_n)/i and σ_min(XᵀX)/(N+1)."""
     case: Case
 
 
@@ -55,15 +64,35 @@ def judge_ball(data: Data) -> Evidence:
     printed = Inequality(line.format(all_of, "‖D_nᵀX_n‖ ≤ 1"))
     proper = Inequality(line.format(own, "‖D_nᵀX_n‖ ≤ 1"), rounding=1e-9)
     wide = Inequality(line.format(own, " = 3/2"), rounding=1e-9)
+    line = "(i): $‖β₊‖ ≤ (1 − gσ_min(X_nᵀX_n))‖β‖ + g‖XᵀY‖$, $g = {}γ/(iσ_d²)$"
+    first, twice = Inequality(line.format("")), Inequality(line.format("2"), rounding=1e-9)
+    prefix = Inequality("(ii): $σ_min(XᵀX)/(N+1) ≤ σ_min(X_nᵀX_n)/i$, $i = 2n+1$", rounding=1e-9)
     for step in data.steps:
-        printed.add(step.printed, 1.0, step.case)
+        for k, (length, once, double) in enumerate(step.lines):
+            case = step.case.extend(note="$β ≠ 0$" if k else "$β = 0$")
+            first.add(length, once, case)
+            twice.add(length, double, case)
+        prefix.add(step.spectra[1], step.spectra[0], step.case)
+        units = f"from $β = C$, in units of $C = {format_entry(step.radius)}$"
+        printed.add(step.printed, 1.0, step.case.extend(note=units))
         proper.add(step.proper, 1.0, step.case)
         wide.add(step.wide, 1.0, step.case.extend(γ=torch.tensor(1.5)))
     length, case, summary = data.searched
     proper.add(length, 1.0, case)
     proper.search_note = summary
     return Evidence(
-        parts=[Part(printed=printed.check(), corrected=proper.check())], beyond=[wide.check()]
+        parts=[Part(printed=printed.check(), corrected=proper.check())],
+        errata=[
+            Part(printed=first.check(), corrected=twice.check()).as_erratum("proof, (i)"),
+            Part(printed=prefix.check()).as_erratum('proof, (ii), "interlacing"'),
+            misprint(
+                "proof, the first two displays",
+                "rows $1 : i−1$, and $−$ before $XᵀY$ in the second",
+                "rows $1 : (i−1)/2$, as in (C.12), and $+$",
+                "$i = 3$ has seen one example; $β = 0$: the step is $+γM^V XᵀY/i$",
+            ),
+        ],
+        beyond=[wide.check()],
     )
 
 
@@ -82,7 +111,10 @@ def judge_ball(data: Data) -> Evidence:
     tiny={"trials": 60, "iterations": 5},
     judge=judge_ball,
     falsified={
-        "iterates longer by a tenth": change_field("steps.proper", lambda proper: 1.1 * proper)
+        "iterates longer by a tenth": change_field("steps.proper", lambda proper: 1.1 * proper),
+        "iterates longer than (i) allows": change_field(
+            "steps.lines", lambda lines: [(1.1 * a, b, c) for a, b, c in lines]
+        ),
     },
 )
 def lemma_4(generator: torch.Generator, *, trials: int, iterations: int) -> Data:
@@ -124,11 +156,12 @@ def _measure_step(
 ) -> Step:
     """Measure a step with γ, or with γ‖D_nᵀX_n‖ = `share` where γ is None."""
     (N, d), own = X.shape, X[:n].mT @ X[:n]
-    G = 2 * own / (2 * n + 1) / X.square().mean(0).min()
+    least = float(X.square().mean(0).min())  # σ_d²
+    G = 2 * own / (2 * n + 1) / least
     gamma = gamma or share / float(torch.linalg.eigvalsh(G)[-1])
     b_x, b_beta = float(X.norm(dim=-1).max()), float(star.abs().sum())
-    printed = d * b_x * b_beta * (N + 1) / float(torch.linalg.eigvalsh(X.mT @ X)[0])
-    proper = n * b_x**2 * b_beta / float(torch.linalg.eigvalsh(own)[0])
+    low, own_low = (float(torch.linalg.eigvalsh(A)[0]) for A in (X.mT @ X, own))
+    printed, proper = d * b_x * b_beta * (N + 1) / low, n * b_x**2 * b_beta / own_low
     direction = draw_normal(generator, d)
     points = torch.stack(
         [0 * direction, direction / direction.norm(), torch.linalg.eigh(G)[1][:, 0]]
@@ -139,19 +172,33 @@ def _measure_step(
         return float(soft_threshold(moved, theta).norm(dim=-1).max()) / radius
 
     case = Case(d=d, N=N, n=n, γ=torch.tensor(gamma), b_x=torch.tensor(b_x), note=note)
-    return Step(lengthen(printed, gamma), lengthen(proper, gamma), lengthen(proper, 1.5), case)
+    lines, g = [], gamma / (2 * n + 1) / least
+    for beta in proper * points:
+        after = float(soft_threshold(beta - gamma * (beta - star) @ G, theta).norm())
+        whole, size = float((own @ star).norm()), float(beta.norm())
+        lines.append((after, *((1 - by * own_low) * size + by * whole for by in (g, 2 * g))))
+    spectra = own_low / (2 * n + 1), low / (N + 1)
+    lengths = lengthen(printed, gamma), lengthen(proper, gamma), lengthen(proper, 1.5)
+    return Step(*lengths, printed, lines, spectra, case)
 
 
 def _list_by_hand() -> list[tuple]:
-    """One example x = 1, 2, …, 10 with β* = 1 and γ = 1; and two, of which the first is seen.
+    """One example x = 1, 2, …, 10, β* = γ = 1; two, of which the first is seen; hard matrices.
 
     From β = C_x = 2/x a step leads to (2/x + 2)/3 where γD₁ᵀX₁ = 2/3: beyond C_x from x = 3 on.
     """
     one = torch.ones(1, dtype=torch.float64)
-    words = "$x = {}$, $β* = 1$, in units of $C$"
-    found = [(x * one[None], one, 1, 1.0, 1.0, 0.0, words.format(x)) for x in range(1, 11)]
-    two = torch.tensor([[2.0], [1.0]], dtype=torch.float64)
-    return [*found, (two, one, 1, 0.5, 1.0, 0.0, words.format("2, 1"))]
+    words = "$x = σ_d = {}$, $β* = 1$"
+    found: list[tuple] = [
+        (x * one[None], one, 1, 1.0, 1.0, 0.0, words.format(x)) for x in range(1, 11)
+    ]
+    for x, gamma in (((2, 1), 0.5), ((1, 10), 1.0)):
+        two, words = torch.tensor(x, dtype=torch.float64)[:, None], f"$x = {x[0]}$ and ${x[1]}$"
+        found.append((two, one, 1, gamma, 1.0, 0.0, f"{words}, of which the first is seen"))
+    for name, build in HARD_MATRICES.items():
+        for d in (1, 2, 3):
+            found.append((build(d), torch.eye(d).double()[0], d, None, 1.0, 0.0, name))
+    return found
 
 
 def _draw_case(generator: torch.Generator) -> tuple[Tensor, Tensor, int, None, float]:

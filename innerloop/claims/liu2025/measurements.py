@@ -14,6 +14,9 @@ from innerloop.claims.trials import Inequality
 LAWS = {"signs": 1.0, "uniform": math.sqrt(3.0), "three values": 2.0}
 """Laws of mean 0 and variance 1, with the bound a of |z|."""
 
+ONE_HOT = "one-hot"
+"""The law of rows whose entries depend on each other."""
+
 
 def draw_entries(generator: torch.Generator, law: str, *shape: int) -> Tensor:
     """Draw z = ±1; uniform on ±√3; or 0, ±2 with probabilities 3/4, 1/8, 1/8."""
@@ -23,6 +26,16 @@ def draw_entries(generator: torch.Generator, law: str, *shape: int) -> Tensor:
     if law == "uniform":
         return math.sqrt(12) * (drawn - 0.5)
     return 2.0 * ((drawn < 0.125).double() - (drawn >= 0.875).double())
+
+
+def draw_rows(generator: torch.Generator, law: str, draws: int, n: int, d: int) -> Tensor:
+    """Draw rows of independent entries, or (`ONE_HOT`) rows ±√d e_i, i uniform: covariance I,
+    entries that depend on each other."""
+    if law != ONE_HOT:
+        return draw_entries(generator, law, draws, n, d)
+    places = torch.randint(d, (draws, n), generator=generator)
+    signs = draw_entries(generator, "signs", draws, n)
+    return math.sqrt(d) * signs.unsqueeze(-1) * torch.nn.functional.one_hot(places, d)
 
 
 def sigmas(d: int, condition: float) -> Tensor:

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025 import printed
 from innerloop.claims.liu2025.hard_instances import list_hard_examples
@@ -114,6 +114,12 @@ def judge_induction(data: Data) -> Evidence:
             index.as_erratum("Proposition 1, $β^(k)$ on both sides", grade="print"),
             Part(printed=balls[0].check(), corrected=held).as_erratum("proof, $C_β$ after (C.9)"),
             Part(printed=gates[0].check(), corrected=gates[1].check()).as_erratum("proof, $B$"),
+            misprint(
+                "proof, the recursion for $β_i$ before (C.9)",
+                "the examples $1 : ⌊(i+1)/2⌋$",
+                "$1 : (i−1)/2$, as in (C.12)",
+                "$i = 3$ has seen one example, and $⌊(i+1)/2⌋ = 2$",
+            ),
         ],
     )
 

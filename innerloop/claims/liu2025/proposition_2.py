@@ -4,14 +4,17 @@ Printed    on the event A (D.4) there are parameters such that for n ≥ N_0
            ‖β^(K+1) − β*‖ ≤ c₁ e^(−α_n K), c₁ = ‖β*‖₁. The proof takes the step γ, which needs
            γ max D_iᵀX_i ≤ 1 (D.11), finds ((n+2)/n)/(1 + a) ≥ 2/(1 + …) ≥ 1.6 (D.14), and Lemma 1's
            θ = γσ_max c₁ e^(−c₂(k−2))
-Tested     every DᵀX on A, not only those of random X: diagonal within its bounds, the other entries
-           anywhere in ±b, at random and at the corners; c = 1/4, n from N_0 to 1,000 N_0, K to 12,
-           γ up to 3/2
+Tested     every DᵀX on A, not only those of random X: the diagonal within its bounds on 𝕊 and in
+           [0, 10] elsewhere, the other entries anywhere in ±b, at random and at the corners; c =
+           1/4, n from N_0 to 1,000 N_0, K to 12, γ up to 3/2
 Reading    parameters that may depend on X and β*, as σ_max and c₁ in the proof's θ do
 Proof      with the step s = min(γ, 1) and θ = sσ_max c₁ e^(−c₂(k−1)), as with liu2025.theorem-5.1
-Wrong      θ with k − 2: the first threshold can exceed β* itself. (D.14): the least of its bounds
-           ((n+2)/n)/(1 + a) is at most 1 + 2/n, and 0.90 at n = N_0 for S = 1; the factor 2 in the
-           proof's chain has no source
+Wrong      θ with k − 2: the first threshold can exceed β* itself. With c₁ = e^α ‖β*‖₁, as the
+           proof's first line has it, that θ does give the bound: Lemma 1 leaves ‖β*‖₁ e^(−c₂(K−1)).
+           (D.6) asks for all i ∈ [d], and A bounds i ∈ 𝕊; off 𝕊 β is 0 (Lemma 2), so that D_iᵀX_i
+           enters nowhere, and i ∈ 𝕊 will do. (D.14): the least of its bounds ((n+2)/n)/(1 + a) is
+           at most 1 + 2/n, and 0.90 at n = N_0 for S = 1; the factor 2 in the proof's chain has no
+           source
 """
 
 from __future__ import annotations
@@ -70,6 +73,8 @@ class Run(NamedTuple):
     """For γ = 1.59."""
     allowed: float
     """For the γ that (D.14) allows."""
+    everywhere: float
+    """For that γ, i not in 𝕊 included."""
     case: Case
 
 
@@ -79,18 +84,28 @@ def judge_event(runs: list[Run]) -> Evidence:
     early = Inequality(line.format("$k − 2$, the step $min(γ, 1)$"), rounding=1e-9)
     large = Inequality("(D.11): $γ max_{i∈𝕊} D_iᵀX_i ≤ 1$ for every $γ < 1.6$")
     small = Inequality("(D.11): $γ max_{i∈𝕊} D_iᵀX_i ≤ 1$ for $γ ≤ ((n+2)/n)/(1 + a)$")
+    every = Inequality("(D.6): $γ D_iᵀX_i ≤ 1$ for all $i ∈ [d]$, $γ ≤ ((n+2)/n)/(1 + a)$, on $A$")
+    first = Inequality("$θ$ with $k − 2$: error at most $‖β*‖₁ e^(−α_n(K−1))$, $c₁ = e^α‖β*‖₁$")
     for run in runs:
         for trial, errors in ((late, run.errors), (early, run.early)):
             for K in (1, 2, 5, MOST_LAYERS):
                 left = max(errors[K] - 1e-13, 0.0)
                 trial.add(left, run.bounds[K], run.case.extend(K=K))
+                if trial is early:
+                    first.add(left, run.bounds[K - 1] * (1 + 1e-9), run.case.extend(K=K))
         large.add(run.stated, 1.0, run.case.extend(γ=torch.tensor(1.59)))
-        small.add(run.allowed, 1.0, run.case)
-    held = late.check()
+        largest = _largest_step(run.case["S"], float(run.case["n"]), float(run.case["δ"]))
+        case = run.case.extend(γ=torch.tensor(largest, dtype=torch.float64))
+        small.add(run.allowed, 1.0, case)
+        every.add(run.everywhere, 1.0, case)
+    held, inside = late.check(), small.check()
     return Evidence(
         parts=[Part(printed=held, reading="$θ$ knows $X$ and $‖β*‖₁$: the proof's $θ$ does")],
         errata=[
-            Part(printed=large.check(), corrected=small.check()).as_erratum("proof, (D.14)"),
+            Part(printed=large.check(), corrected=inside).as_erratum("proof, (D.14)"),
+            Part(printed=every.check(), corrected=inside).as_erratum(
+                "proof, (D.6), which needs $i ∈ 𝕊$ only"
+            ),
             Part(printed=early.check(), corrected=held).as_erratum("proof, $θ$ from Lemma 1"),
             GAMMA_RANGE,
             misprint(
@@ -100,6 +115,7 @@ def judge_event(runs: list[Run]) -> Evidence:
                 "$|D_iᵀX_i| ≤ b$ contradicts the first line of (D.4) for $n ≥ N_0$, by (D.9)",
             ),
         ],
+        beyond=[first.check()],
         numbers={
             f"((n+2)/n)/(1 + a) at n = N_0, S = {S}, d = 20, δ = 0.1": _largest_step(
                 S, sparse.least_examples(S, 20, 0.1, C), 0.1
@@ -134,7 +150,12 @@ def judge_event(runs: list[Run]) -> Evidence:
     },
 )
 def proposition_2(generator: torch.Generator, *, trials: int) -> list[Run]:
-    given = [_smallest(), *_list_hard(), *(_draw_instance(generator, k) for k in range(trials))]
+    given = [
+        _smallest(),
+        _large_outside(),
+        *_list_hard(),
+        *(_draw_instance(generator, k) for k in range(trials)),
+    ]
     return [
         _run(instance, gamma)
         for instance in given
@@ -145,20 +166,27 @@ def proposition_2(generator: torch.Generator, *, trials: int) -> list[Run]:
 def _run(given: Instance, gamma: float) -> Run:
     step = min(gamma, 1.0)
     most = float(sparse.coherence(given.G, given.S)[1])
-    allowed = _largest_step(given.S, given.n, given.delta) * most
+    largest = _largest_step(given.S, given.n, given.delta)
+    allowed, everywhere = largest * most, largest * float(given.G.diagonal().max())
     bounds = [given.bound(gamma, K) for K in range(MOST_LAYERS + 1)]
     told: dict[str, Any] = {"DᵀX": given.G, "β*": given.star}
     for name, value in (("n", given.n), ("δ", given.delta), ("γ", gamma)):
         told[name] = torch.tensor(value, dtype=torch.float64)
     case = Case(S=given.S, d=len(given.star), **told)
     runs = given.run(step, 1), given.run(step, 2)
-    return Run(*runs, bounds, 1.59 * most, allowed, case)
+    return Run(*runs, bounds, 1.59 * most, allowed, everywhere, case)
 
 
 def _smallest() -> Instance:
     """D_iᵀX_i = 1 everywhere, D_2ᵀX_1 = 0.1: γ = 1 removes the error at once."""
     G = torch.eye(2, dtype=torch.float64)
     G[1, 0] = 0.1
+    return Instance(G, torch.eye(2, dtype=torch.float64)[0], 400.0, 0.1, 1)
+
+
+def _large_outside() -> Instance:
+    """DᵀX = diag(1, 10): on A, which bounds the first entry only."""
+    G = torch.diag(torch.tensor([1.0, 10.0], dtype=torch.float64))
     return Instance(G, torch.eye(2, dtype=torch.float64)[0], 400.0, 0.1, 1)
 
 
@@ -184,6 +212,7 @@ def _draw_instance(generator: torch.Generator, trial: int) -> Instance:
     off = b * (off.sign() if corner else off)
     sides = 2 * draw_uniform(generator, d) - 1
     diagonal = n / (n + 2) * (1 + a * (sides.sign() if corner else sides))
+    diagonal[S:] = 10 * draw_uniform(generator, d - S)
     G = off - torch.diag(off.diagonal()) + torch.diag(diagonal)
     star = torch.zeros(d, dtype=torch.float64)
     star[:S] = draw_normal(generator, S)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check
-from innerloop.claims.liu2025.measurements import add_violation_rate, draw_entries
+from innerloop.claims.liu2025.measurements import add_violation_rate, draw_rows
 from innerloop.claims.trials import Inequality
 from innerloop.theory import sparse
 
@@ -51,10 +51,10 @@ def stop_learning(found: Found) -> Found:
 
 
 def draw_grams(generator: torch.Generator, law: str, n: int, d: int, draws: int) -> Tensor:
-    """Draw ZᵀZ/(2n+1) for n rows of independent entries, in chunks."""
+    """Draw ZᵀZ/(2n+1) for n independent rows, in chunks."""
     found = torch.zeros(draws, d, d, dtype=torch.float64)
     for start in range(0, n, 4_096):
-        z = draw_entries(generator, law, draws, min(4_096, n - start), d)
+        z = draw_rows(generator, law, draws, min(4_096, n - start), d)
         found += z.mT @ z
     return found / (2 * n + 1)
 

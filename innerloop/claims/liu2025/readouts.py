@@ -83,7 +83,8 @@ class Heard(NamedTuple):
     """δ' = P(not E₁) + P(not E₂)."""
 
 
-FLOORS = (-1.5, -0.9, -0.5, 0.0, 0.5, 0.9, 1.1, 2.0)
+FLOORS = (0.2, 0.5, 0.9, 1.1, 2.0)
+"""B' > 0: else E₁ never holds."""
 LAYERS = (1, 2, 4, 8, 12)
 GAMMA = 1.0
 SLOW_GAMMA, SLOW_LAYERS, SHARES = 0.05, 30, (0.1, 0.05, 0.02)

@@ -3,17 +3,19 @@
 Printed    one more layer with score ⟨x_n, β_j⟩ − B' on odd tokens j and the MLP ŷ → (2/p)ŷ + B',
            p = P(⟨x_n, β_j⟩ ≥ B'); then for n ≥ N_0, with probability 1 − δ' − nδ,
            |y_n − ŷ_n| ≤ b_x(1 − 2γ/3)^K + c₄K/√n (1 − 2γ/3)^(K−1), with c₄ from η of (E.7), B', p
-           and C_x. δ' = P(not E₁) + P(not E₂): E₁, no token j ≤ N_0 is heard (o_j = 0); E₂, the
-           number of tokens heard is pn − p/2 ± ε, ε = K√(np)(1 − 2γ/3)^K
+           and C_x. A token is heard if its score ⟨x_n, β_j⟩ reaches B' (o_j = 1).
+           δ' = P(not E₁) + P(not E₂): E₁, no token j ≤ N_0 is heard; E₂, the number of tokens heard
+           is pn − p/2 ± ε, ε = K√(np)(1 − 2γ/3)^K
 Tested     the read-out as the proof has it, z = ±1, d = 4, S = 1, γ = 1, n = 2,000 ≥ N_0 for
-           δ = 10⁻⁶, so that nδ = 0.002; nine B', each with its own p and δ'; and γ = 0.05, K = 30
-Vacuous    δ' ≥ 1 at γ = 1 for every B' that hears 1 % of the tokens: the probability is none. The
-           β_j converge to one β*, all o_j agree from some j on, and their number is near 0 or n,
-           not pn; with p = 1, E₁ fails. Where E₂ admits that nothing is heard, K(1 − 2γ/3)^K is at
-           least √p(n − 1/2)/√n, and c₄ makes the bound 2(|B'| + C_x b_x)(1 − 1/(2n)) or more,
-           beyond what ŷ_n = B' is off: so it is where p is tiny, or γ small and K of order √n. At
-           γ = 0.05 and K = 30 the probability is positive for some B', and the bound far above
-           b_x b_β, which |y_n − 0| never exceeds
+           δ = 10⁻⁶, so that nδ = 0.002; five B', each with its own p and δ'; and γ = 0.05, K = 30
+Vacuous    if B' ≤ 0, E₁ never holds: the first token has seen no label, so it has β = 0 at every
+           layer and the score 0. If B' > 0, the β_j converge to one β*, all o_j agree from some j
+           on, and the number heard is near 0 or n, not pn: δ' ≥ 1 at γ = 1 for every B' that 1 % of
+           the scores reach, and the probability is not positive. Where E₂ admits that nothing is
+           heard, K(1 − 2γ/3)^K is at least √p(n − 1/2)/√n, and c₄ makes the bound 2(|B'| + C_x
+           b_x)(1 − 1/(2n)) or more, beyond what ŷ_n = B' is off: so it is where p is tiny, or γ
+           small and K of order √n. At γ = 0.05 and K = 30 the probability is positive for some B',
+           and the bound far above b_x b_β, which |y_n − 0| never exceeds
 Wrong      (E.5), (a + x)^K ≤ a^K + ηK a^(K−1) s with x = 2γ(2S−1)s: at K = 1 it says x ≤ s.
            (a + x)^K ≤ a^K + Kx(a + x)^(K−1) holds for all a, x ≥ 0, by the mean value theorem.
            η > 0 asks for K − 1 < (1 − 2γ/3) 2√2(4S−2), so for K ≤ 2 at S = 1, γ = 1
@@ -73,10 +75,10 @@ def judge_linear(found: list[Heard]) -> Part:
         trial.add(broken, each.missed + each.n * DELTA, _describe(each))
     likely = [each for each in found if each.missed + each.n * DELTA < 1]
     reason = (
-        "at $γ = 1$, $n = 2000$, $1 − δ' − nδ$ is not positive: $δ' ≥ 1$ for each $B'$ that the "
-        "scores of 1 % of the tokens reach; elsewhere it may be positive where $E₂$ admits that no "
-        "score reaches $B'$, and the bound is then beyond $b_x b_β$, by which answering 0 is off "
-        "at most"
+        "if $B' ≤ 0$, $E₁$ never holds, since the first token's score is 0; if $B' > 0$, nearly "
+        "all scores reach $B'$ or nearly none do, not a share $p$, so $E₂$ fails ($δ' ≥ 1$ at "
+        "$γ = 1$, $n = 2000$, for each $B'$ that 1 % of the scores reach) unless its width "
+        "admits that none does; then the bound exceeds $b_x b_β$, the most that answering 0 is off"
     )
     if likely:
         most, low = max(1 - each.missed for each in likely), min(each.bound for each in likely)
@@ -99,7 +101,7 @@ def judge_powers(found: list[Power]) -> Erratum:
 
 def judge_read_out(data: Data) -> Evidence:
     all_heard = Inequality(
-        "with all tokens heard ($p = 1$): $|y_n − ŷ_n|$ is within the printed bound"
+        "where all scores reach $B'$ ($p = 1$): $|y_n − ŷ_n|$ is within the printed bound"
     )
     proper = Inequality("$p = 1$: $|y_n − ŷ_n| ≤ 2b_x/(2n−1) ∑‖β_j − β*‖ + (|B'| + |y_n|)/(2n−1)$")
     rows = []
@@ -115,6 +117,18 @@ def judge_read_out(data: Data) -> Evidence:
         parts=[judge_linear(data.heard)],
         errata=[
             judge_powers(data.powers),
+            misprint(
+                "Theorem E.1 beside its proof",
+                "$1 − nδ$ and $B'$ in $c₄$; in the proof $1 − 3nδ$, $|B'|$, and $r$ in $pn − r/2$",
+                "$1 − 3nδ$ by (E.3), $|B'|$ by (E.1), and $p$, as in $E₂$",
+                "$B' = −1$: $2B'/√p$ is negative, and (E.1) adds $|B'|$",
+            ),
+            misprint(
+                "(E.1) and (E.2)",
+                "$‖β* − 2/(2np − p) ∑ x_nᵀβ_j‖$, a number subtracted from a vector",
+                "$∑ β_j$, as in the line after",
+                "$d = 2$: $β*$ has two entries, $x_nᵀβ_j$ is one number",
+            ),
             misprint(
                 "the end of the proof",
                 "$E₂(K√(np)(1 − 2γ/2)^K)$ in $δ'$, and (E.8) without $‖β*‖₁$",
