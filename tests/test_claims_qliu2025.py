@@ -14,9 +14,10 @@ from innerloop.claims.loading import load_claims
 from innerloop.claims.qliu2025 import (
     corollary_10,
     deflation,
+    deflation_runs,
     hard_instances,
     proposition_9,
-    theorem_7,
+    theorem_7_errata,
 )
 from innerloop.claims.qliu2025.deflation import proper_tau
 from innerloop.claims.qliu2025.lemma_8 import probability_within
@@ -140,17 +141,45 @@ def test_verdicts_on_the_slides_of_qliu2025(check_tiny: Callable[[Claim], Eviden
         "definition-masks": ["holds"] * 3,
         "lemma-8": ["holds"] * 2,
         "lipschitz": ["holds"],
-        "theorem-7": [corrected] * 2 + ["holds"],
+        "theorem-7": [corrected] * 2,
     }
     for name, verdicts in expected.items():
         found = check_tiny(load_claims()[f"qliu2025.{name}"])
         assert [part.verdict for part in found.parts] == verdicts, name
 
 
-def test_the_theorem_on_pca_has_one_verdict_in_both_documents() -> None:
-    claims = load_claims()
-    assert claims["yang2025.he.pca"].cell_id == "qliu2025.theorem-7"
-    assert claims["yang2025.he.pca"].judge is claims["qliu2025.theorem-7"].judge
+def test_slides_on_pca_are_charged_with_what_they_print(
+    check_tiny: Callable[[Claim], Evidence],
+) -> None:
+    """The single bound has one outcome in both documents; only one of them prints a proof."""
+    whole, short = (
+        check_tiny(load_claims()[id]) for id in ("qliu2025.theorem-7", "yang2025.he.pca")
+    )
+    (part,) = short.parts
+    assert (part.verdict, part.printed.outcome) == ("holds as corrected", "fails")
+    assert part.printed.statement == whole.parts[0].printed.statement
+    assert {erratum.where.partition(",")[0] for erratum in short.errata} == {"Theorem 2.1"}
+
+
+def test_errors_of_power_iterations_do_not_add_up() -> None:
+    """diag(1, 1/100) from (10⁻⁶, 1): an error of ε‖Ap‖ in step 1 is 48ε after step 3."""
+    A, epsilon = np.array([1.0, 0.01]), 1e-3
+    p = q = np.array([1e-6, 1.0]) / np.hypot(1e-6, 1)
+    for step in range(3):
+        size = np.linalg.norm(A * q)
+        p, q = A * p / np.linalg.norm(A * p), A * q / size
+        if step == 0:
+            q = q + epsilon * size * np.array([1.0, 0.0])
+    assert np.linalg.norm(p - q) == pytest.approx(0.0476, abs=1e-4)
+    assert np.abs(p - q).max() > 11 * 3 * epsilon
+
+
+def test_layers_of_the_proof_by_hand() -> None:
+    """X = 2: with V = I_D the stream (2, 0, 1, 1) becomes (6, 0, 3, 3); rpe,3 turns 4 into −4."""
+    cov, rpe = theorem_7_errata._run_layers(torch.full((1, 1), 2.0), torch.ones(1), "")
+    assert cov["printed"].flatten().tolist() == [6, 0, 3, 3]
+    assert cov["mended"].flatten().tolist() == cov["wanted"].flatten().tolist() == [2, 4, 1, 1]
+    assert (float(rpe["printed"]), float(rpe["mended"])) == (-4, 0)
 
 
 def test_no_continuous_map_finds_a_second_vector_without_its_gap() -> None:
@@ -211,7 +240,7 @@ def test_a_rate_of_networks_that_do_not_minimise_is_open_won_or_lost() -> None:
 
 
 def test_hard_spectra_have_the_gaps_that_theorem_7_asks_for() -> None:
-    found = theorem_7.list_hard_spectra()
+    found = deflation_runs.list_hard_spectra()
     assert {len(spectrum) for spectrum, _ in found} == {1, 2, 3, 5}
     for spectrum, k in found:
         assert min(-np.diff([*spectrum.tolist(), 0.0])[:k]) > 0
