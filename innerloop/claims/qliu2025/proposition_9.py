@@ -215,6 +215,7 @@ KINDS = ("pool", "excess")
         "$L$, $D$, $D'$, heads and $B_θ$ given": "the class $Θ(B_θ, B_M)$ of objective (1)",
         "$⟨p_i, v_i⟩ > 0$": "Theorem 7, whose notation the proposition uses: it fixes the signs",
     },
+    decided_by="more pools of each size, for a narrower interval of the exponent",
     quick=[
         {"pools": [20, 60, 200, 700], "seeds": [0, 1], "steps": 150},
         {"instances": 200, "sizes": [4, 16, 64, 256, 1024, 4096], "repeats": 60},
