@@ -106,9 +106,11 @@ def _measure_angle(
     return found
 
 
-def measure_runs(generator: torch.Generator, trials: int) -> list[Run]:
+def measure_runs(
+    generator: torch.Generator, trials: int, hard: list[tuple[Tensor, int]]
+) -> list[Run]:
     """Measure errors of Algorithm 1: by hand, on hard spectra and on random ones."""
-    runs, spectra = _list_runs_by_hand(), list_hard_spectra()
+    runs, spectra = _list_runs_by_hand(), list(hard)
     spectra += [draw_spectrum(generator, trial) for trial in range(trials)]
     for spectrum, k in spectra:
         for epsilon in EPSILONS:

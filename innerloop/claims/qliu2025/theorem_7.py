@@ -45,7 +45,13 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.falsifying import change_field
 from innerloop.claims.qliu2025.deflation import measure_pair
-from innerloop.claims.qliu2025.deflation_runs import Angle, Run, measure_angles, measure_runs
+from innerloop.claims.qliu2025.deflation_runs import (
+    Angle,
+    Run,
+    list_hard_spectra,
+    measure_angles,
+    measure_runs,
+)
 from innerloop.claims.qliu2025.theorem_7_errata import (
     find_product,
     list_errata,
@@ -186,7 +192,7 @@ TINY = {"trials": 4, "knots": [60]}
     },
 )
 def theorem_7(generator: torch.Generator, *, trials: int, knots: list[int]) -> Measured:
-    runs = measure_runs(generator, trials)
+    runs = measure_runs(generator, trials, list_hard_spectra())
     return Measured(
         pairs=[measure_pair(10.0**-power) for power in range(1, 7)],
         angles=measure_angles(generator, trials),
