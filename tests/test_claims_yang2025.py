@@ -273,7 +273,7 @@ def test_bandit_log_probabilities_step_by_step() -> None:
         ("yang2025.lin.theorem-12", ["holds"] * 2 + ["undecided"]),
         ("yang2025.wu.theorem-1", ["holds"] * 6),
         ("yang2025.he.em-steps", ["holds"] * 2),
-        ("yang2025.he.gmm", ["holds as corrected", "holds"]),
+        ("yang2025.he.gmm", ["holds"] * 2),
         ("yang2025.lin.theorem-8", ["holds"] * 2 + ["undecided", "holds"]),
         ("yang2025.lin.theorem-10", ["holds"]),
         ("yang2025.wu.theorem-6", ["holds"] * 3),

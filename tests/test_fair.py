@@ -282,6 +282,7 @@ WITHOUT_MATRICES = {
 LISTED = {
     "yang2025.he.em-steps": "list_hard_clouds",
     "yang2025.lin.theorem-12": "list_hard_episodes",
+    "yang2025.he.pca": "list_hard_spectra",
 }
 """Claims whose pool is no dictionary: what lists its instances, which they must ask for."""
 

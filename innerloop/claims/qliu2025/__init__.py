@@ -1,6 +1,8 @@
 """Claims of qliu2025, slides on PCA and sparse recovery by transformers.
 
-One module per statement; `deflation` is a helper. They import the shared claim modules and the
+One module per statement; `deflation`, `deflation_runs`, `exact_classes`, `slides` and
+`theorem_7_errata` are helpers. `theorem_7` has the claim of yang2025 on the same theorem too.
+They import the shared claim modules and the
 package's parts, never another source's claims.
 """
 

@@ -9,7 +9,8 @@ Reading    column i holds the scores of query i: the vector forms say so, and th
            Definition 3.1 has (KH)ᵀ(QH). In both displays Q and K change places, and in the second σ
            stands at QH alone: errata of print, since Q and K are free
 Tested     random Q, K, V that are no multiples of each other, and hard ones; N, D from 1, M heads
-Beyond     the displays agree with the vector forms where QᵀK is symmetric, and for N = 1 or D = 1
+Beyond     the display of Attn agrees with its vector form where QᵀK is symmetric, and for N = 1 or
+           D = 1; that of MAttn does not even then
 """
 
 from __future__ import annotations
@@ -57,8 +58,8 @@ def vector_form(H: Tensor, heads: Sequence[Tensor], causal: bool) -> Tensor:
 
 
 FORMS = {
-    "Attn: $V H σ((KH)ᵀ(QH))/N$ is its vector form": (proper_scores, False),
-    "MAttn: $V H (MSK ∘ σ((KH)ᵀ(QH)))$ is its vector form": (proper_scores, True),
+    "Attn, as meant: $V H σ((KH)ᵀ(QH))/N$ is its vector form": (proper_scores, False),
+    "MAttn, as meant: $V H (MSK ∘ σ((KH)ᵀ(QH)))$ is its vector form": (proper_scores, True),
     "Attn: $V H σ((QH)ᵀ(KH))/N$ is its vector form": (
         lambda H, Q, K: ((Q @ H).mT @ (K @ H)).relu(),
         False,

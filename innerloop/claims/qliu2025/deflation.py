@@ -67,3 +67,18 @@ def proper_tau(epsilon: float, delta: float, larger: float, smaller: float) -> i
     if smaller <= 0:
         return 1
     return math.ceil(math.log(1 / (delta * math.sqrt(epsilon))) / math.log(larger / smaller))
+
+
+def measure_pair(t: float) -> dict[str, float]:
+    """Measure two inputs of one spectrum, and their second eigenvectors, ⟨p₂, v₂⟩ > 0."""
+    A = [torch.tensor(x, dtype=torch.float64).diag() for x in ((3, 1 + t, 1), (3, 1, 1 + t))]
+    p = torch.tensor((0.0, 1.0, 1.0), dtype=torch.float64) / math.sqrt(2)
+    found = [torch.linalg.eigh(each).eigenvectors[:, 1] for each in A]
+    found = [v * v.dot(p).sign() for v in found]
+    roots = A[0].sqrt() - A[1].sqrt()
+    return {
+        "t": t,
+        "inputs apart": float(torch.linalg.matrix_norm(A[0] - A[1], 2)),
+        "X apart": float(roots.norm()),
+        "targets apart": float((found[0] - found[1]).norm()),
+    }

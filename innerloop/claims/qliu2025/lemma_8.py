@@ -20,6 +20,7 @@ Beyond     the event of Theorem 7 has probability below 2^(−k): signs have to 
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -67,6 +68,12 @@ def judge_probabilities(rows: Rows) -> Evidence:
             signed.add(1 - (0.5 * (1 - small)) ** k, k * root + more, case)
             meant.add(some, k * root + more, case)
             absolute.add(some, k * root, case)
+    shown = signed.check()
+    example = (
+        f"for every $C$, as $δ → 0$ the right side tends to 0, the left stays $≥ 1/2$; $C = {C:g}$"
+    )
+    if shown.counterexample:
+        shown = replace(shown, counterexample=f"{example}, {shown.counterexample}")
     ratios = [
         {"d": row["d"], "ratio": row["p"] / math.sqrt(row["δ"] / math.pi)}
         for row in rows
@@ -82,7 +89,7 @@ def judge_probabilities(rows: Rows) -> Evidence:
             ),
         ],
         errata=[
-            Part(printed=signed.check(), corrected=absolute.check()).as_erratum(
+            Part(printed=shown, corrected=absolute.check()).as_erratum(
                 "Lemma 8, the second inequality, without $|·|$", "print"
             )
         ],

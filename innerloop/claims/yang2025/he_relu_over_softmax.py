@@ -3,8 +3,8 @@
 Printed    "ReLU-activated Transformers perform better than Softmax-based ones": the second
            conclusion of the sixth paper, without numbers
 Tested     three trainings of each (results/unlabelled/pca-relu and pca-softmax): d = 5, 20 points,
-           λ_j = 2^−j, 3 layers, 2 heads, width 32, as many steps. The learning rate of each kind is
-           the best of 0.002, 0.005 and 0.01 after 800 steps of another seed, for softmax, whose
+           λ_j = 2^(1−j), 3 layers, 2 heads, width 32, as many steps. The learning rate of each kind
+           is the best of 0.002, 0.005 and 0.01 after 800 steps of another seed, for softmax, whose
            best was 0.01, of 0.02 too (results/unlabelled/sweep-…). Error: sin² of the angle to the
            leading eigenvector, on fresh problems
 Reading    every training of one kind against every one of the other, on the same problems: ours,

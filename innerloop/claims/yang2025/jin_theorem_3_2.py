@@ -94,7 +94,10 @@ def judge_estimates(rows: Rows) -> Evidence:
     "error of order $(d log²n/n)^(1/4)$ in low and $√(d log²n/n)$ in high signal to noise.",
     where="Fourth paper (Jin et al. 2024): Theorem 3.2",
     kind="rate",
-    hypotheses={"up to sign": "the symmetric mixture: $β*$ and $−β*$ have one distribution"},
+    hypotheses={
+        "$n ≥ Cd log²(1/δ)$": "the theorem; here $n ≥ 300$ for $d log²(1/δ) = 11$",
+        "up to sign": "the symmetric mixture: $β*$ and $−β*$ have one distribution",
+    },
     quick={"batch": 100, "sizes": [300, 450, 700, 1050, 1600, 3000]},
     full={"batch": 1_000, "sizes": [300, 600, 1200, 2500, 5000, 10_000, 30_000]},
     tiny={"batch": 30, "sizes": [100, 300, 1000]},
