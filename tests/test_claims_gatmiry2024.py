@@ -45,7 +45,7 @@ VERDICTS: dict[str, list[str]] = {
     "figure-1": ["holds", "holds"],
     "figure-2": ["holds", "undecided"],  # n, L and steps are not told
     "figure-3": ["holds", "holds", "holds"],  # at n = 100 alone; open with n = 20
-    "figure-4": ["undecided", "undecided"],
+    "figure-4": ["undecided", "holds"],  # at full both are open
     "lemma-A.2": ["holds", "holds"],
     "lemma-A.3": ["holds as corrected"],
     "lemma-A.6": ["holds"],
