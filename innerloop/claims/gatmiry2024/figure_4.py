@@ -16,7 +16,7 @@ Ours       A converges: within a tenth. Slower is decided only if both orders ag
            distances after the last step have the caption's order in all 75 pairs of starts; within
            a tenth come 3 pairs the other way round, 3 loops after 130 steps and 4 loops after 78
 Other      the gradient flow of Theorem 3.3, which the caption refers to, from 0, exact, where A
-           stays a multiple aI and goes to bI: time until within 1 %, a tenth and a half of b. The order
+           stays a multiple aI and goes to bI: time until within 1 %, 10 % and 50 % of b. The order
            depends on the level at n = 20, where two loops take longer than three at 1 % and at
            50 %, by 1.4 % and 2.5 % (times are read on a grid of steps of 1.2 %), and not from
            n = 25 on (tried: 25, 30, 40, 100)
