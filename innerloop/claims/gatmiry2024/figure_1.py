@@ -10,7 +10,7 @@ Ours       very close: within a tenth; converges: to at most 5 % above the least
            of I
 Beyond     the multiple is the minimiser's, which is far from 1 for small n: 0.19 at n = 2, 0.38 at
            n = 5, 0.72 at n = 20. With more examples than in the code's range A has an antisymmetric
-           part of 0.22 (n = 50) and 0.18 (n = 100) of its size, and the loss is 6 % to 10 % below
+           part of 0.23 (n = 50) and 0.18 (n = 100) of its size, and the loss is 6 % and 11 % below
            that of every multiple of I (theorem-A.8). n = 1 is no exception in theory: b = 0.11 at
            three loops, and the least loss is 82 % of that of predicting 0
 """

@@ -7,6 +7,7 @@ trace that Lemma 4.1 equates it with, E tr((I − SB)^{2L}). They agree on multi
 from __future__ import annotations
 
 from collections.abc import Callable
+from fractions import Fraction
 from functools import cache
 from typing import Any
 
@@ -88,17 +89,29 @@ def measure_at_level(
     A = draw_at_level(generator, law, FORMS[form], level, extra)
     losses, slopes = loss_and_squared_gradient(law, A, FORMS[form])
     return [
-        make_row(case.extend(A=each), loss, slope, form=form)
+        make_row(case.extend(A=each), each, loss, slope, form=form)
         for each, loss, slope in zip(A, losses, slopes, strict=True)
     ]
 
 
 def make_row(
-    case: Case, loss: Any, slope: Any, *, form: str = LOSS, symmetric: bool = True, search: str = ""
+    case: Case,
+    A: Tensor | Fraction,
+    loss: Any,
+    slope: Any,
+    *,
+    form: str = LOSS,
+    symmetric: bool = True,
+    search: str = "",
 ) -> dict[str, Any]:
-    """One measured gradient: its case, form, loss and squared norm, and how it was searched."""
+    """One measured gradient: its case, form, loss and squared norm, and how it was searched.
+
+    `A` is the matrix, or the multiple of the identity; A^½ exists if no eigenvalue is negative.
+    """
+    values = torch.linalg.eigvalsh(A) if isinstance(A, Tensor) else torch.tensor([float(A)])
+    root = symmetric and bool((values >= 0).all())
     sides = {"loss": float(loss), "slope": float(slope), "search": search}
-    return {"case": case, "form": form, "symmetric": symmetric, **sides}
+    return {"case": case, "form": form, "symmetric": symmetric, "root": root, **sides}
 
 
 def search_gradient(
@@ -108,8 +121,9 @@ def search_gradient(
     given: dict[str, Any] = {"symmetric": symmetric, "pool": HARD_MATRICES, "descents": descents}
     found = search_counterexample(margin, sizes, generator, **given)
     law = get_law(*(found.case[name] for name in ("d", "n", "L")))
-    sides = loss_and_squared_gradient(law, found.case["A"])
-    return make_row(found.case, *sides, symmetric=symmetric, search=found.summary)
+    A = found.case["A"]
+    sides = loss_and_squared_gradient(law, A)
+    return make_row(found.case, A, *sides, symmetric=symmetric, search=found.summary)
 
 
 def draw_at_level(

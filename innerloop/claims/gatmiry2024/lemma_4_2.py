@@ -12,8 +12,9 @@ Wrong      a condition on n is missing, which Lemma A.2 has (n ≥ 4k²d²) and 
            there: d = 1, n = 2, L = 2 has E[s⁴] = 24 (s is an exponential), the bound 1 + 16/√2; in
            4.3 the same sizes with λ = 7, k = 4
 Corrected  n ≥ k²d, for the width 4kd/√n; Lemma A.2's n ≥ 4k²d² is more than that. With δ of section
-           3.5 it is not enough: d = 1, n = 100, k = 10, L = 70, λ = 1 has α − 1 = 1.3346 and
-           δ^k = 1.3331
+           3.5 it is not enough (d = 1, n = 100, k = 10, L = 70, λ = 1 has α − 1 = 1.3346 and
+           δ^k = 1.3331), and δ ≤ 1 is, that is n ≥ 64L²d², which theorem-3.2 asks: for k ≤ 2L then
+           δ^k = (8Ld/√n)^{k/(2L)} ≥ 8Ld/√n ≥ 4kd/√n, and n ≥ k²d
 Proof      by Isserlis' theorem α_j = Σ_p n^{C(G_p) − k} ∏_{c ≠ c*} tr(Σ̃^{|c|}) λ_j^{|c*|} over the
            pairings p. The one with C(G_p) = k gives λ_j^k; every term is positive and at most
            λ_1^k times its value at Σ̃ = I: λ_j^k ≤ α_j ≤ λ_j^k + λ_1^k(α − 1), α that of Lemma A.2,
@@ -26,7 +27,6 @@ Beyond     the lower bound of 4.2 needs no δ; α_j − λ_j^k falls as 1/n, not
 
 from __future__ import annotations
 
-from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -97,7 +97,7 @@ SLIPS = [
         "Lemma A.5",
         "$|α_j − λ_j^k| ≤ δλ_1^k$, where Lemma 4.2 has $δ^k$, and no range of $k$",
         "$4kd/√n$, with which the proof ends",
-        "$L = 1$, $k = 2$: $δ² = 8d/√n = 4kd/√n$ with $δ$ of section 3.5, and $δ$ is not",
+        "$L = 1$, $k = 2$: $4kd/√n$ is $δ²$, not $δ$, with $δ$ of section 3.5",
     ),
     misprint(
         "proof of Lemma A.5, first display",
@@ -151,15 +151,12 @@ def judge_powers(rows: Rows) -> Evidence:
 
 
 ERRATA = [
-    replace(
-        misprint(
-            "Lemma A.7",
-            "$E[A^{−½}(A^½ΣA^½ − I)^kA^½]$ can be written as $∑ β_i u_i u_iᵀ$",
-            "$A^{−½} ∑ β_i u_i u_iᵀ A^½$: its eigenvalues are the $β_i$, which is what is used",
-            "$k = 1$, $Σ* = diag(4, 1)$, $A = [[1, 1/2], [1/2, 1]]$: it is "
-            "$Σ*A − I = [[3, 2], [1/2, 0]]$, which is not symmetric",
-        ),
-        grade="step",
+    misprint(
+        "Lemma A.7",
+        "$E[A^{−½}(A^½ΣA^½ − I)^kA^½]$ can be written as $∑ β_i u_i u_iᵀ$",
+        "$E[(A^½ΣA^½ − I)^k]$, as in the display below; only its eigenvalues are used",
+        "$k = 1$, $Σ* = diag(4, 1)$, $A = [[1, 1/2], [1/2, 1]]$: it is "
+        "$Σ*A − I = [[3, 2], [1/2, 0]]$, which is not symmetric",
     ),
     misprint(
         "Lemma 4.3",

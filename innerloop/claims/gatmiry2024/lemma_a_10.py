@@ -8,6 +8,10 @@ Tested     symmetric A, both forms of L(A, 0), as in theorem-3.4, at the smalles
 Wrong      the proof's last line has d^{−(L−1)/(2L−1)}, which the statement leaves out. As n grows
            A = aI has the loss d(1 − a)^{2L} and ‖∇L‖² = 4L²d(1 − a)^{4L−2}: at d = 10⁴, L = 2,
            a = 0.899 and ε = 1 they are 1.04 and 0.17. It can fail from 16L² < d^{(L−1)/L} on
+Errata     the step after (27) compares the noise with |λ_1 − 1|, λ_1 the largest eigenvalue, where
+           m = max |λ_i − 1| is meant. With m it holds: m ≥ ε/d^{1/(2L)}, hence (λ_1 + 1)/m ≤
+           1 + 2d^{1/(2L)}/ε ≤ 3d^{1/(2L)}/ε, whose (4L − 2)-th power is at most
+           (3/8)^{4L}/(dδ^{4L}) ≤ 1/(4dδ^{4L}) for ε ≥ 8δd^{3/(4L)}
 Corrected  A symmetric: ‖∇L‖² ≥ ¼d^{−(L−1)/L}ε^{4L−2}
 Proof      the conditions give √n ≥ 8·64^L·Ld^{5/2} ≥ 128Ld² and ε^{2L} ≥ 64^L·8Ld/√n, above the
            threshold of theorem-3.4, whose proof has (4/9)L²(4/9)^{1/L} ≥ ¼ in place of 1/16 for
@@ -25,7 +29,7 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
-from innerloop.claims.evidence import Evidence, Part
+from innerloop.claims.evidence import Evidence, Part, misprint
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.gatmiry2024 import landscape
 from innerloop.claims.gatmiry2024.landscape import (
@@ -42,8 +46,9 @@ from innerloop.theory.looped import isotropic_loss
 
 SIZES = [[1, 1], [2, 1], [1, 2], [2, 2], [2, 3]]
 Rows = list[dict[str, Any]]
-"""The case with ε, which of the two functions, whether A is symmetric, and ‖∇L‖²; or the sums of
-the proof's Hölder inequality."""
+"""The case with ε, which of the two functions, whether A is symmetric and has a root A^½, and
+‖∇L‖²; or the sums of the proof's Hölder inequality; or eigenvalues: λ_1 + 1, |λ_1 − 1| and
+max |λ_i − 1|."""
 
 
 def least_examples(d: int, L: int) -> int:
@@ -62,16 +67,25 @@ def judge_gradients(rows: Rows) -> Evidence:
     corrected, skew = Inequality(f"$A$ symmetric: {bound}"), Inequality(f"$A$ any matrix: {bound}")
     norms = Inequality("$∑|z|^{4L−2} ≥ d^{−(L−1)/(2L−1)} (∑|z|^{2L})^{(2L−1)/L}$")
     mended = Inequality("$∑|z|^{4L−2} ≥ d^{−(L−1)/L} (∑|z|^{2L})^{(2L−1)/L}$")
+    noise = "dδ^{4L}(λ_1 + 1)^{4L−2}"
+    first = Inequality(f"${noise} ≤ |λ_1 − 1|^{{4L−2}}/4$, $λ_1$ the largest eigenvalue")
+    farthest = Inequality(f"${noise} ≤ max_i |λ_i − 1|^{{4L−2}}/4$")
     for row in rows:
         case = row["case"]
         d, L = case["d"], case["L"]
+        if "top" in row:
+            power = 4 * L - 2
+            left = d * delta(L, d, case["n"]) ** (4 * L) * row["top"] ** power
+            first.add(left, row["first"] ** power / 4, case)
+            farthest.add(left, row["far"] ** power / 4, case)
+            continue
         if "high" in row:
             low = row["low"] ** ((2 * L - 1) / L)
             norms.add(d ** (-(L - 1) / (2 * L - 1)) * low, row["high"], case)
             mended.add(hoelder_factor(d, L) * low, row["high"], case)
             continue
         least, slope = case["ε"] ** (4 * L - 2) / 4, row["slope"]
-        if row["symmetric"]:
+        if row["root"]:
             printed[row["form"]].add(least, slope, case)
         if row["symmetric"] and row["form"] == LOSS:
             corrected.add(hoelder_factor(d, L) * least, slope, case)
@@ -92,10 +106,36 @@ def judge_gradients(rows: Rows) -> Evidence:
     }
     return Evidence(
         parts=[part],
-        errata=[as_erratum("proof of Lemma A.10, Hölder's inequality", norms, mended)],
+        errata=[
+            as_erratum("proof of Lemma A.10, Hölder's inequality", norms, mended),
+            as_erratum("proof of Lemma A.10, after (27)", first, farthest),
+            *SLIPS,
+        ],
         beyond=[skew.check()],
         numbers=numbers,
     )
+
+
+SLIPS = [
+    misprint(
+        "before Lemma A.10, (26)",
+        "the binomials are $C(2L−1−i, ℓ_1) C(i, ℓ_2)$, for $ℓ_1 ≤ i$ and $ℓ_2 ≤ 2L−1−i$",
+        "$C(i, ℓ_1) C(2L−1−i, ℓ_2)$",
+        "$L = d = A = 1$, $i = 0$: $E[Σ(1 − Σ)] = −2/n$ on the left, the printed sum is $E[Σ] = 1$",
+    ),
+    misprint(
+        "before Lemma A.10, the displays after (26)",
+        "$E[(I − ΣA)^iΣ(I − ΣA)^{2L−1−i}]$ is within $δ^{2L}(λ + 1)^{2L−1}$ of $(λ_j − 1)^{2L−1}$",
+        "of $(1 − λ_j)^{2L−1}$, to which the line before adds up; the gradient has it with a minus",
+        "$d = L = 1$, $A = 0$, $n = 10⁴$: 1 on the left, at most $−1 + δ² = −0.92$ on the right",
+    ),
+    misprint(
+        "proof of Lemma A.10, after (27)",
+        "$∑_{i=1}^{2L} (λ_i − 1)^{2L}$",
+        "the sum runs to $d$",
+        "there are $d$ eigenvalues",
+    ),
+]
 
 
 @claim(
@@ -104,7 +144,7 @@ def judge_gradients(rows: Rows) -> Evidence:
     where="Appendix A.1, Lemma A.10",
     kind="inequality",
     hypotheses={
-        "$A$ symmetric": "Lemma 4.3, with which the proof begins, takes $A^½$",
+        "$A$ symmetric, with $A^½$": "Lemma 4.3, with which the proof begins, takes $A^½$",
         "$Σ* = I$": "Theorem 3.4, whose proof this is",
         "$8δd^{3/(4L)} ≤ ε ≤ 1$ and $4dδ^{4L−2} ≤ 1$": "the lemma",
     },
@@ -115,12 +155,13 @@ def judge_gradients(rows: Rows) -> Evidence:
     falsified={
         "gradients a hundredth as long": change_column("slope", lambda slope: slope / 1e4),
         "sums of 2L-th powers ten times as large": change_column("low", lambda low: 10 * low),
+        "no eigenvalue apart from 1": change_column("far", lambda far: 0.0),
     },
 )
 def lemma_a_10(
     generator: torch.Generator, *, sizes: list[list[int]], extra: int, descents: int
 ) -> Rows:
-    rows = measure_multiples() + measure_norms(generator)
+    rows = measure_multiples() + measure_norms(generator) + measure_noise(generator, sizes)
     for case in (case for d, L in sizes for case in list_cases(d, L)):
         for form in FORMS:
             for times in (1.0, 100.0):
@@ -166,7 +207,25 @@ def measure_multiples() -> Rows:
         if n < least_examples(d, L) or float(value) < level(1.0, d, n, L):
             raise ValueError(f"the lemma's conditions do not hold at d = {d}, L = {L}")
         case = Case(d=d, L=L, n=n, ε=1.0, note=f"$A = {a}·I$, the loss is {float(value):.5g}")
-        rows += [landscape.make_row(case, value, slope, form=form) for form in FORMS]
+        rows += [landscape.make_row(case, Fraction(a), value, slope, form=form) for form in FORMS]
+    return rows
+
+
+def measure_noise(generator: torch.Generator, sizes: list[list[int]]) -> Rows:
+    """Measure eigenvalues, the largest and the one farthest from 1, at the level of ε or above."""
+    tried = [(Case(d=2, L=1, n=10**8, ε=0.9), torch.tensor([1.0, 0.0], dtype=torch.float64))]
+    for case in (case for d, L in sizes for case in list_cases(d, L)):
+        least = case["ε"] / case["d"] ** (1 / (2 * case["L"]))
+        for k in range(4):
+            z = draw_normal(generator, case["d"])
+            z = z / z.abs().max() * least * 10 ** (k / 2)
+            tried += [(case, (1 + sign * z).clamp(min=0)) for sign in (1, -1)]
+    rows = []
+    for case, values in tried:
+        largest, far = float(values.max()), float((values - 1).abs().max())
+        if far >= case["ε"] / case["d"] ** (1 / (2 * case["L"])) * (1 - 1e-12):
+            found = {"top": largest + 1, "first": abs(largest - 1), "far": far}
+            rows.append({"case": case.extend(λ=values), **found})
     return rows
 
 

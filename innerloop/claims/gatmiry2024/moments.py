@@ -77,6 +77,7 @@ def draw_spectra(generator: torch.Generator, trials: int) -> Iterator[Spectrum]:
     one = torch.ones(1, dtype=torch.float64)
     yield from (Spectrum.from_values(value * one, 2, 2, 4) for value in (1, 7, 100))
     yield Spectrum.from_values(torch.tensor([1.0, 0.5], dtype=torch.float64), 3, 1, 2)
+    yield Spectrum.from_values(torch.tensor([1.0, 0.5], dtype=torch.float64), 256, 1, 2)  # δ = 1
     for build in HARD_MATRICES.values():
         yield Spectrum.from_values(torch.linalg.svdvals(build(2)) ** 2, 32, 2, 4)
     for trial in range(trials):
@@ -127,11 +128,14 @@ def judge_bounds(rows: Rows, statement: str) -> Part:
     """Judge |found − center| ≤ width · top; the statement has {width} where the width stands."""
     printed = Inequality(statement.format(width="(4kd/√n)") + ", $n > d$", rounding=1e-9)
     proved = Inequality(statement.format(width="(4kd/√n)") + ", $n ≥ k²d$", rounding=1e-9)
-    other = Inequality(statement.format(width="δ^k"), rounding=1e-9)
+    other = Inequality(statement.format(width="δ^k") + ", $n > d$", rounding=1e-9)
+    small = Inequality(statement.format(width="δ^k") + ", $n ≥ 64L²d²$", rounding=1e-9)
     for row in (row for row in rows if "found" in row):
         case, far = row["case"], abs(row["found"] - row["center"])
         printed.add(far, plain_width(case) * row["top"], case)
         other.add(far, section_width(case) * row["top"], case)
+        if case["n"] >= (8 * case["L"] * case["d"]) ** 2:
+            small.add(far, section_width(case) * row["top"], case)
         if case["n"] >= case["k"] ** 2 * case["d"]:
             proved.add(far, plain_width(case) * row["top"], case)
             proved.search_note = row.get("search", proved.search_note)
@@ -141,7 +145,10 @@ def judge_bounds(rows: Rows, statement: str) -> Part:
         reading=(
             "$δ^k$ is $4kd/√n$: Lemma A.7 defines it so, and the proof of Lemma A.5 ends with it"
         ),
-        other_readings={"$δ = (8Ld/√n)^{1/(2L)}$, as section 3.5 has it": other.check()},
+        other_readings={
+            "$δ = (8Ld/√n)^{1/(2L)}$, as section 3.5 has it": other.check(),
+            "that $δ$, and $δ ≤ 1$, which Theorem 3.2's condition implies": small.check(),
+        },
     )
 
 

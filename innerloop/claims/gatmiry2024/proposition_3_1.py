@@ -96,10 +96,16 @@ def judge_loops(data: list[Loops]) -> Evidence:
         "$‖Xᵀw − y‖²$",
         "as printed it has no $w$ in it and is 0, as $y = Xᵀw*$",
     )
+    rows = misprint(
+        "proof of Proposition 3.1, (8)",
+        "the first $d$ rows of $Attn$ are $0_{d×n}$",
+        "$0_{d×(n+1)}$",
+        "$Z$ and $Attn$ have $n + 1$ columns",
+    )
     numbers = {"largest d": LARGEST_D, "largest n": LARGEST_N, "most loops": LOOPS}
     return Evidence(
         parts=[Part(printed=form["exists"].check())],
-        errata=[*errata, loss],
+        errata=[*errata, loss, rows],
         beyond=[form["9"].check()],
         numbers=numbers,
     )

@@ -6,7 +6,8 @@ Printed    if 8Ld²/√n ≤ 4^{−L} (A.8: δd^{1/(2L)} < 1/2, the same without
            (22), in A.8 only: ‖A^{opt ½}Σ*A^{opt ½} − I‖ ≤ 4δd^{1/(2L)}
 Tested     the minimum over A and u together, on exact expectations: L-BFGS from structured matrices
            of every scale from 10⁻⁴ to 10⁴ with u at random, then refined; the smallest n that the
-           condition allows and 100 times that: n > (8Ld²4^L)², 1024 at L = d = 1
+           condition allows, n > (8Ld²4^L)² (1024 at L = d = 1), 100 times that, and 100 times the
+           n = (8Ld²64^L)² above which c < 1, so that the lower end of (3) says something
 Proof      for A with A^½: I − ΣA has the eigenvalues of the symmetric M = I − A^½ΣA^½, so that its
            L-th power has, in any coordinates, a squared norm of at least ‖M‖^{2L}; by convexity
            L(A, 0) ≥ ‖I − A^½Σ*A^½‖^{2L}. In whitened coordinates E = S − I is a chaos of order 2
@@ -14,12 +15,12 @@ Proof      for A with A^½: I − ΣA has the eigenvalues of the symmetric M = I
            has ‖A^½Σ*A^½ − I‖ ≤ (2L − 1)η ≤ 0.36·8Ld/√n, far inside (1), (3) and (22). With R the
            L-th power, the term in u is E‖vᵀ(I − R)‖² ≥ (1 − √L(A, 0))²‖v‖², v = Σ*^½u, for any A
            with L(A, 0) < 1: only u = 0 is a minimum
-Other      over all A, which section 3.5 allows, the minimiser is turned by order 1/√n from two
-           loops on: [[0.963, 0.090], [−0.090, 0.963]] at d = L = 2, n = 100, in whitened weights.
-           Its quadratic form, all that ≼ can compare, obeys (3); for (22) it has no A^½
+Other      over all A, which section 3.5 allows, the least loss that was found for d, L ≥ 2 and
+           large n (d = 2: from n ≈ 15 on) is at a matrix turned by order 1/√n: [[0.963, 0.090],
+           [−0.090, 0.963]] at d = L = 2, n = 100, in whitened weights. Its quadratic form, all that
+           ≼ can compare, obeys (3); for (22) it has no symmetric A^½
 Beyond     A^opt = bΣ*⁻¹ among symmetric A, 1 − b of order 1/n where c is n^{−1/(4L)} (the remark's
-           "essentially the best that one can hope for" is no theorem). Over all matrices the loss
-           is lower off the symmetric ones from two loops on, by a turn of order 1/√n
+           "essentially the best that one can hope for" is no theorem)
 """
 
 from __future__ import annotations
@@ -60,6 +61,11 @@ def least_examples(d: int, L: int) -> int:
     return (8 * L * d**2 * 4**L) ** 2
 
 
+def positive_examples(d: int, L: int) -> int:
+    """The number of examples n at which c = 1; the lower end 1 − c is positive above it."""
+    return (8 * L * d**2 * 64**L) ** 2
+
+
 def distance_bound(d: int, n: int, L: int) -> float:
     """The theorem's bound c = 8δd^{1/(2L)}."""
     return 8 * delta(L, d, n) * d ** (1 / (2 * L))
@@ -70,7 +76,10 @@ def judge_minimum(rows: Rows) -> Evidence:
     zero = Equality("(2): $u^opt = 0$ where the search over $A$ and $u$ ends", tolerance=1e-6)
     costs = Inequality("(2): at $A^opt$ any $u ≠ 0$ has a higher loss than $u = 0$")
     order = Inequality("(3): $(1 − c)Σ*⁻¹ ≼ A^opt ≼ (1 + c)Σ*⁻¹$, $c = 8δd^{1/(2L)}$")
-    free = Inequality("(3): $|xᵀA^opt x − xᵀΣ*⁻¹x| ≤ c xᵀΣ*⁻¹x$, $A^opt$ the best of all matrices")
+    free = Inequality(
+        "(3): $|xᵀA^opt x − xᵀΣ*⁻¹x| ≤ c xᵀΣ*⁻¹x$, $A^opt$ the best matrix found, from the best "
+        "symmetric one turned by $±1/√n$"
+    )
     near = Inequality("(22) of Theorem A.8: $‖A^{opt ½}Σ*A^{opt ½} − I‖ ≤ 4δd^{1/(2L)}$")
     multiple = Equality("$A^opt = bΣ*⁻¹$ among symmetric $A$, to $0.02/√n$", tolerance=0.02)
     for row in rows:
@@ -99,13 +108,17 @@ def judge_minimum(rows: Rows) -> Evidence:
         ],
         errata=list_errata(),
         beyond=[multiple.check(), check_rate_of_distance(), check_turns()],
+        numbers={
+            f"$n$ above which $1 − c > 0$, $d = {d}$, $L = {L}$": positive_examples(d, L)
+            for d, L in ((1, 1), (1, 2), (2, 2))
+        },
         table=[_describe_minimum(row) for row in rows if row["case"]["d"] == 2],
         figures=[draw_distance(), draw_turns()],
     )
 
 
 def list_errata() -> list[Erratum]:
-    loss = LoopedLoss(1, 2, 1).loss(0 * identity(1), torch.ones(1, dtype=torch.float64))
+    loss = LoopedLoss(1, 1024, 1).loss(0 * identity(1), torch.ones(1, dtype=torch.float64))
     term = float(loss) - 1  # the loss at A = u = 0 is 1
     positive = Check(
         statement="the term in $u$ is positive for $u ≠ 0$, whatever $A$ is",
@@ -113,7 +126,7 @@ def list_errata() -> list[Erratum]:
         summary="tried at $A = 0$",
         counterexample=""
         if term > 0
-        else (f"$d = L = 1$, $n = 2$, $A = 0$, $u = 1$: it is {term:g}"),
+        else (f"$d = L = 1$, $n = 1024$, $A = 0$, $u = 1$: it is {term:g}"),
     )
     eigenvalue = Inequality("$λ_1 + 1 ≤ 1 + 4δd^{1/(2L)}$ where $λ_1 − 1 = 4δd^{1/(2L)}$")
     n = 640_000  # δ = 1/10
@@ -133,6 +146,22 @@ def list_errata() -> list[Erratum]:
             meant="$2 + 4δd^{1/(2L)}$, with which the inequality that follows is $16 − 3.6² > 4$ "
             "at $d = L = 1$, $δ = 0.4$, and fails; (22) follows from "
             "$L(A, 0) ≥ ‖I − A^½Σ*A^½‖^{2L}$",
+        ),
+        replace(
+            misprint(
+                "proof of Theorem A.8, (24)",
+                "$|λ_1 − 1| < 4δd^{1/(2L)}$ for the largest eigenvalue $λ_1$ implies (24), "
+                "$‖A^½Σ*A^½ − I‖ ≤ 4δd^{1/(2L)}$",
+                "the same for every $λ_i$, as in the proof of Lemma A.9",
+                "$Σ* = I$, $A = diag(1, 0)$: $λ_1 = 1$, and $‖A − I‖ = 1$",
+            ),
+            grade="step",
+        ),
+        misprint(
+            "proof of Theorem A.8, first display",
+            "the second term of the loss is $E‖∑_i uᵀΣA(I − ΣA)^{L−1−i}‖²$",
+            "with $Σ^½$ at its end, as in Corollary A.4",
+            "$d = L = 1$, $A = u = 1$: $E[Σ²]$, where Corollary A.4 has $E[Σ³]$",
         ),
         misprint(
             "remark after Theorem 3.2",
@@ -164,13 +193,14 @@ def list_errata() -> list[Erratum]:
         "u that costs nothing": change_column("cost", lambda cost: 0.0),
         "a minimum at 6Σ*⁻¹": change_column("B", lambda B: 6 * identity(len(B))),
         "a minimum at −2Σ*⁻¹": change_column("B", lambda B: -2 * identity(len(B))),
+        "a minimum at 0": change_column("B", lambda B: 0 * B),
     },
 )
 def theorem_3_2(generator: torch.Generator, *, starts: int, sizes: list[list[int]]) -> Rows:
     rows = []
     for d, L in sizes:
         first = least_examples(d, L) + 1
-        for n in (first, 100 * first):
+        for n in (first, 100 * first, 100 * positive_examples(d, L)):
             law = LoopedLoss(d, n, L)
             B, v = search_global(generator, law, starts)
             R = torch.linalg.matrix_power(law.residual(B), L)
@@ -196,8 +226,10 @@ def search_global(
     points = torch.cat([matrices[order], torch.zeros(1, d, d, dtype=torch.float64)]).flatten(1)
     drawn = torch.randn(len(points), d, generator=generator, dtype=torch.float64)
     best, unit = torch.cat([points, drawn], dim=1), torch.ones(d * d + d, dtype=torch.float64)
-    origin = 0 * unit
-    for _ in range(4):  # from afar, then in units of what is left
+    origin, off = 0 * unit, math.inf
+    for _ in range(40):  # from afar, then in units of what is left, until that is of order 1/√n
+        if off <= law.n**-0.5:
+            break
         centre, scale = origin, unit
 
         def split(point: Tensor, centre: Tensor = centre, scale: Tensor = scale) -> Any:

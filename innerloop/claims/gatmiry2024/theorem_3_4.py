@@ -1,9 +1,9 @@
 """Theorems 3.4 and A.11: gradient dominance with power (2L − 1)/L.
 
 Printed    Σ* = I: any A with L(A, 0) ≥ 16Ld4^L/√n has ‖∇_A L(A, 0)‖² ≥ (1/16) L(A, 0)^{(2L−1)/L}
-Tested     symmetric A (diagonals, by rotation) from the threshold out to a million times it, and a
-           search for the least ratio, d ≤ 3, L ≤ 3, n from d + 1 to 10^12; multiples of the
-           identity in fractions, for d of any size
+Tested     symmetric A (diagonals, by rotation; the printed bound where A^½ exists) from the
+           threshold out to a million times it, and a search for the least ratio, d ≤ 3, L ≤ 3, n
+           from d + 1 to 10^12; multiples of the identity in fractions, for d of any size
 Wrong      the d of the proof's Hölder inequality is missing. At A = 0 the loss is d and the
            gradient −2L I, so that 4L²d ≥ d^{(2L−1)/L}/16 ends at d^{(L−1)/L} = 64L²: above the
            thresholds of both theorems for large n. And n > d leaves minimisers above that of
@@ -48,7 +48,8 @@ from innerloop.theory.looped import isotropic_loss
 
 SIZES = [[1, 1], [2, 1], [1, 2], [2, 2], [2, 3]]
 Rows = list[dict[str, Any]]
-"""The case, its sizes, which of the two functions, whether A is symmetric, loss and ‖∇L‖²."""
+"""The case, its sizes, which of the two functions, whether A is symmetric and has a root A^½, loss
+and ‖∇L‖²."""
 
 
 def threshold(d: int, n: int, L: int) -> float:
@@ -75,7 +76,7 @@ def judge_dominance(rows: Rows) -> Evidence:
         case, loss, slope = row["case"], row["loss"], row["slope"]
         d, L, n = (case[name] for name in ("d", "L", "n"))
         least = loss ** ((2 * L - 1) / L) / 16
-        if row["symmetric"]:
+        if row["root"]:
             printed[row["form"]].add(least, slope, case)
         if row["symmetric"] and row["form"] == LOSS and n >= enough_examples(d, L):
             corrected.add(hoelder_factor(d, L) * least, slope, case)
@@ -99,13 +100,27 @@ def judge_dominance(rows: Rows) -> Evidence:
                 where="proof of Theorem A.11",
                 printed=step.check(),
                 meant="for $8δd^{3/(4L)} ≤ ε ≤ 1$, as Lemma A.10 asks: then "
-                "$dδ^{2L}(ε + 2)^{2L}$ is at most $(3/8)^{2L}d^{−1/2}ε^{2L}$",
+                "$dδ^{2L}(ε + 2)^{2L}$ is at most $(3/8)^{2L}d^{−1/2}ε^{2L}$. Losses above 2 have "
+                "$ε = (L(A, 0)/2)^{1/(2L)} > 1$, which the lemma does not cover, as $A = 0$ at "
+                "$d = 3$; the correction here covers them by another proof",
             ),
             misprint(
                 "Theorem A.11",
                 "Theorem A.11 restates Theorem 3.4, with $L(A, 0) ≥ 2(4δ)^{2L}$",
                 "one threshold for both; the correction holds from the lower one, $2(2δ)^{2L}$, on",
                 "$L = 1$: $2(4δ)² = 256d/√n$, where Theorem 3.4 has $16Ld4^L/√n = 64d/√n$",
+            ),
+            misprint(
+                "remark after Theorem 3.4",
+                "$dL(A(t), 0)/dt$ is equal to the squared norm of the gradient",
+                "to minus the squared norm, as in the proof of Theorem A.12",
+                "the loss falls along the flow",
+            ),
+            misprint(
+                "remark after Theorem 3.4",
+                "the rate of convergence of the gradient flow is in Theorem 3.2",
+                "in Theorem 3.3",
+                "Theorem 3.2 is about the global minimiser",
             ),
         ],
         beyond=[skew.check()],
@@ -123,7 +138,7 @@ def judge_dominance(rows: Rows) -> Evidence:
     where="Section 3.7, Theorem 3.4",
     kind="inequality",
     hypotheses={
-        "$A$ symmetric": "Lemma 4.1, on which the proof rests, takes $A^½$",
+        "$A$ symmetric, with $A^½$": "Lemma 4.1, on which the proof rests, takes $A^½$",
         "$Σ* = I$": "the theorem",
         "$n > d$": "Section 3.2",
     },
@@ -174,5 +189,5 @@ def measure_multiples() -> Rows:
         value, slope = isotropic_loss(d, n, L, a), isotropic_loss(d, n, L, a, 1) ** 2 / d
         note = f"$A = {a} I$" if a else "$A = 0$, where the loss is $d$ and $∇L = −2L I$"
         case = Case(d=d, L=L, n=n, note=note)
-        rows += [landscape.make_row(case, value, slope, form=form) for form in FORMS]
+        rows += [landscape.make_row(case, a, value, slope, form=form) for form in FORMS]
     return rows

@@ -10,7 +10,8 @@ Tested     both forms of L(A, 0), see `landscape`, A^opt = bΣ*⁻¹: along diag
 Proof      for ε ≤ 1/2 or δ < 1: L(A, 0) ≥ ‖I − A^½Σ*A^½‖^{2L} (theorem-3.2) puts the eigenvalues λ
            of A^½Σ*A^½, and those of A^opt, whose loss is no more, within ε of 1. For ε ≤ 1/2
            |λ/b − 1| ≤ 2ε/b ≤ 4ε. Else w > 1, so that the lower end is below 0, and for δ < 1
-           b ≥ 1 − (2L − 1)η ≥ 0.64, hence 1 + ε ≤ (1 + 4ε)b ≤ (1 + w)b
+           b ≥ 1 − (2L − 1)η ≥ 0.64, hence 1 + ε ≤ (1 + 4ε)b ≤ (1 + w)b. Elsewhere, for δ ≥ 1 and
+           so ε > 4, Theorem 4.4 is tested, not proved
 Beyond     the eigenvalues of Σ*^½AΣ*^½ are within L(A, 0)^{1/(2L)} of 1, whatever n. Among all
            matrices, ≼ the order of quadratic forms, it fails from two loops on: with N nilpotent
            (I − SB)^L stays small at B = b(I + tN) for t of order n^{1/4}
@@ -99,6 +100,8 @@ def judge(rows: Rows, statement: Statement) -> Evidence:
         near[row["form"]].add(far, allowed, case)
         sharp.add(max(abs(b * ratio - 1) for ratio in row["ratios"]) ** (2 * L), row["loss"], case)
         near[row["form"]].search_note = row.get("search", "as far along a diagonal as it goes")
+    if statement is THEOREM:
+        near[LOSS].search_note += "; proved for $δ < 1$, for $δ ≥ 1$ tested"
     part = Part(
         printed=near[LOSS].check(),
         reading="$L(A, 0)$ is the loss, as Section 3.5 defines it",

@@ -81,13 +81,20 @@ def judge_transfer(rows: Rows) -> Evidence:
                 "$Σ^out = X^outX^outᵀ/n$, the data covariance of Section 3.6: the "
                 "transformer divides by $n$",
                 "$d = L = 1$, $Σ* = w = x_q = 1$, $n = 10⁸$, every $x = 10⁻⁴$: $XXᵀ = 1$, "
-                "and the transformer answers 10⁻⁸",
+                "and the transformer answers 10⁻⁸. At $ζ = 0.9$ the bound is 0.64, the squared "
+                "error 1",
             ),
             misprint(
                 "Theorem A.13",
                 "Theorem A.13 restates Theorem 4.5, with (30), $ζΣ* ≼ Σ^out$, in place of (10)",
                 "the wider (30): the corrected bound holds under it, and (10) implies it",
                 "$Σ^out = Σ*/2$ satisfies (30) at $ζ = 1/2$, and not (10)",
+            ),
+            misprint(
+                "proof of Theorem A.13, after (31)",
+                "$A^{out −½}$",
+                "$A^{opt −½}$, as in the line after it",
+                "there is no $A^out$",
             ),
         ],
         numbers={"largest d": 4, "most loops": 4, "largest n": 1e40},
@@ -97,8 +104,8 @@ def judge_transfer(rows: Rows) -> Evidence:
 @claim(
     "gatmiry2024.theorem-4.5",
     "On an instance whose covariance is at most $(2 − ζ)Σ*$, and at least $Σ*$ (in Theorem "
-    "A.13 at least $ζΣ*$), the minimiser's squared error shrinks as $(1 − ζ)^{2L}$, up to "
-    "$δ$.",
+    "A.13 at least $ζΣ*$), the minimiser's squared error is at most "
+    "$(1 + r)²(1 + r − ζ)^{2L}‖x_q‖²_{Σ*}‖w‖²_{Σ*⁻¹}$, $r = 16δd^{1/(2L)}$.",
     where="Section 4.1, Theorem 4.5, (10)",
     kind="inequality",
     hypotheses={

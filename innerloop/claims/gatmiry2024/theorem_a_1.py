@@ -150,8 +150,9 @@ def change_rows(change: Callable[[Stack], Tensor]) -> Callable[[Any], Any]:
 
 @claim(
     "gatmiry2024.theorem-A.1",
-    "The labels of context and query after $t$ layers of linear attention with parameters "
-    "$A$ and $u$ of their own, as products of $I − ΣA$ and a sum over $u$.",
+    "After $t$ layers of linear attention with parameters $A$ and $u$ of their own the labels of "
+    "the context are $w*ᵀ∏(I − ΣA)X$ plus a sum over $u$, and those of the query $y_q$ minus the "
+    "same at $x_q$.",
     where="Appendix A.1, Theorem A.1, (11) to (13)",
     kind="equality",
     hypotheses={"$A^(t)$ and $u^(t)$ arbitrary": "the theorem"},
