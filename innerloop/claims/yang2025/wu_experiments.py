@@ -12,7 +12,9 @@ Tested     GPT-2 on functions of random ReLU networks of 3, 4 and 6 layers (thre
            (network_baselines.py). Squared error at the query, as a share of E f². Labels are
            heavy-tailed, and a share of the prompts (19, 29 and 42 %) has no label but 0
 Reading    "matches" is: in-context learning errs no more than training does. This is ours; errors
-           that are equal either way are the other reading, which is shown
+           that are equal either way are the other reading, which is shown. "Comparably to LinUCB,
+           outperforming Thompson sampling" (bandits) is two-sided with the same factor, for that
+           sentence has another word for better; this one has none, and ranks nobody
 Ours       "no more" is at most 1.25 times, by all of an interval over prompts. The factor is that
            of the bandits (`deciding.NEAR`), set there after a first 1.29 was seen; the errors of
            training on prompts had not been seen then

@@ -3,9 +3,9 @@
 Printed    for r, r' and u Lipschitz and C⁴ there is a transformer of (2N + 4)L layers, heads ≤
            Õ(ε⁻²), dimensions ≤ O(NK²) + D_w and norms ≤ O(η) + C_w + 1 whose layer (2N + 4)l holds
            [x_i; y_i; w̄^(l); 0; 1; t_i], w̄^(l) = Proj_W(w̄^(l−1) − η∇L_n(w̄^(l−1)) + ε^(l−1)),
-           ‖ε^(l−1)‖ ≤ ηε, with w̄^(0) = 0. Introduction and conclusion of the slides say that it is
-           about an N-layer ReLU network, whose r' jumps at 0: it is no r of the theorem (an erratum
-           of print), and a part of its own here
+           ‖ε^(l−1)‖ ≤ ηε, with w̄^(0) = 0. Introduction and conclusion of the slides name N-layer
+           ReLU networks, whose r' jumps at 0: no r of the theorem (an erratum of print), and a part
+           of its own here
 Tested     smooth r: weights that are written down with as many knots as a bound of their own asks
            for (smooth_descent.py, which proves the bound for any such r and any u of one variable),
            for tanh, sigmoid and softplus, squared loss and log cosh, W a box. ReLU: the transformer
@@ -14,13 +14,20 @@ Tested     smooth r: weights that are written down with as many knots as a bound
            Both step by step from their own stream, against gradients by automatic differentiation;
            projections that bite, starts at 0 and drawn, the source's hard instances.
            ε^(l−1) is the least that explains the step, inside of the projection, as it is printed
-Ours       ReLU: ε = 10⁻⁹; O(NK²) is at most 8NK² for d = m = K ≥ 2, D_w included; O(η) + C_w + 1:
-           the norm of the slides is not defined, that of Liu's lecture (the sum of operator norms
-           of a block) over η + C_w + 1, C_w being C, at most doubles while 1/ε and η grow
+Ours       ReLU: ε = 10⁻⁹; O(NK²) is at most 8NK² for d = m = K ≥ 2, D_w included
+Open       the norms: only η has a free constant in O(η) + C_w + 1, C_w bounding ‖θ‖ of the
+           projection's MLP, and the slides define no norm. In that of Liu's lecture (the sum of
+           operator norms of a block) clipping has at least 2√2, and the build at η = 10⁻⁶ about
+           27, far above C_w + 1. This refutes no existence: ReLU attention is homogeneous, so that
+           registers may hold small multiples of p_j and s_j and only the update make up for it,
+           with a constant of η that depends on ε; such weights were not built.
+           A loss of several variables, and other sets W: the proof of Theorem 6, by one wide MLP,
+           is blocked by the width O(NK²) + D_w
 Beyond     2N + 1 layers a step are enough, for ReLU 2N; heads grow like ε^(−1/2), for ReLU not at
-           all. From w̄^(0) = 0 no unit learns to differ from another: with r(0) = 0 and N ≥ 2 the
-           gradient is 0 for ever, with any other r all units of a layer have equal gradients.
-           Nobody says otherwise. A loss of several variables, and other sets W, were not built
+           all; norms grow no faster than η, and hardly with 1/ε. From w̄^(0) = 0 no hidden unit
+           learns to differ from another of its layer: with r(0) = 0 and N ≥ 2 the gradient is 0
+           for ever, with any other r the hidden units of a layer have equal gradients (outputs may
+           differ, as labels do)
 """
 
 from __future__ import annotations
@@ -69,7 +76,9 @@ SMOOTH_CASES: tuple[dict[str, Any], ...] = (
     {"layers": 4, "width": 2, "d": 2, "n": 1, "outputs": 2, "activation": "sigmoid"},
 )
 """Their d, K and m are equal, so that O(NK²) counts all weights."""
-STEP_SIZES = (0.01, 10.0, 1000.0)
+STEP_SIZES = (1e-6, 0.01, 10.0, 1000.0)
+PROJECTION_NORM = 2 * 2**0.5
+"""‖W₁‖ + ‖W₂‖ of relu(w + C) − relu(w − C), C ≤ 1: at least this for any scale between the two."""
 WITNESSES = "built for 3 activations, squared loss and log cosh on a box, which are witnesses"
 Activation = Callable[[Tensor], Tensor]
 Construction = NetworkGradientDescentConstruction | SmoothNetworkDescent
@@ -80,7 +89,7 @@ def judge_descent(rows: Rows) -> Evidence:
     kink = Inequality(f"ReLU network: $‖ε^(l−1)‖ ≤ ηε$ in every step, $ε = {EXACT:.0e}$")
     stream = Inequality("every token holds $[x; y; w̄^(l); 0; 1; t]$ after a step, up to 10⁻⁹")
     most = Inequality("$(2N + 4)L$ layers, dimensions at most $8NK²$, $d = m = K ≥ 2$")
-    differ = Inequality("from $w̄^(0) = 0$ units of a layer come to differ, by 10⁻⁶ at least")
+    alike = Inequality("from $w̄^(0) = 0$ the hidden units of a layer stay equal")
     refused = 0
     for row in rows:
         case = row.get("case", Case())
@@ -95,7 +104,7 @@ def judge_descent(rows: Rows) -> Evidence:
             most.add(row["width"], ROOM * N * K**2, case.extend(note="width"))
             most.add(row["hidden"], ROOM * N * K**2, case.extend(note="units of an MLP"))
         elif "spread" in row:
-            differ.add(1e-6, row["spread"], case)
+            alike.add(row["spread"], 0.0, case)
         elif "refused" in row:
             refused += row["refused"]
     steps = smooth.check()
@@ -105,7 +114,8 @@ def judge_descent(rows: Rows) -> Evidence:
             Part(printed=stream.check()),
             Part(printed=replace(most.check(), ours="the constant 8 of $O(NK²)$, $D_w$ included")),
             Part(printed=check_heads(rows)),
-            Part(printed=check_norm(rows, steps)),
+            Part(printed=judge_norm(rows, steps)),
+            Part(printed=leave_open(steps, "any $u(t, y)$, any $W$", WITNESSES)),
             Part(
                 printed=kink.check(),
                 reading="ReLU networks, which introduction and conclusion of the slides name",
@@ -114,12 +124,12 @@ def judge_descent(rows: Rows) -> Evidence:
         errata=[
             misprint(
                 "introduction and conclusion: gradient descent for N-layer ReLU networks",
-                "Theorem 1 covers the ReLU network",
+                "ReLU networks, which the conditions of Theorem 1 exclude",
                 "networks with a smooth $r$: the theorem asks for $r'$ Lipschitz and $r$ in $C⁴$",
                 "$r = ReLU$: $r'(−h) = 0$ and $r'(h) = 1$ for every $h > 0$",
             )
         ],
-        beyond=[differ.check(), leave_open(steps, "any $u(t, y)$, any $W$", WITNESSES)],
+        beyond=[check_norm_growth(rows), alike.check()],
         numbers={
             "layers of L steps, as built for smooth r": "(2N + 1)L, with log cosh (2N + 2)L",
             "layers of L steps, as built for ReLU": "2NL, and N to read out",
@@ -163,22 +173,32 @@ def draw_heads(rows: Rows) -> Figure:
     return draw_lines(title, curves, "1/ε", "heads", "of", log="xy", caption="tanh, N = K = 2.")
 
 
-def check_norm(rows: Rows, steps: Check) -> Check:
-    """Check that norms over η + C_w + 1 stay below twice the first; larger ones decide nothing."""
-    built = [row for row in rows if "norm" in row]
-    ratios = [row["norm"] / row["allowed"] for row in built]
-    worst = max(range(len(built)), key=lambda k: ratios[k])
-    told = f"norm over $η + C_w + 1$ is {ratios[0]:.3g} at {built[0]['case']} and at most "
-    told += f"{ratios[worst]:.3g}, at {built[worst]['case']}, of {len(built)} builds"
-    statement = "norms at most a constant times $η + C_w + 1$ for all $ε$ and $η$"
-    check = replace(
-        leave_open(steps, statement, told),
-        ours="at most twice the constant of the first build; operator norms of a block, summed, "
-        "for the slides define no norm",
+def judge_norm(rows: Rows, steps: Check) -> Check:
+    """Judge the printed norm at the smallest η: only a build within it decides."""
+    built = min((row for row in rows if "norm" in row), key=lambda row: row["η"])
+    allowed = PROJECTION_NORM + 1
+    told = (
+        f"norm {built['norm']:.4g} at {built['case']}, where $C_w + 1 = {allowed:.3g}$ is allowed"
     )
-    if check.passed is None and ratios[worst] <= 2 * ratios[0]:
-        return replace(check, passed=True)
-    return check
+    check = replace(
+        leave_open(steps, "norms at most $O(η) + C_w + 1$", told),
+        ours="operator norms of a block, summed, for the slides define no norm",
+    )
+    within = check.passed is None and built["norm"] <= allowed
+    return replace(check, passed=True) if within else check
+
+
+def check_norm_growth(rows: Rows) -> Check:
+    """Check that norms over η + C + 1 stay below twice the first while 1/ε and η grow."""
+    built = [row for row in rows if "norm" in row]
+    growth = Inequality("norms grow no faster than $η$, and at most double as $1/ε$ grows")
+    for row in built:
+        growth.add(
+            row["norm"] / row["scale"], 2 * built[0]["norm"] / built[0]["scale"], row["case"]
+        )
+    norms = ", ".join(f"{row['norm']:.3g} at {row['case']}" for row in built)
+    check = growth.check()
+    return replace(check, summary=f"{check.summary}; {norms}", ours="a factor of 2")
 
 
 @claim(
@@ -190,9 +210,12 @@ def check_norm(rows: Rows, steps: Check) -> Check:
     kind="equality",
     hypotheses={
         "$r$, $r'$ and $u$ Lipschitz and in $C⁴$, bounded data": "the conditions of Theorem 1",
-        "squared loss and log cosh, $W$ a box": "ours: the theorem has any",
-        "a ReLU network, whose $r'$ is not Lipschitz": "introduction and conclusion of the slides",
+        "squared loss and log cosh, $W$ a box": "what is built; the theorem has any, a part of its "
+        "own",
+        "in the last part $r$ is ReLU instead": "introduction and conclusion of the slides",
     },
+    decided_by="weights within the printed norms, with small multiples in the registers; a loss of "
+    "several variables and other sets $W$ within the printed width",
     quick={"trials": 60, "shapes": 5, "errors": [1.0, 0.1, 0.01]},
     full={"trials": 5_000, "shapes": 5, "errors": [1.0, 0.1, 0.01, 0.001]},
     tiny={"trials": 2, "shapes": 2, "errors": [1.0, 0.3, 0.1]},
@@ -236,8 +259,8 @@ def choose_knots(case: dict[str, Any], error: float) -> SmoothNetworkDescent:
 
 def measure_norm(built: SmoothNetworkDescent, error: float) -> dict[str, Any]:
     size = built.step_size
-    norm, allowed = built.transformer.operator_norm(), size + built.box + 1
-    return {"case": Case(ε=error, η=size), "norm": norm, "allowed": allowed}
+    norm, scale = built.transformer.operator_norm(), size + built.box + 1
+    return {"case": Case(ε=error, η=size), "norm": norm, "scale": scale, "η": size}
 
 
 def draw_problem(built: Construction, trials: int, generator: torch.Generator) -> NetworkProblem:
@@ -367,7 +390,7 @@ def _gradient(problem: NetworkProblem, flat: Tensor, loss: str, active: Activati
 
 
 def measure_starts() -> Rows:
-    """Measure whether two units differ after a step from 0, on one example."""
+    """Measure how far two hidden units are apart after a step from 0, on one example."""
     one = torch.ones(1, 1, dtype=torch.float64)
     problem = NetworkProblem(one, one, one[0], (one.expand(2, 1), one.expand(1, 2)))
     rows: Rows = []
