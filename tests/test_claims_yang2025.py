@@ -282,7 +282,7 @@ def test_softened_thompson_sampling_nears_the_law_of_its_actions() -> None:
     ("id", "verdicts"),
     [
         ("yang2025.fu.newton", ["holds"] * 2),
-        ("yang2025.fu.rates", ["holds"] * 5),
+        ("yang2025.fu.rates", ["holds"] * 4),
         ("yang2025.lin.theorem-12", ["holds"] * 2 + ["undecided"]),
         ("yang2025.wu.theorem-1", ["holds"] * 4 + ["undecided"] * 2 + ["holds"]),
         ("yang2025.he.em-steps", ["holds"] * 2),

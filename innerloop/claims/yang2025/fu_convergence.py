@@ -17,6 +17,7 @@ Reading    errors are means over prompts, as in the slide's figure: ever worse p
 Open       "hundreds": the slides give gradient descent no step, and a small enough one makes any
            number hundreds, so that only too many steps with 1/λmax, 2,000 or more, would refute it
            (no step that converges is much over twice as fast). With 1/λmax it is a few: shown
+           "layer 8": the networks trained here have no such layer, so that this part is open
 Beyond     2^k steps of gradient descent are enough for k iterations of Newton's, α = 1/λmax²
 Proof      k iterations leave (1 − x²)^(2^k) = (1 − x)^(2^k) (1 + x)^(2^k) at λ = x λmax, x ≤ 1, and
            2^k steps leave (1 − x)^(2^k). So hundreds belong to 7 iterations or more
@@ -64,6 +65,7 @@ from innerloop.problems.linear_regression import LinearRegression, RegressionPro
 
 FEW, MOST, TIMES = 24, 600, 200
 HUNDREDS, THOUSAND = 100, 1000
+LAYER = 8
 DOWN_TO = 0.02
 """The error down to which the iterations' orders are fitted."""
 ALPHAS = (0.5, 1.0, 1.5, 1.9)
@@ -88,6 +90,7 @@ def judge_convergence(data: Data) -> Evidence:
     both = None
     if first is not None and second is not None:
         both = Interval(first.value, min(first.low, second.low), max(first.high, second.high))
+    means = {name: each.mean(dim=-1).tolist() for name, each in errors.items()}
     name = f"the transformer's layers ({data['description']}): errors fall superlinearly, $p > 1$"
     transformer = check_order(name, both, least=1.0)
     if last > LEARNED_SHARE:
@@ -104,6 +107,7 @@ def judge_convergence(data: Data) -> Evidence:
                 reading="errors are means over prompts, as in the slide's figure",
                 other_readings={"on each prompt": check_each_prompt(data["linear"])},
             ),
+            judge_layer(means["transformer"], means["Newton"], data["description"]),
             judge_hundreds(data),
         ],
         beyond=[check_powers(data)],
@@ -154,6 +158,35 @@ def check_each_prompt(linear: Tensor) -> Check:
         if bool(linear.any())
         else "",
     )
+
+
+def judge_layer(layers: Sequence[float], newton: Sequence[float], told: str) -> Part:
+    """Judge whether layer 8 errs as Newton's 3 iterations do; open for fewer layers."""
+    statement, ours = (
+        "layer 8 errs as Newton's iteration after 3 steps",
+        "a factor of 2, either way",
+    )
+    count = len(layers) - 1
+    if count < LAYER:
+        check = Check(
+            statement=statement,
+            passed=None,
+            summary=f"no layer 8: {count} layers ({told}); the last is reached by Newton's after "
+            f"{first_below(newton, layers[-1])} steps",
+            ours=ours,
+        )
+    else:
+        ratio = layers[LAYER] / newton[3]
+        found = f"error {layers[LAYER]:.4g} at layer 8, {newton[3]:.4g} after 3 steps ({told})"
+        passed = 1 / 2 <= ratio <= 2
+        check = Check(
+            statement=statement,
+            passed=passed,
+            summary=found,
+            counterexample="" if passed else found,
+            ours=ours,
+        )
+    return Part(printed=check, trainings=1)
 
 
 def judge_hundreds(data: Data) -> Part:

@@ -5,9 +5,11 @@ Printed    on least squares, gradient descent converges at O(κ log(1/ε)) and s
 Tested     both on exact spectra, geometric from 1/κ to 1, in the eigenbasis of S: steps until every
            component of ŵ is within ε of the solution. Newton from α = 1/λmax², κ over eleven
            decades and ε over eleven; gradient descent with step 1/λmax, κ over three decades. The
-           same counts on data X with that spectrum, rotated, by the package's algorithms. On the
-           hard spectra of this source, of the same κ, both take no more steps
-Beyond     the constants: 2 log₂ κ + log₂ ln(1/ε) steps of Newton, κ ln(1/ε) of gradient descent. In
+           same counts on data X with that spectrum, rotated, by the package's algorithms
+Ours       no count off by more than 1 step, 1.9 ≤ b ≤ 2.1 and 0.8 ≤ c ≤ 1.2 around the constants
+           2 and 1 that (1 − 1/κ²)^(2^k) = ε gives
+Beyond     on the hard spectra of this source, of the same κ or less, both take no more steps. The
+           constants: 2 log₂ κ + log₂ ln(1/ε) steps of Newton, κ ln(1/ε) of gradient descent. In
            terms of κ(X) = √κ(S), 4 log₂ κ(X)
 Note       O(·) bounds from above; what is held against the data is the growth itself
 """
@@ -70,8 +72,8 @@ def judge_counts(data: Data) -> Evidence:
             Part(printed=_power("gradient descent's steps grow like $κ$", kappas, slow)),
             Part(printed=_power("gradient descent's steps grow like $log(1/ε)$", logs, deep)),
             Part(printed=_exponential(fast, slow)),
-            Part(printed=_check_spectra(data["spectra"])),
         ],
+        beyond=[_check_spectra(data["spectra"])],
         numbers={
             **slopes,
             "steps at the largest κ and ε = 1e-6, Newton": fast[-1],
@@ -87,7 +89,9 @@ def judge_counts(data: Data) -> Evidence:
 
 
 def _check_spectra(rows: list[dict[str, Any]]) -> Check:
-    worst = Inequality("no spectrum takes more steps than the geometric one of the same $κ$")
+    worst = Inequality(
+        "no hard spectrum takes more steps than the geometric one of its $κ$ or a larger one"
+    )
     for row in rows:
         worst.add(row["steps"], row["geometric"], row["case"])
     return worst.check()
@@ -126,10 +130,6 @@ def slow_newton(data: Data) -> Data:
     falsified={
         "a Newton's iteration that takes a power of κ": slow_newton,
         "an accelerated method for gradient descent": accelerate,
-        "spectra that take a step more": lambda data: {
-            **data,
-            "spectra": [{**row, "steps": row["geometric"] + 1} for row in data["spectra"]],
-        },
     },
 )
 def fu_rates(generator: torch.Generator, *, points: int, largest: float, decades: int) -> Data:
@@ -202,6 +202,7 @@ def _fit_law(grid: dict[float, list[int]]) -> tuple[Check, dict[str, float]]:
         f"doubling of $ln(1/ε)$, no count off by more than {off:.2g} steps (allowed 1, "
         "they are whole)",
         counterexample="" if passed else about,
+        ours="1 step, $1.9 ≤ b ≤ 2.1$, $0.8 ≤ c ≤ 1.2$",
     )
     slopes = {"Newton's steps per doubling of κ": float(fit[1])}
     return check, {**slopes, "Newton's steps per doubling of ln(1/ε)": float(fit[2])}

@@ -28,7 +28,7 @@ from typing import Any
 import torch
 
 from innerloop.claims.base import claim
-from innerloop.claims.evidence import Check, Evidence
+from innerloop.claims.evidence import Check, Evidence, misprint
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_rate, check_within, cover_values, fit_exponent
 from innerloop.playing.comparison import play_players
@@ -83,6 +83,14 @@ def judge_gaps(rows: Rows) -> Evidence:
     left = {row["network"]: row["gap"] for row in rows if not row["pool"]}
     return Evidence(
         out_of_reach=MISSING,
+        errata=[
+            misprint(
+                "Theorem 6, conditions: the error of realizability",
+                'a realizability error called "insert_element_4_"',
+                "a symbol for the error of approximate realizability, Assumption A",
+                'the slide reads "with bounded error insert_element_4_"',
+            )
+        ],
         beyond=[
             falls,
             lower,
