@@ -62,11 +62,19 @@ def level(epsilon: float, d: int, n: int, L: int) -> float:
 
 
 def judge_gradients(rows: Rows) -> Evidence:
-    printed = {form: Inequality(f"$‖∇L‖² ≥ ε^{{4L−2}}/4$, $L(A, 0)$ {form}") for form in FORMS}
+    printed = {
+        form: Inequality(f"$‖∇L‖² ≥ ε^{{4L−2}}/4$, $L(A, 0)$ {form}", larger_first=True)
+        for form in FORMS
+    }
     bound = "$‖∇L‖² ≥ d^{−(L−1)/L} ε^{4L−2}/4$"
-    corrected, skew = Inequality(f"$A$ symmetric: {bound}"), Inequality(f"$A$ any matrix: {bound}")
-    norms = Inequality("$∑|z|^{4L−2} ≥ d^{−(L−1)/(2L−1)} (∑|z|^{2L})^{(2L−1)/L}$")
-    mended = Inequality("$∑|z|^{4L−2} ≥ d^{−(L−1)/L} (∑|z|^{2L})^{(2L−1)/L}$")
+    corrected, skew = (
+        Inequality(f"$A$ {which}: {bound}", larger_first=True)
+        for which in ("symmetric", "any matrix")
+    )
+    norms = Inequality(
+        "$∑|z|^{4L−2} ≥ d^{−(L−1)/(2L−1)} (∑|z|^{2L})^{(2L−1)/L}$", larger_first=True
+    )
+    mended = Inequality("$∑|z|^{4L−2} ≥ d^{−(L−1)/L} (∑|z|^{2L})^{(2L−1)/L}$", larger_first=True)
     noise = "dδ^{4L}(λ_1 + 1)^{4L−2}"
     first = Inequality(f"${noise} ≤ |λ_1 − 1|^{{4L−2}}/4$, $λ_1$ the largest eigenvalue")
     farthest = Inequality(f"${noise} ≤ max_i |λ_i − 1|^{{4L−2}}/4$")

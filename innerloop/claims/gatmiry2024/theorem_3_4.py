@@ -68,10 +68,13 @@ def corrected_margin(A: Tensor, *, d: int, L: int, n: int) -> tuple[Tensor, Tens
 
 
 def judge_dominance(rows: Rows) -> Evidence:
-    printed = {form: Inequality(f"$‖∇L‖² ≥ L^{{(2L−1)/L}}/16$, $L(A, 0)$ {form}") for form in FORMS}
+    printed = {
+        form: Inequality(f"$‖∇L‖² ≥ L^{{(2L−1)/L}}/16$, $L(A, 0)$ {form}", larger_first=True)
+        for form in FORMS
+    }
     bound = "$‖∇L‖² ≥ d^{−(L−1)/L} L(A, 0)^{(2L−1)/L}/16$"
-    corrected = Inequality(f"$A$ symmetric, $n ≥ (128Ld²)²$: {bound}")
-    skew = Inequality(f"$A$ any matrix, $n ≥ d²$: {bound}")
+    corrected = Inequality(f"$A$ symmetric, $n ≥ (128Ld²)²$: {bound}", larger_first=True)
+    skew = Inequality(f"$A$ any matrix, $n ≥ d²$: {bound}", larger_first=True)
     for row in rows:
         case, loss, slope = row["case"], row["loss"], row["slope"]
         d, L, n = (case[name] for name in ("d", "L", "n"))
@@ -83,7 +86,7 @@ def judge_dominance(rows: Rows) -> Evidence:
             corrected.search_note = row["search"]
         if row["form"] == LOSS and n >= d * d:
             skew.add(hoelder_factor(d, L) * least, slope, case)
-    step = Inequality("$ε^{2L} ≥ dδ^{2L}(ε + 2)^{2L}$ for $ε > 4δ$")
+    step = Inequality("$ε^{2L} ≥ dδ^{2L}(ε + 2)^{2L}$ for $ε > 4δ$", larger_first=True)
     small = delta(1, 3, 360_000)  # 1/5
     step.add(3 * (small * 3) ** 2, 1.0, Case(d=3, L=1, n=360_000, δ=small, ε=1.0))
     return Evidence(

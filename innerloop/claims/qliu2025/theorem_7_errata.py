@@ -78,9 +78,12 @@ def mend_layer(rows: Rows, of: str) -> Erratum:
 
 def mend_angles(angles: list[Angle]) -> Erratum:
     printed = Inequality(
-        "$pᵀv₁ ≥ 1 − ε₀$ after $τ = log(1/(ε₀δ))/ε₀$, twice the proof's, $√λ₁ ≥ √λ₂ + 1$"
+        "$pᵀv₁ ≥ 1 − ε₀$ after $τ = log(1/(ε₀δ))/ε₀$, twice the proof's, $√λ₁ ≥ √λ₂ + 1$",
+        larger_first=True,
     )
-    proper = Inequality("$pᵀv₁ ≥ 1 − ε₀$ after $τ ≥ log(1/(δ√ε₀))/log(λ₁/λ₂)$", rounding=1e-9)
+    proper = Inequality(
+        "$pᵀv₁ ≥ 1 − ε₀$ after $τ ≥ log(1/(δ√ε₀))/log(λ₁/λ₂)$", rounding=1e-9, larger_first=True
+    )
     for each in angles:
         (proper if each.corrected else printed).add(1 - each.epsilon, each.cosine, each.case)
     return Part(printed=printed.check(), corrected=proper.check()).as_erratum("proof, part 2")
