@@ -17,7 +17,7 @@ from innerloop.claims.yang2025.he_experiments import _check_rates
 from innerloop.claims.yang2025.he_real_data import CLUSTERS, _check_mean, _check_sets, _check_worst
 from innerloop.claims.yang2025.he_relu_over_softmax import judge_kinds
 from innerloop.claims.yang2025.lin_theorem_6 import judge_gaps
-from innerloop.claims.yang2025.wu_theorem_1 import check_norm
+from innerloop.claims.yang2025.wu_theorem_1 import judge_norm
 
 
 @pytest.mark.parametrize(
@@ -126,12 +126,10 @@ def test_the_worst_real_set_keeps_the_statement_open() -> None:
 def test_large_weights_leave_the_norm_open() -> None:
     """A build whose norm grows refutes no other; wrong steps do."""
     steps = Check(statement="", passed=True, summary="1 case")
-    small, large = (
-        {"norm": norm, "allowed": 2.0, "case": Case(ε=0.1, η=1.0)} for norm in (3.0, 7.0)
-    )
-    assert check_norm([small], steps).passed
-    assert check_norm([small, large], steps).passed is None
-    assert check_norm([small], replace(steps, passed=False)).passed is False
+    small, large = ({"norm": norm, "η": 1e-6, "case": Case(η=1e-6)} for norm in (3.0, 7.0))
+    assert judge_norm([small], steps).passed
+    assert judge_norm([large], steps).passed is None
+    assert judge_norm([small], replace(steps, passed=False)).passed is False
 
 
 def test_a_layer_that_does_not_help_is_shown_and_decides_nothing() -> None:
