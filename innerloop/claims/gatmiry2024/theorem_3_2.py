@@ -227,8 +227,8 @@ def search_global(
     drawn = torch.randn(len(points), d, generator=generator, dtype=torch.float64)
     best, unit = torch.cat([points, drawn], dim=1), torch.ones(d * d + d, dtype=torch.float64)
     origin, off = 0 * unit, math.inf
-    for _ in range(40):  # from afar, then in units of what is left, until that is of order 1/√n
-        if off <= law.n**-0.5:
+    for k in range(40):  # from afar, then in units of what is left, until that is of order 1/√n
+        if k >= 4 and off <= law.n**-0.5:
             break
         centre, scale = origin, unit
 
