@@ -272,6 +272,7 @@ def test_every_claim_says_what_it_presupposes() -> None:
 
 
 WITHOUT_MATRICES = {
+    "ahn2023.gdpp": "corrects what a layer does to single eigenvalues, at the weights of trainings",
     "gatmiry2024.lemma-A.2": "standard normals: k, d and n are all there is",
     "liu2025.lemma-3": "shares of random X",
     "liu2025.eq-4.3": "an MLP, whose threshold sees single numbers",

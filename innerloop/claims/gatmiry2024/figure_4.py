@@ -112,7 +112,7 @@ def compare_trainings(runs: list[Run]) -> Check:
 
 
 def find_arrival(run: Run, seed: int) -> int:
-    """The first recorded step from which on A is within a tenth; past the last one if none is."""
+    """Find the first recorded step after which A stays within a tenth; past the last if none."""
     outside = (run.nearest_multiple_distance()[:, seed] > 0.1).nonzero()
     after = int(outside[-1]) + 1 if len(outside) else 0
     return run.steps[after] if after < len(run.steps) else run.steps[-1] + 1
