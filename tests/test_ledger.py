@@ -337,7 +337,7 @@ def test_a_damaged_cell_is_made_again(undisturbed: Ledger, ledger: Ledger, damag
     quick = ledger.folder / "quick"
     one, two = (next((quick / f"toy.{name}").iterdir()) for name in ("one", "two"))
     text = one.read_text("utf-8")
-    at = text.index(".", text.index('"value": ')) + 1
+    at = text.index(".", text.index('"value":')) + 1
     damaged = {
         "cut": text[: len(text) // 2],
         "flipped": text[:at] + str((int(text[at]) + 1) % 10) + text[at + 1 :],

@@ -215,7 +215,7 @@ def test_what_was_found_as_plain_data() -> None:
     outcomes = [outcome.as_dict() for outcome in make_outcomes()]
     found = list_findings(outcomes)
     kinds = [finding["kind"] for finding in found]
-    assert kinds == ["statement"] * 12 + ["vacuous", "step", "print", "beyond"]
+    assert kinds == ["statement"] * 12 + ["vacuous", "step", "print", "beyond", "open"]
     assert found[0]["corrected"] == "", "what has no correction comes first"
     assert found[1]["corrected"] == "$a = b_{k+1}$"
     assert {"id", "source", "where", "claim", "printed", "counterexample"} <= found[0].keys()

@@ -116,7 +116,12 @@ class Store:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise FileError(f"cannot write {path}: {error.strerror or error}") from None
-        text = json.dumps({**whole, "content": content}, ensure_ascii=False, allow_nan=False)
+        text = json.dumps(
+            {**whole, "content": content},
+            ensure_ascii=False,
+            allow_nan=False,
+            separators=(",", ":"),
+        )
         write_atomically(path, text.encode())
 
     def tidy(self) -> None:
