@@ -17,11 +17,10 @@ WEIGHTS = (
     "regression/gpt2-100.safetensors",
     "regression/lstm-?.safetensors",
     "sparse/quick-*.safetensors",
-    "unlabelled/clusters-*.safetensors",
+    "unlabelled/clusters-*[a-z].safetensors",
     "unlabelled/pca-[ars]*.safetensors",
     "decisions/bernoulli*.safetensors",
     "decisions/distilled.safetensors",
-    "decisions/distilled-seed-?.safetensors",
     "decisions/networks-?.safetensors",
 )
 

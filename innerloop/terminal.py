@@ -147,7 +147,9 @@ def _print_erratum(erratum: dict[str, Any]) -> None:
 
 def _print_check(form: str, check: dict[str, Any]) -> None:
     outcome = {True: "holds", False: "FAILS", None: "undecided"}[check["passed"]]
-    print_text(f"  {form}, {outcome}: {check['statement']}\n    {check['summary']}")
+    print_text(f"  {form}, {outcome}: {check['statement']}")
+    for line in check["summary"].splitlines():
+        print_text(f"    {line}")
     if check["ours"]:
         print_text(f"    threshold of ours: {check['ours']}")
     for line in check["counterexample"].splitlines():

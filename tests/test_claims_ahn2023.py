@@ -18,13 +18,14 @@ from innerloop.claims.ahn2023.figures_1_2 import (
     flatten_distances,
     judge_figure_1,
 )
-from innerloop.claims.ahn2023.figures_3_4 import check_other_orders
+from innerloop.claims.ahn2023.figures_3_4 import check_other_orders, judge_figure_3
 from innerloop.claims.ahn2023.theorem_1 import equation_8
 from innerloop.claims.ahn2023.trained import (
     LAYERS,
+    PROMPTS,
     Cell,
+    check_falling,
     check_vanishing,
-    leave_open,
     read_matrices,
     read_multiples,
     require_batch,
@@ -321,13 +322,28 @@ def test_a_batch_with_its_images_cannot_show_their_symmetry() -> None:
 
 def test_what_falls_but_misses_our_threshold_is_left_open() -> None:
     """The figure tells no number of iterations; a curve that does not halve refutes it."""
-    missed = check_vanishing("Dist goes to 0", [0.1], "last")
-    left = leave_open(missed, [[1.0, 0.1]], "it", "how long")
+    left = check_falling("Dist goes to 0", [[1.0, 0.1]], "last")
     assert (left.passed, left.counterexample) == (None, "")
-    assert "would decide" in left.summary
-    assert leave_open(missed, [[1.0, 0.1], [1.0, 0.8]], "it", "how long").passed is False
-    near = check_vanishing("Dist goes to 0", [0.01], "last")
-    assert leave_open(near, [[1.0, 0.01]], "it", "how long").passed
+    assert "not told" in left.ours
+    stays = check_falling("Dist goes to 0", [[1.0, 0.01], [1.0, 0.8]], "last")
+    assert (stays.passed, stays.counterexample) == (False, "last: 0.405, interval [0.01, 0.8]")
+    assert check_falling("Dist goes to 0", [[1.0, 0.01]], "last").passed
+
+
+@pytest.mark.parametrize(
+    ("fresh", "own", "passed"),
+    [(0.01, 0.01, True), (0.8, 0.8, False), (0.8, 0.01, None), (0.01, 0.8, None)],
+)
+def test_a_loss_is_decided_where_fresh_prompts_and_the_batch_agree(
+    fresh: float, own: float, passed: bool | None
+) -> None:
+    cells = [
+        {**cell, "batch": PROMPTS, "test": fresh, "losses": [1.0, own]}
+        for cell in read_trainings("figure-3")
+    ]
+    part = judge_figure_3(cells).parts[2]
+    assert part.printed.passed is passed
+    assert bool(part.printed.counterexample) == (passed is False)
 
 
 def test_a_distance_is_constant_on_average_over_the_runs() -> None:

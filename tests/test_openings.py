@@ -243,7 +243,7 @@ def test_trainings_of_one_network_are_decided_where_they_agree() -> None:
     merged = judge(True, False)
     assert merged.marks == ["2 trainings"]
     assert [part.trainings for part in merged.parts] == [2, None]
-    assert merged.parts[0].printed.summary == "seed 0: holds, so; seed 1: fails, so"
+    assert merged.parts[0].printed.summary == "seed 0: holds, so\nseed 1: fails, so"
     assert merged.numbers == {"error, seed 0": 0.5, "error, seed 1": 0.5}
     assert merged.table == [{"seed": 0, "layer": 1}, {"seed": 1, "layer": 1}]
 

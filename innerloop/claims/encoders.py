@@ -158,10 +158,13 @@ def run_steps(algorithm: Algorithm[Any, Any], problem: Any, steps: int) -> Tenso
 
 
 def join_checks(checks: Sequence[Check]) -> Check:
-    """Join the same check of several trainings: it passes or fails where all of them do."""
+    """Join the same check of several trainings: it passes or fails where all of them do.
+
+    The summary has a line for each of them.
+    """
     outcomes = {check.passed for check in checks}
     passed = outcomes.pop() if len(outcomes) == 1 else None
-    told = "; ".join(f"seed {k}: {c.outcome}, {c.summary}" for k, c in enumerate(checks))
+    told = "\n".join(f"seed {k}: {c.outcome}, {c.summary}" for k, c in enumerate(checks))
     example = checks[0].counterexample if passed is False else ""
     return replace(checks[0], passed=passed, summary=told, counterexample=example)
 

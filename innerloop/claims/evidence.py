@@ -238,7 +238,7 @@ def _describe(printed: Check, corrected: Check | None) -> str:
     text = f"{printed.statement}: {printed.outcome}, {printed.summary}."
     if corrected is not None:
         text += f" Corrected to {corrected.statement}: {corrected.outcome}, {corrected.summary}."
-    return text
+    return text.replace("\n", "; ")
 
 
 def _require_plain_data(where: str, value: Any) -> None:

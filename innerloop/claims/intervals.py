@@ -63,17 +63,21 @@ def check_within(
     what: str = "",
     ours: str = "",
 ) -> Check:
-    """Check least ≤ value ≤ most; `what` says what the number is and how often it was measured."""
+    """Check least ≤ value ≤ most; `what` says what the number is and how often it was measured.
+
+    The bounds are the source's, unless `ours` says what is ours about them.
+    """
     inside = least <= found.low and found.high <= most
     outside = found.high < least or found.low > most
     passed = True if inside else (False if outside else None)
     bounds = [f"at least {least:.4g}"] if least > -math.inf else []
     bounds += [f"at most {most:.4g}"] if most < math.inf else []
     text = f"{what}: {found}" if what else str(found)
+    asked = "we ask for" if ours else "stated"
     return Check(
         statement=statement,
         passed=passed,
-        summary=f"{text}, stated {' and '.join(bounds)}",
+        summary=f"{text}, {asked} {' and '.join(bounds)}",
         counterexample=text if passed is False else "",
         ours=ours,
     )

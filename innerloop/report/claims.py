@@ -193,7 +193,9 @@ def _render_check(title: str, check: dict[str, Any]) -> str:
     label = '<span class="label">the smallest counterexample found</span>'
     shown = f'<p class="example">{label}{example}</p>' if example else ""
     ours = f" Threshold of ours: {check['ours']}." if check["ours"] else ""
-    summary = typeset_later(format_sentence(check["summary"]) + ours)
+    *lines, last = check["summary"].splitlines() or [""]
+    told = [*map(format_sentence, lines), format_sentence(last) + ours]
+    summary = "<br>".join(map(typeset_later, told))
     return (
         f'<div class="form {outcome}"><h4>{title}: <b>{outcome}</b></h4>'
         f'<p class="formula">{typeset_later(check["statement"])}</p>'

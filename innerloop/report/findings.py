@@ -91,7 +91,7 @@ def _list_found(evidence: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
                 "printed": check["statement"],
                 "outcome": _OUTCOMES[check["passed"]],
                 "counterexample": check["counterexample"],
-                "summary": check["summary"],
+                "summary": check["summary"].replace("\n", "; "),
             },
         )
 

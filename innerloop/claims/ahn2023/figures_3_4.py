@@ -11,11 +11,12 @@ Tested     as printed (`trained`). The loss is that on a fresh batch of 20,000 p
            it. The ratios of magnitude ‖A_1‖/‖A_0‖ and ‖A_2‖/‖A_1‖ of Σ^½A_iΣ^½ as they are drawn,
            a_k b_k, and ‖A_2‖/‖A_0‖ next to the largest ratio of two |a_i| at the best point without
            B_i, n = 20; each over all runs
-Ours       0 is below a twentieth, of Dist and of the loss of no layer. What misses it is left open
-           if the curve, for the loss that on the batch itself, falls to less than half: the figure
-           tells no number of iterations. That rule was set after a first run at `full`, whose A_i
-           ended at Dist 0.06 to 0.11 and whose loss on fresh prompts at 0.5 to 3·10⁴, by its heavy
-           tail, while that on its batch fell
+Ours       0 is below a twentieth, of Dist and of the loss of no layer. Of Dist more than half of
+           the start is not 0, and what is between is open: the figure tells no number of
+           iterations. The loss is decided where that on fresh prompts and that on the batch agree.
+           Both rules were set after a first run at `full`, whose A_i ended at Dist 0.06 to 0.11 and
+           whose loss on fresh prompts at 0.5 to 3·10⁴, by its heavy tail, while that on its batch
+           fell
 Beyond     the loss has a heavy tail: three layers that move x predict by a polynomial of degree 13
            in the Gram matrix, and where the batch has no prompts it is free. The six runs at
            `full` end at 0.005 on their batch, and at 0.53, 1.7, 2.3, 4.6, 1.9·10³ and 3·10⁴ on
@@ -27,6 +28,7 @@ Beyond     the loss has a heavy tail: three layers that move x predict by a poly
 
 from __future__ import annotations
 
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -58,27 +60,20 @@ SETTING: dict[str, Any] = {
 
 def judge_figure_3(found: list[Cell]) -> Evidence:
     runs = f"last values of all matrices, {len(found)} runs"
-    statement = "the loss converges to 0"
     batch = min(cell["batch"] for cell in found)
     own = trained.check_vanishing(
         "the loss on the batch that it trains on converges to 0",
         [cell["losses"][-1] for cell in found],
         f"loss on {batch} prompts over that of no layer, {len(found)} runs",
     )
-    few = f"a batch of {PROMPTS} prompts decides it; this one has {batch} and their images"
-    low = Check(statement=statement, passed=None, summary=few)
+    low = trained.check_test_loss(found, "the loss converges to 0")
+    why = f"a batch of {PROMPTS} prompts decides it; this one has {batch} and their images"
     if batch >= PROMPTS:
-        losses = [cell["losses"] for cell in found]
-        low = trained.check_test_loss(found, statement)
-        own_batch, prompts = "the loss on its own batch", "which prompts the source's batches have"
-        low = trained.leave_open(low, losses, own_batch, prompts)
+        why = "that on its own batch disagrees; which prompts the source's batches have is not told"
+    if batch < PROMPTS or low.passed != own.passed:
+        low = replace(low, passed=None, summary=f"{low.summary}; {why}", counterexample="")
     checks = [
-        trained.leave_open(
-            trained.check_vanishing(told, trained.list_last(found, letter, whitened), runs),
-            trained.list_curves(found, letter, whitened),
-            "each of them",
-            "how long the source trains",
-        )
+        trained.check_falling(told, trained.list_curves(found, letter, whitened), runs)
         for told, letter, whitened in (
             ("$Dist(B_0, I)$ and $Dist(B_1, I)$ decrease to 0", "B", False),
             ("$Dist(Σ^½ A_i Σ^½, I)$ decreases to 0", "A", True),
