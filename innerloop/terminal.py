@@ -148,7 +148,7 @@ def _print_erratum(erratum: dict[str, Any]) -> None:
 def _print_check(form: str, check: dict[str, Any]) -> None:
     outcome = {True: "holds", False: "FAILS", None: "undecided"}[check["passed"]]
     print_text(f"  {form}, {outcome}: {check['statement']}")
-    for line in check["summary"].splitlines():
+    for line in check["summary"].split("\n"):
         print_text(f"    {line}")
     if check["ours"]:
         print_text(f"    threshold of ours: {check['ours']}")

@@ -141,10 +141,10 @@ def test_openings_agree_up_to_rounding() -> None:
 
 
 def list_recorded() -> list[dict[str, Any]]:
-    """List the descriptions of all recorded runs, but further seeds of what draws long games."""
+    """List the descriptions of all recorded runs, but further ones of what draws long games."""
     folders = ("regression", "sparse", "unlabelled", "decisions")
     found = [path for each in folders for path in sorted((ROOT / "results" / each).glob("*.json"))]
-    slow = ("bernoulli-seed", "decided-seed", "distilled-seed")
+    slow = ("bernoulli-seed", "decided-seed", "distilled-")
     return [read_object(path) for path in found if not path.name.startswith(slow)]
 
 

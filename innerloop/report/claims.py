@@ -193,7 +193,7 @@ def _render_check(title: str, check: dict[str, Any]) -> str:
     label = '<span class="label">the smallest counterexample found</span>'
     shown = f'<p class="example">{label}{example}</p>' if example else ""
     ours = f" Threshold of ours: {check['ours']}." if check["ours"] else ""
-    *lines, last = check["summary"].splitlines() or [""]
+    *lines, last = check["summary"].split("\n")
     told = [*map(format_sentence, lines), format_sentence(last) + ours]
     summary = "<br>".join(map(typeset_later, told))
     return (
