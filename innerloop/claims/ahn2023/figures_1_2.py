@@ -15,9 +15,9 @@ Ours       almost 0, constant, as good as the best point of Theorem 4, entries o
            a twentieth; the multiples to within a tenth of the best point's
 Reading    the average over the runs, which is what is drawn, is constant once training has settled.
            From the random start, where it is 0.95 to 0.97, it moves in the first 80 iterations, and
-           then stays at 0.785; the public code draws up to 8,000. The text's
-           "almost 0"; the caption's limit 0 cannot be: the loss E tr(HᵀΣ⁻¹HΣ), H = ∏(I + GA_i), is
-           positive since H is near I where G is near 0
+           then stays at 0.785; the public code draws 30,000 steps of Adam for this form. The
+           text's "almost 0"; the caption's limit 0 cannot be: the loss E tr(HᵀΣ⁻¹HΣ), H =
+           ∏(I + GA_i), is positive since H is near I where G is near 0
 Beyond     the constant: where A_i = a_i Σ⁻¹, Dist(A_i, I) is Dist(Σ⁻¹, I) = √(1 − 23²/(5·275)) =
            0.784, any U, since Σ⁻¹ has the eigenvalues 1, 1, 4, 16, 1. Layers in proportion can be
            swapped (Lemma 8): which of the six orders a run ends in is its start's choice (table)

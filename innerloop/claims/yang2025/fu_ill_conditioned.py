@@ -10,8 +10,8 @@ Tested     two GPT-2s trained here (6 layers, width 64, d = 5, n = 10 = 2d as th
 Ours       fast: down to errors of 0.5, 0.2, 0.1, 0.05, 0.02 and 0.01 of E y² (those that the
            network of Σ = I gets to), the layers at κ = 100 are at most twice those at Σ = I; a
            level that is not reached takes more layers than there are, and nobody knows how many.
-           Degraded: more than twice the steps down to 10⁻³. By the middle 95 % over prompts drawn
-           again
+           Degraded: more than twice the steps down to 10⁻³; down to 10⁻², where the networks end,
+           is another reading. By the middle 95 % over prompts drawn again
 Beyond     Newton's iteration takes at most twice the iterations
 Note       all networks are trained for 7,000 steps. Those of κ = 100 had 2,000 at first, did not
            reach the lowest level, and left the claim open; the rule is that of then
@@ -66,16 +66,22 @@ def judge_condition(data: Data) -> Evidence:
     errors: dict[str, list[Tensor]] = data["errors"]
     picks = data["picks"]
     ends = [float(each[-1].mean()) for each in errors["transformer"]]
+    degrades = [
+        check_ratio(
+            f"gradient descent, down to {level:g}: over twice the steps at $κ = 100$",
+            compare_steps(errors["descent"], level, picks),
+            data["where"],
+            least=MAX_RATIO,
+        )
+        for level in (LEVEL, LEVELS[-1])
+    ]
     return Evidence(
         parts=[
             Part(printed=check_fast(errors["transformer"], picks, data["where"]), trainings=1),
             Part(
-                printed=check_ratio(
-                    f"gradient descent, down to {LEVEL:g}: over twice the steps at $κ = 100$",
-                    compare_steps(errors["descent"], LEVEL, picks),
-                    data["where"],
-                    least=MAX_RATIO,
-                )
+                printed=degrades[0],
+                reading="down to 10⁻³: ours, the slides name no level",
+                other_readings={"where the networks end": degrades[1]},
             ),
         ],
         beyond=[
@@ -92,9 +98,6 @@ def judge_condition(data: Data) -> Evidence:
         numbers={
             "the transformer's last error, κ = 1": ends[0],
             "the transformer's last error, κ = 100": ends[1],
-            f"steps at κ = 100 over those at κ = 1 down to {LEVELS[-1]:g}, gradient descent": (
-                compare_steps(errors["descent"], LEVELS[-1], picks).value
-            ),
         },
         table=[
             {"layer": k, "error at κ = 1": a, "error at κ = 100": b}
@@ -145,8 +148,7 @@ def check_fast(pair: Sequence[Tensor], picks: Tensor, where: str) -> Check:
 def check_ratio(statement: str, ratio: Interval, where: str, **bounds: float) -> Check:
     ours = "a factor of two"
     what = f"ratio over prompts drawn again ({where})"
-    ends = {"least": bounds.get("least", 0.0), "most": bounds.get("most", float("inf"))}
-    return check_within(statement, ratio, **ends, what=what, ours=ours)
+    return check_within(statement, ratio, **bounds, what=what, ours=ours)
 
 
 def compare_steps(pair: Sequence[Tensor], level: float, picks: Tensor) -> Interval:

@@ -136,11 +136,9 @@ def merge_trainings(found: Sequence[Evidence]) -> Evidence:
 def join_parts(parts: Sequence[Part]) -> Part:
     """Join one part of several trainings."""
     first = parts[0]
-    corrected = [part.corrected for part in parts if part.corrected]
     return replace(
         first,
         printed=join_checks([part.printed for part in parts]),
-        corrected=join_checks(corrected) if corrected else None,
         other_readings={
             name: join_checks([part.other_readings[name] for part in parts])
             for name in first.other_readings
