@@ -6,7 +6,7 @@ import importlib.util
 import json
 import re
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -16,6 +16,7 @@ from torch import Tensor
 
 from innerloop.claims.base import Claim, claim
 from innerloop.claims.cases import Case
+from innerloop.claims.encoders import join_checks
 from innerloop.claims.evidence import Check, Erratum, Evidence, Part, Verdict, misprint
 from innerloop.claims.falsifying import change_column
 from innerloop.claims.figures import draw_lines
@@ -39,11 +40,11 @@ from innerloop.ledger.code import collect_dependencies
 from innerloop.ledger.run import Outcome, Run
 from innerloop.ledger.store import Cell, Store, finish_cell
 from innerloop.ledger.tables import unpack_tables
-from innerloop.report.claims import render_claims
+from innerloop.report.claims import _render_check, render_claims
 from innerloop.report.findings import list_findings
 from innerloop.report.text import format_sentence
 from innerloop.results import find_recorded
-from innerloop.terminal import print_outcomes
+from innerloop.terminal import _print_check, print_outcomes
 from innerloop.testing import check_claim
 from innerloop.theory.looped import LoopedLoss
 
@@ -514,3 +515,22 @@ def test_a_restatement_reads_the_cells_of_its_original(
     assert 'The statement of <a href="#gatmiry2024.theorem-3.4">' in texts
     assert texts.count(">holds · 1 erratum<") == 2
     assert len(list_findings([outcome.as_dict() for outcome in outcomes])) == 1
+
+
+def test_a_bound_of_ours_is_asked_for_and_one_of_the_source_is_stated() -> None:
+    found = Interval(1.0, 0.9, 1.1)
+    assert "stated at most 2" in check_within("p", found, most=2.0).summary
+    ours = check_within("p", found, least=0.5, ours="half").summary
+    assert ours.endswith("we ask for at least 0.5")
+
+
+def test_trainings_have_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
+    each = [Check(statement="it falls", passed=True, summary=f"{k} of 9") for k in (1, 2)]
+    check = join_checks(each)
+    _print_check("as printed", asdict(check))
+    assert capsys.readouterr().out.splitlines()[1:] == [
+        "    seed 0: holds, 1 of 9",
+        "    seed 1: holds, 2 of 9",
+    ]
+    assert "Seed 0: holds, 1 of 9.<br>Seed 1: holds, 2 of 9." in _render_check("", asdict(check))
+    assert "\n" not in Evidence(parts=[Part(printed=check, trainings=2)]).summary

@@ -145,3 +145,21 @@ def test_a_layer_that_does_not_help_is_shown_and_decides_nothing() -> None:
     assert improves.other_readings["every layer"].passed is False
     flat = replace_errors(transformer=[0.02, 0.02], LSTM=[0.2, 0.2], LSTM_of_one_layer=[0.2])
     assert claim.judge_cells(data, flat).parts[-1].printed.passed is False
+
+
+@pytest.mark.parametrize(
+    ("layers", "left", "passed"),
+    [(3, 0.9, None), (3, 0.5, None), (10, 0.9, True), (10, 0.5, False)],
+)
+def test_ten_layers_decide_what_the_layers_of_an_lstm_do(
+    layers: int, left: float, passed: bool | None
+) -> None:
+    """The paper's figure has ten: fewer decide nothing, whether they improve or not."""
+    claim = load_claims()["yang2025.fu.lstm"]
+    data = [claim.gather(settings) for settings in claim.tiny]
+    errors = [0.2 * (1 - (1 - left) * k / (layers - 1)) for k in range(layers)]
+    form = replace_errors(transformer=[0.5, 0.2, 0.01], LSTM=errors, LSTM_of_one_layer=[0.2])
+    part = claim.judge_cells(data, form).parts[1]
+    assert part.printed.passed is passed
+    shown = [check.passed for name, check in part.other_readings.items() if "this LSTM" in name]
+    assert shown == ([left > 0.8] if layers < 10 else []), "what was found is shown"
