@@ -116,7 +116,9 @@ def _print_evidence(outcome: dict[str, Any]) -> None:
     for check in evidence["beyond"]:
         _print_check("beyond", check)
     if evidence["out_of_reach"]:
-        print_text(f"  {evidence['out_of_reach']}")
+        print_text(f"  out of reach: {evidence['out_of_reach']}")
+    if evidence["missing"]:
+        print_text(f"  {evidence['missing']}")
     if outcome["verdict"] == "undecided" and outcome["decided_by"]:
         print_text(f"  what would decide it: {outcome['decided_by']}")
     for name, value in evidence["numbers"].items():
@@ -129,6 +131,8 @@ def _print_part(part: dict[str, Any]) -> None:
     _print_check("as printed", part["printed"])
     if part["corrected"]:
         _print_check("corrected", part["corrected"])
+    if part["weaker"]:
+        _print_check("weaker", part["weaker"])
     if part["reading"]:
         print_text(f"    reading: {part['reading']}")
     for name, check in part["other_readings"].items():

@@ -75,6 +75,64 @@ def test_the_authors_reading_decides() -> None:
         Part(printed=HELD, other_readings={"δ = 2": FAILED})
 
 
+def test_a_failing_form_with_an_open_correction_fails() -> None:
+    part = Part(printed=FAILED, corrected=OPEN)
+    evidence = Evidence(parts=[part])
+    assert (evidence.verdict, evidence.label) == ("fails", "fails · correction open")
+    assert Evidence(parts=[Part(printed=FAILED, corrected=HELD)]).label == "holds as corrected"
+    assert Evidence(parts=[Part(printed=FAILED, corrected=FAILED)]).label == "fails"
+
+
+def test_a_weaker_statement_changes_no_verdict() -> None:
+    weaker = replace(HELD, statement="a ≤ 2b")
+    evidence = Evidence(parts=[Part(printed=FAILED, weaker=weaker)])
+    assert evidence.label == "fails"
+    assert Evidence.from_dict(evidence.as_dict()).as_dict() == evidence.as_dict()
+    assert "part 1, weaker" in dict(evidence.list_checks())
+    outcome = Outcome("ahn2023.gdpp", "checked", evidence=evidence).as_dict()
+    assert "a ≤ 2b" in render_claims([outcome], {}, {})
+    assert list_findings([outcome])[0]["weaker"] == "a ≤ 2b"
+
+
+@pytest.mark.parametrize(
+    ("reason", "verdict"),
+    [
+        ("decided_by", "undecided"),
+        ("missing", "not decidable from the source"),
+        ("out_of_reach", "out of reach"),
+    ],
+)
+def test_an_undecided_claim_gives_its_reason(
+    reason: str, verdict: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The reason counts only where data leave a part undecided, and it is printed then."""
+    text = "The number of loops is not printed"
+    checks = [(OPEN, verdict), (FAILED, "fails"), (HELD, "holds")]
+    for check, expected in checks:
+
+        @claim("toy.open", "a", where="b", kind="figure", quick={}, full={}, **{reason: text})
+        def toy_open(generator: torch.Generator, check: Check = check) -> Evidence:
+            return Evidence(parts=[Part(printed=check), Part(printed=HELD)])
+
+        evidence = toy_open.check([{}])
+        stored = toy_open.build_evidence([toy_open.run({})])
+        assert evidence.verdict == stored.verdict == expected
+        outcome = Outcome(toy_open.id, "checked", evidence=evidence, claim=toy_open).as_dict()
+        print_outcomes([outcome])
+        pages = (capsys.readouterr().out, render_claims([outcome], {}, {}))
+        assert [text in page for page in pages] == [check is OPEN] * 2
+        kinds = [each["kind"] for each in list_findings([outcome])]
+        kind = {"decided_by": ["open"], "missing": ["missing"], "out_of_reach": []}[reason]
+        assert kinds == {OPEN: kind, FAILED: ["statement"], HELD: []}[check]
+
+
+def test_a_claim_takes_one_reason_for_being_undecided() -> None:
+    with pytest.raises(InputError, match="one reason for being undecided"):
+        claim(
+            "toy.open", "a", where="b", kind="rate", quick={}, full={}, missing="n", decided_by="k"
+        )(lambda generator: Evidence(parts=[Part(printed=OPEN)]))
+
+
 def test_vacuous_is_a_verdict_of_what_is_true() -> None:
     empty = Part(printed=HELD, vacuous="the probability is at most 0")
     assert Evidence(parts=[empty, empty]).verdict == "vacuous"
@@ -140,9 +198,11 @@ def test_what_would_decide_a_claim_is_shown_where_it_is_undecided(
 def test_claims_that_are_open_say_what_would_decide_them() -> None:
     path = Path(__file__).parents[1] / "results" / "verdicts.json"
     recorded = json.loads(path.read_bytes())["claims"]
-    open_ids = [id for id, each in recorded.items() if each["verdict"] == "undecided"]
-    assert open_ids
-    assert [id for id in open_ids if not load_claims()[id].decided_by] == []
+    reasons = {"undecided": "decided_by", "not decidable from the source": "missing"}
+    for verdict, reason in reasons.items():
+        ids = [id for id, each in recorded.items() if each["verdict"] == verdict]
+        assert ids
+        assert [id for id in ids if not getattr(load_claims()[id], reason)] == []
 
 
 def test_a_case_orders_and_describes() -> None:

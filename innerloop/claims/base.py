@@ -78,11 +78,24 @@ class Claim:
     restates: Mapping[str, str] = field(default_factory=dict)
     """Further ids of the same statement, each with where it is printed."""
     decided_by: str = ""
-    """What would decide the claim: shown where it is undecided, beside that verdict."""
+    """The computation or the mathematics that would decide the claim where it is undecided."""
+    missing: str = ""
+    """One sentence: what the source does not print although the outcome depends on it. Where data
+    leave a part undecided, the verdict is then "not decidable from the source"."""
+    out_of_reach: str = ""
+    """The cost of deciding what is undecided, where it cannot be paid here."""
     original: str = ""
     """The id of the claim whose check and verdict a restatement shares."""
 
     def __post_init__(self) -> None:
+        reasons = [
+            name for name in ("decided_by", "missing", "out_of_reach") if getattr(self, name)
+        ]
+        if len(reasons) > 1:
+            raise InputError(
+                f"{self.id}: a claim gives one reason for being undecided (`decided_by`, `missing` "
+                f"or `out_of_reach`); got {' and '.join(reasons)}"
+            )
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", self.id):
             raise InputError(
                 f"a claim's id is letters, digits, dots and dashes, such as ahn2023.lemma-2; "
@@ -133,18 +146,21 @@ class Claim:
     def judge_cells(self, data: Sequence[Any], form: Form | None = None) -> Evidence:
         """Judge what `gather` gave for each cell, changed by a falsified form if one is given."""
         if self.conclude is not None:
-            found = list(data) if form is None else form(list(data))
-            return self.conclude(found)
+            cells = list(data) if form is None else form(list(data))
+            return self._explain(self.conclude(cells))
         (only,) = data
         changed = only if form is None else form(only)
-        return changed if self.judge is None else self.judge(changed)
+        return self._explain(changed if self.judge is None else self.judge(changed))
 
     def build_evidence(self, found: Sequence[Any]) -> Evidence:
         """What the cells found, as one evidence."""
         if self.conclude is not None:
-            return self.conclude(list(found))
+            return self._explain(self.conclude(list(found)))
         (only,) = found
-        return Evidence.from_dict(only)
+        return self._explain(Evidence.from_dict(only))
+
+    def _explain(self, evidence: Evidence) -> Evidence:
+        return evidence.explain_undecided(self.missing, self.out_of_reach)
 
     def check(self, cells: Sequence[Settings], seed: int = 0) -> Evidence:
         """Run cells here and now, those of a preset or the tiny ones."""
@@ -167,6 +183,8 @@ def claim(
     hypotheses: Mapping[str, str] | None = None,
     restates: Mapping[str, str] | None = None,
     decided_by: str = "",
+    missing: str = "",
+    out_of_reach: str = "",
     source: Source | None = None,
 ) -> Callable[[Callable[..., Any]], Claim]:
     """Declare the function below as the test of a claim.
@@ -188,8 +206,12 @@ def claim(
             false. The claim must say no to them.
         hypotheses: What the source presupposes, with where it says so.
         restates: Further ids of the same statement, each with where it is printed.
-        decided_by: What would decide the claim where its data do not: a longer training, a number
-            that the source does not tell.
+        decided_by: The computation or the mathematics that would decide the claim where its data
+            do not.
+        missing: One sentence about what the source does not print and the outcome depends on. With
+            it, a claim that its data leave undecided is "not decidable from the source".
+        out_of_reach: The cost of deciding what is undecided, where it cannot be paid here. With it,
+            a claim that its data leave undecided is "out of reach".
         source: Where the claim is from, unless it is in a package of claims that has a `SOURCE`.
 
     Returns:
@@ -220,6 +242,8 @@ def claim(
             hypotheses=hypotheses or {},
             restates=restates or {},
             decided_by=decided_by,
+            missing=missing,
+            out_of_reach=out_of_reach,
         )
 
     return declared

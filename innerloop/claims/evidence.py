@@ -16,12 +16,20 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any, Literal
 
 from innerloop.claims.figures import Axis, Figure, Rows, Value
 
-Verdict = Literal["holds", "holds as corrected", "fails", "undecided", "out of reach", "vacuous"]
+Verdict = Literal[
+    "holds",
+    "holds as corrected",
+    "fails",
+    "undecided",
+    "not decidable from the source",
+    "out of reach",
+    "vacuous",
+]
 Grade = Literal["step", "print"]
 """What an erratum affects: a formula on the way (`step`), or only the print, where a reader sees
 what is meant (`print`)."""
@@ -56,6 +64,9 @@ class Part:
     printed: Check
     """The printed form, in the reading that the author uses."""
     corrected: Check | None = None
+    weaker: Check | None = None
+    """A weaker statement that is true where the printed form fails. It is shown beside the verdict
+    and does not change it: a correction is as strong as the printed form."""
     reading: str = ""
     """Where words allow several readings: which one is the author's, and what shows it (the proof,
     public code, a caption)."""
@@ -77,9 +88,13 @@ class Part:
             return "vacuous" if self.vacuous else "holds"
         if self.printed.passed is None:
             return "undecided"
-        if self.corrected is None or self.corrected.passed is False:
-            return "fails"
-        return "holds as corrected" if self.corrected.passed else "undecided"
+        corrected = self.corrected is not None and self.corrected.passed
+        return "holds as corrected" if corrected else "fails"
+
+    @property
+    def has_open_correction(self) -> bool:
+        """Whether the printed form fails and the data do not decide its correction."""
+        return self.verdict == "fails" and bool(self.corrected and self.corrected.passed is None)
 
     def as_erratum(self, where: str, grade: Grade = "step") -> Erratum:
         """Turn the part into an erratum: it is no assertion of the claim, but a line on the way."""
@@ -135,28 +150,47 @@ class Evidence:
     numbers: Mapping[str, Value] = field(default_factory=dict)
     table: Rows = ()
     figures: Sequence[Figure] = ()
+    missing: str = ""
+    """What the source does not print although the outcome of an undecided part depends on it."""
     out_of_reach: str = ""
-    """Why the claim cannot be tested here; set only where there are no parts."""
+    """Why the claim, or a part of it that is undecided, cannot be tested here."""
 
     def __post_init__(self) -> None:
-        if bool(self.parts) == bool(self.out_of_reach):
+        if not (self.parts or self.out_of_reach):
             raise ValueError("evidence needs parts, or a reason (`out_of_reach`) for having none")
+        if self.missing and self.out_of_reach:
+            raise ValueError("evidence takes `missing` or `out_of_reach`, got both")
         _require_plain_data("evidence", asdict(self))
 
     @property
     def verdict(self) -> Verdict:
-        """The worst verdict among the parts."""
-        if self.out_of_reach:
+        """The worst verdict among the parts; of an undecided one, the reason."""
+        verdicts = {part.verdict for part in self.parts}
+        worst = next((each for each in _VERDICTS_WORST_FIRST if each in verdicts), "out of reach")
+        if worst == "undecided" and self.missing:
+            return "not decidable from the source"
+        if worst == "undecided" and self.out_of_reach:
             return "out of reach"
-        found = {part.verdict for part in self.parts}
-        return next(verdict for verdict in _VERDICTS_WORST_FIRST if verdict in found)
+        return worst
+
+    def explain_undecided(self, missing: str, out_of_reach: str) -> Evidence:
+        """Add the reason why parts are undecided; evidence without such parts is returned as is."""
+        if not any(part.verdict == "undecided" for part in self.parts):
+            return self
+        return replace(
+            self,
+            missing=self.missing or missing,
+            out_of_reach=self.out_of_reach or out_of_reach,
+        )
 
     @property
     def marks(self) -> list[str]:
-        """What is shown beside the verdict: few trainings, vacuous parts, the number of errata."""
+        """Notes beside the verdict: an open correction, few trainings, vacuous parts, errata."""
         counts = [part.trainings for part in self.parts if part.trainings is not None]
         least = min(counts, default=ENOUGH_TRAININGS)
         marks = []
+        if any(part.has_open_correction for part in self.parts):
+            marks.append("correction open")
         if least < ENOUGH_TRAININGS:
             marks.append("one training" if least == 1 else f"{least} trainings")
         vacuous = sum(part.verdict == "vacuous" for part in self.parts)
@@ -174,18 +208,20 @@ class Evidence:
     @property
     def summary(self) -> str:
         """One paragraph with the outcome of each part and erratum."""
-        if self.out_of_reach:
+        if not self.parts:
             return self.out_of_reach
-        texts = [_describe(part.printed, part.corrected) for part in self.parts]
+        texts = [_describe(part.printed, part.corrected, part.weaker) for part in self.parts]
         texts += [f"Erratum, {e.where}: {_describe(e.printed, e.corrected)}" for e in self.errata]
         return " ".join(texts)
 
     def list_checks(self) -> Iterator[tuple[str, Check]]:
-        """List every check that decides something: of parts, corrections and mended errata."""
+        """List every check of a part, a correction, a weaker statement or a corrected erratum."""
         for k, part in enumerate(self.parts, 1):
             yield f"part {k}, printed", part.printed
             if part.corrected is not None:
                 yield f"part {k}, corrected", part.corrected
+            if part.weaker is not None:
+                yield f"part {k}, weaker", part.weaker
         for k, erratum in enumerate(self.errata, 1):
             if erratum.corrected is not None:
                 yield f"erratum {k}, corrected", erratum.corrected
@@ -225,8 +261,13 @@ def _read_checks(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def _read_part(data: Mapping[str, Any]) -> Part:
     readings = {name: Check(**check) for name, check in data.get("other_readings", {}).items()}
-    given = {**_read_checks(data), "other_readings": readings}
-    return Part(**{each.name: given[each.name] for each in fields(Part) if each.name in given})
+    weaker = data.get("weaker")
+    values = {
+        **_read_checks(data),
+        "other_readings": readings,
+        "weaker": weaker and Check(**weaker),
+    }
+    return Part(**{each.name: values[each.name] for each in fields(Part) if each.name in values})
 
 
 def _read_figure(data: Mapping[str, Any]) -> Figure:
@@ -234,10 +275,12 @@ def _read_figure(data: Mapping[str, Any]) -> Figure:
     return Figure(**{**data, **axes, "band": tuple(data["band"]) if data["band"] else None})
 
 
-def _describe(printed: Check, corrected: Check | None) -> str:
+def _describe(printed: Check, corrected: Check | None, weaker: Check | None = None) -> str:
     text = f"{printed.statement}: {printed.outcome}, {printed.summary}."
     if corrected is not None:
         text += f" Corrected to {corrected.statement}: {corrected.outcome}, {corrected.summary}."
+    if weaker is not None:
+        text += f" Weaker: {weaker.statement}: {weaker.outcome}, {weaker.summary}."
     return text.replace("\n", "; ")
 
 

@@ -124,7 +124,8 @@ def _render_details(
     parts = "".join(_render_part(part) for part in evidence["parts"])
     parts += "".join(_render_erratum(erratum) for erratum in evidence["errata"])
     parts += "".join(_render_beyond(check) for check in evidence["beyond"])
-    reason = f"<p>{typeset_later(evidence['out_of_reach'])}</p>" if evidence["out_of_reach"] else ""
+    texts = [evidence["out_of_reach"], evidence["missing"]]
+    reason = "".join(f"<p>{typeset_later(format_sentence(text))}</p>" for text in texts if text)
     if outcome["verdict"] == "undecided" and outcome["decided_by"]:
         reason += f"<p>What would decide it: {typeset_later(outcome['decided_by'])}.</p>"
     numbers = "".join(
@@ -162,6 +163,8 @@ def _render_part(part: dict[str, Any]) -> str:
     forms = _render_check("As printed", part["printed"])
     if part["corrected"]:
         forms += _render_check("Corrected", part["corrected"])
+    if part["weaker"]:
+        forms += _render_check("Weaker, and true", part["weaker"])
     for name, check in part["other_readings"].items():
         forms += _render_check(f"Another reading, {typeset_later(name)}", check)
     notes = [f"Reading: {part['reading']}"] if part["reading"] else []

@@ -19,16 +19,26 @@ HEADINGS = {
     "step": "Errata: a formula on the way is wrong, the statement stands",
     "print": "Errata: the print is wrong, and it is plain what is meant",
     "beyond": "Beyond what the sources say",
-    "open": "Statements that are open, and what would decide them",
+    "open": "Statements that are undecided, and what would decide them",
+    "missing": "Statements that cannot be decided from the source, and what it does not print",
 }
 """Headings of the kinds of findings, in the order of the page."""
 
 SHOWN = 6
 """Findings that are seen at once; the others unfold."""
 
-_PLAIN = {"vacuous": ("printed", "summary"), "open": ("printed", "decided_by")}
+_PLAIN = {
+    "vacuous": ("printed", "summary"),
+    "open": ("printed", "decided_by"),
+    "missing": ("printed", "missing"),
+}
 """Kinds of findings without a correction, and what is shown of them."""
 _OUTCOMES = {True: "holds", False: "fails", None: "undecided"}
+_CORRECTION_NOTES = {
+    "holds": "",
+    "fails": " (this correction fails too)",
+    "undecided": " (this correction is open)",
+}
 
 
 def list_findings(outcomes: Outcomes) -> list[dict[str, Any]]:
@@ -36,7 +46,8 @@ def list_findings(outcomes: Outcomes) -> list[dict[str, Any]]:
 
     Each has `kind` (a key of `HEADINGS`), `id`, `source`, `where` and `claim` (the statement it is
     about); `printed`, `counterexample`, `corrected` and `outcome` (of the correction, or of what is
-    beyond), `meant` and `summary` where there are any. Texts may hold mathematics between dollars.
+    beyond), `weaker`, `meant`, `missing` and `summary` where there are any. Texts may hold
+    mathematics between dollars.
     """
     found = [
         {
@@ -97,11 +108,17 @@ def _list_found(evidence: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]
 
 
 def _list_open(outcome: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
-    if outcome["verdict"] == "undecided":
+    """List the undecided parts of a claim as one finding, with the reason."""
+    reasons = {
+        "undecided": ("open", "decided_by", outcome["decided_by"]),
+        "not decidable from the source": ("missing", "missing", outcome["evidence"]["missing"]),
+    }
+    if reason := reasons.get(outcome["verdict"]):
+        kind, name, text = reason
         parts = outcome["evidence"]["parts"]
         open_parts = [part for part in parts if part["printed"]["passed"] is None]
-        told = "; ".join(part["printed"]["statement"] for part in open_parts)
-        yield "open", {"printed": told, "decided_by": outcome["decided_by"]}
+        statements = "; ".join(part["printed"]["statement"] for part in open_parts)
+        yield kind, {"printed": statements, name: text}
 
 
 def _describe_failure(found: dict[str, Any]) -> dict[str, Any]:
@@ -111,6 +128,7 @@ def _describe_failure(found: dict[str, Any]) -> dict[str, Any]:
         "counterexample": printed["counterexample"],
         "corrected": corrected["statement"] if corrected else "",
         "outcome": _OUTCOMES[corrected["passed"]] if corrected else "",
+        "weaker": weaker["statement"] if (weaker := found.get("weaker")) else "",
         "meant": found.get("meant", ""),
     }
 
@@ -177,8 +195,11 @@ def _render_finding(finding: dict[str, Any]) -> str:
 def _render_correction(finding: dict[str, Any]) -> str:
     if finding["corrected"]:
         mark = "now" if finding["outcome"] == "holds" else f"now {finding['outcome']}"
-        said = "" if finding["outcome"] == "holds" else f" ({finding['outcome']})"
-        return f'<p class="{mark}">{typeset(format_sentence(finding["corrected"]))}{said}</p>'
+        note = _CORRECTION_NOTES[finding["outcome"]]
+        return f'<p class="{mark}">{typeset(format_sentence(finding["corrected"]))}{note}</p>'
+    if finding["weaker"]:
+        text = typeset(format_sentence(finding["weaker"]))
+        return f'<p class="now">{text} (weaker than what is printed)</p>'
     if finding["meant"]:
         return f'<p class="now">{typeset(format_sentence(finding["meant"]))}</p>'
     return '<p class="none">No correction is known.</p>'

@@ -13,6 +13,7 @@ SIGNS = {
     "holds as corrected": "✎",
     "fails": "✗",
     "undecided": "?",
+    "not decidable from the source": "–",
     "vacuous": "∅",
     "out of reach": "…",
     "not yet checked": "○",
@@ -26,6 +27,10 @@ PHRASES = {
     "holds as corrected": ("holds as corrected", "hold as corrected"),
     "fails": ("fails", "fail"),
     "undecided": ("is undecided", "are undecided"),
+    "not decidable from the source": (
+        "is not decidable from the source",
+        "are not decidable from the source",
+    ),
     "vacuous": ("is true and says nothing", "are true and say nothing"),
     "out of reach": ("is out of reach", "are out of reach"),
     "not yet checked": ("is not yet checked", "are not yet checked"),

@@ -16,9 +16,11 @@ LABELS = {
     "printed": "printed",
     "counterexample": "counterexample",
     "corrected": "corrected",
+    "weaker": "weaker, and true",
     "meant": "meant",
     "summary": "tested",
     "decided_by": "would decide it",
+    "missing": "not printed",
 }
 """Fields of a finding that are shown, with what they are called."""
 

@@ -56,6 +56,7 @@ def _choose_colours(verdict: str, theme: Theme) -> tuple[str, str]:
     name = "light" if theme == THEMES["light"] else "dark"
     colours = {"holds": theme.green, "holds as corrected": theme.orange, "fails": RED[name]}
     colours |= {"undecided": theme.quiet, "vacuous": theme.blue}
+    colours |= {"not decidable from the source": theme.ink}
     return (colours[verdict], theme.paper) if verdict in colours else (theme.rule, theme.ink)
 
 
