@@ -286,7 +286,7 @@ def test_identify_takes_the_folder_that_train_printed(
     assert "run holds 2 runs: name one, such as run/seed-0" in several.err
     assert run("identify", "run/seed-1", *words).code == 0
     (tmp_path / "empty").mkdir()
-    assert "holds no finished run" in run("identify", "empty", *words).err
+    assert "contains no finished run" in run("identify", "empty", *words).err
 
 
 def test_an_inequality_that_is_off_by_rounding_at_zero_holds() -> None:

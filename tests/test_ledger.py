@@ -314,7 +314,7 @@ def test_the_command_line_ends_as_documented(undisturbed: Ledger, ledger: Ledger
     out, err = process.communicate(timeout=120)
     assert process.returncode == 1
     assert "bad.raises broke: RuntimeError: this check is broken" in err
-    assert "these checks broke: bad.raises" in err
+    assert "these checks raised an error: bad.raises" in err
     assert [outcome["verdict"] for outcome in json.loads(out)].count("holds") == 3
     assert read_cells(ledger.folder) == read_cells(undisturbed.folder)
 
@@ -326,7 +326,7 @@ def test_an_interrupt_stops_and_says_how_to_go_on(ledger: Ledger, sleeper: Path)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert "what is finished is stored, the same command goes on" in err
+    assert "finished results are stored, and the same command continues" in err
     assert "Traceback" not in err
     assert have_ended(workers)
 
@@ -403,7 +403,7 @@ def test_results_that_cannot_be_kept_end_with_2(run, monkeypatch) -> None:
     found = run("check", "ahn2023.lemma-2", *place, "--workers", "1", "--fresh")
     assert found.code == 2
     assert "ahn2023.lemma-2   holds" in found.out
-    assert "1 results could not be kept" in found.err
+    assert "1 results could not be stored" in found.err
 
 
 def test_what_a_killed_run_left_half_written_is_removed(ledger: Ledger) -> None:

@@ -180,4 +180,4 @@ def test_a_sweep_is_not_started_by_several_processes(
         monkeypatch.setenv(name, str(value))
     refused = run("train", "linear-regression", "--grid", "blocks=1,2")
     assert refused.code == 2
-    assert "start it without torchrun" in refused.err
+    assert "run it without torchrun" in refused.err

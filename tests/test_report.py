@@ -204,7 +204,7 @@ def test_a_construction_that_fails_is_told_everywhere(
     path = tmp_path / "report.html"
     found = run("report", "-o", str(path))
     assert found.code == 1
-    assert f"the law is broken by {whole[0].name}" in found.err
+    assert f"these constructions break their law: {whole[0].name}" in found.err
     assert "BROKEN" in found.out
     html = path.read_text("utf-8")
     assert f"{len(whole) - 1} of {len(whole)} constructions certify." in html

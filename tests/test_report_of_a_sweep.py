@@ -132,12 +132,12 @@ def test_the_figure_of_many_combinations_draws_the_best() -> None:
 
 def test_what_cannot_be_reported_is_one_line(run: Any, folder: Path, tmp_path: Path) -> None:
     for words, message in (
-        ([str(tmp_path / "none")], "holds no sweep: it is no folder"),
-        ([str(tmp_path)], "holds no sweep: no sweep.json in it"),
-        ([str(folder), "--preset", "full"], "--preset: for the report on all claims"),
-        ([str(folder), "--workers", "2"], "--workers: for the report on all claims"),
+        ([str(tmp_path / "none")], "none: it is not a folder"),
+        ([str(tmp_path)], "it contains no sweep.json"),
+        ([str(folder), "--preset", "full"], "--preset applies to the report on all claims"),
+        ([str(folder), "--workers", "2"], "--workers applies to the report on all claims"),
         ([str(folder), "-o", str(tmp_path / "no" / "page.html")], "there is no folder"),
-        (["--definition", "x.py:y"], "--definition is for a sweep"),
+        (["--definition", "x.py:y"], "--definition applies to a sweep"),
     ):
         refused = run("report", *words)
         assert refused.code == 2, words

@@ -202,7 +202,7 @@ def test_a_grid_that_makes_no_sense_is_one_line(run: Any, tmp_path: Path) -> Non
         (["--grid", "blocks=1", "--grid", "blocks=2"], "blocks is given twice"),
         (["--grid", "blocks=1,0"], "blocks must be at least 1, got 0"),
         (["--grid", "blocks=1", "-s", "blocks=2"], "blocks is set and in the grid"),
-        (["--workers", "2"], "--workers and --engine are for sweeps"),
+        (["--workers", "2"], "--workers and --engine apply to sweeps"),
         (["--grid", "blocks=1", "--engine", "dusk"], "engine must be local or dask:ADDRESS"),
     ):
         refused = run("train", "linear-regression", *words, "-o", str(tmp_path / "no"))
@@ -275,8 +275,8 @@ def test_a_busy_folder_is_waited_for_and_is_no_death(
 
 def test_options_that_a_sweep_would_ignore_are_refused(run: Any, tmp_path: Path) -> None:
     for words, message in (
-        (["--resume"], "--resume and --tensorboard are for single runs"),
-        (["--tensorboard"], "--resume and --tensorboard are for single runs"),
+        (["--resume"], "--resume and --tensorboard apply to single runs"),
+        (["--tensorboard"], "--resume and --tensorboard apply to single runs"),
         (["--threads", "2"], "leave --threads out"),
     ):
         place = ["-o", str(tmp_path / "no"), "--results", str(tmp_path / "results")]
@@ -288,7 +288,7 @@ def test_options_that_a_sweep_would_ignore_are_refused(run: Any, tmp_path: Path)
     for words in ([str(tmp_path)], ["linear-regression", "-o", str(tmp_path)]):
         refused = run("train", *words, "--resume")
         assert refused.code == 2
-        assert f"{tmp_path} holds a sweep: the command that began it" in refused.err
+        assert f"{tmp_path} contains a sweep; to continue it, repeat the command" in refused.err
     refused = run("identify", str(tmp_path), "-s", "d=2")
     assert refused.code == 2
     assert "--problem, -s, --figure, --inside and --discriminate take one run" in refused.err

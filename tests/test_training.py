@@ -538,5 +538,5 @@ def test_a_trained_model_is_identified(run, tmp_path: Path) -> None:
         report = json.loads(result.out)
         assert report["verdict"] == "gradient-descent"
         assert [(layer["layer"], layer["step"]) for layer in report["layers"]] == [(1, 1), (2, 2)]
-    assert "holds no finished run" in run("identify", str(tmp_path)).err
+    assert "contains no finished run" in run("identify", str(tmp_path)).err
     assert "there is no such file" in run("identify", str(tmp_path / "nowhere")).err

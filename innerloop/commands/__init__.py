@@ -1,6 +1,6 @@
-"""The commands of the command line, one file each: parse, call, print.
+"""The commands of the command line, one file each.
 
-A command's arguments are the function's, and its docstring is its help. What a command needs beyond
-output is imported when it runs, so that `innerloop --help` loads nothing heavy. May import every
-folder; nothing but `cli.py`, which gathers the commands, may import this one.
+The arguments of a command are those of its function, and its docstring is its help. A command
+imports what it needs inside the function, so that `innerloop --help` starts quickly. This folder
+may import every other folder; only `cli.py` imports this one.
 """

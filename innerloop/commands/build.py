@@ -16,18 +16,22 @@ if TYPE_CHECKING:
 
 
 def build(
-    name: Annotated[str, typer.Argument(help="A construction; see `innerloop list`.")],
+    name: Annotated[
+        str, typer.Argument(help="A construction; `innerloop list constructions` lists them.")
+    ],
     settings: Settings = None,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the weights to this file.")
     ] = None,
-    instances: Annotated[int, typer.Option(help="Random instances to certify on.")] = 64,
+    instances: Annotated[
+        int, typer.Option(help="Number of random instances for the certificate.")
+    ] = 64,
     seed: Seed = 0,
     dtype: Annotated[str, typer.Option(help="float64 or float32.")] = "float64",
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Build a transformer and certify it; exit 1 where the law is broken."""
+    """Build a transformer that runs an algorithm, and certify it; exit 1 if the law is broken."""
     from innerloop.certification.building import build as make
     from innerloop.certification.building import resolve_dtype
     from innerloop.constructions.base import Construction
@@ -36,7 +40,7 @@ def build(
 
     values = parse_parameters("constructions", Construction, name, settings)
     if choose_device(device).type != "cpu":
-        print_error(f"building and certifying stay on the CPU, in float64: {device} is not used")
+        print_error(f"building and certifying use the CPU and float64; {device} is ignored")
     if output is not None:
         check_writable(output)
     options = {"instances": instances, "seed": seed, "dtype": resolve_dtype(dtype)}

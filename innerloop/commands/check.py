@@ -1,4 +1,4 @@
-"""`innerloop check`: what the literature claims, put to the test."""
+"""`innerloop check`: test statements of the literature."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ def check(
         list[str] | None,
         typer.Argument(
             metavar="[ID …]",
-            help="Claims, or how their ids begin; none: all; or module:attribute, which is "
-            "imported and runs its code.",
+            help="Ids of claims or prefixes of ids; all claims by default. module:attribute "
+            "imports a claim of your own, which runs its code.",
         ),
     ] = None,
     preset: PresetName = "quick",
@@ -45,10 +45,10 @@ def check(
     results: Results = None,
     as_json: AsJson = False,
 ) -> None:
-    """Put what the literature claims to the test; exit 1 where a check itself broke.
+    """Test what papers claim; exit 1 if a check raised an error.
 
-    What is stored is not run again, and where a larger preset is stored, that is shown, as in the
-    report; `--fresh` runs everything anew, at this preset.
+    Stored results are used where they exist, also those of a larger preset. `--fresh` runs
+    everything again at the given preset.
     """
     options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
     options["device"] = device
@@ -62,7 +62,7 @@ def check(
 
 
 def choose_options(results: Path | None, **options: Any) -> CheckOptions:
-    """Choose how claims are checked; refuse what does not exist before anything is loaded."""
+    """Collect the options of a check; raise an error for unknown values before loading claims."""
     from innerloop.ledger.checking import CheckOptions
     from innerloop.ledger.engines import parse_engine
 
@@ -73,23 +73,23 @@ def choose_options(results: Path | None, **options: Any) -> CheckOptions:
 
 
 def check_with_progress(words: list[str], chosen: CheckOptions) -> tuple[list[Outcome], list[str]]:
-    """Check claims with a progress bar; an interrupt says how to go on."""
+    """Check claims with a progress bar; after an interrupt, print how to continue."""
     from innerloop.ledger.checking import check_claims
 
     with progress_bar("checking") as progress:
         try:
             return check_claims(words, chosen, progress=progress, notice=progress.notice)
         except KeyboardInterrupt:
-            print_error("stopped; what is finished is stored, the same command goes on")
+            print_error("interrupted; finished results are stored, and the same command continues")
             raise SystemExit(130) from None
 
 
 def finish_check(outcomes: list[Outcome], unwritten: list[str]) -> None:
-    """Exit 1 where a check itself broke, 2 where the engine was lost or results were not kept."""
+    """Exit 1 if a check raised an error, 2 if the engine was lost or results were not stored."""
     if broken := [outcome.id for outcome in outcomes if outcome.state == "broken"]:
-        print_error(f"these checks broke: {', '.join(broken)}")
+        print_error(f"these checks raised an error: {', '.join(broken)}")
         raise typer.Exit(1)
     if lost := next((outcome for outcome in outcomes if outcome.lost), None):
         raise InputError(lost.error)
     if unwritten:
-        raise InputError(f"{len(unwritten)} results could not be kept: {unwritten[0]}")
+        raise InputError(f"{len(unwritten)} results could not be stored: {unwritten[0]}")

@@ -1,4 +1,4 @@
-"""`innerloop compile`: a step of an algorithm, as a transformer with its certificate."""
+"""`innerloop compile`: compile one step of an algorithm to a transformer."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ def compile_(
     name: Annotated[
         str,
         typer.Argument(
-            help="A program; see `innerloop list programs`; or file.py:name, which is imported and "
-            "runs its code."
+            help="A program (see `innerloop list programs`), or file.py:name, which is imported "
+            "and runs its code."
         ),
     ],
     settings: Settings = None,
@@ -28,11 +28,13 @@ def compile_(
     figure: Annotated[
         Path | None, typer.Option(help="Draw registers and blocks to this file: png or svg.")
     ] = None,
-    instances: Annotated[int, typer.Option(help="Random instances to certify on.")] = 64,
+    instances: Annotated[
+        int, typer.Option(help="Number of random instances for the certificate.")
+    ] = 64,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a program to a transformer and certify it; exit 1 where the law is broken."""
+    """Compile a program to a transformer and certify it; exit 1 if the law is broken."""
     from innerloop.certification.compiling import compile as make
     from innerloop.certification.compiling import find_program
     from innerloop.files import check_writable

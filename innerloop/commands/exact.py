@@ -1,4 +1,4 @@
-"""`innerloop exact`: a program and its weights, compared in rational arithmetic."""
+"""`innerloop exact`: compare a program with its weights in rational arithmetic."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ def exact(
     name: Annotated[
         str,
         typer.Argument(
-            help="A program; see `innerloop list programs`; or file.py:name, which is imported and "
-            "runs its code."
+            help="A program (see `innerloop list programs`), or file.py:name, which is imported "
+            "and runs its code."
         ),
     ],
     settings: Settings = None,
-    points: Annotated[int, typer.Option(help="Random points to compare at.")] = 12,
+    points: Annotated[int, typer.Option(help="Number of random points to compare at.")] = 12,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compare a program with its weights in exact arithmetic; exit 1 where they differ.
+    """Compare a program with its weights in exact arithmetic; exit 1 if they differ.
 
-    For linear attention equality is a proof for the sizes compared, up to a probability that is
-    said; with ReLU it is exact at the points tried.
+    For linear attention, equality is a proof for the compared sizes, up to a stated probability.
+    With ReLU units, it is equality at the points that were tried.
     """
     from innerloop.certification.compiling import exact as compare
     from innerloop.certification.compiling import find_program
     from innerloop.parameters import parse_settings
 
     values = parse_settings(find_program(name), settings or [])
-    found = compare(name, points=points, seed=seed, **values)
-    print_json(found.as_dict()) if as_json else print_text(found.text)
-    if not found.equal:
-        print_error(f"{found.name} differs from its weights")
+    exactness = compare(name, points=points, seed=seed, **values)
+    print_json(exactness.as_dict()) if as_json else print_text(exactness.text)
+    if not exactness.equal:
+        print_error(f"{exactness.name} differs from its weights")
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`innerloop identify SWEEP`: the verdict on every finished run of a sweep, in one table."""
+"""`innerloop identify SWEEP`: identify every finished run of a sweep and print a table."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ TABLE = "identified.csv"
 
 
 def identify_sweep(folder: Path, definition: str | None, as_json: bool, **options: Any) -> None:
-    """Identify each finished run of a sweep; the table is also kept in its folder.
+    """Identify each finished run of a sweep, and write the table to its folder.
 
-    Runs that are damaged are named, and cost nothing of the others.
+    Damaged runs are reported and skipped.
     """
     from innerloop.files import write_atomically
     from innerloop.identification.identification import identify
@@ -30,7 +30,9 @@ def identify_sweep(folder: Path, definition: str | None, as_json: bool, **option
         if run["state"] == "damaged":
             print_error(f"the run in {folder / run['folder']} is damaged: {run['remark']}")
     if not finished:
-        raise InputError(f"{folder} holds no finished run")
+        raise InputError(
+            f"{folder} contains no finished run: `innerloop train … --grid` continues a sweep"
+        )
     rows: list[dict[str, Any]] = []
     with progress_bar("identifying") as progress:
         for done, run in enumerate(finished):
@@ -44,6 +46,6 @@ def identify_sweep(folder: Path, definition: str | None, as_json: bool, **option
     if as_json:
         return print_json({"folder": str(folder), "rows": rows, "best": best})
     lines = [[format_value(value, 60) for value in row.values()] for row in rows]
-    print_table(f"what the runs of {folder} do", list(rows[0]), lines)
+    print_table(f"algorithms of the runs in {folder}", list(rows[0]), lines)
     print_text(f"best run: {best['folder']}, loss {best['loss']:.4g}")
     return print_text(f"written to {folder / TABLE}")

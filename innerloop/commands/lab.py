@@ -1,4 +1,4 @@
-"""`innerloop lab`: the page to play with."""
+"""`innerloop lab`: an interactive page in the browser."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from innerloop.errors import MissingLibraryError
 
 def lab(
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on this machine; 0 for any free one.")
+        int, typer.Option(min=0, max=65535, help="Port on this machine; 0 selects a free port.")
     ] = 8324,
     browser: Annotated[
         bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")
     ] = True,
 ) -> None:
-    """Watch a transformer think: a page on this machine, for you to play with."""
+    """Open an interactive page on this machine: drag data, and watch every layer respond."""
     missing = [name for name in ("starlette", "uvicorn") if importlib.util.find_spec(name) is None]
     if missing:
         names = " and ".join(missing)

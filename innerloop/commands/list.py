@@ -1,4 +1,4 @@
-"""`innerloop list`: what there is."""
+"""`innerloop list`: list the members of the package."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ def list_(
     kind: Annotated[
         str | None,
         typer.Argument(
-            help="problems, algorithms, policies, constructions, programs, recipes or claims; "
-            "none: all."
+            help="problems, algorithms, policies, constructions, programs, recipes or claims; all "
+            "kinds by default."
         ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """List what there is, from problems, algorithms and constructions to claims."""
+    """List problems, algorithms, policies, constructions, programs, recipes and claims."""
     from innerloop.catalogue.listing import list_members
     from innerloop.printing import print_members
 

@@ -1,4 +1,4 @@
-"""Options that several commands share, and how `-s key=value` is parsed."""
+"""Options that several commands share, and the parsing of `-s key=value`."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from innerloop.results import VARIABLE
 
 Settings = Annotated[
     list[str] | None,
-    typer.Option("-s", "--set", metavar="KEY=VALUE", help="Set a parameter; repeat for more."),
+    typer.Option(
+        "-s", "--set", metavar="KEY=VALUE", help="Set a parameter; repeat the option for more."
+    ),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON for machines.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random instances.", callback=check_seed)]
-PresetName = Annotated[str, typer.Option(help="How much is run: quick, full or paper.")]
-Workers = Annotated[
-    int | None, typer.Option(help="Processes to run in; one for each core unless given.")
-]
+PresetName = Annotated[str, typer.Option(help="Size of the checks: quick, full or paper.")]
+Workers = Annotated[int | None, typer.Option(help="Number of processes; one per core by default.")]
 EngineName = Annotated[
-    str, typer.Option("--engine", help="local, or dask:ADDRESS for a Dask cluster.")
+    str, typer.Option("--engine", help="local, or dask:ADDRESS to use a Dask cluster.")
 ]
-Device = Annotated[str, typer.Option(help="auto, cpu, cuda or mps: where it is computed.")]
-Fresh = Annotated[bool, typer.Option("--fresh", help="Run also what is stored.")]
+Device = Annotated[str, typer.Option(help="Device: auto, cpu, cuda or mps.")]
+Fresh = Annotated[bool, typer.Option("--fresh", help="Ignore stored results.")]
 Results = Annotated[
     Path | None,
     typer.Option(
         envvar=VARIABLE,
-        help="The folder of results, with cells and runs below it; else that of the checkout, or "
-        "of the user's data.",
+        help="Folder of results, which contains cells and runs. By default, `results` of the "
+        "checkout, else the user's data folder.",
     ),
 ]
 Definition = Annotated[
     str | None,
     typer.Option(
         metavar="FILE:ATTRIBUTE",
-        help="The construction or recipe that the file was made with, if it is your own; it is "
-        "imported, which runs its code.",
+        help="Your own construction or recipe with which the file was made. It is imported, which "
+        "runs its code.",
     ),
 ]
 
@@ -46,7 +46,7 @@ Definition = Annotated[
 def parse_parameters(
     kind: str, base: type, name: str, settings: list[str] | None
 ) -> dict[str, Any]:
-    """Parse `-s key=value` words by what a member declares."""
+    """Parse `-s key=value` words to the parameters that a member declares."""
     from innerloop.parameters import parse_settings
     from innerloop.registry import find_class
 

@@ -1,4 +1,4 @@
-"""`innerloop play`: regret of a trained or built transformer against reference policies."""
+"""`innerloop play`: compare the regret of a transformer with that of reference policies."""
 
 from __future__ import annotations
 
@@ -14,28 +14,33 @@ from innerloop.terminal import print_table, progress_bar
 
 def play(
     run: Annotated[
-        str, typer.Argument(help="A run of `train` that learned to decide, or a file of `build`.")
+        str, typer.Argument(help="A run of `train` on a decision problem, or a file of `build`.")
     ],
     environment: Annotated[
-        str | None, typer.Option(help="Where it plays; a run knows where it learned.")
+        str | None, typer.Option(help="Environments to play in; by default those of the training.")
     ] = None,
     settings: Settings = None,
     steps: Annotated[
-        int | None, typer.Option(min=1, help="Steps of a game; as in training unless given.")
+        int | None, typer.Option(min=1, help="Steps of a game; by default as in the training.")
     ] = None,
-    games: Annotated[int, typer.Option(min=2, help="Environments that it plays in.")] = 200,
+    games: Annotated[int, typer.Option(min=2, help="Number of environments.")] = 200,
     against: Annotated[
         list[str] | None,
-        typer.Option(help="A reference policy; repeat for more; all that can play unless given."),
+        typer.Option(
+            help="A reference policy; repeat the option for more. All suitable policies by default."
+        ),
     ] = None,
     definition: Definition = None,
     seed: Seed = 0,
     figure: Annotated[
-        Path | None, typer.Option(help="Draw regret to this file: html, png or svg.")
+        Path | None, typer.Option(help="Draw the regret to this file: html, png or svg.")
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Play games, and compare the regret with that of reference policies under the same luck."""
+    """Play games, and compare the regret with that of reference policies.
+
+    All policies play in the same environments with the same random numbers.
+    """
     import torch
 
     from innerloop.playing.comparison import choose_references, list_regret_rows, play_players

@@ -1,4 +1,4 @@
-"""`innerloop plot`: the loss and the measures of several runs as one figure."""
+"""`innerloop plot`: draw the loss and other measures of several runs in one figure."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from innerloop.output import print_json, print_text
 def plot(
     places: Annotated[
         list[Path],
-        typer.Argument(metavar="RUN…", help="Folders of runs, or with runs below them."),
+        typer.Argument(metavar="RUN…", help="Folders of runs, or folders that contain runs."),
     ],
     output: Annotated[
         Path, typer.Option("-o", "--output", help="The figure: html, png or svg.")
     ] = Path("runs.html"),
     measure: Annotated[
         list[str] | None,
-        typer.Option(help="Draw this measure alone, such as loss; repeat for more."),
+        typer.Option(help="Draw only this measure, for example loss; repeat the option for more."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Draw the loss and the measures of runs, also of those under way."""
+    """Draw the loss and other measures of runs, also while they are running."""
     from innerloop.errors import unknown_name_error
     from innerloop.files import check_writable
     from innerloop.recipes.listing import load_curves
@@ -43,11 +43,11 @@ def plot(
         if name not in known:
             raise unknown_name_error("measure", name, known)
     best = min(runs, key=lambda run: run["history"][-1]["loss"])
-    title = f"{len(runs)} runs, the lowest loss at the end: {best['name']}" if runs[1:] else ""
+    title = f"{len(runs)} runs, lowest final loss: {best['name']}" if runs[1:] else ""
     write_chart(output, plot_runs(runs, measure, title or runs[0]["name"]).to_dict())
     if as_json:
-        shown = [{**run, "folder": str(run["folder"])} for run in runs]
-        return print_json({"path": str(output), "best": best["name"], "runs": shown})
+        rows = [{**run, "folder": str(run["folder"])} for run in runs]
+        return print_json({"path": str(output), "best": best["name"], "runs": rows})
     if title:
         print_text(title)
     return print_text(f"figure written to {output}")

@@ -1,4 +1,4 @@
-"""`innerloop report`: every claim and construction, or a sweep, on one page."""
+"""`innerloop report`: write a page about all claims and constructions, or about a sweep."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ def report(
         Path | None,
         typer.Argument(
             metavar="SWEEP",
-            help="The folder of a sweep of `train --grid`: its table, one figure, its best run.",
+            help="Folder of a sweep of `train --grid`, to write a page about that sweep.",
         ),
     ] = None,
-    output: Annotated[Path, typer.Option("-o", "--output", help="The page to write.")] = Path(
-        "report.html"
-    ),
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="File to write the page to.")
+    ] = Path("report.html"),
     figures: Annotated[
-        Path | None, typer.Option(help="Also write each figure to this folder: PNG, SVG, CSV.")
+        Path | None, typer.Option(help="Also write each figure to this folder as PNG, SVG and CSV.")
     ] = None,
     preset: PresetName = "quick",
     workers: Workers = None,
@@ -45,25 +45,27 @@ def report(
     seed: Seed = 0,
     results: Results = None,
     runs: Annotated[
-        Path | None, typer.Option(help="The folder of trained runs; else that of the results.")
+        Path | None, typer.Option(help="Folder of trained runs; by default that of the results.")
     ] = None,
     definition: Definition = None,
     as_json: AsJson = False,
 ) -> None:
     """Check every claim, certify every construction, and write one self-contained page.
 
-    With the folder of a sweep, the page is on that sweep alone. What is stored is not run again,
-    and where a larger preset is stored, that is shown. Exit 1 where a check itself broke or a
-    construction fails.
+    With the folder of a sweep, the page describes only that sweep. Stored results are used where
+    they exist, also those of a larger preset. Exit 1 if a check raised an error or a construction
+    breaks its law.
     """
     options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
     if folder is not None:
         from innerloop.commands.reporting import report_sweep
 
-        asked = {**options, "figures": figures, "runs": runs}
-        return report_sweep(folder, output, definition, as_json, asked)
+        refused = {**options, "figures": figures, "runs": runs}
+        return report_sweep(folder, output, definition, as_json, refused)
     if definition is not None:
-        raise InputError("--definition is for a sweep: name its folder")
+        raise InputError(
+            "--definition applies to a sweep: give the folder of the sweep as the first argument"
+        )
     import time
 
     from innerloop.files import check_writable, write_atomically
@@ -81,7 +83,7 @@ def report(
 
     def note_damage(place: str, reason: str) -> None:
         damaged.append({"folder": place, "reason": reason})
-        print_error(f"the run in {place!r} cannot be shown: {reason}")
+        print_error(f"the run in {place!r} is left out of the report: {reason}")
 
     finished_runs = list(
         load_finished_runs(runs or find_results(results) / "runs", notice=note_damage)
@@ -112,6 +114,6 @@ def report(
         print_certificates(data.certificates)
         print_text(f"report written to {output}")
     if failed := [c["name"] for c in data.certificates if not c["holds"]]:
-        print_error(f"the law is broken by {', '.join(failed)}")
+        print_error(f"these constructions break their law: {', '.join(failed)}")
         raise typer.Exit(1)
     return finish_check(checked, unwritten)

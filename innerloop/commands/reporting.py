@@ -1,4 +1,4 @@
-"""`innerloop report SWEEP`: a page with the table of a sweep, one figure and its best run."""
+"""`innerloop report SWEEP`: write a page with the table, a figure and the best run of a sweep."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from innerloop.errors import InputError
 from innerloop.output import print_json, print_text
 
 DEFAULTS = {"preset": "quick", "engine": "local", "fresh": False, "seed": 0}
-"""Options of the report on all claims that are not None unless given."""
+"""Default values of those options of the report on all claims whose default is not None."""
 
 
 def report_sweep(
     folder: Path, output: Path, definition: str | None, as_json: bool, options: dict[str, Any]
 ) -> None:
-    """Write the page of a sweep; `options` of the report on all claims are refused, if given."""
+    """Write the page of a sweep; raise an error if an option of the other report is set."""
     from innerloop.files import check_writable, write_atomically
     from innerloop.recipes.sweep_survey import survey_sweep
     from innerloop.recipes.sweeps import SWEEP_FILE, is_sweep, read_sweep
     from innerloop.report.sweep import render_sweep
 
-    given = [f"--{name}" for name, value in options.items() if value != DEFAULTS.get(name)]
-    if given:
+    changed = [f"--{name}" for name, value in options.items() if value != DEFAULTS.get(name)]
+    if changed:
         raise InputError(
-            f"{', '.join(given)}: for the report on all claims; leave it out for a sweep"
+            f"{', '.join(changed)} applies to the report on all claims; leave it out for a sweep"
         )
     if not is_sweep(folder):
-        what = f"no {SWEEP_FILE} in it" if folder.is_dir() else "it is no folder"
+        reason = f"it contains no {SWEEP_FILE}" if folder.is_dir() else "it is not a folder"
         raise InputError(
-            f"{folder} holds no sweep: {what}; `innerloop train --grid` makes one, and without a "
-            "name the report is on all claims"
+            f"expected the folder of a sweep, got {folder}: {reason}. `innerloop train --grid` "
+            "makes a sweep; without an argument, the report is about all claims"
         )
     check_writable(output)
     survey = survey_sweep(read_sweep(folder, definition))
@@ -44,13 +44,13 @@ def report_sweep(
             print_text(f"{run['folder']} is damaged: {run['remark']}")
     best = next((run for run in runs if run["folder"] == survey["best"]), None)
     if best is None:
-        print_text(f"none of {len(runs)} runs is finished")
+        print_text(f"no run of {len(runs)} is finished")
     else:
         print_text(f"best run: {folder / best['folder']}, loss {best['loss']:.4g}")
     return print_text(f"report written to {output}")
 
 
 def _leave_histories(survey: dict[str, Any]) -> dict[str, Any]:
-    """Leave out the histories, which the folders of the runs have."""
+    """Remove the histories, which are stored in the folders of the runs."""
     runs = [{k: v for k, v in run.items() if k != "history"} for run in survey["runs"]]
     return {**survey, "runs": runs}

@@ -1,4 +1,4 @@
-"""`innerloop runs`: trainings, finished or not."""
+"""`innerloop runs`: list trainings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ COLUMNS = ["run", "recipe", "state", "step", "loss", "time"]
 
 
 def runs(results: Results = None, as_json: AsJson = False) -> None:
-    """List trainings: their state, last loss and time, running ones too."""
+    """List trainings with their state, last loss and duration, also those that are running."""
     from innerloop.recipes.listing import list_runs
 
     root = find_results(results) / "runs"
@@ -19,13 +19,13 @@ def runs(results: Results = None, as_json: AsJson = False) -> None:
     def note_damage(place: str, reason: str) -> None:
         print_error(f"{place}: {reason}")
 
-    found = list(list_runs(root, note_damage))
+    runs = list(list_runs(root, note_damage))
     if as_json:
-        return print_json(found)
-    if not found:
+        return print_json(runs)
+    if not runs:
         return print_text(f"no runs in {root}: `innerloop train NAME` makes one")
     rows = []
-    for run in found:
+    for run in runs:
         step, steps, loss, seconds = (run[name] for name in ("step", "steps", "loss", "seconds"))
         of = f" of {steps:g}" if steps is not None else ""
         rows.append(
@@ -39,7 +39,7 @@ def runs(results: Results = None, as_json: AsJson = False) -> None:
             ]
         )
     print_table(f"runs in {root}", COLUMNS, rows)
-    for run in found:
+    for run in runs:
         if run["remark"]:
             print_text(f"{run['folder']}: {run['remark']}")
     return None

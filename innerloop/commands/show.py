@@ -1,4 +1,4 @@
-"""`innerloop show`: what a member is made of."""
+"""`innerloop show`: describe a member."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ def show(
     name: Annotated[
         str,
         typer.Argument(
-            help="Any member; kind/name where several kinds share the name; or module:attribute, "
-            "which is imported and runs its code."
+            help="Name of a member; kind/name if several kinds share the name; or "
+            "module:attribute, which is imported and runs its code."
         ),
     ],
     settings: Settings = None,
     figure: Annotated[
         Path | None,
-        typer.Option(help="Draw registers and blocks of a program to this file: png or svg."),
+        typer.Option(help="Draw the registers and blocks of a program to this file: png or svg."),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Show what a member is made of, of whatever kind, and what can be set."""
+    """Describe a member of any kind, with its parts and its parameters."""
     from innerloop.catalogue.showing import draw, find_parameters
     from innerloop.catalogue.showing import show as describe
     from innerloop.parameters import parse_settings
@@ -35,7 +35,7 @@ def show(
 
     owner = find_parameters(name)
     if owner is None and settings:
-        raise InputError(f"{name} has no parameters that -s could set")
+        raise InputError(f"{name} has no parameters; leave -s out")
     values = parse_settings(owner, settings or []) if owner else {}
     if figure is not None:
         from innerloop.files import check_writable
@@ -44,7 +44,7 @@ def show(
         check_drawing_format(figure)
         check_writable(figure)
         write_drawing(figure, draw(name, **values))
-    shown = describe(name, **values)
-    print_json(shown) if as_json else print_description(shown)
+    description = describe(name, **values)
+    print_json(description) if as_json else print_description(description)
     if figure is not None and not as_json:
         print_text(f"diagram written to {figure}")

@@ -1,4 +1,4 @@
-"""A sweep as `innerloop train --grid` asks for it: its runs, its table, its best run."""
+"""`innerloop train --grid`: train a sweep and print its table and its best run."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from innerloop.output import print_error, print_json, print_text
 from innerloop.terminal import format_value, print_table, progress_bar
 
 _COMMA = re.compile(r",(?![^\[]*\])")
-"""A comma outside of brackets: a value may be a list."""
+"""A comma outside of brackets, because a value may be a list."""
 
 
 def parse_grid(kind: type[Any], words: Sequence[str]) -> dict[str, list[Any]]:
-    """Parse `key=value,value` words to the values that a recipe declares."""
+    """Parse `key=value,value` words to lists of parameter values of a recipe."""
     from innerloop.parameters import parse_settings
 
     grid: dict[str, list[Any]] = {}
@@ -31,19 +31,19 @@ def parse_grid(kind: type[Any], words: Sequence[str]) -> dict[str, list[Any]]:
         parsed = [parse_settings(kind, [f"{name}={each}"]) for each in _COMMA.split(text)]
         (key,) = parsed[0]
         if key in grid:
-            raise InputError(f"{key} is given twice: put all its values into one --grid")
+            raise InputError(f"--grid {key} is given twice; list all its values in one --grid")
         grid[key] = [values[key] for values in parsed]
     return grid
 
 
 def name_sweep(root: Path, recipe: Any, grid: dict[str, list[Any]]) -> Path:
-    """Name the folder of a sweep by its recipe, its fixed settings and the names it varies."""
+    """Name the folder of a sweep after its recipe, its fixed settings and the varied names."""
     folder = recipe.name_folder(root)
     return folder.with_name(f"{folder.name}-sweep-{'-'.join(grid)}"[:200])
 
 
 def run_sweep(name: str, folder: Path, as_json: bool, **options: Any) -> None:
-    """Run a sweep with a progress bar and print its table; exit 1 where a run failed."""
+    """Run a sweep with a progress bar and print its table; exit 1 if a run failed."""
     from innerloop.ledger.sweeping import sweep
 
     with progress_bar("training") as progress:
@@ -51,7 +51,7 @@ def run_sweep(name: str, folder: Path, as_json: bool, **options: Any) -> None:
             options |= {"progress": progress, "notice": progress.notice}
             result = sweep(name, folder=folder, **options)
         except KeyboardInterrupt:
-            print_error(f"stopped, saved in {folder}; the same command goes on")
+            print_error(f"interrupted; saved in {folder}, and the same command continues")
             raise SystemExit(130) from None
     if as_json:
         print_json(result.as_dict())
@@ -64,5 +64,5 @@ def run_sweep(name: str, folder: Path, as_json: bool, **options: Any) -> None:
         print_text(f"written to {folder}; a row per run in {folder / 'sweep.csv'}")
     if result.failures:
         first, reason = next(iter(result.failures.items()))
-        print_error(f"{len(result.failures)} runs failed, such as {first}: {reason}")
+        print_error(f"{len(result.failures)} runs failed, for example {first}: {reason}")
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""`innerloop train`: a model by a recipe."""
+"""`innerloop train`: train a model by a recipe."""
 
 from __future__ import annotations
 
@@ -28,47 +28,53 @@ def train(
     name: Annotated[
         str,
         typer.Argument(
-            help="A recipe; see `innerloop list recipes`. With --resume also the folder of a run."
+            help="A recipe (see `innerloop list recipes`); with --resume, also the folder of a run."
         ),
     ],
     settings: Settings = None,
     output: Annotated[
         Path | None,
-        typer.Option("-o", "--output", help="The folder of the run; else below the results."),
+        typer.Option(
+            "-o", "--output", help="Folder of the run; by default a folder in the results."
+        ),
     ] = None,
     seed: Annotated[
-        int | None, typer.Option(help="Seed of the run; 0, or with --resume all that were begun.")
+        int | None,
+        typer.Option(
+            help="Seed of the run; 0 by default, or with --resume all seeds that were started."
+        ),
     ] = None,
-    seeds: Annotated[int, typer.Option(help="Runs, each with a seed one higher.")] = 1,
+    seeds: Annotated[int, typer.Option(help="Number of runs, with consecutive seeds.")] = 1,
     resume: Annotated[
         bool,
         typer.Option(
             "--resume",
-            help="Go on with what was stopped, with its settings; more steps may be set. Else "
-            "begin.",
+            help="Continue an interrupted run with its settings, or start it if there is none. You "
+            "may set a larger number of steps.",
         ),
     ] = False,
-    threads: Annotated[
-        int, typer.Option(help="Threads to train with; another number gives other weights.")
-    ] = 1,
+    threads: Annotated[int, typer.Option(help="Number of threads; the weights depend on it.")] = 1,
     device: Device = "cpu",
     grid: Annotated[
         list[str] | None,
         typer.Option(
             metavar="KEY=VALUE,VALUE",
-            help="Train with each of these values; repeat for all combinations. The same command "
-            "goes on with a sweep.",
+            help="Train with each of these values; repeat the option to train all combinations. "
+            "The same command continues an interrupted sweep.",
         ),
     ] = None,
     workers: Workers = None,
     engine: EngineName = "local",
     tensorboard: Annotated[
-        bool, typer.Option("--tensorboard", help="Also write the history for TensorBoard.")
+        bool, typer.Option("--tensorboard", help="Also write TensorBoard events.")
     ] = False,
     results: Results = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model by a recipe; stopped or killed, `--resume` goes on as if nothing happened."""
+    """Train a model by a recipe.
+
+    `--resume` continues an interrupted run, with the same result as without the interruption.
+    """
     from innerloop.devices import choose_device
     from innerloop.recipes.base import Recipe, list_seeds, train_seeds
     from innerloop.recipes.finding import list_begun_seeds
@@ -78,16 +84,17 @@ def train(
 
     chosen, threads = list_seeds(seed or 0, seeds), check_threads(threads)
     own: int | None = None
-    choose_device(device)  # refused before anything is made
+    choose_device(device)  # an unavailable device raises an error before a folder is made
     runs = find_results(results) / "runs"
     if grid and count_processes() > 1:
-        raise InputError("a sweep has workers of its own: start it without torchrun")
+        raise InputError("a sweep starts its own workers: run it without torchrun")
     if grid and (resume or tensorboard):
         raise InputError(
-            "--resume and --tensorboard are for single runs: a sweep goes on by the same command"
+            "--resume and --tensorboard apply to single runs; repeat the command of a sweep to "
+            "continue it"
         )
     if grid and threads != 1:
-        raise InputError("runs of a sweep have one thread each: leave --threads out")
+        raise InputError("each run of a sweep uses one thread: leave --threads out")
     if grid:
         values = parse_parameters("recipes", Recipe, name, settings)
         recipe = make_member("recipes", Recipe, name, values)
@@ -97,7 +104,9 @@ def train(
         options = {"seed": seed or 0, "seeds": seeds, "workers": workers, "engine": engine}
         return run_sweep(name, folder, as_json, grid=points, device=device, **options, **values)
     if workers is not None or engine != "local":
-        raise InputError("--workers and --engine are for sweeps: name what varies with --grid")
+        raise InputError(
+            "--workers and --engine apply to sweeps: name the varied parameters with --grid"
+        )
     if resume:
         name, output, own = _find_run(name, output)
         chosen = chosen if own is None else _choose_seed(own, seed, seeds)
@@ -115,7 +124,7 @@ def train(
             trained = train_seeds(name, chosen, folder, **options)
         except KeyboardInterrupt:
             if is_leading():
-                print_error(f"stopped, saved in {folder}; --resume goes on")
+                print_error(f"interrupted; saved in {folder}, and --resume continues")
             raise SystemExit(130) from None
     if not is_leading():
         return None
@@ -128,9 +137,10 @@ def train(
 def _choose_folder(
     runs: Path, name: str, values: dict[str, Any], output: Path | None, resume: bool
 ) -> Path:
-    """Choose the folder of a run; settings of a new one are refused here, before it is made.
+    """Choose the folder of a run.
 
-    Where a run goes on, its own settings complete those that are given.
+    Invalid settings of a new run raise an error before the folder is made. A resumed run may leave
+    out settings, which are then read from the run.
     """
     from innerloop.recipes.definition import Recipe
     from innerloop.recipes.finding import find_folder
@@ -143,24 +153,24 @@ def _choose_folder(
 
 
 def _note(runs: Path, folder: Path, notice: Callable[[str], None]) -> None:
-    """Leave a note of a run in a folder of the user's choice; without it a report misses it."""
+    """Record the folder of a run that is outside of the results, so that reports include it."""
     from innerloop.recipes.runs import note_run
 
     try:
         note_run(runs, folder)
     except InputError as error:
-        notice(f"a report will not know of this run: {error}")
+        notice(f"reports will not include this run: {error}")
 
 
 def _find_run(name: str, output: Path | None) -> tuple[str, Path | None, int | None]:
-    """Find the recipe, the folder and the seed that are meant: a name may be a run's folder."""
+    """Find the recipe, the folder and the seed of a run; `name` may be the folder of the run."""
     from innerloop.recipes.finding import holds_run, read_recipe_name, split_seed
     from innerloop.recipes.sweeps import is_sweep
 
     place = Path(name) if output is None and ":" not in name else output
     if place is not None and is_sweep(place):
         raise InputError(
-            f"{place} holds a sweep: the command that began it, with --grid, goes on with it"
+            f"{place} contains a sweep; to continue it, repeat the command that started it"
         )
     if output is None and ":" not in name and holds_run(Path(name)):
         name, output = read_recipe_name(Path(name)), Path(name)
@@ -168,7 +178,9 @@ def _find_run(name: str, output: Path | None) -> tuple[str, Path | None, int | N
 
 
 def _choose_seed(own: int, seed: int | None, seeds: int) -> list[int]:
-    """Choose the seed of the one run that is named; refuse to be asked for another."""
+    """Return the seed of the named run; raise an error if another seed is requested."""
     if seed not in (None, own) or seeds != 1:
-        raise InputError(f"the folder is of the run with seed {own}: leave --seed and --seeds out")
+        raise InputError(
+            f"the folder contains the run with seed {own}: leave --seed and --seeds out"
+        )
     return [own]

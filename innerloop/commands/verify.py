@@ -1,4 +1,4 @@
-"""`innerloop verify`: the certificate of a file, computed again."""
+"""`innerloop verify`: compute the certificate of a file again."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from innerloop.terminal import progress_bar
 def verify(
     file: Annotated[Path, typer.Argument(help="A file that `build -o` wrote.")],
     definition: Definition = None,
-    instances: Annotated[int, typer.Option(help="Random instances to verify on.")] = 64,
+    instances: Annotated[int, typer.Option(help="Number of random instances.")] = 64,
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Recompute a file's certificate from its weights; exit 1 where the law is broken.
+    """Compute the certificate of a file from its weights; exit 1 if the law is broken.
 
-    How hard it is tested is decided here, never by the file.
+    The options determine how the file is tested; the file itself does not.
     """
     from innerloop.certification.building import verify as check
 
