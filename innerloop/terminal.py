@@ -30,7 +30,7 @@ _MEASURE_TITLES = {
 
 
 def print_certificates(certificates: list[dict[str, Any]]) -> None:
-    """Print one certificate as a list, several as a table; numbers per step by the largest."""
+    """Print one certificate as a list, or several as a table; of numbers per step, the largest."""
     titles = ["law", *_MEASURE_TITLES.values()]
     rows = [
         ["holds" if c["holds"] else "BROKEN", *(format_value(c[name]) for name in _MEASURE_TITLES)]
@@ -44,23 +44,23 @@ def print_certificates(certificates: list[dict[str, Any]]) -> None:
         if exactness := certificates[0].get("exactness"):
             lines += [["exact arithmetic", exactness["brief"]]]
         if knots := certificates[0].get("approximation"):
-            told = f"a step is off by {knots['measured']:.2g}, bounded by {knots['bound']:.2g}"
-            lines += [["lines for functions", told]]
+            error = f"{knots['measured']:.2g} measured, at most {knots['bound']:.2g}"
+            lines += [["piecewise linear approximation", f"error of a step: {error}"]]
         return print_table(f"certificate of {name}", ["", "measured"], lines)
     lines = [[c["name"], *row] for c, row in zip(certificates, rows, strict=True)]
     return print_table("certificates", ["construction", *titles], lines)
 
 
 def _describe_instances(certificate: dict[str, Any]) -> str:
-    """`64 + 32, seed 0`: those asked for, and further ones drawn to reach more weights."""
+    """Describe the instances: in `64 + 32, seed 0`, 32 were added to reach more weights."""
     further, redrawn = certificate["further_instances"], certificate["redrawn_instances"]
     more = f" + {further}" if further else ""
-    again = f", {redrawn} out of range drawn again" if redrawn else ""
+    again = f", {redrawn} out of range replaced" if redrawn else ""
     return f"{certificate['instances']}{more}, seed {certificate['seed']}{again}"
 
 
 def _describe_unreached(certificate: dict[str, Any]) -> str:
-    """Say of how many weights a small error would go unnoticed; the JSON says of which."""
+    """Count the weights in which a small error would not be detected; the JSON lists them."""
     names = ("unreached_weights", "faint_weights", "unreached_zeros")
     count, faint, zeros = (certificate[name] for name in names)
     if count is None:
@@ -73,7 +73,7 @@ def _describe_unreached(certificate: dict[str, Any]) -> str:
 
 
 def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
-    """Print a line per claim and the number per verdict; up to three claims also in full."""
+    """Print a line per claim and the count of each verdict; print up to three claims in full."""
     rows = [
         [o["id"], o["label"], o["preset"] or "", f"{o['seconds']:.1f}" if o["preset"] else ""]
         for o in outcomes
@@ -102,9 +102,9 @@ def _print_evidence(outcome: dict[str, Any]) -> None:
     where = f" ({outcome['where']})" if outcome["where"] else ""
     print_text(f"{outcome['id']}{where}: {outcome['statement']}")
     if outcome["restates"]:
-        print_text(f"  the statement of {outcome['restates']}, and its check")
+        print_text(f"  restates {outcome['restates']}, and has the same check")
     for hypothesis, at in outcome["hypotheses"].items():
-        print_text(f"  presupposed: {hypothesis} ({at})")
+        print_text(f"  hypothesis: {hypothesis} ({at})")
     evidence = outcome["evidence"]
     if evidence is None:
         print_text(f"  {outcome['error']}\n" if outcome["error"] else "")
@@ -122,7 +122,7 @@ def _print_evidence(outcome: dict[str, Any]) -> None:
     if outcome["verdict"] == "undecided" and outcome["decided_by"]:
         print_text(f"  what would decide it: {outcome['decided_by']}")
     for name, value in evidence["numbers"].items():
-        # A text says what was found: it is never cut off.
+        # Numbers are shortened; a text is a result and is printed in full.
         print_text(f"  {name}: {value if isinstance(value, str) else format_value(value)}")
     print_text()
 
@@ -161,7 +161,7 @@ def _print_check(form: str, check: dict[str, Any]) -> None:
 
 
 def print_runs(name: str, runs: list[dict[str, Any]]) -> None:
-    """Print a line per run of a recipe; one run also with everything it measured at the end."""
+    """Print a line per run of a recipe, and all final measurements if there is only one run."""
     rows = [
         [
             str(run["seed"]),
@@ -193,7 +193,7 @@ def print_verdict(identification: dict[str, Any]) -> None:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a title and a table below it, as wide as the window, or 160 columns into a pipe."""
+    """Print a title and a table, as wide as the terminal, or 160 columns wide into a pipe."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -203,16 +203,16 @@ def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
         table.add_column(column, overflow="fold", no_wrap=column in NAME_COLUMNS)
     for row in rows:
         table.add_row(*map(escape_text, row))
-    # Piped output has no window to wrap for: wide, so that rows stay on one line.
+    # A pipe has no width to wrap at: use a large width, so that each row is one line.
     width = None if sys.stdout.isatty() else 160
     console = Console(width=width, highlight=False, markup=False)
-    # A line of its own: as the table's title it would be broken, within words, at its width.
+    # Printed separately, because rich would break the title of a table within words.
     console.print(escape_text(title), style="table.title", soft_wrap=True)
     console.print(table)
 
 
 SECONDS_BETWEEN_LINES = 30.0
-"""Where there is no terminal, a line of progress is printed this often."""
+"""Seconds between two lines of progress if the output is not a terminal."""
 
 
 @dataclass
@@ -246,9 +246,9 @@ class ProgressReporter:
 
 @contextmanager
 def progress_bar(title: str) -> Iterator[ProgressReporter]:
-    """Show a progress bar with the time left on standard error; lines where that is no terminal.
+    """Show a progress bar with the time left on standard error, or lines without a terminal.
 
-    The callback takes the share that is done and, optionally, what is being done.
+    The callback takes the finished share and, optionally, a description of the current work.
     """
     from rich.console import Console
     from rich.progress import (
@@ -282,7 +282,7 @@ def format_duration(seconds: float) -> str:
 
 
 def format_value(value: Any, max_length: int = 40) -> str:
-    """Format a value for reading: numbers to four digits, of a tuple the largest, text cut off."""
+    """Format a value: four digits of a number, the largest of a tuple, shortened text."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, tuple):

@@ -90,14 +90,12 @@ def _render_origin(outcome: dict[str, Any]) -> str:
     """Say which claim a restatement repeats, and what its statement presupposes."""
     text = ""
     if id := escape(outcome["restates"]):
-        text += (
-            f'<p class="quiet">The statement of <a href="#{id}">{id}</a>, where its check is.</p>'
-        )
+        text += f'<p class="quiet">Restates <a href="#{id}">{id}</a>, which shows the check.</p>'
     if given := outcome["hypotheses"]:
         words = "; ".join(
             f"{typeset_later(name)} ({typeset_later(at)})" for name, at in given.items()
         )
-        text += f'<p class="quiet">Presupposed: {words}.</p>'
+        text += f'<p class="quiet">Hypotheses: {words}.</p>'
     return text
 
 
@@ -186,7 +184,7 @@ def _render_erratum(erratum: dict[str, Any]) -> str:
 
 
 def _render_beyond(check: dict[str, Any]) -> str:
-    form = _render_check("Beyond what is stated", check)
+    form = _render_check("Beyond the source", check)
     return f'<div class="part" data-kind="beyond">{form}</div>'
 
 

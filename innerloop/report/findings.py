@@ -1,7 +1,7 @@
-"""What was found: statements that do not hold, errata, and what is beyond the sources.
+"""Findings of the checks: statements that do not hold, errata, and results beyond the sources.
 
-Every finding says which statement of which document it is about, so that it can be read alone.
-`list_findings` gives them as plain data, `render_findings` as HTML.
+Every finding names its statement and its document, so that it can be read alone. `list_findings`
+returns them as plain data and `render_findings` as HTML.
 """
 
 from __future__ import annotations
@@ -15,24 +15,24 @@ from innerloop.report.verdicts import Outcomes, count_verdicts, group_sources
 
 HEADINGS = {
     "statement": "Statements that do not hold as printed",
-    "vacuous": "Statements that are true and say nothing",
-    "step": "Errata: a formula on the way is wrong, the statement stands",
-    "print": "Errata: the print is wrong, and it is plain what is meant",
-    "beyond": "Beyond what the sources say",
+    "vacuous": "Statements that are true but without content",
+    "step": "Errata: a formula of a proof is wrong, and the statement is not affected",
+    "print": "Errata: misprints whose meaning is clear",
+    "beyond": "Findings about which the sources say nothing",
     "open": "Statements that are undecided, and what would decide them",
     "missing": "Statements that cannot be decided from the source, and what it does not print",
 }
 """Headings of the kinds of findings, in the order of the page."""
 
-SHOWN = 6
-"""Findings that are seen at once; the others unfold."""
+MAX_CARDS = 6
+"""Findings that are visible at once; the others are in a list that the reader opens."""
 
 _PLAIN = {
     "vacuous": ("printed", "summary"),
     "open": ("printed", "decided_by"),
     "missing": ("printed", "missing"),
 }
-"""Kinds of findings without a correction, and what is shown of them."""
+"""Kinds of findings without a correction, and the fields that the page prints."""
 _OUTCOMES = {True: "holds", False: "fails", None: "undecided"}
 _CORRECTION_NOTES = {
     "holds": "",
@@ -42,14 +42,14 @@ _CORRECTION_NOTES = {
 
 
 def list_findings(outcomes: Outcomes) -> list[dict[str, Any]]:
-    """List what was found as plain data, kind by kind; a restatement shares its original's.
+    """List all findings as plain data, sorted by kind; restatements are left out.
 
     Each has `kind` (a key of `HEADINGS`), `id`, `source`, `where` and `claim` (the statement it is
-    about); `printed`, `counterexample`, `corrected` and `outcome` (of the correction, or of what is
-    beyond), `weaker`, `meant`, `missing` and `summary` where there are any. Texts may hold
-    mathematics between dollars.
+    about). It also has `printed`, `counterexample`, `corrected`, `outcome` (of the correction, or
+    of a check beyond the source), `weaker`, `meant`, `missing` and `summary`, if they exist. Texts
+    may contain formulas between dollar signs.
     """
-    found = [
+    findings = [
         {
             "kind": kind,
             "id": outcome["id"],
@@ -60,13 +60,13 @@ def list_findings(outcomes: Outcomes) -> list[dict[str, Any]]:
         }
         for outcome in outcomes
         if outcome["evidence"] and not outcome["restates"]
-        for kind, rest in [*_list_found(outcome["evidence"]), *_list_open(outcome)]
+        for kind, rest in [*_list_failures(outcome["evidence"]), *_list_open(outcome)]
     ]
-    return sorted(found, key=_rank)
+    return sorted(findings, key=_rank)
 
 
 def _rank(finding: dict[str, Any]) -> tuple[int, bool]:
-    """Order by kind, and statements that no correction is known for first."""
+    """Return the sort key: the kind, and statements without a known correction first."""
     return list(HEADINGS).index(finding["kind"]), finding.get("outcome") == "holds"
 
 
@@ -86,7 +86,8 @@ def summarise(outcomes: Outcomes) -> dict[str, Any]:
     }
 
 
-def _list_found(evidence: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_failures(evidence: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+    """List failing and vacuous parts, errata and results beyond the source, each with its kind."""
     for part in evidence["parts"]:
         if part["printed"]["passed"] is False:
             yield "statement", _describe_failure(part)
@@ -121,33 +122,33 @@ def _list_open(outcome: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
         yield kind, {"printed": statements, name: text}
 
 
-def _describe_failure(found: dict[str, Any]) -> dict[str, Any]:
-    printed, corrected = found["printed"], found["corrected"]
+def _describe_failure(failure: dict[str, Any]) -> dict[str, Any]:
+    printed, corrected = failure["printed"], failure["corrected"]
     return {
         "printed": printed["statement"],
         "counterexample": printed["counterexample"],
         "corrected": corrected["statement"] if corrected else "",
         "outcome": _OUTCOMES[corrected["passed"]] if corrected else "",
-        "weaker": weaker["statement"] if (weaker := found.get("weaker")) else "",
-        "meant": found.get("meant", ""),
+        "weaker": weaker["statement"] if (weaker := failure.get("weaker")) else "",
+        "meant": failure.get("meant", ""),
     }
 
 
 def render_findings(outcomes: Outcomes) -> str:
-    """Render what was found: the first statements in full, everything as lists to unfold.
+    """Render the first failing statements in full, and all findings as lists that can be opened.
 
-    All are in the cards of their claims, and the page copies them into a list that is opened.
+    The cards of the claims contain all findings; a script copies them into a list that is opened.
     """
-    found = list_findings(outcomes)
-    if not found:
+    findings = list_findings(outcomes)
+    if not findings:
         return "<p>Every statement that was checked holds as printed.</p>"
     sections = ""
     for kind, title in HEADINGS.items():
-        members = [finding for finding in found if finding["kind"] == kind]
+        members = [finding for finding in findings if finding["kind"] == kind]
         if kind == "statement" and members:
             sections += f"<h3>{title} <small>{len(members)}</small></h3>"
-            sections += _render_cards(members[:SHOWN])
-            if len(members) > SHOWN:
+            sections += _render_cards(members[:MAX_CARDS])
+            if len(members) > MAX_CARDS:
                 sections += _render_list("All of them", len(members), kind)
         elif kind in _PLAIN and members:
             sections += _render_fold(title, len(members), _render_cards(members))
@@ -156,7 +157,7 @@ def render_findings(outcomes: Outcomes) -> str:
     return sections
 
 
-_NO_SCRIPT = "<noscript><p>They stand in the cards of their claims.</p></noscript>"
+_NO_SCRIPT = "<noscript><p>The cards of the claims contain them.</p></noscript>"
 
 
 def _render_list(title: str, count: int, kind: str) -> str:
@@ -171,8 +172,8 @@ def _render_fold(title: str, count: int, body: str) -> str:
     )
 
 
-def _render_cards(found: list[dict[str, Any]]) -> str:
-    return f'<div class="findings">{"".join(map(_render_finding, found))}</div>'
+def _render_cards(findings: list[dict[str, Any]]) -> str:
+    return f'<div class="findings">{"".join(map(_render_finding, findings))}</div>'
 
 
 def _render_finding(finding: dict[str, Any]) -> str:
@@ -184,8 +185,8 @@ def _render_finding(finding: dict[str, Any]) -> str:
     )
     if names := _PLAIN.get(finding["kind"]):
         texts = [finding[name] for name in names if finding[name]]
-        said = "".join(f"<p>{typeset(format_sentence(text))}</p>" for text in texts)
-        return f'<article class="finding">{head}{said}</article>'
+        body = "".join(f"<p>{typeset(format_sentence(text))}</p>" for text in texts)
+        return f'<article class="finding">{head}{body}</article>'
     example = typeset(finding["counterexample"])
     was = f'<p class="was">{typeset(format_sentence(finding["printed"]))}</p>'
     was += f'<p class="example">{example}</p>' if example else ""

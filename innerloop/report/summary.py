@@ -1,4 +1,4 @@
-"""The top of the page: a headline that says the result, and a bar of verdicts for each source."""
+"""The top of the page: a headline with the result, and a bar of verdicts for each source."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NUMBERS = ("no", "one", "two", "three", "four", "five", "six", "seven", "eight",
 
 
 def render_headline(outcomes: Outcomes) -> str:
-    """Say in one sentence what was found."""
+    """Summarise the verdicts in one sentence."""
     checked = [outcome for outcome in outcomes if outcome["evidence"]]
     if not checked:
         return f"None of {count_claims(len(outcomes))} has been checked yet."
@@ -32,13 +32,12 @@ def render_headline(outcomes: Outcomes) -> str:
     ]
     results = results or [f"{n} {phrase_verdict(name, n)}" for name, n in counts.items()]
     return (
-        f"Of {count_claims(len(checked))} about transformers and algorithms that were run, "
-        f"{join_words(results)}."
+        f"Of {count_claims(len(checked))} about transformers and algorithms, {join_words(results)}."
     )
 
 
 def render_lead(outcomes: Outcomes) -> str:
-    """Write the paragraph below the headline: documents, the other verdicts, errata."""
+    """Write the paragraph below the headline: the documents, the other verdicts and the errata."""
     counts = count_verdicts(outcomes)
     documents = len(group_sources(outcomes))
     number = NUMBERS[documents] if documents < len(NUMBERS) else str(documents)
@@ -49,22 +48,22 @@ def render_lead(outcomes: Outcomes) -> str:
     ]
     other = f" Of the others, {join_words(rest)}." if rest else ""
     return (
-        f"They are from {number} document{'s' * (documents != 1)}, and every one has a command "
-        f"that checks it again.{other} {count_errata(outcomes)} errata of proofs and print were "
-        "found, which change no verdict."
+        f"The claims come from {number} document{'s' * (documents != 1)}, and each has a command "
+        f"that repeats its check.{other} The checks found {count_errata(outcomes)} errata in "
+        "proofs and in print, which do not change a verdict."
     )
 
 
 def render_bar(outcomes: Outcomes, title: str, size: str = "") -> str:
-    """Render the counts of verdicts as a bar; its text for a reader that does not see it."""
+    """Render the counts of verdicts as a bar, with a text for screen readers."""
     counts = count_verdicts(outcomes)
-    told = join_words([f"{count} {verdict}" for verdict, count in counts.items()])
+    summary = join_words([f"{count} {verdict}" for verdict, count in counts.items()])
     parts = "".join(
         f'<span class="{name_class(verdict)}" style="flex-grow:{count}" '
         f'title="{escape(f"{count} {verdict}")}">{count}</span>'
         for verdict, count in counts.items()
     )
-    label = escape(f"{title}: {told}")
+    label = escape(f"{title}: {summary}")
     return f'<div class="bar {size}" role="img" aria-label="{label}">{parts}</div>'
 
 
@@ -89,7 +88,7 @@ def render_sources(outcomes: Outcomes) -> str:
 
 
 def render_citation(outcome: dict[str, Any]) -> str:
-    """Render the citation of a claim's document, with the places where it can be read."""
+    """Render the citation of a claim's document, with links to it."""
     reference = outcome["reference"]
     links = [
         f'<a href="{escape(address)}" rel="noreferrer">{escape(name)}</a>'

@@ -1,4 +1,4 @@
-"""Verdicts on the page: their order, signs and counts."""
+"""The order, signs, phrases and counts of verdicts."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SIGNS = {
     "unavailable": "○",
     "broken": "!",
 }
-"""Every verdict in the order of the page, with the sign that tells it apart without its colour."""
+"""Every verdict in the order of the page, with a sign that does not rely on colour."""
 
 PHRASES = {
     "holds": ("holds as printed", "hold as printed"),
@@ -31,17 +31,17 @@ PHRASES = {
         "is not decidable from the source",
         "are not decidable from the source",
     ),
-    "vacuous": ("is true and says nothing", "are true and say nothing"),
+    "vacuous": ("is true but without content", "are true but without content"),
     "out of reach": ("is out of reach", "are out of reach"),
     "not yet checked": ("is not yet checked", "are not yet checked"),
     "unavailable": ("cannot be checked here", "cannot be checked here"),
-    "broken": ("broke in the checking", "broke in the checking"),
+    "broken": ("raised an error", "raised an error"),
 }
-"""What one claim of a verdict does, and what several do."""
+"""The phrase for one claim with a verdict, and for several."""
 
 
 def phrase_verdict(verdict: str, count: int) -> str:
-    """Say what claims of a verdict do: `is undecided`, `hold as printed`."""
+    """Return the phrase for a number of claims with a verdict, such as `are undecided`."""
     one, several = PHRASES.get(verdict, (verdict, verdict))
     return one if count == 1 else several
 
@@ -52,23 +52,23 @@ def get_source(outcome: dict[str, Any]) -> str:
 
 
 def name_class(verdict: str) -> str:
-    """Name the style of a verdict; what is no verdict has none of its own."""
+    """Return the style class of a verdict, or `unknown` for any other text."""
     return verdict.replace(" ", "-") if verdict in SIGNS else "unknown"
 
 
 def group_sources(outcomes: Outcomes) -> list[tuple[str, Outcomes]]:
-    """Group claims by their document, in the order given."""
+    """Group claims by their document and keep their order."""
     return [(key, list(group)) for key, group in groupby(outcomes, key=get_source)]
 
 
 def count_verdicts(outcomes: Outcomes) -> dict[str, int]:
-    """Count claims by verdict, in the order of the page; verdicts of no claim are left out."""
+    """Count claims by verdict, in the order of the page, without verdicts that do not occur."""
     counts = Counter(outcome["verdict"] for outcome in outcomes)
     order = [*SIGNS, *(verdict for verdict in counts if verdict not in SIGNS)]
     return {verdict: counts[verdict] for verdict in order if counts[verdict]}
 
 
 def count_errata(outcomes: Outcomes) -> int:
-    """Count the errata of claims, those of a statement that is printed twice once."""
+    """Count the errata of claims; a statement that is printed twice counts once."""
     own = [o["evidence"]["errata"] for o in outcomes if o["evidence"] and not o["restates"]]
     return sum(erratum["printed"]["passed"] is False for errata in own for erratum in errata)
