@@ -1,8 +1,13 @@
-"""Atomic writing: a file is complete or absent, never half-written."""
+"""Atomic writing: a file is complete or absent, never half-written, and links are not followed.
+
+Folders of runs, cells and reports may come from other people. A link inside such a folder could
+point anywhere, so the package neither reads nor writes through it.
+"""
 
 from __future__ import annotations
 
 import os
+import stat
 import tempfile
 from contextlib import suppress
 from pathlib import Path
@@ -27,10 +32,46 @@ def check_writable(path: Path) -> None:
         raise FileError(f"cannot write {path}: no permission to write into {path.parent}")
 
 
+def refuse_links(path: Path, root: Path | None = None) -> Path:
+    """Return `path`, or raise an error if it is a link, or a folder between it and `root` is one.
+
+    This is for names that the package itself chooses inside a folder. A link that the user names
+    is followed.
+    """
+    inside = () if root is None else (p for p in path.parents if p != root and root in p.parents)
+    for part in (path, *inside):
+        if part.is_symlink():
+            raise FileError(
+                f"{part} is a link, expected a file or a folder of its own: links inside a folder "
+                "of results are not followed; replace the link by what it points to"
+            )
+    return path
+
+
+def refuse_links_inside(folder: Path) -> None:
+    """Raise an error if an entry of a folder is a link."""
+    with suppress(FileNotFoundError, NotADirectoryError):
+        for path in sorted(folder.iterdir()):
+            refuse_links(path)
+
+
+def open_own_file(path: str | os.PathLike[str], flags: int, mode: int = 0o666) -> int:
+    """Open a file for writing in place unless it is a link or also has a name elsewhere."""
+    handle = os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), mode)
+    status = os.fstat(handle)
+    if status.st_nlink > 1 or not stat.S_ISREG(status.st_mode):
+        os.close(handle)
+        raise FileError(f"cannot write {path}: it is not a file of this folder alone; remove it")
+    return handle
+
+
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write to a temporary name beside `path`, then rename; both reach the disk before it ends."""
+    """Write to a temporary name beside `path`, then rename; both reach the disk before it ends.
+
+    A link is an error. A caller whose path was named by the user passes `path.resolve()`.
+    """
     check_writable(path)
-    path = path.resolve()  # replaces the file that a link points to, not the link
+    refuse_links(path)
     temporary: str | None = None
     try:
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=PARTIAL_PREFIX)

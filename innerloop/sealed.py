@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from pathlib import Path
 
 import torch
@@ -58,9 +59,13 @@ def _read_file(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         what = "it is not a file" if path.exists() else "there is no such file"
         raise FileError(f"cannot read {path}: {what}")
     try:
-        with safe_open(path, framework="pt") as file:
-            tensors = {name: file.get_tensor(name).clone() for name in sorted(file.keys())}
-            return file.metadata() or {}, tensors
+        with path.open("rb") as opened:
+            # safetensors opens only names that are UTF-8; the open file has such a name on Linux.
+            is_utf8 = os.fsencode(path).decode("utf-8", "replace").encode() == os.fsencode(path)
+            name = path if is_utf8 else Path(f"/dev/fd/{opened.fileno()}")
+            with safe_open(name, framework="pt") as file:
+                tensors = {name: file.get_tensor(name).clone() for name in sorted(file.keys())}
+                return file.metadata() or {}, tensors
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from None
     except SafetensorError as error:

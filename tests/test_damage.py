@@ -224,7 +224,7 @@ def test_the_report_shows_what_is_damaged(
     assert damaged["folder"] == "bad"
     assert "history.csv is damaged: it has no rows" in damaged["reason"]
     assert len(found.err.splitlines()) == 1
-    assert "the run in 'bad' cannot be shown" in found.err
+    assert "the run in 'bad' is left out of the report" in found.err
     text = path.read_text("utf-8")
     assert "it has no rows: it was cut short" in text
     assert "<td>good<small>" in text

@@ -111,7 +111,7 @@ def _write_predictions(path: Path, found: dict[str, Any]) -> None:
         f"{p['row']},{p['actual']!r},{p['prediction']!r},{p['scikit_learn']!r}"
         for p in found["predictions"]
     ]
-    write_atomically(path, ("\n".join(lines) + "\n").encode())
+    write_atomically(path.resolve(), ("\n".join(lines) + "\n").encode())
 
 
 def _draw(path: Path, found: dict[str, Any]) -> None:

@@ -102,7 +102,7 @@ def report(
         )
     charts = draw_charts(data)
     drawings = Drawings(find_results(results) / "figures")
-    write_atomically(output, render_page(data, charts, drawings).encode())
+    write_atomically(output.resolve(), render_page(data, charts, drawings).encode())
     drawings.tidy()
     if figures is not None:
         with progress_bar("drawing") as progress:

@@ -35,7 +35,7 @@ def report_sweep(
     check_writable(output)
     survey = survey_sweep(read_sweep(folder, definition))
     page = render_sweep(survey, f"innerloop report {folder} -o {output}")
-    write_atomically(output, page.encode())
+    write_atomically(output.resolve(), page.encode())
     if as_json:
         return print_json({"path": str(output), **_leave_histories(survey)})
     runs = survey["runs"]

@@ -16,7 +16,7 @@ from typing import Any
 
 from innerloop.claims.base import Preset
 from innerloop.errors import FileError
-from innerloop.files import PARTIAL_PREFIX, write_atomically
+from innerloop.files import PARTIAL_PREFIX, refuse_links, write_atomically
 from innerloop.jsonfiles import read_object
 from innerloop.ledger.tables import pack_tables, unpack_tables
 from innerloop.provenance import collect_versions
@@ -86,6 +86,8 @@ class Store:
         if self.recorded is not None and not path.exists():
             path = Store(self.recorded, self.notice).path(cell)
         try:
+            if path.is_relative_to(self.folder):
+                refuse_links(path, self.folder)
             file = read_object(path)
             content = file["content"]
             if file["format"] != FORMAT or file["version"] not in range(1, VERSION + 1):
@@ -111,7 +113,7 @@ class Store:
             "found": pack_tables(finished.found),
         }
         whole = {"format": FORMAT, "version": VERSION, "sha256": _compute_digest(content)}
-        path = self.path(cell)
+        path = refuse_links(self.path(cell), self.folder)
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:

@@ -20,6 +20,7 @@ from torch import nn
 
 from innerloop.devices import choose_device, default_to_cpu, require_precision
 from innerloop.errors import FileError, InputError
+from innerloop.files import refuse_links
 from innerloop.limits import check_count, check_seed
 from innerloop.progress import Progress, ignore_progress
 from innerloop.recipes.continuing import read_request
@@ -163,7 +164,7 @@ def train(
     group = join_group(choose_device(device))
     where, notice = group.device, notice if group.leads else _ignore_notice
     with use_threads(threads):
-        begun = place / CHECKPOINT if place is not None and resume else None
+        begun = refuse_links(place / CHECKPOINT) if place is not None and resume else None
         request = read_request(recipe, settings, begun)
         made = request.recipe
         with default_to_cpu():
@@ -296,7 +297,7 @@ def train_seeds(
     check_seed(max(seeds))
     runs = []
     for done, seed in enumerate(seeds):
-        place = folder / f"seed-{seed}"
+        place = refuse_links(folder / f"seed-{seed}")
 
         def report(share: float, doing: str = "", done: int = done, seed: int = seed) -> None:
             progress((done + share) / len(seeds), f"seed {seed}, {doing}")

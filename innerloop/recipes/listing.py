@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from innerloop.errors import FileError, InputError
+from innerloop.files import refuse_links_inside
 from innerloop.jsonfiles import read_object
 from innerloop.recipes.run_file import RUN_FILE
 from innerloop.recipes.runs import DamageListener, find_folders, read_description
@@ -34,6 +35,7 @@ def describe_folder(folder: Path) -> dict[str, Any]:
     known: dict[str, Any] = {"recipe": "", "seed": None, "state": "damaged", "remark": ""}
     numbers: dict[str, Any] = dict.fromkeys(("step", "steps", "loss", "seconds"))
     try:
+        refuse_links_inside(folder)
         about = _read_about(folder)
         settings = about.get("settings")
         if not isinstance(about.get("recipe"), str) or not isinstance(settings, dict):

@@ -16,7 +16,7 @@ from typing import Any
 
 from innerloop import sealed
 from innerloop.errors import FileError, InputError
-from innerloop.files import write_atomically
+from innerloop.files import refuse_links, refuse_links_inside, write_atomically
 from innerloop.jsonfiles import parse_object, read_object
 from innerloop.recipes.base import FORMAT, VERSION
 from innerloop.training.folder import HISTORY, MODEL
@@ -36,7 +36,7 @@ def note_run(root: Path, folder: Path) -> None:
     whole = folder.resolve()
     if whole.is_relative_to(root.resolve()):
         return
-    notes = root / NOTES
+    notes = refuse_links(root / NOTES)
     try:
         notes.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -47,14 +47,16 @@ def note_run(root: Path, folder: Path) -> None:
 
 def find_model(path: Path) -> Path:
     """Find the model file of a run: in the folder itself, or in its one `seed-…` folder."""
-    if not path.is_dir() or (path / MODEL).is_file():
-        return path / MODEL if path.is_dir() else path
+    if not path.is_dir():
+        return path
+    if (path / MODEL).is_file():
+        return refuse_links(path / MODEL)
     seeds = sorted(model.parent for model in path.glob(f"seed-*/{MODEL}"))
     if len(seeds) == 1:
-        return seeds[0] / MODEL
+        return refuse_links(seeds[0] / MODEL, path)
     if seeds:
         raise InputError(f"{path} holds {len(seeds)} runs: name one, such as {seeds[0]}")
-    raise FileError(f"{path} holds no finished run: no {MODEL} in it")
+    raise FileError(f"{path} contains no finished run: it has no file {MODEL}")
 
 
 def load_finished_runs(
@@ -87,6 +89,7 @@ def read_description(path: Path) -> dict[str, Any]:
 
 
 def _load_run(path: Path) -> dict[str, Any]:
+    refuse_links_inside(path.parent)
     about = read_description(path)
     table = path.parent / HISTORY
     history = read_history(table, about.get("history_sha256"))

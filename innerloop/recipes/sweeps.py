@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from innerloop.errors import FileError, InputError, MissingLibraryError
-from innerloop.files import write_atomically
+from innerloop.files import refuse_links, write_atomically
 from innerloop.jsonfiles import read_object
 from innerloop.recipes.definition import Recipe
 from innerloop.recipes.listing import describe_folder
@@ -86,6 +86,12 @@ class Sweep:
         """Make the recipe of a point of the grid."""
         return make_member("recipes", Recipe, self.recipe, {**self.settings, **point})
 
+    def refuse_links(self) -> None:
+        """Refuse a sweep in whose folder a file or the folder of a run is a link."""
+        refuse_links(self.folder / SWEEP_FILE)
+        for run in self.runs:
+            refuse_links(run.folder, self.folder)
+
     def check_recipes(self) -> None:
         """Refuse settings that the recipe does not take, before anything is trained."""
         for point in self.points:
@@ -103,6 +109,7 @@ class Sweep:
         Values and seeds may be added, nothing else changed.
         """
         path = self.folder / SWEEP_FILE
+        self.refuse_links()
         whole = self._add_to(path) if path.exists() else self
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
@@ -177,7 +184,9 @@ def read_sweep(folder: Path, definition: str | None = None) -> Sweep:
             "(it will be imported and run)"
         )
     try:
-        return Sweep(folder, **{**values, "recipe": definition or name})
+        sweep = Sweep(folder, **{**values, "recipe": definition or name})
+        sweep.refuse_links()
+        return sweep
     except InputError as error:
         raise FileError(f"{path} is damaged: {error}") from None
 

@@ -13,7 +13,7 @@ from typing import Any
 import vl_convert
 
 from innerloop.errors import FileError, InputError
-from innerloop.files import write_atomically
+from innerloop.files import refuse_links, write_atomically
 from innerloop.progress import Progress, ignore_progress
 from innerloop.report.escaping import clean, fill_template, inline_json, load_bundle
 from innerloop.report.page import Chart
@@ -54,7 +54,7 @@ def write_chart(path: Path, spec: dict[str, Any]) -> None:
     except ValueError as error:  # of the converter, such as an image that is too wide
         reason = " ".join(str(error).split())[:200]
         raise FileError(f"cannot draw {path}: {reason}; a figure as .html needs no image") from None
-    write_atomically(path, data)
+    write_atomically(path.resolve(), data)
 
 
 def check_drawing_format(path: Path) -> None:
@@ -67,7 +67,7 @@ def check_drawing_format(path: Path) -> None:
 def write_drawing(path: Path, svg: str) -> None:
     """Write a drawing that is SVG already in the format of the file's extension."""
     check_drawing_format(path)
-    write_atomically(path, DRAWING_ENCODERS[path.suffix](svg))
+    write_atomically(path.resolve(), DRAWING_ENCODERS[path.suffix](svg))
 
 
 def render_chart(spec: dict[str, Any]) -> str:
@@ -95,7 +95,7 @@ def write_figures(
             spec = {**spec, "width": PRINTED_WIDTH}
         place = name_file(name)
         for extension in (".svg", ".png"):
-            write_chart(folder / f"{place}{extension}", spec)
+            write_chart(refuse_links(folder / f"{place}{extension}"), spec)
         write_atomically(folder / f"{place}.csv", _format_csv(clean(chart.rows)).encode())
         progress(k / len(charts))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from innerloop.errors import FileError
-from innerloop.files import remove_partial_files
+from innerloop.files import open_own_file, refuse_links_inside, remove_partial_files
 
 CHECKPOINT, MODEL, LOCK = "checkpoint.safetensors", "model.safetensors", ".lock"
 HISTORY = "history.csv"
@@ -47,6 +47,7 @@ def open_folder(folder: Path, resume: bool, notice: Callable[[str], None]) -> It
         raise FileError(f"cannot make {str(folder)!r}: {error}") from None
     if not os.access(folder, os.W_OK):
         raise FileError(f"cannot train into {folder}: no permission to write into it")
+    refuse_links_inside(folder)
     with _lock(folder, notice):
         _check_earlier_run(folder, resume, notice)
         remove_partial_files(folder)
@@ -74,7 +75,7 @@ def _lock(folder: Path, notice: Callable[[str], None]) -> Iterator[None]:
     """Lock a folder until the block or the process ends; where that is impossible, say so."""
     path = folder / LOCK
     try:
-        handle = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+        handle = open_own_file(path, os.O_RDWR | os.O_CREAT)
     except OSError as error:
         raise FileError(f"cannot train into {folder}: {error.strerror or error}") from None
     _handles.add(handle)
@@ -110,8 +111,8 @@ def _lock(folder: Path, notice: Callable[[str], None]) -> Iterator[None]:
 def is_locked(folder: Path) -> bool:
     """Tell whether a training is under way in a folder; false where there are no locks."""
     try:
-        handle = os.open(folder / LOCK, os.O_RDWR)
-    except OSError:
+        handle = open_own_file(folder / LOCK, os.O_RDWR)
+    except (OSError, FileError):
         return False
     try:
         _apply_lock(handle, True)

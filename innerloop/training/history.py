@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from innerloop.errors import FileError
-from innerloop.files import write_atomically
+from innerloop.files import open_own_file, write_atomically
 
 MAX_BYTES = 64 * 2**20
 """Bytes of a history that are read; a row has about a hundred."""
@@ -71,7 +71,7 @@ class GrowingHistory:
         fresh = history[self._count :]
         known = self._columns
         if known is not None and all(name in known for row in fresh for name in row):
-            with self.path.open("ab") as file:
+            with open(self.path, "ab", opener=open_own_file) as file:
                 file.write(_format_rows(fresh, known).encode())
         elif history:
             write_history(self.path, history)

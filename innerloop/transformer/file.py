@@ -33,7 +33,7 @@ def save(transformer: Transformer, path: Path, about: dict[str, Any]) -> None:
         "structure": json.dumps(_describe_transformer(transformer), sort_keys=True),
         "about": json.dumps(about, sort_keys=True),
     }
-    sealed.write(path, transformer.state_dict(), metadata, format=FORMAT, version=VERSION)
+    sealed.write(path.resolve(), transformer.state_dict(), metadata, format=FORMAT, version=VERSION)
 
 
 def load(path: Path) -> tuple[Transformer, dict[str, Any]]:
