@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import copy
 import io
 import json
 import re
+import socket
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -17,6 +19,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 import torch
+from anyio import CapacityLimiter
 from conftest import CommandResult
 from scipy.special import softmax
 from sklearn.cluster import KMeans
@@ -37,7 +40,7 @@ from innerloop.lab.scenes.sparse_recovery import make_problem
 from innerloop.lab.scenes.trained_network import attend
 from innerloop.lab.scenes.trained_network import make_problem as draw_regression
 from innerloop.lab.server import MAX_BODY, STATIC, SupersededError, Turns, Work, make_app
-from innerloop.lab.serving import open_socket
+from innerloop.lab.serving import make_server, open_socket
 from innerloop.lab.table import parse_table
 from innerloop.playing.player import TransformerPolicy
 from innerloop.policies.rollout import Draws, play
@@ -247,6 +250,15 @@ def test_gradient_descent_takes_its_steps_by_hand(client: TestClient) -> None:
     for found in answer["picture"]["lines"]:
         np.testing.assert_allclose(found, line, atol=1e-12)
         line = line - 0.2 * x.T @ (x @ line - y) / 5
+
+
+@pytest.mark.parametrize("x", [0.0, 1.0, 2.5])
+def test_points_with_one_x_are_answered(client: TestClient, x: float) -> None:
+    """The condition number is infinite, which JSON cannot hold."""
+    answer = ask(client, "line-fit", points=[[x, 1.0], [x, -0.5], [x, 2.0]])
+    assert answer["picture"]["kappa"] is None
+    intercept, slope = answer["picture"]["best"]
+    assert intercept + slope * x == pytest.approx(2.5 / 3)
 
 
 # Clusters
@@ -680,6 +692,46 @@ def test_a_slow_answer_tells_its_progress_and_stops_when_superseded(
     assert lines[-1] == {"superseded": True}
 
 
+def test_superseded_requests_are_not_computed(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests that wait for a free thread stop at their turn, and the page itself never waits."""
+    runs: list[int] = []
+    monkeypatch.setattr(
+        load_scenes()["line-fit"],
+        "run",
+        lambda values, progress: runs.append(values["turn"]) or {},
+        raising=False,
+    )
+    state = client.app.state  # pyright: ignore
+    threads = [
+        threading.Thread(
+            target=client.post,
+            args=("/run/line-fit",),
+            kwargs={"json": {"tab": "t", "turn": turn, "values": {"turn": turn}}},
+        )
+        for turn in range(12)
+    ]
+    monkeypatch.setattr(state, "limiter", CapacityLimiter(1))
+    free = threading.Event()
+
+    async def occupy() -> None:
+        async with state.limiter:
+            while not free.is_set():
+                await asyncio.sleep(0.01)
+
+    task = client.portal.start_task_soon(occupy)  # pyright: ignore
+    for thread in threads:
+        thread.start()
+        time.sleep(0.02)
+    assert client.get("/").status_code == 200
+    free.set()
+    task.result()
+    for thread in threads:
+        thread.join()
+    assert runs == [11]
+
+
 def test_an_answer_that_is_not_finite_is_a_mistake_in_one_line(
     client: TestClient, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -690,6 +742,79 @@ def test_an_answer_that_is_not_finite_is_a_mistake_in_one_line(
     assert response.status_code == 500
     assert response.json()["mistake"].startswith("the scene line-fit failed: ")
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+# Connections
+
+
+@contextlib.contextmanager
+def serve(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Iterator[int]:
+    """The lab at a port of this machine, whose requests must arrive within so many seconds."""
+    monkeypatch.setattr("innerloop.lab.serving.MAX_HEADER_SECONDS", seconds)
+    monkeypatch.setattr("innerloop.lab.server.MAX_BODY_SECONDS", seconds)
+    with open_socket(0) as listener:
+        server = make_server()
+        sockets = {"sockets": [listener]}
+        thread = threading.Thread(target=server.run, kwargs=sockets, daemon=True)
+        thread.start()
+        try:
+            yield listener.getsockname()[1]
+        finally:
+            server.should_exit = True
+            thread.join(10)
+
+
+POST = b"POST /run/line-fit HTTP/1.1\r\nhost: 127.0.0.1\r\ncontent-type: application/json\r\n"
+
+
+@pytest.mark.parametrize(
+    ("sent", "answer"),
+    [
+        (b"", b""),
+        (b"GET / HT", b""),
+        (POST, b""),
+        (POST + b"content-length: 99\r\n\r\n{", b"HTTP/1.1 408"),
+    ],
+)
+def test_a_request_that_does_not_arrive_is_ended(
+    sent: bytes, answer: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with serve(monkeypatch, 0.2) as port:
+        with connect(port) as connection:
+            connection.sendall(sent)
+            received = read_all(connection)
+        assert received.startswith(answer)
+        assert bool(received) == bool(answer)
+        with connect(port) as connection:
+            connection.sendall(b"GET /nowhere HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
+            assert connection.recv(1 << 16).startswith(b"HTTP/1.1 404")
+            connection.sendall(sent or b"G")
+            assert answer in read_all(connection), "a second request does not arrive either"
+
+
+def connect(port: int) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", port), timeout=3.0)
+
+
+def read_all(connection: socket.socket) -> bytes:
+    """Read until the server closes the connection."""
+    received = b""
+    with contextlib.suppress(ConnectionResetError):
+        while part := connection.recv(1 << 16):
+            received += part
+    return received
+
+
+def test_a_client_that_disconnects_prints_nothing(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with serve(monkeypatch, 5.0) as port:
+        for _ in range(3):
+            with connect(port) as connection:
+                connection.sendall(POST + b"content-length: 99\r\n\r\n{")
+                time.sleep(0.05)
+        time.sleep(0.1)
+    assert "".join(capfd.readouterr()) == ""
 
 
 # The command

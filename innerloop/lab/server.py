@@ -16,11 +16,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from anyio import CapacityLimiter
+from anyio.to_thread import run_sync
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
@@ -37,6 +39,10 @@ STATIC = Path(__file__).parent / "static"
 HOSTS = ("127.0.0.1", "localhost")
 MAX_BODY = 2 * 2**20
 """Bytes of a request."""
+MAX_BODY_SECONDS = 5.0
+"""Seconds within which the body of a request must arrive."""
+MAX_RUNNING = 4
+"""Scenes that run at once; other requests do not wait for them."""
 MAX_TABS = 256
 """Pages whose latest request is remembered."""
 PATIENCE, BEAT = 0.25, 0.15
@@ -142,8 +148,11 @@ async def run_scene(request: Request) -> Response:
         tab, turn, values = parse_request(await read_body(request))
     except InputError as error:
         return refuse(400, str(error))
+    except ClientDisconnect:
+        return refuse(400, "the connection was closed before the request was complete")
     work = Work(request.app.state.turns, tab, turn)
-    task = asyncio.create_task(run_in_threadpool(answer, scene, values, work))
+    limiter = request.app.state.limiter
+    task = asyncio.create_task(run_sync(answer, scene, values, work, limiter=limiter))
     done, _ = await asyncio.wait({task}, timeout=PATIENCE)
     if done:
         status, content = task.result()
@@ -167,6 +176,7 @@ def answer(scene: Scene, values: dict[str, Any], work: Work) -> tuple[int, bytes
     """Run a scene in a thread of its own; return the status and the JSON of its answer."""
     begin = time.perf_counter()
     try:
+        work.report(0.0)  # a later request of the page may have come while this one waited
         found = scene.run(values, work.report)
         found["milliseconds"] = round(1e3 * (time.perf_counter() - begin), 1)
         return 200, json.dumps(found, allow_nan=False).encode()
@@ -185,10 +195,16 @@ async def read_body(request: Request) -> bytes:
     if request.headers.get("content-type", "").partition(";")[0] != "application/json":
         raise HTTPException(415, "send JSON with the content type application/json")
     body = bytearray()
-    async for part in request.stream():
-        body += part
-        if len(body) > MAX_BODY:
-            raise HTTPException(413, f"a request may have {MAX_BODY:,} bytes, this one has more")
+    try:
+        async with asyncio.timeout(MAX_BODY_SECONDS):
+            async for part in request.stream():
+                body += part
+                if len(body) > MAX_BODY:
+                    limit = f"a request may have {MAX_BODY:,} bytes, this one has more"
+                    raise HTTPException(413, limit)
+    except TimeoutError:
+        limit = f"the body of a request must arrive within {MAX_BODY_SECONDS:g} seconds"
+        raise HTTPException(408, limit, {"connection": "close"}) from None
     return bytes(body)
 
 
@@ -206,7 +222,9 @@ def parse_request(body: bytes) -> tuple[str, int, dict[str, Any]]:
 async def tell_error(request: Request, error: Exception) -> Response:
     """Return an error of the protocol as JSON, like all others."""
     assert isinstance(error, HTTPException)
-    return refuse(error.status_code, error.detail)
+    response = refuse(error.status_code, error.detail)
+    response.headers.update(error.headers or {})
+    return response
 
 
 def make_app() -> Starlette:
@@ -222,4 +240,5 @@ def make_app() -> Starlette:
         exception_handlers={HTTPException: tell_error},
     )
     app.state.turns = Turns()
+    app.state.limiter = CapacityLimiter(MAX_RUNNING)
     return app

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import socket
 import threading
 import webbrowser
 
+import h11
 import uvicorn
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from innerloop.errors import InputError
 from innerloop.lab.server import make_app
@@ -15,6 +18,37 @@ from innerloop.output import print_text
 
 HOST = "127.0.0.1"
 BACKLOG = 128
+MAX_HEADER_SECONDS = 5.0
+"""Seconds within which the first line and the headers of a request must arrive."""
+
+
+class ImpatientProtocol(H11Protocol):
+    """Closes a connection whose request has begun, or was never sent, and does not arrive."""
+
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._wait_for_headers()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:  # the headers are complete
+            self._stop_waiting()
+        elif self._deadline is None:
+            self._wait_for_headers()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def _wait_for_headers(self) -> None:
+        self._deadline = self.loop.call_later(MAX_HEADER_SECONDS, self.transport.abort)
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
 
 
 def open_socket(port: int) -> socket.socket:
@@ -43,6 +77,7 @@ def make_server() -> uvicorn.Server:
             server_header=False,
             lifespan="off",
             ws="none",
+            http=ImpatientProtocol,
             timeout_graceful_shutdown=1,
         )
     )

@@ -63,7 +63,7 @@ class LineFitScene(Scene):
             "picture": {
                 "lines": lines.tolist(),
                 "best": best.tolist(),
-                "kappa": float(torch.linalg.cond(problem.x.mT @ problem.x)),
+                "kappa": measure_condition(problem),
             },
             "error": {
                 "label": "distance from least squares",
@@ -98,6 +98,12 @@ def make_problem(points: list[list[float]]) -> RegressionProblem:
     """Return the regression whose two queries read intercept and slope."""
     rows = [[1.0, x] for x, _ in points]
     return RegressionProblem.from_arrays(rows, [y for _, y in points], [[1.0, 0.0], [0.0, 1.0]])
+
+
+def measure_condition(problem: RegressionProblem) -> float | None:
+    """Return the condition number of XᵀX; None where all points have the same x."""
+    kappa = float(torch.linalg.cond(problem.x.mT @ problem.x))
+    return kappa if kappa < 1 / torch.finfo(problem.x.dtype).eps else None
 
 
 def predict_lines(built: BuiltTransformer, problem: RegressionProblem) -> Tensor:

@@ -40,7 +40,7 @@ export default function (lab) {
       line(best, {class: "reference", "stroke-width": 2.25, "stroke-dasharray": "7 6"});
       line(between(lines, t), {class: "transformer fit", "stroke-width": 4, "stroke-linecap": "round"});
       plane.finish();
-      lab.legend([["point", "", `your points (κ = ${format(answer.picture.kappa)})`], ["line", "transformer", `the transformer’s line after step ${step}`], ["dashed", "reference", "least squares"]]);
+      lab.legend([["point", "", `your points (κ = ${answer.picture.kappa === null ? "∞" : format(answer.picture.kappa)})`], ["line", "transformer", `the transformer’s line after step ${step}`], ["dashed", "reference", "least squares"]]);
     },
   };
 }
