@@ -98,15 +98,32 @@ def test_a_recipe_trains_with_it(run: Any, tmp_path: Any) -> None:
     assert losses[0][-1] < losses[0][0]
 
 
-def test_a_machine_without_a_compiler_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_working_compiler_gives_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compiled, "_load", compiled._load.__wrapped__)
     prompts = draw_prompts(2, 2, 3, shared=True)
     weights = [draw(1, 2, 2), draw(2, 2), draw(2, 2)]
     monkeypatch.setenv("CC", "a-compiler-that-nobody-has")
-    with pytest.raises(MissingLibraryError, match="needs a C compiler: install gcc or clang"):
+    with pytest.raises(MissingLibraryError, match="needs a C compiler, got CC='a-compiler"):
         compute("c", prompts, weights, 0)
     with pytest.raises(MissingLibraryError, match="needs a C compiler"):
         LinearAttentionRecipe(kernel="c")  # before a folder is made
-    monkeypatch.setenv("CC", "false")
-    with pytest.raises(MissingLibraryError, match="cannot compile it"):
-        compute("c", prompts, weights, 0)
+    messages = {
+        " ": "needs a C compiler",
+        "cc '": "needs a C compiler",
+        "false": "cannot compile it",
+        "true": "made no library that can be loaded",
+    }
+    for command, message in messages.items():
+        monkeypatch.setenv("CC", command)
+        with pytest.raises(MissingLibraryError, match=message):
+            compute("c", prompts, weights, 0)
+
+
+def test_a_compiler_may_have_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CC", "cc -O1")
+    assert compiled.find_compiler()[1:] == ["-O1"]
+    monkeypatch.setattr(compiled, "_load", compiled._load.__wrapped__)
+    prompts, weights = draw_prompts(2, 2, 3, shared=True), [draw(1, 2, 2), draw(2, 2), draw(2, 2)]
+    assert compute("c", prompts, weights, 0)[0] == pytest.approx(
+        compute("torch", prompts, weights, 0)[0]
+    )

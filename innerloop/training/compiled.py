@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shlex
 import shutil
 import subprocess
 import tempfile
@@ -80,30 +81,42 @@ def _load(real: str, d: int, layers: int, above: int, read: int, gammas: int) ->
     with tempfile.TemporaryDirectory(prefix="innerloop-") as folder:
         library = Path(folder) / "gram_loss.so"
         _compile(source, [*FLAGS, *defined, "-o", str(library)])
-        code = ctypes.CDLL(str(library))
+        try:
+            code = ctypes.CDLL(str(library))
+        except OSError as error:
+            raise MissingLibraryError(
+                f"kernel=c: {' '.join(find_compiler())} made no library that can be loaded "
+                f"({str(error)[:200]}); set CC to a C compiler, or leave kernel=c out"
+            ) from None
     code.count_totals.restype = ctypes.c_long
     return code
 
 
-def find_compiler() -> str:
-    """Find the compiler that CC names, or the machine's own; none is an error."""
-    compiler = shutil.which(os.environ.get("CC") or "cc")
+def find_compiler() -> list[str]:
+    """Find the command that CC contains, such as `gcc -O2`, or the machine's own compiler."""
+    words = os.environ.get("CC") or "cc"
+    try:
+        name, *options = shlex.split(words)
+    except ValueError:  # no word, or a quotation mark that is not closed
+        name, options = "", []
+    compiler = shutil.which(name) if name else None
     if compiler is None:
         raise MissingLibraryError(
-            "kernel=c needs a C compiler: install gcc or clang, or leave it out"
+            f"kernel=c needs a C compiler, got CC={words!r:.100}: install gcc or clang and set CC "
+            "to its name, or leave kernel=c out"
         )
-    return compiler
+    return [compiler, *options]
 
 
 def _compile(source: bytes, options: list[str]) -> None:
     """Compile a source from memory."""
     compiler = find_compiler()
-    command = [compiler, "-x", "c", "-", *options]
+    command = [*compiler, "-x", "c", "-", *options]
     try:
         subprocess.run(command, input=source, capture_output=True, timeout=SECONDS, check=True)
     except (OSError, subprocess.SubprocessError) as error:
         words = (getattr(error, "stderr", None) or b"").decode(errors="replace").split("\n")
         reason = next((line for line in words if "error" in line), str(error))
         raise MissingLibraryError(
-            f"kernel=c: {compiler} cannot compile it ({reason[:200]}); leave it out"
+            f"kernel=c: {' '.join(compiler)} cannot compile it ({reason[:200]}); leave it out"
         ) from None
