@@ -1,11 +1,11 @@
-# make setup | report | check | test | bench | torture. Each sets up what it needs; the second time that is instant.
+# make setup | report | check | test | bench | torture: each target first sets up what it needs.
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 BIN := .venv/bin
 READY := .venv/.ready
 COMPILED := .venv/.compiled
-# A file's tests share fixtures, so one worker runs them; those that take longest are first.
+# The tests of a file share fixtures, so one worker runs them. Slow files come first.
 SHARED := --dist loadfile --no-loadscope-reorder
-# Where this is set, every process compiles all it imports anew: a third of the time of all tests.
+# Bytecode is cached: compiling the imports again in every process would take a third of the test time.
 export PYTHONDONTWRITEBYTECODE :=
 
 .PHONY: setup report check test lint types tests tests-fast test-long durations coverage bench torture docs pictures format clean
@@ -19,22 +19,22 @@ $(READY): pyproject.toml constraints.txt
 		--config-settings editable_mode=compat --editable '.[dev]'
 	touch $@
 
-# Once, by one process: workers that start together would each compile all that they import. First
-# what commands in processes of their own run, then the same with types checked.
+# One process compiles everything before the workers start; otherwise each worker would compile it.
+# The first command compiles the plain modules, the second the modules with checked types.
 $(COMPILED): $(READY)
 	$(BIN)/python -m compileall -q innerloop tools
-	$(BIN)/pytest --collect-only -qq > /dev/null || true  # what is wrong is told when tests run
+	$(BIN)/pytest --collect-only -qq > /dev/null || true  # errors are reported when the tests run
 	touch $@
 
 report: $(READY)
 	$(BIN)/innerloop report -o report.html
 
-# Lint, types and everything fast: before each commit.
+# Lint, types and all fast tests. Run it before each commit.
 check: lint
 	@$(MAKE) --no-print-directory -j 2 types tests-fast
 
-# Types beside tests: these wait for processes that they kill, which leaves time for those. Two
-# workers: each loads the package and makes shared fixtures anew, a quarter of a minute of CPU time.
+# The type checker runs beside the tests, some of which only wait for processes. More workers would
+# cost more CPU time: each loads the package and builds the shared fixtures, in 15 seconds.
 test: lint
 	@$(MAKE) --no-print-directory -j 2 types tests
 
@@ -42,7 +42,7 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 
-# A larger nursery for short-lived objects: node collects them less often.
+# More memory for short-lived objects, so that node collects garbage less often.
 types: export NODE_OPTIONS := --max-semi-space-size=128
 types: $(READY)
 	$(BIN)/pyright
@@ -53,26 +53,26 @@ tests: $(COMPILED)
 tests-fast: $(COMPILED)
 	$(BIN)/pytest $(SHARED) -n 2 -m "not slow"
 
-# Thousands of random programs of the language, exactly against their interpreter: ten minutes.
+# Compare 5,000 random programs of the language with their interpreter, exactly: ten minutes.
 test-long: $(READY)
 	INNERLOOP_FUZZ=5000 $(BIN)/pytest tests/test_language_fuzz.py
 
-# Which tests are slow is what was measured last: tests/durations.json. TESTS names files to measure.
+# Measure the CPU time of each test and write tests/durations.json. TESTS selects files.
 durations: $(READY)
 	$(BIN)/pytest $(SHARED) -n 2 --record-durations $(TESTS)
 
-# The table is printed also where a test fails; TESTS names those to run, all unless given.
+# The table is printed even if a test fails. TESTS selects files; the default is all.
 coverage: $(READY)
 	rm -f .coverage .coverage.*
 	$(BIN)/coverage run -m pytest $(SHARED) -n 2 $(TESTS); status=$$?; \
 		$(BIN)/coverage combine --quiet && $(BIN)/coverage report && exit $$status
 
-# The site, in `site`: tutorials are run in full, pages are made from the code.
+# Build the site in `site`. This runs the tutorials in full and generates pages from the code.
 docs: $(READY)
 	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet
 	@echo "site written to site; see it with: $(BIN)/python -m http.server --bind 127.0.0.1 --directory site"
 
-# The pictures of the README, in docs/pictures, light and dark: half a minute. The last needs Chromium.
+# Draw the README's pictures in docs/pictures, light and dark: half a minute. The last one needs Chromium.
 pictures: $(READY)
 	$(BIN)/python -m tools.pictures
 	$(BIN)/python -c "from pathlib import Path; from tools.lab_screenshot import take_screenshots; \
@@ -95,8 +95,8 @@ bench: $(READY)
 	$(BIN)/python benchmarks/sparse_tails.py
 	$(BIN)/python benchmarks/solve.py
 
-# Kills, corrupted files, bad inputs, changed weights, hostile strings: an hour on two cores.
-# TORTURE gives it options, such as `--share 0.01` or `--only kills-of-train`.
+# Attack the package with kills, corrupted files, bad inputs, changed weights and hostile text: an
+# hour on two cores. TORTURE passes options, such as `--share 0.01` or `--only kills-of-train`.
 torture: $(READY)
 	$(BIN)/python -m tools.torture $(TORTURE)
 
