@@ -11,11 +11,14 @@ import torch
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check
 from innerloop.claims.loading import load_claims
+from innerloop.claims.yang2025.deciding import Games
 from innerloop.claims.yang2025.fu_convergence import judge_hundreds
 from innerloop.claims.yang2025.fu_lstm import replace_errors
+from innerloop.claims.yang2025.he_better_than_power import TRAINED
 from innerloop.claims.yang2025.he_experiments import _check_rates
 from innerloop.claims.yang2025.he_real_data import CLUSTERS, _check_mean, _check_sets, _check_worst
 from innerloop.claims.yang2025.he_relu_over_softmax import judge_kinds
+from innerloop.claims.yang2025.lin_linear_bandit import THOMPSON, Measured
 from innerloop.claims.yang2025.lin_theorem_6 import judge_gaps
 from innerloop.claims.yang2025.wu_theorem_1 import judge_norm
 
@@ -122,6 +125,78 @@ def test_the_worst_real_set_keeps_the_statement_open() -> None:
     assert _check_sets(pairs, CLUSTERS).passed is None, "both readings are ours"
     assert _check_sets({"bad": pairs["bad"]}, CLUSTERS).passed is False
     assert _check_sets({"good": none}, CLUSTERS).passed
+
+
+UNDECIDABLE = "not decidable from the source"
+
+
+@pytest.mark.parametrize(
+    ("steps", "end", "verdict"),
+    [(0.1, 1e-7, UNDECIDABLE), (0.1, 0.1, "holds"), (0.01, 1e-7, "fails")],
+)
+def test_the_power_method_loses_only_if_it_loses_after_any_number_of_steps(
+    steps: float, end: float, verdict: str
+) -> None:
+    """Errors after as many steps as layers, and at the end, against 0.02 of the transformer.
+
+    The random start, no step at all, has an error of 0.8 and decides nothing.
+    """
+    spread = 1 + 0.01 * torch.linspace(-1, 1, 20, dtype=torch.float64)
+    one = {
+        **{"spectrum": TRAINED, "gap": 0.5, "depth": 3, "about": "3 layers"},
+        "layers": torch.stack([0.3 * spread, 0.1 * spread, 0.02 * spread]),
+        "steps": torch.stack([0.8 * spread, *[steps * spread] * 16]),
+        "end": end * spread,
+    }
+    claim = load_claims()["yang2025.he.better-than-power"]
+    found = claim.judge_cells([[{**one, "seed": seed} for seed in range(3)]])
+    assert found.verdict == verdict
+    start = found.parts[0].other_readings["steps of Theorem 2.1's count"]
+    assert start.passed, "it is shown"
+
+
+@pytest.mark.parametrize(
+    ("ratios", "verdicts"),
+    [
+        ((1.1, 1.8), [UNDECIDABLE, UNDECIDABLE]),
+        ((1.1, 1.2), ["holds", "holds"]),
+        ((1.6, 1.8), ["fails", "fails"]),
+    ],
+)
+def test_sizes_that_disagree_leave_a_comparison_of_bandits_open(
+    ratios: tuple[float, float], verdicts: list[str]
+) -> None:
+    """Regrets over LinUCB's at the smaller and the larger sizes; Thompson sampling has 1.4."""
+    spread = 1 + 0.01 * torch.linspace(-1, 1, 20, dtype=torch.float64).unsqueeze(-1)
+    steps = torch.tensor([0.5, 1.0], dtype=torch.float64)
+    references = {"LinUCB": spread * steps, **dict.fromkeys(THOMPSON, 1.4 * spread * steps)}
+    games = {
+        name: Games({"transformer, seed 0": ratio * spread * steps}, references, "2 layers")
+        for name, ratio in zip(("d = 2", "d = 5"), ratios, strict=True)
+    }
+    claim = load_claims()["yang2025.lin.linear-bandit"]
+    found = claim.judge_cells([Measured(games, None, [])])
+    decided = {"undecided": UNDECIDABLE}
+    assert [decided.get(part.verdict, part.verdict) for part in found.parts] == verdicts
+    assert found.verdict == verdicts[0]
+
+
+@pytest.mark.parametrize(
+    "id",
+    [
+        "jin.theorem-3.3",
+        "he.better-than-power",
+        "he.experiments",
+        "he.real-data",
+        "lin.linear-bandit",
+        "lin.bernoulli-bandit",
+    ],
+)
+def test_a_claim_names_what_the_slides_do_not_print(id: str) -> None:
+    missing = load_claims()[f"yang2025.{id}"].missing
+    assert missing.startswith("The slides ")
+    assert missing.count(".") == 1
+    assert missing.endswith(".")
 
 
 def test_large_weights_leave_the_norm_open() -> None:

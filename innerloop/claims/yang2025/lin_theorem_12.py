@@ -1,28 +1,29 @@
 """Theorem 12: a transformer of 2H + 8 layers runs soft UCB-VI on tabular problems, exactly.
 
 Printed    a transformer with L = 2H + 8 layers can exactly implement soft UCB-VI for tabular
-           decision processes of H steps. The slides give no weights, no width, and no form of the
-           bonus, nor do they say whether the number A of actions matters
+           decision processes of H steps. The slides print no weights, no width and no form of the
+           bonus, nor whether the number A of actions matters
 Tested     two built transformers, `ucb-vi` and `packed-ucb-vi`, which packs two levels of each
            maximum into a block, against soft UCB-VI written out: the log-odds of every action at
-           every step of every episode, by what the episodes before it showed, in drawn games and
-           in the hard ones of this source. Then their layers
+           every step of every episode, planned from the episodes before it, in drawn games and in
+           the hard ones of this source. Then their layers are counted
 Parts      up to 8 actions: built for 6 sizes, and counted for every H up to 200 by the formula of
-           the built. More actions: built and exact where 2H + 8 layers are enough for the built,
-           open where they are not, since a construction that needs more refutes no existence
-Ours       the form of the bonus, c H √(ln(SAT/δ)/N), H where N = 0: the slides have none
-Beyond     with up to 2 actions H + 3 layers do, with up to 8 actions 2H + 2, for every H
-Open       more actions and H that is not small. A maximum of A numbers is built as a tree of
-           ⌈log₂ A⌉ levels, and two blocks a step hold three levels beside the cut at H. Comparing
-           all pairs in a fixed number of layers selects by steps, which continuous layers have not,
-           and one softmax is not exact. Products of attention do not help: take the derivative in
-           each direction x at a point where all values are equal. It turns σ(u)v into a linear
-           form in σ(u') or u' and v', so that m layers of ReLU with products that compute the
-           maximum there give m layers without. Networks of ReLUs need at most ⌈log₃(A − 2)⌉ + 1
-           layers (Bakaev et al. 2025, arXiv 2505.14338: three for 11 numbers, not built here), and
-           whether a number that does not grow with A is enough is not known there. Where rewards
-           are from a finite set it is: finitely many tables, and one wide MLP can hold any function
-           of them
+           the built ones. More actions: built and exact where 2H + 8 layers are enough for our
+           construction, undecided where they are not, because a construction that needs more layers
+           refutes no existence
+Ours       the form of the bonus, c H √(ln(SAT/δ)/N), H where N = 0: the slides print none
+Beyond     with up to 2 actions H + 3 layers are enough, with up to 8 actions 2H + 2, for every H
+Open       more actions when H is not small. We build a maximum of A numbers as a tree of ⌈log₂ A⌉
+           levels, and two blocks a step hold three levels beside the cut at H. A comparison of all
+           pairs in a fixed number of layers selects by step functions, which continuous layers
+           cannot compute, and one softmax is not exact. Products of attention do not help: take the
+           derivative in each direction x at a point where all values are equal. It turns σ(u)v into
+           a linear form in σ(u') or u' and v', so that m layers of ReLU with products that compute
+           the maximum there give m layers without products. Networks of ReLUs need at most ⌈log₃(A
+           − 2)⌉ + 1 layers (Bakaev et al. 2025, arXiv 2505.14338: three for 11 numbers, not built
+           here). Whether a number of layers that does not grow with A is enough is an open problem.
+           It is enough where rewards are from a finite set: there are finitely many tables, and one
+           wide MLP can represent any function of them
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ MANY = ((1, 9, 2, 24), (1, 17, 2, 30))
 SIZES = ((2, 2, 3, 12), (3, 1, 2, 6), (1, 8, 2, 24), (2, 3, 3, 14), (2, 4, 2, 16), (1, 2, 6, 10))
 """States, actions, steps per episode, episodes."""
 BUILT = ((UCBVIConstruction, 0.05), (PackedUCBVIConstruction, 0.05), (PackedUCBVIConstruction, 0.0))
-"""Constructions, and weights of the bonus."""
+"""Constructions, each with the weight of its bonus."""
 FEW, TEMPERATURE, LONGEST = 8, 0.2, 200
 
 
@@ -73,7 +74,7 @@ def judge_planning(rows: Rows) -> Evidence:
     count = enough.check()
     count = replace(
         count,
-        summary=f"{count.summary}; {counted} on built networks, others by the formula of the built",
+        summary=f"{count.summary}; {counted} on built networks, the others by their formula",
     )
     return Evidence(
         parts=[
@@ -105,10 +106,10 @@ def judge_planning(rows: Rows) -> Evidence:
     kind="equality",
     hypotheses={
         "tabular decision processes of $H$ steps": "the slides",
-        "the form of the bonus": "ours: the slides give none",
+        "the form of the bonus": "ours: the slides print none",
     },
-    decided_by="a maximum of $A$ numbers, exactly, in a number of layers of ReLU that does not "
-    "grow with $A$, or a proof that there is none",
+    decided_by="open mathematics: a construction of the exact maximum of $A$ numbers in a number "
+    "of ReLU layers that does not grow with $A$, or a proof that there is none",
     quick={"sizes": 6, "games": 20},
     full={"sizes": 6, "games": 200},
     tiny={"sizes": 2, "games": 4},
@@ -172,7 +173,7 @@ def soft_ucb_vi(game: TabularGameProblem, width: float) -> Tensor:
 
 
 def check_many_actions(rows: Rows) -> Check:
-    """Check larger numbers of actions where the built layers fit; where they do not, it is open."""
+    """Check larger numbers of actions; undecided if some need more layers than are printed."""
     statement = f"$2H + 8$ layers are enough, exactly, for more than {FEW} actions"
     exact = Equality(statement, tolerance=1e-9)
     beyond = 0
@@ -188,9 +189,10 @@ def check_many_actions(rows: Rows) -> Check:
     return replace(
         found,
         passed=None,
-        summary=f"built and exact for 9 and 17 actions at $H = 2$ ({found.summary}); what is built "
-        f"fits for {fits}, and needs {count_layers(LONGEST, 128)} layers at $H = {LONGEST}$, "
-        "$A = 128$; no construction that needs more refutes that there is one",
+        summary=f"built and exact for 9 and 17 actions at $H = 2$ ({found.summary}); the built "
+        f"layers are enough for {fits}, but $H = {LONGEST}$ and $A = 128$ take "
+        f"{count_layers(LONGEST, 128)} of them, where {printed_layers(LONGEST)} are printed; a "
+        "construction that needs more layers refutes no existence",
     )
 
 
