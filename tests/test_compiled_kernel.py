@@ -98,7 +98,9 @@ def test_a_recipe_trains_with_it(run: Any, tmp_path: Any) -> None:
     assert losses[0][-1] < losses[0][0]
 
 
-def test_a_machine_without_a_working_compiler_gives_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_a_working_compiler_gives_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(compiled, "_load", compiled._load.__wrapped__)
     prompts = draw_prompts(2, 2, 3, shared=True)
     weights = [draw(1, 2, 2), draw(2, 2), draw(2, 2)]
