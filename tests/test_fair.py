@@ -107,10 +107,11 @@ def test_an_undecided_claim_gives_its_reason(
 ) -> None:
     """The reason counts only where data leave a part undecided, and it is printed then."""
     text = "The number of loops is not printed"
+    settings: dict[str, Any] = {"kind": "figure", "quick": {}, "full": {}, reason: text}
     checks = [(OPEN, verdict), (FAILED, "fails"), (HELD, "holds")]
     for check, expected in checks:
 
-        @claim("toy.open", "a", where="b", kind="figure", quick={}, full={}, **{reason: text})
+        @claim("toy.open", "a", where="b", **settings)
         def toy_open(generator: torch.Generator, check: Check = check) -> Evidence:
             return Evidence(parts=[Part(printed=check), Part(printed=HELD)])
 
