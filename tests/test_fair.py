@@ -573,7 +573,7 @@ def test_a_restatement_reads_the_cells_of_its_original(
     print_outcomes([outcome.as_dict() for outcome in outcomes])
     assert capsys.readouterr().out.count(f"the transformer's error: {whole}\n") == 2, "not cut off"
     texts = render_claims([outcome.as_dict() for outcome in outcomes], {}, {})
-    assert 'The statement of <a href="#gatmiry2024.theorem-3.4">' in texts
+    assert 'Restates <a href="#gatmiry2024.theorem-3.4">' in texts
     assert texts.count(">holds · 1 erratum<") == 2
     assert len(list_findings([outcome.as_dict() for outcome in outcomes])) == 1
 

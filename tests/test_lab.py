@@ -749,7 +749,7 @@ def test_an_answer_that_is_not_finite_is_a_mistake_in_one_line(
 
 @contextlib.contextmanager
 def serve(monkeypatch: pytest.MonkeyPatch, seconds: float) -> Iterator[int]:
-    """The lab at a port of this machine, whose requests must arrive within so many seconds."""
+    """Serve the lab at a local port; a request must arrive within this number of seconds."""
     monkeypatch.setattr("innerloop.lab.serving.MAX_HEADER_SECONDS", seconds)
     monkeypatch.setattr("innerloop.lab.server.MAX_BODY_SECONDS", seconds)
     with open_socket(0) as listener:
