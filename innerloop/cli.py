@@ -42,8 +42,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool | None) -> None:
-    if asked:
+def _print_version(is_requested: bool | None) -> None:
+    if is_requested:
         print_text(f"innerloop {__version__}")
         raise typer.Exit
 

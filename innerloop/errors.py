@@ -35,5 +35,5 @@ def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> InputError
     listed = ", ".join(names) or "none"
     if len(names) > MAX_NAMES:
         listed = f"{len(names)} of them, see `innerloop list`"
-    shown = repr(name) if len(name) <= MAX_LENGTH else f"{name[:MAX_LENGTH]!r}…"
-    return InputError(f"no {kind} called {shown}{hint} (there is: {listed})")
+    quoted = repr(name) if len(name) <= MAX_LENGTH else f"{name[:MAX_LENGTH]!r}…"
+    return InputError(f"no {kind} called {quoted}{hint} (there is: {listed})")

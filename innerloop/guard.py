@@ -82,10 +82,10 @@ def _run(work: Callable[[], object]) -> int:
             ending = _read_code(work())
             flush_output()
         except BaseException as error:  # all but bugs become a line
-            found = _explain(error)
-            if found is None:
+            explanation = _explain(error)
+            if explanation is None:
                 raise
-            ending = found
+            ending = explanation
         if terminated and ending.code == INTERRUPTED:
             ending = Ending(TERMINATED, ending.line)
     if ending.line:
@@ -167,8 +167,8 @@ def _explain_stop(error: BaseException) -> Ending | None:
 def _explain_mistake(error: BaseException) -> Ending | None:
     """Explain a mistake in what was asked, or that it asked for too much memory."""
     if isinstance(error, InputError):
-        wanted = error.__cause__ is not None and os.environ.get(TRACEBACK_VARIABLE)
-        return None if wanted else Ending(MISTAKE, str(error))
+        wants_traceback = error.__cause__ is not None and os.environ.get(TRACEBACK_VARIABLE)
+        return None if wants_traceback else Ending(MISTAKE, str(error))
     if isinstance(error, typer.Abort | EOFError):
         return Ending(MISTAKE, "standard input ended before an answer came")
     if hasattr(error, "format_message"):  # a usage error of typer, or of the click that it uses
@@ -210,7 +210,7 @@ def _describe_memory(error: BaseException) -> str:
     """Say that memory ran out, how much was asked for, and what to reduce; empty for others."""
     if not is_out_of_memory(error):
         return ""
-    found = _ALLOCATION.search(str(error))
-    asked = f" ({int(found[1]) / 1e9:.3g} GB at once were asked for)" if found else ""
+    match = _ALLOCATION.search(str(error))
+    amount = f" ({int(match[1]) / 1e9:.3g} GB at once were asked for)" if match else ""
     command = next((word for word in sys.argv[1:] if word in _SIZES), "build")
-    return f"out of memory{asked}: reduce {_SIZES[command]}"
+    return f"out of memory{amount}: reduce {_SIZES[command]}"

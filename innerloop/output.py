@@ -24,7 +24,7 @@ _UNSAFE = re.compile(
 
 def escape_text(text: str, keep: str = "") -> str:
     """Escape characters that steer a terminal or cannot be encoded, but for those in `keep`."""
-    return _UNSAFE.sub(lambda found: found[0] if found[0] in keep else _escape(found[0]), text)
+    return _UNSAFE.sub(lambda match: match[0] if match[0] in keep else _escape(match[0]), text)
 
 
 def _escape(character: str) -> str:

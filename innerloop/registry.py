@@ -113,36 +113,36 @@ def find_member(kind: str, base: type[T], name: str) -> type[T]:
     raise unknown_name_error(KINDS[kind], name, [*(entry.name for entry in scan.entries), *others])
 
 
-def make_member(kind: str, base: type[T], given: Any, settings: Mapping[str, Any]) -> T:
+def make_member(kind: str, base: type[T], member: Any, settings: Mapping[str, Any]) -> T:
     """Make a member from a name, a location, a class, or an object, with settings by name."""
-    if isinstance(given, str) and ":" in given:
-        given = load_object(given)
-    if isinstance(given, str):
-        given = find_member(kind, base, given)
-    if inspect.isclass(given) and issubclass(given, base):
-        _check_complete(given)
-        return cast(Any, given).from_values(dict(settings))
-    if isinstance(given, base):
+    if isinstance(member, str) and ":" in member:
+        member = load_object(member)
+    if isinstance(member, str):
+        member = find_member(kind, base, member)
+    if inspect.isclass(member) and issubclass(member, base):
+        _check_complete(member)
+        return cast(Any, member).from_values(dict(settings))
+    if isinstance(member, base):
         if not settings:
-            return given
-        made = cast(Any, given)
+            return member
+        made = cast(Any, member)
         return type(made).from_values({**made.values(), **settings})
     raise InputError(
         f"expected a {KINDS[kind]}: a name, a subclass of {base.__name__} or an object of one, "
-        f"or module:attribute; got {_describe(given)}"
+        f"or module:attribute; got {_describe(member)}"
     )
 
 
-def find_class(kind: str, base: type[T], given: Any) -> type[T]:
+def find_class(kind: str, base: type[T], member: Any) -> type[T]:
     """Find the class of a member that is given by name, location, class or object."""
-    if isinstance(given, str) and ":" in given:
-        given = load_object(given)
-    if isinstance(given, str):
-        return find_member(kind, base, given)
-    found = given if inspect.isclass(given) else type(given)
-    if not issubclass(found, base):
-        raise InputError(f"expected a {KINDS[kind]}, got {_describe(given)}")
-    return found
+    if isinstance(member, str) and ":" in member:
+        member = load_object(member)
+    if isinstance(member, str):
+        return find_member(kind, base, member)
+    kind_of_member = member if inspect.isclass(member) else type(member)
+    if not issubclass(kind_of_member, base):
+        raise InputError(f"expected a {KINDS[kind]}, got {_describe(member)}")
+    return kind_of_member
 
 
 def get_name(member: type) -> str:

@@ -23,10 +23,10 @@ def find_recorded() -> Path:
     return installed if installed.is_dir() else PACKAGE.parent / "results"
 
 
-def find_results(given: Path | None = None) -> Path:
+def find_results(folder: Path | None = None) -> Path:
     """Return the folder of the user's results: cells below `cells`, trainings below `runs`."""
-    if given is not None:
-        return _expand_home(given)
+    if folder is not None:
+        return _expand_home(folder)
     if named := os.environ.get(VARIABLE):
         return _expand_home(Path(named))
     checkout = PACKAGE.parent

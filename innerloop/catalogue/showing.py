@@ -85,12 +85,12 @@ def find_any(member: Any) -> tuple[str, Any]:
     if isinstance(member, Claim):
         return "claims", member
     if not isinstance(member, str):
-        found = member if inspect.isclass(member) else type(member)
+        kind_of_member = member if inspect.isclass(member) else type(member)
         for kind, base in BASES.items():
-            if issubclass(found, base):
+            if issubclass(kind_of_member, base):
                 return kind, member
         expected = ", ".join(KINDS.values())
-        raise InputError(f"expected one of {expected}; got {found.__name__}")
+        raise InputError(f"expected one of {expected}; got {kind_of_member.__name__}")
     single, slash, name = member.partition("/")
     if slash:
         kind = find_kind(single)

@@ -291,7 +291,7 @@ def _group(row: str) -> str:
 
 def _write_operator(c: str, role: str) -> str:
     """Write an operator; what its place in the row tells a browser is not said again."""
-    shown = escape(c)
+    escaped = escape(c)
     if role in ("open", "close", "solid"):
-        return f"<mi>{shown}</mi>"  # as operators, brackets would grow and a slash stand apart
-    return f'<mo form="prefix">{shown}</mo>' if role == "prefix" else f"<mo>{shown}</mo>"
+        return f"<mi>{escaped}</mi>"  # as operators, brackets would grow and a slash stand apart
+    return f'<mo form="prefix">{escaped}</mo>' if role == "prefix" else f"<mo>{escaped}</mo>"

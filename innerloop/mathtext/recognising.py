@@ -65,11 +65,11 @@ def _mark_runs(text: str) -> Iterator[str]:
     kinds = [_classify(words, k) for k in range(len(words))]
     at = k = 0
     while k < len(words):
-        found = _find_run(text, words, kinds, k) if kinds[k] != "word" else None
-        if found is None:
+        run = _find_run(text, words, kinds, k) if kinds[k] != "word" else None
+        if run is None:
             k += 1
             continue
-        start, end, k = found
+        start, end, k = run
         yield f"{text[at:start]}${_normalise(text[start:end])}$"
         at = end
     yield text[at:]
@@ -81,8 +81,8 @@ def _find_run(
     """Find the longest mathematics from a word on: its ends, and the number of the word after."""
     last = first
     while last + 1 < len(words) and kinds[last + 1] != "word":
-        shown = text[words[first].start() : words[last].end()]
-        if shown[-1] in ",.;:?" and _count_open(shown) <= 0:
+        source = text[words[first].start() : words[last].end()]
+        if source[-1] in ",.;:?" and _count_open(source) <= 0:
             break
         last += 1
     for end in range(last, first - 1, -1):
@@ -135,14 +135,14 @@ def _is_operator(word: str) -> bool:
 def _trim(text: str, start: int, end: int) -> tuple[int, int]:
     """Leave out what belongs to the sentence: its marks, a lone bracket, an operator at the end."""
     while start < end:
-        shown = text[start:end]
-        last = shown[-1]
-        lone = last in _PAIRS and shown.count(_PAIRS[last]) < shown.count(last)
-        if shown.endswith(("'s", "’s")):
+        source = text[start:end]
+        last = source[-1]
+        lone = last in _PAIRS and source.count(_PAIRS[last]) < source.count(last)
+        if source.endswith(("'s", "’s")):
             end -= 2
-        elif lone or last in '.,;:?!"” ' or (last in _OPERATORS - {"|"} and len(shown) > 1):
+        elif lone or last in '.,;:?!"” ' or (last in _OPERATORS - {"|"} and len(source) > 1):
             end -= 1
-        elif shown[0] in '"“ ' or (shown[0] in "([{" and _count_open(shown) > 0):
+        elif source[0] in '"“ ' or (source[0] in "([{" and _count_open(source) > 0):
             start += 1
         else:
             break

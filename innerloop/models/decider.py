@@ -80,8 +80,8 @@ class Decider(nn.Module):
         return self._read(stream), after
 
     def _read(self, stream: Tensor) -> Tensor:
-        said = stream @ self.reading.mT
-        return said.squeeze(-1) if len(self.reading) == 1 else said
+        output = stream @ self.reading.mT
+        return output.squeeze(-1) if len(self.reading) == 1 else output
 
     def _fill(self, tokens: Tensor) -> Tensor:
         return nn.functional.pad(tokens, (0, self.machine.layout.width - tokens.shape[-1]))

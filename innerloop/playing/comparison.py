@@ -34,15 +34,15 @@ def play_players(
 
 def list_references(environment: Environment) -> dict[str, Policy[Any, Any]]:
     """List the registered policies that can play in an environment, with their default numbers."""
-    found = {}
+    references = {}
     for name, kind in load_members("policies", Policy).items():
         try:
             policy: Policy[Any, Any] = make_member("policies", Policy, kind, {})
             policy.check_environment(environment)
         except InputError:
             continue
-        found[name] = policy
-    return found
+        references[name] = policy
+    return references
 
 
 def choose_references(

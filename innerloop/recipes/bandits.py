@@ -52,8 +52,8 @@ class BanditRecipe(DecisionRecipe, ABC):
 
     def read_problem(self, problem: BanditGameProblem) -> Steps:
         self._check_sizes(problem.arms, problem.d)
-        shown = problem.features.flatten(-2)[..., : self.shown_size]
-        return Steps(shown, problem.actions, problem.rewards)
+        numbers = problem.features.flatten(-2)[..., : self.shown_size]
+        return Steps(numbers, problem.actions, problem.rewards)
 
     def check_environment(self, environment: Environment) -> None:
         if not isinstance(environment, Bandit):

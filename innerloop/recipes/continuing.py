@@ -51,19 +51,19 @@ def read_request(recipe: Any, settings: Mapping[str, Any], path: Path | None) ->
     kind, saved = find_class("recipes", Recipe, recipe), about.get("settings")
     if not isinstance(saved, dict) or about.get("recipe") != get_name(kind):
         return Request(make_member("recipes", Recipe, recipe, settings))  # restoring refuses it
-    given = {**recipe.values(), **settings} if isinstance(recipe, Recipe) else dict(settings)
+    values = {**recipe.values(), **settings} if isinstance(recipe, Recipe) else dict(settings)
     planned = saved.get("steps", kind.__dataclass_fields__["steps"].default)
-    wanted = given.pop("steps", None)
+    steps = values.pop("steps", None)
     try:
-        made = kind.from_values({**saved, **given, "steps": planned})
+        made = kind.from_values({**saved, **values, "steps": planned})
     except InputError as error:
-        _ = kind.from_values({**given})  # where the caller's own are wrong, that is the error
+        _ = kind.from_values({**values})  # where the caller's own are wrong, that is the error
         raise FileError(f"{path} does not hold a training of {get_name(kind)}: {error}") from None
-    if wanted is not None:
-        wanted = replace(made, steps=wanted).steps
-        if wanted < made.steps:
+    if steps is not None:
+        steps = replace(made, steps=steps).steps
+        if steps < made.steps:
             raise FileError(
-                f"{path} belongs to a training of steps={made.steps}, got {wanted}: a run may be "
+                f"{path} belongs to a training of steps={made.steps}, got {steps}: a run may be "
                 "given more steps, not fewer"
             )
-    return Request(made, wanted, path.stat().st_size)
+    return Request(made, steps, path.stat().st_size)

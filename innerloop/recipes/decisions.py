@@ -223,21 +223,23 @@ class DecisionRecipe(Recipe, ABC):
         environment = self.build_distribution().sample(count, generator=generator)
         draws = Draws.sample(behaviour, environment, self.horizon_steps, generator)
         alike = behaviour is expert
-        asked = draws if alike else Draws.sample(expert, environment, self.horizon_steps, generator)
-        state, told = behaviour.init_state(environment), expert.init_state(environment)
+        draws_of_expert = (
+            draws if alike else Draws.sample(expert, environment, self.horizon_steps, generator)
+        )
+        state, expert_state = behaviour.init_state(environment), expert.init_state(environment)
         previous, rows = None, []
         for t in range(self.horizon_steps):
             observation = environment.observe(t, draws.luck[t], previous)
-            odds = expert.probabilities(told, observation, asked.noise[t])
+            odds = expert.probabilities(expert_state, observation, draws_of_expert.noise[t])
             chances = odds if alike else behaviour.probabilities(state, observation, draws.noise[t])
             action = sample_inverse_cdf(chances, draws.lots[t])
             reward = environment.reward(observation, action, draws.luck[t])
-            told = expert.update(told, observation, action, reward)
-            state = told if alike else behaviour.update(state, observation, action, reward)
+            expert_state = expert.update(expert_state, observation, action, reward)
+            state = expert_state if alike else behaviour.update(state, observation, action, reward)
             previous = (observation, action)
             rows.append((self.show(observation), action, reward, odds))
-        shown, actions, rewards, odds = zip(*rows, strict=True)
-        numbers = torch.stack(shown, dim=-2).float()
+        observations, actions, rewards, odds = zip(*rows, strict=True)
+        numbers = torch.stack(observations, dim=-2).float()
         if bool((numbers == numbers[:, :1]).all()):
             numbers = numbers[:, :1].clone()  # a fixed set of actions is kept once
         steps = Steps(numbers, torch.stack(actions, dim=-1), torch.stack(rewards, dim=-1).float())

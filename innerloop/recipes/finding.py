@@ -68,18 +68,20 @@ def find_folder(root: Path, recipe: Any, settings: Mapping[str, Any]) -> Path:
     exact = _name_exact(root, kind, settings)
     if exact is not None and _is_unfinished(exact):
         return exact
-    wanted = {name: value for name, value in settings.items() if name != "steps"}
+    expected = {name: value for name, value in settings.items() if name != "steps"}
     begun = [path.parent.parent for path in sorted(root.glob(f"*/seed-*/{CHECKPOINT}"))]
-    alike = [each for each in dict.fromkeys(begun) if _agrees(each, kind, wanted)]
-    found = [each for each in alike if _is_unfinished(each)]
-    found = found or [each for each in alike if each == exact] or alike
-    if len(found) > 1:
-        names = ", ".join(map(str, found[:MAX_LISTED])) + (", …" if len(found) > MAX_LISTED else "")
-        raise InputError(
-            f"{len(found)} runs of {get_name(kind)} could be meant: resume one by its folder, as "
-            f"in `innerloop train {found[0]} --resume` (there is: {names})"
+    alike = [each for each in dict.fromkeys(begun) if _agrees(each, kind, expected)]
+    matches = [each for each in alike if _is_unfinished(each)]
+    matches = matches or [each for each in alike if each == exact] or alike
+    if len(matches) > 1:
+        names = ", ".join(map(str, matches[:MAX_LISTED])) + (
+            ", …" if len(matches) > MAX_LISTED else ""
         )
-    return found[0] if found else kind.from_values(dict(settings)).name_folder(root)
+        raise InputError(
+            f"{len(matches)} runs of {get_name(kind)} could be meant: resume one by its folder, as "
+            f"in `innerloop train {matches[0]} --resume` (there is: {names})"
+        )
+    return matches[0] if matches else kind.from_values(dict(settings)).name_folder(root)
 
 
 def _name_exact(root: Path, kind: type[Recipe], settings: Mapping[str, Any]) -> Path | None:
@@ -94,14 +96,14 @@ def _is_unfinished(folder: Path) -> bool:
     return any(not (p.parent / MODEL).exists() for p in folder.glob(f"seed-*/{CHECKPOINT}"))
 
 
-def _agrees(folder: Path, kind: type[Recipe], wanted: Mapping[str, Any]) -> bool:
+def _agrees(folder: Path, kind: type[Recipe], expected: Mapping[str, Any]) -> bool:
     """Tell whether a folder's run is of this recipe and has these settings."""
     try:
         about = _read_about(folder)
         if about.get("recipe") != get_name(kind) or not isinstance(about.get("settings"), dict):
             return False
         made = kind.from_values(about["settings"])
-        return made.values() == kind.from_values({**made.values(), **wanted}).values()
+        return made.values() == kind.from_values({**made.values(), **expected}).values()
     except InputError:  # damaged, or of another version
         return False
 

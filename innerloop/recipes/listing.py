@@ -74,7 +74,7 @@ def load_curves(places: Iterable[Path]) -> list[dict[str, Any]]:
 
     Each has a `name`, and a `group` of runs that differ in the seed alone.
     """
-    found: dict[Path, dict[str, Any]] = {}
+    curves: dict[Path, dict[str, Any]] = {}
     for place in places:
         tables = [place / HISTORY] if (place / HISTORY).exists() else place.glob(f"**/{HISTORY}")
         listed = sorted(tables)
@@ -83,10 +83,10 @@ def load_curves(places: Iterable[Path]) -> list[dict[str, Any]]:
             raise FileError(f"{place} holds no run: {what}")
         for table in listed:
             history = read_history(table, growing=not (table.parent / MODEL).exists())
-            found[table.parent.resolve()] = {"folder": table.parent, "history": history}
-    runs = list(found.values())
+            curves[table.parent.resolve()] = {"folder": table.parent, "history": history}
+    runs = list(curves.values())
     labels = _label_by_settings([run["folder"] for run in runs])
-    for run, name, label in zip(runs, _name_by_folder(list(found)), labels, strict=True):
+    for run, name, label in zip(runs, _name_by_folder(list(curves)), labels, strict=True):
         group = "/".join(name[:-1]) if name[-1].startswith("seed-") and name[1:] else "/".join(name)
         run |= {"name": "/".join(name), "group": label or group}
     return runs

@@ -106,8 +106,8 @@ def _check_description(about: dict[str, Any]) -> None:
     """Refuse a description that lacks what is shown of a run, or has it in another type."""
     for name, kind in (("recipe", str), ("command", str), ("settings", dict), ("final", dict)):
         if not isinstance(about.get(name), kind):
-            found = f"{about.get(name)!r:.60}"
-            raise FileError(f"its {name} must be of type {kind.__name__}, got {found}")
+            actual = f"{about.get(name)!r:.60}"
+            raise FileError(f"its {name} must be of type {kind.__name__}, got {actual}")
     seconds, final = about.get("seconds"), about["final"]
     numbers = {"seconds": seconds, **{f"final {name}": final.get(name) for name in final}}
     for name in ("seconds", "final step", "final loss"):
@@ -132,10 +132,10 @@ def find_folders(
             place = Path(read_object(note)["folder"])
             # Not `**`: a note must not send the search over a whole disk.
             patterns = [f"{depth}{sign}" for sign in signs for depth in ("", "*/", "*/*/")]
-            found = sorted({path.parent for each in patterns for path in place.glob(each)})
+            folders = sorted({path.parent for each in patterns for path in place.glob(each)})
         except (OSError, FileError, KeyError, TypeError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             notice(str(note.relative_to(root)), f"the note is damaged: {reason}")
             continue
-        for folder in found:
+        for folder in folders:
             yield folder, str(folder)

@@ -241,8 +241,8 @@ class SweepResult:
     @property
     def rows(self) -> list[dict[str, Any]]:
         """A row per run that has ended, in the order of the sweep."""
-        found = (self.ended.get(run.folder) for run in self.sweep.runs)
-        return [row for row in found if row is not None]
+        ended = (self.ended.get(run.folder) for run in self.sweep.runs)
+        return [row for row in ended if row is not None]
 
     @property
     def best(self) -> dict[str, Any] | None:
@@ -267,15 +267,15 @@ class SweepResult:
 
     def summarise(self) -> list[dict[str, Any]]:
         """Summarise the runs of each point of the grid: how many ended, mean and best loss."""
-        found = []
+        summaries = []
         for point in self.sweep.points:
             own = [row for row in self.rows if all(row[k] == v for k, v in point.items())]
             losses = [row["loss"] for row in own if "loss" in row]
             mean = sum(losses) / len(losses) if losses else None
             diverged = sum(row["ended"] == "diverged" for row in own)
             measures = {"runs": len(own), "diverged": diverged, "mean loss": mean}
-            found.append({**point, **measures, "best loss": min(losses, default=None)})
-        return found
+            summaries.append({**point, **measures, "best loss": min(losses, default=None)})
+        return summaries
 
     def write_table(self) -> Path:
         """Write the rows as CSV into the folder of the sweep."""

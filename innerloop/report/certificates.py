@@ -147,9 +147,9 @@ def _render_row(certificate: dict[str, Any]) -> str:
 def _render_exactness(certificate: dict[str, Any]) -> str:
     """Render what the comparison in rational arithmetic says; older certificates have none."""
     words = {"proof": "proved", "points": "at the points tried", "differs": "differs", "none": "—"}
-    found = certificate.get("exactness") or {"status": "none", "brief": "not compared"}
-    status = words.get(found["status"]) or escape(found["status"])
-    return f"<td>{status}<small>{escape(found['brief'])}</small></td>"
+    exactness = certificate.get("exactness") or {"status": "none", "brief": "not compared"}
+    status = words.get(exactness["status"]) or escape(exactness["status"])
+    return f"<td>{status}<small>{escape(exactness['brief'])}</small></td>"
 
 
 def _format_number(value: float | tuple[float, ...]) -> str:

@@ -91,9 +91,9 @@ def _render_origin(outcome: dict[str, Any]) -> str:
     text = ""
     if id := escape(outcome["restates"]):
         text += f'<p class="quiet">Restates <a href="#{id}">{id}</a>, which shows the check.</p>'
-    if given := outcome["hypotheses"]:
+    if hypotheses := outcome["hypotheses"]:
         words = "; ".join(
-            f"{typeset_later(name)} ({typeset_later(at)})" for name, at in given.items()
+            f"{typeset_later(name)} ({typeset_later(at)})" for name, at in hypotheses.items()
         )
         text += f'<p class="quiet">Hypotheses: {words}.</p>'
     return text
@@ -192,15 +192,15 @@ def _render_check(title: str, check: dict[str, Any]) -> str:
     outcome = {True: "holds", False: "fails", None: "undecided"}[check["passed"]]
     example = typeset_later(check["counterexample"])
     label = '<span class="label">the smallest counterexample found</span>'
-    shown = f'<p class="example">{label}{example}</p>' if example else ""
+    example_line = f'<p class="example">{label}{example}</p>' if example else ""
     ours = f" Threshold of ours: {check['ours']}." if check["ours"] else ""
     *lines, last = check["summary"].split("\n")
-    told = [*map(format_sentence, lines), format_sentence(last) + ours]
-    summary = "<br>".join(map(typeset_later, told))
+    sentences = [*map(format_sentence, lines), format_sentence(last) + ours]
+    summary = "<br>".join(map(typeset_later, sentences))
     return (
         f'<div class="form {outcome}"><h4>{title}: <b>{outcome}</b></h4>'
         f'<p class="formula">{typeset_later(check["statement"])}</p>'
-        f'<p class="quiet">{summary}</p>{shown}</div>'
+        f'<p class="quiet">{summary}</p>{example_line}</div>'
     )
 
 

@@ -39,9 +39,9 @@ class Drawings:
         text = json.dumps([clean(spec), CONFIG, _converter(), SHORTER], sort_keys=True)
         name = f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.svg.z"
         self.used.add(name)
-        kept = self._read(name)
-        if kept is not None:
-            return kept
+        stored = self._read(name)
+        if stored is not None:
+            return stored
         try:
             svg = shorten(vl_convert.vegalite_to_svg(clean(spec), config=CONFIG))
         except ValueError as error:  # one figure that the converter refuses costs no page

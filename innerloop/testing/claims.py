@@ -114,13 +114,13 @@ def check_falsified_data(claim: Claim, data: Sequence[Any] | None = None) -> Non
     reached: set[str] = set()
     for form, change in claim.falsified.items():
         require(callable(change), f"{claim.id}: {form!r} is no function from data to data")
-        found = dict(claim.judge_cells(copy.deepcopy(data), change).list_checks())
+        checks = dict(claim.judge_cells(copy.deepcopy(data), change).list_checks())
         require(
-            found.keys() == genuine.keys(),
+            checks.keys() == genuine.keys(),
             f"{claim.id}, {form}: data decide what holds, not which parts there are: "
-            f"{sorted(found.keys() ^ genuine.keys())}",
+            f"{sorted(checks.keys() ^ genuine.keys())}",
         )
-        broken = {name for name in open_checks if found[name].passed is False}
+        broken = {name for name in open_checks if checks[name].passed is False}
         require(broken, f"{claim.id} accepts falsified data: {form}")
         reached |= broken
     missing = [f"{name} ({genuine[name].statement})" for name in sorted(open_checks - reached)]

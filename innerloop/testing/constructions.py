@@ -110,21 +110,21 @@ def run_cases(
             transformer = construction.transformer
             if dtype != torch.float64:
                 transformer = copy.deepcopy(transformer).to(dtype)
-            found = measure_deviations(
+            deviations = measure_deviations(
                 construction, transformer, problem.to(torch.float64), generator
             )
         except OutOfRangeError:
             continue
         # A case on which nothing happens, a label below the threshold say, tests nothing.
-        if found.usage <= 1 and found.largest_move > 1e-4:
-            lengths = {len(found.step), len(found.free)}
+        if deviations.usage <= 1 and deviations.largest_move > 1e-4:
+            lengths = {len(deviations.step), len(deviations.free)}
             require(
                 lengths == {construction.steps},
                 f"{kind.__name__}: {construction.steps} steps were asked for, {lengths} are built",
             )
             label = f"{construction.values()} on {distribution.values()}, batch {batch}"
-            off = f"{max(found.step):.2e} a step, {max(found.free):.2e} running free"
-            broken = f"{off}, {found.broken}" if found.broken else ""
+            off = f"{max(deviations.step):.2e} a step, {max(deviations.free):.2e} running free"
+            broken = f"{off}, {deviations.broken}" if deviations.broken else ""
             yield CaseOutcome(label, broken, construction.tolerance(dtype))
 
 
