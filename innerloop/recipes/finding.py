@@ -1,4 +1,4 @@
-"""Finding the run that `--resume` means: by its folder, or by its recipe and some settings."""
+"""Find the run that `--resume` continues, by its folder or by its recipe and some settings."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from innerloop.training import checkpoint
 from innerloop.training.folder import CHECKPOINT, MODEL
 
 MAX_LISTED = 5
-"""An error names at most this many folders."""
+"""Largest number of folders that an error lists."""
 
 
 def holds_run(folder: Path) -> bool:
-    """Tell whether a folder holds a run that was begun, or runs of several seeds."""
+    """Return whether a folder contains a started run, or started runs of several seeds."""
     return any(folder.glob(f"seed-*/{CHECKPOINT}")) or (folder / CHECKPOINT).is_file()
 
 
 def split_seed(folder: Path) -> tuple[Path, int | None]:
-    """Split the folder of one run, `…/seed-3`, into that of all seeds and its seed.
+    """Split the folder of one run, `…/seed-3`, into the folder of all seeds and the seed.
 
     A folder that holds no run itself, but those of its seeds or nothing, is that of all.
     """
@@ -39,13 +39,13 @@ def split_seed(folder: Path) -> tuple[Path, int | None]:
 
 
 def list_begun_seeds(folder: Path) -> list[int]:
-    """List the seeds whose runs were begun in a folder."""
+    """List the seeds that have a started run in a folder."""
     names = (path.parent.name.removeprefix("seed-") for path in folder.glob(f"seed-*/{CHECKPOINT}"))
     return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
 def read_recipe_name(folder: Path) -> str:
-    """Read the name of the recipe that a folder's runs are of."""
+    """Read the name of the recipe of the runs in a folder."""
     about = _read_about(folder)
     name = about.get("recipe")
     if not isinstance(name, str):
@@ -85,7 +85,7 @@ def find_folder(root: Path, recipe: Any, settings: Mapping[str, Any]) -> Path:
 
 
 def _name_exact(root: Path, kind: type[Recipe], settings: Mapping[str, Any]) -> Path | None:
-    """Name the folder of a run of exactly these settings; None where others must complete them."""
+    """Return the folder of a run with exactly these settings; None if settings are missing."""
     try:
         return kind.from_values(dict(settings)).name_folder(root)
     except InputError:
@@ -97,7 +97,7 @@ def _is_unfinished(folder: Path) -> bool:
 
 
 def _agrees(folder: Path, kind: type[Recipe], expected: Mapping[str, Any]) -> bool:
-    """Tell whether a folder's run is of this recipe and has these settings."""
+    """Return whether a folder's run belongs to this recipe and has these settings."""
     try:
         about = _read_about(folder)
         if about.get("recipe") != get_name(kind) or not isinstance(about.get("settings"), dict):
