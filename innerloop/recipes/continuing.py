@@ -22,13 +22,13 @@ SPARE_BYTES, BYTES_PER_BYTE = 2**26, 200
 
 
 class Request(NamedTuple):
-    """A training to run: the recipe as the run was started, and the number of steps requested now."""
+    """A training to run: the recipe of the started run, and the number of steps requested now."""
 
 
     recipe: Recipe
     steps: int | None = None
     held: int | None = None
-    """Size of the checkpoint that the settings come from, in bytes; None if the caller gave them."""
+    """Size in bytes of the checkpoint that the settings come from; None without a checkpoint."""
 
 
     def limit_memory(self) -> AbstractContextManager[None]:

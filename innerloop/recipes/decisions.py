@@ -51,7 +51,7 @@ class Steps(NamedTuple):
 
 
 class LabelledGames(NamedTuple):
-    """Games with the expert's log-odds of the actions at every step."""
+    """Games with the expert's probabilities of the actions at every step."""
 
     steps: Steps
     odds: Float[Tensor, "*batch steps actions"]
@@ -63,7 +63,7 @@ class LabelledGames(NamedTuple):
 
 @dataclass(frozen=True)
 class ImitationObjective:
-    """The cross-entropy to the expert's actions, on a fixed pool of games or on fresh games."""
+    """The cross-entropy to the expert's probabilities, on a fixed pool of games or on fresh ones."""
 
     draw_games: Callable[[int, torch.Generator], LabelledGames]
     log_odds: Callable[[nn.Module, Steps], Float[Tensor, "batch steps actions"]]
@@ -202,7 +202,7 @@ class DecisionRecipe(Recipe, ABC):
         )
 
     def draw_games(self, count: int, generator: torch.Generator) -> LabelledGames:
-        """Draw environments, play games in them, and label every step with the expert's odds."""
+        """Draw environments, play games, and label every step with the expert's probabilities."""
         behaviours, expert = self.list_behaviours(), self.build_expert()
         bounds = [k * count // len(behaviours) for k in range(len(behaviours) + 1)]
         parts = [

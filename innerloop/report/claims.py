@@ -1,4 +1,4 @@
-"""The claims of the report as cards that unfold: verdict, checks, figures, numbers, command."""
+"""Render each claim as a card to open, with verdict, checks, figures, numbers and command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Plots = dict[str, str]
 def render_claims(
     outcomes: Outcomes, plots: Plots, versions: Mapping[str, str] | None = None
 ) -> str:
-    """Render every claim, source by source; one made with other `versions` says with which."""
+    """Render every claim by source; a result made with other `versions` is labelled with them."""
     return "".join(
         f'<section class="source" id="source-{escape(key)}" data-source="{escape(key)}" '
         f'data-short="{escape(members[0]["reference"]["short"])}">'
@@ -36,7 +36,7 @@ def render_claims(
 
 
 def render_chips(outcomes: Outcomes) -> str:
-    """Render the buttons that choose a verdict."""
+    """Render the buttons that filter claims by verdict."""
     counts = {"": len(outcomes), **count_verdicts(outcomes)}
     return "".join(
         f'<button type="button" class="chip {name_class(verdict)}" '
@@ -87,7 +87,7 @@ def _render_card(outcome: dict[str, Any], plots: Plots, versions: Mapping[str, s
 
 
 def _render_origin(outcome: dict[str, Any]) -> str:
-    """Say which claim a restatement repeats, and what its statement presupposes."""
+    """Render the claim that a restatement repeats, and the hypotheses of the statement."""
     text = ""
     if id := escape(outcome["restates"]):
         text += f'<p class="quiet">Restates <a href="#{id}">{id}</a>, which shows the check.</p>'
@@ -100,7 +100,7 @@ def _render_origin(outcome: dict[str, Any]) -> str:
 
 
 def _render_stale(outcome: dict[str, Any]) -> str:
-    """Say that a stored result was made by other code, and what changed since."""
+    """Render a notice that older code made a stored result, with the modules that changed."""
     stale = outcome["stale"]
     if not stale:
         return ""

@@ -1,4 +1,4 @@
-"""The figure of what is inside a model: answers, state and intervention, beside their controls."""
+"""Plot the answers, states and interventions that were measured inside a model, with controls."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def draw_inside(inside: Inside, title: str | None = None) -> alt.HConcatChart:
 
 
 def draw_panels(inside: Inside) -> alt.HConcatChart:
-    """Draw the panels alone, to stand in a larger figure."""
+    """Draw only the panels, for use in a larger figure."""
     rows = collect_rows(inside)
     names = [name for name in SERIES if any(row["series"] == name for row in rows)]
     colours = alt.Scale(domain=names, range=[SERIES[name] for name in names])
@@ -46,7 +46,7 @@ def draw_panels(inside: Inside) -> alt.HConcatChart:
 
 
 def collect_rows(inside: Inside) -> Rows:
-    """Collect a row per layer, panel and series."""
+    """Collect one row per layer, panel and series."""
     rows: list[dict[str, Any]] = []
 
     def add(layer: int, panel: str, **series: float) -> None:

@@ -1,4 +1,4 @@
-"""The pictures at the top of the page: one for each family, what a lecturer would show first."""
+"""Render the pictures at the top of the page, one for each family of claims."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _list_families(outcomes: Outcomes, drawn: Mapping[str, str], pack: Pack) -> 
 
 
 def _render_picture(title: str, plot: str, text: str) -> str:
-    """Render a figure of the report's own; what was run for it unfolds."""
+    """Render a figure of the report, with the commands that made it in a section to open."""
     more = f"<details><summary>What was run</summary><p>{escape(text)}</p></details>"
     return _render_figure(title, plot, more, "wide")
 

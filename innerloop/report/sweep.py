@@ -1,4 +1,4 @@
-"""The page of a sweep: its best run by name, one figure, and a table with a row per run."""
+"""Render the page of a sweep: its best run, one figure, and a table with a row per run."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def render_sweep(survey: dict[str, Any], command: str) -> str:
 
 
 def _load_style() -> str:
-    """Load the report's style sheet, without the font of mathematics: no run has any."""
+    """Load the report's style sheet without the font for formulas, which runs do not have."""
     return files("innerloop.report").joinpath("report.css").read_text("utf-8").replace("$font", "")
 
 
@@ -98,7 +98,7 @@ def plot_sweep(runs: list[dict[str, Any]], points: list[str], best: str | None) 
 
 
 def _choose_points(runs: list[dict[str, Any]]) -> list[str]:
-    """Choose the combinations to draw, in the order of the sweep: the best of many."""
+    """Choose the combinations to draw, in the order of the sweep; of many, take the best."""
     least: dict[str, float] = {}
     for run in runs:
         values = [row["loss"] for row in run["history"][-1:]]
