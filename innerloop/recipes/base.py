@@ -199,7 +199,6 @@ def _ignore_notice(text: str) -> None:
     """Drop a notice, because the leading process prints it."""
 
 
-
 def get_recipe(training: Training) -> Recipe:
     """Return the recipe of a training with its latest number of steps."""
 
@@ -259,8 +258,7 @@ def _remove_old_model(path: Path, notice: Callable[[str], None]) -> None:
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        notice(f"cannot remove the older model {path}: {error.strerror or error}"
-)
+        notice(f"cannot remove the older model {path}: {error.strerror or error}")
 
 
 def _identify_run(training: Training) -> dict[str, Any]:

@@ -1,6 +1,5 @@
 """Continue a run: its settings are read from its checkpoint, and only `steps` may be increased."""
 
-
 from __future__ import annotations
 
 from collections.abc import Mapping
@@ -20,16 +19,13 @@ SPARE_BYTES, BYTES_PER_BYTE = 2**26, 200
 """Limit of the memory for building a model from a file: a constant, plus a multiple of its size."""
 
 
-
 class Request(NamedTuple):
     """A training to run: the recipe of the started run, and the number of steps requested now."""
-
 
     recipe: Recipe
     steps: int | None = None
     held: int | None = None
     """Size in bytes of the checkpoint that the settings come from; None without a checkpoint."""
-
 
     def limit_memory(self) -> AbstractContextManager[None]:
         """Limit the memory for building the model if a file decides how large the model is."""
@@ -73,6 +69,5 @@ def read_request(recipe: Any, settings: Mapping[str, Any], path: Path | None) ->
             raise FileError(
                 f"{path} belongs to a training of steps={made.steps}, got {steps}: the "
                 "number of steps can be increased, not reduced"
-
             )
     return Request(made, steps, path.stat().st_size)

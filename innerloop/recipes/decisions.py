@@ -63,7 +63,7 @@ class LabelledGames(NamedTuple):
 
 @dataclass(frozen=True)
 class ImitationObjective:
-    """The cross-entropy to the expert's probabilities, on a fixed pool of games or on fresh ones."""
+    """The cross-entropy to the expert's probabilities, on a fixed pool or on fresh games."""
 
     draw_games: Callable[[int, torch.Generator], LabelledGames]
     log_odds: Callable[[nn.Module, Steps], Float[Tensor, "batch steps actions"]]
