@@ -1,4 +1,4 @@
-"""Arrays from anywhere: what is an array of real numbers becomes a tensor, the rest is refused.
+"""Convert arrays of real numbers from any library to tensors, and reject everything else.
 
 Taken are tensors, NumPy arrays, whatever has `__array__` (pandas, JAX, …), numbers, and lists of
 these. Refused is what torch cannot compute with here, and what would lose something on the way: an
@@ -45,7 +45,7 @@ def as_tensor(value: Any, name: str = "an array") -> Tensor:
 
 
 def check_tensor(tensor: Tensor, name: str) -> None:
-    """Refuse a tensor that does not hold real numbers in plain memory."""
+    """Raise `InputError` unless a tensor holds real numbers in dense, unquantised memory."""
     kind = tensor.dtype
     if tensor.is_nested:
         description = "a nested tensor: pad it"
@@ -65,7 +65,7 @@ def check_tensor(tensor: Tensor, name: str) -> None:
 
 
 def _is_plain(values: list[Any] | tuple[Any, ...], name: str, depth: int) -> bool:
-    """Tell whether nested lists hold Python's numbers alone, which NumPy converts at once."""
+    """Return whether nested lists contain only Python numbers, which NumPy converts directly."""
     if depth > MAX_DEPTH:
         raise _make_error(name, "numbers in rows", f"lists nested more than {MAX_DEPTH} deep")
     kinds = set(map(type, values))
@@ -75,7 +75,7 @@ def _is_plain(values: list[Any] | tuple[Any, ...], name: str, depth: int) -> boo
 
 
 def _as_array(value: Any, name: str) -> Any:
-    """Convert to a fresh array of float64."""
+    """Convert to a new array of float64."""
     try:
         array = np.asanyarray(value)
     except Exception as error:  # `__array__` is anybody's code

@@ -1,4 +1,4 @@
-"""Errors of the caller, in one line: what was expected, what was given, what to do."""
+"""Errors for mistakes of the caller. Each message is one line that says how to fix the mistake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How lists and descriptions of members are printed for people."""
+"""Print lists and descriptions of members for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDEST = 160
 
 
 def print_members(members: dict[str, list[dict[str, Any]]]) -> None:
-    """Print a table for each kind, one line for each member; many claims as a count by source."""
+    """Print a table for each kind with one line per member; count many claims by source."""
     for kind, rows in strip_dollars(members).items():
         if kind == "claims" and len(members) > 1:
             _print_sources(rows)
@@ -33,7 +33,7 @@ def print_members(members: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _measure_room(rows: list[dict[str, Any]], columns: list[str]) -> int:
-    """Measure how long a description may be, so that each member stays on one line."""
+    """Return the largest length of a description with which each member fits on one line."""
     others = [column for column in columns if column != "description"]
     taken = sum(max((len(str(row[c])) for row in rows), default=0) + 3 for c in others)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDEST
@@ -52,7 +52,7 @@ def _print_sources(rows: list[dict[str, Any]]) -> None:
 
 
 def print_description(description: dict[str, Any]) -> None:
-    """Print what `show` found out about a member."""
+    """Print the description that `show` returns."""
     print_text(f"{description['header']}\n")
     if "settings" in description:
         settings = description["settings"].items()
@@ -97,7 +97,7 @@ def _print_construction(description: dict[str, Any]) -> None:
 
 
 def _print_program(description: dict[str, Any]) -> None:
-    """Print a construction, and what the compiler needed and saved."""
+    """Print a program's construction, its parts, and the savings of the compiler."""
     _print_construction(description)
     costs = [
         (part["part"].partition(" ")[0], part["blocks"], part["critical_path"])
