@@ -60,8 +60,8 @@ def main() -> None:
             "one_by_one": BATCH * time_drawing(recipe, 2 if setup == "decision" else 1),
         }
         rows[setup] = {"step": step, **times, "share": times["pool"] / step}
-        told = ", ".join(f"{name} {1e3 * seconds:.0f} ms" for name, seconds in times.items())
-        print(f"{setup}: a step {1e3 * step:.0f} ms; drawing {BATCH} games: {told}", flush=True)
+        summary = ", ".join(f"{name} {1e3 * seconds:.0f} ms" for name, seconds in times.items())
+        print(f"{setup}: a step {1e3 * step:.0f} ms; drawing {BATCH} games: {summary}", flush=True)
     run = load_recorded("decisions", "distilled-200")
     policy = TrainedPolicy.from_run(run.recipe, run.model)
     bandits = policy.recipe.build_distribution().sample(

@@ -153,14 +153,14 @@ def fit_exponent(values: list[int], times: list[float]) -> float:
 
 def measure_recipe(kind: type[Recipe]) -> dict[str, Any]:
     """Measure the exponents of one recipe in every size, with the seconds they are fitted to."""
-    found: dict[str, Any] = {}
+    measured: dict[str, Any] = {}
     for size, values in SIZES.items():
         times = [measure_steps(kind, {**BASE, size: value}) for value in values]
         for name in times[0]:
             seconds = [each[name] for each in times]
             about = {"exponent": fit_exponent(values, seconds), "seconds": seconds}
-            found.setdefault(name, {})[size] = about
-    return found
+            measured.setdefault(name, {})[size] = about
+    return measured
 
 
 def main() -> None:
@@ -169,10 +169,10 @@ def main() -> None:
     print(f"{'exponents in':34}" + "".join(f"{size:>8}" for size in SIZES))
     recipes: dict[str, Any] = {}
     for name, kind in sorted(load_members("recipes", Recipe).items()):
-        found = recipes[name] = measure_recipe(kind)
-        for who, sizes in found.items():
+        measured = recipes[name] = measure_recipe(kind)
+        for who, sizes in measured.items():
             line = "".join(f"{sizes[size]['exponent']:>8.2f}" for size in SIZES)
-            largest = [found[each]["batch"]["seconds"][-1] for each in ("obvious", who)]
+            largest = [measured[each]["batch"]["seconds"][-1] for each in ("obvious", who)]
             times = f"{largest[0] / largest[1]:>8.1f} times the obvious code's speed"
             print(f"{name:24}{who:10}{line}{times if who != 'obvious' else ''}", flush=True)
     settings = {"sizes": SIZES, "base": BASE, "fixed": FIXED, "gram_prompts": GRAM_PROMPTS}

@@ -31,16 +31,16 @@ D, LAYERS, SHOWN, CLAIMED, ALLOWED = 20, 12, (0, 11), 2, 60
 processor allowed: 30 on two."""
 
 
-def fit_with_scipy(guess: Algorithm[Any, Any], problem: Any, wanted: Any, step: int) -> float:
+def fit_with_scipy(guess: Algorithm[Any, Any], problem: Any, target: Any, step: int) -> float:
     """Fit a candidate's numbers so that one step matches one layer; return the cost."""
 
     def residual(numbers: Any) -> Any:
         try:
             moved = unpack_parameters(guess, torch.from_numpy(numbers))
             with torch.no_grad():
-                error = (predict_steps(moved, problem, step)[-1] - wanted).flatten()
+                error = (predict_steps(moved, problem, step)[-1] - target).flatten()
         except InputError:
-            return 1e6 * torch.ones(wanted.numel()).numpy()
+            return 1e6 * torch.ones(target.numel()).numpy()
         return error.nan_to_num(1e6, 1e6, -1e6).clamp(-1e6, 1e6).numpy()
 
     start = pack_parameters(guess).numpy()
@@ -53,13 +53,14 @@ def main() -> None:
     construction = ListaVMConstruction(d=D, steps=LAYERS)
     model = ConstructionModel(construction, construction.transformer)
     start = time.process_time()
-    found = identify(model)
+    identification = identify(model)
     ours = time.process_time() - start
-    print(f"verdict: {found.verdict}, in {ours:.0f} s for {len(found.matches)} candidates")
-    few = found.problem[:MIN_PROMPTS]
+    count = len(identification.matches)
+    print(f"verdict: {identification.verdict}, in {ours:.0f} s for {count} candidates")
+    few = identification.problem[:MIN_PROMPTS]
     layers = predict_layers(model, few)
     looped, names = 0.0, []
-    for match in found.matches:
+    for match in identification.matches:
         guess, schedule = match.candidate.guesses[0], match.candidate.schedule
         if schedule == "per step" or len(pack_parameters(guess)) > MANY_UNKNOWNS:
             continue
@@ -75,11 +76,14 @@ def main() -> None:
     print(f"{ratio:.1f} times faster; claimed: at least {CLAIMED}, within {ALLOWED} s")
     settings = {
         **{"d": D, "layers": LAYERS, "prompts": 256, "layers_looped": len(SHOWN)},
-        **{"candidates": [match.candidate.label for match in found.matches], "looped": names},
+        **{
+            "candidates": [match.candidate.label for match in identification.matches],
+            "looped": names,
+        },
     }
     results = {"identify": ours, "loop_scaled": theirs, "loop_measured": looped, "ratio": ratio}
-    record("identify_fits", begin, settings, {**results, "verdict": found.verdict})
-    if ratio < CLAIMED or ours > ALLOWED or found.algorithm != "lista-vm":
+    record("identify_fits", begin, settings, {**results, "verdict": identification.verdict})
+    if ratio < CLAIMED or ours > ALLOWED or identification.algorithm != "lista-vm":
         sys.exit("the claim does not hold in this run")
 
 

@@ -72,19 +72,19 @@ def loop_expert(X: np.ndarray, y: np.ndarray, alpha: float, gap: float) -> Weigh
     model: Any = Lasso(
         alpha, tol=gap / 2, max_iter=100_000, fit_intercept=False, copy_X=False, warm_start=True
     )
-    found = []
+    solutions = []
     for x, t in zip(X, y, strict=True):
         model.precompute = x.T @ x
-        found.append(model.fit(np.asfortranarray(x), t, check_input=False).coef_.copy())
-    return np.stack(found)
+        solutions.append(model.fit(np.asfortranarray(x), t, check_input=False).coef_.copy())
+    return np.stack(solutions)
 
 
 def loop_joblib(X: np.ndarray, y: np.ndarray, alpha: float, gap: float) -> Weights:
     from joblib import Parallel, cpu_count, delayed
 
     parts = np.array_split(np.arange(len(X)), min(len(X), 4 * cpu_count()))
-    found: Any = Parallel(n_jobs=-1)(delayed(loop_plain)(X[p], y[p], alpha, gap) for p in parts)
-    return np.concatenate(list(found))
+    solutions: Any = Parallel(n_jobs=-1)(delayed(loop_plain)(X[p], y[p], alpha, gap) for p in parts)
+    return np.concatenate(list(solutions))
 
 
 def loop_celer(X: np.ndarray, y: np.ndarray, alpha: float, gap: float) -> Weights:
@@ -166,15 +166,15 @@ def compare_lasso(
         except ImportError as error:
             rows.append({"method": name, "missing": str(error)})
             continue
-        found: list[Weights] = []
+        solutions: list[Weights] = []
         row: dict[str, Any] = {"method": name, "problems": problems, "rows": n, "features": d}
         row["measured_on"] = count
         row |= measure(
-            lambda m=method, x=x, t=t, f=found: f.append(m(x, t, settings.alpha, settings.gap)),
+            lambda m=method, x=x, t=t, f=solutions: f.append(m(x, t, settings.alpha, settings.gap)),
             count,
             problems,
         )
-        gaps = measure_gaps(x, t, found[0], settings.alpha)
+        gaps = measure_gaps(x, t, solutions[0], settings.alpha)
         row |= {"largest_gap": float(gaps.max()), "reached": float(np.mean(gaps <= settings.gap))}
         rows.append(row)
     return rows
@@ -185,24 +185,24 @@ def compare_others(settings: argparse.Namespace, problems: int) -> list[dict[str
     X, _ = draw(problems, settings.rows, settings.features, settings.seed)
     count = min(problems, settings.subset)
     start = X[:, :4]
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
 
     def loop_k_means() -> None:
         options: dict[str, Any] = {"n_init": 1, "tol": 0.0}
         models = [
             KMeans(4, init=c, **options).fit(x) for x, c in zip(X[:count], start, strict=False)
         ]
-        found["k-means, plain"] = np.array([model.inertia_ for model in models])
+        results["k-means, plain"] = np.array([model.inertia_ for model in models])
 
     def solve_k_means() -> None:
-        found["k-means, solve"] = innerloop.solve("k-means", X, clusters=4, start=start).inertia
+        results["k-means, solve"] = innerloop.solve("k-means", X, clusters=4, start=start).inertia
 
     def loop_pca() -> None:
         models: list[Any] = [PCA(5).fit(x) for x in X[:count]]
-        found["pca, plain"] = np.stack([model.explained_variance_ for model in models])
+        results["pca, plain"] = np.stack([model.explained_variance_ for model in models])
 
     def solve_pca() -> None:
-        found["pca, solve"] = innerloop.solve("pca", X, components=5).explained_variance
+        results["pca, solve"] = innerloop.solve("pca", X, components=5).explained_variance
 
     rows = []
     for kind, loop, batch in (
@@ -213,7 +213,7 @@ def compare_others(settings: argparse.Namespace, problems: int) -> list[dict[str
             row: dict[str, Any] = {"method": f"{kind}, {name}", "problems": problems}
             row |= {"rows": settings.rows, "features": settings.features, "measured_on": on}
             rows.append(row | measure(work, on, problems))
-        ours, theirs = found[f"{kind}, solve"][:count], found[f"{kind}, plain"]
+        ours, theirs = results[f"{kind}, solve"][:count], results[f"{kind}, plain"]
         rows[-1]["apart"] = float(np.max(np.abs(ours - theirs) / np.abs(theirs)))
     return rows
 

@@ -94,18 +94,18 @@ def measure_gradient() -> dict[str, Any]:
         """The variance of the whole gradient: summed over its entries."""
         return float(torch.stack([work() for _ in range(DRAWS)]).var(dim=0).sum())
 
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "seconds": measure_in_turns(fixed, ROUNDS, repeats),
         "seconds_with_drawing": measure_in_turns(drawn, ROUNDS, repeats),
         "variance": {name: variance(work) for name, work in drawn.items()},
     }
-    for what, values in list(found.items()):
+    for what, values in list(measured.items()):
         ratios = {name: values["tokens"] / values[name] for name in laws}
-        found[f"{what}_ratio"] = ratios
-        shown = "; ".join(f"{name}: {value:.3g}" for name, value in values.items())
+        measured[f"{what}_ratio"] = ratios
+        summary = "; ".join(f"{name}: {value:.3g}" for name, value in values.items())
         times = ", ".join(f"{ratio:.0f} by {name}" for name, ratio in ratios.items())
-        print(f"{what.replace('_', ' ')} of one gradient: {shown}; tokens over ours: {times}")
-    return found
+        print(f"{what.replace('_', ' ')} of one gradient: {summary}; tokens over ours: {times}")
+    return measured
 
 
 class SearchStopped(Exception):

@@ -126,13 +126,13 @@ def main() -> None:
     loss = train(module, chosen.format, chosen.steps)
     print(f"trained: loss {loss:.3f} (answering 0: {D}), {time.process_time() - begin:.0f} CPU s")
     begin = time.process_time()
-    found = innerloop.identify(
+    identification = innerloop.identify(
         module,
         innerloop.LinearRegression(d=D, n=N),
         algorithms=chosen.candidate,
         prompts=chosen.prompts,
     )
-    print(found)
+    print(identification)
     print(f"identified in {time.process_time() - begin:.0f} CPU s")
 
 

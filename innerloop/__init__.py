@@ -30,14 +30,14 @@ _RENAMED = {
 
 @cache
 def _load_homes() -> dict[str, str]:
-    """Read which module each public name is from: the imports of `__init__.pyi`."""
+    """Read the module of each public name from the imports in `__init__.pyi`."""
     stub = ast.parse(Path(__file__).with_suffix(".pyi").read_text("utf-8"))
     imports = [node for node in stub.body if isinstance(node, ast.ImportFrom)]
     return {alias.name: str(node.module) for node in imports for alias in node.names}
 
 
 def find_home(name: str) -> str:
-    """Name the module that a public name is from; a submodule is its own home."""
+    """Return the module that defines a public name; for a submodule, return the submodule."""
     if name in _load_homes():
         return _load_homes()[name]
     for folder in _FOLDERS_OF_PUBLIC_CLASSES:

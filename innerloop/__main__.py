@@ -1,4 +1,4 @@
-"""`python -m innerloop`, and the command `innerloop`: the command line as a process of its own."""
+"""Run the command line as `python -m innerloop` or `innerloop`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command line; Ctrl-C while it still loads, or as it ends, has no traceback either."""
+    """Run the command line, without a traceback for Ctrl-C during start and end."""
     try:
         from innerloop.cli import main as run
 

@@ -1,4 +1,4 @@
-"""Arrays from anywhere: what is an array of real numbers becomes a tensor, the rest is refused.
+"""Convert arrays of real numbers from any library to tensors, and reject everything else.
 
 Taken are tensors, NumPy arrays, whatever has `__array__` (pandas, JAX, …), numbers, and lists of
 these. Refused is what torch cannot compute with here, and what would lose something on the way: an
@@ -45,27 +45,27 @@ def as_tensor(value: Any, name: str = "an array") -> Tensor:
 
 
 def check_tensor(tensor: Tensor, name: str) -> None:
-    """Refuse a tensor that does not hold real numbers in plain memory."""
+    """Raise `InputError` unless a tensor holds real numbers in dense, unquantised memory."""
     kind = tensor.dtype
     if tensor.is_nested:
-        found = "a nested tensor: pad it"
+        description = "a nested tensor: pad it"
     elif tensor.is_quantized:
-        found = "a quantised tensor: convert it with .dequantize()"
+        description = "a quantised tensor: convert it with .dequantize()"
     elif tensor.layout is not torch.strided:
-        found = "a sparse tensor: convert it with .to_dense()"
+        description = "a sparse tensor: convert it with .to_dense()"
     elif tensor.is_meta:
-        found = "a tensor without data, on the device 'meta'"
+        description = "a tensor without data, on the device 'meta'"
     elif tensor.is_complex():
-        found = "complex numbers: pass their real part or their modulus"
+        description = "complex numbers: pass their real part or their modulus"
     elif kind not in WIDE and kind not in NARROW and kind not in WHOLE:
-        found = f"{kind}: convert it with .to(torch.float32)"
+        description = f"{kind}: convert it with .to(torch.float32)"
     else:
         return
-    raise _make_error(name, "real numbers", found)
+    raise _make_error(name, "real numbers", description)
 
 
 def _is_plain(values: list[Any] | tuple[Any, ...], name: str, depth: int) -> bool:
-    """Tell whether nested lists hold Python's numbers alone, which NumPy converts at once."""
+    """Return whether nested lists contain only Python numbers, which NumPy converts directly."""
     if depth > MAX_DEPTH:
         raise _make_error(name, "numbers in rows", f"lists nested more than {MAX_DEPTH} deep")
     kinds = set(map(type, values))
@@ -75,9 +75,9 @@ def _is_plain(values: list[Any] | tuple[Any, ...], name: str, depth: int) -> boo
 
 
 def _as_array(value: Any, name: str) -> Any:
-    """Convert to a fresh array of float64."""
+    """Convert to a new array of float64."""
     try:
-        found = np.asanyarray(value)
+        array = np.asanyarray(value)
     except Exception as error:  # `__array__` is anybody's code
         if isinstance(value, list | tuple):
             raise _make_error(
@@ -86,12 +86,12 @@ def _as_array(value: Any, name: str) -> Any:
         reason = str(error).partition("\n")[0]
         failure = f"a {type(value).__name__} that fails: {type(error).__name__}: {reason}"
         raise _make_error(name, "real numbers", failure) from None
-    if found.dtype.kind not in "buif":
-        raise _make_error(name, "real numbers", _describe_kind(value, found.dtype))
-    if masked := int(np.ma.count_masked(found)):
+    if array.dtype.kind not in "buif":
+        raise _make_error(name, "real numbers", _describe_kind(value, array.dtype))
+    if masked := int(np.ma.count_masked(array)):
         raise _make_error(name, "real numbers", f"{masked} masked entries: fill them or drop them")
     with np.errstate(over="ignore"):  # a long double beyond float64 is infinite, which is refused
-        return np.array(found, dtype=np.float64, order="C", subok=False)
+        return np.array(array, dtype=np.float64, order="C", subok=False)
 
 
 def _describe_kind(value: Any, dtype: Any) -> str:
@@ -104,5 +104,5 @@ def _describe_kind(value: Any, dtype: Any) -> str:
     return "objects that are no numbers" if dtype.kind == "O" else f"{dtype.name}"
 
 
-def _make_error(name: str, expected: str, found: str) -> InputError:
-    return InputError(f"{name} must hold {expected}, got {found}")
+def _make_error(name: str, expected: str, actual: str) -> InputError:
+    return InputError(f"{name} must hold {expected}, got {actual}")

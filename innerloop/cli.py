@@ -1,4 +1,4 @@
-"""The command line: gathers the commands and runs the one that was asked for."""
+"""The command line: register all commands and run the one that the user names."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ app = typer.Typer(
 )
 
 
-def _print_version(asked: bool | None) -> None:
-    if asked:
+def _print_version(is_requested: bool | None) -> None:
+    if is_requested:
         print_text(f"innerloop {__version__}")
         raise typer.Exit
 
@@ -61,7 +61,7 @@ def _root(
 
 
 class StrictCommand(TyperCommand):
-    """A command that refuses an option given twice, and empty words, instead of ignoring them."""
+    """A command that rejects repeated options and empty arguments instead of ignoring them."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not all(args):
@@ -95,7 +95,7 @@ for _name, _command in {
 
 
 def _print_warning(message: Warning | str, category: type[Warning], *place: Any, **_: Any) -> None:
-    """Print a warning of this package as one line; others as Python does."""
+    """Print a warning of this package as one line, and other warnings as Python does."""
     if category.__module__.startswith("innerloop."):
         print_error(str(message))
     else:

@@ -1,4 +1,4 @@
-"""Where tensors are computed: the CPU, an NVIDIA or AMD GPU (cuda), an Apple GPU (mps).
+"""Choose the device of computations: the CPU, an NVIDIA or AMD GPU (cuda), an Apple GPU (mps).
 
 Random numbers are drawn on the CPU whatever the device, so that a seed means the same batches
 everywhere; only then are they moved. `mps` has no float64: building and certifying stay on the CPU.
@@ -24,7 +24,7 @@ _default: ContextVar[str] = ContextVar("device", default="cpu")
 
 
 def choose_device(name: str | torch.device | None = None) -> torch.device:
-    """Return the device of a name, which must be there; `auto` is a GPU if there is one."""
+    """Return the device with a name, or raise an error if it is missing; `auto` prefers a GPU."""
     text = str(_default.get() if name is None else name)
     kind, _, number = text.partition(":")
     if kind not in NAMES or (number and not (kind == "cuda" and number.isdecimal())):
@@ -46,7 +46,7 @@ def _count_devices(kind: str) -> int:
 
 @contextmanager
 def use_device(name: str) -> Iterator[None]:
-    """Make a device the one of whoever is not told another, inside the block."""
+    """Make a device PyTorch's default device inside the block."""
     token = _default.set(name)
     try:
         yield
@@ -55,7 +55,7 @@ def use_device(name: str) -> Iterator[None]:
 
 
 def default_to_cpu() -> AbstractContextManager[Any]:
-    """Make tensors without a device on the CPU inside the block, whatever the caller's default."""
+    """Make the CPU PyTorch's default device inside the block, whatever the caller's default."""
     return nullcontext() if torch.get_default_device() == CPU else CPU
 
 
@@ -91,7 +91,7 @@ def iterate_tensors(value: Any) -> Iterator[Tensor]:
 
 
 def require_precision(device: torch.device, *values: Any) -> None:
-    """Refuse a device without float64 for what is computed in it."""
+    """Raise `InputError` if float64 computations are requested on a device without float64."""
     double = any(t.dtype == torch.float64 for value in values for t in iterate_tensors(value))
     if device.type == "mps" and double:
         raise InputError("this is computed in float64, which mps does not have: use --device cpu")

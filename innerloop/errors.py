@@ -1,4 +1,4 @@
-"""Errors of the caller, in one line: what was expected, what was given, what to do."""
+"""Errors for mistakes of the caller. Each message is one line that says how to fix the mistake."""
 
 from __future__ import annotations
 
@@ -35,5 +35,5 @@ def unknown_name_error(kind: str, name: str, known: Iterable[str]) -> InputError
     listed = ", ".join(names) or "none"
     if len(names) > MAX_NAMES:
         listed = f"{len(names)} of them, see `innerloop list`"
-    shown = repr(name) if len(name) <= MAX_LENGTH else f"{name[:MAX_LENGTH]!r}…"
-    return InputError(f"no {kind} called {shown}{hint} (there is: {listed})")
+    quoted = repr(name) if len(name) <= MAX_LENGTH else f"{name[:MAX_LENGTH]!r}…"
+    return InputError(f"no {kind} called {quoted}{hint} (there is: {listed})")

@@ -56,14 +56,14 @@ _running: ContextVar[bool] = ContextVar("running", default=False)
 
 
 class Ending(NamedTuple):
-    """How a command ends: its exit code, and the line that says why, if one does."""
+    """The end of a command: its exit code, and an optional line with the reason."""
 
     code: int
     line: str = ""
 
 
 def run_guarded(work: Callable[[], object]) -> int:
-    """Run a command and return its exit code; only a bug raises."""
+    """Run a command and return its exit code; only bugs raise exceptions."""
     if _running.get():
         raise InputError("the command line cannot be run from within itself")
     _running.set(True)
@@ -82,10 +82,10 @@ def _run(work: Callable[[], object]) -> int:
             ending = _read_code(work())
             flush_output()
         except BaseException as error:  # all but bugs become a line
-            found = _explain(error)
-            if found is None:
+            explanation = _explain(error)
+            if explanation is None:
                 raise
-            ending = found
+            ending = explanation
         if terminated and ending.code == INTERRUPTED:
             ending = Ending(TERMINATED, ending.line)
     if ending.line:
@@ -94,13 +94,13 @@ def _run(work: Callable[[], object]) -> int:
 
 
 def _read_code(returned: object) -> Ending:
-    """Read the exit code that a command returned: typer returns one for Ctrl-C, without a line."""
+    """Convert the return value of a command to its end; typer returns a code for Ctrl-C."""
     code = returned if isinstance(returned, int) else 0
     return Ending(code, "stopped" if code == INTERRUPTED else "")
 
 
 def _finish_output(code: int) -> int:
-    """Write what is buffered; a failure of that is only the reason if nothing else was."""
+    """Flush the output and return the exit code; report a failed flush if nothing failed before."""
     reason = find_output_error()
     if not reason:
         return code
@@ -112,7 +112,7 @@ def _finish_output(code: int) -> int:
 
 
 def _describe_missing_folder() -> str:
-    """Say that the current folder was deleted, in which libraries end the process; else empty."""
+    """Return a message if the current folder was deleted, else an empty text; libraries need it."""
     try:
         os.getcwd()
     except OSError as error:
@@ -122,7 +122,7 @@ def _describe_missing_folder() -> str:
 
 @contextmanager
 def _end_by_signal() -> Iterator[list[int]]:
-    """Treat SIGTERM as Ctrl-C, so that work is saved and workers end; yield what arrived."""
+    """Treat SIGTERM as Ctrl-C, so that work is saved and workers end; yield received signals."""
     arrived: list[int] = []
     if threading.current_thread() is not threading.main_thread():
         yield arrived  # only the main thread receives signals
@@ -144,7 +144,7 @@ def _end_by_signal() -> Iterator[list[int]]:
 
 
 def _explain(error: BaseException) -> Ending | None:
-    """Explain how a command ends that raised an error; None where it is a bug."""
+    """Convert an error to the end of a command; None if the error is a bug."""
     endings = (explain(error) for explain in (_explain_stop, _explain_mistake, _explain_own))
     ending = next((ending for ending in endings if ending is not None), None)
     if ending is None and isinstance(error, SystemExit):
@@ -155,7 +155,7 @@ def _explain(error: BaseException) -> Ending | None:
 
 
 def _explain_stop(error: BaseException) -> Ending | None:
-    """Explain what is nobody's mistake: an interrupt, a reader that has gone, an exit code."""
+    """Convert an interrupt, a closed pipe or an exit code to the end of a command."""
     if _has_lost_reader(error):
         discard_output(sys.stdout)
         return Ending(READER_GONE)
@@ -165,10 +165,10 @@ def _explain_stop(error: BaseException) -> Ending | None:
 
 
 def _explain_mistake(error: BaseException) -> Ending | None:
-    """Explain a mistake in what was asked, or that it asked for too much memory."""
+    """Convert a user's mistake, or too little memory, to the end of a command."""
     if isinstance(error, InputError):
-        wanted = error.__cause__ is not None and os.environ.get(TRACEBACK_VARIABLE)
-        return None if wanted else Ending(MISTAKE, str(error))
+        wants_traceback = error.__cause__ is not None and os.environ.get(TRACEBACK_VARIABLE)
+        return None if wants_traceback else Ending(MISTAKE, str(error))
     if isinstance(error, typer.Abort | EOFError):
         return Ending(MISTAKE, "standard input ended before an answer came")
     if hasattr(error, "format_message"):  # a usage error of typer, or of the click that it uses
@@ -178,7 +178,7 @@ def _explain_mistake(error: BaseException) -> Ending | None:
 
 
 def _explain_own(error: BaseException) -> Ending | None:
-    """Explain an error in code that the user named, such as a model's."""
+    """Convert an error in the user's own code, such as a model, to the end of a command."""
     if find_own_frame(error) is None or os.environ.get(TRACEBACK_VARIABLE):
         return None
     hint = f"set {TRACEBACK_VARIABLE}=1 to see the traceback"
@@ -186,13 +186,13 @@ def _explain_own(error: BaseException) -> Ending | None:
 
 
 def _has_lost_reader(error: BaseException) -> bool:
-    """Whether the reader of standard output has gone; typer turns this error into an exit."""
+    """Return whether standard output is a closed pipe; typer turns that error into an exit."""
     cause = error.__context__ if isinstance(error, SystemExit) else error
     return isinstance(cause, BrokenPipeError)
 
 
 def _describe_usage(error: BaseException) -> str:
-    """Say what is wrong in a command's words; empty where its help was printed instead."""
+    """Describe a usage error; return an empty text if the command printed its help instead."""
     message = str(getattr(error, "format_message")()).strip().rstrip(".")  # noqa: B009
     command = getattr(getattr(error, "ctx", None), "command_path", "") or "innerloop"
     return f"{message}; see `{command} --help`" if message else ""
@@ -207,10 +207,10 @@ def _describe_system(error: OSError) -> str:
 
 
 def _describe_memory(error: BaseException) -> str:
-    """Say that memory ran out, how much was asked for, and what to reduce; empty for others."""
+    """Describe an out-of-memory error and what to reduce; return an empty text for other errors."""
     if not is_out_of_memory(error):
         return ""
-    found = _ALLOCATION.search(str(error))
-    asked = f" ({int(found[1]) / 1e9:.3g} GB at once were asked for)" if found else ""
+    match = _ALLOCATION.search(str(error))
+    amount = f" ({int(match[1]) / 1e9:.3g} GB at once were asked for)" if match else ""
     command = next((word for word in sys.argv[1:] if word in _SIZES), "build")
-    return f"out of memory{asked}: reduce {_SIZES[command]}"
+    return f"out of memory{amount}: reduce {_SIZES[command]}"

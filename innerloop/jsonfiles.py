@@ -1,4 +1,4 @@
-"""JSON that anybody may have written: read within limits of size and depth, or refused.
+"""Read JSON files from untrusted authors, within limits of size and nesting depth.
 
 `json.loads` alone follows nesting until the interpreter's stack ends, and whoever walks over the
 result or writes it again meets the same end. Every file, and the metadata of tensor files, are
@@ -20,7 +20,7 @@ MAX_BYTES = 256 * 2**20
 
 
 def parse_json(text: str | bytes) -> Any:
-    """Parse JSON; a `FileError` says why a text is none, or is too long or too deep to be read."""
+    """Parse JSON, or raise `FileError` if the text is invalid, too long or nested too deeply."""
     if len(text) > MAX_BYTES:
         raise FileError(f"its JSON has {len(text):,} bytes, expected at most {MAX_BYTES:,}")
     too_deep = FileError(f"its JSON is nested deeper than {MAX_DEPTH} levels")
@@ -36,7 +36,7 @@ def parse_json(text: str | bytes) -> Any:
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:
-    """Parse JSON that must be an object."""
+    """Parse a JSON object, or raise `FileError`."""
     value = parse_json(text)
     if not isinstance(value, dict):
         raise FileError(f"its JSON is a {type(value).__name__}, expected an object")
@@ -44,13 +44,13 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a file of one JSON object; the system's own error where it cannot be opened."""
+    """Read a file that contains one JSON object; an `OSError` passes if it cannot be opened."""
     with path.open("rb") as file:  # not `stat`: a pipe or a device has no size, and no end
         return parse_object(file.read(MAX_BYTES + 1))
 
 
 def _is_deeper(value: Any, limit: int) -> bool:
-    """Tell whether lists and objects are nested deeper than a limit, level by level."""
+    """Return whether lists and objects are nested deeper than a limit."""
     level = [value] if isinstance(value, dict | list) else []
     for _ in range(limit):
         parts = (part for whole in level for part in _list_parts(whole))

@@ -1,4 +1,4 @@
-"""What may be asked for, checked before anything is drawn or memory is taken."""
+"""Check the sizes of a request before random numbers are drawn or memory is allocated."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ SEED_BITS = 32
 
 
 def check_seed(seed: Any) -> int:
-    """Return a seed as an `int`; refuse all but whole numbers from 0 to 2³² − 1."""
+    """Return a seed as an `int`, or raise `InputError` unless it is in 0 … 2³² − 1."""
     number = _require_whole("seed", seed)
     if not 0 <= number < 2**SEED_BITS:
         raise InputError(
@@ -28,7 +28,7 @@ def check_seed(seed: Any) -> int:
 
 
 def check_count(name: str, value: Any, least: int, most: int = MAX_COUNT) -> int:
-    """Return a number of things as an `int`; refuse all but whole numbers from least to most."""
+    """Return a count as an `int`, or raise `InputError` unless it is in least … most."""
     number = _require_whole(name, value)
     if number < least:
         raise InputError(f"{name} must be at least {least}, got {format_number(number)}")
@@ -38,14 +38,14 @@ def check_count(name: str, value: Any, least: int, most: int = MAX_COUNT) -> int
 
 
 def _require_whole(name: str, value: Any) -> int:
-    """Return a whole number as an `int`, NumPy's too; refuse anything else."""
+    """Return a whole number (also NumPy's) as an `int`, or raise `InputError`."""
     if not isinstance(value, Integral) or isinstance(value, bool):
         raise InputError(f"{name} must be a whole number, got {value!r}")
     return int(value)
 
 
 def check_memory(needed: int, what: str) -> None:
-    """Refuse work that needs more bytes than the limit; `what` says what needs them."""
+    """Raise `InputError` if `what` needs more bytes than the limit."""
     limit = find_memory_limit()
     if needed > limit:
         raise InputError(
@@ -55,7 +55,7 @@ def check_memory(needed: int, what: str) -> None:
 
 
 def find_memory_limit() -> int:
-    """Return the bytes that one piece of work may take: `INNERLOOP_MEMORY` gigabytes, or 4."""
+    """Return the memory limit of one computation in bytes: `INNERLOOP_MEMORY` gigabytes, or 4."""
     text = os.environ.get(VARIABLE, "")
     try:
         gigabytes = float(text or DEFAULT_GIGABYTES)
@@ -72,7 +72,7 @@ def _format_bytes(size: int) -> str:
 
 
 def format_number(number: int) -> str:
-    """Write a whole number; one of more than 20 digits by its size."""
+    """Format a whole number; for more than 20 digits, format its order of magnitude."""
     # Python refuses to write more than 4,300 digits, and nobody reads them.
     if abs(number) < 10**20:
         return str(number)
@@ -81,7 +81,7 @@ def format_number(number: int) -> str:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Tell whether Python or torch raised this because memory ran out."""
+    """Return whether Python or torch raised this error because memory ran out."""
     # torch has a class of its own for devices alone; what its CPU allocator says is fixed in C++.
     torch = sys.modules.get("torch")  # where it was never imported, it raised nothing
     classes = (MemoryError, torch.OutOfMemoryError) if torch else (MemoryError,)

@@ -1,4 +1,4 @@
-"""Load what stands at `module:attribute` or `file.py:attribute`, and say where a file failed.
+"""Load objects from `module:attribute` or `file.py:attribute`, and explain failures.
 
 Loading imports the module, and so runs its code: only what a user names is ever loaded this way,
 never what a file of results or weights names.
@@ -25,7 +25,7 @@ _OWN: set[str] = set()
 
 
 def load_object(location: str) -> Any:
-    """Load what stands at `module:attribute` or `file.py:attribute`. This imports and runs it."""
+    """Load the object at `module:attribute` or `file.py:attribute`; this runs the module's code."""
     place, _, attribute = location.rpartition(":")
     if not place or not attribute:
         raise InputError(
@@ -39,7 +39,7 @@ def load_object(location: str) -> Any:
 
 
 def _get_attribute(value: Any, name: str, location: str) -> Any:
-    """Get an attribute, which may run code of its own; a missing one is refused by name."""
+    """Return an attribute, or raise `InputError` with the nearest name if it does not exist."""
     try:
         return getattr(value, name)
     except AttributeError:
@@ -108,7 +108,7 @@ def _load_file(path: Path) -> ModuleType:
 
 
 def find_own_frame(error: BaseException) -> traceback.FrameSummary | None:
-    """Find the innermost line of a user's own module that an error came through; None for others.
+    """Return the innermost frame of a user's own module in a traceback, or None.
 
     A module is a user's own where `load_module` loaded it, not where this package imports it.
     """
@@ -118,7 +118,7 @@ def find_own_frame(error: BaseException) -> traceback.FrameSummary | None:
 
 
 def describe_failure(error: BaseException) -> str:
-    """Say in one line where and why a file failed: `heavy_ball.py, line 12: SyntaxError: …`."""
+    """Describe a failure of a file in one line: `heavy_ball.py, line 12: SyntaxError: …`."""
     if isinstance(error, SyntaxError):
         place, line, reason = error.filename, error.lineno, error.msg
     else:
@@ -134,7 +134,7 @@ def describe_failure(error: BaseException) -> str:
 
 
 def _get_message(error: BaseException) -> str:
-    """Return an error's text; making it is code of whoever wrote its class, which may fail too."""
+    """Return an error's text; the method of its class that makes it may fail too."""
     try:
         return str(error)
     except Exception as failure:
@@ -146,7 +146,7 @@ def _is_inside_package(path: str) -> bool:
 
 
 def _shorten(path: str) -> str:
-    """A path as seen from the current folder, where it lies below it."""
+    """Return a path relative to the current folder if it lies below that folder."""
     try:
         return str(Path(path).resolve().relative_to(Path.cwd()))
     except (ValueError, OSError):

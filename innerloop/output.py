@@ -23,8 +23,8 @@ _UNSAFE = re.compile(
 
 
 def escape_text(text: str, keep: str = "") -> str:
-    """Escape characters that steer a terminal or cannot be encoded, but for those in `keep`."""
-    return _UNSAFE.sub(lambda found: found[0] if found[0] in keep else _escape(found[0]), text)
+    """Escape characters that control a terminal or cannot be encoded, except those in `keep`."""
+    return _UNSAFE.sub(lambda match: match[0] if match[0] in keep else _escape(match[0]), text)
 
 
 def _escape(character: str) -> str:
@@ -32,12 +32,12 @@ def _escape(character: str) -> str:
 
 
 def print_text(text: str = "") -> None:
-    """Print text on standard output; its own line breaks stay."""
+    """Print text on standard output, with its line breaks."""
     print(escape_text(text, keep="\n\t"))
 
 
 def print_error(message: str) -> None:
-    """Print one line on standard error; where that cannot be written, nothing."""
+    """Print one line on standard error; ignore a failure to write it."""
     line = escape_text(message)
     if len(line) > MAX_LINE:
         line = f"{line[:MAX_LINE]}… ({len(line)} characters)"
@@ -48,7 +48,7 @@ def print_error(message: str) -> None:
 
 
 def print_json(value: Any) -> None:
-    """Print a value as JSON; numbers that are not finite as null, since JSON has none."""
+    """Print a value as JSON, with null for numbers that are not finite."""
     encoding = (sys.stdout.encoding or "utf-8").lower()
     plain = json.dumps(
         _replace_nonfinite(value),
@@ -60,7 +60,7 @@ def print_json(value: Any) -> None:
 
 
 def _replace_nonfinite(value: Any) -> Any:
-    """Replace numbers that are not finite by null: JSON has no infinity."""
+    """Replace numbers that are not finite by None, because JSON has no infinity."""
     if isinstance(value, dict):
         return {key: _replace_nonfinite(part) for key, part in value.items()}
     if isinstance(value, list | tuple):
@@ -69,7 +69,7 @@ def _replace_nonfinite(value: Any) -> Any:
 
 
 def prepare_streams() -> str:
-    """Make the standard streams usable; return why there is no output, empty where there is."""
+    """Make the standard streams usable; return why there is no output, or an empty text."""
     closed = sys.stdout is None
     # The lowest free descriptor is taken: without this, the next file that is opened would get a
     # standard stream's, and be written into.
@@ -86,12 +86,12 @@ def prepare_streams() -> str:
 
 
 def flush_output() -> None:
-    """Write what is still buffered, so that a full disk is noticed now and not at the exit."""
+    """Flush standard output, so that a full disk is noticed before the process exits."""
     sys.stdout.flush()
 
 
 def find_output_error() -> str:
-    """Find out why standard output cannot be written; empty where it can."""
+    """Return the reason why standard output cannot be written, or an empty text."""
     try:
         sys.stdout.flush()
     except OSError as error:
@@ -102,7 +102,7 @@ def find_output_error() -> str:
 
 
 def discard_output(stream: TextIO) -> None:
-    """Throw away what a stream still holds: Python would fail on it once more at the exit."""
+    """Discard the buffer of a stream, because flushing it at the exit would fail again."""
     with contextlib.suppress(OSError, ValueError, AttributeError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, stream.fileno())

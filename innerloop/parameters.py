@@ -1,4 +1,4 @@
-"""Declared parameters: dataclasses whose fields declare a type, a range and a meaning.
+"""Base classes of objects with declared parameters, each with a type, a range and a meaning.
 
 Problems, policies and constructions inherit from `Parameters`. Values are checked when an object is
 created; `parse_settings` converts the command line's `key=value` words to the declared types.
@@ -134,7 +134,7 @@ class Parameters(Frozen):
 
 @functools.cache
 def _resolve_types(owner: type[Parameters]) -> dict[str, Any]:
-    """Evaluate the annotations of a class, once: objects of it are made by the thousand."""
+    """Evaluate the annotations of a class, once per class for speed."""
     hints = typing.get_type_hints(owner)
     return {field.name: hints[field.name] for field in dataclasses.fields(owner)}
 

@@ -1,4 +1,4 @@
-"""How lists and descriptions of members are printed for people."""
+"""Print lists and descriptions of members for people."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ WIDEST = 160
 
 
 def print_members(members: dict[str, list[dict[str, Any]]]) -> None:
-    """Print a table for each kind, one line for each member; many claims as a count by source."""
+    """Print a table for each kind with one line per member; count many claims by source."""
     for kind, rows in strip_dollars(members).items():
         if kind == "claims" and len(members) > 1:
             _print_sources(rows)
@@ -33,7 +33,7 @@ def print_members(members: dict[str, list[dict[str, Any]]]) -> None:
 
 
 def _measure_room(rows: list[dict[str, Any]], columns: list[str]) -> int:
-    """Measure how long a description may be, so that each member stays on one line."""
+    """Return the largest length of a description with which each member fits on one line."""
     others = [column for column in columns if column != "description"]
     taken = sum(max((len(str(row[c])) for row in rows), default=0) + 3 for c in others)
     width = shutil.get_terminal_size().columns if sys.stdout.isatty() else WIDEST
@@ -51,17 +51,17 @@ def _print_sources(rows: list[dict[str, Any]]) -> None:
     print_table("claims (innerloop list claims)", ["source", "statements", "with a check"], cells)
 
 
-def print_description(shown: dict[str, Any]) -> None:
-    """Print what `show` found out about a member."""
-    print_text(f"{shown['header']}\n")
-    if "settings" in shown:
-        settings = shown["settings"].items()
+def print_description(description: dict[str, Any]) -> None:
+    """Print the description that `show` returns."""
+    print_text(f"{description['header']}\n")
+    if "settings" in description:
+        settings = description["settings"].items()
         rows = [
             [key, format_value(part["value"]), _format_range(part), part["help"]]
             for key, part in settings
         ]
         print_table("parameters (-s name=value)", ["name", "value", "range", "meaning"], rows)
-    (_print_program if "saved" in shown else _PRINTERS[shown["kind"]])(shown)
+    (_print_program if "saved" in description else _PRINTERS[description["kind"]])(description)
 
 
 def _format_range(part: dict[str, Any]) -> str:
@@ -76,86 +76,90 @@ def _format_range(part: dict[str, Any]) -> str:
     return f"{least} … {most}" if most else f"≥ {least}"
 
 
-def _print_construction(shown: dict[str, Any]) -> None:
-    print_text(f"precision: {shown['precisions']}")
-    registers = [[r["name"], str(tuple(r["shape"])), r["places"]] for r in shown["registers"]]
-    print_table(f"registers (width {shown['width']})", ["name", "shape", "places"], registers)
-    cost = shown["cost"]
+def _print_construction(description: dict[str, Any]) -> None:
+    print_text(f"precision: {description['precisions']}")
+    registers = [[r["name"], str(tuple(r["shape"])), r["places"]] for r in description["registers"]]
+    print_table(f"registers (width {description['width']})", ["name", "shape", "places"], registers)
+    cost = description["cost"]
     where = f" ({cost['where']})" if cost["where"] else ""
     print_text(
         f"cost of k steps: {cost['layers']} layers, {cost['heads']} heads, "
         f"width {cost['width']}{where}"
     )
     print_text(f"the source prints: {cost['printed']}")
-    print_text(f"error of a step: {shown['error']}\n")
-    loops = f", looped {shown['loops']} times" if shown["loops"] > 1 else ""
-    print_text(f"blocks ({shown['layers']} layers{loops})")
-    for part in shown["blocks"]:
+    print_text(f"error of a step: {description['error']}\n")
+    loops = f", looped {description['loops']} times" if description["loops"] > 1 else ""
+    print_text(f"blocks ({description['layers']} layers{loops})")
+    for part in description["blocks"]:
         print_text(f"  {part['section']}, block {part['block']}")
         for line in part["does"]:
             print_text(f"    {line}")
 
 
-def _print_program(shown: dict[str, Any]) -> None:
-    """Print a construction, and what the compiler needed and saved."""
-    _print_construction(shown)
+def _print_program(description: dict[str, Any]) -> None:
+    """Print a program's construction, its parts, and the savings of the compiler."""
+    _print_construction(description)
     costs = [
         (part["part"].partition(" ")[0], part["blocks"], part["critical_path"])
-        for part in shown["parts"]
+        for part in description["parts"]
     ]
     for (_, blocks, path), group in groupby(
-        zip(costs, shown["parts"], strict=True), lambda pair: pair[0]
+        zip(costs, description["parts"], strict=True), lambda pair: pair[0]
     ):
         names = [part["part"] for _, part in group]
         name = names[0] if len(names) == 1 else f"{names[0]} … {names[-1]}"
         count = "1 block" if blocks == 1 else f"{blocks} blocks"
         print_text(f"{name}: {count}, {path} on the critical path")
-    rows = [[name, *map(str, saved.values())] for name, saved in shown["saved"].items()]
-    names = list(next(iter(shown["saved"].values())))
+    rows = [[name, *map(str, saved.values())] for name, saved in description["saved"].items()]
+    names = list(next(iter(description["saved"].values())))
     print_table("saved in a step, by peephole", ["peephole", *names], rows)
-    print_text(f"program (digest {shown['program']['digest']})\n{shown['program']['text']}")
+    print_text(
+        f"program (digest {description['program']['digest']})\n{description['program']['text']}"
+    )
 
 
-def _print_recipe(shown: dict[str, Any]) -> None:
-    print_text(f"{shown['parameters']} weights are trained on problems of {shown['problems']}")
-    print_text(f"source: {shown['source']}")
+def _print_recipe(description: dict[str, Any]) -> None:
+    print_text(
+        f"{description['parameters']} weights are trained on problems of {description['problems']}"
+    )
+    print_text(f"source: {description['source']}")
 
 
-def _print_problem(shown: dict[str, Any]) -> None:
-    print_text(f"a sample is a {shown['problem']}: {shown['problem_description']}")
-    print_text(f"source: {shown['source']}")
+def _print_problem(description: dict[str, Any]) -> None:
+    print_text(f"a sample is a {description['problem']}: {description['problem_description']}")
+    print_text(f"source: {description['source']}")
 
 
-def _print_policy(shown: dict[str, Any]) -> None:
-    print_text(f"plays in: {shown['environment']}")
-    print_text(f"source: {shown['source']}")
+def _print_policy(description: dict[str, Any]) -> None:
+    print_text(f"plays in: {description['environment']}")
+    print_text(f"source: {description['source']}")
 
 
-def _print_algorithm(shown: dict[str, Any]) -> None:
-    print_text(f"solves: {shown['problem']}")
-    print_text(f"steps: {'yes' if shown['iterates'] else 'none, a solution in closed form'}")
-    print_text(f"hyper-parameters: {', '.join(shown['hyperparameters']) or 'none'}")
-    if shown["special_case_of"]:
-        print_text(f"special case of: {', '.join(shown['special_case_of'])}")
-    print_text(f"source: {shown['source']}")
+def _print_algorithm(description: dict[str, Any]) -> None:
+    print_text(f"solves: {description['problem']}")
+    print_text(f"steps: {'yes' if description['iterates'] else 'none, a solution in closed form'}")
+    print_text(f"hyper-parameters: {', '.join(description['hyperparameters']) or 'none'}")
+    if description["special_case_of"]:
+        print_text(f"special case of: {', '.join(description['special_case_of'])}")
+    print_text(f"source: {description['source']}")
 
 
-def _print_claim(shown: dict[str, Any]) -> None:
-    shown = strip_dollars(shown)
-    print_text(f"{shown['name']}, {shown['where']} ({shown['claim_kind']}): {shown['statement']}")
-    print_text(f"source: {shown['source']}")
-    for hypothesis, at in shown["hypotheses"].items():
+def _print_claim(description: dict[str, Any]) -> None:
+    description = strip_dollars(description)
+    place = f"{description['name']}, {description['where']} ({description['claim_kind']})"
+    print_text(f"{place}: {description['statement']}")
+    print_text(f"source: {description['source']}")
+    for hypothesis, at in description["hypotheses"].items():
         print_text(f"presupposed: {hypothesis} ({at})")
-    for id, at in shown["restates"].items():
+    for id, at in description["restates"].items():
         print_text(f"printed again: {id}, {at}")
     rows = [
         [name, str(len(cells)), format_value(cells[0], 90)]
-        for name, cells in shown["presets"].items()
+        for name, cells in description["presets"].items()
     ]
     print_table("presets", ["name", "cells", "settings of the first"], rows)
-    print_text(
-        f"falsified data or forms that it must reject: {', '.join(shown['falsified']) or 'none'}"
-    )
+    falsified = ", ".join(description["falsified"]) or "none"
+    print_text(f"falsified data or forms that it must reject: {falsified}")
 
 
 _PRINTERS = {

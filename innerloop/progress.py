@@ -1,4 +1,4 @@
-"""How long work reports its progress: one callback for everything that takes a while."""
+"""The callback through which long computations report their progress."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Protocol, runtime_checkable
 
 @runtime_checkable
 class Progress(Protocol):
-    """A callback that takes the share of the work that is done, and what is being done now."""
+    """A callback that receives the completed share and a description of the current work."""
 
     def __call__(self, share: float, doing: str = "") -> object: ...
 
 
 def ignore_progress(share: float, doing: str = "") -> None:
-    """Report nothing: the callback of callers who do not watch."""
+    """Ignore the progress; this is the default callback."""

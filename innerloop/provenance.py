@@ -1,4 +1,4 @@
-"""Where a result came from: the versions it was made with, and the command that makes it again."""
+"""Record the origin of a result: the versions used, and the command that repeats it."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def _read_version(package: str) -> str:
 
 @cache
 def digest_package() -> str:
-    """Digest all files of innerloop as they are, to compare two machines or two moments."""
+    """Return a digest of all files of innerloop, to compare two installations."""
     digest = hashlib.sha256()
     for path in sorted([*ROOT.rglob("*.py"), *ROOT.rglob("*.c")]):
         digest.update(f"{path.relative_to(ROOT).as_posix()}\n".encode() + path.read_bytes())
@@ -39,7 +39,7 @@ def digest_package() -> str:
 
 
 def digest_code(owner: type) -> str:
-    """Digest the code that a class runs: innerloop, and the files of its own bases elsewhere."""
+    """Return a digest of the code that a class runs: innerloop and the files of other bases."""
     digest = hashlib.sha256(digest_package().encode())
     for base in owner.__mro__:
         first = base.__module__.partition(".")[0]
@@ -57,7 +57,7 @@ def spell_command(
     defaults: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> str:
-    """Spell the command line for a member: settings that differ from their defaults, options."""
+    """Return the command line for a member, with options and settings that are not defaults."""
     words = [f"innerloop {command} {name}"]
     for key, value in settings.items():
         if key not in defaults or value != defaults[key]:

@@ -1,4 +1,4 @@
-"""Finds members: problems, algorithms, policies, constructions, programs, recipes, claims.
+"""Find members: problems, algorithms, policies, constructions, programs, recipes and claims.
 
 A member comes through one of three doors, and there is no list to keep:
 
@@ -48,7 +48,7 @@ FURTHER_KINDS = {"constructions": ("programs",)}
 
 
 class SkippedMember(UserWarning):
-    """A file or entry point that could not be loaded; everything else works."""
+    """A warning that a file or entry point could not be loaded and is skipped."""
 
 
 class Entry(NamedTuple):
@@ -113,36 +113,36 @@ def find_member(kind: str, base: type[T], name: str) -> type[T]:
     raise unknown_name_error(KINDS[kind], name, [*(entry.name for entry in scan.entries), *others])
 
 
-def make_member(kind: str, base: type[T], given: Any, settings: Mapping[str, Any]) -> T:
+def make_member(kind: str, base: type[T], member: Any, settings: Mapping[str, Any]) -> T:
     """Make a member from a name, a location, a class, or an object, with settings by name."""
-    if isinstance(given, str) and ":" in given:
-        given = load_object(given)
-    if isinstance(given, str):
-        given = find_member(kind, base, given)
-    if inspect.isclass(given) and issubclass(given, base):
-        _check_complete(given)
-        return cast(Any, given).from_values(dict(settings))
-    if isinstance(given, base):
+    if isinstance(member, str) and ":" in member:
+        member = load_object(member)
+    if isinstance(member, str):
+        member = find_member(kind, base, member)
+    if inspect.isclass(member) and issubclass(member, base):
+        _check_complete(member)
+        return cast(Any, member).from_values(dict(settings))
+    if isinstance(member, base):
         if not settings:
-            return given
-        made = cast(Any, given)
+            return member
+        made = cast(Any, member)
         return type(made).from_values({**made.values(), **settings})
     raise InputError(
         f"expected a {KINDS[kind]}: a name, a subclass of {base.__name__} or an object of one, "
-        f"or module:attribute; got {_describe(given)}"
+        f"or module:attribute; got {_describe(member)}"
     )
 
 
-def find_class(kind: str, base: type[T], given: Any) -> type[T]:
-    """Find the class of a member that is given by name, location, class or object."""
-    if isinstance(given, str) and ":" in given:
-        given = load_object(given)
-    if isinstance(given, str):
-        return find_member(kind, base, given)
-    found = given if inspect.isclass(given) else type(given)
-    if not issubclass(found, base):
-        raise InputError(f"expected a {KINDS[kind]}, got {_describe(given)}")
-    return found
+def find_class(kind: str, base: type[T], member: Any) -> type[T]:
+    """Return the class of a member from its name, its location, its class or an object of it."""
+    if isinstance(member, str) and ":" in member:
+        member = load_object(member)
+    if isinstance(member, str):
+        return find_member(kind, base, member)
+    kind_of_member = member if inspect.isclass(member) else type(member)
+    if not issubclass(kind_of_member, base):
+        raise InputError(f"expected a {KINDS[kind]}, got {_describe(member)}")
+    return kind_of_member
 
 
 def get_name(member: type) -> str:
@@ -200,7 +200,7 @@ def _record(kind: str, member: type | None) -> None:
 
 
 def _scan_checked(kind: str, base: type) -> _Scan:
-    """Scan a kind for subclasses of `base`, and warn once of everything that was skipped."""
+    """Scan a kind for subclasses of `base`, and warn once about each skipped file."""
     scan = _scan_classes(kind, base)
     for skipped in scan.skipped:
         _warn_once(f"skipped: {skipped.reason}")
@@ -264,7 +264,7 @@ def _entry_points(kind: str) -> tuple[EntryPoint, ...]:
 
 
 def _defines(module: ModuleType, value: Any, base: type) -> bool:
-    """Tell whether a module defines a class that is a member, not a base for others (ABC)."""
+    """Return whether a module defines a class that is a member, not an abstract base."""
     own = inspect.isclass(value) and value.__module__ == module.__name__
     return own and issubclass(value, base) and ABC not in value.__bases__
 
@@ -279,7 +279,7 @@ def _check_complete(member: type) -> None:
 
 
 def _describe_missing(member: type) -> str:
-    """Describe what a class lacks; empty if it is complete."""
+    """Describe the missing declarations of a class; return an empty text if it is complete."""
     missing = sorted(getattr(member, "__abstractmethods__", ()))
     required: Iterable[str] = getattr(member, "required", ("source",))
     missing += [name for name in required if not hasattr(member, name)]

@@ -1,4 +1,4 @@
-"""Where results are: those that came with the package, and those that its user made.
+"""Locate the results that are part of the package, and those that its user made.
 
 Recorded weights and cells are read only: `innerloop/recorded` in an installed package, `results` in
 a checkout. What is made here goes to the folder that `--results` or INNERLOOP_RESULTS names, else
@@ -23,10 +23,10 @@ def find_recorded() -> Path:
     return installed if installed.is_dir() else PACKAGE.parent / "results"
 
 
-def find_results(given: Path | None = None) -> Path:
+def find_results(folder: Path | None = None) -> Path:
     """Return the folder of the user's results: cells below `cells`, trainings below `runs`."""
-    if given is not None:
-        return _expand_home(given)
+    if folder is not None:
+        return _expand_home(folder)
     if named := os.environ.get(VARIABLE):
         return _expand_home(Path(named))
     checkout = PACKAGE.parent
@@ -36,7 +36,7 @@ def find_results(given: Path | None = None) -> Path:
 
 
 def _expand_home(path: Path) -> Path:
-    """Expand `~` and `~user`; refuse where there is no such home, as without HOME and account."""
+    """Expand `~` and `~user`, or raise `InputError` if there is no such home folder."""
     try:
         return path.expanduser()
     except RuntimeError:
@@ -46,7 +46,7 @@ def _expand_home(path: Path) -> Path:
 
 
 def _find_user_data() -> Path:
-    """Return the folder for a user's data, as each platform has it."""
+    """Return the platform's folder for a user's data."""
     if sys.platform == "win32":
         return _expand_home(Path(os.environ.get("LOCALAPPDATA") or "~/AppData/Local"))
     if sys.platform == "darwin":

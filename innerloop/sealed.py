@@ -1,4 +1,4 @@
-"""Tensor files with a checksum: safetensors that are read complete and unchanged, or refused.
+"""Tensor files with a checksum: safetensors files that are rejected if they are damaged.
 
 safetensors alone loads a flipped bit silently, so the metadata hold a SHA-256 of everything else:
 the tensors and the other metadata. Nothing is ever unpickled.
@@ -50,7 +50,7 @@ def read(path: Path, *, format: str, version: int) -> tuple[dict[str, str], dict
 
 
 def read_format(path: Path) -> str:
-    """Read the format that a file declares; empty where it declares none."""
+    """Return the format that a file declares, or an empty text."""
     return _read_file(path)[0].get("format", "")
 
 

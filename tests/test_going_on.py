@@ -96,7 +96,7 @@ def test_a_run_may_be_given_more_steps(tmp_path: Path, schedule: str) -> None:
         whole = train(LinearRegressionRecipe, **{**settings, "steps": 12})
         assert_same_weights(whole.model, longer.model)
     assert train("linear-regression", **options).step == 12, "nothing is left to do"
-    with pytest.raises(FileError, match="may be given more steps, not fewer"):
+    with pytest.raises(FileError, match="number of steps can be increased, not reduced"):
         train("linear-regression", steps=11, **options)
 
 

@@ -48,16 +48,16 @@ def describe(path: Path) -> dict[str, Any]:
     """Identify one network; return its entry."""
     began = time.process_time()
     model = TrainedModel.read(path)
-    found = identify(model, **SETTINGS)
-    about = found.as_dict()
+    identification = identify(model, **SETTINGS)
+    about = identification.as_dict()
     return {
         "command": f"innerloop identify results/{path.parent.name}/{path.name}",
         **SETTINGS,
         "recipe": model.recipe.name,
         "weights_sha256": digest_weights(path),
-        "verdict": found.verdict,
+        "verdict": identification.verdict,
         "layers": [_round({name: layer[name] for name in KEPT}) for layer in about["layers"]],
-        "candidates": _list_candidates(found, model, ALSO.get(model.recipe.name, ())),
+        "candidates": _list_candidates(identification, model, ALSO.get(model.recipe.name, ())),
         "cpu_seconds": round(time.process_time() - began, 1),
         "versions": collect_versions(),
     }
@@ -69,15 +69,17 @@ def digest_weights(path: Path) -> str:
 
 
 def _list_candidates(
-    found: Identification, model: Model, also: tuple[str, ...]
+    identification: Identification, model: Model, also: tuple[str, ...]
 ) -> list[dict[str, Any]]:
     """List the best candidates with their shares after each step, for every layer."""
-    matches = select_best(found, CANDIDATES)
-    told = {match.candidate.name for match in matches}
+    matches = select_best(identification, CANDIDATES)
+    matched = {match.candidate.name for match in matches}
     matches += [
-        m for m in found.matches if m.candidate.label in also and m.candidate.name not in told
+        m
+        for m in identification.matches
+        if m.candidate.label in also and m.candidate.name not in matched
     ]
-    tables = compare_candidates(model, matches, found.problem, STEPS)
+    tables = compare_candidates(model, matches, identification.problem, STEPS)
     return [
         _round(
             {

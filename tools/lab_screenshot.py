@@ -50,7 +50,7 @@ def take_screenshots(
     """Write `lab-SCENE-THEME.png` for each scene and theme; returns the files."""
     from playwright.sync_api import sync_playwright
 
-    path = next((found for name in BROWSERS if (found := shutil.which(name))), None)
+    path = next((executable for name in BROWSERS if (executable := shutil.which(name))), None)
     files = []
     with run_lab() as address, sync_playwright() as playwright:
         browser = playwright.chromium.launch(executable_path=path, args=["--no-sandbox"])

@@ -32,12 +32,12 @@ def read_found(folder: Path, claim: str) -> dict[str, Any]:
 
     Evidence in a former shape is read as today's code reads it.
     """
-    found = {}
+    measurements = {}
     for path in (folder / "cells" / "quick" / claim).glob("*.json"):
         data = unpack_tables(json.loads(path.read_bytes())["content"]["found"])
-        told = isinstance(data, dict) and "parts" in data
-        found[path.name] = Evidence.from_dict(data).as_dict() if told else data
-    return strip_dollars(found)
+        is_evidence = isinstance(data, dict) and "parts" in data
+        measurements[path.name] = Evidence.from_dict(data).as_dict() if is_evidence else data
+    return strip_dollars(measurements)
 
 
 def list_lookups(folder: Path, claim: Claim) -> set[str]:

@@ -81,9 +81,9 @@ class OptimisticPlanning(Algorithm[TabularGameProblem, Plan]):
         uncut = state.optimistic_rewards.clone()
         uncut[..., :-1, :, :] += later
         # Before the first episode nothing is known: its values are H as soon as they are found.
-        found = state.values[..., :1, :, :1, :1] > 0
-        uncut = torch.where(found, uncut, 0.0)
-        latest = uncut[..., int((~found).sum(dim=-3).max()), :, :]
+        is_known = state.values[..., :1, :, :1, :1] > 0
+        uncut = torch.where(is_known, uncut, 0.0)
+        latest = uncut[..., int((~is_known).sum(dim=-3).max()), :, :]
         pairs = [pair.amax(dim=-1) for pair in latest.split(2, dim=-1)]
         return {"values": torch.cat([uncut.flatten(-3), *pairs], dim=-1)}
 

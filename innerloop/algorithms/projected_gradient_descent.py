@@ -49,17 +49,17 @@ class ProjectedGradientDescent(LinearModel):
     def step(self, problem: RegressionProblem, state: Weights, k: int) -> Weights:
         size = select_entry(self.step_sizes, k, problem.x).unsqueeze(-1)
         box = self.box.to(problem.x)
-        said = (problem.x @ state.unsqueeze(-1)).squeeze(-1)
-        slope = differentiate_loss(self.loss, said, problem.y)
+        predictions = (problem.x @ state.unsqueeze(-1)).squeeze(-1)
+        slope = differentiate_loss(self.loss, predictions, problem.y)
         moved = state - size * (problem.x.mT @ slope.unsqueeze(-1)).squeeze(-1) / problem.n
         return torch.maximum(torch.minimum(moved, box), -box)
 
 
 def differentiate_loss(
-    loss: RiskName, said: Float[Tensor, "*batch n"], labels: Float[Tensor, "*batch n"]
+    loss: RiskName, predictions: Float[Tensor, "*batch n"], labels: Float[Tensor, "*batch n"]
 ) -> Float[Tensor, "*batch n"]:
     """ℓ'(u, y), the derivative of the loss by the prediction u."""
     if loss == "logistic":
-        return said.sigmoid() - labels
-    residual = said - labels
+        return predictions.sigmoid() - labels
+    residual = predictions - labels
     return residual if loss == "squared" else residual.clamp(-HUBER_THRESHOLD, HUBER_THRESHOLD)

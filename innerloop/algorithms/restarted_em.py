@@ -89,6 +89,6 @@ def match_names(shares: Shares, reference: Shares) -> Shares:
     """Order the clusters so that points agree most with those of a reference."""
     agreement = reference.to(shares).mT @ shares
     tables = agreement.detach().cpu().numpy().reshape(-1, *agreement.shape[-2:])
-    found = np.stack([linear_sum_assignment(-table)[1] for table in tables])
-    order = torch.as_tensor(found, device=shares.device).reshape(agreement.shape[:-1])
+    columns = np.stack([linear_sum_assignment(-table)[1] for table in tables])
+    order = torch.as_tensor(columns, device=shares.device).reshape(agreement.shape[:-1])
     return shares.gather(-1, order.unsqueeze(-2).expand(shares.shape))

@@ -1,4 +1,4 @@
-"""What a construction consists of: registers, blocks, and what each head and MLP piece does."""
+"""Describe a construction's registers and blocks, with the effect of each head and MLP piece."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ def _format_places(construction: Construction[Any, Any], register: str) -> str:
 
 
 def _describe_blocks(blocks: Iterable[nn.Module]) -> list[list[str]]:
-    """List what each block does, a line for each head and MLP piece."""
+    """Describe each block, with one line for each head and MLP piece."""
     return [block.describe() for block in cast(Iterable[Block], blocks)]
 
 
 def _merge_steps(steps: Sequence[tuple[str, list[list[str]]]]) -> list[tuple[str, list[list[str]]]]:
-    """Merge steps that do the same but for their weights into one section: `step 1 … 8`."""
+    """Merge steps that differ only in their weights into one section: `step 1 … 8`."""
     merged = []
     for lines, group in groupby(steps, key=lambda step: step[1]):
         labels = [label for label, _ in group]

@@ -1,4 +1,4 @@
-"""All that there is, from problems to claims, of this package and of others: behind `list`."""
+"""List the members of all kinds, from this package and from others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a member consists of, whatever its kind: behind `show`."""
+"""Describe a member of any kind, for `show`."""
 
 from __future__ import annotations
 
@@ -85,12 +85,12 @@ def find_any(member: Any) -> tuple[str, Any]:
     if isinstance(member, Claim):
         return "claims", member
     if not isinstance(member, str):
-        found = member if inspect.isclass(member) else type(member)
+        kind_of_member = member if inspect.isclass(member) else type(member)
         for kind, base in BASES.items():
-            if issubclass(found, base):
+            if issubclass(kind_of_member, base):
                 return kind, member
         expected = ", ".join(KINDS.values())
-        raise InputError(f"expected one of {expected}; got {found.__name__}")
+        raise InputError(f"expected one of {expected}; got {kind_of_member.__name__}")
     single, slash, name = member.partition("/")
     if slash:
         kind = find_kind(single)
@@ -99,7 +99,7 @@ def find_any(member: Any) -> tuple[str, Any]:
 
 
 def _find_by_name(name: str) -> tuple[str, Any]:
-    """Find the kind and the one member called `name`; raise where several kinds share it."""
+    """Find the kind and the member called `name`; raise `InputError` if several kinds have one."""
     known = {kind: load_entries(kind, base) for kind, base in BASES.items()}
     kinds = [kind for kind, entries in known.items() if name in entries]
     if len(kinds) > 1:
@@ -114,14 +114,14 @@ def _find_by_name(name: str) -> tuple[str, Any]:
 
 
 def _get_header(member: type) -> str:
-    """Return the docstring of a member's file, or of a class of somebody's own."""
+    """Return the docstring of a member's file, or of a user's own class."""
     module = inspect.getmodule(member)
     own = member.__module__.startswith("innerloop.")
     return inspect.getdoc(module if own else member) or inspect.getdoc(module) or ""
 
 
 def _describe_contents(made: Any) -> dict[str, Any]:
-    """Describe what only members of one kind have."""
+    """Describe the properties that only members of one kind have."""
     if isinstance(made, ProgramConstruction):
         return {**describe_construction(made), **explain_program(made)}
     if isinstance(made, Construction):
@@ -170,7 +170,7 @@ def _describe_claim(claim: Claim) -> dict[str, Any]:
 
 
 def find_parameters(member: Any) -> type[Parameters] | None:
-    """Find the class whose parameters a member is set by; none for an algorithm or a claim."""
+    """Return the class with a member's parameters; None for an algorithm or a claim."""
     kind, value = find_any(member)
     if kind in ("claims", "algorithms"):
         return None

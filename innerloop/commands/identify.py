@@ -64,25 +64,32 @@ def identify(
             raise InputError(
                 "--problem, -s, --figure, --inside and --discriminate take one run of a sweep"
             )
-        asked = {"prompts": prompts, "steps": steps, "seed": seed, "algorithms": candidate}
-        return identify_sweep(Path(model), definition, as_json, device=device, **asked)
+        options_of_prompts = {
+            "prompts": prompts,
+            "steps": steps,
+            "seed": seed,
+            "algorithms": candidate,
+        }
+        return identify_sweep(Path(model), definition, as_json, device=device, **options_of_prompts)
     check_request(problem, settings or [], candidate or [])
     loaded, distribution = load_with_problems(model, definition, problem, settings or [])
     limits: dict[str, int] = {"prompts": prompts, "steps": steps, "seed": seed}
     with progress_bar("identifying") as progress:
         options: dict[str, Any] = {"algorithms": candidate, "device": device, **limits}
-        found = run(loaded, distribution, progress=progress, **options)
-    about = {"model": model, "problem": distribution.values(), **limits, **found.as_dict()}
+        identification = run(loaded, distribution, progress=progress, **options)
+    about = {"model": model, "problem": distribution.values(), **limits, **identification.as_dict()}
     further, looked = [], None
     if inside:
         from innerloop.identification.inside.identified import inspect_identification
 
-        looked = inspect_identification(found, loaded, distribution, prompts=prompts, seed=seed)
+        looked = inspect_identification(
+            identification, loaded, distribution, prompts=prompts, seed=seed
+        )
         about["inside"], further = looked.as_dict(), [looked.text]
     if discriminate:
         from innerloop.identification.inside.identified import discriminate_ties
 
-        ties = discriminate_ties(found, loaded, distribution, seed=seed)
+        ties = discriminate_ties(identification, loaded, distribution, seed=seed)
         about["discriminate"] = [each.as_dict() for each in ties]
         further += [each.text for each in ties] or ["no candidates tie: nothing to tell apart"]
     if figure is not None:
@@ -90,13 +97,15 @@ def identify(
         from innerloop.report.export import write_chart
         from innerloop.report.identified import plot_identification
 
-        rows = collect_figure_rows(found, loaded, steps)
-        chart = plot_identification(**rows, title=f"{model}: {found.verdict}", inside=looked)
+        rows = collect_figure_rows(identification, loaded, steps)
+        chart = plot_identification(
+            **rows, title=f"{model}: {identification.verdict}", inside=looked
+        )
         write_chart(figure, chart.to_dict())
     if as_json:
         from innerloop.identification.drawing import measure_layers
 
-        measures = measure_layers(found, loaded)
+        measures = measure_layers(identification, loaded)
         layers = zip(about["layers"], measures, strict=True)
         about["layers"] = [{**layer, "measures": each} for layer, each in layers]
         return print_json(about)

@@ -37,8 +37,10 @@ def identify_sweep(folder: Path, definition: str | None, as_json: bool, **option
     with progress_bar("identifying") as progress:
         for done, run in enumerate(finished):
             progress(done / len(finished), run["folder"])
-            found = identify(load_model(str(folder / run["folder"]), definition), **options)
-            about = {"seed": run["seed"], "loss": run["loss"], "verdict": found.verdict}
+            identification = identify(
+                load_model(str(folder / run["folder"]), definition), **options
+            )
+            about = {"seed": run["seed"], "loss": run["loss"], "verdict": identification.verdict}
             rows.append({**run["point"], **about})
     k = min(range(len(finished)), key=lambda k: finished[k]["loss"])
     best = {**rows[k], "folder": str(folder / finished[k]["folder"])}

@@ -74,14 +74,16 @@ class ActingProgram(ProgramConstruction, ActingConstruction[Any, Any], ABC):
         super().accept(problem)
         self.select_registers(self.definition.prompt.fill_registers(problem))
 
-    def accept_sizes(self, given: dict[Any, int], where: str = "") -> None:
+    def accept_sizes(self, sizes: dict[Any, int], where: str = "") -> None:
         """Raise `OutOfRangeError` for sizes, n aside, that it was not built for."""
         prompt: Any = self.definition.prompt
-        words = {size: word for size, word in prompt.counted.items() if size in given}
-        if any(given[size] != self.sizes[size] for size in words):
+        words = {size: word for size, word in prompt.counted.items() if size in sizes}
+        if any(sizes[size] != self.sizes[size] for size in words):
             built = ", ".join(f"{self.sizes[size]} {word}" for size, word in words.items())
-            found = ", ".join(str(given[size]) for size in words) + f"{where}: build it for these"
-            raise OutOfRangeError(f"{self.name} was built for {built}; got {found}")
+            mismatches = (
+                ", ".join(str(sizes[size]) for size in words) + f"{where}: build it for these"
+            )
+            raise OutOfRangeError(f"{self.name} was built for {built}; got {mismatches}")
 
     def select_registers(self, filled: Registers) -> Registers:
         """Select what tokens hold; raise `OutOfRangeError` for other sizes and too large norms."""
@@ -105,11 +107,11 @@ class ActingProgram(ProgramConstruction, ActingConstruction[Any, Any], ABC):
     def encode_action(self, t: int, observation: Any, action: Tensor, reward: Tensor) -> Tensor:
         return self._make_token("fill_action", t, observation, action, reward)
 
-    def _make_token(self, fill: str, t: int, *given: Any) -> Tensor:
+    def _make_token(self, fill: str, t: int, *values: Any) -> Tensor:
         most, shapes = self.max_game_steps, self.layout.registers
         if t < 0 or (most is not None and t >= most):
             raise OutOfRangeError(f"{self.name} was built for {most} steps of a game, not {t + 1}")
-        filled = getattr(self.definition.prompt, fill)(t, *given, self.sizes)
+        filled = getattr(self.definition.prompt, fill)(t, *values, self.sizes)
         token: dict[str, Any] = {"one": 1.0} if "one" in shapes else {}
         for name, value in self.select_registers(filled).items():
             token[name] = value.unsqueeze(value.ndim - len(shapes[name]))

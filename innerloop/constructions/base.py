@@ -125,8 +125,8 @@ class Construction(Parameters, ABC, Generic[P, S]):
         """Refuse a problem of another type, or beyond a documented limit."""
         expected = self.distributions()[0].problem_type
         if not isinstance(problem, expected):
-            given = type(problem).__name__
-            raise InputError(f"{self.name} takes a {expected.__name__}, got a {given}")
+            actual = type(problem).__name__
+            raise InputError(f"{self.name} takes a {expected.__name__}, got a {actual}")
         self.accept(problem)
 
     def accept(self, problem: P) -> None:
@@ -155,9 +155,9 @@ class Construction(Parameters, ABC, Generic[P, S]):
     def tolerance(self, dtype: torch.dtype) -> float:
         """Return the largest deviation allowed in a step: rounding, or the declared bound."""
         if dtype not in self.tolerances:
-            wanted = str(dtype).removeprefix("torch.")
+            precision = str(dtype).removeprefix("torch.")
             raise OutOfRangeError(
-                f"{self.name} is declared for {self.precision_names()}, not for {wanted}"
+                f"{self.name} is declared for {self.precision_names()}, not for {precision}"
             )
         return self.tolerances[dtype]
 
@@ -221,9 +221,9 @@ def read_prediction(
     # Divided, not multiplied: the limit for the largest data is infinite, and so are predictions.
     if not found_largest / MAX_DIVERGENCE <= max(1.0, largest):
         finite = bool(torch.isfinite(prediction).all())
-        found = f"reaches {found_largest:.0e}" if finite else "is not finite"
+        reason = f"reaches {found_largest:.0e}" if finite else "is not finite"
         raise InputError(
-            f"{construction.name} diverged: its prediction {found}; "
+            f"{construction.name} diverged: its prediction {reason}; "
             "scale the data down, or build it with smaller steps"
         )
     return prediction

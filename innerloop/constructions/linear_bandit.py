@@ -44,9 +44,9 @@ def define_solver(target: Callable[[Any, int], Any], **extra: Any) -> Definition
 
     def descend(me: Any, own: Any, s: int) -> Any:
         """A gradient step on system s, over the number of tokens so far."""
-        algorithm, y, told = own.algorithm, me.ahead[s], 0 if s else 1
+        algorithm, y, with_rewards = own.algorithm, me.ahead[s], 0 if s else 1
         size, ridge = float(algorithm.rates.step_size[s]), float(algorithm.ridges[s])
-        pull = mean(lambda j: (dot(y, j.phi) - told * j.reward) * j.phi, over="causal")
+        pull = mean(lambda j: (dot(y, j.phi) - with_rewards * j.reward) * j.phi, over="causal")
         moved = y - size * (pull + keep(me, lambda j: ridge * j.ahead[s]))
         return moved + size * keep(me, lambda j: target(j, s)) if s else moved
 
@@ -108,8 +108,8 @@ class LinearBanditConstruction(BanditProgram, ActingProgram, ABC):
         return max(largest, float(reward.abs().max()) / self.reward) / SLACK
 
     def represent(self, filled: Registers, state: Any) -> Registers:
-        shown, chosen = filled["a"][..., 0::2, :, :], filled["chosen"][..., 1::2, :]
-        features = (chosen.unsqueeze(-1) * shown).sum(dim=-2)
+        actions, chosen = filled["a"][..., 0::2, :, :], filled["chosen"][..., 1::2, :]
+        features = (chosen.unsqueeze(-1) * actions).sum(dim=-2)
         solved = {name: alternate(value, None, 2) for name, value in state._asdict().items()}
         return {"phi": alternate(None, features, 1), **solved}
 

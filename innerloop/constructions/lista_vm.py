@@ -82,8 +82,8 @@ class ListaVMConstruction(PrefixProgram):
 
     @cached_property
     def algorithm(self) -> ListaVM:
-        given, scale, name = self.preconditioners, self.step_size, "preconditioners"
-        matrices = make_matrices(given, scale, 0.1, name, self.steps, self.d, seed=1)
+        matrices_or_none, scale, name = self.preconditioners, self.step_size, "preconditioners"
+        matrices = make_matrices(matrices_or_none, scale, 0.1, name, self.steps, self.d, seed=1)
         thresholds = torch.as_tensor(self.threshold, dtype=torch.float64).expand(self.steps)
         return ListaVM(matrices, thresholds, self.support)
 

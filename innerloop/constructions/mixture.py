@@ -36,8 +36,8 @@ class MixtureConstruction(ProgramConstruction, ABC):
         # λmax(XᵀX) ≤ (√n + √d + t)² with probability 1 − exp(−t²/2): an a-priori bound, since
         # weights may not depend on the data.
         default = self.n / (self.n**0.5 + self.d**0.5 + 5.0) ** 2
-        given = default if self.step_size is None else self.step_size
-        return torch.tensor(given, dtype=torch.float64)
+        step_size = default if self.step_size is None else self.step_size
+        return torch.tensor(step_size, dtype=torch.float64)
 
     @property
     def theta(self) -> Tensor:

@@ -113,8 +113,8 @@ class PackedUCBVIConstruction(UCBVIConstruction):
         added = (later, self.horizon * state.transitions.sum(dim=-1))  # none in the last step
         uncut, shifted = (state.optimistic_rewards + pad(a, (0, 0, 0, 0, 0, 1)) for a in added)
         # Before the first episode nothing is known: its values are H as soon as they are found.
-        found = state.values[..., :1, :, :1, :1] > 0
-        uncut = torch.where(found, uncut, 0.0)
-        latest = uncut[..., int((~found).sum(dim=-3).max()), :, :]
+        is_known = state.values[..., :1, :, :1, :1] > 0
+        uncut = torch.where(is_known, uncut, 0.0)
+        latest = uncut[..., int((~is_known).sum(dim=-3).max()), :, :]
         pairs = torch.stack([pair.amax(dim=-1) for pair in latest.split(2, dim=-1)], dim=-2)
         return super().represent(filled, (shifted, state.transitions, uncut, pairs))

@@ -48,8 +48,8 @@ class PreconditionedGradientDescentConstruction(RegressionProgram):
         return PreconditionedGradientDescent(self._make_preconditioners(self.steps))
 
     def _make_preconditioners(self, count: int) -> Tensor:
-        given, scale = self.preconditioners, self.step_size
-        return make_matrices(given, scale, 0.1, "preconditioners", count, self.d, seed=1)
+        preconditioners, scale = self.preconditioners, self.step_size
+        return make_matrices(preconditioners, scale, 0.1, "preconditioners", count, self.d, seed=1)
 
     def represent(self, filled: Registers, state: Any) -> Registers:
         return {"y": filled["y"] - (filled["x"] @ state.unsqueeze(-1)).squeeze(-1)}

@@ -46,8 +46,8 @@ def _(me: Any) -> None:
 
 @find_direction.answer
 def score(me: Any, own: Any) -> Any:
-    found = dot(me.x, me.v[0])
-    return stack([found, clip(found / own.ramp, 1)])
+    projection = dot(me.x, me.v[0])
+    return stack([projection, clip(projection / own.ramp, 1)])
 
 
 class SpectralClusteringConstruction(SpectralConstruction):

@@ -74,8 +74,10 @@ def find_best(me: Any, own: Any, left: list[Any], *further: Callable[[Any, Any],
 
     def compare_by_heads(x: Any, y: Any) -> Any:
         me.excess = y - x
-        found = [keep(own, own.max_value, lambda j, s=s: relu(j.excess[s])) for s in range(own.d)]
-        return x + stack(found)
+        excesses = [
+            keep(own, own.max_value, lambda j, s=s: relu(j.excess[s])) for s in range(own.d)
+        ]
+        return x + stack(excesses)
 
     levels = cycle([compare_by_heads, *further])
     while len(left) > 1:

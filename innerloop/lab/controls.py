@@ -81,8 +81,8 @@ def describe(value: Any) -> str:
     """Describe a value of a request for an error message, shortly."""
     if value is None:
         return "nothing"
-    shown = repr(value)
-    return shown if len(shown) <= 40 else f"{shown[:40]}…"
+    text = repr(value)
+    return text if len(text) <= 40 else f"{text[:40]}…"
 
 
 def read_number(value: Any, name: str) -> float:

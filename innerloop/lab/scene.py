@@ -59,17 +59,17 @@ class Scene(ABC):
 @cache
 def load_scenes() -> dict[str, Scene]:
     """Load every scene, by name, in the order of their places."""
-    found = []
+    loaded_scenes = []
     for module in pkgutil.iter_modules(scenes.__path__, f"{scenes.__name__}."):
         loaded = importlib.import_module(module.name)
-        found += [
+        loaded_scenes += [
             value()
             for value in vars(loaded).values()
             if isinstance(value, type)
             and issubclass(value, Scene)
             and value.__module__ == module.name
         ]
-    return {scene.name: scene for scene in sorted(found, key=lambda scene: scene.place)}
+    return {scene.name: scene for scene in sorted(loaded_scenes, key=lambda scene: scene.place)}
 
 
 def find_scene(name: str) -> Scene:

@@ -96,12 +96,12 @@ class Home:
 
 def digest_weights(settings: Mapping[str, Any]) -> str:
     """Digest the recorded weights that settings name; empty where they name none."""
-    found = {
+    digests = {
         f"{folder}/{name}": digest
         for name in _iterate_texts(settings)
         for folder, digest in digest_recorded(name).items()
     }
-    return _digest(json.dumps(found, sort_keys=True).encode()) if found else ""
+    return _digest(json.dumps(digests, sort_keys=True).encode()) if digests else ""
 
 
 @cache

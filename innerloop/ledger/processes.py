@@ -64,9 +64,9 @@ class ProcessEngine:
         worker = self._take_worker()
 
         def run() -> str:
-            found = worker.run((self.task, *work))  # one that dies does not come back
+            outcome = worker.run((self.task, *work))  # one that dies does not come back
             self._idle.append(worker)
-            return found
+            return outcome
 
         return self._threads.submit(run)
 

@@ -44,10 +44,12 @@ def run_cell(module: str, id: str, settings: dict[str, Any], seed: int, device: 
             used = digest_weights(settings)
             with threadpool_limits(1), use_device(device):
                 start = time.perf_counter()
-                found = claim.run(settings, seed)
+                measurements = claim.run(settings, seed)
                 seconds = time.perf_counter() - start
         about = {"seconds": seconds, "package": PACKAGE, "weights": used}
-        return json.dumps({"found": found, "lookups": sorted(lookups), **about}, allow_nan=False)
+        return json.dumps(
+            {"found": measurements, "lookups": sorted(lookups), **about}, allow_nan=False
+        )
     except (MissingLibraryError, FileError) as error:
         return json.dumps({"unavailable": str(error)})
     except Exception:

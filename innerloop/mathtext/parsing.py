@@ -33,11 +33,11 @@ _UPRIGHT_GREEK = re.compile("[Α-Ω]")
 
 
 class MathError(ValueError):
-    """Mathematics that cannot be read; the message says what is wrong, and where."""
+    """A formula cannot be parsed; the message states the problem and its position."""
 
 
 class Piece(NamedTuple):
-    """A part of a row: its MathML, what it is, how many characters it takes."""
+    """A part of a row: its MathML, its kind and its length in characters."""
 
     html: str
     kind: str
@@ -45,7 +45,7 @@ class Piece(NamedTuple):
 
 
 class Reader:
-    """Reads a text from left to right."""
+    """A parser that reads a formula from left to right."""
 
     def __init__(self, text: str) -> None:
         self.text = _decompose(text)
@@ -65,7 +65,7 @@ class Reader:
         return self.text[self.at - 1]
 
     def read_row(self, closing: str = "") -> list[Piece]:
-        """Read until one of the closing characters, which is left where it is, or to the end."""
+        """Read up to one of the closing characters, without consuming it, or to the end."""
         pieces: list[Piece] = []
         start = self.at - 1
         self.depth += 1
@@ -117,7 +117,7 @@ class Reader:
         return Piece(html, base.kind, self.at - start)
 
     def read_argument(self) -> str:
-        """Read what a sign of a script is followed by."""
+        """Read the argument of a subscript or superscript sign."""
         c = self.next
         if c == "{":
             self.at += 1
@@ -183,7 +183,7 @@ class Reader:
         return Piece(f"<msqrt>{_group(inner)}</msqrt>", "letter", self.at - start)
 
     def read_brackets(self, opening: str, start: int) -> Piece:
-        """Read a bracket and its row; intervals may end in another bracket than they begin with."""
+        """Read a bracket and its contents; an interval may have different brackets at its ends."""
         closing = s.CLOSING[s.OPENING.index(opening)]
         inner = self.read_row(")]" if opening in "([" else closing)
         end = self.take()
@@ -191,7 +191,7 @@ class Reader:
         return Piece(html, "close", self.at - start)
 
     def read_bar(self, c: str, before: list[Piece]) -> Piece:
-        """Read | or ‖: a relation between spaces, else opening or closing by what is before it."""
+        """Read | or ‖ as a relation (between spaces), or as an opening or closing bar."""
         spaced = self.text[self.at - 2 : self.at - 1] in ("", " ") and self.next in ("", " ")
         if spaced and before and before[-1].kind in ("letter", "close", "name"):
             return Piece(_write_operator(c, "infix"), "relation", 1)
@@ -203,7 +203,7 @@ class Reader:
 
 
 def _read_operator(c: str, before: list[Piece]) -> Piece | None:
-    """Read one operator; none for what is a letter or a symbol."""
+    """Read one operator; return None for a letter or a symbol."""
     if c in s.SUMS:
         return Piece(f"<mo>{c}</mo>", "sum", 1)
     if c in s.PUNCTUATION:
@@ -220,7 +220,7 @@ def _read_operator(c: str, before: list[Piece]) -> Piece | None:
 
 
 def _count_open(bar: str, before: list[Piece]) -> int:
-    """Count the bars of a row that were opened and are not yet closed."""
+    """Count the bars of a row that are still open."""
     bars = [piece for piece in before if f">{bar}</m" in piece.html]
     return sum(1 if piece.kind == "open" else -1 for piece in bars if piece.kind != "relation")
 
@@ -232,7 +232,7 @@ def write_row(pieces: list[Piece]) -> str:
 
 @lru_cache(maxsize=4096)
 def write_math(text: str) -> str:
-    """Write mathematics as one or more `math` elements, between which a line may break."""
+    """Write a formula as one or more `math` elements; a line may break between them."""
     reader = Reader(text)
     rows: list[str] = [""]
     length = 0
@@ -263,7 +263,7 @@ def _decompose(text: str) -> str:
 
 
 def _needs_space(pieces: list[Piece], piece: Piece) -> bool:
-    """Whether a thin space stands between: around functions and names."""
+    """Return whether a thin space separates two pieces, as around functions and names."""
     if not pieces or piece.kind not in ("letter", "function", "name", "sum"):
         return False
     last = pieces[-1].kind
@@ -284,14 +284,14 @@ def _attach(base: str, below: str, above: str) -> str:
 
 
 def _group(row: str) -> str:
-    """Make one element of a row; a letter, a number or an accented letter is one already."""
+    """Group a row into one element, unless it already is one."""
     one = row.count("<") <= 2 or (row.startswith("<mover") and row.endswith("</mover>"))
     return row if one else f"<mrow>{row}</mrow>"
 
 
 def _write_operator(c: str, role: str) -> str:
-    """Write an operator; what its place in the row tells a browser is not said again."""
-    shown = escape(c)
+    """Write an operator, without attributes that a browser infers from its position."""
+    escaped = escape(c)
     if role in ("open", "close", "solid"):
-        return f"<mi>{shown}</mi>"  # as operators, brackets would grow and a slash stand apart
-    return f'<mo form="prefix">{shown}</mo>' if role == "prefix" else f"<mo>{shown}</mo>"
+        return f"<mi>{escaped}</mi>"  # as operators, brackets would grow and a slash stand apart
+    return f'<mo form="prefix">{escaped}</mo>' if role == "prefix" else f"<mo>{escaped}</mo>"

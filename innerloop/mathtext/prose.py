@@ -1,7 +1,7 @@
-"""Text with mathematics in it: where the mathematics is, and the text's two faces.
+"""Convert text with formulas between dollar signs to HTML or plain text.
 
-A dollar opens mathematics before what is no space, and closes it after what is no space. Text of
-other people is shown as it is wherever it does not read as mathematics: a page never fails for it.
+A dollar sign opens a formula if no space follows it, and closes it if no space precedes it. Text
+of other people that cannot be parsed is printed as it is, so that a page never fails.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _PART = re.compile(r"\$\$|\$([^\s$](?:[^$\n]*[^\s$])?)\$(?!\d)|([^$]+)|(\$)")
 
 
 def check_text(text: str) -> None:
-    """Raise `MathError` where a dollar has no partner, or mathematics cannot be read."""
+    """Raise `MathError` for an unpaired dollar sign or a formula that cannot be parsed."""
     list(_split(text))
 
 
 def to_html(text: str, write: Write | None = None) -> str:
-    """Write text as HTML: prose escaped, mathematics as MathML; all of it escaped if it fails.
+    """Convert text to HTML: escape prose, typeset formulas; on failure, escape everything.
 
     `write` gives the markup of mathematics where it is not to be MathML in its place.
     """
@@ -37,13 +37,13 @@ def to_html(text: str, write: Write | None = None) -> str:
 
 
 def write_ending(mathematics: str, ending: str) -> str:
-    """Write mathematics as MathML, with the comma or stop that follows it."""
+    """Write a formula as MathML, with the comma or full stop that follows it."""
     markup = write_math(mathematics)
     return f"{markup.removesuffix('</math>')}<mi>{ending}</mi></math>" if ending else markup
 
 
 def _write_parts(parts: list[tuple[str, bool]], write: Write) -> Iterator[str]:
-    """Yield the markup of each part; what closes a bracket stays with the mathematics before it."""
+    """Yield the markup of each part; a closing bracket stays with the formula before it."""
     ending = 0
     for k, (part, is_mathematics) in enumerate(parts):
         if not is_mathematics:
@@ -61,7 +61,7 @@ def _write_parts(parts: list[tuple[str, bool]], write: Write) -> Iterator[str]:
 
 
 def to_plain(text: str) -> str:
-    """Write text for a terminal: what was typed, without the dollars."""
+    """Return the text for a terminal: the source without its dollar signs."""
     try:
         return "".join(part for part, _ in _split(text))
     except MathError:
@@ -69,7 +69,7 @@ def to_plain(text: str) -> str:
 
 
 def strip_dollars(value: Any) -> Any:
-    """Write all texts of plain data for a terminal or a chart, names of entries too."""
+    """Remove the dollar signs from all texts of plain data, including keys."""
     if isinstance(value, str):
         return to_plain(value)
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Find the mathematics in plain text that has no dollars: headers and costs of constructions.
+"""Recognise formulas in plain text without dollar signs, such as headers of constructions.
 
     mark_mathematics("the head adds −(1/n) Σᵢ xᵢ to `y` of token j")
     "the head adds $−(1/n) ∑ᵢ xᵢ$ to `y` of token $j$"
@@ -44,7 +44,7 @@ _PAIRS = {")": "(", "]": "[", "}": "{", "⟩": "⟨", "⌉": "⌈", "⌋": "⌊"
 
 
 def typeset_plain(text: str) -> str:
-    """Write plain text as HTML: its mathematics typeset, what stands in backticks as code."""
+    """Convert plain text to HTML, with formulas typeset and text in backticks as code."""
     parts = _CODE.split(mark_mathematics(text))
     parts[::2] = [to_html(part) for part in parts[::2]]
     parts[1::2] = [f"<code>{escape(part[1:-1], quote=False)}</code>" for part in parts[1::2]]
@@ -52,7 +52,7 @@ def typeset_plain(text: str) -> str:
 
 
 def mark_mathematics(text: str) -> str:
-    """Put dollars around the mathematics of a text; one that has dollars is left as it is."""
+    """Put dollar signs around the formulas of a text, unless it already contains dollar signs."""
     if "$" in text:
         return text
     parts = _CODE.split(text)
@@ -65,11 +65,11 @@ def _mark_runs(text: str) -> Iterator[str]:
     kinds = [_classify(words, k) for k in range(len(words))]
     at = k = 0
     while k < len(words):
-        found = _find_run(text, words, kinds, k) if kinds[k] != "word" else None
-        if found is None:
+        run = _find_run(text, words, kinds, k) if kinds[k] != "word" else None
+        if run is None:
             k += 1
             continue
-        start, end, k = found
+        start, end, k = run
         yield f"{text[at:start]}${_normalise(text[start:end])}$"
         at = end
     yield text[at:]
@@ -78,11 +78,11 @@ def _mark_runs(text: str) -> Iterator[str]:
 def _find_run(
     text: str, words: list[re.Match[str]], kinds: list[str], first: int
 ) -> tuple[int, int, int] | None:
-    """Find the longest mathematics from a word on: its ends, and the number of the word after."""
+    """Find the longest formula that starts at a word: its ends, and the index of the next word."""
     last = first
     while last + 1 < len(words) and kinds[last + 1] != "word":
-        shown = text[words[first].start() : words[last].end()]
-        if shown[-1] in ",.;:?" and _count_open(shown) <= 0:
+        source = text[words[first].start() : words[last].end()]
+        if source[-1] in ",.;:?" and _count_open(source) <= 0:
             break
         last += 1
     for end in range(last, first - 1, -1):
@@ -98,7 +98,7 @@ def _find_run(
 
 
 def _classify(words: list[re.Match[str]], k: int) -> str:
-    """Tell words from mathematics, operators and numbers; the last two need mathematics beside."""
+    """Classify words as prose, formulas, operators or numbers."""
     word = words[k][0]
     core = word.lstrip(_BEFORE).rstrip(_AFTER).removesuffix("'s").removesuffix("’s")
     if not core:
@@ -133,16 +133,16 @@ def _is_operator(word: str) -> bool:
 
 
 def _trim(text: str, start: int, end: int) -> tuple[int, int]:
-    """Leave out what belongs to the sentence: its marks, a lone bracket, an operator at the end."""
+    """Remove what belongs to the sentence: punctuation, a lone bracket, a final operator."""
     while start < end:
-        shown = text[start:end]
-        last = shown[-1]
-        lone = last in _PAIRS and shown.count(_PAIRS[last]) < shown.count(last)
-        if shown.endswith(("'s", "’s")):
+        source = text[start:end]
+        last = source[-1]
+        lone = last in _PAIRS and source.count(_PAIRS[last]) < source.count(last)
+        if source.endswith(("'s", "’s")):
             end -= 2
-        elif lone or last in '.,;:?!"” ' or (last in _OPERATORS - {"|"} and len(shown) > 1):
+        elif lone or last in '.,;:?!"” ' or (last in _OPERATORS - {"|"} and len(source) > 1):
             end -= 1
-        elif shown[0] in '"“ ' or (shown[0] in "([{" and _count_open(shown) > 0):
+        elif source[0] in '"“ ' or (source[0] in "([{" and _count_open(source) > 0):
             start += 1
         else:
             break
@@ -150,12 +150,12 @@ def _trim(text: str, start: int, end: int) -> tuple[int, int]:
 
 
 def _count_open(text: str) -> int:
-    """Count the brackets that are open at the end."""
+    """Count the brackets that are still open at the end of a text."""
     return sum((c in _PAIRS.values()) - (c in _PAIRS) for c in text)
 
 
 def _normalise(text: str) -> str:
-    """Write what headers abbreviate as the grammar has it: x_ij, Σ for a sum, kdA for a product."""
+    """Expand abbreviations of headers to the grammar: x_ij, Σ for a sum, kdA for a product."""
     text = re.sub(r"_([A-Za-zα-ω]{2}|[A-Za-z]')(?![A-Za-z'])", r"_{\1}", text)
     text = re.sub(r"Σ(?=[_ᵢⱼₖₙₜₘₗ]| +[^\s=≤≥<>≈+−·×)\]])", "∑", text)
     text = re.sub(r"(?<![A-Za-z_])([a-z])([a-z])([A-Z])(?![A-Za-z])", r"\1 \2 \3", text)

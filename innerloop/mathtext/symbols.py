@@ -1,4 +1,4 @@
-"""The characters of mathematics: what each is, and how it is typeset.
+"""Tables of mathematical characters: the kind of each, and how it is typeset.
 
 A character that is in none of these tables is no mathematics: the error says which, and where.
 """

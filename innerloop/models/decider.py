@@ -40,7 +40,7 @@ class Decider(nn.Module):
         kind: Kind,
         generator: torch.Generator,
     ) -> Decider:
-        """Draw the transformer's weights; the read-out begins at 0, where all odds are equal."""
+        """Draw the transformer's weights; a read-out of 0 makes all actions equally likely."""
         if width < inputs:
             raise InputError(f"width must be at least {inputs}, what a token holds, got {width}")
         spare = {"scratch": width - inputs} if width > inputs else {}
@@ -67,21 +67,21 @@ class Decider(nn.Module):
     def predict_layers(
         self, tokens: Float[Tensor, "batch tokens inputs"]
     ) -> Float[Tensor, "layers batch tokens *outputs"]:
-        """Read out every token before the first layer and after each, as if it were the last."""
+        """Apply the read-out to every token before the first layer and after each layer."""
         trace = self.machine.trace(self._fill(tokens))
         return self._read(torch.stack([snapshot.stream for snapshot in trace]))
 
     def extend(
         self, cache: Cache | None, tokens: Float[Tensor, "batch tokens inputs"]
     ) -> tuple[Float[Tensor, "batch tokens *outputs"], Any]:
-        """Read out further tokens; return the cache after them. None is that before the first."""
+        """Read out further tokens and return the new cache; None is the cache of an empty game."""
         before = self.machine.new_cache() if cache is None else cache
         stream, after = self.machine.extend(before, self._fill(tokens))
         return self._read(stream), after
 
     def _read(self, stream: Tensor) -> Tensor:
-        said = stream @ self.reading.mT
-        return said.squeeze(-1) if len(self.reading) == 1 else said
+        output = stream @ self.reading.mT
+        return output.squeeze(-1) if len(self.reading) == 1 else output
 
     def _fill(self, tokens: Tensor) -> Tensor:
         return nn.functional.pad(tokens, (0, self.machine.layout.width - tokens.shape[-1]))

@@ -24,7 +24,7 @@ Stream = Float[Tensor, "*batch tokens width"]
 
 
 class Encoder(nn.Module):
-    """A transformer whose stream is read out; `points` of its tokens are data, the first ones."""
+    """A transformer with a linear read-out, whose first `points` tokens are data."""
 
     def __init__(
         self,
@@ -50,7 +50,7 @@ class Encoder(nn.Module):
         generator: torch.Generator,
         tokens: int | None = None,
     ) -> Encoder:
-        """Draw W̃₀ from N(0, 1/width); W̃₁ begins as the mean over `tokens` tokens, if given."""
+        """Draw W̃₀ from N(0, 1/width), and set W̃₁ to the mean over `tokens` tokens, if given."""
         width = machine.layout.width
         left = torch.randn(outputs, width, generator=generator, dtype=torch.float64) / width**0.5
         right = None if tokens is None else torch.full((tokens,), 1 / tokens, dtype=torch.float64)
@@ -70,7 +70,7 @@ class Encoder(nn.Module):
         return self._pool(data) @ self.left.mT
 
     def read_layers(self, tokens: Stream, points: int) -> Float[Tensor, "layers ..."]:
-        """Read out the stream after every block as if it were the last."""
+        """Apply the read-out to the stream after every block."""
         trace = list(self.machine.trace(tokens, points))[1:]
         return torch.stack([self.read(snapshot.stream, points) for snapshot in trace])
 

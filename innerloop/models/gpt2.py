@@ -90,11 +90,11 @@ class GPT2(nn.Module):
         return self._predict(tokens, self.read_out(done.last_hidden_state)), done.past_key_values
 
     def predict_layers(self, prompt: Tensor) -> Float[Tensor, "layers batch ..."]:
-        """Predict before the first layer and after each, as if it were the last."""
+        """Apply the read-out before the first layer and after each layer."""
         return self._predict(prompt, self.read_out(torch.stack(self.compute_streams(prompt))))
 
     def compute_streams(self, prompt: Tensor) -> list[Float[Tensor, "batch tokens width"]]:
-        """Compute the streams before the first layer and after each, normalised as the last."""
+        """Compute the streams before the first layer and after each, with the final layer norm."""
         outputs = self._run(prompt, output_hidden_states=True)
         # The library has already normalised the last one.
         hidden = [self.network.ln_f(state) for state in outputs.hidden_states[:-1]]
@@ -115,7 +115,7 @@ class GPT2(nn.Module):
 
 
 def _import_transformers() -> Any:
-    """Import `transformers` on first use: it takes seconds, and few commands need it."""
+    """Import `transformers` on first use, because the import takes seconds and few need it."""
     try:
         import transformers
     except ImportError:
@@ -126,7 +126,7 @@ def _import_transformers() -> Any:
 
 
 def _register_relu() -> str:
-    """Register ReLU attention with the library, and return the name it is asked for by."""
+    """Register ReLU attention with the library, and return its registered name."""
     library, name = _import_transformers(), "innerloop_relu"
     library.AttentionInterface.register(name, attend_by_relu)
     # Masks that are added: a hidden token's score falls below 0, where ReLU leaves nothing of it.
@@ -143,7 +143,7 @@ def attend_by_relu(
     scaling: float | None = None,
     **others: Any,
 ) -> tuple[Tensor, Tensor]:
-    """Attend with max(0, score) over the number of visible tokens, as the library calls it."""
+    """Compute attention with weights max(0, score) / number of visible tokens."""
     scores = query @ key.mT * (query.shape[-1] ** -0.5 if scaling is None else scaling)
     if attention_mask is None:
         visible: float | Tensor = float(key.shape[-2])

@@ -29,11 +29,11 @@ class LSTM(nn.Module):
         return self.read_out(self.compute_streams(prompt)[-1]).squeeze(-1)
 
     def predict_layers(self, prompt: Tensor) -> Float[Tensor, "layers batch tokens"]:
-        """Predict after each layer, as if it were the last."""
+        """Apply the read-out after each layer."""
         return self.read_out(torch.stack(self.compute_streams(prompt))).squeeze(-1)
 
     def compute_streams(self, prompt: Tensor) -> list[Float[Tensor, "batch tokens width"]]:
-        """Compute h of every layer."""
+        """Compute the hidden states h of every layer."""
         streams = [prompt]
         for layer in self.network:
             streams.append(layer(streams[-1])[0])

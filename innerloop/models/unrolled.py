@@ -40,7 +40,7 @@ class Unrolled(nn.Module, ABC):
         return self.log_thresholds.exp()
 
     def prepare(self, x: Measurements, y: Labels) -> Any:
-        """Compute once what every layer needs of the data; by default the data themselves."""
+        """Precompute what every layer uses of the data; by default, return the data unchanged."""
         return x, y
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Play several policies in the same environments with the same luck, and compare their regret."""
+"""Play several policies with the same environments and random draws, and compare their regret."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def play_players(
     seed: int = 0,
     progress: Progress = ignore_progress,
 ) -> dict[str, Rollout]:
-    """Play each policy in every environment; those that act alike have the same luck."""
+    """Play each policy in every environment; equal actions meet equal random draws."""
     for player in players.values():
         player.check_environment(environment)
     played = {}
@@ -34,21 +34,21 @@ def play_players(
 
 def list_references(environment: Environment) -> dict[str, Policy[Any, Any]]:
     """List the registered policies that can play in an environment, with their default numbers."""
-    found = {}
+    references = {}
     for name, kind in load_members("policies", Policy).items():
         try:
             policy: Policy[Any, Any] = make_member("policies", Policy, kind, {})
             policy.check_environment(environment)
         except InputError:
             continue
-        found[name] = policy
-    return found
+        references[name] = policy
+    return references
 
 
 def choose_references(
     names: list[str] | None, environment: Environment
 ) -> dict[str, Policy[Any, Any]]:
-    """Choose reference policies by name; without names, all but the one that knows the answer."""
+    """Choose reference policies by name; the default is all except the oracle."""
     known = list_references(environment)
     if not names:
         return {name: policy for name, policy in known.items() if name != "optimal"}

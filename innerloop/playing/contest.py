@@ -22,7 +22,7 @@ BAND_STANDARD_ERRORS = 1.96
 
 
 class Contest(NamedTuple):
-    """The games of the three players, each in every environment of a batch."""
+    """The games of transformer, policy and uniform play in every environment of a batch."""
 
     policy: Rollout
     transformer: Rollout
@@ -30,12 +30,12 @@ class Contest(NamedTuple):
 
     @property
     def action_count(self) -> int:
-        """The number of actions that each player chose."""
+        """The total number of actions of one player."""
         return self.policy.history.actions.numel()
 
     @property
     def agreement_count(self) -> int:
-        """The number of actions that transformer and policy chose alike."""
+        """The number of actions on which transformer and policy agree."""
         return int((self.policy.history.actions == self.transformer.history.actions).sum())
 
     def regret_rows(self) -> list[dict[str, Any]]:
@@ -50,7 +50,7 @@ class Contest(NamedTuple):
 def play_contest(
     construction: ActingConstruction[Any, Any], environment: Environment, steps: int, seed: int = 0
 ) -> Contest:
-    """Play a batch of environments (one batch dimension) with each of the players."""
+    """Play a batch of environments (one batch dimension) with each of the three players."""
     player = TransformerPolicy(construction=construction, transformer=construction.transformer)
     draws = Draws.sample(player, environment, steps, seed)
     players = (construction.policy, player, UniformPolicy())

@@ -28,7 +28,7 @@ STEPS = 100
 
 
 class Player(NamedTuple):
-    """A policy from a file, the environments that it is for, and the length of its games."""
+    """A policy from a file, with its environments and the length of its games."""
 
     policy: Policy[Any, Any]
     environments: Distribution
@@ -36,7 +36,7 @@ class Player(NamedTuple):
 
 
 def load_player(word: str, definition: str | None = None) -> Player:
-    """Load a player; `definition` names the recipe or construction of a file of one's own."""
+    """Load a player from a file; `definition` names its recipe or construction if that is yours."""
     path = find_model(Path(word))
     if sealed.read_format(path) == FORMAT:
         recipe, model, _ = load_run(path, definition)
@@ -54,7 +54,7 @@ def load_player(word: str, definition: str | None = None) -> Player:
 def select_environments(
     own: Distribution, name: str | None, settings: Sequence[str]
 ) -> Distribution:
-    """Select the environments called `name`, or a player's own, with `key=value` settings."""
+    """Make the environments called `name`, or the player's own, with `key=value` settings."""
     if name is None:
         return replace(own, **parse_settings(type(own), settings)) if settings else own
     kind = find_class("problems", Distribution, name)

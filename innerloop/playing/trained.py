@@ -87,9 +87,9 @@ class TrainedPolicy(Policy[Environment, GameState]):
                 "got one more: play fewer, or train it with a larger horizon_steps"
             )
         token = self.recipe.encode_step(state.t, self._show(observation), state.previous)
-        said = self.model.extend(state.cache, token)  # pyright: ignore[reportCallIssue]
-        state.pending[:] = [observation, said]
-        return said
+        output = self.model.extend(state.cache, token)  # pyright: ignore[reportCallIssue]
+        state.pending[:] = [observation, output]
+        return output
 
     def _show(self, observation: Any) -> Float[Tensor, "batch numbers"]:
         weight = next(self.model.parameters())

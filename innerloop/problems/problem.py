@@ -68,8 +68,8 @@ class Problem(ABC):  # noqa: B024, every method has a default
             elif isinstance(value, tuple):
                 named |= {f"{field.name}[{j}]": (field, part) for j, part in enumerate(value)}
             else:
-                given = type(value).__name__
-                raise InputError(f"{field.name} must be a tuple of tensors, got {given}")
+                kind = type(value).__name__
+                raise InputError(f"{field.name} must be a tuple of tensors, got {kind}")
         return named
 
     @property
@@ -153,12 +153,12 @@ class Problem(ABC):  # noqa: B024, every method has a default
         axis = len(self.batch)
         single = x_query.ndim == axis + 1
         rows = torch.cat([x, x_query.unsqueeze(axis) if single else x_query], dim=axis)
-        found = []
+        problems = []
         for m in range(1, x.shape[axis] + 1):
             query = rows.select(axis, m) if single else rows.narrow(axis, m, 1)
             parts = {"x": x.narrow(axis, 0, m), "y": y.narrow(axis, 0, m), "x_query": query}
-            found.append(replace(self, **parts))
-        return found
+            problems.append(replace(self, **parts))
+        return problems
 
     def _get_examples(self) -> tuple[Tensor, Tensor, Tensor]:
         """Return x, y and x_query of a problem with labelled examples and queries."""

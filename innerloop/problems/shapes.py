@@ -42,8 +42,8 @@ class TensorField:
 def read_fields(kind: type[Any]) -> tuple[TensorField, ...]:
     """Read which fields of a dataclass hold tensors, and their declared shapes."""
     hints = typing.get_type_hints(kind)
-    found = [_read_field(field.name, hints[field.name]) for field in fields(kind)]
-    return tuple(field for field in found if field is not None)
+    shapes = [_read_field(field.name, hints[field.name]) for field in fields(kind)]
+    return tuple(field for field in shapes if field is not None)
 
 
 def _read_field(name: str, hint: Any) -> TensorField | None:

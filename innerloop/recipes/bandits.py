@@ -21,14 +21,14 @@ class BanditRecipe(DecisionRecipe, ABC):
     """A network that plays bandits with a fixed set of actions."""
 
     shows_features: ClassVar[bool]
-    """Whether tokens hold the features of all actions; unit vectors need not be shown."""
+    """Whether tokens contain the features of all actions; unit vectors can be left out."""
 
     arms: int = parameter(10, "actions", least=2, most=1000)
 
     @property
     @abstractmethod
     def features(self) -> int:
-        """Number of features of an action."""
+        """The number of features of an action."""
 
     @property
     def actions(self) -> int:
@@ -52,8 +52,8 @@ class BanditRecipe(DecisionRecipe, ABC):
 
     def read_problem(self, problem: BanditGameProblem) -> Steps:
         self._check_sizes(problem.arms, problem.d)
-        shown = problem.features.flatten(-2)[..., : self.shown_size]
-        return Steps(shown, problem.actions, problem.rewards)
+        numbers = problem.features.flatten(-2)[..., : self.shown_size]
+        return Steps(numbers, problem.actions, problem.rewards)
 
     def check_environment(self, environment: Environment) -> None:
         if not isinstance(environment, Bandit):

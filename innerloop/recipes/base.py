@@ -78,7 +78,7 @@ class TrainedRun:
     stop_reason: str
     folder: Path | None = None
     remark: str = ""
-    """What should be known of its end, such as a loss no better than that of predicting nothing."""
+    """A warning about the result, such as a loss no better than that of always predicting zero."""
 
     @property
     def final(self) -> dict[str, float]:
@@ -120,21 +120,21 @@ def train(
     tensorboard: bool = False,
     **settings: Any,
 ) -> TrainedRun:
-    """Train a recipe in a folder, or in memory alone.
+    """Train a recipe and return the run, which is also written to a folder if one is named.
 
     Args:
         recipe: A name, `module:attribute` or `file.py:attribute` (which is imported, and so runs),
             a class, or an object.
-        seed: Seed of the start and of the prompts.
-        folder: Where the run is kept: checkpoint, history and weights; nowhere if None.
-        resume: Go on with the run in `folder`, whose settings are then the defaults, or start one
-            where there is none. It may be given more `steps`.
+        seed: Seed of the initial weights and of the prompts.
+        folder: Folder for checkpoint, history and weights. None keeps the run in memory only.
+        resume: Continue the run in `folder`, whose settings are then the defaults, or start one
+            if there is none. `steps` may be larger than before.
         every: Seconds between checkpoints.
-        threads: Threads to compute with, on whatever machine: their number changes the weights.
+        threads: Number of threads. It is the same on every machine, because it changes the weights.
         device: "cpu", "cuda", "mps" or "auto"; random numbers are drawn on the CPU all the same.
-        progress: Called with the share that is done.
-        notice: Takes one line about anything worth knowing; without it that is a warning.
-        watch: Called with the step and the model, before the first step and after each.
+        progress: Function that is called with the completed share of the work, from 0 to 1.
+        notice: Function that is called with each message of one line. By default, it warns.
+        watch: Function that is called with step and model before the first and after each step.
         tensorboard: Also write the history for TensorBoard, below `folder`.
         **settings: Parameters of the recipe, such as `d` and `steps`; `innerloop show NAME` lists
             them.
@@ -196,11 +196,12 @@ def train(
 
 
 def _ignore_notice(text: str) -> None:
-    """Leave it to the leading process to say."""
+    """Drop a notice, because the leading process prints it."""
 
 
 def get_recipe(training: Training) -> Recipe:
-    """Return the recipe of a training, with the steps that it was given at last."""
+    """Return the recipe of a training with its latest number of steps."""
+
     assert isinstance(training.settings, Recipe)
     return training.settings
 
@@ -252,15 +253,17 @@ def _fit_and_write(
 
 
 def _remove_old_model(path: Path, notice: Callable[[str], None]) -> None:
-    """Remove the model of a run that goes on: it has not ended, and its checkpoint has it all."""
+    """Remove the model file of a run that continues; its checkpoint holds the complete state."""
+
     try:
         path.unlink(missing_ok=True)
     except OSError as error:
-        notice(f"cannot remove {path}, of fewer steps: {error.strerror or error}")
+        notice(f"cannot remove the older model {path}: {error.strerror or error}")
 
 
 def _identify_run(training: Training) -> dict[str, Any]:
-    """Return what must be the same where a run goes on."""
+    """Return the recipe, settings and seed, which must not change when a run continues."""
+
     recipe = get_recipe(training)
     return {"recipe": recipe.name, "settings": recipe.values(), "seed": training.seed}
 
@@ -272,7 +275,8 @@ def describe_run(training: Training, environment: Environment) -> dict[str, Any]
 
 
 def replay(recipe: Recipe, seed: int = 0, threads: int = 1) -> Opening:
-    """Take the first five steps of a training, as `train` does, and return what they were."""
+    """Repeat the first five steps of a training as `train` runs them, and return their record."""
+
     with use_threads(check_threads(threads)):
         model = recipe.build_model(torch.Generator().manual_seed(check_seed(seed)))
         return replay_opening(Training(model, recipe.build_objective(), recipe, seed))
@@ -291,7 +295,8 @@ def train_seeds(
     notice: Callable[[str], None] | None = None,
     tensorboard: bool = False,
 ) -> list[TrainedRun]:
-    """Train a recipe once per seed, each in a folder of its own; resume those that were begun."""
+    """Train a recipe once per seed, each in its own folder, and resume interrupted runs."""
+
     if not seeds:
         raise InputError("expected at least one seed, got none")
     check_seed(max(seeds))
@@ -309,7 +314,8 @@ def train_seeds(
 
 
 def list_seeds(first: int, count: int) -> range:
-    """List `count` seeds from `first` on; refuse numbers that no run could have."""
+    """Return `count` consecutive seeds from `first` on, or raise `InputError` if one is invalid."""
+
     first = check_seed(first)
     count = check_count("seeds", count, 1, MAX_SEEDS)
     check_seed(first + count - 1)

@@ -50,8 +50,8 @@ class ClustersRecipe(PointsRecipe, ABC):
 
     def measure(self, model: nn.Module, problem: Any) -> dict[str, float]:
         """Compare the most likely clusters with the clouds."""
-        found = self.make_logits(self.predict(model, problem)).argmax(dim=-1)
-        return score_clusters(found, self.name_clouds(problem))
+        labels = self.make_logits(self.predict(model, problem)).argmax(dim=-1)
+        return score_clusters(labels, self.name_clouds(problem))
 
 
 def score_clusters(
@@ -107,5 +107,5 @@ def best_over_names(table: Table) -> Float[Tensor, " batch"]:
     """The most points that agree, over all ways to name the clusters."""
     counts = table.cpu().numpy()
     rows, columns = zip(*(linear_sum_assignment(-each) for each in counts), strict=True)
-    found = [each[i, j].sum() for each, i, j in zip(counts, rows, columns, strict=True)]
-    return torch.tensor(found, dtype=torch.float64, device=table.device)
+    matches = [each[i, j].sum() for each, i, j in zip(counts, rows, columns, strict=True)]
+    return torch.tensor(matches, dtype=torch.float64, device=table.device)

@@ -1,4 +1,4 @@
-"""Going on with a run: its settings are those of its checkpoint, and only `steps` may grow."""
+"""Continue a run: its settings are read from its checkpoint, and only `steps` may be increased."""
 
 from __future__ import annotations
 
@@ -16,33 +16,36 @@ from innerloop.training import checkpoint
 from innerloop.training.memory import limit_allocations
 
 SPARE_BYTES, BYTES_PER_BYTE = 2**26, 200
-"""Memory that building a file's model may take: this much, and this many times its weights."""
+"""Limit of the memory for building a model from a file: a constant, plus a multiple of its size."""
 
 
 class Request(NamedTuple):
-    """What is to be trained: a recipe as its run was begun, and the steps that it is given now."""
+    """A training to run: the recipe of the started run, and the number of steps requested now."""
 
     recipe: Recipe
     steps: int | None = None
     held: int | None = None
-    """Bytes of the checkpoint that decides the settings; None where the caller does."""
+    """Size in bytes of the checkpoint that the settings come from; None without a checkpoint."""
 
     def limit_memory(self) -> AbstractContextManager[None]:
-        """Bound what building the model may take, where a file decides how large it is."""
+        """Limit the memory for building the model if a file decides how large the model is."""
+
         return nullcontext() if self.held is None else limit_file_model(self.held)
 
 
 def limit_file_model(held: int) -> AbstractContextManager[None]:
-    """Bound the memory of building a model whose file holds this many bytes."""
+    """Limit the memory for building a model from a file of this many bytes."""
+
     return limit_allocations(SPARE_BYTES + BYTES_PER_BYTE * held)
 
 
 def read_request(recipe: Any, settings: Mapping[str, Any], path: Path | None) -> Request:
-    """Read what is to be trained; `path` is the checkpoint to go on from, if there is one.
+    """Combine the caller's settings with those of the checkpoint at `path`, if it exists.
 
-    Settings that are not given are those of the checkpoint. Whether given ones agree with it is
-    checked when it is restored, except for `steps`: more of them are given to the run.
+    The checkpoint provides every setting that the caller leaves out. The caller may increase
+    `steps`; all other settings are compared with the checkpoint when it is restored.
     """
+
     if path is None or not path.exists():
         return Request(make_member("recipes", Recipe, recipe, settings))
     if isinstance(recipe, str) and ":" in recipe:
@@ -51,19 +54,20 @@ def read_request(recipe: Any, settings: Mapping[str, Any], path: Path | None) ->
     kind, saved = find_class("recipes", Recipe, recipe), about.get("settings")
     if not isinstance(saved, dict) or about.get("recipe") != get_name(kind):
         return Request(make_member("recipes", Recipe, recipe, settings))  # restoring refuses it
-    given = {**recipe.values(), **settings} if isinstance(recipe, Recipe) else dict(settings)
+    values = {**recipe.values(), **settings} if isinstance(recipe, Recipe) else dict(settings)
     planned = saved.get("steps", kind.__dataclass_fields__["steps"].default)
-    wanted = given.pop("steps", None)
+    steps = values.pop("steps", None)
     try:
-        made = kind.from_values({**saved, **given, "steps": planned})
+        made = kind.from_values({**saved, **values, "steps": planned})
     except InputError as error:
-        _ = kind.from_values({**given})  # where the caller's own are wrong, that is the error
+        _ = kind.from_values({**values})  # raises first if the caller's own settings are wrong
+
         raise FileError(f"{path} does not hold a training of {get_name(kind)}: {error}") from None
-    if wanted is not None:
-        wanted = replace(made, steps=wanted).steps
-        if wanted < made.steps:
+    if steps is not None:
+        steps = replace(made, steps=steps).steps
+        if steps < made.steps:
             raise FileError(
-                f"{path} belongs to a training of steps={made.steps}, got {wanted}: a run may be "
-                "given more steps, not fewer"
+                f"{path} belongs to a training of steps={made.steps}, got {steps}: the "
+                "number of steps can be increased, not reduced"
             )
-    return Request(made, wanted, path.stat().st_size)
+    return Request(made, steps, path.stat().st_size)

@@ -39,11 +39,11 @@ from innerloop.recipes.backbone import AttentionKind, Network, build_backbone
 from innerloop.recipes.base import Recipe
 
 EXAMPLES = 256
-"""Games that measures are taken on."""
+"""Number of games on which measures are computed."""
 
 
 class Steps(NamedTuple):
-    """What games show and what was done; `shown` has one step where it never changes."""
+    """Observations, actions and rewards of games; constant observations are stored for one step."""
 
     shown: Float[Tensor, "*batch steps numbers"]
     actions: Int[Tensor, "*batch steps"]
@@ -51,19 +51,19 @@ class Steps(NamedTuple):
 
 
 class LabelledGames(NamedTuple):
-    """Games, and what the expert would have done at every step."""
+    """Games with the expert's probabilities of the actions at every step."""
 
     steps: Steps
     odds: Float[Tensor, "*batch steps actions"]
 
     def select(self, index: Int[Tensor, " games"]) -> LabelledGames:
-        """Select games by their numbers."""
+        """Return the games with these indices."""
         return LabelledGames(Steps(*(part[index] for part in self.steps)), self.odds[index])
 
 
 @dataclass(frozen=True)
 class ImitationObjective:
-    """Minus the expert's log-likelihood, on a pool of games or on fresh ones."""
+    """The cross-entropy to the expert's probabilities, on a fixed pool or on fresh games."""
 
     draw_games: Callable[[int, torch.Generator], LabelledGames]
     log_odds: Callable[[nn.Module, Steps], Float[Tensor, "batch steps actions"]]
@@ -93,7 +93,7 @@ class ImitationObjective:
         }
 
     def compute_blank_loss(self, model: nn.Module) -> float:
-        """The loss of equal odds."""
+        """Compute the loss of a uniform choice among the actions."""
         return math.log(self._held_out.odds.shape[-1])
 
     @cached_property
@@ -108,7 +108,7 @@ class ImitationObjective:
 
 
 class DecisionRecipe(Recipe, ABC):
-    """A network that imitates an expert; subclasses say who plays, who is the expert, and where."""
+    """A network that imitates an expert; subclasses define players, expert and environments."""
 
     is_network: ClassVar[bool] = True
 
@@ -138,40 +138,40 @@ class DecisionRecipe(Recipe, ABC):
     @property
     @abstractmethod
     def actions(self) -> int:
-        """Number of actions to choose from."""
+        """The number of actions to choose from."""
 
     @property
     @abstractmethod
     def shown_size(self) -> int:
-        """How many numbers a step shows."""
+        """The number of entries of an observation."""
 
     @cached_property
     @abstractmethod
     def teacher(self) -> Policy[Any, Any]:
-        """The policy that plays, and that distillation imitates."""
+        """The policy that plays the games, and that the network imitates under distillation."""
 
     def build_expert(self) -> Policy[Any, Any]:
         """Build the expert that labels the games."""
         return self.teacher if self.setup == "distillation" else OptimalPolicy()
 
     def list_behaviours(self) -> Sequence[Policy[Any, Any]]:
-        """List who plays the games; each plays an equal share."""
+        """List the policies that play the games; each plays an equal share of them."""
         alone = self.setup == "distillation"
         return [self.teacher] if alone else [UniformPolicy(), self.teacher]
 
     @abstractmethod
     def show(self, observation: Any) -> Float[Tensor, "*batch numbers"]:
-        """Turn an observation into the numbers that a token holds."""
+        """Encode an observation as the numbers that a token contains."""
 
     @abstractmethod
     def describe_actions(
         self, shown: Float[Tensor, "*batch numbers"], actions: Int[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch described"]:
-        """Describe actions by numbers, given what was shown when they were chosen."""
+        """Encode actions as numbers, given the observations at which they were chosen."""
 
     @abstractmethod
     def read_problem(self, problem: Any) -> Steps:
-        """Read recorded games."""
+        """Return the steps of recorded games."""
 
     @abstractmethod
     def check_environment(self, environment: Environment) -> None:
@@ -179,7 +179,7 @@ class DecisionRecipe(Recipe, ABC):
 
     @property
     def inputs(self) -> int:
-        """How many numbers a token holds."""
+        """The number of entries of a token."""
         nothing = torch.zeros(1, self.shown_size), torch.zeros(1, dtype=torch.long)
         return 2 + self.describe_actions(*nothing).shape[-1] + 1 + self.shown_size
 
@@ -202,7 +202,7 @@ class DecisionRecipe(Recipe, ABC):
         )
 
     def draw_games(self, count: int, generator: torch.Generator) -> LabelledGames:
-        """Draw environments, play them, and ask the expert at every step."""
+        """Draw environments, play games, and label every step with the expert's probabilities."""
         behaviours, expert = self.list_behaviours(), self.build_expert()
         bounds = [k * count // len(behaviours) for k in range(len(behaviours) + 1)]
         parts = [
@@ -223,21 +223,23 @@ class DecisionRecipe(Recipe, ABC):
         environment = self.build_distribution().sample(count, generator=generator)
         draws = Draws.sample(behaviour, environment, self.horizon_steps, generator)
         alike = behaviour is expert
-        asked = draws if alike else Draws.sample(expert, environment, self.horizon_steps, generator)
-        state, told = behaviour.init_state(environment), expert.init_state(environment)
+        draws_of_expert = (
+            draws if alike else Draws.sample(expert, environment, self.horizon_steps, generator)
+        )
+        state, expert_state = behaviour.init_state(environment), expert.init_state(environment)
         previous, rows = None, []
         for t in range(self.horizon_steps):
             observation = environment.observe(t, draws.luck[t], previous)
-            odds = expert.probabilities(told, observation, asked.noise[t])
+            odds = expert.probabilities(expert_state, observation, draws_of_expert.noise[t])
             chances = odds if alike else behaviour.probabilities(state, observation, draws.noise[t])
             action = sample_inverse_cdf(chances, draws.lots[t])
             reward = environment.reward(observation, action, draws.luck[t])
-            told = expert.update(told, observation, action, reward)
-            state = told if alike else behaviour.update(state, observation, action, reward)
+            expert_state = expert.update(expert_state, observation, action, reward)
+            state = expert_state if alike else behaviour.update(state, observation, action, reward)
             previous = (observation, action)
             rows.append((self.show(observation), action, reward, odds))
-        shown, actions, rewards, odds = zip(*rows, strict=True)
-        numbers = torch.stack(shown, dim=-2).float()
+        observations, actions, rewards, odds = zip(*rows, strict=True)
+        numbers = torch.stack(observations, dim=-2).float()
         if bool((numbers == numbers[:, :1]).all()):
             numbers = numbers[:, :1].clone()  # a fixed set of actions is kept once
         steps = Steps(numbers, torch.stack(actions, dim=-1), torch.stack(rewards, dim=-1).float())
@@ -258,7 +260,7 @@ class DecisionRecipe(Recipe, ABC):
         shown: Float[Tensor, "batch numbers"],
         previous: tuple[Tensor, Tensor, Tensor] | None,
     ) -> Float[Tensor, "batch 1 inputs"]:
-        """Encode one step; `previous` is what was shown, chosen and earned the step before."""
+        """Encode one step; `previous` is the observation, action and reward of the step before."""
         if previous is None:
             before = shown.new_zeros(*shown.shape[:-1], self.inputs - 2 - self.shown_size)
         else:
@@ -281,7 +283,7 @@ class DecisionRecipe(Recipe, ABC):
         return model(self.encode_tokens(games)).log_softmax(dim=-1)
 
     def predict_layers(self, model: Any, problem: Any) -> Tensor:
-        """Log odds after each layer at every step of recorded games."""
+        """Return the log-odds after each layer, at every step of recorded games."""
         games = self.read_problem(problem)
         if games.actions.shape[-1] > self.horizon_steps:
             raise OutOfRangeError(

@@ -1,4 +1,4 @@
-"""The class of recipes: what a file in this folder declares."""
+"""The base class of recipes, which a file in this folder subclasses."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from innerloop.training.objective import Objective
 from innerloop.training.settings import Settings
 
 MAX_NAME = 200
-"""Bytes of a recipe's name in that of a folder, which file systems end at 255."""
+"""Largest number of bytes of a recipe's name in a folder name; file systems allow 255 in all."""
 
 
 class Recipe(Settings, ABC):
@@ -26,7 +26,7 @@ class Recipe(Settings, ABC):
 
     source: ClassVar[str]
     small: ClassVar[dict[str, Any]]
-    """Settings so small that two steps take no time; the tests run every recipe with them."""
+    """Settings with which two steps take almost no time; the tests run every recipe with them."""
     required: ClassVar = ("source", "small")
 
     @property
@@ -35,7 +35,7 @@ class Recipe(Settings, ABC):
 
     @abstractmethod
     def build_model(self, generator: torch.Generator) -> nn.Module:
-        """Build the model before its first step."""
+        """Build the model with its initial weights."""
 
     @abstractmethod
     def build_objective(self) -> Objective:
@@ -47,7 +47,7 @@ class Recipe(Settings, ABC):
 
     @abstractmethod
     def predict_layers(self, model: nn.Module, problem: Any) -> Tensor:
-        """Answer after each layer: layers × batch × queries, or what else an answer has."""
+        """Return the answer after each layer, of shape layers × batch × queries for predictions."""
 
     def name_folder(self, root: Path) -> Path:
         """Name the folder of this recipe's runs; non-default settings add a hash to the name."""

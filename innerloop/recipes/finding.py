@@ -1,4 +1,4 @@
-"""Finding the run that `--resume` means: by its folder, or by its recipe and some settings."""
+"""Find the run that `--resume` continues, by its folder or by its recipe and some settings."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from innerloop.training import checkpoint
 from innerloop.training.folder import CHECKPOINT, MODEL
 
 MAX_LISTED = 5
-"""An error names at most this many folders."""
+"""Largest number of folders that an error lists."""
 
 
 def holds_run(folder: Path) -> bool:
-    """Tell whether a folder holds a run that was begun, or runs of several seeds."""
+    """Return whether a folder contains a started run, or started runs of several seeds."""
     return any(folder.glob(f"seed-*/{CHECKPOINT}")) or (folder / CHECKPOINT).is_file()
 
 
 def split_seed(folder: Path) -> tuple[Path, int | None]:
-    """Split the folder of one run, `…/seed-3`, into that of all seeds and its seed.
+    """Split the folder of one run, `…/seed-3`, into the folder of all seeds and the seed.
 
     A folder that holds no run itself, but those of its seeds or nothing, is that of all.
     """
@@ -39,13 +39,13 @@ def split_seed(folder: Path) -> tuple[Path, int | None]:
 
 
 def list_begun_seeds(folder: Path) -> list[int]:
-    """List the seeds whose runs were begun in a folder."""
+    """List the seeds that have a started run in a folder."""
     names = (path.parent.name.removeprefix("seed-") for path in folder.glob(f"seed-*/{CHECKPOINT}"))
     return sorted(int(name) for name in names if name.isascii() and name.isdigit())
 
 
 def read_recipe_name(folder: Path) -> str:
-    """Read the name of the recipe that a folder's runs are of."""
+    """Read the name of the recipe of the runs in a folder."""
     about = _read_about(folder)
     name = about.get("recipe")
     if not isinstance(name, str):
@@ -68,22 +68,24 @@ def find_folder(root: Path, recipe: Any, settings: Mapping[str, Any]) -> Path:
     exact = _name_exact(root, kind, settings)
     if exact is not None and _is_unfinished(exact):
         return exact
-    wanted = {name: value for name, value in settings.items() if name != "steps"}
+    expected = {name: value for name, value in settings.items() if name != "steps"}
     begun = [path.parent.parent for path in sorted(root.glob(f"*/seed-*/{CHECKPOINT}"))]
-    alike = [each for each in dict.fromkeys(begun) if _agrees(each, kind, wanted)]
-    found = [each for each in alike if _is_unfinished(each)]
-    found = found or [each for each in alike if each == exact] or alike
-    if len(found) > 1:
-        names = ", ".join(map(str, found[:MAX_LISTED])) + (", …" if len(found) > MAX_LISTED else "")
-        raise InputError(
-            f"{len(found)} runs of {get_name(kind)} could be meant: resume one by its folder, as "
-            f"in `innerloop train {found[0]} --resume` (there is: {names})"
+    alike = [each for each in dict.fromkeys(begun) if _agrees(each, kind, expected)]
+    matches = [each for each in alike if _is_unfinished(each)]
+    matches = matches or [each for each in alike if each == exact] or alike
+    if len(matches) > 1:
+        names = ", ".join(map(str, matches[:MAX_LISTED])) + (
+            ", …" if len(matches) > MAX_LISTED else ""
         )
-    return found[0] if found else kind.from_values(dict(settings)).name_folder(root)
+        raise InputError(
+            f"{len(matches)} runs of {get_name(kind)} could be meant: resume one by its folder, as "
+            f"in `innerloop train {matches[0]} --resume` (there is: {names})"
+        )
+    return matches[0] if matches else kind.from_values(dict(settings)).name_folder(root)
 
 
 def _name_exact(root: Path, kind: type[Recipe], settings: Mapping[str, Any]) -> Path | None:
-    """Name the folder of a run of exactly these settings; None where others must complete them."""
+    """Return the folder of a run with exactly these settings; None if settings are missing."""
     try:
         return kind.from_values(dict(settings)).name_folder(root)
     except InputError:
@@ -94,14 +96,14 @@ def _is_unfinished(folder: Path) -> bool:
     return any(not (p.parent / MODEL).exists() for p in folder.glob(f"seed-*/{CHECKPOINT}"))
 
 
-def _agrees(folder: Path, kind: type[Recipe], wanted: Mapping[str, Any]) -> bool:
-    """Tell whether a folder's run is of this recipe and has these settings."""
+def _agrees(folder: Path, kind: type[Recipe], expected: Mapping[str, Any]) -> bool:
+    """Return whether a folder's run belongs to this recipe and has these settings."""
     try:
         about = _read_about(folder)
         if about.get("recipe") != get_name(kind) or not isinstance(about.get("settings"), dict):
             return False
         made = kind.from_values(about["settings"])
-        return made.values() == kind.from_values({**made.values(), **wanted}).values()
+        return made.values() == kind.from_values({**made.values(), **expected}).values()
     except InputError:  # damaged, or of another version
         return False
 

@@ -1,4 +1,4 @@
-"""What runs there are, finished or not: state, last loss, time."""
+"""List runs, finished or not, with their state, last loss and duration."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from innerloop.training.history import read_history
 from innerloop.training.restoring import is_number
 
 SIGNS = (RUN_FILE, CHECKPOINT, MODEL)
-"""Files by which a folder is known to hold a run; runs of older versions lack the first."""
+"""Files that mark a folder as a run; runs of older versions lack the first one."""
 MAX_LABEL = 60
-"""Characters of a setting in the label of a run."""
+"""Largest number of characters of a setting in the label of a run."""
 
 
 def list_runs(
     root: Path, notice: DamageListener = lambda place, reason: None
 ) -> Iterator[dict[str, Any]]:
-    """List the runs below `root` and those noted there, with what is known of each."""
+    """Describe the runs below `root` and those that notes below `root` point to."""
     for folder, place in find_folders(root, SIGNS, notice):
         yield {**describe_folder(folder), "folder": place}
 
 
 def describe_folder(folder: Path) -> dict[str, Any]:
-    """Describe the run in a folder: its state, its last step and loss, and how long it took."""
+    """Describe the run in a folder: its state, last step, loss and duration."""
     known: dict[str, Any] = {"recipe": "", "seed": None, "state": "damaged", "remark": ""}
     numbers: dict[str, Any] = dict.fromkeys(("step", "steps", "loss", "seconds"))
     try:
@@ -61,7 +61,7 @@ def _find_state(folder: Path, ended: Any) -> str:
 
 
 def _read_about(folder: Path) -> dict[str, Any]:
-    """Read what a run is: from its readable file, or from what older versions wrote."""
+    """Read a run's description from `run.json`, or from the files of older versions."""
     if (folder / RUN_FILE).exists():
         return read_object(folder / RUN_FILE)
     if (folder / MODEL).exists():
@@ -70,11 +70,11 @@ def _read_about(folder: Path) -> dict[str, Any]:
 
 
 def load_curves(places: Iterable[Path]) -> list[dict[str, Any]]:
-    """Load the histories of runs: of a folder that is one, or of all below it.
+    """Load the histories of the run in a folder, or of all runs below it.
 
     Each has a `name`, and a `group` of runs that differ in the seed alone.
     """
-    found: dict[Path, dict[str, Any]] = {}
+    curves: dict[Path, dict[str, Any]] = {}
     for place in places:
         tables = [place / HISTORY] if (place / HISTORY).exists() else place.glob(f"**/{HISTORY}")
         listed = sorted(tables)
@@ -83,17 +83,17 @@ def load_curves(places: Iterable[Path]) -> list[dict[str, Any]]:
             raise FileError(f"{place} holds no run: {what}")
         for table in listed:
             history = read_history(table, growing=not (table.parent / MODEL).exists())
-            found[table.parent.resolve()] = {"folder": table.parent, "history": history}
-    runs = list(found.values())
+            curves[table.parent.resolve()] = {"folder": table.parent, "history": history}
+    runs = list(curves.values())
     labels = _label_by_settings([run["folder"] for run in runs])
-    for run, name, label in zip(runs, _name_by_folder(list(found)), labels, strict=True):
+    for run, name, label in zip(runs, _name_by_folder(list(curves)), labels, strict=True):
         group = "/".join(name[:-1]) if name[-1].startswith("seed-") and name[1:] else "/".join(name)
         run |= {"name": "/".join(name), "group": label or group}
     return runs
 
 
 def _name_by_folder(folders: list[Path]) -> list[tuple[str, ...]]:
-    """Name runs by what tells their folders apart, and what a seed is of."""
+    """Name runs by the parts of their paths that differ, and by their seeds."""
     parts = [folder.parts for folder in folders]
     shared = min(len(own) - (2 if own[-1].startswith("seed-") else 1) for own in parts)
     while len({own[:shared] for own in parts}) > 1:
@@ -102,7 +102,7 @@ def _name_by_folder(folders: list[Path]) -> list[tuple[str, ...]]:
 
 
 def _label_by_settings(folders: list[Path]) -> list[str]:
-    """Label runs by the settings in which they differ; empty where that is not known."""
+    """Label runs by the settings in which they differ; a label is empty if they are unknown."""
     try:
         abouts = [_read_about(folder) for folder in folders]
         tables = [{"recipe": about["recipe"], **about["settings"]} for about in abouts]

@@ -111,9 +111,9 @@ class NetworkRegressionRecipe(Recipe):
 
     def encode_tokens(self, problem: NetworkProblem) -> Float[Tensor, "batch tokens inputs"]:
         """Encode problems as tokens of x, y (0 where it is asked for), and 1 where it is."""
-        asked = torch.cat([problem.x, torch.zeros_like(problem.y), torch.ones_like(problem.y)], -1)
-        told = torch.cat([problem.x, problem.y, torch.zeros_like(problem.y)], dim=-1)
-        pairs = torch.stack([asked, told], dim=-2).flatten(-3, -2)
+        inputs = torch.cat([problem.x, torch.zeros_like(problem.y), torch.ones_like(problem.y)], -1)
+        labelled = torch.cat([problem.x, problem.y, torch.zeros_like(problem.y)], dim=-1)
+        pairs = torch.stack([inputs, labelled], dim=-2).flatten(-3, -2)
         query = torch.cat(
             [problem.x_query, problem.y.new_tensor([0.0, 1.0]).expand(*problem.batch, 2)], dim=-1
         )

@@ -92,10 +92,10 @@ class PCARecipe(PointsRecipe):
     def fill_registers(self, problem: PCAProblem) -> Tensor:
         if not self.auxiliary:
             return self.layout.make_tokens(x=problem.x, one=1.0)
-        shown = torch.zeros_like(problem.x)
-        shown[..., : problem.components, :] = problem.start
+        start = torch.zeros_like(problem.x)
+        start[..., : problem.components, :] = problem.start
         return self.layout.make_tokens(
-            x=problem.x, one=1.0, id=torch.eye(problem.n, problem.d).to(problem.x), v=shown
+            x=problem.x, one=1.0, id=torch.eye(problem.n, problem.d).to(problem.x), v=start
         )
 
     def build_construction(self) -> Construction:

@@ -1,4 +1,4 @@
-"""Base classes of recipes for encoders over sets of points, and the losses that ignore names.
+"""Base classes of recipes for encoders over sets of points, and losses invariant to labelling.
 
 Model   a transformer of the package with free weights: softmax, ReLU or linear attention and an MLP
         in every layer; tokens hold a point, 1, and a scratch register of zeros up to `width`
@@ -34,30 +34,30 @@ from innerloop.training.start import perturb
 from innerloop.transformer import Layout, Transformer
 
 MAX_NAMES = 6
-"""Clusters whose permutations are tried one by one: 6 have 720."""
+"""Largest number of clusters for which all permutations are tried; 6 clusters have 720."""
 RANDOM_ONLY = ("heads", "width", "hidden", "kind", "scale", "supervise")
-"""Settings of random weights, which a construction decides itself."""
+"""Settings that apply to random initial weights only; a construction fixes them."""
 NOISE = 1e-6
-"""Default scale of the noise near a construction: its knots make larger ones diverge."""
+"""Default noise scale of a start near a construction; larger noise makes it diverge."""
 POOLS = 2**32
-"""Seeds of pools begin here, far from those of runs and of what is held out."""
+"""First seed of pools, so that they differ from the seeds of runs and of held-out data."""
 GOLDEN = (5**0.5 - 1) / 2
-"""Multiples of it modulo 1 fill [0, 1) evenly: lengths of batches follow them."""
+"""Its multiples modulo 1 fill [0, 1) evenly; they determine the prompt lengths of batches."""
 
 
 @dataclass(frozen=True)
 class PointsObjective:
-    """The mean of a loss per instance over a distribution, and further measures of it."""
+    """The mean loss over a distribution of problems, with further measures."""
 
     distribution: Distribution
     batch: int
     losses: Callable[[nn.Module, Any], Float[Tensor, " batch"]]
-    """What is minimised, such as a mean over layers."""
+    """The training loss of each instance, such as a mean over layers."""
     final_losses: Callable[[nn.Module, Any], Float[Tensor, " batch"]]
-    """What is evaluated: the loss of the last layer."""
+    """The evaluated loss of each instance: that of the last layer."""
     measures: Callable[[nn.Module, Any], dict[str, float]]
     blank_losses: Callable[[nn.Module, Any], Float[Tensor, " batch"]]
-    """The losses of reading out 0."""
+    """The losses of a read-out that is 0 everywhere."""
     examples: int = 512
     pool: int | None = field(default=None, kw_only=True)
     """Train on this many instances, drawn once, instead of fresh ones in every batch."""
@@ -96,7 +96,7 @@ class PointsObjective:
 
 
 class PointsRecipe(Recipe, ABC):
-    """An encoder over the points of a prompt; subclasses add the problem and what is read out."""
+    """An encoder over the points of a prompt; subclasses define the problem and the read-out."""
 
     d: int = parameter(5, "features", least=1, most=64)
     n: int = parameter(20, "points", least=1, most=10_000)
@@ -133,44 +133,44 @@ class PointsRecipe(Recipe, ABC):
     @property
     @abstractmethod
     def registers(self) -> dict[str, Any]:
-        """Registers of the tokens of a prompt, without the scratch register."""
+        """The registers of the tokens of a prompt, without the scratch register."""
 
     @property
     @abstractmethod
     def reading(self) -> Reading:
-        """What is read out: see models/encoder.py."""
+        """The kind of read-out; models/encoder.py describes the kinds."""
 
     @property
     @abstractmethod
     def outputs(self) -> int:
-        """How many numbers are read out of a token, or of the whole prompt."""
+        """The number of outputs per token, or per prompt."""
 
     @abstractmethod
     def fill_registers(self, problem: Any) -> Tensor:
-        """Fill the registers of a prompt; what is not named is 0."""
+        """Return the values of the registers of a prompt; registers that are not returned are 0."""
 
     answer: ClassVar[str]
-    """The register of the construction that holds its answer: W̃₀ reads it where training starts."""
+    """The construction's answer register, which W̃₀ reads before the first training step."""
 
     @abstractmethod
     def build_construction(self) -> Construction:
-        """Build the construction to start from."""
+        """Build the construction whose weights training starts from."""
 
     @abstractmethod
     def find_targets(self, problem: Any) -> Any:
-        """Find what the read-out of a batch is compared with."""
+        """Compute the targets of a batch."""
 
     @abstractmethod
     def compare(self, read: Tensor, targets: Any) -> Float[Tensor, " batch"]:
-        """Compare what was read out of one layer with its targets: the loss of every instance."""
+        """Compute the loss of every instance from one layer's outputs and the targets."""
 
     @abstractmethod
     def measure(self, model: nn.Module, problem: Any) -> dict[str, float]:
-        """Further measures of a batch."""
+        """Compute further measures of a batch."""
 
     @property
     def pooled_tokens(self) -> int | None:
-        """How many tokens have a weight of their own in the read-out; None for their mean."""
+        """The number of tokens with a weight in the read-out; None for the mean over tokens."""
         return None
 
     def __post_init__(self) -> None:
@@ -200,7 +200,7 @@ class PointsRecipe(Recipe, ABC):
 
     @cached_property
     def layout(self) -> Layout:
-        """The registers of the stream."""
+        """The layout of the residual stream."""
         if self.start != "random":
             return self._construction.layout
         spare = self.width - self._named_width
@@ -211,7 +211,7 @@ class PointsRecipe(Recipe, ABC):
         return self.build_construction()
 
     def make_prompt(self, problem: Any) -> Tensor:
-        """Make the tokens of a prompt: the construction's own where training starts there."""
+        """Make the tokens of a prompt, in the construction's format if training starts from one."""
         if self.start != "random":
             return self._construction.prompt(problem)
         return self.fill_registers(problem)
@@ -235,16 +235,16 @@ class PointsRecipe(Recipe, ABC):
         return cut_points(batch, self.shortest + int(step * GOLDEN % 1 * spread))
 
     def losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
-        """The loss of every instance after the last layer."""
+        """Return the loss of every instance after the last layer."""
         return self.compare(self.predict(model, problem), self.find_targets(problem))
 
     def blank_losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
-        """The loss of every instance where nothing but 0 is read out."""
+        """Return the loss of every instance for an output of 0."""
         nothing = torch.zeros_like(self.predict(model, problem))
         return self.compare(nothing, self.find_targets(problem))
 
     def train_losses(self, model: nn.Module, problem: Any) -> Float[Tensor, " batch"]:
-        """The loss of every instance that is minimised: of the last layer, or the mean of all."""
+        """Return the training loss of every instance: the last layer's, or the mean over layers."""
         if self.supervise == "last":
             return self.losses(model, problem)
         assert isinstance(model, Encoder)
@@ -283,7 +283,7 @@ class PointsRecipe(Recipe, ABC):
         return model(self.make_prompt(problem), problem.n)
 
     def check(self, problem: Any) -> None:
-        """Refuse problems that no model of this recipe can answer."""
+        """Raise `InputError` for problems that no model of this recipe can answer."""
         if problem.d != self.d:
             raise InputError(
                 f"the model was made for points of {self.d} features, got {problem.d}: choose or "
@@ -297,12 +297,12 @@ class PointsRecipe(Recipe, ABC):
         return self.shape_answers(layers)
 
     def shape_answers(self, read: Tensor) -> Tensor:
-        """Shape what was read out into answers; by default it is the answer."""
+        """Convert outputs to answers; by default, outputs are the answers."""
         return read
 
 
 def cut_points(problem: Any, points: int) -> Any:
-    """Keep the first points of every prompt, with their labels."""
+    """Cut every prompt to its first points, with their labels."""
     parts = {"x": problem.x[..., :points, :]}
     for name in ("y", "labels"):
         if (values := getattr(problem, name, None)) is not None:
@@ -313,7 +313,7 @@ def cut_points(problem: Any, points: int) -> Any:
 def least_over_signs(
     guess: Float[Tensor, "*batch k d"], truth: Float[Tensor, "*batch k d"]
 ) -> Float[Tensor, "*batch"]:
-    """Σ_k min ‖v̂_k ∓ v_k‖²: a direction has no sign."""
+    """Return Σ_k min ‖v̂_k ∓ v_k‖², the squared error of directions up to their sign."""
     plus, minus = ((guess - sign * truth).square().sum(dim=-1) for sign in (1, -1))
     return torch.minimum(plus, minus).sum(dim=-1)
 
@@ -321,7 +321,7 @@ def least_over_signs(
 def least_over_names(
     logits: Float[Tensor, "batch n clusters"], labels: Int[Tensor, "batch n"]
 ) -> Float[Tensor, " batch"]:
-    """The mean cross-entropy of the labels, least over all permutations of the clusters."""
+    """Return the mean cross-entropy of the labels, minimised over permutations of the clusters."""
     clusters = logits.shape[-1]
     if clusters > MAX_NAMES:
         raise InputError(f"at most {MAX_NAMES} clusters can be named in every way, got {clusters}")

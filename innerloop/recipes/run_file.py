@@ -1,4 +1,4 @@
-"""`run.json`: what a run is, for people and for `innerloop runs`; nothing is resumed from it.
+"""Write `run.json`, which describes a run for people and for `innerloop runs`.
 
 It is written when a run begins or goes on, and when it ends. Whether a run is under way is not in
 it, since a kill could not change that: the lock of its folder says so.
@@ -19,20 +19,20 @@ RUN_FILE = "run.json"
 
 
 class RunFile:
-    """The file of one run; trouble with it is told to `notice` and ends no training."""
+    """The `run.json` of one run; a failure to write it is reported to `notice` and ignored."""
 
     def __init__(self, folder: Path, notice: Callable[[str], None]) -> None:
         self._path, self._notice = folder / RUN_FILE, notice
         self.content: dict[str, Any] | None = None
 
     def write(self, content: dict[str, Any]) -> None:
-        """Write what the run is; it has not ended."""
+        """Write the description of a run that has not ended."""
         began = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime())
         self.content = {**content, "began": began, "ended": None, "remark": ""}
         self._store()
 
     def finish(self, ended: str, remark: str) -> None:
-        """Write why the run ended."""
+        """Write the reason for which the run ended."""
         self.content = {**(self.content or {}), "ended": ended, "remark": remark}
         self._store()
 

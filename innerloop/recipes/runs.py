@@ -1,4 +1,4 @@
-"""Training runs on disk: where they are, wherever they were made, and the finished ones' results.
+"""Find training runs on disk, wherever they were made, and load the results of finished runs.
 
 A run in a folder of the user's choice (`train -o`) leaves a note among the results, so that a
 report knows it; a note whose run is gone is passed over.
@@ -23,16 +23,16 @@ from innerloop.training.folder import HISTORY, MODEL
 from innerloop.training.history import read_history
 
 NOTES = "elsewhere"
-"""The folder of notes about runs that are kept in other places."""
+"""Folder of the notes that point to runs in other folders."""
 MAX_STEPS = 2**63
-"""More steps than any run has made."""
+"""Largest number of steps that is accepted in a run's description."""
 
 DamageListener = Callable[[str, str], None]
-"""Takes the place of a run that cannot be shown, and why."""
+"""Function that is called with the folder of an unreadable run and the reason."""
 
 
 def note_run(root: Path, folder: Path) -> None:
-    """Leave a note below `root` that there is a run in `folder`, unless it lies there itself."""
+    """Write a note below `root` that points to the run in `folder`, if that is elsewhere."""
     whole = folder.resolve()
     if whole.is_relative_to(root.resolve()):
         return
@@ -76,7 +76,7 @@ def load_finished_runs(
 
 
 def read_description(path: Path) -> dict[str, Any]:
-    """Read what a model file says of its run."""
+    """Read the description of the run from a model file."""
     metadata, _ = sealed.read(path, format=FORMAT, version=VERSION)
     if "about" not in metadata:
         raise FileError(f"{path} is damaged: it does not say what was trained")
@@ -103,11 +103,11 @@ def _load_run(path: Path) -> dict[str, Any]:
 
 
 def _check_description(about: dict[str, Any]) -> None:
-    """Refuse a description that lacks what is shown of a run, or has it in another type."""
+    """Raise `FileError` if an entry of a run's description is missing or has a wrong type."""
     for name, kind in (("recipe", str), ("command", str), ("settings", dict), ("final", dict)):
         if not isinstance(about.get(name), kind):
-            found = f"{about.get(name)!r:.60}"
-            raise FileError(f"its {name} must be of type {kind.__name__}, got {found}")
+            actual = f"{about.get(name)!r:.60}"
+            raise FileError(f"its {name} must be of type {kind.__name__}, got {actual}")
     seconds, final = about.get("seconds"), about["final"]
     numbers = {"seconds": seconds, **{f"final {name}": final.get(name) for name in final}}
     for name in ("seconds", "final step", "final loss"):
@@ -132,10 +132,10 @@ def find_folders(
             place = Path(read_object(note)["folder"])
             # Not `**`: a note must not send the search over a whole disk.
             patterns = [f"{depth}{sign}" for sign in signs for depth in ("", "*/", "*/*/")]
-            found = sorted({path.parent for each in patterns for path in place.glob(each)})
+            folders = sorted({path.parent for each in patterns for path in place.glob(each)})
         except (OSError, FileError, KeyError, TypeError, ValueError) as error:
             reason = error.strerror if isinstance(error, OSError) else error
             notice(str(note.relative_to(root)), f"the note is damaged: {reason}")
             continue
-        for folder in found:
+        for folder in folders:
             yield folder, str(folder)

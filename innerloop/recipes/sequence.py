@@ -91,7 +91,7 @@ class GPT2BackboneRecipe(SequenceRecipe, ABC):
 
     @property
     def query_size(self) -> int | None:
-        """Number of features of a query read-out; None for a linear read-out."""
+        """The number of features of a query read-out; None for a linear read-out."""
         return None
 
 

@@ -32,18 +32,18 @@ LARGE, LOST = 1e2, 1e8
 a model diverges is learned from but does not dominate the others. Above LOST, float32 cannot hold
 the gradient of a stream."""
 STRETCHED_SHARE = 0.03
-"""Share of a batch whose X is stretched, where `stretch` is not 1."""
+"""Share of the prompts of a batch whose X is scaled up, if `stretch` is not 1."""
 PromptFunction = Callable[[nn.Module, RegressionProblem], Tensor]
 
 
 @dataclass(frozen=True)
 class HeldOutObjective:
-    """Batches of a distribution, and held-out examples that are the same every time."""
+    """Training batches of a distribution, and a fixed set of held-out examples."""
 
     distribution: Distribution
     batch: int
     stretch: float = field(default=1.0, kw_only=True)
-    """In training, some X are scaled by up to this factor."""
+    """Largest factor by which some X are scaled in training."""
     examples: ClassVar[int] = 4096
 
     def draw(self, generator: torch.Generator) -> RegressionProblem:
@@ -62,7 +62,7 @@ class HeldOutObjective:
             return self.distribution.sample(self.examples, generator=generator, dtype=torch.float32)
 
     def place_held_out(self, model: nn.Module) -> RegressionProblem:
-        """The held-out examples, on the model's device."""
+        """Return the held-out examples on the model's device."""
         return move(self.held_out, next(model.parameters()).device)
 
 
@@ -100,14 +100,14 @@ class LabelObjective(HeldOutObjective):
     batch × (n + 1)."""
     prefixes: bool
     training_errors: PromptFunction | None = None
-    """Errors to minimise at every prefix; None for the squared errors of the labels."""
+    """Function for the errors to minimise at every prefix; None for squared label errors."""
     emphasis: float = 0.0
-    """A prefix of m examples has weight (m + 1) to this power, divided by the mean of these."""
+    """Power p of the weight (m + 1)^p of a prefix of m examples, before normalisation."""
     fallback: PromptFunction | None = None
-    """Errors to minimise on lost prompts (an error is above LOST); None leaves these out."""
+    """Function for the errors of prompts with an error above LOST; None ignores them."""
 
     def loss(self, model: nn.Module, batch: RegressionProblem) -> Tensor:
-        """The loss over the prompts that are not lost, and the fallback on those that are."""
+        """Return the loss; prompts with an error above LOST contribute the fallback instead."""
         compute_errors = self.training_errors or self.label_errors
         errors = compute_errors(model, batch)
         sound = (errors < LOST).all(dim=-1)
@@ -126,7 +126,7 @@ class LabelObjective(HeldOutObjective):
         return (errors * (weights / weights.mean())).mean()
 
     def evaluate(self, model: nn.Module) -> dict[str, float]:
-        """Return losses over all held-out prompts; an overflowed error counts as OVERFLOW."""
+        """Return the losses over all held-out prompts; overflowed errors count as OVERFLOW."""
         errors = (
             self.label_errors(model, self.place_held_out(model))
             .nan_to_num(OVERFLOW)
@@ -138,25 +138,25 @@ class LabelObjective(HeldOutObjective):
         return float(self.held_out.targets.square().mean())
 
     def label_errors(self, model: nn.Module, problem: RegressionProblem) -> Tensor:
-        """Squared errors of the labels at every prefix."""
+        """Return the squared errors of the labels at every prefix."""
         truth = torch.cat([problem.y, problem.targets], dim=-1)
         return (self.predict(model, problem) - truth).square()
 
 
 def compress_errors(errors: Tensor) -> Tensor:
-    """Compress errors above LARGE logarithmically, as training counts them."""
+    """Replace errors above LARGE by a logarithm of them, as the training loss does."""
     large = LARGE * (1 + (errors.clamp_min(LARGE) / LARGE).log())
     return torch.where(errors > LARGE, large, errors)
 
 
 def select_instances(problem: RegressionProblem, which: Tensor | slice | int) -> RegressionProblem:
-    """Select instances of a batch, or one batch of several."""
+    """Select instances of a batch, or one of several batches."""
     weights = None if problem.weights is None else problem.weights[which]
     return RegressionProblem(problem.x[which], problem.y[which], problem.x_query[which], weights)
 
 
 class SparseRecipe(Recipe, ABC):
-    """A recipe on the sparse recovery problem of section 6, with its sizes."""
+    """A recipe for the sparse recovery problem of liu2025, Section 6, with the sizes used there."""
 
     d: int = parameter(20, "features", least=1, most=512)
     n: int = parameter(10, "context examples", least=1, most=10_000)
@@ -190,7 +190,7 @@ class SparseRecipe(Recipe, ABC):
 
 
 class UnrolledRecipe(SparseRecipe, ABC):
-    """A recipe for a learned iteration of K layers."""
+    """A recipe that trains an iteration unrolled into K layers."""
 
     blocks: int = parameter(12, "layers K", least=1, most=1000)
 

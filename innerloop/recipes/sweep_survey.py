@@ -1,4 +1,4 @@
-"""What every run of a sweep has come to: ended, under way, not begun, or damaged and why."""
+"""Report the state of every run of a sweep: ended, running, not started, or damaged and why."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOT_BEGUN = {"state": "not begun", "remark": "", "step": None, "loss": None}
 
 
 def survey_sweep(sweep: Sweep) -> dict[str, Any]:
-    """Describe a sweep and each of its runs; one that is damaged is said to be, with the reason.
+    """Describe a sweep and each of its runs; a damaged run is listed with the reason.
 
     The best run is the finished one of the lowest loss at the end, None where none is finished.
     """

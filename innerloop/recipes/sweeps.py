@@ -31,14 +31,14 @@ from innerloop.training.resuming import check_same_training
 
 SWEEP_FILE, TABLE = "sweep.json", "sweep.csv"
 UNLISTED = ("seconds", "learning_rate", "steps")
-"""Columns of a history that a table has not: times, and what the schedule decides."""
+"""Columns of a history that a sweep's table leaves out: times and values of the schedule."""
 MAX_RUNS = 100_000
 MAX_NAME = 120
-"""Characters of a folder's name that settings may take; longer ones are a hash."""
+"""Largest length of the settings in a folder's name; longer settings are replaced by a hash."""
 
 
 class PlannedRun(NamedTuple):
-    """One run of a sweep: where it is, its own settings, its seed."""
+    """One run of a sweep, with its folder, settings and seed."""
 
     folder: Path
     point: dict[str, Any]
@@ -47,7 +47,7 @@ class PlannedRun(NamedTuple):
 
 @dataclass(frozen=True)
 class Sweep:
-    """What is to be trained: a recipe by name, settings of all runs, a grid, and seeds."""
+    """The plan of a sweep: a recipe's name, common settings, a grid of settings, and seeds."""
 
     folder: Path
     recipe: str
@@ -69,13 +69,13 @@ class Sweep:
 
     @cached_property
     def points(self) -> list[dict[str, Any]]:
-        """All combinations of the grid, the last name varying fastest."""
+        """All combinations of the grid; the last setting varies fastest."""
         products = itertools.product(*self.grid.values())
         return [dict(zip(self.grid, values, strict=True)) for values in products]
 
     @cached_property
     def runs(self) -> list[PlannedRun]:
-        """The runs of the sweep, in the order of its table."""
+        """All runs of the sweep, in the order of its table."""
         return [
             PlannedRun(self.folder / name_point(point) / f"seed-{seed}", point, seed)
             for point in self.points
@@ -83,22 +83,22 @@ class Sweep:
         ]
 
     def make_recipe(self, point: Mapping[str, Any]) -> Recipe:
-        """Make the recipe of a point of the grid."""
+        """Make the recipe with the settings of a point of the grid."""
         return make_member("recipes", Recipe, self.recipe, {**self.settings, **point})
 
     def refuse_links(self) -> None:
-        """Refuse a sweep in whose folder a file or the folder of a run is a link."""
+        """Raise `FileError` if a file or a run's folder inside the sweep's folder is a link."""
         refuse_links(self.folder / SWEEP_FILE)
         for run in self.runs:
             refuse_links(run.folder, self.folder)
 
     def check_recipes(self) -> None:
-        """Refuse settings that the recipe does not take, before anything is trained."""
+        """Raise `InputError` for settings that the recipe does not have, before training starts."""
         for point in self.points:
             _ = self.make_recipe(point)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what the sweep is as JSON values."""
+        """Return the plan of the sweep as JSON values."""
         grid = {name: list(values) for name, values in self.grid.items()}
         about = {"recipe": self.recipe, "settings": dict(self.settings)}
         return {**about, "grid": grid, "seeds": list(self.seeds)}
@@ -119,7 +119,7 @@ class Sweep:
         return whole
 
     def _add_to(self, path: Path) -> Sweep:
-        """Add this sweep to the one in a file, of which nothing is imported."""
+        """Merge this sweep with the one in a file, without importing what the file names."""
         there, here = _read_values(path), self.as_dict()
         both = [{name: each[name] for name in ("settings", "recipe")} for each in (there, here)]
         check_same_training(path, *both)
@@ -133,7 +133,7 @@ class Sweep:
         return replace(self, grid=grid, seeds=sorted({*there["seeds"], *self.seeds}))
 
     def read_row(self, run: PlannedRun) -> dict[str, Any] | None:
-        """Read the row of a run from its folder; None where it has not ended."""
+        """Read the row of a run from its folder; None if the run has not ended."""
         state = describe_folder(run.folder) if run.folder.is_dir() else {"state": ""}
         own = {**run.point, "seed": run.seed}
         if state["state"] == "diverged":
@@ -165,7 +165,7 @@ def name_point(point: Mapping[str, Any]) -> str:
 
 
 def is_sweep(folder: Path) -> bool:
-    """Tell whether a folder holds a sweep."""
+    """Return whether a folder contains a sweep."""
     return (folder / SWEEP_FILE).is_file()
 
 
@@ -192,7 +192,7 @@ def read_sweep(folder: Path, definition: str | None = None) -> Sweep:
 
 
 def _read_values(path: Path) -> dict[str, Any]:
-    """Read the values of a sweep's file, each of its type; nothing is made of them."""
+    """Read the values of a sweep's file and check their types, without building anything."""
     kinds = {"recipe": str, "settings": dict, "grid": dict, "seeds": list}
     try:
         about = read_object(path)
@@ -217,9 +217,9 @@ class SweepResult:
 
     sweep: Sweep
     ended: dict[Path, dict[str, Any]]
-    """The rows of runs that have ended, by folder."""
+    """Rows of the runs that have ended, by folder."""
     failures: Mapping[str, str]
-    """Why runs did not end, by folder."""
+    """Reasons for which runs failed, by folder."""
 
     @classmethod
     def read(cls, sweep: Sweep) -> SweepResult:
@@ -240,13 +240,13 @@ class SweepResult:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """A row per run that has ended, in the order of the sweep."""
-        found = (self.ended.get(run.folder) for run in self.sweep.runs)
-        return [row for row in found if row is not None]
+        """The rows of all runs that have ended, in the order of the sweep."""
+        ended = (self.ended.get(run.folder) for run in self.sweep.runs)
+        return [row for row in ended if row is not None]
 
     @property
     def best(self) -> dict[str, Any] | None:
-        """The row with the lowest loss at the end, with its folder; None where no run has one."""
+        """The row with the lowest final loss, with its folder; None if no run has a final loss."""
         rows = [row for row in self.rows if "loss" in row]
         if not rows:
             return None
@@ -255,7 +255,7 @@ class SweepResult:
         return {**row, "folder": str(self.sweep.folder / name_point(point) / f"seed-{row['seed']}")}
 
     def to_frame(self) -> Any:
-        """Return a row per run as a pandas data frame."""
+        """Return a pandas data frame with one row per run."""
         try:
             import pandas  # pyright: ignore[reportMissingImports]
         except ImportError:
@@ -266,16 +266,16 @@ class SweepResult:
         return pandas.DataFrame(self.rows)
 
     def summarise(self) -> list[dict[str, Any]]:
-        """Summarise the runs of each point of the grid: how many ended, mean and best loss."""
-        found = []
+        """Summarise the runs of each point of the grid: number ended, mean and best loss."""
+        summaries = []
         for point in self.sweep.points:
             own = [row for row in self.rows if all(row[k] == v for k, v in point.items())]
             losses = [row["loss"] for row in own if "loss" in row]
             mean = sum(losses) / len(losses) if losses else None
             diverged = sum(row["ended"] == "diverged" for row in own)
             measures = {"runs": len(own), "diverged": diverged, "mean loss": mean}
-            found.append({**point, **measures, "best loss": min(losses, default=None)})
-        return found
+            summaries.append({**point, **measures, "best loss": min(losses, default=None)})
+        return summaries
 
     def write_table(self) -> Path:
         """Write the rows as CSV into the folder of the sweep."""

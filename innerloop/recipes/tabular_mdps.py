@@ -88,13 +88,13 @@ class TabularMDPsRecipe(DecisionRecipe):
         self._check_sizes(problem.horizon, *problem.sizes)
         states = problem.states.flatten(-2)
         steps = torch.arange(problem.horizon, device=states.device).repeat(problem.episodes)
-        shown = self._mark(steps.expand_as(states), states)
-        return Steps(shown, problem.actions.flatten(-2), problem.rewards.flatten(-2))
+        marks = self._mark(steps.expand_as(states), states)
+        return Steps(marks, problem.actions.flatten(-2), problem.rewards.flatten(-2))
 
     def check_environment(self, environment: Environment) -> None:
         if not isinstance(environment, TabularMDP):
-            given = type(environment).__name__
-            raise OutOfRangeError(f"{self.name} plays in decision processes, got {given}")
+            kind = type(environment).__name__
+            raise OutOfRangeError(f"{self.name} plays in decision processes, got {kind}")
         self._check_sizes(environment.horizon, environment.states, environment.actions)
 
     def _check_sizes(self, horizon: int, states: int, arms: int) -> None:

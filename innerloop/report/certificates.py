@@ -1,4 +1,4 @@
-"""Certificates and trainings of the report as tables."""
+"""Render the certificates and trainings of the report as tables."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ Records = list[dict[str, Any]]
 
 
 def describe_certificates(certificates: Records) -> str:
-    """Say how many constructions do what their algorithm does."""
+    """Summarise in a sentence how many constructions match their algorithm."""
     certified = sum(certificate["holds"] for certificate in certificates)
     return f"{certified} of {len(certificates)} constructions certify."
 
 
 def render_certificates(certificates: Records) -> str:
-    """Render what was measured of each construction."""
+    """Render the measurements of each construction as a table."""
     head = "".join(f'<th class="number">{title}</th>' for title in _COLUMN_TITLES.values())
     rows = "".join(_render_row(certificate) for certificate in certificates)
     return (
@@ -60,7 +60,7 @@ def render_costs(certificates: Records) -> str:
 
 
 def render_diagrams(diagrams: Mapping[str, str], pack: Pack) -> str:
-    """Render each program's registers and blocks, to unfold."""
+    """Render each program's registers and blocks as sections that can be opened."""
     inner = "".join(
         f"<figure><h4>{escape(name)}</h4>"
         f"{pack.render_plot(name_diagram_colours(svg), f'Registers and blocks of {name}')}</figure>"
@@ -76,7 +76,7 @@ def render_diagrams(diagrams: Mapping[str, str], pack: Pack) -> str:
 
 
 def render_trainings(runs: Records, plots: Mapping[str, str]) -> str:
-    """Render the runs by recipe, each with its final loss and the command that repeats it."""
+    """Render the runs, grouped by recipe, with final losses and the commands that repeat them."""
     if not runs:
         return "<p>No runs yet: <code>innerloop train linear-attention</code> makes one.</p>"
     return "".join(
@@ -86,7 +86,7 @@ def render_trainings(runs: Records, plots: Mapping[str, str]) -> str:
 
 
 def render_damaged(damaged: list[dict[str, str]]) -> str:
-    """Render the runs that cannot be shown, each with the reason."""
+    """Render the list of runs that could not be read, each with the reason."""
     if not damaged:
         return ""
     rows = "".join(
@@ -145,15 +145,15 @@ def _render_row(certificate: dict[str, Any]) -> str:
 
 
 def _render_exactness(certificate: dict[str, Any]) -> str:
-    """Render what the comparison in rational arithmetic says; older certificates have none."""
+    """Render the result of the comparison in rational arithmetic, which older certificates lack."""
     words = {"proof": "proved", "points": "at the points tried", "differs": "differs", "none": "—"}
-    found = certificate.get("exactness") or {"status": "none", "brief": "not compared"}
-    status = words.get(found["status"]) or escape(found["status"])
-    return f"<td>{status}<small>{escape(found['brief'])}</small></td>"
+    exactness = certificate.get("exactness") or {"status": "none", "brief": "not compared"}
+    status = words.get(exactness["status"]) or escape(exactness["status"])
+    return f"<td>{status}<small>{escape(exactness['brief'])}</small></td>"
 
 
 def _format_number(value: float | tuple[float, ...]) -> str:
-    """Format a number for reading; numbers per step are shown by the largest."""
+    """Format a number; of a list of numbers per step, format the largest."""
     if isinstance(value, tuple):
         value = max(value)
     return f"{value:,}" if isinstance(value, int) else f"{value:.3g}"

@@ -1,4 +1,4 @@
-"""Charts of the claims' figures: what a figure declares is drawn, and nothing else."""
+"""Draw the figures that claims declare as Vega-Lite charts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The claims of the report as cards that unfold: verdict, checks, figures, numbers, command."""
+"""Render each claim as a card to open, with verdict, checks, figures, numbers and command."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Plots = dict[str, str]
 def render_claims(
     outcomes: Outcomes, plots: Plots, versions: Mapping[str, str] | None = None
 ) -> str:
-    """Render every claim, source by source; one made with other `versions` says with which."""
+    """Render every claim by source; a result made with other `versions` is labelled with them."""
     return "".join(
         f'<section class="source" id="source-{escape(key)}" data-source="{escape(key)}" '
         f'data-short="{escape(members[0]["reference"]["short"])}">'
@@ -36,7 +36,7 @@ def render_claims(
 
 
 def render_chips(outcomes: Outcomes) -> str:
-    """Render the buttons that choose a verdict."""
+    """Render the buttons that filter claims by verdict."""
     counts = {"": len(outcomes), **count_verdicts(outcomes)}
     return "".join(
         f'<button type="button" class="chip {name_class(verdict)}" '
@@ -87,20 +87,20 @@ def _render_card(outcome: dict[str, Any], plots: Plots, versions: Mapping[str, s
 
 
 def _render_origin(outcome: dict[str, Any]) -> str:
-    """Say which claim a restatement repeats, and what its statement presupposes."""
+    """Render the claim that a restatement repeats, and the hypotheses of the statement."""
     text = ""
     if id := escape(outcome["restates"]):
         text += f'<p class="quiet">Restates <a href="#{id}">{id}</a>, which shows the check.</p>'
-    if given := outcome["hypotheses"]:
+    if hypotheses := outcome["hypotheses"]:
         words = "; ".join(
-            f"{typeset_later(name)} ({typeset_later(at)})" for name, at in given.items()
+            f"{typeset_later(name)} ({typeset_later(at)})" for name, at in hypotheses.items()
         )
         text += f'<p class="quiet">Hypotheses: {words}.</p>'
     return text
 
 
 def _render_stale(outcome: dict[str, Any]) -> str:
-    """Say that a stored result was made by other code, and what changed since."""
+    """Render a notice that older code made a stored result, with the modules that changed."""
     stale = outcome["stale"]
     if not stale:
         return ""
@@ -192,15 +192,15 @@ def _render_check(title: str, check: dict[str, Any]) -> str:
     outcome = {True: "holds", False: "fails", None: "undecided"}[check["passed"]]
     example = typeset_later(check["counterexample"])
     label = '<span class="label">the smallest counterexample found</span>'
-    shown = f'<p class="example">{label}{example}</p>' if example else ""
+    example_line = f'<p class="example">{label}{example}</p>' if example else ""
     ours = f" Threshold of ours: {check['ours']}." if check["ours"] else ""
     *lines, last = check["summary"].split("\n")
-    told = [*map(format_sentence, lines), format_sentence(last) + ours]
-    summary = "<br>".join(map(typeset_later, told))
+    sentences = [*map(format_sentence, lines), format_sentence(last) + ours]
+    summary = "<br>".join(map(typeset_later, sentences))
     return (
         f'<div class="form {outcome}"><h4>{title}: <b>{outcome}</b></h4>'
         f'<p class="formula">{typeset_later(check["statement"])}</p>'
-        f'<p class="quiet">{summary}</p>{shown}</div>'
+        f'<p class="quiet">{summary}</p>{example_line}</div>'
     )
 
 

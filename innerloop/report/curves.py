@@ -1,4 +1,4 @@
-"""Curves of trainings: the loss and the measures of several runs, each in a panel of its own."""
+"""Plot training curves: the loss and each measure of several runs, in one panel each."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ UNDRAWN = ("step", "seconds", "learning_rate", "batch_loss", "steps")
 
 
 def list_measures(runs: list[dict[str, Any]]) -> list[str]:
-    """List what the histories of runs measure: the loss first."""
+    """List the measures in the histories of runs, with the loss first."""
     names = dict.fromkeys(name for run in runs for row in run["history"] for name in row)
     return ["loss", *(name for name in names if name not in ("loss", *UNDRAWN))]
 
@@ -65,5 +65,5 @@ def _plot_panel(field: str, name: str, rows: list[dict[str, Any]], groups: list[
 
 
 def _make_plain(text: str) -> str:
-    """Keep what Vega's expressions take in a title."""
+    """Remove characters that Vega's expressions do not accept in a title."""
     return re.sub(r"[^\w .,:;()\[\]+*/^=|%−≥≤-]+", " ", text)

@@ -27,7 +27,7 @@ WIDTH = 430
 
 
 class Drawings:
-    """Draws figures as SVG; those drawn before are read from a folder, where one is given."""
+    """A renderer of figures as SVG, with an optional folder that caches drawn figures."""
 
     def __init__(self, folder: Path | None = None) -> None:
         self.folder = folder
@@ -39,9 +39,9 @@ class Drawings:
         text = json.dumps([clean(spec), CONFIG, _converter(), SHORTER], sort_keys=True)
         name = f"{hashlib.sha256(text.encode()).hexdigest()[:24]}.svg.z"
         self.used.add(name)
-        kept = self._read(name)
-        if kept is not None:
-            return kept
+        stored = self._read(name)
+        if stored is not None:
+            return stored
         try:
             svg = shorten(vl_convert.vegalite_to_svg(clean(spec), config=CONFIG))
         except ValueError as error:  # one figure that the converter refuses costs no page
@@ -55,13 +55,13 @@ class Drawings:
         return svg
 
     def tidy(self) -> None:
-        """Remove what this page did not use."""
+        """Remove cached figures that this page did not use."""
         for path in self.folder.glob("*.svg.z") if self.folder is not None else ():
             if path.name not in self.used:
                 path.unlink(missing_ok=True)
 
     def _read(self, name: str) -> str | None:
-        """Read a figure that was drawn before; none where there is none, or it is damaged."""
+        """Read a cached figure; return None if it is missing or damaged."""
         if self.folder is None:
             return None
         try:
@@ -71,7 +71,7 @@ class Drawings:
 
 
 def _explain_failure(error: ValueError) -> str:
-    """Write in the place of a figure why it cannot be drawn."""
+    """Return the text that replaces a figure that cannot be drawn, with the reason."""
     reason = escape(" ".join(str(error).split())[:120])
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{WIDTH}" height="40">'

@@ -1,4 +1,4 @@
-"""The one way of text into pages and figures: whatever it says, it is shown and never run.
+"""Escape all text that goes into pages and figures, so that a browser never runs it.
 
 Names of files, members and claims, settings, messages and everything that is read from a file may
 hold markup, control characters, or bytes that are no text. `escape` is for HTML, `inline_json` for
@@ -29,7 +29,7 @@ _SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 
 
 def clean(value: Any) -> Any:
-    """Replace what cannot be shown in all texts of plain data: `␛` for an escape, else `�`."""
+    """Replace unprintable characters in texts of plain data: an escape by `␛`, others by `�`."""
     if isinstance(value, str):
         return _UNPRINTABLE.sub(_picture_character, value)
     if isinstance(value, dict):
@@ -45,7 +45,7 @@ def _picture_character(match: re.Match[str]) -> str:
 
 
 def escape(value: Any) -> str:
-    """Write a value as text in HTML, between tags or in a quoted attribute."""
+    """Escape a value as HTML text, between tags or in a quoted attribute."""
     return html.escape(clean(str(value)))
 
 

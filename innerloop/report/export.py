@@ -1,4 +1,4 @@
-"""Figures as files: PNG and SVG for a paper, and their numbers as CSV."""
+"""Write figures as PNG and SVG files, and their numbers as CSV files."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ DRAWING_ENCODERS: dict[str, Callable[[str], bytes]] = {
 
 
 def check_format(path: Path) -> None:
-    """Refuse a file extension that no chart can be written to, before any work is done for it."""
+    """Raise `InputError` for a file extension that charts do not support."""
     if path.suffix not in ENCODERS:
         raise InputError(f"a figure file must end in {', '.join(ENCODERS)}, got {path.name!r}")
 
@@ -58,14 +58,14 @@ def write_chart(path: Path, spec: dict[str, Any]) -> None:
 
 
 def check_drawing_format(path: Path) -> None:
-    """Refuse a file extension that no drawing can be written to."""
+    """Raise `InputError` for a file extension that drawings do not support."""
     if path.suffix not in DRAWING_ENCODERS:
         known = " or ".join(DRAWING_ENCODERS)
         raise InputError(f"a file of a program's diagram must end in {known}, got {path.name!r}")
 
 
 def write_drawing(path: Path, svg: str) -> None:
-    """Write a drawing that is SVG already in the format of the file's extension."""
+    """Write an SVG drawing in the format of the file's extension."""
     check_drawing_format(path)
     write_atomically(path.resolve(), DRAWING_ENCODERS[path.suffix](svg))
 
@@ -78,7 +78,7 @@ def render_chart(spec: dict[str, Any]) -> str:
 
 
 def make_folder(folder: Path) -> None:
-    """Create a folder for figures, or refuse it before any work is done for them."""
+    """Create a folder for figures, or raise an error before any work starts."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

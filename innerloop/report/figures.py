@@ -1,4 +1,4 @@
-"""The report's own figures: deviations, convergence, trainings and regret, as altair charts."""
+"""Plot deviations, convergence, trainings and regret as altair charts for the report."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The figure of `innerloop identify`: scores as heat maps, and errors of model and candidates."""
+"""Plot the result of `innerloop identify`: scores as heat maps, and errors as curves."""
 
 from __future__ import annotations
 

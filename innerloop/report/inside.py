@@ -1,4 +1,4 @@
-"""The figure of what is inside a model: answers, state and intervention, beside their controls."""
+"""Plot the answers, states and interventions that were measured inside a model, with controls."""
 
 from __future__ import annotations
 
@@ -24,29 +24,29 @@ TITLES = {
 }
 
 
-def draw_inside(found: Inside, title: str | None = None) -> alt.HConcatChart:
+def draw_inside(inside: Inside, title: str | None = None) -> alt.HConcatChart:
     """Draw the three numbers of each layer side by side, each against its controls.
 
     Of a state with several tensors, the one that is read worst is drawn. Numbers below 0 are drawn
     at 0.
     """
     return (
-        draw_panels(found)
-        .properties(title=alt.TitleParams(title or found.verdict, anchor="start"))
+        draw_panels(inside)
+        .properties(title=alt.TitleParams(title or inside.verdict, anchor="start"))
         .configure_legend(orient="bottom")
     )
 
 
-def draw_panels(found: Inside) -> alt.HConcatChart:
-    """Draw the panels alone, to stand in a larger figure."""
-    rows = collect_rows(found)
-    shown = [name for name in SERIES if any(row["series"] == name for row in rows)]
-    colours = alt.Scale(domain=shown, range=[SERIES[name] for name in shown])
+def draw_panels(inside: Inside) -> alt.HConcatChart:
+    """Draw only the panels, for use in a larger figure."""
+    rows = collect_rows(inside)
+    names = [name for name in SERIES if any(row["series"] == name for row in rows)]
+    colours = alt.Scale(domain=names, range=[SERIES[name] for name in names])
     return alt.hconcat(*(_draw_panel(panel, rows, colours) for panel in PANELS))
 
 
-def collect_rows(found: Inside) -> Rows:
-    """Collect a row per layer, panel and series."""
+def collect_rows(inside: Inside) -> Rows:
+    """Collect one row per layer, panel and series."""
     rows: list[dict[str, Any]] = []
 
     def add(layer: int, panel: str, **series: float) -> None:
@@ -61,7 +61,7 @@ def collect_rows(found: Inside) -> Rows:
             for name, value in series.items()
         )
 
-    for layer in found.layers:
+    for layer in inside.layers:
         add(layer.layer, "answers", the_model=layer.answers)
         if layer.readings:
             worst = min(layer.readings, key=lambda reading: reading.gain)

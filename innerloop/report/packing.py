@@ -1,4 +1,4 @@
-"""What the page holds compressed, in one piece: figures, and the mathematics inside of cards.
+"""Compress the figures and formulas of a page into one block of data.
 
 Figures have most of their text in common, as formulas do. The page inflates the piece once, and
 puts each part in its place when the card around it opens, or for paper. Without scripts a figure's
@@ -27,17 +27,17 @@ _OPTIONAL = re.compile(
 
 
 class Pack:
-    """Parts of the page by their number."""
+    """A numbered collection of compressed parts of the page."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {}
 
     def add(self, part: str) -> int:
-        """Add a part, once; return its number."""
+        """Add a part unless it is already there, and return its number."""
         return self._numbers.setdefault(" ".join(part.splitlines()), len(self._numbers))
 
     def render_plot(self, svg: str, title: str, name: str = "") -> str:
-        """Render the place of a figure, which the page fills in."""
+        """Render the empty element of a figure, which the page's script fills."""
         size = _SIZE.search(svg)
         room = f"aspect-ratio:{size[1]}/{size[2]};max-width:{size[1]}px" if size else ""
         id = f' id="{escape(name)}"' if name else ""
@@ -58,13 +58,13 @@ class Pack:
         return f'<i data-m="{self.add(markup)}">{match[1]}</i>'
 
     def render(self) -> str:
-        """Compress all parts, one in a line, as what browsers call deflate-raw, in base64."""
+        """Compress all parts, one per line, with raw deflate, and encode them in base64."""
         packer = zlib.compressobj(9, wbits=-15)
         text = "\n".join(self._numbers)
         return base64.b64encode(packer.compress(text.encode()) + packer.flush()).decode()
 
 
 def render_box(inner: str, title: str, id: str = "") -> str:
-    """Render the box of a figure, in which it scrolls where it is wider than the window."""
+    """Render the box of a figure, which scrolls if the figure is wider than the window."""
     label = f'role="img" aria-label="{escape(title)}"'
     return f'<div class="plot" tabindex="0" {label}{id}>{inner}</div>'

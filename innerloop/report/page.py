@@ -46,14 +46,14 @@ from innerloop.surveys.data import ReportData, Rows
 
 
 class Chart(NamedTuple):
-    """A Vega-Lite specification and the rows that it draws."""
+    """A Vega-Lite specification and the rows of data that it plots."""
 
     spec: dict[str, Any]
     rows: Rows
 
 
 def draw_charts(data: ReportData) -> dict[str, Chart]:
-    """Draw every chart of the report, by the name of its element on the page and of its files."""
+    """Draw every chart of the report; keys name the chart's element on the page and its files."""
     charts: dict[str, Chart] = {}
     for name, figure in collect_figures(data.outcomes).items():
         charts[name] = draw_figure(figure)
@@ -126,7 +126,7 @@ def render_page(
 
 
 def draw_figure(figure: dict[str, Any]) -> Chart:
-    """Draw a figure of a claim; one whose stored rows do not fit it is shown as damaged."""
+    """Draw a figure of a claim; if its stored rows do not fit, draw a note that it is damaged."""
     try:
         figure = strip_dollars(figure)
         return Chart(build_chart(clean(figure)).to_dict(), figure["rows"])
@@ -139,7 +139,7 @@ def draw_figure(figure: dict[str, Any]) -> Chart:
 
 
 def describe_chart(spec: dict[str, Any]) -> str:
-    """Describe a chart in words, for readers that do not see it: its title."""
+    """Return the title of a chart as its text alternative for screen readers."""
     title = spec.get("title", "")
     text = title.get("text", "") if isinstance(title, dict) else title
     return " ".join(text) if isinstance(text, list) else str(text)

@@ -1,4 +1,4 @@
-"""The pictures at the top of the page: one for each family, what a lecturer would show first."""
+"""Render the pictures at the top of the page, one for each family of claims."""
 
 from __future__ import annotations
 
@@ -59,24 +59,24 @@ def render_pictures(data: ReportData, drawn: Mapping[str, str], pack: Pack) -> s
 
 
 def _list_families(outcomes: Outcomes, drawn: Mapping[str, str], pack: Pack) -> list[str]:
-    found = {outcome["id"]: outcome for outcome in outcomes if outcome["evidence"]}
+    checked = {outcome["id"]: outcome for outcome in outcomes if outcome["evidence"]}
     pictures = []
     for id, (family, number) in FAMILIES.items():
         name = name_figure(id, number)
-        if id not in found or name not in drawn:
+        if id not in checked or name not in drawn:
             continue
-        figure = found[id]["evidence"]["figures"][number - 1]
+        figure = checked[id]["evidence"]["figures"][number - 1]
         link = (
-            f'<a href="#{escape(id)}">{escape(found[id]["reference"]["short"])}, {escape(id)}</a>'
+            f'<a href="#{escape(id)}">{escape(checked[id]["reference"]["short"])}, {escape(id)}</a>'
         )
-        caption = f"{link}: {escape(found[id]['label'])}. {typeset(figure['caption'])}"
+        caption = f"{link}: {escape(checked[id]['label'])}. {typeset(figure['caption'])}"
         plot = pack.render_plot(drawn[name], figure["title"])
         pictures.append(_render_figure(family, plot, caption))
     return pictures
 
 
 def _render_picture(title: str, plot: str, text: str) -> str:
-    """Render a figure of the report's own; what was run for it unfolds."""
+    """Render a figure of the report, with the commands that made it in a section to open."""
     more = f"<details><summary>What was run</summary><p>{escape(text)}</p></details>"
     return _render_figure(title, plot, more, "wide")
 

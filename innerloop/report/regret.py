@@ -1,4 +1,4 @@
-"""Regret of several players as a figure: a line and a 95 % band each."""
+"""Plot the regret of several players, each as a line with a 95 % band."""
 
 from __future__ import annotations
 

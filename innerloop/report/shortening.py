@@ -36,7 +36,7 @@ _KEPT = {"defs", "clipPath", "linearGradient"}
 
 
 def shorten(svg: str) -> str:
-    """Write a figure of Vega's shorter, with the page's names of colours."""
+    """Return a shorter SVG that looks the same, with colours replaced by the page's names."""
     ElementTree.register_namespace("", NAMESPACE)
     root = ElementTree.fromstring(svg)
     for element in root.iter():
@@ -61,7 +61,7 @@ def _write_colour(match: re.Match[str]) -> str:
 
 
 def _tidy(parent: Element) -> None:
-    """Remove what is not seen below an element, and join neighbours of one look."""
+    """Remove invisible content of an element, and join adjacent elements with the same style."""
     children: list[Element] = []
     for child in parent:
         if child.tag in _KEPT:
@@ -90,7 +90,7 @@ def _is_seen(element: Element) -> bool:
 
 
 def _move_text(text: Element) -> Element:
-    """Say where a label stands in the shorter way."""
+    """Write the position of a label in its shorter form."""
     place = _TRANSLATION.fullmatch(text.get("transform", ""))
     if place:
         del text.attrib["transform"]
@@ -123,7 +123,7 @@ def _draw_as_path(element: Element) -> Element:
 
 
 def _sort_cells(children: list[Element]) -> list[Element]:
-    """Put the cells of a map that have one colour together: cells do not cover each other."""
+    """Sort the cells of a heat map by colour, which is safe because cells do not overlap."""
     shapes = [_RECTANGLE.fullmatch(child.get("d", "")) for child in children]
     sizes = {shape.groups()[2:] for shape in shapes if shape}
     plain = all(

@@ -1,4 +1,4 @@
-"""The top of the page: a headline with the result, and a bar of verdicts for each source."""
+"""Render the top of the page: the headline, and a bar of verdicts for each source."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def render_citation(outcome: dict[str, Any]) -> str:
 
 
 def count_claims(number: int) -> str:
-    """Write a number of claims."""
+    """Format a number of claims, such as `1 claim` or `12 claims`."""
     return "1 claim" if number == 1 else f"{number} claims"
 
 

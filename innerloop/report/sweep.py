@@ -1,4 +1,4 @@
-"""The page of a sweep: its best run by name, one figure, and a table with a row per run."""
+"""Render the page of a sweep: its best run, one figure, and a table with a row per run."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ def render_sweep(survey: dict[str, Any], command: str) -> str:
     survey = clean(survey)
     runs = survey["runs"]
     best = next((run for run in runs if run["folder"] == survey["best"]), None)
-    shown = _choose_points(runs)
-    svg = Drawings().draw(plot_sweep(runs, shown, survey["best"]).to_dict()) if shown else ""
+    points = _choose_points(runs)
+    svg = Drawings().draw(plot_sweep(runs, points, survey["best"]).to_dict()) if points else ""
     combinations = len({label_point(run) for run in runs})
-    omitted = f", the {len(shown)} best of {combinations}" if len(shown) < combinations else ""
+    omitted = f", the {len(points)} best of {combinations}" if len(points) < combinations else ""
     caption = (
         f"Left: the loss of every run as it was trained. Right: the loss of finished runs, a dot "
         f"per seed, for each combination of settings{omitted}. The best run is ringed."
@@ -46,7 +46,7 @@ def render_sweep(survey: dict[str, Any], command: str) -> str:
 
 
 def _load_style() -> str:
-    """Load the report's style sheet, without the font of mathematics: no run has any."""
+    """Load the report's style sheet without the font for formulas, which runs do not have."""
     return files("innerloop.report").joinpath("report.css").read_text("utf-8").replace("$font", "")
 
 
@@ -58,16 +58,16 @@ def label_point(run: dict[str, Any]) -> str:
 
 def plot_sweep(runs: list[dict[str, Any]], points: list[str], best: str | None) -> alt.HConcatChart:
     """Plot the loss of runs against the step, and at the end for each combination of settings."""
-    kept = [run for run in runs if label_point(run) in points]
-    about = {run["folder"]: {"run": run["folder"], "point": label_point(run)} for run in kept}
+    selected = [run for run in runs if label_point(run) in points]
+    about = {run["folder"]: {"run": run["folder"], "point": label_point(run)} for run in selected}
     curves = [
         {**about[run["folder"]], "step": row["step"], "loss": row["loss"]}
-        for run in kept
+        for run in selected
         for row in run["history"]
     ]
     ends = [
         {**about[run["folder"]], "seed": run["seed"], "loss": run["loss"], "best": best}
-        for run in kept
+        for run in selected
         if run["state"] == "finished"
     ]
     colour = alt.Color("point:N", legend=None, sort=points)
@@ -98,7 +98,7 @@ def plot_sweep(runs: list[dict[str, Any]], points: list[str], best: str | None) 
 
 
 def _choose_points(runs: list[dict[str, Any]]) -> list[str]:
-    """Choose the combinations to draw, in the order of the sweep: the best of many."""
+    """Choose the combinations to draw, in the order of the sweep; of many, take the best."""
     least: dict[str, float] = {}
     for run in runs:
         values = [row["loss"] for row in run["history"][-1:]]

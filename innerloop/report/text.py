@@ -1,4 +1,4 @@
-"""Text of claims on the page: escaped, with its mathematics typeset."""
+"""Convert the texts of claims to HTML: escape them and typeset their formulas."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _FUNCTIONS = ("tr", "det", "exp", "log", "sin", "cos", "max", "min", "sup", "inf
 
 
 def typeset(value: Any) -> str:
-    """Write text as HTML: what may be mathematics is typeset, everything else is escaped."""
+    """Convert text to HTML: formulas are typeset, everything else is escaped."""
     return to_html(clean(str(value)))
 
 
 def typeset_later(value: Any) -> str:
-    """Write text of a part that unfolds: its mathematics is typeset when it does (`packing`)."""
+    """Convert text of a section to HTML; its formulas are typeset when the section is opened."""
     return to_html(clean(str(value)), lambda typed, end: f"<i data-m>{escape(typed)}{end}</i>")
 
 
 def typeset_formula(value: Any) -> str:
-    """Write a cost or a bound, which have no dollars, as HTML with its mathematics typeset."""
+    """Convert a cost or a bound, which has no dollar signs, to HTML with typeset formulas."""
     return typeset_plain(clean(str(value)))
 
 

@@ -1,4 +1,4 @@
-"""Colours of the report's figures: drawn once, shown in the light and in the dark.
+"""Colours of the report's figures in light and dark mode.
 
 A figure is drawn with the light colours; in the page's copy each becomes the name of a colour that
 the page's style sheet gives for both (`report.css`), so that the dark has a palette of its own.

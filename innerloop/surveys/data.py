@@ -1,4 +1,4 @@
-"""The data of a report: everything on the page, measured before it is drawn."""
+"""The data of a report, which are measured before the page is drawn."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Rows = list[dict[str, Any]]
 
 @dataclass(frozen=True)
 class ReportData:
-    """Everything that a report shows, as plain data that JSON can hold."""
+    """All contents of a report, as plain data that can be written as JSON."""
 
     outcomes: list[dict[str, Any]]
     """The claims with their evidence, as `Outcome.as_dict` gives them."""

@@ -144,7 +144,7 @@ def measure_convergence(seed: int = 0) -> Iterator[Rows]:
 
 
 def describe_convergence() -> str:
-    """Describe in words what `measure_convergence` runs."""
+    """Describe the setting of `measure_convergence` in words."""
     return (
         f"d = {D}, n = {N}, {INSTANCES} instances of 4 queries, rows N(0, Σ), weights N(0, Σ⁻¹), "
         "no noise, spectrum of Σ geometric from 1 to 1/κ. Error is √(mean (ŷ − y)² / mean y²). "
@@ -176,7 +176,7 @@ def measure_regret(seed: int = 0) -> Iterator[Rows]:
 
 
 def describe_regret() -> str:
-    """Describe in words what `measure_regret` plays."""
+    """Describe the games of `measure_regret` in words."""
     settings = "; ".join(
         f"{name}: "
         + ", ".join(f"{key} {value:g}" for key, value in GAME_PARAMETERS.get(name, {}).items())
@@ -230,5 +230,5 @@ def _make_covariance(kappa: float, generator: torch.Generator) -> torch.Tensor:
 
 
 def _is_worth_drawing(k: int) -> bool:
-    """Tell whether step k is drawn: every step up to 40, then about 40 in a decade."""
+    """Return whether step k is drawn: every step up to 40, then about 40 per decade."""
     return k <= 40 or int(40 * math.log10(k)) != int(40 * math.log10(k - 1))

@@ -1,4 +1,4 @@
-"""What every algorithm must do."""
+"""Check the properties that every algorithm must have."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _check_steps(algorithm: Algorithm[Any, Any], problem: Any) -> None:
 
 
 def _check_batches(algorithm: Algorithm[Any, Any], problem: Any) -> None:
-    """A batch is its instances one by one."""
+    """Check that a batch gives the same results as its instances one by one."""
     name = type(algorithm).__name__
     together = algorithm.predict(problem, _iterate(algorithm, problem)[-1])
     for k in range(BATCH):
@@ -115,7 +115,7 @@ def _check_dtype(algorithm: Algorithm[Any, Any], problem: Any) -> None:
 
 
 def _check_gradients(algorithm: Algorithm[Any, Any], problem: Any) -> None:
-    """Numbers that identification fits have a gradient."""
+    """Check that the parameters that identification fits have gradients."""
     for name in type(algorithm).hyperparameters():
         value = getattr(algorithm, name)
         if not isinstance(value, Tensor):

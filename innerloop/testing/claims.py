@@ -44,7 +44,7 @@ def check_claim(
 
 
 def _check_words(claim: Claim, genuine: Evidence) -> None:
-    """Check that texts can be read, and that a claim declares what its readers need."""
+    """Check that texts can be parsed, and that a claim declares all required fields."""
     for text in iterate_texts([claim.statement, dict(claim.hypotheses), genuine.as_dict()]):
         try:
             check_text(text)
@@ -81,7 +81,7 @@ def _check_words(claim: Claim, genuine: Evidence) -> None:
 
 
 def _check_reproducible(claim: Claim, genuine: Evidence, data: Sequence[Any]) -> None:
-    """A second run and evidence that is read back are the same; settings are plain data."""
+    """Check that a second run and stored evidence are equal, and that settings are plain data."""
     plain = json.loads(json.dumps(genuine.as_dict(), allow_nan=False))
     again = Evidence.from_dict(plain)
     require(again.verdict == genuine.verdict, f"{claim.id}: evidence read back differs")
@@ -114,13 +114,13 @@ def check_falsified_data(claim: Claim, data: Sequence[Any] | None = None) -> Non
     reached: set[str] = set()
     for form, change in claim.falsified.items():
         require(callable(change), f"{claim.id}: {form!r} is no function from data to data")
-        found = dict(claim.judge_cells(copy.deepcopy(data), change).list_checks())
+        checks = dict(claim.judge_cells(copy.deepcopy(data), change).list_checks())
         require(
-            found.keys() == genuine.keys(),
+            checks.keys() == genuine.keys(),
             f"{claim.id}, {form}: data decide what holds, not which parts there are: "
-            f"{sorted(found.keys() ^ genuine.keys())}",
+            f"{sorted(checks.keys() ^ genuine.keys())}",
         )
-        broken = {name for name in open_checks if found[name].passed is False}
+        broken = {name for name in open_checks if checks[name].passed is False}
         require(broken, f"{claim.id} accepts falsified data: {form}")
         reached |= broken
     missing = [f"{name} ({genuine[name].statement})" for name in sorted(open_checks - reached)]
@@ -128,7 +128,7 @@ def check_falsified_data(claim: Claim, data: Sequence[Any] | None = None) -> Non
 
 
 def _check_falsified(claim: Claim, genuine: Evidence, data: Sequence[Any]) -> None:
-    """Data that contradict a claim are rejected."""
+    """Check that a claim rejects data that contradict it."""
     if genuine.verdict == "out of reach":
         return
     require(

@@ -1,4 +1,4 @@
-"""What the tests of all kinds share: comparing, and watching for changes in place."""
+"""Helpers for the tests of all kinds: comparisons, and detection of in-place changes."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from innerloop.registry import get_summary
 
 
 def require(holds: object, message: str) -> None:
-    """Fail with a message that says what to do."""
+    """Raise `AssertionError` with a message that states what to do, unless the condition holds."""
     if not holds:
         raise AssertionError(message)
 
 
 def check_described(member: Any) -> None:
-    """Check that a member says what it is and where it is from."""
+    """Check that a member has a docstring and a source."""
     kind = member if inspect.isclass(member) else type(member)
     name = kind.__name__
     require(get_summary(kind), f"{name} has no docstring: its first line is what `list` prints")

@@ -29,7 +29,7 @@ FEWEST_CASES = 5
 
 
 class CaseOutcome(NamedTuple):
-    """A case that a construction accepted: what it is, and where it breaks the law, if it does."""
+    """A case that a construction accepted, with the deviation that breaks its law, if any."""
 
     label: str
     broken: str
@@ -58,7 +58,7 @@ def check_construction(construction: Construction[Any, Any] | type[Construction[
 
 
 class MadeCase(NamedTuple):
-    """A case that a construction did not refuse; weights are built when they are first needed."""
+    """A case that a construction accepts; its weights are built when they are first needed."""
 
     parameters: dict[str, Any]
     construction: Construction[Any, Any]
@@ -66,7 +66,7 @@ class MadeCase(NamedTuple):
 
 
 def make_cases(kind: type[Construction[Any, Any]]) -> list[MadeCase]:
-    """Make the cases that a construction does not refuse: checks may share them."""
+    """Make the cases that a construction accepts, so that several checks can share them."""
     made = list[MadeCase]()
     for case in iterate_cases(kind):
         with contextlib.suppress(OutOfRangeError):
@@ -79,7 +79,7 @@ def check_law(
     dtype: torch.dtype = torch.float64,
     cases: Sequence[MadeCase] | None = None,
 ) -> None:
-    """Hold a construction to its law on every case that it does not refuse."""
+    """Check the law of a construction on every case that it accepts."""
     outcomes = list(run_cases(kind, dtype, make_cases(kind) if cases is None else cases))
     broken = [f"{o.broken} > {o.tolerance:.0e}: {o.label}" for o in outcomes if o.broken]
     require(not broken, f"{kind.__name__} breaks its law:\n" + "\n".join(broken))
@@ -102,7 +102,7 @@ def check_law(
 def run_cases(
     kind: type[Construction[Any, Any]], dtype: torch.dtype, cases: Sequence[MadeCase]
 ) -> Iterator[CaseOutcome]:
-    """Run each case of a construction that it accepts, and on which something happens."""
+    """Run each case that a construction accepts and in which its state changes."""
     for (_, construction, distribution), batch in itertools.product(cases, BATCHES):
         generator = torch.Generator().manual_seed(3)
         try:
@@ -110,28 +110,28 @@ def run_cases(
             transformer = construction.transformer
             if dtype != torch.float64:
                 transformer = copy.deepcopy(transformer).to(dtype)
-            found = measure_deviations(
+            deviations = measure_deviations(
                 construction, transformer, problem.to(torch.float64), generator
             )
         except OutOfRangeError:
             continue
         # A case on which nothing happens, a label below the threshold say, tests nothing.
-        if found.usage <= 1 and found.largest_move > 1e-4:
-            lengths = {len(found.step), len(found.free)}
+        if deviations.usage <= 1 and deviations.largest_move > 1e-4:
+            lengths = {len(deviations.step), len(deviations.free)}
             require(
                 lengths == {construction.steps},
                 f"{kind.__name__}: {construction.steps} steps were asked for, {lengths} are built",
             )
             label = f"{construction.values()} on {distribution.values()}, batch {batch}"
-            off = f"{max(found.step):.2e} a step, {max(found.free):.2e} running free"
-            broken = f"{off}, {found.broken}" if found.broken else ""
+            off = f"{max(deviations.step):.2e} a step, {max(deviations.free):.2e} running free"
+            broken = f"{off}, {deviations.broken}" if deviations.broken else ""
             yield CaseOutcome(label, broken, construction.tolerance(dtype))
 
 
 def check_declared_cost(
     kind: type[Construction[Any, Any]], cases: Sequence[MadeCase] | None = None
 ) -> None:
-    """Hold the formulas of a construction's cost against what it builds, at several sizes."""
+    """Compare the declared cost of a construction with its weights, at several sizes."""
     for parameters, construction, _ in make_cases(kind) if cases is None else cases:
         require(
             not (wrong := check_cost(construction, construction.transformer)),

@@ -1,4 +1,4 @@
-"""What every policy must do, in every kind of environment that it accepts."""
+"""Check the properties that every policy must have, in all environments that it accepts."""
 
 from __future__ import annotations
 

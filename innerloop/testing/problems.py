@@ -1,4 +1,4 @@
-"""What every distribution of problems must do."""
+"""Check the properties that every distribution of problems must have."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from innerloop.testing.common import check_described, require
 
 
 def check_recipe(recipe: Recipe | type[Recipe]) -> None:
-    """Check two steps of a recipe: what was written loads again, and seeds decide everything.
+    """Check two training steps: the files load again, and equal seeds give equal runs.
 
     Args:
         recipe: A class, which is checked with its `small` settings, or an object.
@@ -74,11 +74,11 @@ def _follow_inputs(name: str) -> Iterator[None]:
 
 
 class _Stop(Exception):
-    """Leaves a training in the middle."""
+    """An exception that stops a training after some steps."""
 
 
 def _train_in_two_parts(recipe: Recipe, folder: Path) -> TrainedRun:
-    """Train, stop after the first step, and go on with the settings that are in the run."""
+    """Train one step, stop, and resume with the settings that the run stores."""
 
     def stop(share: float, doing: str = "") -> None:
         raise _Stop

@@ -23,10 +23,10 @@ def remember(owner: nn.Module, name: str, weights: Sequence[Tensor], find: Calla
     known: dict[str, tuple[list[Tensor], Any]] = owner.__dict__.setdefault("_remembered", {})
     if name in known and _are_same(known[name][0], weights):
         return known[name][1]
-    found = find()
+    value = find()
     if sum(weight.numel() for weight in weights) <= MAX_ENTRIES:
-        known[name] = [weight.detach().clone() for weight in weights], found
-    return found
+        known[name] = [weight.detach().clone() for weight in weights], value
+    return value
 
 
 def _are_same(old: Sequence[Tensor], new: Sequence[Tensor]) -> bool:

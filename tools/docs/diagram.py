@@ -9,12 +9,12 @@ from typing import Any
 ROW, COLUMN, TOP, LEFT = 24, 104, 46, 96
 
 
-def draw_blocks(shown: dict[str, Any]) -> str:
+def draw_blocks(description: dict[str, Any]) -> str:
     """Draw which registers each block reads (circles) and writes (arrows)."""
-    names = [each["name"] for each in shown["registers"]]
+    names = [each["name"] for each in description["registers"]]
     place = {name: TOP + 14 + ROW * k for k, name in enumerate(names)}
     bottom = TOP + ROW * len(names) + 4
-    width = LEFT + COLUMN * len(shown["blocks"]) + 12
+    width = LEFT + COLUMN * len(description["blocks"]) + 12
     parts = [
         f'<svg class="drawing" viewBox="0 0 {width} {bottom + 30}" width="{width}" '
         f'height="{bottom + 30}" role="img" aria-label="registers and blocks">'
@@ -22,7 +22,7 @@ def draw_blocks(shown: dict[str, Any]) -> str:
     for name, y in place.items():
         parts.append(f'<text x="{LEFT - 10}" y="{y + 4}" text-anchor="end">{escape(name)}</text>')
         parts.append(f'<line x1="{LEFT}" x2="{width - 8}" y1="{y}" y2="{y}" class="rail"/>')
-    for k, block in enumerate(shown["blocks"]):
+    for k, block in enumerate(description["blocks"]):
         parts += _draw_block(block, LEFT + COLUMN * k, place, bottom)
     legend = "○ read   ▶ written   blue: attention   orange: MLP"
     parts.append(f'<text x="{LEFT}" y="{bottom + 22}" class="quiet">{legend}</text></svg>')

@@ -47,10 +47,10 @@ def make_page() -> str:
         _write_sources(recorded["sources"]),
     ]
     for kind, heading in HEADINGS.items():
-        found = [each for each in recorded["findings"] if each["kind"] == kind]
-        if found:
+        findings = [each for each in recorded["findings"] if each["kind"] == kind]
+        if findings:
             parts.append(f"## {heading}\n")
-            parts += [_write_finding(each) for each in found]
+            parts += [_write_finding(each) for each in findings]
     return "\n".join(parts)
 
 
@@ -71,16 +71,16 @@ def _write_sources(sources: list[dict[str, Any]]) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _write_finding(found: dict[str, Any]) -> str:
+def _write_finding(finding: dict[str, Any]) -> str:
     """Write a finding that can be read alone."""
-    place = found.get("place") or found["where"]
+    place = finding.get("place") or finding["where"]
     rows = "".join(
-        f"<dt>{label}</dt><dd>{to_html(str(found[name]))}</dd>"
+        f"<dt>{label}</dt><dd>{to_html(str(finding[name]))}</dd>"
         for name, label in LABELS.items()
-        if found.get(name)
+        if finding.get(name)
     )
     return (
-        f'<div class="finding"><p><strong>{escape(found["source"])}, {to_html(place)}</strong> '
-        f"<code>{escape(found['id'])}</code><br>{to_html(found['claim'])}</p>"
+        f'<div class="finding"><p><strong>{escape(finding["source"])}, {to_html(place)}</strong> '
+        f"<code>{escape(finding['id'])}</code><br>{to_html(finding['claim'])}</p>"
         f'<dl class="law">{rows}</dl></div>\n'
     )

@@ -51,18 +51,18 @@ def make_index() -> str:
 def make_page(name: str, kind: type[Construction]) -> str:
     """Write the page of one construction."""
     made = kind()
-    shown = describe_construction(made) | {"settings": describe_parameters(kind, made)}
+    description = describe_construction(made) | {"settings": describe_parameters(kind, made)}
     header = inspect.getdoc(inspect.getmodule(kind)) or inspect.getdoc(kind) or ""
     summary, *rest = header.split("\n\n", 1)
     parts = [
         f"---\ntitle: {name}\n---\n# {name}\n\n{typeset_plain(summary)}\n",
         _write_header(rest[0] if rest else ""),
-        f"## Registers and blocks\n\n{draw_blocks(shown)}\n",
-        _write_registers(shown),
-        _write_blocks(shown),
-        _write_cost(shown),
+        f"## Registers and blocks\n\n{draw_blocks(description)}\n",
+        _write_registers(description),
+        _write_blocks(description),
+        _write_cost(description),
         _write_steps(made),
-        _write_settings(shown),
+        _write_settings(description),
         f"## Use it\n\n```console\n$ innerloop build {name} -o {name}.safetensors\n"
         f"$ innerloop show {name}\n```\n",
         _write_code(kind),
@@ -72,10 +72,10 @@ def make_page(name: str, kind: type[Construction]) -> str:
 
 def split_header(text: str) -> list[tuple[str, str]]:
     """Split the rest of a header into its labelled parts."""
-    found = re.split(_LABEL, text, flags=re.M)
+    sections = re.split(_LABEL, text, flags=re.M)
     return [
         (label, re.sub(r"[ \t]*\n[ \t]*", " ", body).strip())
-        for label, body in zip(found[1::2], found[2::2], strict=True)
+        for label, body in zip(sections[1::2], sections[2::2], strict=True)
     ]
 
 
@@ -90,38 +90,39 @@ def _cell(text: Any) -> str:
     return typeset_plain(str(text)).replace("|", "&#124;")
 
 
-def _write_registers(shown: dict[str, Any]) -> str:
+def _write_registers(description: dict[str, Any]) -> str:
     lines = ["| register | shape | places |", "|---|---|---|"]
-    for each in shown["registers"]:
+    for each in description["registers"]:
         shape = " × ".join(map(str, each["shape"])) or "a number"
         lines.append(f"| `{each['name']}` | {shape} | {each['places']} |")
     return "\n".join(lines) + "\n"
 
 
-def _write_blocks(shown: dict[str, Any]) -> str:
+def _write_blocks(description: dict[str, Any]) -> str:
     lines = []
-    for section, blocks in groupby(shown["blocks"], key=lambda block: block["section"]):
+    for section, blocks in groupby(description["blocks"], key=lambda block: block["section"]):
         lines.append(section)
         for block in blocks:
             lines.append(f"  block {block['block']}")
             lines += [f"    {line}" for line in block["does"]]
-    loops = f", looped {shown['loops']} times" if shown["loops"] > 1 else ""
-    title = f'??? note "What every head and MLP does ({shown["layers"]} layers{loops})"'
+    loops = f", looped {description['loops']} times" if description["loops"] > 1 else ""
+    title = f'??? note "What every head and MLP does ({description["layers"]} layers{loops})"'
     body = "\n".join(f"    {line}" for line in ["```text", *lines, "```"])
     return f"{title}\n\n{body}\n"
 
 
-def _write_cost(shown: dict[str, Any]) -> str:
-    cost = shown["cost"]
+def _write_cost(description: dict[str, Any]) -> str:
+    cost = description["cost"]
     where = f" ({_cell(cost['where'])})" if cost["where"] else ""
     return (
         "## Cost\n\n| | for k steps | as built |\n|---|---|---|\n"
-        f"| layers | {_cell(cost['layers'])} | {shown['layers']} |\n"
-        f"| heads | {_cell(cost['heads'])} | {shown['heads']} |\n"
-        f"| width | {_cell(cost['width'])} | {shown['width']} |\n"
-        f"| parameters | | {shown['parameters']:,} |\n\n"
+        f"| layers | {_cell(cost['layers'])} | {description['layers']} |\n"
+        f"| heads | {_cell(cost['heads'])} | {description['heads']} |\n"
+        f"| width | {_cell(cost['width'])} | {description['width']} |\n"
+        f"| parameters | | {description['parameters']:,} |\n\n"
         f"The source prints: {_cell(cost['printed'])}.{where} "
-        f"Error of one step: {_cell(shown['error'])}. Precision: {shown['precisions']}.\n"
+        f"Error of one step: {_cell(description['error'])}. "
+        f"Precision: {description['precisions']}.\n"
     )
 
 
@@ -149,9 +150,9 @@ def _distances(answers: list[torch.Tensor], last: torch.Tensor) -> list[float]:
     return [float((answer.double() - last.double()).norm()) for answer in answers]
 
 
-def _write_settings(shown: dict[str, Any]) -> str:
+def _write_settings(description: dict[str, Any]) -> str:
     lines = ["## Settings", "", "| name | default | meaning |", "|---|---|---|"]
-    for name, each in shown["settings"].items():
+    for name, each in description["settings"].items():
         lines.append(f"| `{name}` | `{each['value']}` | {_cell(each['help'])} |")
     return "\n".join(lines) + "\n"
 

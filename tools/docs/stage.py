@@ -54,8 +54,8 @@ NO_HOOKS = ("hooks", "strict", "validation", "exclude_docs")
 
 def find_handler(plugins: list[dict]) -> dict:
     """Return the settings of mkdocstrings, with the place of the package."""
-    (found,) = (each["mkdocstrings"] for each in plugins if "mkdocstrings" in each)
-    return {**found["handlers"]["python"], "paths": [str(ROOT)]}
+    (handler,) = (each["mkdocstrings"] for each in plugins if "mkdocstrings" in each)
+    return {**handler["handlers"]["python"], "paths": [str(ROOT)]}
 
 
 if __name__ == "__main__":

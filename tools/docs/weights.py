@@ -32,16 +32,16 @@ def export_transformer(transformer: Transformer) -> dict[str, Any]:
 
 def export_scene() -> dict[str, Any]:
     """Export the transformers of the first page, with the places of their registers."""
-    found = {}
+    weights = {}
     for name, settings in SCENE.items():
         made = make_member("constructions", Construction, name, settings)
         places = {register: made.layout[register].places for register in made.layout.registers}
-        found[name] = {
+        weights[name] = {
             **export_transformer(made.transformer),
             "places": {register: [int(p) for p in where] for register, where in places.items()},
             "width": made.layout.width,
         }
-    return found
+    return weights
 
 
 def _export_blocks(blocks: Iterable[nn.Module]) -> list[dict[str, Any]]:
@@ -49,12 +49,12 @@ def _export_blocks(blocks: Iterable[nn.Module]) -> list[dict[str, Any]]:
 
 
 def _export_block(block: Block) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+    arrays: dict[str, Any] = {}
     if block.attention is not None:
         attention = block.attention
         names = ("query", "key", "value")
         stacks = zip(*(getattr(attention, name).tolist() for name in names), strict=True)
-        found["attention"] = {
+        arrays["attention"] = {
             "heads": [dict(zip(names, matrices, strict=True)) for matrices in stacks],
             "targets": attention.targets.tolist(),
             "kind": attention.kind,
@@ -63,7 +63,7 @@ def _export_block(block: Block) -> dict[str, Any]:
         }
     if block.mlp is not None:
         mlp = block.mlp.to_dense() if len(block.mlp.everywhere) else block.mlp
-        found["mlp"] = {
+        arrays["mlp"] = {
             name: getattr(mlp, name).tolist() for name in ("inner", "bias", "outer", "targets")
         }
-    return found
+    return arrays

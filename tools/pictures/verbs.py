@@ -52,9 +52,9 @@ def draw_train(theme: Theme) -> str:
 def draw_identify(theme: Theme) -> str:
     """Draw what each candidate misses of the answers of each layer of a trained network."""
     run = innerloop.train("linear-attention", d=3, blocks=2, batch=2000, steps=300)
-    found = innerloop.identify(run, algorithms=CANDIDATES)
+    identification = innerloop.identify(run, algorithms=CANDIDATES)
     parts = [text(14, 22, "identified: what candidates miss", theme.ink, bold=True)]
-    for number, layer in enumerate(found.layers):
+    for number, layer in enumerate(identification.layers):
         top = 36 + 62 * number
         parts.append(text(14, top + 10, f"layer {layer.layer}", theme.quiet, size=12))
         best: dict[str, float] = {}

@@ -60,7 +60,7 @@ class BanditsScene(Scene):
         tokens = [
             f"turn {t}: {kind}" for t in range(1, TURNS + 1) for kind in ("actions", "choice")
         ]
-        shown = [0, 1, len(recording.blocks) // 2, len(recording.blocks) - 1]
+        layers = [0, 1, len(recording.blocks) // 2, len(recording.blocks) - 1]
         same = int((ours.history.actions == policy.history.actions).sum())
         gap = float((ours.probabilities - policy.probabilities).abs().max())
         here = (
@@ -92,7 +92,7 @@ class BanditsScene(Scene):
                     )
                 ],
             },
-            **describe_last(recording, tokens, visible, shown),
+            **describe_last(recording, tokens, visible, layers),
             "certificate": describe_certificate(built.certificate, here),
             "python": write_program(name, weights, noise, seed),
         }

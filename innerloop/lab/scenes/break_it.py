@@ -112,12 +112,12 @@ def choose(name: str) -> dict[str, Any]:
 
 def list_weights(transformer: Transformer) -> list[dict[str, Any]]:
     """List every weight that is not zero, with its layer and its place in its tensor."""
-    found, blocks = [], list_blocks(transformer)
+    weights, blocks = [], list_blocks(transformer)
     for layer, (prefix, block) in enumerate(blocks, 1):
         for name, tensor in block.named_parameters():
             for place in tensor.detach().nonzero().tolist():
                 index = ", ".join(map(str, place))
-                found.append(
+                weights.append(
                     {
                         "layer": layer,
                         "label": f"layer {layer}, {name}[{index}]",
@@ -126,7 +126,7 @@ def list_weights(transformer: Transformer) -> list[dict[str, Any]]:
                         "place": place,
                     }
                 )
-    return found
+    return weights
 
 
 def list_blocks(transformer: Transformer) -> list[tuple[str, Block]]:
@@ -177,9 +177,11 @@ def list_lines(built: BuiltTransformer, problem: RegressionProblem) -> list[list
     return lines
 
 
-def clip(found: Sequence[float]) -> list[float]:
+def clip(deviations: Sequence[float]) -> list[float]:
     """Return deviations that can be drawn."""
-    return [min(max(each, FLOOR), CEILING) if math.isfinite(each) else CEILING for each in found]
+    return [
+        min(max(each, FLOOR), CEILING) if math.isfinite(each) else CEILING for each in deviations
+    ]
 
 
 def find_first_break(certificate: Certificate) -> int:

@@ -108,8 +108,8 @@ def describe_prefixes(built: BuiltTransformer, recording: Recording) -> str:
 
 def read_coefficients(values: Values) -> list[float]:
     """Read the true coefficients."""
-    given = read_list(values.get("truth"), "truth", D, D)
-    truth = [read_number(part, f"truth, entry {k}") for k, part in enumerate(given, 1)]
+    entries = read_list(values.get("truth"), "truth", D, D)
+    truth = [read_number(part, f"truth, entry {k}") for k, part in enumerate(entries, 1)]
     return [round(max(-REACH, min(REACH, part)), DIGITS) for part in truth]
 
 
@@ -177,9 +177,9 @@ def measure(line: Tensor, truth: Tensor | None) -> list[float]:
 def describe_estimate(beta: Tensor, truth: Tensor | None) -> str:
     """Say how many coefficients are not zero, and how far they are from the truth."""
     assert truth is not None
-    found, there = int((beta != 0).sum()), int((truth != 0).sum())
+    nonzero, there = int((beta != 0).sum()), int((truth != 0).sum())
     off = float((beta - truth).norm())
-    return f"{found} of {D} coefficients are not zero ({there} in truth), off by {off:.2g}"
+    return f"{nonzero} of {D} coefficients are not zero ({there} in truth), off by {off:.2g}"
 
 
 def write_program(truth: list[float], noise: float, seed: int) -> str:

@@ -108,12 +108,12 @@ def load_network() -> Any:
 def make_problem(run: Any, values: Values, seed: int) -> tuple[RegressionProblem, list[float]]:
     """Draw a regression; labels that the page sends replace those drawn."""
     drawn = run.recipe.build_distribution().sample(generator=torch.Generator().manual_seed(seed))
-    given = values.get("labels")
+    sent = values.get("labels")
     labels = [round(label, DIGITS) for label in drawn.y.tolist()]
-    if given is not None:
+    if sent is not None:
         labels = [
             round(max(-REACH, min(REACH, read_number(part, f"labels, entry {k}"))), DIGITS)
-            for k, part in enumerate(read_list(given, "labels", N, N), 1)
+            for k, part in enumerate(read_list(sent, "labels", N, N), 1)
         ]
     y = torch.tensor(labels, dtype=torch.float32)
     x, x_query = drawn.x.float(), drawn.x_query.float()
@@ -201,12 +201,12 @@ def find_verdicts(progress: Progress) -> list[dict[str, Any]]:
             def report(share: float, doing: str = "") -> None:
                 progress(share, f"comparing every layer with {doing}")
 
-            found = identify(load_network(), **OPTIONS, progress=report).as_dict()
+            identification = identify(load_network(), **OPTIONS, progress=report).as_dict()
             _verdicts.extend(
                 {"layer": each["name"], "does": each["does"], "share": each["share"]}
-                for each in found["layers"]
+                for each in identification["layers"]
             )
-            _verdicts.append({"layer": "verdict", "does": found["verdict"], "share": None})
+            _verdicts.append({"layer": "verdict", "does": identification["verdict"], "share": None})
     return list(_verdicts)
 
 
