@@ -166,7 +166,8 @@ class Evidence:
     def verdict(self) -> Verdict:
         """The worst verdict among the parts; if that is undecided, the reason for it."""
         verdicts = {part.verdict for part in self.parts}
-        worst: Verdict = next((v for v in _VERDICTS_WORST_FIRST if v in verdicts), "out of reach")
+        default: Verdict = "out of reach"
+        worst = next((each for each in _VERDICTS_WORST_FIRST if each in verdicts), default)
         if worst == "undecided" and self.missing:
             return "not decidable from the source"
         if worst == "undecided" and self.out_of_reach:
