@@ -165,9 +165,10 @@ class Evidence:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict among the parts; if that is undecided, the reason for it."""
-        verdicts = {part.verdict for part in self.parts}
-        default: Verdict = "out of reach"
-        worst = next((each for each in _VERDICTS_WORST_FIRST if each in verdicts), default)
+        verdicts: set[Verdict] = {part.verdict for part in self.parts}
+        if not verdicts:
+            return "out of reach"
+        worst = min(verdicts, key=_VERDICTS_WORST_FIRST.index)
         if worst == "undecided" and self.missing:
             return "not decidable from the source"
         if worst == "undecided" and self.out_of_reach:
