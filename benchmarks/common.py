@@ -34,7 +34,7 @@ def measure_in_turns(
     repeats: Mapping[str, int] | None = None,
     clock: Callable[[], float] = time.process_time,
 ) -> dict[str, float]:
-    """Measure the median time of each work, all of them once in every round after a warm-up.
+    """Measure the median time of several functions, which take turns after one warm-up call each.
 
     What disturbs the machine for a while disturbs all of them. A quick work may be repeated
     within its turn; the time of one repetition counts.

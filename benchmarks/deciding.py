@@ -27,14 +27,14 @@ SHARE, SECONDS = 0.1, 120
 
 
 def time_drawing(recipe: LinearBanditsRecipe, count: int) -> float:
-    """Measure processor seconds for one game when `count` are drawn together."""
+    """Measure CPU seconds per game when `count` games are drawn together."""
     generator = torch.Generator().manual_seed(0)
     work = lambda: recipe.draw_games(count, generator)  # noqa: E731
     return median_seconds(work, ROUNDS, time.process_time) / count
 
 
 def time_step(recipe: LinearBanditsRecipe) -> float:
-    """Measure processor seconds of a step of training on a batch."""
+    """Measure CPU seconds of a training step on a batch."""
     model = recipe.build_model(torch.Generator().manual_seed(0))
     objective, optimizer = recipe.build_objective(), torch.optim.Adam(model.parameters())
     games = recipe.draw_games(BATCH, torch.Generator().manual_seed(0))

@@ -32,7 +32,7 @@ def skip_attention(
 
 
 def build_models(recipe: GPT2RegressionRecipe) -> dict[str, GPT2]:
-    """Build the same network with each kind of attention, and as the library has it."""
+    """Build the same network with each kind of attention, and with the library's own."""
     import transformers
     from transformers.activations import NewGELUActivation
 

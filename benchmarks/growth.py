@@ -58,7 +58,7 @@ Step = Callable[[], object]
 
 
 def make_recipe(kind: type[Recipe], sizes: dict[str, int]) -> Recipe:
-    """Make a recipe of these sizes, with whatever else it needs small."""
+    """Make a recipe of these sizes, with small values for all other settings."""
     known = kind.from_values({}).values()
     values: dict[str, Any] = {name: v for name, v in FIXED.items() if name in known}
     for size, names in STANDS_FOR.items():
@@ -79,7 +79,7 @@ def make_step(recipe: Recipe) -> Step:
 
 
 def make_loop(recipe: Recipe) -> Step:
-    """Make a function that takes a step with one prompt after another."""
+    """Make a function that takes a training step by a loop over prompts."""
     model = recipe.build_model(torch.Generator().manual_seed(SEED))
     objective, optimizer = recipe.build_objective(), recipe.make_optimizer(model)
     count, generator = recipe.values()["batch"], torch.Generator().manual_seed(SEED)
@@ -96,7 +96,7 @@ def make_loop(recipe: Recipe) -> Step:
 
 
 def make_token_step(recipe: GramRecipe, layers: int) -> Step:
-    """Make a function that takes a step of linear attention by scores between all tokens."""
+    """Make a function that takes a training step of linear attention with n×n scores."""
     d, n, generator = recipe.d, recipe.n, torch.Generator().manual_seed(SEED)
     P, Q = (
         (0.1 * torch.randn(layers, d + 1, d + 1, generator=generator)).double().requires_grad_()
@@ -125,7 +125,7 @@ def make_token_step(recipe: GramRecipe, layers: int) -> Step:
 
 
 def measure_steps(kind: type[Recipe], sizes: dict[str, int]) -> dict[str, float]:
-    """Measure the least CPU seconds of both steps, after one of each, in turns."""
+    """Measure the least CPU seconds of both steps, after one warm-up call each, alternating."""
     recipe = make_recipe(kind, sizes)
     plain = (
         make_token_step(recipe, sizes["layers"])

@@ -67,7 +67,7 @@ def compare_looped(
 
 
 def table_difference(ours: Tensor, theirs: Tensor) -> float:
-    """The largest relative difference of two tables.
+    """Return the largest relative difference of two tables.
 
     For a candidate that diverges, only as many steps as there are layers count: later ones amplify
     rounding errors.

@@ -23,7 +23,7 @@ RATES = (1e-3, 5e-3, 2e-2)
 
 
 def measure(**settings: Any) -> dict[str, Any]:
-    """Measure the last loss, and steps and seconds to the target if it is reached."""
+    """Measure the final loss, and the steps and seconds to reach the target, if it is reached."""
     history = train("lista-vm-learned", steps=STEPS, evaluate_every=25, **settings).history
     first = next((row for row in history if row["loss"] <= TARGET), None)
     reached = {} if first is None else {"steps": first["step"], "seconds": first["seconds"]}

@@ -37,7 +37,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
 
 
 def measure(settings: dict[str, Any]) -> dict[str, Any]:
-    """Measure the last loss, and steps and seconds to each target that is reached."""
+    """Measure the final loss, and the steps and seconds to reach each target."""
     begin, spent = time.process_time(), [0.0]
 
     def record_seconds(share: float, doing: str = "") -> None:

@@ -151,7 +151,7 @@ def measure(work: Callable[[], Any], count: int, total: int) -> dict[str, float]
 def compare_lasso(
     settings: argparse.Namespace, problems: int, n: int, d: int
 ) -> list[dict[str, Any]]:
-    """Measure every contender on problems of one size; the transformer on small ones alone."""
+    """Measure every method on problems of one size; the transformer only on small ones."""
     X, y = draw(problems, n, d, settings.seed)
     rows = []
     few = {**dict.fromkeys(LOOPS, settings.subset), "transformer": FEW}
@@ -181,7 +181,7 @@ def compare_lasso(
 
 
 def compare_others(settings: argparse.Namespace, problems: int) -> list[dict[str, Any]]:
-    """Measure k-means from the same start, and PCA; tell how far the answers are apart."""
+    """Measure k-means from the same start, and PCA, with the differences of the answers."""
     X, _ = draw(problems, settings.rows, settings.features, settings.seed)
     count = min(problems, settings.subset)
     start = X[:, :4]

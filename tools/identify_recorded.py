@@ -64,7 +64,7 @@ def describe(path: Path) -> dict[str, Any]:
 
 
 def digest_weights(path: Path) -> str:
-    """Digest the file of a network."""
+    """Return a digest of the file of a network."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
 
 

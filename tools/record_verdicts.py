@@ -22,7 +22,7 @@ TARGET = Path(__file__).parents[1] / "results" / "verdicts.json"
 
 
 def summarise_outcomes(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
-    """Summarise outcomes: which claims, at which presets, and what was found."""
+    """Summarise outcomes: the claims, their presets, verdicts and findings."""
     claims = {
         outcome["id"]: {name: outcome[name] for name in ("verdict", "label", "preset", "statement")}
         for outcome in outcomes

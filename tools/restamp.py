@@ -1,4 +1,4 @@
-"""Give stored cells the stamp of new code where that code gives equal numbers at `quick`.
+"""Mark stored cells as current if new code gives equal numbers at `quick`.
 
     innerloop check --fresh --results BEFORE        with the old code
     innerloop check --fresh --results AFTER         with the new code
@@ -28,7 +28,7 @@ from innerloop.results import find_results
 
 
 def read_found(folder: Path, claim: str) -> dict[str, Any]:
-    """Read what the cells of a claim at `quick` found, by file name; marks of mathematics apart.
+    """Read the results of a claim's cells at `quick` by file name, without dollar signs.
 
     Evidence in a former shape is read as today's code reads it.
     """
@@ -49,7 +49,7 @@ def list_lookups(folder: Path, claim: Claim) -> set[str]:
 
 
 def restamp(claim: Claim, store: Store, seed: int, lookups: set[str]) -> list[str]:
-    """Stamp the stored cells of a claim at the larger presets as made by the code that is here."""
+    """Mark the stored cells of a claim at the larger presets as made by the current code."""
     stamped = []
     for preset in PRESETS[1:]:
         for settings in claim.presets[preset]:

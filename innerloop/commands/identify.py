@@ -45,7 +45,7 @@ def identify(
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Say which algorithm each layer of a model runs, how surely, or that none fits."""
+    """Identify the algorithm that each layer of a model runs, with scores, if one fits."""
     from innerloop.commands.identifying import identify_sweep
     from innerloop.devices import choose_device
     from innerloop.identification.identification import identify as run

@@ -1,4 +1,4 @@
-"""Built transformers, made once and kept: a scene asks for the same few again and again."""
+"""Cache the built transformers, because a scene requests the same few many times."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _guard = threading.Lock()
 def get_build(
     name: str, progress: Progress | None = None, instances: int = INSTANCES, **parameters: Any
 ) -> BuiltTransformer:
-    """Return the transformer of a construction with its certificate; the first time it is built."""
+    """Return a construction's transformer with its certificate, and build it on the first call."""
     key = json.dumps([name, instances, parameters], sort_keys=True)
     with _guard:
         slot = _slots.setdefault(key, _Slot())
@@ -53,7 +53,7 @@ def get_build(
 
 
 def describe_certificate(certificate: Certificate, here: str) -> dict[str, Any]:
-    """Describe a certificate in one line; `here` says what was found on the problem shown."""
+    """Describe a certificate in one line; `here` describes the result on the displayed problem."""
     size = (
         f"{format_count(certificate.layers, 'layer')}, {format_count(certificate.heads, 'head')} "
         f"in each, width {certificate.width}, {certificate.parameters:,} weights"
@@ -76,7 +76,7 @@ def describe_certificate(certificate: Certificate, here: str) -> dict[str, Any]:
 
 
 def describe_difference(ours: Tensor, reference: Tensor) -> str:
-    """Say how far transformer and algorithm differ on the problem shown."""
+    """Describe the difference of transformer and algorithm on the displayed problem."""
     largest = float((ours - reference).abs().max())
     return f"On what you see, transformer and algorithm differ by at most {largest:.1g}."
 

@@ -1,4 +1,4 @@
-"""Controls of a scene, and checks of whatever a page sends: a request is text from outside."""
+"""Controls of a scene, and checks of the values that a page sends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ MAX_NUMBER = 1e6
 
 @dataclass(frozen=True)
 class Choice:
-    """One of several words, each with what the page calls it."""
+    """A choice among several words, each with its label on the page."""
 
     name: str
     label: str
@@ -78,7 +78,7 @@ SEED = Slider("seed", "seed", 0, 10_000, 1, 0)
 
 
 def describe(value: Any) -> str:
-    """Describe a value of a request for an error message, shortly."""
+    """Describe a value of a request briefly, for an error message."""
     if value is None:
         return "nothing"
     text = repr(value)

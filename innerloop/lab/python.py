@@ -1,4 +1,4 @@
-"""Programs that the page shows: each prints the numbers of the scene it stands in."""
+"""Write the Python programs on the page, which print the numbers of their scene."""
 
 from __future__ import annotations
 
@@ -29,5 +29,5 @@ def format_call(name: str, parameters: dict[str, Any]) -> str:
 
 
 def round_points(points: list[list[float]]) -> list[list[float]]:
-    """Round coordinates to the digits that a program has."""
+    """Round coordinates to the number of digits in a program."""
     return [[round(part, DIGITS) for part in point] for point in points]

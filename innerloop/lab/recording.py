@@ -1,4 +1,4 @@
-"""What a transformer did with one problem, as plain data: frames, registers and attention.
+"""Record the forward pass of a transformer as plain data: frames, registers and attention.
 
 Frame k is the stream after k steps; frame 0 is after the layers before the first step, if any.
 Large arrays travel as base64: registers as float32 (frames × places × tokens), each head's pattern
@@ -51,7 +51,7 @@ class Recording:
 
 @torch.no_grad()
 def record(built: BuiltTransformer, problem: Any) -> Recording:
-    """Run a built transformer on a single problem, and keep the stream after every layer."""
+    """Run a built transformer on a single problem, and record the stream after every layer."""
     transformer, trace = built.transformer, built.trace(problem)
     body = [list(cast(nn.ModuleList, step)) for step in transformer.body]
     sections = [list(transformer.prologue), *body * transformer.loops]
@@ -120,7 +120,7 @@ def _format_layers(first: int, last: int, total: int) -> str:
 
 
 def describe_registers(recording: Recording, tokens: Sequence[str]) -> dict[str, Any]:
-    """Return all registers of all tokens after every step; what does not matter is left out."""
+    """Return the registers of all tokens after every step, without those that have no effect."""
     steps = range(len(recording.last))
     streams = [recording.after_step(k).masked_fill(recording.ignored, 0.0) for k in steps]
     return {

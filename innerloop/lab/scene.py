@@ -46,7 +46,7 @@ class Scene(ABC):
         return type(self).__module__.rpartition(".")[2].replace("_", "-")
 
     def describe(self) -> dict[str, Any]:
-        """Return what the page shows of a scene before it runs."""
+        """Return the description of a scene that the page needs before it runs."""
         return {
             "name": self.name,
             "tab": self.tab,

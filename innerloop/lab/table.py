@@ -1,4 +1,4 @@
-"""Tables from CSV text that somebody drops on the page; errors name the row and the column."""
+"""Read tables from CSV text that a user drops on the page; errors name row and column."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ DELIMITERS = (",", ";", "\t")
 
 @dataclass(frozen=True)
 class Table:
-    """The cells of a file as text: a name for each column, the rows that are used, their number."""
+    """The cells of a file as text: column names, the rows in use, and the number of rows."""
 
     names: list[str]
     rows: list[list[str]]
@@ -63,7 +63,7 @@ def parse_table(text: str) -> Table:
 
 
 def name_columns(first: list[str]) -> list[str]:
-    """Return the names of the columns: those of the header, or numbers where there is none."""
+    """Return the names of the columns from the header, or numbers if there is no header."""
     if not 2 <= len(first) <= MAX_COLUMNS:
         raise InputError(f"a table needs 2 to {MAX_COLUMNS} columns, got {len(first)}")
     if all(map(is_number, first)):
@@ -76,7 +76,7 @@ def name_columns(first: list[str]) -> list[str]:
 
 
 def is_number(cell: str) -> bool:
-    """Whether a cell is a finite number."""
+    """Return whether a cell is a finite number."""
     try:
         return math.isfinite(float(cell))
     except ValueError:

@@ -1,1 +1,1 @@
-"""What makes the documentation: tutorials that are run, pages made from the code, pictures."""
+"""Build the documentation: run the tutorials, and generate pages and pictures from the code."""

@@ -29,12 +29,12 @@ MODULES = {
 
 
 def list_public_names() -> dict[str, str]:
-    """List the public names of the package with the module that each is from."""
+    """List the public names of the package with the module that defines each."""
     return dict(vars(innerloop)["_load_homes"]())
 
 
 def list_exports(module: str) -> list[str]:
-    """List what a module offers: `__all__`, or what its `__init__` imports from the package."""
+    """List the exports of a module: `__all__`, or what its `__init__` imports from the package."""
     loaded = import_module(module)
     known = getattr(loaded, "__all__", None) or [
         name
@@ -94,7 +94,7 @@ def _refer_to_exports(module: str, names: Iterable[str]) -> str:
 
 
 def _write_settings(kind: type[Parameters]) -> str:
-    """Write the table of what a user sets, as `parameter` declares it."""
+    """Write the table of the parameters that a class declares with `parameter`."""
     fields = {n: f for n, f in kind.__dataclass_fields__.items() if "help" in f.metadata}
     if not fields:
         return ""
@@ -106,7 +106,7 @@ def _write_settings(kind: type[Parameters]) -> str:
 
 
 def get_public_callables() -> dict[str, Any]:
-    """Get every public function and every class whose arguments a user writes, by full name."""
+    """Return every public function, and every class that users instantiate, by full name."""
     names = {f"innerloop.{name}": getattr(innerloop, name) for name in list_public_names()}
     for _, module in MODULES.values():
         if module != "innerloop.transformer":

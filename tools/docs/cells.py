@@ -1,4 +1,4 @@
-"""Run a tutorial's script and record what each of its cells prints and shows.
+"""Run a tutorial's script and record the output and the figures of each cell.
 
 A script is what `tools.docs.tutorials` makes of a page: the code of its fences with calls of
 `begin`, `show`, `write` and `command` between them. `python -m tools.docs.cells SCRIPT OUTPUT` runs
@@ -25,7 +25,7 @@ _printed = io.StringIO()
 
 
 def record(script: Path) -> list[dict[str, Any]]:
-    """Run a script of the current folder: what each cell printed, and the figures it showed."""
+    """Run a script in the current folder, and return the output and the figures of each cell."""
     _outputs.clear()
     _printed.seek(0)
     _printed.truncate()

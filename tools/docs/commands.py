@@ -1,4 +1,4 @@
-"""The page of the command line, made from the commands themselves."""
+"""Generate the command line reference from the commands."""
 
 from __future__ import annotations
 

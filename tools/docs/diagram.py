@@ -1,4 +1,4 @@
-"""Drawings in the colours of the page: registers and blocks, and answers step by step."""
+"""Draw registers and blocks, and answers step by step, in the colours of the page."""
 
 from __future__ import annotations
 

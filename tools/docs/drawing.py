@@ -1,4 +1,4 @@
-"""Charts as SVG, for a light page and a dark one."""
+"""Draw charts as SVG for light and dark pages."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLOURS = {
 
 
 def is_chart(value: Any) -> bool:
-    """Say whether a value is a chart of altair or a figure of the package."""
+    """Return whether a value is an altair chart or a figure of the package."""
     return (hasattr(value, "to_dict") and hasattr(value, "save")) or _is_figure(value)
 
 

@@ -1,4 +1,4 @@
-"""The page of findings: what the checks of the literature found, from results/verdicts.json."""
+"""Generate the page of findings from results/verdicts.json."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _write_sources(sources: list[dict[str, Any]]) -> str:
 
 
 def _write_finding(finding: dict[str, Any]) -> str:
-    """Write a finding that can be read alone."""
+    """Write a finding with its statement and source, so that it can be read alone."""
     place = finding.get("place") or finding["where"]
     rows = "".join(
         f"<dt>{label}</dt><dd>{to_html(str(finding[name]))}</dd>"

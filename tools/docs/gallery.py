@@ -127,7 +127,7 @@ def _write_cost(description: dict[str, Any]) -> str:
 
 
 def _write_steps(made: Construction[Any, Any]) -> str:
-    """Draw how answers approach the last one: the transformer's, and the algorithm's."""
+    """Draw the distance of the transformer's and the algorithm's answers to the last answer."""
     problem = made.distributions()[0].sample(4, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         streams = iterate_streams(made, made.transformer, problem)

@@ -35,7 +35,7 @@ _tutorials: dict[str, str] = {}
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Make what is made from the code, and replace every folder of the navigation by its pages."""
+    """Generate pages from the code, and replace every folder of the navigation by its pages."""
     made.clear()
     made["command-line.md"] = commands.make_page()
     made["findings.md"] = findings.make_page()
@@ -78,7 +78,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def run_tutorials(folder: Path) -> None:
-    """Run every tutorial of a folder; keep its page, its notebook and its figures."""
+    """Run every tutorial of a folder, and return its page, its notebook and its figures."""
     sources = {
         path.stem: path.read_text("utf-8")
         for path in sorted(folder.glob("*.md"))
@@ -101,7 +101,7 @@ def _run_all(sources: dict[str, str]) -> dict[str, tutorials.Run]:
 
 
 def on_page_markdown(markdown: str, page: Page, **_: Any) -> str:
-    """Put what a tutorial printed and drew below its cells; give the scene its weights."""
+    """Insert the outputs of a tutorial below its cells, and the weights into the scene."""
     if page.file.src_uri in _tutorials:
         page.meta["hide"] = ["toc"]  # room for lines of code
     return complete_page(page.file.src_uri, markdown)

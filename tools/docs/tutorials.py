@@ -35,14 +35,14 @@ class Cell(NamedTuple):
 
 
 class Run(NamedTuple):
-    """What a tutorial printed and showed, cell by cell, and how long it took."""
+    """The output and figures of a tutorial, cell by cell, and its duration."""
 
     outputs: list[dict[str, Any]]
     seconds: float
 
 
 def parse(markdown: str) -> list[Cell]:
-    """Split a tutorial into text and what is run."""
+    """Split a tutorial into text and executable cells."""
     cells, place = [], 0
     for fence in _FENCE.finditer(markdown):
         kind, name, code = fence.groups()
@@ -84,7 +84,7 @@ def _show_last(code: str) -> str:
 
 
 def run(markdown: str, tiny: bool = False) -> Run:
-    """Run a tutorial in a process and a folder of its own; at tiny settings in this process."""
+    """Run a tutorial in its own process and folder, or with tiny settings in this process."""
     script = make_script(parse(markdown), tiny)
     start = time.perf_counter()
     with tempfile.TemporaryDirectory() as folder:
@@ -122,7 +122,7 @@ def _record_apart(script: Path) -> list[dict[str, Any]]:
 
 
 def render_page(markdown: str, name: str, run: Run) -> tuple[str, dict[str, str]]:
-    """Write the page with what was printed and shown below each cell, and its figures by file."""
+    """Return the page with the outputs below each cell, and its figures by file name."""
     outputs, figures = iter(run.outputs), {}
     title, _, rest = markdown.partition("\n\n")
     note = f"*Run when this page was built, in {run.seconds:.0f} s.* "
@@ -157,7 +157,7 @@ def _refer_to_figure(stem: str, label: str) -> str:
 
 
 def clean(code: str) -> str:
-    """Remove what only the tests need."""
+    """Remove the comments that only the tests use."""
     return _TINY.sub(r"\1\2", code)
 
 

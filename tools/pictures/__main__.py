@@ -1,4 +1,4 @@
-"""Write all pictures, or those that are named: `python -m tools.pictures [NAME …]`."""
+"""Write all pictures, or the named ones: `python -m tools.pictures [NAME …]`."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ DIGESTS = FOLDER / "digests.json"
 
 
 class Drawing(NamedTuple):
-    """How a picture is drawn: by which function of which module, from which recorded files."""
+    """The function that draws a picture, its module, and the recorded files that it reads."""
 
     draw: Callable[[Theme], str]
     module: ModuleType
     files: tuple[str, ...] = ()
 
     def digest(self) -> str:
-        """Digest what the picture is made from: the code that draws it, and recorded files."""
+        """Return a digest of a picture's inputs: the code that draws it, and recorded files."""
         paths = [Path(str(module.__file__)) for module in (svg, self.module)]
         paths += [ROOT / name for name in self.files]
         return hashlib.sha256(b"".join(path.read_bytes() for path in paths)).hexdigest()[:16]
@@ -50,7 +50,7 @@ DRAWINGS = {
 
 
 def main(names: list[str]) -> None:
-    """Draw each picture, light and dark, and note what it was made from."""
+    """Draw each picture for light and dark pages, and record a digest of its inputs."""
     digests = json.loads(DIGESTS.read_text("utf-8")) if DIGESTS.exists() else {}
     for name in names or DRAWINGS:
         for theme, colours in THEMES.items():

@@ -15,7 +15,7 @@ REACH = (2.4, 3.6)
 
 
 def draw(theme: Theme) -> str:
-    """Draw the panels: points, the lines so far, and how far off the answer is."""
+    """Draw the panels: points, the fitted lines so far, and the error of the answer."""
     x, y = _sample_points()
     certificate, lines, goal = _fit(x, y)
     width = 2 * LEFT + len(SHOWN) * PANEL + (len(SHOWN) - 1) * GAP
@@ -55,7 +55,7 @@ def _sample_points() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _fit(x: torch.Tensor, y: torch.Tensor) -> tuple[float, list[torch.Tensor], torch.Tensor]:
-    """Build the transformer and run it: its tolerance, the lines' ends per step, least squares."""
+    """Build and run the transformer; return its tolerance, the lines per step, least squares."""
     alpha = 1 / float(torch.linalg.eigvalsh(_make_features(x).mT @ _make_features(x))[-1]) ** 2 / 32
     built = build("newton", d=2, n=N, steps=STEPS, alpha=alpha, instances=4)
     ends = torch.tensor([-REACH[0], REACH[0]], dtype=torch.float64)

@@ -19,7 +19,7 @@ CELL, ROW, LEFT, GAP, COLUMNS = 17.0, 19.0, 70.0, 66.0, 2
 
 
 class Panel(NamedTuple):
-    """A network of a group, an algorithm, and what to call them."""
+    """A network of a group and an algorithm, with their titles."""
 
     group: str
     network: str

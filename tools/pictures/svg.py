@@ -1,4 +1,4 @@
-"""Small drawings as SVG text, in the colours of a light page or a dark one."""
+"""Write small drawings as SVG text, in the colours of a light or a dark page."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ FONT = "system-ui, -apple-system, 'Segoe UI', 'DejaVu Sans', sans-serif"
 
 
 def page(width: float, height: float, theme: Theme, title: str, parts: Sequence[str]) -> str:
-    """Put parts on a rounded page, with a title for those who cannot see it."""
+    """Put parts on a rounded page, with a title for screen readers."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" '
         f'width="{width}" height="{height}" font-family="{FONT}" role="img">\n'

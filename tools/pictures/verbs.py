@@ -50,7 +50,7 @@ def draw_train(theme: Theme) -> str:
 
 
 def draw_identify(theme: Theme) -> str:
-    """Draw what each candidate misses of the answers of each layer of a trained network."""
+    """Draw the error of each candidate on the answers of each layer of a trained network."""
     run = innerloop.train("linear-attention", d=3, blocks=2, batch=2000, steps=300)
     identification = innerloop.identify(run, algorithms=CANDIDATES)
     parts = [text(14, 22, "identified: what candidates miss", theme.ink, bold=True)]

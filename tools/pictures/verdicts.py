@@ -1,4 +1,4 @@
-"""What was found, as a bar of verdicts for each source: from results/verdicts.json."""
+"""Draw a bar of verdicts for each source, from results/verdicts.json."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def draw(theme: Theme) -> str:
 
 
 def _choose_colours(verdict: str, theme: Theme) -> tuple[str, str]:
-    """Choose the colour of a verdict, and of what is written on it."""
+    """Return the colour of a verdict, and the colour of the text on it."""
     name = "light" if theme == THEMES["light"] else "dark"
     colours = {"holds": theme.green, "holds as corrected": theme.orange, "fails": RED[name]}
     colours |= {"undecided": theme.quiet, "vacuous": theme.blue}

@@ -113,7 +113,7 @@ def read_weights(values: Values) -> list[float]:
 def make_environment(
     built: BuiltTransformer, weights: list[float], noise: float, seed: int
 ) -> LinearBandit:
-    """Draw the action sets of a game, and take the given weights and noise."""
+    """Make the environment of a game from random action sets, the weights and the noise."""
     assert isinstance(built.construction, ActingConstruction)
     generator = torch.Generator().manual_seed(seed)
     drawn = built.construction.environments().sample(1, generator=generator)
@@ -123,7 +123,7 @@ def make_environment(
 def play_games(
     built: BuiltTransformer, environment: LinearBandit, seed: int
 ) -> tuple[dict[str, Rollout], Recording]:
-    """Play the same game with transformer, policy and chance; all luck is drawn beforehand."""
+    """Play the same game with transformer, policy and uniform play; random draws are shared."""
     assert isinstance(built.construction, ActingConstruction)
     player = TransformerPolicy.from_built(built)
     draws = Draws.sample(player, environment, TURNS, seed)
@@ -137,10 +137,10 @@ def play_games(
 
 
 def review_game(built: BuiltTransformer, game: Rollout, draws: Draws) -> tuple[Rollout, Recording]:
-    """Run the transformer over a game that is played, once: the odds that it gives at every turn.
+    """Run the transformer once over a finished game, and return its probabilities at every turn.
 
-    Later turns change nothing before them. Where its odds lead to the choices of that game, turn by
-    turn, it would have played this very game.
+    Attention is causal, so later turns do not change earlier ones. If the same random draws lead
+    from its probabilities to the actions of the game, the transformer would have played that game.
     """
     assert isinstance(built.construction, ActingConstruction)
     normals = draws.noise.movedim(0, -2) if draws.noise.shape[-1] else None
@@ -151,7 +151,7 @@ def review_game(built: BuiltTransformer, game: Rollout, draws: Draws) -> tuple[R
 
 
 def choose_actions(game: Rollout, draws: Draws) -> Tensor:
-    """Return the action of each turn that the odds of a game and its luck lead to."""
+    """Return the action of each turn, from the probabilities and the random draws of a game."""
     return sample_inverse_cdf(game.probabilities, draws.lots.movedim(0, -1))
 
 
@@ -161,7 +161,7 @@ def sum_regret(game: Rollout) -> list[float]:
 
 
 def describe_turns(game: Rollout, environment: LinearBandit, layers: int) -> list[dict[str, Any]]:
-    """Describe each turn: what was chosen, how likely, and what it cost."""
+    """Describe each turn: the chosen action, its probability and its regret."""
     total = sum_regret(game)
     frames = [
         {

@@ -1,4 +1,4 @@
-"""Break it: change one weight, and see the certificate fail, and where."""
+"""Break it: change one weight, and see at which step the certificate fails."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ FACTOR = Slider("factor", "the weight is multiplied by", -1.0, 3.0, 0.05, 1.0)
 
 
 class BreakItScene(Scene):
-    """One weight of many, and what becomes of the law when it changes."""
+    """The effect of a change of one weight on the law of a construction."""
 
     place: ClassVar[int] = 7
     tab: ClassVar[str] = "Break it"
@@ -111,7 +111,7 @@ def choose(name: str) -> dict[str, Any]:
 
 
 def list_weights(transformer: Transformer) -> list[dict[str, Any]]:
-    """List every weight that is not zero, with its layer and its place in its tensor."""
+    """List every nonzero weight, with its layer and its index in its tensor."""
     weights, blocks = [], list_blocks(transformer)
     for layer, (prefix, block) in enumerate(blocks, 1):
         for name, tensor in block.named_parameters():
@@ -135,14 +135,14 @@ def list_blocks(transformer: Transformer) -> list[tuple[str, Block]]:
 
 
 def describe_layers(transformer: Transformer) -> list[str]:
-    """Say for each layer which step it belongs to."""
+    """Return the step to which each layer belongs."""
     before, after = len(transformer.prologue), len(transformer.epilogue)
     middle = [f"step {k}" for k in range(1, STEPS + 1)]
     return ["before the steps"] * before + middle + ["read-out"] * after
 
 
 def read_chosen(values: Values, weights: list[dict[str, Any]]) -> int:
-    """Read which weight is changed."""
+    """Read the index of the weight to change."""
     most = len(weights) - 1
     return Slider("weight", "weight", 0, most, 1, most // 2).read_whole(
         {**values, "weight": min(values["weight"], most)}
@@ -165,7 +165,7 @@ def change_weight(
 
 
 def list_lines(built: BuiltTransformer, problem: RegressionProblem) -> list[list[float] | None]:
-    """Return the line after every step; None from where it diverges."""
+    """Return the line after every step; None from the step on at which it diverges."""
     construction, transformer = built.construction, built.transformer
     lines: list[list[float] | None] = []
     for stream in iterate_streams(construction, transformer, problem):
@@ -178,20 +178,20 @@ def list_lines(built: BuiltTransformer, problem: RegressionProblem) -> list[list
 
 
 def clip(deviations: Sequence[float]) -> list[float]:
-    """Return deviations that can be drawn."""
+    """Clip deviations to the range of the figure."""
     return [
         min(max(each, FLOOR), CEILING) if math.isfinite(each) else CEILING for each in deviations
     ]
 
 
 def find_first_break(certificate: Certificate) -> int:
-    """Return the first step that deviates; the last where none does."""
+    """Return the first step that deviates, or the last step if none does."""
     broken = [each > certificate.tolerance for each in certificate.step_deviation]
     return broken.index(True) + 1 if any(broken) else STEPS
 
 
 def describe_steps(certificate: Certificate) -> list[str]:
-    """Say of each step whether it is the algorithm's."""
+    """Describe for each step whether it equals the algorithm's step."""
     notes = ["each step is run from the exact state of the algorithm, on random instances"]
     for k, deviation in enumerate(certificate.step_deviation, 1):
         name = f"step {k}" if k > 1 else "step 1, with what comes before it,"

@@ -81,19 +81,19 @@ def choose(name: str, sigma: float, clusters: int) -> dict[str, Any]:
 
 
 def measure_cost(x: Tensor, means: Tensor, sigma: float) -> float:
-    """Return what k-means minimises: the mean squared distance to the nearest mean."""
+    """Return the objective of k-means: the mean squared distance to the nearest mean."""
     return float(torch.cdist(x, means).square().amin(dim=-1).mean())
 
 
 def measure_surprise(x: Tensor, means: Tensor, sigma: float) -> float:
-    """Return what EM minimises: −log likelihood of equal Gaussians, per point."""
+    """Return the objective of EM: the negative log-likelihood of equal Gaussians, per point."""
     scores = -torch.cdist(x, means).square() / (2 * sigma**2)
     normal = torch.tensor(len(means) * 2 * torch.pi * sigma**2, dtype=x.dtype).log()
     return float((normal - scores.logsumexp(dim=-1)).mean())
 
 
 def describe_means(means: Tensor) -> str:
-    """Say where the means are."""
+    """Describe the positions of the means."""
     places = ", ".join(f"({x:.2f}, {y:.2f})" for x, y in means.tolist())
     return f"means at {places}"
 

@@ -124,7 +124,7 @@ def measure(lines: Tensor, best: Tensor) -> list[float]:
 
 
 def describe_line(line: Tensor, off: float) -> str:
-    """Say what the line is, in words of one row."""
+    """Describe the line in one row of text."""
     intercept, slope = line.tolist()
     sign = "−" if slope < 0 else "+"
     return f"ŷ = {intercept:.3f} {sign} {abs(slope):.3f} x, off least squares by {off:.1e}"

@@ -86,13 +86,13 @@ class PcaScene(Scene):
 
 
 def measure(vectors: Tensor, axis: Tensor) -> list[float]:
-    """Return the angle of each vector to the line of an axis, exact for small ones too."""
+    """Return the angle of each vector to an axis, also accurate for small angles."""
     along, across = vectors @ axis, vectors @ torch.stack([-axis[1], axis[0]])
     return torch.atan2(across.abs(), along.abs()).clamp_min(FLOOR).tolist()
 
 
 def describe_vectors(k: int, vectors: Tensor, axes: Tensor) -> str:
-    """Say which direction turns in this step, and how far it is from its eigenvector."""
+    """Describe which direction turns in this step, and its angle to its eigenvector."""
     turn = min(1, max(0, k - 1) * 2 // STEPS)
     off = math.degrees(measure(vectors[turn : turn + 1], axes[turn])[0])
     which = ("first", "second")[turn]

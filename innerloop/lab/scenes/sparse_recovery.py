@@ -39,7 +39,7 @@ PENALTY = Slider("penalty", "penalty of ISTA, FISTA and lasso", 0.05, 1.0, 0.05,
 
 
 class SparseRecoveryScene(Scene):
-    """Coefficients that are found one by one."""
+    """The coefficients of a sparse recovery problem, after every layer."""
 
     place: ClassVar[int] = 4
     tab: ClassVar[str] = "Sparse recovery"
@@ -97,7 +97,7 @@ class SparseRecoveryScene(Scene):
 
 
 def describe_prefixes(built: BuiltTransformer, recording: Recording) -> str:
-    """Say whether the tokens of fewer measurements leave the range that is certified."""
+    """Describe whether prefixes with fewer measurements leave the certified range."""
     if built.construction.usage(recording.after_step(STEPS)) <= 1:
         return ""
     return (
@@ -114,7 +114,7 @@ def read_coefficients(values: Values) -> list[float]:
 
 
 def make_problem(truth: list[float], noise: float, seed: int) -> RegressionProblem:
-    """Measure the coefficients with random rows, the same for every choice of coefficients."""
+    """Make the problem with fixed random rows of X and the given coefficients."""
     generator = torch.Generator().manual_seed(seed)
     drawn = SparseRecovery(d=D, n=N).sample(generator=generator)
     weights = torch.tensor(truth, dtype=torch.float64)
@@ -124,7 +124,7 @@ def make_problem(truth: list[float], noise: float, seed: int) -> RegressionProbl
 
 @cache
 def load_learned() -> tuple[dict[str, Any], str]:
-    """Return matrices and thresholds of LISTA-VM, and where they are from."""
+    """Return matrices and thresholds of LISTA-VM, and their origin."""
     try:
         model: Any = load_recorded("sparse", "lista-vm").model
     except FileError:
@@ -157,7 +157,7 @@ def load_trained() -> Any:
 
 @torch.no_grad()
 def run_trained(problem: RegressionProblem) -> tuple[Tensor | None, str]:
-    """Return the coefficients that the trained network holds after every layer, if it is here."""
+    """Return the coefficients of the trained network after every layer, if it is installed."""
     try:
         trained = load_trained()
     except FileError:
@@ -175,7 +175,7 @@ def measure(line: Tensor, truth: Tensor | None) -> list[float]:
 
 
 def describe_estimate(beta: Tensor, truth: Tensor | None) -> str:
-    """Say how many coefficients are not zero, and how far they are from the truth."""
+    """Describe how many coefficients are nonzero, and the distance to the true coefficients."""
     assert truth is not None
     nonzero, there = int((beta != 0).sum()), int((truth != 0).sum())
     off = float((beta - truth).norm())

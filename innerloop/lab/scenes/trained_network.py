@@ -31,7 +31,7 @@ _verdicts: list[dict[str, Any]] = []
 
 
 class TrainedNetworkScene(Scene):
-    """Predictions of a GPT-2 after every layer, and what they are likened to."""
+    """Predictions of a GPT-2 after every layer, compared with algorithms."""
 
     place: ClassVar[int] = 6
     tab: ClassVar[str] = "A trained network"
@@ -129,7 +129,7 @@ def fit_prefixes(problem: RegressionProblem) -> Tensor:
 
 
 def measure(predictions: Tensor, truth: Tensor) -> float:
-    """Return the root of the mean square over all positions."""
+    """Return the root mean square over all positions."""
     return float((predictions - truth).square().mean().sqrt())
 
 
@@ -194,7 +194,7 @@ def describe_layers(predictions: Tensor, fits: Tensor, layers: int) -> list[dict
 
 
 def find_verdicts(progress: Progress) -> list[dict[str, Any]]:
-    """Say what each layer computes, as `identify` finds it; measured once."""
+    """Identify what each layer computes; the result is measured once and cached."""
     with _lock:
         if not _verdicts:
 

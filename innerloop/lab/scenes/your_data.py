@@ -100,7 +100,7 @@ class YourDataScene(Scene):
 
 
 def read_columns(values: Values, table: Table) -> tuple[str, list[str]]:
-    """Read which column is predicted from which; by default the last number from the first."""
+    """Read the target and feature columns; by default, the last and the first numeric column."""
     numeric = table.numeric()
     target = values.get("target")
     if target is None:
@@ -123,7 +123,7 @@ def read_columns(values: Values, table: Table) -> tuple[str, list[str]]:
 
 
 def describe_first_text(table: Table) -> str:
-    """Say where the first cell is that is no number."""
+    """Describe the position of the first cell that is not a number."""
     for name in table.names:
         if name in table.numeric():
             continue
@@ -175,7 +175,7 @@ def measure_distances(rows: np.ndarray, best: np.ndarray) -> list[float]:
 
 
 def describe_fit(y: np.ndarray, predicted: np.ndarray, best: np.ndarray) -> str:
-    """Say how much of the target's variance is explained, beside least squares."""
+    """Describe the explained variance of the target, beside that of least squares."""
     ours, theirs = (1 - np.mean((y - row) ** 2) / np.var(y) for row in (predicted, best))
     return f"explains {ours:.1%} of the variance; scikit-learn’s least squares {theirs:.1%}"
 
