@@ -20,6 +20,7 @@ from innerloop.claims.yang2025.he_real_data import CLUSTERS, _check_mean, _check
 from innerloop.claims.yang2025.he_relu_over_softmax import judge_kinds
 from innerloop.claims.yang2025.lin_linear_bandit import THOMPSON, Measured
 from innerloop.claims.yang2025.lin_theorem_6 import judge_gaps
+from innerloop.claims.yang2025.networks import draw_bootstrap_weights
 from innerloop.claims.yang2025.wu_theorem_1 import judge_norm
 
 
@@ -128,6 +129,50 @@ def test_the_worst_real_set_keeps_the_statement_open() -> None:
 
 
 UNDECIDABLE = "not decidable from the source"
+FAST = [0.4**k for k in range(7)]
+SLOW = [1.0, *[0.6] * 6, 0.15, *[0.06] * 6, *[0.03] * 6, *[0.015] * 6, *[0.001] * 3]
+"""Errors of which every level from 0.5 to 0.01 takes more than twice as many steps as `FAST`."""
+
+
+@pytest.mark.parametrize(
+    ("layers", "steps", "verdict"),
+    [
+        (FAST, [*FAST[:4], 0.055, *[0.045] * 9, *FAST[5:]], UNDECIDABLE),
+        (FAST, SLOW, "holds"),
+        (FAST, FAST, "fails"),
+        (SLOW, SLOW, "fails"),
+    ],
+)
+def test_ill_conditioned_prompts_decide_only_where_all_levels_agree(
+    layers: list[float], steps: list[float], verdict: str
+) -> None:
+    """Errors at κ = 100 over layers and over steps of gradient descent; at κ = 1 all are fast.
+
+    In the first case gradient descent degrades down to 0.02 and not down to 0.5.
+    """
+
+    def spread(*curves: list[float]) -> list[torch.Tensor]:
+        prompts = 1 + 1e-3 * torch.linspace(-1, 1, 20, dtype=torch.float64)
+        return [torch.tensor(curve, dtype=torch.float64)[:, None] * prompts for curve in curves]
+
+    data = {
+        "errors": {
+            "transformer": spread(FAST + FAST[-1:] * (len(layers) - len(FAST)), layers),
+            "descent": spread(FAST, steps),
+            "Newton": spread(FAST, FAST),
+        },
+        "picks": draw_bootstrap_weights(20, 50, torch.Generator().manual_seed(0)),
+        "where": "d = 5, n = 10",
+        "description": "2 layers",
+    }
+    evidence = load_claims()["yang2025.fu.ill-conditioned"].judge_cells([[data] * 3])
+    assert evidence.verdict == verdict
+    (part,) = evidence.parts
+    assert part.trainings == 3
+    if verdict == UNDECIDABLE:
+        first, *_, last = part.other_readings.values()
+        assert (first.passed, last.passed) == (False, True)
+        assert "gradient descent: 1 step at $κ = 1$, 1 at $κ = 100$" in first.counterexample
 
 
 @pytest.mark.parametrize(
@@ -184,6 +229,7 @@ def test_sizes_that_disagree_leave_a_comparison_of_bandits_open(
 @pytest.mark.parametrize(
     "id",
     [
+        "fu.ill-conditioned",
         "jin.theorem-3.3",
         "he.better-than-power",
         "he.experiments",
