@@ -269,18 +269,27 @@ def test_a_layer_that_does_not_help_is_shown_and_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "left", "passed"),
-    [(3, 0.9, None), (3, 0.5, None), (10, 0.9, True), (10, 0.5, False)],
+    ("last", "one", "passed", "inner"),
+    [(0.07, 0.06, True, False), (0.09, 0.06, True, True), (0.03, 0.06, False, False)],
 )
-def test_ten_layers_decide_what_the_layers_of_an_lstm_do(
-    layers: int, left: float, passed: bool | None
+def test_lstms_of_more_layers_decide_whether_layers_improve_an_lstm(
+    last: float, one: float, passed: bool, inner: bool
 ) -> None:
-    """The paper's figure has ten: fewer decide nothing, whether they improve or not."""
+    """The errors of an LSTM of 3 layers and of one layer; the layers of one LSTM are shown."""
     claim = load_claims()["yang2025.fu.lstm"]
     data = [claim.gather(settings) for settings in claim.tiny]
-    errors = [0.2 * (1 - (1 - left) * k / (layers - 1)) for k in range(layers)]
-    form = replace_errors(transformer=[0.5, 0.2, 0.01], LSTM=errors, LSTM_of_one_layer=[0.2])
+    form = replace_errors(
+        transformer=[0.5, 0.2, 0.005], LSTM=[0.1, 0.09, last], LSTM_of_one_layer=[one]
+    )
     part = claim.judge_cells(data, form).parts[1]
     assert part.printed.passed is passed
-    shown = [check.passed for name, check in part.other_readings.items() if "this LSTM" in name]
-    assert shown == ([left > 0.8] if layers < 10 else []), "what was found is shown"
+    assert part.other_readings["the layers of one LSTM"].passed is inner
+
+
+def test_layers_that_improve_an_lstm_as_much_are_no_contrast() -> None:
+    """Both errors fall to a hundredth: the transformer's layers alone would pass."""
+    claim = load_claims()["yang2025.fu.lstm"]
+    data = [claim.gather(settings) for settings in claim.tiny]
+    falls = [0.5, 0.05, 0.005]
+    form = replace_errors(transformer=falls, LSTM=falls, LSTM_of_one_layer=[0.5])
+    assert claim.judge_cells(data, form).parts[-1].printed.passed is False
