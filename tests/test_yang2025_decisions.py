@@ -42,9 +42,9 @@ def test_gaps_fall_only_if_they_change(
         for pool, gap in zip((10, 100, 1000), gaps, strict=True)
         for seed in range(2)
     ]
-    found = judge_gaps(rows)
-    assert found.verdict == "out of reach", "no formula is printed"
-    assert [check.passed for check in found.beyond[:2]] == outcomes
+    evidence = judge_gaps(rows)
+    assert evidence.verdict == "out of reach", "no formula is printed"
+    assert [check.passed for check in evidence.beyond[:2]] == outcomes
 
 
 @pytest.mark.parametrize("id", ["jin.pretraining", "jin.prompt-length"])
@@ -194,9 +194,9 @@ def test_the_power_method_loses_only_if_it_loses_after_any_number_of_steps(
         "end": end * spread,
     }
     claim = load_claims()["yang2025.he.better-than-power"]
-    found = claim.judge_cells([[{**one, "seed": seed} for seed in range(3)]])
-    assert found.verdict == verdict
-    start = found.parts[0].other_readings["steps of Theorem 2.1's count"]
+    evidence = claim.judge_cells([[{**one, "seed": seed} for seed in range(3)]])
+    assert evidence.verdict == verdict
+    start = evidence.parts[0].other_readings["steps of Theorem 2.1's count"]
     assert start.passed, "it is shown"
 
 
@@ -220,15 +220,16 @@ def test_sizes_that_disagree_leave_a_comparison_of_bandits_open(
         for name, ratio in zip(("d = 2", "d = 5"), ratios, strict=True)
     }
     claim = load_claims()["yang2025.lin.linear-bandit"]
-    found = claim.judge_cells([Measured(games, None, [])])
+    evidence = claim.judge_cells([Measured(games, None, [])])
     decided = {"undecided": UNDECIDABLE}
-    assert [decided.get(part.verdict, part.verdict) for part in found.parts] == verdicts
-    assert found.verdict == verdicts[0]
+    assert [decided.get(part.verdict, part.verdict) for part in evidence.parts] == verdicts
+    assert evidence.verdict == verdicts[0]
 
 
 @pytest.mark.parametrize(
     "id",
     [
+        "fu.convergence",
         "fu.ill-conditioned",
         "jin.theorem-3.3",
         "he.better-than-power",
