@@ -236,7 +236,7 @@ def test_one_constant_for_all_signals_fails_at_the_edge(
     check_tiny: Callable[[Claim], Evidence],
 ) -> None:
     """By Fisher's information errors at the edge grow past every constant times the bound."""
-    high = check_tiny(load_claims()["yang2025.jin.theorem-3.2"]).parts[2]
+    high = check_tiny(load_claims()["yang2025.jin.theorem-3.2"]).parts[3]
     assert high.verdict == "fails"
     assert high.weaker is not None
     assert high.weaker.passed is not False
@@ -247,6 +247,28 @@ def test_one_constant_for_all_signals_fails_at_the_edge(
     example = high.printed.counterexample
     assert f"{error:.3g} against {bound:.3g}" in example
     assert f"{error / bound:.3g} times the bound" in example
+
+
+def test_low_signals_are_judged_at_the_ends_of_their_range(
+    check_tiny: Callable[[Claim], Evidence],
+) -> None:
+    """Low signal to noise reaches from η = 0, or just above, to the edge itself."""
+    parts = check_tiny(load_claims()["yang2025.jin.theorem-3.2"]).parts
+    ends = [part.printed.statement.rpartition(" at ")[2] for part in parts[:3]]
+    assert ends == ["$0$", "half the edge", "the edge"]
+    low, _ = check_tiny(load_claims()["yang2025.jin.theorem-3.3"]).parts
+    assert sum(name.endswith("$η$ at the edge") for name in low.other_readings) == 2
+
+
+def test_large_signals_are_shown_beside_the_rate_of_the_prediction(
+    check_tiny: Callable[[Claim], Evidence],
+) -> None:
+    """At η = 500 random starts that end at wrong optima pass the printed bound with constant 1."""
+    (strong,) = check_tiny(load_claims()["yang2025.jin.theorem-3.1"]).beyond
+    assert strong.passed is False
+    bound = math.log(2 / 0.01) ** 0.5 * ((4 * math.log(8000) ** 2 / 20) ** 0.5 + (4 / 20) ** 0.5)
+    assert "$d = 2$, $n = 20$, $K = 2$, $η = 500$" in strong.counterexample
+    assert strong.counterexample.endswith(f"against {bound:.6g}")
 
 
 def test_two_signals_near_each_other_cannot_be_told_apart() -> None:

@@ -44,7 +44,6 @@ KEPT = {
     "innerloop/language/primitives.py: transposed",
     "innerloop/claims/base.py: declared",
     "innerloop/claims/liu2025/figure_1a.py: learned",
-    "innerloop/claims/yang2025/fu_convergence.py: needed",
     "tests/strict.py: jaxtyped",
 }
 """Words of the language, whose programs are digested in files; code that recorded cells digest; and

@@ -20,6 +20,7 @@ from innerloop.claims.yang2025.he_real_data import CLUSTERS, _check_mean, _check
 from innerloop.claims.yang2025.he_relu_over_softmax import judge_kinds
 from innerloop.claims.yang2025.lin_linear_bandit import THOMPSON, Measured
 from innerloop.claims.yang2025.lin_theorem_6 import judge_gaps
+from innerloop.claims.yang2025.networks import draw_bootstrap_weights
 from innerloop.claims.yang2025.wu_theorem_1 import judge_norm
 
 
@@ -41,9 +42,9 @@ def test_gaps_fall_only_if_they_change(
         for pool, gap in zip((10, 100, 1000), gaps, strict=True)
         for seed in range(2)
     ]
-    found = judge_gaps(rows)
-    assert found.verdict == "out of reach", "no formula is printed"
-    assert [check.passed for check in found.beyond[:2]] == outcomes
+    evidence = judge_gaps(rows)
+    assert evidence.verdict == "out of reach", "no formula is printed"
+    assert [check.passed for check in evidence.beyond[:2]] == outcomes
 
 
 @pytest.mark.parametrize("id", ["jin.pretraining", "jin.prompt-length"])
@@ -128,6 +129,50 @@ def test_the_worst_real_set_keeps_the_statement_open() -> None:
 
 
 UNDECIDABLE = "not decidable from the source"
+FAST = [0.4**k for k in range(7)]
+SLOW = [1.0, *[0.6] * 6, 0.15, *[0.06] * 6, *[0.03] * 6, *[0.015] * 6, *[0.001] * 3]
+"""Errors of which every level from 0.5 to 0.01 takes more than twice as many steps as `FAST`."""
+
+
+@pytest.mark.parametrize(
+    ("layers", "steps", "verdict"),
+    [
+        (FAST, [*FAST[:4], 0.055, *[0.045] * 9, *FAST[5:]], UNDECIDABLE),
+        (FAST, SLOW, "holds"),
+        (FAST, FAST, "fails"),
+        (SLOW, SLOW, "fails"),
+    ],
+)
+def test_ill_conditioned_prompts_decide_only_where_all_levels_agree(
+    layers: list[float], steps: list[float], verdict: str
+) -> None:
+    """Errors at κ = 100 over layers and over steps of gradient descent; at κ = 1 all are fast.
+
+    In the first case gradient descent degrades down to 0.02 and not down to 0.5.
+    """
+
+    def spread(*curves: list[float]) -> list[torch.Tensor]:
+        prompts = 1 + 1e-3 * torch.linspace(-1, 1, 20, dtype=torch.float64)
+        return [torch.tensor(curve, dtype=torch.float64)[:, None] * prompts for curve in curves]
+
+    data = {
+        "errors": {
+            "transformer": spread(FAST + FAST[-1:] * (len(layers) - len(FAST)), layers),
+            "descent": spread(FAST, steps),
+            "Newton": spread(FAST, FAST),
+        },
+        "picks": draw_bootstrap_weights(20, 50, torch.Generator().manual_seed(0)),
+        "where": "d = 5, n = 10",
+        "description": "2 layers",
+    }
+    evidence = load_claims()["yang2025.fu.ill-conditioned"].judge_cells([[data] * 3])
+    assert evidence.verdict == verdict
+    (part,) = evidence.parts
+    assert part.trainings == 3
+    if verdict == UNDECIDABLE:
+        first, *_, last = part.other_readings.values()
+        assert (first.passed, last.passed) == (False, True)
+        assert "gradient descent: 1 step at $κ = 1$, 1 at $κ = 100$" in first.counterexample
 
 
 @pytest.mark.parametrize(
@@ -149,9 +194,9 @@ def test_the_power_method_loses_only_if_it_loses_after_any_number_of_steps(
         "end": end * spread,
     }
     claim = load_claims()["yang2025.he.better-than-power"]
-    found = claim.judge_cells([[{**one, "seed": seed} for seed in range(3)]])
-    assert found.verdict == verdict
-    start = found.parts[0].other_readings["steps of Theorem 2.1's count"]
+    evidence = claim.judge_cells([[{**one, "seed": seed} for seed in range(3)]])
+    assert evidence.verdict == verdict
+    start = evidence.parts[0].other_readings["steps of Theorem 2.1's count"]
     assert start.passed, "it is shown"
 
 
@@ -175,15 +220,17 @@ def test_sizes_that_disagree_leave_a_comparison_of_bandits_open(
         for name, ratio in zip(("d = 2", "d = 5"), ratios, strict=True)
     }
     claim = load_claims()["yang2025.lin.linear-bandit"]
-    found = claim.judge_cells([Measured(games, None, [])])
+    evidence = claim.judge_cells([Measured(games, None, [])])
     decided = {"undecided": UNDECIDABLE}
-    assert [decided.get(part.verdict, part.verdict) for part in found.parts] == verdicts
-    assert found.verdict == verdicts[0]
+    assert [decided.get(part.verdict, part.verdict) for part in evidence.parts] == verdicts
+    assert evidence.verdict == verdicts[0]
 
 
 @pytest.mark.parametrize(
     "id",
     [
+        "fu.convergence",
+        "fu.ill-conditioned",
         "jin.theorem-3.3",
         "he.better-than-power",
         "he.experiments",
@@ -223,18 +270,27 @@ def test_a_layer_that_does_not_help_is_shown_and_decides_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("layers", "left", "passed"),
-    [(3, 0.9, None), (3, 0.5, None), (10, 0.9, True), (10, 0.5, False)],
+    ("last", "one", "passed", "inner"),
+    [(0.07, 0.06, True, False), (0.09, 0.06, True, True), (0.03, 0.06, False, False)],
 )
-def test_ten_layers_decide_what_the_layers_of_an_lstm_do(
-    layers: int, left: float, passed: bool | None
+def test_lstms_of_more_layers_decide_whether_layers_improve_an_lstm(
+    last: float, one: float, passed: bool, inner: bool
 ) -> None:
-    """The paper's figure has ten: fewer decide nothing, whether they improve or not."""
+    """The errors of an LSTM of 3 layers and of one layer; the layers of one LSTM are shown."""
     claim = load_claims()["yang2025.fu.lstm"]
     data = [claim.gather(settings) for settings in claim.tiny]
-    errors = [0.2 * (1 - (1 - left) * k / (layers - 1)) for k in range(layers)]
-    form = replace_errors(transformer=[0.5, 0.2, 0.01], LSTM=errors, LSTM_of_one_layer=[0.2])
+    form = replace_errors(
+        transformer=[0.5, 0.2, 0.005], LSTM=[0.1, 0.09, last], LSTM_of_one_layer=[one]
+    )
     part = claim.judge_cells(data, form).parts[1]
     assert part.printed.passed is passed
-    shown = [check.passed for name, check in part.other_readings.items() if "this LSTM" in name]
-    assert shown == ([left > 0.8] if layers < 10 else []), "what was found is shown"
+    assert part.other_readings["the layers of one LSTM"].passed is inner
+
+
+def test_layers_that_improve_an_lstm_as_much_are_no_contrast() -> None:
+    """Both errors fall to a hundredth: the transformer's layers alone would pass."""
+    claim = load_claims()["yang2025.fu.lstm"]
+    data = [claim.gather(settings) for settings in claim.tiny]
+    falls = [0.5, 0.05, 0.005]
+    form = replace_errors(transformer=falls, LSTM=falls, LSTM_of_one_layer=[0.5])
+    assert claim.judge_cells(data, form).parts[-1].printed.passed is False

@@ -2,25 +2,29 @@
 
 Printed    transformers and Newton's iteration converge superlinearly, gradient descent sublinearly;
            the error at layer 8 matches Newton's after 3 iterations, and gradient descent needs
-           hundreds for it. The paper's GPT-2: 12 layers, 8 heads, width 256, d = 20, n = 40,
-           500,000 steps of training
-Tested     a GPT-2 trained here (6 layers, width 64, d = 5, n = 10 = 2d as there), read out after
-           each layer. The order p of e_{ℓ+1} ~ e_ℓ^p, from 1, the error of no layer at all, fitted
-           twice: over all layers, and down to twice the last error, where training ends. Newton's
-           and gradient descent's down to an error of 2 %. Superlinear is p > 1, sublinear p < 1, by
-           the middle 95 % over prompts drawn again; of the transformer by both fits, so that no cut
-           decides (p is below 1 over all layers, and above 1 without the last one). At `full`
-           three trainings, which must agree
-Reading    errors are means over prompts, as in the slide's figure: ever worse prompts are what is
-           left, and gradient descent is sublinear. On each prompt it leaves at most 1 − λmin/λmax
-           at every step, which is linear: shown, not counted
-Open       "hundreds": the slides give gradient descent no step, and a small enough one makes any
-           number hundreds, so that only too many steps with 1/λmax, 2,000 or more, would refute it
-           (no step that converges is much over twice as fast). With 1/λmax it is a few: shown
-           "layer 8": the networks trained here have no such layer, so that this part is open
+           hundreds for it
+Missing    the sizes of the network and of the regressions, the length of the training, and the step
+           of gradient descent. Three parts are undecided for these reasons:
+           the transformer: trainings of the same sizes, which are ours, differ in the outcome
+           layer 8: how many layers the network has is not printed, and ours has 6
+           hundreds: with the step 1/λmax gradient descent needs 1 to 4 steps, but a small enough
+           step makes any number hundreds. Only too many steps with 1/λmax, 2,000 or more, would
+           refute it, because no step that converges is more than about twice as fast
+Tested     a GPT-2 trained here (6 layers, width 64, d = 5, n = 10), read out after each layer. The
+           order p of e_{ℓ+1} ~ e_ℓ^p is fitted from 1, the error of no layer at all, over all
+           layers, and down to twice the last error, where training ends. The order of Newton's
+           iteration and of gradient descent is fitted down to an error of 2 %. Superlinear is p >
+           1, sublinear p < 1, by the middle 95 % over resampled prompts; for the transformer by
+           both fits, so that no cut decides (p is below 1 over all layers, and above 1 without the
+           last one). At `full` three trainings, which must agree
+Reading    errors are means over prompts: the slide speaks of the error of a layer. The mean over
+           prompts is dominated by worse and worse prompts, and gradient descent is sublinear. On
+           each prompt it leaves at most 1 − λmin/λmax at every step, which is linear. This other
+           reading is shown
 Beyond     2^k steps of gradient descent are enough for k iterations of Newton's, α = 1/λmax²
 Proof      k iterations leave (1 − x²)^(2^k) = (1 − x)^(2^k) (1 + x)^(2^k) at λ = x λmax, x ≤ 1, and
-           2^k steps leave (1 − x)^(2^k). So hundreds belong to 7 iterations or more
+           2^k steps leave (1 − x)^(2^k). So gradient descent needs hundreds of steps only for 7
+           iterations or more
 """
 
 from __future__ import annotations
@@ -104,7 +108,7 @@ def judge_convergence(data: Data) -> Evidence:
             ),
             Part(
                 printed=check_order("gradient descent: sublinearly, $p < 1$", descent, most=1.0),
-                reading="errors are means over prompts, as in the slide's figure",
+                reading="errors are means over prompts: the slide speaks of the error of a layer",
                 other_readings={"on each prompt": check_each_prompt(data["linear"])},
             ),
             judge_layer(means["transformer"], means["Newton"], data["description"]),
@@ -143,7 +147,7 @@ def check_order(
 ) -> Check:
     if order is None:
         return Check(statement=statement, passed=None, summary="fewer than 3 falls to fit")
-    what = "order $p$, over prompts drawn again"
+    what = "order $p$, over resampled prompts"
     return check_within(statement, order, least=least, most=most, what=what)
 
 
@@ -160,8 +164,8 @@ def check_each_prompt(linear: Tensor) -> Check:
     )
 
 
-def judge_layer(layers: Sequence[float], newton: Sequence[float], told: str) -> Part:
-    """Judge whether layer 8 errs as Newton's 3 iterations do; open for fewer layers."""
+def judge_layer(layers: Sequence[float], newton: Sequence[float], description: str) -> Part:
+    """Judge whether layer 8 errs as Newton's 3 iterations do; undecided for fewer layers."""
     statement, ours = (
         "layer 8 errs as Newton's iteration after 3 steps",
         "a factor of 2, either way",
@@ -171,26 +175,26 @@ def judge_layer(layers: Sequence[float], newton: Sequence[float], told: str) -> 
         check = Check(
             statement=statement,
             passed=None,
-            summary=f"no layer 8: {count} layers ({told}); the last is reached by Newton's after "
-            f"{first_below(newton, layers[-1])} steps",
+            summary=f"no layer 8: {count} layers ({description}); Newton's iteration reaches the "
+            f"error of the last one after {first_below(newton, layers[-1])} steps",
             ours=ours,
         )
     else:
         ratio = layers[LAYER] / newton[3]
-        found = f"error {layers[LAYER]:.4g} at layer 8, {newton[3]:.4g} after 3 steps ({told})"
+        errors = f"{layers[LAYER]:.4g} at layer 8, {newton[3]:.4g} after 3 steps ({description})"
         passed = 1 / 2 <= ratio <= 2
         check = Check(
             statement=statement,
             passed=passed,
-            summary=found,
-            counterexample="" if passed else found,
+            summary=f"error {errors}",
+            counterexample="" if passed else f"error {errors}",
             ours=ours,
         )
     return Part(printed=check, trainings=1)
 
 
 def judge_hundreds(data: Data) -> Part:
-    """Judge "hundreds", which few steps with 1/λmax leave open and thousands refute."""
+    """Judge "hundreds": few steps with 1/λmax leave it undecided, and thousands refute it."""
     least, most = min(map(min, data["steps for 3"])), max(map(max, data["steps for 3"]))
     statement = "what takes Newton's 3 iterations takes gradient descent hundreds of steps"
     counted = (
@@ -203,12 +207,12 @@ def judge_hundreds(data: Data) -> Part:
         printed=Check(
             statement=statement,
             passed=True if within else (False if many else None),
-            summary=counted if within or many else f"{counted}; the slides give no step",
+            summary=counted if within or many else f"{counted}; the slides print no step",
             counterexample=counted if many else "",
             ours=f"hundreds are {HUNDREDS} to {THOUSAND - 1}; refuted from {2 * THOUSAND} on, as "
             "no step is much over twice as fast",
         ),
-        reading="gradient descent with the authors' step, which the slides do not give",
+        reading="gradient descent with the authors' step, which the slides do not print",
         other_readings={
             "the step $1/λmax$ of each prompt": Check(
                 statement=f"{statement} of size $1/λmax$",
@@ -249,11 +253,11 @@ def replace_errors(name: str, curve: Callable[[int], float]) -> Callable[[list[D
     kind="rate",
     hypotheses={
         "$w* ~ N(0, I)$, $x ~ N(0, Σ)$, $y = w*ᵀx$ without noise": "the linear regression task",
-        "$d = 5$, $n = 10$, 6 layers of width 64, at `full` too": "ours: the slides give no sizes; "
-        "there is no layer 8 to look at",
+        "$d = 5$, $n = 10$, 6 layers of width 64": "ours: the slides print no sizes",
+        "gradient descent with step $1/λmax$": "ours: the slides print no step",
     },
-    decided_by="networks whose two fits agree, such as those of the paper's sizes (preset "
-    "paper: 12 layers, d = 20, n = 40, 500,000 steps); for hundreds, the authors' step",
+    missing="The slides print no sizes of the network and of the regressions, no length of the "
+    "training and no step of gradient descent, on which 'hundreds' depends.",
     quick={
         "machines": ["gpt2"],
         "sizes": SMALL_SIZES,
@@ -305,11 +309,11 @@ def measure_errors(
     generator: torch.Generator, layers: ProbedNetwork, examples: int, trials: int
 ) -> Data:
     problem = layers.draw_problems(examples, generator)
-    found = layer_error_shares(layers, problem)
+    shares = layer_error_shares(layers, problem)
     return {
         "description": layers.description,
         "errors": {
-            "transformer": torch.cat([torch.ones_like(found[:1]), found]),
+            "transformer": torch.cat([torch.ones_like(shares[:1]), shares]),
             "Newton": step_error_shares(newton_iteration, problem, FEW),
             "descent": step_error_shares(gradient_descent, problem, MOST),
         },
@@ -340,14 +344,14 @@ def count_steps(problem: RegressionProblem) -> Data:
     """Count steps of gradient descent that reach the error of Newton's k-th, prompt by prompt."""
     slow = weight_errors(problem, gradient_descent, MOST)
 
-    def needed(fast: Tensor) -> list[int]:
+    def count(fast: Tensor) -> list[int]:
         down = slow <= fast * (1 + 1e-9)
         return torch.where(down.any(dim=0), down.int().argmax(dim=0), MOST + 1).tolist()
 
     third = [weight_errors(problem, lambda p, a=a: newton_iteration(p, a), 3)[3] for a in ALPHAS]
     return {
-        "steps for k": [needed(fast) for fast in weight_errors(problem, newton_iteration, 8)],
-        "steps for 3": [needed(fast) for fast in third],
+        "steps for k": [count(fast) for fast in weight_errors(problem, newton_iteration, 8)],
+        "steps for 3": [count(fast) for fast in third],
     }
 
 

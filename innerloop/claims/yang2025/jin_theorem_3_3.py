@@ -12,8 +12,8 @@ Readings   ‖β̂ ∓ β*‖²: the risk above that of an oracle that knows β*
            with equal weights, and so is that of its oracle: with it, the excess risk is 0 for every
            estimate and there is nothing to measure
 Tested     gradient EM (see jin.theorem-3.2) from random starts: means over problems, over n, at
-           half the edge and at η = 2; at the edge by Fisher's information, for n that are too large
-           to be drawn
+           half the edge, at the edge and at η = 2; at the edge also by Fisher's information, for n
+           that are too large to be drawn
 Low        both risks fall like n^(−1/2): this part does not depend on the reading
 High       ‖β̂ ∓ β*‖² falls like 1/n at η = 2. With one constant for all η it does not stay below
            the bound (see jin.theorem-3.2), and ‖β̂‖² does not fall
@@ -58,8 +58,9 @@ def judge_risks(rows: Rows) -> Evidence:
     drawn = [row for row in rows if row.get("regime", FISHER) != FISHER]
     low = "low signal to noise: the risk falls at least like $n^(−1/2)$"
     low_readings = {
-        ORACLE: check_regime(rows, "half the edge", -0.5, low, 2 * ROOM),
-        LEAST: check_regime(rows, "half the edge", -0.5, low, 2 * ROOM, "length"),
+        f"{risk}, $η$ at {regime}": check_regime(rows, regime, -0.5, low, 2 * ROOM, column)
+        for risk, column in ((ORACLE, "error"), (LEAST, "length"))
+        for regime in ("half the edge", "the edge")
     }
     high = "high signal to noise, $η = 2$: the risk falls at least like $1/n$"
     high_readings = {
