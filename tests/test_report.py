@@ -375,7 +375,7 @@ def test_a_point_has_its_band_along_x_where_y_is_a_category_and_a_long_title_is_
 def test_figures_as_files(tmp_path: Path) -> None:
     """Each chart of the page as PNG, SVG and CSV, and the numbers of the CSV are the page's."""
     folder = tmp_path / "figures"
-    export.make_folder(folder)
+    export.make_figure_folder(folder)
     spec = plot_step_deviations(make_certificates()).to_dict()
     wide = {"mark": "point", "width": "container", "data": {"values": [{"a": 1, "b": 0.1}]}}
     wide["encoding"] = {"x": {"field": "a", "type": "quantitative"}}

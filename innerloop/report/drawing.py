@@ -18,6 +18,7 @@ import vl_convert
 
 from innerloop.errors import FileError
 from innerloop.files import write_atomically
+from innerloop.links import make_folder, read_file, remove_file, resolve_links
 from innerloop.report.escaping import clean, escape
 from innerloop.report.shortening import SHORTER, shorten
 from innerloop.report.theme import CONFIG
@@ -30,7 +31,7 @@ class Drawings:
     """Draws figures as SVG; those drawn before are read from a folder, where one is given."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
+        self.folder = None if folder is None else resolve_links(folder)
         self.used: set[str] = set()
 
     def draw(self, spec: dict[str, Any]) -> str:
@@ -48,7 +49,7 @@ class Drawings:
             return _explain_failure(error)
         if self.folder is not None:
             try:
-                self.folder.mkdir(parents=True, exist_ok=True)
+                make_folder(self.folder)
                 write_atomically(self.folder / name, zlib.compress(svg.encode(), 9))
             except (FileError, OSError):  # a folder that cannot be written costs time, no page
                 self.folder = None
@@ -58,15 +59,15 @@ class Drawings:
         """Remove what this page did not use."""
         for path in self.folder.glob("*.svg.z") if self.folder is not None else ():
             if path.name not in self.used:
-                path.unlink(missing_ok=True)
+                remove_file(path)
 
     def _read(self, name: str) -> str | None:
         """Read a figure that was drawn before; none where there is none, or it is damaged."""
         if self.folder is None:
             return None
         try:
-            return zlib.decompress((self.folder / name).read_bytes()).decode()
-        except (OSError, zlib.error, UnicodeDecodeError):
+            return zlib.decompress(read_file(self.folder / name)).decode()
+        except (OSError, FileError, zlib.error, UnicodeDecodeError):
             return None
 
 
