@@ -258,6 +258,33 @@ def test_a_figure_that_is_damaged_on_disk_is_drawn_again(tmp_path: Path) -> None
     assert Drawings(tmp_path / "file" / "x").draw(spec) == svg, "costs time, not the page"
 
 
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "<script>f()</script>",
+        '<g onclick="f()"/>',
+        '<a href="javascript:f()"><text>a</text></a>',
+        '<image href="http://example.org/a.png"/>',
+        '<g style="background: url(http://example.org)"/>',
+        '<h:p xmlns:h="http://www.w3.org/1999/xhtml">a</h:p>',
+        "<foreignObject/>",
+        "<!-- a -->",
+        "<text>&nothing;</text>",
+        "<g>",
+        "<text>" + "a" * (16 * 2**20) + "</text>",
+    ],
+)
+def test_a_stored_figure_with_more_than_shapes_and_text_is_drawn_again(
+    tmp_path: Path, hostile: str
+) -> None:
+    """Whoever gives a folder of results away may have written it."""
+    spec = {"mark": "point", "data": {"values": [{}]}}
+    svg = Drawings(tmp_path).draw(spec)
+    (stored,) = tmp_path.iterdir()
+    stored.write_bytes(zlib.compress(svg.replace("</svg>", f"{hostile}</svg>").encode()))
+    assert Drawings(tmp_path).draw(spec) == svg
+
+
 def test_figures_and_formulas_are_packed_in_one_piece() -> None:
     pack = Pack()
     plots = [pack.render_plot(svg, "title") for svg in ("<svg>a</svg>", "<svg>\nb</svg>") * 2]
