@@ -26,7 +26,7 @@ from innerloop.recipes.linear_regression import LinearRegressionRecipe
 from innerloop.recipes.listing import describe_folder, load_curves
 from innerloop.recipes.runs import load_finished_runs, note_run
 from innerloop.recipes.sweep_survey import survey_sweep
-from innerloop.recipes.sweeps import Sweep, read_sweep
+from innerloop.recipes.sweeps import read_sweep
 from innerloop.report.drawing import Drawings
 from innerloop.report.export import write_figures
 from innerloop.report.page import Chart

@@ -78,7 +78,7 @@ def _name_run(folder: str, name: str) -> Path:
 
 
 def _resolve(path: Path) -> Path:
-    """Replace links in the path of a file of the package; in the folder of a run they are errors."""
+    """Replace links in the path of a file of the package; a link in a run's folder stays."""
     return resolve_links(path) if path.parents[1] == RESULTS else path
 
 

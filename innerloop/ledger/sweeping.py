@@ -100,7 +100,7 @@ def _run_missing(
 ) -> dict[str, str]:
     """Run what has not ended, and add its rows to the result; returns why runs failed.
 
-    `place` is the folder of the sweep as the user named it, which a worker may reach by other links.
+    `place` is the folder of the sweep as the user named it: a worker may reach it by other links.
     """
     pending = deque(run for run in planned.runs if not result.has_row(run))
     finished, total = len(planned.runs) - len(pending), len(planned.runs)

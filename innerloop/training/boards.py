@@ -40,10 +40,9 @@ class Board:
         if self._writer is None:
             self._open(history)
         for row in history[self._count :]:
-            values = [
-                {"tag": name, "simple_value": value} for name, value in row.items() if name != "step"
-            ]
-            self._add_event(step=int(row["step"]), summary={"value": values})
+            values = {name: value for name, value in row.items() if name != "step"}
+            scalars = [{"tag": name, "simple_value": value} for name, value in values.items()]
+            self._add_event(step=int(row["step"]), summary={"value": scalars})
         self._count = len(history)
         self._writer.flush()
 
