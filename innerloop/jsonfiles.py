@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from innerloop.errors import FileError
+from innerloop.links import read_file
 
 MAX_DEPTH = 100
 """Lists and objects inside one another; what this package writes has about 20."""
@@ -45,8 +46,7 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
 
 def read_object(path: Path) -> dict[str, Any]:
     """Read a file that contains one JSON object; an `OSError` passes if it cannot be opened."""
-    with path.open("rb") as file:  # not `stat`: a pipe or a device has no size, and no end
-        return parse_object(file.read(MAX_BYTES + 1))
+    return parse_object(read_file(path, MAX_BYTES + 1))
 
 
 def _is_deeper(value: Any, limit: int) -> bool:

@@ -18,6 +18,7 @@ from torch import Tensor
 
 from innerloop.errors import FileError
 from innerloop.files import write_atomically
+from innerloop.links import open_file
 
 
 def write(
@@ -59,11 +60,10 @@ def _read_file(path: Path) -> tuple[dict[str, str], dict[str, Tensor]]:
         what = "it is not a file" if path.exists() else "there is no such file"
         raise FileError(f"cannot read {path}: {what}")
     try:
-        with path.open("rb") as opened:
-            # safetensors opens only names that are UTF-8; the open file has such a name on Linux.
-            is_utf8 = os.fsencode(path).decode("utf-8", "replace").encode() == os.fsencode(path)
-            name = path if is_utf8 else Path(f"/dev/fd/{opened.fileno()}")
-            with safe_open(name, framework="pt") as file:
+        with open(path, "rb", opener=open_file) as opened:
+            # safetensors opens names, and only those that are UTF-8: this one is of the open file.
+            name = f"/dev/fd/{opened.fileno()}"
+            with safe_open(name if os.path.exists(name) else path, framework="pt") as file:
                 tensors = {name: file.get_tensor(name).clone() for name in sorted(file.keys())}
                 return file.metadata() or {}, tensors
     except OSError as error:

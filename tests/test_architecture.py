@@ -72,6 +72,7 @@ FOUNDATION = {
         "files",
         "jsonfiles",
         "limits",
+        "links",
         "locations",
         "mathtext",
         "parameters",

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
+import time
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -98,34 +102,95 @@ def test_a_recipe_trains_with_it(run: Any, tmp_path: Any) -> None:
     assert losses[0][-1] < losses[0][0]
 
 
-def test_a_machine_without_a_working_compiler_gives_an_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+@pytest.fixture
+def compute_afresh(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], float]:
+    """Compute a loss with the compiler that CC names, compiled again each time."""
     monkeypatch.setattr(compiled, "_load", compiled._load.__wrapped__)
     prompts = draw_prompts(2, 2, 3, shared=True)
     weights = [draw(1, 2, 2), draw(2, 2), draw(2, 2)]
-    monkeypatch.setenv("CC", "a-compiler-that-nobody-has")
-    with pytest.raises(MissingLibraryError, match="needs a C compiler, got CC='a-compiler"):
-        compute("c", prompts, weights, 0)
+
+    def compute_with(command: str) -> float:
+        monkeypatch.setenv("CC", command)
+        loss = float(compute("c", prompts, weights, 0)[0])
+        assert loss == pytest.approx(float(compute("torch", prompts, weights, 0)[0]))
+        return loss
+
+    return compute_with
+
+
+def write_script(path: Path, text: str) -> Path:
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+@pytest.mark.parametrize("command", ["a-compiler-that-nobody-has", " ", "cc '", "/", "''", "-O2"])
+def test_a_machine_without_a_compiler_gives_an_error(
+    command: str, compute_afresh: Callable[[str], float]
+) -> None:
+    with pytest.raises(MissingLibraryError, match=f"needs a C compiler, got CC=.{command}"):
+        compute_afresh(command)
     with pytest.raises(MissingLibraryError, match="needs a C compiler"):
         LinearAttentionRecipe(kernel="c")  # before a folder is made
-    messages = {
-        " ": "needs a C compiler",
-        "cc '": "needs a C compiler",
-        "false": "cannot compile it",
-        "true": "made no library that can be loaded",
-    }
-    for command, message in messages.items():
-        monkeypatch.setenv("CC", command)
-        with pytest.raises(MissingLibraryError, match=message):
-            compute("c", prompts, weights, 0)
 
 
-def test_a_compiler_may_have_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("CC", "cc -O1")
-    assert compiled.find_compiler()[1:] == ["-O1"]
-    monkeypatch.setattr(compiled, "_load", compiled._load.__wrapped__)
-    prompts, weights = draw_prompts(2, 2, 3, shared=True), [draw(1, 2, 2), draw(2, 2), draw(2, 2)]
-    assert compute("c", prompts, weights, 0)[0] == pytest.approx(
-        compute("torch", prompts, weights, 0)[0]
-    )
+FAILURES = {
+    "exit 3": "it exited with status 3",
+    "exit 0": "cannot open shared object file",
+    "echo 'a.c:1: error: no' >&2; exit 1": "a.c:1: error: no",
+    'for out; do :; done; echo text >"$out"': "file too short|invalid ELF",
+    'for out; do :; done; echo "int x;" | cc -shared -fPIC -x c - -o "$out"': "count_totals",
+    "kill -9 $$": "it exited with status -9",
+}
+"""Programs that are not a compiler, and what is reported of each."""
+
+
+@pytest.mark.parametrize("text", FAILURES)
+def test_a_program_that_does_not_compile_gives_an_error(
+    text: str, compute_afresh: Callable[[str], float], tmp_path: Path
+) -> None:
+    with pytest.raises(MissingLibraryError, match=FAILURES[text]) as raised:
+        compute_afresh(str(write_script(tmp_path / "cc", text)))
+    assert "\n" not in str(raised.value)
+
+
+def test_a_compiler_that_hangs_is_killed_with_all_its_processes(
+    compute_afresh: Callable[[str], float], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(compiled, "SECONDS", 0.3)
+    script = f"sleep 60 & echo $! >'{tmp_path}/pid'; wait"
+    with pytest.raises(MissingLibraryError, match="it ran for more than"):
+        compute_afresh(str(write_script(tmp_path / "cc", script)))
+    state = Path("/proc", (tmp_path / "pid").read_text().strip(), "stat")
+    for _ in range(100):
+        if not state.exists() or state.read_text().split()[2] == "Z":
+            return
+        time.sleep(0.02)
+    pytest.fail("a process that the compiler started still runs")
+
+
+def test_a_compiler_may_have_options_quotes_and_spaces(
+    compute_afresh: Callable[[str], float], tmp_path: Path
+) -> None:
+    spaced = write_script(tmp_path / "my tools" / "the cc", 'exec cc "$@"')
+    for command in ("cc -O1", f"'{spaced}' -O1 '-DNAME=\"a b\"'", str(spaced)):
+        compute_afresh(command)
+
+
+def test_the_folder_of_the_library_is_private_and_removed(
+    compute_afresh: Callable[[str], float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folders: list[tuple[Path, int]] = []
+    load = ctypes.CDLL
+
+    def look(path: str) -> ctypes.CDLL:
+        folder = Path(path).parent
+        folders.append((folder, folder.stat().st_mode & 0o777))
+        return load(path)
+
+    monkeypatch.setattr(ctypes, "CDLL", look)
+    compute_afresh("cc")
+    ((folder, mode),) = folders
+    assert mode == 0o700
+    assert not folder.exists()

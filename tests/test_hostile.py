@@ -233,7 +233,7 @@ def test_the_figure_of_identify(browser: Browser, tmp_path: Path) -> None:
 def test_figures_as_files(data: ReportData, tmp_path: Path) -> None:
     """Well-formed SVG with nothing in it that runs, and names that stay in the folder."""
     folder = tmp_path / "figures"
-    export.make_folder(folder)
+    export.make_figure_folder(folder)
     far = replace(data, runs=[{**data.runs[0], "recipe": f"../../{'x' * 300}"}])
     charts = {name: chart for name, chart in draw_charts(far).items() if "-" in name} | {
         "identified": page.Chart(plot_hostile(), [])

@@ -258,6 +258,33 @@ def test_a_figure_that_is_damaged_on_disk_is_drawn_again(tmp_path: Path) -> None
     assert Drawings(tmp_path / "file" / "x").draw(spec) == svg, "costs time, not the page"
 
 
+@pytest.mark.parametrize(
+    "hostile",
+    [
+        "<script>f()</script>",
+        '<g onclick="f()"/>',
+        '<a href="javascript:f()"><text>a</text></a>',
+        '<image href="http://example.org/a.png"/>',
+        '<g style="background: url(http://example.org)"/>',
+        '<h:p xmlns:h="http://www.w3.org/1999/xhtml">a</h:p>',
+        "<foreignObject/>",
+        "<!-- a -->",
+        "<text>&nothing;</text>",
+        "<g>",
+        "<text>" + "a" * (16 * 2**20) + "</text>",
+    ],
+)
+def test_a_stored_figure_with_more_than_shapes_and_text_is_drawn_again(
+    tmp_path: Path, hostile: str
+) -> None:
+    """Whoever gives a folder of results away may have written it."""
+    spec = {"mark": "point", "data": {"values": [{}]}}
+    svg = Drawings(tmp_path).draw(spec)
+    (stored,) = tmp_path.iterdir()
+    stored.write_bytes(zlib.compress(svg.replace("</svg>", f"{hostile}</svg>").encode()))
+    assert Drawings(tmp_path).draw(spec) == svg
+
+
 def test_figures_and_formulas_are_packed_in_one_piece() -> None:
     pack = Pack()
     plots = [pack.render_plot(svg, "title") for svg in ("<svg>a</svg>", "<svg>\nb</svg>") * 2]
@@ -375,7 +402,7 @@ def test_a_point_has_its_band_along_x_where_y_is_a_category_and_a_long_title_is_
 def test_figures_as_files(tmp_path: Path) -> None:
     """Each chart of the page as PNG, SVG and CSV, and the numbers of the CSV are the page's."""
     folder = tmp_path / "figures"
-    export.make_folder(folder)
+    export.make_figure_folder(folder)
     spec = plot_step_deviations(make_certificates()).to_dict()
     wide = {"mark": "point", "width": "container", "data": {"values": [{"a": 1, "b": 0.1}]}}
     wide["encoding"] = {"x": {"field": "a", "type": "quantitative"}}

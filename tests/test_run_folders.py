@@ -218,9 +218,9 @@ def test_a_folder_is_flushed_after_a_rename(
         order.append("folder" if os.path.isdir(f"/proc/self/fd/{handle}") else "file")
         fsync(handle)
 
-    def rename(*names: Any) -> None:
+    def rename(*names: Any, **folders: Any) -> None:
         order.append("rename")
-        replace(*names)
+        replace(*names, **folders)
 
     monkeypatch.setattr(os, "fsync", flush)
     monkeypatch.setattr(os, "replace", rename)

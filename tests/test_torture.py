@@ -12,6 +12,7 @@ import time
 from pathlib import Path
 
 import pytest
+from hypothesis import strategies as st
 
 from innerloop.errors import InputError
 
@@ -20,6 +21,7 @@ sys.path.insert(0, str(ROOT))
 
 from tools.torture.attack import Attack, Defect, Unavailable, Verdict, refuse_or  # noqa: E402
 from tools.torture.corruption import damage_bytes, damage_tree  # noqa: E402
+from tools.torture.drawing import draw  # noqa: E402
 from tools.torture.hostile import PAYLOADS, Outline, check_page  # noqa: E402
 from tools.torture.isolation import call_in_child  # noqa: E402
 from tools.torture.killing import Killer  # noqa: E402
@@ -112,6 +114,17 @@ def test_a_try_depends_on_the_seed_and_its_number_alone() -> None:
     assert len(set(whole.values())) == 4
     assert list_draws(range(2, 4), 3, 1) == {k: whole[k] for k in (2, 3)}
     assert set(list_draws(range(4), 4, 1).values()).isdisjoint(whole.values())
+
+
+def test_every_value_of_a_strategy_is_drawn_and_a_draw_repeats() -> None:
+    """The simplest value is drawn too, although Hypothesis tries it first."""
+    assert {draw(st.booleans(), random.Random(k)) for k in range(20)} == {False, True}
+    assert {draw(st.sampled_from("abc"), random.Random(k)) for k in range(30)} == {"a", "b", "c"}
+    assert draw(st.just(3), random.Random(0)) == 3
+    lists = st.lists(st.floats()).filter(bool).map(repr)
+    first, second = ([draw(lists, random.Random(k)) for k in range(9)] for _ in range(2))
+    assert first == second
+    assert len(set(first)) > 6
 
 
 def test_a_kill_comes_at_the_operation_that_was_chosen(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from innerloop.identification.models import Model
 from innerloop.identification.trained import TrainedModel
 from innerloop.provenance import collect_versions
 
-RESULTS = Path(innerloop.__file__).parents[1] / "results"
+RESULTS = Path(innerloop.__file__).resolve().parents[1] / "results"
 FOLDER = "identified"
 GROUPS = ("unlabelled", "decisions", "regression", "sparse")
 STEPS, DIGITS, CANDIDATES = 32, 4, 4

@@ -31,7 +31,7 @@ from innerloop.training.history import read_history
 from innerloop.training.loop import OPENING
 from innerloop.training.opening import TOLERANCE, Opening
 
-RESULTS = Path(__file__).parent.parent / "results"
+RESULTS = Path(__file__).resolve().parent.parent / "results"
 
 
 def record(run: Path, place: Path, *, weights: bool = True) -> dict[str, Any]:

@@ -18,7 +18,7 @@ import innerloop
 from innerloop.files import write_atomically
 from innerloop.report.findings import summarise
 
-TARGET = Path(__file__).parents[1] / "results" / "verdicts.json"
+TARGET = Path(__file__).resolve().parents[1] / "results" / "verdicts.json"
 
 
 def summarise_outcomes(outcomes: list[dict[str, Any]]) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def main() -> None:
     options = parser.parse_args()
     summary = summarise_outcomes(json.loads(options.outcomes.read_text("utf-8")))
     text = json.dumps(summary, ensure_ascii=False, indent=1)
-    write_atomically(options.output, f"{text}\n".encode())
+    write_atomically(options.output.resolve(), f"{text}\n".encode())
     counts = ", ".join(f"{count} {verdict}" for verdict, count in summary["verdicts"].items())
     print(f"{options.output}: {counts}; {len(summary['findings'])} findings")
 

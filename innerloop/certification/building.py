@@ -17,6 +17,7 @@ from innerloop.constructions.base import Construction, iterate_streams, read_pre
 from innerloop.devices import choose_device, default_to_cpu, require_precision
 from innerloop.errors import FileError, InputError, OutOfRangeError
 from innerloop.limits import check_seed
+from innerloop.links import resolve_links
 from innerloop.progress import Progress
 from innerloop.registry import make_member
 from innerloop.transformer import Trace, Transformer
@@ -147,7 +148,7 @@ def verify(
     """
     check_instances(instances)
     seed = check_seed(seed)
-    transformer, about = load(Path(path))
+    transformer, about = load(resolve_links(Path(path)))
     made = restore_construction(Path(path), about, construction)
     made.check_origin(Path(path), about)
     if not all(type(about.get(name)) is int for name in ("instances", "seed")):

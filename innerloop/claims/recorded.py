@@ -15,6 +15,7 @@ from typing import Any
 
 from innerloop.errors import FileError
 from innerloop.jsonfiles import read_object
+from innerloop.links import read_file, resolve_links
 from innerloop.recipes.base import TrainedRun, load
 from innerloop.results import find_recorded, find_results
 from innerloop.training.folder import MODEL
@@ -45,13 +46,12 @@ def load_recorded(folder: str, name: str) -> TrainedRun:
                 else "install innerloop whole, or run from a checkout"
             )
         )
-    recipe, model, made = load(path)
+    recipe, model, made = load(_resolve(path))
     if path.name == MODEL and made.get("command") != about.get("command", made.get("command")):
         raise FileError(f"{path} is another training than {folder}/{name}: {about['command']}")
     table = path.with_name("history.csv") if path.name == MODEL else path.with_suffix(".csv")
-    return TrainedRun(
-        recipe, model.eval(), made["seed"], read_history(table), made["seconds"], made["ended"]
-    )
+    history = read_history(_resolve(table))
+    return TrainedRun(recipe, model.eval(), made["seed"], history, made["seconds"], made["ended"])
 
 
 def digest_recorded(name: str) -> dict[str, str]:
@@ -59,7 +59,7 @@ def digest_recorded(name: str) -> dict[str, str]:
     found = {}
     for place in RESULTS.glob("*") if "/" not in name else ():
         if path := _find_weights(place.name, name):
-            found[place.name] = hashlib.sha256(path.read_bytes()).hexdigest()
+            found[place.name] = hashlib.sha256(read_file(_resolve(path))).hexdigest()
         elif described := _read_description(place.name, name).get("weights_sha256"):
             found[place.name] = str(described)
     return found
@@ -74,9 +74,14 @@ def _find_weights(folder: str, name: str) -> Path | None:
 
 def _name_run(folder: str, name: str) -> Path:
     """Name the folder in which a training that is made again here is looked for."""
-    return find_results() / folder / name
+    return resolve_links(find_results() / folder) / name
+
+
+def _resolve(path: Path) -> Path:
+    """Replace links in the path of a file of the package; a link in a run's folder stays."""
+    return resolve_links(path) if path.parents[1] == RESULTS else path
 
 
 def _read_description(folder: str, name: str) -> dict[str, Any]:
     path = RESULTS / folder / f"{name}.json"
-    return read_object(path) if path.is_file() else {}
+    return read_object(resolve_links(path)) if path.is_file() else {}

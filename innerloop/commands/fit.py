@@ -105,13 +105,14 @@ def _read_parquet(path: Path) -> tuple[list[str], list[list[Any]]]:
 
 def _write_predictions(path: Path, found: dict[str, Any]) -> None:
     from innerloop.files import write_atomically
+    from innerloop.links import resolve_links
 
     lines = [f"row,{found['target']},prediction,scikit_learn"]
     lines += [
         f"{p['row']},{p['actual']!r},{p['prediction']!r},{p['scikit_learn']!r}"
         for p in found["predictions"]
     ]
-    write_atomically(path.resolve(), ("\n".join(lines) + "\n").encode())
+    write_atomically(resolve_links(path), ("\n".join(lines) + "\n").encode())
 
 
 def _draw(path: Path, found: dict[str, Any]) -> None:

@@ -19,12 +19,14 @@ def identify_sweep(folder: Path, definition: str | None, as_json: bool, **option
     """
     from innerloop.files import write_atomically
     from innerloop.identification.identification import identify
-    from innerloop.identification.loading import load_model
+    from innerloop.identification.trained import TrainedModel
     from innerloop.recipes.sweep_survey import survey_sweep
     from innerloop.recipes.sweeps import read_sweep
+    from innerloop.training.folder import MODEL
     from innerloop.training.history import format_csv
 
-    survey = survey_sweep(read_sweep(folder, definition))
+    sweep = read_sweep(folder, definition)
+    survey = survey_sweep(sweep)
     finished = [run for run in survey["runs"] if run["state"] == "finished"]
     for run in survey["runs"]:
         if run["state"] == "damaged":
@@ -37,14 +39,13 @@ def identify_sweep(folder: Path, definition: str | None, as_json: bool, **option
     with progress_bar("identifying") as progress:
         for done, run in enumerate(finished):
             progress(done / len(finished), run["folder"])
-            identification = identify(
-                load_model(str(folder / run["folder"]), definition), **options
-            )
-            about = {"seed": run["seed"], "loss": run["loss"], "verdict": identification.verdict}
+            model = TrainedModel.read(sweep.folder / run["folder"] / MODEL, definition)
+            verdict = identify(model, **options).verdict
+            about = {"seed": run["seed"], "loss": run["loss"], "verdict": verdict}
             rows.append({**run["point"], **about})
     k = min(range(len(finished)), key=lambda k: finished[k]["loss"])
     best = {**rows[k], "folder": str(folder / finished[k]["folder"])}
-    write_atomically(folder / TABLE, format_csv(rows).encode())
+    write_atomically(sweep.folder / TABLE, format_csv(rows).encode())
     if as_json:
         return print_json({"folder": str(folder), "rows": rows, "best": best})
     lines = [[format_value(value, 60) for value in row.values()] for row in rows]

@@ -69,16 +69,17 @@ def report(
     import time
 
     from innerloop.files import check_writable, write_atomically
+    from innerloop.links import resolve_links
     from innerloop.recipes.runs import load_finished_runs
     from innerloop.report.drawing import Drawings
-    from innerloop.report.export import make_folder, write_figures
+    from innerloop.report.export import make_figure_folder, write_figures
     from innerloop.report.page import draw_charts, render_page
     from innerloop.surveys.survey import measure_report
 
     chosen = choose_options(results, **options)
     check_writable(output)
     if figures is not None:
-        make_folder(figures)
+        make_figure_folder(figures)
     damaged: list[dict[str, str]] = []
 
     def note_damage(place: str, reason: str) -> None:
@@ -102,7 +103,7 @@ def report(
         )
     charts = draw_charts(data)
     drawings = Drawings(find_results(results) / "figures")
-    write_atomically(output.resolve(), render_page(data, charts, drawings).encode())
+    write_atomically(resolve_links(output), render_page(data, charts, drawings).encode())
     drawings.tidy()
     if figures is not None:
         with progress_bar("drawing") as progress:

@@ -17,6 +17,7 @@ def report_sweep(
 ) -> None:
     """Write the page of a sweep; raise an error if an option of the other report is set."""
     from innerloop.files import check_writable, write_atomically
+    from innerloop.links import resolve_links
     from innerloop.recipes.sweep_survey import survey_sweep
     from innerloop.recipes.sweeps import SWEEP_FILE, is_sweep, read_sweep
     from innerloop.report.sweep import render_sweep
@@ -35,7 +36,7 @@ def report_sweep(
     check_writable(output)
     survey = survey_sweep(read_sweep(folder, definition))
     page = render_sweep(survey, f"innerloop report {folder} -o {output}")
-    write_atomically(output.resolve(), page.encode())
+    write_atomically(resolve_links(output), page.encode())
     if as_json:
         return print_json({"path": str(output), **_leave_histories(survey)})
     runs = survey["runs"]

@@ -76,6 +76,7 @@ def train(
     `--resume` continues an interrupted run, with the same result as without the interruption.
     """
     from innerloop.devices import choose_device
+    from innerloop.links import refuse_links, resolve_links
     from innerloop.recipes.base import Recipe, list_seeds, train_seeds
     from innerloop.recipes.finding import list_begun_seeds
     from innerloop.registry import make_member
@@ -85,7 +86,8 @@ def train(
     chosen, threads = list_seeds(seed or 0, seeds), check_threads(threads)
     own: int | None = None
     choose_device(device)  # an unavailable device raises an error before a folder is made
-    runs = find_results(results) / "runs"
+    runs = resolve_links(find_results(results) / "runs")
+    output = None if output is None else resolve_links(output)
     if grid and count_processes() > 1:
         raise InputError("a sweep starts its own workers: run it without torchrun")
     if grid and (resume or tensorboard):
@@ -99,7 +101,7 @@ def train(
         values = parse_parameters("recipes", Recipe, name, settings)
         recipe = make_member("recipes", Recipe, name, values)
         points = parse_grid(type(recipe), grid)
-        folder = output or name_sweep(runs, recipe, points)
+        folder = output or refuse_links(name_sweep(runs, recipe, points))
         _note(runs, folder, print_error)
         options = {"seed": seed or 0, "seeds": seeds, "workers": workers, "engine": engine}
         return run_sweep(name, folder, as_json, grid=points, device=device, **options, **values)
@@ -164,16 +166,17 @@ def _note(runs: Path, folder: Path, notice: Callable[[str], None]) -> None:
 
 def _find_run(name: str, output: Path | None) -> tuple[str, Path | None, int | None]:
     """Find the recipe, the folder and the seed of a run; `name` may be the folder of the run."""
+    from innerloop.links import resolve_links
     from innerloop.recipes.finding import holds_run, read_recipe_name, split_seed
     from innerloop.recipes.sweeps import is_sweep
 
-    place = Path(name) if output is None and ":" not in name else output
+    place = resolve_links(Path(name)) if output is None and ":" not in name else output
     if place is not None and is_sweep(place):
         raise InputError(
             f"{place} contains a sweep; to continue it, repeat the command that started it"
         )
-    if output is None and ":" not in name and holds_run(Path(name)):
-        name, output = read_recipe_name(Path(name)), Path(name)
+    if output is None and place is not None and holds_run(place):
+        name, output = read_recipe_name(place), place
     return (name, None, None) if output is None else (name, *split_seed(output))
 
 

@@ -187,10 +187,10 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
 
     def _load_run(self, scale: RegressionScale, X: np.ndarray, y: np.ndarray) -> None:
         from innerloop.recipes.base import load
-        from innerloop.training.folder import MODEL
+        from innerloop.recipes.runs import find_model
 
         path = Path(str(self.run))
-        recipe, model, about = load(path / MODEL if path.is_dir() else path)
+        recipe, model, about = load(find_model(path))
         distribution: Any = recipe.build_distribution()
         if distribution.problem_type is not RegressionProblem:
             raise InputError(f"{path} holds a {recipe.name}, which is no regression")

@@ -17,6 +17,7 @@ from innerloop.errors import InputError, unknown_name_error
 from innerloop.ledger.engines import parse_engine
 from innerloop.ledger.run import Outcome, Run
 from innerloop.ledger.store import Store
+from innerloop.links import resolve_links
 from innerloop.progress import Progress
 from innerloop.results import find_recorded
 
@@ -66,7 +67,7 @@ def check_claims(
     registered = [word for word in words if ":" not in word]
     ids = select_claims(registered) if registered or not own else []
     run = Run(
-        Store(cells, notice, recorded=find_recorded() / "cells"),
+        Store(resolve_links(cells), notice, recorded=resolve_links(find_recorded() / "cells")),
         parse_engine(options.engine, options.workers),
         seed=options.seed,
         fresh=options.fresh or device != "cpu",

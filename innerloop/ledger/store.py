@@ -16,9 +16,10 @@ from typing import Any
 
 from innerloop.claims.base import Preset
 from innerloop.errors import FileError
-from innerloop.files import PARTIAL_PREFIX, refuse_links, write_atomically
+from innerloop.files import PARTIAL_PREFIX, write_atomically
 from innerloop.jsonfiles import read_object
 from innerloop.ledger.tables import pack_tables, unpack_tables
+from innerloop.links import make_folder, remove_file
 from innerloop.provenance import collect_versions
 
 FORMAT = "innerloop-cell"
@@ -86,8 +87,6 @@ class Store:
         if self.recorded is not None and not path.exists():
             path = Store(self.recorded, self.notice).path(cell)
         try:
-            if path.is_relative_to(self.folder):
-                refuse_links(path, self.folder)
             file = read_object(path)
             content = file["content"]
             if file["format"] != FORMAT or file["version"] not in range(1, VERSION + 1):
@@ -113,9 +112,9 @@ class Store:
             "found": pack_tables(finished.found),
         }
         whole = {"format": FORMAT, "version": VERSION, "sha256": _compute_digest(content)}
-        path = refuse_links(self.path(cell), self.folder)
+        path = self.path(cell)
         try:
-            path.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(path.parent)
         except OSError as error:
             raise FileError(f"cannot write {path}: {error.strerror or error}") from None
         text = json.dumps(
@@ -131,8 +130,8 @@ class Store:
         for path in self.folder.glob(f"*/*/{PARTIAL_PREFIX}*"):
             try:
                 if time.time() - path.stat().st_mtime > STALE_SECONDS:
-                    path.unlink()
-            except OSError:
+                    remove_file(path)
+            except (OSError, FileError):
                 continue  # somebody else's, or gone: nothing is lost by leaving it
 
 

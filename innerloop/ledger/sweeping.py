@@ -22,10 +22,11 @@ from innerloop.errors import FileError, InputError
 from innerloop.jsonfiles import parse_object
 from innerloop.ledger.engines import Engine, parse_engine
 from innerloop.ledger.processes import EngineLostError
+from innerloop.links import resolve_links
 from innerloop.locations import describe_failure
 from innerloop.progress import Progress, ignore_progress
 from innerloop.provenance import digest_package
-from innerloop.recipes.base import list_seeds, train
+from innerloop.recipes.base import list_seeds, train_in
 from innerloop.recipes.sweeps import SWEEP_FILE, PlannedRun, Sweep, SweepResult
 from innerloop.training.loop import DivergedError
 
@@ -71,10 +72,12 @@ def sweep(
     choose_device(device)
     start = parse_engine(engine, workers, task="training")
     place = Path(folder).absolute()
-    asked = Sweep(place, _make_absolute(recipe), settings, grid, list_seeds(seed, seeds))
-    asked.check_recipes()
-    result = SweepResult.read(asked.write())
-    failures = _run_missing(asked, result, start, device, progress, notice)
+    planned = Sweep(
+        resolve_links(place), _make_absolute(recipe), settings, grid, list_seeds(seed, seeds)
+    )
+    planned.check_recipes()
+    result = SweepResult.read(planned.write())
+    failures = _run_missing(planned, place, result, start, device, progress, notice)
     result = replace(result, failures=failures)
     result.write_table()
     return result
@@ -87,18 +90,22 @@ def _make_absolute(recipe: str) -> str:
 
 
 def _run_missing(
-    asked: Sweep,
+    planned: Sweep,
+    place: Path,
     result: SweepResult,
     start: Callable[[], Engine],
     device: str,
     progress: Progress,
     notice: Callable[[str], None],
 ) -> dict[str, str]:
-    """Run what has not ended, and add its rows to the result; returns why runs failed."""
-    pending = deque(run for run in asked.runs if not result.has_row(run))
-    kept, total = len(asked.runs) - len(pending), len(asked.runs)
-    if kept:
-        notice(f"{kept} of {total} runs are finished already and kept")
+    """Run what has not ended, and add its rows to the result; returns why runs failed.
+
+    `place` is the folder of the sweep as the user named it: a worker may reach it by other links.
+    """
+    pending = deque(run for run in planned.runs if not result.has_row(run))
+    finished, total = len(planned.runs) - len(pending), len(planned.runs)
+    if finished:
+        notice(f"{finished} of {total} runs are finished already and kept")
     if not pending:
         return {}
     failures: dict[str, str] = {}
@@ -108,8 +115,9 @@ def _run_missing(
         while pending or running:
             while pending and len(running) < engine.slots:
                 run = pending.popleft()
-                settings = {**asked.settings, **run.point}
-                work = (asked.recipe, settings, run.seed, str(run.folder), device)
+                settings = {**planned.settings, **run.point}
+                folder = place / run.folder.relative_to(planned.folder)
+                work = (planned.recipe, settings, run.seed, str(folder), device)
                 running[engine.submit(*work)] = run
             progress(1 - (len(pending) + len(running)) / total, f"{len(running)} runs under way")
             if message := engine.check_health():
@@ -162,20 +170,15 @@ def train_run(
     from innerloop.training import folder as folders
 
     about: dict[str, Any] = {"package": digest_package()}
-    place = Path(folder)
-    if not (place.parents[1] / SWEEP_FILE).is_file():
-        text = f"this worker ({platform.node()}) does not see {place.parents[1]}: share it"
+    *_, point, name = Path(folder).parts
+    root = resolve_links(Path(folder).parents[1])
+    place = root / point / name
+    if not (root / SWEEP_FILE).is_file():
+        text = f"this worker ({platform.node()}) does not see {root}: share it"
         return json.dumps({**about, "error": text})
     try:
-        train(
-            recipe,
-            seed=seed,
-            folder=place,
-            resume=True,
-            device=device,
-            notice=lambda text: None,
-            **settings,
-        )
+        options: dict[str, Any] = {"resume": True, "device": device, "notice": lambda text: None}
+        train_in(place, recipe, settings, seed=seed, **options)
     except DivergedError:
         pass  # the folder says so
     except FileError as error:

@@ -20,8 +20,8 @@ from torch import nn
 
 from innerloop.devices import choose_device, default_to_cpu, require_precision
 from innerloop.errors import FileError, InputError
-from innerloop.files import refuse_links
 from innerloop.limits import check_count, check_seed
+from innerloop.links import remove_file, resolve_links
 from innerloop.progress import Progress, ignore_progress
 from innerloop.recipes.continuing import read_request
 from innerloop.recipes.definition import Recipe
@@ -151,20 +151,51 @@ def train(
         print(run.final["loss"])
         ```
     """
+    return train_in(
+        None if folder is None else resolve_links(Path(folder)),
+        recipe,
+        settings,
+        seed=seed,
+        resume=resume,
+        every=every,
+        threads=threads,
+        device=device,
+        progress=progress,
+        notice=notice,
+        watch=watch,
+        tensorboard=tensorboard,
+    )
+
+
+def train_in(
+    place: Path | None,
+    recipe: str | Recipe | type[Recipe],
+    settings: Mapping[str, Any],
+    *,
+    seed: int = 0,
+    resume: bool = False,
+    every: float = SECONDS_BETWEEN_CHECKPOINTS,
+    threads: int = 1,
+    device: str | torch.device | None = None,
+    progress: Progress | None = None,
+    notice: Callable[[str], None] | None = None,
+    watch: Callable[[int, nn.Module], None] | None = None,
+    tensorboard: bool = False,
+) -> TrainedRun:
+    """Train as `train` does, in the folder `place`; a link in its path is an error."""
     if isinstance(recipe, Recipe) and settings:
         raise InputError("settings go with a recipe's name: set them on the recipe object instead")
     seed, threads, notice = check_seed(seed), check_threads(threads), notice or warn_caller
     if tensorboard:
         check_tensorboard()
-        if folder is None:
+        if place is None:
             raise InputError("tensorboard needs a folder to write into: give the run a folder")
     if not (is_number(every) and every >= 0):
         raise InputError(f"every must be a number of seconds, at least 0, got {shorten(every)}")
-    place = None if folder is None else Path(folder)
     group = join_group(choose_device(device))
     where, notice = group.device, notice if group.leads else _ignore_notice
     with use_threads(threads):
-        begun = refuse_links(place / CHECKPOINT) if place is not None and resume else None
+        begun = place / CHECKPOINT if place is not None and resume else None
         request = read_request(recipe, settings, begun)
         made = request.recipe
         with default_to_cpu():
@@ -201,7 +232,6 @@ def _ignore_notice(text: str) -> None:
 
 def get_recipe(training: Training) -> Recipe:
     """Return the recipe of a training with its latest number of steps."""
-
     assert isinstance(training.settings, Recipe)
     return training.settings
 
@@ -254,16 +284,14 @@ def _fit_and_write(
 
 def _remove_old_model(path: Path, notice: Callable[[str], None]) -> None:
     """Remove the model file of a run that continues; its checkpoint holds the complete state."""
-
     try:
-        path.unlink(missing_ok=True)
+        remove_file(path)
     except OSError as error:
         notice(f"cannot remove the older model {path}: {error.strerror or error}")
 
 
 def _identify_run(training: Training) -> dict[str, Any]:
     """Return the recipe, settings and seed, which must not change when a run continues."""
-
     recipe = get_recipe(training)
     return {"recipe": recipe.name, "settings": recipe.values(), "seed": training.seed}
 
@@ -276,7 +304,6 @@ def describe_run(training: Training, environment: Environment) -> dict[str, Any]
 
 def replay(recipe: Recipe, seed: int = 0, threads: int = 1) -> Opening:
     """Repeat the first five steps of a training as `train` runs them, and return their record."""
-
     with use_threads(check_threads(threads)):
         model = recipe.build_model(torch.Generator().manual_seed(check_seed(seed)))
         return replay_opening(Training(model, recipe.build_objective(), recipe, seed))
@@ -295,27 +322,27 @@ def train_seeds(
     notice: Callable[[str], None] | None = None,
     tensorboard: bool = False,
 ) -> list[TrainedRun]:
-    """Train a recipe once per seed, each in its own folder, and resume interrupted runs."""
+    """Train a recipe once per seed, each in a folder of its own below `folder`.
 
+    With `resume`, interrupted runs are continued. A link in the path of a folder is an error.
+    """
     if not seeds:
         raise InputError("expected at least one seed, got none")
     check_seed(max(seeds))
     runs = []
     for done, seed in enumerate(seeds):
-        place = refuse_links(folder / f"seed-{seed}")
 
         def report(share: float, doing: str = "", done: int = done, seed: int = seed) -> None:
             progress((done + share) / len(seeds), f"seed {seed}, {doing}")
 
         options = {"resume": resume, "threads": threads, "progress": report, "notice": notice}
-        options |= {"device": device, "tensorboard": tensorboard}
-        runs.append(train(recipe, seed=seed, folder=place, **options, **(settings or {})))
+        options |= {"device": device, "tensorboard": tensorboard, "seed": seed}
+        runs.append(train_in(folder / f"seed-{seed}", recipe, settings or {}, **options))
     return runs
 
 
 def list_seeds(first: int, count: int) -> range:
     """Return `count` consecutive seeds from `first` on, or raise `InputError` if one is invalid."""
-
     first = check_seed(first)
     count = check_count("seeds", count, 1, MAX_SEEDS)
     check_seed(first + count - 1)

@@ -29,13 +29,11 @@ class Request(NamedTuple):
 
     def limit_memory(self) -> AbstractContextManager[None]:
         """Limit the memory for building the model if a file decides how large the model is."""
-
         return nullcontext() if self.held is None else limit_file_model(self.held)
 
 
 def limit_file_model(held: int) -> AbstractContextManager[None]:
     """Limit the memory for building a model from a file of this many bytes."""
-
     return limit_allocations(SPARE_BYTES + BYTES_PER_BYTE * held)
 
 

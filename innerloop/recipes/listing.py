@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from innerloop.errors import FileError, InputError
-from innerloop.files import refuse_links_inside
 from innerloop.jsonfiles import read_object
+from innerloop.links import refuse_links_inside, resolve_links
 from innerloop.recipes.run_file import RUN_FILE
 from innerloop.recipes.runs import DamageListener, find_folders, read_description
 from innerloop.training import checkpoint
@@ -26,7 +26,7 @@ def list_runs(
     root: Path, notice: DamageListener = lambda place, reason: None
 ) -> Iterator[dict[str, Any]]:
     """Describe the runs below `root` and those that notes below `root` point to."""
-    for folder, place in find_folders(root, SIGNS, notice):
+    for folder, place in find_folders(resolve_links(root), SIGNS, notice):
         yield {**describe_folder(folder), "folder": place}
 
 
@@ -75,7 +75,7 @@ def load_curves(places: Iterable[Path]) -> list[dict[str, Any]]:
     Each has a `name`, and a `group` of runs that differ in the seed alone.
     """
     curves: dict[Path, dict[str, Any]] = {}
-    for place in places:
+    for place in map(resolve_links, places):
         tables = [place / HISTORY] if (place / HISTORY).exists() else place.glob(f"**/{HISTORY}")
         listed = sorted(tables)
         if not listed:

@@ -16,8 +16,9 @@ from typing import Any
 
 from innerloop import sealed
 from innerloop.errors import FileError, InputError
-from innerloop.files import refuse_links, refuse_links_inside, write_atomically
+from innerloop.files import write_atomically
 from innerloop.jsonfiles import parse_object, read_object
+from innerloop.links import make_folder, refuse_links_inside, resolve_links
 from innerloop.recipes.base import FORMAT, VERSION
 from innerloop.training.folder import HISTORY, MODEL
 from innerloop.training.history import read_history
@@ -36,9 +37,9 @@ def note_run(root: Path, folder: Path) -> None:
     whole = folder.resolve()
     if whole.is_relative_to(root.resolve()):
         return
-    notes = refuse_links(root / NOTES)
+    notes = resolve_links(root) / NOTES
     try:
-        notes.mkdir(parents=True, exist_ok=True)
+        make_folder(notes)
     except OSError as error:
         raise FileError(f"cannot make {notes}: {error.strerror or error}") from None
     name = hashlib.sha256(os.fsencode(whole)).hexdigest()[:16]
@@ -46,14 +47,18 @@ def note_run(root: Path, folder: Path) -> None:
 
 
 def find_model(path: Path) -> Path:
-    """Find the model file of a run: in the folder itself, or in its one `seed-…` folder."""
+    """Find the model file of a run: in the folder itself, or in its one `seed-…` folder.
+
+    Links in the path that the user named are replaced, so that no other link needs to be followed.
+    """
+    path = resolve_links(path)
     if not path.is_dir():
         return path
     if (path / MODEL).is_file():
-        return refuse_links(path / MODEL)
+        return path / MODEL
     seeds = sorted(model.parent for model in path.glob(f"seed-*/{MODEL}"))
     if len(seeds) == 1:
-        return refuse_links(seeds[0] / MODEL, path)
+        return seeds[0] / MODEL
     if seeds:
         raise InputError(f"{path} holds {len(seeds)} runs: name one, such as {seeds[0]}")
     raise FileError(f"{path} contains no finished run: it has no file {MODEL}")
@@ -66,7 +71,7 @@ def load_finished_runs(
 
     One that is damaged, or is no run of this package, is left out and told to `notice`.
     """
-    for folder, place in find_folders(root, [MODEL], notice):
+    for folder, place in find_folders(resolve_links(root), [MODEL], notice):
         try:
             yield {**_load_run(folder / MODEL), "folder": place}
         except Exception as error:  # whatever a file holds, it must not cost the others

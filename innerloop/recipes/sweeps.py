@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from innerloop.errors import FileError, InputError, MissingLibraryError
-from innerloop.files import refuse_links, write_atomically
+from innerloop.files import write_atomically
 from innerloop.jsonfiles import read_object
+from innerloop.links import make_folder, resolve_links
 from innerloop.recipes.definition import Recipe
 from innerloop.recipes.listing import describe_folder
 from innerloop.recipes.runs import read_description
@@ -86,12 +87,6 @@ class Sweep:
         """Make the recipe with the settings of a point of the grid."""
         return make_member("recipes", Recipe, self.recipe, {**self.settings, **point})
 
-    def refuse_links(self) -> None:
-        """Raise `FileError` if a file or a run's folder inside the sweep's folder is a link."""
-        refuse_links(self.folder / SWEEP_FILE)
-        for run in self.runs:
-            refuse_links(run.folder, self.folder)
-
     def check_recipes(self) -> None:
         """Raise `InputError` for settings that the recipe does not have, before training starts."""
         for point in self.points:
@@ -109,10 +104,9 @@ class Sweep:
         Values and seeds may be added, nothing else changed.
         """
         path = self.folder / SWEEP_FILE
-        self.refuse_links()
         whole = self._add_to(path) if path.exists() else self
         try:
-            self.folder.mkdir(parents=True, exist_ok=True)
+            make_folder(self.folder)
         except OSError as error:
             raise FileError(f"cannot make {self.folder}: {error.strerror or error}") from None
         write_atomically(path, f"{json.dumps(whole.as_dict(), indent=2)}\n".encode())
@@ -175,6 +169,7 @@ def read_sweep(folder: Path, definition: str | None = None) -> Sweep:
     Code is never loaded because a file says so: a recipe that somebody wrote must be given as
     `definition`.
     """
+    folder = resolve_links(folder)
     path = folder / SWEEP_FILE
     values = _read_values(path)
     name = values["recipe"]
@@ -184,9 +179,7 @@ def read_sweep(folder: Path, definition: str | None = None) -> Sweep:
             "(it will be imported and run)"
         )
     try:
-        sweep = Sweep(folder, **{**values, "recipe": definition or name})
-        sweep.refuse_links()
-        return sweep
+        return Sweep(folder, **{**values, "recipe": definition or name})
     except InputError as error:
         raise FileError(f"{path} is damaged: {error}") from None
 

@@ -8,29 +8,42 @@ from __future__ import annotations
 
 import hashlib
 import json
+import re
 import zlib
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import vl_convert
 
 from innerloop.errors import FileError
 from innerloop.files import write_atomically
+from innerloop.links import make_folder, read_file, remove_file, resolve_links
 from innerloop.report.escaping import clean, escape
-from innerloop.report.shortening import SHORTER, shorten
+from innerloop.report.shortening import NAMESPACE, SHORTER, shorten
 from innerloop.report.theme import CONFIG
 
 WIDTH = 430
 """Width in pixels of the panel of a figure that has one: a phone shows it at three quarters."""
+
+MAX_BYTES = 16 * 2**20
+"""Bytes of one figure as SVG; the largest of this package have a few hundred KB."""
+ELEMENTS = {
+    *("svg", "g", "path", "text", "rect", "line", "circle", "defs", "clipPath", "linearGradient"),
+    *("stop", "tspan"),
+}
+"""Elements that a stored figure may have: none of them runs code or loads anything."""
+ATTRIBUTE = re.compile(r"(?!on|style|href)[a-zA-Z][a-zA-Z0-9-]*")
+"""Attributes that a stored figure may have."""
 
 
 class Drawings:
     """A renderer of figures as SVG, with an optional folder that caches drawn figures."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        self.folder = folder
+        self.folder = None if folder is None else resolve_links(folder)
         self.used: set[str] = set()
 
     def draw(self, spec: dict[str, Any]) -> str:
@@ -48,7 +61,7 @@ class Drawings:
             return _explain_failure(error)
         if self.folder is not None:
             try:
-                self.folder.mkdir(parents=True, exist_ok=True)
+                make_folder(self.folder)
                 write_atomically(self.folder / name, zlib.compress(svg.encode(), 9))
             except (FileError, OSError):  # a folder that cannot be written costs time, no page
                 self.folder = None
@@ -58,16 +71,33 @@ class Drawings:
         """Remove cached figures that this page did not use."""
         for path in self.folder.glob("*.svg.z") if self.folder is not None else ():
             if path.name not in self.used:
-                path.unlink(missing_ok=True)
+                remove_file(path)
 
     def _read(self, name: str) -> str | None:
-        """Read a cached figure; return None if it is missing or damaged."""
+        """Read a cached figure; return None if it is missing, damaged or not a figure."""
         if self.folder is None:
             return None
         try:
-            return zlib.decompress((self.folder / name).read_bytes()).decode()
-        except (OSError, zlib.error, UnicodeDecodeError):
+            stored = zlib.decompressobj().decompress(read_file(self.folder / name), MAX_BYTES)
+            svg = stored.decode()
+        except (OSError, FileError, zlib.error, UnicodeDecodeError):
             return None
+        return svg if is_drawing(svg) else None
+
+
+def is_drawing(svg: str) -> bool:
+    """Whether a stored figure consists of shapes and text alone: anybody may have written it."""
+    if "<!" in svg or "<?" in svg:
+        return False
+    try:
+        elements = list(ElementTree.fromstring(svg).iter())
+    except ElementTree.ParseError:
+        return False
+    known = {f"{{{NAMESPACE}}}{name}" for name in ELEMENTS}
+    return all(
+        element.tag in known and all(map(ATTRIBUTE.fullmatch, element.attrib))
+        for element in elements
+    )
 
 
 def _explain_failure(error: ValueError) -> str:

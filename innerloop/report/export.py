@@ -13,7 +13,8 @@ from typing import Any
 import vl_convert
 
 from innerloop.errors import FileError, InputError
-from innerloop.files import refuse_links, write_atomically
+from innerloop.files import write_atomically
+from innerloop.links import make_folder, resolve_links
 from innerloop.progress import Progress, ignore_progress
 from innerloop.report.escaping import clean, fill_template, inline_json, load_bundle
 from innerloop.report.page import Chart
@@ -47,14 +48,18 @@ def check_format(path: Path) -> None:
 
 
 def write_chart(path: Path, spec: dict[str, Any]) -> None:
-    """Write one chart in the format of the file's extension."""
+    """Write one chart to a path that the user named, in the format of its extension."""
+    write_atomically(resolve_links(path), encode_chart(path, spec))
+
+
+def encode_chart(path: Path, spec: dict[str, Any]) -> bytes:
+    """Return one chart in the format of the extension of the path that it is written to."""
     check_format(path)
     try:
-        data = ENCODERS[path.suffix](clean(spec))
+        return ENCODERS[path.suffix](clean(spec))
     except ValueError as error:  # of the converter, such as an image that is too wide
         reason = " ".join(str(error).split())[:200]
         raise FileError(f"cannot draw {path}: {reason}; a figure as .html needs no image") from None
-    write_atomically(path.resolve(), data)
 
 
 def check_drawing_format(path: Path) -> None:
@@ -67,7 +72,7 @@ def check_drawing_format(path: Path) -> None:
 def write_drawing(path: Path, svg: str) -> None:
     """Write an SVG drawing in the format of the file's extension."""
     check_drawing_format(path)
-    write_atomically(path.resolve(), DRAWING_ENCODERS[path.suffix](svg))
+    write_atomically(resolve_links(path), DRAWING_ENCODERS[path.suffix](svg))
 
 
 def render_chart(spec: dict[str, Any]) -> str:
@@ -77,10 +82,10 @@ def render_chart(spec: dict[str, Any]) -> str:
     )
 
 
-def make_folder(folder: Path) -> None:
+def make_figure_folder(folder: Path) -> None:
     """Create a folder for figures, or raise an error before any work starts."""
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        make_folder(resolve_links(folder))
     except OSError as error:
         raise FileError(f"cannot write figures to {folder}: {error.strerror or error}") from None
 
@@ -88,14 +93,16 @@ def make_folder(folder: Path) -> None:
 def write_figures(
     folder: Path, charts: Mapping[str, Chart], progress: Progress = ignore_progress
 ) -> None:
-    """Write each chart as NAME.png and NAME.svg, and its rows as NAME.csv."""
+    """Write each chart as NAME.png and NAME.svg, and its rows as NAME.csv; a link is an error."""
+    folder = resolve_links(folder)
     for k, (name, chart) in enumerate(charts.items(), 1):
         spec = chart.spec
         if spec.get("width") == "container":
             spec = {**spec, "width": PRINTED_WIDTH}
         place = name_file(name)
         for extension in (".svg", ".png"):
-            write_chart(refuse_links(folder / f"{place}{extension}"), spec)
+            path = folder / f"{place}{extension}"
+            write_atomically(path, encode_chart(path, spec))
         write_atomically(folder / f"{place}.csv", _format_csv(clean(chart.rows)).encode())
         progress(k / len(charts))
 

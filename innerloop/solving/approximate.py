@@ -91,7 +91,7 @@ def make_approximate(algorithm: Any, d: int, options: dict[str, Any]) -> Approxi
         check_count("steps", made.steps, 1)
         return made
     from innerloop.recipes.base import load
-    from innerloop.training.folder import MODEL
+    from innerloop.recipes.runs import find_model
 
     path = Path(algorithm)
     if not path.exists():
@@ -99,7 +99,7 @@ def make_approximate(algorithm: Any, d: int, options: dict[str, Any]) -> Approxi
             f"algorithm must be {', '.join(ALGORITHMS)}, auto, or the folder of a run that "
             f"learned lista-vm; got {algorithm!r}"
         )
-    recipe, model, _ = load(path / MODEL if path.is_dir() else path)
+    recipe, model, _ = load(find_model(path))
     if recipe.name != "lista-vm-learned":
         raise InputError(f"{path} holds a {recipe.name}; lista-vm-learned is a solver of the lasso")
     matrices, thresholds = model.double().matrices().detach(), model.thresholds.detach()  # pyright: ignore

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import os
+import platform
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from innerloop.errors import MissingLibraryError
+from innerloop.errors import FileError, MissingLibraryError
+from innerloop.links import make_folder, open_file
 
 BOARD = "tensorboard"
+FILE_VERSION = "brain.Event:2"
 
 
 class Board:
     """Writes rows of a history as TensorBoard's scalars into a folder of the run's.
 
-    Trouble with the file is told to `notice` and ends no training.
+    Trouble with the file is reported to `notice` and ends no training.
     """
 
     def __init__(self, folder: Path, notice: Callable[[str], None]) -> None:
@@ -33,33 +38,47 @@ class Board:
 
     def _write(self, history: list[dict[str, Any]]) -> None:
         if self._writer is None:
-            self._writer = self._open(history)
+            self._open(history)
         for row in history[self._count :]:
-            for name, value in row.items():
-                if name != "step":
-                    self._writer.add_scalar(name, value, int(row["step"]))
+            values = {name: value for name, value in row.items() if name != "step"}
+            scalars = [{"tag": name, "simple_value": value} for name, value in values.items()]
+            self._add_event(step=int(row["step"]), summary={"value": scalars})
         self._count = len(history)
         self._writer.flush()
 
-    def _open(self, history: list[dict[str, Any]]) -> Any:
-        """Open a file; what an earlier one has after this history, a kill has undone."""
-        from torch.utils.tensorboard import SummaryWriter
+    def _open(self, history: list[dict[str, Any]]) -> None:
+        """Open a new file; steps that an earlier file has after this history are withdrawn."""
+        from tensorboard.compat.proto.event_pb2 import SessionLog
+        from tensorboard.summary.writer.record_writer import RecordWriter
 
-        options: dict[str, Any] = {}
-        if self._place.exists():
+        resumed = self._place.exists()
+        make_folder(self._place)
+        # TensorBoard reads the files of a folder in the order of their names.
+        now = time.time_ns()
+        name = f"{now // 10**9:010d}.{now % 10**9:09d}.{platform.node()}.{os.getpid()}"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL
+        handle = open_file(self._place / f"events.out.tfevents.{name}", flags)
+        self._writer = RecordWriter(os.fdopen(handle, "wb"))
+        self._add_event(file_version=FILE_VERSION)
+        if resumed:
             self._count = len(history)
-            options["purge_step"] = int(history[-1]["step"]) + 1 if history else 0
-        return SummaryWriter(str(self._place), **options)
+            purged = int(history[-1]["step"]) + 1 if history else 0
+            self._add_event(step=purged, session_log={"status": SessionLog.START})
+
+    def _add_event(self, **fields: Any) -> None:
+        from tensorboard.compat.proto.event_pb2 import Event
+
+        self._writer.write(Event(wall_time=time.time(), **fields).SerializeToString())
 
     def _attempt(self, act: Callable[[], None]) -> None:
-        """Run a write to the file; report its first OSError once, and skip all later writes."""
+        """Run a write to the file; report its first error once, and skip all later writes."""
         if self._broken:
             return
         try:
             act()
-        except OSError as error:
+        except (OSError, FileError) as error:
             self._broken = True
-            reason = error.strerror or error
+            reason = getattr(error, "strerror", None) or error
             self._notice(f"cannot write {self._place}: {reason}; training continues without it")
 
 

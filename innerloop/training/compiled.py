@@ -1,8 +1,8 @@
 """The loss on Gram matrices and its gradient in C, compiled when it is first needed.
 
-The source is `gram_loss.c`; the machine's own compiler translates it for one shape in a second or
-two, into a folder that no other user can write and that is gone once the code is loaded. A setting
-asks for it (`kernel=c`): sums over prompts have another order than in `kernel.py`.
+The compiler of the machine translates the source, `gram_loss.c`, for one shape in a second or two,
+into a folder that no other user can write to and that is removed once the code is loaded. The
+setting `kernel=c` requests it, because sums over prompts have another order than in `kernel.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import ctypes
 import os
 import shlex
 import shutil
+import signal
 import subprocess
 import tempfile
 from collections.abc import Sequence
@@ -28,9 +29,15 @@ if TYPE_CHECKING:
     from innerloop.training.kernel import Prompts
 
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fPIC", "-shared", "-w")
-SECONDS = 300
+SECONDS = 300.0
 """How long a compiler may take."""
+MAX_MESSAGES = 2**16
+"""Bytes of a compiler's messages that are read."""
 REAL = {torch.float32: "float", torch.float64: "double"}
+
+
+class CompilerError(Exception):
+    """A compiler that failed, or was stopped."""
 
 
 def compute_loss(
@@ -78,45 +85,68 @@ def _load(real: str, d: int, layers: int, above: int, read: int, gammas: int) ->
     sizes = {"D": d, "LAYERS": layers, "ABOVE": above, "READ": read, "GAMMAS": gammas}
     defined = [f"-D{name}={value}" for name, value in {"REAL": real, **sizes}.items()]
     source = files("innerloop.training").joinpath("gram_loss.c").read_bytes()
+    compiler = find_compiler()
     with tempfile.TemporaryDirectory(prefix="innerloop-") as folder:
-        library = Path(folder) / "gram_loss.so"
-        _compile(source, [*FLAGS, *defined, "-o", str(library)])
+        library = str(Path(folder) / "gram_loss.so")
         try:
-            code = ctypes.CDLL(str(library))
-        except OSError as error:
+            _compile([*compiler, "-x", "c", "-", *FLAGS, *defined, "-o", library], source)
+            code = ctypes.CDLL(library)
+            code.count_totals.restype = ctypes.c_long
+        except (CompilerError, OSError, AttributeError) as error:
+            reason = " ".join(str(error).split())[:200]
             raise MissingLibraryError(
-                f"kernel=c: {' '.join(find_compiler())} made no library that can be loaded "
-                f"({str(error)[:200]}); set CC to a C compiler, or leave kernel=c out"
+                f"kernel=c: {shlex.join(compiler)} made no library that can be loaded ({reason}); "
+                "set CC to a C compiler, or leave kernel=c out"
             ) from None
-    code.count_totals.restype = ctypes.c_long
     return code
 
 
 def find_compiler() -> list[str]:
-    """Find the command that CC contains, such as `gcc -O2`, or the machine's own compiler."""
-    words = os.environ.get("CC") or "cc"
+    """Find the command that CC contains, such as `gcc -O2`, or the compiler of the machine."""
+    text = os.environ.get("CC") or "cc"
+    if os.sep in text and (path := shutil.which(text)):  # a path with spaces, without options
+        return [path]
     try:
-        name, *options = shlex.split(words)
+        name, *options = shlex.split(text)
     except ValueError:  # no word, or a quotation mark that is not closed
         name, options = "", []
     compiler = shutil.which(name) if name else None
     if compiler is None:
         raise MissingLibraryError(
-            f"kernel=c needs a C compiler, got CC={words!r:.100}: install gcc or clang and set CC "
+            f"kernel=c needs a C compiler, got CC={text!r:.100}: install gcc or clang and set CC "
             "to its name, or leave kernel=c out"
         )
     return [compiler, *options]
 
 
-def _compile(source: bytes, options: list[str]) -> None:
-    """Compile a source from memory."""
-    compiler = find_compiler()
-    command = [*compiler, "-x", "c", "-", *options]
-    try:
-        subprocess.run(command, input=source, capture_output=True, timeout=SECONDS, check=True)
-    except (OSError, subprocess.SubprocessError) as error:
-        words = (getattr(error, "stderr", None) or b"").decode(errors="replace").split("\n")
-        reason = next((line for line in words if "error" in line), str(error))
-        raise MissingLibraryError(
-            f"kernel=c: {' '.join(compiler)} cannot compile it ({reason[:200]}); leave it out"
-        ) from None
+def _compile(command: list[str], source: bytes) -> None:
+    """Run a compiler on a source in memory; raise `CompilerError` if it fails or does not end."""
+    with tempfile.TemporaryFile() as messages:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=messages,
+            start_new_session=True,  # so that it can be killed with the processes that it starts
+        )
+        try:
+            process.communicate(source, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            raise CompilerError(f"it ran for more than {SECONDS:g} seconds") from None
+        finally:
+            if process.returncode is None:
+                _kill_session(process)
+        if process.returncode:
+            messages.seek(0)
+            lines = messages.read(MAX_MESSAGES).decode(errors="replace").splitlines()
+            status = f"it exited with status {process.returncode}"
+            raise CompilerError(next((line for line in lines if "error" in line), status))
+
+
+def _kill_session(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process that was started in a session of its own, and all others of that session."""
+    if hasattr(os, "killpg"):
+        os.killpg(process.pid, signal.SIGKILL)
+    else:
+        process.kill()
+    process.wait()

@@ -18,7 +18,8 @@ from pathlib import Path
 from typing import Any
 
 from innerloop.errors import FileError
-from innerloop.files import open_own_file, refuse_links_inside, remove_partial_files
+from innerloop.files import remove_partial_files
+from innerloop.links import make_folder, open_own_file, refuse_links_inside
 
 CHECKPOINT, MODEL, LOCK = "checkpoint.safetensors", "model.safetensors", ".lock"
 HISTORY = "history.csv"
@@ -38,9 +39,11 @@ def open_folder(folder: Path, resume: bool, notice: Callable[[str], None]) -> It
     A run in it is refused unless `resume` is set, a folder that cannot be written always.
     """
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except FileExistsError:
+        make_folder(folder)
+    except (FileExistsError, NotADirectoryError):
         raise FileError(f"cannot train into {folder}: it is not a folder") from None
+    except FileError:
+        raise
     except OSError as error:
         raise FileError(f"cannot make {folder}: {error.strerror or error}") from None
     except ValueError as error:  # a zero byte in the name

@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from innerloop.errors import FileError
-from innerloop.files import open_own_file, write_atomically
+from innerloop.files import write_atomically
+from innerloop.links import open_own_file, read_file, remove_file
 
 MAX_BYTES = 64 * 2**20
 """Bytes of a history that are read; a row has about a hundred."""
@@ -77,7 +78,7 @@ class GrowingHistory:
             write_history(self.path, history)
             self._columns = list_columns(history)
         else:
-            self.path.unlink(missing_ok=True)
+            remove_file(self.path)
         self._count = len(history)
 
 
@@ -95,8 +96,7 @@ def read_history(
     `growing` history a last line that is not whole is left out.
     """
     try:
-        with path.open("rb") as file:
-            data = file.read(MAX_BYTES + 1)
+        data = read_file(path, MAX_BYTES + 1)
     except OSError as error:
         raise FileError(f"cannot read {path}: {error.strerror or error}") from None
     if growing:

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from innerloop import sealed
 from innerloop.errors import FileError, InputError
 from innerloop.jsonfiles import parse_object
+from innerloop.links import resolve_links
 from innerloop.transformer.attention import Attention, check_setting
 from innerloop.transformer.head import HeadWeights
 from innerloop.transformer.layout import Layout
@@ -28,16 +29,17 @@ MAX_REASON = 200
 
 
 def save(transformer: Transformer, path: Path, about: dict[str, Any]) -> None:
-    """Write a transformer and its metadata atomically: the whole file, or none."""
+    """Write a transformer and its metadata atomically, to a path that the user named."""
     metadata = {
         "structure": json.dumps(_describe_transformer(transformer), sort_keys=True),
         "about": json.dumps(about, sort_keys=True),
     }
-    sealed.write(path.resolve(), transformer.state_dict(), metadata, format=FORMAT, version=VERSION)
+    tensors = transformer.state_dict()
+    sealed.write(resolve_links(path), tensors, metadata, format=FORMAT, version=VERSION)
 
 
 def load(path: Path) -> tuple[Transformer, dict[str, Any]]:
-    """Read a transformer and its metadata from a file."""
+    """Read a transformer and its metadata from a file; a link in its path is an error."""
     metadata, tensors = sealed.read(path, format=FORMAT, version=VERSION)
     try:
         structure, about = (parse_object(metadata[name]) for name in ("structure", "about"))

@@ -228,9 +228,10 @@ class Transformer(nn.Module):
     @staticmethod
     def load(path: str | Path) -> Transformer:
         """Read a file that `save` wrote, after checking that it is intact."""
+        from innerloop.links import resolve_links
         from innerloop.transformer.file import load
 
-        return load(Path(path))[0]
+        return load(resolve_links(Path(path)))[0]
 
     def _schedule(self) -> Iterator[tuple[str, Block]]:
         """Yield every block in running order, with its label."""

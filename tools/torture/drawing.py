@@ -6,25 +6,31 @@ import random
 from typing import TypeVar
 
 from hypothesis import HealthCheck, Phase, given, seed, settings
+from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
 T = TypeVar("T")
 
 
 def draw(strategy: SearchStrategy[T], chance: random.Random) -> T:
-    """Draw one value; the same random numbers give the same value."""
+    """Draw one value; the same random numbers give the same value.
+
+    Hypothesis draws up to about 1,000 numbers. For a larger array, draw its shape and a seed.
+    """
     values: list[T] = []
 
     @seed(chance.getrandbits(64))
     @settings(
-        max_examples=2,  # the first example is the simplest one, whatever the seed
+        max_examples=2,
         database=None,
         deadline=None,
         phases=[Phase.generate],
-        suppress_health_check=[*HealthCheck.__members__.values()],
+        suppress_health_check=list(HealthCheck),
     )
-    @given(strategy)
-    def collect(value: T) -> None:
+    @given(st.integers(0, 2**64 - 1), strategy)
+    def collect(number: int, value: T) -> None:
+        # The first example is the simplest value of each strategy. The second example differs from
+        # the first, so without the number it could never be the simplest value.
         values.append(value)
 
     collect()
