@@ -14,6 +14,8 @@ from innerloop.links import make_folder, open_file
 
 BOARD = "tensorboard"
 FILE_VERSION = "brain.Event:2"
+_START = 1
+"""TensorBoard's SessionLog.START, which withdraws the steps that follow in earlier files."""
 
 
 class Board:
@@ -37,18 +39,16 @@ class Board:
             self._attempt(self._writer.close)
 
     def _write(self, history: list[dict[str, Any]]) -> None:
-        if self._writer is None:
-            self._open(history)
+        writer = self._writer or self._open(history)
         for row in history[self._count :]:
             values = {name: value for name, value in row.items() if name != "step"}
             scalars = [{"tag": name, "simple_value": value} for name, value in values.items()]
             self._add_event(step=int(row["step"]), summary={"value": scalars})
         self._count = len(history)
-        self._writer.flush()
+        writer.flush()
 
-    def _open(self, history: list[dict[str, Any]]) -> None:
+    def _open(self, history: list[dict[str, Any]]) -> Any:
         """Open a new file; steps that an earlier file has after this history are withdrawn."""
-        from tensorboard.compat.proto.event_pb2 import SessionLog
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         resumed = self._place.exists()
@@ -63,12 +63,15 @@ class Board:
         if resumed:
             self._count = len(history)
             purged = int(history[-1]["step"]) + 1 if history else 0
-            self._add_event(step=purged, session_log={"status": SessionLog.START})
+            self._add_event(step=purged, session_log={"status": _START})
+        return self._writer
 
     def _add_event(self, **fields: Any) -> None:
-        from tensorboard.compat.proto.event_pb2 import Event
+        from tensorboard.compat.proto import event_pb2
 
-        self._writer.write(Event(wall_time=time.time(), **fields).SerializeToString())
+        events: Any = event_pb2  # its classes are made at import, which a type checker cannot see
+        event = events.Event(wall_time=time.time(), **fields)
+        self._writer.write(event.SerializeToString())
 
     def _attempt(self, act: Callable[[], None]) -> None:
         """Run a write to the file; report its first error once, and skip all later writes."""
