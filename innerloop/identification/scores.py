@@ -25,7 +25,10 @@ from innerloop.identification.measures import (
 MATCH_SCORE, CLOSE, ANSWER_SHARE = 0.999, 0.99, 0.98
 """Smallest score of a match, share and similarity of what is close, share of what answers alike."""
 RESOLUTION = 1e-3
-"""Scores that differ by less count as equal."""
+"""Scores that differ by less count as equal, unless one of them is exact."""
+EXACT_MISS, ROUNDING_MISS = 1e-9, 1e-8
+"""A candidate is exact where its score misses 1 by less than the first; where some candidate is,
+only those that miss by less than the second, which leaves room for rounding, are tied with it."""
 RESAMPLINGS, TAIL_SHARE = 400, 0.025
 MAX_DISTANCE = 1e6
 """Cap on the distance of a prompt, in units of the scale: a diverged prompt counts as this."""
@@ -144,13 +147,15 @@ class ScoreTable:
     def find_ties(self) -> Bool[Tensor, "candidates layers"]:
         """Find the candidates that are tied with the best one of each layer.
 
-        Where some match, the others are not tied with them; and none is tied that scores below
-        one that is not: what is named leads what is not.
+        Where some match, the others are not tied with them, and where some are exact, neither are
+        those that only come near. No candidate is tied that scores below one that is not.
         """
         best = self.scores.argmax(dim=0).expand(len(self.resampled), 1, -1)
         behind = self.resampled.gather(1, best) - self.resampled
         tied = torch.quantile(behind, TAIL_SHARE, dim=0) <= RESOLUTION
         matched = torch.quantile(self.resampled, TAIL_SHARE, dim=0) >= MATCH_SCORE
         tied &= matched | ~matched.any(dim=0)
+        missed = 1 - self.scores
+        tied &= (missed <= ROUNDING_MISS) | ~(missed <= EXACT_MISS).any(dim=0)
         lead = torch.where(tied, -torch.inf, self.scores).amax(dim=0)
         return tied & (self.scores >= lead)

@@ -121,7 +121,7 @@ def select_candidate(
     fits = scored.find_ties() & scored.find_close() & varies
     counts, means = fits.sum(dim=-1), scored.scores.clamp_min(-1).mean(dim=-1)
     order = [
-        (-int(counts[c]), m.parameter_count, -round(float(means[c]), DIGITS))
+        (-int(counts[c]), *rank_simplicity(m), -round(float(means[c]), DIGITS), m.candidate.label)
         for c, m in enumerate(matches)
     ]
     best = order.index(min(order))
@@ -134,6 +134,16 @@ def select_candidate(
         if candidate.name == declared and as_good:
             return best if candidate.contains(simplest) else c
     return best
+
+
+def rank_simplicity(match: Match) -> tuple[int, bool]:
+    """Rank a match by its free numbers, closed forms first.
+
+    The step of an iteration is chosen too, and counts as a number: an iteration that has converged
+    is not preferred to the solution that it converges to.
+    """
+    iterates = match.candidate.schedule != "exact"
+    return match.parameter_count + iterates, iterates
 
 
 def judge_layers(
@@ -184,11 +194,12 @@ def _judge_layer(
 ) -> LayerVerdict:
     scores, everyone = scored.scores[:, layer], range(len(matches))
     ties = [c for c in everyone if tied[c]]
-    chosen = (
-        overall
-        if overall in ties
-        else min(ties, key=lambda c: (matches[c].parameter_count, -round(float(scores[c]), DIGITS)))
-    )
+
+    def rank(c: int) -> tuple[int, bool, float, str]:
+        rounded = round(float(scores[c]), DIGITS)
+        return *rank_simplicity(matches[c]), -rounded, matches[c].candidate.label
+
+    chosen = overall if overall in ties else min(ties, key=rank)
     fit = scored.grade(chosen, layer)
     if fit == "none":  # nothing is named, so nothing is preferred for being simple
         chosen = int(scores.argmax())

@@ -1,0 +1,89 @@
+"""Verdicts on functions whose algorithm and numbers are known: names, steps, and what is printed.
+
+Every model is a few lines of torch that share no code with the candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from innerloop.identification.conclusion import Identification
+from innerloop.identification.identification import identify
+from innerloop.problems.linear_regression import LinearRegression
+
+PROBLEMS = LinearRegression(d=4, n=16, kappa=8.0, noise=0.3)
+Function = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def compute_gradient(X: Tensor, y: Tensor, w: Tensor) -> Tensor:
+    residual = torch.einsum("bnd,bd->bn", X, w) - y
+    return torch.einsum("bnd,bn->bd", X, residual) / X.shape[1]
+
+
+def descend(sizes: Sequence[float]) -> Function:
+    """Make gradient descent from 0 with these step sizes."""
+
+    def predict(X: Tensor, y: Tensor, x_query: Tensor) -> Tensor:
+        w = torch.zeros_like(x_query)
+        for size in sizes:
+            w = w - size * compute_gradient(X, y, w)
+        return (w * x_query).sum(-1)
+
+    return predict
+
+
+def solve_least_squares(X: Tensor, y: Tensor, x_query: Tensor) -> Tensor:
+    return (torch.linalg.lstsq(X, y[..., None]).solution[..., 0] * x_query).sum(-1)
+
+
+def use_every_other_example(X: Tensor, y: Tensor, x_query: Tensor) -> Tensor:
+    return descend([0.3] * 4)(X[:, ::2], y[:, ::2], x_query)
+
+
+def run(model: Any, *names: str, problems: LinearRegression = PROBLEMS, **rest: Any) -> Any:
+    return identify(model, problems, algorithms=list(names) or None, **rest)
+
+
+def list_results(found: Identification) -> tuple[Any, ...]:
+    """Return what a verdict says, without the problems that it was measured on."""
+    return found.as_dict(), found.score_table.scores.tolist()
+
+
+@pytest.mark.parametrize("model", [solve_least_squares, descend([0.3] * 3)])
+def test_the_order_of_candidates_changes_nothing(model: Function) -> None:
+    names = [
+        *("conjugate-gradients", "gradient-descent", "heavy-ball", "least-squares", "newton"),
+        *("ridge", "weighted-gradient-descent"),
+    ]
+    first = run(model, *names, prompts=64)
+    shuffled = run(model, *names[3:], *reversed(names[:3]), prompts=64)
+    assert list_results(first) == list_results(shuffled)
+
+
+def test_least_squares_is_named_before_iterations_that_reach_it() -> None:
+    names = ["conjugate-gradients", "heavy-ball", "least-squares", "newton", "ridge"]
+    found = run(solve_least_squares, *names)
+    assert found.verdict == "least-squares"
+    assert "conjugate-gradients" in found.layers[0].also_fits
+
+
+def test_an_exact_fit_beats_a_simpler_one_that_only_comes_near() -> None:
+    """Two equal steps are within 2e-4 of these three, and three unequal ones are exact."""
+    found = run(descend([0.5, 0.1, 0.3]), "gradient-descent", "heavy-ball")
+    assert found.verdict == "gradient-descent (per step)"
+    sizes = found.hyperparameters["step_sizes"]
+    assert sorted(sizes) == pytest.approx([0.1, 0.3, 0.5], rel=1e-4)
+    assert found.layers[0].score > 1 - 1e-10
+    assert "gradient-descent" not in found.layers[0].also_fits
+
+
+def test_every_other_example_is_known_by_its_weights() -> None:
+    found = run(use_every_other_example, "gradient-descent", "weighted-gradient-descent")
+    assert (found.verdict, found.layers[0].step) == ("weighted-gradient-descent", 4)
+    (weights,) = found.hyperparameters["example_weights"]
+    assert weights == pytest.approx([0.6, 0.0] * 8, abs=1e-4)
