@@ -14,6 +14,7 @@ from torch import Tensor
 
 from innerloop.identification.conclusion import Identification
 from innerloop.identification.identification import identify
+from innerloop.identification.models import Model
 from innerloop.problems.linear_regression import LinearRegression
 
 PROBLEMS = LinearRegression(d=4, n=16, kappa=8.0, noise=0.3)
@@ -87,3 +88,46 @@ def test_every_other_example_is_known_by_its_weights() -> None:
     assert (found.verdict, found.layers[0].step) == ("weighted-gradient-descent", 4)
     (weights,) = found.hyperparameters["example_weights"]
     assert weights == pytest.approx([0.6, 0.0] * 8, abs=1e-4)
+
+
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize(("count", "size"), [(20, 0.15), (100, 0.05)])
+def test_steps_and_step_size_of_gradient_descent(count: int, size: float, seed: int) -> None:
+    """27 steps of 0.112 miss by 1e-5, and an exact fit exists."""
+    found = run(descend([size] * count), "gradient-descent", "heavy-ball", "ridge", seed=seed)
+    (layer,) = found.layers
+    assert (found.verdict, layer.step, layer.fitting_steps) == ("gradient-descent", count, None)
+    assert found.hyperparameters["step_sizes"] == pytest.approx([size], rel=1e-6)
+    assert layer.score > 1 - 1e-10
+
+
+def test_all_numbers_of_steps_that_fit_are_printed() -> None:
+    def predict(X: Tensor, y: Tensor, x_query: Tensor) -> Tensor:
+        wave = torch.sin(1000 * X.sum(dim=(-2, -1)))
+        return descend([0.15] * 20)(X, y, x_query) + 0.003 * wave
+
+    found = run(predict, "gradient-descent")
+    (layer,) = found.layers
+    assert layer.fit == "match"
+    assert layer.fitting_steps is not None
+    fewest, most = layer.fitting_steps
+    assert fewest < 15 < 25 < most
+    assert f"({fewest} to {most} steps fit)" in str(found)
+
+
+def test_layers_of_many_short_steps() -> None:
+    """Three layers of ten steps each: neither one nor two steps a layer come as near."""
+
+    def predict(X: Tensor, y: Tensor, x_query: Tensor) -> list[Tensor]:
+        return [descend([0.04] * count)(X, y, x_query) for count in (10, 20, 30)]
+
+    class Layered(Model):
+        layers = ["layer 1", "layer 2", "layer 3"]
+
+        def predict(self, problem: Any) -> Tensor:
+            x, y, query = problem.x, problem.y, problem.x_query[:, 0]
+            return torch.stack(predict(x, y, query)).unsqueeze(-1)
+
+    found = run(Layered(), "gradient-descent", "heavy-ball")
+    assert [layer.step for layer in found.layers] == [10, 20, 30]
+    assert found.hyperparameters["step_sizes"] == pytest.approx([0.04], rel=1e-6)

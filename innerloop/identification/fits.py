@@ -99,10 +99,10 @@ def make_match(fit: Fit, scoring: Any) -> Match:
             rows = [own[id(algorithm)] for algorithm in fit.algorithms]
         else:
             rows = list(predict_at_steps(fit.algorithms[0], view, fit.steps))
-    return Match(candidate, fit.algorithms, fit.steps, _count_numbers(fit), torch.stack(rows))
+    return Match(candidate, fit.algorithms, fit.steps, count_numbers(fit), torch.stack(rows))
 
 
-def _count_numbers(fit: Fit) -> int:
+def count_numbers(fit: Fit) -> int:
     """Count the free numbers of a candidate, whatever it was fitted by."""
     algorithm, count = fit.algorithms[0], len(fit.steps)
     if type(algorithm) is fit.candidate.algorithm:

@@ -36,10 +36,11 @@ from innerloop.identification.models import (
 )
 from innerloop.identification.modules import ModuleModel
 from innerloop.identification.scores import Match, ScoreTable
-from innerloop.identification.screening import fit_candidates
+from innerloop.identification.screening import find_fitting_steps, fit_candidates
 from innerloop.identification.similarities import add_similarities, describe_growth
 from innerloop.identification.trained import TrainedModel
 from innerloop.identification.trials import TrialCandidate, fit_trials
+from innerloop.identification.verdict import LayerVerdict
 from innerloop.limits import check_count, check_memory, check_seed
 from innerloop.policies.base import Policy
 from innerloop.problems.base import Distribution
@@ -52,7 +53,8 @@ PROMPTS_PER_ENTRY = 6
 MIN_ANSWERED = 256
 """A model answers this many of them, or as many as a fit of such a matrix uses."""
 STEPS_PER_LAYER, MIN_STEPS = 4, 32
-"""Steps of an iteration that a fit considers: this many per layer, and at least this many."""
+"""Steps of an iteration that a fit of several layers considers: this many per layer, and at least
+this many."""
 
 
 def as_model(given: Any, label: str = "the model") -> Model:
@@ -87,7 +89,7 @@ def identify(
     *,
     algorithms: Sequence[Given] | None = None,
     prompts: int = 256,
-    steps: int = 64,
+    steps: int = 128,
     seed: int = 0,
     device: str | torch.device | None = None,
     progress: Progress | None = None,
@@ -158,16 +160,31 @@ def _identify(
     for candidate in found:
         needed = estimate_memory(candidate.guesses[0], candidate.schedule, wanted)
         check_memory(needed, f"fitting {candidate.label}")
-    most = max(min(steps, max(STEPS_PER_LAYER * len(labels), MIN_STEPS)), len(labels))
+    some = max(STEPS_PER_LAYER * len(labels), MIN_STEPS)
+    most = steps if len(labels) == 1 else max(min(steps, some), len(labels))
     matches = _fit_all(found, wanted, scoring, most, progress)
     truth = answered.find_truth(scoring)
     scored = ScoreTable.from_matches(answered.vectors, matches, truth, generator)
     declared = seen.get_declared_algorithm()
     concluded = conclude(matches, scored, labels, scoring, answered, len(fitting), declared)
-    layers = add_similarities(concluded.layers, matches, scoring, seen, most)
+    layers = _add_fitting_steps(concluded.layers, matches, wanted, most)
+    layers = add_similarities(layers, matches, scoring, seen, most)
     growth = describe_growth(layers)
     notes = [*concluded.notes, *([growth] if growth else [])]
     return replace(concluded, layers=layers, notes=notes)
+
+
+def _add_fitting_steps(
+    layers: list[LayerVerdict], matches: Sequence[Match], wanted: FitTarget, steps: int
+) -> list[LayerVerdict]:
+    """Add to a single output which other numbers of steps fit it as well."""
+    (layer, *others) = layers
+    if others or layer.step is None:
+        return layers
+    match = next(match for match in matches if match.candidate.label == layer.nearest)
+    if isinstance(match.candidate, TrialCandidate):
+        return layers
+    return [replace(layer, fitting_steps=find_fitting_steps(match, wanted, steps))]
 
 
 def check_request(distribution: Any, algorithms: Any) -> None:

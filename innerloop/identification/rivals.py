@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.identification.candidates import Candidate
-from innerloop.identification.fits import Fit
+from innerloop.identification.fits import Fit, count_numbers
 from innerloop.identification.shared import EXACT_COST, HOPELESS_COST
 from innerloop.identification.stepwise import never
 
@@ -33,6 +33,12 @@ def are_matched(fits: Sequence[Fit]) -> bool:
 def is_left_behind(fit: Fit, rivals: Sequence[Fit]) -> bool:
     """Tell whether a candidate is far from every layer, and others match each of them."""
     return are_matched(rivals) and float(fit.costs.min()) > FAR_COST
+
+
+def is_settled(fit: Fit, rivals: Iterable[Fit]) -> bool:
+    """Tell whether a candidate with as few numbers as this one already fits every layer exactly."""
+    exact = (rival for rival in rivals if float(rival.costs.max()) < EXACT_COST)
+    return any(count_numbers(rival) <= count_numbers(fit) for rival in exact)
 
 
 def find_special_case(candidate: Candidate, rivals: Iterable[Fit]) -> Fit | None:

@@ -9,6 +9,7 @@ Candidates that are left behind keep their brief fits. With `exhaustive` all are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -23,15 +24,19 @@ from innerloop.identification.fitting import (
     fit_exactly,
     group_guesses,
 )
-from innerloop.identification.hyper import slice_steps
+from innerloop.identification.hyper import list_free_parameters, slice_steps
 from innerloop.identification.large_fits import fit_large, is_large, start_large
 from innerloop.identification.per_step_fits import fit_groups
-from innerloop.identification.rivals import find_special_case, is_left_behind
-from innerloop.identification.scores import Match
+from innerloop.identification.marquardt import PERFECT_COST
+from innerloop.identification.rivals import find_special_case, is_left_behind, is_settled
+from innerloop.identification.scores import EXACT_MISS, RESOLUTION, Match
 from innerloop.identification.shared import (
     HOPELESS_COST,
     TRIAL_ITERATIONS,
+    SharedFit,
+    StepSearch,
     refit_best,
+    search_steps,
     try_assignments,
 )
 from innerloop.progress import Progress
@@ -91,6 +96,25 @@ def fit_candidates(
         if not is_left_behind(fits[k], rivals):
             fits[k] = _fit_in_full(fits[k], steps, rivals)
     return [make_match(fits[k], scoring) for k in range(len(found))]
+
+
+def find_fitting_steps(match: Match, wanted: FitTarget, steps: int) -> tuple[int, int] | None:
+    """Return the fewest and the most steps that fit a single output as well as those of a match.
+
+    None where no others do, and for candidates without steps or without free numbers.
+    """
+    algorithm, schedule = match.algorithms[0], match.candidate.schedule
+    if wanted.layers > 1 or schedule != "one for all" or not list_free_parameters(algorithm):
+        return None
+    view = match.candidate.view(wanted.problem)
+    few = replace(wanted, problem=view).take_first(count_prompts(algorithm, wanted, schedule))
+    (step,) = match.steps
+    cost = float(few.tabulate_costs(algorithm, step)[0, step])
+    search = StepSearch(SharedFit(cost, [step], algorithm), few, max(steps, step))
+    # Beside an exact fit only those count that are as exact, up to rounding.
+    tied = 100 * max(cost, PERFECT_COST) if cost <= EXACT_MISS else cost + RESOLUTION
+    interval = search.find_interval(tied) if step else (step, step)
+    return None if interval == (step, step) else interval
 
 
 def _track(
@@ -160,6 +184,8 @@ def _fit_in_full(fit: Fit, steps: int, rivals: Sequence[Fit]) -> Fit:
         return measure_fit(candidate, wanted, fits, [])
     if candidate.schedule == "one for all":
         better = refit_best(fit.trials, few, steps)
+        if not is_settled(fit, rivals):
+            better = search_steps(better, few, steps)
         return measure_fit(candidate, wanted, [better.algorithm] * wanted.layers, better.steps)
     start = slice_steps(fit.algorithms[0], 0, 1)
     return fit_groups(candidate, wanted, [[start]], few, rivals)

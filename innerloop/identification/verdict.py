@@ -52,7 +52,8 @@ class LayerVerdict:
 
     A layer that answers a constant is compared with nothing: `answers` says which. `where` says on
     which prompts the candidate misses most, `alike` has the similarities that the literature
-    measures, over all lengths of a prompt.
+    measures, over all lengths of a prompt. `fitting_steps` are the fewest and the most steps that fit
+    a single output as well as `step` does, where there are others.
     """
 
     layer: int
@@ -77,6 +78,7 @@ class LayerVerdict:
     near: list[Near]
     answers: str | None = None
     where: str | None = None
+    fitting_steps: tuple[int, int] | None = None
     alike: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -92,13 +94,19 @@ class LayerVerdict:
         if self.fit == "constant":
             return self.answers or "answers a constant"
         if self.fit == "match":
-            return f"runs {label}"
+            return f"runs {label}{self._describe_fitting_steps()}"
         if self.fit == "close":
-            return f"close to {label}: misses {missed}{most}"
+            return f"close to {label}{self._describe_fitting_steps()}: misses {missed}{most}"
         if self.fit == "answers":
             return f"gives the answers of {label} to {missed}, with errors of its own{most}"
         alike = "" if self.similarity is None else f": similarity of errors {self.similarity:.2f}"
         return f"none fits; nearest {label}{alike}"
+
+    def _describe_fitting_steps(self) -> str:
+        if self.fitting_steps is None:
+            return ""
+        fewest, most = self.fitting_steps
+        return f" ({fewest} to {most} steps fit)"
 
 
 def format_share(value: float) -> str:
