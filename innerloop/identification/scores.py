@@ -5,6 +5,7 @@ verdict.py says what the grades mean. Scores are resampled over prompts, the sam
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from innerloop.algorithms.base import Algorithm
 from innerloop.identification.candidates import Candidate
 from innerloop.identification.measures import (
     FLOOR,
+    ROUNDING,
     LayerPredictions,
     Truth,
     pooled_similarity,
@@ -55,6 +57,7 @@ class ScoreTable:
     """Scores, shares and similarities of all candidates at all layers; scores also resampled.
 
     `vanish` tells the layers without errors to compare; all of them where the truth is not known.
+    The similarity of a candidate without errors is NaN.
     """
 
     scores: Scores
@@ -97,7 +100,9 @@ class ScoreTable:
         if truth is not None:
             vanish = left.mean(dim=-1) <= FLOOR * power.mean()
             rows = [pooled_similarity(model, m.predictions, truth).diagonal() for m in matches]
-            similar = torch.stack(rows)
+            errors = torch.stack([(m.predictions - truth).square().sum(dim=(1, 2)) for m in matches])
+            exact = errors <= ROUNDING**2 * truth.square().sum()
+            similar = torch.stack(rows).masked_fill(exact, torch.nan)
         return cls(
             score_shares(even)[0],
             score_shares(counts.to(model) / prompts),
@@ -125,9 +130,8 @@ class ScoreTable:
 
     def get_similarity(self, candidate: int, layer: int) -> float | None:
         """Return the similarity of errors; None where there are none to compare."""
-        if bool(self.vanish[layer]):
-            return None
-        return float(self.similarities[candidate, layer])
+        similarity = float(self.similarities[candidate, layer])
+        return None if bool(self.vanish[layer]) or math.isnan(similarity) else similarity
 
     def grade(self, candidate: int, layer: int) -> Fit:
         """Grade how a candidate fits a layer."""

@@ -8,7 +8,8 @@ rounding where a model is exact, and all alike where it has hardly begun. So a c
               is left is nothing beside the answers and beside their errors
     is close  where share and similarity of errors are `CLOSE`; the share alone where the model's
               errors vanish or the truth is not known
-    answers   where the share is `ANSWER_SHARE` and the errors are the model's own
+    answers   where the share is `ANSWER_SHARE` and the errors are the model's own; then only the
+              limit is named, a solution in closed form, as many iterations converge to it
 All three fall with E‖m − c‖², so which candidate is nearest does not depend on which is asked. It
 is tied with those whose score a bootstrap over prompts (the same draws for all) does not show to be
 lower by `RESOLUTION`. Of these the one is named that fits most layers, then the one with the fewest
@@ -27,11 +28,16 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from innerloop.identification.scores import Fit, Match, ScoreTable
+from innerloop.identification.scores import ANSWER_SHARE, RESOLUTION, Fit, Match, ScoreTable
 
 DIGITS, SAME_SCORE = 9, 1e-6
 """Decimals of a score that decide between two names: further ones are rounding errors; and scores
 that differ by less do not speak against what a model declares, which fits may miss by as much."""
+ALMOST_AS_NEAR = 1.5
+"""Where a layer gives the answers of several closed forms, the simplest is named among those that
+miss at most this many times what the nearest one misses."""
+NEAR_SHARE = 0.5
+"""Share of what a layer says below which a candidate is not near, and is not printed."""
 NEAREST = 3
 """Candidates named for information where none fits."""
 
@@ -99,6 +105,8 @@ class LayerVerdict:
             return f"close to {label}{self._describe_fitting_steps()}: misses {missed}{most}"
         if self.fit == "answers":
             return f"gives the answers of {label} to {missed}, with errors of its own{most}"
+        if self.share < NEAR_SHARE:
+            return "none fits, and none is near"
         alike = "" if self.similarity is None else f": similarity of errors {self.similarity:.2f}"
         return f"none fits; nearest {label}{alike}"
 
@@ -213,6 +221,12 @@ def _judge_layer(
         chosen = int(scores.argmax())
         ties = [chosen]
         fit = scored.grade(chosen, layer)
+    if fit == "answers" and _have_closed_forms(matches):
+        # Iterations that have converged are alike, and which is nearest is chance.
+        limits = _find_limits(matches, scored, layer)
+        ties = limits or ties
+        chosen = min(limits, key=lambda c: rank_simplicity(matches[c])) if limits else chosen
+        fit = "answers" if limits else "none"
     low, high = scored.interval(chosen, layer)
     candidate, named = matches[chosen].candidate, fit in ("match", "close")
     others = [matches[c].candidate for c in ties if c != chosen]
@@ -245,6 +259,25 @@ def _judge_layer(
         by_numbers_alone=[other.label for other in contained],
         near=_list_nearest(matches, scored, chosen, layer),
     )
+
+
+def _have_closed_forms(matches: Sequence[Match]) -> bool:
+    return any(match.candidate.schedule == "exact" for match in matches)
+
+
+def _find_limits(matches: Sequence[Match], scored: ScoreTable, layer: int) -> list[int]:
+    """Find the closed forms whose answers a layer gives, the nearest and those almost as near."""
+    shares = {
+        c: float(scored.shares[c, layer])
+        for c, match in enumerate(matches)
+        if match.candidate.schedule == "exact"
+    }
+    least = 1 - max(shares.values())
+    return [
+        c
+        for c, share in shares.items()
+        if share >= ANSWER_SHARE and 1 - share <= ALMOST_AS_NEAR * least + RESOLUTION
+    ]
 
 
 def _get_step(match: Match, layer: int) -> int | None:
