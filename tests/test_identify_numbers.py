@@ -193,3 +193,40 @@ def test_laws_that_explain_nothing_are_not_printed() -> None:
     assert print_laws(0.99, 1.0) == ["steps", "order"]
     assert print_laws(0.99, 0.44) == ["steps"]
     assert print_laws(0.01, 1.0) == []
+
+
+def test_a_schedule_that_restarts_has_eight_steps() -> None:
+    """Two rounds of four steps: a polynomial of degree 8, which unequal steps give exactly."""
+    found = run(descend([0.8, 0.4, 0.2, 0.1] * 2), "gradient-descent", "ridge")
+    assert (found.verdict, found.layers[0].step) == ("gradient-descent (per step)", 8)
+    assert found.layers[0].score > 1 - 1e-10
+
+
+def test_an_output_gain_is_fitted() -> None:
+    names = ["conjugate-gradients", "gradient-descent", "lms", "ridge"]
+
+    def predict(X: Tensor, y: Tensor, x_query: Tensor) -> Tensor:
+        return 1.3 * descend([0.3] * 8)(X, y, x_query)
+
+    found = run(predict, *names)
+    assert (found.verdict, found.layers[0].step) == ("scaled gradient-descent", 8)
+    assert found.hyperparameters["gain"] == pytest.approx(1.3, rel=1e-6)
+    assert found.hyperparameters["step_sizes"] == pytest.approx([0.3], rel=1e-6)
+    plain = run(descend([0.3] * 8), *names)
+    assert not any(match.candidate.is_scaled for match in plain.matches)
+
+
+@pytest.mark.parametrize("size", [0.3, 0.45])
+def test_gradient_descent_in_other_units_has_a_preconditioner(size: float) -> None:
+    """At 0.45 the steps are above the stable limit on few prompts, whose predictions are huge."""
+    units = torch.tensor([2.0, 0.5, 1.0, 1.5], dtype=torch.float64)
+
+    def predict(X: Tensor, y: Tensor, x_query: Tensor) -> Tensor:
+        return descend([size] * 4)(X * units, y, x_query * units)
+
+    found = run(predict, "gradient-descent", "preconditioned-gradient-descent", "ridge")
+    assert found.verdict == "preconditioned-gradient-descent"
+    assert found.layers[0].step == 4
+    (matrix,) = found.hyperparameters["preconditioners"]
+    expected = (size * units.square()).diag()
+    torch.testing.assert_close(torch.tensor(matrix).to(expected), expected, rtol=0, atol=1e-5)

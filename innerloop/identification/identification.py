@@ -20,6 +20,7 @@ from innerloop.devices import choose_device, default_to_cpu
 from innerloop.errors import InputError
 from innerloop.identification.candidates import Candidate, Given
 from innerloop.identification.conclusion import Identification, conclude
+from innerloop.identification.families.queries import Queries
 from innerloop.identification.fitting import (
     EQUATIONS_PER_UNKNOWN,
     FitTarget,
@@ -155,7 +156,10 @@ def _identify(
     target, labels = answer_problem(seen, fitting), seen.layers
     answered = answer_problem(seen, scoring)
     truth = target.find_truth(fitting)
-    wanted = FitTarget(fitting, target.vectors, scale(target.vectors, truth))
+    if isinstance(target.family, Queries):
+        wanted = FitTarget.weigh(fitting, target.vectors, truth)
+    else:
+        wanted = FitTarget(fitting, target.vectors, scale(target.vectors, truth))
     found = list_all_candidates(target.family, fitting, target.shape, target.vectors[0], algorithms)
     for candidate in found:
         needed = estimate_memory(candidate.guesses[0], candidate.schedule, wanted)

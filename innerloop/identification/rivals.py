@@ -37,8 +37,13 @@ def is_left_behind(fit: Fit, rivals: Sequence[Fit]) -> bool:
 
 def is_settled(fit: Fit, rivals: Iterable[Fit]) -> bool:
     """Tell whether a candidate with as few numbers as this one already fits every layer exactly."""
-    exact = (rival for rival in rivals if float(rival.costs.max()) < EXACT_COST)
+    exact = filter(is_exact, rivals)
     return any(count_numbers(rival) <= count_numbers(fit) for rival in exact)
+
+
+def is_exact(fit: Fit) -> bool:
+    """Tell whether a candidate fits every layer up to rounding."""
+    return float(fit.costs.max()) < EXACT_COST
 
 
 def find_special_case(candidate: Candidate, rivals: Iterable[Fit]) -> Fit | None:
@@ -46,8 +51,7 @@ def find_special_case(candidate: Candidate, rivals: Iterable[Fit]) -> Fit | None
 
     A solution without steps has values of its own at each layer, which no iteration has.
     """
-    certain = (fit for fit in rivals if float(fit.costs.max()) < EXACT_COST)
-    inside = (fit for fit in certain if fit.candidate.schedule != "exact")
+    inside = (fit for fit in filter(is_exact, rivals) if fit.candidate.schedule != "exact")
     return next((fit for fit in inside if candidate.contains(fit.candidate)), None)
 
 

@@ -100,7 +100,9 @@ class ScoreTable:
         if truth is not None:
             vanish = left.mean(dim=-1) <= FLOOR * power.mean()
             rows = [pooled_similarity(model, m.predictions, truth).diagonal() for m in matches]
-            errors = torch.stack([(m.predictions - truth).square().sum(dim=(1, 2)) for m in matches])
+            errors = torch.stack(
+                [(m.predictions - truth).square().sum(dim=(1, 2)) for m in matches]
+            )
             exact = errors <= ROUNDING**2 * truth.square().sum()
             similar = torch.stack(rows).masked_fill(exact, torch.nan)
         return cls(

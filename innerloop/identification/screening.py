@@ -22,13 +22,15 @@ from innerloop.identification.fitting import (
     FitTarget,
     count_prompts,
     fit_exactly,
+    fit_numbers,
     group_guesses,
 )
-from innerloop.identification.hyper import list_free_parameters, slice_steps
+from innerloop.identification.hyper import average_steps, list_free_parameters, slice_steps
 from innerloop.identification.large_fits import fit_large, is_large, start_large
 from innerloop.identification.per_step_fits import fit_groups
 from innerloop.identification.marquardt import PERFECT_COST
-from innerloop.identification.rivals import find_special_case, is_left_behind, is_settled
+from innerloop.identification.rivals import find_special_case, is_exact, is_left_behind, is_settled
+from innerloop.identification.scaled import fit_scaled
 from innerloop.identification.scores import EXACT_MISS, RESOLUTION, Match
 from innerloop.identification.shared import (
     HOPELESS_COST,
@@ -62,7 +64,7 @@ def fit_candidates(
 
     At most `steps` steps of an iteration are matched with a layer.
     """
-    seen = [FitTarget(c.view(wanted.problem), wanted.model, wanted.scale) for c in found]
+    seen = [replace(wanted, problem=c.view(wanted.problem)) for c in found]
     small = [k for k, candidate in enumerate(found) if not is_large(candidate)]
     large = [k for k, candidate in enumerate(found) if is_large(candidate)]
     fits: dict[int, Fit] = {}
@@ -95,7 +97,31 @@ def fit_candidates(
         rivals = [] if exhaustive else list(fits.values())
         if not is_left_behind(fits[k], rivals):
             fits[k] = _fit_in_full(fits[k], steps, rivals)
-    return [make_match(fits[k], scoring) for k in range(len(found))]
+    if not exhaustive:
+        fits |= _share_values(fits)
+        fits |= dict(enumerate(fit_scaled(list(fits.values()), steps), len(found)))
+    return [make_match(fits[k], scoring) for k in sorted(fits)]
+
+
+def _share_values(fits: dict[int, Fit]) -> dict[int, Fit]:
+    """Fit values for all steps from the mean of exact values per step; return what improves."""
+    exact = {
+        fit.candidate.name: fit
+        for fit in fits.values()
+        if fit.candidate.schedule == "per step" and is_exact(fit)
+    }
+    better = {}
+    for k, fit in fits.items():
+        own = exact.get(fit.candidate.name)
+        if own is None or fit.candidate.schedule != "one for all" or is_exact(fit):
+            continue
+        mean = average_steps(own.algorithms[0])
+        few = fit.wanted.take_first(count_prompts(mean, fit.wanted, "one for all"))
+        shared = fit_numbers(mean, few, range(few.layers), own.steps)
+        trial = measure_fit(fit.candidate, fit.wanted, [shared] * few.layers, own.steps)
+        if float(trial.costs.sum()) < float(fit.costs.sum()):
+            better[k] = trial
+    return better
 
 
 def find_fitting_steps(match: Match, wanted: FitTarget, steps: int) -> tuple[int, int] | None:

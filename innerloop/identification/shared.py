@@ -27,7 +27,7 @@ TRIAL_ITERATIONS, MAX_REFITS = 2, 3
 PROMISING_COST, EXACT_COST, HOPELESS_COST = 1e-4, 1e-9, 0.5
 """Costs per layer below which no other assignment is tried, with several layers and with one, and
 above which none is refitted."""
-SEARCHED_COST, MAX_SEARCHED = 0.05, 24
+SEARCHED_COST, MAX_SEARCHED = 0.01, 24
 """A fit of less cost per layer is searched over the number of steps, trying at most this many."""
 CERTAIN_COST, RIVAL_TRIAL, MAX_REFITTED = 1e-6, 10.0, 3
 """A fit of this cost per layer is right. Otherwise further assignments are fitted on, whose trials

@@ -8,6 +8,7 @@ one step less. The fewest steps that fit as well as any are kept.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,9 +35,9 @@ from innerloop.identification.instances import copy_problem, copy_state
 
 MAX_WAIT = 2
 """A step's numbers without effect on their own layer are fitted at one of this many later ones."""
-FEW_OUTPUT_STEPS, MAX_OUTPUT_STEPS, PROMISING_COST = 6, 12, 1e-4
-"""Steps that a single output is fitted by at most: the second number where the first ones reach this
-cost."""
+MAX_OUTPUT_STEPS, MANY_OUTPUT_NUMBERS, PROMISING_COST = 6, 12, 1e-4
+"""Steps that a single output is fitted by at most; more, up to the second count of free numbers,
+where the first ones reach this cost."""
 OUTPUT_ITERATIONS, OUTPUT_GAIN = 30, 3e-3
 """Iterations of each such fit, and the share by which the cost must fall: steps of similar size are
 told apart slowly."""
@@ -104,8 +105,10 @@ def fit_output(
     best: tuple[float, int, Algorithm[Any, Any]] | None = None
     for group in group_guesses(guesses):
         last: Algorithm[Any, Any] | None = None
-        for steps in range(1, MAX_OUTPUT_STEPS + 1):
-            if steps > 1 and len(pack_parameters(repeat_per_step(group[0], steps))) > MANY_UNKNOWNS:
+        for steps in itertools.count(1):
+            numbers = len(pack_parameters(repeat_per_step(group[0], steps)))
+            most = MANY_UNKNOWNS if steps <= MAX_OUTPUT_STEPS else MANY_OUTPUT_NUMBERS
+            if steps > 1 and numbers > most:
                 break
             starts = _list_starts(group, wanted, steps, last)
             fits = [
@@ -120,7 +123,7 @@ def fit_output(
                 best = (min(costs), steps, last)
             if min(costs) < OUTPUT_COST or steps > best[1] + 1:
                 break
-            if steps >= FEW_OUTPUT_STEPS and min(costs) > PROMISING_COST:
+            if steps >= MAX_OUTPUT_STEPS and min(costs) > PROMISING_COST:
                 break
             if steps >= MIN_OUTPUT_STEPS and best[0] > enough:
                 break

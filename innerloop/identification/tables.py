@@ -27,7 +27,9 @@ def build_rows(found: dict[str, Any]) -> list[list[str]]:
             name_layer(layer),
             layer["does"],
             "" if layer["answers"] else format_score(layer["share"]),
-            "" if layer["similarity"] is None or layer["share"] < NEAR_SHARE else f"{layer['similarity']:.3f}",
+            ""
+            if layer["similarity"] is None or layer["share"] < NEAR_SHARE
+            else f"{layer['similarity']:.3f}",
             "" if layer["error"] is None else f"{layer['error']:.2g}",
             ""
             if layer["runner_up"] is None or layer["runner_up_share"] < NEAR_SHARE
