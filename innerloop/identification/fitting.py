@@ -161,7 +161,7 @@ class FitTarget:
         """(c − m) / √(scale · batch), whose squares add up to the cost, with weights of prompts."""
         return ((predictions - self.model[list(layers)]) * self.weigh_residuals(layers)).flatten()
 
-    def weigh_residuals(self, layers: Sequence[int]) -> Float[Tensor, "layers #batch 1"]:
+    def weigh_residuals(self, layers: Sequence[int]) -> Float[Tensor, "layers _ 1"]:
         """Return the factors of residuals at some layers."""
         factors = (self.scale[list(layers)] * self.model.shape[1]).rsqrt()[:, None, None]
         return factors if self.roots is None else factors * self.roots[list(layers)]

@@ -39,6 +39,7 @@ from innerloop.identification.modules import ModuleModel
 from innerloop.identification.scores import Match, ScoreTable
 from innerloop.identification.screening import find_fitting_steps, fit_candidates
 from innerloop.identification.similarities import add_similarities, describe_growth
+from innerloop.identification.symmetries import drop_unshared
 from innerloop.identification.trained import TrainedModel
 from innerloop.identification.trials import TrialCandidate, fit_trials
 from innerloop.identification.verdict import LayerVerdict
@@ -166,7 +167,7 @@ def _identify(
         check_memory(needed, f"fitting {candidate.label}")
     some = max(STEPS_PER_LAYER * len(labels), MIN_STEPS)
     most = steps if len(labels) == 1 else max(min(steps, some), len(labels))
-    matches = _fit_all(found, wanted, scoring, most, progress)
+    matches = drop_unshared(_fit_all(found, wanted, scoring, most, progress), seen, scoring)
     truth = answered.find_truth(scoring)
     scored = ScoreTable.from_matches(answered.vectors, matches, truth, generator)
     declared = seen.get_declared_algorithm()

@@ -27,8 +27,8 @@ from innerloop.identification.fitting import (
 )
 from innerloop.identification.hyper import average_steps, list_free_parameters, slice_steps
 from innerloop.identification.large_fits import fit_large, is_large, start_large
-from innerloop.identification.per_step_fits import fit_groups
 from innerloop.identification.marquardt import PERFECT_COST
+from innerloop.identification.per_step_fits import fit_groups
 from innerloop.identification.rivals import find_special_case, is_exact, is_left_behind, is_settled
 from innerloop.identification.scaled import fit_scaled
 from innerloop.identification.scores import EXACT_MISS, RESOLUTION, Match

@@ -137,7 +137,7 @@ class StepSearch:
         return starts[costs.index(min(costs))]
 
     def find_best(self) -> SharedFit:
-        """Search the number of steps whose fit has the least cost, by strides that grow or halve."""
+        """Search the number of steps of the best fit, by strides that grow or halve."""
         best = self.first
         stride = max(1, best // 2)
         while self.fits[best].cost > PERFECT_COST * self.wanted.layers:

@@ -58,8 +58,8 @@ class LayerVerdict:
 
     A layer that answers a constant is compared with nothing: `answers` says which. `where` says on
     which prompts the candidate misses most, `alike` has the similarities that the literature
-    measures, over all lengths of a prompt. `fitting_steps` are the fewest and the most steps that fit
-    a single output as well as `step` does, where there are others.
+    measures, over all lengths of a prompt. `fitting_steps` are the fewest and the most steps that
+    fit a single output as well as `step` does, where there are others.
     """
 
     layer: int
