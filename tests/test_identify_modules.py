@@ -118,12 +118,12 @@ def noisy_least_squares(X: Tensor, y: Tensor, query: Tensor) -> Tensor:
 
 
 def test_a_model_with_the_answers_of_least_squares_has_its_own_errors() -> None:
-    found = identify(noisy_least_squares, PROBLEMS, **SOME)
-    (layer,) = found.layers
+    result = identify(noisy_least_squares, PROBLEMS, **SOME)
+    (layer,) = result.layers
     assert (layer.fit, layer.nearest, layer.algorithm) == ("answers", "least-squares", None)
     assert layer.share > 0.99
     assert layer.similarity is None  # least squares has no errors to compare with
-    assert found.verdict == "gives the answers of least-squares, with errors of its own"
+    assert result.verdict == "gives the answers of least-squares, with errors of its own"
     noisy = identify(noisy_least_squares, LinearRegression(d=3, n=6, noise=2.0), **SOME)
     (layer,) = noisy.layers
     assert layer.fit == "close"  # beside the errors that noise makes, its own are small

@@ -180,7 +180,7 @@ def _identify(
 
 
 def _add_fitting_steps(
-    layers: list[LayerVerdict], matches: Sequence[Match], wanted: FitTarget, steps: int
+    layers: list[LayerVerdict], matches: Sequence[Match], target: FitTarget, steps: int
 ) -> list[LayerVerdict]:
     """Add to a single output which other numbers of steps fit it as well."""
     (layer, *others) = layers
@@ -189,7 +189,7 @@ def _add_fitting_steps(
     match = next(match for match in matches if match.candidate.label == layer.nearest)
     if isinstance(match.candidate, TrialCandidate):
         return layers
-    return [replace(layer, fitting_steps=find_fitting_steps(match, wanted, steps))]
+    return [replace(layer, fitting_steps=find_fitting_steps(match, target, steps))]
 
 
 def check_request(distribution: Any, algorithms: Any) -> None:

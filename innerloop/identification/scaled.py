@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.linalg import LinAlgError  # pyright: ignore[reportAttributeAccessIssue]
 
 from innerloop.algorithms.base import Algorithm, hyperparameter
 from innerloop.errors import InputError
@@ -84,10 +85,10 @@ Start = tuple[float, list[int], Algorithm[Any, Any]]
 
 def _screen_gain(fit: Fit, steps: int) -> Start | None:
     """Return the guess that is nearest with a gain, and its cost; None where none is near."""
-    candidate, wanted = fit.candidate, fit.wanted.take_first(SCREENED_PROMPTS)
+    candidate, target = fit.candidate, fit.wanted.take_first(SCREENED_PROMPTS)
     guess = candidate.guesses[0]
     takes_gain = (
-        wanted.model.shape[-1] == 1
+        target.model.shape[-1] == 1
         and candidate.schedule != "per step"
         and len(pack_parameters(guess)) <= MOST_NUMBERS
         and dataclasses.is_dataclass(guess)
@@ -101,16 +102,16 @@ def _screen_gain(fit: Fit, steps: int) -> Start | None:
     for start in starts:
         try:
             with torch.no_grad():
-                predictions = predict_steps(start, wanted.problem, count)
-        except (InputError, torch.linalg.LinAlgError):
+                predictions = predict_steps(start, target.problem, count)
+        except (InputError, LinAlgError):
             continue
-        costs, gains = _project(wanted, predictions)
+        costs, gains = _project(target, predictions)
         matched = costs.argmin(dim=-1).tolist()
-        cost = sum_costs(costs, matched) / wanted.layers
+        cost = sum_costs(costs, matched) / target.layers
         if cost < SEARCHED_COST and (best is None or cost < best[0]):
             values = {f.name: getattr(start, f.name) for f in dataclasses.fields(start) if f.init}  # pyright: ignore[reportArgumentType]
             gain = gains[-1, matched[-1]].double()
-            best = (cost, matched, make_scaled(type(start))(**values, gain=gain))
+            best = (cost, matched, make_scaled(type(start))(**values, gain=gain))  # pyright: ignore[reportCallIssue]
     return best
 
 
@@ -118,16 +119,16 @@ def _fits_class(fit: Fit) -> bool:
     return type(fit.algorithms[0]) is fit.candidate.algorithm
 
 
-def _project(wanted: FitTarget, predictions: Tensor) -> tuple[Tensor, Tensor]:
+def _project(target: FitTarget, predictions: Tensor) -> tuple[Tensor, Tensor]:
     """Return the cost of each layer and step with its best gain, and that gain."""
-    roots = torch.ones_like(wanted.model) if wanted.roots is None else wanted.roots
-    model = (roots * wanted.model).flatten(1)
+    roots = torch.ones_like(target.model) if target.roots is None else target.roots
+    model = (roots * target.model).flatten(1)
     rows = torch.stack([(root * predictions).flatten(1) for root in roots])
     inner = torch.einsum("lp,lsp->ls", model, rows)
     power = rows.square().sum(dim=-1)
     gains = (inner / power.clamp_min(1e-300)).nan_to_num(0.0, 0.0, 0.0)
     missed = (model.unsqueeze(1) - gains.unsqueeze(-1) * rows).square().sum(dim=-1)
-    costs = missed / len(wanted.model[0]) / wanted.scale.unsqueeze(-1)
+    costs = missed / len(target.model[0]) / target.scale.unsqueeze(-1)
     return costs.nan_to_num(torch.inf, torch.inf), gains
 
 

@@ -124,16 +124,16 @@ def _share_values(fits: dict[int, Fit]) -> dict[int, Fit]:
     return better
 
 
-def find_fitting_steps(match: Match, wanted: FitTarget, steps: int) -> tuple[int, int] | None:
+def find_fitting_steps(match: Match, target: FitTarget, steps: int) -> tuple[int, int] | None:
     """Return the fewest and the most steps that fit a single output as well as those of a match.
 
     None where no others do, and for candidates without steps or without free numbers.
     """
     algorithm, schedule = match.algorithms[0], match.candidate.schedule
-    if wanted.layers > 1 or schedule != "one for all" or not list_free_parameters(algorithm):
+    if target.layers > 1 or schedule != "one for all" or not list_free_parameters(algorithm):
         return None
-    view = match.candidate.view(wanted.problem)
-    few = replace(wanted, problem=view).take_first(count_prompts(algorithm, wanted, schedule))
+    view = match.candidate.view(target.problem)
+    few = replace(target, problem=view).take_first(count_prompts(algorithm, target, schedule))
     (step,) = match.steps
     cost = float(few.tabulate_costs(algorithm, step)[0, step])
     search = StepSearch(SharedFit(cost, [step], algorithm), few, max(steps, step))

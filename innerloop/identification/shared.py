@@ -105,8 +105,8 @@ class StepSearch:
     one that is known. Steps of several layers stay in proportion: 7, 14, 21 become 8, 16, 24.
     """
 
-    def __init__(self, fit: SharedFit, wanted: FitTarget, steps: int) -> None:
-        self.wanted, self.steps = wanted, steps
+    def __init__(self, fit: SharedFit, target: FitTarget, steps: int) -> None:
+        self.target, self.steps = target, steps
         self.first = math.gcd(*fit.steps)
         self.pattern = [step // self.first for step in fit.steps]
         self.most = steps // max(self.pattern)
@@ -118,9 +118,9 @@ class StepSearch:
             near = min(self.fits, key=lambda known: abs(math.log(known / count)))
             belief = [step * count for step in self.pattern]
             start = self._scale_start(self.fits[near].algorithm, near / count, belief)
-            layers = range(self.wanted.layers)
-            algorithm = fit_numbers(start, self.wanted, layers, belief, iterations=MAX_ITERATIONS)
-            table = self.wanted.tabulate_costs(algorithm, max(belief))
+            layers = range(self.target.layers)
+            algorithm = fit_numbers(start, self.target, layers, belief, iterations=MAX_ITERATIONS)
+            table = self.target.tabulate_costs(algorithm, max(belief))
             self.fits[count] = SharedFit(sum_costs(table, belief), belief, algorithm)
         return self.fits[count]
 
@@ -132,7 +132,7 @@ class StepSearch:
         for part in list_free_parameters(algorithm):
             scaled = share * getattr(algorithm, part.name)
             starts.append(replace(algorithm, **{part.name: scaled}))  # pyright: ignore[reportArgumentType]
-        tables = self.wanted.tabulate_guesses(starts, max(belief))
+        tables = self.target.tabulate_guesses(starts, max(belief))
         costs = [sum_costs(table, belief) for table in tables]
         return starts[costs.index(min(costs))]
 
@@ -140,7 +140,7 @@ class StepSearch:
         """Search the number of steps of the best fit, by strides that grow or halve."""
         best = self.first
         stride = max(1, best // 2)
-        while self.fits[best].cost > PERFECT_COST * self.wanted.layers:
+        while self.fits[best].cost > PERFECT_COST * self.target.layers:
             around = [each for each in (best + stride, best - stride) if 1 <= each <= self.most]
             if len(self.fits) > MAX_SEARCHED:
                 break
@@ -169,12 +169,12 @@ class StepSearch:
         return edges[0], edges[1]
 
 
-def search_steps(fit: SharedFit, wanted: FitTarget, steps: int) -> SharedFit:
+def search_steps(fit: SharedFit, target: FitTarget, steps: int) -> SharedFit:
     """Fit for other numbers of steps too where a fit is near and not exact; return the best."""
-    near = EXACT_COST < fit.cost / wanted.layers < SEARCHED_COST
+    near = EXACT_COST < fit.cost / target.layers < SEARCHED_COST
     if not near or not max(fit.steps) or not list_free_parameters(fit.algorithm):
         return fit
-    return StepSearch(fit, wanted, steps).find_best()
+    return StepSearch(fit, target, steps).find_best()
 
 
 def fit_assignment(

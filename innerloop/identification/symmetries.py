@@ -37,8 +37,10 @@ def drop_unshared(matches: list[Match], model: Model, problem: Any) -> list[Matc
         changes = measure_change(before, predict_layers(model, reverse))
     except InputError:  # a model that takes no other prompts
         return matches
-    kept = [match for match in matches if not _depends_more(match, few, reverse, before, changes)]
-    return kept or matches
+    sharing = [
+        match for match in matches if not _depends_more(match, few, reverse, before, changes)
+    ]
+    return sharing or matches
 
 
 def measure_change(before: LayerPredictions, after: LayerPredictions) -> Float[Tensor, " layers"]:
