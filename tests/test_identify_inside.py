@@ -14,6 +14,7 @@ from innerloop.identification.hooked import HookedModel
 from innerloop.identification.identification import identify
 from innerloop.identification.inside.identified import discriminate_ties, inspect_identification
 from innerloop.identification.inside.streams import BuiltStreams
+from innerloop.identification.models import Predictions
 from innerloop.problems.linear_regression import LinearRegression
 from innerloop.transformer.disguises import (
     change_basis,
@@ -73,13 +74,23 @@ def test_the_verdict_on_an_impostor_is_about_what_it_prints() -> None:
     assert discriminate_ties(found, model, PROBLEMS) == []
 
 
-def test_candidates_that_tie_are_told_apart_on_other_problems() -> None:
+class NearlyExact(BuiltStreams):
+    """A construction whose predictions have small errors, so that no candidate fits exactly."""
+
+    def predict(self, problem: Any) -> Predictions:
+        answers = super().predict(problem)
+        return answers * (1 + 2e-3 * torch.sin(1000 * answers))
+
+
+def test_discriminate_ties_separates_candidates_on_other_problems() -> None:
     n = 4000
     construction = NewtonConstruction(d=1, n=n, steps=2, alpha=0.15 / n**2)
-    model = BuiltStreams(construction, construction.transformer)
+    model = NearlyExact(construction, construction.transformer)
     problems = LinearRegression(d=1, n=n)
-    found = identify(model, problems, **SMALL)
-    assert found.layers[-1].indistinguishable
-    told = discriminate_ties(found, model, problems, prompts=4)
-    assert told
-    assert all(each.winner == "newton" for each in told), [each.text for each in told]
+    result = identify(model, problems, **SMALL)
+    assert result.layers[-1].indistinguishable
+    separated = discriminate_ties(result, model, problems, prompts=4)
+    assert separated
+    assert all(each.winner == "newton" for each in separated), [each.text for each in separated]
+    exact = BuiltStreams(construction, construction.transformer)
+    assert not identify(exact, problems, **SMALL).layers[-1].indistinguishable

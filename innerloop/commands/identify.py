@@ -31,7 +31,7 @@ def identify(
     ] = None,
     definition: Definition = None,
     prompts: Annotated[int, typer.Option(min=2, help="Prompts that score the candidates.")] = 256,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of a candidate to look at.")] = 64,
+    steps: Annotated[int, typer.Option(min=1, help="Steps of a candidate to look at.")] = 128,
     seed: Seed = 0,
     figure: Annotated[
         Path | None, typer.Option(help="Draw layer × step to this file: html, png or svg.")

@@ -49,7 +49,13 @@ class Candidate:
 
     @property
     def label(self) -> str:
-        return f"{self.name} (per step)" if self.schedule == "per step" else self.name
+        name = f"scaled {self.name}" if self.is_scaled else self.name
+        return f"{name} (per step)" if self.schedule == "per step" else name
+
+    @property
+    def is_scaled(self) -> bool:
+        """Whether predictions are multiplied by a free gain (scaled.py)."""
+        return hasattr(self.guesses[0], "gain")
 
     def view(self, problem: Any) -> Any:
         """Return the problem in the form that the algorithm takes: itself, or its examples."""
@@ -57,8 +63,10 @@ class Candidate:
 
     def contains(self, other: Candidate) -> bool:
         """Whether some choice of its hyper-parameters reproduces any choice of another's."""
+        if other.is_scaled or (self.is_scaled and self.name != other.name):
+            return False
         if self.name == other.name:
-            return self.schedule == "per step"
+            return self.is_scaled or self.schedule == "per step"
         freer = self.schedule == "per step" or other.schedule != "per step"
         return freer and self.name in find_generalisations(other.algorithm)
 

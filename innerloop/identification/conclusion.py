@@ -219,10 +219,7 @@ def _describe_strangers(layers: Sequence[LayerVerdict]) -> str:
     last = layers[-1]
     if last.fit != "answers":
         return NONE_FITS
-    alike = [v for v in layers if v.fit == "answers" and v.nearest == last.nearest]
-    missed = format_share(max(1 - last.share, 0.0) ** 0.5)
-    place = _describe_place(alike, layers)
-    return f"gives the answers of {last.nearest} to {missed}{place}, with errors of its own"
+    return f"gives the answers of {last.nearest}, with errors of its own"
 
 
 def _describe_place(some: Sequence[LayerVerdict], layers: Sequence[LayerVerdict]) -> str:

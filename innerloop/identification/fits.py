@@ -20,6 +20,7 @@ from innerloop.identification.hyper import (
     predict_steps,
     repeat_per_step,
 )
+from innerloop.identification.measures import LayerPredictions
 from innerloop.identification.scores import Match
 from innerloop.identification.shared import SharedFit
 
@@ -89,20 +90,28 @@ def list_distinct(algorithms: Iterable[Algorithm[Any, Any]]) -> dict[int, Algori
 
 def make_match(fit: Fit, scoring: Any) -> Match:
     """Predict with a fitted candidate on other prompts."""
-    candidate, view = fit.candidate, fit.candidate.view(scoring)
+    candidate, algorithms, steps = fit.candidate, fit.algorithms, fit.steps
+    predictions = predict_fit(candidate, algorithms, steps, scoring)
+    return Match(candidate, algorithms, steps, count_numbers(fit), predictions)
+
+
+def predict_fit(
+    candidate: Candidate,
+    algorithms: Sequence[Algorithm[Any, Any]],
+    steps: Sequence[int],
+    problem: Any,
+) -> LayerPredictions:
+    """Predict with the algorithm and the step that are fitted to each layer."""
+    view = candidate.view(problem)
     with torch.no_grad():
         if candidate.schedule == "exact":
-            own = {
-                key: predict_steps(a, view, 0)[0]
-                for key, a in list_distinct(fit.algorithms).items()
-            }
-            rows = [own[id(algorithm)] for algorithm in fit.algorithms]
-        else:
-            rows = list(predict_at_steps(fit.algorithms[0], view, fit.steps))
-    return Match(candidate, fit.algorithms, fit.steps, _count_numbers(fit), torch.stack(rows))
+            distinct = list_distinct(algorithms)
+            own = {key: predict_steps(a, view, 0)[0] for key, a in distinct.items()}
+            return torch.stack([own[id(algorithm)] for algorithm in algorithms])
+        return predict_at_steps(algorithms[0], view, steps)
 
 
-def _count_numbers(fit: Fit) -> int:
+def count_numbers(fit: Fit) -> int:
     """Count the free numbers of a candidate, whatever it was fitted by."""
     algorithm, count = fit.algorithms[0], len(fit.steps)
     if type(algorithm) is fit.candidate.algorithm:

@@ -36,7 +36,7 @@ from innerloop.identification.hyper import (
 )
 from innerloop.identification.instances import copy_problem, copy_state
 from innerloop.identification.marquardt import MAX_ITERATIONS, MIN_GAIN, minimise_squares
-from innerloop.identification.measures import LayerPredictions, squared_distance
+from innerloop.identification.measures import LayerPredictions, scale, squared_distance
 from innerloop.identification.replicas import (
     FEW_NUMBERS,
     difference_together,
@@ -55,17 +55,44 @@ MANY_UNKNOWNS = 100
 """With more free numbers than this a fit is large: fewer starts are tried."""
 JACOBIANS = 5
 """Tensors as large as the derivatives that a fit has in memory at once."""
+HEAVY, MOST_PROMPTS = 20.0, 0.9
+"""A prompt has less weight whose squared prediction is more than this many times what this share of
+the prompts stays below."""
 FITTED_LAYERS = 4
 """Values shared by all steps are fitted to this many layers, first and last included."""
 
 
 @dataclass(frozen=True, eq=False)
 class FitTarget:
-    """The predictions to match after each layer, and the scale that errors are measured by."""
+    """The predictions to match after each layer, and the scale that errors are measured by.
+
+    `roots` are the square roots of the weights of prompts at each layer; 1 for all if None.
+    """
 
     problem: Any
     model: LayerPredictions
     scale: Float[Tensor, " layers"]
+    roots: Float[Tensor, "layers batch 1"] | None = None
+
+    @classmethod
+    def weigh(cls, problem: Any, model: LayerPredictions, truth: Tensor | None) -> FitTarget:
+        """Weigh prompts so that a few with large predictions do not decide a fit.
+
+        Gradient descent with steps above the stable limit of a few prompts has predictions there
+        that are thousands of times those on the others.
+        """
+        size = model.square().sum(dim=-1, keepdim=True)
+        limit = HEAVY * size.quantile(MOST_PROMPTS, dim=1, keepdim=True)
+        roots = torch.where(size > limit, limit / size, 1.0).sqrt()
+        roots = torch.where(limit > 0, roots, 1.0)
+        if bool((roots == 1).all()):
+            return cls(problem, model, scale(model, truth))
+        # `scale` takes one truth for all layers, and here each has weights of its own.
+        scales = [
+            scale(torch.stack([layer, model[-1]]), None if truth is None else root * truth)[0]
+            for layer, root in zip(roots * model, roots, strict=True)
+        ]
+        return cls(problem, model, torch.stack(scales), roots)
 
     @property
     def layers(self) -> int:
@@ -73,11 +100,31 @@ class FitTarget:
 
     def take_first(self, prompts: int) -> FitTarget:
         """Restrict the target to its first prompts."""
-        return FitTarget(self.problem[:prompts], self.model[:, :prompts], self.scale)
+        roots = None if self.roots is None else self.roots[:, :prompts]
+        return FitTarget(self.problem[:prompts], self.model[:, :prompts], self.scale, roots)
 
     def take_layers(self, layers: int) -> FitTarget:
         """Restrict the target to its first layers."""
-        return FitTarget(self.problem, self.model[:layers], self.scale[:layers])
+        roots = None if self.roots is None else self.roots[:layers]
+        return FitTarget(self.problem, self.model[:layers], self.scale[:layers], roots)
+
+    def take_layer(self, layer: int) -> FitTarget:
+        """Restrict the target to one layer."""
+        one = slice(layer, layer + 1)
+        roots = None if self.roots is None else self.roots[one]
+        return FitTarget(self.problem, self.model[one], self.scale[one], roots)
+
+    def measure_costs(
+        self, predictions: Float[Tensor, "k batch outputs"]
+    ) -> Float[Tensor, "layers k"]:
+        """Compute E ‖m − c‖² / scale for every layer and every row of predictions."""
+        if self.roots is None:
+            return squared_distance(self.model, predictions) / self.scale.unsqueeze(-1)
+        rows = [
+            squared_distance((root * layer)[None], root * predictions)[0]
+            for layer, root in zip(self.model, self.roots, strict=True)
+        ]
+        return torch.stack(rows) / self.scale.unsqueeze(-1)
 
     def tabulate_costs(
         self, algorithm: Algorithm[Any, Any], steps: int
@@ -87,7 +134,7 @@ class FitTarget:
             predictions = predict_steps(algorithm, self.problem, steps)
         except (InputError, LinAlgError):
             return self.model.new_full((self.layers, steps + 1), torch.inf)
-        return squared_distance(self.model, predictions) / self.scale.unsqueeze(-1)
+        return self.measure_costs(predictions)
 
     def tabulate_guesses(
         self, guesses: Sequence[Algorithm[Any, Any]], steps: int
@@ -95,26 +142,29 @@ class FitTarget:
         """Tabulate the costs of guesses that differ in free numbers only, together if possible."""
         if len(guesses) > 1 and fits_in_one_run(guesses[0], self.problem, len(guesses)):
             try:
-                said = predict_together(guesses, self.problem, range(steps + 1))
+                answers = predict_together(guesses, self.problem, range(steps + 1))
             except (InputError, LinAlgError):
                 pass  # one of them is refused: which one is seen below
             else:
-                scale = self.scale.unsqueeze(-1)
-                return [squared_distance(self.model, each) / scale for each in said]
+                return [self.measure_costs(each) for each in answers]
         return [self.tabulate_costs(guess, steps) for guess in guesses]
 
     def measure_state(self, algorithm: Algorithm[Any, Any], state: Any, layer: int) -> float:
         """Compute E ‖m − c‖² / scale of one layer for one state of an algorithm."""
         with torch.no_grad():
             prediction = predict_state(algorithm, copy_problem(self.problem), copy_state(state))
-        return float(squared_distance(self.model[[layer]], prediction[None]) / self.scale[layer])
+        return float(self.take_layer(layer).measure_costs(prediction[None]))
 
     def residual(
         self, predictions: Float[Tensor, "k batch outputs"], layers: Sequence[int]
     ) -> Float[Tensor, " m"]:
-        """(c − m) / √(scale · batch), whose squares add up to the cost."""
-        weight = (self.scale[list(layers)] * self.model.shape[1]).rsqrt()
-        return ((predictions - self.model[list(layers)]) * weight[:, None, None]).flatten()
+        """(c − m) / √(scale · batch), whose squares add up to the cost, with weights of prompts."""
+        return ((predictions - self.model[list(layers)]) * self.weigh_residuals(layers)).flatten()
+
+    def weigh_residuals(self, layers: Sequence[int]) -> Float[Tensor, "layers _ 1"]:
+        """Return the factors of residuals at some layers."""
+        factors = (self.scale[list(layers)] * self.model.shape[1]).rsqrt()[:, None, None]
+        return factors if self.roots is None else factors * self.roots[list(layers)]
 
 
 def count_prompts(guess: Algorithm[Any, Any], wanted: FitTarget, schedule: Schedule) -> int:
@@ -221,9 +271,8 @@ def fit_numbers(
             predictions, by_theta = differentiate(trial)
         except (InputError, LinAlgError):
             return None
-        weight = (wanted.scale[list(layers)] * wanted.model.shape[1]).rsqrt()
         chosen = by_theta if everything else by_theta[..., allowed]
-        jacobian = (chosen * weight[:, None, None, None]).flatten(0, 2)
+        jacobian = (chosen * wanted.weigh_residuals(layers).unsqueeze(-1)).flatten(0, 2)
         if shows is not None:
             shows[allowed] = jacobian.abs().amax(dim=0) > 0
         return wanted.residual(predictions, layers), jacobian

@@ -77,6 +77,13 @@ def repeat_per_step(algorithm: Algorithm[Any, Any], steps: int) -> Algorithm[Any
     return replace(algorithm, **values)  # pyright: ignore[reportArgumentType]
 
 
+def average_steps(algorithm: Algorithm[Any, Any]) -> Algorithm[Any, Any]:
+    """Return the algorithm with the mean over steps of its values per step."""
+    parts = [part.name for part in list_free_parameters(algorithm) if part.per_step]
+    values = {name: getattr(algorithm, name).mean(dim=0, keepdim=True) for name in parts}
+    return replace(algorithm, **values)  # pyright: ignore[reportArgumentType]
+
+
 def slice_steps(algorithm: Algorithm[Any, Any], first: int, last: int) -> Algorithm[Any, Any]:
     """Return the algorithm with the values of steps `first` to `last` − 1 only."""
     parts = [part.name for part in list_free_parameters(algorithm) if part.per_step]

@@ -20,6 +20,7 @@ from innerloop.devices import choose_device, default_to_cpu
 from innerloop.errors import InputError
 from innerloop.identification.candidates import Candidate, Given
 from innerloop.identification.conclusion import Identification, conclude
+from innerloop.identification.families.queries import Queries
 from innerloop.identification.fitting import (
     EQUATIONS_PER_UNKNOWN,
     FitTarget,
@@ -36,10 +37,12 @@ from innerloop.identification.models import (
 )
 from innerloop.identification.modules import ModuleModel
 from innerloop.identification.scores import Match, ScoreTable
-from innerloop.identification.screening import fit_candidates
+from innerloop.identification.screening import find_fitting_steps, fit_candidates
 from innerloop.identification.similarities import add_similarities, describe_growth
+from innerloop.identification.symmetries import drop_unshared
 from innerloop.identification.trained import TrainedModel
 from innerloop.identification.trials import TrialCandidate, fit_trials
+from innerloop.identification.verdict import LayerVerdict
 from innerloop.limits import check_count, check_memory, check_seed
 from innerloop.policies.base import Policy
 from innerloop.problems.base import Distribution
@@ -52,7 +55,8 @@ PROMPTS_PER_ENTRY = 6
 MIN_ANSWERED = 256
 """A model answers this many of them, or as many as a fit of such a matrix uses."""
 STEPS_PER_LAYER, MIN_STEPS = 4, 32
-"""Steps of an iteration that a fit considers: this many per layer, and at least this many."""
+"""Steps of an iteration that a fit of several layers considers: this many per layer, and at least
+this many."""
 
 
 def as_model(given: Any, label: str = "the model") -> Model:
@@ -87,7 +91,7 @@ def identify(
     *,
     algorithms: Sequence[Given] | None = None,
     prompts: int = 256,
-    steps: int = 64,
+    steps: int = 128,
     seed: int = 0,
     device: str | torch.device | None = None,
     progress: Progress | None = None,
@@ -153,21 +157,39 @@ def _identify(
     target, labels = answer_problem(seen, fitting), seen.layers
     answered = answer_problem(seen, scoring)
     truth = target.find_truth(fitting)
-    wanted = FitTarget(fitting, target.vectors, scale(target.vectors, truth))
+    if isinstance(target.family, Queries):
+        wanted = FitTarget.weigh(fitting, target.vectors, truth)
+    else:
+        wanted = FitTarget(fitting, target.vectors, scale(target.vectors, truth))
     found = list_all_candidates(target.family, fitting, target.shape, target.vectors[0], algorithms)
     for candidate in found:
         needed = estimate_memory(candidate.guesses[0], candidate.schedule, wanted)
         check_memory(needed, f"fitting {candidate.label}")
-    most = max(min(steps, max(STEPS_PER_LAYER * len(labels), MIN_STEPS)), len(labels))
-    matches = _fit_all(found, wanted, scoring, most, progress)
+    some = max(STEPS_PER_LAYER * len(labels), MIN_STEPS)
+    most = steps if len(labels) == 1 else max(min(steps, some), len(labels))
+    matches = drop_unshared(_fit_all(found, wanted, scoring, most, progress), seen, scoring)
     truth = answered.find_truth(scoring)
     scored = ScoreTable.from_matches(answered.vectors, matches, truth, generator)
     declared = seen.get_declared_algorithm()
     concluded = conclude(matches, scored, labels, scoring, answered, len(fitting), declared)
-    layers = add_similarities(concluded.layers, matches, scoring, seen, most)
+    layers = _add_fitting_steps(concluded.layers, matches, wanted, most)
+    layers = add_similarities(layers, matches, scoring, seen, most)
     growth = describe_growth(layers)
     notes = [*concluded.notes, *([growth] if growth else [])]
     return replace(concluded, layers=layers, notes=notes)
+
+
+def _add_fitting_steps(
+    layers: list[LayerVerdict], matches: Sequence[Match], target: FitTarget, steps: int
+) -> list[LayerVerdict]:
+    """Add to a single output which other numbers of steps fit it as well."""
+    (layer, *others) = layers
+    if others or layer.step is None:
+        return layers
+    match = next(match for match in matches if match.candidate.label == layer.nearest)
+    if isinstance(match.candidate, TrialCandidate):
+        return layers
+    return [replace(layer, fitting_steps=find_fitting_steps(match, target, steps))]
 
 
 def check_request(distribution: Any, algorithms: Any) -> None:

@@ -21,6 +21,7 @@ from innerloop.identification.families.deciding import (
 )
 from innerloop.identification.families.odds import Odds
 from innerloop.identification.families.queries import Queries
+from innerloop.identification.hyper import pack_parameters
 from innerloop.identification.instances import copy_problem
 from innerloop.identification.trials import Trial, make_trial_candidate
 from innerloop.locations import describe_failure, load_object
@@ -103,7 +104,17 @@ def list_all_candidates(
     prediction: Any,
     given: Sequence[Given] | None,
 ) -> list[Candidate]:
-    """List the candidates for a model's answers, whose shape per instance was `shape`."""
+    """List the candidates for a model's answers, whose shape per instance was `shape`.
+
+    They are sorted, so that the order in which they were named changes no fit and no verdict.
+    """
     if isinstance(family, Queries):
-        return list_candidates(problem, prediction, given)
-    return list_family_candidates(family, problem, shape, given)
+        candidates = list_candidates(problem, prediction, given)
+    else:
+        candidates = list_family_candidates(family, problem, shape, given)
+    return sorted(candidates, key=_make_sort_key)
+
+
+def _make_sort_key(candidate: Candidate) -> tuple[str, list[list[float]]]:
+    """Return the label, and the numbers that fits start from to tell apart candidates with one."""
+    return candidate.label, [pack_parameters(guess).tolist() for guess in candidate.guesses]

@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.identification.candidates import Candidate
-from innerloop.identification.fits import Fit
+from innerloop.identification.fits import Fit, count_numbers
 from innerloop.identification.shared import EXACT_COST, HOPELESS_COST
 from innerloop.identification.stepwise import never
 
@@ -35,13 +35,23 @@ def is_left_behind(fit: Fit, rivals: Sequence[Fit]) -> bool:
     return are_matched(rivals) and float(fit.costs.min()) > FAR_COST
 
 
+def is_settled(fit: Fit, rivals: Iterable[Fit]) -> bool:
+    """Tell whether a candidate with as few numbers as this one already fits every layer exactly."""
+    exact = filter(is_exact, rivals)
+    return any(count_numbers(rival) <= count_numbers(fit) for rival in exact)
+
+
+def is_exact(fit: Fit) -> bool:
+    """Tell whether a candidate fits every layer up to rounding."""
+    return float(fit.costs.max()) < EXACT_COST
+
+
 def find_special_case(candidate: Candidate, rivals: Iterable[Fit]) -> Fit | None:
     """Find a candidate that another contains and that fits every layer: so does the other.
 
     A solution without steps has values of its own at each layer, which no iteration has.
     """
-    certain = (fit for fit in rivals if float(fit.costs.max()) < EXACT_COST)
-    inside = (fit for fit in certain if fit.candidate.schedule != "exact")
+    inside = (fit for fit in filter(is_exact, rivals) if fit.candidate.schedule != "exact")
     return next((fit for fit in inside if candidate.contains(fit.candidate)), None)
 
 

@@ -5,6 +5,7 @@ verdict.py says what the grades mean. Scores are resampled over prompts, the sam
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Literal
@@ -17,6 +18,7 @@ from innerloop.algorithms.base import Algorithm
 from innerloop.identification.candidates import Candidate
 from innerloop.identification.measures import (
     FLOOR,
+    ROUNDING,
     LayerPredictions,
     Truth,
     pooled_similarity,
@@ -25,7 +27,10 @@ from innerloop.identification.measures import (
 MATCH_SCORE, CLOSE, ANSWER_SHARE = 0.999, 0.99, 0.98
 """Smallest score of a match, share and similarity of what is close, share of what answers alike."""
 RESOLUTION = 1e-3
-"""Scores that differ by less count as equal."""
+"""Scores that differ by less count as equal, unless one of them is exact."""
+EXACT_MISS, ROUNDING_MISS = 1e-9, 1e-8
+"""A candidate is exact where its score misses 1 by less than the first; where some candidate is,
+only those that miss by less than the second, which leaves room for rounding, are tied with it."""
 RESAMPLINGS, TAIL_SHARE = 400, 0.025
 MAX_DISTANCE = 1e6
 """Cap on the distance of a prompt, in units of the scale: a diverged prompt counts as this."""
@@ -52,6 +57,7 @@ class ScoreTable:
     """Scores, shares and similarities of all candidates at all layers; scores also resampled.
 
     `vanish` tells the layers without errors to compare; all of them where the truth is not known.
+    The similarity of a candidate without errors is NaN.
     """
 
     scores: Scores
@@ -94,7 +100,11 @@ class ScoreTable:
         if truth is not None:
             vanish = left.mean(dim=-1) <= FLOOR * power.mean()
             rows = [pooled_similarity(model, m.predictions, truth).diagonal() for m in matches]
-            similar = torch.stack(rows)
+            errors = torch.stack(
+                [(m.predictions - truth).square().sum(dim=(1, 2)) for m in matches]
+            )
+            exact = errors <= ROUNDING**2 * truth.square().sum()
+            similar = torch.stack(rows).masked_fill(exact, torch.nan)
         return cls(
             score_shares(even)[0],
             score_shares(counts.to(model) / prompts),
@@ -122,9 +132,8 @@ class ScoreTable:
 
     def get_similarity(self, candidate: int, layer: int) -> float | None:
         """Return the similarity of errors; None where there are none to compare."""
-        if bool(self.vanish[layer]):
-            return None
-        return float(self.similarities[candidate, layer])
+        similarity = float(self.similarities[candidate, layer])
+        return None if bool(self.vanish[layer]) or math.isnan(similarity) else similarity
 
     def grade(self, candidate: int, layer: int) -> Fit:
         """Grade how a candidate fits a layer."""
@@ -144,13 +153,15 @@ class ScoreTable:
     def find_ties(self) -> Bool[Tensor, "candidates layers"]:
         """Find the candidates that are tied with the best one of each layer.
 
-        Where some match, the others are not tied with them; and none is tied that scores below
-        one that is not: what is named leads what is not.
+        Where some match, the others are not tied with them, and where some are exact, neither are
+        those that only come near. No candidate is tied that scores below one that is not.
         """
         best = self.scores.argmax(dim=0).expand(len(self.resampled), 1, -1)
         behind = self.resampled.gather(1, best) - self.resampled
         tied = torch.quantile(behind, TAIL_SHARE, dim=0) <= RESOLUTION
         matched = torch.quantile(self.resampled, TAIL_SHARE, dim=0) >= MATCH_SCORE
         tied &= matched | ~matched.any(dim=0)
+        missed = 1 - self.scores
+        tied &= (missed <= ROUNDING_MISS) | ~(missed <= EXACT_MISS).any(dim=0)
         lead = torch.where(tied, -torch.inf, self.scores).amax(dim=0)
         return tied & (self.scores >= lead)

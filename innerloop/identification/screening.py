@@ -9,6 +9,7 @@ Candidates that are left behind keep their brief fits. With `exhaustive` all are
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -21,17 +22,23 @@ from innerloop.identification.fitting import (
     FitTarget,
     count_prompts,
     fit_exactly,
+    fit_numbers,
     group_guesses,
 )
-from innerloop.identification.hyper import slice_steps
+from innerloop.identification.hyper import average_steps, list_free_parameters, slice_steps
 from innerloop.identification.large_fits import fit_large, is_large, start_large
+from innerloop.identification.marquardt import PERFECT_COST
 from innerloop.identification.per_step_fits import fit_groups
-from innerloop.identification.rivals import find_special_case, is_left_behind
-from innerloop.identification.scores import Match
+from innerloop.identification.rivals import find_special_case, is_exact, is_left_behind, is_settled
+from innerloop.identification.scaled import fit_scaled
+from innerloop.identification.scores import EXACT_MISS, RESOLUTION, Match
 from innerloop.identification.shared import (
     HOPELESS_COST,
     TRIAL_ITERATIONS,
+    SharedFit,
+    StepSearch,
     refit_best,
+    search_steps,
     try_assignments,
 )
 from innerloop.progress import Progress
@@ -57,7 +64,7 @@ def fit_candidates(
 
     At most `steps` steps of an iteration are matched with a layer.
     """
-    seen = [FitTarget(c.view(wanted.problem), wanted.model, wanted.scale) for c in found]
+    seen = [replace(wanted, problem=c.view(wanted.problem)) for c in found]
     small = [k for k, candidate in enumerate(found) if not is_large(candidate)]
     large = [k for k, candidate in enumerate(found) if is_large(candidate)]
     fits: dict[int, Fit] = {}
@@ -90,7 +97,50 @@ def fit_candidates(
         rivals = [] if exhaustive else list(fits.values())
         if not is_left_behind(fits[k], rivals):
             fits[k] = _fit_in_full(fits[k], steps, rivals)
-    return [make_match(fits[k], scoring) for k in range(len(found))]
+    if not exhaustive:
+        fits |= _share_values(fits)
+        fits |= dict(enumerate(fit_scaled(list(fits.values()), steps), len(found)))
+    return [make_match(fits[k], scoring) for k in sorted(fits)]
+
+
+def _share_values(fits: dict[int, Fit]) -> dict[int, Fit]:
+    """Fit values for all steps from the mean of exact values per step; return what improves."""
+    exact = {
+        fit.candidate.name: fit
+        for fit in fits.values()
+        if fit.candidate.schedule == "per step" and is_exact(fit)
+    }
+    better = {}
+    for k, fit in fits.items():
+        own = exact.get(fit.candidate.name)
+        if own is None or fit.candidate.schedule != "one for all" or is_exact(fit):
+            continue
+        mean = average_steps(own.algorithms[0])
+        few = fit.wanted.take_first(count_prompts(mean, fit.wanted, "one for all"))
+        shared = fit_numbers(mean, few, range(few.layers), own.steps)
+        trial = measure_fit(fit.candidate, fit.wanted, [shared] * few.layers, own.steps)
+        if float(trial.costs.sum()) < float(fit.costs.sum()):
+            better[k] = trial
+    return better
+
+
+def find_fitting_steps(match: Match, target: FitTarget, steps: int) -> tuple[int, int] | None:
+    """Return the fewest and the most steps that fit a single output as well as those of a match.
+
+    None where no others do, and for candidates without steps or without free numbers.
+    """
+    algorithm, schedule = match.algorithms[0], match.candidate.schedule
+    if target.layers > 1 or schedule != "one for all" or not list_free_parameters(algorithm):
+        return None
+    view = match.candidate.view(target.problem)
+    few = replace(target, problem=view).take_first(count_prompts(algorithm, target, schedule))
+    (step,) = match.steps
+    cost = float(few.tabulate_costs(algorithm, step)[0, step])
+    search = StepSearch(SharedFit(cost, [step], algorithm), few, max(steps, step))
+    # Beside an exact fit only those count that are as exact, up to rounding.
+    tied = 100 * max(cost, PERFECT_COST) if cost <= EXACT_MISS else cost + RESOLUTION
+    interval = search.find_interval(tied) if step else (step, step)
+    return None if interval == (step, step) else interval
 
 
 def _track(
@@ -160,6 +210,8 @@ def _fit_in_full(fit: Fit, steps: int, rivals: Sequence[Fit]) -> Fit:
         return measure_fit(candidate, wanted, fits, [])
     if candidate.schedule == "one for all":
         better = refit_best(fit.trials, few, steps)
+        if not is_settled(fit, rivals):
+            better = search_steps(better, few, steps)
         return measure_fit(candidate, wanted, [better.algorithm] * wanted.layers, better.steps)
     start = slice_steps(fit.algorithms[0], 0, 1)
     return fit_groups(candidate, wanted, [[start]], few, rivals)

@@ -20,7 +20,8 @@ from innerloop.identification.comparison import compare_candidates
 from innerloop.identification.models import Model
 from innerloop.identification.relation import fit_step_growth
 from innerloop.identification.scores import Match
-from innerloop.identification.verdict import LayerVerdict
+from innerloop.identification.tables import LEAST_R2
+from innerloop.identification.verdict import NEAR_SHARE, LayerVerdict
 
 ERRORS, WEIGHTS = "similarity of errors", "similarity of induced weights"
 MAX_CANDIDATES = 4
@@ -31,8 +32,13 @@ COMPARED_PROMPTS = 32
 def add_similarities(
     layers: list[LayerVerdict], matches: Sequence[Match], problem: Any, model: Model, steps: int
 ) -> list[LayerVerdict]:
-    """Add to each layer without a match what errs most like it, where that can be measured."""
-    open_layers = [v for v in layers if v.fit in ("close", "answers", "none")]
+    """Add to each layer without a match what errs most like it, where that can be measured.
+
+    A layer that no candidate is near is left out: before a model has begun, all errors are alike.
+    """
+    open_layers = [
+        v for v in layers if v.fit in ("close", "answers", "none") and v.share >= NEAR_SHARE
+    ]
     labels = {match.candidate.label: match.candidate.name for match in matches}
     counts = Counter(labels[near.candidate] for layer in open_layers for near in layer.near)
     names = {name for name, _ in counts.most_common(MAX_CANDIDATES)}
@@ -89,4 +95,6 @@ def describe_growth(layers: Sequence[LayerVerdict]) -> str | None:
     if growth is None:
         return said
     fit = growth[growth["better"]]
+    if fit["r2"] < LEAST_R2:
+        return said
     return f"{said}; its steps grow {growth['better']}ly with layers (R² {fit['r2']:.2f})"

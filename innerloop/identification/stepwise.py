@@ -8,6 +8,7 @@ one step less. The fewest steps that fit as well as any are kept.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -34,12 +35,15 @@ from innerloop.identification.instances import copy_problem, copy_state
 
 MAX_WAIT = 2
 """A step's numbers without effect on their own layer are fitted at one of this many later ones."""
-MAX_OUTPUT_STEPS, OUTPUT_ITERATIONS, OUTPUT_GAIN = 6, 30, 3e-3
-"""Steps that a single output is fitted by at most, iterations of each such fit, and the share by
-which the cost must fall: steps of similar size are told apart slowly."""
+MAX_OUTPUT_STEPS, MANY_OUTPUT_NUMBERS, PROMISING_COST = 6, 12, 1e-4
+"""Steps that a single output is fitted by at most; more, up to the second count of free numbers,
+where the first ones reach this cost."""
+OUTPUT_ITERATIONS, OUTPUT_GAIN = 30, 3e-3
+"""Iterations of each such fit, and the share by which the cost must fall: steps of similar size are
+told apart slowly."""
 SPREADS = (0.4, 0.85)
 """Half the spread of values over steps that a fit to a single output starts from."""
-OUTPUT_COST, WORTH_A_STEP = 1e-7, 0.5
+OUTPUT_COST, WORTH_A_STEP = 1e-10, 0.5
 """A cost this small needs no further step; a further step must leave less than this share."""
 MIN_OUTPUT_STEPS, RIVALLED_COST = 2, 1e-2
 """Steps after which a fit ends whose cost is above this where another candidate's is nearly 0."""
@@ -101,8 +105,10 @@ def fit_output(
     best: tuple[float, int, Algorithm[Any, Any]] | None = None
     for group in group_guesses(guesses):
         last: Algorithm[Any, Any] | None = None
-        for steps in range(1, MAX_OUTPUT_STEPS + 1):
-            if steps > 1 and len(pack_parameters(repeat_per_step(group[0], steps))) > MANY_UNKNOWNS:
+        for steps in itertools.count(1):
+            numbers = len(pack_parameters(repeat_per_step(group[0], steps)))
+            most = MANY_UNKNOWNS if steps <= MAX_OUTPUT_STEPS else MANY_OUTPUT_NUMBERS
+            if steps > 1 and numbers > most:
                 break
             starts = _list_starts(group, wanted, steps, last)
             fits = [
@@ -116,6 +122,8 @@ def fit_output(
             if best is None or min(costs) < WORTH_A_STEP * best[0]:
                 best = (min(costs), steps, last)
             if min(costs) < OUTPUT_COST or steps > best[1] + 1:
+                break
+            if steps >= MAX_OUTPUT_STEPS and min(costs) > PROMISING_COST:
                 break
             if steps >= MIN_OUTPUT_STEPS and best[0] > enough:
                 break

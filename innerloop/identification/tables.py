@@ -7,6 +7,7 @@ from io import StringIO
 from typing import Any
 
 from innerloop.errors import MissingLibraryError
+from innerloop.identification.verdict import NEAR_SHARE
 
 COLUMNS = ["layer", "what it does", "share", "errors alike", "own error", "runner-up", "also fits"]
 WIDTH = 160
@@ -14,6 +15,9 @@ WIDTH = 160
 LAYER_WIDTH = 11
 """Characters of the first column, at least: "1 embedding" is not broken."""
 SHOWN_NUMBERS = 3
+LEAST_R2, LEAST_ORDER = 0.9, 0.9
+"""Laws that explain less of the variance are not printed. Neither are orders of convergence below
+the second number: errors whose order is below 1 stop falling at a floor."""
 
 
 def build_rows(found: dict[str, Any]) -> list[list[str]]:
@@ -23,10 +27,12 @@ def build_rows(found: dict[str, Any]) -> list[list[str]]:
             name_layer(layer),
             layer["does"],
             "" if layer["answers"] else format_score(layer["share"]),
-            "" if layer["similarity"] is None else f"{layer['similarity']:.3f}",
+            ""
+            if layer["similarity"] is None or layer["share"] < NEAR_SHARE
+            else f"{layer['similarity']:.3f}",
             "" if layer["error"] is None else f"{layer['error']:.2g}",
             ""
-            if layer["runner_up"] is None
+            if layer["runner_up"] is None or layer["runner_up_share"] < NEAR_SHARE
             else f"{layer['runner_up']} {format_score(layer['runner_up_share'])}",
             ", ".join(layer["also_fits"]),
         ]
@@ -47,16 +53,19 @@ def build_lines(found: dict[str, Any]) -> list[str]:
         lines.append(f"  {name}: {format_numbers(value)}")
     if relation := found["relation"]:
         fit = relation[relation["better"]]
-        lines.append(
-            f"  steps grow {relation['better']}ly with layers "
-            f"(slope {fit['slope']:.3g}, R² {fit['r2']:.3f})"
-        )
-    if order := found["order_of_convergence"]:
+        if fit["r2"] >= LEAST_R2:
+            lines.append(
+                f"  steps grow {relation['better']}ly with layers "
+                f"(slope {fit['slope']:.3g}, R² {fit['r2']:.3f})"
+            )
+    order = found["order_of_convergence"]
+    if order and order["r2"] >= LEAST_R2 and order["order"] >= LEAST_ORDER:
         lines.append(f"  order of convergence {order['order']:.2f} (R² {order['r2']:.3f})")
     lines += [f"  note: {note}" for note in found["notes"]]
     for layer in found["layers"]:
-        if layer["fit"] == "none" and len(layer["near"]) > 1:
-            near = ", ".join(map(_format_near, layer["near"]))
+        near = [each for each in layer["near"] if each["share"] >= NEAR_SHARE]
+        if layer["fit"] == "none" and len(near) > 1:
+            near = ", ".join(map(_format_near, near))
             lines.append(f"  nearest to layer {layer['layer']}, by share: {near}")
     for layer in found["layers"]:
         if layer["alike"]:

@@ -29,7 +29,6 @@ from innerloop.identification.hyper import (
     unpack_parameters,
 )
 from innerloop.identification.marquardt import minimise_squares
-from innerloop.identification.measures import squared_distance
 from innerloop.identification.scores import Match
 
 Numbers = tuple[float, ...]
@@ -164,7 +163,7 @@ def _fit_exactly(candidate: TrialCandidate, wanted: FitTarget, scoring: Any) -> 
     some, (order, costs) = wanted.take_first(FIT_PROMPTS), _screen(candidate, wanted, 0)
     fits, last = [], None
     for layer in reversed(range(wanted.layers)):
-        one = _take_layer(some, layer)
+        one = some.take_layer(layer)
         tries = [order[int(costs[:, layer].argmin())], *([last] if last else [])]
         trial, start = min(tries, key=lambda each: _cost(_tabulate(each[0], each[1], one, 0)))
         if _cost(_tabulate(trial, start, one, 0)) < HOPELESS_COST:
@@ -191,11 +190,6 @@ def _screen(
     costs = torch.stack([table.amin(dim=-1).clamp_max(MAX_COST) for table in tables])
     order = costs.sum(dim=-1).argsort(stable=True)
     return [starts[k] for k in order.tolist()], costs[order]
-
-
-def _take_layer(wanted: FitTarget, layer: int) -> FitTarget:
-    one = slice(layer, layer + 1)
-    return FitTarget(wanted.problem, wanted.model[one], wanted.scale[one])
 
 
 def _fit_numbers(trial: Trial, start: Numbers, wanted: FitTarget, steps: int) -> Numbers:
@@ -278,7 +272,7 @@ def _tabulate(
         predictions = _predict(trial.make(numbers), wanted.problem, steps)
     except (InputError, LinAlgError):
         return wanted.model.new_full((wanted.layers, 1), torch.inf)
-    return squared_distance(wanted.model, predictions) / wanted.scale.unsqueeze(-1)
+    return wanted.measure_costs(predictions)
 
 
 def _predict(algorithm: Algorithm[Any, Any], problem: Any, steps: int) -> Tensor:

@@ -8,7 +8,8 @@ rounding where a model is exact, and all alike where it has hardly begun. So a c
               is left is nothing beside the answers and beside their errors
     is close  where share and similarity of errors are `CLOSE`; the share alone where the model's
               errors vanish or the truth is not known
-    answers   where the share is `ANSWER_SHARE` and the errors are the model's own
+    answers   where the share is `ANSWER_SHARE` and the errors are the model's own; then only the
+              limit is named, a solution in closed form, as many iterations converge to it
 All three fall with E‖m − c‖², so which candidate is nearest does not depend on which is asked. It
 is tied with those whose score a bootstrap over prompts (the same draws for all) does not show to be
 lower by `RESOLUTION`. Of these the one is named that fits most layers, then the one with the fewest
@@ -27,11 +28,16 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from innerloop.identification.scores import Fit, Match, ScoreTable
+from innerloop.identification.scores import ANSWER_SHARE, RESOLUTION, Fit, Match, ScoreTable
 
 DIGITS, SAME_SCORE = 9, 1e-6
 """Decimals of a score that decide between two names: further ones are rounding errors; and scores
 that differ by less do not speak against what a model declares, which fits may miss by as much."""
+ALMOST_AS_NEAR = 1.5
+"""Where a layer gives the answers of several closed forms, the simplest is named among those that
+miss at most this many times what the nearest one misses."""
+NEAR_SHARE = 0.5
+"""Share of what a layer says below which a candidate is not near, and is not printed."""
 NEAREST = 3
 """Candidates named for information where none fits."""
 
@@ -52,7 +58,8 @@ class LayerVerdict:
 
     A layer that answers a constant is compared with nothing: `answers` says which. `where` says on
     which prompts the candidate misses most, `alike` has the similarities that the literature
-    measures, over all lengths of a prompt.
+    measures, over all lengths of a prompt. `fitting_steps` are the fewest and the most steps that
+    fit a single output as well as `step` does, where there are others.
     """
 
     layer: int
@@ -77,6 +84,7 @@ class LayerVerdict:
     near: list[Near]
     answers: str | None = None
     where: str | None = None
+    fitting_steps: tuple[int, int] | None = None
     alike: list[dict[str, Any]] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
@@ -92,13 +100,21 @@ class LayerVerdict:
         if self.fit == "constant":
             return self.answers or "answers a constant"
         if self.fit == "match":
-            return f"runs {label}"
+            return f"runs {label}{self._describe_fitting_steps()}"
         if self.fit == "close":
-            return f"close to {label}: misses {missed}{most}"
+            return f"close to {label}{self._describe_fitting_steps()}: misses {missed}{most}"
         if self.fit == "answers":
             return f"gives the answers of {label} to {missed}, with errors of its own{most}"
+        if self.share < NEAR_SHARE:
+            return "none fits, and none is near"
         alike = "" if self.similarity is None else f": similarity of errors {self.similarity:.2f}"
         return f"none fits; nearest {label}{alike}"
+
+    def _describe_fitting_steps(self) -> str:
+        if self.fitting_steps is None:
+            return ""
+        fewest, most = self.fitting_steps
+        return f" ({fewest} to {most} steps fit)"
 
 
 def format_share(value: float) -> str:
@@ -121,7 +137,7 @@ def select_candidate(
     fits = scored.find_ties() & scored.find_close() & varies
     counts, means = fits.sum(dim=-1), scored.scores.clamp_min(-1).mean(dim=-1)
     order = [
-        (-int(counts[c]), m.parameter_count, -round(float(means[c]), DIGITS))
+        (-int(counts[c]), *rank_simplicity(m), -round(float(means[c]), DIGITS), m.candidate.label)
         for c, m in enumerate(matches)
     ]
     best = order.index(min(order))
@@ -134,6 +150,16 @@ def select_candidate(
         if candidate.name == declared and as_good:
             return best if candidate.contains(simplest) else c
     return best
+
+
+def rank_simplicity(match: Match) -> tuple[int, bool]:
+    """Rank a match by its free numbers, closed forms first.
+
+    The step of an iteration is chosen too, and counts as a number: an iteration that has converged
+    is not preferred to the solution that it converges to.
+    """
+    iterates = match.candidate.schedule != "exact"
+    return match.parameter_count + iterates, iterates
 
 
 def judge_layers(
@@ -184,16 +210,23 @@ def _judge_layer(
 ) -> LayerVerdict:
     scores, everyone = scored.scores[:, layer], range(len(matches))
     ties = [c for c in everyone if tied[c]]
-    chosen = (
-        overall
-        if overall in ties
-        else min(ties, key=lambda c: (matches[c].parameter_count, -round(float(scores[c]), DIGITS)))
-    )
+
+    def rank(c: int) -> tuple[int, bool, float, str]:
+        rounded = round(float(scores[c]), DIGITS)
+        return *rank_simplicity(matches[c]), -rounded, matches[c].candidate.label
+
+    chosen = overall if overall in ties else min(ties, key=rank)
     fit = scored.grade(chosen, layer)
     if fit == "none":  # nothing is named, so nothing is preferred for being simple
         chosen = int(scores.argmax())
         ties = [chosen]
         fit = scored.grade(chosen, layer)
+    if fit == "answers" and _have_closed_forms(matches):
+        # Iterations that have converged are alike, and which is nearest is chance.
+        limits = _find_limits(matches, scored, layer)
+        ties = limits or ties
+        chosen = min(limits, key=lambda c: rank_simplicity(matches[c])) if limits else chosen
+        fit = "answers" if limits else "none"
     low, high = scored.interval(chosen, layer)
     candidate, named = matches[chosen].candidate, fit in ("match", "close")
     others = [matches[c].candidate for c in ties if c != chosen]
@@ -226,6 +259,25 @@ def _judge_layer(
         by_numbers_alone=[other.label for other in contained],
         near=_list_nearest(matches, scored, chosen, layer),
     )
+
+
+def _have_closed_forms(matches: Sequence[Match]) -> bool:
+    return any(match.candidate.schedule == "exact" for match in matches)
+
+
+def _find_limits(matches: Sequence[Match], scored: ScoreTable, layer: int) -> list[int]:
+    """Find the closed forms whose answers a layer gives, the nearest and those almost as near."""
+    shares = {
+        c: float(scored.shares[c, layer])
+        for c, match in enumerate(matches)
+        if match.candidate.schedule == "exact"
+    }
+    least = 1 - max(shares.values())
+    return [
+        c
+        for c, share in shares.items()
+        if share >= ANSWER_SHARE and 1 - share <= ALMOST_AS_NEAR * least + RESOLUTION
+    ]
 
 
 def _get_step(match: Match, layer: int) -> int | None:
