@@ -196,7 +196,7 @@ def test_signs_that_are_proved_are_never_contradicted(name: str) -> None:
     made = kind.from_values({k: v for k, v in kind.exact_sizes.items() if k in known})
     checker = PointChecker(made, made.compiled, random.Random(0))
     proved = 0
-    for part in list_parts(made, made.compiled):
+    for part in list_parts(made.compiled):
         signed = {key for _, key in checker.prove_signs(part)}
         active, silent = set[Any](), set[Any]()
         for stream, context in checker.draw_in_range(part, 40):

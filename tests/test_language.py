@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import json
+import random
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -46,11 +47,11 @@ from innerloop.language import (
 from innerloop.language.algebra import reduce_rank, solve
 from innerloop.language.compiler import Compiled
 from innerloop.language.construction import ProgramConstruction
+from innerloop.language.drawing import make_rational_marks
 from innerloop.language.exactness import check_exactly
 from innerloop.language.explaining import describe_blocks, explain_program
 from innerloop.language.knots import Knots
 from innerloop.language.plan import PlannedBlock
-from innerloop.language.points import make_rational_marks
 from innerloop.language.rational import run_blocks, to_fractions
 from innerloop.problems.gaussian_mixture import GaussianMixture
 from innerloop.problems.linear_regression import LinearRegression
@@ -264,7 +265,7 @@ def test_marks_are_compared_as_corners_of_the_24_cell_and_more_are_refused() -> 
 @pytest.mark.parametrize("count", [1, 4, 8, 10, 17, 24])
 def test_rational_marks_are_as_far_apart_as_those_on_circles(count: int) -> None:
     marks = torch.nn.functional.pad(make_marks(count), (0, 0, 0, 2))
-    found = make_rational_marks(marks)
+    found = make_rational_marks(marks, random.Random(count))
     products = found @ found.mT - torch.diag((marks.abs().sum(-1) > 0).double())
     assert bool((products <= 1 - find_gap(count)).all())
     assert torch.equal(products.diagonal(), torch.zeros(count + 2, dtype=torch.float64))

@@ -188,7 +188,7 @@ def entry_of_a_score(me: Any) -> None:
 
 
 def transpose_of_a_score(me: Any) -> None:
-    me.V = mean(lambda j: transposed(outer(me.m, j.x)))
+    me.m = mean(lambda j: transposed(outer(me.m, j.x))[0])
 
 
 def transpose_of_a_vector(me: Any) -> None:
@@ -456,16 +456,16 @@ REFUSED = {
     shapes_of_dot: r"dot of values of shapes \(2, 3\) and \(3,\)",
     dot_with_a_number: "dot of a value and the number 3: give vectors",
     flag_of_two: "`where` must be one number",
-    iterating_over_a_score: "iterating over what is no vector",
+    iterating_over_a_score: "an entry of a value that depends on two tokens",
     iterating_over_a_number: "iterating over one number",
-    entry_of_a_score: "an entry of what depends on two tokens",
-    transpose_of_a_score: "the transpose of what is no matrix",
+    entry_of_a_score: "an entry of a value that depends on two tokens",
+    transpose_of_a_score: "the transpose of a value that depends on two tokens",
     transpose_of_a_vector: r"the transpose of a value of shape \(3,\)",
-    entries_of_a_score: "the entries of what is no vector",
+    entries_of_a_score: "the sum of entries of a value that depends on two tokens",
     entries_of_a_matrix: r"the sum of entries of a value of shape \(2, 3\)",
-    stacked_scores: "stacking what is no value of one token",
+    stacked_scores: "a stack of a value that depends on two tokens",
     stacked_shapes: "stacking values of different shapes",
-    matrix_times_a_score: "a matrix times what is no vector",
+    matrix_times_a_score: "a matrix times a value that depends on two tokens",
     matrix_of_another_size: r"a 2×2 matrix times a value of shape \(3,\)",
     sums_of_other_shapes: r"a sum of shapes \(3,\) and \(\) inside of a sum",
     equality: "weights cannot branch",

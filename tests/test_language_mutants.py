@@ -78,7 +78,7 @@ def explain(made: ProgramConstruction, weight: Any) -> str:
     if kind == "head" and any(entry in node.gate for node in block.nodes):
         return "a gate that closes more tightly"
     checker = PointChecker(made, made.compiled, random.Random(0))
-    parts = list_parts(made, made.compiled)
+    parts = list_parts(made.compiled)
     signed = {key for each in parts for _, key in checker.prove_signs(each) if each.name in part}
     if (number, kind, index) in signed:
         return "a unit that is never active"

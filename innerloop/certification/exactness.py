@@ -16,6 +16,7 @@ from innerloop.errors import InputError
 from innerloop.language.construction import ProgramConstruction
 from innerloop.language.exactness import check_exactly, check_kinds
 from innerloop.language.points import estimate_work
+from innerloop.language.recording import ProgramChanged
 
 POINTS = 4
 """Points of the comparison in a certificate: each size of random numbers once."""
@@ -47,6 +48,8 @@ def compare_for_certificate(
                 "too large: its numbers are for these sizes alone; `innerloop exact` compares them"
             )
         return check_exactly(small, POINTS, seed).as_dict()
+    except ProgramChanged:
+        raise
     except InputError as error:
         return _explain(str(error))
 
@@ -65,6 +68,8 @@ def _find_small(construction: ProgramConstruction) -> ProgramConstruction | None
         try:
             found = replace(construction, **smaller)
             work = estimate_work(found)
+        except ProgramChanged:
+            raise
         except InputError:
             continue
         if work <= MAX_WORK:

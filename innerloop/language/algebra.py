@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import Any
 
+from innerloop.language.floats import find_size
 from innerloop.language.forms import add_to, times
 
 MAX_AMPLIFICATION = 100
@@ -45,9 +46,9 @@ def _add_sizes(products: Sequence[Factors], written: int) -> dict[Any, float]:
     """Add up, for every place that is written, the sizes of what is added to it."""
     sizes: dict[Any, float] = defaultdict(float)
     for factors in products:
-        read = max(abs(float(c)) for c in factors[1 - written].values())
+        read = max(find_size(c) for c in factors[1 - written].values())
         for key, c in factors[written].items():
-            sizes[key] += abs(float(c)) * read
+            sizes[key] += find_size(c) * read
     return sizes
 
 

@@ -1,12 +1,13 @@
 """The compiler: a program with its sizes and numbers, through all passes, to planned blocks.
 
-    trace → schedule → placement → emission
+    recording → trace → schedule → placement → emission
 
 Each is a file of that name. A step is planned once if it does not depend on its number.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,10 +17,16 @@ from innerloop.language.errors import CannotCompile, find_definition
 from innerloop.language.forms import Entry, Form
 from innerloop.language.placement import plan_blocks
 from innerloop.language.plan import SCRATCH, Plan
-from innerloop.language.soundness import check_repetition, check_shared
+from innerloop.language.record import Record
+from innerloop.language.recording import Recordings
+from innerloop.language.soundness import check_shared
 from innerloop.language.target import Target
 from innerloop.language.trace import Trace, trace_answer, trace_step
+from innerloop.language.weights import check_numbers, check_weights
 from innerloop.transformer import Layout
+
+MAX_ENTRIES = 1 << 14
+"""Numbers that a token may hold in its registers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,6 +40,8 @@ class Compiled:
     answer: Form | None
     answer_places: list[int]
     """Places of the answer after the read-out; none if it has no blocks."""
+    records: dict[str, Record]
+    """The records that were compiled, by the part of the law."""
 
     @property
     def plans(self) -> dict[str, Plan]:
@@ -55,25 +64,28 @@ def compile_program(
     numbers: Callable[[int], Mapping[str, Any]],
     steps: Iterable[int],
     target: Target,
+    recordings: Recordings,
 ) -> Compiled:
     """Compile the steps of these numbers; `numbers(k)` has rationals, whole numbers, matrices."""
     shapes = {name: r.find_shape(sizes) for name, r in definition.registers.items()}
-
+    check_size(definition, shapes)
     check_shared(definition, sizes)
+    records: dict[str, Record] = {}
 
-    def trace(run: Callable[..., Trace], function: Any, k: int) -> Trace:
-        arguments = definition.bind(function, k, sizes, numbers(k))
-        found = run(function, arguments, definition.registers, shapes)
-        if function not in definition.repeated:
-            check_repetition(found, run(function, arguments, definition.registers, shapes))
-            definition.repeated.add(function)
-        return found
+    def trace(run: Callable[..., Trace], function: Any, k: int, part: str) -> Trace:
+        bound = numbers(k)
+        records[part] = recordings.find(definition, function, k, sizes, bound)
+        return run(records[part], bound, definition.registers, shapes)
 
     prologue = epilogue = answer = None
     if definition.first_part is not None:
         empty = [name for name in definition.states if name not in definition.prompt.offers]
-        prologue = plan_blocks(trace(trace_step, definition.first_part, 0), empty, target)
-    plans = [plan_blocks(trace(trace_step, definition.step, k), (), target) for k in steps]
+        traced = trace(trace_step, definition.first_part, 0, "prologue")
+        prologue = plan_blocks(traced, empty, target)
+    plans = [
+        plan_blocks(trace(trace_step, definition.step, k, f"step {index}"), (), target)
+        for index, k in enumerate(steps, 1)
+    ]
     if not any(plan.blocks for plan in plans):
         raise CannotCompile(
             f"{definition.name} changes no state: assign one, as in me.{definition.states[0]} = …, "
@@ -82,7 +94,7 @@ def compile_program(
         )
     parts = [plan for plan in (prologue, *plans) if plan is not None]
     if definition.answer_part is not None:
-        traced = trace(trace_answer, definition.answer_part, 0)
+        traced = trace(trace_answer, definition.answer_part, 0, "read-out")
         answer = traced.results["answer"]
         if _needs_blocks(traced):
             name = _find_register(answer, shapes)
@@ -103,10 +115,27 @@ def compile_program(
     scratch = 1 + max((i for plan in parts for i in plan.list_scratch()), default=-1)
     if scratch:
         registers[SCRATCH] = (scratch,)
+    for plan in parts:
+        check_weights(plan)
+    if answer is not None and epilogue is None:
+        numbers_of_answer = [c for row in answer.rows for c in row.values()]
+        check_numbers(numbers_of_answer, find_definition(definition.answer_part))
     layout = Layout(**registers)
     _name_temporaries(layout, parts)
     where = [layout[name].places[i] for name, i in entries]
-    return Compiled(layout, prologue, plans, epilogue, answer, where)
+    return Compiled(layout, prologue, plans, epilogue, answer, where, records)
+
+
+def check_size(definition: Definition, shapes: Mapping[str, tuple[int, ...]]) -> None:
+    """Refuse registers that make a token of more numbers than are compiled."""
+    entries = {name: math.prod(shape) for name, shape in shapes.items()}
+    if (total := sum(entries.values())) > MAX_ENTRIES:
+        largest = max(entries, key=lambda name: entries[name])
+        raise CannotCompile(
+            f"a token would hold {total:,} numbers, {entries[largest]:,} of them in {largest}; up "
+            f"to {MAX_ENTRIES:,} are compiled: choose smaller registers",
+            find_definition(definition.step),
+        )
 
 
 def _place_answer(

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from fractions import Fraction
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
@@ -34,10 +33,13 @@ from innerloop.language.derived import (
 from innerloop.language.emission import emit_blocks
 from innerloop.language.forms import ONE
 from innerloop.language.interpreter import Interpreter
-from innerloop.language.machine import Function, run_program
+from innerloop.language.machine import Function
 from innerloop.language.matrices import make_matrices
 from innerloop.language.plan import Plan
+from innerloop.language.prompts.base import make_zero_draw
 from innerloop.language.ranges import RangeCheck
+from innerloop.language.record import replay
+from innerloop.language.recording import Recordings
 from innerloop.language.reference import Reference
 from innerloop.language.target import Peepholes, Target
 from innerloop.language.types import Count, Matrices, Number, to_fraction
@@ -167,14 +169,27 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         prompt, n = self.definition.prompt, self.sizes["n"]
         if prompt.count_context(1 << 20, self.sizes) == n:  # whatever tokens there are
             return n
-        problem = prompt.draw_problem(self.sizes, lambda *shape: torch.zeros(shape).double())
+        problem = prompt.draw_problem(self.sizes, make_zero_draw())
         return self.context_length(problem)
 
     def compile_for(self, target: Target, ends: bool = False) -> Compiled:
         """Compile the program for a target of your own; with `ends`, its first and last step."""
         steps = range(1 if self.repeats else self.steps)
         chosen = sorted({steps[0], steps[-1]}) if ends else steps
-        return compile_program(self.definition, self.sizes, self.numbers_at, chosen, target)
+        return compile_program(
+            self.definition, self.sizes, self.numbers_at, chosen, target, self.recordings
+        )
+
+    @property
+    def recordings(self) -> Recordings:
+        """The records of the program's functions; its own, where they read the class's numbers."""
+        functions = self.definition.functions
+        own = any("own" in list_arguments(function) for function in functions)
+        return self._recordings if own else self.definition.recordings
+
+    @cached_property
+    def _recordings(self) -> Recordings:
+        return Recordings()
 
     @cached_property
     def layout(self) -> Layout:
@@ -274,14 +289,10 @@ class ProgramConstruction(Construction[Any, Any], ABC):
         }
         tokens = stream.shape[-2]
         context = self.definition.prompt.count_context(tokens, self.sizes)
-        interpreter = Interpreter(registers, tokens, context)
-        arguments = self.definition.bind(function, 0, self.sizes, self._list_floats())
-        interpreter.write("answer", run_program(interpreter, function, arguments))
+        interpreter, numbers = Interpreter(registers, tokens, context), self.numbers_at(0)
+        record = self.recordings.find(self.definition, function, 0, self.sizes, numbers)
+        interpreter.write("answer", replay(record, interpreter, numbers))
         return interpreter.registers["answer"].array
-
-    def _list_floats(self) -> dict[str, Any]:
-        exact = self.numbers_at(0)
-        return {n: float(v) if isinstance(v, Fraction) else v for n, v in exact.items()}
 
     @cached_property
     def _range_checks(self) -> list[RangeCheck]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import hashlib
 import inspect
+import keyword
 import textwrap
 from collections import namedtuple
 from collections.abc import Mapping
@@ -16,6 +17,7 @@ from innerloop.errors import InputError
 from innerloop.language.errors import CannotCompile, find_definition
 from innerloop.language.machine import Function
 from innerloop.language.prompts.base import Prompt
+from innerloop.language.recording import Recordings
 from innerloop.language.refusals import describe_kind
 from innerloop.language.types import RESERVED, Count, Declaration, Matrices, Number, Register
 
@@ -36,8 +38,7 @@ class Definition:
     first_part: Function | None = None
     answer_part: Function | None = None
     readout_part: Function | None = None
-    repeated: set[Function] = field(default_factory=set)
-    """Functions that gave the same trace twice."""
+    recordings: Recordings = field(default_factory=Recordings)
 
     def init(self, function: Function) -> Function:
         """Declare, as a decorator, how states are computed before the first step."""
@@ -77,6 +78,11 @@ class Definition:
         """A named tuple of the states."""
         name = self.name if self.name.isidentifier() else "program"
         return namedtuple(f"{name}_state", self.states)
+
+    @property
+    def number_names(self) -> list[str]:
+        """Names of its numbers and matrices; whole numbers are as fixed as sizes."""
+        return [name for name, part in self.numbers.items() if not isinstance(part, Count)]
 
     @property
     def functions(self) -> list[Function]:
@@ -132,6 +138,8 @@ def make_definition(step: Function, prompt: Prompt, declared: Mapping[str, Any])
     for name, part in declared.items():
         if name in RESERVED or name.startswith("_"):
             raise CannotCompile(f"{name!r} is the compiler's name: choose another", line)
+        if not name.isidentifier() or keyword.iskeyword(name):
+            raise CannotCompile(f"{name!r} cannot be a name in Python: choose another", line)
         if not isinstance(part, Declaration):
             raise CannotCompile(
                 f"{name} must be Data, State, Number, Bound, Count or Matrices, got "

@@ -9,9 +9,10 @@ from torch import Tensor
 from innerloop.constructions.base import Cost
 from innerloop.errors import InputError
 from innerloop.language.definition import list_arguments
+from innerloop.language.errors import CannotCompile, find_definition
 from innerloop.language.machine import Function
 from innerloop.language.reference import Reference, make_reference
-from innerloop.language.types import Count, Matrices
+from innerloop.language.types import OPTIONS, Count, Matrices
 from innerloop.parameters import parameter
 
 if TYPE_CHECKING:
@@ -67,8 +68,23 @@ def refuse_own(function: Function) -> None:
         )
 
 
+def _check_names(owner: type[ProgramConstruction]) -> None:
+    """Refuse numbers with a name that constructions, algorithms or their options have already."""
+    definition, taken = owner.definition, {*OPTIONS, *owner.definition.prompt.size_names}
+    for base in (*owner.__mro__[1:], *Reference.__mro__):
+        taken |= {*vars(base), *vars(base).get("__annotations__", ())}
+    for name in definition.numbers:
+        if name in taken:
+            raise CannotCompile(
+                f"a number cannot be called {name!r}: programs on {definition.prompt.name} prompts "
+                "have an option, a size or a method of that name. Choose another",
+                find_definition(definition.step),
+            )
+
+
 def declare_fields(owner: type[ProgramConstruction]) -> type[ProgramConstruction]:
     """Make a program's numbers parameters of its class; once more if there are new ones."""
+    _check_names(owner)
     types: dict[str, Any] = {"attention": Literal["linear", "relu"]}
     owner.attention = parameter("linear", "attention that linear sums become, linear or relu")
     for name, declared in owner.definition.numbers.items():

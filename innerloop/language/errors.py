@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 import linecache
 import re
 import sys
 import sysconfig
 import traceback
+from contextvars import ContextVar
 from pathlib import Path
-from types import FrameType
+from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
 from innerloop.errors import InputError
@@ -18,7 +20,9 @@ PACKAGE = str(Path(__file__).parents[1])
 PROGRAMS = tuple(str(Path(PACKAGE) / folder) for folder in ("programs", "constructions"))
 STDLIB = sysconfig.get_path("stdlib")
 NAMES = {
-    **dict.fromkeys(("Form", "Score", "Summand", "Value"), "a value of a token"),
+    "RecordedNumber": "a number of the program",
+    "RecordedMatrix": "a matrix of numbers",
+    "Recorded": "a value of a token",
     "Token": "a token",
     "Matrix": "a matrix of numbers",
 }
@@ -45,6 +49,17 @@ class Line(NamedTuple):
 NOWHERE = Line("", 0, "")
 
 
+class Place(NamedTuple):
+    """Where a program computes something: its line, and the calls that led there (naming.py)."""
+
+    line: Line
+    calls: tuple[Any, ...] = ()
+
+
+REPLAYED: ContextVar[Place | None] = ContextVar("replayed", default=None)
+"""The place of the instruction of a record that is replayed now."""
+
+
 class CannotCompile(InputError):
     """A program that no transformer runs as it is written; the message begins with its line.
 
@@ -58,26 +73,52 @@ class CannotCompile(InputError):
 
 
 def find_line() -> Line:
-    """Find the line of the program that runs now: the innermost one outside of this folder.
+    """Find the line of the program that runs, or that is replayed, now.
 
-    What the package supplies itself, such as a prompt's own answer, has no line.
+    That is the innermost one outside of this folder. What the package supplies itself, such as a
+    prompt's own answer, has no line.
     """
+    if (replayed := REPLAYED.get()) is not None:
+        return replayed.line
+    frames, is_recorded = list_frames()
+    for frame in frames:
+        if is_program(frame):
+            return read_line(frame)
+        if not is_recorded and not _is_machinery(frame.f_code.co_filename):
+            return NOWHERE  # who asks for a compilation is no program
+    return NOWHERE
+
+
+def list_frames() -> tuple[list[FrameType], bool]:
+    """List the frames that run, innermost first, and whether a function is being recorded.
+
+    If so, the list ends with the frame of that function.
+    """
+    frames: list[FrameType] = []
     frame = sys._getframe(1)
     while frame is not None:
-        file = frame.f_code.co_filename
-        if not _is_machinery(file):
-            if _is_caller(file, "self" in frame.f_locals):
-                return NOWHERE
-            text = " ".join(linecache.getline(file, frame.f_lineno).split())
-            return Line(_shorten(file), frame.f_lineno, text)
+        if frame.f_code.co_name == "run_program":
+            return frames, True
+        frames.append(frame)
         frame = frame.f_back
-    return NOWHERE
+    return frames, False
+
+
+def read_line(frame: FrameType) -> Line:
+    """Return the line at which a frame stands."""
+    file, number = frame.f_code.co_filename, frame.f_lineno
+    return Line(_shorten(file), number, " ".join(linecache.getline(file, number).split()))
 
 
 def is_program(frame: FrameType) -> bool:
     """Whether a frame runs a program, neither the language nor who asks for a compilation."""
-    file = frame.f_code.co_filename
-    return not _is_machinery(file) and not _is_caller(file, "self" in frame.f_locals)
+    return _is_program_code(frame.f_code)
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_program_code(code: CodeType) -> bool:
+    file, names = code.co_filename, (*code.co_varnames, *code.co_freevars)
+    return not _is_machinery(file) and not _is_caller(file, "self" in names)
 
 
 def _is_machinery(file: str) -> bool:
@@ -96,12 +137,7 @@ def find_definition(function: Any) -> Line:
 
 def explain_failure(error: Exception, function: Any) -> CannotCompile:
     """Say in the language's words where and why a function of a program failed in Python."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_written(f.filename)]
-    line = find_definition(function)
-    if frames and frames[-1].lineno is not None:
-        last = frames[-1]
-        text = " ".join((last.line or "").split())
-        line = Line(_shorten(last.filename), last.lineno or 0, text)
+    line = find_failing_line(error, function)
     if isinstance(error, ZeroDivisionError):
         return CannotCompile("a division by a number that is 0 with these parameters", line)
     said = str(error).partition("\n")[0]
@@ -112,6 +148,15 @@ def explain_failure(error: Exception, function: Any) -> CannotCompile:
     if said.endswith("has no len()"):  # list(x) may ask for it, so a value itself cannot refuse
         said += ": ask for the size by its letter, as in def step(me, d)"
     return CannotCompile(f"{type(error).__name__}: {said}", line)
+
+
+def find_failing_line(error: BaseException, function: Any) -> Line:
+    """Return the line of a program that an error comes from, or else its definition."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if _is_written(f.filename)]
+    if not frames or frames[-1].lineno is None:
+        return find_definition(function)
+    text = " ".join((frames[-1].line or "").split())
+    return Line(_shorten(frames[-1].filename), frames[-1].lineno, text)
 
 
 def _is_written(file: str) -> bool:

@@ -7,6 +7,9 @@ steps one after another.
 Linear attention  both sides are polynomials. A difference of degree D that is not 0 is 0 at a point
                   of random integers among 2³¹ with probability D/2³¹ at most (Schwartz and Zippel),
                   and at all p points with (D/2³¹)^p: equality is a proof for these sizes, up to it
+Choices           that a prompt makes, such as the actions of a game, are drawn for each point. The
+                  polynomials are those of one choice: unless every choice was tried, there is a
+                  proof for those that were, and none for the others
 ReLU              a point speaks for its own pattern of active units and heads. Patterns are
                   counted, and each unit and head should be seen active and silent: where random
                   points show one side only, signs.py proves that there is no other, or
@@ -28,8 +31,10 @@ from innerloop.errors import InputError
 from innerloop.language.compiler import Compiled
 from innerloop.language.construction import ProgramConstruction
 from innerloop.language.degrees import find_degree
-from innerloop.language.points import BITS, SCALES, LawPart, PointChecker, list_parts
+from innerloop.language.drawing import BITS, SCALES
+from innerloop.language.points import LawPart, PointChecker, list_parts
 from innerloop.language.rational import Activity, check_kind
+from innerloop.language.weights import are_exact
 
 
 @dataclass(frozen=True)
@@ -37,12 +42,18 @@ class Exactness:
     """The outcome of an exact comparison.
 
     degree       of the polynomials, for linear attention; None with ReLU
-    log10_probability  that polynomials which differ would have passed; None with ReLU
+    chance, log10_probability  that polynomials which differ would have passed; empty and None with
+                 ReLU
+    tried, choices     choices that were compared in every part of the law, and that there are; 1
+                       and 1 for prompts that make none
+    discrete     what these choices are, in words
+    drawn_with   what else was drawn in one way only: "one query"
     patterns     distinct patterns of active ReLUs that were seen
     signed       ReLUs that have one side only: the other is impossible in range (signs.py)
     one_sided    ReLUs that have two, and were never seen active, or never silent
     lines        functions on knots, which count as straight lines
-    rounding     deviation of the float64 weights from the exact ones, relative to max(1, |exact|)
+    rounding     deviation that the float64 weights make, relative to max(1, |exact|)
+    exact_weights  whether the weights of the plans are float64 numbers, without rounding
     difference   where they differ, at the smallest numbers found; empty if they are equal
     """
 
@@ -52,12 +63,18 @@ class Exactness:
     parts: list[str]
     relus: int
     degree: int | None
+    chance: str
     log10_probability: float | None
+    tried: int
+    choices: int
+    discrete: str
+    drawn_with: str
     patterns: int
     signed: int
     one_sided: list[str]
     lines: int
     rounding: float
+    exact_weights: bool
     difference: str
     seed: int
 
@@ -67,10 +84,10 @@ class Exactness:
 
     @property
     def status(self) -> str:
-        """`proof` (linear attention), `points` (exact at those tried) or `differs`."""
+        """`proof` (linear attention, all choices), `points` (exact at those tried) or `differs`."""
         if self.difference:
             return "differs"
-        return "points" if self.degree is None else "proof"
+        return "proof" if self.degree is not None and self.tried == self.choices else "points"
 
     @property
     def brief(self) -> str:
@@ -78,38 +95,58 @@ class Exactness:
         if self.difference:
             return f"differs: {self.difference}"
         lines = ", with straight lines between knots" if self.lines else ""
-        if self.degree is None:
-            return f"equal at the {self.points} points tried of {self._sizes}{lines}"
+        if self.status == "points":
+            return f"equal at the {self.points} points tried of {self._sizes}{self._choices}{lines}"
         bound = math.ceil(self.log10_probability or 0)
-        return f"equal: a proof for {self._sizes}, up to a probability of 1e{bound}"
+        where = f"{self._sizes}{self._choices}"
+        return f"equal: a proof for {where}, up to a probability of 1e{bound}"
 
     @property
     def _sizes(self) -> str:
-        return ", ".join(f"{name} = {size}" for name, size in self.sizes.items())
+        sizes = [f"{name} = {size}" for name, size in self.sizes.items()]
+        return ", ".join([*sizes, *([self.drawn_with] if self.drawn_with else [])])
+
+    @property
+    def _choices(self) -> str:
+        """Say how many of the choices were tried, for prompts that make some."""
+        if self.choices == 1:
+            return ""
+        if self.tried == self.choices:
+            return f" and all {self.choices:,} choices of {self.discrete}"
+        total = f"{self.choices:,}" if self.choices < 1_000_000 else f"{self.choices:.1e}"
+        return f" and {self.tried:,} of the {total} choices of {self.discrete}"
 
     @property
     def text(self) -> str:
         """Say what was found, and what it proves."""
-        where = f"{self.points} random points of {self._sizes}"
+        where = f"{self.points} random points of {self._sizes}{self._choices}"
         if self.difference:
             return f"{self.name}: not equal: {self.difference} (of {where})"
         rounding = (
             "the float64 weights are these rational numbers exactly"
-            if self.rounding == 0
+            if self.exact_weights
             else f"rounding the weights to float64 moves the result by {self.rounding:.1e}"
         )
         if self.degree is not None:
-            bound = f"({self.degree}/2^{BITS})^{self.points}"
             return (
                 f"{self.name}: equal, exactly, at {where} ({', '.join(self.parts)}). Polynomials "
-                f"of degree up to {self.degree}: a proof for these sizes, up to a probability of "
-                f"{len(self.parts)}·{bound} < 1e{math.ceil(self.log10_probability or 0)}; "
-                f"{rounding}"
+                f"of degree up to {self.degree}: {self._proof}; {rounding}"
             )
         return (
             f"{self.name}: exact at the points tried: equal at {where} ({', '.join(self.parts)}), "
             f"{self.patterns} distinct activation patterns; {self._seen}. With ReLU a point speaks "
             f"for its own pattern alone: no proof; {rounding}{self._knots}"
+        )
+
+    @property
+    def _proof(self) -> str:
+        """Say what equality of polynomials proves."""
+        bound = f"a probability of {self.chance} < 1e{math.ceil(self.log10_probability or 0)}"
+        if self.tried == self.choices:
+            return f"a proof for these sizes, up to {bound}"
+        return (
+            f"a proof for these sizes and the {self.tried:,} choices of {self.discrete} that were "
+            f"tried, up to {bound}; no proof for the others"
         )
 
     @property
@@ -161,7 +198,7 @@ def check_exactly(
     own = compiled is None
     compiled = construction.compiled if compiled is None else compiled
     check_kinds(compiled)
-    parts = list_parts(construction, compiled)
+    parts = list_parts(compiled)
     degrees = [find_degree(part.plan) for part in parts]
     degree = None if None in degrees else max(d for d in degrees if d is not None)
     generator, activity, rounding = random.Random(seed), Activity(), 0.0
@@ -190,11 +227,8 @@ def check_exactly(
         for compared in checker.scout(part, activity, signed, points):
             judge(part, compared, weights=True)
             activity.finish_point()
-    bound = None
-    if degree is not None:
-        bound = math.log10(len(parts)) + points * (
-            math.log10(max(degree, 1)) - BITS * math.log10(2)
-        )
+    tried = min((len(checker.tried[part.name]) for part in parts), default=1)
+    chance, bound = ("", None) if degree is None else _bound_chance(checker, degree)
     return Exactness(
         name=construction.name,
         sizes=_list_sizes(construction),
@@ -202,15 +236,32 @@ def check_exactly(
         parts=[part.name for part in parts],
         relus=len(activity.active | activity.silent),
         degree=degree,
+        chance=chance,
         log10_probability=bound,
+        tried=tried,
+        choices=checker.choices,
+        discrete=construction.definition.prompt.discrete,
+        drawn_with=construction.definition.prompt.drawn_with,
         patterns=len(activity.patterns),
         signed=len(signed & set(activity.one_sided)),
         one_sided=[_describe_relu(key) for key in activity.one_sided if key not in signed],
         lines=len({r.line for part in parts for r in part.plan.ranges if r.error}),
         rounding=rounding,
+        exact_weights=all(are_exact(plan) for plan in compiled.plans.values()),
         difference=difference,
         seed=seed,
     )
+
+
+def _bound_chance(checker: PointChecker, degree: int) -> tuple[str, float]:
+    """Bound the probability that polynomials which differ would have passed, and its logarithm.
+
+    Those of one choice of one part pass if they are equal at all of its points.
+    """
+    counts = [count for tried in checker.tried.values() for count in tried.values()]
+    least, size = min(counts), max(degree, 1)
+    bound = math.log10(len(counts)) + least * (math.log10(size) - BITS * math.log10(2))
+    return f"{len(counts)}·({size}/2^{BITS})^{least}", bound
 
 
 def _list_sizes(construction: ProgramConstruction) -> dict[str, int]:

@@ -4,25 +4,27 @@
     Score    bilinear in me and j: Σ c · (entry of me) · (entry of j)
     Summand  Σ act(score) · value, the value linear in j: what heads compute
 
-An entry is (register, place); ("one", 0) is the constant 1. How symbols are multiplied is in
-products.py, and what is no form at all is refused here.
+An entry is (register, place); ("one", 0) is the constant 1. Symbols are multiplied in products.py.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
 from innerloop.language.errors import CannotCompile
-from innerloop.language.refusals import Refusing, describe_kind
 from innerloop.language.types import to_fraction, to_fractions
 
 Entry = tuple[str, int]
 Row = dict[Entry, Fraction]
 Pairs = dict[tuple[Entry, Entry], Fraction]
 ONE: Entry = ("one", 0)
+TWO_TOKENS = (
+    "a value that depends on two tokens: a head multiplies numbers of me and j, so do this to the "
+    "registers first"
+)
 
 
 def add_to(target: dict[Any, Fraction], key: Any, amount: Fraction) -> None:
@@ -60,8 +62,8 @@ def add_rows(*rows: dict[Any, Fraction]) -> dict[Any, Fraction]:
     return result
 
 
-class Symbol(Refusing):
-    """Arithmetic that all symbols share, and what no transformer computes."""
+class Symbol:
+    """Arithmetic that all symbols share; shapes were compared when it was recorded."""
 
     shape: tuple[int, ...]
 
@@ -80,8 +82,6 @@ class Symbol(Refusing):
         """Multiply by `dot`, `outer`, `matvec`, or `times` entry by entry."""
         from innerloop.language.products import multiply
 
-        if not isinstance(other, Symbol):
-            raise CannotCompile(f"{operation} of a value and {describe_kind(other)}: give vectors")
         return multiply(self, other, operation)
 
     def __mul__(self, other: Any) -> Symbol:
@@ -105,45 +105,29 @@ class Symbol(Refusing):
         return -self + other
 
     def __truediv__(self, other: Any) -> Symbol:
-        if isinstance(other, Symbol):
-            return other.__rtruediv__(self)
         return self * (1 / to_fraction(other))
-
-    def __rtruediv__(self, other: Any) -> Symbol:
-        raise CannotCompile(
-            "a division by a value, which no block does. Use piecewise(x, f, knots) for 1/x, "
-            "Newton steps g ← g(2 − xg) on it, or softmax, which normalises"
-        )
-
-    def __pow__(self, power: Any) -> Symbol:
-        raise CannotCompile(
-            "a power of a value: write the product, or piecewise(x, lambda x: x**2, knots)"
-        )
 
     def __abs__(self) -> Symbol:
         return self.rectify() + (-self).rectify()
 
-    def __iter__(self) -> Iterator[Symbol]:
-        raise CannotCompile("iterating over what is no vector or matrix of one token")
-
-    def __getitem__(self, index: Any) -> Symbol:
-        raise CannotCompile("an entry of what depends on two tokens: take entries of registers")
+    def __getitem__(self, index: int) -> Symbol:
+        raise CannotCompile(f"an entry of {TWO_TOKENS}")
 
     def transpose(self) -> Symbol:
         """Swap rows and columns."""
-        raise CannotCompile("the transpose of what is no matrix of one token")
+        raise CannotCompile(f"the transpose of {TWO_TOKENS}")
 
     def sum_entries(self) -> Symbol:
         """Add up the entries of a vector."""
-        raise CannotCompile("the entries of what is no vector of one token")
+        raise CannotCompile(f"the sum of entries of {TWO_TOKENS}")
 
     def stack(self, rows: Sequence[Any]) -> Symbol:
         """Stack values of one shape along a new first dimension."""
-        raise CannotCompile("stacking what is no value of one token")
+        raise CannotCompile(f"a stack of {TWO_TOKENS}")
 
     def apply_matrix(self, matrix: Sequence[Sequence[Fraction]]) -> Symbol:
         """Multiply by a constant matrix."""
-        raise CannotCompile("a matrix times what is no vector of one token")
+        raise CannotCompile(f"a matrix times {TWO_TOKENS}")
 
     def sum_hinges(
         self, slope: Sequence[Any], bias: Sequence[Any], weight: Sequence[Any]
@@ -170,58 +154,35 @@ class Form(Symbol):
             other = Form((), [{ONE: number} if number else {}], self.side)
         if not isinstance(other, Form) or other.side != self.side:
             return as_pair(self) + other
-        shape = broadcast(self.shape, other.shape)
+        shape = self.shape or other.shape
         return Form(shape, add_all(self, other, shape), self.side)
 
     def scale(self, factor: Fraction) -> Form:
         return Form(self.shape, [scale_row(row, factor) for row in self.rows], self.side)
 
-    def __getitem__(self, index: Any) -> Form:
-        if not isinstance(index, int):
-            raise CannotCompile(
-                "entries are taken by whole numbers: x[i], M[i][j]; several with stack([x[i], …])"
-            )
-        if not self.shape or not -self.shape[0] <= index < self.shape[0]:
-            raise CannotCompile(f"entry {index} of a value of shape {self.shape}")
+    def __getitem__(self, index: int) -> Form:
         size = math.prod(self.shape[1:])
-        index %= self.shape[0]
         return Form(self.shape[1:], self.rows[index * size : (index + 1) * size], self.side)
 
-    def __iter__(self) -> Iterator[Form]:
-        if not self.shape:
-            raise CannotCompile("iterating over one number")
-        return iter([self[i] for i in range(self.shape[0])])
-
     def apply_matrix(self, matrix: Sequence[Sequence[Fraction]]) -> Form:
-        if len(self.shape) != 1 or len(matrix[0]) != self.shape[0]:
-            raise CannotCompile(
-                f"a {len(matrix)}×{len(matrix[0])} matrix times a value of shape {self.shape}"
-            )
-        found: list[Row] = [{} for _ in matrix]
-        for made, weights in zip(found, matrix, strict=True):
+        product: list[Row] = [{} for _ in matrix]
+        for made, weights in zip(product, matrix, strict=True):
             for weight, row in zip(weights, self.rows, strict=True):
                 for entry, c in row.items() if weight else ():
                     add_to(made, entry, times(weight, c))
-        return Form((len(matrix),), found, self.side)
+        return Form((len(matrix),), product, self.side)
 
     def transpose(self) -> Form:
-        if len(self.shape) != 2:
-            raise CannotCompile(f"the transpose of a value of shape {self.shape}")
         k, d = self.shape
         rows = [self.rows[i * d + j] for j in range(d) for i in range(k)]
         return Form((d, k), rows, self.side)
 
     def sum_entries(self) -> Form:
-        if len(self.shape) != 1:
-            raise CannotCompile(f"the sum of entries of a value of shape {self.shape}")
         return Form((), [add_rows({}, *self.rows)], self.side)
 
     def stack(self, rows: Sequence[Any]) -> Form:
-        if any(
-            not isinstance(row, Form) or (row.side, row.shape) != (self.side, self.shape)
-            for row in rows
-        ):
-            raise CannotCompile("stacking values of different shapes, or of different tokens")
+        if any(not isinstance(row, Form) or row.side != self.side for row in rows):
+            raise CannotCompile("stacking values of different tokens: stack registers before a sum")
         return Form((len(rows), *self.shape), [r for row in rows for r in row.rows], self.side)
 
     def rectify(self) -> Symbol:
@@ -236,7 +197,7 @@ class Form(Symbol):
         from innerloop.language.machine import get_machine
 
         net = tuple(to_fractions(part) for part in (slope, bias, weight))
-        return get_machine().add_units(self, net)  # pyright: ignore[reportAttributeAccessIssue]
+        return get_machine().add_units(self, net)
 
 
 class Score(Symbol):
@@ -250,7 +211,7 @@ class Score(Symbol):
         other = as_pair(other)
         if isinstance(other, Summand):
             return other + self
-        shape = broadcast(self.shape, other.shape)
+        shape = self.shape or other.shape
         return Score(shape, add_all(self, other, shape))
 
     def scale(self, factor: Fraction) -> Score:
@@ -302,13 +263,6 @@ class Summand(Symbol):
             "relu of score · value: the activation of a head acts on its score alone. Write "
             "relu(score) * value, or store the product in a register first"
         )
-
-
-def broadcast(a: tuple[int, ...], b: tuple[int, ...]) -> tuple[int, ...]:
-    """Return the shape of a sum or of a product entry by entry; a scalar goes with any shape."""
-    if a and b and a != b:
-        raise CannotCompile(f"values of shapes {a} and {b}: use dot, outer or matvec")
-    return a or b
 
 
 def add_all(a: Any, b: Any, shape: tuple[int, ...]) -> list[Any]:

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from innerloop.language.algebra import MAX_AMPLIFICATION
+from innerloop.language.floats import find_size
 from innerloop.language.forms import Entry, Row
 
 
@@ -57,6 +58,6 @@ class Readings:
 
 def amplifies(solution: Mapping[Any, Row], equations: list[tuple[Row, Row]]) -> bool:
     """Whether results would be enlarged too much, and their rounding errors with them."""
-    most = max((abs(float(c)) for _, right in equations for c in right.values()), default=0.0)
+    most = max((find_size(c) for _, right in equations for c in right.values()), default=0.0)
     limit = MAX_AMPLIFICATION * most
-    return any(abs(float(c)) > limit for row in solution.values() for c in row.values())
+    return any(find_size(c) > limit for row in solution.values() for c in row.values())

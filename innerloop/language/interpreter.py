@@ -1,7 +1,7 @@
-"""The interpreter: runs a program on arrays, batched and differentiable, or in rational arithmetic.
+"""The interpreter: replays a record on arrays, batched and differentiable, or of rational numbers.
 
-It is the reference that compiled weights are held against, and shares with the compiler only the
-author's function. Registers are arrays (*batch, tokens, *shape), with one token for shared ones.
+It is the reference that compiled weights are held against, and shares the record with the compiler.
+Registers are arrays (*batch, tokens, *shape), with one token for shared ones.
 """
 
 from __future__ import annotations
@@ -15,13 +15,11 @@ import torch
 from torch import Tensor
 
 from innerloop.errors import InputError
+from innerloop.language.conditions import MAX_ERROR, Condition, find_violations
 from innerloop.language.errors import CannotCompile
 from innerloop.language.knots import Knots
-from innerloop.language.machine import Function, Machine, Token, run_on
+from innerloop.language.machine import Body, Machine
 from innerloop.language.values import Array, Value, convert_like
-
-FLAG_ERROR = 1e-4
-"""Flags may be off from 0 and 1 by this much: those of float32 are."""
 
 
 def insert_axis(array: Array, place: int) -> Array:
@@ -31,7 +29,7 @@ def insert_axis(array: Array, place: int) -> Array:
 
 
 class Interpreter(Machine):
-    """Holds the registers of all tokens while a program runs; the first `context` are context.
+    """Holds the registers of all tokens during a replay; the first `context` are context.
 
     A `smooth` one computes functions themselves, not the straight lines between their knots.
     """
@@ -47,8 +45,6 @@ class Interpreter(Machine):
         self._declared = {name: value.shape for name, value in registers.items()}
 
     def read(self, name: str, side: str) -> Value:
-        if name not in self.registers:
-            raise CannotCompile(f"no register {name!r}; there are {', '.join(self.registers)}")
         value = self.registers[name]
         place = value.array.ndim - len(value.shape)
         array = insert_axis(value.array, place if side == "me" else place - 1)
@@ -57,24 +53,41 @@ class Interpreter(Machine):
     def write(self, name: str, value: Any) -> None:
         if not isinstance(value, Value):
             value = Value(convert_like(self._like, value).reshape(1, 1), ())
-        wanted = self._declared.get(name, ())
-        if value.shape == () and wanted:  # one number is every entry's
-            array = value.array.reshape((*value.array.shape, *(1 for _ in wanted)))
-            value = Value(_expand_entries(array, wanted), wanted)
+        declared = self._declared.get(name, ())
+        if value.shape == () and declared:  # one number is every entry's
+            array = value.array.reshape((*value.array.shape, *(1 for _ in declared)))
+            value = Value(_expand_entries(array, declared), declared)
         shape = tuple(value.array.shape)
         keys = len(shape) - len(value.shape) - 1
         self.registers[name] = Value(
             value.array.reshape(shape[:keys] + shape[keys + 1 :]), value.shape
         )
 
-    def require(self, value: Any, low: Any, high: Any) -> None:
-        """Ranges are checked by `usage` of the construction."""
-
     def interpolate(self, value: Value, knots: Knots) -> Value:
         """Straight lines; the function itself if the interpreter is `smooth`."""
         if self.smooth:
             return Value(knots.function(value.array), value.shape)
         return value.sum_hinges(*knots.net)
+
+    def check_range(self, value: Any, low: Any, high: Any) -> None:
+        """Ranges are checked by `usage` of the construction."""
+
+    def check_number(self, number: Any, least: int, above: bool, name: str) -> None:
+        """Numbers are checked when they are compiled: one that `identify` fits may be anything."""
+
+    def check_values(self, value: Value, condition: Condition, name: str) -> None:
+        violated = find_violations(value.array, condition, self._error)
+        if violated.any():
+            entry = float(_pick(value.array, violated))
+            raise CannotCompile(
+                f"{name} must be {condition} in every token, and is {entry:.3g} in one: what it "
+                "computes is then not what its name says"
+            )
+
+    @property
+    def _error(self) -> float:
+        """By how much a flag may be off: by nothing where numbers are rational."""
+        return MAX_ERROR if isinstance(self._like, Tensor) else 0.0
 
     def _find_keys(self, over: str) -> np.ndarray:
         """Return which tokens count, (tokens, keys), or (1, keys) if that is the same for all."""
@@ -85,19 +98,18 @@ class Interpreter(Machine):
 
     def attend(
         self,
-        summand: Function,
+        summand: Body,
         over: str,
         average: bool,
-        where: Function | None,
+        where: Body | None,
         reach: Any,
         mark: str | None,
         gap: Any,
     ) -> Value:
-        with run_on(self):
-            value = _as_value(summand(Token(self, "j")), self._like)
-            counted = convert_like(self._like, self._find_keys(over).astype(int))
-            if where is not None:
-                counted = counted * self._find_flags(where)
+        value = _as_value(summand(), self._like)
+        counted = convert_like(self._like, self._find_keys(over).astype(int))
+        if where is not None:
+            counted = counted * self._find_flags(where)
         if mark is not None:
             counted = counted * self._find_same_marks(mark, gap)
         if average:
@@ -110,25 +122,39 @@ class Interpreter(Machine):
         keys = weighted.ndim - rank - 1
         return Value(insert_axis(weighted.sum(keys), keys), value.shape)
 
-    def _find_flags(self, where: Function) -> Array:
+    def _find_flags(self, where: Body) -> Array:
         """Return which pairs of tokens count; what is neither 0 nor 1 is the author's mistake."""
-        flags = _as_value(where(Token(self, "j")), self._like).array
-        off = abs(flags * (1 - flags))
-        if (off > FLAG_ERROR).any():
-            worst = float(flags.reshape(-1)[int(off.reshape(-1).argmax())])
+        flags = _as_value(where(), self._like).array
+        violated = find_violations(flags, "0 or 1", self._error)
+        if violated.any():
             raise CannotCompile(
-                f"`where` must be 0 or 1 for every pair of tokens, and is {worst:.3g} for one: a "
-                "gate that is half open lets part of its score through"
+                "`where` must be 0 or 1 for every pair of tokens, and is "
+                f"{float(_pick(flags, violated)):.3g} for one: a gate that is half open lets part "
+                "of its score through"
             )
         return flags
 
     def _find_same_marks(self, mark: str, gap: Any) -> Array:
-        marks = self.registers[mark].array
-        if not self.registers[mark].shape:
-            return convert_like(self._like, marks[..., :, None] == marks[..., None, :])
-        products = (marks[..., :, None, :] * marks[..., None, :, :]).sum(-1)
-        same = products > 1 - float(gap) / 2
-        if not isinstance(self._like, Tensor) and (products[same] != 1).any():
+        """Return which pairs of tokens have the same mark; marks that are not apart are refused."""
+        marks, least = (
+            self.registers[mark].array,
+            float(gap.array if isinstance(gap, Value) else gap),
+        )
+        counts = not self.registers[mark].shape
+        if counts:
+            apart = abs(marks[..., :, None] - marks[..., None, :])
+            same, unclear = apart == 0, (apart > 0) & (apart < least)
+        else:
+            apart = 1 - (marks[..., :, None, :] * marks[..., None, :, :]).sum(-1)
+            same, error = apart < least / 2, MAX_ERROR * least
+            unclear = (abs(apart) > error) & (apart < least - error)
+        if unclear.any():
+            raise CannotCompile(
+                f"the marks {mark!r} of two tokens are neither the same nor {least:g} apart: "
+                "own_total needs numbers of tokens, or marks with products of 1 and of at most "
+                "1 − gap"
+            )
+        if not counts and not isinstance(self._like, Tensor) and (apart[same] != 0).any():
             raise InputError(
                 f"the marks {mark!r} are points on circles, which are not rational: there is no "
                 "exact certificate, the one of `build` holds the weights to rounding"
@@ -136,22 +162,26 @@ class Interpreter(Machine):
         return convert_like(self._like, same)
 
     def attend_softmax(
-        self, score: Function, value: Function, over: str, where: Function | None, reach: Any
+        self, score: Body, value: Body, over: str, where: Body | None, reach: Any
     ) -> Value:
         if not isinstance(self._like, Tensor):
             raise InputError("softmax has no rational values: exp of a rational number is none")
-        with run_on(self):
-            scores = _as_value(score(Token(self, "j")), self._like).array
-            values = _as_value(value(Token(self, "j")), self._like)
-            counted = torch.as_tensor(self._find_keys(over), device=self._like.device)
-            if where is not None:
-                counted = counted & (self._find_flags(where) > 0.5)
+        scores = _as_value(score(), self._like).array
+        values = _as_value(value(), self._like)
+        counted = torch.as_tensor(self._find_keys(over), device=self._like.device)
+        if where is not None:
+            counted = counted & (self._find_flags(where) > 0.5)
         scores, counted = torch.broadcast_tensors(scores, counted)
         weights = scores.masked_fill(~counted, -math.inf).softmax(-1)
         rank = len(values.shape)
         weighted = values.array * weights.reshape(tuple(weights.shape) + (1,) * rank)
         keys = weighted.ndim - rank - 1
         return Value(insert_axis(weighted.sum(keys), keys), values.shape)
+
+
+def _pick(array: Array, marked: Array) -> Any:
+    """Return one of the marked entries of an array."""
+    return array.reshape(-1)[int(marked.reshape(-1).nonzero()[0].reshape(-1)[0])]
 
 
 def _expand_entries(array: Array, shape: tuple[int, ...]) -> Array:

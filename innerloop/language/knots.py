@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from innerloop.language.errors import CannotCompile
+from innerloop.language.refusals import describe_kind
 from innerloop.transformer.pieces import Elementwise, piecewise_linear
 
 SHARES = torch.linspace(0.0, 1.0, 33, dtype=torch.float64)
@@ -128,3 +130,25 @@ class Knots:
         outside = (middle - middle.clamp(places[0], places[-1])).abs()
         unknown = outside > radius + 1e-9 * (self.places[-1] - self.places[0]).to(middle)
         return (top + bottom) / 2, slope, ((top - bottom) / 2).masked_fill(unknown, torch.inf)
+
+
+def check_knots(knots: Knots) -> None:
+    """Refuse knots, and functions on them, that no straight lines can follow."""
+    places = knots.places
+    if places.ndim != 1 or len(places) < 2 or not bool((places.diff() > 0).all()):
+        raise CannotCompile("knots must be at least two increasing numbers")
+    try:
+        met = knots.function(places)
+    except Exception as error:
+        raise CannotCompile(
+            "piecewise calls its function with a tensor of all knots: use functions of torch, such "
+            f"as torch.log for math.log ({type(error).__name__}: {error})"
+        ) from error
+    if not isinstance(met, Tensor) or met.shape != places.shape:
+        raise CannotCompile(
+            f"the function of piecewise must return a number for each of the {len(places)} knots, "
+            f"got {describe_kind(met)}"
+        )
+    if not bool(torch.isfinite(met).all()):
+        where = float(places[~torch.isfinite(met)][0])
+        raise CannotCompile(f"the function of piecewise is not finite at the knot {where:g}")

@@ -1,6 +1,6 @@
-"""The machine that runs a program: the interpreter, on arrays, or the tracer, on symbols.
+"""The machine that replays a record: the interpreter, on arrays, or the tracer, on symbols.
 
-Both run the author's own function, and share nothing else.
+Both replay the same record, and share nothing else.
 """
 
 from __future__ import annotations
@@ -12,15 +12,21 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
+from innerloop.language.conditions import Condition
 from innerloop.language.errors import CannotCompile
 from innerloop.language.knots import Knots
 from innerloop.language.refusals import Refusing, describe_kind
 
 Function = Callable[..., Any]
+Body = Callable[[], Any]
+"""Computes what is summed, for all pairs of this token and another."""
 
 
 class Machine(ABC):
-    """What the primitives of the language ask of a machine."""
+    """What the instructions of a record do, besides arithmetic."""
+
+    numbers: Mapping[str, Any]
+    """The program's numbers, as this machine computes with them."""
 
     @abstractmethod
     def read(self, name: str, side: str) -> Any:
@@ -33,10 +39,10 @@ class Machine(ABC):
     @abstractmethod
     def attend(
         self,
-        summand: Function,
+        summand: Body,
         over: str,
         average: bool,
-        where: Function | None,
+        where: Body | None,
         reach: Any,
         mark: str | None,
         gap: Any,
@@ -45,44 +51,43 @@ class Machine(ABC):
 
     @abstractmethod
     def attend_softmax(
-        self, score: Function, value: Function, over: str, where: Function | None, reach: Any
+        self, score: Body, value: Body, over: str, where: Body | None, reach: Any
     ) -> Any:
         """Average over other tokens with softmax weights."""
-
-    @abstractmethod
-    def require(self, value: Any, low: Any, high: Any) -> None:
-        """Note a range that a value must stay in."""
 
     @abstractmethod
     def interpolate(self, value: Any, knots: Knots) -> Any:
         """Compute straight lines between knots on every entry."""
 
+    @abstractmethod
+    def check_range(self, value: Any, low: Any, high: Any) -> None:
+        """Note, or check, that a value stays in a range."""
 
-_running: ContextVar[tuple[Machine, ...]] = ContextVar("running", default=())
+    @abstractmethod
+    def check_values(self, value: Any, condition: Condition, name: str) -> None:
+        """Note, or check, a condition on every entry of a value."""
+
+    @abstractmethod
+    def check_number(self, number: Any, least: int, above: bool, name: str) -> None:
+        """Check that a number of the program is at least, or above, a limit."""
 
 
-def get_machine() -> Machine:
-    """Return the machine that runs a program now."""
-    machines = _running.get()
-    if not machines:
-        raise CannotCompile("this is for use inside of a program: see innerloop.language")
-    return machines[-1]
+RUNNING: ContextVar[tuple[Machine, ...]] = ContextVar("running", default=())
+
+
+def get_machine() -> Any:
+    """Return the machine that replays a record now."""
+    return RUNNING.get()[-1]
 
 
 @contextmanager
 def run_on(machine: Machine) -> Iterator[None]:
-    """Let the primitives of the language use a machine."""
-    token = _running.set((*_running.get(), machine))
+    """Let products and units of symbols be added to a machine."""
+    token = RUNNING.set((*RUNNING.get(), machine))
     try:
         yield
     finally:
-        _running.reset(token)
-
-
-def run_program(machine: Machine, function: Function, arguments: Mapping[str, Any]) -> Any:
-    """Run a function of a program on a machine, for the token `me`."""
-    with run_on(machine):
-        return function(Token(machine, "me"), **arguments)
+        RUNNING.reset(token)
 
 
 def check_function(given: Any, name: str) -> None:
@@ -100,33 +105,3 @@ def check_function(given: Any, name: str) -> None:
         ) from None
     except ValueError:  # written in C: it does not say
         pass
-
-
-class Token:
-    """This token, `me`, whose registers are read and assigned; or another one, `j`, to be read.
-
-    Registers are attributes, or entries by name where the name is computed: `me[f"V{k}"]`.
-    """
-
-    def __init__(self, machine: Machine, side: str) -> None:
-        object.__setattr__(self, "_machine", machine)
-        object.__setattr__(self, "_side", side)
-
-    def __getitem__(self, name: str) -> Any:
-        return getattr(self, name)
-
-    def __setitem__(self, name: str, value: Any) -> None:
-        setattr(self, name, value)
-
-    def __getattr__(self, name: str) -> Any:
-        return self._machine.read(name, self._side)
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if self._side != "me":
-            raise CannotCompile(
-                f"a token writes to itself alone: assign to me.{name}, not j.{name}"
-            )
-        self._machine.write(name, value)
-
-    def __delattr__(self, name: str) -> None:
-        raise CannotCompile(f"a register cannot be deleted: assign 0 to me.{name}")

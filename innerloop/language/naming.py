@@ -1,7 +1,7 @@
 """The author's own words for a result: the variable that it is assigned to, and its statement.
 
-A program may keep a result in a variable of Python's, `fit = total(…)`, of which the tracer sees
-nothing. Where the result is computed, the frames of the program are noted; its text says the rest.
+A program may keep a result in a variable of Python's, `fit = total(…)`, which a record does not
+contain. So a record has the frames of the program at each instruction; its text says the rest.
 """
 
 from __future__ import annotations
@@ -9,12 +9,12 @@ from __future__ import annotations
 import ast
 import itertools
 import linecache
-import sys
 from collections.abc import Sequence
 from functools import lru_cache
+from types import FrameType
 from typing import Any, NamedTuple
 
-from innerloop.language.errors import is_program
+from innerloop.language.errors import NOWHERE, Place, is_program, list_frames, read_line
 
 MAX_NAME = 22
 """Characters of an expression that names a result."""
@@ -38,17 +38,27 @@ class Statement(NamedTuple):
     node: ast.stmt | None = None
 
 
-def find_calls() -> tuple[Call, ...]:
-    """Find where a program stands now, from the innermost frame to the part that runs."""
-    calls, frame = [], sys._getframe(1)
-    while frame is not None and frame.f_code.co_name != "run_program":
-        if is_program(frame):
-            positions = frame.f_code.co_positions()
-            first, last, start, end = next(itertools.islice(positions, frame.f_lasti // 2, None))
-            first = frame.f_lineno if first is None else first
-            calls.append(Call(frame.f_code.co_filename, first, last or first, start or 0, end or 0))
-        frame = frame.f_back
-    return tuple(calls)
+class PlaceFinder:
+    """Finds where a program stands while it is recorded; each place is looked up once."""
+
+    def __init__(self) -> None:
+        self._known: dict[Any, Place] = {}
+
+    def find(self) -> Place:
+        """Return the innermost line of the program, and the calls from there outwards."""
+        frames = [frame for frame in list_frames()[0] if is_program(frame)]
+        key = tuple((frame.f_code, frame.f_lasti) for frame in frames)
+        if key not in self._known:
+            line = read_line(frames[0]) if frames else NOWHERE
+            self._known[key] = Place(line, tuple(map(_read_call, frames)))
+        return self._known[key]
+
+
+def _read_call(frame: FrameType) -> Call:
+    positions = frame.f_code.co_positions()
+    first, last, start, end = next(itertools.islice(positions, frame.f_lasti // 2, None))
+    first = frame.f_lineno if first is None else first
+    return Call(frame.f_code.co_filename, first, last or first, start or 0, end or 0)
 
 
 def find_statement(path: str, number: int) -> Statement:

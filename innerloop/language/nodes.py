@@ -8,6 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from typing import NamedTuple
 
+from innerloop.language.conditions import Condition
 from innerloop.language.errors import Line
 from innerloop.language.forms import Entry, Pairs, Row, Term
 from innerloop.language.knots import Knots
@@ -24,7 +25,8 @@ class Setting(NamedTuple):
 class Range(NamedTuple):
     """A range that forms of a token must stay in, and the line that asks for it.
 
-    `knots` are those of a function that is followed there.
+    knots      of a function that is followed there
+    condition  what the forms must be instead: flags of gates, say, are 0 or 1
     """
 
     rows: list[Row]
@@ -32,6 +34,7 @@ class Range(NamedTuple):
     high: Fraction
     line: Line
     knots: Knots | None = None
+    condition: Condition | None = None
 
     @property
     def error(self) -> float:

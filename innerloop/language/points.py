@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-import itertools
-import math
 import random
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping
 from fractions import Fraction
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.language.compiler import Compiled
 from innerloop.language.construction import ProgramConstruction
+from innerloop.language.drawing import SCALES, VARIED, Point, PointDrawer
 from innerloop.language.emission import emit_blocks
 from innerloop.language.interpreter import Interpreter
-from innerloop.language.machine import run_program
 from innerloop.language.plan import SCRATCH, Plan
+from innerloop.language.prompts.base import make_zero_draw
 from innerloop.language.ranges import RangeCheck
 from innerloop.language.rational import (
     ROUNDING,
@@ -28,86 +26,53 @@ from innerloop.language.rational import (
     bound_rounding,
     run_blocks,
     run_plan,
-    to_fractions,
 )
+from innerloop.language.record import Record, replay
 from innerloop.language.scouting import Scout, shows_more
 from innerloop.language.signs import SignProver
 from innerloop.language.values import Value
-from innerloop.transformer.marks import find_gap
 
-BITS = 31
-"""Random integers of polynomial identities have this many bits."""
 MAX_ATTEMPTS = 60
 """Points out of range are drawn again this often."""
 MAX_STRETCHES = 6
 """States are enlarged by each factor this often at most."""
-SCALES = (Fraction(1, 64), Fraction(1, 8), Fraction(1), Fraction(4))
-"""Sizes of random numbers for ReLU: thresholds are met from both sides."""
-
-
-VARIED = Fraction(0)
-"""Asks for numbers whose size is drawn too."""
+REPEATS = 30
+"""Choices are drawn this often to see what depends on several of them."""
 PATIENCE = 50
 """Points of varied sizes that show nothing new before no more are looked at."""
 
 
 class LawPart(NamedTuple):
-    """A part of the law: its name, plan, function, and the number of its step."""
+    """A part of the law: its name, plan, record, and the number of its step."""
 
     name: str
     plan: Plan
-    function: Any
+    record: Record
     k: int
 
 
-def list_parts(construction: ProgramConstruction, compiled: Compiled) -> list[LawPart]:
-    definition = construction.definition
+def list_parts(compiled: Compiled) -> list[LawPart]:
     parts = []
-    if compiled.prologue is not None:
-        parts.append(LawPart("prologue", compiled.prologue, definition.first_part, 0))
-    for k, plan in enumerate(compiled.steps):
-        name = "step" if len(compiled.steps) == 1 else f"step {k + 1}"
-        parts.append(LawPart(name, plan, definition.step, k))
-    if compiled.epilogue is not None:
-        parts.append(LawPart("read-out", compiled.epilogue, definition.answer_part, 0))
+    for name, plan in compiled.plans.items():
+        is_step = plan in compiled.steps
+        k = compiled.steps.index(plan) if is_step else 0
+        short = "step" if is_step and len(compiled.steps) == 1 else name
+        parts.append(LawPart(short, plan, compiled.records[name], k))
     return parts
 
 
 def estimate_work(construction: ProgramConstruction) -> int:
     """Estimate the multiplications of rational numbers that one point takes."""
-    zeros = partial(torch.zeros, dtype=torch.float64)
     prompt = construction.definition.prompt
-    problem = prompt.draw_problem(construction.sizes, lambda *shape: zeros(shape))
+    problem = prompt.draw_problem(construction.sizes, make_zero_draw())
     tokens = len(prompt.fill_registers(problem)[next(iter(prompt.offers))])
     work = 0
-    for part in list_parts(construction, construction.compiled):
+    for part in list_parts(construction.compiled):
         for block in part.plan.blocks:
             work += sum(tokens**2 * (len(head.score) + len(head.value)) for head in block.heads)
             work += sum(tokens * (len(unit.reads) + len(unit.writes)) for unit in block.units)
             work += sum(tokens * len(h.net[0]) * len(h.sources) for h in block.hinges)
     return work
-
-
-def make_rational_marks(marks: Tensor) -> Tensor:
-    """Replace marks, which are points on circles, by rational ones of the same use.
-
-    Corners of the 24-cell are unit vectors with products of at most ½, the first eight of at most
-    0. Where that is more than marks on circles have (of 9 tokens, or above 24), those are left as
-    they are, and refused by the interpreter.
-    """
-    corners = [
-        *torch.eye(4, dtype=torch.float64),
-        *(-torch.eye(4, dtype=torch.float64)),
-        *torch.tensor(list(itertools.product((0.5, -0.5), repeat=4)), dtype=torch.float64),
-    ]
-    marked = marks.abs().sum(-1).nonzero().flatten().tolist()
-    largest = 0.0 if len(marked) <= 8 else 0.5
-    if len(marked) > len(corners) or largest > 1 - find_gap(max(len(marked), 1)):
-        return marks
-    found = torch.zeros_like(marks)
-    for corner, token in zip(corners, marked, strict=False):
-        found[token] = corner
-    return found
 
 
 class _PartActivity(Activity):
@@ -134,26 +99,25 @@ class PointChecker:
         self.definition = construction.definition
         self.sizes = construction.sizes
         self.layout = compiled.layout
+        self.drawer = PointDrawer(construction, generator)
+        self.tried: dict[str, Counter[tuple[int, ...]]] = defaultdict(Counter)
+        """How many points were compared, by the part of the law and the choice that was drawn."""
+        self.choices = 1
+        """How many choices there are."""
         self._emitted: dict[str, list[Any]] = {}
 
     def compare(
         self, part: LawPart, scale: Fraction | None, activity: Activity
     ) -> tuple[Any, Any, Any]:
         """Return the expected stream, that of the blocks, and the one that both began with."""
-        return self._compare_at(part, *self._draw(part, scale), activity)
+        return self._compare_at(part, self._draw_inside(part, scale), activity)
 
-    def _compare_at(
-        self, part: LawPart, registers: dict[str, Value], tokens: int, activity: Activity
-    ) -> tuple[Any, Any, Any]:
+    def _compare_at(self, part: LawPart, point: Point, activity: Activity) -> tuple[Any, Any, Any]:
+        self.tried[part.name][point.choice] += 1
+        self.choices, tokens = point.choices, point.tokens
         context = self.definition.prompt.count_context(tokens, self.sizes)
-        stream = self._write(registers, tokens)
-        interpreter = Interpreter(dict(registers), tokens, context)
-        numbers = self.construction.numbers_at(part.k)
-        arguments = self.definition.bind(part.function, part.k, self.sizes, numbers)
-        answer = run_program(interpreter, part.function, arguments)
-        if part.name == "read-out":
-            interpreter.write("answer", answer)
-        expected = self._write(interpreter.registers, tokens)
+        stream = self._write(point.registers, tokens)
+        expected = self._write(self._run_program(part, point), tokens)
         noted = _PartActivity(activity, part.name)
         found = run_plan(part.plan, self.layout, stream, context, noted)
         if part.name == "read-out" and SCRATCH in self.layout.registers:  # nothing reads it again
@@ -161,12 +125,20 @@ class PointChecker:
             expected[:, list(left)] = found[:, list(left)]
         return expected, found, stream
 
+    def _run_program(self, part: LawPart, point: Point) -> dict[str, Value]:
+        """Return what the registers, and that of the answer, hold after a part of the law."""
+        context = self.definition.prompt.count_context(point.tokens, self.sizes)
+        interpreter = Interpreter(dict(point.registers), point.tokens, context)
+        answer = replay(part.record, interpreter, self.construction.numbers_at(part.k))
+        if part.name == "read-out":
+            interpreter.write("answer", answer)
+        return interpreter.registers
+
     def prove_signs(self, part: LawPart) -> set[Any]:
         """Return the ReLUs of a part that can be seen from one side only, in range."""
-        points = [self._draw_once(part, scale) for scale in (Fraction(5, 7), None, Fraction(3))]
-        streams = [self._write(*point) for point in points]
-        tokens = points[0][1]
-        context = self.definition.prompt.count_context(tokens, self.sizes)
+        points = self._draw_different(part)
+        streams = [self._write(point.registers, point.tokens) for point in points]
+        context = self.definition.prompt.count_context(points[0].tokens, self.sizes)
         shared = {
             place
             for name, register in self.definition.registers.items()
@@ -175,6 +147,19 @@ class PointChecker:
         }
         found = SignProver(part.plan, self.layout, context).run(streams, shared)
         return {(part.name, key) for key in found}
+
+    def _draw_different(self, part: LawPart) -> list[Point]:
+        """Draw points that differ in every entry that depends on numbers or choices.
+
+        Where there are choices, each takes every value, at the same time as all others, and some
+        are drawn besides.
+        """
+        scales = [Fraction(5, 7), None, Fraction(3)]
+        points = [self._draw(part, scale) for scale in scales]
+        if points[0].values > 1:
+            points += [self._draw(part, Fraction(3)) for _ in range(REPEATS)]
+            points += [self._draw(part, Fraction(3), index) for index in range(points[0].values)]
+        return points
 
     def scout(
         self, part: LawPart, activity: Activity, signed: set[Any], most: int
@@ -192,21 +177,21 @@ class PointChecker:
             if active == silent:
                 return
             waited += 1
-            registers, tokens = self._draw_once(part, VARIED)
-            context = self.definition.prompt.count_context(tokens, self.sizes)
-            sides = scout.look(self._write(registers, tokens).astype(float), context)
-            shows = shows_more(sides, active, silent)
-            if shows and self._measure_usage(part, registers, tokens) <= 1:
+            point = self._draw(part, VARIED)
+            context = self.definition.prompt.count_context(point.tokens, self.sizes)
+            stream = self._write(point.registers, point.tokens)
+            shows = shows_more(scout.look(stream.astype(float), context), active, silent)
+            if shows and self._measure_usage(part, point) <= 1:
                 most, waited = most - 1, 0
-                yield self._compare_at(part, registers, tokens, activity)
+                yield self._compare_at(part, point, activity)
 
     def draw_in_range(self, part: LawPart, count: int) -> Iterator[tuple[Any, int]]:
         """Draw points of varied sizes; those in range, as streams of floats and their context."""
         for _ in range(count):
-            registers, tokens = self._draw_once(part, VARIED)
-            if self._measure_usage(part, registers, tokens) <= 1:
-                context = self.definition.prompt.count_context(tokens, self.sizes)
-                yield self._write(registers, tokens).astype(float), context
+            point = self._draw(part, VARIED)
+            if self._measure_usage(part, point) <= 1:
+                context = self.definition.prompt.count_context(point.tokens, self.sizes)
+                yield self._write(point.registers, point.tokens).astype(float), context
 
     def judge_weights(self, part: LawPart, stream: Any, exact: Any) -> tuple[float, str]:
         """Return how far the float64 weights are from the exact ones, and if that is too far.
@@ -252,81 +237,47 @@ class PointChecker:
             f"{expected[token, column]}, the weights give {found[token, column]}"
         )
 
-    def _draw(self, part: LawPart, scale: Fraction | None) -> tuple[dict[str, Value], int]:
-        """Draw data and, but for the prologue, a state, in the declared range."""
+    def _draw(self, part: LawPart, scale: Fraction | None, index: int | None = None) -> Point:
+        return self.drawer.draw(scale, states=part.name != "prologue", index=index)
+
+    def _draw_inside(self, part: LawPart, scale: Fraction | None) -> Point:
+        """Draw data and, except for the prologue, a state, in the declared range."""
+        point = self._draw(part, scale)
         for _ in range(MAX_ATTEMPTS):
-            registers, tokens = self._draw_once(part, scale)
             if scale is None:
-                return registers, tokens
-            if self._measure_usage(part, registers, tokens) <= 1:
-                return self._stretch(part, registers, tokens), tokens
-            scale = self.generator.choice(SCALES)
+                return point
+            if self._measure_usage(part, point) <= 1:
+                return self._stretch(part, point)
+            point = self._draw(part, self.generator.choice(SCALES))
+        self._run_program(part, point)  # which may say what is wrong with the point
         raise InputError(
             f"no random point is in the range of {self.construction.name}: set larger bounds"
         )
 
-    def _measure_usage(self, part: LawPart, registers: Mapping[str, Value], tokens: int) -> float:
+    def _measure_usage(self, part: LawPart, point: Point) -> float:
         """Return the share of the declared range that a point uses."""
-        stream = torch.tensor(self._write(registers, tokens).astype(float))
-        context = self.definition.prompt.count_context(tokens, self.sizes)
+        stream = torch.tensor(self._write(point.registers, point.tokens).astype(float))
+        context = self.definition.prompt.count_context(point.tokens, self.sizes)
         used = RangeCheck(part.plan, self.layout).measure(stream, context)
         return used if part.name == "prologue" else max(used, self.construction.usage(stream))
 
-    def _stretch(self, part: LawPart, registers: dict[str, Value], tokens: int) -> dict[str, Value]:
+    def _stretch(self, part: LawPart, point: Point) -> Point:
         """Enlarge every other state up to the end of its range: far knots are met too."""
         if part.name == "prologue" or self.generator.random() < 0.5 or not part.plan.ranges:
-            return registers
+            return point
         for factor in (Fraction(4), Fraction(2), Fraction(3, 2), Fraction(9, 8)):
             for _ in range(MAX_STRETCHES):
-                larger = {
+                registers = {
                     name: Value(value.array * factor, value.shape)
                     if self.definition.registers[name].state
                     else value
-                    for name, value in registers.items()
+                    for name, value in point.registers.items()
                 }
-                if not self._measure_usage(part, larger, tokens) <= 1:
+                larger = point._replace(registers=registers)
+                if not self._measure_usage(part, larger) <= 1:
                     break
-                registers = larger
-        return registers
-
-    def _draw_once(self, part: LawPart, scale: Fraction | None) -> tuple[dict[str, Value], int]:
-        prompt = self.definition.prompt
-        problem = prompt.draw_problem(self.sizes, lambda *shape: self._draw_floats(shape, scale))
-        filled = prompt.fill_registers(problem)
-        filled |= {name: make_rational_marks(filled[name]) for name in prompt.marks}
-        tokens = len(filled[next(iter(prompt.offers))])
-        registers: dict[str, Value] = {}
-        for name, register in self.definition.registers.items():
-            shape = register.find_shape(self.sizes)
-            rows = 1 if register.shared else tokens
-            if register.state and part.name != "prologue":
-                array = to_fractions(self._draw_floats((rows, *shape), scale))
-            elif name in filled:
-                array = to_fractions(filled[name])[:rows]
-            else:
-                array = np.full((rows, *shape), Fraction(0), dtype=object)
-            registers[name] = Value(array, shape)
-        return registers, tokens
-
-    def _draw_floats(self, shape: tuple[int, ...], scale: Fraction | None) -> Tensor:
-        count = math.prod(shape)
-        if scale is None:
-            half = 1 << (BITS - 1)
-            numbers = [float(self.generator.randrange(-half, half)) for _ in range(count)]
-        elif scale == VARIED:
-            numbers = self._vary(count)
-        else:
-            numbers = [float(scale * self.generator.randint(-8, 8)) for _ in range(count)]
-        return torch.tensor(numbers, dtype=torch.float64).reshape(shape)
-
-    def _vary(self, count: int) -> list[float]:
-        """Draw numbers of one size among many, of both signs or one, of which some may be 0."""
-        size, low = Fraction(2) ** self.generator.randint(-12, 10), self.generator.choice((-8, 0))
-        kept = self.generator.choice((1.0, 1.0, 0.4))
-        return [
-            float(size * self.generator.randint(low, 8)) if self.generator.random() < kept else 0.0
-            for _ in range(count)
-        ]
+                point = larger
+        return point
 
     def _write(self, registers: Mapping[str, Value], tokens: int) -> Any:
         """Write registers to a stream."""

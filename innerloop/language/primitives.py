@@ -13,28 +13,47 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from innerloop.language.conditions import Condition, check_number, find_violations
 from innerloop.language.errors import CannotCompile
-from innerloop.language.knots import Knots
-from innerloop.language.machine import Function, get_machine
-from innerloop.language.refusals import Refusing, describe_kind
+from innerloop.language.knots import Knots, check_knots
+from innerloop.language.machine import Function
+from innerloop.language.recorded_values import RecordedNumber, is_value
+from innerloop.language.recorder import get_recorder
+from innerloop.language.refusals import describe_kind
+from innerloop.language.types import to_fraction
 
 
 def _check_value(given: Any, name: str) -> None:
     """Refuse a plain number where a value of a token is expected."""
-    if not isinstance(given, Refusing):
+    if not is_value(given):
         instead = ": for numbers, max(x, 0)" if name == "relu" else ""
         raise CannotCompile(f"{name} is for values of tokens, got {describe_kind(given)}{instead}")
 
 
-def _check_sign(given: Any, what: str) -> None:
-    """Refuse a negative number of the program; one that `identify` fits may be anything."""
-    if isinstance(given, numbers.Real) and given < 0:
-        raise CannotCompile(f"{what} must be at least 0, got {float(given):g}")
+def _check_number(given: Any, least: int, above: bool, name: str) -> None:
+    """Refuse a number that is too small; one of the program is compared when it is compiled.
+
+    One that `identify` fits may be anything.
+    """
+    if isinstance(given, RecordedNumber):
+        get_recorder().add("check_number", given, least, above, name)
+    elif isinstance(given, numbers.Real):
+        check_number(given, least, above, name)
+    else:
+        raise CannotCompile(f"{name} must be a number, got {describe_kind(given)}")
 
 
-def _check_positive(given: Any, what: str) -> None:
-    if isinstance(given, numbers.Real) and given <= 0:
-        raise CannotCompile(f"{what} must be above 0, got {float(given):g}")
+def _check_reach(reach: Any) -> None:
+    if reach is not None:
+        _check_number(reach, 0, True, "reach")
+
+
+def _check_threshold(given: Any, name: str) -> None:
+    """Refuse a negative number; a value of a token is checked where it is computed."""
+    if is_value(given):
+        get_recorder().add("check_values", given, "at least 0", name)
+    else:
+        _check_number(given, 0, False, name)
 
 
 def mean(
@@ -50,8 +69,8 @@ def mean(
             stays.
         reach: With `where`, the largest |score| of the tokens that do not count.
     """
-    _check_positive(reach, "reach")
-    return get_machine().attend(summand, over, True, where, reach, None, 1)
+    _check_reach(reach)
+    return get_recorder().attend("mean", summand, over, True, where, reach)
 
 
 def total(
@@ -65,8 +84,8 @@ def total(
         where: Which pairs of tokens count, as in `mean`.
         reach: The largest |score| of the others, as in `mean`.
     """
-    _check_positive(reach, "reach")
-    return get_machine().attend(summand, over, False, where, reach, None, 1)
+    _check_reach(reach)
+    return get_recorder().attend("total", summand, over, False, where, reach)
 
 
 def own_total(summand: Function, mark: str, reach: Any, gap: Any = 1, over: str = "all") -> Any:
@@ -80,9 +99,9 @@ def own_total(summand: Function, mark: str, reach: Any, gap: Any = 1, over: str 
         gap: Their inner product of marks is at most 1 − gap.
         over: "all", or "causal" where later tokens must not be seen.
     """
-    _check_positive(reach, "reach")
-    _check_positive(gap, "gap")
-    return get_machine().attend(summand, over, False, None, reach, mark, gap)
+    _check_reach(reach)
+    _check_number(gap, 0, True, "gap")
+    return get_recorder().attend("own_total", summand, over, False, None, reach, mark, gap)
 
 
 def softmax(
@@ -102,8 +121,8 @@ def softmax(
         reach: What the scores of the others are lowered by: it must exceed the range of scores by
             40.
     """
-    _check_positive(reach, "reach")
-    return get_machine().attend_softmax(score, value, over, where, reach)
+    _check_reach(reach)
+    return get_recorder().attend_softmax(score, value, over, where, reach)
 
 
 def dot(a: Any, b: Any) -> Any:
@@ -204,7 +223,7 @@ def soft_threshold(x: Any, theta: Any) -> Any:
         x: A value.
         theta: θ, at least 0.
     """
-    _check_sign(theta, "the threshold of soft_threshold")
+    _check_threshold(theta, "the threshold of soft_threshold")
     return relu(x - theta) - relu(-x - theta)
 
 
@@ -215,34 +234,48 @@ def clip(x: Any, bound: Any) -> Any:
         x: A value.
         bound: The largest magnitude that is left.
     """
-    _check_sign(bound, "the bound of clip")
+    _check_threshold(bound, "the bound of clip")
     return x - relu(x - bound) + relu(-x - bound)
 
 
 def gate(flag: Any, x: Any, bound: Any) -> Any:
-    """Compute flag · x for a flag that is 0 or 1.
+    """Compute flag · x for a flag that is 0 or 1 in every token, which is checked.
 
     Args:
         flag: 0 or 1.
         x: A value.
         bound: The largest |x|.
     """
-    _check_positive(bound, "the bound of gate")
-    get_machine().require(x, -1 * bound, bound)
+    _check_gate("gate", flag, "0 or 1", x, bound)
     return relu(x + bound * (flag - 1)) - relu(-x + bound * (flag - 1))
 
 
 def closed(x: Any, off: Any, bound: Any) -> Any:
-    """Keep x where `off` is 0, and give 0 where it is at least 1.
+    """Keep x where `off` is 0, and give 0 where it is at least 1; it must be one of these.
 
     Args:
         x: A value.
         off: 0 to keep it, 1 or more to clear it.
         bound: The largest |x|.
     """
-    _check_positive(bound, "the bound of closed")
-    get_machine().require(x, -1 * bound, bound)
+    _check_gate("closed", off, "0 or at least 1", x, bound)
     return relu(x - bound * off) - relu(-x - bound * off)
+
+
+def _check_gate(name: str, flag: Any, condition: Condition, x: Any, bound: Any) -> None:
+    """Check the arguments of a gate: now where they are numbers, else where they are computed."""
+    _check_number(bound, 0, True, f"the bound of {name}")
+    _check_range(x, -1 * bound, bound)
+    if is_value(flag):
+        get_recorder().add("check_values", flag, condition, f"the flag of {name}")
+    elif bool(find_violations(to_fraction(flag), condition)):
+        raise CannotCompile(f"the flag of {name} must be {condition}, got {describe_kind(flag)}")
+
+
+def _check_range(x: Any, low: Any, high: Any) -> None:
+    if not is_value(x):
+        raise CannotCompile(f"a gate or knots on {describe_kind(x)}: give a value of me")
+    get_recorder().add("check_range", x, low, high)
 
 
 def geometric_knots(low: Any, high: Any, count: int) -> Tensor:
@@ -254,6 +287,11 @@ def geometric_knots(low: Any, high: Any, count: int) -> Tensor:
         count: The number of knots.
     """
     first, last = float(low), float(high)
+    if not 0 < first < last or count < 2:
+        raise CannotCompile(
+            f"geometric_knots needs 0 < low < high and 2 knots or more, got {first:g}, {last:g} "
+            f"and {count}"
+        )
     shares = torch.linspace(0.0, 1.0, count, dtype=torch.float64)
     knots = first * (last / first) ** shares
     knots[-1] = last
@@ -272,6 +310,8 @@ def piecewise(x: Any, function: Callable[[Tensor], Tensor], knots: Sequence[floa
         function: The function, of a tensor of knots.
         knots: Where it is met.
     """
-    return get_machine().interpolate(
-        x, Knots(function, torch.as_tensor(knots, dtype=torch.float64))
-    )
+    if not is_value(x):
+        raise CannotCompile(f"a gate or knots on {describe_kind(x)}: give a value of me")
+    lines = Knots(function, torch.as_tensor(knots, dtype=torch.float64).clone())
+    check_knots(lines)
+    return get_recorder().make("interpolate", x, lines, shape=x.shape)

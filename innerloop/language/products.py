@@ -21,7 +21,6 @@ from innerloop.language.forms import (
     Term,
     add_to,
     as_pair,
-    broadcast,
     times,
 )
 from innerloop.language.machine import get_machine
@@ -43,11 +42,8 @@ def list_cells(
 ) -> tuple[tuple[int, ...], list[Cell]]:
     """Return the shape of a product, and the products of entries that it adds up."""
     if operation == "times":
-        shape = broadcast(a, b)
+        shape = a or b
         return shape, [Cell(t, t if a else 0, t if b else 0) for t in range(math.prod(shape))]
-    ranks = {"dot": (1, 1), "outer": (1, 1), "matvec": (2, 1)}[operation]
-    if (len(a), len(b)) != ranks or (operation != "outer" and a[-1] != b[0]):
-        raise CannotCompile(f"{operation} of values of shapes {a} and {b}")
     if operation == "dot":
         return (), [Cell(0, i, i) for i in range(a[0])]
     if operation == "outer":
@@ -60,7 +56,7 @@ def multiply(x: Symbol, y: Symbol, operation: str) -> Symbol:
     shape, cells = list_cells(operation, x.shape, y.shape)
     x, y = _simplify(x), _simplify(y)
     if _is_form(x, "me") and _is_form(y, "me"):
-        return get_machine().multiply_inside(x, y, operation)  # pyright: ignore[reportAttributeAccessIssue]
+        return get_machine().multiply_inside(x, y, operation)
     if _rank(x) < _rank(y):
         x, y, cells = y, x, [cell.swap() for cell in cells]
     if isinstance(x, Form) and isinstance(y, Form):

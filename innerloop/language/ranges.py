@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from innerloop.language.forms import Pairs, Row
+from innerloop.language.conditions import find_violations
+from innerloop.language.forms import ONE, Pairs, Row
 from innerloop.language.nodes import Node, Part
 from innerloop.language.plan import Plan
 from innerloop.transformer import Layout
@@ -39,8 +40,12 @@ class RangeCheck:
             values[node.name], share = self.compute_node(node, values, context)
             shares.append(share)
         for each in self.ranges:
-            middle, half = (each.high + each.low) / 2, (each.high - each.low) / 2
             numbers = self.combine(each.rows, values)
+            if each.condition is not None:
+                violated = bool(find_violations(numbers, each.condition).any())
+                shares.append(math.inf if violated else 0.0)
+                continue
+            middle, half = (each.high + each.low) / 2, (each.high - each.low) / 2
             shares.append(float((numbers - float(middle)).abs().max()) / float(half))
         return max(math.inf if math.isnan(share) else share for share in shares)
 
@@ -62,6 +67,9 @@ class RangeCheck:
         counted = count_keys(node, tokens, context, values["one"])
         gate = self.score(node.gate, values) if node.gate else torch.zeros_like(counted)
         closed = (gate < -float(node.reach or 0) / 2) & (counted > 0)
+        if node.reach is not None and node.gate.get((ONE, ONE)) == -node.reach:  # `where`
+            flags = (1 + gate / float(node.reach)) * (counted > 0)
+            used = math.inf if bool(find_violations(flags, "0 or 1").any()) else 0.0
         for term in node.terms:
             score = self.score(term.score, values)
             if node.reach is not None:

@@ -189,9 +189,11 @@ def check_kind(kind: str, attends: bool = True) -> None:
         )
 
 
-def to_fractions(weights: Tensor) -> Any:
+def to_fractions(weights: Tensor | np.ndarray) -> Any:
     """Return the rational numbers that floats are."""
-    numbers = [Fraction(v) for v in weights.detach().double().flatten().tolist()]
+    if isinstance(weights, Tensor):
+        weights = weights.detach().double().numpy()
+    numbers = [Fraction(v) for v in weights.flatten().tolist()]
     return np.array(numbers, dtype=object).reshape(tuple(weights.shape))
 
 

@@ -16,13 +16,14 @@ from torch import Tensor
 from innerloop.algorithms.base import Algorithm, hyperparameter, select_entry
 from innerloop.language.definition import Definition
 from innerloop.language.interpreter import Interpreter, insert_axis
-from innerloop.language.machine import Function, run_program
+from innerloop.language.machine import Function
+from innerloop.language.record import replay
 from innerloop.language.types import Count, Matrices, Number
 from innerloop.language.values import Matrix, Value
 
 
 class Reference(Algorithm[Any, Any]):
-    """A program, run as it is written. The state is a named tuple of its states.
+    """A program, run as it was recorded. The state is a named tuple of its states.
 
     A shared state is (*batch, *shape), any other has an axis of tokens too.
     """
@@ -62,7 +63,8 @@ class Reference(Algorithm[Any, Any]):
         like = next(iter(interpreter.registers.values())).array
         numbers = {name: self._select(name, k, like) for name in self.definition.numbers}
         sizes = self.definition.prompt.find_sizes(problem)
-        return run_program(interpreter, function, self.definition.bind(function, k, sizes, numbers))
+        record = self.definition.recordings.find(self.definition, function, k, sizes, numbers)
+        return replay(record, interpreter, numbers)
 
     def _select(self, name: str, k: int, like: Tensor) -> Any:
         """Return a number of step k as the interpreter takes it."""
@@ -72,7 +74,7 @@ class Reference(Algorithm[Any, Any]):
         entry = select_entry(value, k, like)
         if isinstance(declared, Matrices):
             return Matrix(entry)
-        return Value(entry.reshape(*entry.shape, 1, 1), (), constant=True)
+        return Value(entry.reshape(*entry.shape, 1, 1), ())
 
     def _collect(self, interpreter: Interpreter, problem: Any) -> Any:
         registers = self.definition.registers

@@ -1,14 +1,13 @@
 """What Python may ask of a value of a token, and no transformer computes: each says what does.
 
-Symbols of the trace refuse all of it. Arrays of the interpreter do so too, but for the numbers of a
-program, which are arrays there because `identify` fits them: these compare as numbers do.
+Values that are recorded refuse all of it; numbers of the program may be compared and converted.
 """
 
 from __future__ import annotations
 
 import numbers
 import operator
-from typing import Any, NoReturn
+from typing import Any, ClassVar, NoReturn
 
 import numpy as np
 from torch import Tensor
@@ -40,7 +39,14 @@ OPERATORS = {
     "matmul": operator.matmul,
 }
 """Functions of NumPy that its scalars call for an operator."""
-COMPARISONS = ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal")
+COMPARISONS = {
+    "equal": operator.eq,
+    "not_equal": operator.ne,
+    "less": operator.lt,
+    "less_equal": operator.le,
+    "greater": operator.gt,
+    "greater_equal": operator.ge,
+}
 TORCH_OPERATORS = ("add", "sub", "rsub", "mul", "div", "true_divide", "__rpow__", "matmul")
 """Functions of torch that tensors call for an operator."""
 
@@ -49,6 +55,8 @@ class Refusing:
     """Operations of Python that are refused with file, line, and what the language has instead."""
 
     shape: tuple[int, ...]
+    compares: ClassVar[bool] = False
+    """Whether Python may compare it: numbers of a program, but no value of a token."""
 
     def __bool__(self) -> bool:
         raise CannotCompile(BRANCH)
@@ -106,8 +114,8 @@ class Refusing:
 
     def __array_ufunc__(self, function: Any, method: str, *given: Any, **options: Any) -> Any:
         """Let scalars of NumPy be numbers; refuse its functions."""
-        known = OPERATORS.get(function.__name__)
-        if function.__name__ in COMPARISONS:
+        known = {**OPERATORS, **COMPARISONS}.get(function.__name__)
+        if function.__name__ in COMPARISONS and not self.compares:
             raise CannotCompile(COMPARISON)
         if known is None or method != "__call__" or len(given) != 2:
             _refuse_function("numpy", function.__name__)
@@ -123,7 +131,9 @@ class Refusing:
         """Let tensors of one number be numbers; refuse functions of torch."""
         name = getattr(function, "__name__", str(function))
         if name in ("eq", "ne", "lt", "le", "gt", "ge"):
-            raise CannotCompile(COMPARISON)
+            if not cls.compares:
+                raise CannotCompile(COMPARISON)
+            return NotImplemented
         if name not in TORCH_OPERATORS or not any(isinstance(a, Tensor) for a in arguments):
             _refuse_function("torch", name)
         return NotImplemented
@@ -137,10 +147,14 @@ def _refuse_function(library: str, name: str) -> NoReturn:
     raise CannotCompile(f"{library}.{name} of a value of a token: use the language's {instead}")
 
 
+def refuse_factor(factor: Any) -> NoReturn:
+    raise CannotCompile(f"a matrix times {describe_kind(factor)}: {PRODUCTS}")
+
+
 def describe_kind(given: Any) -> str:
     """Describe what was given where something else was expected, in the language's words."""
     if isinstance(given, Refusing):
-        return f"a value of shape {given.shape}"
+        return repr(given) if given.compares else f"a value of shape {given.shape}"
     if isinstance(given, numbers.Number):
         return f"the number {given}"
     if given is None:

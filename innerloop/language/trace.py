@@ -1,4 +1,4 @@
-"""Pass 1, trace: run a program on symbols, and note what heads and hidden units must compute.
+"""Pass 1, trace: replay a record on symbols, and note what heads and hidden units must compute.
 
 The result is a list of nodes (sums over tokens, and hidden units) and, for every register, the form
 in registers and nodes that it has after the step. Errors of degree and of sharing arise here.
@@ -6,23 +6,14 @@ in registers and nodes that it has after the step. Errors of degree and of shari
 
 from __future__ import annotations
 
-import difflib
+import itertools
 import math
 from collections.abc import Mapping
 from fractions import Fraction
 from typing import Any, NamedTuple
 
-import torch
-from torch import Tensor
-
-from innerloop.errors import InputError
-from innerloop.language.errors import (
-    CannotCompile,
-    Line,
-    explain_failure,
-    find_definition,
-    find_line,
-)
+from innerloop.language.conditions import Condition, check_number
+from innerloop.language.errors import REPLAYED, CannotCompile, Line, Place, find_line
 from innerloop.language.forms import (
     ONE,
     Form,
@@ -31,32 +22,26 @@ from innerloop.language.forms import (
     Symbol,
     Term,
     add_rows,
+    add_to,
     as_pair,
     as_summand,
     scale_row,
 )
 from innerloop.language.knots import Knots
-from innerloop.language.machine import (
-    Function,
-    Machine,
-    Token,
-    check_function,
-    run_on,
-    run_program,
-)
-from innerloop.language.naming import find_calls
+from innerloop.language.machine import Body, Machine, run_on
 from innerloop.language.nodes import Node, Part, Range, Setting
 from innerloop.language.products import multiply
-from innerloop.language.refusals import describe_kind
+from innerloop.language.record import Record, replay
 from innerloop.language.types import Register, to_fraction
 
-MASKS = ("context", "all", "causal")
+MAX_NODES = 1_000
+"""Sums and layers of hidden units that one step may have."""
 NORMALISATIONS = {"context": "1/n", "all": "1/N", "causal": "1/i"}
 """The normalisation that makes a sum under a mask an average."""
 
 
 class Tracer(Machine):
-    """Runs one function of a program on symbols."""
+    """Replays the record of one function of a program on symbols."""
 
     def __init__(
         self, registers: Mapping[str, Register], shapes: Mapping[str, tuple[int, ...]]
@@ -70,42 +55,25 @@ class Tracer(Machine):
         self.forms = {name: make_form(name, shape) for name, shape in shapes.items()}
 
     def read(self, name: str, side: str) -> Form:
-        if name not in self.forms:
-            near = difflib.get_close_matches(name, self.forms, n=1, cutoff=0.0)
-            hint = f"; did you mean {near[0]!r}?" if near else ""
-            raise CannotCompile(f"no register {name!r}{hint} (there are {', '.join(self.forms)})")
         form = self.forms[name]
         return Form(form.shape, form.rows, side)
 
     def write(self, name: str, value: Any) -> None:
-        register = self.registers.get(name)
-        if register is not None and not register.state:
-            raise CannotCompile(f"{name} is Data, which no step changes: declare it State")
-        if value is None or isinstance(value, list | tuple):
-            raise CannotCompile(
-                f"me.{name} is assigned {describe_kind(value)}: assign a value of a token, "
-                "stack([…]) of some, or one number for every entry"
-            )
         if not isinstance(value, Symbol):
             number = to_fraction(value)
             value = Form((), [{ONE: number} if number else {}], "me")
-        if not isinstance(value, Form) or value.side != "me":
-            raise CannotCompile(
-                f"me.{name} would depend on one other token: sum over j with mean, total or softmax"
-            )
-        if register is not None:
+        assert isinstance(value, Form), "what depends on another token is not recorded"
+        if (register := self.registers.get(name)) is not None:
             value = self._fit(name, register, value)
         self._label(name, value)
         self.forms[name] = value
         self.assigned[name] = find_line()
 
     def _fit(self, name: str, register: Register, value: Form) -> Form:
-        """Check a register's new value; one number is every entry's."""
+        """Check that a shared register stays shared; one number becomes that of every entry."""
         shape = self.forms[name].shape
         if value.shape == () and shape != ():
             value = Form(shape, value.rows * math.prod(shape), "me")
-        if value.shape != shape:
-            raise CannotCompile(f"{name} has shape {shape}, its new value {value.shape}")
         if register.shared and (others := self.list_unshared(value)):
             raise CannotCompile(
                 f"{name} is declared shared, but its new value differs from token to token: it "
@@ -130,8 +98,13 @@ class Tracer(Machine):
         return sorted(labels.get(name, name) for name in names if not self.shared[name])
 
     def _add(self, shape: tuple[int, ...], kind: str, shared: bool, **parts: Any) -> Form:
-        name, calls = f"#{len(self.nodes) + 1}", find_calls()
-        node = Node(name, shape, kind, find_line(), shared=shared, calls=calls, **parts)
+        name, place = f"#{len(self.nodes) + 1}", REPLAYED.get() or Place(Line("", 0, ""))
+        if len(self.nodes) >= MAX_NODES:
+            raise CannotCompile(
+                f"more than {MAX_NODES:,} sums and layers of hidden units in one step: let it be "
+                "one step of the loop, and set steps"
+            )
+        node = Node(name, shape, kind, place.line, shared=shared, calls=place.calls, **parts)
         self.nodes.append(node)
         self.shared[node.name] = shared
         return make_form(node.name, shape)
@@ -163,25 +136,18 @@ class Tracer(Machine):
 
     def attend(
         self,
-        summand: Function,
+        summand: Body,
         over: str,
         average: bool,
-        where: Function | None,
+        where: Body | None,
         reach: Any,
         mark: str | None,
         gap: Any,
     ) -> Form:
-        if over not in MASKS:
-            raise CannotCompile(f"over must be one of {', '.join(MASKS)}, got {over!r}")
-        for function in (summand, *([] if where is None else [where])):
-            check_function(
-                function, "mean" if average else "total" if mark is None else "own_total"
-            )
-        with run_on(self):
-            pair = as_pair(summand(Token(self, "j")))
-            flag = None if where is None else where(Token(self, "j"))
+        pair = as_pair(summand())
+        flag = None if where is None else where()
         gated = where is not None or mark is not None
-        if mark is not None and not self.read(mark, "me").shape:
+        if mark is not None and not self.forms[mark].shape:
             over = "causal"
         if not gated and average and isinstance(pair, Score) and not pair.depends_on("j"):
             return pair.as_form("me")
@@ -201,14 +167,17 @@ class Tracer(Machine):
 
         Where tokens are counted, reach/gap·(mark of j − mark), which a causal mask keeps below 0.
         """
-        if reach is None:
-            raise CannotCompile("`where` needs reach, a bound on |score|, to silence other tokens")
+        gate: Pairs = {}
         if mark is not None:
-            strength = to_fraction(reach) / to_fraction(gap)
-            if not self.read(mark, "me").shape:
-                return {(ONE, (mark, 0)): strength, ((mark, 0), ONE): -strength}
-            entries = make_form(mark, self.read(mark, "me").shape).rows
-            gate: Pairs = {(e, e): strength for row in entries for e in row}
+            strength, form = to_fraction(reach) / to_fraction(gap), self.forms[mark]
+            if not form.shape:
+                for entry, c in form.rows[0].items():
+                    add_to(gate, (ONE, entry), strength * c)
+                    add_to(gate, (entry, ONE), -strength * c)
+                return gate
+            for row in form.rows:
+                for (a, c), (b, e) in itertools.product(row.items(), repeat=2):
+                    add_to(gate, (a, b), strength * c * e)
         else:
             score = as_pair(flag)
             if not isinstance(score, Score) or score.shape != ():
@@ -218,15 +187,10 @@ class Tracer(Machine):
         return add_rows(gate, {(ONE, ONE): -strength})
 
     def attend_softmax(
-        self, score: Function, value: Function, over: str, where: Function | None, reach: Any
+        self, score: Body, value: Body, over: str, where: Body | None, reach: Any
     ) -> Form:
-        for function in (score, value, *([] if where is None else [where])):
-            check_function(function, "softmax")
-        if over not in MASKS:
-            raise CannotCompile(f"over must be one of {', '.join(MASKS)}, got {over!r}")
-        with run_on(self):
-            scores, values = (as_pair(f(Token(self, "j"))) for f in (score, value))
-            flag = None if where is None else where(Token(self, "j"))
+        scores, values = as_pair(score()), as_pair(value())
+        flag = None if where is None else where()
         if not isinstance(scores, Score) or scores.shape != ():
             raise CannotCompile("a softmax score must be one number, bilinear in me and j")
         if not isinstance(values, Score) or values.depends_on("me"):
@@ -248,43 +212,29 @@ class Tracer(Machine):
 
     def interpolate(self, value: Any, knots: Knots) -> Any:
         """Add the hidden units of straight lines, and note how far they are from their function."""
-        _check_knots(knots)
-        self.require(value, float(knots.places[0]), float(knots.places[-1]), knots)
+        ends = float(knots.places[0]), float(knots.places[-1])
+        self._note_range(value, *ends, knots=knots)
         form = value.sum_hinges(*knots.net)
         (part,) = self.nodes[-1].parts
         self.nodes[-1].parts = [part._replace(knots=knots)]
         return form
 
-    def require(self, value: Any, low: Any, high: Any, knots: Knots | None = None) -> None:
+    def check_range(self, value: Any, low: Any, high: Any) -> None:
+        self._note_range(value, low, high)
+
+    def check_values(self, value: Any, condition: Condition, name: str) -> None:
+        if isinstance(value, Form) and value.side == "me":  # the interpreter checks others
+            self._note_range(value, 0, 1, condition=condition)
+
+    def check_number(self, number: Any, least: int, above: bool, name: str) -> None:
+        check_number(number, least, above, name)
+
+    def _note_range(self, value: Any, low: Any, high: Any, **kind: Any) -> None:
         """Note a range, to be checked when prompts are run."""
-        if not isinstance(value, Symbol):
-            raise CannotCompile(f"a gate or knots on {describe_kind(value)}: give a value of me")
         if not isinstance(value, Form) or value.side != "me":
             raise CannotCompile("a gate or knots inside of a sum: use `where`, or a register first")
         ends = to_fraction(low), to_fraction(high)
-        self.ranges.append(Range(value.rows, *ends, find_line(), knots))
-
-
-def _check_knots(knots: Knots) -> None:
-    """Refuse knots, and functions on them, that no straight lines can follow."""
-    places = knots.places
-    if places.ndim != 1 or len(places) < 2 or not bool((places.diff() > 0).all()):
-        raise CannotCompile("knots must be at least two increasing numbers")
-    try:
-        met = knots.function(places)
-    except Exception as error:
-        raise CannotCompile(
-            "piecewise calls its function with a tensor of all knots: use functions of torch, such "
-            f"as torch.log for math.log ({type(error).__name__}: {error})"
-        ) from error
-    if not isinstance(met, Tensor) or met.shape != places.shape:
-        raise CannotCompile(
-            f"the function of piecewise must return a number for each of the {len(places)} knots, "
-            f"got {describe_kind(met)}"
-        )
-    if not bool(torch.isfinite(met).all()):
-        where = float(places[~torch.isfinite(met)][0])
-        raise CannotCompile(f"the function of piecewise is not finite at the knot {where:g}")
+        self.ranges.append(Range(value.rows, *ends, find_line(), **kind))
 
 
 def make_form(name: str, shape: tuple[int, ...]) -> Form:
@@ -302,41 +252,37 @@ class Trace(NamedTuple):
     """Where each register was assigned last."""
 
 
-def _run(tracer: Tracer, function: Function, arguments: Mapping[str, Any]) -> Any:
-    """Run a function of a program; what fails in Python is said with its line."""
-    try:
-        return run_program(tracer, function, arguments)
-    except (InputError, MemoryError):
-        raise
-    except Exception as error:
-        raise explain_failure(error, function) from error
+def trace_record(
+    record: Record,
+    numbers: Mapping[str, Any],
+    registers: Mapping[str, Register],
+    shapes: Mapping[str, tuple[int, ...]],
+) -> tuple[Tracer, Any]:
+    """Replay a record on symbols; return the tracer and what the function returned."""
+    tracer = Tracer(registers, shapes)
+    with run_on(tracer):
+        return tracer, replay(record, tracer, numbers)
 
 
 def trace_step(
-    function: Function,
-    arguments: Mapping[str, Any],
+    record: Record,
+    numbers: Mapping[str, Any],
     registers: Mapping[str, Register],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> Trace:
     """Trace a function that assigns registers: its results are the states."""
-    tracer = Tracer(registers, shapes)
-    _run(tracer, function, arguments)
+    tracer, _ = trace_record(record, numbers, registers, shapes)
     states = {name: tracer.forms[name] for name, register in registers.items() if register.state}
     return Trace(tracer.nodes, tracer.ranges, states, tracer.assigned)
 
 
 def trace_answer(
-    function: Function,
-    arguments: Mapping[str, Any],
+    record: Record,
+    numbers: Mapping[str, Any],
     registers: Mapping[str, Register],
     shapes: Mapping[str, tuple[int, ...]],
 ) -> Trace:
     """Trace a function that returns the answer of a token."""
-    tracer = Tracer(registers, shapes)
-    value = _run(tracer, function, arguments)
-    if not isinstance(value, Form) or value.side != "me":
-        raise CannotCompile(
-            f"the answer must be a value of this token, got {describe_kind(value)}: return it",
-            find_definition(function),
-        )
+    tracer, value = trace_record(record, numbers, registers, shapes)
+    assert isinstance(value, Form), "an answer that is no value is not recorded"
     return Trace(tracer.nodes, tracer.ranges, {"answer": value})

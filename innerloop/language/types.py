@@ -19,6 +19,8 @@ from innerloop.language.errors import CannotCompile
 
 RESERVED = ("one", "scratch", "answer", "k", "own")
 """Names that no register may have: what the compiler adds, and what a step may ask for."""
+OPTIONS = ("instances", "seed", "dtype", "device", "progress", "points")
+"""Names that no number may have: options of `build`, `compile` and `exact`."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +46,7 @@ def Data(*dims: str | int, shared: bool = False) -> Register:  # noqa: N802, it 
         *dims: Its shape, as names of sizes ("d") or numbers; none for a scalar.
         shared: Whether it is the same in every token.
     """
-    return Register(dims, state=False, shared=shared)
+    return Register(_check_dims(dims), state=False, shared=shared)
 
 
 def State(*dims: str | int, shared: bool = False) -> Register:  # noqa: N802
@@ -54,7 +56,19 @@ def State(*dims: str | int, shared: bool = False) -> Register:  # noqa: N802
         *dims: Its shape, as names of sizes ("d") or numbers; none for a scalar.
         shared: Whether it is the same in every token; the compiler proves it.
     """
-    return Register(dims, state=True, shared=shared)
+    return Register(_check_dims(dims), state=True, shared=shared)
+
+
+def _check_dims(dims: tuple[Any, ...]) -> tuple[str | int, ...]:
+    """Refuse dimensions that are neither names of sizes nor whole numbers."""
+    for dim in dims:
+        is_name = isinstance(dim, str) and dim.isidentifier()
+        if not is_name and (not isinstance(dim, int) or isinstance(dim, bool) or dim < 1):
+            raise CannotCompile(
+                f"a dimension of a register is the name of a size, such as 'd', or a whole number "
+                f"from 1, got {dim!r:.40}"
+            )
+    return dims
 
 
 @dataclass(frozen=True)

@@ -2,13 +2,12 @@
 
 A value of shape s is an array (*batch, tokens, keys, *s). What depends on this token alone has one
 key, what depends on another token alone has one token, numbers have one of both: broadcasting does
-the rest. Nothing here is used by the compiler.
+the rest. Nothing here but constant matrices is used by the compiler.
 """
 
 from __future__ import annotations
 
-import operator
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +16,8 @@ import torch
 from torch import Tensor
 
 from innerloop.language.errors import CannotCompile
-from innerloop.language.refusals import PRODUCTS, Refusing, describe_kind
+from innerloop.language.floats import describe_size, is_representable
+from innerloop.language.refusals import Refusing, refuse_factor
 from innerloop.language.types import to_fraction
 from innerloop.transformer.pieces import sum_hinges
 
@@ -33,21 +33,19 @@ def convert_like(array: Array, value: Any) -> Array:
     if isinstance(array, Tensor):
         if isinstance(value, Tensor):
             return value.to(array)
+        if isinstance(value, Fraction) and not is_representable(value):
+            raise CannotCompile(describe_size(value))
         return torch.as_tensor(np.asarray(value, dtype=float)).to(array)
     entries = np.asarray(value, dtype=object)
     return np.array([to_fraction(v) for v in entries.ravel()], dtype=object).reshape(entries.shape)
 
 
-class Value(Refusing):
-    """A number, vector or matrix of this token, of another one, of both, or of none.
+class Value:
+    """A number, vector or matrix of this token, of another one, of both, or of none."""
 
-    A `constant` is a number of the program, which Python may compare and convert.
-    """
-
-    def __init__(self, array: Array, shape: tuple[int, ...], constant: bool = False) -> None:
+    def __init__(self, array: Array, shape: tuple[int, ...]) -> None:
         self.array = array
         self.shape = shape
-        self.constant = constant
 
     def _align(self, other: Any) -> tuple[Array, Array, tuple[int, ...]]:
         """Return both arrays, their trailing dimensions aligned, and the shape of the result."""
@@ -62,8 +60,7 @@ class Value(Refusing):
 
     def _apply(self, other: Any, operation: Callable[[Array, Array], Array]) -> Value:
         a, b, shape = self._align(other)
-        constant = self.constant and (not isinstance(other, Value) or other.constant)
-        return Value(operation(a, b), shape, constant)
+        return Value(operation(a, b), shape)
 
     def __add__(self, other: Any) -> Value:
         return self._apply(other, lambda a, b: a + b)
@@ -84,60 +81,23 @@ class Value(Refusing):
         return self._apply(other, lambda a, b: b / a)
 
     def __pow__(self, power: Any) -> Value:
-        return Value(self.array**power, self.shape, self.constant)
+        if isinstance(power, Value):
+            return self._apply(power, lambda a, b: a**b)
+        exact = to_fraction(power)
+        exponent = int(exact) if exact.denominator == 1 else float(exact)
+        return Value(self.array**exponent, self.shape)
 
     __radd__, __rmul__ = __add__, __mul__
 
     def __neg__(self) -> Value:
-        return Value(-self.array, self.shape, self.constant)
+        return Value(-self.array, self.shape)
 
     def __abs__(self) -> Value:
-        return Value(abs(self.array), self.shape, self.constant)
+        return Value(abs(self.array), self.shape)
 
     def __getitem__(self, index: int) -> Value:
         rest = self.shape[1:]
         return Value(self.array[(..., index, *(slice(None),) * len(rest))], rest)
-
-    def __iter__(self) -> Iterator[Value]:
-        return iter([self[i] for i in range(self.shape[0])])
-
-    def __float__(self) -> float:
-        if not self.constant:
-            self._refuse_number()
-        return float(self.array.reshape(-1)[0])
-
-    def __bool__(self) -> bool:
-        return self != 0 if self.constant else super().__bool__()
-
-    def _decide(self, other: Any, compare: Callable[[Any, Any], Any]) -> bool:
-        """Compare a number of the program; where there are several, all must say the same."""
-        if not self.constant or (isinstance(other, Value) and not other.constant):
-            return self._compare(other)
-        a, b, _ = self._align(other)
-        found = {bool(each) for each in np.ravel(np.asarray(compare(a, b)))}
-        if len(found) > 1:
-            raise CannotCompile("a branch on a number that differs from prompt to prompt")
-        return found.pop()
-
-    def __lt__(self, other: Any) -> bool:
-        return self._decide(other, operator.lt)
-
-    def __gt__(self, other: Any) -> bool:
-        return self._decide(other, operator.gt)
-
-    def __le__(self, other: Any) -> bool:
-        return self._decide(other, operator.le)
-
-    def __ge__(self, other: Any) -> bool:
-        return self._decide(other, operator.ge)
-
-    def __eq__(self, other: Any) -> bool:
-        return self._decide(other, operator.eq)
-
-    def __ne__(self, other: Any) -> bool:
-        return self._decide(other, operator.ne)
-
-    __hash__ = Refusing.__hash__
 
     def contract(self, other: Value, operation: str) -> Value:
         """Multiply by `dot`, `outer` or `matvec`."""
@@ -190,18 +150,19 @@ class Matrix:
         self.entries = entries
 
     def __matmul__(self, vector: Any) -> Any:
-        if isinstance(vector, Value):
-            if not isinstance(vector.array, Tensor):
-                entries = np.array(self.to_rows(), dtype=object)
-            else:
-                entries = convert_like(vector.array, self.entries)
-                if entries.ndim > 2:  # one matrix per instance
-                    entries = entries[..., None, None, :, :]
-            product = (entries * vector.array[..., None, :]).sum(-1)
-            return Value(product, (self.entries.shape[-2],))
-        if not isinstance(vector, Refusing):
-            raise CannotCompile(f"a matrix times {describe_kind(vector)}: {PRODUCTS}")
-        return vector.apply_matrix(self.to_rows())  # pyright: ignore[reportAttributeAccessIssue]
+        if isinstance(vector, Refusing):
+            return NotImplemented  # it is recorded by the vector
+        if not isinstance(vector, Value):
+            apply = getattr(vector, "apply_matrix", None)
+            return refuse_factor(vector) if apply is None else apply(self.to_rows())
+        if not isinstance(vector.array, Tensor):
+            entries = np.array(self.to_rows(), dtype=object)
+        else:
+            entries = convert_like(vector.array, self.entries)
+            if entries.ndim > 2:  # one matrix per instance
+                entries = entries[..., None, None, :, :]
+        product = (entries * vector.array[..., None, :]).sum(-1)
+        return Value(product, (self.entries.shape[-2],))
 
     def to_rows(self) -> list[list[Fraction]]:
         """Return the entries as rational numbers."""

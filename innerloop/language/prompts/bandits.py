@@ -66,6 +66,7 @@ class BanditPrompt(GamePrompt):
     """Action sets, then choices with rewards, in turn."""
 
     name = "bandits"
+    discrete = "actions"
     problem_type = BanditGameProblem
     offers = {"a": ("A", "d"), "chosen": ("A",), "reward": (), "z": ("d",), "pos": ()}
     size_names = ("d", "n", "A")
@@ -93,7 +94,7 @@ class BanditPrompt(GamePrompt):
 
     def draw_problem(self, sizes: Sizes, draw: Draw) -> BanditGameProblem:
         d, n, arms = (sizes[letter] for letter in self.size_names)
-        return BanditGameProblem(draw(n, arms, d), torch.arange(n) % arms, draw(n), draw(n, d))
+        return BanditGameProblem(draw(n, arms, d), draw.indices(arms, n), draw(n), draw(n, d))
 
 
 def alternate(first: Tensor | None, second: Tensor | None, own: int) -> Tensor:

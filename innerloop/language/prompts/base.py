@@ -2,17 +2,74 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar
 
+import torch
 from torch import Tensor
 
 from innerloop.errors import InputError
 from innerloop.language.types import Register
 
-Draw = Callable[..., Tensor]
-"""Draws numbers of a given shape, as float64."""
+
+class Draw:
+    """Draws the parts of a problem: calling it gives numbers of a shape, as float64.
+
+    numbers  returns this many numbers
+    shares   returns this many numbers from 0 to 1
+    index    returns a whole number below a count
+    """
+
+    def __init__(
+        self,
+        numbers: Callable[[int], Sequence[float]],
+        shares: Callable[[int], Sequence[float]],
+        index: Callable[[int], int],
+    ) -> None:
+        self._numbers, self._shares, self._index = numbers, shares, index
+        self.choice: tuple[int, ...] = ()
+        """The whole numbers that were drawn."""
+        self.choices = 1
+        """How many such choices there are."""
+        self.most = 1
+        """The largest count of one of them."""
+
+    def __call__(self, *shape: int) -> Tensor:
+        """Return numbers of any size."""
+        return _shape(self._numbers(math.prod(shape)), shape)
+
+    def shares(self, *shape: int) -> Tensor:
+        """Return numbers from 0 to 1."""
+        return _shape(self._shares(math.prod(shape)), shape)
+
+    def indices(self, count: int, *shape: int) -> Tensor:
+        """Return whole numbers from 0 to count − 1: actions, say. Each is drawn by itself."""
+        drawn = tuple(self._index(count) for _ in range(math.prod(shape)))
+        self.choice += drawn
+        self.choices *= count ** len(drawn)
+        self.most = max(self.most, count)
+        return torch.tensor(drawn, dtype=torch.long).reshape(shape)
+
+
+def _shape(numbers: Sequence[float], shape: tuple[int, ...]) -> Tensor:
+    return torch.tensor(numbers, dtype=torch.float64).reshape(shape)
+
+
+def make_zero_draw() -> Draw:
+    """Return a draw of zeros, for the sizes of a problem alone."""
+    return Draw(lambda count: [0.0] * count, lambda count: [0.0] * count, lambda count: 0)
+
+
+def make_gaussian_draw(seed: int) -> Draw:
+    """Return a draw of standard normal numbers, and of whole numbers that are equally likely."""
+    generator = torch.Generator().manual_seed(seed)
+    return Draw(
+        lambda count: torch.randn(count, generator=generator, dtype=torch.float64).tolist(),
+        lambda count: torch.rand(count, generator=generator, dtype=torch.float64).tolist(),
+        lambda count: int(torch.randint(count, (), generator=generator)),
+    )
 
 
 class Prompt(ABC):
@@ -26,6 +83,10 @@ class Prompt(ABC):
     """Letters of its sizes."""
     marks: ClassVar[tuple[str, ...]] = ()
     """Registers whose products alone matter: 1 for a token and itself, less by a gap for others."""
+    discrete: ClassVar[str] = ""
+    """What `draw_problem` draws as whole numbers, in words: "actions"."""
+    drawn_with: ClassVar[str] = ""
+    """What else `draw_problem` makes as it likes, besides sizes: "one query"."""
 
     @abstractmethod
     def find_sizes(self, problem: Any) -> dict[str, int]:
@@ -45,7 +106,11 @@ class Prompt(ABC):
 
     @abstractmethod
     def draw_problem(self, sizes: Mapping[str, int], draw: Draw) -> Any:
-        """Make a problem of given sizes from random numbers."""
+        """Make a problem of given sizes.
+
+        All that may differ from problem to problem is drawn: numbers by `draw(*shape)`, choices by
+        `draw.indices(count, *shape)`. What is not drawn, exact comparisons do not vary.
+        """
 
     def find_default_answer(self, registers: Mapping[str, Register]) -> Any:
         """Return an answer for programs that have none of their own, if their states suggest it."""

@@ -25,6 +25,7 @@ class MixturePrompt(Prompt):
     """Examples, component tokens, queries."""
 
     name = "mixtures"
+    drawn_with = "one query"
     problem_type = MixtureProblem
     offers = {"x": ("d",), "y": (), "p": (MARK_SIZE,), "e": ("K",), "beta": ("d",)}
     size_names = ("d", "n", "K")

@@ -33,6 +33,7 @@ class PlanningPrompt(GamePrompt):
     """Situations, then actions with rewards, in turn; for games of up to `tokens` tokens."""
 
     name = "planning"
+    discrete = "states and actions"
     problem_type = TabularGameProblem
     offers = {
         **{"s": ("S",), "a": ("A",), "r": (), "h": ("H",)},
@@ -78,9 +79,8 @@ class PlanningPrompt(GamePrompt):
 
     def draw_problem(self, sizes: Sizes, draw: Draw) -> TabularGameProblem:
         n, states, actions, horizon = (sizes[letter] for letter in self.size_names)
-        seen, done, rewards = draw(3, n, horizon).abs()
-        visited, taken = (64 * seen).long() % states, (64 * done).long() % actions
-        return TabularGameProblem(visited, taken, rewards.clamp_max(1), (states, actions))
+        visited, taken = (draw.indices(count, n, horizon) for count in (states, actions))
+        return TabularGameProblem(visited, taken, draw.shares(n, horizon), (states, actions))
 
 
 find_prompt = cache(PlanningPrompt)

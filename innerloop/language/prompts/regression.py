@@ -27,6 +27,7 @@ class RegressionPrompt(Prompt):
     """The encoder's prompt of linear regression."""
 
     name = "regression"
+    drawn_with = "one query"
     problem_type = RegressionProblem
     offers = {"x": ("d",), "y": (), "t": (), "xk": ("d",)}
     size_names = ("d", "n")

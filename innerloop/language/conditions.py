@@ -1,0 +1,30 @@
+"""Conditions on values: flags of gates are 0 or 1, thresholds are not negative.
+
+A primitive that is what its name says only under a condition records it. The interpreter checks it
+wherever a program is run, and ranges.py on the streams of a transformer.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from innerloop.language.errors import CannotCompile
+
+Condition = Literal["0 or 1", "0 or at least 1", "at least 0"]
+MAX_ERROR = 1e-4
+"""Values may be off by this much in floating point: flags in float32 are."""
+
+
+def find_violations(values: Any, condition: Condition, error: float = MAX_ERROR) -> Any:
+    """Return which entries of an array violate a condition by more than an error."""
+    if condition == "0 or 1":
+        return abs(values * (1 - values)) > error
+    below = -values > error
+    return below if condition == "at least 0" else below | (values * (1 - values) > error)
+
+
+def check_number(given: Any, least: int, above: bool, name: str) -> None:
+    """Refuse a number that is not at least, or not above, a limit."""
+    if given < least or (above and given == least):
+        limit = f"{'above' if above else 'at least'} {least}"
+        raise CannotCompile(f"{name} must be {limit}, got {float(given):g}")

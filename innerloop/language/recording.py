@@ -1,0 +1,213 @@
+"""Recording: a function of a program is run on values that note what is done with them.
+
+It is run twice, and never again. A function that computes something else the second time is
+refused. Whatever it would do later, the compiler and the interpreter both replay the record.
+"""
+
+from __future__ import annotations
+
+import numbers
+from collections import defaultdict
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from innerloop.errors import InputError
+from innerloop.language.deadline import TimeLimitExceeded, call_within
+from innerloop.language.errors import (
+    CannotCompile,
+    explain_failure,
+    find_definition,
+    find_failing_line,
+)
+from innerloop.language.machine import Function
+from innerloop.language.record import Record, find_difference
+from innerloop.language.recorded_values import RecordedMatrix, RecordedNumber, Token, is_value
+from innerloop.language.recorder import RECORDERS, Recorder
+from innerloop.language.refusals import describe_kind
+from innerloop.language.shapes import Shape
+from innerloop.language.types import Register
+from innerloop.language.values import Matrix, Value
+
+if TYPE_CHECKING:
+    from innerloop.language.definition import Definition
+
+Part = Literal["step", "answer", "readout"]
+"""What a function is: one that changes registers, or one that returns an answer."""
+MAX_RECORDS = 16
+"""Records of one function that branches on numbers, each for other numbers: the latest are kept."""
+MAX_SECONDS = 60.0
+"""Seconds that it may take to record a function of a program, twice."""
+CHANGED = (
+    "the program computes something else when it is run again: random numbers, and variables "
+    "outside of it that change, cannot be weights. Use numbers of the program, one per step if "
+    "they differ"
+)
+
+
+def run_program(recorder: Recorder, function: Function, arguments: Mapping[str, Any]) -> Any:
+    """Run a function of a program for the token `me`; its frames end where this one begins."""
+    return function(Token(recorder), **arguments)
+
+
+class ProgramChanged(CannotCompile):
+    """A function of a program that computes something else when it is run again."""
+
+
+@dataclass(frozen=True)
+class Recording:
+    """What a function of a program is recorded with.
+
+    function   the function of `me` and of further arguments
+    arguments  these arguments
+    names      those of them that are numbers and matrices of the program
+    registers  the declared registers
+    shapes     their shapes
+    part       the value that a step returns does not matter, that of an answer does
+    """
+
+    function: Function
+    arguments: Mapping[str, Any]
+    names: Collection[str]
+    registers: Mapping[str, Register]
+    shapes: Mapping[str, Shape]
+    part: Part
+
+    def run(self) -> Record:
+        """Run the function and return what it computes."""
+        recorder = Recorder(self.registers, self.shapes, self.arguments)
+        running = RECORDERS.set((*RECORDERS.get(), recorder))
+        try:
+            arguments = {
+                name: _wrap_number(recorder, name, value) if name in self.names else value
+                for name, value in self.arguments.items()
+            }
+            returned = run_program(recorder, self.function, arguments)
+            self._check_answer(returned)
+            return recorder.finish(None if self.part == "step" else returned)
+        except (InputError, MemoryError):
+            raise
+        except Exception as error:
+            raise explain_failure(error, self.function) from error
+        finally:
+            recorder.closed = True
+            RECORDERS.reset(running)
+
+    def _check_answer(self, returned: Any) -> None:
+        is_constant = isinstance(returned, RecordedNumber | numbers.Real)
+        if self.part == "step" or is_value(returned) or (self.part == "readout" and is_constant):
+            return
+        raise CannotCompile(
+            f"the answer must be a value of this token, got {describe_kind(returned)}: return it",
+            find_definition(self.function),
+        )
+
+
+def record_function(recording: Recording, earlier: tuple[Recording, Record] | None) -> Record:
+    """Record a function; refuse one that computes something else when it is run again.
+
+    It is run twice. If there is an `earlier` recording, for other sizes say, that is repeated too.
+    """
+
+    def run() -> Record:
+        first = recording.run()
+        _check_equal(first, recording.run())
+        if earlier is not None:
+            _check_equal(earlier[1], earlier[0].run())
+        return first
+
+    try:
+        return call_within(MAX_SECONDS, run)
+    except TimeLimitExceeded as error:
+        raise CannotCompile(
+            f"this was still running after {MAX_SECONDS:g} seconds: a function of a program is run "
+            "to record what it computes, so each loop in it has to end",
+            find_failing_line(error, recording.function),
+        ) from None
+
+
+def _check_equal(first: Record, second: Record) -> None:
+    if (line := find_difference(first, second)) is not None:
+        raise ProgramChanged(CHANGED, line)
+
+
+def _wrap_number(recorder: Recorder, name: str, value: Any) -> Any:
+    """Return a number of the program as what notes its use; anything else stays as it is."""
+    if isinstance(value, Matrix):
+        shape = tuple(value.entries.shape[-2:])
+        return RecordedMatrix(recorder, recorder.add("number", name), shape)
+    if is_number(value):
+        return RecordedNumber(recorder, recorder.add("number", name, is_number=True))
+    return value
+
+
+def is_number(value: Any) -> bool:
+    """Whether a value is a number of the program: a real one, or one for each prompt."""
+    return isinstance(value, Value | numbers.Real) and not isinstance(value, bool)
+
+
+class Recordings:
+    """Finds the record of a function, or makes it.
+
+    A record serves for all numbers of the program, unless the function branched on them.
+    """
+
+    def __init__(self) -> None:
+        self._records: dict[Any, list[tuple[Any, Record]]] = defaultdict(list)
+        self._first: dict[Function, tuple[Recording, Record]] = {}
+
+    def find(
+        self,
+        definition: Definition,
+        function: Function,
+        k: int,
+        sizes: Mapping[str, int],
+        numbers: Mapping[str, Any],
+    ) -> Record:
+        """Return the record of a function, for step k of a problem of these sizes."""
+        arguments = definition.bind(function, k, sizes, numbers)
+        known = self._records[function, _describe(definition, arguments, sizes)]
+        for values, record in known:
+            if values is None or values == _list_values(definition, arguments):
+                return record
+        shapes = {name: r.find_shape(sizes) for name, r in definition.registers.items()}
+        names, part = definition.number_names, _name_part(definition, function)
+        recording = Recording(function, arguments, names, definition.registers, shapes, part)
+        record = record_function(recording, self._first.get(function))
+        self._first.setdefault(function, (recording, record))
+        values = _list_values(definition, arguments) if record.used_values else None
+        known.append((values, record))
+        del known[:-MAX_RECORDS]
+        return record
+
+
+def _name_part(definition: Definition, function: Function) -> Part:
+    if function is definition.answer_part:
+        return "answer"
+    return "readout" if function is definition.readout_part else "step"
+
+
+def _describe(
+    definition: Definition, arguments: Mapping[str, Any], sizes: Mapping[str, int]
+) -> tuple[Any, ...]:
+    """Return all that a record depends on but the values of numbers."""
+    letters = {dim for register in definition.registers.values() for dim in register.dims}
+    used = [(name, size) for name, size in sizes.items() if name in letters]
+    kinds: list[tuple[str, Any]] = []
+    for name, value in arguments.items():
+        if isinstance(value, Matrix):
+            kinds.append((name, tuple(value.entries.shape[-2:])))
+        elif name != "own" and not (name in definition.number_names and is_number(value)):
+            kinds.append((name, value if isinstance(value, Hashable) else repr(value)))
+    return tuple(used), tuple(kinds)
+
+
+def _list_values(definition: Definition, arguments: Mapping[str, Any]) -> list[Any]:
+    """List the values of the program's numbers, as floats."""
+    values: list[Any] = []
+    for name, value in arguments.items():
+        if isinstance(value, Value):
+            values.append((name, value.array.detach().reshape(-1).tolist()))
+        elif name in definition.number_names and is_number(value):
+            values.append((name, [float(value)]))
+    return values
