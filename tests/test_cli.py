@@ -126,7 +126,7 @@ def test_show_names_registers_and_what_every_head_and_piece_does(run) -> None:
         (("build", "soft-lin-ucb", "-s", "n=5000"), "n must be at most 2000, got 5000"),
         (("build", "ucb-vi", "-s", "n=201"), "n must be at most 200, got 201"),
         (("build", "ucb-vi", "-s", "delta=0"), "delta must be at least 1e-12, got 0.0"),
-        (("build", "ucb-vi", "-s", "d=20", "-s", "arms=9"), "up to 1000 are built"),
+        (("build", "ucb-vi", "-s", "d=20", "-s", "arms=9"), "a width of at most 1000"),
         (("build", "newton", "-s", "d=-2"), "d must be at least 1"),
         (("build", "newton", "-s", "d=2.5"), "d must be a whole number, got 2.5"),
         (("build", "newton", "-s", "d=two"), "d must be a whole number, got 'two'"),

@@ -218,7 +218,7 @@ def test_a_prediction_beyond_all_reason_is_divergence() -> None:
         ({"n": 10**17}, "n must be at most"),
         ({"instances": 10**17}, "instances must be a whole number"),
         ({"seed": 2**64}, "seed must be at least 0 and below"),
-        ({"d": 512, "steps": 10_000}, "weights with these parameters"),
+        ({"d": 512, "steps": 10_000}, "expected parameters that give at most"),
         ({"d": 512, "n": 10_000, "instances": 10_000, "steps": 1}, "do not fit"),
     ],
 )

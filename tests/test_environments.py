@@ -65,9 +65,9 @@ def test_a_batch_can_be_indexed_and_sliced() -> None:
     assert torch.equal(bandit[2].features, bandit.features[2])
     assert torch.equal(bandit[1, 3].weights, bandit.weights[1, 3])
     assert bandit[1:3].batch == (2, 5)
-    with pytest.raises(InputError, match="no environment 7 in a batch of"):
+    with pytest.raises(InputError, match=r"expected an index within a batch of .* got 7"):
         bandit[7]
-    with pytest.raises(InputError, match="3 indices"):
+    with pytest.raises(InputError, match="at most 2 indices"):
         bandit[0, 0, 0]
 
 
@@ -260,7 +260,7 @@ ONES = torch.ones(2, 3, 4)
         (LinearBandit, {"features": ONES, "weights": torch.ones(3)}, "expected features"),
         (LinearBandit, {"features": ONES[0], "weights": torch.ones(4)}, "expected features"),
         (LinearBandit, {"features": ONES[:, :0], "weights": torch.ones(4)}, "at least one action"),
-        (LinearBandit, {"features": 0 * ONES, "weights": torch.ones(4)}, "all 0 teaches nothing"),
+        (LinearBandit, {"features": 0 * ONES, "weights": torch.ones(4)}, "are not all 0 for each"),
         (LinearBandit, {"features": ONES * torch.nan, "weights": torch.ones(4)}, "finite"),
         (LinearBandit, {"features": ONES, "weights": torch.ones(4).double()}, "convert one"),
         (LinearBandit, {"features": [[[1.0]]], "weights": torch.ones(4)}, "must be a tensor"),
@@ -303,7 +303,7 @@ def test_bad_decision_processes_are_named(change: dict, message: str) -> None:
 @pytest.mark.parametrize(
     ("environment", "steps", "error", "message"),
     [
-        (LinearBandits(sets=5).sample(), 6, OutOfRangeError, "action sets for 5 steps, got 6"),
+        (LinearBandits(sets=5).sample(), 6, OutOfRangeError, "expected at most 5 steps, .* got 6"),
         (LinearBandits().sample(), 0, InputError, "at least 1, got 0"),
         (LinearBandits().sample(), True, InputError, "whole number"),
         (LinearBandits().sample(), 10**9, OutOfRangeError, "at most"),
@@ -343,5 +343,5 @@ def test_an_environment_that_earns_no_number_is_named() -> None:
     """Not the policy, whose probabilities a NaN reward spoils a step later."""
     bandit = Broken(torch.full((2, 3), 0.5, dtype=torch.float64))
     for policy in (UniformPolicy(), LinUCBPolicy()):
-        with pytest.raises(InputError, match="Broken gave a reward that is not finite at step 3"):
+        with pytest.raises(InputError, match="got one that is not finite from Broken at step 3"):
             rollout(policy, bandit, 5, 0)

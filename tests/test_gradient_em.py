@@ -71,7 +71,7 @@ def test_starting_vectors_have_the_declared_distance_from_the_truth() -> None:
     ("setting", "message"),
     [
         ({"components": 0}, "components must be at least 1"),
-        ({"symmetric": True}, "symmetric mixture has 2 components, got 3"),
+        ({"symmetric": True}, "components must be 2 if symmetric=true, got 3"),
         ({"proportions": [0.5, 0.5]}, "proportions must be 3 positive numbers with sum 1"),
         ({"proportions": [0.5, 0.6, -0.1]}, "proportions must be 3 positive numbers"),
         ({"proportions": [0.5, 0.5, 0.5]}, "sum 1, got"),

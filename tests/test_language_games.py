@@ -165,7 +165,7 @@ def test_a_program_on_bandits_makes_the_tokens_of_a_game_step_by_step(d: int) ->
     large = ActionSet(0, 2 * game.features[:, 0] / game.features[:, 0].norm(dim=-1, keepdim=True))
     with pytest.raises(OutOfRangeError, match="bound=1, the largest norm of an action; got 2: use"):
         construction.encode_observation(0, large, game.noise[:, 0])
-    with pytest.raises(OutOfRangeError, match="built for 5 steps of a game, not 6"):
+    with pytest.raises(OutOfRangeError, match="built for 5 steps of a game, got 6"):
         construction.encode_action(5, large, game.actions[:, 0], game.rewards[:, 0])
 
 

@@ -144,5 +144,5 @@ def test_a_fit_of_too_many_numbers_is_refused(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_batch_of_more_than_any_memory_is_refused() -> None:
     for batch in ((10**17,), (10**6, 10**6)):
-        with pytest.raises(InputError, match="a batch has at most 1000000000 instances, got"):
+        with pytest.raises(InputError, match="at most 1000000000 instances in a batch, got"):
             LinearRegression(d=2, n=3).sample(*batch)

@@ -206,8 +206,8 @@ def test_the_range_is_checked_inside_the_m_step() -> None:
     [
         (TWO, {"n": 31, "components": 2, "symmetric": True}, "built for n=30, got n=31"),
         (TWO, {"d": 3, "n": 30, "components": 2, "symmetric": True}, "built for d=4, got d=3"),
-        (TWO, {"n": 30, "components": 2}, "two such vectors"),
-        (TWO, {"n": 30, "components": 3}, "two such vectors"),
+        (TWO, {"n": 30, "components": 2}, "the start vectors β and −β"),
+        (TWO, {"n": 30, "components": 3}, "the start vectors β and −β"),
         (MANY, {"n": 29}, "built for n=30, got n=29"),
         (MANY, {"n": 30, "components": 4}, "K=3, got K=4"),
     ],
@@ -222,7 +222,7 @@ def test_problems_beyond_a_limit_are_refused(name: str, problem: dict, message: 
 def test_a_problem_of_another_kind_is_named(name: str) -> None:
     built = innerloop.build(name, steps=2, instances=2)
     problem = innerloop.LinearRegression(d=4, n=30).sample()
-    with pytest.raises(InputError, match="takes a MixtureProblem, got a RegressionProblem"):
+    with pytest.raises(InputError, match="expects a MixtureProblem, got RegressionProblem"):
         built.predict(problem)
 
 

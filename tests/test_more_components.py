@@ -143,7 +143,7 @@ def test_draws_follow_the_squared_distances() -> None:
         squares = np.sum((x - problem.start[k, 0].numpy()) ** 2, axis=1)
         counts = [int((chosen[:, k] == torch.from_numpy(p)).all(dim=-1).sum()) for p in x]
         np.testing.assert_allclose(np.array(counts) / 2000, squares / squares.sum(), atol=1e-3)
-    with pytest.raises(InputError, match="need 2 draws"):
+    with pytest.raises(InputError, match="expected 2 draws"):
         KMeansPlusPlus(grid[:1]).init(problem)
 
 

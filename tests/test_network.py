@@ -279,7 +279,7 @@ def test_problems_beyond_a_limit_are_refused() -> None:
         built.predict(sample_problem(n=5))
     with pytest.raises(OutOfRangeError, match="weights 4×3, 4×4, 1×4, got 4×3, 1×4"):
         built.predict(sample_problem(layers=2))
-    with pytest.raises(InputError, match="takes a NetworkProblem, got a RegressionProblem"):
+    with pytest.raises(InputError, match="expects a NetworkProblem, got RegressionProblem"):
         built.predict(LinearRegression(d=3, n=12).sample())
 
 

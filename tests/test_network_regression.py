@@ -43,7 +43,7 @@ def test_problems_from_lists() -> None:
     assert problem.y.shape == (3, 1)
     assert problem.shapes == [(2, 2), (1, 2)]
     assert problem.to(torch.float32).start[0].dtype == torch.float32
-    with pytest.raises(InputError, match="targets need the teacher"):
+    with pytest.raises(InputError, match="expected a problem with a teacher"):
         _ = problem.targets
     with pytest.raises(InputError, match="start must be a list of matrices, got str"):
         NetworkProblem.from_arrays(x, y, query, "none")

@@ -180,7 +180,7 @@ def test_a_game_that_is_too_long_is_refused() -> None:
 
 
 def test_mistakes_are_named() -> None:
-    with pytest.raises(OutOfRangeError, match="plays in a Bandit, got a TabularMDP"):
+    with pytest.raises(OutOfRangeError, match="an environment of type Bandit, got TabularMDP"):
         rollout(make_player(), TabularMDPs().sample(2), 4, 0)
     built = innerloop.build("newton", instances=1)
     with pytest.raises(InputError, match="only a construction that acts can play, got newton"):

@@ -103,20 +103,20 @@ def test_instances_are_selected_by_the_batch_dimensions(kind, case: dict) -> Non
 def test_indices_out_of_range_name_the_batch(kind: type[Distribution]) -> None:
     problem = kind.from_values(kind.cases[0]).sample(3, 2, generator=make_generator())
     for index in (3, -4, (0, 2), (slice(None), 2), slice(None, None, -1)):
-        with pytest.raises(InputError, match=r"^no instance .* in a batch of \(3, 2\)$"):
+        with pytest.raises(InputError, match=r"^expected an index within .* \(3, 2\), got"):
             problem[index]
-    with pytest.raises(InputError, match=r"selects no instance of a batch of \(3, 2\)"):
+    with pytest.raises(InputError, match=r"one instance of a batch of dimensions \(3, 2\)"):
         problem[2:1]
-    with pytest.raises(InputError, match=r"3 indices for a batch of dimensions \(3, 2\)"):
+    with pytest.raises(InputError, match=r"at most 2 indices .* dimensions \(3, 2\), got 3"):
         problem[0, 0, 0]
     for index in (None, True, "x", 1.0, ..., (0, None)):
         # The annotations would refuse these first; users run without them.
-        with pytest.raises(InputError, match="an index is a whole number or a slice, got"):
+        with pytest.raises(InputError, match="expected a whole number or a slice as index, got"):
             inspect.unwrap(Problem.__getitem__)(problem, index)
     single = problem[0, 0]
-    with pytest.raises(InputError, match=r"1 indices for a batch of dimensions \(\)"):
+    with pytest.raises(InputError, match=r"at most 0 indices .* dimensions \(\), got 1"):
         single[0]
-    with pytest.raises(InputError, match=rf"this {type(problem).__name__} is a single instance"):
+    with pytest.raises(InputError, match=rf"a batch of {type(problem).__name__}, got a single"):
         len(single)
 
 
@@ -169,7 +169,7 @@ def test_a_device_takes_whole_numbers_along() -> None:
 def test_queries_repeat_instances(kind, case: dict, batch: tuple[int, ...]) -> None:
     problem = kind.from_values(case).sample(*batch, generator=make_generator())
     if kind.problem_type not in WITH_QUERIES:
-        with pytest.raises(InputError, match="has no labelled examples and queries"):
+        with pytest.raises(InputError, match="a problem with labelled examples and queries, got"):
             problem.with_queries(torch.ones(*batch, 4, 2))
         return
     d = problem.x.shape[-1]
@@ -198,7 +198,7 @@ def test_queries_repeat_instances(kind, case: dict, batch: tuple[int, ...]) -> N
 def test_prefixes_end_at_every_position(kind, case: dict, batch: tuple[int, ...]) -> None:
     problem = kind.from_values(case).sample(*batch, generator=make_generator())
     if kind.problem_type not in WITH_QUERIES:
-        with pytest.raises(InputError, match="has no labelled examples and queries"):
+        with pytest.raises(InputError, match="a problem with labelled examples and queries, got"):
             problem.prefixes()
         return
     network, tensors = kind.problem_type is NetworkProblem, name_tensors(problem)

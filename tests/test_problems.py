@@ -146,7 +146,7 @@ def test_decoder_format_alternates() -> None:
         ({"d": 2, "covariance": torch.full((2, 2), torch.nan)}, "finite"),
         ({"d": 2, "spectrum": torch.tensor([1.0, 0.0])}, "positive numbers"),
         ({"d": 2, "weights": torch.ones(3)}, "2 numbers"),
-        ({"d": 2, "kappa": 3.0, "covariance": torch.eye(2)}, "only one of"),
+        ({"d": 2, "kappa": 3.0, "covariance": torch.eye(2)}, "at most one of"),
         ({"dd": 2}, "did you mean 'd'"),
         ({"d": "five"}, "d must be a whole number, got 'five'"),
         ({"d": 2.5}, "whole number"),

@@ -123,7 +123,7 @@ def test_what_is_out_of_range_is_named() -> None:
     five = TabularMDPs(states=5, arms=2, horizon=3).sample(2)
     with pytest.raises(OutOfRangeError, match="got 5, 2, 3"):
         rollout(TransformerPolicy.from_built(built), five, 3, 0)
-    with pytest.raises(OutOfRangeError, match="up to 1000 are built"):
+    with pytest.raises(OutOfRangeError, match="a width of at most 1000"):
         innerloop.build("ucb-vi", d=12, arms=5)
 
 

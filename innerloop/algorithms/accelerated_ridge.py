@@ -1,8 +1,8 @@
 """Accelerated gradient descent on ridge regressions, for every prefix of a game at once.
 
-Before step t of a game (t = 0 … n−1) the examples are (φ, r) of the t steps so far. For each of the
-ridges λ_s, and G = Σ φφᵀ over the examples, a system (G + λ_s I) x = b_s is solved: b_0 = Σ r φ, so
-that x_0 is the ridge estimate, and a subclass names the other b_s. With weight 1/i, i = 2t + 1,
+Before step t of a game (t = 0 … n−1) the examples are (φ, r) of the t steps so far, with the Gram
+matrix G = Σ φφᵀ. For each ridge λ_s the algorithm solves a system (G + λ_s I) x = b_s. b_0 = Σ r φ,
+so that x_0 is the ridge estimate; a subclass defines the other b_s. With weight 1/i, i = 2t + 1,
 
     x ← y − η/i ((G + λ_s I) y − b_s),   y ← x + β (x − x_before),   x = y = 0 at the start
 
@@ -15,7 +15,7 @@ Rate   x after k steps is (I − p_k) times the solution, p_k a polynomial of th
        eigenvalue whose gradient step contracts by z ∈ [0, 1 − q²], p_{k+1} = z((1 + β) p_k − β
        p_{k−1}), p_0 = 1, p_1 = z. Its roots are complex, of modulus s = √(βz) ≤ 1 − q, and p_k =
        s^k (cos kω + b sin kω / sin ω) with b = √(z/β) (1 − β)/2 ≤ q. So |p_k| ≤ (1 + kq)(1 − q)^k,
-       which is at most 1, and reached at z = 1 − q²: where nothing was learned by the last step.
+       which is at most 1, and attained at z = 1 − q²: at t = n−1, in directions without examples.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ Vectors = Float[Tensor, "*batch n solves d"]
 
 
 class SolverState(NamedTuple):
-    """y (`ahead`), where the next gradient is taken, and x (`behind`), the solutions so far.
+    """The iterates: y (`ahead`), where the next gradient is taken, and x (`behind`), the solution.
 
-    One vector per step of the game and system.
+    Each has one vector per step of the game and per system.
     """
 
     ahead: Vectors
@@ -45,7 +45,7 @@ class SolverState(NamedTuple):
 
 
 class StepRates(NamedTuple):
-    """Step size η and q = 1/√κ of each system."""
+    """The step size η and q = 1/√κ of each system."""
 
     step_size: Float[Tensor, " solves"]
     q: Float[Tensor, " solves"]
@@ -58,17 +58,17 @@ class StepRates(NamedTuple):
 
     @property
     def momentum(self) -> Float[Tensor, " solves"]:
-        """β = (1 − q)/(1 + q)."""
+        """The momentum β = (1 − q)/(1 + q) of each system."""
         return (1 - self.q) / (1 + self.q)
 
     def remaining_share(self, k: int) -> Float[Tensor, " solves"]:
-        """Bound the relative error of the solution after k steps by (1 + kq)(1 − q)^k."""
+        """Return (1 + kq)(1 − q)^k, a bound of the relative error of the solution after k steps."""
         return (1 + k * self.q) * (1 - self.q) ** k
 
 
 @dataclass(frozen=True, eq=False)
 class AcceleratedRidge(Algorithm[BanditGameProblem, SolverState], ABC):
-    """Solves the ridge estimate and the further systems of a subclass; the state is y and x."""
+    """Base class that solves for the ridge estimate and for further systems of a subclass."""
 
     problem_type: ClassVar = BanditGameProblem
 
@@ -106,7 +106,10 @@ class AcceleratedRidge(Algorithm[BanditGameProblem, SolverState], ABC):
 
 
 def _sum_before(values: Tensor, dim: int) -> Tensor:
-    """Sum over all earlier steps: shifted, not subtracted, so that rounding does not come back."""
+    """Return the sum over all earlier steps.
+
+    Cumulative sums are shifted by one step; subtracting each step's own value would round.
+    """
     count = values.shape[dim]
     sums = values.cumsum(dim=dim).narrow(dim, 0, count - 1)
     return torch.cat([torch.zeros_like(values.narrow(dim, 0, 1)), sums], dim=dim)

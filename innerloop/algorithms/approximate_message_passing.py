@@ -4,8 +4,8 @@ With A = X/√n and b = y/√n, from β = 0 and z = b:
 
     β ← S_θ(β + Aᵀz),   θ = c ‖z‖/√n,   z ← b − Aβ + z ‖β‖₀/n
 
-S is the soft threshold. The last term, Onsager's, keeps β + Aᵀz distributed as β plus Gaussian
-noise with standard deviation ‖z‖/√n, for random X.
+S is the soft threshold. With the last term (Onsager's), β + Aᵀz is distributed as the true β plus
+Gaussian noise with standard deviation ‖z‖/√n, for random X.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Messages(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ApproximateMessagePassing(Algorithm[RegressionProblem, Messages]):
-    """Step k uses c = `multiples[k]`; if there are fewer than steps, they repeat."""
+    """AMP with c = `multiples[k]` at step k; if there are fewer values than steps, they repeat."""
 
     source: ClassVar[str] = "Donoho, Maleki and Montanari 2009, Message-passing algorithms, (1)–(2)"
     problem_type: ClassVar = RegressionProblem

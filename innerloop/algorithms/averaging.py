@@ -11,7 +11,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class Averaging(ExactModel):
-    """Consistent for rows with covariance I."""
+    """The average of y x, a consistent estimate of the weights if the rows have covariance I."""
 
     source: ClassVar[str] = "Garg et al. 2022, a baseline of in-context linear regression"
     special_case_of: ClassVar[tuple[str, ...]] = ("gradient-descent",)

@@ -20,20 +20,18 @@ from innerloop.registry import get_name
 P = TypeVar("P")
 S = TypeVar("S")
 MULTIPLES = (0.1, 0.3, 3.0)
-"""Multiples of a free field's default that fits start from, where a class has no guesses."""
+"""Multiples of a free field's default from which fits start, for classes without own guesses."""
 
 
 class Hyperparameter(NamedTuple):
-    """The declaration of a free field: where batch dimensions go, and whether steps differ."""
+    """The declaration of a free field: where its batch dimensions go, and whether steps differ."""
 
     batch_dim: int
     per_step: bool
 
 
 def hyperparameter(*, per_step: bool = False) -> dict[str, Hyperparameter]:
-    """Declare a field of an algorithm as free: a fit may choose its value.
-
-    It may choose one for each instance.
+    """Declare a field of an algorithm as free: a fit may choose its value, also per instance.
 
     Args:
         per_step: Whether the value's first dimension counts steps. Batch dimensions, if the value
@@ -58,9 +56,9 @@ class Algorithm(ABC, Generic[P, S]):
     """The class of problems that the algorithm solves: P, for use at run time."""
     required: ClassVar[tuple[str, ...]] = ("source", "problem_type")
     has_steps: ClassVar[bool] = True
-    """False for a solution in closed form: its first state is the solution, steps keep it."""
+    """False for a closed-form solution: the first state is the solution; steps do not change it."""
     special_case_of: ClassVar[tuple[str, ...]] = ()
-    """Names of algorithms that do the same for some choice of their own hyper-parameters."""
+    """Names of algorithms that equal this one for some values of their hyper-parameters."""
 
     @abstractmethod
     def init(self, problem: P) -> S:
@@ -72,15 +70,15 @@ class Algorithm(ABC, Generic[P, S]):
 
     @abstractmethod
     def predict(self, problem: P, state: S) -> Tensor:
-        """Return the answer that a state gives."""
+        """Return the prediction of a state."""
 
     @classmethod
     def guesses(cls, problem: P) -> list[Any]:
         """Return algorithms with rough hyper-parameters to start a fit from.
 
-        Each has one value for all steps; an empty list means that no fit is defined. Without a
-        method of its own, a class whose fields all have defaults starts from these, and from
-        multiples of each free one.
+        Each has one value for all steps; an empty list means that no fit is defined. By default, a
+        class whose fields all have default values starts from these, and from multiples of each
+        free field.
         """
         if find_missing_defaults(cls):
             return []
@@ -88,18 +86,18 @@ class Algorithm(ABC, Generic[P, S]):
 
     @classmethod
     def hyperparameters(cls) -> dict[str, Hyperparameter]:
-        """The free fields by name, as declared with `hyperparameter()`."""
+        """Return the free fields by name, as declared with `hyperparameter()`."""
         declared = dataclasses.fields(cls) if dataclasses.is_dataclass(cls) else ()
         free = {field.name: field.metadata.get("hyperparameter") for field in declared}
         return {name: declaration for name, declaration in free.items() if declaration is not None}
 
     def count_steps(self, problem: P) -> int | None:
-        """Return the number of steps that the iteration has; None if it goes on for ever."""
+        """Return the number of steps of the iteration, or None if it has no end."""
         return None
 
     @property
     def name(self) -> str:
-        """The member name: that of the file, with dashes."""
+        """The name of the member: its file name, with dashes."""
         return get_name(type(self))
 
     def states(self, problem: P, steps: int) -> Iterator[S]:
@@ -112,14 +110,14 @@ class Algorithm(ABC, Generic[P, S]):
 
 
 def find_missing_defaults(algorithm: type) -> list[str]:
-    """Name the fields of a class that have no default."""
+    """Return the names of a class's fields that have no default."""
     declared = dataclasses.fields(algorithm) if dataclasses.is_dataclass(algorithm) else ()
     missing = dataclasses.MISSING
     return [f.name for f in declared if f.default is missing and f.default_factory is missing]
 
 
 def vary_free_fields(algorithm: Algorithm[Any, Any]) -> list[Any]:
-    """Return copies of an algorithm in which one free field is `MULTIPLES` of what it was."""
+    """Return copies of an algorithm, each with one free field multiplied by one of `MULTIPLES`."""
     return [
         dataclasses.replace(algorithm, **{name: multiple * getattr(algorithm, name)})  # pyright: ignore[reportArgumentType]
         for name in algorithm.hyperparameters()

@@ -1,7 +1,7 @@
 """Block Krylov iteration: the best components in span{V, AV, …, A^k V}, by Rayleigh and Ritz.
 
-A is the covariance and V the starting vectors. After k steps the prediction is, of all vectors in
-that space, those of the largest variance.
+A is the covariance and V the starting vectors. The prediction after k steps consists of those
+vectors of that space along which the variance is largest.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ Basis = Float[Tensor, "*batch _ d"]
 
 @dataclass(frozen=True, eq=False)
 class BlockKrylov(Algorithm[PCAProblem, Basis]):
-    """State: an orthonormal basis, larger by a block at every step until it is everything."""
+    """Block Krylov iteration, whose state is an orthonormal basis.
+
+    The basis grows by a block at every step until it spans the whole space.
+    """
 
     source: ClassVar[str] = "Musco and Musco 2015, Randomized block Krylov methods, Algorithm 2"
     problem_type: ClassVar = PCAProblem
@@ -35,7 +38,7 @@ class BlockKrylov(Algorithm[PCAProblem, Basis]):
         if left == 0:
             return state
         block = state[..., -problem.components :, :] @ problem.covariance
-        for _ in range(2):  # once more, since rounding leaves a part in the space so far
+        for _ in range(2):  # twice, because rounding leaves a part inside the space so far
             block = block - block @ state.mT @ state
             block = block / block.norm(dim=-1, keepdim=True)
         return torch.cat([state, orthonormalise(block[..., :left, :])], dim=-2)

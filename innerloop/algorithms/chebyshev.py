@@ -30,7 +30,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 
 class ChebyshevState(NamedTuple):
-    """The weights, the move that led to them, and ρ."""
+    """The weights, the last change p of the weights, and ρ."""
 
     weights: Weights
     move: Weights
@@ -39,7 +39,7 @@ class ChebyshevState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Chebyshev(Algorithm[RegressionProblem, ChebyshevState]):
-    """The interval goes from `lower` to `upper`; it starts from w = 0."""
+    """The Chebyshev iteration from w = 0, for spectra in the interval from `lower` to `upper`."""
 
     source: ClassVar[str] = "Saad 2003, Iterative methods for sparse linear systems, Algorithm 12.1"
     problem_type: ClassVar = RegressionProblem
@@ -73,5 +73,5 @@ class Chebyshev(Algorithm[RegressionProblem, ChebyshevState]):
     def _interval(self, problem: RegressionProblem) -> tuple[Tensor, Tensor]:
         lower, upper = (each.to(problem.x).unsqueeze(-1) for each in (self.lower, self.upper))
         half = (upper - lower) / 2
-        # An interval of length 0 is gradient descent: the recursion's limit, without dividing by 0.
+        # For an interval of length 0 the recursion divides by 0; its limit is gradient descent.
         return (upper + lower) / 2, torch.where(half == 0, 1e-12 * upper, half)

@@ -1,4 +1,4 @@
-"""Conjugate gradients on the normal equations XᵀX w = Xᵀy from w = 0; it has no free numbers.
+"""Conjugate gradients on the normal equations XᵀX w = Xᵀy from w = 0, without hyper-parameters.
 
     α = ‖r‖²/‖Xp‖²,   w ← w + α p,   r ← r − α XᵀX p,   p ← r + (‖r‖²/‖r_before‖²) p
 
@@ -18,7 +18,7 @@ from innerloop.algorithms.regression import Predictions, Weights, linear_predict
 from innerloop.problems.linear_regression import RegressionProblem
 
 CONVERGED = 1e-28
-"""Share of ‖Xᵀy‖² below which ‖r‖² is rounding: the solution is reached and kept."""
+"""The iteration ends when ‖r‖² falls below this share of ‖Xᵀy‖², where it is only rounding."""
 
 
 class ConjugateState(NamedTuple):
@@ -31,7 +31,7 @@ class ConjugateState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class ConjugateGradients(Algorithm[RegressionProblem, ConjugateState]):
-    """Solves least squares in d steps, but for rounding."""
+    """Conjugate gradients, which solve least squares in d steps up to rounding."""
 
     source: ClassVar[str] = "Hestenes and Stiefel 1952; CGNR of Saad 2003, Algorithm 8.4"
     problem_type: ClassVar = RegressionProblem
@@ -55,10 +55,10 @@ class ConjugateGradients(Algorithm[RegressionProblem, ConjugateState]):
 
 
 def _moment(problem: RegressionProblem) -> Weights:
-    """Xᵀy."""
+    """Return Xᵀy."""
     return (problem.x.mT @ problem.y.unsqueeze(-1)).squeeze(-1)
 
 
 def _square(vector: Tensor) -> Tensor:
-    """‖v‖², with a last dimension of 1."""
+    """Return ‖v‖², with a last dimension of 1."""
     return vector.square().sum(dim=-1, keepdim=True)

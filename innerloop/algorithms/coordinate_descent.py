@@ -21,7 +21,10 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class CoordinateDescent(LinearModel):
-    """Converges to the lasso; a feature that is 0 in all examples gets the weight 0."""
+    """Coordinate descent, which converges to the lasso weights.
+
+    A feature that is 0 in all examples gets the weight 0.
+    """
 
     source: ClassVar[str] = "Friedman, Hastie and Tibshirani 2010, Regularization paths, eq. (5)"
     penalty: Float[Tensor, "*batch"] = field(metadata=hyperparameter())

@@ -1,7 +1,7 @@
 """Damped Newton–Schulz iteration for the pseudo-inverse of S = XᵀX, M ← M + δ (M − M S M).
 
-It starts from M = αS, and ŵ = M Xᵀy. With δ = 1 it is Newton's iteration; a smaller δ shortens
-every step, and with a δ per step it is Pan and Schreiber's scaled iteration.
+The iteration starts from M = αS and predicts with ŵ = M Xᵀy. With δ = 1 it is Newton's iteration; a
+smaller δ shortens every step. With one δ per step it is Pan and Schreiber's scaled iteration.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class DampedNewton(Newton):
-    """The state is M; step k uses δ = `dampings[k]`."""
+    """The damped Newton iteration with the state M; step k uses δ = `dampings[k]`."""
 
     source: ClassVar[str] = "Pan and Schreiber 1991, An improved Newton iteration, section 2"
     special_case_of: ClassVar[tuple[str, ...]] = ()

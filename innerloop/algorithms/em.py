@@ -2,8 +2,8 @@
 
 γ_ik ∝ π_k exp(−‖x_i − μ_k‖²/2σ²),   μ_k ← Σ_i γ_ik x_i / Σ_i γ_ik
 
-There are no empty clusters: every γ is positive, and γ is stored as a logarithm, so that a mean
-however far from all points moves to the weighted mean of the formula.
+Every γ is positive, so no cluster is empty. γ is computed as a logarithm, so that the formula holds
+for a mean that is arbitrarily far from all points.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Shares = Float[Tensor, "*batch n clusters"]
 
 @dataclass(frozen=True, eq=False)
 class EM(Algorithm[ClusteringProblem, Means]):
-    """State: the means. Prediction: the share γ of each cluster in each point."""
+    """EM, with the means as state; it predicts the share γ of each cluster in each point."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
     problem_type: ClassVar = ClusteringProblem
@@ -55,5 +55,5 @@ class EM(Algorithm[ClusteringProblem, Means]):
 
 
 def half_squared_distances(problem: ClusteringProblem, means: Means) -> Shares:
-    """½‖x_i − μ_k‖²."""
+    """Return ½‖x_i − μ_k‖² for each point and each mean."""
     return (problem.x.unsqueeze(-2) - means.unsqueeze(-3)).square().sum(dim=-1) / 2

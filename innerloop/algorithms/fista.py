@@ -24,7 +24,7 @@ class FISTAState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class FISTA(Algorithm[RegressionProblem, FISTAState]):
-    """Starts from β = 0 and t = 1."""
+    """FISTA, from β = 0 and t = 1."""
 
     source: ClassVar[str] = "R. Liu et al. 2025, section 6 (Beck and Teboulle 2009)"
     problem_type: ClassVar = RegressionProblem

@@ -1,7 +1,7 @@
-"""Subspace iteration from vectors of its own, the same for every problem: V ← orth(A V).
+"""Subspace iteration V ← orth(A V) from its own starting vectors, the same for every problem.
 
-A model that is not shown starting vectors may have some in its weights. The start is free, a number
-per entry; with one component it is the power method from a fixed vector.
+A model whose prompt contains no starting vectors may have some in its weights. Every entry of the
+start is a free number. With one component it is the power method from a fixed vector.
 """
 
 from __future__ import annotations
@@ -22,12 +22,15 @@ from innerloop.algorithms.subspace_iteration import (
 from innerloop.problems.principal_components import PCAProblem
 
 STARTS, REWEIGHTINGS = 4, 8
-"""Random starts that a fit tries, and rounds of an estimate."""
+"""Number of random starts that a fit tries, and of reweighting rounds of an estimate."""
 
 
 @dataclass(frozen=True, eq=False)
 class FixedStartIteration(SubspaceIteration):
-    """The problem's own starting vectors decide the number of components, and nothing else."""
+    """Subspace iteration from `start`.
+
+    The starting vectors of the problem only determine the number of components.
+    """
 
     source: ClassVar[str] = "Golub and Van Loan 2013, Matrix computations, section 8.2.4"
     start: Float[Tensor, "*batch components d"] = field(metadata=hyperparameter())
@@ -41,11 +44,12 @@ class FixedStartIteration(SubspaceIteration):
     def estimate(
         self, problem: PCAProblem, answers: Float[Tensor, "batch _"], step: int
     ) -> FixedStartIteration:
-        """Estimate the start from answers v vᵀ per component, one after the other, in a row.
+        """Estimate the starting vectors from answers.
 
-        After k steps Aᵏu is in the span of the first components, whatever the prompt: u is the
-        direction in which Σ ‖(I − P) Aᵏ u‖²/‖Aᵏ u‖² is least, P the projection on that span. The
-        weights 1/‖Aᵏ u‖² are those of the estimate before.
+        An answer contains v vᵀ of each component, concatenated. After k steps Aᵏu lies in the span
+        of the first components, for every prompt. The estimate of u is therefore the direction in
+        which Σ ‖(I − P) Aᵏ u‖²/‖Aᵏ u‖² is least, where P is the projection on that span. The
+        weights 1/‖Aᵏ u‖² come from the estimate of the previous round.
         """
         power = torch.linalg.matrix_power(problem.covariance, step)
         identity = torch.eye(problem.d).to(power)
@@ -53,7 +57,7 @@ class FixedStartIteration(SubspaceIteration):
         for each in answers.unflatten(-1, (-1, *identity.shape)).unbind(dim=1):
             left = left - each
             starts.append(_find_start(left @ power, power, free))
-            # Further starts are orthogonal to those before.
+            # Later starting vectors are orthogonal to earlier ones.
             free = torch.linalg.svd(torch.stack(starts), full_matrices=True).Vh[len(starts) :]
         return replace(self, start=torch.stack(starts).double().cpu())
 

@@ -1,4 +1,4 @@
-"""Pairing examples: from alternating tokens x₁, y₁, x₂, y₂, … to tokens that hold x and y both."""
+"""Pairing examples: from alternating tokens x₁, y₁, x₂, y₂, … to tokens that hold both x and y."""
 
 from __future__ import annotations
 
@@ -37,6 +37,6 @@ class FormatConversion(Algorithm[RegressionProblem, Tokens]):
         return Tokens(x, state.y)
 
     def predict(self, problem: RegressionProblem, state: Tokens) -> Float[Tensor, "*batch n d1"]:
-        """(x, y) of tokens 2, 4, …, 2n and of the query."""
+        """Return (x, y) of tokens 2, 4, …, 2n and of the query."""
         both = torch.cat([state.x, state.y.unsqueeze(-1)], dim=-1)
         return torch.cat([both[..., 1::2, :], both[..., -1:, :]], dim=-2)

@@ -2,10 +2,10 @@
 
     ŵ = C Xᵀ (X C Xᵀ + σ²I)⁻¹ y,   C = L Lᵀ
 
-It is what no predictor beats in mean square where the weights have that prior. C = I is ridge
-regression with λ = σ²; without noise and with fewer examples than features it is the solution of
-least wᵀC⁻¹w. A prior that differs from prompt to prompt in a way that the prompt does not tell
-(weights N(0, Σ⁻¹) with Σ rotated at random) has no such closed form.
+If the weights have that prior, no predictor has a smaller mean squared error. C = I is ridge
+regression with λ = σ². Without noise and with fewer examples than features, ŵ is the solution with
+the least wᵀC⁻¹w. There is no such closed form for a prior that differs between prompts and that the
+prompt does not reveal (weights N(0, Σ⁻¹) with Σ rotated at random).
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class GaussianPrior(ExactModel):
-    """`root` is L, and `penalty` is σ², which is positive: only their ratio matters."""
+    """The posterior mean for Gaussian weights; `root` is L, and `penalty` is σ² > 0.
+
+    Only the ratio of C and σ² matters.
+    """
 
     source: ClassVar[str] = "Bayes' rule; Bishop 2006, Pattern recognition, (3.53) with C for S₀"
     root: Float[Tensor, "*batch d d"] = field(metadata=hyperparameter())
@@ -33,7 +36,10 @@ class GaussianPrior(ExactModel):
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[GaussianPrior]:
-        """C of the problem's own weights where it knows them, and I; four noises for each."""
+        """Return starts with C = I and, if the problem's true weights are known, with their C.
+
+        Each C comes with four noises.
+        """
         identity = torch.eye(problem.d, dtype=torch.float64)
         roots = [identity]
         if problem.weights is not None and problem.weights[..., 0].numel() > 4 * problem.d:
@@ -59,7 +65,10 @@ class GaussianPrior(ExactModel):
         labels = problem.y.unsqueeze(-1)
         factor, failed = torch.linalg.cholesky_ex(system)
         if bool(failed.any()):
-            raise InputError("the noise leaves the system of the posterior singular: enlarge it")
+            raise InputError(
+                "expected a noise that makes the posterior's linear system positive definite, got "
+                f"{float(self.penalty.detach().min())}: enlarge it"
+            )
         if few:
             return (root @ (rows.mT @ torch.cholesky_solve(labels, factor))).squeeze(-1)
         return (root @ torch.cholesky_solve(rows.mT @ labels, factor)).squeeze(-1)

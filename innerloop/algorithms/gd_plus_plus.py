@@ -32,7 +32,7 @@ class TransformedWeights(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class GDPlusPlus(Algorithm[RegressionProblem, TransformedWeights]):
-    """Step k uses A = `preconditioners[k]` and B = `transforms[k]`, symmetric or not."""
+    """GD++ whose step k uses A = `preconditioners[k]` and B = `transforms[k]`, symmetric or not."""
 
     source: ClassVar[str] = "Ahn et al. 2023, eq. (13); GD++ of von Oswald et al. 2022"
     problem_type: ClassVar = RegressionProblem

@@ -16,7 +16,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class GradientDescent(LinearModel):
-    """Step k uses `step_sizes[k]`; if there are fewer sizes than steps, they repeat."""
+    """Gradient descent with `step_sizes[k]` at step k; fewer sizes than steps repeat."""
 
     source: ClassVar[str] = "Ahn et al. 2023, eq. (11) with A = −γI"
     special_case_of: ClassVar[tuple[str, ...]] = (
@@ -40,5 +40,5 @@ class GradientDescent(LinearModel):
 
 
 def candidate_step_sizes(problem: RegressionProblem) -> list[float]:
-    """Step sizes for a fit to start from: 2^−6, …, 2 over λmax(XᵀX/n), the stable limit."""
+    """Return step sizes from which a fit starts: 2^−6, …, 2 over λmax(XᵀX/n), the stable limit."""
     return [2.0**power / largest_curvature(problem) for power in range(-6, 2)]

@@ -1,4 +1,4 @@
-"""Gradient descent on ridge regression, w ← w − η (∇R(w) + λ w), which lets weights decay."""
+"""Gradient descent on ridge regression, w ← w − η (∇R(w) + λ w), which is weight decay."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class GradientDescentWithWeightDecay(LinearModel):
-    """Step k uses η = `step_sizes[k]`; λ = `decay` is the same at every step."""
+    """Gradient descent with η = `step_sizes[k]` at step k, and λ = `decay` at every step."""
 
     source: ClassVar[str] = "Hanson and Pratt 1988; the gradient of Hoerl and Kennard's ridge, 1970"
     step_sizes: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))

@@ -1,10 +1,10 @@
-"""EM for a mixture of linear regressions whose M step is T gradient steps, β_k for every component.
+"""EM for a mixture of linear regressions β_1 … β_K, whose M step is T gradient steps.
 
     E   γ_ik ∝ π_k exp(−(y_i − ⟨x_i, β_k⟩)² / 2ϑ²),   Σ_k γ_ik = 1
-    M   β_k ← β_k + α (1/n) Σ_i γ_ik (y_i − ⟨x_i, β_k⟩) x_i        T times, γ held
+    M   β_k ← β_k + α (1/n) Σ_i γ_ik (y_i − ⟨x_i, β_k⟩) x_i        T times, γ fixed
 
-Nothing is divided by Σ_i γ_ik: a component without examples stays where it is. The prediction is
-the oracle's, Σ_k π_k ⟨x, β_k⟩, with the current vectors. T → ∞ is EM itself.
+No step divides by Σ_i γ_ik: a component without examples stays where it is. The prediction is that
+of the oracle, Σ_k π_k ⟨x, β_k⟩, with the current vectors. T → ∞ is EM itself.
 """
 
 from __future__ import annotations
@@ -29,7 +29,10 @@ Shares = Float[Tensor, "*batch n components"]
 
 @dataclass(frozen=True, eq=False)
 class GradientEM(Algorithm[MixtureProblem, Betas]):
-    """The state is the K vectors β_k; π and ϑ are known, α = `step_size`, T = `inner`."""
+    """EM with gradient steps; the state is the K vectors β_k.
+
+    π and ϑ are known, α = `step_size`, and T = `inner`.
+    """
 
     source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024)"
     problem_type: ClassVar = MixtureProblem
@@ -55,7 +58,7 @@ class GradientEM(Algorithm[MixtureProblem, Betas]):
         return (problem.x_query @ state.mT @ shares).squeeze(-1)
 
     def responsibilities(self, x: Rows, y: Labels, betas: Betas) -> Shares:
-        """γ, the share of each component in each example."""
+        """Return γ, the share of each component in each example."""
         noise = self.noise.to(x)[..., None, None]
         logits = -residuals(x, y, betas).square() / (2 * noise**2)
         prior = self.proportions.to(x).log().unsqueeze(-2)
@@ -72,7 +75,7 @@ class GradientEM(Algorithm[MixtureProblem, Betas]):
 
 
 def candidate_settings(problem: MixtureProblem) -> list[tuple[Tensor, Tensor, int]]:
-    """Triples of noise, step size and T for a fit to start from."""
+    """Return triples of noise, step size and T from which a fit starts."""
     label, top = float(problem.y.square().mean().sqrt()), largest_curvature(problem.examples)
     return [
         (to_scalar_tensor(share * label), to_scalar_tensor(size / top), inner)
@@ -83,5 +86,5 @@ def candidate_settings(problem: MixtureProblem) -> list[tuple[Tensor, Tensor, in
 
 
 def residuals(x: Rows, y: Labels, betas: Betas) -> Shares:
-    """y_i − ⟨x_i, β_k⟩."""
+    """Return y_i − ⟨x_i, β_k⟩ for each example and component."""
     return y.unsqueeze(-1) - x @ betas.mT

@@ -12,7 +12,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class HeavyBall(Momentum):
-    """Gradient descent that keeps a share β of its last move."""
+    """Gradient descent that repeats a share β of its last move."""
 
     source: ClassVar[str] = "Polyak 1964, Some methods of speeding up the convergence, eq. (9)"
 

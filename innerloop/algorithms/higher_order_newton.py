@@ -1,7 +1,8 @@
 """Newton–Schulz iteration of a higher order p: M ← M (I + R + … + R^(p−1)), R = I − S M.
 
-S = XᵀX, it starts from M = αS, and ŵ = M Xᵀy. R becomes R^p at every step; p = 2 is Newton's
-iteration. Orders 3 and 5 are candidates: a step of order 4 is two of order 2.
+S = XᵀX; the iteration starts from M = αS and predicts with ŵ = M Xᵀy. R becomes R^p at every step;
+p = 2 is Newton's iteration. `identify` tries the orders 3 and 5, because one step of order 4 equals
+two steps of order 2.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class HigherOrderNewton(Newton):
-    """The state is M; the order p is at least 2."""
+    """The Newton–Schulz iteration of order p ≥ 2, with the state M."""
 
     source: ClassVar[str] = "Altman 1960, An optimum cubically convergent iterative method"
     special_case_of: ClassVar[tuple[str, ...]] = ()

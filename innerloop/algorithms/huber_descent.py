@@ -1,4 +1,4 @@
-"""Gradient descent on Huber's loss, whose residuals count at most a threshold δ.
+"""Gradient descent on Huber's loss, which clips residuals at a threshold δ.
 
 w ← w − (η/n) Σᵢ min(max(⟨w, xᵢ⟩ − yᵢ, −δ), δ) xᵢ
 """
@@ -24,7 +24,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class HuberDescent(LinearModel):
-    """Step k uses η = `step_sizes[k]`; δ = `threshold` is the same at every step."""
+    """Gradient descent on Huber's loss with η = `step_sizes[k]` at step k and δ = `threshold`."""
 
     source: ClassVar[str] = "Huber 1964, Robust estimation of a location parameter"
     step_sizes: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))

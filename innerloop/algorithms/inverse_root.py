@@ -5,8 +5,9 @@
 
 Error  on an eigenvalue c s² the integrand is 1/√c over s² cos²θ + sin²θ, whose Fourier coefficients
        in 2θ are powers of (1 − s)/(1 + s) over s. The rule sees only every 2m-th of them, with
-       alternating signs: it finds (1 − ω)/(1 + ω) times the truth, ω = ((1 − s)/(1 + s))^2m. Over
-       a spectrum in [l, u] that is worst at both ends for c = √(lu), where s = (u/l)^(±1/4)
+       alternating signs: its result is (1 − ω)/(1 + ω) times the true value, with
+       ω = ((1 − s)/(1 + s))^2m. For a spectrum in [l, u] and c = √(lu) the error is largest at
+       both ends, where s = (u/l)^(±1/4)
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ from innerloop.errors import InputError
 
 
 class InverseRoot(NamedTuple):
-    """Shifts c tan²θ_j, their weights, and the largest relative error; sums are never too large."""
+    """The shifts c tan²θ_j, their weights, and the largest relative error.
+
+    The sum never exceeds the true value.
+    """
 
     shifts: Float[Tensor, " terms"]
     weights: Float[Tensor, " terms"]
@@ -30,11 +34,11 @@ class InverseRoot(NamedTuple):
 
 
 def inverse_root(terms: int, least: float, most: float) -> InverseRoot:
-    """Approximate G^(−1/2) by a number of `terms`, for spectra of G in [least, most]."""
+    """Return an approximation of G^(−1/2) by `terms` terms, for spectra of G in [least, most]."""
     if terms < 1 or not 0 < least <= most < math.inf:
         raise InputError(
-            "an inverse root needs a term and a spectrum of positive numbers, "
-            f"got {terms} terms from {least} to {most}"
+            "expected at least one term and a spectrum of positive, finite numbers, "
+            f"got {terms} terms and a spectrum from {least} to {most}"
         )
     centre = math.sqrt(least * most)
     angles = (2 * torch.arange(terms, dtype=torch.float64) + 1) * math.pi / (4 * terms)

@@ -22,7 +22,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 
 def soft_threshold(values: Tensor, threshold: Tensor) -> Tensor:
-    """sign(x)·max(|x| − θ, 0) on every entry."""
+    """Apply sign(x)·max(|x| − θ, 0) to every entry."""
     return values.sign() * (values.abs() - threshold).clamp_min(0.0)
 
 
@@ -30,7 +30,7 @@ _lipschitz_cache: WeakKeyDictionary[RegressionProblem, Tensor] = WeakKeyDictiona
 
 
 def lipschitz_constant(problem: RegressionProblem) -> Float[Tensor, "*batch 1"]:
-    """L = λmax(XᵀX) of every instance, computed once per problem because every step needs it."""
+    """Return L = λmax(XᵀX) of every instance; it is computed once per problem."""
     if problem.x.requires_grad:
         return _largest_eigenvalue(problem)
     if problem not in _lipschitz_cache:
@@ -39,7 +39,7 @@ def lipschitz_constant(problem: RegressionProblem) -> Float[Tensor, "*batch 1"]:
 
 
 def _largest_eigenvalue(problem: RegressionProblem) -> Float[Tensor, "*batch 1"]:
-    """λmax(XᵀX), from the smaller of the two Gram matrices."""
+    """Return λmax(XᵀX), computed from the smaller of XᵀX and XXᵀ."""
     x = problem.x
     gram = x @ x.mT if problem.n < problem.d else x.mT @ x
     return torch.linalg.eigvalsh(gram)[..., -1:]
@@ -53,13 +53,13 @@ def proximal_step(problem: RegressionProblem, weights: Weights, penalty: Tensor)
 
 
 def candidate_penalties(problem: RegressionProblem) -> list[float]:
-    """Penalties for a fit to start from: from nearly least squares to very few weights left."""
+    """Return penalties from which a fit starts: from nearly least squares to very few weights."""
     return [share * correlation(problem) for share in (0.001, 0.01, 0.1, 0.3)]
 
 
 @dataclass(frozen=True, eq=False)
 class ISTA(LinearModel):
-    """Starts from β = 0; L is the largest eigenvalue of XᵀX."""
+    """ISTA from β = 0, with L the largest eigenvalue of XᵀX."""
 
     source: ClassVar[str] = "R. Liu et al. 2025, section 4.2"
     penalty: Float[Tensor, "*batch"] = field(metadata=hyperparameter())

@@ -1,4 +1,4 @@
-"""Iterative hard thresholding: a gradient step on least squares, then only the largest s weights.
+"""Iterative hard thresholding: take a gradient step on least squares, keep the s largest weights.
 
 w ← H_s(w − η ∇R(w)), with H_s(v) = v on the s entries of the largest size, 0 elsewhere.
 """
@@ -20,7 +20,10 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class IterativeHardThresholding(LinearModel):
-    """Step k uses η = `step_sizes[k]`; s = `sparsity`, and a sparsity above d keeps all weights."""
+    """Iterative hard thresholding with η = `step_sizes[k]` at step k and s = `sparsity`.
+
+    A sparsity above d keeps all weights.
+    """
 
     source: ClassVar[str] = "Blumensath and Davies 2009, Iterative hard thresholding, eq. (10)"
     step_sizes: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))

@@ -1,9 +1,9 @@
 """Lloyd's algorithm from a k-means++ start: centres are drawn far from those chosen before.
 
 The first centre is the problem's first start. Each further one is a point x, with a probability
-proportional to D(x)², its squared distance to the nearest centre so far. The draw is the inverse of
-the distribution function at a given number in [0, 1); without numbers, it is the most probable
-point, the farthest.
+proportional to D(x)², its squared distance to the nearest centre so far. The point is drawn by the
+inverse of the distribution function at one of the numbers `draws` in [0, 1). Without `draws` it is
+the most probable point, which is the farthest.
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ from innerloop.problems.gaussian_mixture import ClusteringProblem
 
 @dataclass(frozen=True, eq=False)
 class KMeansPlusPlus(Lloyd):
-    """Two instances with equal `draws` and points start from the same centres."""
+    """Lloyd's algorithm from a k-means++ start.
+
+    Equal `draws` and points give the same initial centres.
+    """
 
     source: ClassVar[str] = "Arthur and Vassilvitskii 2007; the farthest point of Gonzalez 1985"
     draws: Float[Tensor, " further"] | None = None
@@ -35,7 +38,10 @@ class KMeansPlusPlus(Lloyd):
     def init(self, problem: ClusteringProblem) -> Means:
         further = problem.clusters - 1
         if self.draws is not None and len(self.draws) != further:
-            raise InputError(f"need {further} draws, got {len(self.draws)}")
+            raise InputError(
+                f"expected {further} draws, one for each centre after the first, "
+                f"got {len(self.draws)}"
+            )
         centres = [problem.start[..., 0, :]]
         for k in range(further):
             chosen = torch.stack(centres, dim=-2)
@@ -47,7 +53,7 @@ class KMeansPlusPlus(Lloyd):
         return torch.stack(centres, dim=-2)
 
     def _select_point(self, squares: Float[Tensor, "*batch n"], k: int) -> Tensor:
-        """Return the place of the next centre, with two further dimensions of 1."""
+        """Return the index of the next centre among the points, with two trailing dimensions."""
         if self.draws is None:
             return squares.argmax(dim=-1)[..., None, None]
         sums = squares.cumsum(dim=-1)

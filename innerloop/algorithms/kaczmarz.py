@@ -1,7 +1,7 @@
 """Kaczmarz: project the weights on ⟨w, x_i⟩ = y_i for one example after another, in their order.
 
-w ← w + ω (y_i − ⟨w, x_i⟩) x_i/‖x_i‖², with ω = 1 for a full projection. A step is one pass over the
-prompt, or one example.
+w ← w + ω (y_i − ⟨w, x_i⟩) x_i/‖x_i‖², with ω = 1 for a full projection. A step is either one pass
+over the prompt or one example.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class Kaczmarz(OnePass):
-    """ω = `relaxation` is the same for all examples; one with x = 0 changes nothing."""
+    """Kaczmarz's method with ω = `relaxation` for all examples; one with x = 0 changes nothing."""
 
     source: ClassVar[str] = "Kaczmarz 1937; with relaxation Herman 1980"
     relaxation: Float[Tensor, "*batch"] = field(metadata=hyperparameter())

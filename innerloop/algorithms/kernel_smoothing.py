@@ -2,8 +2,8 @@
 
     ŷ = Σᵢ softmaxᵢ(κ s(x, xᵢ)) yᵢ,   s(x, xᵢ) = ⟨x, xᵢ⟩ or −‖x − xᵢ‖²/2
 
-It is softmax attention from the query to the examples; with the distance it is the estimator of
-Nadaraya and Watson with a Gaussian kernel of width κ^(−1/2).
+It is softmax attention from the query to the examples. With s = −‖x − xᵢ‖²/2 it is the estimator
+of Nadaraya and Watson with a Gaussian kernel of width κ^(−1/2).
 """
 
 from __future__ import annotations
@@ -23,7 +23,10 @@ Nearness = Literal["product", "distance"]
 
 @dataclass(frozen=True, eq=False)
 class KernelSmoothing(Algorithm[RegressionProblem, Predictions]):
-    """κ = `sharpness`: 0 gives the mean label, ∞ the label of the nearest example."""
+    """Kernel smoothing with κ = `sharpness`.
+
+    κ = 0 gives the mean label, κ = ∞ the label of the nearest example.
+    """
 
     source: ClassVar[str] = "Nadaraya 1964, Watson 1964; attention as in Vaswani et al. 2017"
     problem_type: ClassVar = RegressionProblem

@@ -1,8 +1,8 @@
 """The exact lasso weights, argmin ½‖y − Xβ‖² + α‖β‖₁, by coordinate descent. No steps.
 
-The descent finds the support and the signs s; on the support the weights then solve
-X_SᵀX_S β = X_Sᵀy − α s, which is exact and can be differentiated by α. If the descent ends before
-that (many features, few examples, a tiny α), its own weights are the result.
+Coordinate descent determines the support S and the signs s. The weights on the support then solve
+X_SᵀX_S β = X_Sᵀy − α s, which is exact and differentiable in α. If the descent ends before it has
+the right signs (many features, few examples, a tiny α), its own weights are the result.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ MAX_SWEEPS, CONVERGENCE_SHARE = 500, 1e-7
 
 @dataclass(frozen=True, eq=False)
 class Lasso(ExactModel):
-    """Equal to scikit-learn's Lasso without an intercept for alpha = α/n, batched."""
+    """The exact lasso, batched; equals scikit-learn's Lasso without intercept for alpha = α/n."""
 
     source: ClassVar[str] = "sklearn.linear_model.Lasso solves the same problem"
     penalty: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
@@ -48,7 +48,7 @@ class Lasso(ExactModel):
         inside = signs.abs()
         system = gram * inside.unsqueeze(-1) * inside.unsqueeze(-2) + torch.diag_embed(1 - inside)
         solved, failed = torch.linalg.solve_ex(system, inside * moment - penalty * signs)
-        # Signs that change were not those of the solution: the descent's weights are nearer.
+        # If a sign changes, the descent had not found the right signs: use its weights.
         right = (failed == 0) & (solved.sign() == signs).all(dim=-1)
         return torch.where(right.unsqueeze(-1), solved, near)
 

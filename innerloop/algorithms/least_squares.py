@@ -1,4 +1,4 @@
-"""The exact least-squares weights, of least norm where many fit (LAPACK's gelsd). No steps."""
+"""The exact least-squares weights, with the least norm if they are not unique. No steps."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class LeastSquares(ExactModel):
-    """Equal to numpy.linalg.lstsq, batched."""
+    """Exact least squares by LAPACK's gelsd, batched; it equals numpy.linalg.lstsq."""
 
     source: ClassVar[str] = "numpy.linalg.lstsq solves the same problem"
 
     def init(self, problem: RegressionProblem) -> Weights:
-        # gelsd, the driver that takes rank-deficient rows, exists on the CPU only.
+        # Only the CPU has gelsd, the LAPACK driver that handles rank-deficient matrices.
         x, y = problem.x.cpu(), problem.y.cpu().unsqueeze(-1)
         return torch.linalg.lstsq(x, y, driver="gelsd").solution.squeeze(-1).to(problem.x.device)

@@ -1,4 +1,4 @@
-"""LISTA-VM, a learned ISTA whose matrix follows the measurements, on every prefix of the examples.
+"""LISTA-VM, a learned ISTA for varying measurements, on every prefix of the examples.
 
     β_m ← S_θ( β_m − 1/(2m+1) · M X_mᵀ (X_m β_m − y_m) )        X_m, y_m: the first m examples
 
@@ -28,10 +28,11 @@ Prefixes = Float[Tensor, "*batch prefixes d"]
 
 @dataclass(frozen=True, eq=False)
 class ListaVM(Algorithm[RegressionProblem, Prefixes]):
-    """Step k uses M = `matrices[k]` and θ = `thresholds[k]`; if there are too few, they repeat.
+    """LISTA-VM whose step k uses M = `matrices[k]` and θ = `thresholds[k]`.
 
-    Only the first `support` entries may differ from zero. `linear` holds B' and p of the linear
-    read-out; without it the query read-out is used.
+    If there are fewer of them than steps, they repeat. With a `support`, all entries of β after the
+    first `support` ones are 0. `linear` holds B' and p of the linear read-out; without it the query
+    read-out is used.
     """
 
     source: ClassVar[str] = "R. Liu et al. 2025, eq. (4.4); Appendix D.2 with a support"
@@ -43,7 +44,10 @@ class ListaVM(Algorithm[RegressionProblem, Prefixes]):
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[ListaVM]:
-        """Three step sizes, two thresholds on the scale of the weights, and both read-outs."""
+        """Return starts for both read-outs, three step sizes and two thresholds.
+
+        The thresholds are proportional to the expected size of a weight.
+        """
         identity = torch.eye(problem.d, dtype=torch.float64).unsqueeze(0)
         top, label = largest_curvature(problem), float(problem.y.square().mean().sqrt())
         entry = label / float(problem.x.square().sum(dim=-1).mean().sqrt())
@@ -57,7 +61,9 @@ class ListaVM(Algorithm[RegressionProblem, Prefixes]):
 
     def init(self, problem: RegressionProblem) -> Prefixes:
         if problem.queries != 1:
-            raise OutOfRangeError(f"a decoder's prompt holds one query, got {problem.queries}")
+            raise OutOfRangeError(
+                f"expected one query in a decoder's prompt, got {problem.queries}: set queries=1"
+            )
         return problem.x.new_zeros(*problem.x.shape[:-2], problem.n + 1, problem.d)
 
     def step(self, problem: RegressionProblem, state: Prefixes, k: int) -> Prefixes:
@@ -76,9 +82,9 @@ class ListaVM(Algorithm[RegressionProblem, Prefixes]):
         if self.linear is None:
             return (rows * state).sum(dim=-1)
         threshold, share = self.linear.to(rows).unsqueeze(-2).unbind(dim=-1)
-        heard = (rows @ state.mT - threshold.unsqueeze(-1)).relu().tril().sum(dim=-1)
-        return 2 / share * heard / (2 * torch.arange(problem.n + 1).to(rows) + 1) + threshold
+        total = (rows @ state.mT - threshold.unsqueeze(-1)).relu().tril().sum(dim=-1)
+        return 2 / share * total / (2 * torch.arange(problem.n + 1).to(rows) + 1) + threshold
 
     def mask(self, d: int) -> Tensor:
-        """1 on the support, 0 elsewhere."""
+        """Return a vector of d entries: 1 on the support, 0 elsewhere."""
         return (torch.arange(d) < (d if self.support is None else self.support)).double()

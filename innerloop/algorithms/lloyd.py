@@ -1,6 +1,6 @@
 """Lloyd's algorithm (k-means): assign points to the nearest mean, move means to their points' mean.
 
-A cluster that has lost all of its points moves to the mean of all points.
+A cluster without points moves to the mean of all points.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from innerloop.problems.gaussian_mixture import ClusteringProblem
 
 @dataclass(frozen=True, eq=False)
 class Lloyd(Algorithm[ClusteringProblem, Means]):
-    """State: the means. Prediction: 1 for the cluster of each point, 0 for the others."""
+    """Lloyd's algorithm: the state is the means, the prediction each point's cluster, one-hot."""
 
     source: ClassVar[str] = "Yang 2025 (Transformers versus the EM algorithm)"
     problem_type: ClassVar = ClusteringProblem
@@ -39,7 +39,10 @@ class Lloyd(Algorithm[ClusteringProblem, Means]):
 
 
 def margin(problem: ClusteringProblem, means: Means) -> Float[Tensor, ""]:
-    """The least gap in ½‖x − μ‖² between a point's nearest mean and the next; ∞ for one cluster."""
+    """Return the smallest gap in ½‖x − μ‖² between a point's nearest and second nearest mean.
+
+    It is ∞ for one cluster.
+    """
     distances = half_squared_distances(problem, means)
     if distances.shape[-1] == 1:
         return distances.new_tensor(torch.inf)

@@ -1,6 +1,6 @@
 """LMS, the rule of Widrow and Hoff: a gradient step on one example after another, in their order.
 
-w ← w + η (y_i − ⟨w, x_i⟩) x_i. A step is one pass over the prompt, or one example.
+w ← w + η (y_i − ⟨w, x_i⟩) x_i. A step is either one pass over the prompt or one example.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class LMS(OnePass):
-    """One step size for all examples."""
+    """The LMS rule with one step size η for all examples."""
 
     source: ClassVar[str] = "Widrow and Hoff 1960, Adaptive switching circuits"
     step_size: Float[Tensor, "*batch"] = field(metadata=hyperparameter())

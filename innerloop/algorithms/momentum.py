@@ -1,4 +1,4 @@
-"""Base class of gradient descent with momentum on least squares: two numbers for each step."""
+"""Base class of gradient descent with momentum on least squares."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 
 class Iterates(NamedTuple):
-    """The weights now and one step before."""
+    """The current weights, and those of one step before."""
 
     weights: Weights
     previous: Weights
@@ -29,7 +29,10 @@ class Iterates(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Momentum(Algorithm[RegressionProblem, Iterates], ABC):
-    """Step k uses η = `step_sizes[k]` and β = `momenta[k]`; it starts at rest, from w = 0."""
+    """Gradient descent with η = `step_sizes[k]` and momentum β = `momenta[k]` at step k.
+
+    It starts from w = 0 without a previous move.
+    """
 
     problem_type: ClassVar = RegressionProblem
     step_sizes: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))
@@ -37,7 +40,7 @@ class Momentum(Algorithm[RegressionProblem, Iterates], ABC):
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[Any]:
-        """Step sizes 2^−4, …, 1 over λmax(XᵀX/n), each with little and with much momentum."""
+        """Return starts with step sizes 2^−4, …, 1 over λmax(XᵀX/n) and little or much momentum."""
         top = largest_curvature(problem)
         sizes = [2.0**power / top for power in range(-4, 1)]
         pairs = torch.tensor([[s, m] for s in sizes for m in (0.2, 0.7)], dtype=torch.float64)

@@ -15,7 +15,10 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class NearestNeighbours(Algorithm[RegressionProblem, Predictions]):
-    """Equal to scikit-learn's KNeighborsRegressor, batched; a k above n uses all examples."""
+    """The mean label of the k nearest examples, batched; a k above n uses all examples.
+
+    It equals scikit-learn's KNeighborsRegressor.
+    """
 
     source: ClassVar[str] = "sklearn.neighbors.KNeighborsRegressor solves the same problem"
     problem_type: ClassVar = RegressionProblem

@@ -12,7 +12,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class Nesterov(Momentum):
-    """Gradient descent that moves on by a share β before it takes the gradient."""
+    """Gradient descent that repeats a share β of its last move before it computes the gradient."""
 
     source: ClassVar[str] = "Nesterov 2004, Introductory lectures on convex optimization, (2.2.20)"
 

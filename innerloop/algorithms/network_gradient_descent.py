@@ -23,12 +23,15 @@ from innerloop.problems.network_regression import NetworkProblem, NetworkWeights
 
 Loss = Literal["squared", "huber"]
 HUBER_THRESHOLD = 1.0
-"""The residual at which Huber's loss turns from quadratic to linear."""
+"""The residual at which Huber's loss changes from quadratic to linear."""
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkGradientDescent(Algorithm[NetworkProblem, NetworkWeights]):
-    """The state is the weights V_1 … V_N, from the problem's start; step k uses `step_sizes[k]`."""
+    """Gradient descent on the weights V_1 … V_N of a network, from the start of the problem.
+
+    Step k uses η = `step_sizes[k]`.
+    """
 
     source: ClassVar[str] = "Yang 2025, second paper (Wu et al. 2024)"
     problem_type: ClassVar = NetworkProblem
@@ -38,7 +41,10 @@ class NetworkGradientDescent(Algorithm[NetworkProblem, NetworkWeights]):
 
     @classmethod
     def guesses(cls, problem: NetworkProblem) -> list[NetworkGradientDescent]:
-        """Four step sizes, and boxes from twice to a fifth of the largest initial weight."""
+        """Return starts for step sizes and boxes C.
+
+        The boxes are between twice and a fifth of the largest initial weight.
+        """
         largest = max(float(matrix.abs().max()) for matrix in problem.start)
         sizes = torch.tensor([[0.01], [0.03], [0.1], [0.3]], dtype=torch.float64)
         boxes = largest * torch.tensor([2.0, 0.6, 0.35, 0.2], dtype=torch.float64)
@@ -57,7 +63,7 @@ class NetworkGradientDescent(Algorithm[NetworkProblem, NetworkWeights]):
         return activations(state, problem.x_query.unsqueeze(-2))[-1].squeeze(-2)
 
     def gradient(self, problem: NetworkProblem, weights: NetworkWeights) -> NetworkWeights:
-        """∇R(V_1) … ∇R(V_N)."""
+        """Return ∇R(V_1) … ∇R(V_N)."""
         passed = activations(weights, problem.x)
         signals = self.signals(weights, passed, problem.y)
         pairs = zip(signals, passed[:-1], strict=True)
@@ -66,9 +72,12 @@ class NetworkGradientDescent(Algorithm[NetworkProblem, NetworkWeights]):
     def signals(
         self, weights: NetworkWeights, passed: list[Tensor], y: Float[Tensor, "*batch n m"]
     ) -> list[Tensor]:
-        """s_1 … s_N of every row: the derivatives of its loss by the inputs of the units.
+        """Return s_1 … s_N of every row: the derivatives of its loss by the inputs of the units.
 
-        `passed` are the activations p_0 … p_N of the forward pass.
+        Args:
+            weights: The matrices V_1 … V_N.
+            passed: The activations p_0 … p_N of the forward pass.
+            y: The targets.
         """
         residual = passed[-1] - y
         residual = (

@@ -21,7 +21,7 @@ Inverse = Float[Tensor, "*batch d d"]
 
 @dataclass(frozen=True, eq=False)
 class Newton(Algorithm[RegressionProblem, Inverse]):
-    """The state is M; `alpha` scales the start M = αS."""
+    """Newton's iteration for the pseudo-inverse, with the state M; `alpha` scales the start αS."""
 
     source: ClassVar[str] = "Yang 2025, first paper (Fu et al. 2023)"
     problem_type: ClassVar = RegressionProblem

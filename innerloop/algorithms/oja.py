@@ -1,9 +1,9 @@
-"""Oja's rule for principal components: move towards each point by what is seen of it, normalise.
+"""Oja's rule for principal components: move towards each point by its projection, then normalise.
 
     V ← orth(V + η ⟨x, V⟩ x)        for the points x in their order
 
-V holds one vector per component; orth is Gram and Schmidt's method. A step is one pass over the
-points, or one point.
+V holds one vector per component; orth is Gram and Schmidt's method. A step is either one pass over
+the points or one point.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from innerloop.problems.principal_components import PCAProblem
 
 @dataclass(frozen=True, eq=False)
 class Oja(Algorithm[PCAProblem, Components]):
-    """η = `step_size` is the same for all points; the vectors start from the problem's."""
+    """Oja's rule with η = `step_size` for all points, from the starting vectors of the problem."""
 
     source: ClassVar[str] = "Oja 1982; for several components Oja and Karhunen 1985"
     problem_type: ClassVar = PCAProblem

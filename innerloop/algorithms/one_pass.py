@@ -2,9 +2,10 @@
 
     w ← w + s_i (y_i − ⟨w, x_i⟩) x_i        for i = 1, 2, …, n
 
-A step is a whole pass. The errors e_i that its examples meet solve a triangular system,
-(I + L S) e = y − X w with L the part of XXᵀ below the diagonal and S = diag(s), so that a pass is
-w ← w + XᵀS e without a loop. Alternatively a step is one example, and the passes repeat.
+By default a step is a whole pass. The residual e_i of each example, at the time of its update,
+solves a triangular system, (I + L S) e = y − X w with L the part of XXᵀ below the diagonal and
+S = diag(s). A pass is therefore w ← w + XᵀS e, without a loop. Alternatively a step is one example;
+after the last example the next pass begins.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class OnePass(LinearModel, ABC):
-    """The order of examples matters; it starts from w = 0."""
+    """An iteration from w = 0 that updates on one example after another; their order matters."""
 
     takes_passes: bool = field(default=True, kw_only=True)
-    """Whether a step is a pass over all examples, rather than one example."""
+    """Whether a step is a pass over all examples; otherwise it is one example."""
 
     @abstractmethod
     def scale_examples(self, problem: RegressionProblem) -> Float[Tensor, "*batch n"]:

@@ -2,9 +2,9 @@
 
     Q_h(s, a) = min{ H, R_h(s, a) + Σ_s' P̂_h(s' | s, a) max_a' Q_{h+1}(s', a') }
 
-R is the average reward plus the bonus, P̂ the transition frequencies, both from earlier complete
-episodes. The initial state has Q of the last step of the episode; each step of the algorithm goes
-one step of the episode back, for every episode of a game at once.
+R is the average reward plus the bonus and P̂ the transition frequencies, both from complete earlier
+episodes. The initial state has Q of the last step of the episode. Each step of the algorithm
+computes Q one step earlier in the episode, for all episodes of a game at once.
 """
 
 from __future__ import annotations
@@ -31,7 +31,10 @@ class Plan(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OptimisticPlanning(Algorithm[TabularGameProblem, Plan]):
-    """The bonus is `width`/√N for N visits; 2H for N = 0, so that the minimum is H."""
+    """Optimistic planning with the bonus `width`/√N for N visits.
+
+    For N = 0 the bonus is 2H, so that Q is H.
+    """
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 12 (Lin et al. 2023; Azar et al. 2017)"
     problem_type: ClassVar = TabularGameProblem
@@ -72,15 +75,15 @@ class OptimisticPlanning(Algorithm[TabularGameProblem, Plan]):
         return state._replace(values=values)
 
     def restate(self, problem: TabularGameProblem, state: Plan) -> dict[str, Tensor]:
-        """Return the values before they are cut off at H, with the maxima of those found last.
+        """Return the values before the minimum with H, and maxima of the latest of them.
 
-        A maximum is taken two actions at a time: here is its first round, of which the next step
-        needs no more.
+        A construction takes a maximum over actions in rounds of pairs. These are the maxima of the
+        first round.
         """
         later = (state.transitions * state.values[..., 1:, None, None, :, :].amax(dim=-1)).sum(-1)
         uncut = state.optimistic_rewards.clone()
         uncut[..., :-1, :, :] += later
-        # Before the first episode nothing is known: its values are H as soon as they are found.
+        # Before the first episode there are no data: its values are H as soon as they are computed.
         is_known = state.values[..., :1, :, :1, :1] > 0
         uncut = torch.where(is_known, uncut, 0.0)
         latest = uncut[..., int((~is_known).sum(dim=-3).max()), :, :]
@@ -96,5 +99,5 @@ class OptimisticPlanning(Algorithm[TabularGameProblem, Plan]):
 
 
 def _sum_before(counts: Tensor, episode_dim: int) -> Tensor:
-    """Sum over all earlier episodes."""
+    """Return the sum over all earlier episodes."""
     return counts.cumsum(dim=episode_dim) - counts

@@ -1,4 +1,4 @@
-"""Orthogonal matching pursuit: take in the feature that fits the residual best, then refit all.
+"""Orthogonal matching pursuit: add the feature that fits the residual best, then refit all weights.
 
 j = argmax |Xᵀ(y − Xw)|,   S ← S ∪ {j},   w ← argmin ‖y − Xw‖ over weights that are 0 outside S
 """
@@ -17,11 +17,11 @@ from innerloop.algorithms.regression import Predictions, Weights, linear_predict
 from innerloop.problems.linear_regression import RegressionProblem
 
 EXPLAINED = 1e-20
-"""Share of ‖y‖² below which a residual is rounding: no feature is taken in any more."""
+"""No feature is added when the squared residual is below this share of ‖y‖²: it is rounding."""
 
 
 class Pursuit(NamedTuple):
-    """The weights, and which features are in the support S."""
+    """The weights, and a mask of the features in the support S."""
 
     weights: Weights
     support: Bool[Tensor, "*batch d"]
@@ -29,7 +29,10 @@ class Pursuit(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class OrthogonalMatchingPursuit(Algorithm[RegressionProblem, Pursuit]):
-    """Equal to scikit-learn's orthogonal_mp, batched; a step takes in one feature."""
+    """Orthogonal matching pursuit, batched; a step adds one feature.
+
+    It equals scikit-learn's orthogonal_mp.
+    """
 
     source: ClassVar[str] = "Pati, Rezaiifar and Krishnaprasad 1993; sklearn's orthogonal_mp"
     problem_type: ClassVar = RegressionProblem

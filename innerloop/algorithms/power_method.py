@@ -17,7 +17,7 @@ Square = Float[Tensor, "*batch d d"]
 Vector = Float[Tensor, "*batch d"]
 
 MAX_GUESS = 64
-"""Iterations that a fit considers, at most."""
+"""The largest number of iterations that a fit tries."""
 
 
 class DeflationState(NamedTuple):
@@ -29,12 +29,15 @@ class DeflationState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class PowerMethod(Algorithm[PCAProblem, DeflationState]):
-    """A step is one iteration. Components share them equally; the last of each deflates A."""
+    """The power method with deflation; a step is one iteration.
+
+    Each component gets the same number of iterations, and the last of them deflates A.
+    """
 
     source: ClassVar[str] = "Q. Liu 2025, Algorithm 1"
     problem_type: ClassVar = PCAProblem
     iterations: int
-    """Iterations of all components together."""
+    """The number of iterations of all components together."""
 
     @classmethod
     def guesses(cls, problem: PCAProblem) -> list[PowerMethod]:
@@ -76,10 +79,10 @@ class PowerMethod(Algorithm[PCAProblem, DeflationState]):
 
 
 def normalise(vector: Vector) -> Vector:
-    """v/‖v‖."""
+    """Return v/‖v‖."""
     return vector / vector.norm(dim=-1, keepdim=True)
 
 
 def product(matrix: Float[Tensor, "*batch m d"], vector: Vector) -> Float[Tensor, "*batch m"]:
-    """Av for every instance."""
+    """Return Av for every instance."""
     return (matrix @ vector.unsqueeze(-1)).squeeze(-1)

@@ -17,7 +17,10 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class PreconditionedGradientDescent(LinearModel):
-    """Step k uses `preconditioners[k]`, symmetric or not; if there are too few, they repeat."""
+    """Gradient descent with `preconditioners[k]`, symmetric or not, at step k.
+
+    If there are fewer matrices than steps, they repeat.
+    """
 
     source: ClassVar[str] = "Ahn et al. 2023, eq. (11)"
     special_case_of: ClassVar[tuple[str, ...]] = ("gd-plus-plus", "lista-vm")

@@ -1,9 +1,9 @@
-"""Projected gradient descent on a general risk of a linear model, in a box.
+"""Projected gradient descent on one of three losses of a linear model, in a box.
 
     w ← Proj( w − (η/n) Σᵢ ℓ'(⟨w, xᵢ⟩, yᵢ) xᵢ ),   |w| ≤ C on every entry
 
-ℓ' = u − y (squared), the same held to ±1 (Huber's), or 1/(1 + e^{−u}) − y (logistic, for labels 0
-and 1, or their chances).
+ℓ' = u − y (squared loss), the same clipped to ±1 (Huber's loss), or 1/(1 + e^{−u}) − y (logistic
+loss, for labels 0 and 1 or their probabilities).
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from innerloop.problems.linear_regression import RegressionProblem
 RiskName = Literal["squared", "logistic", "huber"]
 HUBER_THRESHOLD = 1.0
 WIDE = 1e6
-"""A box that no iterate reaches."""
+"""A bound of the box that no iterate reaches."""
 
 
 @dataclass(frozen=True, eq=False)
 class ProjectedGradientDescent(LinearModel):
-    """Step k uses η = `step_sizes[k]`; C = `box` and the loss are the same at every step."""
+    """Projected gradient descent on `loss`, with η = `step_sizes[k]` at step k and C = `box`."""
 
     source: ClassVar[str] = "Yang 2025, second paper, Theorem 6 (Wu et al. 2024)"
     step_sizes: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))
@@ -41,7 +41,7 @@ class ProjectedGradientDescent(LinearModel):
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[ProjectedGradientDescent]:
-        """Step sizes for the logistic loss: the others are candidates by their own names."""
+        """Return starts for the logistic loss; the other losses are algorithms of their own."""
         top = largest_curvature(problem)
         sizes = (torch.tensor([size / top], dtype=torch.float64) for size in (0.2, 1.0, 4.0))
         return [cls(size, to_scalar_tensor(WIDE), "logistic") for size in sizes]
@@ -58,7 +58,7 @@ class ProjectedGradientDescent(LinearModel):
 def differentiate_loss(
     loss: RiskName, predictions: Float[Tensor, "*batch n"], labels: Float[Tensor, "*batch n"]
 ) -> Float[Tensor, "*batch n"]:
-    """ℓ'(u, y), the derivative of the loss by the prediction u."""
+    """Return ℓ'(u, y), the derivative of the loss by the prediction u."""
     if loss == "logistic":
         return predictions.sigmoid() - labels
     residual = predictions - labels

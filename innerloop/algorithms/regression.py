@@ -18,33 +18,41 @@ Predictions = Float[Tensor, "*batch queries"]
 
 
 def gradient(problem: RegressionProblem, weights: Weights) -> Weights:
-    """∇R(w) = (1/n) Σᵢ (⟨w, xᵢ⟩ − yᵢ) xᵢ, for R(w) = 1/(2n) Σᵢ (⟨w, xᵢ⟩ − yᵢ)²."""
+    """Return ∇R(w) = (1/n) Σᵢ (⟨w, xᵢ⟩ − yᵢ) xᵢ, for R(w) = 1/(2n) Σᵢ (⟨w, xᵢ⟩ − yᵢ)²."""
     residual = (problem.x @ weights.unsqueeze(-1)).squeeze(-1) - problem.y
     return (problem.x.mT @ residual.unsqueeze(-1)).squeeze(-1) / problem.n
 
 
 def linear_prediction(problem: RegressionProblem, weights: Weights) -> Predictions:
-    """⟨w, x⟩ for every query."""
+    """Return ⟨w, x⟩ for every query."""
     return (problem.x_query @ weights.unsqueeze(-1)).squeeze(-1)
 
 
 def largest_curvature(problem: RegressionProblem) -> float:
-    """Mean λmax(XᵀX/n) over instances; gradient descent diverges for step sizes above 2 over it."""
+    """Return the mean of λmax(XᵀX/n) over instances.
+
+    Gradient descent diverges for step sizes above 2/λmax.
+    """
     gram = problem.x.mT @ problem.x / problem.n
     return float(torch.linalg.eigvalsh(gram)[..., -1].mean())
 
 
 def correlation(problem: RegressionProblem) -> float:
-    """Mean max |Xᵀy| over instances; the lasso's weights are 0 for penalties above it."""
+    """Return the mean of max |Xᵀy| over instances.
+
+    The lasso weights of an instance are 0 for penalties above max |Xᵀy|.
+    """
     moment = problem.x.mT @ problem.y.unsqueeze(-1)
     return float(moment.abs().amax(dim=(-2, -1)).mean())
 
 
 def check_penalty(penalty: Float[Tensor, "*batch"]) -> None:
-    """Refuse a penalty that is not positive."""
+    """Check that a penalty is positive, else raise `InputError`."""
     least = float(penalty.detach().min())
     if not least > 0:
-        raise InputError(f"penalty must be positive, got {least}: use least squares")
+        raise InputError(
+            f"penalty must be positive, got {least}: without a penalty, use least squares"
+        )
 
 
 def to_scalar_tensor(value: float) -> Float[Tensor, ""]:
@@ -53,7 +61,7 @@ def to_scalar_tensor(value: float) -> Float[Tensor, ""]:
 
 
 class LinearModel(Algorithm[RegressionProblem, Weights], ABC):
-    """An iteration whose state is the weights; it starts from w = 0."""
+    """An iteration from w = 0 whose state is the weights."""
 
     problem_type: ClassVar = RegressionProblem
 
@@ -65,7 +73,7 @@ class LinearModel(Algorithm[RegressionProblem, Weights], ABC):
 
 
 class ExactModel(LinearModel, ABC):
-    """A solution in closed form: the first state is the solution, and steps keep it."""
+    """A closed-form solution: the first state is the solution, and steps do not change it."""
 
     has_steps: ClassVar[bool] = False
 

@@ -1,9 +1,9 @@
-"""EM for clouds of equal weights and covariance σ²I, from many starts: the likeliest is kept.
+"""EM for clouds of equal weights and covariance σ²I, from several starts; the likeliest one counts.
 
-Starts are the problem's centres, and each K points in turn. The answer after k steps is that of the
-start with the largest likelihood after k steps. Clusters are called as those of Lloyd's algorithm
-from the problem's centres that they share most points with, so that an answer does not depend on
-which start won.
+The starts are the centres of the problem, and consecutive groups of K points. The answer after k
+steps is that of the start with the largest likelihood after k steps. Each cluster gets the number
+of the cluster of Lloyd's algorithm (from the centres of the problem) with which it shares most
+points. The numbers therefore do not depend on which start is the likeliest.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from innerloop.problems.gaussian_mixture import ClusteringProblem
 
 Restarts = Float[Tensor, "*batch starts clusters d"]
 MAX_STARTS, NAMING_STEPS = 12, 20
-"""Starts at most, and the steps of Lloyd's algorithm that clusters are named by."""
+"""The largest number of starts, and the steps of Lloyd's algorithm used to number clusters."""
 
 
 class RestartState(NamedTuple):
-    """The means of every start, and what clusters are named by: see `count_lloyd`."""
+    """The means of every start, and the counts of `count_lloyd`, by which clusters are numbered."""
 
     means: Restarts
     counts: Int[Tensor, "*batch n clusters"]
@@ -36,7 +36,7 @@ class RestartState(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class RestartedEM(Algorithm[ClusteringProblem, RestartState]):
-    """Prediction: the shares of the likeliest start; σ = `noise`."""
+    """EM from several starts with σ = `noise`; it predicts the shares of the likeliest start."""
 
     source: ClassVar[str] = "McLachlan and Peel 2000, Finite mixture models, section 2.12"
     problem_type: ClassVar = ClusteringProblem
@@ -78,7 +78,7 @@ class RestartedEM(Algorithm[ClusteringProblem, RestartState]):
 def count_lloyd(problem: ClusteringProblem) -> Int[Tensor, "*batch n clusters"]:
     """Count the steps of Lloyd's algorithm at which each point is in each cluster.
 
-    A cluster may lose its points on the way, and has a name all the same.
+    A cluster that loses all points on the way keeps its counts from earlier steps.
     """
     lloyd = Lloyd()
     steps = [lloyd.predict(problem, state) for state in lloyd.states(problem, NAMING_STEPS)]
@@ -86,7 +86,7 @@ def count_lloyd(problem: ClusteringProblem) -> Int[Tensor, "*batch n clusters"]:
 
 
 def match_names(shares: Shares, reference: Shares) -> Shares:
-    """Order the clusters so that points agree most with those of a reference."""
+    """Order the clusters so that their points agree best with those of a reference."""
     agreement = reference.to(shares).mT @ shares
     tables = agreement.detach().cpu().numpy().reshape(-1, *agreement.shape[-2:])
     columns = np.stack([linear_sum_assignment(-table)[1] for table in tables])

@@ -23,7 +23,7 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class Ridge(ExactModel):
-    """Equal to scikit-learn's Ridge without an intercept, batched."""
+    """Exact ridge regression, batched; it equals scikit-learn's Ridge without an intercept."""
 
     source: ClassVar[str] = "sklearn.linear_model.Ridge solves the same problem"
     special_case_of: ClassVar[tuple[str, ...]] = ("gaussian-prior",)
@@ -44,5 +44,7 @@ class Ridge(ExactModel):
         factor, failed = torch.linalg.cholesky_ex(gram)
         if bool(failed.any()):
             least = float(self.penalty.detach().min())
-            raise InputError(f"penalty {least} leaves XᵀX + λI singular: enlarge it")
+            raise InputError(
+                f"expected a penalty that makes XᵀX + λI positive definite, got {least}: enlarge it"
+            )
         return torch.cholesky_solve(moment, factor).squeeze(-1)

@@ -16,14 +16,14 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class SignDescent(LinearModel):
-    """Step k uses η = `step_sizes[k]`; if there are fewer sizes than steps, they repeat."""
+    """Sign descent with η = `step_sizes[k]` at step k; fewer sizes than steps repeat."""
 
     source: ClassVar[str] = "Bernstein et al. 2018, signSGD, with the gradient of all examples"
     step_sizes: Float[Tensor, " steps *batch"] = field(metadata=hyperparameter(per_step=True))
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[SignDescent]:
-        """Moves from 2^−7 to 1 of the size that a weight is expected to have."""
+        """Return starts with step sizes from 2^−7 to 1 times the expected size of a weight."""
         label = float(problem.y.square().mean().sqrt())
         entry = label / float(problem.x.square().sum(dim=-1).mean().sqrt())
         sizes = [2.0 ** (power / 2) * entry for power in range(-14, 1)]

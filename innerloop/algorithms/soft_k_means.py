@@ -1,8 +1,9 @@
-"""Soft k-means: points belong to clusters by a softmax of their squared distances, times a number.
+"""Soft k-means: a point's shares of the clusters are a softmax of −β times its squared distances.
 
     γ_ik ∝ exp(−β ‖x_i − μ_k‖²/2),   μ_k ← Σ_i γ_ik x_i / Σ_i γ_ik
 
-With β = 1/σ² it is EM for clouds of equal weights and covariance σ²I; as β → ∞ it is Lloyd's.
+With β = 1/σ² it is EM for clouds of equal weights and covariance σ²I. In the limit β → ∞ it is
+Lloyd's algorithm.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from innerloop.problems.gaussian_mixture import ClusteringProblem
 
 @dataclass(frozen=True, eq=False)
 class SoftKMeans(Algorithm[ClusteringProblem, Means]):
-    """State: the means. Prediction: the share γ of each cluster in each point; β = `stiffness`."""
+    """Soft k-means with β = `stiffness`; the state is the means, the prediction is γ."""
 
     source: ClassVar[str] = "MacKay 2003, Information theory, Algorithm 20.7"
     problem_type: ClassVar = ClusteringProblem

@@ -2,8 +2,8 @@
 
     log odds of action k  =  log softmax_k( (⟨a_k, ŵ⟩ + α √⟨a_k, (G + λI)⁻¹ a_k⟩) / τ )
 
-There is one system for ŵ and one for each (G + λI)⁻¹ a_k, see accelerated_ridge.py. With more steps
-k the odds converge to those of the policy lin-ucb, at the rate (1 + kq)(1 − q)^k.
+There is one system for ŵ and one for each (G + λI)⁻¹ a_k, see accelerated_ridge.py. As the number
+of steps k grows, the odds converge to those of the policy lin-ucb, at the rate (1 + kq)(1 − q)^k.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from innerloop.problems.linear_bandit_games import BanditGameProblem
 
 @dataclass(frozen=True, eq=False)
 class SoftLinUCB(AcceleratedRidge):
-    """The prediction is the log odds at every step of the game; all ridges are λ."""
+    """Soft LinUCB, which predicts the log odds at every step of the game; all ridges are λ."""
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023)"
     alpha: Float[Tensor, ""]
@@ -34,7 +34,7 @@ class SoftLinUCB(AcceleratedRidge):
     ) -> Float[Tensor, "*batch n arms"]:
         features, (estimate, turned) = problem.features, state.behind.split([1, problem.arms], -2)
         values = (features * estimate).sum(dim=-1)
-        # Never negative except by rounding: see the rate in accelerated_ridge.py.
+        # The square is negative only by rounding: see the rate in accelerated_ridge.py.
         widths = (features * turned).sum(dim=-1).clamp_min(0.0).sqrt()
         scores = values + self.alpha.to(values) * widths
         return (scores / self.temperature.to(scores)).log_softmax(dim=-1)

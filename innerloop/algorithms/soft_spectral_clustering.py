@@ -1,7 +1,7 @@
 """Spectral clustering with soft labels: centre, iterate v ← Cv/‖Cv‖, label tanh β⟨x, v⟩.
 
-(1 + label)/2 is the share of one of two clouds of equal weights and covariances in a point: given
-their means ±μ and variance σ², its log odds are 2⟨x, μ⟩/σ², and β is ‖μ‖/σ².
+(1 + label)/2 is the probability that a point belongs to the first of two clouds with equal weights
+and covariances. With means ±μ and variance σ² its log odds are 2⟨x, μ⟩/σ², and β is ‖μ‖/σ².
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from innerloop.problems.principal_components import PCAProblem
 
 @dataclass(frozen=True, eq=False)
 class SoftSpectralClustering(Algorithm[PCAProblem, Vector]):
-    """State: the direction v. Prediction: a label for each point; β = `stiffness`."""
+    """Spectral clustering with soft labels: the state is the direction v, and β = `stiffness`."""
 
     source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers)"
     problem_type: ClassVar = PCAProblem

@@ -1,12 +1,13 @@
 """The ideal learner for sparse weights: the posterior mean by enumerating all supports. No steps.
 
-Under the prior exactly s of d weights differ from 0, every support S with the same probability,
-and these are N(0, τ²); labels have noise N(0, σ²). With q = σ²/τ² and G = X_SᵀX_S + q I
+Under the prior exactly s of d weights differ from 0, and all supports S are equally likely. The
+weights on the support are N(0, τ²); labels have noise N(0, σ²). With q = σ²/τ² and
+G = X_SᵀX_S + q I
 
     ŵ = Σ_S p(S) G⁻¹X_Sᵀy,   log p(S) = ½ (X_Sᵀy)ᵀG⁻¹(X_Sᵀy)/σ² − ½ log det G + constant
 
-That is exact, and takes C(d, s) small solves: it is a candidate where these are at most
-`MAX_SUPPORTS`, that is up to d = 32 for s = 2 and d = 15 for s = 3.
+This is exact and takes C(d, s) small solves. It is used where there are at most `MAX_SUPPORTS`
+supports, that is up to d = 32 for s = 2 and d = 15 for s = 3.
 """
 
 from __future__ import annotations
@@ -26,14 +27,14 @@ from innerloop.errors import OutOfRangeError
 from innerloop.problems.linear_regression import RegressionProblem
 
 MAX_SUPPORTS = 500
-"""Supports that are enumerated at most."""
+"""The largest number of supports that is enumerated."""
 SPARSITIES = (1, 2, 3)
-"""Sparsities to try where the problem does not know its weights."""
+"""Sparsities to try if the true weights of the problem are unknown."""
 
 
 @dataclass(frozen=True, eq=False)
 class SparsePrior(ExactModel):
-    """`penalty` is q = σ²/τ², `noise` is σ², and `sparsity` is s."""
+    """The posterior mean of sparse weights, with q = `penalty`, σ² = `noise` and s = `sparsity`."""
 
     source: ClassVar[str] = "Bayes' rule; the spike and slab of Mitchell and Beauchamp 1988"
     penalty: Float[Tensor, "*batch"] = field(metadata=hyperparameter())
@@ -42,7 +43,7 @@ class SparsePrior(ExactModel):
 
     @classmethod
     def guesses(cls, problem: RegressionProblem) -> list[SparsePrior]:
-        """The sparsity of the problem's own weights where it knows them, and three noises."""
+        """Return starts for the sparsities of `_list_sparsities`, with three noises each."""
         row = float(problem.x.square().sum(dim=-1).mean()) / problem.d
         label = float(problem.y.square().mean())
         return [
@@ -60,8 +61,8 @@ class SparsePrior(ExactModel):
         count = math.comb(problem.d, self.sparsity)
         if not 0 < count <= MAX_SUPPORTS:
             raise OutOfRangeError(
-                f"{self.sparsity} of {problem.d} weights have {count} supports: "
-                f"at most {MAX_SUPPORTS} are enumerated, and at least one"
+                f"expected 1 to {MAX_SUPPORTS} supports, got {count} for {self.sparsity} of "
+                f"{problem.d} weights: choose another sparsity or fewer features"
             )
         places = torch.tensor(list(combinations(range(problem.d), self.sparsity)))
         places = places.to(problem.x.device)
@@ -80,7 +81,10 @@ class SparsePrior(ExactModel):
 
 
 def _list_sparsities(problem: RegressionProblem) -> list[int]:
-    """List the sparsities to try: that of the true weights where it is always the same below d."""
+    """Return the sparsities to try.
+
+    With known weights it is their sparsity, if it is the same in all instances and below d, else 1.
+    """
     if problem.weights is not None:
         counts = (problem.weights != 0).sum(dim=-1)
         same = int(counts.max())

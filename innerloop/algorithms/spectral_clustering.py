@@ -1,7 +1,7 @@
 """Spectral clustering of two clouds: centre, iterate v ← Cv/‖Cv‖, score ⟨x, v⟩, label by its sign.
 
-C is the covariance of the centred points. A label is score/ramp, clipped to [−1, 1]: the score's
-sign, except for scores within ± ramp.
+C is the covariance of the centred points. A label is score/ramp, clipped to [−1, 1]. It is the sign
+of the score, except for scores between −ramp and ramp.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from innerloop.problems.principal_components import PCAProblem
 
 @dataclass(frozen=True, eq=False)
 class SpectralClustering(Algorithm[PCAProblem, Vector]):
-    """State: the direction v. Prediction: a score and a label for each point."""
+    """Spectral clustering: the state is v, the prediction a score and a label for each point."""
 
     source: ClassVar[str] = "Yang 2025 (Learning spectral methods by transformers)"
     problem_type: ClassVar = PCAProblem
@@ -45,7 +45,7 @@ class SpectralClustering(Algorithm[PCAProblem, Vector]):
         )
 
     def covariance(self, problem: PCAProblem) -> Square:
-        """C, the covariance of the centred points."""
+        """Return C, the covariance of the centred points."""
         return replace(problem, x=self.centre(problem)).covariance
 
     def centre(self, problem: PCAProblem) -> Float[Tensor, "*batch n d"]:

@@ -1,7 +1,7 @@
 """Subspace iteration for principal components: V ← orth(A V) for all components at once.
 
 A is the covariance, V holds one vector per component, and orth is Gram and Schmidt's method: the
-first vector runs the power method, each further one stays orthogonal to those before it.
+first vector follows the power method, and each further one stays orthogonal to those before it.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Components = Float[Tensor, "*batch components d"]
 
 @dataclass(frozen=True, eq=False)
 class SubspaceIteration(Algorithm[PCAProblem, Components]):
-    """State and prediction: orthonormal vectors, from the problem's start."""
+    """Subspace iteration from the problem's start; state and prediction are orthonormal vectors."""
 
     source: ClassVar[str] = "Golub and Van Loan 2013, Matrix computations, section 8.2.4"
     problem_type: ClassVar = PCAProblem
@@ -39,6 +39,6 @@ class SubspaceIteration(Algorithm[PCAProblem, Components]):
 def orthonormalise(vectors: Components) -> Components:
     """Make vectors orthonormal by Gram and Schmidt's method, keeping the first one's direction."""
     q, r = torch.linalg.qr(vectors.mT)
-    # QR is unique with a positive diagonal of R, which LAPACK does not promise.
+    # QR is unique if the diagonal of R is positive, which LAPACK does not guarantee.
     signs = r.diagonal(dim1=-2, dim2=-1).sign()
     return (q * torch.where(signs == 0, 1.0, signs).unsqueeze(-2)).mT

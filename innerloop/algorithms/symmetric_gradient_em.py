@@ -1,10 +1,10 @@
 """EM for the mixture of the regressions β and −β, whose M step is T gradient steps.
 
     E   τ_i = tanh(y_i ⟨x_i, β⟩ / ϑ²), the posterior mean of the sign
-    M   β ← β + α (1/n) Σ_i (τ_i y_i − ⟨x_i, β⟩) x_i        T times, τ held
+    M   β ← β + α (1/n) Σ_i (τ_i y_i − ⟨x_i, β⟩) x_i        T times, τ fixed
 
-The answer is β, which the data determine up to its sign: the oracle's prediction, the mean of
-⟨x, β⟩ and −⟨x, β⟩, would be 0.
+The answer is β, which the data determine up to its sign. It is not a prediction, because that of
+the oracle, the mean of ⟨x, β⟩ and −⟨x, β⟩, would be 0.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ from innerloop.problems.mixture_of_regressions import MixtureProblem
 
 @dataclass(frozen=True, eq=False)
 class SymmetricGradientEM(Algorithm[MixtureProblem, Weights]):
-    """The state is β, from the first start vector; ϑ is known, α = `step_size`, T = `inner`."""
+    """EM for ±β with gradient steps; the state is β, from the problem's first start vector.
+
+    ϑ is known, α = `step_size`, and T = `inner`.
+    """
 
     source: ClassVar[str] = "Yang 2025, fourth paper (Jin et al. 2024), K = 2"
     problem_type: ClassVar = MixtureProblem

@@ -3,9 +3,9 @@
     w = ŵ + s G^(−1/2) z,   log odds of action k = log softmax_k( ⟨a_k, w⟩ / τ )
 
 The normals z belong to the problem, and G includes the ridge. G^(−1/2) z is approximated by
-Σ_j weight_j (G + shift_j I)⁻¹ z, see inverse_root.py: one system for each term, and one for ŵ, see
-accelerated_ridge.py. With more steps and terms the odds converge to those of the policy
-linear-thompson with the same z.
+Σ_j weight_j (G + shift_j I)⁻¹ z (inverse_root.py). There is one system for each term and one for ŵ
+(accelerated_ridge.py). As the numbers of steps and terms grow, the odds converge to those of the
+policy linear-thompson with the same z.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from innerloop.problems.linear_bandit_games import BanditGameProblem
 
 @dataclass(frozen=True, eq=False)
 class ThompsonSampling(AcceleratedRidge):
-    """The prediction is the log odds at every step of the game.
+    """Soft Thompson sampling, which predicts the log odds at every step of the game.
 
-    w is the sum of the systems' solutions times `mix`: 1 for the estimate, s times its weight for
-    each term.
+    w is the sum of the systems' solutions, weighted by `mix`: 1 for the estimate ŵ, and s times its
+    weight for each term.
     """
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 10 (Lin et al. 2023)"

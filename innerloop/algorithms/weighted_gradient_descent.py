@@ -2,8 +2,8 @@
 
     w ← w − (1/n) Σᵢ a_i (⟨w, xᵢ⟩ − yᵢ) xᵢ
 
-Weights of 0 leave examples out: the first ones only, every other one, a mini-batch for each step.
-Equal weights are gradient descent.
+An example with weight 0 is left out. This covers gradient descent on the first examples only, on
+every other one, or on a mini-batch for each step. Equal weights give gradient descent on all.
 """
 
 from __future__ import annotations
@@ -24,7 +24,10 @@ from innerloop.problems.linear_regression import RegressionProblem
 
 @dataclass(frozen=True, eq=False)
 class WeightedGradientDescent(LinearModel):
-    """Step k uses a = `example_weights[k]`; a shorter prompt uses the first of them."""
+    """Gradient descent with the weights a = `example_weights[k]` at step k.
+
+    A prompt with fewer examples uses the first of these weights.
+    """
 
     source: ClassVar[str] = "weighted least squares (Aitken 1936), by gradient descent"
     example_weights: Float[Tensor, "steps *batch n"] = field(metadata=hyperparameter(per_step=True))
@@ -38,7 +41,7 @@ class WeightedGradientDescent(LinearModel):
         weights = select_entry(self.example_weights, k, problem.x)
         if weights.shape[-1] < problem.n:
             raise InputError(
-                f"there are weights for {weights.shape[-1]} examples, got {problem.n} examples"
+                f"expected at most {weights.shape[-1]} examples, one per weight, got {problem.n}"
             )
         residual = (problem.x @ state.unsqueeze(-1)).squeeze(-1) - problem.y
         pull = problem.x.mT @ (weights[..., : problem.n] * residual).unsqueeze(-1)

@@ -1,9 +1,9 @@
-"""Base classes of constructions that choose actions: games as tokens, odds read from the stream.
+"""Base classes of constructions that choose actions: they encode games and return log odds.
 
-A game repeats observation, action and reward. `encode_observation` makes the tokens of what an
-environment shows, `encode_action` those of the action taken and its reward; after all blocks the
-last token of an observation holds the odds of the actions. Every block is causal: later tokens
-change nothing before them.
+A game repeats observation, action and reward. `encode_observation` makes the tokens of an
+observation, `encode_action` those of the chosen action and its reward. After all blocks the last
+token of an observation holds the log odds of the actions. Every block is causal: later tokens do
+not change earlier ones.
 """
 
 from abc import ABC, abstractmethod
@@ -25,7 +25,7 @@ Rewards = Float[Tensor, "*batch"]
 Normals = Float[Tensor, "*batch normals"]
 Tokens = Float[Tensor, "*batch tokens width"]
 SLACK = 1 + 1e-9
-"""Factor on bounds of norms, to allow for rounding."""
+"""Factor by which norms may exceed their bounds, to allow for rounding."""
 
 
 class ActingConstruction(Construction[P, S], ABC, Generic[P, S]):
@@ -33,20 +33,20 @@ class ActingConstruction(Construction[P, S], ABC, Generic[P, S]):
 
     @cached_property
     def policy(self) -> Policy[Any, Any]:
-        """The reference policy that the transformer is meant to imitate."""
+        """The reference policy that the transformer should follow."""
         raise TypeError(f"{self.name} must define its policy")
 
     @property
     def max_game_steps(self) -> int | None:
-        """The largest number of steps in a game; None if there is no limit."""
+        """The largest number of steps of a game; None if there is no limit."""
         return None
 
     def environments(self) -> Distribution:
-        """Return a distribution over environments of the built sizes."""
+        """Return a distribution over environments of the sizes that were built."""
         raise TypeError(f"{self.name} must define its environments")
 
     def accept_environment(self, environment: Any) -> None:
-        """Raise `OutOfRangeError` for an environment that the construction was not built for."""
+        """Raise `OutOfRangeError` for an environment for which it was not built."""
         self.policy.check_environment(environment)
 
     @abstractmethod
@@ -55,19 +55,19 @@ class ActingConstruction(Construction[P, S], ABC, Generic[P, S]):
 
     @abstractmethod
     def encode_action(self, t: int, observation: Any, action: Actions, reward: Rewards) -> Tokens:
-        """Return the tokens of the action taken at step t and its reward."""
+        """Return the tokens of the action chosen at step t and its reward."""
 
     @abstractmethod
     def log_odds(self, stream: Float[Tensor, "*batch width"]) -> Float[Tensor, "*batch actions"]:
-        """Read the log odds of the actions from an observation's last token after all blocks."""
+        """Return the log odds of the actions, from an observation's last token after all blocks."""
 
 
 class ActingProgram(ProgramConstruction, ActingConstruction[Any, Any], ABC):
-    """A program that plays: its prompt, of games, makes tokens of each step; it answers scores."""
+    """A program that plays games; its prompt defines tokens, its answer scores."""
 
     takes = "up to"
     norms: ClassVar[dict[str, str]] = {}
-    """Parameters that bound the norms of registers of the prompt: {"a": "bound"}."""
+    """The parameter that bounds the norm of each register of the prompt, such as {"a": "bound"}."""
 
     def accept(self, problem: Any) -> None:
         self.accept_sizes(self.definition.prompt.find_sizes(problem))
@@ -75,7 +75,7 @@ class ActingProgram(ProgramConstruction, ActingConstruction[Any, Any], ABC):
         self.select_registers(self.definition.prompt.fill_registers(problem))
 
     def accept_sizes(self, sizes: dict[Any, int], where: str = "") -> None:
-        """Raise `OutOfRangeError` for sizes, n aside, that it was not built for."""
+        """Raise `OutOfRangeError` for sizes, except n, for which it was not built."""
         prompt: Any = self.definition.prompt
         words = {size: word for size, word in prompt.counted.items() if size in sizes}
         if any(sizes[size] != self.sizes[size] for size in words):
@@ -86,7 +86,7 @@ class ActingProgram(ProgramConstruction, ActingConstruction[Any, Any], ABC):
             raise OutOfRangeError(f"{self.name} was built for {built}; got {mismatches}")
 
     def select_registers(self, filled: Registers) -> Registers:
-        """Select what tokens hold; raise `OutOfRangeError` for other sizes and too large norms."""
+        """Return the registers of the tokens; raise `OutOfRangeError` for wrong sizes or norms."""
         known = {name: value for name, value in filled.items() if name in self.layout.registers}
         for name, value in known.items():
             dims = self.definition.registers[name].dims
@@ -110,7 +110,9 @@ class ActingProgram(ProgramConstruction, ActingConstruction[Any, Any], ABC):
     def _make_token(self, fill: str, t: int, *values: Any) -> Tensor:
         most, shapes = self.max_game_steps, self.layout.registers
         if t < 0 or (most is not None and t >= most):
-            raise OutOfRangeError(f"{self.name} was built for {most} steps of a game, not {t + 1}")
+            raise OutOfRangeError(
+                f"{self.name} was built for {most} steps of a game, got {t + 1}: build it for more"
+            )
         filled = getattr(self.definition.prompt, fill)(t, *values, self.sizes)
         token: dict[str, Any] = {"one": 1.0} if "one" in shapes else {}
         for name, value in self.select_registers(filled).items():

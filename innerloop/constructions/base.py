@@ -1,11 +1,11 @@
-"""The interface of a construction: an algorithm, a transformer, and the law that ties them.
+"""The interface of a construction: an algorithm, a transformer, and the law that connects them.
 
     prologue( prompt(p) )               ==  encode(p, init(p))
     body_k( encode(p, s) )              ==  encode(p, step(p, s, k))
     decode( epilogue( encode(p, s) ) )  ==  predict(p, s)
 
-A new construction is one file with one class: a header (algorithm, invariant, proof, exactness,
-source), the parameters, and the methods below that it needs.
+A new construction is one file with one class. It has a header (algorithm, invariant, proof,
+exactness, source), the parameters, and those of the methods below that it needs.
 """
 
 from __future__ import annotations
@@ -28,15 +28,16 @@ from innerloop.registry import get_name
 from innerloop.transformer import Block, Layout, Transformer
 
 MAX_WEIGHTS = 1 << 28
-"""Weights of a transformer that is built, 2 GB of them in float64."""
+"""The largest number of weights of a transformer that is built: 2 GB in float64."""
 MAX_DIVERGENCE = 1e12
-"""A prediction of more than this many times the largest entry of the prompt has diverged."""
+"""A prediction has diverged if it exceeds this factor times the largest entry of the prompt."""
 
 
 class Cost(NamedTuple):
-    """Layers, heads and width for k steps, as formulas in k, d and n; `printed` is the source's.
+    """Layers, heads and width for k steps, as formulas in k, d and n.
 
-    `where` says which attributes other letters stand for: `c = components, T = inner`.
+    `printed` is the cost that the source states. `where` explains other letters by attributes of
+    the construction: `c = components, T = inner`.
     """
 
     layers: str
@@ -47,7 +48,7 @@ class Cost(NamedTuple):
 
 
 class Construction(Parameters, ABC, Generic[P, S]):
-    """Weights that run an algorithm with states of type S on problems of type P.
+    """A transformer whose weights run an algorithm with states of type S on problems of type P.
 
     Subclasses are frozen dataclasses of their parameters.
     """
@@ -65,9 +66,9 @@ class Construction(Parameters, ABC, Generic[P, S]):
     looped: ClassVar[bool] = False
     """Whether the body is a single step, run `steps` times."""
     remedy: ClassVar[str] = "build it with a larger bound"
-    """Advice to users whose data are beyond the declared range."""
+    """Advice for users whose data are outside the declared range, for error messages."""
     cases: ClassVar[tuple[dict[str, Any], ...]] = ()
-    """Additional parameter sets to test the law at, besides the general cases of the problem."""
+    """Further parameter sets at which the law is tested, besides the cases of the problem."""
 
     steps: int = parameter(8, "steps of the algorithm", least=1, most=10_000)
 
@@ -83,19 +84,19 @@ class Construction(Parameters, ABC, Generic[P, S]):
 
     @abstractmethod
     def distributions(self) -> Sequence[Distribution]:
-        """Return the distributions to certify on; several where sizes may vary."""
+        """Return the distributions to certify on; there are several if sizes may vary."""
 
     def draw_further(self, count: int, generator: torch.Generator, dtype: torch.dtype) -> list[P]:
-        """Draw instances of a kind that the first distribution hardly ever gives, of its sizes.
+        """Draw rare instances, with the sizes of the first distribution, that it hardly ever draws.
 
         Certificates are measured on them too, and on data scaled to the ends of the range. They may
-        be extreme: those out of range are left out afterwards. By default there are none.
+        be extreme, because those out of range are left out afterwards. By default there are none.
         """
         return []
 
     @abstractmethod
     def prompt(self, problem: P) -> Tensor:
-        """Return the input tokens: data, positions and constants, nothing computed."""
+        """Return the input tokens, which contain only data, positions and constants."""
 
     @abstractmethod
     def encode(self, problem: P, state: S) -> Tensor:
@@ -122,11 +123,11 @@ class Construction(Parameters, ABC, Generic[P, S]):
         return None
 
     def check(self, problem: P) -> None:
-        """Refuse a problem of another type, or beyond a documented limit."""
+        """Check the type of a problem and its documented limits, else raise."""
         expected = self.distributions()[0].problem_type
         if not isinstance(problem, expected):
             actual = type(problem).__name__
-            raise InputError(f"{self.name} takes a {expected.__name__}, got a {actual}")
+            raise InputError(f"{self.name} expects a {expected.__name__}, got {actual}")
         self.accept(problem)
 
     def accept(self, problem: P) -> None:
@@ -141,7 +142,7 @@ class Construction(Parameters, ABC, Generic[P, S]):
         return self.layout.mask(*self.scratch).unsqueeze(0)
 
     def describe_origin(self) -> dict[str, Any]:
-        """Return what a file of its weights also says: the text of a program, say."""
+        """Return metadata for a file of its weights, such as the source text of a program."""
         return {}
 
     def check_origin(self, path: Path, about: dict[str, Any]) -> None:
@@ -149,15 +150,15 @@ class Construction(Parameters, ABC, Generic[P, S]):
 
     @property
     def name(self) -> str:
-        """The member name: that of the file, with dashes."""
+        """The name of the member: its file name, with dashes."""
         return get_name(type(self))
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        """Return the largest deviation allowed in a step: rounding, or the declared bound."""
+        """Return the largest deviation allowed in a step: from rounding, or the declared bound."""
         if dtype not in self.tolerances:
             precision = str(dtype).removeprefix("torch.")
             raise OutOfRangeError(
-                f"{self.name} is declared for {self.precision_names()}, not for {precision}"
+                f"{self.name} supports {self.precision_names()}, got {precision}: convert the data"
             )
         return self.tolerances[dtype]
 
@@ -174,8 +175,8 @@ class Construction(Parameters, ABC, Generic[P, S]):
         weights = distinct * sum(w.numel() for block in first for w in block.parameters())
         if weights > MAX_WEIGHTS:
             raise OutOfRangeError(
-                f"{self.name} would have {weights:,} weights with these parameters, up to "
-                f"{MAX_WEIGHTS:,} are built: choose smaller ones"
+                f"expected parameters that give at most {MAX_WEIGHTS:,} weights, got {weights:,} "
+                f"weights for {self.name}: choose smaller sizes"
             )
         return Transformer(
             self.layout,
@@ -210,15 +211,15 @@ def iterate_streams(
 def read_prediction(
     construction: Construction[P, Any], transformer: Transformer, problem: P, stream: Tensor
 ) -> Tensor:
-    """Read the prediction from a stream between steps; raise `InputError` if it diverged.
+    """Return the prediction from a stream between steps; raise `InputError` if it diverged.
 
-    It diverged where it is not finite, or beyond anything that data of this size could mean.
+    It has diverged if it is not finite, or far larger than the data.
     """
     out = transformer.run_epilogue(stream, construction.context_length(problem))
     prediction = construction.decode(problem, out)
     found_largest = float(prediction.detach().abs().max())
     largest = float(construction.prompt(problem).detach().abs().max())
-    # Divided, not multiplied: the limit for the largest data is infinite, and so are predictions.
+    # Dividing avoids overflow: for the largest data, the product of limit and data is infinite.
     if not found_largest / MAX_DIVERGENCE <= max(1.0, largest):
         finite = bool(torch.isfinite(prediction).all())
         reason = f"reaches {found_largest:.0e}" if finite else "is not finite"

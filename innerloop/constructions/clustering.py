@@ -28,7 +28,7 @@ LEAK = 40.0
 
 
 def make_chooser(me: Any, own: Any) -> Callable[[Any], Any]:
-    """Return the E head: averages over the means, by how near they are and their priors."""
+    """Return the E head, which averages over the means by distance and prior."""
     me.square = own_total(lambda j: 0.5 * relu(dot(me.mu, j.mu)), "id", own.max_product)
 
     def score(j: Any) -> Any:
@@ -44,7 +44,7 @@ def move_means(me: Any, own: Any, score: Callable[[Any], Any]) -> None:
 
 
 def share(me: Any, own: Any) -> Any:
-    """The share of each cluster in this token's point."""
+    """Return the share of each cluster in this token's point."""
     return make_chooser(me, own)(lambda j: j.id)
 
 
@@ -63,26 +63,26 @@ class ClusteringConstruction(PointsProgram, ABC):
     @property
     @abstractmethod
     def precision(self) -> float:
-        """a, the factor of ½‖x − μ‖² in the exponent of the shares."""
+        """The factor a of ½‖x − μ‖² in the exponent of the shares."""
 
     @property
     def prior(self) -> Tensor:
-        """The logarithms of the clusters' weights, a row for all steps."""
+        """The logarithms of the clusters' weights: one row, used in all steps."""
         return torch.zeros(1, 1, self.clusters, dtype=torch.float64)
 
     @property
     def max_product(self) -> float:
-        """B, the largest |⟨x, μ⟩|."""
+        """The largest |⟨x, μ⟩|, B."""
         return self.d * self.bound**2
 
     @property
     def max_level(self) -> float:
-        """The largest |score| of the E head, 3/2 aB and the largest prior."""
+        """The largest |score| of the E head: 3/2 aB plus the largest |log prior|."""
         return 1.5 * self.precision * self.max_product + float(self.prior.abs().max())
 
     @property
     def share_reach(self) -> float:
-        """C of the E head."""
+        """The constant C of the E head (see Leak in the module's header)."""
         return self.find_reach(self.max_level)
 
     def find_reach(self, max_score: float) -> float:

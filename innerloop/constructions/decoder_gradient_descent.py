@@ -22,7 +22,7 @@ from innerloop.language.prompts.regression import RegressionPrompt
 
 
 class DecoderPrompt(RegressionPrompt):
-    """The decoder's alternating prompt, x₁, y₁, x₂, …, query."""
+    """The alternating prompt of the decoder, x₁, y₁, x₂, …, query."""
 
     offers = {"x": ("d",), "y": (), "pos": (), "par": ()}
 
@@ -53,7 +53,7 @@ descend.answer(answer)
 
 
 class DecoderGradientDescentConstruction(ReLUGradientDescentConstruction):
-    """The two blocks of `format-conversion`, then those of `relu-gradient-descent`."""
+    """Gradient descent on the decoder's prompt: `format-conversion`, then ReLU gradient steps."""
 
     definition = descend
     source = "Q. Liu 2025, Proposition 6 and the encoder format"

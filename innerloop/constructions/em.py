@@ -57,7 +57,7 @@ cluster.answer(share)
 
 
 class EMConstruction(ClusteringConstruction):
-    """Four blocks per step, and two for the read-out."""
+    """EM by softmax attention, in four blocks per step and two for the read-out."""
 
     definition = cluster
     source = "Yang 2025 (Transformers versus the EM algorithm)"
@@ -92,17 +92,17 @@ class EMConstruction(ClusteringConstruction):
 
     @property
     def max_score(self) -> float:
-        """The largest |a⟨x, μ⟩|."""
+        """The largest value of |a⟨x, μ⟩|."""
         return self.precision * self.max_product
 
     @property
     def mean_reach(self) -> float:
-        """C of the M head."""
+        """The constant C of the M head (see Leak in the header of clustering.py)."""
         normaliser = self.max_level + math.log(self.clusters) + 1  # at least |λ|
         return self.find_reach(1.5 * self.max_score + normaliser)
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        # The gate to the own token adds and subtracts a number that grows with n.
+        # The gate that selects the own token adds and subtracts a number that grows with n.
         rounding = 8 * torch.finfo(dtype).eps * self.max_score / find_gap(self.n)
         level = self.clusters / (2 * (self.knots - 1) ** 2) + rounding
         return super().tolerance(dtype) + 2 * self.bound * math.tanh(level / 4)

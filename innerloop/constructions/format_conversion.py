@@ -26,7 +26,11 @@ from innerloop.transformer import MLP, Attention, Block, Head, Layout, Units
 
 
 def pairing_blocks(layout: Layout) -> list[Block]:
-    """Two decoder layers on registers x, pos, one, par and scratch r, q (0 before and after)."""
+    """Return two decoder layers that pair x and y.
+
+    They use the registers x, pos, one and par, and the scratch registers r and q, which are 0
+    before and after.
+    """
 
     def attention(*heads: Head) -> Attention:
         return Attention.from_heads(layout, heads, kind="relu", mask="causal", normalisation="1/i")
@@ -44,13 +48,13 @@ def pairing_blocks(layout: Layout) -> list[Block]:
 
 
 class FormatConversionConstruction(RegressionConstruction[Tokens]):
-    """Two blocks of at most two heads, and two hidden units; one step."""
+    """Pairing of examples, in two blocks with at most two heads and two hidden units; one step."""
 
     source = "Q. Liu 2025, Proposition 6"
     cost = Cost("2", "2", "d + 6", "2 layers, 3 heads, ‖θ‖ ≤ 12")
     one_query = True
 
-    n: int = parameter(20, "examples it is certified on", least=1, most=2_000)
+    n: int = parameter(20, "examples of the certified problems", least=1, most=2_000)
     steps: int = parameter(1, "always 1", least=1, most=1)
 
     @cached_property

@@ -33,7 +33,10 @@ improve.answer(preconditioned.answer)
 
 
 class GDPlusPlusConstruction(preconditioned.PreconditionedGradientDescentConstruction):
-    """One block with one head per step, on the registers of `preconditioned-gradient-descent`."""
+    """GD++ by linear attention, in one block with one head per step.
+
+    Its registers are those of `preconditioned-gradient-descent`.
+    """
 
     definition = improve
     source = "Ahn et al. 2023, eq. (13)"

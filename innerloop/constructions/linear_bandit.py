@@ -33,7 +33,12 @@ SOLVED = {"phi": State("d"), "ahead": State("S", "d"), "behind": State("S", "d")
 
 
 def define_solver(target: Callable[[Any, int], Any], **extra: Any) -> Definition:
-    """Return the program of the ridge solves; the target of a token and of s > 0 is its b_s."""
+    """Return the program of the ridge solves.
+
+    Args:
+        target: A function of a token and of s > 0 that returns b_s.
+        extra: Further arguments of the program's definition.
+    """
 
     @define(prompt="bandits", **GAME, **SOLVED, **extra, pos=Data())
     def solve(me: Any, own: Any) -> None:
@@ -43,7 +48,7 @@ def define_solver(target: Callable[[Any, int], Any], **extra: Any) -> Definition
         me.ahead, me.behind = stack(ahead), stack(moved)
 
     def descend(me: Any, own: Any, s: int) -> Any:
-        """A gradient step on system s, over the number of tokens so far."""
+        """Return a gradient step on system s, divided by the number of tokens so far."""
         algorithm, y, with_rewards = own.algorithm, me.ahead[s], 0 if s else 1
         size, ridge = float(algorithm.rates.step_size[s]), float(algorithm.ridges[s])
         pull = mean(lambda j: (dot(y, j.phi) - with_rewards * j.reward) * j.phi, over="causal")
@@ -51,7 +56,10 @@ def define_solver(target: Callable[[Any, int], Any], **extra: Any) -> Definition
         return moved + size * keep(me, lambda j: target(j, s)) if s else moved
 
     def keep(me: Any, value: Any) -> Any:
-        """Find a value of this token over their number so far: 1 + j − i is 0 or less before it."""
+        """Return a value of this token, divided by the number of tokens so far.
+
+        The score 1 + j − i is 0 or less on earlier tokens.
+        """
         return mean(lambda j: relu(1 + j.pos - me.pos) * value(j), over="causal")
 
     @solve.init
@@ -64,7 +72,7 @@ def define_solver(target: Callable[[Any, int], Any], **extra: Any) -> Definition
 
 
 class LinearBanditConstruction(BanditProgram, ActingProgram, ABC):
-    """One block for the features, one per step of the ridge solves, one for the odds."""
+    """A construction with one block for the features, one per ridge step, one for the log odds."""
 
     attention, looped = "relu", True
     norms = {"a": "bound", "reward": "reward", "z": "normal"}
@@ -78,7 +86,7 @@ class LinearBanditConstruction(BanditProgram, ActingProgram, ABC):
     @property
     @abstractmethod
     def max_score(self) -> float:
-        """Upper bound on |⟨x, a⟩| in the read-out, for a token's x and any earlier a."""
+        """An upper bound of |⟨x, a⟩| in the read-out, for the x of a token and all earlier a."""
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -86,16 +94,16 @@ class LinearBanditConstruction(BanditProgram, ActingProgram, ABC):
 
     @property
     def max_estimate(self) -> float:
-        """Upper bound on ‖ŵ‖: ‖(G + λI)⁻¹Φᵀ‖ ≤ 1/(2√λ), and there are n − 1 rewards."""
+        """An upper bound of ‖ŵ‖, from ‖(G + λI)⁻¹Φᵀ‖ ≤ 1/(2√λ) and n − 1 rewards."""
         return (self.n - 1) ** 0.5 * self.reward / (2 * self.ridge**0.5)
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        """Allow for rounding: the read-out's gate adds and subtracts a number that grows with n."""
+        """Return the deviation by rounding: the read-out's gate adds a number that grows with n."""
         rounding = 8 * torch.finfo(dtype).eps * self.max_score * 2 * self.n / self.temperature
         return max(super().tolerance(dtype), rounding)
 
     def environments(self) -> LinearBandits:
-        """Return bandits with a fresh action set at every step, and noise of half their bound."""
+        """Return bandits with a new action set at every step, and rewards with noise."""
         law: dict[str, Any] = {"noise": 0.5 * self.bound, "bound": self.bound}
         return LinearBandits(d=self.d, arms=self.arms, sets=self.n, **law)
 

@@ -45,7 +45,7 @@ def _(me: Any) -> Any:
 
 
 class ListaVMConstruction(PrefixProgram):
-    """One block with four heads and a soft threshold per step; width 2d + 2."""
+    """LISTA-VM, in one block with four heads and a soft threshold per step; width 2d + 2."""
 
     definition = shrink
     source = "R. Liu et al. 2025, Theorem 4.1, Appendix C.1 and D.2"
@@ -61,7 +61,7 @@ class ListaVMConstruction(PrefixProgram):
     )
 
     d: int = parameter(20, "features", least=1, most=512)
-    n: int = parameter(10, "examples of the problems it is certified on", least=1, most=2_000)
+    n: int = parameter(10, "examples of the certified problems", least=1, most=2_000)
     steps: int = parameter(12, "steps of the algorithm", least=1, most=10_000)
     threshold: float | Tensor = parameter(0.05, "θ of every step, or one for each", least=0)
     step_size: float | None = parameter(None, "scale of M if it is not explicit; 0.1 if none")
@@ -78,7 +78,10 @@ class ListaVMConstruction(PrefixProgram):
         if isinstance(self.threshold, Tensor) and (
             self.threshold.shape != (self.steps,) or bool((self.threshold < 0).any())
         ):
-            raise InputError(f"threshold must be one number ≥ 0, or {self.steps} of them")
+            raise InputError(
+                f"threshold must be a number ≥ 0 or {self.steps} of them, one per step, "
+                f"got {self.threshold}"
+            )
 
     @cached_property
     def algorithm(self) -> ListaVM:
@@ -89,7 +92,7 @@ class ListaVMConstruction(PrefixProgram):
 
     @property
     def supported(self) -> Tensor:
-        """M of each step, with the rows of the support alone."""
+        """M of each step; rows outside the support are 0."""
         return self.algorithm.mask(self.d).unsqueeze(-1) * self.algorithm.matrices
 
     def distributions(self) -> Any:

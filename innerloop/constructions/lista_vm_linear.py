@@ -34,7 +34,7 @@ def _(me: Any, heard_above: Any, share: Any) -> Any:
 
 
 class ListaVMLinearConstruction(ListaVMConstruction):
-    """The blocks of `lista-vm`, and one block with one head for the read-out."""
+    """LISTA-VM with the linear read-out: the blocks of `lista-vm`, and one block with one head."""
 
     definition = shrink_and_average
     source = "R. Liu et al. 2025, Theorem E.1 and its proof"

@@ -11,10 +11,11 @@ Proof      see clustering.py: shares with a = b, a large number, are 1 for the n
 Bound      diam [n e^{−β(1 − 2ε)} + e^{βε} − 1] + ε, with diam = 2·bound in each entry
 Holds for  entries within `bound`, up to n points, and no point closer to a tie than margin, which
            must be above the rounding of distances. The law is not stated at ties: the algorithm
-           gives a tied point to the first of its nearest means, the head shares it out, and nearer
-           than margin they pass into each other. Clusters that are empty together stay together
-           from then on: a tie, detected where they are the nearest. Certificates are measured on
-           instances without ties at any step, and say how many others were drawn again
+           gives a tied point to the first of its nearest means, the head divides it among them, and
+           within the margin the head changes gradually from one to the other. Clusters that are
+           empty at the same step stay equal from then on: a tie, detected where they are the
+           nearest. Certificates are measured on instances without ties at any step, and report how
+           many others were replaced
 Source     yang2025.he.em-steps: the hard limit of its E and M heads
 """
 
@@ -43,7 +44,7 @@ cluster.answer(share)
 
 
 class LloydConstruction(ClusteringConstruction):
-    """Three blocks with one head per step, and two for the read-out."""
+    """Lloyd's algorithm by softmax attention: three blocks per step, two for the read-out."""
 
     definition = cluster
     source = "Yang 2025 (Transformers versus the EM algorithm), the hard limit"
@@ -55,8 +56,8 @@ class LloydConstruction(ClusteringConstruction):
         {"d": 2, "n": 12, "clusters": 2, "steps": 3, "focus": 15.0},
     )
 
-    sharpness: float = parameter(1e8, "b, how sharply a mean is chosen", least=1e-6, most=1e15)
-    focus: float = parameter(60.0, "β, how little points of others weigh", least=1.0, most=1e4)
+    sharpness: float = parameter(1e8, "b, sharpness of the choice of a mean", least=1e-6, most=1e15)
+    focus: float = parameter(60.0, "β, which suppresses points of others", least=1.0, most=1e4)
     margin: float = parameter(1e-6, "the least gap in ½‖x − μ‖² of a point's means", least=1e-12)
 
     def __post_init__(self) -> None:
@@ -64,14 +65,14 @@ class LloydConstruction(ClusteringConstruction):
         rounding = 32 * torch.finfo(torch.float64).eps * self.max_product
         if self.margin < rounding:
             raise OutOfRangeError(
-                f"with d={self.d} and bound={self.bound:g} distances are rounded to "
-                f"{rounding:.1g}; margin must be larger, got {self.margin:g}: use a smaller bound"
+                f"margin must be above {rounding:.1g}, the rounding of distances with d={self.d} "
+                f"and bound={self.bound:g}, got {self.margin:g}: use a smaller bound"
             )
         if self.share_error > 0.01 / self.focus:
             least = math.log(100 * self.focus * max(1, self.clusters - 1))
             raise OutOfRangeError(
-                f"sharpness · margin must be at least {least:.3g} to choose among {self.clusters} "
-                f"clusters at focus {self.focus:g}, got {self.sharpness * self.margin:.3g}"
+                f"sharpness · margin must be at least {least:.3g} for {self.clusters} clusters and "
+                f"focus {self.focus:g}, got {self.sharpness * self.margin:.3g}: enlarge sharpness"
             )
 
     @cached_property
@@ -80,7 +81,7 @@ class LloydConstruction(ClusteringConstruction):
 
     @property
     def share_error(self) -> float:
-        """ε, the largest error of a share."""
+        """The largest error ε of a share."""
         return (self.clusters - 1) * math.exp(-min(700.0, self.sharpness * self.margin))
 
     @property
@@ -89,7 +90,7 @@ class LloydConstruction(ClusteringConstruction):
 
     @property
     def mean_reach(self) -> float:
-        """C of the M head."""
+        """The constant C of the M head (see Leak in the header of clustering.py)."""
         return self.find_reach(self.focus)
 
     def tolerance(self, dtype: torch.dtype) -> float:

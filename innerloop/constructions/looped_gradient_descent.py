@@ -26,7 +26,10 @@ descend.answer(preconditioned.answer)
 
 
 class LoopedGradientDescentConstruction(preconditioned.PreconditionedGradientDescentConstruction):
-    """The registers and the invariant of `preconditioned-gradient-descent`; one block, looped."""
+    """Preconditioned gradient descent by one looped block.
+
+    Registers and invariant are those of `preconditioned-gradient-descent`.
+    """
 
     definition = descend
     source = "Gatmiry et al. 2024, Proposition 3.1, eqs. (3)–(5)"

@@ -11,7 +11,7 @@ from innerloop.problems.mixture_of_regressions import MixtureOfRegressions
 
 
 class MixtureConstruction(ProgramConstruction, ABC):
-    """Gradient EM on n examples, the first tokens; any number of queries are the last tokens."""
+    """Gradient EM on n examples, which are the first tokens; the queries are the last tokens."""
 
     attention = "relu"
     looped = False
@@ -24,7 +24,7 @@ class MixtureConstruction(ProgramConstruction, ABC):
     step_size: float | None = parameter(
         None, "α; n/(√n + √d + 5)² if none, below 1/λmax(XᵀX/n)", least=1e-9
     )
-    noise: float = parameter(0.5, "ϑ, deviation of the labels' noise", least=1e-3, most=1e6)
+    noise: float = parameter(0.5, "ϑ, standard deviation of label noise", least=1e-3, most=1e6)
 
     @property
     def sizes(self) -> dict[str, int]:
@@ -32,19 +32,19 @@ class MixtureConstruction(ProgramConstruction, ABC):
 
     @property
     def rate(self) -> Tensor:
-        """α, the step size of the M step."""
-        # λmax(XᵀX) ≤ (√n + √d + t)² with probability 1 − exp(−t²/2): an a-priori bound, since
-        # weights may not depend on the data.
+        """The step size α of the M step."""
+        # λmax(XᵀX) ≤ (√n + √d + t)² with probability 1 − exp(−t²/2). This a-priori bound is used
+        # because weights must not depend on the data.
         default = self.n / (self.n**0.5 + self.d**0.5 + 5.0) ** 2
         step_size = default if self.step_size is None else self.step_size
         return torch.tensor(step_size, dtype=torch.float64)
 
     @property
     def theta(self) -> Tensor:
-        """ϑ, the standard deviation of the labels' noise."""
+        """The standard deviation ϑ of the labels' noise."""
         return torch.tensor(self.noise, dtype=torch.float64)
 
     def draw_from(self, **law: Any) -> list[MixtureOfRegressions]:
-        """Return the distribution of the built sizes and noise."""
+        """Return a list with the distribution of the built sizes and noise."""
         sizes = {"d": self.d, "n": self.n, "components": self.components}
         return [MixtureOfRegressions(**sizes, noise=self.noise, **law)]

@@ -37,23 +37,23 @@ from innerloop.problems.base import resolve_proportions
 from innerloop.transformer.marks import MARK_SIZE, find_gap
 
 MAX_SQUARED_SCALE = 1e7
-"""Upper bound on n(R/ϑ)²; squared residuals are rounded to about 1e-17 of it."""
+"""The largest n(R/ϑ)²; the rounding of squared residuals is about 1e-17 of it."""
 TOKENS = {"p": Data(MARK_SIZE), "e": Data("K"), "beta": State("d")}
 
 
 @define(prompt=MixturePrompt(), x=Data("d"), y=Data(), **TOKENS)
 def climb(me: Any, n: int, K: int, own: Any) -> None:
     def multiply(factor: Any, value: Any, most: Any) -> Any:
-        """Multiply inside the token, by a factor of at most `most`."""
+        """Return factor · value, both of this token; the factor is at most `most`."""
         return own_total(lambda j: factor * value(j), "p", most, find_gap(n))
 
     def square_residual(k: int) -> Any:
-        """−(y − ⟨x, β_k⟩)²/2ϑ²."""
+        """Return −(y − ⟨x, β_k⟩)²/2ϑ²."""
         rest = multiply(me.y - me.fit[k], lambda j: stack([j.y - j.fit[k]]), own.bound)
         return -rest[0] / (2 * own.theta * own.theta)
 
     def find_gradient(k: int) -> Any:
-        """Σᵢ γᵢₖ (⟨xᵢ, β⟩ − yᵢ) xᵢ on component token k, 0 on all others."""
+        """Return Σᵢ γᵢₖ (⟨xᵢ, β⟩ − yᵢ) xᵢ on component token k, and 0 on all others."""
 
         def pull(j: Any) -> Any:
             return (dot(me.beta, j.z[k]) - j.w[k]) * j.x
@@ -79,7 +79,7 @@ def yhat(me: Any, own: Any) -> Any:
 
 
 class MixtureOfRegressionsConstruction(MixtureConstruction):
-    """k(4 + T) + 1 blocks of at most 2K heads."""
+    """Gradient EM for K regressions, in k(4 + T) + 1 blocks of at most 2K heads."""
 
     definition = climb
     source = "Yang 2025, fourth paper (Jin et al. 2024), Theorem 3.1"
@@ -100,8 +100,8 @@ class MixtureOfRegressionsConstruction(MixtureConstruction):
         scale = self.n * (self.bound / self.noise) ** 2
         if scale > MAX_SQUARED_SCALE:
             raise OutOfRangeError(
-                f"n (bound/noise)² must be at most {MAX_SQUARED_SCALE:g}, or rounding "
-                f"shows; got {scale:.3g}: use fewer examples, a smaller bound or a larger noise"
+                f"n (bound/noise)² must be at most {MAX_SQUARED_SCALE:g} because of rounding, "
+                f"got {scale:.3g}: use fewer examples, a smaller bound or a larger noise"
             )
 
     @cached_property
@@ -111,21 +111,21 @@ class MixtureOfRegressionsConstruction(MixtureConstruction):
 
     @property
     def shares(self) -> Tensor:
-        """π, a row for all steps."""
+        """The proportions π: one row, used in all steps."""
         return self.algorithm.proportions.reshape(1, 1, -1)
 
     @property
     def prior(self) -> Tensor:
-        """log π, a row for all steps."""
+        """The logarithms log π: one row, used in all steps."""
         return self.shares.log()
 
     @property
     def share_reach(self) -> float:
-        """C, by which tokens without a component are lowered."""
+        """The constant C by which the scores of tokens without a component are lowered."""
         return 0.5 * (self.bound / self.noise) ** 2 + float(self.prior.abs().max()) + 60.0
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        """Allow for the rounding of scores, which reach (R/ϑ)² and determine γ."""
+        """Return the deviation by rounding of scores, which reach (R/ϑ)² and determine γ."""
         scores = (self.bound / self.noise) ** 2 * max(1.0, float(self.rate) * self.inner)
         return max(super().tolerance(dtype), 2 * torch.finfo(dtype).eps * scores)
 
@@ -141,6 +141,6 @@ class MixtureOfRegressionsConstruction(MixtureConstruction):
         x, y = (self.layout.read(stream, name) for name in ("x", "y"))
         betas = self.layout.read(stream, "beta")[..., self.n : self.n + self.components, :]
         data = x[..., : self.n, :], y[..., : self.n]
-        # On queries, whose y is 0, the residual is −⟨x, β⟩.
+        # On queries y is 0, so the residual is −⟨x, β⟩.
         errors = [residuals(x, y, each) for each in self.algorithm.iterates(*data, betas)]
         return max(float(each.abs().max()) for each in [y, *errors]) / self.bound

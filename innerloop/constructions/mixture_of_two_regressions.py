@@ -32,12 +32,12 @@ from innerloop.language.prompts.mixtures import OppositesPrompt
 from innerloop.transformer.marks import MARK_SIZE, find_gap
 
 TANH_ERROR = 2.55
-"""Interpolation on `tanh_knots(m)` has an error of at most TANH_ERROR/m²."""
+"""The interpolation of tanh on `tanh_knots(m)` has an error of at most TANH_ERROR/m²."""
 STATES = {"q": State("d"), "beta": State("d", shared=True)}
 
 
 def tanh_knots(count: int) -> Tensor:
-    """Knots to interpolate tanh on the whole line: artanh(sin θ) at evenly spaced angles θ."""
+    """Return knots to interpolate tanh on the whole line: artanh(sin θ) at evenly spaced angles."""
     middle = (count - 1) / 2
     angles = (torch.arange(count, dtype=torch.float64) - middle) * (math.pi / count)
     return angles.sin().atanh()
@@ -63,7 +63,10 @@ def _(me: Any) -> Any:
 
 
 class MixtureOfTwoRegressionsConstruction(MixtureConstruction):
-    """1 + k(1 + T) blocks of at most four heads, and as many hidden units as knots."""
+    """Gradient EM for ±β, in 1 + k(1 + T) blocks of at most four heads.
+
+    The number of hidden units is the number of knots.
+    """
 
     definition = climb
     peepholes = Peepholes(reuse=True)
@@ -89,7 +92,7 @@ class MixtureOfTwoRegressionsConstruction(MixtureConstruction):
         return self.draw_from(symmetric=True)
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        # The gate adds and subtracts a number that grows with n; x, mostly below 5, scales it.
+        # The gate adds and subtracts a number that grows with n and with |x|, mostly below 5.
         rounding = 40 * torch.finfo(dtype).eps * self.bound / find_gap(self.n)
         knots = TANH_ERROR * float(self.rate) * self.inner * self.bound / self.knots**2
         return super().tolerance(dtype) + rounding + knots
@@ -97,8 +100,8 @@ class MixtureOfTwoRegressionsConstruction(MixtureConstruction):
     def accept(self, problem: Any) -> None:
         if not problem.symmetric:
             raise OutOfRangeError(
-                f"{self.name} is for β and −β, and must start from two such vectors; "
-                "mixture-of-regressions takes any others"
+                f"{self.name} expects the start vectors β and −β, got others: "
+                "use mixture-of-regressions"
             )
         super().accept(problem)
 
@@ -106,7 +109,7 @@ class MixtureOfTwoRegressionsConstruction(MixtureConstruction):
         return {"beta": state.unsqueeze(-2), "q": filled["x"] * filled["y"].unsqueeze(-1)}
 
     def usage(self, stream: Tensor) -> float:
-        """Compare |y|, and the mean of |q| as the M step propagates it, with B."""
+        """Return the larger of |y| and the mean |q| (as propagated by the M step), over B."""
         examples = stream[..., : self.n, :]
         x, y, term = (self.layout.read(examples, name) for name in ("x", "y", "q"))
         propagated = term / self.inner  # 1/T Σ_{t<T} (I − αS)ᵗ q

@@ -37,17 +37,19 @@ from innerloop.language.types import Data, State
 from innerloop.problems.network_regression import activations
 
 MAX_WEIGHTS = 400
-"""Every head of the update stores a matrix between its registers and all weights: memory grows with
-the cube of the network's weights, to 100 MB here."""
+"""The largest number of weights of the trained network.
+
+Each head of the update stores a matrix between its registers and all weights. The memory therefore
+grows with the cube of this number, to 100 MB."""
 
 
 def pass_forward(below: Any, weights: str, slope: Any = 1, bias: Any = 0) -> Any:
-    """relu(slope V·below + bias) of this token, for weights V that every token holds."""
+    """Return relu(slope V·below + bias) of this token, for weights V that every token holds."""
     return mean(lambda j: relu(slope * matvec(j[weights], below) + bias), over="all")
 
 
 def pass_back(above: Any, weights: str, off: Any) -> Any:
-    """Vᵀ·above where `off` is 0, and 0 where it is at least as large."""
+    """Return Vᵀ·above where `off` is 0, and 0 where `off` is large enough to close the gate."""
 
     def gate(j: Any) -> Any:
         passed = matvec(transposed(j[weights]), above)
@@ -57,7 +59,7 @@ def pass_back(above: Any, weights: str, off: Any) -> Any:
 
 
 def average(signal: str, below: str) -> Any:
-    """The average of signal·belowᵀ over all tokens."""
+    """Return the average of signal·belowᵀ over all tokens."""
     return mean(lambda j: outer(j[signal], j[below]), over="all")
 
 
@@ -93,7 +95,7 @@ def define_descent(layers: int) -> Definition:
 
 
 class NetworkGradientDescentConstruction(NetworkProgram):
-    """2N blocks per step, looped, and N for the read-out."""
+    """Gradient descent on a ReLU network: 2N blocks per step, looped, and N for the read-out."""
 
     source = "Yang 2025, second paper (Wu et al. 2024), Theorem 1"
     cost = Cost(
@@ -120,14 +122,14 @@ class NetworkGradientDescentConstruction(NetworkProgram):
     loss: descent.Loss = parameter("squared", "the loss, squared or huber")
     box: float = parameter(1.0, "C, the largest weight of the projection", least=1e-6, most=1e6)
     slope: float = parameter(1e10, "S; inputs in (0, 1/S) are out of range", least=1.0, most=1e12)
-    bound: float = parameter(1e3, "B, the largest number passed back", least=1e-6, most=1e9)
+    bound: float = parameter(1e3, "B, the largest back-propagated value", least=1e-6, most=1e9)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         weights = sum(rows * columns for rows, columns in self.shapes)
         if weights > MAX_WEIGHTS:
             raise OutOfRangeError(
-                f"{self.name} takes networks of up to {MAX_WEIGHTS} weights, got {weights} "
+                f"{self.name} expects a network of at most {MAX_WEIGHTS} weights, got {weights} "
                 f"({format_shapes(self.shapes)}): use fewer layers, units or features"
             )
 
@@ -137,12 +139,12 @@ class NetworkGradientDescentConstruction(NetworkProgram):
 
     @property
     def back_heads(self) -> int:
-        """Heads of a block of the backward pass: 3K, with N = 2 only 2K."""
+        """The number of heads of a block of the backward pass: 3K, or 2K if N = 2."""
         return min(3, self.layers) * self.width
 
     @property
     def update_rank(self) -> int:
-        """Pairs of heads of the update: the rank of each sum of outer products."""
+        """The number of pairs of heads of the update: the rank of each sum of outer products."""
         return sum(min(shape) for shape in self.shapes)
 
     @cached_property
@@ -154,20 +156,23 @@ class NetworkGradientDescentConstruction(NetworkProgram):
         return {f"V{j}": matrix.unsqueeze(-3) for j, matrix in enumerate(state, 1)}
 
     def usage(self, stream: Tensor) -> float:
-        """Compare the units' inputs with ±1/S, and gated numbers with B, in the current network."""
+        """Return the share of the range that the current network uses.
+
+        Inputs of units are compared with ±1/S, and gated values with B.
+        """
         names = (f"V{j}" for j in range(1, self.layers + 1))
         weights = tuple(self.layout.read(stream, name)[..., 0, :, :] for name in names)
         x, y = (self.layout.read(stream, name) for name in ("x", "y"))
         passed = activations(weights, x)
         gated = [passed[-1] - y]
-        # The query's signals are 0 whatever its gates do.
+        # The signals of the query are 0 for every state of its gates.
         passed = [activation[..., :-1, :] for activation in passed]
         signals = self.algorithm.signals(weights, passed, y[..., :-1, :])
         gated += [signal @ above for signal, above in zip(signals[1:], weights[1:], strict=True)]
         shares = [float(number.abs().max()) / self.bound for number in gated]
         for matrix, below in zip(weights, passed[:-1], strict=True):
             inputs = below @ matrix.mT
-            # At exactly 0, as after units that are all inactive, algorithm and weights agree: off.
+            # For an input of exactly 0 (all units before are inactive) both treat the unit as off.
             near = (self.slope * inputs.abs()).reciprocal().masked_fill(inputs == 0, 0.0)
             shares.append(float(near.max()))
         return max(math.inf if math.isnan(share) else share for share in shares)

@@ -24,11 +24,12 @@ from innerloop.language import Data, State, define, dot, total
 from innerloop.language.classes import Cost, Registers, RegressionProgram, parameter
 
 SAFE_STEPS, SAFE_RATIO = 20, 1e-7
-"""Rounding doubles at every step until the iteration has converged, which takes log₂(1/αλmin²)
-steps: it stays below 1e-10 for few steps, or where αλmin² is not too small."""
+"""Limits that keep the rounding error below 1e-10: a number of steps, or a value of αλmin².
+
+Rounding doubles at every step until the iteration has converged, after log₂(1/αλmin²) steps."""
 
 MIN_BOUND = 1e-150
-"""The least λmax(XᵀX) whose inverse square is a number, with room to multiply it."""
+"""The least λmax(XᵀX) whose inverse square, and its multiples, are finite in float64."""
 
 
 @define(x=Data("d"), m=State("d"), y=Data())
@@ -47,28 +48,31 @@ def yhat(me: Any) -> Any:
 
 
 class NewtonConstruction(RegressionProgram):
-    """k + 2 blocks: one head each, and an MLP of 2d hidden units in each step."""
+    """Newton's iteration by linear attention, in k + 2 blocks with one head each.
+
+    The block of a step has an MLP of 2d hidden units.
+    """
 
     definition = iterate
     source = "Yang 2025, first paper (Fu et al. 2023)"
     cost = Cost("k + 2", "1", "2d + 2", "k + O(1) layers, width O(d)")
     looped = False
 
-    n: int = parameter(20, "most examples; the default α depends on n", least=1, most=10_000)
+    n: int = parameter(20, "largest number of examples, for the default α", least=1, most=10_000)
     alpha: float | None = parameter(
         None, "α; 1/(λmax(Σ)² (√n + √d + 6)⁴) if none, below 1/λmax(XᵀX)²", least=1e-300
     )
 
     @cached_property
     def algorithm(self) -> Newton:
-        # λmax(XᵀX) ≤ λmax(Σ)(√n + √d + t)² with probability 1 − exp(−t²/2): an a-priori bound,
-        # since weights may not depend on the data.
+        # λmax(XᵀX) ≤ λmax(Σ)(√n + √d + t)² with probability 1 − exp(−t²/2). This a-priori bound is
+        # used because weights must not depend on the data.
         sigma = 1.0 if self.covariance is None else torch.linalg.eigvalsh(self.covariance)[-1]
         bound = float(sigma) * (self.n**0.5 + self.d**0.5 + 6.0) ** 2
         if self.alpha is None and not MIN_BOUND <= bound <= 1 / MIN_BOUND:
             raise OutOfRangeError(
-                f"λmax(XᵀX) is up to {bound:.1e} for this covariance, and α = 1/λmax² is no number "
-                f"that float64 holds: scale the data to at least {MIN_BOUND:g}, or give alpha"
+                f"expected a bound of λmax(XᵀX) of at least {MIN_BOUND:g}, so that α = 1/λmax² is "
+                f"finite, got {bound:.1e} for this covariance: scale the data up, or set alpha"
             )
         alpha = bound**-2 if self.alpha is None else self.alpha
         return Newton(torch.tensor(alpha, dtype=torch.float64))
@@ -81,8 +85,8 @@ class NewtonConstruction(RegressionProgram):
         super().accept(problem)
         if self.alpha is None and problem.n > self.n:
             raise OutOfRangeError(
-                f"{self.name} was built for up to n={self.n} examples, got n={problem.n}: "
-                "its α would be too large; build it with a larger n"
+                f"{self.name} was built for up to n={self.n} examples, on which its α depends, got "
+                f"n={problem.n}: build it with a larger n"
             )
         if self.steps <= SAFE_STEPS:
             return
@@ -90,8 +94,9 @@ class NewtonConstruction(RegressionProgram):
         ratio = float((self.algorithm.alpha.to(least) * least.square()).min())
         if ratio < SAFE_RATIO:
             raise OutOfRangeError(
-                f"{self.name} is exact to {SAFE_STEPS} steps, or with α λmin(XᵀX)² ≥ {SAFE_RATIO}; "
-                f"got {self.steps} steps and {ratio:.1e}: take fewer steps or more examples"
+                f"{self.name} is exact for up to {SAFE_STEPS} steps, or if α λmin(XᵀX)² ≥ "
+                f"{SAFE_RATIO}; got {self.steps} steps and {ratio:.1e}: use fewer steps or more "
+                "examples"
             )
 
     def represent(self, filled: Registers, state: Any) -> Registers:

@@ -1,4 +1,4 @@
-"""UCB-VI as in `ucb-vi`, with two levels of every maximum in a block: fewer layers, the same play.
+"""UCB-VI as in `ucb-vi`, with two levels of every maximum in a block: fewer layers, same actions.
 
 Algorithm  that of `ucb-vi`
 Invariant  every token holds P̂ in `P`, R + H Σ_s' P̂(s') in `R` (R of the last step of an episode),
@@ -33,12 +33,12 @@ def count_layers(horizon: int, actions: int) -> int:
 
 
 def compare_by_units(x: Any, y: Any) -> Any:
-    """x + σ(y − x), entry by entry, by hidden units."""
+    """Return x + σ(y − x), the larger of x and y in each entry, by hidden units."""
     return x + relu(y - x)
 
 
 def compare_pairs(row: Any) -> Any:
-    """The larger of each two actions of a row of values, by hidden units: (slots, states)."""
+    """Return the larger value of each pair of actions, by hidden units: (slots, states)."""
     return stack(tabular.halve(tabular.list_columns(row), compare_by_units))
 
 
@@ -66,7 +66,7 @@ def out(me: Any, H: int, own: Any) -> Any:
 
 
 class PackedUCBVIConstruction(UCBVIConstruction):
-    """Three blocks of estimates, one and half the levels of a maximum per step, one to read out."""
+    """UCB-VI in fewer blocks: three for estimates, 1 + `levels` per step, one for the read-out."""
 
     program = plan
     cost = Cost(
@@ -89,7 +89,7 @@ class PackedUCBVIConstruction(UCBVIConstruction):
 
     @property
     def levels(self) -> int:
-        """Blocks that take a maximum whose first level is there already, two levels in each."""
+        """The number of blocks of a maximum, after its first level; each takes two levels."""
         return max(super().levels, 1) // 2
 
     @property
@@ -98,11 +98,14 @@ class PackedUCBVIConstruction(UCBVIConstruction):
 
     @property
     def max_value(self) -> float:
-        """Upper bound on every value: a reward, a bonus, and what may come later."""
+        """An upper bound of every value: a reward, a bonus, and the values of later steps."""
         return 1.0 + max(2.0 * self.horizon, float(self.algorithm.width)) + self.horizon
 
     def draw_further(self, count: int, generator: torch.Generator, dtype: torch.dtype) -> Any:
-        """Add games in which a state's actions take turns: while one is unknown, the best is H."""
+        """Add games that alternate the actions of a state.
+
+        While an action of a state is untried, the best value of the state is H.
+        """
         (game,) = super().draw_further(count, generator, dtype)
         turns = torch.arange(game.episodes).unsqueeze(-1)
         actions = (game.actions[:, :1] + turns) % self.arms
@@ -112,7 +115,7 @@ class PackedUCBVIConstruction(UCBVIConstruction):
         later = (state.transitions * state.values[..., 1:, None, None, :, :].amax(dim=-1)).sum(-1)
         added = (later, self.horizon * state.transitions.sum(dim=-1))  # none in the last step
         uncut, shifted = (state.optimistic_rewards + pad(a, (0, 0, 0, 0, 0, 1)) for a in added)
-        # Before the first episode nothing is known: its values are H as soon as they are found.
+        # Before the first episode there are no data: its values are H as soon as they are computed.
         is_known = state.values[..., :1, :, :1, :1] > 0
         uncut = torch.where(is_known, uncut, 0.0)
         latest = uncut[..., int((~is_known).sum(dim=-3).max()), :, :]

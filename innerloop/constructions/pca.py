@@ -51,7 +51,10 @@ def _(me: Any) -> Any:
 
 
 class PCAConstruction(SpectralConstruction):
-    """Four blocks per iteration, five per component, one for the covariance."""
+    """The power method with deflation.
+
+    It has four blocks per iteration, five per component, and one for the covariance.
+    """
 
     definition = find_components
     source = "Q. Liu 2025, Theorem 7"
@@ -73,8 +76,8 @@ class PCAConstruction(SpectralConstruction):
         super().__post_init__()
         if self.components > min(self.d, self.steps):
             raise OutOfRangeError(
-                f"components must be at most d={self.d}, with an iteration each of "
-                f"steps={self.steps}; got components={self.components}"
+                f"components must be at most d={self.d} and at most steps={self.steps}, so that "
+                f"each has an iteration, got {self.components}"
             )
 
     @cached_property

@@ -25,18 +25,18 @@ from innerloop.language import dot, mean, piecewise, relu, total
 
 
 def spread_covariance(me: Any) -> Any:
-    """Column j of (1/n) Σ x xᵀ, on token j."""
+    """Return column j of (1/n) Σ x xᵀ, on token j."""
     return mean(lambda j: dot(me.id, j.x) * j.x, over="all")
 
 
 def iterate(me: Any, own: Any, vector: Any) -> Any:
-    """Av/‖Av‖ of a vector that every token holds."""
+    """Return Av/‖Av‖ of a vector v that every token holds."""
     share = divide_by_length(me, own, vector)
     return mean(lambda j: share(j) * j.u, over="all")
 
 
 def deflate(me: Any, own: Any, vector: Any) -> Any:
-    """A − ‖Av‖ v vᵀ: z = v/‖Av‖, w = ‖Av‖² v, and column j loses w_j z."""
+    """Return A − ‖Av‖ v vᵀ: with z = v/‖Av‖ and w = ‖Av‖² v, subtract w_j z from column j."""
     me.unit, share = vector, divide_by_length(me, own, vector)
     me.w = me.s * me.unit
     me.z = mean(lambda j: share(j) * j.unit, over="all")
@@ -44,7 +44,7 @@ def deflate(me: Any, own: Any, vector: Any) -> Any:
 
 
 def divide_by_length(me: Any, own: Any, vector: Any) -> Any:
-    """Return the score 1/‖Av‖ of heads whose values are to be divided by it."""
+    """Return the score 1/‖Av‖, for heads that divide their values by ‖Av‖."""
     ends = 2 * math.log(own.least), 2 * math.log(own.most)
     squares = torch.linspace(*ends, own.knots, dtype=torch.float64).exp()
     me.u = total(lambda j: dot(vector, j.id) * j.cov, over="all")
@@ -55,7 +55,7 @@ def divide_by_length(me: Any, own: Any, vector: Any) -> Any:
 
 
 def find_knot_error(knots: int, least: float, most: float) -> float:
-    """δ, the largest relative error of s^{−1/2} on the knots: that of a chord at (q + 1)/3."""
+    """Return δ, the largest relative error of s^{−1/2} on the knots: of a chord at (q + 1)/3."""
     root = math.exp(math.log(most / least) / (knots - 1))
     q = root**2 + root
     return 2 * ((q + 1) / 3) ** 1.5 / q - 1

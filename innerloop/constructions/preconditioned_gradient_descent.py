@@ -30,7 +30,7 @@ def answer(me: Any) -> Any:
 
 
 class PreconditionedGradientDescentConstruction(RegressionProgram):
-    """One block with one head per step."""
+    """Preconditioned gradient descent by linear attention: one block with one head per step."""
 
     definition = descend
     source = "Ahn et al. 2023, Lemma 2, eq. (9)"

@@ -33,7 +33,7 @@ def answer(me: Any) -> Any:
 
 
 class ReLUGradientDescentConstruction(RegressionProgram):
-    """One block with two heads per step, and one for the read-out."""
+    """Gradient descent by ReLU attention: one block with two heads per step, one to read out."""
 
     definition = descend
     source = "Q. Liu 2025, encoder format, Definition of attention and read-out"
@@ -52,7 +52,7 @@ class ReLUGradientDescentConstruction(RegressionProgram):
         return GradientDescent(torch.tensor([self.step_size], dtype=torch.float64))
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        """Allow for rounding: in float32 the gate's −R + R costs R times the precision."""
+        """Return the deviation by rounding: in float32 the gate's −R + R costs R·precision."""
         return super().tolerance(dtype) * max(1.0, self.bound / 100 if dtype.itemsize < 8 else 1.0)
 
     def represent(self, filled: Registers, state: Any) -> Registers:

@@ -31,7 +31,10 @@ def yhat(me: Any) -> Any:
 
 
 class ReLUNewtonConstruction(NewtonConstruction):
-    """k + 2 blocks: two heads each, and an MLP of 2d hidden units in each step."""
+    """Newton's iteration by ReLU attention, in k + 2 blocks with two heads each.
+
+    The block of a step has an MLP of 2d hidden units.
+    """
 
     definition = iterate
     cost = Cost("k + 2", "2", "3d + 2", "k + O(1) layers, width O(d)")

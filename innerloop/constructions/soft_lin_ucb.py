@@ -46,7 +46,7 @@ def score(me: Any, A: int, own: Any) -> Any:
 
 
 class SoftLinUCBConstruction(LinearBanditConstruction):
-    """One block for the features, one per step, one for the read-out."""
+    """Soft LinUCB: one block for the features, one per step, one for the read-out."""
 
     definition = solve
     source = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023)"
@@ -76,7 +76,7 @@ class SoftLinUCBConstruction(LinearBanditConstruction):
 
     @property
     def max_square(self) -> float:
-        """M: in every step ⟨x, a⟩ is at most twice its limit, which is at most B²/λ."""
+        """The bound M of ⟨x, a⟩: in every step it is at most twice its limit, which is ≤ B²/λ."""
         return 2 * self.bound**2 / self.ridge
 
     @property
@@ -85,12 +85,12 @@ class SoftLinUCBConstruction(LinearBanditConstruction):
 
     @property
     def interpolation_error(self) -> float:
-        """The error of the log odds that is due to the knots."""
+        """The error of the log odds due to interpolation between knots."""
         return self.alpha / self.temperature * (self.max_square**0.5 / (2 * (self.knots - 1) ** 2))
 
     @property
     def accuracy(self) -> float:
-        """Upper bound on the difference of log odds to the policy, for data in range."""
+        """An upper bound of the difference of log odds to the policy, for data in range."""
         remaining = float(self.algorithm.rates.remaining_share(self.steps).max())
         far = remaining * self.bound * (self.max_estimate + self.alpha / self.ridge**0.5)
         return 2 * far / self.temperature + self.interpolation_error

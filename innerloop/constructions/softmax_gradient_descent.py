@@ -61,13 +61,13 @@ from innerloop.transformer import (
 from innerloop.transformer.pieces import Piece
 
 LEAK = 50.0
-"""L, by how much the query's score is lower: e⁻⁵⁰ is below the precision of float64."""
+"""The amount L by which the query's score is lowered: e⁻⁵⁰ is below the precision of float64."""
 LOGISTIC_CURVATURE = 1 / (6 * math.sqrt(3))
 """The largest |σ''|, at u = ±log(2 + √3)."""
 
 
 class SoftmaxGradientDescentConstruction(RegressionConstruction[Weights]):
-    """Three MLPs and a softmax head per step, and one MLP for the read-out."""
+    """Gradient descent by softmax attention: three MLPs and a head per step, an MLP to read out."""
 
     source = "Yang 2025, second paper, Theorem 6 (Wu et al. 2024)"
     cost = Cost("4k + 1", "1", "3d + 5", "4k layers; heads and width not given")
@@ -87,7 +87,7 @@ class SoftmaxGradientDescentConstruction(RegressionConstruction[Weights]):
     loss: RiskName = parameter("logistic", "ℓ: squared, logistic or huber")
     step_size: float = parameter(0.1, "η", least=0)
     box: float = parameter(5.0, "C, the largest |w| of the projection", least=1e-6, most=1e3)
-    bound: float = parameter(8.0, "B, the largest |x| on an entry", least=1e-6, most=1e3)
+    bound: float = parameter(8.0, "B, the largest |entry| of x", least=1e-6, most=1e3)
     labels: float = parameter(25.0, "the largest |y|", least=1e-6, most=1e4)
     knots: int = parameter(2000, "knots of each function", least=2, most=20_000)
 
@@ -105,7 +105,7 @@ class SoftmaxGradientDescentConstruction(RegressionConstruction[Weights]):
     def draw_further(
         self, count: int, generator: torch.Generator, dtype: torch.dtype
     ) -> list[RegressionProblem]:
-        """Draw large features with labels at both ends, which drive w to the sides of the box."""
+        """Draw large features with extreme labels, which drive w to the faces of the box."""
         drawn = self.distributions()[0].sample(count, generator=generator, dtype=dtype)
         largest = torch.cat([drawn.x, drawn.x_query], dim=-2).abs().amax(dim=(-2, -1), keepdim=True)
         scale = 0.9 * self.bound / largest
@@ -114,27 +114,27 @@ class SoftmaxGradientDescentConstruction(RegressionConstruction[Weights]):
 
     @property
     def reach(self) -> float:
-        """The largest |⟨w, x⟩|."""
+        """The largest value of |⟨w, x⟩|."""
         return self.d * self.box * self.bound
 
     @property
     def slope_reach(self) -> float:
-        """The largest |ℓ'|."""
+        """The largest value of |ℓ'|."""
         most = {"squared": self.reach + self.labels, "logistic": 1 + self.labels}
         return most.get(self.loss, HUBER_THRESHOLD)
 
     def knot_error(self, reach: float) -> float:
-        """Return h²/16 for knots on ± `reach`: the error of a product by squares."""
+        """Return h²/16 for knots on [−reach, reach]: the error of a product by squares."""
         return (2 * reach / (self.knots - 1)) ** 2 / 16
 
     @property
     def product_bound(self) -> float:
-        """The largest error of u, and so of the read-out."""
+        """The largest error of u, which is also that of the read-out."""
         return self.d * self.knot_error(self.box + self.bound)
 
     @property
     def step_bound(self) -> float:
-        """The largest error of a step on an entry of w, rounding apart."""
+        """The largest error of a step on an entry of w, without rounding."""
         function = 0.0
         if self.loss == "logistic":
             function = 2 * self.knot_error(self.reach) * LOGISTIC_CURVATURE
@@ -144,13 +144,16 @@ class SoftmaxGradientDescentConstruction(RegressionConstruction[Weights]):
         return self.step_size * (product + self.bound * slope)
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        """Return rounding, and the bound of a step or of the read-out, whichever is larger."""
+        """Return the larger bound, of a step or of the read-out, plus rounding."""
         return super().tolerance(dtype) + max(self.step_bound, self.product_bound)
 
     def accept(self, problem: RegressionProblem) -> None:
         super().accept(problem)
         if problem.n > self.n:
-            raise OutOfRangeError(f"{self.name} was built for n up to {self.n}, got {problem.n}")
+            raise OutOfRangeError(
+                f"{self.name} was built for n up to {self.n}, got {problem.n}: "
+                "build it with a larger n"
+            )
 
     def prompt(self, problem: RegressionProblem) -> Tensor:
         return self.layout.make_tokens(**problem.to_encoder_format())
@@ -175,14 +178,14 @@ class SoftmaxGradientDescentConstruction(RegressionConstruction[Weights]):
         return [self.product_block()]
 
     def product_block(self) -> Block:
-        """u += ⟨w, x⟩."""
+        """Return the block u += ⟨w, x⟩."""
         return self._mlp(self.multiply("w", "u"))
 
     def _mlp(self, *pieces: Piece) -> Block:
         return Block(mlp=MLP.from_pieces(self.layout, list(pieces)))
 
     def slope_pieces(self) -> list[Piece]:
-        """g += ℓ'(u, y)."""
+        """Return the pieces of g += ℓ'(u, y)."""
         if self.loss == "logistic":
             knots = torch.linspace(-self.reach, self.reach, self.knots, dtype=torch.float64)
             return [affine("y", "g", -1.0), piecewise_linear("u", "g", torch.sigmoid, knots)]
@@ -193,14 +196,15 @@ class SoftmaxGradientDescentConstruction(RegressionConstruction[Weights]):
             {"u": signs, "y": -signs},
             torch.full((2,), -HUBER_THRESHOLD, dtype=torch.float64),
             {"g": -signs.mT},
-            "g −= what u − y exceeds ±1 by",
+            "g −= the part of u − y beyond ±1",
         )
         return [affine("u", "g"), affine("y", "g", -1.0), beyond]
 
     def multiply(self, factor: str, target: str) -> Piece:
-        """target += factor · x: of entries where the target has d, else their sum.
+        """Return the piece target += factor · x.
 
-        A factor of one entry multiplies every entry of x.
+        The product is entry by entry if the target has d entries, else their sum. A factor of one
+        entry multiplies every entry of x.
         """
         single = self.layout[factor].size == 1
         reach = (self.slope_reach if factor == "g" else self.box) + self.bound
@@ -245,9 +249,10 @@ class Hinges:
 
 
 def square_hinges(reach: float, knots: int) -> Hinges:
-    """z²/4 − c at the knots, linear between them: |z| grows from the middle, so nothing cancels.
+    """Return hinges that equal z²/4 − c at the knots and are linear between them.
 
-    The constant c is the same for both squares of a product, and falls out.
+    The hinges start in the middle, at z = 0, so that no large terms cancel. The constant c is the
+    same for both squares of a product, so it cancels.
     """
     points = torch.linspace(0.0, reach, knots // 2 + 1, dtype=torch.float64)
     slopes = (points[1:] ** 2 - points[:-1] ** 2) / 4 / points.diff()

@@ -30,14 +30,15 @@ class SpectralConstruction(ProgramConstruction, ABC):
         super().__post_init__()
         if self.n < self.d:
             raise OutOfRangeError(
-                f"{self.name} spreads A over d tokens: n ≥ d={self.d}, got n={self.n}"
+                f"{self.name} expects n ≥ d={self.d} points, because it stores A on d tokens, "
+                f"got n={self.n}"
             )
         if not self.least < self.most:
             raise OutOfRangeError(f"least={self.least:g} must be below most={self.most:g}")
         if (delta := find_knot_error(self.knots, self.least, self.most)) > 0.1:
             raise OutOfRangeError(
-                f"{self.knots} knots from {self.least:g} to {self.most:g} are off by {delta:.2g}, "
-                "0.1 is allowed: use more knots or a narrower range"
+                f"expected knots with an error of at most 0.1, got {delta:.2g} for {self.knots} "
+                f"knots from {self.least:g} to {self.most:g}: use more knots or a narrower range"
             )
 
     @property
@@ -51,16 +52,16 @@ class SpectralConstruction(ProgramConstruction, ABC):
         return 1.5 * delta**2 + 0.5 * delta**3
 
     def check_lengths(self, lengths: Iterable[Tensor]) -> None:
-        """Refuse data for which some ‖Av‖ is outside the range of the knots."""
+        """Check that every ‖Av‖ is in the range of the knots, else raise."""
         values = torch.stack(list(lengths)).detach()
         if not bool((torch.isfinite(values) & (values > 0)).all()):
             raise OutOfRangeError(
-                f"{self.name} found a vector v with ‖Av‖ = 0 or infinite: the data are "
-                "constant or far too large, or a starting vector is orthogonal to all of them"
+                f"{self.name} expects a finite, positive ‖Av‖ of every vector, got 0 or infinity: "
+                "the data are constant or too large, or orthogonal to a starting vector"
             )
         low, high = float(values.min()), float(values.max())
         if not (self.least <= low and high <= self.most):
             raise OutOfRangeError(
-                f"{self.name} was built for ‖Av‖ from {self.least:g} to {self.most:g}, the data "
-                f"give {low:.3g} to {high:.3g}: build it with another least and most"
+                f"{self.name} was built for ‖Av‖ from {self.least:g} to {self.most:g}, got "
+                f"{low:.3g} to {high:.3g}: build it with another least and most"
             )

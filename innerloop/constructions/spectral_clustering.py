@@ -30,7 +30,7 @@ from innerloop.language.classes import Cost, Registers, parameter
 from innerloop.problems.binary_mixture import BinaryMixture
 
 MAX_ENTRY = 1e4
-"""Upper bound on the entries of the data: centring larger ones would lose digits."""
+"""The largest |entry| of the data; centring larger ones would lose digits."""
 
 
 @define(prompt="components", x=State("d"), **REGISTERS)
@@ -51,7 +51,10 @@ def score(me: Any, own: Any) -> Any:
 
 
 class SpectralClusteringConstruction(SpectralConstruction):
-    """Four blocks per iteration, two before the first and one for the read-out."""
+    """Spectral clustering of two clouds.
+
+    It has four blocks per iteration, two before the first iteration, and one for the read-out.
+    """
 
     definition = find_direction
     source = "Yang 2025 (Learning spectral methods by transformers), Theorem 3.2"
@@ -68,14 +71,14 @@ class SpectralClusteringConstruction(SpectralConstruction):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.d < 2:
-            raise OutOfRangeError(f"{self.name} looks for a direction: d must be at least 2, got 1")
+            raise OutOfRangeError(f"{self.name} expects d of at least 2, got {self.d}")
 
     @cached_property
     def algorithm(self) -> SpectralClustering:
         return SpectralClustering(torch.tensor(self.ramp, dtype=torch.float64))
 
     def tolerance(self, dtype: torch.dtype) -> float:
-        # No score is above √(n·most): the mean of their squares is ⟨v, Cv⟩.
+        # No score exceeds √(n·most), because the mean of their squares is ⟨v, Cv⟩.
         rounding = 16 * torch.finfo(dtype).eps * (self.n * self.most) ** 0.5 / self.ramp
         return super().tolerance(dtype) + rounding + self.length_error
 
@@ -86,8 +89,8 @@ class SpectralClusteringConstruction(SpectralConstruction):
         super().accept(problem)
         if (largest := float(problem.x.abs().max())) > MAX_ENTRY:
             raise OutOfRangeError(
-                f"{self.name} takes entries up to {MAX_ENTRY:g}, or centring them loses digits; "
-                f"got {largest:.3g}: subtract a common offset"
+                f"{self.name} expects entries up to {MAX_ENTRY:g}, because centring larger ones "
+                f"loses digits, got {largest:.3g}: subtract a common offset"
             )
         covariance = self.algorithm.covariance(problem)
         states = self.algorithm.states(problem, self.steps - 1)
@@ -99,5 +102,5 @@ class SpectralClusteringConstruction(SpectralConstruction):
         return {"x": x, "cov": cov, "v": state.unsqueeze(-2).unsqueeze(-3)}
 
     def decode(self, problem: Any, stream: Tensor) -> Tensor:
-        """Read score and label of each point."""
+        """Return the score and the label of each point."""
         return self.layout.read(stream, "score")

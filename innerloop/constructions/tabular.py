@@ -1,7 +1,7 @@
 """Parts of programs for tabular planning: estimates from cells, maxima, look-ahead.
 
-What is multiplied inside a token is the score of a ReLU head that sees the token itself alone; it
-is never negative, so that one head does.
+A product of two values of a token is computed by a ReLU head that attends only to the token itself.
+One factor is its score. The score is never negative, so one head suffices.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from innerloop.language.prompts.planning import copy_before, keep, sum_earlier
 
 
 def mark_cells(sides: Sequence[Any], amount: Any = 1) -> Any:
-    """A table with the amount, up to 1, in the cell that one-hot registers select, else 0."""
+    """Return a table with `amount` (≤ 1) in the cell that one-hot registers select, else 0."""
     first, *others = sides
     if not others:
         return stack([entry + amount for entry in first])
@@ -24,7 +24,7 @@ def mark_cells(sides: Sequence[Any], amount: Any = 1) -> Any:
 
 
 def estimate_tables(me: Any, own: Any) -> tuple[Any, Any]:
-    """Average rewards plus the bonus, and frequencies of transitions, of the episodes before."""
+    """Return average rewards plus bonus, and transition frequencies, of the earlier episodes."""
     copied = (1, "s"), (1, "a"), (2, "s")
     me.was, me.did, me.had = (copy_before(me, back, name) for back, name in copied)
     me.visit = relu(mark_cells([me.h, me.was, me.a], -2))
@@ -37,7 +37,7 @@ def estimate_tables(me: Any, own: Any) -> tuple[Any, Any]:
     me.inverse = look_up(me.visits, torch.where(never, 0.0, 1 / some))
 
     def share(name: str, h: int) -> Any:
-        """A table of step h, each entry over the number of visits of its cell."""
+        """Return a table of step h, each entry divided by the number of visits of its cell."""
         return stack([stack([cell(name, h, s, a) for a in range(own.arms)]) for s in range(own.d)])
 
     def cell(name: str, h: int, s: int, a: int) -> Any:
@@ -49,7 +49,7 @@ def estimate_tables(me: Any, own: Any) -> tuple[Any, Any]:
 
 
 def look_up(x: Any, values: torch.Tensor) -> Any:
-    """The values at 0, 1, 2, …, with straight lines between them, entry by entry."""
+    """Return, entry by entry, the linear interpolation of the values at 0, 1, 2, …"""
 
     def follow(at: torch.Tensor) -> torch.Tensor:
         low = at.long().clamp_max(len(values) - 2)
@@ -59,18 +59,21 @@ def look_up(x: Any, values: torch.Tensor) -> Any:
 
 
 def list_columns(table: Any) -> list[Any]:
-    """The columns of a table."""
+    """Return the columns of a table."""
     return [stack(column) for column in zip(*table, strict=True)]
 
 
 def halve(left: list[Any], compare: Callable[[Any, Any], Any]) -> list[Any]:
-    """A level of a tree of maxima: of each two x + σ(y − x), the larger, as `compare` finds it."""
+    """Return one level of a tree of maxima: the larger of each pair, computed by `compare`."""
     pairs = zip(left[0::2], left[1::2], strict=False)
     return [compare(x, y) for x, y in pairs] + left[len(left) // 2 * 2 :]
 
 
 def find_best(me: Any, own: Any, left: list[Any], *further: Callable[[Any, Any], Any]) -> Any:
-    """The largest, entry by entry: levels are found by heads and by `further` means, in turn."""
+    """Return the entry-by-entry maximum by a tree.
+
+    Its levels are computed by heads and by the functions `further`, in rotation.
+    """
 
     def compare_by_heads(x: Any, y: Any) -> Any:
         me.excess = y - x
@@ -86,7 +89,7 @@ def find_best(me: Any, own: Any, left: list[Any], *further: Callable[[Any, Any],
 
 
 def look_ahead(own: Any, h: int, top: Any = 0, sign: int = 1) -> Any:
-    """Σ P̂_h(s') σ(top ± best(s')): the expected value of the next state."""
+    """Return Σ P̂_h(s') σ(top ± best(s')), the expected value of the next state."""
 
     def weigh(j: Any, s: int) -> Any:
         return relu(top + sign * j.best[s]) * stack([list_columns(rows)[s] for rows in j.P[h]])
@@ -95,12 +98,12 @@ def look_ahead(own: Any, h: int, top: Any = 0, sign: int = 1) -> Any:
 
 
 def replace_row(table: Any, h: int, row: Any) -> Any:
-    """A table with another row h."""
+    """Return the table with row h replaced."""
     return stack([row if k == h else old for k, old in enumerate(table)])
 
 
 def read_values(me: Any, own: Any) -> Any:
-    """Q of this token's step and state for each action; 0 where there is no state."""
+    """Return Q of this token's step and state for each action; 0 if the token has no state."""
     columns = [list_columns(table) for table in me.Q]
 
     def read(h: int, a: int) -> Any:

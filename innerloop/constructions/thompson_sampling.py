@@ -40,7 +40,7 @@ def score(me: Any, A: int, own: Any) -> Any:
 
 
 class ThompsonSamplingConstruction(LinearBanditConstruction):
-    """One block for the features, one per step, one for the read-out."""
+    """Soft Thompson sampling: one block for the features, one per step, one for the read-out."""
 
     definition = solve
     source = "Yang 2025, third paper, Theorem 10 (Lin et al. 2023)"
@@ -52,13 +52,13 @@ class ThompsonSamplingConstruction(LinearBanditConstruction):
         {"bound": 3.0, "reward": 30.0, "d": 4, "n": 5, "steps": 6},
     )
 
-    scale: float = parameter(0.5, "s, the deviation of the reward's noise", least=0, most=1e6)
+    scale: float = parameter(0.5, "s, standard deviation of reward noise", least=0, most=1e6)
     terms: int = parameter(6, "m, terms of the inverse root", least=1, most=64)
     normal: float = parameter(10.0, "the largest ‖z‖", least=1e-6, most=1e6)
 
     @cached_property
     def root(self) -> InverseRoot:
-        """The approximation of G^(−1/2) on the spectra that n − 1 actions allow."""
+        """The approximation of G^(−1/2) on all spectra that n − 1 actions can have."""
         return inverse_root(self.terms, self.ridge, self.ridge + (self.n - 1) * self.bound**2)
 
     @cached_property
@@ -76,7 +76,7 @@ class ThompsonSamplingConstruction(LinearBanditConstruction):
 
     @property
     def max_deviation(self) -> float:
-        """Upper bound on ‖s G^(−1/2) z‖; the sum of terms never exceeds the root."""
+        """An upper bound of ‖s G^(−1/2) z‖; the sum of terms never exceeds the root."""
         return self.scale * self.normal / self.ridge**0.5
 
     @property
@@ -85,7 +85,7 @@ class ThompsonSamplingConstruction(LinearBanditConstruction):
 
     @property
     def accuracy(self) -> float:
-        """Upper bound on the difference of log odds to the policy, for data in range."""
+        """An upper bound of the difference of log odds to the policy, for data in range."""
         remaining = float(self.algorithm.rates.remaining_share(self.steps).max())
         unsolved = remaining * (self.max_estimate + self.max_deviation)
         off = unsolved + self.root.error * self.max_deviation

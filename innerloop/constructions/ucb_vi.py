@@ -34,7 +34,7 @@ from innerloop.language.prompts.planning import PlanningProgram, PlanningPrompt
 from innerloop.policies.ucb_vi import UCBVIPolicy
 
 MAX_WIDTH = 1000
-"""Upper bound on the width; each cell of the tables has heads with width × width matrices."""
+"""The largest width; each cell of the tables has heads with width × width matrices."""
 SHOWN = ("i", "i2", "e", "p", "h", "s", "a", "r")
 REGISTERS = {
     **{name: Data(*PlanningPrompt.offers[name]) for name in SHOWN},
@@ -61,7 +61,7 @@ def out(me: Any, own: Any) -> Any:
 
 
 class UCBVIConstruction(PlanningProgram, ActingProgram):  # pyright: ignore[reportIncompatibleVariableOverride]
-    """Three blocks of estimates, one and a tree of maxima per step back, one for the read-out."""
+    """UCB-VI: three blocks for estimates, 1 + `levels` for each step back, one for the read-out."""
 
     program = plan
     source = "Yang 2025, third paper, Theorem 12 (Lin et al. 2023)"
@@ -78,7 +78,7 @@ class UCBVIConstruction(PlanningProgram, ActingProgram):  # pyright: ignore[repo
     )
 
     bonus: float = parameter(0.05, "c, the weight of the uncertainty; 2 in the theorems", least=0)
-    delta: float = parameter(0.1, "δ of the bonus, the odds of failure", least=1e-12, most=1.0)
+    delta: float = parameter(0.1, "δ of the bonus, failure probability", least=1e-12, most=1.0)
     temperature: float = parameter(0.2, "τ of the softmax over values; 0 takes the best", least=0)
 
     def __post_init__(self) -> None:
@@ -87,18 +87,19 @@ class UCBVIConstruction(PlanningProgram, ActingProgram):  # pyright: ignore[repo
         width = 6 * cells + 3 * moves + self.horizon + self.d + self.arms + 9
         if width > MAX_WIDTH:
             raise OutOfRangeError(
-                f"{self.name} keeps its tables in every token: {width} numbers for "
-                f"d={self.d}, arms={self.arms}, steps={self.steps}, up to {MAX_WIDTH} are built"
+                f"{self.name} stores its tables in every token: expected a width of at most "
+                f"{MAX_WIDTH}, got {width} for d={self.d}, arms={self.arms}, steps={self.steps}: "
+                "use smaller sizes"
             )
 
     @property
     def levels(self) -> int:
-        """Blocks of the tree that takes a maximum over actions."""
+        """The number of blocks of the tree that takes a maximum over actions."""
         return (self.arms - 1).bit_length()
 
     @property
     def max_value(self) -> float:
-        """Upper bound on what `Q` holds."""
+        """An upper bound of the values in `Q`."""
         return self.horizon
 
     @cached_property
@@ -112,7 +113,10 @@ class UCBVIConstruction(PlanningProgram, ActingProgram):  # pyright: ignore[repo
         return OptimisticPlanning(torch.tensor(width, dtype=torch.float64))
 
     def draw_further(self, count: int, generator: torch.Generator, dtype: torch.dtype) -> Any:
-        """Let episodes repeat the first, up to a random one: by chance few cells are seen often."""
+        """Draw games in which the first episodes are equal, up to a random one.
+
+        In random games few cells are visited often.
+        """
         game = self.distributions()[0].sample(count, generator=generator, dtype=dtype)
         until = torch.randint(game.episodes, (len(game), 1), generator=generator)
         repeats = (torch.arange(game.episodes) <= until).unsqueeze(-1)
@@ -120,7 +124,7 @@ class UCBVIConstruction(PlanningProgram, ActingProgram):  # pyright: ignore[repo
         return [replace(game, states=states, actions=actions)]
 
     def usage(self, stream: Tensor) -> float:
-        """Return 0: values are at most `max_value`, shares at most 1, and visits below n."""
+        """Return 0: no value can leave its range (`max_value`, shares of at most 1, n visits)."""
         return 0.0
 
     def accept_environment(self, environment: Any) -> None:
@@ -137,6 +141,6 @@ class UCBVIConstruction(PlanningProgram, ActingProgram):  # pyright: ignore[repo
         values = stream[..., self.compiled.answer_places]
         if self.temperature > 0:
             return values / self.temperature
-        # Values that differ only by rounding are tied, whatever the order of summation.
+        # Values that differ only by rounding count as tied; the order of summation has no effect.
         best = values >= values.amax(dim=-1, keepdim=True) - self.tolerance(values.dtype)
         return self.policy.scores_to_probabilities(best.to(values)).log()

@@ -1,6 +1,6 @@
-"""Reference policies: how to choose actions in an environment, one file each, and rollouts of them.
+"""Reference policies, which choose actions in an environment, one file each, and their rollouts.
 
-A policy keeps a state, gives probabilities of the actions and learns from each step; training and
-constructions belong elsewhere. It imports `innerloop.problems`, `innerloop.parameters`,
-`innerloop.registry` and `innerloop.errors`.
+A policy has a state, returns probabilities of the actions, and updates its state after each step.
+Training and constructions belong elsewhere. This folder imports `innerloop.problems`,
+`innerloop.parameters`, `innerloop.registry` and `innerloop.errors`.
 """

@@ -16,14 +16,14 @@ from innerloop.problems.environment import Environment
 
 
 class Tally(NamedTuple):
-    """How often each arm was chosen, and the sum of its rewards."""
+    """The number of choices of each arm, and the sum of its rewards."""
 
     counts: Float[Tensor, "*batch arms"]
     sums: Float[Tensor, "*batch arms"]
 
     @property
     def means(self) -> Float[Tensor, "*batch arms"]:
-        """Average reward of each arm; infinite for an arm never chosen."""
+        """The average reward of each arm; infinite for an arm that was never chosen."""
         return torch.where(self.counts == 0, torch.inf, self.sums / self.counts.clamp_min(1))
 
 
@@ -36,7 +36,8 @@ class ArmPolicy(Policy[Bandit, Tally], ABC):
         super().check_environment(environment)
         if isinstance(environment, Bandit) and environment.sets > 1:
             raise OutOfRangeError(
-                f"{self.name} needs the same actions at every step, got {environment.sets} sets"
+                f"{self.name} expects the same actions at every step, "
+                f"got {environment.sets} sets of actions"
             )
 
     def init_state(self, environment: Bandit) -> Tally:

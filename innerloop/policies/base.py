@@ -1,8 +1,8 @@
 """Base class of policies: initial state, probabilities of the actions, and update after a step.
 
-A policy sees an environment through its observations, step by step, and keeps what it needs in its
-state, so that a step costs the same however long the history is. All randomness of a policy comes
-from standard normals passed to it: equal normals give equal probabilities.
+A policy sees an environment through its observations, step by step, and stores what it needs in its
+state. The cost of a step therefore does not depend on the length of the history. All randomness of
+a policy comes from the standard normals passed to it: equal normals give equal probabilities.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Policy(Parameters, ABC, Generic[Env, State]):
 
     source: ClassVar[str]
     environment_type: ClassVar[type[Environment]] = Environment
-    """Environments that the policy can play in."""
+    """The class of environments in which the policy can play."""
 
     @abstractmethod
     def init_state(self, environment: Env) -> State:
@@ -43,7 +43,7 @@ class Policy(Parameters, ABC, Generic[Env, State]):
     def probabilities(
         self, state: State, observation: Any, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch actions"]:
-        """Probability of each action."""
+        """Return the probability of each action."""
 
     @abstractmethod
     def update(
@@ -58,25 +58,25 @@ class Policy(Parameters, ABC, Generic[Env, State]):
     def log_probabilities(
         self, state: State, observation: Any, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch actions"]:
-        """Logarithm of the probabilities, without underflow where the policy can avoid it."""
+        """Return the logarithms of the probabilities, where possible without underflow."""
         return self.probabilities(state, observation, noise).log()
 
     def count_normals(self, environment: Env) -> int:
-        """Number of standard normals that the policy needs at every step."""
+        """Return the number of standard normals that the policy needs at every step."""
         return 0
 
     def check_environment(self, environment: Environment) -> None:
         """Raise `OutOfRangeError` for an environment that the policy cannot play in."""
         if not isinstance(environment, self.environment_type):
             raise OutOfRangeError(
-                f"{self.name} plays in a {self.environment_type.__name__}, "
-                f"got a {type(environment).__name__}"
+                f"{self.name} expects an environment of type {self.environment_type.__name__}, "
+                f"got {type(environment).__name__}"
             )
 
     def plan(
         self, state: State, environment: TabularMDP, noise: Float[Tensor, "*batch normals"]
     ) -> Float[Tensor, "*batch horizon states actions"]:
-        """Probabilities at every step and in every state of an episode that begins now."""
+        """Return the probabilities at every step and state of an episode that begins now."""
         zeros = torch.zeros(
             environment.batch, dtype=torch.long, device=environment.reference_tensor.device
         )
@@ -93,13 +93,16 @@ class Policy(Parameters, ABC, Generic[Env, State]):
 
 
 class SoftPolicy(Policy[Env, State], ABC):
-    """A policy that scores actions: softmax(scores / τ), or the best score if τ is 0."""
+    """A policy that scores actions.
+
+    Its probabilities are softmax(scores / τ); with τ = 0 it takes the action with the best score.
+    """
 
     temperature: float = parameter(0.0, "τ of the softmax over scores; 0 takes the best", least=0)
 
     @abstractmethod
     def score_actions(self, state: State, observation: Any) -> Float[Tensor, "*batch actions"]:
-        """Score each action: higher is more probable."""
+        """Return a score of each action; a higher score is more probable."""
 
     def probabilities(
         self, state: State, observation: Any, noise: Float[Tensor, "*batch normals"]
@@ -109,7 +112,7 @@ class SoftPolicy(Policy[Env, State], ABC):
     def scores_to_probabilities(
         self, scores: Float[Tensor, "*batch actions"]
     ) -> Float[Tensor, "*batch actions"]:
-        """Convert scores to probabilities, by the softmax or the best score."""
+        """Convert scores to probabilities, by softmax or by taking the best score."""
         if self.temperature == 0:
             return greedy_probabilities(scores)
         return (scores / self.temperature).softmax(dim=-1)
@@ -126,6 +129,6 @@ class SoftPolicy(Policy[Env, State], ABC):
 def greedy_probabilities(
     scores: Float[Tensor, "*batch actions"],
 ) -> Float[Tensor, "*batch actions"]:
-    """Equal probabilities for all actions with the best score: softmax(scores / τ) as τ → 0."""
+    """Return equal probabilities for all actions with the best score: the softmax for τ → 0."""
     best = (scores == scores.amax(dim=-1, keepdim=True)).to(scores)
     return best / best.sum(dim=-1, keepdim=True)

@@ -1,7 +1,8 @@
-"""Thompson sampling for Bernoulli bandits: the best arm for chances drawn from their posterior.
+"""Thompson sampling for Bernoulli bandits: the best arm for a posterior sample of the means.
 
-After k successes and f failures a uniform prior becomes Beta(1 + k, 1 + f). A draw from it is the
-inverse of its distribution function at Φ(z), z ~ N(0, 1): exact given z.
+After k successes and f failures the posterior of an arm's mean, from a uniform prior, is
+Beta(1 + k, 1 + f). A sample is the inverse of its distribution function at Φ(z), z ~ N(0, 1), which
+is exact given z.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from innerloop.problems.environment import Environment
 
 
 class BernoulliThompsonPolicy(ArmPolicy):
-    """Posterior sampling of the chances of Bernoulli arms."""
+    """Posterior sampling of the means of Bernoulli arms."""
 
     source: ClassVar[str] = "Yang 2025, third paper, experiments (Lin et al. 2023)"
     environment_type: ClassVar[type[Environment]] = BernoulliBandit
@@ -32,7 +33,7 @@ class BernoulliThompsonPolicy(ArmPolicy):
     def draw_chances(
         self, state: Tally, noise: Float[Tensor, "*batch arms"]
     ) -> Float[Tensor, "*batch arms"]:
-        """Draw the chances from their posterior."""
+        """Draw the means of the arms from their posterior."""
         parts = (1 + state.sums, 1 + state.counts - state.sums, torch.special.ndtr(noise))
         return torch.from_numpy(betaincinv(*(x.double().cpu().numpy() for x in parts))).to(noise)
 

@@ -1,4 +1,7 @@
-"""ε-greedy: the arm with the largest average reward, after each arm once; random with chance ε."""
+"""ε-greedy: the arm with the largest average reward, or with probability ε a random arm.
+
+Each arm is chosen once at first.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ from innerloop.problems.bandit import ActionSet
 
 
 class EmpiricalAveragePolicy(ArmPolicy):
-    """Greedy choice, with exploration of probability ε."""
+    """The arm with the largest average reward; with probability ε a random arm."""
 
     source: ClassVar[str] = "Yang 2025, third paper, experiments (Lin et al. 2023)"
 

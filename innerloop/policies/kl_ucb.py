@@ -1,4 +1,4 @@
-"""KL-UCB: the arm whose chance could be highest, by the divergence of Bernoulli distributions.
+"""KL-UCB: the arm with the highest plausible mean, by the divergence of Bernoulli distributions.
 
     index = max{ q : N kl(p̂, q) ≤ ln t + c ln ln t },   kl(p, q) = p ln(p/q) + (1−p) ln((1−p)/(1−q))
 
@@ -23,11 +23,11 @@ from innerloop.problems.bernoulli_bandits import BernoulliBandit
 from innerloop.problems.environment import Environment
 
 BISECTIONS = 50
-"""Halvings of [p̂, 1] that find the index, to 1e-15."""
+"""The number of bisections of [p̂, 1] that determine the index, with an error of 1e-15."""
 
 
 class KLUCBPolicy(ArmPolicy):
-    """Optimism about the chance of each arm, by the tightest bound for Bernoulli rewards."""
+    """Optimism about the mean of each arm, by the tightest bound for Bernoulli rewards."""
 
     source: ClassVar[str] = "Garivier and Cappé 2011, Algorithm 1"
     environment_type: ClassVar[type[Environment]] = BernoulliBandit
@@ -40,7 +40,7 @@ class KLUCBPolicy(ArmPolicy):
         return greedy_probabilities(self.compute_index(state, observation.step))
 
     def compute_index(self, state: Tally, step: int) -> Float[Tensor, "*batch arms"]:
-        """Return the largest chance that each arm may have; infinite for an arm never chosen."""
+        """Return the largest plausible mean of each arm; infinite for an arm never chosen."""
         log = math.log(max(step, 1))
         allowed = (log + self.width * math.log(max(log, 1.0))) / state.counts.clamp_min(1)
         mean = torch.where(state.counts == 0, 0.0, state.means)
@@ -53,7 +53,7 @@ class KLUCBPolicy(ArmPolicy):
 
 
 def bernoulli_divergence(p: Tensor, q: Tensor) -> Tensor:
-    """kl(p, q) = p ln(p/q) + (1−p) ln((1−p)/(1−q)), with 0 ln 0 = 0."""
+    """Return kl(p, q) = p ln(p/q) + (1−p) ln((1−p)/(1−q)), with 0 ln 0 = 0."""
     return (
         torch.xlogy(p, p)
         - torch.xlogy(p, q)

@@ -1,4 +1,4 @@
-"""LinUCB: the action whose reward could be highest, ⟨a, ŵ⟩ + α √(aᵀ G⁻¹ a), or a softmax of that.
+"""LinUCB: the action with the highest plausible reward, ⟨a, ŵ⟩ + α √(aᵀ G⁻¹ a).
 
 ŵ is the ridge estimate from the steps so far and G = λI + Σ a aᵀ over their actions. With a
 temperature τ it is soft LinUCB, with probabilities proportional to exp(score / τ).

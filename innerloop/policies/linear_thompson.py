@@ -1,10 +1,11 @@
-"""Thompson sampling for linear bandits: the best action for weights drawn from their posterior.
+"""Thompson sampling for linear bandits: the best action for a posterior sample of the weights.
 
     w = ŵ + s G^(−1/2) z,   z ~ N(0, I)
 
-With G = λI + Σ a aᵀ, reward noise of deviation s and the prior w ~ N(0, (s²/λ) I), the posterior is
-N(ŵ, s² G⁻¹), and w is a draw from it. The root is the symmetric one, so that w is a function of the
-history and z alone. With a temperature τ the probabilities are a softmax of ⟨a, w⟩ / τ, given z.
+With G = λI + Σ a aᵀ, reward noise of standard deviation s and the prior w ~ N(0, (s²/λ) I), the
+posterior is N(ŵ, s² G⁻¹), and w is a sample from it. The root is the symmetric one, so that w is a
+function of the history and z alone. With a temperature τ the probabilities are a softmax of
+⟨a, w⟩ / τ, given z.
 """
 
 from __future__ import annotations
@@ -58,6 +59,6 @@ class LinearThompsonPolicy(LinearPolicy):
     def score_actions(
         self, state: Posterior, observation: ActionSet, noise: Float[Tensor, "*batch d"]
     ) -> Float[Tensor, "*batch actions"]:
-        """⟨a, w⟩ of each action for the weights drawn."""
+        """Return ⟨a, w⟩ of each action for the sampled weights w."""
         weights = self.draw_weights(state, noise).movedim(-1, 0)
         return move_batch_first((move_batch_last(observation.features) * weights).sum(dim=1))

@@ -1,4 +1,4 @@
-"""Optimal action, computed from the environment itself: regret 0, the expert to imitate."""
+"""The optimal action, computed from the environment itself: an expert with regret 0."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from innerloop.problems.environment import Environment
 
 
 class OptimalPolicy(Policy[Environment, Environment]):
-    """Reference policy of regret; its state is the environment itself."""
+    """The policy to which regret refers; its state is the environment itself."""
 
     source: ClassVar[str] = "Yang 2025, third paper, experiments: the expert of pre-training"
 

@@ -1,6 +1,6 @@
 """Posterior of the weights of a linear bandit: ridge regression, one example at a time.
 
-    G = λI + Σ a aᵀ,   ŵ = G⁻¹ Σ r a,   kept as ŵ and a square root C with CᵀC = G⁻¹
+    G = λI + Σ a aᵀ,   ŵ = G⁻¹ Σ r a,   stored as ŵ and a square root C with CᵀC = G⁻¹
 
 An example (a, r) turns G into G + a aᵀ. With p = C a and s = 1 + ‖p‖², Potter's update
 C − p (Cᵀp)ᵀ / (s + √s) = (I + p pᵀ)^(−1/2) C is a root of the new inverse, because
@@ -20,12 +20,14 @@ from jaxtyping import Float
 from torch import Tensor
 
 MAX_BROADCAST_PRODUCTS = 2**20
-"""Up to this many products, which fit into a cache, element-wise multiplication was several times
-faster than many small matrix products; beyond, it was slower and took memory."""
+"""The largest number of products that are computed by element-wise multiplication.
+
+Up to this number they fit into a cache, and it was several times faster than many small matrix
+products. Beyond, it was slower and used more memory."""
 
 
 class Posterior(NamedTuple):
-    """Ridge estimate ŵ and a square root of G⁻¹."""
+    """The ridge estimate ŵ and a square root of G⁻¹."""
 
     mean: Float[Tensor, "d ..."]
     root: Float[Tensor, "d d ..."]
@@ -50,13 +52,13 @@ class Posterior(NamedTuple):
         )
 
     def values(self, features: Float[Tensor, "actions d ..."]) -> Float[Tensor, "actions ..."]:
-        """⟨a, ŵ⟩ of each action."""
+        """Return ⟨a, ŵ⟩ of each action."""
         return (features * self.mean).sum(dim=1)
 
     def confidence_widths(
         self, features: Float[Tensor, "actions d ..."]
     ) -> Float[Tensor, "actions ..."]:
-        """√(aᵀ G⁻¹ a) of each action."""
+        """Return √(aᵀ G⁻¹ a) of each action."""
         if self.root.numel() * len(features) <= MAX_BROADCAST_PRODUCTS:
             rotated = (self.root * features.unsqueeze(1)).sum(dim=2)
         else:
@@ -64,7 +66,7 @@ class Posterior(NamedTuple):
         return (rotated * rotated).sum(dim=1).sqrt()
 
     def deviation(self, noise: Float[Tensor, "d ..."]) -> Float[Tensor, "d ..."]:
-        """G^(−1/2) z with the symmetric root."""
+        """Return G^(−1/2) z with the symmetric root."""
         root = self.root.movedim((0, 1), (-2, -1))
         spectrum, vectors = torch.linalg.eigh(root.mT @ root)
         rotated = vectors.mT @ noise.movedim(0, -1).unsqueeze(-1)
@@ -73,7 +75,7 @@ class Posterior(NamedTuple):
 
 
 def move_batch_first(scores: Float[Tensor, "actions ..."]) -> Float[Tensor, "*batch actions"]:
-    """Move the batch to the first dimensions, in memory too: choosing is faster there."""
+    """Move the batch to the first dimensions, in memory too: sampling actions is faster there."""
     return scores.movedim(0, -1).contiguous()
 
 

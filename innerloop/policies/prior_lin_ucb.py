@@ -1,9 +1,9 @@
-"""LinUCB whose estimate is drawn to a prior mean instead of 0, the same for every weight.
+"""LinUCB whose ridge penalty pulls every weight to a prior mean m instead of 0.
 
     ŵ = G⁻¹ (λ m 1 + Σ r a),   G = λI + Σ a aᵀ
 
-Where weights are drawn around m, as uniform ones are around 1/2, ridge regression to m is the best
-linear estimate: a network that was trained on such games knows m.
+If the weights are distributed around m, as uniform ones are around 1/2, ridge regression towards m
+is the best linear estimate. A network that was trained on such games has learned m.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from innerloop.problems.bandit import Bandit
 
 
 class PriorLinUCBPolicy(LinUCBPolicy):
-    """Optimism about the weights of a linear bandit, from a guess of what they are."""
+    """LinUCB with a prior mean m of every weight."""
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 8 (Lin et al. 2023), around a mean"
 

@@ -1,10 +1,10 @@
-"""Probability matching on Bernoulli bandits: each arm with the odds that it is the best one.
+"""Probability matching on Bernoulli bandits: choose each arm with the probability that it is best.
 
     P(arm a is best) = ∫ f_a(q) ∏_{b ≠ a} F_b(q) dq
 
 f and F are density and distribution function of Beta(p + successes, p + failures), the posterior of
-an arm's chance; p = 1 is a uniform prior. It is Thompson sampling with the average over its draws
-taken: what an ideal learner says who is asked for the best arm.
+an arm's mean; p = 1 is a uniform prior. These are the probabilities of Thompson sampling averaged
+over its samples, and the prediction of an ideal learner for the best arm.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ from innerloop.problems.bernoulli_bandits import BernoulliBandit
 from innerloop.problems.environment import Environment
 
 NODES = 96
-"""Nodes of the quadrature by Gauss and Legendre: exact to 1e-6 for 200 choices of an arm."""
+"""Number of nodes of the Gauss–Legendre quadrature: the error is 1e-6 for 200 choices of an arm."""
 
 
 class ProbabilityMatchingPolicy(ArmPolicy):
-    """The posterior odds of being the best of the arms."""
+    """The posterior probability of each arm to be the best."""
 
     source: ClassVar[str] = "Thompson 1933, On the likelihood that one probability exceeds another"
     environment_type: ClassVar[type[Environment]] = BernoulliBandit

@@ -1,8 +1,9 @@
 """Play a policy in a batch of environments, with all random numbers drawn beforehand.
 
-There are three streams of random numbers, each with its own generator: the lots that sample actions
-from a policy's probabilities, the environments' luck, and the normals of policies that sample. Two
-policies that act alike therefore observe the same, and a long game begins with the short one.
+There are three streams of random numbers, each with its own generator: uniform numbers (`lots`)
+that sample actions from the policy's probabilities, the randomness of the environment (`luck`), and
+normals for policies that sample. Two policies with equal actions therefore see equal observations,
+and a game of more steps begins as the shorter one with the same seed.
 """
 
 from __future__ import annotations
@@ -24,7 +25,11 @@ from innerloop.problems.mdp import TabularMDP
 
 @dataclass(frozen=True, eq=False)
 class Draws:
-    """All random numbers of a game; the first dimension is the step."""
+    """All random numbers of a game; the first dimension is the step.
+
+    `lots` sample the actions, `luck` is the randomness of the environment, and `noise` are the
+    normals that the policy gets.
+    """
 
     lots: Float[Tensor, ...]
     luck: Float[Tensor, ...]
@@ -40,7 +45,8 @@ class Draws:
     ) -> Draws:
         """Draw the random numbers of a game, step by step and in float64.
 
-        More steps only append, and every precision sees the same numbers.
+        With the same seed, a longer game begins with the numbers of a shorter one, and every
+        precision gets the same numbers.
         """
         policy.check_environment(environment)
         environment.check_steps(steps)
@@ -66,7 +72,7 @@ class Draws:
 
 
 class Rollout(NamedTuple):
-    """Outcome of a game. The regret is per step, or per episode of a decision process."""
+    """The outcome of a game. The regret is per step, or per episode of a decision process."""
 
     history: Any
     probabilities: Float[Tensor, "*batch steps actions"]
@@ -81,23 +87,23 @@ def rollout(
 ) -> Rollout:
     """Play a policy in every environment of a batch.
 
-    All that is random is drawn beforehand, in streams of their own: policies that choose equally
-    see the same.
+    All random numbers are drawn beforehand, separately for actions, environment and policy.
+    Policies with equal actions therefore see equal observations.
 
     Args:
-        policy: Who acts.
+        policy: The policy that chooses the actions.
         environment: A batch of environments, such as `LinearBandits(...).sample(200)`.
-        steps: Steps to play.
-        generator: The source of luck, or a seed for it.
+        steps: Number of steps.
+        generator: The random number generator, or a seed.
 
     Returns:
-        The game: its history, the odds of every action, and the regret of each step.
+        The history of the game, the probability of every action, and the regret of each step.
     """
     return play(policy, environment, Draws.sample(policy, environment, steps, generator))
 
 
 def play(policy: Policy[Any, Any], environment: Environment, draws: Draws) -> Rollout:
-    """Play a game with the given random numbers."""
+    """Play a game with the random numbers of `draws`."""
     state = policy.init_state(environment)
     previous = None
     observations, probabilities, actions, rewards, plans = [], [], [], [], []
@@ -123,34 +129,38 @@ def play(policy: Policy[Any, Any], environment: Environment, draws: Draws) -> Ro
 
 
 def _resolve_generator(source: torch.Generator | int | None) -> torch.Generator | None:
-    """Return a generator as it is, and make one from a seed."""
+    """Return a generator unchanged, and make one from a seed."""
     if source is None or isinstance(source, torch.Generator):
         return source
     return torch.Generator().manual_seed(check_seed(source))
 
 
 def _check_rewards(environment: Environment, rewards: Float[Tensor, "*batch steps"]) -> None:
-    """Refuse a game in which a reward is no number, before a policy is blamed for what follows."""
+    """Check that all rewards are finite, else raise `InputError`.
+
+    This runs before the check of the policy, whose probabilities also become invalid after such a
+    reward.
+    """
     bad = ~torch.isfinite(rewards)
     if bool(bad.any()):
         t = int(bad.reshape(-1, bad.shape[-1]).any(dim=0).nonzero()[0]) + 1
         raise InputError(
-            f"{type(environment).__name__} gave a reward that is not finite at step {t}: "
-            "rewards must be numbers"
+            f"expected finite rewards, got one that is not finite from "
+            f"{type(environment).__name__} at step {t}: correct its rewards"
         )
 
 
 def _check_policy_output(
     policy: Policy[Any, Any], environment: Environment, probabilities: Tensor
 ) -> None:
-    """Refuse a game in which the policy gave no valid probabilities.
+    """Check that the policy returned valid probabilities, else raise `InputError`.
 
-    Checked once at the end: a check at every step costs as much as a step.
+    This runs once at the end of a game, because a check at every step costs as much as a step.
     """
     actions = probabilities.shape[-1]
     if actions != environment.actions:
         raise InputError(
-            f"{policy.name} gave probabilities for {actions} actions, "
-            f"the environment has {environment.actions}"
+            f"expected probabilities of {environment.actions} actions, as the environment has, "
+            f"got {actions} from {policy.name}"
         )
     check_probabilities(f"the probabilities of {policy.name}", probabilities)

@@ -1,12 +1,12 @@
-"""UCB-VI on tabular decision processes: plan optimistically, again after every episode.
+"""UCB-VI on tabular decision processes: plan optimistically after every episode.
 
     Q_h(s, a) = min{ H, r̂_h(s, a) + b_h(s, a) + Σ_s' P̂_h(s' | s, a) V_{h+1}(s') },  V = max_a Q
     b_h(s, a) = c H √( ln(S A T / δ) / N_h(s, a) ), or H where N_h(s, a) = 0
 
 N, r̂ and P̂ are the counts, average rewards and transition frequencies of the episodes before; S,
-A, H are the sizes of the process, and T is the number of steps that the bonus is meant for. At
-c = 2, as in the theorems, an untried action is worth H by the first form too; a smaller c, which
-learns sooner, needs the second. With a temperature it is soft UCB-VI.
+A, H are the sizes of the process, and T is the number of steps for which the bonus is chosen. With
+c = 2, as in the theorems, the value of an untried action would be H even without the second case of
+b; a smaller c, which learns faster, needs it. With a temperature it is soft UCB-VI.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from innerloop.problems.mdp import Situation, TabularMDP, dynamic_programming, s
 
 
 class Counts(NamedTuple):
-    """Counts from whole episodes, the current episode so far, and the values planned from them."""
+    """Counts of complete episodes, the values planned from them, and the current episode so far."""
 
     transition_counts: Float[Tensor, "*batch horizon states actions states"]
     visits: Float[Tensor, "*batch horizon states actions"]
@@ -35,7 +35,7 @@ class Counts(NamedTuple):
 
 
 class UCBVIPolicy(SoftPolicy[TabularMDP, Counts]):
-    """Optimism about a decision process."""
+    """Optimistic planning in a tabular decision process."""
 
     source: ClassVar[str] = "Yang 2025, third paper, Theorem 12 (Lin et al. 2023; Azar et al. 2017)"
     environment_type: ClassVar[type[Environment]] = TabularMDP
@@ -53,7 +53,7 @@ class UCBVIPolicy(SoftPolicy[TabularMDP, Counts]):
         )
 
     def plan_values(self, counts: Counts) -> Counts:
-        """Return the counts with the optimistic values planned from them."""
+        """Return the counts with new optimistic values, planned from them."""
         visits = counts.visits.clamp_min(1)
         horizon, states, actions = visits.shape[-3:]
         width = self.bonus_scale(horizon, states, actions) / visits.sqrt()
@@ -66,7 +66,7 @@ class UCBVIPolicy(SoftPolicy[TabularMDP, Counts]):
         return counts._replace(values=values)
 
     def bonus_scale(self, horizon: int, states: int, actions: int) -> float:
-        """Bonus of an action tried once, c H √ln(S A T / δ)."""
+        """Return the bonus of an action that was tried once, c H √ln(S A T / δ)."""
         log = math.log(states * actions * self.steps / self.delta)
         return self.bonus * horizon * math.sqrt(log)
 
@@ -94,7 +94,7 @@ class UCBVIPolicy(SoftPolicy[TabularMDP, Counts]):
 
 
 def _add_episode(counts: Counts, episode: tuple[tuple[Tensor, Tensor, Tensor], ...]) -> Counts:
-    """Add an episode to the counts; the state after its last step is neither known nor needed."""
+    """Add an episode to the counts, without a transition after its last step."""
     s, a, r = (torch.stack(parts, dim=-1) for parts in zip(*episode, strict=True))
     horizon, states, actions = counts.visits.shape[-3:]
     index = (torch.arange(horizon, device=s.device) * states + s) * actions + a
@@ -109,7 +109,7 @@ def _add_episode(counts: Counts, episode: tuple[tuple[Tensor, Tensor, Tensor], .
 
 
 def _add_at(table: Tensor, index: Tensor, amount: Tensor) -> Tensor:
-    """Add amounts to each environment's table at flat indices."""
+    """Add amounts to the table of each environment, at indices of the flattened table."""
     batch = table.shape[: index.ndim - 1]
     flat = table.reshape(*batch, -1).scatter_add(-1, index, amount)
     return flat.reshape(table.shape)

@@ -1,4 +1,4 @@
-"""Uniform policy: every action with the same probability, whatever happened."""
+"""The uniform policy: every action has the same probability, independent of the history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Probabilities = Float[Tensor, "*batch actions"]
 
 
 class UniformPolicy(Policy[Environment, Probabilities]):
-    """Baseline that learns nothing; its state is the probabilities."""
+    """A baseline that does not learn; its state is the probabilities."""
 
     source: ClassVar[str] = "the baseline of every regret"
 

@@ -1,6 +1,7 @@
-"""Base class of bandits: every step shows actions with features, and rewards the chosen one.
+"""Base class of bandits: each step offers actions with features, and the chosen one earns a reward.
 
-The mean reward of each action is fixed; a step's regret is the best mean minus the chosen one.
+The mean reward of each action is fixed. The regret of a step is the best mean minus that of the
+chosen action.
 """
 
 from __future__ import annotations
@@ -18,38 +19,41 @@ from innerloop.problems.environment import Environment
 
 
 class ActionSet(NamedTuple):
-    """Observation in a bandit: the step, counted from 0, and the features of each action."""
+    """An observation in a bandit: the step, counted from 0, and the features of each action."""
 
     step: int
     features: Float[Tensor, "*batch actions d"]
 
 
 class BanditHistory(NamedTuple):
-    """Features, chosen actions and rewards, step by step."""
+    """The features, chosen actions and rewards of all steps of a game."""
 
     features: Float[Tensor, "*batch steps actions d"]
     actions: Int[Tensor, "*batch steps"]
     rewards: Float[Tensor, "*batch steps"]
 
     def truncate(self, steps: int) -> BanditHistory:
-        """Keep the first steps alone."""
+        """Return the history of the first `steps` steps."""
         return BanditHistory(
             self.features[..., :steps, :, :], self.actions[..., :steps], self.rewards[..., :steps]
         )
 
 
 class Bandit(Environment, ABC):
-    """A batch of bandits. A single action set is shown at every step, several one after another."""
+    """A batch of bandits.
+
+    A single action set is offered at every step; of several sets, each is offered at one step.
+    """
 
     @property
     @abstractmethod
     def action_features(self) -> Float[Tensor, "*batch sets actions d"]:
-        """Features of the actions in each set."""
+        """The features of the actions in each set."""
 
     @property
     @abstractmethod
     def means(self) -> Float[Tensor, "*batch sets actions"]:
-        """Mean reward of each action."""
+        """The mean reward of each action."""
 
     @property
     def sets(self) -> int:
@@ -75,13 +79,13 @@ class Bandit(Environment, ABC):
         super().check_steps(steps)
         if 1 < self.sets < steps:
             raise OutOfRangeError(
-                f"this bandit has action sets for {self.sets} steps, got {steps} steps: "
-                "draw it with more sets, or with 1 for a fixed set"
+                f"expected at most {self.sets} steps, one for each action set of this bandit, got "
+                f"{steps} steps: draw it with more sets, or with 1 for a fixed set"
             )
 
     @cached_property
     def _features_by_set(self) -> list[Tensor]:
-        # In memory the batch comes last, where policies are fast; the shapes do not show it.
+        # Policies are faster if the batch is last in memory. The shapes remain the same.
         last = self.action_features.movedim((-3, -2, -1), (0, 1, 2)).contiguous()
         return [features.movedim((0, 1), (-2, -1)) for features in last]
 
@@ -95,7 +99,7 @@ class Bandit(Environment, ABC):
         return ActionSet(t, self._features_by_set[t % self.sets])
 
     def mean_reward(self, t: int, action: Int[Tensor, "*batch"]) -> Float[Tensor, "*batch"]:
-        """Mean reward of an action at step t."""
+        """Return the mean reward of an action at step t."""
         return self._means_by_set[t % self.sets].gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
     def action_values(self, observation: ActionSet) -> Float[Tensor, "*batch actions"]:

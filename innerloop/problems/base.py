@@ -21,12 +21,12 @@ MAX_INSTANCES = 10**9
 
 
 def check_batch(batch: tuple[int, ...]) -> None:
-    """Refuse batch dimensions below 1, and more instances than any memory holds."""
+    """Check that batch dimensions are positive and not too large, else raise `InputError`."""
     if any(size < 1 for size in batch):
         raise InputError(f"batch dimensions must be at least 1, got {batch}")
     if (count := math.prod(batch)) > MAX_INSTANCES:
         raise InputError(
-            f"a batch has at most {MAX_INSTANCES} instances, got {format_number(count)}"
+            f"expected at most {MAX_INSTANCES} instances in a batch, got {format_number(count)}"
         )
 
 
@@ -53,7 +53,7 @@ def sample_sphere(
 def resolve_proportions(
     proportions: Tensor | None, components: int
 ) -> Float[Tensor, " components"]:
-    """Check the mixture proportions π; without any, return equal shares."""
+    """Check and return the mixture proportions π; `None` gives equal ones."""
     if proportions is None:
         return torch.full((components,), 1 / components, dtype=torch.float64)
     positive = proportions.shape == (components,) and bool((proportions > 0).all())
@@ -66,7 +66,10 @@ def resolve_proportions(
 
 
 def check_tensors(tensors: dict[str, Any], remedy: str) -> None:
-    """Refuse values that are not dense tensors; `remedy` says what takes arrays and lists."""
+    """Check that all values are dense tensors, else raise `InputError`.
+
+    `remedy` completes the message: it names the function that accepts arrays and lists.
+    """
     for name, value in tensors.items():
         if not isinstance(value, Tensor):
             raise InputError(f"{name} must be a tensor, got {type(value).__name__}: {remedy}")
@@ -74,7 +77,7 @@ def check_tensors(tensors: dict[str, Any], remedy: str) -> None:
 
 
 def check_numbers(tensors: dict[str, Tensor]) -> None:
-    """Refuse tensors that are not floating-point, not finite, or of different precisions."""
+    """Check that tensors are finite floating-point numbers of one precision, else raise."""
     for name, tensor in tensors.items():
         first = next(iter(tensors))
         dtype = tensors[first].dtype
@@ -87,14 +90,14 @@ def check_numbers(tensors: dict[str, Tensor]) -> None:
 
 
 def check_whole_numbers(tensors: dict[str, Tensor]) -> None:
-    """Refuse tensors that do not hold whole numbers."""
+    """Check that tensors hold integers, else raise `InputError`."""
     for name, tensor in tensors.items():
         if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype == torch.bool:
             raise InputError(f"{name} must be whole numbers, got {tensor.dtype}")
 
 
 def check_indices(name: str, values: Int[Tensor, "*shape"], count: int) -> None:
-    """Refuse whole numbers outside 0 … count − 1."""
+    """Check that integers are in 0 … count − 1, else raise `InputError`."""
     low, high = int(values.min()), int(values.max())
     if low < 0 or high >= count:
         raise InputError(f"{name} must be in 0 … {count - 1}, got {low} … {high}")
@@ -102,13 +105,13 @@ def check_indices(name: str, values: Int[Tensor, "*shape"], count: int) -> None:
 
 @dataclass(frozen=True, kw_only=True)
 class Distribution(Parameters, ABC):
-    """A distribution over instances; `sample` draws a batch of them, a problem."""
+    """A distribution over instances; `sample` draws a batch of them, which is a problem."""
 
     source: ClassVar[str]
     problem_type: ClassVar[type[Any]]
     """The class that `sample` returns: a `Problem` or an `Environment`."""
     cases: ClassVar[tuple[dict[str, Any], ...]]
-    """Settings varied enough to expose a wrong construction; each is used by the tests."""
+    """Settings for tests of constructions, varied enough to expose a wrong one."""
     required: ClassVar[tuple[str, ...]] = ("source", "problem_type", "cases")
 
     @abstractmethod

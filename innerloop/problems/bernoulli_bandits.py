@@ -1,7 +1,7 @@
-"""Bernoulli bandits: an arm earns 1 with its own probability, otherwise 0.
+"""Bernoulli bandits: each arm earns 1 with its own probability, otherwise 0.
 
-The probabilities are uniform on [0, 1], which is Beta(1, 1), or given. The features of the arms are
-the unit vectors, so that policies for linear bandits can play here too.
+The probabilities are uniform on [0, 1], which is Beta(1, 1), or set by the user. The features of
+the arms are the unit vectors, so that policies for linear bandits can play here too.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from innerloop.problems.base import Distribution, check_batch, check_numbers, ch
 
 @dataclass(frozen=True, eq=False)
 class BernoulliBandit(Bandit):
-    """A batch of Bernoulli bandits; `chances` are the probabilities that the arms earn 1."""
+    """A batch of Bernoulli bandits; `chances` are the probabilities of reward 1."""
 
     chances: Float[Tensor, "*batch arms"]
 
@@ -37,7 +37,7 @@ class BernoulliBandit(Bandit):
 
     @property
     def action_features(self) -> Float[Tensor, "*batch 1 arms arms"]:
-        """The unit vectors."""
+        """The unit vectors, one for each arm."""
         arms = self.chances.shape[-1]
         return torch.eye(arms).to(self.chances).expand(*self.chances.shape[:-1], 1, arms, arms)
 

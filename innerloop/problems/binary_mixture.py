@@ -1,7 +1,7 @@
-"""Mixture of two Gaussian clouds, to tell their points apart, and a vector to start from.
+"""A mixture of two Gaussian clouds whose points are to be separated, and a starting vector.
 
-x = c ± μ + noise with a sign for each point; the centre c, the direction of μ and the starting
-vector are drawn for each instance.
+x = c ± μ + noise with a random sign for each point. The centre c, the direction of μ and the
+starting vector are drawn for each instance.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Base class of environments: observations, rewards, and random numbers drawn beforehand.
 
-The environments of a batch advance together. The only random number in a step of an environment is
-its luck, which does not depend on the actions: policies that act alike observe the same.
+The environments of a batch advance together. A step of an environment uses one random number, its
+`luck`, which does not depend on the actions. Policies with equal actions therefore see equal
+observations.
 """
 
 from __future__ import annotations
@@ -25,18 +26,18 @@ MAX_STEPS = 10_000_000
 class Environment(ABC):
     """A batch of environments: a frozen dataclass whose tensors have the same leading dimensions.
 
-    `Any` below is the environment's own type of observation and history.
+    `Any` in the signatures below stands for the types of its observations and histories.
     """
 
     @property
     @abstractmethod
     def batch(self) -> tuple[int, ...]:
-        """The leading dimensions."""
+        """The batch dimensions, which come first in every tensor."""
 
     @property
     @abstractmethod
     def actions(self) -> int:
-        """Number of actions to choose from."""
+        """The number of actions to choose from."""
 
     @property
     @abstractmethod
@@ -45,23 +46,29 @@ class Environment(ABC):
 
     @abstractmethod
     def draw_luck(self, generator: torch.Generator | None) -> Float[Tensor, "*batch"]:
-        """Draw the luck of one step, in float64."""
+        """Draw the random numbers of one step, in float64."""
 
     @abstractmethod
     def observe(
         self, t: int, luck: Float[Tensor, "*batch"], previous: tuple[Any, Tensor] | None
     ) -> Any:
-        """Observation at step t; `previous` is the last observation and the action taken on it."""
+        """Return the observation at step t.
+
+        Args:
+            t: The step, counted from 0.
+            luck: The random numbers of the step.
+            previous: The last observation and the action that was chosen then.
+        """
 
     @abstractmethod
     def reward(
         self, observation: Any, action: Int[Tensor, "*batch"], luck: Float[Tensor, "*batch"]
     ) -> Float[Tensor, "*batch"]:
-        """Reward of an action."""
+        """Return the reward of an action."""
 
     @abstractmethod
     def action_values(self, observation: Any) -> Float[Tensor, "*batch actions"]:
-        """Value of each action, with optimal actions ever after."""
+        """Return the value of each action, followed by optimal actions."""
 
     @abstractmethod
     def build_history(
@@ -76,13 +83,13 @@ class Environment(ABC):
     def regret(
         self, history: Any, plans: Sequence[Float[Tensor, "*batch horizon states actions"]]
     ) -> Float[Tensor, "*batch steps"]:
-        """Regret of each step or episode, not accumulated.
+        """Return the regret of each step or episode, not accumulated.
 
-        The expected return of the best play minus that of the actions taken, or of the plans.
+        It is the largest expected return minus that of the chosen actions, or of the plans.
         """
 
     def check_steps(self, steps: int) -> None:
-        """Refuse a number of steps that cannot be played."""
+        """Check that a game may have this number of steps, else raise."""
         if isinstance(steps, bool) or not isinstance(steps, int):
             raise InputError(f"steps must be a whole number, got {steps!r}")
         if steps < 1:
@@ -98,11 +105,16 @@ class Environment(ABC):
         """Select environments by the leading dimensions of the batch."""
         places = index if isinstance(index, tuple) else (index,)
         if len(places) > len(self.batch):
-            raise InputError(f"{len(places)} indices for a batch of dimensions {self.batch}")
+            raise InputError(
+                f"expected at most {len(self.batch)} indices for a batch of dimensions "
+                f"{self.batch}, got {len(places)}"
+            )
         try:
             return self._map_tensors(lambda tensor: tensor[places])
         except IndexError:
-            raise InputError(f"no environment {index} in a batch of {self.batch}") from None
+            raise InputError(
+                f"expected an index within a batch of dimensions {self.batch}, got {index}"
+            ) from None
 
     def _map_tensors(self: E, change: Callable[[Tensor], Tensor]) -> E:
         fields = dataclasses.fields(self)  # pyright: ignore[reportArgumentType]
@@ -115,10 +127,11 @@ class Environment(ABC):
 def sample_inverse_cdf(
     probabilities: Float[Tensor, "*batch options"], lots: Float[Tensor, "*batch"]
 ) -> Int[Tensor, "*batch"]:
-    """Sample by the inverse distribution function: equal lots and probabilities, equal choices.
+    """Sample options by the inverse distribution function, from uniform numbers `lots`.
 
-    Lots are uniform on [0, 1) in float64, so a lot times the total is below the total: an option
-    of probability 0 is never chosen, even where rounding leaves the total a little off 1.
+    Equal lots and probabilities give equal choices. Lots are in [0, 1), so that lot × total is
+    below the total. An option of probability 0 is therefore never chosen, even if the total of the
+    probabilities differs from 1 by rounding.
     """
     cumulative = probabilities.cumsum(dim=-1)
     below = cumulative <= (lots * cumulative[..., -1]).unsqueeze(-1)
@@ -126,7 +139,7 @@ def sample_inverse_cdf(
 
 
 def check_probabilities(name: str, values: Float[Tensor, "*batch options"]) -> None:
-    """Refuse probabilities that are negative or do not sum to 1."""
+    """Check that probabilities are not negative and sum to 1, else raise `InputError`."""
     if not bool((values >= 0).all()):
         raise InputError(f"{name} must not be negative or NaN, got {float(values.min()):.3g}")
     off = float((values.sum(dim=-1) - 1).abs().max())

@@ -1,7 +1,7 @@
-"""Gaussian mixture: clouds with a common spherical covariance, and centres to start from.
+"""Gaussian mixture: clouds with a common spherical covariance, and initial centres.
 
 x = μ_z + noise, with the centres μ drawn for each instance and the cloud z for each point. The
-algorithms start from distinct points of the data, or from the centres with some noise.
+initial centres are distinct points of the data, or the true centres with some noise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from innerloop.problems.points import PointsProblem
 
 
 class ClusteringProblem(PointsProblem):
-    """A batch of data sets with centres to start from."""
+    """A batch of data sets with initial centres."""
 
     @property
     def clusters(self) -> int:
@@ -44,15 +44,15 @@ class GaussianMixture(Distribution):
     separation: float = parameter(3.0, "standard deviation of a centre's entries", least=0)
     noise: float = parameter(1.0, "σ, the standard deviation of a cloud", least=0)
     start: Literal["points", "near"] = parameter(
-        "points", "begin at points of the data, or near the centres"
+        "points", "initial centres: points of the data, or near the true centres"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.start == "points" and self.clusters > self.n:
             raise InputError(
-                f"{self.clusters} clusters cannot start at {self.n} distinct points: "
-                "use more points or start=near"
+                f"expected at least {self.clusters} points, one to start each cluster from, "
+                f"got {self.n}: use more points or start=near"
             )
 
     def sample(

@@ -1,8 +1,8 @@
 """Recorded games of linear bandits: action sets, chosen actions, rewards, and normal noise.
 
-A game has n steps. Each step shows a set of actions with features; one is chosen and earns
-⟨a, w⟩ + N(0, σ²). The noise z ~ N(0, I) is for policies that sample. The games drawn here choose
-uniformly at random, from a fresh action set at every step.
+A game has n steps. Each step offers a set of actions with features; one is chosen and earns
+⟨a, w⟩ + N(0, σ²). The noise z ~ N(0, I) is for policies that sample. In the games drawn here, the
+actions are uniformly random, from a new action set at every step.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from innerloop.problems.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class BanditGameProblem(Problem):
-    """A batch of games. Policies that sample read `noise`, the z of every step."""
+    """A batch of games; `noise` is the z of every step, for policies that sample."""
 
     contents: ClassVar[str] = "game, step, action and feature"
     of = RenamedMethod("from_history")
@@ -36,7 +36,7 @@ class BanditGameProblem(Problem):
 
     @classmethod
     def from_history(cls, history: BanditHistory, noise: Tensor | None = None) -> BanditGameProblem:
-        """Make the problem of a rollout's history; without `noise`, z is 0."""
+        """Return the problem of a rollout's history; without `noise`, z is 0."""
         features = history.features
         zeros = torch.zeros_like(features[..., 0, :])
         return cls(features, history.actions, history.rewards, zeros if noise is None else noise)
@@ -47,7 +47,7 @@ class BanditGameProblem(Problem):
 
     @property
     def n(self) -> int:
-        """Number of steps of a game."""
+        """The number of steps of a game."""
         return self.features.shape[-3]
 
     @property
@@ -60,13 +60,13 @@ class BanditGameProblem(Problem):
 
     @property
     def chosen_features(self) -> Float[Tensor, "*batch n d"]:
-        """φ, the features of the action chosen at each step."""
+        """The features φ of the action chosen at each step."""
         place = self.actions[..., None, None].expand(*self.actions.shape, 1, self.d)
         return self.features.gather(-2, place).squeeze(-2)
 
 
 class LinearBanditGames(Distribution):
-    """A distribution over `BanditGameProblem`s of `LinearBandits`, played at random."""
+    """A distribution over `BanditGameProblem`s: games of `LinearBandits` with random actions."""
 
     source: ClassVar[str] = "Yang 2025, third paper (Lin et al. 2023)"
     problem_type: ClassVar[type[Any]] = BanditGameProblem

@@ -1,8 +1,8 @@
 """Stochastic linear bandits: an action a earns ⟨a, w⟩ + N(0, σ²).
 
 Actions are uniform on a cube inside the ball of radius B; each environment has one set of them, or
-a fresh one at every step. Weights w are N(0, I/d), uniform on [0, 1]ᵈ, or given. The paper's
-setting is d = 5, ten actions from [−1, 1]⁵ (B = √5), σ = 1.5, 200 steps and uniform weights.
+a new one at every step. Weights w are N(0, I/d), uniform on [0, 1]ᵈ, or set by the user. The paper
+uses d = 5, ten actions from [−1, 1]⁵ (B = √5), σ = 1.5, 200 steps and uniform weights.
 """
 
 from __future__ import annotations
@@ -42,9 +42,15 @@ class LinearBandit(Bandit):
             raise InputError(f"need at least one action set, action and feature; got {shapes}")
         check_numbers(tensors)
         if not bool((self.features != 0).any(dim=-1).all()):
-            raise InputError("an action whose features are all 0 teaches nothing: leave it out")
+            raise InputError(
+                "expected features that are not all 0 for each action, got an action with zeros "
+                "only: leave it out"
+            )
         if not bool(torch.isfinite(self.means).all()):
-            raise InputError("⟨a, w⟩ of an action is not finite: scale features or weights down")
+            raise InputError(
+                "expected a finite mean reward ⟨a, w⟩ of each action, got one that is not finite: "
+                "scale features or weights down"
+            )
         if not (math.isfinite(self.noise) and self.noise >= 0):
             raise InputError(f"noise must be finite and at least 0, got {self.noise}")
 
@@ -84,11 +90,11 @@ class LinearBandits(Distribution):
     d: int = parameter(5, "features", least=1, most=4096)
     arms: int = parameter(10, "actions in a set", least=1, most=100_000)
     sets: int = parameter(
-        1, "action sets: 1 stays for ever, more come one after another", least=1, most=10_000_000
+        1, "action sets: 1 for all steps, or one for each step", least=1, most=10_000_000
     )
     noise: float = parameter(1.5, "σ, the standard deviation of the reward's noise", least=0)
     bound: float | None = parameter(
-        None, "B, the largest norm of an action; none is √d, the cube [−1, 1]ᵈ", least=1e-150
+        None, "B, the largest norm of an action; √d if none, the cube [−1, 1]ᵈ", least=1e-150
     )
     prior: Tensor | Literal["normal", "uniform"] = parameter(
         "normal", "w ~ N(0, I/d), w uniform on [0, 1]ᵈ, or the d weights themselves"
@@ -98,7 +104,8 @@ class LinearBandits(Distribution):
         super().__post_init__()
         if isinstance(self.prior, Tensor) and self.prior.shape != (self.d,):
             raise InputError(
-                f"prior must be {self.d} weights or a word, got shape {tuple(self.prior.shape)}"
+                f"prior must be the name of a distribution or {self.d} weights, "
+                f"got shape {tuple(self.prior.shape)}"
             )
 
     def sample(

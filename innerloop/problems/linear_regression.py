@@ -1,7 +1,7 @@
 """In-context linear regression: n examples (x, y) with y = ⟨w, x⟩ + noise, and queries x to label.
 
-Rows x are N(0, Σ): Σ the identity, any positive definite matrix, or a given spectrum under a fresh
-random rotation for every instance. Weights w are N(0, I), N(0, Σ⁻¹) or given.
+Rows x are N(0, Σ). Σ is the identity, a positive definite matrix, or has a given spectrum and a new
+random rotation for every instance. Weights w are N(0, I), N(0, Σ⁻¹) or set by the user.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from innerloop.problems.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class RegressionProblem(Problem):
-    """A batch of instances: context examples, queries, and the true weights where known."""
+    """A batch of instances: context examples, queries, and the true weights if they are known."""
 
     contents: ClassVar[str] = "example, feature and query"
 
@@ -33,9 +33,10 @@ class RegressionProblem(Problem):
 
     @classmethod
     def from_arrays(cls, x: Any, y: Any, x_query: Any, weights: Any = None) -> RegressionProblem:
-        """Make a problem from tensors, NumPy arrays or lists; a single query may omit its axis.
+        """Return a problem made from tensors, NumPy arrays or lists.
 
-        Tensors keep their precision, halves become float32, everything else float64.
+        A single query may omit its axis. Tensors keep their precision, except that half precision
+        becomes float32. Everything else becomes float64.
         """
         x, y, x_query = as_tensor(x, "x"), as_tensor(y, "y"), as_tensor(x_query, "x_query")
         if x_query.ndim == x.ndim - 1 > 0:
@@ -56,15 +57,19 @@ class RegressionProblem(Problem):
 
     @property
     def targets(self) -> Float[Tensor, "*batch queries"]:
-        """Noiseless labels of the queries."""
+        """The noiseless labels of the queries."""
         if self.weights is None:
-            raise InputError("targets need the true weights, and this problem has none")
+            raise InputError(
+                "expected a problem with true weights, from which targets are computed, got one "
+                "without: pass weights"
+            )
         return (self.x_query @ self.weights.unsqueeze(-1)).squeeze(-1)
 
     def to_encoder_format(self) -> dict[str, Tensor]:
-        """Registers of Q. Liu's encoder prompt: x and y in one token, the queries last.
+        """Return the registers of Q. Liu's encoder prompt: x and y in one token, the queries last.
 
-        `x`, `y` (0 on queries), `one`, and `t`, which is 1 on context tokens and 0 on queries.
+        They are `x`, `y` (0 on queries), `one` (always 1), and `t` (1 on context tokens, 0 on
+        queries).
         """
         t = torch.cat([self.y.new_ones(self.n), self.y.new_zeros(self.queries)])
         return {
@@ -75,9 +80,10 @@ class RegressionProblem(Problem):
         }
 
     def to_decoder_format(self) -> dict[str, Tensor]:
-        """Registers of Q. Liu's decoder prompt: x and y in alternating tokens, the query last.
+        """Return the registers of Q. Liu's decoder prompt: alternating x and y, the query last.
 
-        `x` (0 on even tokens), `y` (0 on odd ones), `pos` = ⌈i/2⌉, `one`, `par` = (i+1) mod 2.
+        They are `x` (0 on even tokens), `y` (0 on odd tokens), `pos` = ⌈i/2⌉, `one` (always 1) and
+        `par` = (i+1) mod 2, for token i = 1, 2, …
         """
         x, y, i = self._alternate_tokens(torch.zeros_like(self.x))
         return {
@@ -89,9 +95,9 @@ class RegressionProblem(Problem):
         }
 
     def to_paired_decoder_format(self) -> dict[str, Tensor]:
-        """Registers of R. Liu et al.'s decoder prompt (4.2): even tokens repeat x beside their y.
+        """Return the registers of R. Liu et al.'s decoder prompt (4.2): even tokens hold x and y.
 
-        `x`, `y` (0 on odd tokens), and `odd`, which is 1 on odd tokens and 0 on even ones.
+        They are `x`, `y` (0 on odd tokens), and `odd` (1 on odd tokens, 0 on even tokens).
         """
         x, y, i = self._alternate_tokens(self.x)
         return {"x": x, "y": y, "odd": (i % 2).to(x.dtype)}
@@ -100,7 +106,8 @@ class RegressionProblem(Problem):
         """Return x, y and the number i of each of the tokens x₁, (even₁, y₁), x₂, …, query."""
         if self.queries != 1:
             raise OutOfRangeError(
-                f"the decoder format holds one query, got {self.queries}: batch the others"
+                f"expected one query in the decoder format, got {self.queries}: put the others "
+                "into the batch"
             )
         pairs = torch.stack([self.x, even], dim=-2).flatten(-3, -2)
         labels = torch.stack([torch.zeros_like(self.y), self.y], dim=-1).flatten(-2)
@@ -133,16 +140,18 @@ class LinearRegression(Distribution):
     kappa: float = parameter(1.0, "condition number: geometric spectrum 1 … 1/κ, rotated", least=1)
     spectrum: Tensor | None = parameter(None, "eigenvalues of Σ, d of them, randomly rotated")
     weights: Tensor | Literal["identity", "inverse"] = parameter(
-        "identity", "w ~ N(0, I), w ~ N(0, Σ⁻¹), or the d weights themselves"
+        "identity", "w ~ N(0, I), w ~ N(0, Σ⁻¹), or d weights"
     )
 
     def __post_init__(self) -> None:
         super().__post_init__()
         spectra = [self.covariance is not None, self.kappa != 1.0, self.spectrum is not None]
         if sum(spectra) > 1:
-            raise InputError("give only one of covariance, kappa and spectrum")
+            raise InputError(
+                "expected at most one of covariance, kappa and spectrum, got more: set only one"
+            )
         if self.kappa != 1.0 and self.d == 1:
-            raise InputError(f"d=1 has condition number 1, got kappa={self.kappa}")
+            raise InputError(f"kappa must be 1 for d=1, got {self.kappa}")
         if self.covariance is not None:
             _check_covariance(self.covariance, self.d)
         if self.spectrum is not None and (
@@ -179,7 +188,7 @@ class LinearRegression(Distribution):
         return RegressionProblem(x, y, x_query, weights).to(dtype)
 
     def _covariance_roots(self, normal: Any) -> tuple[Tensor, Tensor]:
-        """R with Σ = R Rᵀ, and R⁻¹; one per instance where Σ is random."""
+        """Return R with Σ = R Rᵀ, and R⁻¹; one per instance if Σ is random."""
         if self.covariance is not None:
             root = torch.linalg.cholesky(self.covariance)
             return root, torch.linalg.inv(root)
@@ -190,7 +199,7 @@ class LinearRegression(Distribution):
             identity = torch.eye(self.d, dtype=torch.float64)
             return identity, identity
         q, r = torch.linalg.qr(normal(self.d, self.d))
-        # Haar measure needs the signs of R's diagonal moved into Q.
+        # Q is uniform (Haar) only if the signs of R's diagonal are moved into it.
         rotation = q * r.diagonal(dim1=-2, dim2=-1).sign().unsqueeze(-2)
         return rotation * spectrum.sqrt(), (rotation / spectrum.sqrt()).mT
 
@@ -203,5 +212,5 @@ def _check_covariance(covariance: Tensor, d: int) -> None:
     least = float(torch.linalg.eigvalsh(covariance).min())
     if not least > 0 or bool(torch.linalg.cholesky_ex(covariance).info):
         raise InputError(
-            f"covariance must be positive definite, its least eigenvalue is {least:.3g}"
+            f"covariance must be positive definite, got a least eigenvalue of {least:.3g}"
         )

@@ -1,7 +1,7 @@
-"""In-context logistic regression: n examples (x, y) with y 1 or 0, and queries x to label.
+"""In-context logistic regression: n examples (x, y) with labels 1 or 0, and queries x to label.
 
-A label is 1 with chance s(⟨w, x⟩ + noise), s(z) = 1/(1 + e^{−z}). Rows and weights are those of
-linear regression; `targets` are the queries' log-odds ⟨w, x⟩.
+A label is 1 with probability s(⟨w, x⟩ + noise), s(z) = 1/(1 + e^{−z}). Rows and weights are drawn
+as in linear regression; `targets` are the log-odds ⟨w, x⟩ of the queries.
 """
 
 from __future__ import annotations

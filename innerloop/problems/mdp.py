@@ -22,27 +22,27 @@ from innerloop.problems.environment import Environment, check_probabilities, sam
 
 
 class Situation(NamedTuple):
-    """Observation in a decision process: the step of the episode, counted from 0, and the state."""
+    """An observation: the step of the episode, counted from 0, and the state."""
 
     step: int
     state: Int[Tensor, "*batch"]
 
 
 class EpisodeHistory(NamedTuple):
-    """States, actions and rewards, episode by episode."""
+    """The states, actions and rewards of all episodes of a game."""
 
     states: Int[Tensor, "*batch episodes horizon"]
     actions: Int[Tensor, "*batch episodes horizon"]
     rewards: Float[Tensor, "*batch episodes horizon"]
 
     def truncate(self, episodes: int) -> EpisodeHistory:
-        """Keep the first episodes alone."""
+        """Return the history of the first `episodes` episodes."""
         return EpisodeHistory(*(part[..., :episodes, :] for part in self))
 
 
 @dataclass(frozen=True, eq=False)
 class TabularMDP(Environment):
-    """A batch of decision processes; rewards lie in [0, 1] and are not random."""
+    """A batch of tabular decision processes, with deterministic rewards in [0, 1]."""
 
     transitions: Float[Tensor, "*batch horizon states actions states"]
     rewards: Float[Tensor, "*batch horizon states actions"]
@@ -94,13 +94,13 @@ class TabularMDP(Environment):
 
     @cached_property
     def optimal_values(self) -> Float[Tensor, "*batch horizon states actions"]:
-        """Q*, the action values of the optimal plan."""
+        """The action values Q* of the optimal plan."""
         return dynamic_programming(self.rewards, self.transitions)
 
     def value(
         self, plan: Float[Tensor, "*batch horizon states actions"] | None = None
     ) -> Float[Tensor, "*batch"]:
-        """Expected return of an episode under a plan, by default the optimal one."""
+        """Return the expected return of an episode under a plan, by default the optimal one."""
         if plan is None:
             first = self.optimal_values[..., 0, :, :].amax(dim=-1)
         else:
@@ -162,7 +162,7 @@ class TabularMDP(Environment):
         history: EpisodeHistory,
         plans: Sequence[Float[Tensor, "*batch horizon states actions"]],
     ) -> Float[Tensor, "*batch episodes"]:
-        """Regret of each episode, not accumulated: the best value minus that of its plan."""
+        """Return the regret of each episode, not accumulated: V* minus the value of its plan."""
         values = torch.stack([self.value(plan) for plan in plans], dim=-1)
         return self.value().unsqueeze(-1) - values
 
@@ -170,14 +170,14 @@ class TabularMDP(Environment):
 def _gather_row(
     rows: Float[Tensor, "*batch choices options"], place: Int[Tensor, "*batch"]
 ) -> Float[Tensor, "*batch options"]:
-    """Gather one row per environment, at that environment's own index."""
+    """Return one row per environment, at that environment's index."""
     return torch.take_along_dim(rows, place[..., None, None], dim=-2).squeeze(-2)
 
 
 def select_row(
     table: Float[Tensor, "*batch horizon states options"], situation: Situation
 ) -> Float[Tensor, "*batch options"]:
-    """Select the row of a table for the step and state of a situation."""
+    """Return the row of a table for the step and state of an observation."""
     return _gather_row(table[..., situation.step, :, :], situation.state)
 
 
@@ -187,9 +187,10 @@ def dynamic_programming(
     plan: Float[Tensor, "*batch horizon states actions"] | None = None,
     most: float | None = None,
 ) -> Float[Tensor, "*batch horizon states actions"]:
-    """Action values by backward induction: Q_h = R_h + P_h V_{h+1}, at most `most`, V_{H+1} = 0.
+    """Return action values by backward induction.
 
-    V is the value of the best action, or the average under a plan.
+    Q_h = min(R_h + P_h V_{h+1}, `most`) with V_{H+1} = 0. V is the value of the best action, or the
+    average value under a plan.
     """
     value = torch.zeros_like(rewards[..., 0, :, 0])
     values = []

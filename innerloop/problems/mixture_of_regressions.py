@@ -2,9 +2,10 @@
 
     y = ⟨x, β_z⟩ + ϑε,    z = k with probability π_k,    x ~ N(0, I),    ε ~ N(0, 1)
 
-The vectors β_k have random directions and one norm, the signal; signal/ϑ is the signal-to-noise
-ratio. K start vectors come with every instance: drawn like the truth, or near it (`warm`), which
-iterations need to succeed for K > 2. The symmetric mixture is β and −β, and so is its start.
+The vectors β_k have random directions and the same norm, the signal; signal/ϑ is the
+signal-to-noise ratio. Every instance has K start vectors. They are drawn like the true ones or near
+them (`warm`), which iterations need to succeed for K > 2. In the symmetric mixture both the true
+vectors and the start vectors are β and −β.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from innerloop.problems.problem import Problem
 
 @dataclass(frozen=True, eq=False)
 class MixtureProblem(Problem):
-    """A batch of instances: examples, queries, start vectors, and the true vectors where known."""
+    """A batch of instances: examples, queries, start vectors, and the true vectors if known."""
 
     contents: ClassVar[str] = "example, feature, query and component"
 
@@ -45,14 +46,14 @@ class MixtureProblem(Problem):
     def from_arrays(
         cls, x: Any, y: Any, x_query: Any, start: Any, betas: Any = None
     ) -> MixtureProblem:
-        """Make a problem from tensors, NumPy arrays or lists; a single query may omit its axis."""
+        """Return a problem made from tensors, arrays or lists; a single query may omit its axis."""
         examples = RegressionProblem.from_arrays(x, y, x_query)
         truth = None if betas is None else as_tensor(betas, "betas")
         return cls(examples.x, examples.y, examples.x_query, as_tensor(start, "start"), truth)
 
     @property
     def examples(self) -> RegressionProblem:
-        """The examples and queries alone."""
+        """The examples and queries, as a problem of linear regression."""
         return RegressionProblem(self.x, self.y, self.x_query)
 
     @property
@@ -114,12 +115,12 @@ class MixtureOfRegressions(Distribution):
     proportions: Tensor | None = parameter(None, "π, K positive numbers with sum 1; equal if none")
     signal: float = parameter(1.0, "norm of every weight vector", least=0)
     noise: float = parameter(0.5, "ϑ, standard deviation of the labels' noise", least=0)
-    warm: float | None = parameter(None, "distance of the start from the truth; none: far", least=0)
+    warm: float | None = parameter(None, "distance of start and true vectors; none: far", least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.symmetric and self.components != 2:
-            raise InputError(f"a symmetric mixture has 2 components, got {self.components}")
+            raise InputError(f"components must be 2 if symmetric=true, got {self.components}")
         resolve_proportions(self.proportions, self.components)
 
     def sample(
@@ -144,7 +145,7 @@ class MixtureOfRegressions(Distribution):
         return MixtureProblem(x, y, x_query, self._mirror(start), betas).to(dtype)
 
     def _mirror(self, vectors: Tensor) -> Tensor:
-        """Replace two vectors by β and −β where the mixture is symmetric."""
+        """Replace two vectors by β and −β if the mixture is symmetric."""
         if not self.symmetric:
             return vectors
         first = vectors[..., :1, :]

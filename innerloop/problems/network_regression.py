@@ -1,10 +1,10 @@
-"""In-context regression by a network: n examples (x, y), a query, and weights to start from.
+"""In-context regression by a network: n examples (x, y), a query, and initial weights.
 
     f(x) = p_N,   p_0 = x,   p_j = σ(V_j p_{j−1})      σ the ReLU, on the output too; no biases
 
-V_1 is K×d, those between are K×K, V_N is m×K. A teacher of the same shape gives the labels, y =
-f(x) + noise; rows x are N(0, I). Teacher and start are independent, and an entry of V_j is
-N(0, 2/columns) in both; starting from 0 would be starting at a stationary point.
+V_1 is K×d, V_2 … V_{N−1} are K×K, and V_N is m×K. A teacher of the same shape gives the labels,
+y = f(x) + noise; rows x are N(0, I). Teacher and initial weights are independent, and an entry of
+V_j is N(0, 2/columns) in both. Zeros would be a stationary point.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NetworkWeights = tuple[Float[Tensor, "*batch _ _"], ...]
 
 
 def activations(weights: NetworkWeights, rows: Float[Tensor, "*batch n d"]) -> list[Tensor]:
-    """p_0 … p_N of every row: p_0 the row itself, p_N the network's output."""
+    """Return p_0 … p_N of every row: p_0 is the row itself, p_N the output of the network."""
     layers = [rows]
     for matrix in weights:
         layers.append((layers[-1] @ matrix.mT).relu())
@@ -36,14 +36,14 @@ def activations(weights: NetworkWeights, rows: Float[Tensor, "*batch n d"]) -> l
 
 
 def network_shapes(d: int, width: int, layers: int, outputs: int) -> list[tuple[int, int]]:
-    """Rows and columns of V_1 … V_N."""
+    """Return the numbers of rows and columns of V_1 … V_N."""
     sizes = [d, *[width] * (layers - 1), outputs]
     return [(rows, columns) for columns, rows in pairwise(sizes)]
 
 
 @dataclass(frozen=True, eq=False)
 class NetworkProblem(Problem):
-    """A batch of instances: examples, a query, starting weights, and the teacher's where known."""
+    """A batch of instances: examples, a query, initial weights, and the teacher's if known."""
 
     contents: ClassVar[str] = "instance, example, feature and unit"
 
@@ -57,9 +57,10 @@ class NetworkProblem(Problem):
     def from_arrays(
         cls, x: Any, y: Any, x_query: Any, start: Any, teacher: Any = None
     ) -> NetworkProblem:
-        """Make a problem from tensors, NumPy arrays or lists; a single output may omit its axis.
+        """Return a problem made from tensors, NumPy arrays or lists.
 
-        Tensors keep their precision, halves become float32, everything else float64.
+        A single output may omit its axis. Tensors keep their precision, except that half precision
+        becomes float32. Everything else becomes float64.
         """
         x, y = as_tensor(x, "x"), as_tensor(y, "y")
         y = y.unsqueeze(-1) if y.ndim == x.ndim - 1 else y
@@ -85,7 +86,7 @@ class NetworkProblem(Problem):
         return all(map(self._network_fits, networks))
 
     def _network_fits(self, network: tuple[Tensor, ...]) -> bool:
-        """Tell whether the sizes of consecutive matrices match, from d inputs to m outputs."""
+        """Return whether the sizes of consecutive matrices match, from d inputs to m outputs."""
         columns = [matrix.shape[-1] for matrix in network]
         rows = [matrix.shape[-2] for matrix in network]
         return bool(network) and [*columns, self.y.shape[-1]] == [self.x.shape[-1], *rows]
@@ -96,20 +97,24 @@ class NetworkProblem(Problem):
 
     @property
     def shapes(self) -> list[tuple[int, int]]:
-        """Rows and columns of V_1 … V_N."""
+        """The numbers of rows and columns of V_1 … V_N."""
         return [(matrix.shape[-2], matrix.shape[-1]) for matrix in self.start]
 
     @property
     def targets(self) -> Float[Tensor, "*batch m"]:
-        """The teacher's noiseless output at the query."""
+        """The noiseless output of the teacher at the query."""
         if self.teacher is None:
-            raise InputError("targets need the teacher's weights, and this problem has none")
+            raise InputError(
+                "expected a problem with a teacher, from which targets are computed, got one "
+                "without: pass teacher"
+            )
         return activations(self.teacher, self.x_query.unsqueeze(-2))[-1].squeeze(-2)
 
     def to_encoder_format(self) -> dict[str, Tensor]:
-        """Data registers of a prompt with x and y in one token, the query last.
+        """Return the data registers of a prompt with x and y in one token, the query last.
 
-        `x`, `y` (0 on the query), `one`, and `t`, which is 1 on examples and 0 on the query.
+        They are `x`, `y` (0 on the query), `one` (always 1), and `t` (1 on examples, 0 on the
+        query).
         """
         t = torch.cat([self.y.new_ones(self.n), self.y.new_zeros(1)])
         return {

@@ -1,4 +1,4 @@
-"""Base class of problems about unlabelled points: data sets, and vectors to start from."""
+"""Base class of problems about unlabelled points: data sets and starting vectors."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ P = TypeVar("P", bound="PointsProblem")
 
 @dataclass(frozen=True, eq=False)
 class PointsProblem(Problem, ABC):
-    """A batch of data sets, each with vectors that an algorithm starts from.
+    """A batch of data sets, each with the starting vectors of an algorithm.
 
-    `labels` may hold the true origin of each point; no algorithm reads it.
+    `labels` may hold the true cluster of each point; algorithms do not read it.
     """
 
     contents: ClassVar[str] = "point, feature and starting vector"
@@ -30,7 +30,7 @@ class PointsProblem(Problem, ABC):
 
     @classmethod
     def from_arrays(cls: type[P], x: Any, start: Any) -> P:
-        """Make a problem from tensors, NumPy arrays or lists."""
+        """Return a problem made from tensors, NumPy arrays or lists."""
         return cls(as_tensor(x, "x"), as_tensor(start, "start"))
 
     @property

@@ -1,6 +1,6 @@
-"""Principal components of data with a given covariance spectrum, and vectors to start from.
+"""Principal components of data with a given covariance spectrum, and starting vectors.
 
-Rows x are N(0, Σ), Σ with a fresh random rotation for every instance; the starting vectors are
+Rows x are N(0, Σ), where Σ has a new random rotation for every instance. The starting vectors are
 uniform on the unit sphere. The solution is the leading eigenvectors of A = (1/n) Σᵢ xᵢ xᵢᵀ.
 """
 
@@ -21,20 +21,23 @@ from innerloop.problems.points import PointsProblem
 
 
 class PCAProblem(PointsProblem):
-    """A batch of data sets, each with a starting vector for every component to find."""
+    """A batch of data sets, each with one starting vector for every component."""
 
     @classmethod
     def from_arrays(cls, x: Any, start: Any) -> PCAProblem:
-        """Make a problem from tensors, arrays or lists; a single start vector may omit its axis."""
+        """Return a problem made from tensors, arrays or lists.
+
+        A single starting vector may omit its axis.
+        """
         x, start = as_tensor(x, "x"), as_tensor(start, "start")
         return cls(x, start.unsqueeze(-2) if start.ndim == x.ndim - 1 > 0 else start)
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.components > self.d:
-            raise InputError(f"need 1 to d components, got {self.components} for d={self.d}")
+            raise InputError(f"expected 1 to d={self.d} starting vectors, got {self.components}")
         if not bool((self.start.norm(dim=-1) > 0).all()):
-            raise InputError("a starting vector must not be zero")
+            raise InputError("expected starting vectors that are not 0, got one that is 0")
 
     @property
     def components(self) -> int:
@@ -42,12 +45,12 @@ class PCAProblem(PointsProblem):
 
     @property
     def covariance(self) -> Float[Tensor, "*batch d d"]:
-        """A = (1/n) Σᵢ xᵢ xᵢᵀ, without centring."""
+        """The covariance A = (1/n) Σᵢ xᵢ xᵢᵀ, without centring."""
         return self.x.mT @ self.x / self.n
 
 
 class PrincipalComponents(Distribution):
-    """A distribution over `PCAProblem`s; each eigenvalue is `gap` times the one before."""
+    """A distribution over `PCAProblem`s; each eigenvalue of Σ is `gap` times the previous one."""
 
     source: ClassVar[str] = "Q. Liu 2025, Algorithm 1"
     problem_type: ClassVar[type[Any]] = PCAProblem

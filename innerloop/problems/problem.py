@@ -1,7 +1,7 @@
 """Base class of problems: a batch of instances, as a frozen dataclass of tensors.
 
-The annotations of the fields declare shapes and kinds of numbers (see shapes.py), and every object
-is checked against them when it is created. The batch dimensions come first in every tensor.
+The annotations of the fields declare shapes and types of numbers (see shapes.py). Every object is
+checked against them when it is created. The batch dimensions come first in every tensor.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ Index = int | slice | Tensor | tuple[int | slice | Tensor, ...]
 
 @dataclass(frozen=True, eq=False)
 class Problem(ABC):  # noqa: B024, every method has a default
-    """One batch of instances."""
+    """A batch of instances of a problem."""
 
     contents: ClassVar[str] = "instance"
-    """What no problem may lack, for the error message: "need at least one …"."""
+    """The required contents, as in the error message "need at least one …"."""
 
     def __post_init__(self) -> None:
         named = self._name_tensors()
@@ -49,7 +49,7 @@ class Problem(ABC):  # noqa: B024, every method has a default
         check_whole_numbers({name: tensor for name, (f, tensor) in named.items() if f.kind is Int})
 
     def _sizes_agree(self) -> bool:
-        """Tell whether sizes fit where the annotations cannot say so."""
+        """Return whether sizes agree; subclasses check what annotations cannot express."""
         return True
 
     @classmethod
@@ -57,7 +57,7 @@ class Problem(ABC):  # noqa: B024, every method has a default
         return ", ".join(field.describe() for field in read_fields(cls))
 
     def _name_tensors(self) -> dict[str, tuple[TensorField, Any]]:
-        """Return what should be tensors, with their fields, by name: `x`, …, `start[0]`, … ."""
+        """Return the values that must be tensors, with their fields, by names like `start[0]`."""
         named = {}
         for field in read_fields(type(self)):
             value = getattr(self, field.name)
@@ -74,14 +74,17 @@ class Problem(ABC):  # noqa: B024, every method has a default
 
     @property
     def batch(self) -> tuple[int, ...]:
-        """The leading dimensions."""
+        """The batch dimensions, which come first in every tensor."""
         field, tensor = next(iter(self._name_tensors().values()))
         return tuple(tensor.shape[: tensor.ndim - len(field.dimensions)])
 
     def __len__(self) -> int:
         """Return the first batch dimension."""
         if not self.batch:
-            raise InputError(f"this {type(self).__name__} is a single instance: it has no length")
+            raise InputError(
+                f"expected a batch of {type(self).__name__}, got a single instance, which has no "
+                "length"
+            )
         return self.batch[0]
 
     def __iter__(self: P) -> Iterator[P]:
@@ -91,19 +94,27 @@ class Problem(ABC):  # noqa: B024, every method has a default
         """Select instances by the leading dimensions of the batch."""
         places = index if isinstance(index, tuple) else (index,)
         if len(places) > len(self.batch):
-            raise InputError(f"{len(places)} indices for a batch of dimensions {self.batch}")
+            raise InputError(
+                f"expected at most {len(self.batch)} indices for a batch of dimensions "
+                f"{self.batch}, got {len(places)}"
+            )
         for place in places:
             if isinstance(place, bool) or not (
                 hasattr(place, "__index__") or isinstance(place, slice)
             ):
-                raise InputError(f"an index is a whole number or a slice, got {place!r}")
+                raise InputError(f"expected a whole number or a slice as index, got {place!r}")
         _, tensor = next(iter(self._name_tensors().values()))
         try:
             empty = not tensor[places].numel()
         except (IndexError, ValueError):
-            raise InputError(f"no instance {index} in a batch of {self.batch}") from None
+            raise InputError(
+                f"expected an index within a batch of dimensions {self.batch}, got {index}"
+            ) from None
         if empty:
-            raise InputError(f"{index} selects no instance of a batch of {self.batch}")
+            raise InputError(
+                f"expected an index that selects at least one instance of a batch of dimensions "
+                f"{self.batch}, got {index}"
+            )
         return self.map_tensors(lambda tensor: tensor[places])
 
     def map_tensors(self: P, change: Callable[[Tensor], Tensor]) -> P:
@@ -117,7 +128,7 @@ class Problem(ABC):  # noqa: B024, every method has a default
         return replace(self, **{f.name: apply(getattr(self, f.name)) for f in fields(self)})
 
     def to(self: P, where: torch.dtype | torch.device | str) -> P:
-        """Convert to another precision or device; a precision leaves whole numbers as they are."""
+        """Convert to another precision or device; a precision does not change integer tensors."""
         precision = isinstance(where, torch.dtype)
 
         def convert(tensor: Tensor) -> Tensor:
@@ -145,9 +156,9 @@ class Problem(ABC):  # noqa: B024, every method has a default
         return replace(repeated, **{"x_query": rows if single else rows.unsqueeze(-2)})
 
     def prefixes(self: P) -> list[P]:
-        """Make the problems of positions 2 … n + 1: the examples before, and the next x to label.
+        """Return a problem for each prefix of 1 … n examples, whose query is the next x.
 
-        The last has all examples and the first query.
+        The last problem has all examples and the first query.
         """
         x, y, x_query = self._get_examples()
         axis = len(self.batch)
@@ -164,7 +175,9 @@ class Problem(ABC):  # noqa: B024, every method has a default
         """Return x, y and x_query of a problem with labelled examples and queries."""
         names = ("x", "y", "x_query")
         if not {field.name for field in read_fields(type(self))}.issuperset(names):
-            raise InputError(f"{type(self).__name__} has no labelled examples and queries")
+            raise InputError(
+                f"expected a problem with labelled examples and queries, got {type(self).__name__}"
+            )
         x, y, x_query = (getattr(self, name) for name in names)
         return x, y, x_query
 

@@ -1,9 +1,9 @@
-"""River swim: a chain that pays little at one end, and much at the other after a long swim.
+"""River swim: a chain of states with a small reward at one end and a large one at the other.
 
-Going left (action 0) always succeeds, with the current; going right (action 1) moves right with
-probability 0.35, stays with 0.6 and is washed back with 0.05; from the left bank it is 0.6 to move
-and 0.4 to stay, at the right bank 0.6 to stay and 0.4 to be washed back. Left on the left bank
-earns 0.005, right on the right bank 1. Episodes begin on the left bank.
+Action 0 (left, with the current) always moves left. Action 1 (right) moves right with probability
+0.35, stays with 0.6 and moves left with 0.05. In the leftmost state it moves right with 0.6 and
+stays with 0.4; in the rightmost state it stays with 0.6 and moves left with 0.4. Left in the
+leftmost state earns 0.005, right in the rightmost state 1. Episodes begin in the leftmost state.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from innerloop.problems.mdp import TabularMDP
 
 
 class RiverSwim(Distribution):
-    """A single `TabularMDP`; all environments of a batch are equal."""
+    """The river swim as a `TabularMDP`; all environments of a batch are equal."""
 
     source: ClassVar[str] = "Osband et al. 2013, figure 1 (after Strehl and Littman 2008)"
     problem_type: ClassVar[type[Any]] = TabularMDP
@@ -28,7 +28,7 @@ class RiverSwim(Distribution):
         {"states": 6, "horizon": 10},
     )
 
-    states: int = parameter(6, "places along the river", least=2, most=1000)
+    states: int = parameter(6, "states along the river", least=2, most=1000)
     horizon: int = parameter(20, "steps of an episode H", least=1, most=10_000)
 
     def sample(
@@ -37,7 +37,7 @@ class RiverSwim(Distribution):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> TabularMDP:
-        """Return copies of the river; nothing about it is random."""
+        """Return a batch of equal environments; there is no randomness."""
         check_batch(batch)
         last = self.states - 1
         current = torch.tensor([0.05, 0.6, 0.35], dtype=torch.float64)

@@ -1,7 +1,7 @@
-"""Declared shapes: what the annotations of a dataclass say about its tensors, checked at run time.
+"""Shapes of tensors, declared by the annotations of a dataclass and checked at run time.
 
-A field `x: Float[Tensor, "*batch n d"]` declares a kind of numbers and named dimensions; a name has
-one size in all fields, and `_` has any. Each field begins with `*batch`, the leading dimensions.
+A field `x: Float[Tensor, "*batch n d"]` declares a type of numbers and named dimensions. A name has
+the same size in all fields; `_` has any size. Each field begins with the dimensions `*batch`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class TensorField:
     optional: bool
 
     def describe(self) -> str:
-        """Write the declaration as in error messages: `weights (*batch, d) or None`."""
+        """Return the declaration for error messages, such as `weights (*batch, d) or None`."""
         shape = ", ".join([BATCH, *self.dimensions])
         each = " each" if self.several else ""
         return f"{self.name} ({shape}){each}{' or None' if self.optional else ''}"
@@ -40,7 +40,7 @@ class TensorField:
 
 @cache
 def read_fields(kind: type[Any]) -> tuple[TensorField, ...]:
-    """Read which fields of a dataclass hold tensors, and their declared shapes."""
+    """Return the fields of a dataclass that hold tensors, with their declared shapes."""
     hints = typing.get_type_hints(kind)
     shapes = [_read_field(field.name, hints[field.name]) for field in fields(kind)]
     return tuple(field for field in shapes if field is not None)
@@ -63,7 +63,7 @@ def _read_field(name: str, hint: Any) -> TensorField | None:
 
 
 def shapes_agree(tensors: Iterable[tuple[TensorField, Tensor]]) -> bool:
-    """Tell whether each tensor has its declared dimensions, and each name one size."""
+    """Return whether each tensor has its declared dimensions, and each name has one size."""
     sizes: dict[str, Any] = {}
     for field, tensor in tensors:
         lead = tensor.ndim - len(field.dimensions)

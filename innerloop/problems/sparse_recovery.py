@@ -38,11 +38,11 @@ class SparseRecovery(Distribution):
     d: int = parameter(20, "features", least=1, most=4096)
     n: int = parameter(10, "context examples", least=1, most=1_000_000)
     sparsity: int = parameter(3, "entries of the weights that are not zero", least=1)
-    support: int | None = parameter(None, "the support lies in this many first entries", least=1)
+    support: int | None = parameter(None, "number of first entries with the support", least=1)
     noise: float = parameter(0.0, "standard deviation of the context labels' noise", least=0)
     variances: Tensor | None = parameter(None, "variance of each feature; 1 if none")
     fixed: int | None = parameter(
-        None, "seed of one X for all; a fresh X each if none", least=0, most=2**SEED_BITS - 1
+        None, "seed of one X for all; one X each if none", least=0, most=2**SEED_BITS - 1
     )
 
     def __post_init__(self) -> None:
@@ -67,7 +67,7 @@ class SparseRecovery(Distribution):
         normal = normal_sampler(batch, generator)
         rows = self._scale_rows(normal(self.n + 1, self.d))
         within = self.d if self.support is None else self.support
-        # The places of the largest of independent uniforms are a uniformly random support.
+        # The positions of the largest of independent uniform numbers are a random support.
         lots = torch.rand(*batch, within, generator=generator, dtype=torch.float64)
         places = lots.topk(self.sparsity, dim=-1).indices
         weights = torch.zeros(*batch, self.d, dtype=torch.float64)
@@ -81,7 +81,7 @@ class SparseRecovery(Distribution):
         return RegressionProblem(x, y, x_query, weights).to(dtype)
 
     def draw_measurements(self, seed: int) -> Float[Tensor, "n d"]:
-        """Draw the fixed X of a seed from this distribution; equal seeds give equal X."""
+        """Draw the shared X from this distribution; equal seeds give equal X."""
         normal = normal_sampler((), torch.Generator().manual_seed(seed))
         return self._scale_rows(normal(self.n, self.d))
 

@@ -1,6 +1,6 @@
-"""Recorded games in decision processes: states, actions and rewards to plan from.
+"""Recorded games in decision processes: states, actions and rewards, from which to plan.
 
-A decision process is drawn as `TabularMDPs` draws it, and every action is uniformly random.
+The decision processes are drawn by `TabularMDPs`, and all actions are uniformly random.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from innerloop.problems.tabular_mdps import TabularMDPs
 
 @dataclass(frozen=True, eq=False)
 class TabularGameProblem(Problem):
-    """A batch of games, episode by episode, and the numbers of states and actions."""
+    """A batch of games in episodes, and the numbers of states and actions."""
 
     contents: ClassVar[str] = "game, episode and step"
 
@@ -36,7 +36,7 @@ class TabularGameProblem(Problem):
         check_indices("states", self.states, self.sizes[0])
         check_indices("actions", self.actions, self.sizes[1])
         if not bool(((self.rewards >= 0) & (self.rewards <= 1)).all()):
-            raise InputError("rewards must lie in [0, 1]: divide them by the largest")
+            raise InputError("rewards must lie in [0, 1], got others: divide them by the largest")
 
     @property
     def episodes(self) -> int:

@@ -1,4 +1,4 @@
-"""Random tabular decision processes: flat Dirichlet transitions, uniform rewards, a flat start.
+"""Random tabular decision processes: Dirichlet(1) transitions, uniform rewards and initial states.
 
 Every step of the episode has its own transitions and rewards, every environment its own process.
 """
@@ -41,7 +41,7 @@ class TabularMDPs(Distribution):
         check_batch(batch)
         shape = (*batch, self.horizon, self.states, self.arms)
         weights = torch.empty(*shape, self.states, dtype=torch.float64)
-        # Independent exponentials over their sum are uniform on the simplex: flat Dirichlet.
+        # Independent exponentials divided by their sum are Dirichlet(1): uniform on the simplex.
         weights.exponential_(generator=generator)
         transitions = weights / weights.sum(dim=-1, keepdim=True)
         rewards = torch.rand(*shape, generator=generator, dtype=torch.float64)
