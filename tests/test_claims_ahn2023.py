@@ -320,11 +320,11 @@ def test_a_batch_with_its_images_cannot_show_their_symmetry() -> None:
     assert [require_batch(check, many).passed for check in (good, bad)] == [True, False]
 
 
-def test_what_falls_but_misses_our_threshold_is_left_open() -> None:
-    """The figure tells no number of iterations; a curve that does not halve refutes it."""
+def test_a_curve_that_falls_but_misses_our_threshold_is_undecided() -> None:
+    """The source does not print the size of its batch; a curve that does not halve refutes it."""
     left = check_falling("Dist goes to 0", [[1.0, 0.1]], "last")
     assert (left.passed, left.counterexample) == (None, "")
-    assert "not told" in left.ours
+    assert "does not print its size" in left.ours
     stays = check_falling("Dist goes to 0", [[1.0, 0.01], [1.0, 0.8]], "last")
     assert (stays.passed, stays.counterexample) == (False, "last: 0.405, interval [0.01, 0.8]")
     assert check_falling("Dist goes to 0", [[1.0, 0.01]], "last").passed
@@ -344,6 +344,17 @@ def test_a_loss_is_decided_where_fresh_prompts_and_the_batch_agree(
     part = judge_figure_3(cells).parts[2]
     assert part.printed.passed is passed
     assert bool(part.printed.counterexample) == (passed is False)
+
+
+def test_figure_3_names_what_the_source_does_not_print() -> None:
+    """The stored runs leave Dist and the loss undecided; more training decides neither."""
+    claim = load_claims()["ahn2023.figure-3"]
+    evidence = claim.judge_cells(read_trainings("figure-3"))
+    assert evidence.verdict == "not decidable from the source"
+    assert evidence.missing.startswith("The source does not print how many prompts the training")
+    assert evidence.missing.count(".") == 1
+    readings = evidence.parts[2].other_readings.values()
+    assert [check.passed for check in readings] == [False, True]
 
 
 def test_a_distance_is_constant_on_average_over_the_runs() -> None:

@@ -92,7 +92,7 @@ def test_the_printed_bias_is_an_erratum_where_parameters_are_said_to_exist(
 ) -> None:
     evidence = check_tiny(load_claims()["liu2025.theorem-4.1"])
     # x = 1, y = 2, M = 1, θ = 1: S_1(2/3) = 0, but 2/3 − 1 with the printed bias.
-    assert "[-1/3] against [0]" in evidence.errata[0].printed.counterexample
+    assert "[-1/3] ≠ [0]" in evidence.errata[0].printed.counterexample
     assert evidence.errata[0].grade == "step"
 
 
@@ -182,10 +182,10 @@ def test_the_first_steps_of_the_ball_lose_a_factor_and_a_row(
     """Lemma 4, x = σ_d = γ = β* = 1: (i) says 1/3 of 2/3. x = 1, 10 at i = 3: 1/3 against 101/3."""
     evidence = check_tiny(load_claims()["liu2025.lemma-4"])
     first, prefix, _ = evidence.errata
-    assert first.printed.counterexample.endswith("2/3 against 1/3")
+    assert first.printed.counterexample.endswith("2/3 > 1/3")
     assert first.corrected is not None
     assert first.corrected.passed
-    assert "$x = σ_d = 3$, $β* = 1$, from $β = C$, in units of $C = 2/3$: 4/3 against 1" in (
+    assert "$x = σ_d = 3$, $β* = 1$, from $β = C$, in units of $C = 2/3$: 4/3 > 1" in (
         evidence.parts[0].printed.counterexample
     )
     (pair,) = (each for each in lemma_4._list_by_hand() if "$x = 1$ and $10$" in each[-1])
@@ -210,8 +210,8 @@ def test_the_printed_gate_is_too_low(check_tiny: Callable[[Claim], Evidence]) ->
     assert beta > growth**3
     assert beta * x > star * x + x * (star + growth**2)
     _, ball, gate, _ = check_tiny(load_claims()["liu2025.proposition-1"]).errata
-    assert "$k = 3$, $K = 2$: 10000/3 against 1728" in ball.printed.counterexample
-    assert "$k = 2$, $K = 2$: 3.33333e+07 against 2.144e+07" in gate.printed.counterexample
+    assert "$k = 3$, $K = 2$: 10000/3 > 1728" in ball.printed.counterexample
+    assert "$k = 2$, $K = 2$: 3.33333e+07 > 2.144e+07" in gate.printed.counterexample
 
 
 def test_every_matrix_of_proposition_2_is_on_its_event() -> None:

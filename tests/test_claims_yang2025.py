@@ -17,6 +17,7 @@ from innerloop.claims.base import Claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence
 from innerloop.claims.loading import load_claims
+from innerloop.claims.readings import decide_together
 from innerloop.claims.yang2025.fu_rates import ERRORS, _count_steps, descent_errors, newton_errors
 from innerloop.claims.yang2025.hard_instances import (
     HARD_EXAMPLES,
@@ -41,7 +42,6 @@ from innerloop.claims.yang2025.lin_theorem_12 import (
     check_many_actions,
     soft_ucb_vi,
 )
-from innerloop.claims.yang2025.readings import decide_together
 from innerloop.claims.yang2025.two_regressions import (
     INNER_STEPS,
     STRONG,

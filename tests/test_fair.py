@@ -224,14 +224,55 @@ def test_trials_take_cases() -> None:
         bound.add(2, 1, Case(n=n))
         same.add(2.0, 1.0, Case(n=n))
         mean.add(torch.ones(5) + 1e-3 * torch.arange(5), 3.0, Case(n=n))
-    assert bound.check().counterexample == "$n = 4$: 2 against 1"
-    assert same.check().counterexample == "$n = 4$: 2 against 1"
-    assert mean.check().counterexample.startswith("$n = 4$: off by ")
-    assert bound.check().summary.startswith("3 cases, violated in 3")
+    assert bound.check().counterexample == "$n = 4$: 2 > 1"
+    assert same.check().counterexample == "$n = 4$: 2 ≠ 1"
+    expected = "$n = 4$: the mean is 1.002 ± 0.00071, and 3 is stated"
+    assert mean.check().counterexample == expected
+    assert bound.check().summary == "fails in 3 of 3 cases"
     written = Inequality("b ≥ a", larger_first=True)
     written.add(2, 1, Case(n=4))
-    assert written.check().counterexample == "$n = 4$: 1 against 2", "as the statement has them"
-    assert written.check().summary.startswith("1 case, violated in 1")
+    assert written.check().counterexample == "$n = 4$: 1 < 2", "in the order of the statement"
+    assert written.check().summary == "fails in 1 of 1 case"
+
+
+@pytest.mark.parametrize(
+    ("larger_first", "sides", "summary"),
+    [
+        (False, (0.9, 1.0), "2 cases, closest: 0.9 ≤ 1"),
+        (True, (0.9, 1.0), "2 cases, closest: 1 ≥ 0.9"),
+        (False, (1 + 1e-14, 1.0), "2 cases, closest: both sides are 1"),
+    ],
+)
+def test_an_inequality_reports_both_sides_of_the_closest_case(
+    larger_first: bool, sides: tuple[float, float], summary: str
+) -> None:
+    trial = Inequality("a ≤ b", larger_first=larger_first)
+    trial.add(*sides, Case(n=4))
+    trial.add(1.0, 3.0, Case(n=2))
+    assert trial.check().summary == summary
+    trial.search_note = "a search evaluated it 9 times"
+    assert trial.check().summary == f"{summary}; a search evaluated it 9 times"
+
+
+def test_sides_that_are_nearly_equal_or_infinite_are_compared() -> None:
+    near = Inequality("a ≤ b")
+    near.add(1 + 2**-30, 1.0, Case(n=1))
+    assert near.check().counterexample == "$n = 1$: 1.0000000009313226 > 1"
+    infinite = Inequality("a ≤ b")
+    infinite.add(float("inf"), 1.0, Case(n=1))
+    assert infinite.check().counterexample == "$n = 1$: inf > 1"
+    bounded = Inequality("a ≤ b")
+    bounded.add(1.0, float("inf"), Case(n=1))
+    assert bounded.check().passed
+
+
+def test_a_counterexample_shows_how_its_sides_are_computed() -> None:
+    trial = Inequality("$a ≤ b$")
+    trial.add(1.08, 1.0, Case(d=3), working=("the left side is 3 · 0.04 · 9", ""))
+    assert trial.check().counterexample == "$d = 3$: the left side is 3 · 0.04 · 9 = 1.08 > 1"
+    trial = Inequality("$b ≥ a$", larger_first=True)
+    trial.add(4.0, 3.0, Case(k=3), working=("1 + 1 + 1 + 1", "1 + 2"))
+    assert trial.check().counterexample == "$k = 3$: 1 + 2 = 3 < 1 + 1 + 1 + 1 = 4"
 
 
 @pytest.mark.parametrize(
@@ -361,7 +402,7 @@ def find_pools(source: str) -> list[dict[str, Callable[[int], Tensor]]]:
 
 def needs_hard_instances(one: Claim, found: Evidence) -> bool:
     """Whether a claim asserts an inequality, or corrects anything."""
-    bounds = any("least margin" in part.printed.summary for part in found.parts)
+    bounds = any(re.search("closest: |fails in", part.printed.summary) for part in found.parts)
     mended = any("corrected" in name for name, _ in found.list_checks())
     return one.kind == "inequality" or bounds or mended
 
@@ -416,10 +457,12 @@ def list_counterexamples(found: Evidence) -> list[str]:
 
 @pytest.mark.parametrize("id", [id for id in POOLED if id.startswith(("ahn2023", "gatmiry2024"))])
 def test_counterexamples_can_be_typed(id: str, check_tiny: Callable[[Claim], Evidence]) -> None:
-    """What is given has five digits at most; what follows from it, after the colon, has its own."""
-    for text in list_counterexamples(check_tiny(load_claims()[id])):
-        given = text.rpartition(":")[0]
-        for number in re.findall(r"\d+\.?\d*", given):
+    """Inputs have at most five digits; after the colon, both sides are computed from them."""
+    evidence = check_tiny(load_claims()[id])
+    assert "margin" not in json.dumps(evidence.as_dict())
+    for text in list_counterexamples(evidence):
+        inputs = text.rpartition(":")[0]
+        for number in re.findall(r"\d+\.?\d*", inputs):
             assert len(number.replace(".", "").strip("0")) <= 5, text
 
 

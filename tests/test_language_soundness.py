@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from dataclasses import replace
-import threading
 from typing import Any
 
 import pytest
@@ -14,7 +13,6 @@ import innerloop
 from innerloop.errors import InputError, OutOfRangeError
 from innerloop.language import (
     Data,
-    Number,
     State,
     clip,
     closed,
@@ -24,10 +22,8 @@ from innerloop.language import (
     mean,
     own_total,
     program,
-    relu,
     soft_threshold,
     softmax,
-    stack,
     total,
 )
 from innerloop.language.errors import CannotCompile

@@ -1,10 +1,10 @@
-"""A case: the sizes and the description of one instance that a statement is tried on.
+"""A case: the sizes and the description of one instance on which a statement is tested.
 
     case = Case(d=2, L=3, n=10**6, A=matrix, note="a nilpotent part")
     trial.add(left, right, case)     # "$d = 2$, $L = 3$, $n = 10^6$, $A = [[1, 31.8], [0, 1]]$, …"
 
-Numbers order counterexamples, in the order in which they are given: the smallest is shown. Tensors
-and words only describe.
+The numbers of a case, compared in the order of the arguments, decide which counterexample is the
+smallest. Tensors and words only describe the instance.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Case:
 
     @property
     def size(self) -> tuple[float, ...]:
-        """The numbers of the case, which order it among others."""
+        """The numbers of the case, which order it among other cases."""
         return tuple(float(v) for v in self.values.values() if isinstance(v, int | float))
 
     def extend(self, *, note: str = "", **values: Any) -> Case:
@@ -42,12 +42,13 @@ class Case:
 
 
 def format_entry(value: Any, digits: int = 7) -> str:
-    """Format a number so that a reader can type it: 10^6, 5/3 or 0.25; matrices by rows."""
+    """Format a number as a reader can type it (10^6, 5/3 or 0.25), and a matrix by rows."""
     if isinstance(value, Tensor):
         return format_entry(value.tolist(), digits)
     if isinstance(value, list | tuple):
         return f"[{', '.join(format_entry(part, digits) for part in value)}]"
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    is_number = isinstance(value, int | float) and not isinstance(value, bool)
+    if not is_number or abs(value) == math.inf:
         return str(value)
     if isinstance(value, int):
         power = round(math.log10(value)) if value >= 10**4 else 0

@@ -46,7 +46,7 @@ class Check:
     passed: bool | None
     """None where the data cannot decide: an interval that straddles the claim."""
     summary: str
-    """How many cases, of which sizes, with which margin."""
+    """How many cases of which sizes were tested, and both sides of the closest one."""
     counterexample: str = ""
     """The smallest one found, so that a reader can check it by hand or in three lines of NumPy."""
     ours: str = ""

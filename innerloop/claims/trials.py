@@ -1,12 +1,12 @@
-"""How a statement is put to the test: many cases, the worst of them, the smallest that breaks it.
+"""Trials of a statement: all of its cases, how close they come, and the smallest that violates it.
 
     trial = Equality("w₊ = w + A ∇R(w)", tolerance=1e-10)
     trial.add(left, right, Case(d=d, n=n, layer=k))
     Part(printed=trial.check())
 
-The smallest case that breaks the statement is the one that is shown. Equalities are held to
-rounding, inequalities to their margin, expectations to standard errors; `intervals` has what is
-decided by an interval, `searching` how violations are looked for.
+The check shows the smallest case that violates the statement, with both sides computed. Equalities
+hold up to rounding, inequalities relative to their larger side, expectations up to standard errors.
+`intervals` has checks that an interval decides, `searching` the search for violations.
 """
 
 from __future__ import annotations
@@ -23,35 +23,39 @@ from innerloop.claims.cases import Case, format_entry
 from innerloop.claims.evidence import Check, Erratum, Grade
 
 Number = float | int | Tensor
+Working = tuple[str, str]
+"""How the left and the right side are computed, such as ("3 · 0.04 · 9", ""): shown before their
+values."""
 FEW_ENTRIES = 9
-"""Sides of up to this many entries are shown in a counterexample; of larger ones the distance."""
+"""Largest number of entries of a side that a counterexample shows; of a larger one it shows the
+distance to the other side."""
 
 
 @dataclass(eq=False)
 class _Trial:
-    """Counts cases, and keeps the smallest that breaks the statement."""
+    """Counts cases, and stores the smallest one that violates the statement."""
 
     statement: str
     cases: int = field(default=0, init=False)
     violations: int = field(default=0, init=False)
     smallest: tuple[tuple[float, ...], str] | None = field(default=None, init=False)
 
-    def _record_case(self, breaks: bool, case: Case, describe: Callable[[], str]) -> None:
+    def _record_case(self, violated: bool, case: Case, describe: Callable[[], str]) -> None:
         self.cases += 1
-        self.violations += breaks
-        if breaks and (self.smallest is None or case.size < self.smallest[0]):
+        self.violations += violated
+        if violated and (self.smallest is None or case.size < self.smallest[0]):
             self.smallest = (case.size, f"{case}: {describe()}")
 
     def _count(self) -> str:
         return "1 case" if self.cases == 1 else f"{self.cases} cases"
 
     def check(self) -> Check:
-        """The outcome of all cases."""
+        """Return the outcome of all cases."""
         raise NotImplementedError
 
     def _build_check(self, passed: bool | None, summary: str) -> Check:
         if not self.cases:
-            raise ValueError(f"nothing was tried: {self.statement}")
+            raise ValueError(f"a trial needs at least one case, got none: {self.statement}")
         counterexample = self.smallest[1] if self.smallest and passed is False else ""
         return Check(
             statement=self.statement,
@@ -68,13 +72,8 @@ class Equality(_Trial):
     tolerance: float = 1e-9
     worst: float = field(default=0.0, init=False)
 
-    def add(
-        self,
-        left: Number,
-        right: Number,
-        case: Case,
-    ) -> float:
-        """Try a case; its deviation."""
+    def add(self, left: Number, right: Number, case: Case, *, working: Working = ("", "")) -> float:
+        """Try a case; return the relative difference of its sides."""
         one, other = _as_tensor(left), _as_tensor(right)
         if one.shape != other.shape:
             raise ValueError(f"{tuple(one.shape)} cannot equal {tuple(other.shape)}: {case}")
@@ -83,9 +82,10 @@ class Equality(_Trial):
         self.worst = max(self.worst, deviation)
 
         def describe() -> str:
-            few = max(one.numel(), other.numel()) <= FEW_ENTRIES
-            sides = f"{format_entry(one)} against {format_entry(other)}"
-            return sides if few else f"off by {deviation:.3g}"
+            if max(one.numel(), other.numel()) > FEW_ENTRIES:
+                return f"the sides differ by {deviation:.3g} relative to the largest entry"
+            sides = (format_entry(one), format_entry(other))
+            return " ≠ ".join(map(_write_side, working, sides))
 
         self._record_case(deviation > self.tolerance, case, describe)
         return deviation
@@ -100,7 +100,7 @@ class Equality(_Trial):
 
 
 def check_told(statement: str, rows: Iterable[Mapping[str, Any]], tolerance: float) -> Check:
-    """Check that what a build `told` is what was `wanted`, in every row of data that has both."""
+    """Check that the columns `told` and `wanted` are equal in every row that has both."""
     trial = Equality(statement, tolerance=tolerance)
     for row in rows:
         if "told" in row:
@@ -110,53 +110,72 @@ def check_told(statement: str, rows: Iterable[Mapping[str, Any]], tolerance: flo
 
 @dataclass(eq=False)
 class Inequality(_Trial):
-    """left ≤ right in every case. The margin is (right − left) / max(|left|, |right|)."""
+    """left ≤ right in every case, to rounding: left − right ≤ rounding · max(|left|, |right|).
+
+    The summary shows the sides of the closest case: that with the least (right − left) relative to
+    the larger side.
+    """
 
     rounding: float = 1e-12
     larger_first: bool = False
-    """Whether the statement is written as right ≥ left: counterexamples show that order."""
-    least_margin: float = field(default=math.inf, init=False)
+    """Whether the statement is written as right ≥ left: the sides are shown in that order."""
+    closest: tuple[float, str] = field(default=(math.inf, ""), init=False)
     search_note: str = field(default="", init=False)
     """How far a search for a violation went, in words."""
 
-    def add(
-        self,
-        left: Number,
-        right: Number,
-        case: Case,
-    ) -> float:
-        """Try a case; its margin, negative where it is violated."""
+    def add(self, left: Number, right: Number, case: Case, *, working: Working = ("", "")) -> float:
+        """Try a case; return right − left relative to the larger side, negative if violated."""
         one, other = float(left), float(right)
         if math.isnan(one) or math.isnan(other):
             raise ValueError(f"a side is not a number: {case}")
         larger = max(abs(one), abs(other))
-        margin = 0.0 if one == other else (other - one) / larger
-        if margin < 0 and 0.0 in (one, other) and larger <= self.rounding:
-            margin = 0.0  # nothing to be relative to: 2e-16 against 0 is rounding
-        self.least_margin = min(self.least_margin, margin)
+        if one == other:
+            distance = 0.0
+        elif math.isinf(larger):
+            distance = math.copysign(1.0, other - one)
+        else:
+            distance = (other - one) / larger
+        if distance < 0 and 0.0 in (one, other) and larger <= self.rounding:
+            distance = 0.0  # 2e-16 and 0 differ by rounding, which nothing here is relative to
+        if distance < self.closest[0]:
+            self.closest = (distance, self._compare(one, other, distance))
 
         def describe() -> str:
-            sides = (other, one) if self.larger_first else (one, other)
-            return " against ".join(format_entry(side, 6) for side in sides)
+            return self._compare(one, other, distance, working)
 
-        self._record_case(margin < -self.rounding, case, describe)
-        return margin
+        self._record_case(distance < -self.rounding, case, describe)
+        return distance
+
+    def _compare(
+        self, one: float, other: float, distance: float, working: Working = ("", "")
+    ) -> str:
+        """Write both sides in the statement's order, with the relation that they have."""
+        sides = [format_entry(side, 6) for side in (one, other)]
+        violated = distance < -self.rounding
+        if not violated and (distance <= 0 or sides[0] == sides[1]):
+            return f"both sides are {sides[1]}"
+        if sides[0] == sides[1]:
+            sides = [format_entry(side, 17) for side in (one, other)]
+        sides = list(map(_write_side, working, sides))
+        if self.larger_first:
+            return f" {'<' if violated else '≥'} ".join(reversed(sides))
+        return f" {'>' if violated else '≤'} ".join(sides)
 
     def check(self) -> Check:
-        failing = f", violated in {self.violations}" if self.violations else ""
-        looked = f"; {self.search_note}" if self.search_note else ""
-        return self._build_check(
-            not self.violations,
-            f"{self._count()}{failing}, least margin {self.least_margin:.3g} of the larger{looked}",
-        )
+        note = f"; {self.search_note}" if self.search_note else ""
+        outcome = f"{self._count()}, closest: {self.closest[1]}"
+        if self.violations:
+            outcome = f"fails in {self.violations} of {self._count()}"
+        return self._build_check(not self.violations, outcome + note)
 
 
 @dataclass(eq=False)
 class Expectation(_Trial):
-    """A mean over samples equals what is stated, within `sigmas` standard errors, entry by entry.
+    """A mean over samples equals its stated value, within `sigmas` standard errors, by entry.
 
-    Of thousands of normals the largest is near 4: beyond six is a chance of 2e-9 for each.
-    A mean of a few samples says little: the summary tells the standard error beside the size.
+    The largest of thousands of normals is near 4; one beyond six has a probability of 2e-9.
+    The mean of a few samples is imprecise: the summary reports the standard error relative to the
+    largest entry.
     """
 
     sigmas: float = 6.0
@@ -169,21 +188,26 @@ class Expectation(_Trial):
         stated: Number,
         case: Case,
     ) -> float:
-        """Try a case, samples along the first dimension; how many standard errors it is off."""
+        """Try a case, samples along the first dimension; return its number of standard errors."""
         count = samples.shape[0]
         if count < 2:
-            raise ValueError("a standard error needs two samples")
-        error = samples.std(dim=0) / count**0.5
+            raise ValueError(f"a standard error needs at least two samples, got {count}: {case}")
+        error, mean = samples.std(dim=0) / count**0.5, samples.mean(dim=0)
         target = torch.as_tensor(stated, dtype=samples.dtype).expand(samples.shape[1:])
-        off = (samples.mean(dim=0) - target).abs()
-        scale = max(_largest_magnitude(target), _largest_magnitude(samples.mean(dim=0)), 1e-300)
-        # An entry without spread is known exactly; only rounding may part it from what is stated.
-        ratios = off / error.clamp(min=1e-12 * scale)
-        found = _largest_magnitude(ratios)
-        self.worst = max(self.worst, found)
+        scale = max(_largest_magnitude(target), _largest_magnitude(mean), 1e-300)
+        # An entry without spread is exact up to rounding.
+        ratios = (mean - target).abs() / error.clamp(min=1e-12 * scale)
+        worst = _largest_magnitude(ratios)
+        self.worst = max(self.worst, worst)
         self.precision = max(self.precision, _largest_magnitude(error) / scale)
-        self._record_case(found > self.sigmas, case, lambda: f"off by {found:.3g} standard errors")
-        return found
+
+        def describe() -> str:
+            at = int(ratios.argmax())
+            value, spread, expected = (float(x.flatten()[at]) for x in (mean, error, target))
+            return f"the mean is {value:.6g} ± {spread:.2g}, and {expected:.6g} is stated"
+
+        self._record_case(worst > self.sigmas, case, describe)
+        return worst
 
     def check(self) -> Check:
         failing = f", {self.violations} of them off" if self.violations else ""
@@ -196,7 +220,7 @@ class Expectation(_Trial):
 
 
 def check_rows(trial: Equality | Inequality, rows: Iterable[tuple[Case, Number, Number]]) -> Check:
-    """Try every case with its two sides."""
+    """Try every case with its two sides, and return the outcome."""
     for case, left, right in rows:
         trial.add(left, right, case)
     return trial.check()
@@ -207,13 +231,17 @@ def as_erratum(where: str, printed: _Trial, corrected: _Trial, *, grade: Grade =
     return Erratum(where=where, printed=printed.check(), corrected=corrected.check(), grade=grade)
 
 
+def _write_side(working: str, value: str) -> str:
+    return f"{working} = {value}" if working else value
+
+
 def _as_tensor(value: Number) -> Tensor:
     """Convert to float64; torch's default for a number would round it to float32 first."""
     return torch.as_tensor(value, dtype=torch.float64)
 
 
 def _largest_magnitude(values: Tensor) -> float:
-    """The largest magnitude; a value that is not a number breaks the check, not the statement."""
+    """Return the largest magnitude; a value that is not finite is an error of the check."""
     if not bool(torch.isfinite(values).all()):
-        raise ValueError("a value is not finite")
+        raise ValueError("expected finite values, got one that is not")
     return float(values.abs().max()) if values.numel() else 0.0

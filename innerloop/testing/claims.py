@@ -59,7 +59,7 @@ def _check_words(claim: Claim, genuine: Evidence) -> None:
     for part in genuine.parts:
         require(
             re.search(r"\d", part.printed.summary),
-            f"{claim.id}: a summary says how often, on what sizes, with what margin; "
+            f"{claim.id}: a summary must state the number of cases or a measured value; "
             f"got {part.printed.summary!r}",
         )
     printed = [part.printed for part in genuine.parts] + [e.printed for e in genuine.errata]

@@ -4,12 +4,12 @@ Printed    Σ = I, A_i = a_i I, B_i = b_i I: the layers are GD++ (steps of gradi
            covariates x ← (I − γXXᵀ)x), up to the step size; "B_i = b_i I transforms the covariates
            themselves to make the Gram matrix have better condition number with each iteration";
            of the trained layers (6.1): "X_2 is better-conditioned compared to X_1"
-Tested     (4) on tokens with (13) against GD++ written apart from it: labels and covariates, a and
-           b of any sign; the condition number κ of X_kX_kᵀ over prompts that are new to it, at the
-           multiples a_i, b_i that figure-3's trainings of all matrices end at, d = 5, n = 10, three
-           layers, and Σ of 6.1. Training takes minutes, so they are written down (`LEARNED`)
-Reading    the trained weights, as 6.1 has it; a better κ is a smaller median over prompts, which
-           is ours. At every prompt it cannot be: an eigenvalue g of Σ^{−½}X_kX_kᵀΣ^{−½}/n becomes
+Tested     (4) on tokens with (13), compared with a separate implementation of GD++: labels and
+           covariates, a and b of any sign; the condition number κ of X_kX_kᵀ over fresh prompts, at
+           the multiples a_i, b_i at which figure-3's trainings of all matrices end, d = 5, n = 10,
+           three layers, and Σ of 6.1. Training takes minutes, so `LEARNED` stores the multiples
+Reading    at the trained weights, as in 6.1; a better κ is a smaller median over prompts, which is
+           ours. It cannot hold for every prompt: an eigenvalue g of Σ^{−½}X_kX_kᵀΣ^{−½}/n becomes
            g(1 − cg)², c = −a_k b_k, which is 0 at g = 1/c, so that κ is infinite
 Fails      the first layer halves the median of κ, the second raises it by three quarters, in all
            runs. Its c is 1.75, and most of its g are up to 4/(27·0.3) = 0.49: above 1/(3c) = 0.19
@@ -105,11 +105,11 @@ def judge_gdpp(data: Data) -> Evidence:
         "layers with $A_i = a_i I$, $B_i = b_i I$ are GD++ with $η = −a_i$, $γ = −a_i b_i/n$"
     )
     rows = [
-        {"weights": found.name, "layer": k, **_take_quantiles(values)}
-        for found in data.conditions
-        for k, values in enumerate([found.before[0], *found.after])
+        {"weights": each.name, "layer": k, **_take_quantiles(values)}
+        for each in data.conditions
+        for k, values in enumerate([each.before[0], *each.after])
     ]
-    first = {found.kind: found.name for found in reversed(data.conditions)}.values()
+    first = {each.kind: each.name for each in reversed(data.conditions)}.values()
     return Evidence(
         parts=[
             Part(printed=check_rows(same, data.runs)),
@@ -121,9 +121,9 @@ def judge_gdpp(data: Data) -> Evidence:
             compare_medians(
                 "$X_2$ is better conditioned than $X_0$, at the trained weights",
                 [
-                    replace(found, before=found.before[:1], after=found.after[1:])
-                    for found in data.conditions
-                    if found.kind in (TRAINED, WHITE)
+                    replace(each, before=each.before[:1], after=each.after[1:])
+                    for each in data.conditions
+                    if each.kind in (TRAINED, WHITE)
                 ],
                 1,
             ),
@@ -155,10 +155,10 @@ def _judge_layer(conditions: Sequence[Conditions], k: int) -> Part:
         readings["at the best point of the exact loss, $Σ = I$"] = best
     return Part(
         printed=compare_medians(f"{better}, at the trained weights", kinds[TRAINED], k),
-        reading="at the weights that training finds, with $Σ$ of 6.1, where $X_2$ is said to be "
-        "better conditioned than $X_1$",
+        reading="at the weights that training finds, with $Σ$ of 6.1, where the source says "
+        "that $X_2$ is better conditioned than $X_1$",
         other_readings={
-            **{name: compare_medians(better, found, k) for name, found in readings.items()},
+            **{name: compare_medians(better, runs, k) for name, runs in readings.items()},
             "on every prompt, $Σ = I$": _check_every_prompt(better, kinds[WHITE], k),
         },
         trainings=len(kinds[TRAINED]),
@@ -167,18 +167,19 @@ def _judge_layer(conditions: Sequence[Conditions], k: int) -> Part:
 
 def compare_medians(statement: str, conditions: Sequence[Conditions], k: int) -> Check:
     """Check that the median of κ falls in a layer, by an interval over prompts in every run."""
-    found = [_estimate_ratio(each.before[k - 1], each.after[k - 1]) for each in conditions]
-    old, new = (float(each[k - 1].median()) for each in (conditions[0].before, conditions[0].after))
+    ratios = [_estimate_ratio(each.before[k - 1], each.after[k - 1]) for each in conditions]
+    first = conditions[0]
+    old, new = (float(side[k - 1].median()) for side in (first.before, first.after))
     return check_within(
         statement,
         Interval(
-            sum(each.value for each in found) / len(found),
-            min(each.low for each in found),
-            max(each.high for each in found),
+            sum(ratio.value for ratio in ratios) / len(ratios),
+            min(ratio.low for ratio in ratios),
+            max(ratio.high for ratio in ratios),
         ),
         most=1.0,
         what=f"median of $κ$ after over before, from {old:.3g} to {new:.3g} at point 1 of "
-        f"{len(found)}, intervals over prompts",
+        f"{len(ratios)}, intervals over prompts",
         ours="a condition number is better where its median over prompts is smaller",
     )
 
@@ -194,13 +195,15 @@ def _estimate_ratio(before: Tensor, after: Tensor) -> Interval:
 def _check_every_prompt(better: str, conditions: Sequence[Conditions], k: int) -> Check:
     """Check one prompt, with an eigenvalue near that which a layer takes to 0."""
     trial = Inequality(f"{better} on every prompt")
-    for found in conditions:
-        product = found.products[k - 1]
+    for each in conditions:
+        product = each.products[k - 1]
         g = torch.tensor([0.5] * (D - 1) + [0.99], dtype=torch.float64) / -product
         new = g * (1 + product * g) ** 2
-        note = f"{found.name}, $c = −a_{k - 1} b_{k - 1} = {-product:.4g}$, eigenvalues $0.99/c$ "
+        note = f"{each.name}, $c = −a_{k - 1} b_{k - 1} = {-product:.4g}$, eigenvalues $0.99/c$ "
         note += f"and {D - 1} times $0.5/c$ of $X_{k - 1}X_{k - 1}ᵀ/n$ (at $1/c$, $κ$ is infinite)"
-        trial.add(new.max() / new.min(), g.max() / g.min(), Case(d=D, n=N, note=note))
+        working = (f"$κ$ of $X_{k}$", f"$κ$ of $X_{k - 1}$")
+        case = Case(d=D, n=N, note=note)
+        trial.add(new.max() / new.min(), g.max() / g.min(), case, working=working)
     return trial.check()
 
 
@@ -210,13 +213,13 @@ def _check_safe(conditions: Sequence[Conditions]) -> Check:
         "$1/(3|a_k b_k|)$, $a_k b_k < 0$",
         1e-9,
     )
-    for found in conditions:
-        for k, (old, new) in enumerate(zip(found.before, found.after, strict=True), 1):
-            keep = found.safe[k - 1]
-            if keep.any():
-                worst = int((new / old)[keep].argmax())
-                note = f"{found.name}, {int(keep.sum())} prompts"
-                trial.add(new[keep][worst], old[keep][worst], Case(layer=k, note=note))
+    for each in conditions:
+        for k, (old, new) in enumerate(zip(each.before, each.after, strict=True), 1):
+            safe = each.safe[k - 1]
+            if safe.any():
+                worst = int((new / old)[safe].argmax())
+                note = f"{each.name}, {int(safe.sum())} prompts"
+                trial.add(new[safe][worst], old[safe][worst], Case(layer=k, note=note))
     return trial.check()
 
 
@@ -246,7 +249,7 @@ def _take_quantiles(values: Tensor) -> dict[str, float]:
     judge=judge_gdpp,
     falsified={
         "tokens a thousandth larger": lambda data: replace(
-            data, runs=[(case, 1.001 * found, known) for case, found, known in data.runs]
+            data, runs=[(case, 1.001 * left, right) for case, left, right in data.runs]
         ),
         "covariates that get worse conditioned": change_field(
             "conditions.before", lambda before: [each / 100 for each in before]
@@ -281,8 +284,8 @@ def _run_both(generator: torch.Generator, k: int) -> tuple[Case, Tensor, Tensor]
     a, b = draw_normal(generator, layers) / 4, draw_normal(generator, layers) / 4
     tokens = build_tokens(X, w, query)
     Z = run_form_13(tokens, a[:, None, None] * eye, b[:, None, None] * eye)[-1]
-    found = torch.cat([Z[:d, :n].mT.flatten(), Z[d, :n], -Z[d, n:]])
-    return Case(d=d, n=n, layers=layers), found, run_gd_plus_plus(X, X @ w, query, a, b)
+    outputs = torch.cat([Z[:d, :n].mT.flatten(), Z[d, :n], -Z[d, n:]])
+    return Case(d=d, n=n, layers=layers), outputs, run_gd_plus_plus(X, X @ w, query, a, b)
 
 
 def train_scales(generator: torch.Generator) -> Tensor:
@@ -309,7 +312,7 @@ def _measure(
     """Measure κ of X_kX_kᵀ layer by layer, from whitened covariates X (prompts, d, n)."""
     d, n, layers = sizes
     products = (scales[: layers - 1] * scales[layers:]).tolist()
-    found = Conditions(kind, name, products, [], [], [])
+    conditions = Conditions(kind, name, products, [], [], [])
     g, V = torch.linalg.eigh(X @ X.mT / n)
     root = torch.tensor(SCALES if kind == TRAINED else [1.0] * d, dtype=torch.float64)
 
@@ -322,9 +325,9 @@ def _measure(
     for product in products:
         largest = g.max(1).values
         white = kind != TRAINED and product < 0
-        found.safe.append(-3 * product * largest <= 1 if white else largest < 0)
+        conditions.safe.append(-3 * product * largest <= 1 if white else largest < 0)
         g = g * (1 + product * g) ** 2
-        found.before.append(condition)
+        conditions.before.append(condition)
         condition = take_condition()
-        found.after.append(condition)
-    return found
+        conditions.after.append(condition)
+    return conditions

@@ -1,18 +1,19 @@
 """Three layers trained as in sections 5.3 and 6.1: the runs behind figures 1 to 4.
 
 Setting    d = 5, x ~ N(0, Σ), w* ~ N(0, Σ⁻¹), Σ = UᵀD²U with U uniformly random orthogonal and
-           D = (1, 1, ½, ¼, 1), fresh in each run; entries of all matrices start at N(0, 0.1²)
+           D = (1, 1, ½, ¼, 1), new in each run; entries of all matrices start at N(0, 0.1²)
 Training   L-BFGS on one batch throughout, by the recipe `linear-attention`; the loss is exact over
-           w* and the query. The source's public code (github.com/chengxiang/LinearTransformer,
-           "rotation demonstration-LBFGS") trains on one batch of 20,000 prompts, and plots the loss
-           on a fresh batch of as many: so does `full`. It takes 2,000 steps of four iterations each
-           at a tenth of this rate, for n = 20 with B_i, from entries of 10⁻⁴, and its loss stands
-           still from step 700 on; "-Adam-p0", without B_i, takes 30,000 steps of Adam and draws
-           new prompts every 100. Neither has n = 10; the source tells no number. Small batches have
-           images of each prompt under signs and shifts of the axes, so that they have the symmetry
-           of their law, and cannot show that it is learned (`require_batch`); and with B_i, Σ = I,
-           which is the same loss of Σ^½A_iΣ^½ and of Σ^{−½}B_iΣ^½
-Read       Dist(M, I) = min_α ‖M − αI‖_F / ‖M‖_F; losses over that of no layer, d
+           w* and the query. `full` has a batch of 20,000 prompts and measures the loss on a fresh
+           batch of as many, as the source's public code does (github.com/chengxiang/
+           LinearTransformer, "rotation demonstration-LBFGS"). That code takes 2,000 steps of four
+           iterations each at a tenth of this rate, for n = 20 with B_i, from entries of 10⁻⁴, and
+           its loss stops falling at step 700; its "-Adam-p0", without B_i, takes 30,000 steps of
+           Adam and draws new prompts every 100. Neither has n = 10, and the source prints no
+           number. Small batches contain the images of each prompt under signs and shifts of the
+           axes. They then have the symmetry of their law and cannot show that it is learned
+           (`require_batch`); with B_i they use Σ = I, which gives the same loss of Σ^½A_iΣ^½ and of
+           Σ^{−½}B_iΣ^½
+Measured   Dist(M, I) = min_α ‖M − αI‖_F / ‖M‖_F; losses relative to that of no layer, d
 """
 
 from __future__ import annotations
@@ -41,11 +42,11 @@ PROMPTS = 20_000
 PER_POINT = 40
 """Iterations of L-BFGS between two points of a curve: two steps of the recipe."""
 SMALL = 0.05
-"""What we call 0 of a quantity that is near 1 before training: a twentieth."""
-TWENTIETH = "0 is below a twentieth"
+"""A quantity that is near 1 before training counts as 0 if it is at most this."""
+TWENTIETH = "0 is at most a twentieth"
 FALLING = (
-    "0 is below a twentieth, and more than half of the start is not; open between the two, for a "
-    "batch has a minimum of its own, and the source's is not told"
+    "0 is at most a twentieth, and more than half of the start is not 0; undecided between the "
+    "two, because a batch has a minimum of its own and the source does not print its size"
 )
 Cell = dict[str, Any]
 """One training: curves by name, final matrices Σ^½A_iΣ^½ and B_i, test losses, the batch's size."""
@@ -121,13 +122,13 @@ def _name_curve(name: str) -> str:
 
 
 def _build_best(S: Tensor, n: int) -> LinearStack:
-    """The weights a_i Σ⁻¹ of least exact loss, a point of Theorem 4."""
+    """Build the weights a_i Σ⁻¹ of least exact loss, a point of Theorem 4."""
     scales = least_family_loss(D, n, LAYERS, False)[0]
     return LinearStack(scales[:, None, None] * torch.linalg.inv(S))
 
 
 def _whiten(model: Any, S: Tensor) -> Tensor:
-    """The matrices Σ^½ A_i Σ^½, then B_i."""
+    """Return the matrices Σ^½ A_i Σ^½, then B_i."""
     A, B, _ = model.weights()
     root = symmetric_root(S)
     return torch.cat([root @ A.detach() @ root, *([] if B is None else [B.detach()])])
@@ -138,43 +139,44 @@ def read_matrices(cell: Cell) -> Tensor:
 
 
 def read_multiples(cell: Cell) -> Tensor:
-    """The multiples a_i, then b_i, of I nearest to the final matrices."""
+    """Return the multiples a_i, then b_i, of I that are nearest to the final matrices."""
     return read_matrices(cell).diagonal(dim1=-2, dim2=-1).mean(-1)
 
 
-def list_curves(found: Sequence[Cell], letter: str, whitened: bool) -> list[list[float]]:
-    """Dist curves of all A_i or B_i, of all runs."""
+def list_curves(cells: Sequence[Cell], letter: str, whitened: bool) -> list[list[float]]:
+    """List the Dist curves of all A_i or B_i, of all runs."""
     return [
         curve
-        for cell in found
+        for cell in cells
         for name, curve in cell["curves"].items()
         if letter in name and ("Σ" in name) == whitened
     ]
 
 
-def list_last(found: Sequence[Cell], letter: str, whitened: bool = False) -> list[float]:
-    """Last values of the Dist curves of all A_i or B_i, of all runs."""
-    return [curve[-1] for curve in list_curves(found, letter, whitened)]
+def list_last(cells: Sequence[Cell], letter: str, whitened: bool = False) -> list[float]:
+    """List the last values of the Dist curves of all A_i or B_i, of all runs."""
+    return [curve[-1] for curve in list_curves(cells, letter, whitened)]
 
 
-def require_batch(check: Check, found: Sequence[Cell]) -> Check:
-    """Leave open what the images of a small batch put in: multiples of the identity."""
-    batch = min(cell["batch"] for cell in found)
+def require_batch(check: Check, cells: Sequence[Cell]) -> Check:
+    """Leave a check that passed undecided if the images of a small batch explain it."""
+    batch = min(cell["batch"] for cell in cells)
     if batch >= PROMPTS or not check.passed:
         return check
-    why = f"a batch of {batch} has its images, so its minima are such multiples; {PROMPTS} decide"
-    return replace(check, passed=None, summary=f"{check.summary}; {why}")
+    note = f"the images in a batch of {batch} make its minima multiples of $I$; {PROMPTS} decide"
+    return replace(check, passed=None, summary=f"{check.summary}; {note}")
 
 
 def check_vanishing(statement: str, values: Sequence[float], what: str) -> Check:
-    """Check that values end at 0, which is below a twentieth."""
+    """Check that values end at 0, up to a twentieth."""
     return check_within(statement, cover_values(values), most=SMALL, what=what, ours=TWENTIETH)
 
 
 def check_falling(statement: str, curves: Sequence[Sequence[float]], what: str) -> Check:
-    """Check that curves fall to 0: all below a twentieth; a half of the start left refutes it.
+    """Check that all curves end at 0, up to a twentieth; more than half of the start refutes it.
 
-    Between the two it is open: the source's batch is not told, and runs end at a batch's minimum.
+    Between the two the check is undecided: a run ends at the minimum of its batch, whose size the
+    source does not print.
     """
     ends = cover_values([curve[-1] for curve in curves])
     stay = any(curve[-1] > curve[0] / 2 for curve in curves)
@@ -194,8 +196,8 @@ def make_cells(runs: int, **settings: Any) -> list[Cell]:
     return [{**settings, "restart": k} for k in range(runs)]
 
 
-def check_test_loss(found: Sequence[Cell], statement: str) -> Check:
-    values = [cell["test"] for cell in found]
+def check_test_loss(cells: Sequence[Cell], statement: str) -> Check:
+    values = [cell["test"] for cell in cells]
     what = f"loss on {PROMPTS} fresh prompts over that of no layer, {len(values)} runs"
     return check_vanishing(statement, values, what)
 
@@ -203,10 +205,10 @@ def check_test_loss(found: Sequence[Cell], statement: str) -> Check:
 def change_cells(change: Callable[[Cell], None]) -> Callable[[list[Cell]], list[Cell]]:
     """Make data in which every run is changed in place."""
 
-    def falsify(found: list[Cell]) -> list[Cell]:
-        for cell in found:
+    def falsify(cells: list[Cell]) -> list[Cell]:
+        for cell in cells:
             change(cell)
-        return found
+        return cells
 
     return falsify
 
@@ -214,10 +216,10 @@ def change_cells(change: Callable[[Cell], None]) -> Callable[[list[Cell]], list[
 def end_curves_at(letter: str, value: float, whitened: bool) -> Callable[[list[Cell]], list[Cell]]:
     """Make data in which the Dist curves of all A_i or B_i end at a value."""
 
-    def falsify(found: list[Cell]) -> list[Cell]:
-        for curve in list_curves(found, letter, whitened):
+    def falsify(cells: list[Cell]) -> list[Cell]:
+        for curve in list_curves(cells, letter, whitened):
             curve[-1] = value
-        return found
+        return cells
 
     return falsify
 
@@ -227,10 +229,10 @@ def change_matrices(change: Callable[[Tensor], Tensor]) -> Callable[[list[Cell]]
     return change_cells(lambda cell: cell.update(whitened=change(read_matrices(cell)).tolist()))
 
 
-def draw_loss_curves(found: Sequence[Cell], title: str, exact: float | None = None) -> Figure:
+def draw_loss_curves(cells: Sequence[Cell], title: str, exact: float | None = None) -> Figure:
     rows = [
         {"iteration": PER_POINT * k, "loss": loss, "run": f"run {run}"}
-        for run, cell in enumerate(found)
+        for run, cell in enumerate(cells)
         for k, loss in enumerate(cell["losses"], 1)
     ]
     return draw_lines(
@@ -244,7 +246,7 @@ def draw_loss_curves(found: Sequence[Cell], title: str, exact: float | None = No
     )
 
 
-def draw_distance_curves(found: Sequence[Cell], title: str) -> Figure:
+def draw_distance_curves(cells: Sequence[Cell], title: str) -> Figure:
     rows = [
         {
             "iteration": PER_POINT * k,
@@ -252,7 +254,7 @@ def draw_distance_curves(found: Sequence[Cell], title: str) -> Figure:
             "matrix": next(part for part in name.split() if part[0] in "AB"),
             "of": f"{'whitened' if 'Σ' in name else 'plain'}, run {run}",
         }
-        for run, cell in enumerate(found)
+        for run, cell in enumerate(cells)
         for name, curve in cell["curves"].items()
         for k, value in enumerate(curve)
     ]
@@ -263,7 +265,7 @@ def draw_distance_curves(found: Sequence[Cell], title: str) -> Figure:
         "distance: Dist(·, I)",
         by="of: distance of",
         panel="matrix",
-        rules={"Dist(Σ⁻¹, I)": found[0]["inverse"]},
+        rules={"Dist(Σ⁻¹, I)": cells[0]["inverse"]},
     )
 
 

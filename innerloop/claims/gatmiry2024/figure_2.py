@@ -1,133 +1,153 @@
-"""Figure 2: loops against layers, d = 10, Σ* = I.
+"""Figure 2: loops compared with layers, d = 10, Σ* = I.
 
 Printed    "a 1-layer model looped L times performs similarly to an L layer multilayer model";
            "increasing the number of loops leads to lower loss" (caption, section 5.1)
-Tested     both trained as in `trained`, n = 20 as in the code, several random starts: every start
-           against every start; and their exact minima (among multiples of I), where training to
-           convergence ends, for n = 11, 20, 40, 100 and up to 5 loops, the most that the text names
-Reading    losses are compared by their ratio: what remains of the error. The figure's scale is not
-           told. Its n, its steps and its L are not told either, and the ratio depends on each: with
-           n = 20 it is below 2 up to L = 3, at L = 4 it is 2.06 at the minima and less after few
-           steps (layers take longer to train: after 2,000 steps of L = 4 it was 2.00 to 2.06); with
-           n = 11 it is below 2 up to L = 5, with n = 40 up to L = 2. What depends on what is not
-           told leaves the statement open, and cannot refute it
-Ours       similarly: within a factor of 2, either way, as "comparable" is in liu2025.figure-1a. A
-           tenth of predicting 0 stood here first. It is as much as the losses themselves from
-           L = 3 on, and so could not fail from below: it is now another reading
-Beyond     by the ratio of their exact minima (among multiples of I) L layers do better than L + 1
-           loops from three layers on: 0.0913, where four loops have 0.1095 (n = 20). A step of each
-           layer's own is what Chebyshev's iteration has over plain gradient descent, and the ratio
-           grows with L and n
+Missing    n, the numbers L, the scale on which losses are compared, batch and steps (`conventions`)
+Tested     both trained as in `trained`, every random start against every other, and their exact
+           minima (among multiples of I), where training to convergence ends; n = 20 and n = 100
+Reading    losses are compared by their ratio. The ratio of the minima grows with n and L: with
+           n = 20 it is 1.25, 1.60, 2.06 and 2.65 for L = 2 to 5, with n = 100 it is 1.66, 3.12, 6.0
+           and 11.5. As trained, it also depends on the number of steps, because layers need more
+           of them
+Ours       similarly: within a factor of 2, in both directions, as "comparable" in
+           liu2025.figure-1a. This threshold replaced a tenth of the loss of predicting 0, which is
+           shown as another reading: from L = 3 on the losses themselves are that small
+Beyond     four layers or more have a lower least loss than one loop more: 0.0532 for four layers
+           and 0.0866 for five loops (n = 20). Each layer has a step of its own, which is the
+           advantage of Chebyshev's iteration over plain gradient descent
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.figures import Figure, draw_lines
-from innerloop.claims.gatmiry2024 import trained
+from innerloop.claims.gatmiry2024 import conventions, trained
+from innerloop.claims.gatmiry2024.conventions import LOOPS, SIZES
 from innerloop.claims.gatmiry2024.trained import Run, Value, banded_rows, least_loss, level_rows
+from innerloop.claims.readings import decide_together
 from innerloop.claims.trials import Inequality
 
-D, N, SIZES, MOST = 10, 20, (11, 20, 40, 100), 5
-"""Dimension, examples in training and at the exact minima, and the most loops that the text
-names."""
+D = 10
 OURS = (
-    "similarly: within a factor of 2, either way; set anew after a tenth of the loss of predicting "
-    "0, which small losses cannot miss"
+    "similarly: within a factor of 2, in both directions; chosen after a tenth of the loss of "
+    "predicting 0, which small losses cannot miss"
 )
+Measure = Callable[[float, float], tuple[float, str]]
+"""How two losses are compared, with the computation as a text."""
 
 
 class Comparison(NamedTuple):
-    """Trained loops and as many layers, from one to the most, and the exact minima of both."""
+    """Trained loops and as many layers for each n, and the exact minima of both."""
 
     runs: dict[str, list[Run]]
+    """Trainings of "loops" and of "layers", in the same order."""
     minima: dict[int, list[tuple[float, float]]]
     """By n: the least loss of L loops and that of L layers, from L = 1 on."""
 
 
-def judge_comparison(found: Comparison) -> Evidence:
-    runs = found.runs
-    loops = [run.losses[-1] for run in runs["loops"]]
-    falling = Inequality("trained with one loop more, from every start, the loss is lower")
-    for L in range(1, len(loops)):
-        case = Case(L=L, d=D, n=N, note="$L + 1$ loops against $L$")
-        falling.add(float(loops[L].max()), float(loops[L - 1].min()), case)
-    seeds = runs["loops"][0].seeds
-    similar = Part(
-        printed=replace(_compare(found, _take_ratio, "within a factor of 2", 2.0), ours=OURS),
-        reading="losses are compared by their ratio, whatever the figure's scale, which is not "
-        "told",
-        other_readings={
-            "by their difference": _compare(
-                found, _take_difference, "within a tenth of the loss of predicting 0", 0.1
-            )
-        },
-        trainings=seeds,
+def judge_comparison(data: Comparison) -> Evidence:
+    seeds = data.runs["loops"][0].seeds
+    falling = {
+        name: _check_falling(name, runs)
+        for name, runs in conventions.group_by_size(data.runs["loops"]).items()
+    }
+    by_ratio = "losses of $L$ loops and $L$ layers are within a factor of 2"
+    ratios = _compare_losses(data, _take_ratio, by_ratio, 2.0)
+    by_difference = (
+        "losses of $L$ loops and $L$ layers differ by at most a tenth of that of predicting 0"
     )
+    differences = _compare_losses(data, _take_difference, by_difference, 0.1)
     return Evidence(
-        parts=[Part(printed=falling.check(), trainings=seeds), similar],
-        beyond=[_check_minima(len(loops)), _check_ratio(len(loops))],
-        table=_tabulate(found.minima),
-        figures=[_draw_figure(runs)],
+        parts=[
+            Part(
+                printed=decide_together("trained with one loop more, the loss is lower", falling),
+                reading=conventions.READING,
+                other_readings=falling,
+                trainings=seeds,
+            ),
+            Part(
+                printed=replace(decide_together(by_ratio, ratios), ours=OURS),
+                reading=f"losses are compared by their ratio; {conventions.READING}",
+                other_readings={
+                    **ratios,
+                    "by their difference": decide_together(by_difference, differences),
+                },
+                trainings=seeds,
+            ),
+        ],
+        beyond=[_check_minima(), _check_ratio()],
+        table=_tabulate_minima(data.minima),
+        figures=[_draw_figure(data.runs, n) for n in data.minima],
     )
 
 
-def _take_ratio(one: Tensor, other: Tensor) -> Tensor:
-    return torch.maximum(one / other, other / one)
+def _check_falling(name: str, runs: list[Run]) -> Check:
+    """Check that from every start the loss of one loop more is lower."""
+    trial = Inequality(f"{name}: with one loop more, from every start, the loss is lower")
+    for few, many in pairwise(runs):
+        trial.add(many.losses[-1].max(), few.losses[-1].min(), many.case)
+    return trial.check()
 
 
-def _take_difference(one: Tensor, other: Tensor) -> Tensor:
-    return (one - other).abs()
+def _take_ratio(one: float, other: float) -> tuple[float, str]:
+    low, high = sorted((one, other))
+    return high / low, f"{high:.4g}/{low:.4g}"
 
 
-def _compare(
-    found: Comparison, measure: Callable[[Tensor, Tensor], Tensor], told: str, most: float
-) -> Check:
-    """Compare loops and layers as trained, and at their minima; undecided where these differ."""
-    pairs = list(zip(found.runs["loops"], found.runs["layers"], strict=True))
-    as_trained = Inequality(f"trained for {pairs[0][0].steps[-1]} steps, $n = {N}$")
-    for L, (looped, layered) in enumerate(pairs, 1):
-        one, other = looped.losses[-1][:, None], layered.losses[-1]
-        note = f"{one.mean():.4f}, {other.mean():.4f}"
-        as_trained.add(float(measure(one, other).max()), most, Case(L=L, d=D, n=N, note=note))
-    trials = [as_trained]
-    for n, losses in found.minima.items():
-        trials.append(Inequality(f"least losses, $n = {n}$"))
-        for L, least in enumerate(losses, 1):
-            one, other = torch.tensor(least, dtype=torch.float64)
-            case = Case(L=L, d=D, n=n, note=f"{one:.4f}, {other:.4f}")
-            trials[-1].add(float(measure(one, other)), most, case)
-    return trained.decide_together(
-        f"losses of $L$ trained loops and $L$ layers are {told}",
-        [trial.check() for trial in trials],
-        untold="which $n$ and $L$ the figure shows, after how many steps,",
-    )
+def _take_difference(one: float, other: float) -> tuple[float, str]:
+    low, high = sorted((one, other))
+    return high - low, f"{high:.4g} − {low:.4g}"
 
 
-def scale_layers(by: float) -> Callable[[Comparison], Comparison]:
+def _compare_losses(
+    data: Comparison, measure: Measure, statement: str, most: float
+) -> dict[str, Check]:
+    """Compare loops and layers as trained and at their minima, for each n and L from 2 on."""
+    trainings = {
+        (looped.n, looped.loops): product(looped.losses[-1].tolist(), layered.losses[-1].tolist())
+        for looped, layered in zip(data.runs["loops"], data.runs["layers"], strict=True)
+    }
+    steps = data.runs["loops"][0].steps[-1]
+    checks = {}
+    for n, losses in data.minima.items():
+        for L, least in list(enumerate(losses, 1))[1:]:
+            trial = Inequality(f"$n = {n}$, $L = {L}$: {statement}, as trained and at the minima")
+            pairs = [("at the minima", least)]
+            pairs += [(f"after {steps} steps", pair) for pair in trainings.get((n, L), ())]
+            for note, pair in pairs:
+                value, working = measure(*pair)
+                trial.add(value, most, Case(L=L, d=D, n=n, note=note), working=(working, ""))
+            checks[f"$n = {n}$, $L = {L}$"] = trial.check()
+    return checks
+
+
+def scale_layers(factor: float) -> Callable[[Comparison], Comparison]:
     """Make data in which the trained layers' losses, and their least, are multiplied."""
 
-    def change(found: Comparison) -> Comparison:
-        layers = [run._replace(losses=run.losses * by) for run in found.runs["layers"]]
-        minima = {n: [(a, by * b) for a, b in both] for n, both in found.minima.items()}
-        return Comparison({**found.runs, "layers": layers}, minima)
+    def change(data: Comparison) -> Comparison:
+        layers = [run._replace(losses=run.losses * factor) for run in data.runs["layers"]]
+        minima = {n: [(a, factor * b) for a, b in both] for n, both in data.minima.items()}
+        return Comparison({**data.runs, "layers": layers}, minima)
 
     return change
 
 
-def swap_loops(found: Comparison) -> Comparison:
-    """Give one loop the losses of two, and two those of one."""
-    one, two, *more = found.runs["loops"]
-    return found._replace(runs={**found.runs, "loops": [two, one, *more]})
+def reverse_loops(data: Comparison) -> Comparison:
+    """Make data in which the losses of few and of many loops are exchanged."""
+    loops = []
+    for runs in conventions.group_by_size(data.runs["loops"]).values():
+        ends = [run.losses for run in reversed(runs)]
+        loops += [run._replace(losses=losses) for run, losses in zip(runs, ends, strict=True)]
+    return data._replace(runs={**data.runs, "loops": loops})
 
 
 @claim(
@@ -136,63 +156,66 @@ def swap_loops(found: Comparison) -> Comparison:
     "more loops reach a lower loss.",
     where="Section 5.1, Figure 2",
     kind="figure",
-    hypotheses={
-        "$Σ* = I$, $d = 10$": "Section 5",
-        "$n = 20$, or another": "the figure tells no $n$; the code that they use has 20, at "
-        "$d = 5$",
-    },
-    decided_by="the figure's $n$, its numbers of loops and of steps, which are not told",
+    hypotheses={"$Σ* = I$, $d = 10$": "Section 5", **conventions.HYPOTHESES},
+    missing="The text and the caption print neither n nor the numbers L, nor the scale on which "
+    "losses are compared, nor the batch and the number of steps.",
     quick={"most": 3, "seeds": 3, "steps": 250, "batch": 64},
-    full={"most": 4, "seeds": 5, "steps": 500, "batch": 128},
+    full={"most": LOOPS[-1], "seeds": 5, "steps": 500, "batch": 128},
     tiny={"most": 3, "seeds": 1, "steps": 30, "batch": 16},
     judge=judge_comparison,
     falsified={
-        "the losses of one loop for two, and of two for one": swap_loops,
-        "layers with three times the loss": scale_layers(3.0),
-        "layers with a third of the loss": scale_layers(1 / 3),
+        "the losses of few loops for many, and of many for few": reverse_loops,
+        "layers with a hundred times the loss": scale_layers(100.0),
+        "layers with a hundredth of the loss": scale_layers(1 / 100),
     },
 )
 def figure_2(generator: torch.Generator, *, most: int, **sizes: Any) -> Comparison:
     runs = {
         kind: [
-            trained.train_loops(generator, D, N, L, layered=layered, **sizes)
+            trained.train_loops(generator, D, n, L, layered=layered, **sizes)
+            for n in SIZES
             for L in range(1, most + 1)
         ]
         for kind, layered in (("loops", False), ("layers", True))
     }
-    counts = range(1, max(most, MOST) + 1)
     minima = {
-        n: [(least_loss(D, n, L), trained.least_layered_loss(D, n, L)) for L in counts]
+        n: [
+            (least_loss(D, n, L), trained.least_layered_loss(D, n, L))
+            for L in range(1, LOOPS[-1] + 1)
+        ]
         for n in SIZES
     }
     return Comparison(runs, minima)
 
 
-def _check_minima(most: int) -> Check:
-    trial = Inequality("one loop more, a lower least loss of a multiple of $I$")
+def _check_minima() -> Check:
+    trial = Inequality("with one loop more, the least loss of a multiple of $I$ is lower")
     for d in (1, 5, 10):
-        for n in (d, 20, 100):
-            for L in range(1, 2 * most):
+        for n in (d, *SIZES):
+            for L in range(1, LOOPS[-1] + 1):
                 trial.add(least_loss(d, n, L + 1), least_loss(d, n, L), Case(L=L, d=d, n=n))
     return trial.check()
 
 
-def _check_ratio(most: int) -> Check:
-    trial = Inequality("three layers or more have a lower least loss than one loop more has")
-    for L in range(3, most + 1):
-        trial.add(trained.least_layered_loss(D, N, L), least_loss(D, N, L + 1), Case(L=L, d=D, n=N))
+def _check_ratio() -> Check:
+    trial = Inequality("the least loss of 4 or more layers is below that of one loop more")
+    for n in SIZES:
+        for L in range(4, LOOPS[-1] + 2):
+            least = trained.least_layered_loss(D, n, L)
+            trial.add(least, least_loss(D, n, L + 1), Case(L=L, d=D, n=n))
     return trial.check()
 
 
-def _draw_figure(runs: dict[str, list[Run]]) -> Figure:
+def _draw_figure(runs: dict[str, list[Run]], n: int) -> Figure:
     rows: list[dict[str, Value]] = []
     for kind, least in (("loops", least_loss), ("layers", trained.least_layered_loss)):
-        for L, run in enumerate(runs[kind], 1):
-            panel = {"L": f"L = {L}"}
+        for run in (run for run in runs[kind] if run.n == n):
+            panel = {"L": f"L = {run.loops}"}
             rows += banded_rows(run.steps, run.losses, what=kind, **panel)
-            rows += level_rows(run.steps, least(D, N, L), what=f"{kind}, theory", **panel)
+            level = least(D, n, run.loops)
+            rows += level_rows(run.steps, level, what=f"{kind}, least of multiples of I", **panel)
     return draw_lines(
-        f"Loops and layers in training, d = {D}, n = {N}",
+        f"Loops and layers in training, d = {D}, n = {n}",
         rows,
         "step: step of Adam",
         "value: squared error over that of predicting 0",
@@ -200,14 +223,12 @@ def _draw_figure(runs: dict[str, list[Run]]) -> Figure:
         log="y",
         panel="L",
         band=("low", "high"),
-        caption=f"Mean over {runs['loops'][0].seeds} random starts, from least to largest. Theory: "
-        "least loss of multiples of the identity. The best of all predictors makes no error, as "
-        "n > d.",
+        caption=f"Mean over {runs['loops'][0].seeds} random starts, with the least and the largest "
+        "value. The best of all predictors makes no error, as n > d.",
     )
 
 
-def _tabulate(minima: dict[int, list[tuple[float, float]]]) -> list[dict[str, Value]]:
-    """Tabulate the exact minima."""
+def _tabulate_minima(minima: dict[int, list[tuple[float, float]]]) -> list[dict[str, Value]]:
     return [
         {"n": n, "L": L, "loops": loops, "layers": layers, "ratio": loops / layers}
         for n, both in minima.items()

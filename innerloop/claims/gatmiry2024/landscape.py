@@ -74,7 +74,7 @@ def hoelder_factor(d: int, L: int) -> float:
 def loss_and_squared_gradient(
     law: LoopedLoss, B: Tensor, loss: Loss = LoopedLoss.loss
 ) -> tuple[Tensor, Tensor]:
-    """Loss L and squared gradient norm ‖∇L‖² of every matrix of a batch; differentiable in B."""
+    """Return loss L and squared gradient norm ‖∇L‖² of every matrix, differentiable in B."""
     at = B if B.requires_grad else B.detach().clone().requires_grad_()
     value = loss(law, at)
     (slope,) = torch.autograd.grad(value.sum(), at, create_graph=B.requires_grad)
@@ -104,7 +104,7 @@ def make_row(
     symmetric: bool = True,
     search: str = "",
 ) -> dict[str, Any]:
-    """One measured gradient: its case, form, loss and squared norm, and how it was searched.
+    """Make the row of one measured gradient: case, form, loss, squared norm and search.
 
     `A` is the matrix, or the multiple of the identity; A^½ exists if no eigenvalue is negative.
     """
@@ -117,13 +117,13 @@ def make_row(
 def search_gradient(
     generator: torch.Generator, margin: Margin, sizes: Any, descents: int, *, symmetric: bool
 ) -> dict[str, Any]:
-    """Search the least squared gradient relative to its bound; the case where the search ended."""
-    given: dict[str, Any] = {"symmetric": symmetric, "pool": HARD_MATRICES, "descents": descents}
-    found = search_counterexample(margin, sizes, generator, **given)
-    law = get_law(*(found.case[name] for name in ("d", "n", "L")))
-    A = found.case["A"]
+    """Search the least squared gradient relative to its bound; measure where the search ended."""
+    options: dict[str, Any] = {"symmetric": symmetric, "pool": HARD_MATRICES, "descents": descents}
+    result = search_counterexample(margin, sizes, generator, **options)
+    law = get_law(*(result.case[name] for name in ("d", "n", "L")))
+    A = result.case["A"]
     sides = loss_and_squared_gradient(law, A)
-    return make_row(found.case, A, *sides, symmetric=symmetric, search=found.summary)
+    return make_row(result.case, A, *sides, symmetric=symmetric, search=result.summary)
 
 
 def draw_at_level(

@@ -13,8 +13,8 @@ Wrong      a condition on n is missing, which Lemma A.2 has (n ≥ 4k²d²) and 
            4.3 the same sizes with λ = 7, k = 4
 Corrected  n ≥ k²d, for the width 4kd/√n; Lemma A.2's n ≥ 4k²d² is more than that. With δ of section
            3.5 it is not enough (d = 1, n = 100, k = 10, L = 70, λ = 1 has α − 1 = 1.3346 and
-           δ^k = 1.3331), and δ ≤ 1 is, that is n ≥ 64L²d², which theorem-3.2 asks: for k ≤ 2L then
-           δ^k = (8Ld/√n)^{k/(2L)} ≥ 8Ld/√n ≥ 4kd/√n, and n ≥ k²d
+           δ^k = 1.3331). δ ≤ 1, that is n ≥ 64L²d², is enough, and theorem-3.2 requires it: for
+           k ≤ 2L then δ^k = (8Ld/√n)^{k/(2L)} ≥ 8Ld/√n ≥ 4kd/√n, and n ≥ k²d
 Proof      by Isserlis' theorem α_j = Σ_p n^{C(G_p) − k} ∏_{c ≠ c*} tr(Σ̃^{|c|}) λ_j^{|c*|} over the
            pairings p. The one with C(G_p) = k gives λ_j^k; every term is positive and at most
            λ_1^k times its value at Σ̃ = I: λ_j^k ≤ α_j ≤ λ_j^k + λ_1^k(α − 1), α that of Lemma A.2,
@@ -61,7 +61,7 @@ PRESETS: dict[str, Any] = {
 def judge_moments(rows: Rows) -> Evidence:
     low = check_rows(
         Inequality("$λ_j^k ≤ α_j$ for every $n$", rounding=1e-9),
-        ((row["case"], row["center"], row["found"]) for row in rows if "found" in row),
+        ((row["case"], row["center"], row["moment"]) for row in rows if "moment" in row),
     )
     n = [100, 1000, 10_000, 100_000]
     excess = [float(isotropic_moments(3, m, 4)[4] - 1) for m in n]
@@ -83,12 +83,13 @@ def _judge_third_line(rows: Rows) -> Erratum:
     right = Inequality(
         "$α_j ≤ λ_j^k + λ_1^k (∑_p n^{C(G_p) − k} d^{C(G'_p) − 1} − 1)$", rounding=1e-9
     )
-    for row in (row for row in rows if "found" in row):
+    for row in (row for row in rows if "moment" in row):
         case = row["case"]
         d, n, k = (case[name] for name in ("d", "n", "k"))
         total = float(isotropic_moments(d, n, k)[k])
-        printed.add(row["found"], total * row["center"], case)
-        right.add(row["found"], row["center"] + (total - 1) * row["top"], case)
+        working = ("", f"{row['center']:.6g} · {total:.6g}")
+        printed.add(row["moment"], total * row["center"], case, working=working)
+        right.add(row["moment"], row["center"] + (total - 1) * row["top"], case)
     return as_erratum("proof of Lemma A.5, the third line of the last display", printed, right)
 
 
@@ -137,9 +138,9 @@ def judge_powers(rows: Rows) -> Evidence:
     basis = judge_basis(rows, "$E[(I − A^½ΣA^½)^k]$ has the eigenvectors of $A^½Σ*A^½$")
     n, beyond = [1000, 10_000, 100_000], []
     for L in (1, 2, 3):
-        told = f"$β$ falls as $n^{{−{L}}}$ at $λ = 1$, $k = {2 * L}$, $d = 3$"
+        statement = f"$β$ falls as $n^{{−{L}}}$ at $λ = 1$, $k = {2 * L}$, $d = 3$"
         values = [float(isotropic_loss(3, m, L, Fraction(1))) for m in n]
-        beyond.append(_check_fall(told, n, values, -L))
+        beyond.append(_check_fall(statement, n, values, -L))
     return Evidence(
         parts=[
             Part(printed=basis),

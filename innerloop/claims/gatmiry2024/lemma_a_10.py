@@ -82,14 +82,20 @@ def judge_gradients(rows: Rows) -> Evidence:
         case = row["case"]
         d, L = case["d"], case["L"]
         if "top" in row:
-            power = 4 * L - 2
-            left = d * delta(L, d, case["n"]) ** (4 * L) * row["top"] ** power
-            first.add(left, row["first"] ** power / 4, case)
+            power, width = 4 * L - 2, delta(L, d, case["n"]) ** (4 * L)
+            left = d * width * row["top"] ** power
+            working = (
+                f"{d} · {width:.6g} · {row['top']:.6g}^{power}",
+                f"{row['first']:.6g}^{power}/4",
+            )
+            first.add(left, row["first"] ** power / 4, case, working=working)
             farthest.add(left, row["far"] ** power / 4, case)
             continue
         if "high" in row:
             low = row["low"] ** ((2 * L - 1) / L)
-            norms.add(d ** (-(L - 1) / (2 * L - 1)) * low, row["high"], case)
+            factor = d ** (-(L - 1) / (2 * L - 1))
+            working = (f"{factor:.6g} · {low:.6g}", "")
+            norms.add(factor * low, row["high"], case, working=working)
             mended.add(hoelder_factor(d, L) * low, row["high"], case)
             continue
         least, slope = case["ε"] ** (4 * L - 2) / 4, row["slope"]
@@ -232,8 +238,8 @@ def measure_noise(generator: torch.Generator, sizes: list[list[int]]) -> Rows:
     for case, values in tried:
         largest, far = float(values.max()), float((values - 1).abs().max())
         if far >= case["ε"] / case["d"] ** (1 / (2 * case["L"])) * (1 - 1e-12):
-            found = {"top": largest + 1, "first": abs(largest - 1), "far": far}
-            rows.append({"case": case.extend(λ=values), **found})
+            distances = {"top": largest + 1, "first": abs(largest - 1), "far": far}
+            rows.append({"case": case.extend(λ=values), **distances})
     return rows
 
 

@@ -1,9 +1,9 @@
 """Lemma A.2: moments of the sample covariance of standard normals.
 
 Printed    n ≥ 4k²d², x ~ N(0, I), Σ = (1/n) Σ xᵢxᵢᵀ: E[Σ^k] = αI with 1 ≤ α ≤ 1 + 4kd/√n (the
-           power k is left out in print, the proof has it)
+           power k is missing in print; the proof has it)
 Tested     exact moments in fractions, k ≤ 12, d ≤ 50, n = 4k²d² and more
-Errata     two slips of print; 2m ends have (2m − 1)!! pairings; the geometric sum at the end is
+Errata     two misprints; 2m ends have (2m − 1)!! pairings; the geometric sum at the end is
            bounded as printed from n ≥ 16k²d² on: q = 2kd/√n ≤ 1/2 gives 1/(1 − q) ≤ 1 + 2q. At
            n = 4k²d² it is k + 1, and the bound 3
 Beyond     α ≤ ∏_{i<k} (1 + 2id/n) ≤ exp(k(k − 1)d/n) for every n: in the proof's sum over pairings,
@@ -89,7 +89,10 @@ def _judge_sums(rows: Rows) -> Erratum:
         for least in (4, 16)
     }
     for row in (row for row in rows if "sum" in row):
-        trials[row["least"]].add(row["sum"], 1 + 2 * row["ratio"], row["case"])
+        k, ratio = row["case"]["k"], row["ratio"]
+        terms = " + ".join(f"{ratio**s:.4g}" for s in range(k + 1))
+        working = (terms, f"1 + 2 · {ratio:.4g}")
+        trials[row["least"]].add(row["sum"], 1 + 2 * ratio, row["case"], working=working)
     return as_erratum("proof of Lemma A.2, after (20)", *trials.values())
 
 
@@ -129,8 +132,8 @@ def lemma_a_2(generator: torch.Generator, *, most: int) -> Rows:
             for times in (1, 2, 10):
                 n = least * times * k * k
                 q = 2 * k / n**0.5
-                found = {"least": least, "ratio": q, "sum": sum(q**s for s in range(k + 1))}
-                rows.append({"case": Case(k=k, d=1, n=n), **found})
+                row = {"least": least, "ratio": q, "sum": sum(q**s for s in range(k + 1))}
+                rows.append({"case": Case(k=k, d=1, n=n), **row})
     for m in range(1, most + 1):
         rows.append({"case": Case(m=m), "pairings": int(isotropic_moments(1, 1, m)[m])})
     return rows

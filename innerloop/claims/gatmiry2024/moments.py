@@ -1,8 +1,8 @@
 """Exact moments of a sample covariance, compared with bounds around its eigenvalues' powers.
 
 The width of the bounds is 4kd/√n: Lemma A.5's proof ends with it, Lemma A.7 calls it δ^k, section
-3.7 δ. In section 3.5 δ = (8Ld/√n)^{1/(2L)}, whose k-th power is 4kd/√n at k = 2L: a reading of its
-own. Bounds are tried for n > d, and where they are proved, for n ≥ k²d.
+3.7 δ. In section 3.5 δ = (8Ld/√n)^{1/(2L)}, whose k-th power is 4kd/√n at k = 2L: this is another
+reading. Bounds are tested for n > d, and for n ≥ k²d, where they are proved.
 """
 
 from __future__ import annotations
@@ -24,17 +24,17 @@ from innerloop.theory.wishart import Wishart
 
 MOST_LOOPS, LARGEST_D = 4, 4
 Rows = list[dict[str, Any]]
-"""A case, and either a moment's eigenvalue `found`, the `center` of its bounds and the `top` that
+"""A case, and either a moment's eigenvalue `moment`, the `center` of its bounds and the `top` that
 their width is relative to, or a `matrix` and the `basis` that it should be diagonal in."""
 
 
 def plain_width(case: Case) -> float:
-    """Width 4kd/√n: δ of section 3.7, δ^k of Lemma A.7."""
+    """Return the width 4kd/√n: δ of section 3.7, δ^k of Lemma A.7."""
     return 4 * case["k"] * case["d"] / case["n"] ** 0.5
 
 
 def section_width(case: Case) -> float:
-    """Width δ^k with δ = (8Ld/√n)^{1/(2L)}, as section 3.5 has it."""
+    """Return the width δ^k with δ = (8Ld/√n)^{1/(2L)}, as in section 3.5."""
     k, L = case["k"], case["L"]
     return (8 * L * case["d"] / case["n"] ** 0.5) ** (k / (2 * L))
 
@@ -54,20 +54,20 @@ class Spectrum(NamedTuple):
         return cls(values, n, loops, powers)
 
     def compare(self, k: int, *, shifted: bool) -> tuple[Tensor, Tensor, Tensor]:
-        """Eigenvalues of E[S^k], or of E[(I − S)^k]; those without noise; the bounds' unit."""
+        """Return eigenvalues of E[S^k] or E[(I − S)^k], those of no noise, and the bounds' unit."""
         if not shifted:
             return self.powers[k], self.values**k, self.values[0] ** k
         terms = [(-1) ** j * comb(k, j) * self.powers[j] for j in range(k + 1)]
-        found = torch.stack(terms).sum(0)
-        return found, (1 - self.values) ** k, (1 + self.values[0]) ** k
+        moment = torch.stack(terms).sum(0)
+        return moment, (1 - self.values) ** k, (1 + self.values[0]) ** k
 
     def list_rows(self, *, shifted: bool) -> Rows:
         d, rows = len(self.values), []
         for k in range(1, len(self.powers)):
-            found, center, top = self.compare(k, shifted=shifted)
+            moment, center, top = self.compare(k, shifted=shifted)
             for j in range(d):
                 case = Case(d=d, L=self.loops, n=self.n, k=k, λ=self.values, j=j + 1)
-                row = {"found": float(found[j]), "center": float(center[j]), "top": float(top)}
+                row = {"moment": float(moment[j]), "center": float(center[j]), "top": float(top)}
                 rows.append({"case": case, **row})
         return rows
 
@@ -114,8 +114,8 @@ def search_spectra(sizes: list[list[int]], *, shifted: bool) -> Rows:
             return Spectrum.from_values(point.exp().sort(descending=True).values, n, L, 2 * L)
 
         def margin(point: Tensor, k: int = k) -> Tensor:
-            found, center, top = build(point).compare(k, shifted=shifted)
-            return (top / (found - center).abs().clamp(min=1e-300)).log().min()
+            moment, center, top = build(point).compare(k, shifted=shifted)
+            return (top / (moment - center).abs().clamp(min=1e-300)).log().min()
 
         starts = torch.stack([torch.linspace(1, end, d, dtype=torch.float64) for end in (1, -2)])
         point, _, count = search_minimum(margin, starts, iterations=30)
@@ -125,15 +125,17 @@ def search_spectra(sizes: list[list[int]], *, shifted: bool) -> Rows:
 
 
 def judge_bounds(rows: Rows, statement: str) -> Part:
-    """Judge |found − center| ≤ width · top; the statement has {width} where the width stands."""
+    """Judge |moment − center| ≤ width · top; the statement has {width} where the width stands."""
     printed = Inequality(statement.format(width="(4kd/√n)") + ", $n > d$", rounding=1e-9)
     proved = Inequality(statement.format(width="(4kd/√n)") + ", $n ≥ k²d$", rounding=1e-9)
     other = Inequality(statement.format(width="δ^k") + ", $n > d$", rounding=1e-9)
     small = Inequality(statement.format(width="δ^k") + ", $n ≥ 64L²d²$", rounding=1e-9)
-    for row in (row for row in rows if "found" in row):
-        case, far = row["case"], abs(row["found"] - row["center"])
-        printed.add(far, plain_width(case) * row["top"], case)
-        other.add(far, section_width(case) * row["top"], case)
+    for row in (row for row in rows if "moment" in row):
+        case, far = row["case"], abs(row["moment"] - row["center"])
+        left = f"|{row['moment']:.6g} − {row['center']:.6g}|"
+        for trial, width in ((printed, plain_width(case)), (other, section_width(case))):
+            working = (left, f"{width:.6g} · {row['top']:.6g}")
+            trial.add(far, width * row["top"], case, working=working)
         if case["n"] >= (8 * case["L"] * case["d"]) ** 2:
             small.add(far, section_width(case) * row["top"], case)
         if case["n"] >= case["k"] ** 2 * case["d"]:
@@ -166,8 +168,8 @@ def move_eigenvalues(widths: float) -> Callable[[Rows], Rows]:
     """Make data whose eigenvalues are this many widths of the bounds above their center."""
 
     def change(rows: Rows) -> Rows:
-        for row in (row for row in rows if "found" in row):
-            row["found"] = row["center"] + widths * plain_width(row["case"]) * row["top"]
+        for row in (row for row in rows if "moment" in row):
+            row["moment"] = row["center"] + widths * plain_width(row["case"]) * row["top"]
         return rows
 
     return change

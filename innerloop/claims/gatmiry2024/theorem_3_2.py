@@ -15,10 +15,10 @@ Proof      for A with A^½: I − ΣA has the eigenvalues of the symmetric M = I
            has ‖A^½Σ*A^½ − I‖ ≤ (2L − 1)η ≤ 0.36·8Ld/√n, far inside (1), (3) and (22). With R the
            L-th power, the term in u is E‖vᵀ(I − R)‖² ≥ (1 − √L(A, 0))²‖v‖², v = Σ*^½u, for any A
            with L(A, 0) < 1: only u = 0 is a minimum
-Other      over all A, which section 3.5 allows, the least loss that was found for d, L ≥ 2 and
+Other      section 3.5 allows all A. Over all A, the least loss found by the search for d, L ≥ 2 and
            large n (d = 2: from n ≈ 15 on) is at a matrix turned by order 1/√n: [[0.963, 0.090],
-           [−0.090, 0.963]] at d = L = 2, n = 100, in whitened weights. Its quadratic form, all that
-           ≼ can compare, obeys (3); for (22) it has no symmetric A^½
+           [−0.090, 0.963]] at d = L = 2, n = 100, in whitened weights. Its quadratic form, which is
+           all that ≼ compares, satisfies (3); it has no symmetric A^½, which (22) needs
 Beyond     A^opt = bΣ*⁻¹ among symmetric A, 1 − b of order 1/n where c is n^{−1/(4L)} (the remark's
            "essentially the best that one can hope for" is no theorem)
 """
@@ -131,7 +131,8 @@ def list_errata() -> list[Erratum]:
     eigenvalue = Inequality("$λ_1 + 1 ≤ 1 + 4δd^{1/(2L)}$ where $λ_1 − 1 = 4δd^{1/(2L)}$")
     n = 640_000  # δ = 1/10
     room = 4 * delta(1, 1, n)
-    eigenvalue.add(2 + room, 1 + room, Case(d=1, L=1, n=n, λ_1=1 + room))
+    working = (f"{1 + room:.4g} + 1", f"1 + {room:.4g}")
+    eigenvalue.add(2 + room, 1 + room, Case(d=1, L=1, n=n, λ_1=1 + room), working=working)
     return [
         Erratum(
             where="proof of Theorem A.8",
@@ -208,9 +209,9 @@ def theorem_3_2(generator: torch.Generator, *, starts: int, sizes: list[list[int
                 "pij,pkj,p->ik", identity(d) - R, identity(d) - R, law.rule[1]
             )  # E(I − R)(I − R)ᵀ
             cost = float(torch.linalg.eigvalsh(term)[0])
-            found = {"loss": float(law.loss(B, v)), "B": B, "v": v, "cost": cost}
-            found["free"] = search_turned(law, B)
-            rows.append({"case": Case(d=d, L=L, n=n), **found})
+            row = {"loss": float(law.loss(B, v)), "B": B, "v": v, "cost": cost}
+            row["free"] = search_turned(law, B)
+            rows.append({"case": Case(d=d, L=L, n=n), **row})
     return rows
 
 
@@ -311,8 +312,8 @@ def draw_distance() -> Figure:
     for L in (1, 2, 3, 4):
         for n in (10**k for k in range(2, 13)):
             pairs = (("A^opt", isotropic_minimum(2, n, L)), ("bound c", distance_bound(2, n, L)))
-            told = f"{L} loop{'s' if L > 1 else ''}"
-            rows += [{"n": n, "distance": far, "what": name, "loops": told} for name, far in pairs]
+            loops = f"{L} loop{'s' if L > 1 else ''}"
+            rows += [{"n": n, "distance": far, "what": name, "loops": loops} for name, far in pairs]
     return draw_lines(
         "How far the minimiser is from Σ*⁻¹, d = 2, and how far it may be",
         rows,

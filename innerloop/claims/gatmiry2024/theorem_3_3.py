@@ -105,14 +105,14 @@ def judge_arrivals(rows: Rows) -> Evidence:
         d, xi = case["d"], case["ξ"]
         allowed = spread_bound(d, L, xi)
         if "solution" in row:
-            solution.add(row["solution"], xi, case)
+            solution.add(row["solution"], xi, case, working=("$L(A(t))$", "$ξ$"))
         if row["root"]:
-            printed.add(row["printed"], xi, case)
+            printed.add(row["printed"], xi, case, working=("$L(A(t))$", "$ξ$"))
             close.add(row["far"], allowed, case)
         if row["symmetric"] and case["n"] >= enough_examples(d, L):
             corrected.add(row["corrected"], xi, case)
         if not row["symmetric"]:
-            skew.add(row["corrected"], xi, case)
+            skew.add(row["corrected"], xi, case, working=("$L(A(t))$", "$ξ$"))
             apart.add(row["far"], allowed, case)
     corrected.search_note = "from all symmetric families and hard instances"
     close.search_note = "proved for $n ≥ (128Ld²)²$, else tested"
@@ -207,14 +207,14 @@ def theorem_3_3(
 def flow_diagonals(law: LoopedLoss, xi: float, starts: Tensor) -> Rows:
     """Follow the eigenvalues of symmetric matrices."""
     times = list_times(law.d, law.loops, xi)
-    found = gradient_flow(lambda z: law.loss(torch.diag_embed(z)), starts, times, rtol=1e-6)
-    far = (found.points[0] / (1 - law.minimum_deviation()) - 1).abs().amax(-1)
+    flow = gradient_flow(lambda z: law.loss(torch.diag_embed(z)), starts, times, rtol=1e-6)
+    far = (flow.points[0] / (1 - law.minimum_deviation()) - 1).abs().amax(-1)
     rows = []
     for k, first in enumerate(starts):
-        told = ", ".join(f"{value:.6g}" for value in first.tolist())
-        case = Case(d=law.d, L=law.loops, n=law.n, ξ=xi, note=f"$A(0) = diag({told})$")
+        entries = ", ".join(f"{value:.6g}" for value in first.tolist())
+        case = Case(d=law.d, L=law.loops, n=law.n, ξ=xi, note=f"$A(0) = diag({entries})$")
         start, root = law.loss(torch.diag(first)), bool((first >= 0).all())
-        rows.append(make_row(case, start, found.losses[:, k], far[k], root=root))
+        rows.append(make_row(case, start, flow.losses[:, k], far[k], root=root))
     return rows
 
 
@@ -227,17 +227,17 @@ def make_row(
 
 
 def flow_multiples(dimensions: list[int], loops: list[int]) -> Rows:
-    """Follow multiples of I at ξ = 1 in many dimensions, with n as large as is asked."""
+    """Follow multiples of I at ξ = 1 in many dimensions, with the least n that is allowed."""
     rows = []
     for d in dimensions:
         for L in loops:
             # The next power of ten: a reader may have to type it.
             n = 10 ** len(str(max((16 * L * 16**L * d) ** 2, enough_examples(d, L))))
             for start in (0, 12):
-                found = isotropic_flow(d, n, L, float(start), list_times(d, L, 1.0))
+                flow = isotropic_flow(d, n, L, float(start), list_times(d, L, 1.0))
                 case = Case(d=d, L=L, n=n, ξ=1.0, note=f"$A(0) = {start}·I$")
-                far = abs(float(found.points[0]) - 1)
-                row = make_row(case, d * (1 - start) ** (2 * L), found.losses, far)
+                far = abs(float(flow.points[0]) - 1)
+                row = make_row(case, d * (1 - start) ** (2 * L), flow.losses, far)
                 solved = torch.tensor([16 * L / (L - 1)], dtype=torch.float64)
                 end = isotropic_flow(d, n, L, float(start), solved).losses[0]
                 rows.append({**row, "solution": float(end)})
@@ -247,15 +247,15 @@ def flow_multiples(dimensions: list[int], loops: list[int]) -> Rows:
 def flow_shear() -> dict[str, Any]:
     """Follow I plus a nilpotent part, two loops."""
     law, xi, A = get_law(2, 10**12, 2), 0.02, with_corner(1.0, 1000.0)(2)  # ξ is at least 0.016384
-    found = gradient_flow(law.loss, A, list_times(2, 2, xi), rtol=1e-6)
-    end = (found.points[0] + found.points[0].mT) / 2
+    flow = gradient_flow(law.loss, A, list_times(2, 2, xi), rtol=1e-6)
+    end = (flow.points[0] + flow.points[0].mT) / 2
     case = Case(d=2, L=2, n=law.n, ξ=xi, note="$A(0) = [[1, 1000], [0, 1]]$")
     far = (torch.linalg.eigvalsh(end) - 1).abs().max()
-    return make_row(case, law.loss(A), found.losses, far, symmetric=False, root=False)
+    return make_row(case, law.loss(A), flow.losses, far, symmetric=False, root=False)
 
 
 def solve_comparison() -> Rows:
-    """Differentiate the solution given for (29) with g(0) = g_0, and the one that solves it."""
+    """Differentiate the printed solution of (29) with g(0) = g_0, and the one that solves it."""
     rows = []
     for L in (2, 3, 5):
         for first in (1.0, 2.0, 40.0):
@@ -278,16 +278,16 @@ def draw_flow() -> Figure:
     times = torch.logspace(-3, 2, 26, dtype=torch.float64)
     K = 32 ** (1 / 3)
     for d in (10, 10**4):
-        found = isotropic_flow(d, 10**30, 2, 12.0, times)
-        for time, loss in zip(times.tolist(), found.losses.tolist(), strict=True):
-            told = {
+        flow = isotropic_flow(d, 10**30, 2, 12.0, times)
+        for time, loss in zip(times.tolist(), flow.losses.tolist(), strict=True):
+            values = {
                 "flow": loss,
                 "printed guarantee": (K / time) ** 2,
                 "corrected guarantee": d * (K / time) ** 2,
             }
             rows += [
                 {"time": time, "loss": value, "what": name, "d": f"d = {d}"}
-                for name, value in told.items()
+                for name, value in values.items()
             ]
     return draw_lines(
         "The loss of two loops along gradient flow from A = 12·I, and what is guaranteed",

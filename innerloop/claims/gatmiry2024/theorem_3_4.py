@@ -5,9 +5,9 @@ Tested     symmetric A (diagonals, by rotation; the printed bound where A^½ exi
            threshold out to a million times it, and a search for the least ratio, d ≤ 3, L ≤ 3, n
            from d + 1 to 10^12; multiples of the identity in fractions, for d of any size
 Wrong      the d of the proof's Hölder inequality is missing. At A = 0 the loss is d and the
-           gradient −2L I, so that 4L²d ≥ d^{(2L−1)/L}/16 ends at d^{(L−1)/L} = 64L²: above the
-           thresholds of both theorems for large n. And n > d leaves minimisers above that of
-           Theorem 3.4, with gradient 0: L = 1, d = 2^14, n = d + 1
+           gradient −2L I, so that 4L²d ≥ d^{(2L−1)/L}/16 fails for d^{(L−1)/L} > 64L²; for large n
+           this loss is above the thresholds of both theorems. n > d also allows minimisers, with
+           gradient 0, above the threshold of Theorem 3.4: L = 1, d = 2^14, n = d + 1
 Corrected  A symmetric, n ≥ (128Ld²)²: ‖∇L‖² ≥ (1/16) d^{−(L−1)/L} L(A, 0)^{(2L−1)/L}
 Proof      U = A − I, u = ‖U‖, p = ‖U^L‖_F² = Σu_i^{2L}, E = S − I, η² = E‖E‖_F² = d(d + 1)/n. E is
            a chaos of order 2: (E‖E‖_F^{2k})^½ ≤ ((2k − 1)η)^k. I − SA = −(U + E(I + U)); with
@@ -17,6 +17,8 @@ Proof      U = A − I, u = ‖U‖, p = ‖U^L‖_F² = Σu_i^{2L}, E = S − I
            ⟨∇L, U⟩ ≥ (2L/3) L(A, 0); ‖U‖_F² ≤ d^{(L−1)/L}p^{1/L}, p ≤ 9L(A, 0)/4, and
            ‖∇L‖² ≥ (4/9)L²(4/9)^{1/L} d^{−(L−1)/L} L(A, 0)^{(2L−1)/L}. For q > 1/4: 16eLη < 1/2 at
            these n, u < 16eLη, and L(A, 0) ≤ (16/9)d(16eLη)^{2L} is below the threshold
+Errata     A.11's proof has ε^{2L} ≥ dδ^{2L}(ε + 2)^{2L} for ε > 4δ. At d = 3, L = 1, n = 360,000,
+           ε = 1 (δ = 1/5) the right side is 3 · 0.04 · 9 = 1.08 > 1
 Reading    L(A, 0) is the loss, as Section 3.5 defines it; the proof works with the trace of Lemma
            4.1, which equals it for multiples of the identity
 """
@@ -80,15 +82,16 @@ def judge_dominance(rows: Rows) -> Evidence:
         d, L, n = (case[name] for name in ("d", "L", "n"))
         least = loss ** ((2 * L - 1) / L) / 16
         if row["root"]:
-            printed[row["form"]].add(least, slope, case)
+            printed[row["form"]].add(least, slope, case, working=row.get("working", ("", "")))
         if row["symmetric"] and row["form"] == LOSS and n >= enough_examples(d, L):
             corrected.add(hoelder_factor(d, L) * least, slope, case)
             corrected.search_note = row["search"]
         if row["form"] == LOSS and n >= d * d:
             skew.add(hoelder_factor(d, L) * least, slope, case)
-    step = Inequality("$ε^{2L} ≥ dδ^{2L}(ε + 2)^{2L}$ for $ε > 4δ$", larger_first=True)
-    small = delta(1, 3, 360_000)  # 1/5
-    step.add(3 * (small * 3) ** 2, 1.0, Case(d=3, L=1, n=360_000, δ=small, ε=1.0))
+    step = Inequality("$ε^{2L} ≥ dδ^{2L}(ε + 2)^{2L}$ for $ε > 4δ$")
+    square = delta(1, 3, 360_000) ** 2  # δ = 1/5
+    working = (f"the right side is 3 · {square:.4g} · 9", "")
+    step.add(3 * square * 9, 1.0, Case(d=3, L=1, n=360_000, ε=1.0), working=working)
     return Evidence(
         parts=[
             Part(
@@ -190,7 +193,11 @@ def measure_multiples() -> Rows:
     rows = []
     for d, n, L, a in cases:
         value, slope = isotropic_loss(d, n, L, a), isotropic_loss(d, n, L, a, 1) ** 2 / d
-        note = f"$A = {a} I$" if a else "$A = 0$, where the loss is $d$ and $∇L = −2L I$"
+        note = f"$A = {a} I$" if a else "$A = 0$, where the loss is $d$ and $‖∇L‖² = 4L²d$"
         case = Case(d=d, L=L, n=n, note=note)
-        rows += [landscape.make_row(case, a, value, slope, form=form) for form in FORMS]
+        for form in FORMS:
+            row = landscape.make_row(case, a, value, slope, form=form)
+            if not a:
+                row["working"] = (f"${d}^{{{2 * L - 1}/{L}}}/16$", f"{4 * L * L} · {d}")
+            rows.append(row)
     return rows

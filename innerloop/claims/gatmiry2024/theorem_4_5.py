@@ -1,13 +1,13 @@
-"""Theorems 4.5 and A.13: how the minimiser does on an instance from another distribution.
+"""Theorems 4.5 and A.13: the error of the minimiser on an instance from another distribution.
 
 Printed    0 < ζ < 1, Σ* ≼ Σ^out ≼ (2 − ζ)Σ* (10), in A.13 ζΣ* ≼ Σ^out ≼ (2 − ζ)Σ* (30), implies
            (TF − y_q)² ≤ (1 + r)²(1 + r − ζ)^{2L}‖x_q‖²_{Σ*}‖w‖²_{Σ*⁻¹}, r = 16δd^{1/(2L)}
 Tested     TF − y_q = −wᵀ(I − Σ^outA^opt)^L x_q with A^opt = bΣ*⁻¹, b by exact moments, under (30),
-           on Σ* with a condition number up to 10⁶, Σ^out at the ends and between, w and x_q at
-           random and as bad as can be, and a search; n from d + 1 to 10⁴⁰, L ≤ 4, d ≤ 4
+           on Σ* with a condition number up to 10⁶, Σ^out at the ends and between, random and
+           worst w and x_q, and a search; n from d + 1 to 10⁴⁰, L ≤ 4, d ≤ 4
 Reading    ‖v‖²_M = vᵀMv, as the proof's last display writes it out
-Wrong      the proof has wᵀA^{opt −1}w and x_qᵀA^opt x_q, and A^opt ≈ Σ*⁻¹: the two matrices stand
-           the other way round. With a multiple of I for Σ* that makes no difference
+Wrong      the proof has wᵀA^{opt −1}w and x_qᵀA^opt x_q, and A^opt ≈ Σ*⁻¹: the two matrices are
+           exchanged. If Σ* is a multiple of I, this makes no difference
 Corrected  ‖x_q‖²_{Σ*⁻¹}‖w‖²_{Σ*}, under (30), which contains (10): for A^opt = bΣ*⁻¹ and any n, or
            for any minimiser under theorem-3.2's condition on n
 Proof      M = I − A^½Σ^outA^½ is symmetric: (TF − y_q)² ≤ (wᵀA⁻¹w)(x_qᵀAx_q)‖M‖^{2L}. If
@@ -51,10 +51,10 @@ def state_factor(d: int, n: int, L: int, zeta: float) -> float:
 
 
 def judge_transfer(rows: Rows) -> Evidence:
-    told = "(TF − y_q)² ≤ (1 + r)²(1 + r − ζ)^{2L}"
-    printed = Inequality(f"(10): ${told}‖x_q‖²_{{Σ*}}‖w‖²_{{Σ*⁻¹}}$, $r = 16δd^{{1/(2L)}}$")
+    bound = "(TF − y_q)² ≤ (1 + r)²(1 + r − ζ)^{2L}"
+    printed = Inequality(f"(10): ${bound}‖x_q‖²_{{Σ*}}‖w‖²_{{Σ*⁻¹}}$, $r = 16δd^{{1/(2L)}}$")
     corrected = Inequality(
-        f"(30), $A^opt = bΣ*⁻¹$: ${told}‖x_q‖²_{{Σ*⁻¹}}‖w‖²_{{Σ*}}$", rounding=1e-9
+        f"(30), $A^opt = bΣ*⁻¹$: ${bound}‖x_q‖²_{{Σ*⁻¹}}‖w‖²_{{Σ*}}$", rounding=1e-9
     )
     follows = Inequality("(30), $(1 − r)A⁻¹ ≼ Σ* ≼ (1 + r)A⁻¹$: $‖I − A^½Σ^outA^½‖ ≤ 1 + r − ζ$")
     mended = Inequality(
@@ -64,11 +64,13 @@ def judge_transfer(rows: Rows) -> Evidence:
         case = row["case"]
         if "norm" in row:
             trial = mended if row["half"] else follows
-            trial.add(row["norm"], 1 + case["r"] - case["ζ"], case)
+            right = f"1 + {case['r']:g} − {case['ζ']:g}"
+            trial.add(row["norm"], 1 + case["r"] - case["ζ"], case, working=(row["working"], right))
             continue
         factor = state_factor(*(case[name] for name in ("d", "n", "L", "ζ")))
         if row["above"]:
-            printed.add(row["error"], factor * row["printed"], case)
+            working = ("", f"{factor:.6g} · {row['printed']:.6g}")
+            printed.add(row["error"], factor * row["printed"], case, working=working)
         corrected.add(row["error"], factor * row["exchanged"], case)
         corrected.search_note = row.get("search", "")
     return Evidence(
@@ -180,7 +182,9 @@ def measure_contraction() -> Rows:
                 for a in (1 - far, 1 + far):
                     for sigma in (zeta, 2 - zeta):
                         case = Case(d=1, r=r, ζ=zeta, A=a, note=f"$Σ* = 1$, $Σ^out = {sigma:g}$")
-                        rows.append({"case": case, "norm": abs(1 - a * sigma), "half": half})
+                        working = f"|1 − {a:g} · {sigma:g}|"
+                        norm = abs(1 - a * sigma)
+                        rows.append({"case": case, "norm": norm, "half": half, "working": working})
     return rows
 
 
@@ -201,10 +205,10 @@ def search_row(generator: torch.Generator, descents: int) -> dict[str, Any]:
         for n in (d + 1, 10**12, 10**40)
         for zeta in (0.05, 0.5)
     ]
-    found = search_counterexample(
+    result = search_counterexample(
         margin, tried, generator, symmetric=True, pool=HARD_MATRICES, descents=descents
     )
-    values, V = torch.linalg.eigh(found.case["A"])
+    values, V = torch.linalg.eigh(result.case["A"])
     end = V[:, 0] if abs(values[0] - 1) > abs(values[-1] - 1) else V[:, -1]
-    row = measure_instance(found.case, identity(len(V)), found.case["A"], end, end)
-    return {**row, "search": found.summary}
+    row = measure_instance(result.case, identity(len(V)), result.case["A"], end, end)
+    return {**row, "search": result.summary}

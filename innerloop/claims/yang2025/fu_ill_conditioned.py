@@ -36,6 +36,7 @@ from torch import Tensor
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.intervals import Interval, check_within, take_central
+from innerloop.claims.readings import decide_together
 from innerloop.claims.recorded import name_trainings
 from innerloop.claims.yang2025.networks import (
     PAPER_SIZES,
@@ -54,7 +55,6 @@ from innerloop.claims.yang2025.networks import (
     repeat_curve,
     step_error_shares,
 )
-from innerloop.claims.yang2025.readings import decide_together
 
 KAPPAS = (1.0, 100.0)
 RECORDED = ["gpt2", "gpt2-100"]

@@ -41,8 +41,8 @@ from innerloop.claims.encoders import (
 from innerloop.claims.evidence import Check, Evidence, Figure, Part
 from innerloop.claims.figures import draw_lines
 from innerloop.claims.intervals import check_within, estimate_mean
+from innerloop.claims.readings import decide_together
 from innerloop.claims.recorded import name_seeds
-from innerloop.claims.yang2025.readings import decide_together
 from innerloop.problems.base import sample_sphere
 from innerloop.problems.linear_regression import LinearRegression
 from innerloop.problems.principal_components import PCAProblem, PrincipalComponents

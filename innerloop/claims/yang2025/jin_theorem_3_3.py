@@ -37,8 +37,8 @@ from innerloop.claims.cases import Case
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.falsifying import Rows
 from innerloop.claims.figures import draw_lines
+from innerloop.claims.readings import decide_together
 from innerloop.claims.trials import Inequality
-from innerloop.claims.yang2025.readings import decide_together
 from innerloop.claims.yang2025.two_regressions import (
     FISHER,
     ROOM,

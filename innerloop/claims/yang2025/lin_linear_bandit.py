@@ -40,6 +40,7 @@ from innerloop.claims.base import claim
 from innerloop.claims.encoders import join_trainings
 from innerloop.claims.evidence import Check, Evidence, Part
 from innerloop.claims.falsifying import change_field
+from innerloop.claims.readings import decide_together
 from innerloop.claims.recorded import name_seeds
 from innerloop.claims.yang2025.deciding import (
     Games,
@@ -51,7 +52,6 @@ from innerloop.claims.yang2025.deciding import (
     play_games,
     set_networks,
 )
-from innerloop.claims.yang2025.readings import decide_together
 from innerloop.identification.families.games import PlayedPolicy
 from innerloop.playing.trained import TrainedPolicy
 from innerloop.policies.base import Policy
