@@ -1,4 +1,4 @@
-"""A claim: what a source states, and the function that puts it to the test.
+"""A claim: a statement of a source, and the functions that test it.
 
     @claim(
         "ahn2023.lemma-2",
@@ -16,20 +16,21 @@
 
     def judge_steps(data: list[Layers]) -> Evidence: ...
 
-What is measured and how it is judged are two functions, so that data that contradict the statement
-can take the place of what was measured: `falsified` maps a name to a function from data to data. A
-part that no such data can break is no check; a test tries every part, correction and mended
-erratum, with the `tiny` settings (those of `quick` unless given).
+One function measures and another one judges. The judge can therefore also be run on data that
+contradict the statement: `falsified` maps a name to a function that falsifies the measured data. A
+part that accepts all such data tests nothing. A test of the package requires that falsified data
+fail every part, correction and corrected erratum; it uses the settings `tiny`, which are those of
+`quick` by default.
 
-A preset is the settings of a claim's one cell, or a list of them; several cells are measured apart,
-each with its own generator, and `conclude` judges the list of what they found, which is plain data
-and is stored:
+A preset holds the settings of a claim's cell, or a list of settings for several cells. Each cell is
+measured separately, with a generator of its own, and returns plain data, which are stored.
+`conclude` judges the list of these data:
 
     @claim(..., conclude=judge_curves, falsified={"flat curves": flatten})
     def figure_1(generator, *, restart: int) -> dict[str, Any]: ...
 
-`restates={"gatmiry2024.theorem-A.11": "Appendix A.1, Theorem A.11"}` gives a statement that is
-printed twice one check and one verdict under both ids.
+If a statement is printed twice, `restates={"gatmiry2024.theorem-A.11": "Appendix A.1, Theorem
+A.11"}` gives its check and its verdict a second id.
 """
 
 from __future__ import annotations
@@ -52,14 +53,14 @@ Kind = Literal["equality", "inequality", "rate", "ordering", "figure"]
 Preset = Literal["quick", "full", "paper"]
 PRESETS: tuple[Preset, ...] = ("quick", "full", "paper")
 Settings = Mapping[str, Any]
-"""Plain data: what JSON can hold."""
+"""Plain data that JSON can represent."""
 Form = Callable[[Any], Any]
 """A falsified form: a function from data to data."""
 
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """A statement of a source, and how it is tested at each preset."""
+    """A statement of a source, with the functions and the settings that test it."""
 
     id: str
     statement: str
@@ -71,21 +72,22 @@ class Claim:
     falsified: Mapping[str, Form]
     tiny: Sequence[Settings]
     document: Source | None = None
-    """The document, where it is not one of this package's sources."""
+    """The document, if it is not one of this package's sources."""
     judge: Callable[[Any], Evidence] | None = None
     hypotheses: Mapping[str, str] = field(default_factory=dict)
-    """What the statement presupposes, each with where that comes from."""
+    """The hypotheses of the statement; each maps to the place where the source states it."""
     restates: Mapping[str, str] = field(default_factory=dict)
-    """Further ids of the same statement, each with where it is printed."""
+    """Further ids of the same statement; each maps to the place where it is printed."""
     decided_by: str = ""
-    """The computation or the mathematics that would decide the claim where it is undecided."""
+    """The computation or the mathematics that would decide an undecided claim."""
     missing: str = ""
-    """One sentence: what the source does not print although the outcome depends on it. Where data
-    leave a part undecided, the verdict is then "not decidable from the source"."""
+    """One sentence that names what the source does not print although the outcome depends on it. An
+    undecided claim then has the verdict "not decidable from the source"."""
     out_of_reach: str = ""
-    """The cost of deciding what is undecided, where it cannot be paid here."""
+    """The cost of deciding the claim, if it is too large. An undecided claim then has the verdict
+    "out of reach"."""
     original: str = ""
-    """The id of the claim whose check and verdict a restatement shares."""
+    """The id of the claim that this one restates. Both have the same check and verdict."""
 
     def __post_init__(self) -> None:
         reasons = [
@@ -104,66 +106,66 @@ class Claim:
 
     @property
     def source(self) -> str:
-        """The key of the document: the first word of the id."""
+        """The key of the document: the part of the id before the first dot."""
         return self.id.partition(".")[0]
 
     @property
     def citation(self) -> str:
-        """The citation of the claim's source: its own, its package's, or just its key."""
+        """The citation of the source: the claim's own, that of its package, or the key."""
         return str(self.document or load_sources().get(self.source, self.source))
 
     @property
     def module(self) -> str:
-        """The module whose code decides the outcome."""
+        """The name of the module that declares the claim."""
         return self.measure.__module__
 
     @property
     def location(self) -> str:
-        """What another process loads the claim from: its module, or its file."""
+        """The module or the file from which another process can load the claim."""
         return get_location(self.module)
 
     @property
     def cell_id(self) -> str:
-        """The id under which results are stored: a restatement has those of its original."""
+        """The id under which results are stored: that of the original for a restatement."""
         return self.original or self.id
 
     def list_restatements(self) -> list[Claim]:
-        """List the claims that are this one under other ids."""
+        """List the restatements: this claim under its other ids."""
         shared = {"restates": {}, "original": self.id}
         return [replace(self, id=id, where=at, **shared) for id, at in self.restates.items()]
 
     def run(self, settings: Settings, seed: int = 0) -> Any:
-        """What one cell finds, as plain data."""
-        found = self.gather(settings, seed)
+        """Run one cell and return its result as plain data."""
+        data = self.gather(settings, seed)
         if self.conclude is not None:
-            return found
-        return (found if self.judge is None else self.judge(found)).as_dict()
+            return data
+        return (data if self.judge is None else self.judge(data)).as_dict()
 
     def gather(self, settings: Settings, seed: int = 0) -> Any:
-        """Measure one cell: the data that `judge` or `conclude` takes."""
+        """Measure one cell, and return the data for `judge` or `conclude`."""
         return self.measure(seed_generator(self.cell_id, settings, seed), **settings)
 
     def judge_cells(self, data: Sequence[Any], form: Form | None = None) -> Evidence:
-        """Judge what `gather` gave for each cell, changed by a falsified form if one is given."""
+        """Judge the measured data of all cells. If `form` is not None, falsify the data first."""
         if self.conclude is not None:
             cells = list(data) if form is None else form(list(data))
             return self._explain(self.conclude(cells))
-        (only,) = data
-        changed = only if form is None else form(only)
-        return self._explain(changed if self.judge is None else self.judge(changed))
+        (measured,) = data
+        judged = measured if form is None else form(measured)
+        return self._explain(judged if self.judge is None else self.judge(judged))
 
-    def build_evidence(self, found: Sequence[Any]) -> Evidence:
-        """What the cells found, as one evidence."""
+    def build_evidence(self, results: Sequence[Any]) -> Evidence:
+        """Combine the results of all cells, as `run` returns them, into the claim's evidence."""
         if self.conclude is not None:
-            return self._explain(self.conclude(list(found)))
-        (only,) = found
-        return self._explain(Evidence.from_dict(only))
+            return self._explain(self.conclude(list(results)))
+        (result,) = results
+        return self._explain(Evidence.from_dict(result))
 
     def _explain(self, evidence: Evidence) -> Evidence:
         return evidence.explain_undecided(self.missing, self.out_of_reach)
 
     def check(self, cells: Sequence[Settings], seed: int = 0) -> Evidence:
-        """Run cells here and now, those of a preset or the tiny ones."""
+        """Run cells in this process and return the evidence; nothing is stored."""
         return self.build_evidence([self.run(settings, seed) for settings in cells])
 
 
@@ -187,36 +189,35 @@ def claim(
     out_of_reach: str = "",
     source: Source | None = None,
 ) -> Callable[[Callable[..., Any]], Claim]:
-    """Declare the function below as the test of a claim.
+    """Declare the decorated function as the measurement of a claim.
 
     Args:
         id: `source.place`, such as "ahn2023.lemma-2".
         statement: What the source asserts, as one or two sentences of our own.
-        where: Where the source says it.
+        where: The place in the source, such as "Lemma 2".
         kind: equality, inequality, rate, ordering or figure.
-        quick: Keyword arguments of the function at the preset `quick`, or a list of them: one per
-            cell.
-        full: The same at `full`.
-        paper: The same at the source's own sizes; without it, `paper` is `full`.
-        tiny: The same for tests; `quick` if None.
-        conclude: Makes evidence of the data of all cells.
-        judge: Makes evidence of the data of the only cell. Without either, the function returns
-            evidence itself, and nobody can show it false data.
-        falsified: Data that contradict the statement, by name: functions from the genuine to the
-            false. The claim must say no to them.
-        hypotheses: What the source presupposes, with where it says so.
-        restates: Further ids of the same statement, each with where it is printed.
-        decided_by: The computation or the mathematics that would decide the claim where its data
-            do not.
-        missing: One sentence about what the source does not print and the outcome depends on. With
-            it, a claim that its data leave undecided is "not decidable from the source".
-        out_of_reach: The cost of deciding what is undecided, where it cannot be paid here. With it,
-            a claim that its data leave undecided is "out of reach".
-        source: Where the claim is from, unless it is in a package of claims that has a `SOURCE`.
+        quick: Keyword arguments of the function at the preset `quick`, or a list of them with one
+            entry for each cell.
+        full: The same for the preset `full`.
+        paper: The same for the sizes that the source uses; by default, those of `full`.
+        tiny: The same for tests; by default, those of `quick`.
+        conclude: Function from the data of all cells to the evidence.
+        judge: Function from the data of the claim's only cell to the evidence. Without `judge` and
+            `conclude`, the decorated function returns evidence itself, and cannot be tested on
+            falsified data.
+        falsified: Functions by name, each of which changes measured data so that they contradict
+            the statement. The claim must reject the changed data.
+        hypotheses: The hypotheses of the statement; each maps to its place in the source.
+        restates: Further ids of the same statement; each maps to the place where it is printed.
+        decided_by: The computation or the mathematics that would decide an undecided claim.
+        missing: One sentence that names what the source does not print although the outcome depends
+            on it. An undecided claim is then "not decidable from the source".
+        out_of_reach: The cost of deciding the claim, if it is too large. An undecided claim is then
+            "out of reach".
+        source: The document, unless the claim is in a package of claims that declares a `SOURCE`.
 
     Returns:
-        A decorator that turns the function, of a `torch.Generator` and the settings, into a
-        `Claim`.
+        A decorator for a function of a `torch.Generator` and the settings. It returns a `Claim`.
     """
     presets: dict[Preset, Sequence[Settings]] = {
         "quick": _as_cells(quick),
@@ -249,12 +250,12 @@ def claim(
     return declared
 
 
-def _as_cells(given: Settings | Sequence[Settings]) -> Sequence[Settings]:
-    return [given] if isinstance(given, Mapping) else list(given)
+def _as_cells(cells: Settings | Sequence[Settings]) -> Sequence[Settings]:
+    return [cells] if isinstance(cells, Mapping) else list(cells)
 
 
 def seed_generator(id: str, settings: Settings, seed: int) -> torch.Generator:
-    """A generator that only claim, settings and seed decide: not the engine, not the order."""
-    told = json.dumps([id, settings, seed], sort_keys=True)
-    drawn = int.from_bytes(hashlib.sha256(told.encode()).digest()[:8], "big")
-    return torch.Generator().manual_seed(drawn >> 1)
+    """Make a generator that depends on claim, settings and seed, but not on engine or order."""
+    text = json.dumps([id, settings, seed], sort_keys=True)
+    number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+    return torch.Generator().manual_seed(number >> 1)

@@ -1,4 +1,4 @@
-"""The outcome of a claim: what the source asserts, errata of its print, and what is beyond it.
+"""The outcome of a claim: checks of what the source asserts, errata, and further findings.
 
     Evidence(
         parts=[Part(printed=statement.check(), corrected=mended.check())],
@@ -6,9 +6,9 @@
         beyond=[skew.check()],
     )
 
-A verdict is never written down: it follows from the checks of the parts, and from them alone.
-Errata and what is beyond are shown beside it. Everything here is plain data that JSON can hold;
-anything else is refused (a NaN is a broken check, not a result).
+Nobody writes a verdict: it is computed from the checks of the parts alone. Errata and further
+findings (`beyond`) are shown beside the verdict. Evidence consists of plain data that JSON can
+represent. Other values raise an error; a NaN, for example, means that the check itself is wrong.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ Verdict = Literal[
     "vacuous",
 ]
 Grade = Literal["step", "print"]
-"""What an erratum affects: a formula on the way (`step`), or only the print, where a reader sees
-what is meant (`print`)."""
+"""Kind of an erratum: a wrong formula in a derivation (`step`), or a misprint whose intended form a
+reader can see (`print`)."""
 ENOUGH_TRAININGS = 3
-"""Fewest trainings with which a statement about trained networks rests on more than chance."""
+"""Smallest number of training runs on which a statement about trained networks may rest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,13 +44,13 @@ class Check:
     statement: str
     """The form that was tested, with its symbols."""
     passed: bool | None
-    """None where the data cannot decide: an interval that straddles the claim."""
+    """None if the data cannot decide, for example if an interval contains the threshold."""
     summary: str
-    """How many cases of which sizes were tested, and both sides of the closest one."""
+    """The number and the sizes of the tested cases, and both sides of the closest case."""
     counterexample: str = ""
-    """The smallest one found, so that a reader can check it by hand or in three lines of NumPy."""
+    """The smallest counterexample, which a reader can check by hand or in three lines of NumPy."""
     ours: str = ""
-    """Thresholds that the source does not give and we set, in words; shown as ours."""
+    """Thresholds that we chose because the source does not state them. They are shown as ours."""
 
     @property
     def outcome(self) -> str:
@@ -59,24 +59,24 @@ class Check:
 
 @dataclass(frozen=True, kw_only=True)
 class Part:
-    """One assertion of a claim: its printed form, and a correction where that form fails."""
+    """One assertion of a claim: its printed form, and a correction if the printed form fails."""
 
     printed: Check
-    """The printed form, in the reading that the author uses."""
+    """The test of the printed form, in the author's reading."""
     corrected: Check | None = None
     weaker: Check | None = None
-    """A weaker statement that is true where the printed form fails. It is shown beside the verdict
-    and does not change it: a correction is as strong as the printed form."""
+    """A true statement that is weaker than the printed form, which fails. It is shown beside the
+    verdict and does not change it, because a correction must be as strong as the printed form."""
     reading: str = ""
-    """Where words allow several readings: which one is the author's, and what shows it (the proof,
+    """If the words allow several readings: that of the author, and the evidence for it (the proof,
     public code, a caption)."""
     other_readings: Mapping[str, Check] = field(default_factory=dict)
-    """Readings that are not the author's, by name: shown, without effect on the verdict."""
+    """Readings that are not the author's, by name. They are shown and do not affect the verdict."""
     vacuous: str = ""
-    """Why the printed form says nothing although it is true: its probability is never positive, or
-    its hypotheses are never met."""
+    """Why the printed form asserts nothing although it is true. For example, its hypotheses are
+    never satisfied, or it holds with a probability of at least 0."""
     trainings: int | None = None
-    """Number of trainings that it rests on; None where nothing is trained."""
+    """Number of training runs that the part rests on; None if nothing is trained."""
 
     def __post_init__(self) -> None:
         if self.other_readings and not self.reading:
@@ -97,7 +97,7 @@ class Part:
         return self.verdict == "fails" and bool(self.corrected and self.corrected.passed is None)
 
     def as_erratum(self, where: str, grade: Grade = "step") -> Erratum:
-        """Turn the part into an erratum: it is no assertion of the claim, but a line on the way."""
+        """Turn the part into an erratum: an error in a proof, and not in what the claim asserts."""
         return Erratum(where=where, printed=self.printed, corrected=self.corrected, grade=grade)
 
 
@@ -106,26 +106,26 @@ class Erratum:
     """A proof step or a display that is wrong; the claim's verdict does not depend on it."""
 
     where: str
-    """Where it stands: "proof of Lemma 7, display (37)"."""
+    """The place in the source, such as "proof of Lemma 7, display (37)"."""
     printed: Check
     """The printed form, which fails, with a counterexample."""
     corrected: Check | None = None
     meant: str = ""
-    """What is meant, in words, where there is nothing to compute."""
+    """The intended form in words, if there is nothing to compute."""
     grade: Grade = "step"
 
     @property
     def stands(self) -> bool:
-        """Whether the printed form is wrong indeed."""
+        """Whether the check confirms that the printed form is wrong."""
         return self.printed.passed is False
 
 
 def misprint(where: str, printed: str, meant: str, example: str) -> Erratum:
-    """Describe an error of print that a reader sees and nobody needs to compute."""
-    found = Check(
+    """Describe a misprint that a reader can see without a computation."""
+    check = Check(
         statement=printed, passed=False, summary="seen by reading", counterexample=example
     )
-    return Erratum(where=where, printed=found, meant=meant, grade="print")
+    return Erratum(where=where, printed=check, meant=meant, grade="print")
 
 
 _VERDICTS_WORST_FIRST: tuple[Verdict, ...] = (
@@ -135,7 +135,7 @@ _VERDICTS_WORST_FIRST: tuple[Verdict, ...] = (
     "holds",
     "vacuous",
 )
-"""A claim is vacuous only if every part of it is; `Evidence.marks` tells where some are."""
+"""A claim is vacuous only if all of its parts are; otherwise `Evidence.marks` counts them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -143,17 +143,17 @@ class Evidence:
     """The outcome of a claim: parts with their checks, errata, findings, numbers and figures."""
 
     parts: Sequence[Part] = ()
-    """What the source asserts."""
+    """The assertions of the source."""
     errata: Sequence[Erratum] = ()
     beyond: Sequence[Check] = ()
-    """What was found on top, which the source does not say."""
+    """Further findings of ours, about which the source states nothing."""
     numbers: Mapping[str, Value] = field(default_factory=dict)
     table: Rows = ()
     figures: Sequence[Figure] = ()
     missing: str = ""
     """What the source does not print although the outcome of an undecided part depends on it."""
     out_of_reach: str = ""
-    """Why the claim, or a part of it that is undecided, cannot be tested here."""
+    """Why the claim, or an undecided part of it, cannot be tested here."""
 
     def __post_init__(self) -> None:
         if not (self.parts or self.out_of_reach):
@@ -234,14 +234,14 @@ class Evidence:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Evidence:
-        """Rebuild the evidence from the output of `as_dict`, or from that of former versions.
+        """Rebuild the evidence from the output of `as_dict`, also that of former versions.
 
-        Those had no errata: a proof line was a part, and its verdict counted. It is read as it
-        stands, so the verdict is the one that was shown then. What would decide a claim was among
-        its numbers; now the claim says it.
+        Former versions stored an erratum of a proof as a part that counted for the verdict. It
+        remains a part here, so that the verdict is unchanged. They also stored what would decide a
+        claim among its numbers; it is now a field of the claim, and left out here.
         """
-        told = "what would decide it"
-        numbers = {name: value for name, value in data["numbers"].items() if name != told}
+        former = "what would decide it"
+        numbers = {name: value for name, value in data["numbers"].items() if name != former}
         return cls(
             **{
                 **data,

@@ -1,7 +1,8 @@
-"""Find claims: those of this package, of other packages, and of a caller's own files.
+"""Find claims: those of this package, of other packages, and in files that the caller wrote.
 
-A claim is found by being there: a function under `@claim` in any file below `innerloop.claims`, or
-what an entry point of the group `innerloop.claims` names, a claim or a module of claims.
+Claims need no registration. Every function with the decorator `@claim` in a file below
+`innerloop.claims` is a claim. Another package names a claim, or a module of claims, in an entry
+point of the group `innerloop.claims`.
 """
 
 from __future__ import annotations
@@ -22,19 +23,19 @@ from innerloop.registry import Entry, SkippedMember, scan_entry_points, scan_mod
 
 
 def check(claim: str | Claim, preset: Preset = "quick", seed: int = 0) -> Evidence:
-    """Check one claim here and now; nothing is stored.
+    """Check one claim in this process; nothing is stored.
 
     Args:
         claim: An id, `module:attribute` or `file.py:attribute` (which is imported, and so runs), or
             the claim itself.
-        preset: How much is run: "quick", "full" or "paper".
-        seed: Seed of everything that is random.
+        preset: Size of the check: "quick", "full" or "paper".
+        seed: Seed of the random instances.
 
     Returns:
         The evidence, whose `verdict` follows from its checks.
 
     Raises:
-        InputError: There is no such claim or preset; the message names the nearest.
+        InputError: There is no such claim or preset; the message suggests a similar name.
 
     Example:
         ```python
@@ -69,7 +70,7 @@ def load_claims() -> dict[str, Claim]:
 
 @cache
 def load_claim_entries() -> dict[str, Entry]:
-    """Load every registered claim with its owner; warn of what cannot be loaded."""
+    """Load every registered claim with its owner; warn about claims that cannot be loaded."""
     entries: dict[str, Entry] = {}
     for entry in _scan_claims():
         if entry.name in entries:
@@ -96,14 +97,14 @@ def _scan_claims() -> Iterator[Entry]:
 
 
 def list_claims(module: ModuleType) -> list[Claim]:
-    """List the claims that a module itself declares, restatements among them."""
+    """List the claims that a module declares, including restatements."""
     values = vars(module).values()
     own = [v for v in values if isinstance(v, Claim) and v.module == module.__name__]
     return [one for claim in own for one in (claim, *claim.list_restatements())]
 
 
 def select_claims(words: Sequence[str]) -> list[str]:
-    """Select ids by words: an id itself, or all ids that begin with the word. No words: all."""
+    """Select claims by ids or prefixes of ids; without words, select all."""
     known = sorted({*load_statements(), *load_claims()}, key=_order)
     if not words:
         return known
@@ -117,7 +118,7 @@ def select_claims(words: Sequence[str]) -> list[str]:
 
 
 def describe_claims() -> list[dict[str, Any]]:
-    """Describe every claim: statement, source, owner, and whether there is a check for it."""
+    """Return a row for every claim: statement, source, owner, and whether it has a check."""
     entries, statements = load_claim_entries(), load_statements()
     rows = []
     for id in select_claims([]):
@@ -136,7 +137,7 @@ def describe_claims() -> list[dict[str, Any]]:
 
 
 def _order(id: str) -> tuple[Any, ...]:
-    """Sort by source (this package's first), then as listed, then by id with numbers as numbers."""
+    """Return a sort key: this package's sources first, then listed order, then natural order."""
     source = id.partition(".")[0]
     listed = list(load_statements())
     place = listed.index(id) if id in listed else len(listed)

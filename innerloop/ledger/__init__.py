@@ -1,5 +1,6 @@
-"""Runs claims, stores their results and reports them: cells, files, engines.
+"""Runs claims and sweeps, and stores their results: cells, files, engines.
 
-A cell is one claim at one preset with one seed and settings; the store keeps finished cells, the
-engines run others. May import claims and everything below them; never surveys, report or cli.
+A cell is the unit of work: one claim at one preset, with one seed and settings. The store keeps the
+results of finished cells, and an engine runs the others. May import claims and everything below
+them; never surveys, report or cli.
 """

@@ -1,7 +1,7 @@
-"""Check a selection of claims as a command asks for it: where results are, which engine, which ids.
+"""Check the claims that a command selects, with the options of the command line.
 
-Ids name registered claims, or all that begin so; `module:attribute` and `file.py:attribute` name a
-claim of the caller's own.
+A word selects the registered claim with that id, or all claims whose ids start with it.
+`module:attribute` and `file.py:attribute` select a claim that the caller wrote.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from innerloop.results import find_recorded
 
 @dataclass(frozen=True, kw_only=True)
 class CheckOptions:
-    """How claims are checked: preset, seed, engine, folder, and whether stored results count."""
+    """Options of a check: preset, seed, engine, folder, and whether to ignore stored results."""
 
     preset: str = "quick"
     seed: int = 0
@@ -49,9 +49,9 @@ def check_claims(
     progress: Progress,
     notice: Callable[[str], None],
 ) -> tuple[list[Outcome], list[str]]:
-    """Check the claims that words select; also say why finished ones could not be stored.
+    """Check the selected claims; return their outcomes, and errors of storing results.
 
-    Where a larger preset's result is stored, that is taken, whichever command asks.
+    If the result of a larger preset is stored, it is used instead of the requested preset's.
     """
     preset = options.check_preset()
     if options.seed < 0:

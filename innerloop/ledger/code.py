@@ -1,10 +1,10 @@
-"""Which code decides an outcome: the modules it depends on, each with a digest of its own.
+"""Find the modules that the result of a cell depends on, and compute a digest of each.
 
-A cell depends on its claim's module, on what that imports (wherever in the file the import stands),
-on the members that the cell looked up by name while it ran, and on recorded weights that its
-settings name. Comments, docstrings and the dollars around mathematics in texts decide nothing and
-are left out. If a digest changed, the cell is stale, and the modules that changed are known by
-name.
+A cell depends on the module of its claim, on all modules that this module imports (also inside
+functions), on registered members that the cell looked up by name while it ran, and on recorded
+weights that its settings name. Comments, docstrings and the dollar signs around mathematics do not
+change a result, so digests ignore them. If a digest has changed, the stored result is stale, and
+the changed modules are reported by name.
 """
 
 from __future__ import annotations
@@ -31,9 +31,12 @@ DIGITS = 16
 def collect_dependencies(
     module: str, lookups: Iterable[str], settings: Mapping[str, Any]
 ) -> dict[str, str]:
-    """Collect what decides a cell: each module (or kind of member, or weights) with its digest.
+    """Return the digest of each dependency of a cell: modules, kinds of members, recorded weights.
 
-    `module` is what `load_module` takes; `lookups` is what `record_lookups` recorded.
+    Args:
+        module: The claim's module, as for `load_module`.
+        lookups: The names that `record_lookups` recorded while the cell ran.
+        settings: The settings of the cell, which may name recorded weights.
     """
     digests = {}
     waiting = [module]
@@ -57,7 +60,7 @@ def collect_dependencies(
 def find_changes(
     recorded: Mapping[str, str], module: str, settings: Mapping[str, Any]
 ) -> list[str]:
-    """Name what has changed since a cell was made: modules, kinds of members, recorded weights."""
+    """List the dependencies of a stored result whose digests have changed since it was made."""
     home = Home(module)
 
     def digest_now(name: str) -> str:
@@ -73,7 +76,7 @@ def find_changes(
 
 
 class Home:
-    """Where the modules of innerloop and of a claim's own package or folder are."""
+    """Finds files of modules: those of innerloop, and those of a claim's own package or folder."""
 
     def __init__(self, module: str) -> None:
         self.module = module
@@ -81,7 +84,7 @@ class Home:
         self.package = module.partition(".")[0]
 
     def find_path(self, name: str) -> Path | None:
-        """Find the file of a module; none for what is inside one, or belongs to others."""
+        """Find the file of a module; None if the name is no module, or one of another package."""
         if name.endswith(".py"):
             # The claim's own file may have been named from another folder.
             path = Path(self.module if Path(name).name == Path(self.module).name else name)
@@ -91,11 +94,11 @@ class Home:
             return _find_file(ROOT, name.split(".")[1:])
         if self.folder is not None:
             return _find_file(self.folder, name.split("."))
-        return _find_foreign(name) if first == self.package else None
+        return _find_installed(name) if first == self.package else None
 
 
 def digest_weights(settings: Mapping[str, Any]) -> str:
-    """Digest the recorded weights that settings name; empty where they name none."""
+    """Compute the digest of the recorded weights that settings name; empty if they name none."""
     digests = {
         f"{folder}/{name}": digest
         for name in _iterate_texts(settings)
@@ -106,7 +109,7 @@ def digest_weights(settings: Mapping[str, Any]) -> str:
 
 @cache
 def _parse_module(path: Path) -> tuple[str, list[str]]:
-    """Digest what a file does, and list what it imports, with the packages around that."""
+    """Return the digest of a file's code, and the modules it imports with their parent packages."""
     tree = ast.parse(path.read_text("utf-8"))
     names: set[str] = set()
     for node in ast.walk(tree):
@@ -119,7 +122,7 @@ def _parse_module(path: Path) -> tuple[str, list[str]]:
 
 
 def _list_imports(node: ast.AST) -> Iterator[str]:
-    """The full names that an import statement, or `innerloop.name`, names; else nothing."""
+    """Yield the modules that an import, or an attribute of `innerloop`, refers to."""
     if isinstance(node, ast.Import):
         yield from (alias.name for alias in node.names)
     elif isinstance(node, ast.ImportFrom) and node.module == "innerloop":
@@ -131,7 +134,7 @@ def _list_imports(node: ast.AST) -> Iterator[str]:
 
 
 def _list_imported_packages(name: str) -> Iterator[str]:
-    """List a name and the packages around it, `innerloop` itself left out: importing runs them."""
+    """Yield a module and its parent packages except `innerloop`; an import runs all of them."""
     parts = name.split(".")
     shortest = 2 if parts[0] == "innerloop" else 1
     yield from (".".join(parts[:k]) for k in range(shortest, len(parts) + 1))
@@ -144,7 +147,8 @@ def _find_file(root: Path, parts: list[str]) -> Path | None:
 
 
 @cache
-def _find_foreign(name: str) -> Path | None:
+def _find_installed(name: str) -> Path | None:
+    """Find the Python file of an installed module; None if there is no such file."""
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):
@@ -153,7 +157,7 @@ def _find_foreign(name: str) -> Path | None:
 
 
 def _iterate_texts(settings: Any) -> Iterator[str]:
-    """The words among settings, however deep."""
+    """Yield all texts in nested settings."""
     if isinstance(settings, str):
         yield settings
     elif isinstance(settings, Mapping):
@@ -163,7 +167,7 @@ def _iterate_texts(settings: Any) -> Iterator[str]:
 
 
 def _write_tree(node: Any) -> Iterator[str]:
-    """A syntax tree as text, the same in every version of Python: empty fields are left out."""
+    """Write a syntax tree as text, without empty fields, in which versions of Python differ."""
     if isinstance(node, ast.AST):
         yield f"({type(node).__name__}"
         for name, value in _list_fields(node):
@@ -179,14 +183,14 @@ def _write_tree(node: Any) -> Iterator[str]:
 
 
 def _list_fields(node: ast.AST) -> Iterator[tuple[str, Any]]:
-    """List the fields of a syntax node, without dollars that mark mathematics in an f-string."""
+    """Yield the fields of a syntax node; leave out dollar signs around mathematics in f-strings."""
     for name, value in ast.iter_fields(node):
         text = isinstance(node, ast.JoinedStr)
         yield name, [part for part in value if not _is_dollar(part)] if text else value
 
 
 def _is_dollar(part: ast.expr) -> bool:
-    """Whether a part of an f-string is a dollar alone, which marks mathematics."""
+    """Whether a part of an f-string is a single dollar sign, which marks mathematics."""
     return isinstance(part, ast.Constant) and part.value == "$"
 
 

@@ -1,4 +1,4 @@
-"""Where cells run: processes of this machine, or a Dask cluster."""
+"""Engines that run cells: processes on this machine, or a Dask cluster."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from innerloop.ledger.tasks import Task, run_task
 DASK_TIMEOUT = 10.0
 """Seconds to wait for a Dask scheduler, and for its first worker."""
 NO_WORKERS = "distributed.scheduler.no-workers-timeout"
-"""Dask's own setting for how long to wait where a cluster has no workers left."""
+"""Dask's own setting for how long to wait while a cluster has no workers."""
 NO_WORKERS_SECONDS = 300.0
-"""That wait where the setting is not set: Dask's default is for ever."""
+"""Our default for that setting. Dask's default is to wait without limit."""
 MAX_WORKERS = 1024
-"""Most processes of this machine; they start only as there are cells for them."""
+"""Largest number of processes on this machine; a process starts only if there is a cell for it."""
 
 
 @runtime_checkable
 class Engine(Protocol):
-    """Takes cells. `slots` is how many can run at once; a cell is given up after `max_deaths`."""
+    """Runs up to `slots` cells at once. A cell fails after `max_deaths` workers died with it."""
 
     max_deaths: int
 
@@ -36,13 +36,13 @@ class Engine(Protocol):
     def submit(self, *work: Any) -> Future[str]: ...
 
     def is_worker_death(self, error: BaseException) -> bool:
-        """Whether an error means that the worker died, not that the cell's code broke."""
+        """Return whether an error means that the worker died, not that the cell's code failed."""
         ...
 
     def check_health(self, error: BaseException | None = None) -> str:
-        """Raise an `EngineLostError` where no cell can finish any more, as `error` may tell.
+        """Raise an `EngineLostError` if no cell can finish any more; `error` is the latest error.
 
-        What is returned is to be told to the user, unless it is empty.
+        A text that is not empty is a message for the user.
         """
         ...
 
@@ -50,10 +50,10 @@ class Engine(Protocol):
 
 
 class DaskEngine:
-    """The workers of a Dask cluster, by the address of its scheduler.
+    """Runs cells on the workers of a Dask cluster.
 
-    The scheduler itself runs the cells of a dead worker again, several times, before it reports a
-    death, and may blame a cell that only waited there: so that one is tried once more.
+    If a worker dies, Dask's scheduler runs its cells again several times before it reports a death.
+    It may report a cell that was only waiting on that worker, so every cell has a second try.
     """
 
     max_deaths = 2
@@ -88,7 +88,7 @@ class DaskEngine:
                 "start some with `dask worker ADDRESS`"
             ) from None
         self._executor = self._client.get_executor(pure=False)
-        # What Dask logs of a loss, dozens of lines with tracebacks, is said here in one.
+        # Dask logs dozens of lines with tracebacks for a lost worker; we report one line instead.
         self._silenced = [logger for logger in list_loggers() if not logger.disabled]
         for logger in self._silenced:
             logger.disabled = True
@@ -118,7 +118,7 @@ class DaskEngine:
     def check_health(self, error: BaseException | None = None) -> str:
         from distributed.scheduler import NoWorkerError
 
-        if isinstance(error, NoWorkerError):  # the scheduler has the same limit, and was faster
+        if isinstance(error, NoWorkerError):  # the scheduler applied the same limit first
             raise EngineLostError(f"the Dask cluster at {self._address!r} has no workers left")
         if self._count_cores():
             self._empty_since = None
@@ -138,16 +138,16 @@ class DaskEngine:
         return ""
 
     def close(self) -> None:
-        whole = self._client.status == "running"
-        with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # nobody may be left there
+        is_connected = self._client.status == "running"
+        with contextlib.suppress(OSError, TimeoutError, RuntimeError):  # the scheduler may be gone
             self._executor.shutdown(wait=False)
             self._client.close(timeout=DASK_TIMEOUT)
-        for logger in self._silenced if whole else ():  # a lost client logs to its very end
+        for logger in self._silenced if is_connected else ():  # a lost client goes on logging
             logger.disabled = False
 
 
 def list_loggers() -> list[logging.Logger]:
-    """List the loggers of Dask, tornado and asyncio: each may have handlers of its own."""
+    """List the loggers of Dask, tornado and asyncio; each may have handlers of its own."""
     names = ("distributed", "tornado", "asyncio")
     return [
         logging.getLogger(name)
@@ -169,7 +169,7 @@ def parse_seconds(limit: Any) -> float:
 
 
 def parse_engine(words: str, workers: int | None, task: Task = "cell") -> Callable[[], Engine]:
-    """How to start the engine that `local` or `dask:ADDRESS` names. Nothing starts before."""
+    """Return a function that starts the engine named `local` or `dask:ADDRESS`."""
     kind, _, address = words.partition(":")
     if kind == "dask" and address:
         if workers is not None:

@@ -11,9 +11,9 @@ from typing import Any, Literal
 
 
 def check_types(value: Any, kind: Any, where: str) -> None:
-    """Raise a `TypeError` where a value is not of a declared type, however deep inside it.
+    """Raise a `TypeError` if a value, or a value nested in it, does not have its declared type.
 
-    Types: classes, dataclasses, `Literal`, unions, `Sequence`, `Mapping`, and tuples.
+    Supported types are classes, dataclasses, `Literal`, unions, `Sequence`, `Mapping` and tuples.
     """
     origin, options = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):

@@ -1,9 +1,9 @@
-"""Cells in processes of this machine, each with a pipe of its own.
+"""Run cells in processes on this machine; each process has its own pipe to the parent.
 
-A worker that dies takes no other's work with it, and it is known which cell it died of. Workers end
-with their parent, however that ends: each holds the end of a pipe whose other end only the parent
-has. Pipes have no names, so that nothing of them is left behind by a kill; a fork server's folder
-is, and the next run removes it.
+If a worker dies, only its own cell is affected, and the parent knows which cell that was. Workers
+end when their parent ends, even if it is killed: each holds one end of a pipe whose other end only
+the parent has. Pipes have no names in the file system, so a kill leaves no files of them. It does
+leave the folder of the fork server, which the next run removes.
 """
 
 from __future__ import annotations
@@ -28,21 +28,21 @@ from innerloop.jsonfiles import parse_json
 from innerloop.ledger.tasks import Task, run_task
 
 MARKER = "innerloop.lock"
-"""The file in a fork server's folder that its owner holds a lock on while it lives."""
+"""The file in a fork server's folder on which its owner holds a lock while it runs."""
 STARTS = 3
-"""Tries to start a worker: a fork server that was killed is replaced at the next one."""
+"""Number of attempts to start a worker. An attempt also replaces a fork server that was killed."""
 
 
 class EngineLostError(InputError):
-    """An engine that can run no more cells; what is finished stays."""
+    """The engine cannot run any more cells; the results of finished cells are stored."""
 
 
 class WorkerDeathError(Exception):
-    """A worker that ended before it said what its cell found."""
+    """A worker ended before it returned the result of its cell."""
 
 
 class ProcessEngine:
-    """Processes of this machine."""
+    """Runs cells in processes on this machine."""
 
     max_deaths = 3
 
@@ -64,7 +64,7 @@ class ProcessEngine:
         worker = self._take_worker()
 
         def run() -> str:
-            outcome = worker.run((self.task, *work))  # one that dies does not come back
+            outcome = worker.run((self.task, *work))  # a worker that dies is not reused
             self._idle.append(worker)
             return outcome
 
@@ -74,17 +74,17 @@ class ProcessEngine:
         return isinstance(error, WorkerDeathError)
 
     def check_health(self, error: BaseException | None = None) -> str:
-        return ""  # a worker, and what starts it, is replaced
+        return ""  # dead workers and a dead fork server are replaced
 
     def close(self) -> None:
-        """End all workers, also those that are busy."""
+        """End all workers, including busy ones."""
         self._parent_end.close()
         self._threads.shutdown(wait=True, cancel_futures=True)
         for worker in self._all:
             worker.close()
 
     def _take_worker(self) -> Worker:
-        """Take a worker that waits, and lives, or start one."""
+        """Return an idle worker that is alive, or start a new one."""
         while self._idle:
             worker = self._idle.pop()
             if worker.is_alive():
@@ -102,7 +102,7 @@ class ProcessEngine:
 
 
 class Worker:
-    """A process that runs one cell after another, and the pipe to it."""
+    """A process that runs one cell after another, with a pipe to it."""
 
     def __init__(self, context: Any, parent: Connection) -> None:
         self._pipe, theirs = context.Pipe()
@@ -114,10 +114,10 @@ class Worker:
             self._pipe.close()
             raise
         finally:
-            theirs.close()  # else the end of the worker would not be noticed
+            theirs.close()  # otherwise the parent would not notice that the worker ended
 
     def is_alive(self) -> bool:
-        """Tell whether a worker that has nothing to say is still there: its pipe has no end."""
+        """Return whether an idle worker is alive: the pipe of a dead one is closed."""
         with contextlib.suppress(OSError):
             if not self._pipe.poll(0):
                 return True
@@ -125,7 +125,7 @@ class Worker:
         return False
 
     def run(self, work: tuple[Any, ...]) -> str:
-        """Run a cell there and wait for what it found."""
+        """Run a cell in the process, and wait for its result."""
         try:
             self._pipe.send_bytes(json.dumps(work).encode())
             return self._pipe.recv_bytes().decode()
@@ -134,7 +134,7 @@ class Worker:
             raise WorkerDeathError("the worker ended without an answer") from None
 
     def close(self) -> None:
-        """Close the pipe, which ends a worker that waits."""
+        """Close the pipe, which ends an idle worker."""
         if not self.closed:
             self.closed = True
             self._pipe.close()
@@ -142,7 +142,7 @@ class Worker:
 
 
 def serve(orders: Connection, parent: Connection) -> None:
-    """Run cells as they come, until nobody can send any more."""
+    """Run cells as they arrive, until the parent closes the pipe."""
     exit_with_parent(parent)
     with contextlib.suppress(EOFError, OSError):
         while True:
@@ -163,28 +163,28 @@ def exit_with_parent(parent: Connection) -> None:
 
 @cache
 def mark_folder() -> int:
-    """Mark the folder of this process's fork server as ours, by a lock that dies with the process.
+    """Mark the folder of our fork server with a file that is locked until this process ends.
 
-    The mark has its lock before it has its name, so nobody sees it without.
+    The file is locked before it is renamed to `MARKER`, so other processes never see it unlocked.
     """
     import fcntl
 
     folder = Path(multiprocessing.util.get_temp_dir())
     unnamed = folder / f"{MARKER}.new"
-    mark = os.open(unnamed, os.O_CREAT | os.O_RDWR, 0o600)  # never closed: the process's end does
+    mark = os.open(unnamed, os.O_CREAT | os.O_RDWR, 0o600)  # closed when the process ends
     fcntl.flock(mark, fcntl.LOCK_EX)
     unnamed.rename(folder / MARKER)
     return mark
 
 
 def remove_stale_folders() -> None:
-    """Remove the folders of fork servers that killed runs left, and no others.
+    """Remove the folders that the fork servers of killed runs left behind.
 
-    Ours have a mark, and that of a run which lives is locked.
+    A folder of innerloop contains the file `MARKER`; while its run is alive, the file is locked.
     """
     import fcntl
 
     for marker in Path(tempfile.gettempdir()).glob(f"pymp-*/{MARKER}"):
-        with contextlib.suppress(OSError), marker.open("rb+") as mark:  # locked, or somebody else's
+        with contextlib.suppress(OSError), marker.open("rb+") as mark:  # locked, or another user's
             fcntl.flock(mark, fcntl.LOCK_EX | fcntl.LOCK_NB)
             shutil.rmtree(marker.parent, ignore_errors=True)

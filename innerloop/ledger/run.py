@@ -1,8 +1,9 @@
-"""Check claims: what is stored and still current is taken, the rest is run, and each cell is stored
-as soon as it is finished.
+"""Check claims: use stored results that are current, and run all other cells.
 
-A run that is killed loses only the cells under way; the next one goes on from there. A cell whose
-code breaks, whose worker keeps dying or whose file cannot be written is reported; others still run.
+Each result is stored as soon as its cell is finished. A run that is killed loses only the cells
+that were running, and the same command continues from there. A cell is reported as failed if its
+code raises an error, if its worker keeps dying or if its file cannot be written; the other cells
+still run.
 """
 
 from __future__ import annotations
@@ -29,42 +30,42 @@ from innerloop.progress import Progress, ignore_progress
 from innerloop.provenance import digest_package
 
 DEFAULT_SECONDS = 5.0
-"""Seconds that a cell is taken to need while nothing is known about it."""
+"""Estimated duration of a cell that was never run."""
 
 State = Literal["checked", "not yet checked", "unavailable", "broken"]
-"""Unavailable: this machine lacks what the claim needs, a library or recorded weights."""
+"""Unavailable: this machine lacks a library or recorded weights that the claim needs."""
 
 
 @dataclass(frozen=True)
 class Stale:
-    """A stored result that other code made: shown as such, never used as if it were current."""
+    """A stored result that another version of the code made. It is shown as stale, and not used."""
 
     preset: Preset
     made: str
     verdict: str
     changed: tuple[str, ...]
-    """What changed since: modules, kinds of members, recorded weights."""
+    """Dependencies that changed since: modules, kinds of members, recorded weights."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a cell found nothing."""
+    """Why a cell has no result."""
 
     reason: str
     state: Literal["broken", "unavailable"] = "broken"
     lost: bool = False
-    """Whether it was not run to its end, because the engine was lost."""
+    """Whether the cell did not finish because the engine was lost."""
 
     @property
     def summary(self) -> str:
-        """One line: the last of a traceback."""
+        """The reason in one line: the last line of a traceback."""
         last = self.reason.strip().splitlines()[-1]
         return f"broke: {last}" if self.state == "broken" else f"cannot be checked here: {last}"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What is known about a claim after a run."""
+    """The state of a claim after a run: its evidence, or why there is none."""
 
     id: str
     state: State
@@ -86,7 +87,7 @@ class Outcome:
         return self.evidence.verdict if self.evidence else self.state
 
     def as_dict(self) -> dict[str, Any]:
-        """For machines: the claim, its verdict, and all of its evidence."""
+        """Return the claim, its verdict and its evidence as plain JSON data."""
         claim, evidence = self.claim or load_claims().get(self.id), self.evidence
         parts = evidence.parts if evidence else ()
         corrections = [part.corrected for part in parts if part.corrected is not None]
@@ -124,23 +125,23 @@ def _load_all_claims() -> Mapping[str, Claim]:
 
 @dataclass
 class Run:
-    """One run over some claims. `fresh` runs also what is stored."""
+    """One run over a selection of claims. With `fresh`, stored results are not used."""
 
     store: Store
     engine: Callable[[], Engine]
     seed: int = 0
     fresh: bool = False
     device: str = "cpu"
-    """Where trainings and models run; what is found on another device than the CPU is not kept."""
+    """Device on which models are trained and run. Only results of the CPU are stored."""
     progress: Progress = ignore_progress
     notice: Callable[[str], None] = lambda text: None
     claims: Mapping[str, Claim] = field(default_factory=_load_all_claims)
-    """The claims that ids are looked up in: all registered ones, and a caller's own."""
+    """The claims by id: all registered ones, and those that the caller wrote."""
     write_errors: list[str] = field(default_factory=list)
     """Why finished cells could not be stored; the outcomes still contain their results."""
 
     def check(self, ids: Sequence[str], preset: Preset, *, fuller: bool = False) -> list[Outcome]:
-        """Check claims by id; `fuller` takes a larger preset's result where one is stored."""
+        """Check claims by id; with `fuller`, stored results of a larger preset are preferred."""
         plans: dict[str, list[Cell]] = {}
         ready: dict[Cell, Finished] = {}
         stale: dict[str, Stale] = {}
@@ -169,7 +170,7 @@ class Run:
         ready: dict[Cell, Finished],
         stale: dict[str, Stale],
     ) -> list[Cell]:
-        """Choose the cells of a claim's outcome; stored ones are ready, or noted as stale."""
+        """Choose the cells that decide a claim; add stored results to `ready` or `stale`."""
         presets = PRESETS[PRESETS.index(preset) :] if fuller else (preset,)
         for larger in reversed(presets):
             cells = [Cell(claim.cell_id, larger, self.seed, cell) for cell in claim.presets[larger]]
@@ -192,7 +193,7 @@ class Run:
         return find_changes(done.code, self.claims[cell.claim].location, cell.settings)
 
     def _announce_stale(self, stale: Mapping[str, Stale], missing: Sequence[Cell]) -> None:
-        """Say in one line which stored results are not used, and what changed."""
+        """Report in one line how many stored results are stale, and which modules changed."""
         if not stale:
             return
         changed = Counter(name for result in stale.values() for name in result.changed)
@@ -253,7 +254,7 @@ class Run:
     def _collect_result(
         self, cell: Cell, future: Future[str], engine: Engine, deaths: Counter[Cell]
     ) -> Finished | Failure | None:
-        """Take what a cell found, or why it found nothing; none where it must run again."""
+        """Return the result of a cell, or why it has none; None if the cell must run again."""
         try:
             message = parse_object(future.result())
         except (Exception, CancelledError) as error:
@@ -280,22 +281,22 @@ class Run:
             self.store.write(cell, result)
         except FileError as error:
             if not self.write_errors:
-                self.notice(f"{error}; what is found is shown at the end, but not kept")
+                self.notice(f"{error}; results are shown at the end, but not stored")
             self.write_errors.append(str(error))
 
     def _find_finished(self, cell: Cell) -> Finished | None:
-        """Find a cell that was finished since this run began."""
+        """Return the result of a cell that another run has stored since this run began."""
         done = None if self.fresh else self.store.read(cell)
         return done if done and not self._find_changes(cell, done) else None
 
     def _estimate_seconds(self, cell: Cell) -> float:
-        """Estimate how long a cell takes by what it took with other code."""
+        """Estimate the duration of a cell from that of its stored result, even if it is stale."""
         before = self.store.read(cell)
         return before.seconds + 0.1 if before else DEFAULT_SECONDS
 
 
 def _find_failure(message: dict[str, Any], cell: Cell) -> Failure | None:
-    """Explain why a worker's message is invalid, or made by other code; None if it is valid."""
+    """Return why a worker has no result, or one that other code made; None if it is valid."""
     if "error" in message:
         return Failure(message["error"])
     if "unavailable" in message:
@@ -312,7 +313,7 @@ def _find_failure(message: dict[str, Any], cell: Cell) -> Failure | None:
 def _make_stale(
     claim: Claim, stored: Mapping[Cell, Finished], changes: Mapping[Cell, list[str]]
 ) -> Stale:
-    """Describe a stored result of other code: its verdict then, and what changed since."""
+    """Describe a stale result: its verdict when it was stored, and what has changed since."""
     preset = next(iter(stored)).preset
     parts = list(stored.values())
     try:
@@ -324,7 +325,7 @@ def _make_stale(
 
 
 def _is_replaced(stale: Stale | None, cells: Sequence[Cell]) -> bool:
-    """Tell whether a stale result was run again at its own preset."""
+    """Return whether the run has replaced a stale result, by a new one at the same preset."""
     return stale is not None and stale.preset == cells[0].preset
 
 
@@ -334,7 +335,7 @@ def _make_outcome(
     ready: Mapping[Cell, Finished],
     failures: Mapping[Cell, Failure],
 ) -> Outcome:
-    """Conclude from the cells of a claim."""
+    """Build the outcome of a claim from the results or failures of its cells."""
     preset, command = cells[0].preset, cells[0].command
     outcome = Outcome(claim.id, "broken", preset, command=command, claim=claim)
     if failed := [failures[cell] for cell in cells if cell in failures]:
@@ -345,7 +346,7 @@ def _make_outcome(
         evidence = claim.build_evidence([part.found for part in parts])
         check_types(evidence, Evidence, "its evidence")  # a file may hold anything
     except Exception as error:
-        remedy = f"what is stored may be of another version: {command} makes it again"
+        remedy = f"another version may have stored the result; run `{command}` to make it again"
         return replace(outcome, error=f"{type(error).__name__}: {error}; {remedy}")
     return replace(
         outcome,

@@ -1,7 +1,9 @@
-"""Finished cells as files: written whole, refused when damaged, stale when code changed.
+"""Store the results of finished cells in files, one file per cell.
 
-A cell is a claim at a preset with a seed and settings. Its file says what was found, by which code
-and versions, when, in how many seconds, and which command makes it again.
+A cell is a claim at a preset with a seed and settings. Its file contains the result, the digests of
+the code, versions of libraries, the date, the duration, and the command that makes it again. A file
+is written completely or not at all. A damaged file is rejected, and a result is stale if its code
+has changed.
 """
 
 from __future__ import annotations
@@ -24,12 +26,12 @@ from innerloop.provenance import collect_versions
 
 FORMAT = "innerloop-cell"
 VERSION = 3
-"""Version 1 had one digest for all code, so what changed is unknown: it reads as stale. Versions 1
-and 2 spelled out every row of a table."""
+"""Version 1 had one digest for all code, so it is not known what changed, and its results are
+stale. Versions 1 and 2 stored the column names in every row of a table."""
 MAX_SECONDS = 1e9
-"""More seconds than any cell has taken: three decades."""
+"""Upper limit of a valid duration: 30 years."""
 STALE_SECONDS = 60.0
-"""Seconds after which a file still being written has lost its writer."""
+"""Age in seconds from which a partly written file counts as left behind by a killed run."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +45,7 @@ class Cell:
 
     @property
     def name(self) -> str:
-        """A 16-digit hash of settings and seed."""
+        """A hash of settings and seed, with 16 digits: the name of the file."""
         encoded = json.dumps([dict(self.settings), self.seed], sort_keys=True)
         return hashlib.sha256(encoded.encode()).hexdigest()[:16]
 
@@ -52,37 +54,37 @@ class Cell:
 
     @property
     def command(self) -> str:
-        """The command that computes it again."""
+        """The command that computes the cell again."""
         seed = f" --seed {self.seed}" if self.seed else ""
         return f"innerloop check {self.claim} --preset {self.preset}{seed} --fresh"
 
 
 @dataclass(frozen=True)
 class Finished:
-    """What a cell found, and how."""
+    """The result of a finished cell, and how it was made."""
 
     found: Any
     seconds: float
     made: str
     code: Mapping[str, str]
-    """What it depends on, each with a digest: see `innerloop.ledger.code`."""
+    """The digest of every dependency (see `innerloop.ledger.code`)."""
     versions: Mapping[str, str]
 
 
 @dataclass(frozen=True)
 class Store:
-    """A folder of finished cells. `notice` receives one line per rejected file."""
+    """A folder of stored results. `notice` receives one line for each rejected file."""
 
     folder: Path
     notice: Callable[[str], None]
     recorded: Path | None = None
-    """Cells that came with the package: read where the folder has none, never written."""
+    """Results that came with the package. Used if the folder has none; never written."""
 
     def path(self, cell: Cell) -> Path:
         return self.folder / cell.preset / cell.claim / f"{cell.name}.json"
 
     def read(self, cell: Cell) -> Finished | None:
-        """Read a finished cell, by whatever code; none if it is missing or damaged."""
+        """Read a stored result, even if it is stale; None if it is missing or damaged."""
         path = self.path(cell)
         if self.recorded is not None and not path.exists():
             path = Store(self.recorded, self.notice).path(cell)
@@ -104,7 +106,7 @@ class Store:
             return None
 
     def write(self, cell: Cell, finished: Finished) -> None:
-        """Store a finished cell; a `FileError` says why that was not possible."""
+        """Store the result of a cell; raise a `FileError` if that is not possible."""
         content = {
             "cell": _describe_cell(cell),
             "command": cell.command,
@@ -126,25 +128,26 @@ class Store:
         write_atomically(path, text.encode())
 
     def tidy(self) -> None:
-        """Remove what killed runs left half-written."""
+        """Remove partly written files of killed runs."""
         for path in self.folder.glob(f"*/*/{PARTIAL_PREFIX}*"):
             try:
                 if time.time() - path.stat().st_mtime > STALE_SECONDS:
                     remove_file(path)
             except (OSError, FileError):
-                continue  # somebody else's, or gone: nothing is lost by leaving it
+                continue  # another user's file, or one that is gone already
 
 
 def finish_cell(found: Any, seconds: float, code: Mapping[str, str]) -> Finished:
-    """Make the record of a cell that was finished here and now."""
+    """Make the record of a cell that has just finished on this machine."""
     made = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())
     return Finished(found, round(seconds, 3), made, code, collect_versions())
 
 
 def _restore_finished(content: Mapping[str, Any]) -> Finished:
-    """Restore what a file holds; its sum matches, but whoever wrote it may have written anything.
+    """Check the types in a file's content, and restore the result from it.
 
-    What was found is checked where the claim builds its evidence from it.
+    The content matches its digest, but a stranger may have written both. The result itself is
+    checked when the claim builds its evidence from it.
     """
     seconds, made, versions = content["seconds"], content["made"], content["versions"]
     code = content["code"]

@@ -1,8 +1,8 @@
-"""Running a sweep: its runs by the engine that checks claims, finished ones kept.
+"""Run a sweep: train all of its runs with the engines that also check claims.
 
-A worker that is lost, or dies, costs the steps since the last checkpoint of its run, which is then
-run again; a run that keeps killing its worker, or fails, is reported and the others still run.
-Workers write into the folder of the sweep, so those of a cluster must see it.
+Runs that are finished are not run again. If a worker is lost or dies, its run continues from the
+last checkpoint. A run that fails, or whose workers keep dying, is reported, and the others still
+run. Workers write into the folder of the sweep, so the workers of a cluster must have access to it.
 """
 
 from __future__ import annotations
@@ -31,9 +31,9 @@ from innerloop.recipes.sweeps import SWEEP_FILE, PlannedRun, Sweep, SweepResult
 from innerloop.training.loop import DivergedError
 
 MAX_BUSY = 20
-"""Tries of a run whose folder is still locked, by a worker that was lost but is not dead."""
+"""Number of attempts for a run whose folder is locked by a worker that was lost but still runs."""
 SECONDS_WHEN_BUSY = 3.0
-"""How long a worker waits before it says that a folder is still locked."""
+"""Seconds that a worker waits before it reports a locked folder."""
 
 
 def sweep(
@@ -56,18 +56,18 @@ def sweep(
     Args:
         recipe: A name, `module:attribute` or `file.py:attribute` (which is imported, and so runs).
         grid: The values of each setting that varies.
-        folder: Where the sweep is kept. Runs that are finished in it are not run again.
-        seeds: Runs of each combination, with seeds from `seed` on.
+        folder: The folder of the sweep. Runs that are finished there are not run again.
+        seeds: Number of runs of each combination, with the seeds `seed`, `seed + 1`, …
         seed: The first seed.
-        workers: Processes to run in; one for each core unless given.
-        engine: `local`, or `dask:ADDRESS` for a Dask cluster that sees the folder.
+        workers: Number of processes; by default, one for each core.
+        engine: `local`, or `dask:ADDRESS` for a Dask cluster that has access to the folder.
         device: "cpu", "cuda", "mps" or "auto".
-        progress: Called with the share of the runs that have ended.
-        notice: Takes one line about anything worth knowing.
+        progress: Called with the share of runs that have ended, and a text.
+        notice: Called with one line of text for each event that the user should know.
         **settings: Settings of all runs.
 
     Returns:
-        The rows of the table, the best run, and why runs did not end.
+        The rows of the table, the best run, and the reason for each run that failed.
     """
     choose_device(device)
     start = parse_engine(engine, workers, task="training")
@@ -84,7 +84,7 @@ def sweep(
 
 
 def _make_absolute(recipe: str) -> str:
-    """Name a recipe so that a worker in another folder finds it."""
+    """Make the path of a recipe's file absolute, for a worker in another folder."""
     place, colon, attribute = recipe.rpartition(":")
     return f"{Path(place).absolute()}:{attribute}" if colon and place.endswith(".py") else recipe
 
@@ -98,9 +98,10 @@ def _run_missing(
     progress: Progress,
     notice: Callable[[str], None],
 ) -> dict[str, str]:
-    """Run what has not ended, and add its rows to the result; returns why runs failed.
+    """Run the missing runs, add their rows to the result, and return why runs failed.
 
-    `place` is the folder of the sweep as the user named it: a worker may reach it by other links.
+    `place` is the folder of the sweep as the user named it. On a worker's machine, links on the way
+    to that folder may differ.
     """
     pending = deque(run for run in planned.runs if not result.has_row(run))
     finished, total = len(planned.runs) - len(pending), len(planned.runs)
@@ -135,7 +136,7 @@ def _run_missing(
                     result.add_row(run)
                     result.write_table()
     except EngineLostError as error:
-        raise InputError(f"{error}; finished runs are kept, the same command goes on") from None
+        raise InputError(f"{error}; finished runs are stored, the same command continues") from None
     finally:
         engine.close()
     return failures
@@ -144,7 +145,7 @@ def _run_missing(
 def _collect(
     future: Future[str], engine: Engine, tries: Counter[tuple[Path, str]], run: PlannedRun
 ) -> tuple[bool, str]:
-    """Take what a worker said: whether the run must be run again, and what went wrong."""
+    """Return whether a run must be run again, and the error, which is empty after a success."""
     deaths, busy = (run.folder, "deaths"), (run.folder, "busy")
     try:
         message = parse_object(future.result())
@@ -166,7 +167,7 @@ def _collect(
 def train_run(
     recipe: str, settings: dict[str, Any], seed: int, folder: str, device: str = "cpu"
 ) -> str:
-    """Train one run of a sweep, in a worker: an empty object, or why it did not end."""
+    """Train one run of a sweep in a worker; return a JSON object, with an error if it failed."""
     from innerloop.training import folder as folders
 
     about: dict[str, Any] = {"package": digest_package()}
@@ -180,7 +181,7 @@ def train_run(
         options: dict[str, Any] = {"resume": True, "device": device, "notice": lambda text: None}
         train_in(place, recipe, settings, seed=seed, **options)
     except DivergedError:
-        pass  # the folder says so
+        pass  # the run's folder records the divergence
     except FileError as error:
         busy = folders.is_locked(place)
         if busy:

@@ -1,9 +1,10 @@
-"""Rows of equal keys as a table, so that a stored file names each column once.
+"""Store a list of objects with equal keys as a table, which names each column only once.
 
     pack_tables([{"n": 1, "loss": 2.0}, {"n": 2, "loss": 1.0}])
     {"$columns": ["n", "loss"], "$rows": [[1, 2.0], [2, 1.0]]}
 
-Nothing is rounded or lost: `unpack_tables` is the inverse, for all JSON data whose keys are others.
+Nothing is rounded or lost: `unpack_tables` is the inverse, unless the data have a key
+"$columns".
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ COLUMNS, ROWS = "$columns", "$rows"
 
 
 def pack_tables(value: Any) -> Any:
-    """Replace every list of two or more objects with the same keys, however deep, by a table."""
+    """Replace every list of two or more objects with the same keys, at any depth, by a table."""
     if isinstance(value, dict):
         if COLUMNS in value:
             raise ValueError(f"the key {COLUMNS!r} is reserved for tables")
@@ -31,7 +32,7 @@ def pack_tables(value: Any) -> Any:
 
 
 def unpack_tables(value: Any) -> Any:
-    """Restore what `pack_tables` was given; a `FileError` says what is wrong with a table."""
+    """Restore the argument of `pack_tables`; raise a `FileError` if a table is malformed."""
     if isinstance(value, list):
         return [unpack_tables(part) for part in value]
     if not isinstance(value, dict):

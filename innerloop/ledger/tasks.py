@@ -1,4 +1,4 @@
-"""What an engine can be asked to do: check a cell of a claim, or train a run of a sweep."""
+"""The two tasks that a worker can run: a cell of a claim, or a run of a sweep."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Task = Literal["cell", "training"]
 
 
 def run_task(task: Task, *work: Any) -> str:
-    """Do what a worker was sent; what it found is text."""
+    """Run a task in a worker and return its result as JSON text."""
     if task == "training":
         from innerloop.ledger.sweeping import train_run
 

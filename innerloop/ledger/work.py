@@ -1,6 +1,6 @@
-"""What a worker does: run one cell, on one thread, and report what it found as text.
+"""Run one cell in a worker, on one thread, and return its result as JSON text.
 
-Text, so that nothing which a claim returns or raises needs to travel as an object.
+The result is text so that no object that a claim returns or raises has to be pickled.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from innerloop.provenance import digest_package
 from innerloop.registry import record_lookups
 
 PACKAGE = digest_package()
-"""The code as it was when this worker loaded it."""
+"""The digest of the code when this worker loaded it."""
 
 
 def run_cell(module: str, id: str, settings: dict[str, Any], seed: int, device: str = "cpu") -> str:
-    """Run a cell: `{"found", "seconds", "lookups", "package", "weights"}`, or why there is nothing.
+    """Run a cell and return a JSON object: `{"found", "seconds", "lookups", "package", "weights"}`.
 
-    `{"error"}` where the check broke, `{"unavailable"}` where this machine lacks what it needs: a
-    library, or recorded weights.
+    The object is `{"error"}` if the check raised an exception, and `{"unavailable"}` if this
+    machine lacks a library or recorded weights that the check needs.
     """
     import torch
     from threadpoolctl import threadpool_limits
@@ -38,8 +38,8 @@ def run_cell(module: str, id: str, settings: dict[str, Any], seed: int, device: 
                 for value in vars(load_module(module)).values()
                 if isinstance(value, Claim) and value.id == id
             )
-            # The same numbers on every machine and engine: sums split among threads round
-            # differently.
+            # With one thread, every machine and engine computes the same numbers: a sum that is
+            # split among threads is rounded differently.
             torch.set_num_threads(1)
             used = digest_weights(settings)
             with threadpool_limits(1), use_device(device):
