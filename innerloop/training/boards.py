@@ -1,4 +1,4 @@
-"""Scalars for TensorBoard: one event file per run, with every number of its history."""
+"""Write the numbers of a run's history for TensorBoard, into one event file per run."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _START = 1
 
 
 class Board:
-    """Writes rows of a history as TensorBoard's scalars into a folder of the run's.
+    """Writes the rows of a history as TensorBoard scalars, into a folder inside the run's folder.
 
-    Trouble with the file is reported to `notice` and ends no training.
+    An error of the file is reported to `notice`, and the training continues.
     """
 
     def __init__(self, folder: Path, notice: Callable[[str], None]) -> None:
@@ -31,7 +31,7 @@ class Board:
         self._count, self._broken = 0, False
 
     def update(self, history: list[dict[str, Any]]) -> None:
-        """Write the rows that are new since the last call, or since the run was stopped."""
+        """Write the rows that were added since the last call, or since the run was interrupted."""
         self._attempt(lambda: self._write(history))
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class Board:
         writer.flush()
 
     def _open(self, history: list[dict[str, Any]]) -> Any:
-        """Open a new file; steps that an earlier file has after this history are withdrawn."""
+        """Open a new file, and withdraw later steps than this history's from earlier files."""
         from tensorboard.summary.writer.record_writer import RecordWriter
 
         resumed = self._place.exists()
@@ -86,7 +86,7 @@ class Board:
 
 
 def check_tensorboard() -> None:
-    """Refuse to go on where the library is missing."""
+    """Raise an error if the library `tensorboard` is missing."""
     try:
         import tensorboard
     except ImportError:

@@ -1,8 +1,9 @@
-"""Checkpoints: the whole state of a training run in one sealed file, to resume it bit for bit.
+"""Checkpoints: the whole state of a training run in one file with a checksum.
 
-Contents: weights and buffers, the optimiser's state, every random state, the step, the history. The
-schedule follows from the step, and batches from the seed and the step, so neither is stored. Nested
-containers are stored as JSON and tensors as tensors: nothing is pickled.
+A resumed run continues bit for bit. A checkpoint contains weights and buffers, the state of the
+optimiser, all random states, the step and the history. The learning rate follows from the step, and
+batches follow from the seed and the step, so neither is stored. Nested containers are stored as
+JSON, and tensors as tensors. Nothing is pickled.
 """
 
 from __future__ import annotations
@@ -98,7 +99,7 @@ def get_random_states() -> dict[str, Any]:
 
 
 def check_random_states(states: Any) -> None:
-    """Check states from a file by their form, and by generators of their own that take them."""
+    """Check random states from a file: their form, and that a new generator accepts them."""
     names = {"torch", "cuda", "numpy", "python"}
     _require(isinstance(states, dict) and states.keys() == names, "it has no random states")
     bad = InputError("its random states are not those of generators")

@@ -1,8 +1,9 @@
-"""The loss on Gram matrices and its gradient in C, compiled when it is first needed.
+"""The loss on Gram matrices and its gradient in C, compiled at the first use.
 
-The compiler of the machine translates the source, `gram_loss.c`, for one shape in a second or two,
-into a folder that no other user can write to and that is removed once the code is loaded. The
-setting `kernel=c` requests it, because sums over prompts have another order than in `kernel.py`.
+The machine's compiler translates `gram_loss.c` for one shape in a second or two. The result is
+written to a folder that no other user can write to, and that is removed once the code is loaded. A
+user requests this code with the setting `kernel=c`: it adds prompts in another order than
+`kernel.py`, so the results differ by rounding.
 """
 
 from __future__ import annotations
@@ -30,14 +31,14 @@ if TYPE_CHECKING:
 
 FLAGS = ("-O3", "-march=native", "-ffp-contract=fast", "-fPIC", "-shared", "-w")
 SECONDS = 300.0
-"""How long a compiler may take."""
+"""Seconds after which a compiler is stopped."""
 MAX_MESSAGES = 2**16
 """Bytes of a compiler's messages that are read."""
 REAL = {torch.float32: "float", torch.float64: "double"}
 
 
 class CompilerError(Exception):
-    """A compiler that failed, or was stopped."""
+    """The compiler failed, or was stopped."""
 
 
 def compute_loss(
@@ -120,7 +121,7 @@ def find_compiler() -> list[str]:
 
 
 def _compile(command: list[str], source: bytes) -> None:
-    """Run a compiler on a source in memory; raise `CompilerError` if it fails or does not end."""
+    """Compile a source text; raise `CompilerError` if the compiler fails or does not end."""
     with tempfile.TemporaryFile() as messages:
         process = subprocess.Popen(
             command,
@@ -144,7 +145,7 @@ def _compile(command: list[str], source: bytes) -> None:
 
 
 def _kill_session(process: subprocess.Popen[bytes]) -> None:
-    """Kill a process that was started in a session of its own, and all others of that session."""
+    """Kill a process that leads a session, and all other processes of that session."""
     if hasattr(os, "killpg"):
         os.killpg(process.pid, signal.SIGKILL)
     else:

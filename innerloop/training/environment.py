@@ -1,8 +1,8 @@
-"""What decides the last bits of trained weights besides settings and seed.
+"""The environment of a training run: threads, device, versions and code.
 
-Threads split sums, and versions and code change their order: the same training then ends with
-other weights. A run has one thread unless it asks for more, records what it ran under, and says
-so when it goes on under something else.
+Besides settings and seed, the environment decides the last bits of trained weights, because threads
+and versions change the order in which sums are added. A run uses one thread by default. It records
+its environment, and reports if it continues in another one.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ MAX_THREADS = max(256, os.cpu_count() or 1)
 
 
 def check_threads(threads: Any) -> int:
-    """Return a number of threads as an `int`; refuse what torch could not start."""
+    """Return the number of threads as an `int`; raise an error if torch cannot start that many."""
     return check_count("threads", threads, 1, MAX_THREADS)
 
 
 @contextmanager
 def use_threads(threads: int) -> Iterator[None]:
-    """Let torch use this many threads inside the block; restore the caller's number after it."""
+    """Let torch use this many threads inside the block, and restore the old number after it."""
     before = torch.get_num_threads()
     torch.set_num_threads(threads)
     try:
@@ -41,7 +41,7 @@ def use_threads(threads: int) -> Iterator[None]:
 def describe_environment(
     threads: int, owner: type, device: torch.device, processes: int = 1
 ) -> Environment:
-    """Describe what a training runs under; `owner` is the class whose code is trained with."""
+    """Describe the environment of a training run; `owner` is the recipe's class."""
     where = {"threads": threads, "device": describe_device(device), "processes": processes}
     return {**where, "versions": collect_versions(), "code": digest_code(owner)}
 
@@ -54,7 +54,7 @@ def describe_device(device: torch.device) -> str:
 
 
 def is_environment(value: Any) -> bool:
-    """Tell whether a value from a file has the form that `describe_environment` gives."""
+    """Return whether a value from a file has the form that `describe_environment` returns."""
     if not isinstance(value, dict):
         return False
     threads, versions, code = (value.get(name) for name in ("threads", "versions", "code"))
@@ -65,7 +65,7 @@ def is_environment(value: Any) -> bool:
 
 
 def describe_differences(there: Environment, here: Environment) -> str:
-    """Describe in one line what differs between two environments; empty where nothing does."""
+    """Describe in one line what differs between two environments; empty if they are equal."""
     usual = {"threads": 1, "device": "cpu", "processes": 1}
     pairs = {name: (there.get(name, so), here.get(name, so)) for name, so in usual.items()}
     old, new = there["versions"], here["versions"]

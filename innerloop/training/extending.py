@@ -1,8 +1,8 @@
-"""Runs that were given more steps than they were begun with, and what that means for their rows.
+"""Extend a finished or interrupted run to more steps, and check the rows of an extended run.
 
-A schedule decays to the last step, so that the rate of a row depends on how many steps were planned
-when it was made; and a run that had ended has a row at its end, due or not. Rows made after an
-extension have a column `steps`: the number that was planned from then on.
+A schedule decays until the last planned step, so the learning rate in a row depends on the number
+of steps that were planned at the time. A run that had ended also has a row for its last step.
+Rows after an extension have a column `steps`, the number of steps planned since then.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ PLANNED = "steps"
 
 
 class Extension(NamedTuple):
-    """The step at which a run was given more steps, and how many it was to have before."""
+    """An extension of a run: the step at which it happened, and the number planned before it."""
 
     step: int
     before: int
 
 
 def is_extensions(value: Any, step: int, steps: int) -> bool:
-    """Tell whether a value from a file lists extensions of a run, now at `step` of `steps`."""
+    """Return whether a value from a file is a valid list of extensions of a run at `step`."""
     pairs: list[Any] = value if isinstance(value, list) else [None]
     if not all(isinstance(p, list) and list(map(type, p)) == [int, int] for p in pairs):
         return False
@@ -39,7 +39,7 @@ def is_extensions(value: Any, step: int, steps: int) -> bool:
 
 
 def settings_at(settings: Settings, extensions: Sequence[Extension], step: int) -> Settings:
-    """Return the settings under which the row of a step was made."""
+    """Return the settings that were in force when the row of a step was made."""
     for extension in extensions:
         if step <= extension.step:
             return replace(settings, steps=extension.before)
@@ -47,7 +47,7 @@ def settings_at(settings: Settings, extensions: Sequence[Extension], step: int) 
 
 
 def planned_at(settings: Settings, extensions: Sequence[Extension], step: int) -> int | None:
-    """Return what the row of a step has in its column `steps`; None where it has none."""
+    """Return the value of the column `steps` in the row of a step; None if it has none."""
     if not extensions or step <= extensions[0].step:
         return None
     return settings_at(settings, extensions, step).steps

@@ -1,9 +1,9 @@
-"""The folder of a run: one training at a time, and nothing of a killed one stays in the way.
+"""The folder of a run, in which only one training runs at a time.
 
-Lock     on a file `.lock` that holds the process id and stays. The operating system drops the lock
-         when its process ends, however that ends; a lock file alone would outlive a kill
-Resume   goes on from the checkpoint; without one the run starts from the beginning and says so, so
-         that a script may always ask for it
+Lock     A lock on the file `.lock`, which contains the process id and is never removed. The
+         operating system releases the lock when the process ends, even if it is killed
+Resume   The run continues from its checkpoint. Without a checkpoint it starts from the beginning
+         and reports that, so a script can always use `--resume`
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ from innerloop.links import make_folder, open_own_file, refuse_links_inside
 CHECKPOINT, MODEL, LOCK = "checkpoint.safetensors", "model.safetensors", ".lock"
 HISTORY = "history.csv"
 SECONDS_TO_LOCK = 0.1
-"""A lock that is held is tried once more after this: somebody may have asked who holds it."""
+"""Seconds before the second and last attempt to lock; `is_locked` holds a lock for a moment."""
 _BUSY = {errno.EWOULDBLOCK, errno.EACCES, errno.EDEADLK}
-"""Errors of a lock that somebody else holds; all others say that there are no locks here."""
+"""Errors if another process holds the lock; other errors mean that locks are not supported."""
 _PLACE_OF_LOCK = 1 << 30
-"""The byte that Windows locks: beyond the process id, which others must be able to read."""
+"""Position of the byte that is locked on Windows. The process id before it remains readable."""
 _handles: set[int] = set()
 
 
 @contextmanager
 def open_folder(folder: Path, resume: bool, notice: Callable[[str], None]) -> Iterator[Path]:
-    """Make the folder of a run and lock it for the block; yields the path of its checkpoint.
+    """Create the folder of a run, lock it inside the block, and yield the path of its checkpoint.
 
-    A run in it is refused unless `resume` is set, a folder that cannot be written always.
+    It is an error if the folder contains a run and `resume` is not set, or if it cannot be written.
     """
     try:
         make_folder(folder)
@@ -75,7 +75,7 @@ def _check_earlier_run(folder: Path, resume: bool, notice: Callable[[str], None]
 
 @contextmanager
 def _lock(folder: Path, notice: Callable[[str], None]) -> Iterator[None]:
-    """Lock a folder until the block or the process ends; where that is impossible, say so."""
+    """Lock a folder until the block or the process ends; report if locks are not supported."""
     path = folder / LOCK
     try:
         handle = open_own_file(path, os.O_RDWR | os.O_CREAT)
@@ -112,7 +112,7 @@ def _lock(folder: Path, notice: Callable[[str], None]) -> Iterator[None]:
 
 
 def is_locked(folder: Path) -> bool:
-    """Tell whether a training is under way in a folder; false where there are no locks."""
+    """Return whether a training is running in a folder; False if locks are not supported."""
     try:
         handle = open_own_file(folder / LOCK, os.O_RDWR)
     except (OSError, FileError):
@@ -138,7 +138,7 @@ def _lock_patiently(handle: int) -> None:
 
 
 def _apply_lock(handle: int, hold: bool) -> None:
-    """Take or drop the lock on an open file, or raise `OSError` at once."""
+    """Take or release the lock on an open file; raise `OSError` at once if that fails."""
     module = _find_lock_module()
     if module is None:
         raise OSError(errno.ENOLCK, "this platform has no file locks")
@@ -159,7 +159,7 @@ def _find_lock_module() -> Any:
 
 
 def _describe_holder(handle: int) -> str:
-    """Name the process that holds a lock, as its file says; empty where it does not."""
+    """Name the process that holds a lock, from the lock's file; empty if the file has no id."""
     with suppress(OSError):
         os.lseek(handle, 0, os.SEEK_SET)
         text = os.read(handle, 20)
@@ -169,7 +169,7 @@ def _describe_holder(handle: int) -> str:
 
 
 def _close_inherited() -> None:
-    """Close the locks of the parent in a forked child, which would otherwise outlive it."""
+    """Close the parent's locks in a forked child; otherwise the child would hold them too."""
     while _handles:
         with suppress(OSError):
             os.close(_handles.pop())

@@ -22,7 +22,7 @@ from innerloop.training.stacks import FullStack
 class FullSampledLoss(GaussianPrompts):
     """The loss averaged over sampled Gram matrices and w*.
 
-    Labels come before covariates here, so that the row that is read is the first.
+    Labels come before covariates here, so the prediction is in the first row.
     """
 
     batch: int = parameter(20_000, "prompts in a batch", least=1)

@@ -1,7 +1,8 @@
 """The history of a training run as CSV: one row per evaluation, one column per measure.
 
-The file grows with its run, and is written whole at the end. After a kill it may have rows that
-the last checkpoint does not know, and half of one: whoever resumes begins it again.
+Rows are appended while the run is under way, and the whole file is written again at the end. After
+a kill, the file may contain rows that are newer than the last checkpoint, and an incomplete last
+row. A resumed run therefore writes the file again.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from innerloop.files import write_atomically
 from innerloop.links import open_own_file, read_file, remove_file
 
 MAX_BYTES = 64 * 2**20
-"""Bytes of a history that are read; a row has about a hundred."""
+"""Largest size of a history that is read, in bytes. A row has about a hundred."""
 
 
 def format_csv(history: list[dict[str, Any]]) -> str:
@@ -46,10 +47,10 @@ def write_history(path: Path, history: list[dict[str, Any]]) -> None:
 
 
 class GrowingHistory:
-    """The history file of a run that is under way: new rows are appended.
+    """The history file of a run that is under way; new rows are appended.
 
-    A row with a new column, or a file that could not be written, makes the next one whole. Trouble
-    is told to `notice` once: it must not end a training.
+    The whole file is written again if a row has a new column, or after an error. The first error is
+    reported to `notice`, and the training continues.
     """
 
     def __init__(self, path: Path, notice: Callable[[str], None]) -> None:
@@ -59,7 +60,7 @@ class GrowingHistory:
         self._failed = False
 
     def update(self, history: list[dict[str, Any]]) -> None:
-        """Bring the file up to date; the first call replaces what an earlier process left."""
+        """Append new rows to the file; the first call replaces a file of an earlier process."""
         try:
             self._write(history)
         except (FileError, OSError) as error:
@@ -90,10 +91,10 @@ def digest_history(history: list[dict[str, Any]]) -> str:
 def read_history(
     path: Path, sha256: str | None = None, *, growing: bool = False
 ) -> list[dict[str, float]]:
-    """Read the rows that `write_history` wrote; whatever else is there is a `FileError`.
+    """Read the rows that `write_history` wrote; raise a `FileError` for any other content.
 
-    `sha256` is what `digest_history` computed when they were written, where that is known. Of a
-    `growing` history a last line that is not whole is left out.
+    If `sha256` is not None, it must equal the file's digest. In a `growing` history, an incomplete
+    last line is ignored.
     """
     try:
         data = read_file(path, MAX_BYTES + 1)
@@ -111,7 +112,7 @@ def read_history(
 
 
 def _parse_history(data: bytes) -> list[dict[str, float]]:
-    """Parse CSV whose columns have a name each, whose fields are numbers, and whose steps rise."""
+    """Parse CSV with named columns and numeric fields, in which the steps increase."""
     if len(data) > MAX_BYTES:
         raise ValueError(f"it has more than {MAX_BYTES:,} bytes")
     if not data.endswith(b"\n"):

@@ -28,7 +28,7 @@ from torch.autograd.function import once_differentiable
 from innerloop.training.compiled import compute_loss
 
 Code = Literal["torch", "c"]
-"""What computes the loss and its gradient."""
+"""The code that computes the loss and its gradient: this file or C."""
 
 # Inner functions are exempt from run-time type checks, which would take longer than they do.
 Batch = Float[Tensor, "_ _ batch"]
@@ -61,7 +61,7 @@ class Prompts(NamedTuple):
         return [self.narrow(k, min(k + length, self.size)) for k in starts]
 
     def narrow(self, first: int, last: int) -> Prompts:
-        """Select the prompts from `first` up to `last`, without that."""
+        """Select the prompts from `first` up to, and not including, `last`."""
         return Prompts(*(_narrow(t, first, last - first, self.size) for t in self))
 
 
@@ -154,11 +154,11 @@ def loss(
     gamma: Sequence[Float[Tensor, "d d"]] = (),
     code: Code = "torch",
 ) -> Float[Tensor, ""]:
-    """The loss, differentiable once in A, Γ (gamma), O (offset, 0 if None) and Y_0 (first).
+    """Compute the loss, differentiable once in A, Γ (gamma), O (offset, 0 if None), Y_0 (first).
 
-    With Γ, Y_0 must end in the identity and gets no gradient; only the rows above it are read, and
-    the last layer's Γ may be left out. Without such rows the first rows of T are read. `code` is
-    what computes it: this file, or `gram_loss.c`, which sums over prompts in another order.
+    With Γ, Y_0 must end in the identity and has no gradient. The loss is then over the rows above
+    the identity, or over the first rows of T if there are none; the last layer's Γ may be left out.
+    `code` selects this file or `gram_loss.c`, which adds prompts in another order.
     """
     read = prompts.target.shape[0]
     offset = first.new_zeros(read, first.shape[1]) if offset is None else offset
@@ -202,7 +202,7 @@ class _Loss(torch.autograd.Function):
 
 @no_type_check
 def _loss_and_slope(piece: Prompts, last: Batch, offset: Tensor) -> tuple[Tensor, Batch]:
-    """The loss of a piece of the batch and its gradient in Y_L."""
+    """Compute the loss of a piece of the batch, and its gradient in Y_L."""
     target = piece.target + offset[..., None]
     error = torch.sub(last, target, out=_workspace.take(last, *last.shape))
     slope = torch.mul(error, piece.mass, out=_workspace.take(last, *last.shape))
@@ -212,7 +212,7 @@ def _loss_and_slope(piece: Prompts, last: Batch, offset: Tensor) -> tuple[Tensor
 def _run_fixed(
     piece: Prompts, needs_gradient: bool, A: Tensor, first: Tensor, offset: Tensor
 ) -> tuple[Tensor, list[Tensor]]:
-    """Loss and gradients where tokens are fixed: Y ← Y + H A with H = Y G."""
+    """Compute loss and gradients if tokens are fixed: Y ← Y + H A with H = Y G."""
     G, Y, products = piece.gram, first[..., None], []
     for i in range(len(A)):
         products.append(multiply(Y, G) if i else _multiply_left(first, G))
@@ -248,9 +248,9 @@ def _run_moving(
     offset: Tensor,
     gamma: Sequence[Tensor],
 ) -> tuple[Tensor, list[Tensor]]:
-    """Loss and gradients where tokens move: Y ← Y + X S with X = [R; ΓT], S = G Tᵀ A T.
+    """Compute loss and gradients if layers update tokens: Y ← Y + X S, X = [R; ΓT], S = G Tᵀ A T.
 
-    Of the last Y only the rows that are read are computed.
+    Only those rows of the last Y are computed that the loss depends on.
     """
     G, d, read = piece.gram, piece.gram.shape[0], piece.target.shape[0]
     rows = read if len(A) == 1 else len(first)

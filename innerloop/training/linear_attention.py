@@ -145,7 +145,7 @@ class GaussianPrompts(Parameters):
         return Weights(A, B, weights.u if weights.u is None else inverse.mT @ weights.u)
 
     def loss_at(self, weights: Weights, prompts: Prompts) -> Float[Tensor, ""]:
-        """The loss of weights, averaged over given Gram matrices (whitened, from `draw_gram`)."""
+        """Compute the loss of weights, averaged over whitened Gram matrices from `draw_gram`."""
         A, B, u = self.whiten(weights)
         first, code = self.factor.mT.to(A), self.kernel
         if u is not None:
@@ -159,16 +159,16 @@ class GaussianPrompts(Parameters):
         return kernel.loss(prompts, A, first, gamma=list(B), code=code)
 
     def take_share(self, batch: Prompts, rank: int, size: int) -> tuple[Prompts, float]:
-        """Take the share of one process, whose prompts keep their weights in the whole."""
+        """Return one process's share of the prompts; they keep their weights in the whole batch."""
         first, last = find_share(batch.size, rank, size)
         return batch.narrow(first, last), 1.0
 
     def compute_blank_loss(self, model: Any) -> float:
-        """The loss of weights that are 0: tr(WΣ)."""
+        """Return the loss if all weights are 0: tr(WΣ)."""
         return float(self.factor.square().sum())
 
     def distances(self, weights: Weights) -> dict[str, float]:
-        """Dist of each A_i, in whitened coordinates and in its own, and of each B_i."""
+        """Return the distance to the identity of each A_i (whitened and not) and of each B_i."""
         distances: dict[str, float] = {}
         S = symmetric_root(self.root @ self.root.mT)
         for i, A in enumerate(weights.A.detach().cpu().double()):
@@ -180,13 +180,13 @@ class GaussianPrompts(Parameters):
 
 
 def symmetric_root(S: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
-    """The symmetric square root of a positive definite matrix."""
+    """Compute the symmetric square root of a positive definite matrix."""
     values, vectors = torch.linalg.eigh(S)
     return vectors * values.sqrt() @ vectors.mT
 
 
 def distance_to_identity(M: Float[Tensor, "*batch d d"]) -> Float[Tensor, "*batch"]:
-    """Dist(M, I) = min_α ‖M − αI‖_F / ‖M‖_F, 1 at M = 0: section 5.3 of ahn2023."""
+    """Compute min_α ‖M − αI‖_F / ‖M‖_F, which is 1 at M = 0 (ahn2023, section 5.3)."""
     d, size = M.shape[-1], (M**2).sum((-2, -1))
     trace = M.diagonal(dim1=-2, dim2=-1).sum(-1)
     off = (1 - trace**2 / (d * size.clamp(min=1e-300))).clamp(min=0)
@@ -244,7 +244,7 @@ EVALUATION_PARTS = 20
 
 
 def draw_held_out(objective: Any, model: nn.Module) -> Iterator[Prompts]:
-    """Draw as many held-out prompts as a batch has: the same every time, never trained on."""
+    """Draw a batch of held-out prompts: always the same ones, which are never trained on."""
     generator = torch.Generator().manual_seed(2**40 + 1)
     device = next(model.parameters()).device
     part = replace(objective, batch=-(-objective.batch // EVALUATION_PARTS))

@@ -1,10 +1,11 @@
-"""The training loop: it can be stopped at any moment and resumes bit for bit.
+"""The training loop, which can be stopped at any moment and resumes bit for bit.
 
-Batches   number k comes from a generator seeded by (seed, k), so that only the step decides it
+Batches   batch number k comes from a generator with the seed (seed, k)
 Stops     at the last step, at a target, without progress, at SIGINT (after saving)
 Diverged  a loss or gradient that is not finite stops the run before it reaches the weights; so does
-          one of MAX_GROWTH times that at step 0, or that of predicting nothing, where the batch
-          before and the evaluation both have it
+          an evaluated loss above MAX_GROWTH times the larger of the loss at step 0 and the blank
+          loss, if the loss of the batch before is as large. The blank loss is that of a model which
+          always answers 0, or chooses actions uniformly
 """
 
 from __future__ import annotations
@@ -47,24 +48,23 @@ from innerloop.training.settings import Settings
 Row = dict[str, float]
 SECONDS_BETWEEN_CHECKPOINTS = 20.0
 MAX_GROWTH = 1e3
-"""Factor above the loss at step 0, or that of predicting nothing if it is more (1 where that is not
-known), at which an evaluated loss counts as diverged. A batch is not judged by it: one rare prompt
-may have a huge loss that clipping survives, and a run that starts at a solution may grow by any
-factor from its tiny loss."""
+"""An evaluated loss counts as diverged above this factor times a reference: the loss at step 0, or
+the blank loss if that is larger (1 if it is not known). The loss of a single batch is not compared,
+because one rare prompt may have a huge loss without harm if gradients are clipped."""
 PLATEAU = 0.98
-"""Share of the loss of predicting nothing above which a run has learned nothing."""
+"""A run whose loss stays above this share of the blank loss has learned nothing."""
 
 
 class DivergedError(InputError):
-    """The loss, the gradient or a weight is not finite, or the loss absurd; says what to try."""
+    """The loss, a gradient or a weight is not finite, or the loss is too large."""
 
 
 class TrainingWarning(UserWarning):
-    """Something about a run that its caller should know, where no `notice` is given."""
+    """A message about a run, as a warning for callers that pass no `notice`."""
 
 
 def warn_caller(text: str) -> None:
-    """Warn of what a run has to say: the notice of callers that give none."""
+    """Issue a message as a `TrainingWarning`: the default for `notice`."""
     warnings.warn(text, TrainingWarning, stacklevel=2)
 
 
@@ -83,17 +83,17 @@ class Training:
     stop_reason: str = ""
     """Why the run stopped: `steps`, `target` or `patience`; empty while it runs."""
     environments: list[Environment] = field(default_factory=list)
-    """What it ran under, each from its `step` on: more than one if it was resumed elsewhere."""
+    """The environments of the run, each with its first `step`."""
     opening: Opening | None = Opening((), "")
-    """Its first steps; None where it goes on from a checkpoint that does not have them."""
+    """The run's first steps; None if it was resumed from a checkpoint that does not store them."""
     watch: Callable[[int, nn.Module], None] | None = None
     """Called with the step and the model, before the first step and after each."""
     extensions: list[Extension] = field(default_factory=list)
-    """When the run was given more steps than it was begun with."""
+    """The extensions of the run to more steps."""
     group: Group = Group()
     """The processes that train together; usually this one alone."""
     interrupted: Callable[[], bool] = lambda: False
-    """Tells whether this process was asked to stop; all of a group then stop at the same step."""
+    """Returns whether this process should stop; all processes then stop at the same step."""
 
     def __post_init__(self) -> None:
         self.device = next((w.device for w in self.model.parameters()), CPU)
@@ -121,7 +121,7 @@ class Training:
         }
 
     def extend(self, steps: int) -> None:
-        """Raise the total number of steps; a run that ended at its old total goes on."""
+        """Raise the total number of steps; a run that ended at the old total continues."""
         if steps <= self.settings.steps:
             raise InputError(f"steps must be more than {self.settings.steps}, got {steps}")
         self.extensions.append(Extension(self.step, self.settings.steps))
@@ -130,7 +130,7 @@ class Training:
             self.stop_reason = find_stop_reason(self.history, self.step, self.settings)
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Return to a state that `capture_state` returned, once all of it is found sound."""
+        """Check a state that `capture_state` returned, and restore the run from it."""
         optional = {OPENING, EXTENSIONS}  # which files of older versions lack, or most runs
         names = self.capture_state().keys() | optional
         for name in names - optional:
@@ -152,9 +152,9 @@ class Training:
         self.extensions = [Extension(*each) for each in state.get(EXTENSIONS, [])]
 
     def advance(self, *, evaluate: bool = True) -> None:
-        """Take one step of the optimiser, with the evaluations that are due before and after it.
+        """Take one step of the optimiser, and the evaluations that are due before and after it.
 
-        Evaluations change nothing that follows; without them the step is the same.
+        Evaluations do not affect the training.
         """
         start = time.perf_counter()
         self.settings.prepare_model(self.model, self.step)
@@ -194,13 +194,13 @@ class Training:
 
     @cached_property
     def blank_loss(self) -> float | None:
-        """The evaluated loss of predicting nothing; None where the objective does not know it."""
+        """The evaluated loss of the answer 0, or of uniform odds; None if it is not defined."""
         compute = getattr(self.objective, "compute_blank_loss", None)
         with torch.no_grad():
             return None if compute is None else float(compute(self.model))
 
     def describe_plateau(self) -> str:
-        """Say that a run learned nothing: no loss of it is below that of predicting nothing."""
+        """Describe a run that learned nothing: its loss never fell below the blank loss."""
         best = min((row["loss"] for row in self.history if row["step"]), default=math.inf)
         blank = self.blank_loss
         if not self.stop_reason or blank is None or best < PLATEAU * blank:
@@ -286,14 +286,14 @@ def fit(
 ) -> Training:
     """Train to the end, resuming from the checkpoint at `path` if there is one.
 
-    `record` is called with the history whenever it has grown, and before the first step. `steps`
-    gives a run that is resumed more steps than it was begun with.
+    `record` is called with the history before the first step and after every new row. `steps`
+    extends a resumed run to more steps.
 
     A checkpoint is written before the first step, every `every` seconds, at SIGINT (then
-    KeyboardInterrupt is raised) and at the end. If one cannot be written on the way, `notice` is
-    called and the next is tried later; at the start and the end that is an error, and the last
-    checkpoint that could be written remains. `environment` is recorded; going on under another one
-    calls `notice`.
+    KeyboardInterrupt is raised) and at the end. If a checkpoint between start and end cannot be
+    written, this is reported to `notice`, and the next attempt follows later. At the start and the
+    end it is an error; the last complete checkpoint remains. `environment` is recorded, and changes
+    of it are reported to `notice`.
     """
     told = notice or warn_caller
     saved = Checkpoints(training, path, about or {}, every, told, writes=training.group.leads)
@@ -321,7 +321,7 @@ def fit(
 
 
 def replay_opening(training: Training) -> Opening:
-    """Take the first steps of a training that has not begun, without evaluating it."""
+    """Take the first steps of a new training run, without evaluations."""
     with checkpoint.isolate_random_states(training.seed):
         for _ in range(min(OPENING_STEPS, training.settings.steps)):
             training.advance(evaluate=False)

@@ -1,7 +1,7 @@
-"""A bound on the memory that building a model may take, for sizes that a file asks for.
+"""Limit the memory that a model from a file may allocate.
 
-A file's settings are numbers that anybody can write: 10⁹ hidden units are refused before they are
-allocated, because the file that asks for them does not hold them.
+A stranger's file may state any sizes, such as 10⁹ hidden units. A model that is much larger than
+the file is refused before its tensors are allocated, because its weights cannot be in the file.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ _ENTRY_BYTES = 8
 
 @contextmanager
 def limit_allocations(most: int) -> Iterator[None]:
-    """Refuse, inside the block, tensors that together have more than `most` bytes.
+    """Raise an error if the tensors that are created inside the block have more than `most` bytes.
 
-    Every result of an operation counts, also what is freed again; views of other tensors do not. A
-    tensor that is asked for by its size is refused before it is made.
+    The result of every operation counts, even if it is freed later; a view of another tensor does
+    not. A tensor that is requested by its size is refused before it is allocated.
     """
     with _AllocationLimit(most):
         yield
@@ -57,7 +57,7 @@ class _AllocationLimit(TorchDispatchMode):
 
 
 def _count_requested(name: str, args: Any) -> int:
-    """Count the entries that an operation is asked for by numbers; 0 where tensors decide them."""
+    """Count the entries that an operation's numeric arguments request; 0 if it has only tensors."""
     whole = [n for n in args[:2] if isinstance(n, int)]
     if name == "eye":
         return whole[0] * whole[-1]

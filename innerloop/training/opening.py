@@ -1,8 +1,8 @@
 """The opening of a training run: the losses of its first steps, and a digest of its first batch.
 
-A recorded run keeps its opening, and a test repeats it: whatever changes the model before its first
-step, the batches, the loss or the optimiser shows there, on the day that it happens. Later steps
-tell less: rounding is amplified by training, until two sound runs have nothing in common.
+A recorded run stores its opening, and a test repeats it. The test therefore fails as soon as a
+change of the code affects the initial model, the batches, the loss or the optimiser. Later steps
+are less useful: training amplifies rounding errors until two correct runs differ completely.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ OPENING = "opening"
 """The entry of a state, and of a model file's description, with the run's first steps."""
 STEPS = 5
 TOLERANCE = 1e-5
-"""The relative difference that rounding is allowed to make in the first three losses."""
+"""Largest relative difference, due to rounding, in the first three losses."""
 LATER_TOLERANCE = 1e-4
-"""That of the other two. On another kind of processor the fourth loss of one recorded run of 64 was
-1.05e-5 off, where training amplified the last digit; no first three losses were 1e-6 off."""
+"""The same for the fourth and the fifth loss. On another kind of processor, the fourth loss of one
+of 64 recorded runs differed by 1.05e-5; no difference in the first three losses reached 1e-6."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Opening:
         return cls(tuple(content["losses"]), content["batch"])
 
     def describe_difference(self, other: Opening) -> str:
-        """Describe in one line how another opening differs; empty where it is the same run's."""
+        """Describe in one line how another opening differs; empty if both are of the same run."""
         if self.batch != other.batch:
             return f"the first batch is {self.batch[:12]}… here, {other.batch[:12]}… there"
         if len(self.losses) != len(other.losses):
@@ -57,7 +57,7 @@ class Opening:
 
 
 def is_opening(value: Any, most: int = STEPS) -> bool:
-    """Tell whether a value has the form of a saved `Opening`: first losses, digest of a batch."""
+    """Return whether a value has the form of a stored `Opening`: losses, and a batch's digest."""
     if not isinstance(value, dict) or value.keys() != {"losses", "batch"}:
         return False
     losses, batch = value["losses"], value["batch"]
@@ -67,7 +67,7 @@ def is_opening(value: Any, most: int = STEPS) -> bool:
 
 
 def read_opening(state: Mapping[str, Any]) -> Opening | None:
-    """Read the opening of a run from its state, in which it has as many losses as steps."""
+    """Read the opening of a run from its stored state, which has one loss for each step."""
     if OPENING not in state:
         return None if state["step"] else Opening((), "")
     known = min(state["step"], STEPS)
@@ -85,7 +85,7 @@ def digest_batch(batch: Any) -> str:
 
 
 def _iterate_parts(value: Any) -> Iterator[bytes]:
-    """Iterate over what a batch holds: fields in the order of their class, names sorted."""
+    """Iterate over the parts of a batch: fields in declared order, keys of dictionaries sorted."""
     if isinstance(value, Tensor):
         plain = value.detach().to("cpu").contiguous()
         yield json.dumps([str(plain.dtype), list(plain.shape)]).encode()

@@ -1,8 +1,8 @@
 """Checks of an optimiser's state from a file against the weights that it belongs to.
 
-The fused kernels of torch trust the shapes of their state: one that is smaller than its weight
-makes them write beyond its end. So every tensor must have the shape and dtype of its weight, or be
-a single number where the optimiser keeps one.
+The fused kernels of torch do not check the shapes of their state. A state tensor that is smaller
+than its weight would make them write beyond its end. Therefore every tensor must have the shape and
+dtype of its weight, or be a single number if the optimiser stores one.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from innerloop.training.restoring import check_tensor, is_count, is_number, requ
 
 
 def check_optimizer(optimizer: Optimizer, found: Any, step: int) -> dict[str, Any]:
-    """Check the state of an optimiser after `step` steps; returns it in the form to be loaded.
+    """Check the state of an optimiser after `step` steps, and return it in the form to be loaded.
 
-    The groups (learning rate, betas, …) are compared where both have them and then left out:
-    the settings decide them, and other versions of torch have others.
+    Options of the groups (learning rate, betas, …) that both have must be equal. They are not
+    loaded, because the settings determine them and versions of torch differ in their options.
     """
     whole = isinstance(found, dict) and isinstance(found.get("state"), dict)
     require(whole and isinstance(found.get("param_groups"), list), "it has no optimiser")
@@ -76,7 +76,7 @@ def _check_adam(slots: dict[Any, Any], weight: Tensor, step: int) -> None:
 
 
 def _check_any(slots: dict[Any, Any], weight: Tensor, numbers: bool) -> None:
-    """Check tensors of a weight's shape; `numbers` allows single numbers beside them."""
+    """Check that tensors have their weight's shape; `numbers` also allows single numbers."""
     for name, value in slots.items():
         label = f"the optimiser's {shorten(name)}"
         single = isinstance(value, Tensor) and value.ndim == 0

@@ -1,8 +1,8 @@
-"""Checks of what a checkpoint or a model file brings, before anything of it is used.
+"""Check the content of a checkpoint or a model file before it is used.
 
-A checksum shows damage, not intent: whoever changes a file can compute it again. So names, shapes,
-dtypes and ranges must be those of the model that the recipe builds, and a step, its history and
-its end those of a run that could have happened. `optimizer_state` has the optimiser's part.
+A checksum detects damage, but a person who changes a file can compute a new checksum. Therefore
+names, shapes, dtypes and ranges must be those of the model that the recipe builds, and the step,
+the history and the end must be possible for such a run. `optimizer_state` checks the optimiser.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from innerloop.training.extending import (
 from innerloop.training.settings import Settings
 
 MAX_SHOWN = 60
-"""Characters of a file's text that an error shows."""
+"""Number of characters of a file's text that an error message shows."""
 
 
 def require(holds: bool, message: str) -> None:
@@ -43,12 +43,12 @@ def shorten(value: Any) -> str:
 
 
 def is_count(value: Any, most: float = math.inf) -> bool:
-    """Tell whether a value is a whole number from 0 to `most`; true and false are none."""
+    """Return whether a value is an integer from 0 to `most`; booleans do not count."""
     return type(value) is int and 0 <= value <= most
 
 
 def is_number(value: Any) -> bool:
-    """Tell whether a value is a finite number; true and false are none."""
+    """Return whether a value is a finite number; booleans do not count."""
     return type(value) in (int, float) and abs(value) <= 1.7e308  # also false for nan
 
 
@@ -65,8 +65,8 @@ def check_tensor(name: str, found: Any, like: Tensor) -> None:
 def check_weights(model: nn.Module, found: Any) -> None:
     """Check weights and buffers against a built model: names, shapes, dtypes, finite entries.
 
-    Arrays of whole numbers are places, part of the structure, and must be equal to the built ones;
-    a single whole number is a counter and may differ.
+    Arrays of integers are indices and part of the structure, so they must equal those of the built
+    model. A single integer is a counter and may differ.
     """
     expected = model.state_dict()
     require(isinstance(found, Mapping), "its weights have no names")
@@ -85,7 +85,7 @@ def check_weights(model: nn.Module, found: Any) -> None:
 
 
 def check_counters(state: Mapping[str, Any], settings: Settings) -> None:
-    """Check the step, the time, the last loss and the history of a run against its settings."""
+    """Check that the step, time, last loss and history of a run agree with its settings."""
     step, last = state["step"], state["last"]
     require(
         is_count(step, settings.steps),
@@ -137,7 +137,7 @@ def _check_history(
 
 
 def find_stop_reason(history: list[dict[str, float]], step: int, settings: Settings) -> str:
-    """Find why a run with this history stops at this step; empty where it goes on."""
+    """Return the reason why a run with this history stops at this step; empty if it continues."""
     if step == 0 or (step % settings.evaluate_every and step != settings.steps):
         return ""
     losses = [row["loss"] for row in history]

@@ -1,4 +1,4 @@
-"""Reading a checkpoint to go on from: is it the same training, and under the same conditions?"""
+"""Read the checkpoint of a run that is resumed, and compare its settings and its environment."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from innerloop.training.environment import Environment, describe_differences, is
 from innerloop.training.restoring import is_count, shorten
 
 ENVIRONMENTS = "environments"
-"""The entry of a run's description that lists what it ran under, each from its `step` on."""
+"""The entry of a run's description that lists its environments, each with its first `step`."""
 MAX_DIFFERENCES = 5
 """An error names at most this many settings that differ."""
 
@@ -24,12 +24,13 @@ def read_run(
     notice: Callable[[str], None],
     defaults: dict[str, Any],
 ) -> tuple[dict[str, Any], list[Environment]]:
-    """Read the state of a run and its environments, this one added if it is another.
+    """Read the state of a run and its environments; add the present one if it is a new one.
 
-    `defaults` are those of settings that an older version may not have had.
+    `defaults` are the values of settings that an older version did not have.
 
-    Another training is refused. Other threads, versions or code are no error, since a long run
-    outlives an upgrade, but its weights are then not those of an uninterrupted one: `notice` says.
+    A run with other settings raises an error. Other threads, versions or code do not, because a
+    long run may outlast an upgrade. Its weights then differ from those of an uninterrupted run,
+    which is reported to `notice`.
     """
     saved, state = checkpoint.read(path)
     if isinstance(settings := saved.get("settings"), dict):

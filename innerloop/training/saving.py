@@ -1,4 +1,4 @@
-"""The checkpoints of one run: where it begins or goes on from, and when the next one is written."""
+"""Write the checkpoints of a run at regular intervals, and restore a run from its checkpoint."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from innerloop.training.settings import Settings
 
 @runtime_checkable
 class Resumable(Protocol):
-    """What is saved: a training."""
+    """An object whose state a checkpoint stores: a training run."""
 
     settings: Settings
     environments: list[Environment]
@@ -28,9 +28,9 @@ class Resumable(Protocol):
 
 
 class Checkpoints:
-    """Writes the checkpoints of a training to `path`; nothing where that is None.
+    """Writes the checkpoints of a training run to `path`; writes nothing if `path` is None.
 
-    Where `writes` is false they are read alone: another process of the training writes them.
+    If `writes` is False, checkpoints are only read, because another process writes them.
     """
 
     def __init__(
@@ -52,10 +52,10 @@ class Checkpoints:
         steps: int | None,
         wait: Callable[[], None] = lambda: None,
     ) -> None:
-        """Restore the training from the file if there is one, with more steps if `steps` says so.
+        """Restore the run from its checkpoint if there is one; extend it if `steps` is larger.
 
-        The first checkpoint of a run, and that of one with more steps, is written at once, after
-        `wait`: until then other processes may read what is there.
+        A new or an extended run calls `wait` and then writes a checkpoint at once. Until then,
+        other processes may read the old file.
         """
         training, begun = self.training, self.path is not None and self.path.exists()
         if self.path is not None and begun:
@@ -91,7 +91,7 @@ class Checkpoints:
             checkpoint.write(self.path, self.about, self.training.capture_state())
 
     def save_if_due(self) -> None:
-        """Write a checkpoint if the last is old enough; if that fails, say so and go on."""
+        """Write a checkpoint if the last one is old enough; report an error and continue."""
         if self.path is None or time.monotonic() - self._last < self.every:
             return
         try:

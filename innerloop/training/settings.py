@@ -1,6 +1,6 @@
 """Settings of a training run: optimiser, schedule, clipping, when to evaluate and when to stop.
 
-An option that the chosen optimiser or schedule does not use is refused, never ignored.
+An option that the chosen optimiser or schedule does not use raises an error.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from innerloop.parameters import Parameters, parameter
 MAX_STEPS = 10**9
 """Upper bound on every number of steps: at a millisecond each, twelve days."""
 MAX_FACTOR = 1e38
-"""Upper bound on rates: torch multiplies float32 by them and ends with a raw error beyond."""
+"""Upper bound on learning rates. Larger ones overflow in torch's float32 arithmetic."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings(Parameters):
-    """Everything the training loop needs besides the model and the objective."""
+    """All settings of the training loop."""
 
     steps: int = parameter(1000, "steps of the optimiser (L-BFGS: 20 iterations each)", least=1)
     optimizer: Literal["adam", "adamw", "sgd", "lbfgs"] = parameter(
@@ -62,9 +62,9 @@ class Settings(Parameters):
     compiled: bool = parameter(False, "whether torch.compile compiles the model; networks only")
 
     is_network: ClassVar[bool] = False
-    """Whether the model is a network that may be compiled and train in mixed precision."""
+    """Whether the model is a network that can be compiled, and trained in mixed precision."""
     takes_bfloat16: ClassVar[bool] = False
-    """Whether it may train in mixed precision although it is not compiled."""
+    """Whether the model can be trained in mixed precision although it cannot be compiled."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -98,7 +98,7 @@ class Settings(Parameters):
             raise InputError("L-BFGS needs one batch throughout: set redraw=0")
 
     def _check_ranges(self) -> None:
-        """Check what no recipe that declares its own defaults may exceed."""
+        """Check the limits that also apply to recipes with defaults of their own."""
         for name in ("beta1", "beta2"):
             value = getattr(self, name)
             if value is not None and value >= 1:
@@ -131,7 +131,7 @@ class Settings(Parameters):
         return kind(weights, lr=rate, betas=betas, weight_decay=decay, fused=True)
 
     def use_precision(self, device: torch.device) -> AbstractContextManager[Any]:
-        """Compute in the precision of training inside the block; weights stay in their own."""
+        """Compute in the training precision inside the block; weights keep their precision."""
         if self.precision == "float32":
             return nullcontext()
         return torch.autocast(device.type, torch.bfloat16)
