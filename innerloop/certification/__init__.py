@@ -1,5 +1,6 @@
 """Certificates: measured evidence that a transformer runs its algorithm.
 
-A transformer is built, compared with its reference algorithm step by step, and certified or
-refused. May import constructions and everything below them; never recipes, claims or reports.
+A transformer is compared with its reference algorithm step by step. If every step agrees, its
+certificate holds. May import constructions and everything below them; never recipes, claims or
+reports.
 """

@@ -1,10 +1,10 @@
-"""The error of straight lines in a certificate: how far a step is from one by the functions.
+"""Measure how far a step with piecewise linear functions is from a step with the exact functions.
 
-A program's weights are held against its straight lines, to rounding. What that is worth for the
-functions that the lines follow is told apart: the propagated bound of a step (`bounds.py`), from
-the states that the certificate is measured at, and the difference that was measured there. For a
-class with an algorithm of its own, that algorithm is what is meant: the bound it declares holds in
-all of its range, the propagated one is of these states.
+A program may approximate functions by straight lines between knots. Its certificate compares the
+weights with these straight lines, up to rounding. The error of the lines themselves is reported
+separately: the bound that `bounds.py` propagates through a step, and the difference that was
+measured, both at the states of the certificate. If the construction has an algorithm of its own,
+the difference is measured from that algorithm.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from innerloop.language.plan import Plan
 from innerloop.language.reference import Reference
 
 ROUNDING = 1e-12
-"""What float64 may add to a measured difference, relative to its numbers."""
+"""Rounding error that is allowed in a measured difference, relative to the values."""
 
 
 def measure_approximation(
     construction: Construction[Any, Any], problem: Any
 ) -> dict[str, float] | None:
-    """Bound and measure how far a step, or the answer, is from what the functions give.
+    """Bound and measure the error that straight lines cause in a step, or in the answer.
 
-    Returns the largest `bound`, the largest difference `measured`, and `excess`, the largest part
-    of a difference that is above its own bound: 0, or the bound is wrong. None without knots.
+    Returns the largest `bound`, the largest difference `measured`, and `excess`, the largest amount
+    by which a difference exceeds its bound: 0 unless the bound is wrong. None without knots.
     """
     if not isinstance(construction, ProgramConstruction):
         return None
@@ -67,7 +67,7 @@ def _note_states(
     state: Any,
     goal: Tensor,
 ) -> None:
-    """Compare the states that a plan computes, from a state or from the prompt, with a stream."""
+    """Compare the states that a plan computes with those in a stream."""
     begins = state is None
     stream = construction.prompt(problem) if begins else construction.encode(problem, state)
     context = construction.context_length(problem)
@@ -88,7 +88,7 @@ def _note_answers(
     state: Any,
     goal: Tensor,
 ) -> None:
-    """Compare the answers of a plan with those that are meant."""
+    """Compare the answers of a plan with the exact answers."""
     stream, context = construction.encode(problem, state), construction.context_length(problem)
     values, radii = ErrorBound(plan, construction.layout).compute(stream, context)
     ((name, form),) = plan.results.items()
@@ -102,7 +102,7 @@ def _note_answers(
 
 
 def _note(found: dict[str, float], value: Tensor, radius: Tensor, goal: Tensor) -> None:
-    """Keep the largest bound, difference, and excess."""
+    """Update the largest bound, difference and excess."""
     difference = (value - goal).abs()
     excess = difference - radius - ROUNDING * (1 + goal.abs())
     each = {"bound": radius, "measured": difference, "excess": excess}

@@ -28,24 +28,24 @@ Precision = Literal["float64", "float32"]
 
 @dataclass(frozen=True, eq=False)
 class BuiltTransformer:
-    """A construction, its transformer, and the certificate that ties them."""
+    """A construction, its transformer, and the certificate that compares the two."""
 
     construction: Construction
     transformer: Transformer
     certificate: Certificate
 
     def predict(self, problem: Any) -> Tensor:
-        """The transformer's answers; out-of-range data and divergence are errors, not numbers."""
+        """Return the transformer's answers; raise an error if data are out of range or diverge."""
         last = deque(iterate_streams(self.construction, self.transformer, problem), maxlen=1).pop()
         return read_prediction(self.construction, self.transformer, problem, last)
 
     def predictions(self, problem: Any) -> Iterator[Tensor]:
-        """The answers after 0, 1, …, all steps."""
+        """Return the answers after 0, 1, …, all steps."""
         for stream in iterate_streams(self.construction, self.transformer, problem):
             yield read_prediction(self.construction, self.transformer, problem, stream)
 
     def trace(self, problem: Any) -> Trace:
-        """The stream after every block, with registers by name."""
+        """Return the stream after every block, with registers by name."""
         self.construction.check(problem)
         prompt = self.construction.prompt(problem)
         return self.transformer.trace(prompt, self.construction.context_length(problem))
@@ -82,16 +82,17 @@ def build(
             runs), a class, or an object with its parameters set.
         instances: Random instances to certify on.
         seed: Seed of the random instances.
-        dtype: "float64", or "float32" where the construction declares a tolerance for it.
-        device: Where the transformer is moved at last; building and certifying stay on the CPU.
-        progress: Called with the share of the certification that is done.
+        dtype: "float64", or "float32" if the construction declares a tolerance for it.
+        device: Device to which the transformer is moved at the end. It is built and certified on
+            the CPU.
+        progress: Function that is called with the completed share of the work, from 0 to 1.
         **parameters: Parameters of the construction, such as `d`, `n` and `steps`; `innerloop show
             NAME` lists them.
 
     Returns:
-        The construction, its transformer and the certificate. Weights that break the law are
-        returned
-        too: `certificate.holds` is then False, and `certificate.explain()` says where.
+        The construction, its transformer and the certificate. If the transformer does not run the
+        algorithm, `certificate.holds` is False and `certificate.explain()` describes the first
+        deviation.
 
     Raises:
         InputError: There is no such construction or parameter.
@@ -123,19 +124,19 @@ def verify(
 ) -> BuiltTransformer:
     """Read a file that `BuiltTransformer.save` wrote and recompute its certificate.
 
-    How hard it is tested is the caller's choice: what the file says of itself is not used. A file
-    names its construction, and code is never loaded because a file says so.
+    The certificate in the file is ignored: the arguments decide how thoroughly the weights are
+    tested. A file names its construction, but it can never cause code to be loaded.
 
     Args:
         path: The safetensors file.
-        construction: The construction to hold the file against, where it is neither of this package
-            nor registered: a class, an object, `module:attribute` or `file.py:attribute`.
-        instances: Random instances to certify on.
+        construction: The construction of the file, if it is neither part of this package nor
+            registered: a class, an object, `module:attribute` or `file.py:attribute`.
+        instances: Number of random instances to certify on.
         seed: Seed of the random instances.
-        progress: Called with the share of the certification that is done.
+        progress: Function that is called with the completed share of the work, from 0 to 1.
 
     Returns:
-        What `build` gives, with the weights of the file.
+        An object like that of `build`, with the weights of the file.
 
     Raises:
         FileError: The file cannot be read, was changed, or is of another kind.
@@ -164,7 +165,7 @@ def restore_construction(
     about: dict[str, Any],
     given: str | Construction[Any, Any] | type[Construction[Any, Any]] | None = None,
 ) -> Construction[Any, Any]:
-    """Make the construction that a file describes, of the class that is `given` if any."""
+    """Make the construction that a file describes; the class is `given` unless that is None."""
     if "construction" not in about:
         raise FileError(f"{path} names no construction: there is no law to hold it against")
     name, settings = about["construction"], about.get("settings")

@@ -28,31 +28,33 @@ from innerloop.registry import make_member
 from innerloop.transformer import Transformer
 
 MAX_INSTANCES = 100_000
-"""Instances are drawn together: more than this many at once are refused."""
+"""Largest number of instances, which are all drawn at once."""
 LEAST_MOVE = 100
-"""The reference must move by this many tolerances in some step, or any weights would do."""
+"""The state must change by at least this many tolerances in some step. Otherwise a transformer that
+does nothing would pass."""
 
 
 @dataclass(frozen=True)
 class Certificate:
     """The measured evidence that a transformer runs its algorithm.
 
-    redrawn_instances  turned down and drawn again, since the law is not stated on them: beyond the
-                       declared range, or at ties
-    further_instances  measured in addition, step by step: at the ends of the declared range
-    unreached          weights of which a small error might go unnoticed, as ranges of places in
-                       each flattened tensor, `3,7-19`; None where it was not measured. A small
-                       error is a thousandth of the weight. Where a hard choice is made (the nearest
-                       mean, the best action) such an error matters only near a tie, and what the
-                       choice is computed from is listed here: see `coverage`
-    unreached_weights  how many of them are not 0
-    faint_weights      how many of these an error of their own size would move all the same
-    unreached_zeros    how many of them are 0: most read registers that are 0 on every problem
-    approximation      for programs on knots, how far the straight lines take a step from one by the
-                       functions, or by the algorithm of a class that has its own: the propagated
-                       `bound` at the states measured, and what was `measured`; None without
-    exactness          what `innerloop exact` finds at small sizes, for weights of a program: a
-                       `status` (proof, points, differs, none) and a `text`; see `exactness`
+    redrawn_instances  number of instances that were replaced, because the law does not cover them:
+                       they were beyond the declared range, or at a tie
+    further_instances  number of additional instances at the ends of the declared range
+    unreached          weights in which a small error might not be noticed, as ranges of indices in
+                       each flattened tensor, such as `3,7-19`; None if this was not measured. A
+                       small error is a thousandth of the weight. If the algorithm makes a hard
+                       choice (the nearest mean, the best action), such an error matters only near a
+                       tie, so the weights before the choice are listed here: see `coverage`
+    unreached_weights  number of the listed weights that are not 0
+    faint_weights      number of these in which an error as large as the weight is still noticed
+    unreached_zeros    number of the listed weights that are 0; most of them multiply registers that
+                       are 0 on every problem
+    approximation      for programs that approximate functions by straight lines between knots: the
+                       largest `bound` on the error in a step, and the largest error `measured`;
+                       None for other constructions
+    exactness          for programs, the result of `innerloop exact` at small sizes: a `status`
+                       (proof, points, differs, none) and a `text`; see `exactness`
     """
 
     name: str
@@ -91,7 +93,7 @@ class Certificate:
     approximation: dict[str, float] | None = None
 
     def explain(self) -> str:
-        """Say in one line why the law does not hold."""
+        """Describe in one line why the certificate does not hold."""
         if self.range_used > 1:
             return f"the data reach {self.range_used:.3g} times the declared range"
         if self.broken.startswith(("cost", "exact arithmetic", "knots")):
@@ -117,20 +119,21 @@ def certify(
     seed: int = 0,
     progress: Progress | None = None,
 ) -> Certificate:
-    """Compare a transformer with its construction's law on random instances.
+    """Compare every step of a transformer with its construction's algorithm on random instances.
 
     Args:
         given: The construction: a name, `module:attribute`, a class or an object.
-        transformer: The weights to certify; the construction's own if None.
-        instances: Random instances to certify on.
+        transformer: The transformer to certify; by default, the construction's own.
+        instances: Number of random instances to certify on.
         seed: Seed of the random instances.
-        progress: Called with the share that is done.
+        progress: Function that is called with the completed share of the work, from 0 to 1.
 
     Returns:
-        The certificate. Weights that break the law give one that does not hold, and says where.
+        The certificate. If a step deviates, `holds` is False and `explain()` describes where.
 
     Raises:
-        InputError: The algorithm hardly moves on these instances, so that any weights would do.
+        InputError: The state of the algorithm hardly changes on these instances, so a transformer
+            that does nothing would pass.
     """
     construction = make_member("constructions", Construction, given, {})
     transformer = construction.transformer if transformer is None else transformer
@@ -189,7 +192,7 @@ def certify(
 
 
 def _describe_unreached(transformer: Transformer, found: Unreached | None) -> dict[str, Any]:
-    """Return the fields of a certificate that say which weights no instance reached."""
+    """Return the fields of a certificate about weights in which errors are not noticed."""
     counts = ("unreached_weights", "faint_weights", "unreached_zeros")
     if found is None:
         return dict.fromkeys(("unreached", *counts))
@@ -210,7 +213,7 @@ def _describe_unreached(transformer: Transformer, found: Unreached | None) -> di
 
 
 def check_instances(instances: Any) -> None:
-    """Refuse a number of instances that is none, or would take more memory than there is."""
+    """Raise an error unless the number of instances is an integer in the allowed range."""
     if type(instances) is not int or not 1 <= instances <= MAX_INSTANCES:
         given = format_number(instances) if type(instances) is int else repr(instances)
         raise InputError(
@@ -222,7 +225,7 @@ def check_instances(instances: Any) -> None:
 def _count_steps(
     construction: Construction[Any, Any], transformer: Transformer, progress: Progress | None
 ) -> Callable[[], object] | None:
-    """Return what to call after each step, so that `progress` is told the share that is done."""
+    """Return a function to call after each step; it passes the completed share to `progress`."""
     if progress is None:
         return None
     done, total = itertools.count(1), len(construction.distributions()) * transformer.steps
@@ -236,7 +239,7 @@ def _describe_break(
     own: bool,
     seed: int,
 ) -> str:
-    """Describe what is wrong with the law or the cost; empty if nothing is."""
+    """Describe the first deviation from the algorithm or from the declared cost; empty if none."""
     broken = measured.broken
     if broken and measured.usage <= 1 and own:
         broken += _find_smallest_break(construction, transformer, seed)
@@ -246,7 +249,7 @@ def _describe_break(
 def _find_smallest_break(
     construction: Construction[Any, Any], transformer: Transformer, seed: int
 ) -> str:
-    """Describe the smallest version of a construction that breaks its law on one instance."""
+    """Describe the smallest version of a construction that deviates on a single instance."""
     dtype = next(transformer.parameters()).dtype
 
     def breaks(smaller: Construction[Any, Any]) -> bool:
@@ -263,7 +266,7 @@ def _find_smallest_break(
 
 
 def _has_own_weights(construction: Construction[Any, Any], transformer: Transformer) -> bool:
-    """Whether a transformer is the construction's own, up to its precision."""
+    """Return whether a transformer has the construction's own weights, up to its precision."""
     own, theirs = construction.transformer, transformer.state_dict()
     return (
         own.loops == transformer.loops
@@ -277,7 +280,7 @@ def _has_own_weights(construction: Construction[Any, Any], transformer: Transfor
 
 
 def _list_kinds(transformer: Transformer) -> list[tuple[str, ...]]:
-    """List kind, mask and normalisation of all attention; notes may be told otherwise later."""
+    """List kind, mask and normalisation of all attention layers."""
     layers = [block.attention for block in transformer.blocks() if block.attention is not None]
     return [(layer.kind, layer.mask, layer.normalisation) for layer in layers]
 

@@ -1,4 +1,4 @@
-"""`compile` and `exact`: a program's transformer with its certificate, and the exact one."""
+"""Compile a program to a transformer with its certificate, or compare the two exactly."""
 
 from __future__ import annotations
 
@@ -29,21 +29,21 @@ def compile(
     """Compile a program to a transformer with its certificate.
 
     Args:
-        step: A program (what `@program` makes), its name, or `file.py:name` (which is imported, and
-            so runs).
-        instances: Random instances to certify on.
+        step: A program (a function with the decorator `@program`), its name, or `file.py:name`
+            (which is imported, and so runs).
+        instances: Number of random instances to certify on.
         seed: Seed of the random instances.
         dtype: "float64" or "float32".
-        progress: Called with the share of the certification that is done.
+        progress: Function that is called with the completed share of the work, from 0 to 1.
         **parameters: Sizes of the prompt (`d`, `n`), `steps`, `attention` ("linear" or "relu"), and
-            the program's own numbers.
+            the parameters that the program declares.
 
     Returns:
-        What `build` gives.
+        An object like that of `build`.
 
     Raises:
-        InputError: The step cannot be written as heads and hidden units; the message has the line,
-            and what to write instead.
+        InputError: The step cannot be written as heads and hidden units. The message names the line
+            and an alternative.
 
     Example:
         >>> import innerloop
@@ -57,16 +57,17 @@ def compile(
 
 
 def exact(step: Any, /, *, points: int = 12, seed: int = 0, **parameters: Any) -> Exactness:
-    """Compare a program and its weights in rational arithmetic, where there is no rounding.
+    """Compare a program with its compiled weights in rational arithmetic, without rounding.
 
     Args:
         step: A program, its name, or `file.py:name` (which is imported, and so runs).
-        points: Random points to compare at.
+        points: Number of random points at which the two are compared.
         seed: Seed of the points.
-        **parameters: Sizes and numbers as in `compile`; small ones unless set.
+        **parameters: Sizes and parameters as in `compile`; by default, sizes are small.
 
     Returns:
-        Whether they are equal and what that proves: see `innerloop.language.exactness`.
+        Whether program and weights are equal, and what that proves: see
+        `innerloop.language.exactness`.
     """
     kind = find_program(step)
     declared = kind.declared_types()
@@ -78,7 +79,7 @@ def exact(step: Any, /, *, points: int = 12, seed: int = 0, **parameters: Any) -
 
 
 def find_program(step: Any) -> type[ProgramConstruction]:
-    """Find the class of a program; refuse other constructions, and plain functions."""
+    """Find the class of a program; raise an error for other constructions and plain functions."""
     if callable(step) and hasattr(step, "__code__"):
         raise InputError(
             f"{step.__name__} is a plain function: write @program(…) before it, with its registers"
@@ -97,7 +98,7 @@ def find_program(step: Any) -> type[ProgramConstruction]:
 
 
 def _list_programs() -> list[str]:
-    """List what can be compiled by name: programs, and constructions that are written as one."""
+    """List the names that can be compiled: programs, and constructions written as a program."""
     kinds = load_members("constructions", Construction)
     written = [name for name, kind in kinds.items() if issubclass(kind, ProgramConstruction)]
     return [*load_members("programs", Construction), *written]

@@ -20,7 +20,7 @@ _TERM = re.compile(r"(\d*)((?:[A-Za-z]²?)*)")
 
 
 def check_cost(construction: Construction[Any, Any], transformer: Transformer) -> str:
-    """Describe where the declared cost is wrong; an empty string means that it is right."""
+    """Describe where the declared cost is wrong; return an empty string if it is right."""
     count, errors = transformer.count(), []
     try:
         letters = read_letters(construction)
@@ -36,7 +36,7 @@ def check_cost(construction: Construction[Any, Any], transformer: Transformer) -
 
 
 def _spell(name: str, formula: str, declared: int) -> str:
-    """`k + 1 = 9 layers`, `2 heads`, `width d + 1 = 6`."""
+    """Write a formula with its value, as in `k + 1 = 9 layers`, `2 heads`, `width d + 1 = 6`."""
     value = formula if formula == str(declared) else f"{formula} = {declared}"
     return f"width {value}" if name == "width" else f"{value} {name}"
 

@@ -1,26 +1,27 @@
 """Coverage: which weights of a transformer the compared numbers depend on, and how strongly.
 
-A weight that no instance reaches could be anything, and the certificate would hold all the same.
-The law's parts (prologue, steps from the exact state, read-outs) are run once more with gradients
-on a few of the measured instances. For random signs v, the derivative of ⟨v, entries⟩ by a weight
-has the size of the Euclidean norm of all entries' derivatives, so that divided by √(number of
-entries) it is a cautious estimate of the largest one, for all weights by one backward pass.
+A certificate cannot detect an error in a weight that affects no compared number. To find such
+weights, the parts of the law (prologue, single steps from the exact state, read-outs) are run once
+more with gradients on a few of the measured instances. For random signs v, the derivative of
+⟨v, entries⟩ by a weight has the size of the Euclidean norm of all entries' derivatives. Divided by
+√(number of entries), it is a cautious estimate of the largest derivative. One backward pass gives
+this estimate for all weights.
 
-Reached    the smallest error that counts moves some compared entry by more than the tolerance, to
-           first order. That error is a thousandth of the weight; for a weight of 0, it is the
-           smallest other weight of its tensor (1 at most). Larger errors move it more
-Gates      a unit, hinge or score that is never above 0 has derivative 0: the weights that keep a
-           gate shut are not reached, however near its opening the instances come
-Choices    a softmax that is 0 or 1 to the last digit has derivative 0 as well: where a hard choice
-           is made (the nearest mean, the best action), a small error matters near ties only, and
-           what the choice is computed from is not reached. Large errors are still noticed
-Corrected  what a later block corrects has no effect to first order: the knots of 1/√s before
-           Newton's step. Large errors of it are noticed as those of choices are
-Bounds     where the law allows for an error of knots, a thousandth of one knot's weight is
-           often less than that error: such knots are not reached either
-Zeros      weights that are 0 take part like others, and are counted apart: many read registers that
-           are 0 at their block on every problem. Zeros that no data can reach are left out (a row
-           of Q whose row of K is 0, a hidden unit that writes nowhere)
+Reached    A weight is reached if the smallest relevant error moves some compared entry by more than
+           the tolerance, to first order. That error is a thousandth of the weight; for a weight of
+           0, it is the smallest other weight of its tensor (at most 1)
+Gates      A hidden unit or score that is never above 0 has derivative 0. Weights that keep a gate
+           closed are therefore not reached, even on instances that nearly open it
+Choices    A softmax that is 0 or 1 to the last digit also has derivative 0. If the algorithm makes
+           a hard choice (the nearest mean, the best action), a small error matters only near ties,
+           so the weights before the choice are not reached. Large errors are still noticed
+Corrected  An error that a later block corrects has no effect to first order, such as one in the
+           knots of 1/√s before a step of Newton's method. Large errors are still noticed
+Bounds     If the law allows an error of knots, a thousandth of one knot's weight is often smaller
+           than this error. Such knots are not reached either
+Zeros      Weights that are 0 are tested like others and counted separately. Many of them multiply
+           registers that are 0 at their block on every problem. Zeros that no data can reach are
+           left out (a row of Q whose row of K is 0, a hidden unit without output)
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ from innerloop.transformer.mlp import ElementwiseUnits
 SMALLEST_ERROR = 1e-3
 """The relative error of a weight that must be noticeable for it to count as reached."""
 MAX_ENTRIES = 1 << 24
-"""Scores and hidden units kept for a backward pass; larger instances are not measured."""
+"""Largest number of scores and hidden units in a backward pass; none is run above it."""
 
 
 class Unreached(NamedTuple):
     """Masks of the weights that were not reached, for every tensor.
 
-    small  by the smallest error that counts
-    large  by an error of the weight's own size either
+    small  weights in which the smallest relevant error is not noticed
+    large  weights in which not even an error of the weight's own size is noticed
     """
 
     small: dict[str, Tensor]
@@ -70,7 +71,7 @@ def find_unreached(
 
 
 class _Effects:
-    """The largest estimated effect of an error of every weight, by its own size, or the least."""
+    """The largest estimated effect of errors in every weight, of two sizes."""
 
     def __init__(
         self,
@@ -145,7 +146,7 @@ class _Effects:
         self._record("epilogue", stream, gradient, answer.numel())
 
     def _record(self, part: str, stream: Tensor, direction: Tensor, entries: int) -> None:
-        """Keep the larger of each weight's derivative so far and that on this stream."""
+        """Update each weight's largest derivative with those on this stream."""
         names = [name for name in self._weights if _name_part(name) == part]
         if not (names and entries and stream.requires_grad):
             return
@@ -166,7 +167,7 @@ class _Effects:
 
 
 def find_live_weights(transformer: Transformer) -> dict[str, Tensor]:
-    """Tell of each weight whether a change of it alone could matter on some stream."""
+    """Return masks of the weights whose change, on its own, could affect some stream."""
     weights = dict(transformer.named_parameters())
     live = {name: torch.ones_like(weight, dtype=torch.bool) for name, weight in weights.items()}
     for name, module in transformer.named_modules():
@@ -190,7 +191,7 @@ def find_live_weights(transformer: Transformer) -> dict[str, Tensor]:
 
 
 def format_ranges(mask: Tensor) -> str:
-    """Write the places of a mask, counted from 0 over the flattened tensor, as `3,7-19`."""
+    """Write the indices of a mask over the flattened tensor, counted from 0, as in `3,7-19`."""
     flat = mask.flatten().to("cpu", torch.int8)
     edges = torch.diff(flat, prepend=flat.new_zeros(1), append=flat.new_zeros(1))
     starts, ends = (edges == 1).nonzero().flatten(), (edges == -1).nonzero().flatten() - 1
@@ -199,7 +200,7 @@ def format_ranges(mask: Tensor) -> str:
 
 
 def _list_errors(weight: Tensor, share: float) -> Tensor:
-    """Return an error for each weight: a share of it; for zeros, the least other weight."""
+    """Return an error for each weight: a share of it; for zeros, the smallest other weight."""
     sizes = weight.abs()
     nonzero = sizes > 0
     least = sizes[nonzero].amin().clamp_max(1.0) if bool(nonzero.any()) else sizes.new_ones(())
@@ -222,7 +223,7 @@ def _count_entries(
 
 
 def _find_written_places(transformer: Transformer) -> dict[str, Tensor]:
-    """Tell for each part of the law which places of a token it may write."""
+    """Return, for each part of the law, a mask of the entries of a token that it may write."""
     written: dict[str, Tensor] = {}
     for name, module in transformer.named_modules():
         if isinstance(module, Block):

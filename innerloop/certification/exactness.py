@@ -1,9 +1,9 @@
-"""The exact part of a certificate: program and weights in rational arithmetic, at small sizes.
+"""The exact part of a certificate: compare a program with its weights in rational arithmetic.
 
-A certificate measures weights of the sizes asked for, in floating point. Whether the compiler wrote
-what the program says is another question, whose answer does not depend on the size: it is compared
-exactly at d = 3, n = 4, with the numbers of the construction, which takes hundredths of a second.
-`innerloop exact` compares at sizes and points of your own.
+A certificate measures the requested sizes in floating point. Whether the compiler translated the
+program correctly does not depend on the sizes. It is therefore tested exactly at d = 3 and n = 4,
+with the construction's other parameters, which takes hundredths of a second. `innerloop exact`
+compares at other sizes and points.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from innerloop.language.points import estimate_work
 from innerloop.language.recording import ProgramChanged
 
 POINTS = 4
-"""Points of the comparison in a certificate: each size of random numbers once."""
+"""Number of points of the comparison in a certificate, one for each size of random numbers."""
 MAX_WORK = 20_000
 """A point that takes more multiplications than this is left to `innerloop exact`."""
 
@@ -30,7 +30,7 @@ def compare_for_certificate(
     """Compare a construction with its program, as fields of a certificate.
 
     `status` is `proof`, `points`, `differs`, or `none` with the reason in `text`. Nothing is
-    compared where the law is `broken`, or for weights that are not the construction's own.
+    compared if the law is `broken`, or if the weights are not the construction's own.
     """
     if not isinstance(construction, ProgramConstruction):
         return _explain("written by hand: there is no program to compare it with")
@@ -59,7 +59,7 @@ def _explain(reason: str) -> dict[str, Any]:
 
 
 def _find_small(construction: ProgramConstruction) -> ProgramConstruction | None:
-    """Return the construction at small sizes, or as it is if it has numbers for its own alone."""
+    """Return the construction at small sizes, or unchanged if its parameters allow no others."""
     values, wanted = construction.values(), construction.exact_sizes
     sizes = {name: min(values[name], size) for name, size in wanted.items() if name in values}
     kept = ((), ("steps",), ("d",), ("d", "steps"), tuple(sizes))

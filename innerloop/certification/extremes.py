@@ -1,9 +1,9 @@
 """Instances at the ends of the range that a construction declares.
 
-Random instances are seldom near a bound, and gates and outer knots are there for those that are.
-Data are scaled up and down until the construction, or its reference, leaves the declared range;
-the last factor inside is kept. It is found by bisection, for all of the data together and for each
-tensor alone. Where no factor leaves the range there is no end, and nothing to add.
+Random instances are rarely near a bound, but gates and outer knots matter only there. Therefore
+data are also scaled up and down to the last factor at which the construction and its reference stay
+in the declared range. Bisection finds this factor, for all tensors together and for each tensor
+alone. If no factor leaves the range, no instances are added.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from innerloop.errors import InputError, OutOfRangeError
 OCTAVES = 12
 """Factors up to 2 to this power, and down to its inverse, are tried."""
 HALVINGS = 6
-"""Halvings of the logarithm of a factor: it is found to 14 per cent."""
+"""Number of bisections of the logarithm of a factor, which determine it to 14 %."""
 
 
 def scale_to_ends(construction: Construction[Any, Any], problem: Any) -> list[Any]:
@@ -38,7 +38,7 @@ def scale_to_ends(construction: Construction[Any, Any], problem: Any) -> list[An
 def _scale_to_end(
     construction: Construction[Any, Any], problem: Any, which: Sequence[int], sign: int
 ) -> Any | None:
-    """Scale some tensors as far as the range goes; None if it has no end."""
+    """Scale some tensors to the end of the range; return None if the range has no end."""
 
     def allows(octaves: float) -> bool:
         try:
@@ -60,7 +60,7 @@ def _scale_to_end(
 
 
 def _scale(problem: Any, which: Sequence[int], factor: float) -> Any:
-    """Multiply some of the tensors of a problem that are not whole numbers."""
+    """Multiply some of the floating-point tensors of a problem by a factor."""
     numbers = itertools.count()
 
     def change(tensor: Tensor) -> Tensor:
@@ -72,9 +72,9 @@ def _scale(problem: Any, which: Sequence[int], factor: float) -> Any:
 
 @torch.no_grad()
 def is_in_range(construction: Construction[Any, Any], problem: Any) -> bool:
-    """Tell whether the law is stated for every instance of a batch, at every state it passes.
+    """Return whether every instance of a batch, and every state of it, is in the declared range.
 
-    Raises `InputError` where the reference diverges.
+    Raises `InputError` if the reference algorithm diverges.
     """
     algorithm = construction.algorithm
     try:
@@ -93,7 +93,7 @@ def is_in_range(construction: Construction[Any, Any], problem: Any) -> bool:
 
 
 def find_in_range(construction: Construction[Any, Any], problem: Any) -> list[bool]:
-    """Tell of each instance of a batch whether the law is stated for it, by halving the batch."""
+    """Return a mask of the instances in the declared range, found by halving the batch."""
     try:
         inside = is_in_range(construction, problem)
     except InputError:

@@ -1,9 +1,10 @@
-"""Growth of single steps' errors in later steps, computed from the algorithm's derivative.
+"""Compute how errors of single steps grow in later steps, from the algorithm's derivative.
 
-A construction with an error bound is off by at most η in each step. In a free run, the error of a
-later state is to first order Σ_i (J_k ⋯ J_{i+1}) ε_i with J the derivatives of the reference's
-steps and |ε_i| ≤ η, so that entry r is off by at most η Σ_i Σ_c |(J_k ⋯ J_{i+1})_{rc}|. That sum is
-computed here, exactly, from the reference alone; all errors are relative to max(1, |entry|).
+A construction with an error bound η has an error of at most η in each step. In a run from the
+prompt, the error of a later state is to first order Σ_i (J_k ⋯ J_{i+1}) ε_i, where J_i is the
+derivative of step i of the reference and |ε_i| ≤ η. Entry r therefore has an error of at most
+η Σ_i Σ_c |(J_k ⋯ J_{i+1})_{rc}|. This file computes the sum exactly, from the reference alone. All
+errors are relative to max(1, |entry|).
 """
 
 from __future__ import annotations
@@ -50,7 +51,7 @@ class ErrorGrowth:
         self.steps += 1
 
     def prediction_factor(self, predict: Callable[[Any], Tensor], state: Any) -> float:
-        """Return the sum for the prediction; 1 of it is the read-out's own error."""
+        """Return the sum for the prediction, including 1 for the error of the read-out."""
         scale = _scale(self._flatten(predict(state)))
         carried = self._derivative(predict, state) @ self._propagated_errors()
         return 1.0 + float((carried.abs().sum(dim=-1) / scale).max())
@@ -86,5 +87,5 @@ class ErrorGrowth:
 
 
 def _scale(entries: Tensor) -> Tensor:
-    """max(1, |entry|), which errors are relative to."""
+    """Return max(1, |entry|), the scale of relative errors."""
     return entries.abs().clamp_min(1.0)

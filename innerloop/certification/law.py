@@ -1,4 +1,4 @@
-"""Measure how far a transformer is from its construction's law, step by step."""
+"""Measure how far each step of a transformer is from a step of its algorithm: from its law."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ from innerloop.problems.base import Distribution
 from innerloop.transformer import Transformer
 
 MAX_LIMIT = 1e-2
-"""A free run may never deviate by more than this, however unstable the algorithm is."""
+"""Largest deviation of a run from the prompt, also for unstable algorithms."""
 MAX_DEVIATION = 1e12
-"""A larger deviation is divergence: it is infinite, not a number that looks like a result."""
+"""A larger deviation counts as divergence and is reported as infinite."""
 MAX_REFERENCE = 1e16
-"""A reference beyond this many times the largest entry of the prompt (or 1) has diverged."""
+"""The reference has diverged if an entry exceeds this factor times the prompt's largest (or 1)."""
 MAX_ENTRIES = 500
-"""Error growth is computed for states of up to this size; larger ones get the plain tolerance."""
+"""Largest number of entries of a state for which error growth is computed."""
 
 
 @dataclass(frozen=True)
 class Deviations:
     """Largest deviations relative to max(1, |reference|), one entry per step.
 
-    step          of a single step from the exact state, and of the prediction read after it. The
-                  first entry also covers the prologue and the prediction before any step. Compared
-                  with the tolerance.
-    free          of the run from the prompt: the stream after the step, and the prediction read
-                  from it. Compared with `limit`.
-    limit         the tolerance; where a construction with an error bound exceeds it, that bound as
-                  the algorithm propagates errors (twice the first order), if that can be computed,
-                  and 1e-2 at most.
-    usage         the share of the construction's declared range that the data used; above 1 is out
-                  of range.
-    largest_move  the largest relative change of the reference in a step. Where nothing changes, any
-                  weights would do.
-    broken        where the tolerance or the limit was first exceeded: the part of the law, the
-                  register, the expected and the found number, and their place, counted from 0.
-                  Empty if the law holds.
+    step          deviation of a single step from the exact state, and of the prediction after it.
+                  The first entry also covers the prologue and the prediction before any step. It
+                  must not exceed the tolerance.
+    free          deviation of the run from the prompt: of the stream after the step, and of the
+                  prediction. It must not exceed `limit`.
+    limit         the tolerance. If the construction has an error bound and exceeds the tolerance,
+                  the limit is twice this bound as the algorithm propagates it to first order, if
+                  that can be computed, and at most 1e-2.
+    usage         the share of the construction's declared range that the data used; data with a
+                  share above 1 are out of range.
+    largest_move  the largest relative change of the reference's state in a step. If nothing
+                  changes, a transformer that does nothing would pass.
+    broken        the first place at which the tolerance or the limit was exceeded: the part of the
+                  law, the register, the expected and the actual number, and their indices, counted
+                  from 0. Empty if there is none.
     """
 
     step: tuple[float, ...]
@@ -85,12 +85,11 @@ def measure_deviations(
     progress: Callable[[], object] | None = None,
     run_free: bool = True,
 ) -> Deviations:
-    """Compare a transformer with its construction's law on a batch of instances in float64.
+    """Compare a transformer with its construction's algorithm on a batch of instances in float64.
 
-    The transformer runs in its own precision, the reference in float64. Entries that the
-    construction ignores are filled with random numbers before every part of the law. `progress` is
-    called after every step. Without `run_free` only the parts of the law are measured, each from
-    the exact state.
+    The transformer runs in its own precision, and the reference in float64. Entries that the
+    construction ignores are filled with random numbers before every part. `progress` is called
+    after every step. If `run_free` is False, only single steps from the exact state are measured.
     """
     construction.check(problem)
     law = _LawCheck(construction, transformer, problem, generator)
@@ -128,7 +127,7 @@ def measure_deviations(
 
 
 def iterate_cases(kind: type[Construction[Any, Any]], steps: int = 4) -> Iterator[Case]:
-    """Yield the cases to test a construction at: its problem's general ones, then its own."""
+    """Yield the cases at which a construction is tested: those of its problem, then its own."""
     declared = kind.declared_types()
     for settings in kind().distributions()[0].cases:
         shared = {key: value for key, value in settings.items() if key in declared}
@@ -141,8 +140,7 @@ def iterate_cases(kind: type[Construction[Any, Any]], steps: int = 4) -> Iterato
 class Case:
     """Parameters of a construction, and settings of the problem it is tested on.
 
-    A case that the construction refuses with `OutOfRangeError`, when made or when run, is one of
-    its documented limits.
+    If the construction raises `OutOfRangeError`, the case is beyond one of its documented limits.
     """
 
     kind: type[Construction[Any, Any]]

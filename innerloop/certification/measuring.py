@@ -1,9 +1,9 @@
-"""Draw instances on which the law is stated, and measure a transformer on them.
+"""Draw instances in the declared range of a construction, and measure a transformer on them.
 
-A law is stated for a declared range: a construction refuses a problem beyond it, or finds that a
-state of the reference uses more than all of it (a point between two means, say). Such instances are
-drawn again until there are as many as asked for, which the certificate tells; where that takes too
-many attempts, the construction was not built for them, and that is what is reported.
+An instance can be out of range at the start, or because a state of the reference leaves the range,
+for example at a point between two means. Such instances are replaced by new ones, and the
+certificate states their number. If that takes too many attempts, the certificate reports that the
+data are out of range.
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from innerloop.problems.problem import Problem
 from innerloop.transformer import Transformer
 
 MAX_ATTEMPTS = 10
-"""Instances are drawn again until in range, at most this many for each one asked for."""
+"""Largest number of replacements, as a multiple of the number of instances."""
 OBSERVED = 4
-"""Random instances on which the weights' effects are computed, besides the extreme ones."""
+"""Number of random instances on which the effects of weights are computed, besides extreme ones."""
 EXTREME = 2
-"""Instances that are scaled to each end of the declared range."""
+"""Number of instances that are scaled to each end of the declared range."""
 FURTHER = 16
-"""Further instances of a construction's own kind, where it has one."""
+"""Number of rare instances, for constructions that define `draw_further`."""
 MAX_ENTRIES = 1 << 28
-"""Entries of the streams of all instances, 2 GB of them in float64."""
+"""Largest number of entries of all streams: 2 GB in float64."""
 
 
 class Measurement(NamedTuple):
-    """Deviations over all instances, and how the instances came about.
+    """Deviations over all instances, and the numbers of instances.
 
-    redrawn    instances turned down, since they were out of the declared range
-    further    instances at the ends of the range, and of a construction's own further kind
-    unreached  the weights that no instance reached; None where it was not measured: the law is
-               broken, or a single instance is too large
-    approximation  how far straight lines take a step from their functions; None without knots
+    redrawn    number of instances that were replaced, because they were out of range
+    further    number of instances at the ends of the range, and of rare instances
+    unreached  the weights that no instance reached; None if it was not measured, because the law
+               does not hold or a single instance is too large
+    approximation  the error of piecewise linear functions in a step; None without knots
     """
 
     deviations: Deviations
@@ -66,7 +66,7 @@ def measure_all(
     seed: int,
     progress: Callable[[], object] | None = None,
 ) -> Measurement:
-    """Measure on random instances and on extreme ones, and find the weights they do not reach."""
+    """Measure on random and on extreme instances, and find the weights that they do not reach."""
     found, problems, redrawn = measure_instances(
         construction, transformer, instances, seed, progress
     )
@@ -103,9 +103,9 @@ def measure_instances(
     seed: int,
     progress: Callable[[], object] | None = None,
 ) -> tuple[Deviations, list[Any], int]:
-    """Measure over all the construction's distributions, instances dealt out among them.
+    """Measure on instances of all the construction's distributions, in equal numbers.
 
-    Returns the deviations, the problems, and how many instances were drawn again.
+    Returns the deviations, the problems, and the number of instances that were replaced.
     """
     dtype = next(transformer.parameters()).dtype
     generator = torch.Generator().manual_seed(seed)
@@ -140,7 +140,7 @@ def measure_instances(
 def _check_size(
     construction: Construction[Any, Any], distribution: Distribution, instances: int
 ) -> None:
-    """Refuse more instances than fit into memory, by the size of one."""
+    """Raise an error if the streams of all instances do not fit into memory."""
     one = distribution.sample(1, generator=torch.Generator().manual_seed(0)).to(torch.float64)
     try:
         construction.check(one)
@@ -157,9 +157,9 @@ def _check_size(
 def _redraw(
     construction: Construction[Any, Any], draw: Callable[[int], Any], problem: Any
 ) -> tuple[Any, int]:
-    """Replace the instances out of range by others in range; return how many were turned down.
+    """Replace instances that are out of range; return the problem and the number of replacements.
 
-    Without enough of them in range the problem is returned as it is, and 0.
+    If not enough instances in range can be drawn, the problem is returned unchanged, with 0.
     """
     if not isinstance(problem, Problem):
         return problem, 0
@@ -192,7 +192,7 @@ def _draw_extreme(
     generator: torch.Generator,
     dtype: torch.dtype,
 ) -> Any | None:
-    """Return instances at the ends of the range, and the construction's own further ones."""
+    """Return instances at the ends of the range, and the construction's rare instances."""
     if not isinstance(problem, Problem):
         return None
     scaled = scale_to_ends(construction, problem[:EXTREME])

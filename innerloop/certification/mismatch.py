@@ -1,4 +1,4 @@
-"""Say where a stream or a prediction deviates most, what was expected there and what was found.
+"""Describe where a stream or a prediction deviates most, with the expected and the actual value.
 
 Tokens, entries and instances are counted from 0.
 """

@@ -1,7 +1,7 @@
 """Find a small version of a construction that still breaks its law.
 
-Whole-number parameters (d, n, steps, …) are lowered one at a time: to the least value allowed, by
-halves, by one, as long as the construction accepts the value and the smaller one still breaks.
+Integer parameters (d, n, steps, …) are lowered one at a time: to the smallest allowed value, by
+half, or by one. A lower value is used if the construction accepts it and still breaks its law.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from innerloop.constructions.base import Construction
 
 C = TypeVar("C", bound=Construction[Any, Any])
 MAX_ATTEMPTS = 24
-"""Smaller versions that are built and measured before the search ends."""
+"""Largest number of smaller versions that are built and measured."""
 
 
 def shrink(construction: C, breaks: Callable[[C], bool]) -> C:
-    """Return the smallest version found for which `breaks` is true; the given one if there is none.
+    """Return the smallest version found for which `breaks` is true, or else the original one.
 
-    A version that cannot be built, or for which `breaks` raises, is passed over.
+    A version that cannot be built, or for which `breaks` raises an error, is skipped.
     """
     smallest, attempts, changed = construction, 0, True
     while changed:
@@ -42,13 +42,13 @@ def shrink(construction: C, breaks: Callable[[C], bool]) -> C:
 
 
 def list_sizes(construction: Construction[Any, Any]) -> list[str]:
-    """List the parameters that are whole numbers."""
+    """List the integer parameters."""
     values = construction.values()
     return [name for name, value in values.items() if type(value) is int]
 
 
 def _smaller_values(construction: Construction[Any, Any], name: str) -> Iterator[int]:
-    """Yield values to try, the least one first; each at most once."""
+    """Yield the values to try, from the smallest one, each at most once."""
     value = getattr(construction, name)
     least = construction.describe_parameters()[name].get("least")
     least = 1 if least is None else int(least)
