@@ -84,7 +84,7 @@ class Home:
         self.package = module.partition(".")[0]
 
     def find_path(self, name: str) -> Path | None:
-        """Find the file of a module; None if the name is no module, or one of another package."""
+        """Find the file of a module of innerloop or of the claim; None for any other name."""
         if name.endswith(".py"):
             # The claim's own file may have been named from another folder.
             path = Path(self.module if Path(name).name == Path(self.module).name else name)
@@ -148,7 +148,7 @@ def _find_file(root: Path, parts: list[str]) -> Path | None:
 
 @cache
 def _find_installed(name: str) -> Path | None:
-    """Find the Python file of an installed module; None if there is no such file."""
+    """Find the Python file of an installed module; None if it has none."""
     try:
         spec = find_spec(name)
     except (ImportError, ValueError):
