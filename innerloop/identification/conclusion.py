@@ -1,4 +1,4 @@
-"""What `identify` returns: a verdict concluded from scores, in words and in tables."""
+"""The result of `identify`: a verdict that follows from the scores, as text and as tables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ NONE_FITS = "none fits"
 
 @dataclass(frozen=True, eq=False)
 class Identification:
-    """The verdict on a model, and the numbers behind it; printed, it is a table."""
+    """The verdict on a model with the scores that it follows from; it prints as a table."""
 
     layers: list[LayerVerdict]
     algorithm: str | None
@@ -50,10 +50,10 @@ class Identification:
     fitting_prompts: int
     notes: list[str]
     declared: str | None = None
-    """The algorithm that the model says it runs, if it says so."""
+    """The algorithm that the model declares, or None."""
 
     def without(self, *names: str) -> Identification:
-        """Return the verdict without these algorithms among the candidates."""
+        """Return the verdict with these algorithms removed from the candidates."""
         kept = [c for c, match in enumerate(self.matches) if match.candidate.name not in names]
         if not kept:
             raise InputError("no candidate is left to compare with: exclude fewer algorithms")
@@ -65,11 +65,11 @@ class Identification:
         return conclude(matches, scored, labels, self.problem, answered, count, declared)
 
     def compute_tables(self, model: Model, steps: int = 64) -> dict[str, Tables]:
-        """Compute every measure for every layer and step, by the candidate's label."""
+        """Compute every measure for every layer and step; the keys are candidates' labels."""
         return compare_candidates(model, self.matches, self.problem, steps)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the verdict for JSON; `fitted` has the values of all that fit some layer."""
+        """Return the verdict as JSON values; `fitted` has the parameters of all fitting candidates."""
         named_somewhere = {layer.nearest for layer in self.layers if layer.algorithm is not None}
         return {
             "verdict": self.verdict,
@@ -157,7 +157,7 @@ def conclude(
 def _locate_misses(
     layer: LayerVerdict, matches: Sequence[Match], problem: Any, model: LayerPredictions
 ) -> LayerVerdict:
-    """Say on which prompts a candidate misses a layer that it does not match."""
+    """Describe the prompts on which a candidate differs most from a layer."""
     if layer.fit not in ("close", "answers"):
         return layer
     near = next(match for match in matches if match.candidate.label == layer.nearest)
@@ -172,7 +172,7 @@ def _list_notes(
     problem: Any,
     prompts: int,
 ) -> list[str]:
-    """List what a reader of the verdict should know."""
+    """List the remarks that a reader of the verdict needs."""
     notes = [note for note in [family.note(problem)] if note is not None]
     if chosen is not None:
         fits = _list_fits(layers, chosen)
@@ -212,7 +212,7 @@ def _describe_verdict(layers: Sequence[LayerVerdict], candidate: Candidate | Non
 
 
 def _describe_strangers(layers: Sequence[LayerVerdict]) -> str:
-    """Describe a model that no candidate fits: whose answers it gives, or a constant."""
+    """Describe a model that no candidate fits: the limit of its answers, or a constant."""
     constants = {layer.answers for layer in layers}
     if None not in constants and len(constants) == 1:
         return str(constants.pop())
@@ -223,14 +223,14 @@ def _describe_strangers(layers: Sequence[LayerVerdict]) -> str:
 
 
 def _describe_place(some: Sequence[LayerVerdict], layers: Sequence[LayerVerdict]) -> str:
-    """Describe which of the layers these are; empty for all."""
+    """Describe a selection of layers; empty if it has all of them."""
     if len(some) == len(layers):
         return ""
     return f" at layers {_format_ranges([v.layer for v in some])} of {len(layers)}"
 
 
 def _list_fits(layers: Sequence[LayerVerdict], candidate: Candidate) -> list[LayerVerdict]:
-    """List the layers that a candidate is named for."""
+    """List the layers for which a candidate is named."""
     return [v for v in layers if v.nearest == candidate.label and v.algorithm is not None]
 
 

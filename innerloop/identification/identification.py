@@ -1,6 +1,7 @@
-"""`identify`: which algorithm each layer of a model runs, from predictions on random problems.
+"""`identify`: find the algorithm that each layer of a model runs, from its predictions.
 
-Candidates' hyper-parameters are fitted, and steps chosen, on one set of prompts; others score them.
+Hyper-parameters and numbers of steps of the candidates are fitted on one set of random prompts. The
+fitted candidates are scored on other prompts.
 """
 
 from __future__ import annotations
@@ -99,25 +100,27 @@ def identify(
     """Identify which algorithm each layer of a model runs on problems of a distribution.
 
     Args:
-        model: A `Model`, a result of `build` or `train`, a construction or a program, an
-            `nn.Module`, a policy, or a function: of X, y and x_query; of points; of a game so far.
-        distribution: The problems to ask it about. What `build` and `train` return knows its own.
-        algorithms: The candidates, by name, class or object, of algorithms or of programs; all
-            algorithms that solve the problem if None.
-        prompts: Prompts that score the candidates; their free numbers are fitted on others.
-        steps: Steps of an iteration that a layer is matched with, at most.
+        model: A `Model`, a result of `build` or `train`, a construction, a program, an `nn.Module`,
+            a policy, or a function as for `FunctionModel`.
+        distribution: The distribution of problems. It may be omitted for a result of `build` or
+            `train`, which has its own.
+        algorithms: The candidates: names, classes or objects of algorithms or programs. By default,
+            all algorithms that solve the problem.
+        prompts: Number of prompts on which the candidates are scored. Their hyper-parameters are
+            fitted on other prompts.
+        steps: Largest number of steps of an iteration with which a layer is compared.
         seed: Seed of the prompts.
-        device: Where a model of `build` or `train` answers, if not where it is; candidates are
-            compared with it on the CPU, in float64.
-        progress: Called with the share that is done.
+        device: Device for a result of `build` or `train`. Candidates are computed on the CPU in
+            float64.
+        progress: Function that is called with the completed share of the work, from 0 to 1.
 
     Returns:
-        A verdict for each layer and one for all; it prints as a table, and `to_frame` gives
-        pandas'.
+        A verdict for each layer and one for the model. It prints as a table; `to_frame` returns a
+        pandas data frame.
 
     Raises:
-        InputError: The model's prompts cannot be guessed, or a candidate does not solve the
-            problem.
+        InputError: The format of the model's prompts is not clear, or a candidate does not solve
+            the problem.
 
     Example:
         ```python

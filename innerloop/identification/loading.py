@@ -1,4 +1,4 @@
-"""Loading of a model by name: a file of `build -o`, a run of `train`, or `module:attribute`."""
+"""Load a model by name: a file of `build -o`, a run of `train`, or `module:attribute`."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ from innerloop.registry import find_class, load_members, make_member
 def load_model(
     word: str, definition: str | None = None, settings: Sequence[str] | None = None
 ) -> Model:
-    """Load a model from a file or folder of a run, or what stands at `module:attribute`.
+    """Load a model from a file, from the folder of a run, or from `module:attribute`.
 
-    The name of a construction or a program, or one's location, is built with `key=value` settings.
-    An attribute that is a function without arguments, or the class of a policy, is called for the
-    model. `definition` is the construction or recipe of a file whose own is not registered, as
-    `file.py:attribute`.
+    A construction or a program, by name or location, is built with `key=value` settings. If the
+    attribute is a function without arguments, or the class of a policy, it is called and returns
+    the model. `definition` is the location (`file.py:attribute`) of the construction or recipe of a
+    file, if it is not registered.
     """
     kind = find_construction(word)
     if definition is not None and (kind is not None or (":" in word and not Path(word).exists())):
@@ -55,7 +55,7 @@ def load_model(
 
 
 def find_construction(word: str) -> type[Construction[Any, Any]] | None:
-    """Find the construction or program that a word names; a file of that name comes first."""
+    """Find the construction or program with this name, unless there is a file of that name."""
     if Path(word).exists():
         return None
     if ":" in word:
@@ -76,9 +76,9 @@ def find_construction(word: str) -> type[Construction[Any, Any]] | None:
 def load_with_problems(
     word: str, definition: str | None, problem: str | None, settings: Sequence[str]
 ) -> tuple[Model, Distribution]:
-    """Load a model and the problems to ask it about.
+    """Load a model and the distribution of problems to test it on.
 
-    Settings are those of the problems; of a construction that is built, if no problem is named.
+    Settings belong to the problem. If no problem is named, they belong to the construction.
     """
     built = problem is None and find_construction(word) is not None
     model = load_model(word, definition, settings if built else [])
@@ -86,7 +86,7 @@ def load_with_problems(
 
 
 def make_policy(kind: type[Policy[Any, Any]], word: str) -> Policy[Any, Any]:
-    """Make a policy of a class with the values that it has by default."""
+    """Make a policy from its class, with default parameters."""
     missing = find_missing_defaults(kind)
     if missing:
         raise InputError(
@@ -96,7 +96,7 @@ def make_policy(kind: type[Policy[Any, Any]], word: str) -> Policy[Any, Any]:
 
 
 def check_request(problem: str | None, settings: Sequence[str], algorithms: Sequence[str]) -> None:
-    """Refuse what can be refused before a model is loaded: names and settings that do not exist."""
+    """Raise an error for unknown names and settings, before a model is loaded."""
     if problem is not None:
         _make_distribution(problem, settings)
     policies = load_members("policies", Policy)
@@ -106,7 +106,7 @@ def check_request(problem: str | None, settings: Sequence[str], algorithms: Sequ
 
 
 def find_candidate(name: str) -> Any:
-    """Find an algorithm or a policy by name or location; a program stands for its algorithm."""
+    """Find an algorithm or a policy by name or location; for a program, its algorithm."""
     if ":" in name:
         value = load_object(name)
         if isinstance(value, Policy) or (inspect.isclass(value) and issubclass(value, Policy)):

@@ -1,8 +1,8 @@
-"""Models to identify, seen through their answers after each layer.
+"""Models to identify: objects that return their answers to a problem after each layer.
 
-A model of your own is a function on batches (`FunctionModel`: of X, y and x_query; of points; of a
-game so far), an `nn.Module` as it is (modules.py) or with hooked layers (hooked.py), or a class
-with `layers` and `predict`.
+You can write a model of your own in several ways: a function on batches (`FunctionModel`), any
+`nn.Module` (modules.py), an `nn.Module` with hooks on its layers (hooked.py), or a class with
+`layers` and `predict`.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ AT_QUERIES = 3
 
 
 class Model(ABC):
-    """Base class of anything that answers problems, layer by layer."""
+    """Base class of models, which answer problems layer by layer."""
 
     @property
     @abstractmethod
@@ -64,10 +64,11 @@ class Model(ABC):
 
     @abstractmethod
     def predict(self, problem: Any) -> Predictions:
-        """Answer a batch after each layer: layers × batch × what an answer has.
+        """Return the answers to a batch of problems after each layer.
 
-        That is a prediction per query, a share per point and cluster, a vector per component, or
-        the logarithm of the odds per step and action.
+        The dimensions are layers, batch, and those of an answer: one prediction for each query, one
+        share for each point and cluster, one vector for each component, or one logarithm of the
+        odds for each step and action.
         """
 
     def distribution(self) -> Distribution | None:
@@ -75,20 +76,20 @@ class Model(ABC):
         return None
 
     def get_declared_algorithm(self) -> str | None:
-        """Return the name of the algorithm that the model says it runs, if it says so."""
+        """Return the name of the algorithm that the model declares, or None."""
         return None
 
     def place(self, device: torch.device) -> Model:
-        """Return the model on a device; one that is code of its own stays where it is."""
+        """Return the model on a device; a model that is a user's function is returned unchanged."""
         return self
 
     def check(self, problem: Any) -> None:  # noqa: B027, most models take any problem
-        """Refuse a problem that the model is not made for; called before many are drawn."""
+        """Raise an error if the model cannot answer this problem; called before many are drawn."""
 
 
 @dataclass(frozen=True, eq=False)
 class ConstructionModel(Model):
-    """A built transformer, read out after every step as its construction declares."""
+    """A built transformer, whose answers are read after every step as its construction declares."""
 
     construction: Construction
     transformer: Transformer
@@ -140,12 +141,13 @@ class ConstructionModel(Model):
 
 @dataclass(frozen=True, eq=False)
 class FunctionModel(Model):
-    """A function of what its problems show, on batches: one layer.
+    """A function on batches as a model with one layer. The problem decides its arguments.
 
-    Of X (batch, n, d), y (batch, n) and x_query (batch, d), for a prediction; of points X, and of
-    starting vectors too if it takes two, for shares (batch, n, clusters), directions (batch,
-    components, d) or labels of two clouds (batch, n); of a game so far (`History`), for the odds
-    (batch, actions) of what comes next.
+    regression  X (batch, n, d), y (batch, n) and x_query (batch, d); returns predictions
+    points      X, and the starting vectors if the function has two arguments; returns the shares of
+                clusters (batch, n, clusters), directions (batch, components, d) or labels of two
+                clusters (batch, n)
+    games       the game so far (`History`); returns the odds of the next action (batch, actions)
     """
 
     function: Callable[..., Any] | Policy[Any, Any]
@@ -233,7 +235,7 @@ class FunctionModel(Model):
 
 
 def _takes(function: Callable[..., Any] | Policy[Any, Any], count: int) -> bool:
-    """Tell whether a function accepts this number of arguments; those written in C do not say."""
+    """Return whether a function accepts this number of arguments; True if Python cannot tell."""
     if isinstance(function, Policy):
         return count == 1
     try:
@@ -246,14 +248,14 @@ def _takes(function: Callable[..., Any] | Policy[Any, Any], count: int) -> bool:
 
 
 class Answered(NamedTuple):
-    """A model's answers as vectors, their family, and the shape that an answer had."""
+    """A model's answers as vectors, their family, and the original shape of an answer."""
 
     family: Family
     shape: tuple[int, ...]
     vectors: Predictions
 
     def find_truth(self, problem: Any) -> Float[Tensor, "batch outputs"] | None:
-        """Return the right answers; None where they are not known, or of another kind."""
+        """Return the true answers; None if they are unknown or of another kind."""
         target = self.family.find_targets(problem)
         if target is None or target.shape != self.vectors.shape[1:]:
             return None
@@ -266,9 +268,9 @@ def predict_layers(model: Model, problem: Any) -> Predictions:
 
 
 def answer_problem(model: Model, problem: Any) -> Answered:
-    """Answer in float64 without gradients; NaN, infinity and divergence are errors.
+    """Run a model in float64 without gradients; raise an error for NaN, infinite or huge answers.
 
-    This is where a model's own code runs: it gets a copy of the problem, and its answer is copied.
+    The model's own code receives a copy of the problem, and its answer is copied.
     """
     limit, batch = find_limit(problem), get_batch(problem)
     like = next(each for each in list_tensors(problem) if each.is_floating_point())
@@ -297,7 +299,7 @@ def answer_problem(model: Model, problem: Any) -> Answered:
 
 
 def _check_divergence(found: Predictions, names: Sequence[str], limit: float) -> None:
-    """Refuse predictions that are finite, and too large for any comparison to mean something."""
+    """Raise an error for predictions that are too large to be compared."""
     large = (found.abs() > limit).any(dim=-1)
     if bool(large.any()):
         layer = int(large.any(dim=-1).int().argmax())
@@ -317,7 +319,7 @@ def place_module(module: ModuleType, device: torch.device) -> ModuleType:
 
 
 def _run_model(model: Model, problem: Any) -> Any:
-    """Run a model's own code; what it raises is an error of the caller's, in one line."""
+    """Run a model's own code; turn an exception into an `InputError` of one line."""
     try:
         return model.predict(problem)
     except (InputError, MemoryError):

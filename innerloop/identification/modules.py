@@ -1,4 +1,4 @@
-"""Any `nn.Module` as a model to identify, as it is: its format, its precision, its place.
+"""Use any `nn.Module` as a model to identify, in its own prompt format, precision and device.
 
     found = identify(module, LinearRegression(d=5, n=20))                # the format is guessed
     found = identify(ModuleModel(module, format="tokens"), LinearRegression(d=5, n=20))
@@ -8,8 +8,8 @@ Formats, for n examples with d features; the query is the last token:
     tokens        n + 1 tokens [x, y] of d + 1 numbers, the query's y being 0
     flag          n + 1 tokens [x, y, flag] of d + 2 numbers, flag 1 at the query
     alternating   2n + 1 tokens x₁, (y₁, 0, …), x₂, … of d numbers
-A format is guessed from what `forward` takes and from the width of the first linear layer. The
-module is in `eval` mode while it is asked, and as it was afterwards.
+The format is guessed from the arguments of `forward` and from the width of the first linear layer.
+The module is in `eval` mode while it runs; afterwards its mode is restored.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ PROMPTS: dict[str, tuple[Callable[[Any], Prompt], int]] = {
     "flag": (build_flag_prompt, 2),
     "alternating": (build_alternating_prompt, 0),
 }
-"""How each format is built, and how many numbers its tokens have beyond d."""
+"""The function that builds each format, and the number of entries of its tokens beyond d."""
 
 
 @dataclass(frozen=True, eq=False)
 class ModuleModel(Model):
-    """A module that is called once per batch: its output is the only layer."""
+    """A module as a model with one layer, its output; it is called once for each batch."""
 
     module: nn.Module
     format: str | None = None
@@ -88,7 +88,7 @@ class ModuleModel(Model):
         self.find_format(problem)
 
     def find_format(self, problem: Any) -> str:
-        """Find the format of the module's prompts, or say how to choose it."""
+        """Return the format of the module's prompts, or raise an error that lists the formats."""
         return self.format or guess_format(self.module, problem.d)
 
     def predict(self, problem: Any) -> Predictions:
@@ -171,7 +171,7 @@ def move_problem(problem: Any, module: nn.Module) -> Any:
 
 @contextmanager
 def evaluate_module(module: nn.Module) -> Iterator[None]:
-    """Put a module into `eval` mode, without gradients; every part is as it was afterwards."""
+    """Put a module into `eval` mode without gradients; restore all modes afterwards."""
     modes = {part: part.training for part in module.modules()}
     module.eval()
     try:

@@ -1,21 +1,24 @@
 """Verdicts from scores: which candidates fit a layer, which are tied, and which is named.
 
-Two questions have two numbers. How much of what the model says does a candidate say: its share,
-1 − E‖m − c‖²/E‖m‖². Does it make the model's errors too: the cosine of m − t and c − t. Neither is
-enough. Every solver that converges has a share near 1 with every other; errors alone are those of
-rounding where a model is exact, and all alike where it has hardly begun. So a candidate
-    matches   where 1 − E‖m − c‖²/min(E‖m‖², E‖m − t‖²), the score, is `MATCH_SCORE` for sure: what
-              is left is nothing beside the answers and beside their errors
-    is close  where share and similarity of errors are `CLOSE`; the share alone where the model's
-              errors vanish or the truth is not known
-    answers   where the share is `ANSWER_SHARE` and the errors are the model's own; then only the
-              limit is named, a solution in closed form, as many iterations converge to it
-All three fall with E‖m − c‖², so which candidate is nearest does not depend on which is asked. It
-is tied with those whose score a bootstrap over prompts (the same draws for all) does not show to be
-lower by `RESOLUTION`. Of these the one is named that fits most layers, then the one with the fewest
-free numbers: gradient descent before its preconditioned form. Where a file declares an algorithm
-and nothing that is measured speaks for another (EM of equal weights is soft k-means), it is named
-as the file has it, unless it contains the other: a special case says more.
+A candidate with the answers c is compared with a layer's answers m and the true answers t by two
+numbers. The share 1 − E‖m − c‖²/E‖m‖² is the part of the layer's answers that the candidate
+explains. The similarity of errors is the cosine of m − t and c − t. Neither number is enough alone.
+All solvers that converge have shares near 1 with each other. The errors of an exact model are only
+rounding errors, and at the first steps the errors of all candidates are alike. Therefore a
+candidate
+    matches   if 1 − E‖m − c‖²/min(E‖m‖², E‖m − t‖²), the score, is certainly at least
+              `MATCH_SCORE`: the difference is negligible compared with the answers and their errors
+    is close  if share and similarity of errors are at least `CLOSE`; the share alone, if the
+              model's errors vanish or the truth is unknown
+    answers   if the share is at least `ANSWER_SHARE` but the errors differ. Then only the limit is
+              named, a solution in closed form, because many iterations converge to it
+All three numbers decrease with E‖m − c‖², so all of them rank candidates in the same order. The
+nearest candidate is tied with every candidate whose score is not lower by `RESOLUTION`, according
+to a bootstrap over prompts with the same draws for all. Among tied candidates, the one that fits
+most layers is named, then the one with the fewest free numbers, for example gradient descent before
+its preconditioned form. If a file declares an algorithm, and no measurement contradicts it, the
+declared algorithm is named, unless it is a generalisation of the other. An example is EM with
+equal weights, which equals soft k-means.
 """
 
 from __future__ import annotations
@@ -44,7 +47,7 @@ NEAREST = 3
 
 @dataclass(frozen=True)
 class Near:
-    """A candidate near a layer: its label, step, share and similarity of errors."""
+    """A candidate that is near a layer: its label, step, share and similarity of errors."""
 
     candidate: str
     step: int | None
@@ -54,12 +57,13 @@ class Near:
 
 @dataclass(frozen=True)
 class LayerVerdict:
-    """The verdict on one layer; `nearest` is the best candidate also where none fits.
+    """The verdict on one layer; `nearest` is the best candidate, even if none fits.
 
-    A layer that answers a constant is compared with nothing: `answers` says which. `where` says on
-    which prompts the candidate misses most, `alike` has the similarities that the literature
-    measures, over all lengths of a prompt. `fitting_steps` are the fewest and the most steps that
-    fit a single output as well as `step` does, where there are others.
+    answers        the constant, if the layer always gives the same answer; it is then not compared
+    where          the prompts on which the candidate differs most
+    alike          the similarities that the literature measures, over all lengths of a prompt
+    fitting_steps  the smallest and the largest number of steps that fit a single output as well as
+                   `step` does, if there are others
     """
 
     layer: int
@@ -91,7 +95,7 @@ class LayerVerdict:
         return asdict(self)
 
     def describe(self) -> str:
-        """Describe what the layer does, in words."""
+        """Describe in words what the layer does."""
         near = next((each for each in self.near if each.candidate == self.nearest), None)
         step = None if near is None else near.step
         label = self.nearest if step is None else f"{self.nearest}, step {step}"
