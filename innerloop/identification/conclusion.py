@@ -69,7 +69,7 @@ class Identification:
         return compare_candidates(model, self.matches, self.problem, steps)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the verdict as JSON values; `fitted` has the parameters of all fitting candidates."""
+        """Return the verdict as JSON values; `fitted` has the values of all fitting candidates."""
         named_somewhere = {layer.nearest for layer in self.layers if layer.algorithm is not None}
         return {
             "verdict": self.verdict,
