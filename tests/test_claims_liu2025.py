@@ -176,22 +176,33 @@ def test_the_printed_ball_does_not_hold_the_first_iterate() -> None:
     assert after / ball == pytest.approx(4 / 3)
 
 
-def test_the_first_steps_of_the_ball_lose_a_factor_and_a_row(
+def test_the_ball_of_lemma_4_and_its_proof_show_both_sides(
     check_tiny: Callable[[Claim], Evidence],
 ) -> None:
-    """Lemma 4, x = σ_d = γ = β* = 1: (i) says 1/3 of 2/3. x = 1, 10 at i = 3: 1/3 against 101/3."""
+    """x = σ_d = 3, β = C = 2/3: 8/9. x = β* = 1: (i) has 1/3 of 2/3, (ii) has 1/2 for 1/3.
+
+    x = 4 and β* = 1: XᵀY/3 is 16/3, and d b_x b_β is 4.
+    """
     evidence = check_tiny(load_claims()["liu2025.lemma-4"])
-    first, prefix, _ = evidence.errata
-    assert first.printed.counterexample.endswith("2/3 > 1/3")
-    assert first.corrected is not None
-    assert first.corrected.passed
-    assert "$x = σ_d = 3$, $β* = 1$, from $β = C$, in units of $C = 2/3$: 4/3 > 1" in (
-        evidence.parts[0].printed.counterexample
+    C = 1 * 3 * 1 * 2 / 9
+    assert pytest.approx(8 / 9) == C + 1 / 9 * 2 / 3 * 9 * (1 - C)
+    assert evidence.parts[0].printed.counterexample.endswith(
+        "$x = σ_d = 3$, $β* = 1$, from $‖β‖ = C = 2/3$: 2/3 + 2/3 · (1 − 2/3) = 8/9 > 2/3"
     )
+    first, prefix, labels, _ = evidence.errata
+    assert first.printed.counterexample.endswith("$β = 0$: 2/3 > (1 − 1/3 · 1) · 0 + 1/3 · 1 = 1/3")
+    assert prefix.printed.counterexample.endswith("$x = σ_d = 1$, $β* = 1$: 1/2 = 0.5 > 1/3")
+    assert labels.printed.counterexample.endswith("$x = σ_d = 4$, $β* = 1$: 16/3 > 1 · 4 · 1 = 4")
+    for erratum in (first, prefix, labels):
+        assert erratum.corrected is not None
+        assert erratum.corrected.passed
+
+
+def test_a_prefix_has_a_smaller_least_singular_value() -> None:
+    """Lemma 4, x = 1 and 10: 1/3 of the first example against 101/3 of both."""
     (pair,) = (each for each in lemma_4._list_by_hand() if "$x = 1$ and $10$" in each[-1])
     step = lemma_4._measure_step(torch.Generator(), *pair)
-    assert step.spectra == pytest.approx((1 / 3, 101 / 3))
-    assert prefix.stands
+    assert step.least == pytest.approx((1, 101))
 
 
 def test_a_first_token_keeps_e_1_from_holding_where_b_is_not_positive() -> None:
@@ -254,7 +265,7 @@ def test_early_prefixes_diverge_and_the_linear_read_out_with_them() -> None:
         "lemma-1": "holds · 2 errata",
         "lemma-2": "holds · 2 errata",
         "lemma-3": "holds · 4 errata",
-        "lemma-4": "holds as corrected · 3 errata",
+        "lemma-4": "holds as corrected · 4 errata",
         "proposition-2": "holds · 5 errata",
         "theorem-5.1": "holds · 3 errata",
         "theorem-D.1": "holds · 3 errata",
