@@ -119,8 +119,9 @@ def _print_evidence(outcome: dict[str, Any]) -> None:
         print_text(f"  out of reach: {evidence['out_of_reach']}")
     if evidence["missing"]:
         print_text(f"  {evidence['missing']}")
-    if outcome["verdict"] == "undecided" and outcome["decided_by"]:
-        print_text(f"  what would decide it: {outcome['decided_by']}")
+    if outcome["decided_by"]:
+        subject = "it" if outcome["verdict"] == "undecided" else "the correction"
+        print_text(f"  what would decide {subject}: {outcome['decided_by']}")
     for name, value in evidence["numbers"].items():
         # Numbers are shortened; a text is a result and is printed in full.
         print_text(f"  {name}: {value if isinstance(value, str) else format_value(value)}")

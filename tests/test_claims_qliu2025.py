@@ -19,6 +19,7 @@ from innerloop.claims.qliu2025 import (
     exact_classes,
     hard_instances,
     proposition_9,
+    theorem_7,
     theorem_7_errata,
 )
 from innerloop.claims.qliu2025.deflation import proper_tau
@@ -139,12 +140,11 @@ def test_deflation_is_algorithm_1(tau: int) -> None:
 
 
 def test_verdicts_on_the_slides_of_qliu2025(check_tiny: Callable[[Claim], Evidence]) -> None:
-    corrected = "holds as corrected"
     expected = {
         "definition-masks": ["holds"] * 3,
         "lemma-8": ["holds"] * 2,
         "lipschitz": ["holds"],
-        "theorem-7": [corrected] * 2,
+        "theorem-7": ["fails"] * 2,
     }
     for name, verdicts in expected.items():
         found = check_tiny(load_claims()[f"qliu2025.{name}"])
@@ -159,9 +159,54 @@ def test_slides_on_pca_are_charged_with_what_they_print(
         check_tiny(load_claims()[id]) for id in ("qliu2025.theorem-7", "yang2025.he.pca")
     )
     (part,) = short.parts
-    assert (part.verdict, part.printed.outcome) == ("holds as corrected", "fails")
-    assert part.printed.statement == whole.parts[0].printed.statement
+    assert (short.verdict, whole.verdict) == ("fails", "fails")
+    for each in (part, *whole.parts):
+        assert each.corrected is None
+        assert each.weaker is not None
+        assert each.weaker.passed
+    assert part.printed == whole.parts[0].printed
     assert {erratum.where.partition(",")[0] for erratum in short.errata} == {"Theorem 2.1"}
+
+
+def test_the_printed_bounds_of_theorem_7_are_compared_with_the_distance_of_vectors(
+    check_tiny: Callable[[Claim], Evidence],
+) -> None:
+    """By hand, with C = 1: eigenvalues 3, 1 and 1, Δ = 2, ε₀ = 10⁻¹⁰, ε = ε₀², δ = 1/√2."""
+    values, root = (3.0, 1.0, 1.0), 1e-5
+    iterations = 9 * 1e-10 * np.log(np.sqrt(2) * 1e10)
+    single = iterations + 3 * root / 2 * (5 / 2) * (5 / 2)
+    joint = 2 * iterations + root * (3 / 2) * (5 / 2)
+    for name, bound, part in zip(
+        ("single", "joint"),
+        (single, joint),
+        check_tiny(load_claims()["qliu2025.theorem-7"]).parts,
+        strict=True,
+    ):
+        assert theorem_7.compute_printed_bound(name, values, 1e-10) == pytest.approx(bound)
+        assert f": 0.707 > {bound:.2g} " in part.printed.counterexample
+
+
+def test_the_recursion_of_theorem_7_starts_at_three_times_its_error(
+    check_tiny: Callable[[Claim], Evidence],
+) -> None:
+    """diag(13, 8) at (1, √3)/2: a₁ = 1, λ̂₁ = 19/2, so that A₁ + b₁ = 26 + 7/2."""
+    p = np.array([1, np.sqrt(3)]) / 2
+    a, b = np.linalg.norm(p - [1, 0]), 13 - np.linalg.norm([13, 8] * p)
+    assert (a, b) == pytest.approx((1, 3.5))
+    errata = check_tiny(load_claims()["qliu2025.theorem-7"]).errata
+    (start,) = (each for each in errata if each.where.endswith("start of the recursion"))
+    assert start.printed.counterexample.endswith(": 2 · 13 · 1 + 3.5 = 29.5 > 2 · 13 · 1 = 26")
+    assert start.corrected is not None
+    assert start.corrected.passed
+    assert 26 < 2 * 13 * a + b <= 3 * 13 * a
+
+
+def test_few_heads_are_too_few_as_the_matrix_tends_to_zero() -> None:
+    heads = theorem_7_errata.name_heads("Theorem 7")
+    assert heads.printed.counterexample.startswith(
+        "As $λ₁ → 0$ the bound allows less than one head; without attention nothing can be "
+        "computed across tokens."
+    )
 
 
 def test_errors_of_power_iterations_do_not_add_up() -> None:

@@ -41,12 +41,13 @@ from innerloop.ledger.run import Outcome, Run
 from innerloop.ledger.store import Cell, Store, finish_cell
 from innerloop.ledger.tables import unpack_tables
 from innerloop.report.claims import _render_check, render_claims
-from innerloop.report.findings import list_findings
+from innerloop.report.findings import list_findings, summarise
 from innerloop.report.text import format_sentence
 from innerloop.results import find_recorded
 from innerloop.terminal import _print_check, print_outcomes
 from innerloop.testing import check_claim
 from innerloop.theory.looped import LoopedLoss
+from tools.docs import findings as findings_page
 
 HELD = Check(statement="a = b", passed=True, summary="12 cases")
 FAILED = replace(HELD, passed=False, counterexample="a = 1, b = 2")
@@ -81,6 +82,32 @@ def test_a_failing_form_with_an_open_correction_fails() -> None:
     assert (evidence.verdict, evidence.label) == ("fails", "fails · correction open")
     assert Evidence(parts=[Part(printed=FAILED, corrected=HELD)]).label == "holds as corrected"
     assert Evidence(parts=[Part(printed=FAILED, corrected=FAILED)]).label == "fails"
+
+
+@pytest.mark.parametrize("correction", [OPEN, HELD, FAILED])
+def test_a_statement_with_an_open_correction_is_listed_once(
+    correction: Check, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: Any
+) -> None:
+    """The page of findings, the report and the terminal say what would decide the correction."""
+
+    @claim("toy.open", "a", where="b", kind="figure", quick={}, full={}, decided_by="longer runs")
+    def toy_open(generator: torch.Generator) -> Evidence:
+        return Evidence(parts=[Part(printed=FAILED, corrected=replace(correction, statement="c"))])
+
+    evidence = toy_open.check([{}])
+    outcome = Outcome(toy_open.id, "checked", evidence=evidence, claim=toy_open).as_dict()
+    (finding,) = list_findings([outcome])
+    assert finding["kind"] == "statement"
+    path = tmp_path / "verdicts.json"
+    path.write_text(json.dumps(summarise([outcome])), "utf-8")
+    monkeypatch.setattr(findings_page, "RECORDED", path)
+    print_outcomes([outcome])
+    texts = [capsys.readouterr().out, render_claims([outcome], {}, {}), findings_page.make_page()]
+    is_open = correction is OPEN
+    assert ["longer runs" in text for text in texts] == [is_open] * 3
+    assert texts[2].count("toy.open</code>") == 1
+    labels = {OPEN: "correction, open", HELD: "corrected", FAILED: "correction, refuted"}
+    assert f"<dt>{labels[correction]}</dt><dd>c</dd>" in texts[2]
 
 
 def test_a_weaker_statement_changes_no_verdict() -> None:

@@ -186,6 +186,11 @@ class Evidence:
         )
 
     @property
+    def is_open(self) -> bool:
+        """Whether more computation could decide the claim, or the correction of a part."""
+        return self.verdict == "undecided" or any(part.has_open_correction for part in self.parts)
+
+    @property
     def marks(self) -> list[str]:
         """Notes beside the verdict: an open correction, few trainings, vacuous parts, errata."""
         counts = [part.trainings for part in self.parts if part.trainings is not None]

@@ -232,7 +232,7 @@ def as_erratum(where: str, printed: _Trial, corrected: _Trial, *, grade: Grade =
 
 
 def _write_side(working: str, value: str) -> str:
-    return f"{working} = {value}" if working else value
+    return f"{working} = {value}" if working and working != value else value
 
 
 def _as_tensor(value: Number) -> Tensor:

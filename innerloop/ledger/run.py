@@ -104,7 +104,7 @@ class Outcome:
             "label": evidence.label if evidence else self.verdict,
             "hypotheses": dict(claim.hypotheses) if claim else {},
             "restates": claim.original if claim else "",
-            "decided_by": claim.decided_by if claim else "",
+            "decided_by": claim.decided_by if claim and evidence and evidence.is_open else "",
             "preset": self.preset,
             "seconds": round(self.seconds, 3),
             "printed": [vars(part.printed) for part in parts] or None,

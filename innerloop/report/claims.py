@@ -116,7 +116,7 @@ def _render_stale(outcome: dict[str, Any]) -> str:
 def _render_details(
     outcome: dict[str, Any], plots: Plots, versions: Mapping[str, str] | None
 ) -> str:
-    evidence = outcome["evidence"]
+    evidence, verdict = outcome["evidence"], outcome["verdict"]
     if evidence is None:
         return f"<pre>{escape(outcome['error'])}</pre>" if outcome["error"] else ""
     parts = "".join(_render_part(part) for part in evidence["parts"])
@@ -124,8 +124,10 @@ def _render_details(
     parts += "".join(_render_beyond(check) for check in evidence["beyond"])
     texts = [evidence["out_of_reach"], evidence["missing"]]
     reason = "".join(f"<p>{typeset_later(format_sentence(text))}</p>" for text in texts if text)
-    if outcome["verdict"] == "undecided" and outcome["decided_by"]:
-        reason += f"<p>What would decide it: {typeset_later(outcome['decided_by'])}.</p>"
+    if outcome["decided_by"]:
+        subject = "it" if verdict == "undecided" else "the correction"
+        text = typeset_later(outcome["decided_by"])
+        reason += f"<p>What would decide {subject}: {text}.</p>"
     numbers = "".join(
         f"<div><dt>{typeset_later(name)}</dt><dd>{typeset_later(format_value(value))}</dd></div>"
         for name, value in evidence["numbers"].items()

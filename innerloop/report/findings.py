@@ -46,8 +46,9 @@ def list_findings(outcomes: Outcomes) -> list[dict[str, Any]]:
 
     Each has `kind` (a key of `HEADINGS`), `id`, `source`, `where` and `claim` (the statement it is
     about). It also has `printed`, `counterexample`, `corrected`, `outcome` (of the correction, or
-    of a check beyond the source), `weaker`, `meant`, `missing` and `summary`, if they exist. Texts
-    may contain formulas between dollar signs.
+    of a check beyond the source), `weaker`, `meant`, `missing`, `decided_by` (what would decide an
+    undecided statement, or an open correction) and `summary`, if they exist. Texts may contain
+    formulas between dollar signs.
     """
     findings = [
         {
@@ -60,7 +61,7 @@ def list_findings(outcomes: Outcomes) -> list[dict[str, Any]]:
         }
         for outcome in outcomes
         if outcome["evidence"] and not outcome["restates"]
-        for kind, rest in [*_list_failures(outcome["evidence"]), *_list_open(outcome)]
+        for kind, rest in [*_list_failures(outcome), *_list_open(outcome)]
     ]
     return sorted(findings, key=_rank)
 
@@ -86,11 +87,14 @@ def summarise(outcomes: Outcomes) -> dict[str, Any]:
     }
 
 
-def _list_failures(evidence: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
+def _list_failures(outcome: dict[str, Any]) -> Iterator[tuple[str, dict[str, Any]]]:
     """List failing and vacuous parts, errata and results beyond the source, each with its kind."""
+    evidence = outcome["evidence"]
     for part in evidence["parts"]:
         if part["printed"]["passed"] is False:
-            yield "statement", _describe_failure(part)
+            failure = _describe_failure(part)
+            is_open = failure["outcome"] == "undecided"
+            yield "statement", {**failure, "decided_by": outcome["decided_by"] * is_open}
         elif part["vacuous"] and part["printed"]["passed"]:
             yield "vacuous", {"printed": part["printed"]["statement"], "summary": part["vacuous"]}
     for erratum in evidence["errata"]:
@@ -197,7 +201,10 @@ def _render_correction(finding: dict[str, Any]) -> str:
     if finding["corrected"]:
         mark = "now" if finding["outcome"] == "holds" else f"now {finding['outcome']}"
         note = _CORRECTION_NOTES[finding["outcome"]]
-        return f'<p class="{mark}">{typeset(format_sentence(finding["corrected"]))}{note}</p>'
+        text = f'<p class="{mark}">{typeset(format_sentence(finding["corrected"]))}{note}</p>'
+        if decided_by := finding.get("decided_by"):
+            text += f"<p>What would decide the correction: {typeset(decided_by)}.</p>"
+        return text
     if finding["weaker"]:
         text = typeset(format_sentence(finding["weaker"]))
         return f'<p class="now">{text} (weaker than what is printed)</p>'

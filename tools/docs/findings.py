@@ -22,7 +22,9 @@ LABELS = {
     "decided_by": "would decide it",
     "missing": "not printed",
 }
-"""Fields of a finding that are shown, with what they are called."""
+"""Labels of the fields of a finding that the page shows."""
+CORRECTIONS = {"undecided": "correction, open", "fails": "correction, refuted"}
+"""Labels of a correction by its outcome, where that is not that it holds."""
 
 
 def make_page() -> str:
@@ -74,9 +76,11 @@ def _write_sources(sources: list[dict[str, Any]]) -> str:
 def _write_finding(finding: dict[str, Any]) -> str:
     """Write a finding with its statement and source, so that it can be read alone."""
     place = finding.get("place") or finding["where"]
+    correction = CORRECTIONS.get(finding.get("outcome", ""), LABELS["corrected"])
+    labels = {**LABELS, "corrected": correction}
     rows = "".join(
         f"<dt>{label}</dt><dd>{to_html(str(finding[name]))}</dd>"
-        for name, label in LABELS.items()
+        for name, label in labels.items()
         if finding.get(name)
     )
     return (

@@ -149,7 +149,7 @@ RECORDED = ["small-transformer", "small-transformer-near"]
     where="Section 6, Figure 1a",
     kind="ordering",
     hypotheses=contest.SETUP,
-    decided_by=contest.DECIDED_BY,
+    out_of_reach=contest.OUT_OF_REACH,
     quick=[
         {**contest.SMALL, "steps": 200, "batch": 128, "examples": 2000, "restart": k}
         | {"machines": {"Small TF": f"quick-small-transformer-{k}", GPT2: f"quick-gpt2-{k}"}}

@@ -151,7 +151,7 @@ def name_machines(small: Sequence[str], gpt2: Sequence[str]) -> dict[str, dict[s
         **contest.SETUP,
         "the support is within the first 10 entries": "caption of Figure 1b",
     },
-    decided_by=contest.DECIDED_BY,
+    out_of_reach=contest.OUT_OF_REACH,
     quick=[
         {**SMALL, "steps": 200, "batch": 128, "examples": 4000, "restart": k}
         | {

@@ -121,7 +121,8 @@ RECORDED = {"learning_rate": 4e-3, "warmup": 100, "hidden": 84, "growth": [1200,
     where="Section 6, Figure 1c",
     kind="ordering",
     hypotheses=contest.SETUP,
-    decided_by=contest.DECIDED_BY,
+    decided_by="Small TF trained for $10^6$ steps, as in the paper, from three seeds for each "
+    "read-out: about 111 core hours per read-out at the measured 0.13 s per step",
     quick=[
         {**SMALL, "n": 6, "steps": 150, "examples": 2000, "restart": k}
         | {"recipe": {"learning_rate": 5e-3, "warmup": 15}}

@@ -1,27 +1,34 @@
-"""Figures 2 and 3: LISTA and LISTA-CP learn nothing from many X, LISTA-VM does.
+"""Figures 2 and 3: losses of LISTA, LISTA-CP and LISTA-VM trained on many X.
 
-Printed    K = 12, fresh X throughout: the label loss of LISTA and LISTA-CP stays around 3 and shows
-           no trend (Figure 2); that of LISTA-VM ends around 0.68 (Figure 3)
-Tested     each trained here on fresh X for every instance, history on examples held out. 3 is what
-           β̂ = 0 scores, since E ‖β‖² = S. The paper prints neither start, learning rate nor batch,
-           and trains by "gradient descent" on 17 million instances (340 epochs of 50,000, 100 X in
-           each): here it is Adam, and at `full` 2.5 million. LISTA-VM starts with ISTA's steps, of
-           which LISTA is the learned form (Section 4.2), and sees no X stretched
-Ours       "around" is within a tenth, above and below; "no trend": not a tenth lower at the end
+Printed    K = 12, fresh X throughout: the loss of LISTA and LISTA-CP stays around 3 and shows no
+           trend (Figure 2); that of LISTA-VM ends around 0.68 (Figure 3). The loss of β̂ = 0 is
+           E ‖β‖² = S = 3
+Missing    the weights at the start, the learning rate and the batch. The text says "gradient
+           descent", 340 epochs of 50,000 instances, 100 X in each
+Tested     each method is trained here with Adam on 2.5 million instances at `full`, 17 million at
+           `paper`, with a fresh X for every instance. The history is on held-out examples.
+           LISTA-VM is trained in three ways: from ISTA's steps, of which LISTA is the learned form
+           (Section 4.2), with the learning rates 0.02 and 0.001; and from Chebyshev's steps with
+           some X stretched
+Ours       "around" is within a tenth, above and below; "no trend" is not a tenth lower at the end
            than after a quarter of the training, set after the numbers were seen; "significantly
-           more promising" than 3, half the loss of β̂ = 0. The number 0.68 is of the paper's
-           training: with fewer instances it is left open, whether we end above or below
-Beyond     LISTA-VM ends below 0.68 from either start: at 0.476 to 0.483 from ISTA's steps, at 0.492
-           to 0.495 from Chebyshev's with some X stretched. All six are on the same 4,096 held-out
-           prompts, which show no rare ones. On 409,600 fresh prompts (results/benchmarks/
-           sparse_tails.json) one from Chebyshev's steps has 0.484, none beyond 10². With no X
-           stretched its median is lower, 0.098 for 0.134, but 10 prompts are beyond 10⁴, and the
-           mean is 0.77 ± 0.08
+           more promising" than 3 is at most half the loss of β̂ = 0. The printed 0.68 is decided
+           only if all ways of training LISTA-VM end on the same side of it
+Result     From ISTA's steps LISTA-VM ends at 0.48 with the learning rate 0.02 and at 0.95 with
+           0.001, on both sides of 0.68. An independent program (Adam, 3 million instances) ended at
+           0.678, 0.691 and 0.680 for three seeds. A longer training does not decide the number,
+           because the start and the learning rate do
+Beyond     all runs are evaluated on the same 4,096 held-out prompts, which contain no rare prompts
+           of huge error. On 409,600 fresh prompts (results/benchmarks/sparse_tails.json) one
+           LISTA-VM from Chebyshev's steps has the loss 0.484, and no error above 10². If no X is
+           stretched in training, its median error is lower, 0.098 for 0.134, but 10 prompts have
+           errors above 10⁴, and the mean is 0.77 ± 0.08
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -29,33 +36,30 @@ import torch
 from innerloop.claims.base import claim
 from innerloop.claims.evidence import Evidence, Part
 from innerloop.claims.figures import Figure, draw_lines
-from innerloop.claims.intervals import check_around, check_within, cover_values
+from innerloop.claims.intervals import Interval, check_around, check_within, cover_values
 from innerloop.claims.liu2025 import contest
 from innerloop.claims.liu2025.contest import PRINTED_LOSS, SETUP, Sizes
 
 POINTS = 20
-INSTANCES = 17_000_000
-"""Instances of the paper's training: 340 epochs of 50,000."""
 SMALL, PAPER = {**contest.SMALL, "batch": 128}, {**contest.PAPER, "batch": 1024}
 QUICK = [{**SMALL, "steps": 160, "restart": k} for k in range(2)]
 TINY = [{"d": 4, "n": 2, "sparsity": 1, "blocks": 2, "batch": 32, "steps": 40, "restart": 0}]
 FULL = [{**PAPER, "steps": 2400, "restart": k} for k in range(3)]
 Cell = dict[str, Any]
-"""Curves by method, the sparsity S, and whether sizes and instances are as many as the paper's."""
+"""Curves by method, the sparsity S, and whether the sizes are the paper's."""
 
 
 def _train_curves(recipes: Mapping[str, tuple[str, Cell]], settings: Cell) -> Cell:
     """Held-out loss of each recipe during training."""
-    given = dict(settings)
-    sizes = Sizes(*(given.pop(key) for key in ("d", "n", "sparsity", "blocks")))
-    restart, steps = given.pop("restart"), given.pop("steps")
+    options = dict(settings)
+    sizes = Sizes(*(options.pop(key) for key in ("d", "n", "sparsity", "blocks")))
+    restart, steps = options.pop("restart"), options.pop("steps")
     every = max(1, steps // POINTS)
     curves = {}
-    for name, (recipe, options) in recipes.items():
-        run = sizes.train(recipe, restart, steps, evaluate_every=every, **given, **options)
+    for name, (recipe, own) in recipes.items():
+        run = sizes.train(recipe, restart, steps, evaluate_every=every, **options, **own)
         curves[name] = [[row["step"], row["loss"]] for row in run.history]
-    trained = sizes.is_printed and steps * given["batch"] >= INSTANCES
-    return {"curves": curves, "sparsity": sizes.sparsity, "trained": trained}
+    return {"curves": curves, "sparsity": sizes.sparsity, "printed": sizes.is_printed}
 
 
 def _draw_figure(title: str, found: list[Cell]) -> Figure:
@@ -77,12 +81,12 @@ def _list_last(found: list[Cell], name: str) -> list[float]:
 def _scale_curves(factor: float, **more: Any) -> Callable[[list[Cell]], list[Cell]]:
     """Make data in which every curve ends at a multiple of the loss of β̂ = 0."""
 
-    def change(found: list[Cell]) -> list[Cell]:
-        for cell in found:
+    def change(cells: list[Cell]) -> list[Cell]:
+        for cell in cells:
             cell.update(more)
             for curve in cell["curves"].values():
                 curve[-1][1] = factor * cell["sparsity"]
-        return found
+        return cells
 
     return change
 
@@ -130,33 +134,51 @@ def figure_2(generator: torch.Generator, **settings: Any) -> Cell:
     return _train_curves({"LISTA": ("lista", {}), "LISTA-CP": ("lista-cp", {})}, settings)
 
 
-def judge_figure_3(found: list[Cell]) -> Evidence:
-    lasts, level = _list_last(found, "LISTA-VM"), found[0]["sparsity"]
-    restarts = f"last losses of {len(lasts)} restarts"
+START = "from ISTA's steps"
+VARIANTS: Mapping[str, Cell] = {
+    f"{START}, learning rate 0.02": {"start": "ista", "stretch": 1.0},
+    f"{START}, learning rate 0.001": {"start": "ista", "stretch": 1.0, "learning_rate": 1e-3},
+    "from Chebyshev's steps, X stretched": {},
+}
+"""Ways to train LISTA-VM that the paper's words allow: options of its recipe."""
+
+
+def judge_figure_3(cells: list[Cell]) -> Evidence:
+    level = cells[0]["sparsity"]
+    ends = {name: cover_values(_list_last(cells, name)) for name in VARIANTS}
+    every = cover_values([last for name in VARIANTS for last in _list_last(cells, name)])
+    count = f"last losses of {len(VARIANTS)} ways of training, {len(cells)} restarts each"
     learns = check_within(
         "LISTA-VM, trained on many $X$, is significantly more promising than $β̂ = 0$",
-        cover_values(lasts),
+        every,
         most=level / 2,
-        what=restarts,
+        what=count,
         ours="half of what $β̂ = 0$ scores",
     )
     near = {"within": PRINTED_LOSS / 10, "ours": "a tenth"}
     statement = f"LISTA-VM, trained on many $X$, ends around {PRINTED_LOSS}"
-    around = check_around(statement, lasts, PRINTED_LOSS, what=restarts, **near)
+    around = check_around(statement, every, PRINTED_LOSS, what=count, **near)
+    if not all(cell["printed"] for cell in cells):
+        around = contest.leave_open(around, cells, "printed")
+    elif around.passed is None:
+        around = replace(around, summary=_explain_ends(ends))
     return Evidence(
-        parts=[
-            Part(printed=learns, trainings=len(found)),
-            Part(printed=contest.leave_open(around, found), trainings=len(found)),
-        ],
-        numbers={
-            f"mean last loss, {start}": cover_values(_list_last(found, name)).value
-            for name, start in (("LISTA-VM", "ISTA's steps"), (FASTER, "Chebyshev's, X stretched"))
-        },
-        figures=[_draw_figure("Trained on many X: LISTA-VM", found)],
+        parts=[Part(printed=check, trainings=len(cells)) for check in (learns, around)],
+        numbers={f"last loss, {name}": str(interval) for name, interval in ends.items()},
+        figures=[_draw_figure("Trained on many X: LISTA-VM", cells)],
     )
 
 
-FASTER = "LISTA-VM from Chebyshev's steps"
+def _explain_ends(ends: Mapping[str, Interval]) -> str:
+    """Explain why the printed loss is not confirmed, with the last loss of each way of training."""
+    least = min(interval.value for interval in ends.values())
+    better = f", better than the printed {PRINTED_LOSS}" if least < PRINTED_LOSS else ""
+    values = "; ".join(f"{name}: {interval}" for name, interval in ends.items())
+    return (
+        f"We reach {least:.2f}{better}. The final value depends on the start and the learning "
+        "rate, which the paper does not print, so the number cannot be confirmed. Last losses "
+        f"{values}"
+    )
 
 
 @claim(
@@ -165,7 +187,8 @@ FASTER = "LISTA-VM from Chebyshev's steps"
     where="Appendix F, Figure 3",
     kind="figure",
     hypotheses=SETUP,
-    decided_by=contest.DECIDED_BY,
+    missing="The paper prints neither the start of LISTA-VM nor its learning rate nor the batch, "
+    "and its final loss depends on them.",
     quick=QUICK,
     full=FULL,
     paper=[{**PAPER, "steps": 17_000, "restart": k} for k in range(3)],
@@ -173,11 +196,10 @@ FASTER = "LISTA-VM from Chebyshev's steps"
     conclude=judge_figure_3,
     falsified={
         "curves that stay at β̂ = 0": _scale_curves(1.0),
-        "as trained in the paper, an end at 0.3": _scale_curves(0.1, sparsity=3, trained=True),
-        "as trained in the paper, an end at 0.9": _scale_curves(0.3, sparsity=3, trained=True),
+        "at the paper's sizes, all ends at 0.3": _scale_curves(0.1, sparsity=3, printed=True),
+        "at the paper's sizes, all ends at 0.9": _scale_curves(0.3, sparsity=3, printed=True),
     },
 )
 def figure_3(generator: torch.Generator, **settings: Any) -> Cell:
-    plain = {"start": "ista", "stretch": 1.0}
-    recipes = {"LISTA-VM": ("lista-vm-learned", plain), FASTER: ("lista-vm-learned", {})}
+    recipes = {name: ("lista-vm-learned", options) for name, options in VARIANTS.items()}
     return _train_curves(recipes, settings)

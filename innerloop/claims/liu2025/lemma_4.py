@@ -1,18 +1,21 @@
 """Lemma 4: the iterates never leave a ball.
 
 Printed    if ‖β^(k)‖ ≤ C_x then ‖β^(k+1)‖ ≤ C_x = d b_x b_β (N+1)/σ_min(XᵀX), for every token.
-           The proof sets M^V = 2/σ_d² I and leaves γ open; it uses ‖I − A‖ ≤ 1 − σ_min(A), bounds
+           The proof sets M^V = 2/σ_d² I and leaves γ open. It uses ‖I − A‖ ≤ 1 − σ_min(A), bounds
            ‖XᵀY‖/i by d b_x b_β, and σ_min of a prefix by that of all of X ("interlacing")
-Tested     LISTA-VM's step at every prefix n ≥ d (below, σ_min(X_nᵀX_n) = 0), M^V as in the proof,
-           any scale of x, γ‖D_nᵀX_n‖ ≤ 1, β in the ball; b_x and b_β the least values possible
+Tested     LISTA-VM's step at every prefix n ≥ d (for n < d, σ_min(X_nᵀX_n) = 0), M^V as in the
+           proof, any scale of x, γ‖D_nᵀX_n‖ ≤ 1, β in the ball; b_x and b_β the least possible
 Corrected  C = n b_x² b_β/σ_min(X_nᵀX_n) with the token's own n examples, for M^V = mI and
-           A = γD_nᵀX_n ≼ I. y = ⟨x, β*⟩ brings a second b_x, and σ_min of all of X says nothing of
-           a prefix. Proof: S_θ lowers norms, so ‖β₊‖ ≤ ‖(I − A)β + Aβ*‖ ≤ (1 − λ_min(A))C +
-           λ_max(A)b_β, at most C if C ≥ b_β λ_max(A)/λ_min(A); and λ_max(X_nᵀX_n) ≤ n b_x²
-Wrong      (i) loses the 2 of M^V: with A = γD_nᵀX_n, i = 2n+1, ‖β₊‖ ≤ (1 − λ_min(A))‖β‖ +
-           2γ/(iσ_d²)‖XᵀY‖ by the triangle inequality, where γ‖D_nᵀX_n‖ ≤ 1. (ii) takes a prefix for
-           all of X: σ_min(X_nᵀX_n)/i need not be σ_min(XᵀX)/(N+1), as rows are left out and i > N+1
-Beyond     γ = 3/2 is too large for that: where γ‖D_nᵀX_n‖ > 2, unthresholded steps diverge
+           A = γD_nᵀX_n ≼ I. Proof: S_θ lowers norms, so that ‖β₊‖ ≤ ‖(I − A)β + Aβ*‖
+           ≤ (1 − λ_min(A))C + λ_max(A)b_β, which is at most C if C ≥ b_β λ_max(A)/λ_min(A); and
+           λ_max(X_nᵀX_n) ≤ n b_x²
+Wrong      the proof has three errors, and C_x inherits the last two. With i = 2n+1:
+           (i) loses the 2 of M^V: ‖β₊‖ ≤ (1 − λ_min(A))‖β‖ + 2γ/(iσ_d²)‖X_nᵀY‖
+           (ii) puts σ_min(XᵀX)/(N+1) for σ_min(X_nᵀX_n)/i. By interlacing the smallest singular
+           value of a prefix is at most that of X, which is the opposite direction
+           (ii) puts d b_x b_β for ‖X_nᵀY‖/i, but y = ⟨x, β*⟩ contains a second factor b_x:
+           ‖X_nᵀY‖ ≤ n b_x · b_x b_β
+Beyond     γ = 3/2 is too large for this: where γ‖D_nᵀX_n‖ > 2, steps without a threshold diverge
 """
 
 from __future__ import annotations
@@ -24,18 +27,18 @@ from torch import Tensor
 
 from innerloop.claims.base import claim
 from innerloop.claims.cases import Case, format_entry
-from innerloop.claims.evidence import Evidence, Part, misprint
+from innerloop.claims.evidence import Erratum, Evidence, Part, misprint
 from innerloop.claims.falsifying import change_field
 from innerloop.claims.liu2025.hard_instances import HARD_MATRICES
 from innerloop.claims.liu2025.lemma_1 import draw_uniform
 from innerloop.claims.liu2025.printed import soft_threshold
 from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.searching import search_counterexample
-from innerloop.claims.trials import Inequality
+from innerloop.claims.trials import Inequality, Working, as_erratum
 
 
 class Step(NamedTuple):
-    """The longest β₊ from a ball, in units of its radius."""
+    """The largest ‖β₊‖ from the printed and the corrected ball, and both sides of the proof."""
 
     printed: float
     """From the printed ball."""
@@ -43,12 +46,18 @@ class Step(NamedTuple):
     """From the corrected ball."""
     wide: float
     """From the corrected ball with γ = 3/2."""
-    radius: float
-    """That of the printed ball."""
-    lines: list[tuple[float, float, float]]
-    """‖β₊‖ from β = 0 and others, what (i) says of it, and (i) with the 2."""
-    spectra: tuple[float, float]
-    """σ_min(X_nᵀX_n)/i and σ_min(XᵀX)/(N+1)."""
+    radii: tuple[float, float]
+    """Radii of the printed and of the corrected ball."""
+    scale: float
+    """g = γ/(iσ_d²)."""
+    lines: list[tuple[float, float]]
+    """‖β‖ and ‖β₊‖, for β = 0 and others."""
+    least: tuple[float, float]
+    """σ_min of X_nᵀX_n and of XᵀX."""
+    pull: float
+    """‖X_nᵀY‖."""
+    bounds: tuple[float, float]
+    """b_x and b_β."""
     case: Case
 
 
@@ -64,36 +73,70 @@ def judge_ball(data: Data) -> Evidence:
     printed = Inequality(line.format(all_of, "‖D_nᵀX_n‖ ≤ 1"))
     proper = Inequality(line.format(own, "‖D_nᵀX_n‖ ≤ 1"), rounding=1e-9)
     wide = Inequality(line.format(own, " = 3/2"), rounding=1e-9)
-    line = "(i): $‖β₊‖ ≤ (1 − gσ_min(X_nᵀX_n))‖β‖ + g‖XᵀY‖$, $g = {}γ/(iσ_d²)$"
-    first, twice = Inequality(line.format("")), Inequality(line.format("2"), rounding=1e-9)
-    prefix = Inequality("(ii): $σ_min(XᵀX)/(N+1) ≤ σ_min(X_nᵀX_n)/i$, $i = 2n+1$", rounding=1e-9)
     for step in data.steps:
-        for k, (length, once, double) in enumerate(step.lines):
-            case = step.case.extend(note="$β ≠ 0$" if k else "$β = 0$")
-            first.add(length, once, case)
-            twice.add(length, double, case)
-        prefix.add(step.spectra[1], step.spectra[0], step.case)
-        units = f"from $β = C$, in units of $C = {format_entry(step.radius)}$"
-        printed.add(step.printed, 1.0, step.case.extend(note=units))
-        proper.add(step.proper, 1.0, step.case)
-        wide.add(step.wide, 1.0, step.case.extend(γ=torch.tensor(1.5)))
-    length, case, summary = data.searched
-    proper.add(length, 1.0, case)
+        C, own_C = step.radii
+        case, working = _show_step(step)
+        printed.add(step.printed, C, case, working=working)
+        proper.add(step.proper, own_C, step.case)
+        note = f"from $‖β‖ = C = {format_entry(own_C)}$"
+        wide.add(step.wide, own_C, step.case.extend(γ=torch.tensor(1.5), note=note))
+    length, at, summary = data.searched
+    proper.add(length, 1.0, at)
     proper.search_note = summary
     return Evidence(
         parts=[Part(printed=printed.check(), corrected=proper.check())],
         errata=[
-            Part(printed=first.check(), corrected=twice.check()).as_erratum("proof, (i)"),
-            Part(printed=prefix.check()).as_erratum('proof, (ii), "interlacing"'),
+            *_judge_proof(data.steps),
             misprint(
                 "proof, the first two displays",
                 "rows $1 : i−1$, and $−$ before $XᵀY$ in the second",
                 "rows $1 : (i−1)/2$, as in (C.12), and $+$",
-                "$i = 3$ has seen one example; $β = 0$: the step is $+γM^V XᵀY/i$",
+                "token $i = 3$ contains one example; from $β = 0$ the step is $+γM^V XᵀY/i$",
             ),
         ],
         beyond=[wide.check()],
     )
+
+
+def _show_step(step: Step) -> tuple[Case, Working]:
+    """Describe the step from the printed ball; for d = 1 with the computation of β₊."""
+    C = format_entry(step.radii[0])
+    case = step.case.extend(note=f"from $‖β‖ = C = {C}$")
+    if step.case["d"] > 1:
+        return case, ("", "")
+    A = format_entry(2 * step.scale * step.least[0])
+    return case, (f"{C} + {A} · ({format_entry(step.bounds[1])} − {C})", "")
+
+
+def _judge_proof(steps: list[Step]) -> list[Erratum]:
+    line = "(i): $‖β₊‖ ≤ (1 − gσ_min(X_nᵀX_n))‖β‖ + g‖X_nᵀY‖$, $g = {}γ/(iσ_d²)$, $i = 2n+1$"
+    once, twice = Inequality(line.format("")), Inequality(line.format("2"), rounding=1e-9)
+    prefix = Inequality("(ii): $σ_min(XᵀX)/(N+1) ≤ σ_min(X_nᵀX_n)/i$, $i = 2n+1$", rounding=1e-9)
+    rows = Inequality("interlacing: $σ_min(X_nᵀX_n) ≤ σ_min(XᵀX)$", rounding=1e-9)
+    pull = Inequality("(ii): $‖X_nᵀY‖/i ≤ d b_x b_β$, $i = 2n+1$", rounding=1e-9)
+    scaled = Inequality("$‖X_nᵀY‖/i ≤ n b_x² b_β/i$, $i = 2n+1$", rounding=1e-9)
+    for step in steps:
+        d, N, n = (step.case[name] for name in ("d", "N", "n"))
+        i, (own, whole), (b_x, b_beta) = 2 * n + 1, step.least, step.bounds
+        for k, (before, after) in enumerate(step.lines):
+            case = step.case.extend(note="$β ≠ 0$" if k else "$β = 0$")
+            for trial, g in ((once, step.scale), (twice, 2 * step.scale)):
+                right = (1 - g * own) * before + g * step.pull
+                numbers = [format_entry(number) for number in (g, own, before, step.pull)]
+                working = "(1 − {0} · {1}) · {2} + {0} · {3}".format(*numbers)
+                trial.add(after, right, case, working=("", working))
+        sides = format_entry(whole), format_entry(own), format_entry(step.pull)
+        working = f"{sides[0]}/{N + 1}", f"{sides[1]}/{i}"
+        prefix.add(whole / (N + 1), own / i, step.case, working=working)
+        rows.add(own, whole, step.case)
+        working = f"{sides[2]}/{i}", f"{d} · {format_entry(b_x)} · {format_entry(b_beta)}"
+        pull.add(step.pull / i, d * b_x * b_beta, step.case, working=working)
+        scaled.add(step.pull / i, n * b_x**2 * b_beta / i, step.case)
+    return [
+        as_erratum("proof, (i)", once, twice),
+        as_erratum('proof, (ii), "interlacing"', prefix, rows),
+        as_erratum("proof, (ii), the bound of $XᵀY$", pull, scaled),
+    ]
 
 
 @claim(
@@ -113,8 +156,12 @@ def judge_ball(data: Data) -> Evidence:
     falsified={
         "iterates longer by a tenth": change_field("steps.proper", lambda proper: 1.1 * proper),
         "iterates longer than (i) allows": change_field(
-            "steps.lines", lambda lines: [(1.1 * a, b, c) for a, b, c in lines]
+            "steps.lines", lambda lines: [(a, 1.1 * b) for a, b in lines]
         ),
+        "a prefix with larger singular values than all of $X$": change_field(
+            "steps.least", lambda least: (2 * least[1], least[1])
+        ),
+        "labels ten times as large": change_field("steps.pull", lambda pull: 10 * pull),
     },
 )
 def lemma_4(generator: torch.Generator, *, trials: int, iterations: int) -> Data:
@@ -169,17 +216,25 @@ def _measure_step(
 
     def lengthen(radius: float, step: float) -> float:
         moved = radius * points - step * (radius * points - star) @ G
-        return float(soft_threshold(moved, theta).norm(dim=-1).max()) / radius
+        return float(soft_threshold(moved, theta).norm(dim=-1).max())
 
     case = Case(d=d, N=N, n=n, γ=torch.tensor(gamma), b_x=torch.tensor(b_x), note=note)
-    lines, g = [], gamma / (2 * n + 1) / least
+    lines = []
     for beta in proper * points:
         after = float(soft_threshold(beta - gamma * (beta - star) @ G, theta).norm())
-        whole, size = float((own @ star).norm()), float(beta.norm())
-        lines.append((after, *((1 - by * own_low) * size + by * whole for by in (g, 2 * g))))
-    spectra = own_low / (2 * n + 1), low / (N + 1)
-    lengths = lengthen(printed, gamma), lengthen(proper, gamma), lengthen(proper, 1.5)
-    return Step(*lengths, printed, lines, spectra, case)
+        lines.append((float(beta.norm()), after))
+    return Step(
+        printed=lengthen(printed, gamma),
+        proper=lengthen(proper, gamma),
+        wide=lengthen(proper, 1.5),
+        radii=(printed, proper),
+        scale=gamma / (2 * n + 1) / least,
+        lines=lines,
+        least=(own_low, low),
+        pull=float((own @ star).norm()),
+        bounds=(b_x, b_beta),
+        case=case,
+    )
 
 
 def _list_by_hand() -> list[tuple]:

@@ -131,7 +131,10 @@ def list_hard_spectra() -> list[tuple[Tensor, int]]:
 
 
 def _list_runs_by_hand() -> list[Run]:
-    """Two iterations, the printed number for ε₀ = δ = 1/2, of diagonal matrices."""
+    """List runs on diagonal matrices that can be checked by hand.
+
+    Two have two iterations for each vector, the printed number for ε₀ = δ = 1/2. One has none.
+    """
     found, even = [], as_tensor((1, 1, 0)) / math.sqrt(2)
     for values, second, words in (
         ((4, 1), as_tensor((0, 1)), "p₁ = (1, 1)/√2$, $p₂ = (0, 1)"),
@@ -141,7 +144,16 @@ def _list_runs_by_hand() -> list[Run]:
         vectors, starts = torch.eye(len(values)).double(), [even[: len(values)], second]
         taus = [deflation.printed_tau(0.5, 0.5)] * 2
         found.append(measure_run(spectrum.diag(), vectors, spectrum, starts, taus, 0.5, note))
-    return found
+    return [_measure_first_vector(), *found]
+
+
+def _measure_first_vector() -> Run:
+    """Measure the first vector (1, √3)/2 for diag(13, 8): a₁ = 1, λ̂₁ = 19/2 and b₁ = 7/2."""
+    spectrum = as_tensor((13, 8))
+    vector = as_tensor((1, math.sqrt(3))) / 2
+    run = measure_run(spectrum.diag(), torch.eye(2).double(), spectrum, [vector], [0], None)
+    note = "$XXᵀ = diag(13, 8)$, $p₁ = (1, √3)/2$, $ε₀ = 1/2$, so that $a₁ = 1$ and $λ̂₁ = 19/2$"
+    return run._replace(case=Case(d=2, k=1, note=note))
 
 
 def draw_run(

@@ -29,7 +29,7 @@ from innerloop.claims.prompts import draw_integer, draw_normal
 from innerloop.claims.qliu2025 import deflation
 from innerloop.claims.qliu2025.deflation_runs import ROUNDING, Angle, Run, as_tensor
 from innerloop.claims.qliu2025.hard_instances import HARD_MATRICES, HARD_SPECTRA
-from innerloop.claims.trials import Equality, Inequality
+from innerloop.claims.trials import Equality, Inequality, as_erratum
 
 C = 4.0
 """The constant C of the printed bound, at which the product to k is tried."""
@@ -44,11 +44,12 @@ def list_errata(runs: list[Run], angles: list[Angle], layers: Rows, bounds: Rows
         mend_bound(bounds, "errors"),
         mend_layer(layers, "rpe"),
         mend_recursion(runs),
+        mend_start(runs),
         mend_bound(bounds, "unrolled"),
         find_product(runs, "Theorem 7, the single bound"),
         *PROOF,
         name_layers("Theorem 7 and the proof's last line"),
-        name_heads("Theorem 7", ", and the proof's $W̃₁$ reads one of them"),
+        name_heads("Theorem 7"),
     ]
 
 
@@ -130,6 +131,21 @@ def mend_recursion(runs: list[Run]) -> Erratum:
     return Part(printed=printed.check(), corrected=mended.check()).as_erratum("proof, part 4")
 
 
+def mend_start(runs: list[Run]) -> Erratum:
+    """Correct the first value of the recursion, for the least ε₀ with a₁ ≤ √(2ε₀)."""
+    where = "proof, part 4, the start of the recursion"
+    line = "$A₁ + b₁ ≤ {}λ₁√(2ε₀)$ for $A₁ = 2λ₁a₁$, $a₁ ≤ √(2ε₀)$ and $b₁ ≤ λ₁√(2ε₀)$"
+    printed = Inequality(f"{line.format(2)} (printed as an equality)")
+    corrected = Inequality(line.format(3))
+    for run in runs:
+        largest, a, b = run.values[0], run.a[0], run.b[0]
+        rounded = max(2 * largest * a + b - ROUNDING * largest, 0.0)
+        corrected.add(rounded, 3 * largest * a, run.case)
+        numbers = f"2 · {largest:g} · {a:g}"
+        printed.add(rounded, 2 * largest * a, run.case, working=(f"{numbers} + {b:g}", numbers))
+    return as_erratum(where, printed, corrected)
+
+
 def find_product(runs: list[Run], where: str) -> Erratum:
     """The product to k in the bound, which is 0 where the rank of XXᵀ is k."""
     to_k = Inequality(f"Algorithm 1 errs by $(Cλ₁√ε₀/Δ) ∏_{{i=1}}^k 5λ_(i+1)/Δ$, $C = {C:g}$")
@@ -164,13 +180,14 @@ def name_layers(where: str) -> Erratum:
     )
 
 
-def name_heads(where: str, more: str = "") -> Erratum:
+def name_heads(where: str) -> Erratum:
     return misprint(
         f"{where}, the number of heads",
         "heads $≤ λ₁^d C/ε²$",
-        "at least one head: the power method does not change when $X$ is scaled",
-        f"$λ₁ → 0$ at fixed $ε$: no head, and no token knows another{more}; `pca` has three at "
-        "every scale",
+        "at least one head: the power method does not change when $X$ is scaled, and `pca` has "
+        "three heads at every scale",
+        "As $λ₁ → 0$ the bound allows less than one head; without attention nothing can be "
+        "computed across tokens. $d = 1$, $ε = 1$, $λ₁ = 1/(2C)$: $λ₁C = 1/2 < 1$",
     )
 
 
