@@ -35,7 +35,7 @@ RESAMPLINGS, TAIL_SHARE = 400, 0.025
 MAX_DISTANCE = 1e6
 """Cap on the distance of a prompt, in units of the scale: a diverged prompt counts as this."""
 
-Fit = Literal["match", "close", "answers", "none", "constant"]
+Fit = Literal["match", "close", "answers", "none", "constant", "inconsistent"]
 Scores = Float[Tensor, "candidates layers"]
 
 
