@@ -14,6 +14,7 @@ import operator
 import types
 import typing
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Literal, TypeVar
 
 import numpy as np
@@ -163,11 +164,12 @@ def _convert_text(name: str, kind: Any, text: str) -> Any:
         return text
     if type(None) in options and text.lower() in ("none", "null"):
         return None
-    if float in options and text.lower().lstrip("+-") in ("nan", "inf", "infinity"):
-        return float(text)
     try:
         return parse_json(text)
     except FileError:
+        if float in options:
+            with suppress(ValueError):  # spellings of Python that are not JSON: .3, 1., +2, 1_000
+                return float(text)
         raise InputError(
             f"{name} must be {_describe_type(kind)}, got {_format_value(text)}"
         ) from None

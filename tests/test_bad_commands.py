@@ -140,6 +140,15 @@ def test_bad_values_are_refused_briefly(text: str) -> None:
         assert len(str(found.value)) < 300
 
 
+@pytest.mark.parametrize("text", [".3", "+0.3", "3e-1", "0.3_0", "00.3"])
+def test_settings_take_the_spellings_of_numbers_that_python_takes(text: str) -> None:
+    values = parse_settings(LinearRegression, [f"noise={text}", "kappa=2."])
+    assert values == {"noise": 0.3, "kappa": 2.0}
+    for word, message in (("n=.3", "n must be a whole number"), ("noise=.3.", "noise must be a")):
+        with pytest.raises(InputError, match=message):
+            parse_settings(LinearRegression, [word])
+
+
 def test_numbers_beyond_what_python_writes() -> None:
     with pytest.raises(InputError, match=r"d must be at most .* too long to print"):
         LinearRegression.from_values({"d": 10**5000})

@@ -17,12 +17,17 @@ from innerloop.errors import InputError
 from innerloop.identification.hooked import (
     PENALTIES,
     HookedModel,
-    build_alternating_prompt,
     read_features,
 )
 from innerloop.identification.identification import check_request, identify
 from innerloop.identification.instances import draw_prompts
 from innerloop.identification.models import ConstructionModel, predict_layers
+from innerloop.identification.modules import (
+    ModuleModel,
+    build_alternating_prompt,
+    build_flag_prompt,
+    build_token_prompt,
+)
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 from innerloop.problems.mixture_of_regressions import MixtureOfRegressions
 
@@ -94,6 +99,39 @@ def test_the_read_out_is_ridge_regression() -> None:
     )
 
 
+class Regressor(nn.Module):
+    """Tokens [x, y], with a head of its own, which `identify` takes as it is."""
+
+    def __init__(self, extra: int = 1) -> None:
+        super().__init__()
+        self.embed = nn.Linear(3 + extra, 8)
+        self.blocks = nn.ModuleList(nn.Linear(8, 8) for _ in range(2))
+        self.head = nn.Linear(8, 1)
+
+    def forward(self, tokens: Tensor) -> tuple[Tensor, None]:
+        stream = self.embed(tokens)
+        for block in self.blocks:
+            stream = stream + block(stream).tanh().mean(dim=1, keepdim=True)
+        return self.head(stream), None
+
+
+@pytest.mark.parametrize("extra", [0, 1, 2])
+def test_the_last_layer_of_a_hooked_module_is_its_own_prediction(extra: int) -> None:
+    torch.manual_seed(2)
+    module = Regressor(extra)
+    model = HookedModel.fit(module, PROBLEMS, prompts=40)
+    assert model.layers == ["blocks.0", "blocks.1", "output"]
+    problem = draw_prompts(PROBLEMS, 8, torch.Generator().manual_seed(1))
+    rows, (own,) = predict_layers(model, problem), predict_layers(ModuleModel(module), problem)
+    assert torch.equal(rows[-1], own)
+    assert not torch.allclose(rows[-2], own, rtol=1e-3)
+    # A prompt of the user's own: the output is known by its shape.
+    formats = {0: build_alternating_prompt, 1: build_token_prompt, 2: build_flag_prompt}
+    build = formats[extra]
+    again = HookedModel.fit(module, PROBLEMS, build, prompts=40)
+    assert torch.equal(predict_layers(again, problem), rows)
+
+
 def test_a_random_stranger_fits_nothing() -> None:
     torch.manual_seed(0)
     model = HookedModel.fit(Stranger(), PROBLEMS, prompts=400)
@@ -112,6 +150,8 @@ def test_what_cannot_be_hooked_is_said() -> None:
             lambda: HookedModel.fit(Solver(), PROBLEMS, make_inputs, layers=[""]),
             r"it gives shape \(\)",
         ),
+        (lambda: HookedModel.fit(module, PROBLEMS, "token"), "no format called 'token'"),
+        (lambda: HookedModel.fit(module, LinearRegression(d=5, n=8)), "cannot guess the format"),
         (
             lambda: HookedModel.fit(module, MixtureOfRegressions(d=3, n=8)),
             "have none",

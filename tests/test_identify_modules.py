@@ -14,7 +14,12 @@ import innerloop
 from innerloop.errors import InputError, MissingLibraryError
 from innerloop.identification.identification import identify
 from innerloop.identification.models import FunctionModel, predict_layers
-from innerloop.identification.modules import PROMPTS, ModuleModel, guess_format
+from innerloop.identification.modules import (
+    EXTRA_NUMBERS,
+    FORMATS,
+    ModuleModel,
+    guess_format,
+)
 from innerloop.identification.tables import format_identification
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem
 
@@ -45,7 +50,7 @@ class Averager(nn.Module):
         return (torch.einsum("bnd,bn->bd", x, y) / x.shape[1] * query).sum(-1)
 
 
-@pytest.mark.parametrize(("kind", "extra"), [(k, more) for k, (_, more) in PROMPTS.items()])
+@pytest.mark.parametrize(("kind", "extra"), list(EXTRA_NUMBERS.items()))
 def test_a_module_goes_in_as_it_is(kind: str, extra: int) -> None:
     module = Averager(extra, kind)
     found = identify(module, PROBLEMS, **SOME)
@@ -97,7 +102,7 @@ def test_what_a_module_does_wrong_is_its_own_fault() -> None:
     with pytest.raises(InputError, match=r"each of the 54 prompts.*got \(54, 5, 5\)"):
         identify(Wide(), PROBLEMS, **SOME)
     with pytest.raises(
-        InputError, match=r"it takes 17 numbers a token.*format=…\): function .* flag"
+        InputError, match=r"it takes 17 numbers a token.*format=…\) .*: function .* flag"
     ):
         identify(nn.Linear(17, 1), PROBLEMS, **SOME)
     with pytest.raises(InputError, match="no format called 'pairs': function"):
@@ -185,7 +190,7 @@ def test_the_runner_up_is_never_ahead() -> None:
 
 def test_prompts_are_what_the_formats_say() -> None:
     problem = RegressionProblem.from_arrays([[[1.0, 2.0], [3.0, 4.0]]], [[5.0, 6.0]], [[7.0, 8.0]])
-    built = {name: build(problem)[0].tolist() for name, (build, _) in PROMPTS.items()}
+    built = {name: FORMATS[name](problem)[0].tolist() for name in EXTRA_NUMBERS}
     assert built["tokens"] == [[1, 2, 5], [3, 4, 6], [7, 8, 0]]
     assert built["flag"] == [[1, 2, 5, 0], [3, 4, 6, 0], [7, 8, 0, 1]]
     assert built["alternating"] == [[1, 2], [5, 0], [3, 4], [6, 0], [7, 8]]

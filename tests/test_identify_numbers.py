@@ -90,6 +90,24 @@ def test_an_exact_fit_beats_a_simpler_one_that_only_comes_near() -> None:
     assert "gradient-descent" not in result.layers[0].also_fits
 
 
+def accelerate(X: Tensor, y: Tensor, x_query: Tensor) -> Tensor:
+    """Predict with six steps of Nesterov's method, whose momentum grows with the step."""
+    w = torch.zeros_like(x_query)
+    ahead = w
+    for t in range(6):
+        new = ahead - 0.2 * compute_gradient(X, y, ahead)
+        ahead, w = new + t / (t + 3) * (new - w), new
+    return (w * x_query).sum(-1)
+
+
+def test_a_gain_that_comes_near_does_not_tie_with_an_exact_fit() -> None:
+    """Heavy ball times a gain misses by 5e-9, with three numbers in place of six."""
+    result = run(accelerate, "gradient-descent", "heavy-ball", "nesterov")
+    (layer,) = result.layers
+    assert (result.verdict, layer.step) == ("gradient-descent (per step)", 6)
+    assert not any(label.startswith("scaled") for label in layer.also_fits)
+
+
 def test_every_other_example_is_known_by_its_weights() -> None:
     result = run(use_every_other_example, "gradient-descent", "weighted-gradient-descent")
     assert (result.verdict, result.layers[0].step) == ("weighted-gradient-descent", 4)

@@ -22,9 +22,10 @@ from innerloop.constructions.preconditioned_gradient_descent import (
     PreconditionedGradientDescentConstruction,
 )
 from innerloop.errors import InputError
-from innerloop.identification.hooked import HookedModel, build_alternating_prompt
+from innerloop.identification.hooked import HookedModel
 from innerloop.identification.identification import identify
 from innerloop.identification.models import ConstructionModel, Model
+from innerloop.identification.modules import build_alternating_prompt
 from innerloop.identification.trained import TrainedModel
 from innerloop.limits import is_out_of_memory
 from innerloop.problems.linear_regression import LinearRegression, RegressionProblem

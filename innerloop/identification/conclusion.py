@@ -12,6 +12,7 @@ from innerloop.errors import InputError
 from innerloop.identification.answers import describe_constants
 from innerloop.identification.candidates import Candidate
 from innerloop.identification.comparison import Tables, compare_candidates
+from innerloop.identification.consistency import Consistency
 from innerloop.identification.families.base import Family
 from innerloop.identification.measures import LayerPredictions
 from innerloop.identification.misses import describe_misses
@@ -51,6 +52,8 @@ class Identification:
     notes: list[str]
     declared: str | None = None
     """The algorithm that the model declares, or None."""
+    consistency: Consistency | None = None
+    """Whether each layer repeats itself and treats prompts one by one; None if not checked."""
 
     def without(self, *names: str) -> Identification:
         """Return the verdict with these algorithms removed from the candidates."""
@@ -62,7 +65,9 @@ class Identification:
         answered = Answered(self.family, (), self.model)
         scored = self.score_table.select(kept)
         count, declared = self.fitting_prompts, self.declared
-        return conclude(matches, scored, labels, self.problem, answered, count, declared)
+        return conclude(
+            matches, scored, labels, self.problem, answered, count, declared, self.consistency
+        )
 
     def compute_tables(self, model: Model, steps: int = 64) -> dict[str, Tables]:
         """Compute every measure for every layer and step; the keys are candidates' labels."""
@@ -114,14 +119,17 @@ def conclude(
     answered: Answered,
     fitting_prompts: int,
     declared: str | None = None,
+    consistency: Consistency | None = None,
 ) -> Identification:
     """Conclude the verdict from the scores."""
+    broken = [None] * len(labels) if consistency is None else consistency.layers
     model, family = answered.vectors, answered.family
     target = answered.find_truth(problem)
     constants = describe_constants(model, problem, family, target)
-    layers = judge_layers(matches, scored, labels, constants, declared)
+    layers = judge_layers(matches, scored, labels, constants, declared, broken)
     layers = [_locate_misses(layer, matches, problem, model) for layer in layers]
-    best = select_candidate(matches, scored, constants, declared)
+    unnamed = [b or c for b, c in zip(broken, constants, strict=True)]
+    best = None if broken[-1] else select_candidate(matches, scored, unnamed, declared)
     power = float((model[-1] if target is None else target).square().sum(dim=-1).mean())
     errors = family.measure_errors(problem, model)
     relation, hyperparameters = None, {}
@@ -149,8 +157,12 @@ def conclude(
         model=model,
         family=family,
         fitting_prompts=fitting_prompts,
-        notes=_list_notes(layers, chosen, family, problem, fitting_prompts),
+        notes=[
+            *_list_notes(layers, chosen, family, problem, fitting_prompts),
+            *([] if consistency is None else consistency.notes),
+        ],
         declared=declared,
+        consistency=consistency,
     )
 
 
@@ -213,10 +225,12 @@ def _describe_verdict(layers: Sequence[LayerVerdict], candidate: Candidate | Non
 
 def _describe_strangers(layers: Sequence[LayerVerdict]) -> str:
     """Describe a model that no candidate fits: the limit of its answers, or a constant."""
+    last = layers[-1]
+    if last.fit == "inconsistent":
+        return f"the model {last.answers}"
     constants = {layer.answers for layer in layers}
     if None not in constants and len(constants) == 1:
         return str(constants.pop())
-    last = layers[-1]
     if last.fit != "answers":
         return NONE_FITS
     return f"gives the answers of {last.nearest}, with errors of its own"

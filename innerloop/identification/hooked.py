@@ -2,13 +2,14 @@
 
 The backbone is not changed. The read-out of a layer maps its output at the last token to the truth,
 by ridge regression with an intercept on separate prompts; the penalty is the one that predicts best
-on a held-out quarter of them (Fu et al. 2023 refit read-outs alike).
+on a held-out quarter of them (Fu et al. 2023 refit read-outs alike). Where the module returns a
+prediction of its own, that is the last layer, called `output`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -21,9 +22,15 @@ from innerloop.errors import InputError, unknown_name_error
 from innerloop.identification.instances import copy_problem, draw_prompts, find_targets
 from innerloop.identification.models import Model, Predictions
 from innerloop.identification.modules import (
-    build_alternating_prompt,
+    FORMATS,
+    call_module,
+    check_format,
     evaluate_module,
+    guess_format,
     move_problem,
+    read_output,
+    read_predictions,
+    take_first,
 )
 from innerloop.limits import check_count, check_seed
 from innerloop.problems.base import Distribution
@@ -33,6 +40,8 @@ PENALTIES = tuple(10.0**power for power in range(-10, 2))
 """Ridge penalties to choose from, as shares of the features' mean power."""
 MIN_PROMPTS = 4
 """A quarter of the prompts that read-outs are fitted to is held out."""
+OUTPUT = "output"
+"""The name of the last layer: the module's own prediction."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +53,17 @@ class HookedModel(Model):
     layer_names: tuple[str, ...]
     read_outs: tuple[Float[Tensor, "width1 outputs"], ...]
     training_distribution: Distribution
+    format: str | None = None
+    """The format of the prompts, unless `prompt` is the user's own function."""
+    answers_itself: bool = False
+    """Whether the module's own prediction follows after the layers."""
 
     @classmethod
     def fit(
         cls,
         module: nn.Module,
         distribution: Distribution,
-        prompt: Callable[[Any], Any] = build_alternating_prompt,
+        prompt: Callable[[Any], Any] | str | None = None,
         layers: Sequence[str] | None = None,
         *,
         prompts: int = 2000,
@@ -59,9 +72,11 @@ class HookedModel(Model):
     ) -> HookedModel:
         """Fit a read-out to each layer of a module.
 
-        `prompt` makes the module's input from a problem, a dictionary for named arguments;
-        `layers` names submodules, by default those of its longest `nn.ModuleList`; `everywhere`
-        fits the read-outs at every prefix of the prompts, for a module that accepts all of them.
+        `prompt` is a format (see modules.py), by default the one that `identify` guesses, or a
+        function that makes the module's input from a problem: a tensor, a tuple of arguments, or a
+        dictionary of named arguments. `layers` names submodules, by default those of its longest
+        `nn.ModuleList`; `everywhere` fits the read-outs at every prefix of the prompts, for a
+        module that accepts all of them.
         """
         names = tuple(_find_layers(module) if layers is None else layers)
         known = dict(module.named_modules())
@@ -75,22 +90,60 @@ class HookedModel(Model):
                 "read-outs are fitted to the noiseless answers, and these problems have none: "
                 "pass a distribution whose problems have targets"
             )
+        kind = prompt if isinstance(prompt, str) else None
+        kind = guess_format(module, problem.d) if prompt is None else kind
+        if kind is not None:
+            check_format(kind)
+        build = FORMATS[kind] if kind is not None else prompt
+        assert callable(build)
         ends = problem.prefixes() if everywhere else [problem]
-        heard_at = [read_features(module, prompt, names, end) for end in ends]
+        outputs = [read_features(module, build, names, end) for end in ends]
         # Ordered by prompt, so that the held-out quarter shares no prompt with the rest.
         target = torch.stack([end.targets for end in ends], dim=1).flatten(0, 1)
-        features = [torch.stack(each, dim=1).flatten(0, 1) for each in zip(*heard_at, strict=True)]
+        features = [torch.stack(each, dim=1).flatten(0, 1) for each in zip(*outputs, strict=True)]
         read_outs = tuple(_fit_read_out(each, target) for each in features)
-        return cls(module, prompt, names, read_outs, distribution)
+        model = cls(module, build, names, read_outs, distribution, kind)
+        _, output = model._run(problem[:MIN_PROMPTS])
+        return replace(model, answers_itself=output is not None)
 
     @property
     def layers(self) -> list[str]:
-        return list(self.layer_names)
+        return [*self.layer_names, *([OUTPUT] if self.answers_itself else [])]
 
     def predict(self, problem: Any) -> Predictions:
-        features = read_features(self.module, self.prompt, self.layer_names, problem)
+        features, output = self._run(problem)
         pairs = zip(features, self.read_outs, strict=True)
-        return torch.stack([_append_one(each) @ read_out for each, read_out in pairs])
+        rows = [_append_one(each) @ read_out for each, read_out in pairs]
+        if self.answers_itself:
+            if output is None:
+                raise InputError(
+                    "the module must return a prediction for each prompt, as it did where its "
+                    "read-outs were fitted"
+                )
+            rows.append(output.to(rows[0]))
+        return torch.stack(rows)
+
+    def without_output(self) -> HookedModel:
+        """Return the model without the layer that is the module's own prediction."""
+        return replace(self, answers_itself=False)
+
+    def _run(self, problem: Any) -> tuple[list[Features], Tensor | None]:
+        """Return the output of each layer, and the module's own prediction if it makes one."""
+        inputs, outputs, output = run_hooked(self.module, self.prompt, self.layer_names, problem)
+        return _select_last(outputs, self.layer_names, problem), self._read(inputs, output, problem)
+
+    def _read(self, inputs: Any, output: Any, problem: Any) -> Tensor | None:
+        output = take_first(output)
+        if not isinstance(output, Tensor):
+            return None
+        if self.format is not None:
+            try:
+                return read_output(output, problem, self.format)
+            except InputError:  # the stream, without a head
+                return None
+        values = list(inputs.values()) if isinstance(inputs, dict) else [inputs]
+        lengths = [len(each[0]) for each in values if isinstance(each, Tensor) and each.ndim == 3]
+        return read_predictions(output, len(problem.x), lengths[0] if lengths else None)
 
     def distribution(self) -> Distribution:
         return self.training_distribution
@@ -102,13 +155,21 @@ def read_features(
     module: nn.Module, prompt: Callable[[Any], Any], names: Sequence[str], problem: Any
 ) -> list[Features]:
     """Read the output of each layer at the last token, in float64."""
-    found: dict[str, Any] = {}
+    _, outputs, _ = run_hooked(module, prompt, names, problem)
+    return _select_last(outputs, names, problem)
+
+
+def run_hooked(
+    module: nn.Module, prompt: Callable[[Any], Any], names: Sequence[str], problem: Any
+) -> tuple[Any, dict[str, Any], Any]:
+    """Call a module, and return its input, the output of each layer by name, and its own output."""
+    outputs: dict[str, Any] = {}
 
     def listen(name: str) -> Callable[[nn.Module, Any, Any], None]:
         def hook(_: nn.Module, __: Any, output: Any) -> None:
-            output = output[0] if isinstance(output, tuple | list) and output else output
+            output = take_first(output)
             # A copy: later layers may add to the stream in place.
-            found[name] = output.clone() if isinstance(output, Tensor) else output
+            outputs[name] = output.clone() if isinstance(output, Tensor) else output
 
         return hook
 
@@ -116,24 +177,28 @@ def read_features(
     hooks = [known[name].register_forward_hook(listen(name)) for name in names]
     try:
         with evaluate_module(module):
-            given = prompt(move_problem(copy_problem(problem), module))
-            module(**given) if isinstance(given, dict) else module(given)
+            inputs = prompt(move_problem(copy_problem(problem), module))
+            return inputs, outputs, call_module(module, inputs)
     finally:
         for hook in hooks:
             hook.remove()
+
+
+def _select_last(outputs: dict[str, Any], names: Sequence[str], problem: Any) -> list[Features]:
+    """Select the last token of each layer's output, in float64."""
     for name in names:
-        output = found.get(name)
+        output = outputs.get(name)
         if not isinstance(output, Tensor) or output.ndim not in (2, 3):
-            came = (
+            reason = (
                 "it did not run"
-                if name not in found
-                else f"it gives {_describe_value(found[name])}"
+                if name not in outputs
+                else f"it gives {_describe_value(outputs[name])}"
             )
             raise InputError(
                 f"layer {name!r} cannot be read: expected a tensor (batch, tokens, width) or "
-                f"(batch, width), but {came}"
+                f"(batch, width), but {reason}"
             )
-    tensors = [as_tensor(found[name], f"layer {name!r}") for name in names]
+    tensors = [as_tensor(outputs[name], f"layer {name!r}") for name in names]
     last = [each if each.ndim == 2 else each[:, -1] for each in tensors]
     return [each.to(problem.x) for each in last]
 

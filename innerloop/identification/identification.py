@@ -21,6 +21,7 @@ from innerloop.devices import choose_device, default_to_cpu
 from innerloop.errors import InputError
 from innerloop.identification.candidates import Candidate, Given
 from innerloop.identification.conclusion import Identification, conclude
+from innerloop.identification.consistency import check_consistency
 from innerloop.identification.families.queries import Queries
 from innerloop.identification.fitting import (
     EQUATIONS_PER_UNKNOWN,
@@ -174,7 +175,12 @@ def _identify(
     truth = answered.find_truth(scoring)
     scored = ScoreTable.from_matches(answered.vectors, matches, truth, generator)
     declared = seen.get_declared_algorithm()
-    concluded = conclude(matches, scored, labels, scoring, answered, len(fitting), declared)
+    # Last, so that a model whose first calls differ from later ones is noticed.
+    batches = [(fitting, target.vectors), (scoring, answered.vectors)]
+    consistency = check_consistency(seen, batches)
+    concluded = conclude(
+        matches, scored, labels, scoring, answered, len(fitting), declared, consistency
+    )
     layers = _add_fitting_steps(concluded.layers, matches, wanted, most)
     layers = add_similarities(layers, matches, scoring, seen, most)
     growth = describe_growth(layers)

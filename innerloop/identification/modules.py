@@ -1,7 +1,7 @@
 """Use any `nn.Module` as a model to identify, in its own prompt format, precision and device.
 
-    found = identify(module, LinearRegression(d=5, n=20))                # the format is guessed
-    found = identify(ModuleModel(module, format="tokens"), LinearRegression(d=5, n=20))
+    result = identify(module, LinearRegression(d=5, n=20))               # the format is guessed
+    result = identify(ModuleModel(module, format="tokens"), LinearRegression(d=5, n=20))
 
 Formats, for n examples with d features; the query is the last token:
     function      module(X, y, x_query)
@@ -56,12 +56,20 @@ def build_flag_prompt(problem: RegressionProblem) -> Prompt:
     return torch.cat([tokens, flag], dim=-1)
 
 
-PROMPTS: dict[str, tuple[Callable[[Any], Prompt], int]] = {
-    "tokens": (build_token_prompt, 1),
-    "flag": (build_flag_prompt, 2),
-    "alternating": (build_alternating_prompt, 0),
+def build_arguments(problem: RegressionProblem) -> tuple[Tensor, Tensor, Tensor]:
+    """Build the arguments X, y and x_query of a module that is a function of the three."""
+    return problem.x, problem.y, problem.x_query.squeeze(-2)
+
+
+FORMATS: dict[str, Callable[[Any], Any]] = {
+    "function": build_arguments,
+    "tokens": build_token_prompt,
+    "flag": build_flag_prompt,
+    "alternating": build_alternating_prompt,
 }
-"""The function that builds each format, and the number of entries of its tokens beyond d."""
+"""The function that builds a module's input in each format."""
+EXTRA_NUMBERS = {"tokens": 1, "flag": 2, "alternating": 0}
+"""The numbers that the tokens of a format have beyond d."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,8 +80,8 @@ class ModuleModel(Model):
     format: str | None = None
 
     def __post_init__(self) -> None:
-        if self.format not in (None, "function", *PROMPTS):
-            raise InputError(f"no format called {self.format!r}: {describe_formats()}")
+        if self.format is not None:
+            check_format(self.format)
 
     @property
     def layers(self) -> list[str]:
@@ -82,7 +90,7 @@ class ModuleModel(Model):
     def check(self, problem: Any) -> None:
         if not hasattr(problem, "x_query"):
             raise InputError(
-                f"a module is asked about examples and a query, got {type(problem).__name__}: "
+                f"a module answers examples and a query, got {type(problem).__name__}: "
                 "write a function that calls it, or a Model with `layers` and `predict`"
             )
         self.find_format(problem)
@@ -94,14 +102,22 @@ class ModuleModel(Model):
     def predict(self, problem: Any) -> Predictions:
         kind = self.find_format(problem)
         problem = move_problem(problem, self.module)
-        query = problem.x_query
         with evaluate_module(self.module):
-            if kind == "function":
-                given = (problem.x, problem.y, query.squeeze(-2))
-            else:
-                given = (PROMPTS[kind][0](problem),)
-            output = self.module(*given)
-        return _read_output(output, problem, kind).unsqueeze(0)
+            output = call_module(self.module, FORMATS[kind](problem))
+        return read_output(output, problem, kind).unsqueeze(0)
+
+
+def call_module(module: nn.Module, inputs: Any) -> Any:
+    """Call a module with a dictionary of arguments, a tuple of arguments, or one argument."""
+    if isinstance(inputs, dict):
+        return module(**inputs)
+    return module(*inputs) if isinstance(inputs, tuple) else module(inputs)
+
+
+def check_format(name: str) -> None:
+    """Refuse a format that does not exist."""
+    if name not in FORMATS:
+        raise InputError(f"no format called {name!r}: {describe_formats()}")
 
 
 def guess_format(module: nn.Module, d: int) -> str:
@@ -115,16 +131,18 @@ def guess_format(module: nn.Module, d: int) -> str:
     if len(needed) == ARGUMENTS:
         return "function"
     width = _find_width(module)
-    for name, (_, more) in PROMPTS.items():
+    for name, more in EXTRA_NUMBERS.items():
         if width == d + more and len(needed) <= 1:
             return name
-    found = (
-        "no linear layer tells its input width" if width is None else f"it takes {width} numbers"
+    reason = (
+        "it has no linear layer that states the width of a token"
+        if width is None
+        else f"it takes {width} numbers a token"
     )
     raise InputError(
-        f"cannot guess the format of {type(module).__name__}'s prompts: {found} a token, "
-        f"for d={d}; "
-        f"choose one, as ModuleModel(module, format=…): {describe_formats()}"
+        f"cannot guess the format of {type(module).__name__}'s prompts: {reason}, for d={d}; "
+        "choose one, as ModuleModel(module, format=…) or HookedModel.fit(…, prompt=…): "
+        f"{describe_formats()}"
     )
 
 
@@ -144,23 +162,40 @@ def _find_width(module: nn.Module) -> int | None:
     return None
 
 
-def _read_output(output: Any, problem: Any, kind: str) -> Float[Tensor, "batch 1"]:
+def read_output(output: Any, problem: Any, kind: str) -> Float[Tensor, "batch 1"]:
     """Read the prediction from a module's output: a number per prompt, or one per token."""
-    output = output[0] if isinstance(output, tuple | list) and output else output
-    said, batch = as_tensor(output, ANSWER), len(problem.x)
+    batch = len(problem.x)
     tokens = 2 * problem.n + 1 if kind == "alternating" else problem.n + 1
-    shape = tuple(said.shape)
-    if shape in ((batch,), (batch, 1)):
-        return said.reshape(batch, 1)
-    if shape in ((batch, tokens), (batch, tokens, 1)):
-        return said.reshape(batch, tokens)[:, -1:]
-    if kind in PROMPTS and shape == (batch, tokens, problem.d + PROMPTS[kind][1]):
+    output = take_first(output)
+    answers = as_tensor(output, ANSWER)
+    read = read_predictions(answers, batch, tokens)
+    if read is not None:
+        return read
+    shape = tuple(answers.shape)
+    if kind in EXTRA_NUMBERS and shape == (batch, tokens, problem.d + EXTRA_NUMBERS[kind]):
         place = 0 if kind == "alternating" else problem.d
-        return said[:, -1, place : place + 1]
+        return answers[:, -1, place : place + 1]
     raise InputError(
         f"the model must return a prediction for each of the {batch} prompts, ({batch},), or for "
         f"each token, ({batch}, {tokens}) or ({batch}, {tokens}, 1); got {shape}"
     )
+
+
+def read_predictions(
+    answers: Tensor, batch: int, tokens: int | None
+) -> Float[Tensor, "batch 1"] | None:
+    """Read a number per prompt, or that of the last token; None for another shape."""
+    shape = tuple(answers.shape)
+    if shape in ((batch,), (batch, 1)):
+        return answers.reshape(batch, 1)
+    if tokens is not None and shape in ((batch, tokens), (batch, tokens, 1)):
+        return answers.reshape(batch, tokens)[:, -1:]
+    return None
+
+
+def take_first(output: Any) -> Any:
+    """Return the first of several outputs, or the output itself."""
+    return output[0] if isinstance(output, tuple | list) and output else output
 
 
 def move_problem(problem: Any, module: nn.Module) -> Any:

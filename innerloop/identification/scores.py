@@ -28,14 +28,15 @@ MATCH_SCORE, CLOSE, ANSWER_SHARE = 0.999, 0.99, 0.98
 """Smallest score of a match, share and similarity of what is close, share of what answers alike."""
 RESOLUTION = 1e-3
 """Scores that differ by less count as equal, unless one of them is exact."""
-EXACT_MISS, ROUNDING_MISS = 1e-9, 1e-8
-"""A candidate is exact where its score misses 1 by less than the first; where some candidate is,
-only those that miss by less than the second, which leaves room for rounding, are tied with it."""
+EXACT_MISS, ROUNDING_MISS, ROUNDING_FACTOR = 1e-9, 1e-10, 10.0
+"""A candidate is exact where its score misses 1 by less than the first. Where some candidate is,
+only those are tied with it that miss by less than the second, or than this many times what the best
+one misses, which leaves room for rounding."""
 RESAMPLINGS, TAIL_SHARE = 400, 0.025
 MAX_DISTANCE = 1e6
 """Cap on the distance of a prompt, in units of the scale: a diverged prompt counts as this."""
 
-Fit = Literal["match", "close", "answers", "none", "constant"]
+Fit = Literal["match", "close", "answers", "none", "constant", "inconsistent"]
 Scores = Float[Tensor, "candidates layers"]
 
 
@@ -162,6 +163,8 @@ class ScoreTable:
         matched = torch.quantile(self.resampled, TAIL_SHARE, dim=0) >= MATCH_SCORE
         tied &= matched | ~matched.any(dim=0)
         missed = 1 - self.scores
-        tied &= (missed <= ROUNDING_MISS) | ~(missed <= EXACT_MISS).any(dim=0)
+        least = missed.amin(dim=0)
+        rounding = (ROUNDING_FACTOR * least).clamp_min(ROUNDING_MISS)
+        tied &= (missed <= rounding) | (least > EXACT_MISS)
         lead = torch.where(tied, -torch.inf, self.scores).amax(dim=0)
         return tied & (self.scores >= lead)

@@ -59,7 +59,8 @@ class Near:
 class LayerVerdict:
     """The verdict on one layer; `nearest` is the best candidate, even if none fits.
 
-    answers        the constant, if the layer always gives the same answer; it is then not compared
+    answers        what the layer does instead, if it is not compared: it always gives the same
+                   answer, or its answers are not those of single prompts (consistency.py)
     where          the prompts on which the candidate differs most
     alike          the similarities that the literature measures, over all lengths of a prompt
     fitting_steps  the smallest and the largest number of steps that fit a single output as well as
@@ -101,7 +102,7 @@ class LayerVerdict:
         label = self.nearest if step is None else f"{self.nearest}, step {step}"
         missed = format_share(max(1 - self.share, 0.0) ** 0.5)
         most = f", most where {self.where}" if self.where else ""
-        if self.fit == "constant":
+        if self.fit in ("constant", "inconsistent"):
             return self.answers or "answers a constant"
         if self.fit == "match":
             return f"runs {label}{self._describe_fitting_steps()}"
@@ -172,21 +173,33 @@ def judge_layers(
     names: Sequence[str],
     constants: Sequence[str | None],
     declared: str | None = None,
+    inconsistencies: Sequence[str | None] | None = None,
 ) -> list[LayerVerdict]:
-    """Judge each layer, in favour of the candidate for the whole model where that fits."""
+    """Judge each layer, in favour of the candidate for the whole model where that fits.
+
+    Layers with a text in `constants` or `inconsistencies` are described by it.
+    """
+    broken = [None] * len(names) if inconsistencies is None else inconsistencies
+    constants = [b or c for b, c in zip(broken, constants, strict=True)]
     overall, tied = select_candidate(matches, scored, constants, declared), scored.find_ties()
     judged = [
         _judge_layer(matches, scored, tied[:, layer], overall, layer, name)
         for layer, name in enumerate(names)
     ]
-    return [
-        layer if constant is None else _judge_constant(layer, constant)
+    judged = [
+        layer if constant is None else _judge_without_candidates(layer, constant)
         for layer, constant in zip(judged, constants, strict=True)
+    ]
+    # Scores of answers that change are scores of nothing.
+    without = {"score": 0.0, "low": 0.0, "high": 0.0, "share": 0.0, "similarity": None}
+    return [
+        layer if text is None else replace(layer, fit="inconsistent", **without)
+        for layer, text in zip(judged, broken, strict=True)
     ]
 
 
-def _judge_constant(layer: LayerVerdict, answers: str) -> LayerVerdict:
-    """Take back what was said of a layer that answers a constant."""
+def _judge_without_candidates(layer: LayerVerdict, answers: str) -> LayerVerdict:
+    """Replace the verdict on a layer that is compared with nothing by a description."""
     return replace(
         layer,
         fit="constant",

@@ -16,6 +16,7 @@ from torch import Tensor, nn
 
 from innerloop.certification.building import BuiltTransformer
 from innerloop.errors import InputError
+from innerloop.identification.hooked import HookedModel
 from innerloop.identification.inside.streams import (
     Stream,
     StreamModel,
@@ -129,6 +130,8 @@ def as_stream_model(given: Any) -> StreamModel:
         given = ConstructionModel.from_built(given)
     if isinstance(given, ConstructionModel):
         return read_built(given)
+    if isinstance(given, HookedModel):
+        given = given.without_output()
     names = [f.name for f in fields(given)] if isinstance(given, Model) else []  # pyright: ignore[reportArgumentType]
     holder = next((name for name in names if isinstance(getattr(given, name), nn.Module)), None)
     if holder is not None:

@@ -9,6 +9,7 @@ from typing import Any
 
 from innerloop.identification.conclusion import Identification
 from innerloop.identification.discriminating import Discrimination, Rival, discriminate
+from innerloop.identification.hooked import HookedModel
 from innerloop.identification.identification import as_model
 from innerloop.identification.inside.hooks import as_stream_model
 from innerloop.identification.inside.looking import look_inside
@@ -27,16 +28,18 @@ def inspect_identification(
 ) -> Inside:
     """Look inside a model for the candidate that its verdict names, or that is nearest.
 
-    Where the model also answers before its first layer, that answer has no layer to look into.
+    Where the model also answers before its first layer, that answer has no layer to look into, and
+    neither has the own prediction of a module after its last layer.
     """
     match = find_named_match(found)
     seen = as_stream_model(model)
-    count = len(seen.layers)
+    last = len(match.steps) - (isinstance(model, HookedModel) and model.answers_itself)
+    own = slice(last - len(seen.layers), last)
     return look_inside(
         seen,
-        match.algorithms[-count:],
+        match.algorithms[own],
         distribution,
-        steps=match.steps[-count:],
+        steps=match.steps[own],
         view=match.candidate.view,
         prompts=prompts,
         seed=seed,
