@@ -78,10 +78,10 @@ def test_the_depth_follows_the_conditioning_and_a_gap_is_told() -> None:
     depths = [TransformerRegressor().fit(x, y).steps_ for x in (easy, hard)]
     assert depths[0] < depths[1]
     with pytest.warns(
-        ConvergenceWarning, match=r"the data need [\d,]+ steps, 2,000 were taken; th"
+        ConvergenceWarning, match=r"the data need [\d,]+ steps, 1,000 were taken; th"
     ):
         slow = TransformerRegressor("gradient-descent").fit(hard, y)
-    assert slow.steps_ == 2000
+    assert slow.steps_ == 1000
     other = LinearRegression().fit(hard, y).predict(hard)
     gap = np.sqrt(np.mean((slow.predict(hard) - other) ** 2)) / y.std()
     np.testing.assert_allclose(slow.gap_, gap, rtol=1e-6)
@@ -119,6 +119,40 @@ def test_edges_constant_collinear_short_and_single() -> None:
         TransformerRegressor().fit(np.array([["a", "b"], ["c", "d"]]), [1.0, 2.0])
     with pytest.raises(InputError, match="did you mean 'newton'"):
         TransformerRegressor("newtom").fit(X, y)
+
+
+@pytest.mark.parametrize("algorithm", ["newton", "relu-newton", "gd-plus-plus"])
+def test_ill_conditioned_columns_reach_least_squares(algorithm: str) -> None:
+    """A polynomial on [0, 1], a cubic in the year: scikit-learn drops directions of the latter."""
+    t, years = np.linspace(0, 1, 40), np.arange(1950.0, 2021.0)
+    noise = np.random.default_rng(0).normal(size=71)
+    for X, y in (
+        (np.stack([t**k for k in range(1, 9)], axis=1), np.sin(12 * t)),
+        (np.stack([years, years**2, years**3], axis=1), np.sin((years - 1950) / 9) + 0.3 * noise),
+    ):
+        model = TransformerRegressor(algorithm).fit(X, y)
+        scaled = (X - X.mean(axis=0)) / X.std(axis=0)
+        basis = np.linalg.svd(scaled, full_matrices=False)[0]
+        exact = basis @ (basis.T @ (y - y.mean())) + y.mean()
+        np.testing.assert_allclose(model.predict(X), exact, atol=1e-6)
+        assert model.score(X, y) > LinearRegression().fit(X, y).score(X, y) - 1e-9
+        assert model.gap_ < 1e-7
+
+
+def test_columns_of_large_offset_are_used_and_flat_ones_are_named() -> None:
+    rng = np.random.default_rng(0)
+    moments = 1.6e15 + 2.0 * np.arange(50.0)  # microseconds
+    X = np.stack([moments, rng.normal(size=50)], axis=1)
+    model = TransformerRegressor().fit(X, 0.3 * (moments - 1.6e15))
+    assert model.score(X, 0.3 * (moments - 1.6e15)) == pytest.approx(1.0, abs=1e-12)
+    X[:, 0] = 0.1 + np.spacing(0.1) * (np.arange(50) % 2)
+    frame = pandas.DataFrame(X, columns=["flat", "noise"])
+    with pytest.warns(UserWarning, match="flat cannot be told from a constant"):
+        model = TransformerRegressor().fit(frame, X[:, 0])
+    for weight in (np.full(50, 1e308), np.full(50, 1e-310), np.full(50, 1e-320)):
+        weighted = TransformerRegressor().fit(X[:, 1:], moments - 1.6e15, sample_weight=weight)
+        plain = TransformerRegressor().fit(X[:, 1:], moments - 1.6e15)
+        np.testing.assert_allclose(weighted.predict(X[:, 1:]), plain.predict(X[:, 1:]))
 
 
 def test_lasso_on_diabetes_agrees_with_scikit_learn() -> None:

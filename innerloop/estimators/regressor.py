@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -16,7 +17,6 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from innerloop.constructions.base import iterate_streams, read_prediction
 from innerloop.errors import InputError, unknown_name_error
 from innerloop.estimators.machine import (
-    MAX_STEPS,
     certify_once,
     check_steps,
     make_construction,
@@ -24,7 +24,7 @@ from innerloop.estimators.machine import (
     round_up,
     warn_gap,
 )
-from innerloop.estimators.scaling import RegressionScale
+from innerloop.estimators.scaling import RegressionScale, check_size
 from innerloop.problems.linear_regression import RegressionProblem
 
 CONSTRUCTIONS = {
@@ -33,8 +33,14 @@ CONSTRUCTIONS = {
     "gradient-descent": "looped-gradient-descent",
     "gd-plus-plus": "gd-plus-plus",
 }
-SAFE_STEPS, SAFE_RATIO = 20, 1e-7
-"""Newton's iteration is exact to this many steps, or where αλmin² is at least this."""
+MAX_STEPS = 1000
+"""The largest depth that `steps="auto"` chooses."""
+SPECTRUM_FLOOR = 1 / 3000
+"""Eigenvalues of the scaled data are at least this share of the largest: smaller ones are raised.
+
+Newton's iteration loses the digits of smaller ones to rounding: its construction refuses
+αλmin(XᵀX)² below 1e-7 beyond 20 steps.
+"""
 GROWTH, SHRINKAGE = 27 / 8, 0.5
 """GD++: step sizes grow by the factor that B = ½I takes from the largest curvature, at most."""
 MAX_QUERIES = 4096
@@ -47,12 +53,15 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
     After fitting, `layers_` holds the predictions of the training set after every step,
     `certificate_` the evidence that the blocks run the algorithm, `steps_` the depth, `condition_`
     the condition number of the scaled data and `gap_` how far the training set's predictions are
-    from least squares, as a share of the labels' spread. Collinear features, constant ones and n <
-    d are fine: predictions are those of some least-squares weights.
+    from least squares on the data as they came, as a share of the labels' spread. Collinear
+    features, constant ones and n < d are fine: predictions are those of some least-squares weights.
+    Directions of very little spread are stretched before the transformer sees them, so that
+    `condition_` is at most 3,000.
 
     Args:
         algorithm: newton, relu-newton, gradient-descent or gd-plus-plus.
-        steps: Depth, or "auto": what the conditioning of the data needs for `tolerance`.
+        steps: Depth, or "auto": what the conditioning of the data needs for `tolerance`, at most
+            1,000. A warning names the number of steps that are needed where this is not enough.
         tolerance: Share of the labels' spread that predictions on the training set may miss.
         fit_intercept: Whether data are centred first.
         run: The folder of a trained network that predicts instead: see `from_run`.
@@ -82,10 +91,16 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
         """Put the training set into the prompt; choose, certify and run the transformer."""
         X, y = validate_data(self, X, y, dtype=np.float64, y_numeric=True, ensure_min_samples=1)
         y = np.asarray(y, dtype=np.float64)
+        check_size("X", X)
+        check_size("y", y)
         weight = _check_sample_weight(sample_weight, X, dtype=np.float64, ensure_non_negative=True)
-        if not weight.sum() > 0:
+        if not weight.max() > 0:
             raise InputError("sample_weight must not be 0 for every row")
-        scale = RegressionScale.fit(X, y, weight, self.fit_intercept)
+        weight = weight / weight.max()  # the sum of weights of any size is finite and above 0
+        scale = RegressionScale.fit(X, y, weight, self.fit_intercept, SPECTRUM_FLOOR)
+        if scale.flat:
+            names = getattr(self, "feature_names_in_", [f"x{k}" for k in range(X.shape[1])])
+            self._warn_flat([str(names[k]) for k in scale.flat])
         if self.run is not None:
             self._load_run(scale, X, y)
         else:
@@ -141,9 +156,7 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
         if name in ("newton", "relu-newton"):
             self._scale = replace(scale, size=float((bound / (n * largest)) ** 0.5))
             self._needed = count_newton_steps((least / largest) ** 2, self.tolerance)
-            steps = given or (
-                self._needed if (least / largest) ** 2 >= SAFE_RATIO else min(self._needed, 20)
-            )
+            steps = given or min(self._needed, MAX_STEPS)
             parameters: dict[str, Any] = {"n": size}
         elif name == "looped-gradient-descent":
             rate = size / bound
@@ -175,15 +188,26 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
     @property
     def _rounding(self) -> float:
         """What rounding may add to the gap: the certificate's tolerance, grown by conditioning."""
-        return self.certificate_.tolerance * max(1.0, self.condition_)
+        own = self.certificate_.tolerance * max(1.0, self.condition_)
+        return own + 10 * self._scale.label_rounding
 
     def _measure_gap(self, X: np.ndarray, y: np.ndarray, weight: np.ndarray) -> float:
-        root = np.sqrt(weight / weight.sum())
-        rows = self._scale.scale_rows(X)
-        labels = y - self._scale.shift
-        exact = np.linalg.lstsq(root[:, None] * rows, root * labels, rcond=None)[0]
-        apart = self.layers_[-1] - self._scale.shift - rows @ exact
-        return float(np.sqrt(np.sum((root * apart) ** 2)) / self._scale.unit)
+        """Compare the last layer with least squares on the columns as they came."""
+        scale, root = self._scale, np.sqrt(weight / weight.sum())
+        rows, labels = scale.centre(X) * scale.inverse, (y - scale.shift) / scale.unit
+        exact = np.linalg.lstsq(root[:, None] * rows, root * labels, rcond=scale.rank_share)[0]
+        apart = (self.layers_[-1] - scale.shift) / scale.unit - rows @ exact
+        return float(np.linalg.norm(root * apart))
+
+    def _warn_flat(self, names: list[str]) -> None:
+        """Warn of columns whose entries differ by rounding alone."""
+        warnings.warn(
+            f"{type(self).__name__}: {', '.join(names)} cannot be told from a constant, and gets "
+            "no weight: its entries differ in their last digits only; subtract an offset where the "
+            "data come from",
+            UserWarning,
+            stacklevel=3,
+        )
 
     def _load_run(self, scale: RegressionScale, X: np.ndarray, y: np.ndarray) -> None:
         from innerloop.recipes.base import load
@@ -219,7 +243,7 @@ class TransformerRegressor(RegressorMixin, BaseEstimator):
 
 
 def _inverse_spread(scale: RegressionScale, X: np.ndarray) -> np.ndarray:
-    spread = (X - scale.mean).std(axis=0)
+    spread = scale.centre(X).std(axis=0)
     return np.where(spread > 0, 1 / np.where(spread > 0, spread, 1.0), 0.0)
 
 

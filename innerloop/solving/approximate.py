@@ -8,6 +8,7 @@ run of `innerloop train lista-vm-learned`, which knows no penalty but that of it
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,8 @@ class ApproximateLasso(Lasso):
 
 def make_approximate(algorithm: Any, d: int, options: dict[str, Any]) -> ApproximateLasso:
     """Make the solver of an algorithm's name, or of the folder of a run that learned LISTA-VM."""
+    if not isinstance(algorithm, str | os.PathLike):
+        raise InputError(f"algorithm must be a name or a folder, got {algorithm!r}")
     if algorithm in ALGORITHMS:
         made = ApproximateLasso.from_options("lasso", {"algorithm": algorithm, **options})
         check_count("steps", made.steps, 1)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Any, ClassVar, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
 from innerloop.errors import InputError, unknown_name_error
+from innerloop.limits import check_count
 from innerloop.solving.data import Samples
 
 S = TypeVar("S", bound="Solver")
@@ -38,6 +41,11 @@ class Solver(ABC):
         for option in options:
             if option not in known:
                 raise unknown_name_error(f"option of solve({name!r}, …)", option, known)
+        if "max_steps" in options:
+            check_count("max_steps", options["max_steps"], 1)
+        intercept = options.get("fit_intercept", True)
+        if not isinstance(intercept, bool | np.bool_):
+            raise InputError(f"fit_intercept must be True or False, got {intercept!r}")
         return cls(**options)
 
     def count_numbers(self, d: int) -> tuple[int, int]:
@@ -92,7 +100,8 @@ class PenalisedSolver(Solver, ABC):
 
 def check_positive(name: str, value: Any, least: float = 0.0, strict: bool = False) -> None:
     """Refuse what is not a number of at least `least` (above it if `strict`)."""
-    fine = isinstance(value, int | float) and not isinstance(value, bool) and value >= least
+    number = isinstance(value, int | float | np.number) and not isinstance(value, bool)
+    fine = number and least <= value < math.inf
     if not fine or (strict and value == least):
         above = "above" if strict else "at least"
-        raise InputError(f"{name} must be a number {above} {least:g}, got {value!r}")
+        raise InputError(f"{name} must be a finite number {above} {least:g}, got {value!r}")

@@ -7,6 +7,7 @@ in nothing; sample weights and the training parts of cross-validation are weight
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -22,6 +23,10 @@ from innerloop.limits import find_memory_limit
 
 CHUNK_BYTES = 1 << 26
 """Working memory of a chunk: more than this no longer fits caches, and gains nothing."""
+LARGEST = 1e150
+"""Entries of the data are at most this: squares of larger ones would overflow."""
+WEIGHT_RANGE = 1e-150, 1e150
+"""The weights of a problem sum to a number in this range."""
 MAX_PADDING = 1.3
 """A chunk's problems have at most this many times the rows of its shortest."""
 
@@ -80,7 +85,8 @@ class Problems:
     y: Sequence[Tensor] | Tensor | None
     weight: Sequence[Tensor] | Tensor | None
     groups: np.ndarray
-    features: list[str]
+    features: list[Any]
+    """Labels of the columns, as the data frame has them, or x0, x1, …"""
     positions: list[np.ndarray] | None = None
     """The rows of the data frame that each group has, in the frame's order."""
 
@@ -141,7 +147,7 @@ class Problems:
         return Samples(padded, y, weight if ragged else None, places)
 
 
-def read_problems(X: Any, y: Any, by: str | None, target: str | None, weight: Any) -> Problems:
+def read_problems(X: Any, y: Any, by: Any, target: Any, weight: Any) -> Problems:
     """Read problems from an array (problems, n, d), a list of ragged ones, or a data frame."""
     if hasattr(X, "columns"):
         if y is not None or weight is not None:
@@ -240,58 +246,125 @@ def _read_rows(part: Any, k: int) -> Tensor:
     return rows
 
 
-def _read_frame(frame: Any, by: str | None, target: str | None) -> Problems:
+def _read_frame(frame: Any, by: Any, target: Any) -> Problems:
     """Read a problem per value of column `by`; every other column but the target is a feature."""
-    columns = [str(column) for column in frame.columns]
-    for role, name in (("by", by), ("target", target)):
-        if name is not None and name not in columns:
-            raise unknown_name_error(f"column for {role}=", str(name), columns)
-    features = [name for name in columns if name not in (by, target)]
-    if not features or not len(frame):
+    labels = _read_labels(frame)
+    roles = [_find_column(labels, role, name) for role, name in (("by", by), ("target", target))]
+    places = [k for k in range(len(labels)) if k not in roles]
+    if not places or not len(frame):
         raise InputError("the data frame must have at least one row and one feature")
-    x = np.stack([read_column(frame[name], name) for name in features], axis=1)
-    y = None if target is None else read_column(frame[target], target)
-    if by is None:
-        groups, places = np.array([0]), np.zeros(len(x), dtype=int)
+    columns = [_get_column(frame, k) for k in range(len(labels))]
+    x = np.stack([read_column(columns[k], labels[k]) for k in places], axis=1)
+    y = None if roles[1] is None else read_column(columns[roles[1]], labels[roles[1]])
+    if roles[0] is None:
+        groups, members = np.array([0]), np.zeros(len(x), dtype=int)
     else:
-        groups, places = _find_groups(np.asarray(frame[by]), by)
-    positions = [np.flatnonzero(places == k) for k in range(len(groups))]
+        groups, members = _find_groups(np.asarray(columns[roles[0]]), by)
+    positions = [np.flatnonzero(members == k) for k in range(len(groups))]
     rows = [torch.from_numpy(x[where]) for where in positions]
-    labels = None if y is None else [torch.from_numpy(y[where]) for where in positions]
-    return Problems(rows, labels, None, groups, features, positions)
+    answers = None if y is None else [torch.from_numpy(y[where]) for where in positions]
+    return Problems(rows, answers, None, groups, [labels[k] for k in places], positions)
 
 
-def _find_groups(values: np.ndarray, by: str) -> tuple[np.ndarray, np.ndarray]:
-    missing = np.array(
-        [v is None or (isinstance(v, float) and math.isnan(v)) for v in values.tolist()]
-    )
+def _read_labels(frame: Any) -> list[Any]:
+    """Return the labels of a frame's columns; each must occur once, and be no tuple of levels."""
+    if getattr(frame.columns, "nlevels", 1) > 1:
+        raise InputError(
+            "the data frame has column labels of several levels (a MultiIndex): flatten them, as "
+            "by frame.columns = ['_'.join(map(str, label)) for label in frame.columns]"
+        )
+    labels = list(frame.columns)
+    seen: set[Any] = set()
+    for label in labels:
+        if label in seen:
+            raise InputError(f"the data frame has two columns called {label!r}: rename one")
+        seen.add(label)
+    return labels
+
+
+def _find_column(labels: list[Any], role: str, name: Any) -> int | None:
+    """Return the place of a column, by its label as it is: 1 and "1" are different columns."""
+    if name is None or name in labels:
+        return None if name is None else labels.index(name)
+    for label in labels:
+        if str(label) == str(name):
+            raise InputError(
+                f"no column for {role}= has the label {name!r} (a {type(name).__name__}); "
+                f"there is {label!r} (a {type(label).__name__})"
+            )
+    raise unknown_name_error(f"column for {role}=", str(name), map(str, labels))
+
+
+def _get_column(frame: Any, place: int) -> Any:
+    return frame.iloc[:, place] if hasattr(frame, "iloc") else frame[frame.columns[place]]
+
+
+def _find_groups(values: np.ndarray, by: Any) -> tuple[np.ndarray, np.ndarray]:
+    """Return the different values, sorted where they can be, and the place of each row's value."""
+    if values.dtype.kind in "mM":
+        missing = np.isnat(values)
+    else:
+        missing = np.array([_is_missing(value) for value in values.tolist()])
     if missing.any():
         row = int(missing.argmax())
         raise InputError(f"column {by!r} has no group in row {row}: drop the row or fill it")
     try:
         groups, places = np.unique(values, return_inverse=True)
+        return groups, places
+    except TypeError:  # values of several types have no order: 1 and "1" stay apart
+        pass
+    try:
+        known = set(values.tolist())
     except TypeError:
-        groups, places = np.unique(values.astype(str), return_inverse=True)
-    return groups, places
+        raise InputError(f"column {by!r} must hold values that can be compared") from None
+    ordered = sorted(known, key=lambda value: (type(value).__name__, str(value)))
+    groups = np.empty(len(ordered), dtype=object)
+    groups[:] = ordered
+    place_of = {value: place for place, value in enumerate(ordered)}
+    return groups, np.array([place_of[value] for value in values.tolist()])
 
 
-def read_column(column: Any, name: str) -> np.ndarray:
+def _is_missing(value: Any) -> bool:
+    """Whether a value is None, NaN, or pandas' NaT or NA."""
+    try:
+        return value is None or bool(operator.ne(value, value))
+    except (TypeError, ValueError):  # pandas.NA is neither equal to itself nor different
+        return not isinstance(value, np.ndarray)
+
+
+def read_column(column: Any, name: Any) -> np.ndarray:
     """Read a column of numbers; an error names the column and the first row that has none."""
     values = np.asarray(column)
+    if values.dtype.kind in "mM":
+        raise InputError(
+            f"column {name!r} must hold numbers, got {values.dtype}: convert it, as by "
+            "(column - column.min()) / pandas.Timedelta('1s'), or drop the column"
+        )
     if values.dtype.kind not in "buif":
         values = np.array([_parse_number(v, name, row) for row, v in enumerate(values.tolist())])
     values = values.astype(np.float64)
-    if not np.isfinite(values).all():
-        row = int((~np.isfinite(values)).argmax())
-        raise InputError(f"column {name!r} has {values[row]} in row {row}: drop the row or fill it")
+    fine = np.abs(values) <= LARGEST  # false for NaN
+    if not fine.all():
+        row = int((~fine).argmax())
+        remedy = _describe_remedy(float(values[row]))
+        raise InputError(f"column {name!r} has {values[row]} in row {row}: {remedy}")
     return values
 
 
-def _parse_number(value: Any, name: str, row: int) -> float:
+def _describe_remedy(value: float) -> str:
+    if math.isfinite(value):
+        return f"entries are at most {LARGEST:g}, scale the data"
+    return "drop the row or fill it"
+
+
+def _parse_number(value: Any, name: Any, row: int) -> float:
     if value is None:
         return float("nan")
-    if isinstance(value, int | float | np.number):
-        return float(value)
+    if isinstance(value, int | float | np.number) and not isinstance(value, np.complexfloating):
+        try:
+            return float(value)
+        except OverflowError:
+            return math.inf if value > 0 else -math.inf
     raise InputError(
         f"column {name!r} must hold numbers, row {row} has {str(value)[:50]!r}: encode it or drop "
         "the column"
@@ -303,21 +376,20 @@ def _number_features(count: int) -> list[str]:
 
 
 def _check_finite(problems: Problems) -> None:
-    """Refuse NaN and infinity; the error says where the first is."""
+    """Refuse NaN, infinity and numbers whose squares overflow; the error says where one is."""
     named = {"X": problems.x, "y": problems.y, "sample_weight": problems.weight}
     for name, parts in named.items():
-        # A sum is finite only if its terms are, and is quicker than looking at each of them.
-        if parts is None or (isinstance(parts, Tensor) and bool(torch.isfinite(parts.sum()))):
+        if parts is None or (isinstance(parts, Tensor) and _is_in_range(parts)):
             continue
         for k, part in enumerate(parts):
-            bad = ~torch.isfinite(part)
-            if bool(bad.any()):
+            if not _is_in_range(part):
+                bad = ~(part.abs() <= LARGEST)
                 row, *column = (int(place) for place in bad.nonzero()[0])
                 place = f"row {row}" + (f", feature {column[0]}" if column else "")
                 value = float(part[(row, *column)])
                 raise InputError(
                     f"{name} of problem {problems.groups[k]} contains {value} at {place}: "
-                    "drop it or fill it"
+                    f"{_describe_remedy(value)}"
                 )
     if problems.weight is None:
         return
@@ -326,3 +398,15 @@ def _check_finite(problems: Problems) -> None:
             raise InputError(
                 f"sample_weight of problem {problems.groups[k]} must be at least 0, and not all 0"
             )
+        total = float(part.sum())
+        if not WEIGHT_RANGE[0] <= total <= WEIGHT_RANGE[1]:
+            raise InputError(
+                f"sample_weight of problem {problems.groups[k]} sums to {total:.3g}, expected "
+                f"{WEIGHT_RANGE[0]:g} to {WEIGHT_RANGE[1]:g}: divide all weights by their largest"
+            )
+
+
+def _is_in_range(part: Tensor) -> bool:
+    """Whether all entries are finite and of moderate size: one pass that also detects NaN."""
+    least, largest = torch.aminmax(part)
+    return bool((least >= -LARGEST) & (largest <= LARGEST))

@@ -23,7 +23,8 @@ from innerloop.limits import check_count
 from innerloop.solving.base import Answers, Solver, check_positive
 from innerloop.solving.data import Samples
 from innerloop.solving.k_means import KMeans, assign
-from innerloop.solving.starts import Centres, read_start
+from innerloop.solving.quadratic import check_underflow
+from innerloop.solving.starts import Centres, check_start, read_start
 
 Covariance = Literal["full", "tied", "diag", "spherical"]
 Shares = Float[Tensor, "problems n clusters"]
@@ -78,6 +79,7 @@ class GaussianMixture(Solver):
         return 4 * self.clusters * (d + 1), 4 * self.clusters * d * d
 
     def solve(self, samples: Samples, tolerance: float) -> Answers:
+        check_underflow(samples)
         mixture = self._first_mixture(samples)
         total = samples.totals
         bounds = torch.full_like(total, -torch.inf)
@@ -128,9 +130,13 @@ class GaussianMixture(Solver):
         k, d = mixture.means.shape[1:]
         if self.start_weights is not None:
             given = as_tensor(self.start_weights, "start_weights").double().to(samples.x)
+            check_start("start_weights", given)
+            if bool((given < 0).any()) or bool(((given.sum(dim=-1) - 1).abs() > 1e-6).any()):
+                raise InputError("start_weights must be at least 0 and sum to 1")
             mixture = mixture._replace(weights=_spread(given, samples, (k,)).clone())
         if self.start_covariances is not None:
             given = as_tensor(self.start_covariances, "start_covariances").double().to(samples.x)
+            check_start("start_covariances", given)
             mixture = mixture._replace(covariances=_spread(given, samples, (k, d, d)).clone())
         return mixture
 

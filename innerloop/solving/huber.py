@@ -20,6 +20,7 @@ from torch import Tensor
 from innerloop.errors import InputError
 from innerloop.solving.base import Answers, PenalisedSolver, check_positive
 from innerloop.solving.data import Samples
+from innerloop.solving.quadratic import centre_carefully, check_underflow, find_doubtful
 
 HALVINGS = 30
 """A Newton step is halved at most this often."""
@@ -76,10 +77,14 @@ class _Standardised:
     @classmethod
     def from_samples(cls, samples: Samples, fit_intercept: bool, penalty: Tensor) -> _Standardised:
         x, y = samples.x, samples.labels
+        check_underflow(samples)
         x_mean, y_mean = torch.zeros_like(x[:, 0]), torch.zeros_like(y[:, 0])
         if fit_intercept:
             x_mean, y_mean = samples.average(x), samples.average(y)
         x, y = x - x_mean.unsqueeze(1), y - y_mean.unsqueeze(1)
+        doubtful = find_doubtful(samples.average(x.square()), x_mean)
+        if len(doubtful) and fit_intercept:
+            x[doubtful], x_mean[doubtful] = centre_carefully(samples.select(doubtful))
         x_scale = samples.average(x.square()).sqrt()
         x_scale = torch.where(x_scale > 0, x_scale, 1.0)
         y_scale = samples.average(y.square()).sqrt()

@@ -19,6 +19,7 @@ from innerloop.errors import InputError
 from innerloop.limits import check_count, check_seed
 from innerloop.solving.base import Answers, Solver
 from innerloop.solving.data import Samples
+from innerloop.solving.quadratic import check_underflow
 from innerloop.solving.starts import Centres, draw_far_points, read_start
 
 Labels = Int[Tensor, "problems n"]
@@ -52,6 +53,7 @@ class KMeans(Solver):
         return 3 * d + 4 * self.clusters, 4 * self.clusters * d
 
     def solve(self, samples: Samples, tolerance: float) -> Answers:
+        check_underflow(samples)
         shift = samples.average(samples.x).unsqueeze(1)  # distances near 0 keep their digits
         moved = Samples(samples.x - shift, None, samples.weight, samples.places)
         if self.start is not None:

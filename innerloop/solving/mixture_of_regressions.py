@@ -24,6 +24,7 @@ from innerloop.limits import check_count, check_seed
 from innerloop.solving.base import Answers, Solver
 from innerloop.solving.data import Samples
 from innerloop.solving.k_means import keep_better
+from innerloop.solving.quadratic import check_underflow
 from innerloop.solving.starts import read_start
 
 LEAST_SHARE = 1e-12
@@ -72,6 +73,7 @@ class MixtureOfRegressions(Solver):
         return (4 + self.components) * (d + 1), 4 * self.components * (d + 1) ** 2
 
     def solve(self, samples: Samples, tolerance: float) -> Answers:
+        check_underflow(samples)
         x = samples.x
         if self.fit_intercept:
             x = torch.cat([x, torch.ones_like(x[..., :1])], dim=-1)

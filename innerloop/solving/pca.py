@@ -18,6 +18,7 @@ from innerloop.errors import InputError
 from innerloop.limits import check_count
 from innerloop.solving.base import Answers, Solver
 from innerloop.solving.data import Samples
+from innerloop.solving.quadratic import centre_carefully, check_underflow, find_doubtful
 
 LEAST_SHARE = 1e-10
 """Below this share of the largest variance, eigenvectors of a product lose half of their digits."""
@@ -43,13 +44,21 @@ class PCA(Solver):
 
     def solve(self, samples: Samples, tolerance: float) -> Answers:
         assert self.components is not None
+        check_underflow(samples)
         mean, totals = samples.average(samples.x), samples.totals
         x = (samples.x - mean.unsqueeze(1)) * (samples.weights > 0).unsqueeze(-1)
+        squares = x.square().sum(dim=1)
+        doubtful = find_doubtful(squares / totals.unsqueeze(-1), mean)
+        if len(doubtful):
+            part = samples.select(doubtful)
+            careful, mean[doubtful] = centre_carefully(part)
+            x[doubtful] = careful * (part.weights > 0).unsqueeze(-1)
+            squares[doubtful] = x[doubtful].square().sum(dim=1)
         x = x / (totals - 1).clamp_min(1).sqrt()[:, None, None]
         values, vectors = _decompose(x, self.components)
         signs = vectors.gather(-1, vectors.abs().argmax(dim=-1, keepdim=True)).sign()
         vectors = vectors * torch.where(signs == 0, 1.0, signs)
-        spread = x.square().sum(dim=(1, 2))
+        spread = squares.sum(dim=-1) / (totals - 1).clamp_min(1)
         products = (vectors @ x.mT) @ x
         residuals = (products - values.unsqueeze(-1) * vectors).norm(dim=-1).amax(dim=-1)
         measures = residuals / torch.where(spread > 0, spread, 1.0)

@@ -12,8 +12,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from innerloop.errors import InputError
 from innerloop.solving.data import Samples
 
+DOUBTFUL_SHARE = 1e-9
+"""Columns whose spread is at most this share of their mean are centred with more care."""
+LEAST_SIZE = 1e-140
+LEAST_SQUARE = LEAST_SIZE**2
+"""Columns need an entry of this size, so that their squares do not underflow."""
+FLAT_SHARE = 2 * torch.finfo(torch.float64).eps
+"""A column whose spread is at most this share of its size is constant but for rounding."""
 Matrices = Float[Tensor, "problems d d"]
 Vectors = Float[Tensor, "problems d"]
 Numbers = Float[Tensor, " problems"]
@@ -41,6 +49,7 @@ class Centred(NamedTuple):
 def centre(samples: Samples, fit_intercept: bool) -> Centred:
     """Take the means away and scale rows, so that sums of squares are weighted means of squares."""
     x, y = samples.x, samples.labels
+    check_labels(y, samples.places)
     x_mean, y_mean = x.new_zeros(x[:, 0].shape), y.new_zeros(len(y))
     if fit_intercept:
         x_mean, y_mean = samples.average(x), samples.average(y)
@@ -52,11 +61,77 @@ def centre(samples: Samples, fit_intercept: bool) -> Centred:
     return Centred(x * scales.unsqueeze(-1), y * scales, x_mean, y_mean)
 
 
+def find_doubtful(squares: Vectors, x_mean: Vectors) -> Tensor:
+    """Return the problems with columns that vary too little for plain centring, or underflow.
+
+    `squares` holds the mean square of each centred column.
+    """
+    doubtful = squares <= (DOUBTFUL_SHARE * x_mean).square().clamp_min(LEAST_SQUARE)
+    return doubtful.any(dim=-1).nonzero().squeeze(-1)
+
+
+def recentre(samples: Samples, rows: Centred, doubtful: Tensor, fit_intercept: bool) -> None:
+    """Centre the rows of some problems again, in place and with more care."""
+    part = samples.select(doubtful)
+    check_underflow(part)
+    if fit_intercept and len(doubtful):
+        x, rows.x_mean[doubtful] = centre_carefully(part)
+        scales = (part.weights / part.totals.unsqueeze(-1)).sqrt()
+        rows.x[doubtful] = x * scales.unsqueeze(-1)
+
+
+def centre_carefully(samples: Samples) -> tuple[Float[Tensor, "problems n d"], Vectors]:
+    """Return centred rows and their mean, by differences to one of the rows.
+
+    These differences are exact where the offset of a column is large. A column that varies by no
+    more than rounding becomes 0.
+    """
+    first = samples.weights.argmax(dim=-1)
+    origin = samples.x[torch.arange(len(first), device=first.device), first]
+    x = samples.x - origin.unsqueeze(1)
+    mean = samples.average(x)
+    x = x - mean.unsqueeze(1)
+    sizes = (samples.x.abs() * (samples.weights > 0).unsqueeze(-1)).amax(dim=1)
+    flat = samples.average(x.square()).sqrt() <= FLAT_SHARE * sizes
+    return torch.where(flat.unsqueeze(1), 0.0, x), origin + mean
+
+
+def check_underflow(samples: Samples) -> None:
+    """Refuse columns and labels whose entries are not 0, but have squares that are."""
+    if samples.y is not None:
+        check_labels(samples.y, samples.places)
+    largest = samples.x.abs().amax(dim=1)
+    tiny = (largest > 0) & (largest < LEAST_SIZE)
+    if bool(tiny.any()):
+        problem, feature = (int(place) for place in tiny.nonzero()[0])
+        raise InputError(
+            f"feature {feature} of problem {int(samples.places[problem])} has no entry larger than "
+            f"{float(largest[problem, feature]):.3g}, at least {LEAST_SIZE:g} is needed: scale it"
+        )
+
+
+def check_labels(y: Float[Tensor, "problems n"], places: Tensor) -> None:
+    """Refuse labels that are not all 0, but have squares that are."""
+    largest = y.abs().amax(dim=-1)
+    tiny = (largest > 0) & (largest < LEAST_SIZE)
+    if bool(tiny.any()):
+        problem = int(tiny.nonzero()[0])
+        raise InputError(
+            f"problem {int(places[problem])} has no label larger than {float(largest[problem]):.3g}"
+            f", at least {LEAST_SIZE:g} is needed: scale them"
+        )
+
+
 def reduce_samples(samples: Samples, fit_intercept: bool) -> Quadratic:
     """Compute G, c and s of every problem."""
-    x, y, x_mean, y_mean = centre(samples, fit_intercept)
-    moment = (x.mT @ y.unsqueeze(-1)).squeeze(-1)
-    return Quadratic(x.mT @ x, moment, y.square().sum(dim=-1), x_mean, y_mean)
+    rows = centre(samples, fit_intercept)
+    gram = rows.x.mT @ rows.x
+    doubtful = find_doubtful(gram.diagonal(dim1=-2, dim2=-1), rows.x_mean)
+    if len(doubtful):
+        recentre(samples, rows, doubtful, fit_intercept)
+        gram = rows.x.mT @ rows.x
+    moment = (rows.x.mT @ rows.y.unsqueeze(-1)).squeeze(-1)
+    return Quadratic(gram, moment, rows.y.square().sum(dim=-1), rows.x_mean, rows.y_mean)
 
 
 def intercepts(

@@ -28,7 +28,7 @@ class Solution:
     name: str
     measure: str
     groups: np.ndarray
-    features: list[str]
+    features: list[Any]
     arrays: dict[str, Any] = field(repr=False)
 
     def __getattr__(self, name: str) -> Any:
@@ -66,7 +66,7 @@ class Solution:
             named = ", ".join(map(str, failed[:MAX_NAMES])) + (
                 ", …" if len(failed) > MAX_NAMES else ""
             )
-            worst = float(np.nanmax(np.asarray(self.arrays["optimality"])))
+            worst = float(np.fmax.reduce(np.ravel(self.arrays["optimality"])))
             line += f"; not: {named} (largest {self.measure}: {worst:.2g})"
         return line
 
@@ -107,4 +107,10 @@ class Solution:
         """`coef_age`, `centers_0_age`, `weights_1`, `inertia`."""
         by_feature = name in ("coef", "components", "centers", "means", "mean") and place
         parts = [str(k) for k in (place[:-1] if by_feature else place)]
-        return "_".join([name, *parts, *([self.features[place[-1]]] if by_feature else [])])
+        return "_".join([name, *parts, *([self._label(place[-1])] if by_feature else [])])
+
+    def _label(self, place: int) -> str:
+        """A feature's label as text; 1 and "1" would be the same, and "1" is put in quotes then."""
+        label = self.features[place]
+        same = [other for other in self.features if str(other) == str(label)]
+        return str(label) if len(same) == 1 else repr(label)

@@ -51,8 +51,8 @@ def solve(
     path: Any = None,
     cv: int | None = None,
     algorithm: Any = "auto",
-    by: str | None = None,
-    target: str | None = None,
+    by: Any = None,
+    target: Any = None,
     sample_weight: Any = None,
     device: Any = None,
     tolerance: float | None = None,
@@ -75,8 +75,8 @@ def solve(
         cv: Choose a penalty per problem by cross-validation with this many folds.
         algorithm: "auto"; or for an approximate lasso ista, fista, lista-vm (with `steps`), or the
             folder of a run that learned LISTA-VM.
-        by: The column of a data frame that says which problem a row belongs to.
-        target: The column of a data frame that has the labels.
+        by: The label of the data frame's column that says which problem a row belongs to.
+        target: The label of the data frame's column that has the values to predict.
         sample_weight: A weight per row, where the solver takes them.
         device: Where to compute; where the data are if None.
         tolerance: The largest measure of optimality that counts as converged.
@@ -102,12 +102,15 @@ def solve(
     _check_call(name, solver, problems, path, cv)
     tolerance = solver.default_tolerance if tolerance is None else tolerance
     check_positive("tolerance", tolerance)
+    device = None if device is None else _read_device(device)
     arrays: list[tuple[Tensor, Answers]] = []
     with _open_progress(progress) as report:
         done = 0
         for samples in problems.iterate_chunks(*solver.count_numbers(len(problems.features))):
             moved = samples if device is None else samples.to(device)
-            arrays.append((samples.places, _solve_chunk(solver, moved, path, cv, tolerance)))
+            answers = _solve_chunk(solver, moved, path, cv, tolerance)
+            answers["converged"] = answers["converged"] & find_finite(answers)
+            arrays.append((samples.places, answers))
             done += len(samples.places)
             report(done / len(problems), f"{done:,} of {len(problems):,} problems")
     solution = _join(name, solver, problems, arrays, keep_tensors=_holds_tensors(X))
@@ -139,13 +142,38 @@ def _make_solver(
 def _read_penalty(penalty: Any, count: int) -> Tensor:
     try:
         values = torch.as_tensor(np.asarray(penalty, dtype=np.float64))
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         raise InputError(f"penalty must be a number, or {count} of them; got {penalty!r}") from None
     if values.shape not in ((), (count,)):
-        raise InputError(f"penalty must be a number, or {count} of them; got {len(values)}")
-    if not bool((values >= 0).all()):
-        raise InputError(f"penalty must be at least 0, got {float(values.min())}")
+        raise InputError(f"penalty must be a number, or {count} of them; got {values.numel()}")
+    fine = (values >= 0) & torch.isfinite(values)
+    if not bool(fine.all()):
+        worst = float(values[~fine].reshape(-1)[0])
+        expected = "at least 0" if worst < 0 else "a finite number"
+        raise InputError(f"penalty must be {expected}, got {worst}")
     return values
+
+
+def _read_device(device: Any) -> torch.device:
+    try:
+        place = torch.device(device)
+        torch.empty(0, device=place)
+    except (RuntimeError, AssertionError, TypeError) as error:
+        reason = (str(error).splitlines() or [""])[0]
+        raise InputError(f"device={device!r} cannot be used here: {reason}") from None
+    if place.type == "meta":
+        raise InputError("device='meta' holds no numbers: use 'cpu' or a GPU")
+    return place
+
+
+def find_finite(answers: Answers) -> Tensor:
+    """Return, in the shape of `converged`, whether all numbers of an answer are finite."""
+    shape = answers["converged"].shape
+    fine = torch.ones_like(answers["converged"])
+    for name, values in answers.items():
+        if values.is_floating_point() and values.shape[: len(shape)] == shape and name != "path":
+            fine &= torch.isfinite(values).reshape(*shape, -1).all(dim=-1)
+    return fine
 
 
 def _check_call(name: str, solver: Solver, problems: Problems, path: Any, cv: Any) -> None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from innerloop.arrays import as_tensor
 from innerloop.errors import InputError
-from innerloop.solving.data import Samples
+from innerloop.solving.data import LARGEST, Samples
 
 Centres = Float[Tensor, "problems clusters d"]
 
@@ -24,11 +24,23 @@ def read_start(start: Any, samples: Samples, clusters: int, what: str = "start")
             f"{what} must be ({clusters}, {d}), or one such for each problem; "
             f"got {tuple(given.shape)}"
         )
+    check_start(what, given)
     if given.ndim == 3:
         if int(samples.places.max()) >= len(given):
             raise InputError(f"{what} must have one entry for each problem, got {len(given)}")
         return given[samples.places]
     return given.expand(len(samples.x), clusters, d)
+
+
+def check_start(what: str, given: Tensor) -> None:
+    """Refuse a start with NaN, infinity or numbers whose squares overflow."""
+    fine = given.abs() <= LARGEST  # false for NaN
+    if not bool(fine.all()):
+        place = tuple(int(index) for index in (~fine).nonzero()[0])
+        raise InputError(
+            f"{what} must hold finite numbers of at most {LARGEST:g}, got {float(given[place])} "
+            f"at {place}"
+        )
 
 
 def draw_far_points(samples: Samples, clusters: int, generator: torch.Generator) -> Centres:

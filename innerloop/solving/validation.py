@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from innerloop.arrays import as_tensor
 from innerloop.errors import InputError
 from innerloop.limits import check_count
 from innerloop.solving.base import Answers, PenalisedSolver
@@ -34,9 +35,12 @@ def resolve_path(
         exponents = torch.linspace(0.0, 1.0, count, dtype=torch.float64, device=samples.x.device)
         largest = solver.largest_penalty(samples).clamp_min(torch.finfo(torch.float64).eps)
         return largest.unsqueeze(-1) * LEAST_SHARE**exponents
-    values = torch.as_tensor(path, dtype=torch.float64).to(samples.x.device)
-    if values.ndim != 1 or not len(values) or bool((values < 0).any()):
-        raise InputError("path must be a number of penalties, or a list of them that are ≥ 0")
+    values = as_tensor(path, "path").double().to(samples.x.device)
+    fine = (values >= 0) & torch.isfinite(values)
+    if values.ndim != 1 or not len(values) or not bool(fine.all()):
+        raise InputError(
+            "path must be a number of penalties, or a list of them that are finite and ≥ 0"
+        )
     return values.expand(len(samples.x), len(values))
 
 
