@@ -727,7 +727,7 @@ def test_what_is_missing_is_said() -> None:
 
     with pytest.raises(InputError, match="needs a value of eta"):
         program(w=State("d", shared=True))(needs)()
-    with pytest.raises(InputError, match="no size is called 'z'"):
+    with pytest.raises(InputError, match="w has a dimension 'z', but the sizes are d, n"):
         program(w=State("z"))(needs)(eta=1.0).compiled  # noqa: B018
     assert program(w=State("d"), eta=Number(2.0))(needs)().eta == 2.0
 
