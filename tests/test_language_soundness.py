@@ -21,6 +21,7 @@ from innerloop.language import (
     geometric_knots,
     mean,
     own_total,
+    piecewise,
     program,
     soft_threshold,
     softmax,
@@ -283,3 +284,46 @@ def test_flags_of_a_prompt_are_checked_when_it_is_run(kind: str) -> None:
     built.predict(problem)
     with pytest.raises(OutOfRangeError):
         built.predict(replace(problem, y=0.5 * problem.y + 0.25))
+
+
+def test_a_step_that_changed_is_refused_when_it_is_compiled_again() -> None:
+    """It is not compiled as it once was, without a word."""
+    factor = [1]
+
+    def step(me: Any) -> None:
+        me.q = me.q + factor[0] * mean(lambda j: j.y)
+
+    made = make(step)
+    assert innerloop.compile(made, **SMALL).certificate.holds
+    factor[0] = 2
+    with pytest.raises(CannotCompile, match=r"line .*computes something else"):
+        innerloop.compile(made, **SMALL)
+
+
+def test_a_list_as_a_default_is_refused() -> None:
+    def step(me: Any, seen: Any = []) -> None:  # noqa: B006
+        seen.append(1)
+        me.q = me.q + len(seen) * me.y
+
+    with pytest.raises(CannotCompile, match=r"line .*default of seen must be a number, got a list"):
+        make(step)
+
+
+def test_a_function_on_knots_that_changes_its_argument_is_followed() -> None:
+    def step(me: Any) -> None:
+        me.q = piecewise(me.y, lambda s: s.mul_(3.0), torch.linspace(-50, 50, 5))
+
+    problem = LinearRegression(d=2, n=3).sample(generator=torch.Generator().manual_seed(0))
+    made = make(step)
+    made.answer(lambda me: mean(lambda j: j.q))
+    predicted = innerloop.compile(made, **SMALL).predict(problem)
+    assert float(predicted) == pytest.approx(3 * float(problem.y.mean()), abs=1e-13)
+
+
+def test_a_flag_must_be_exact_where_the_bound_is_large() -> None:
+    def step(me: Any) -> None:
+        me.flag = 0.99995 * me.t
+        me.q = me.q + gate(me.flag, me.y, 1e6)
+
+    with pytest.raises(CannotCompile, match=r"the flag of gate must be 0 or 1 .* is 0.99995"):
+        innerloop.compile(make(step), **SMALL)

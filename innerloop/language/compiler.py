@@ -67,14 +67,17 @@ def compile_program(
     recordings: Recordings,
 ) -> Compiled:
     """Compile the steps of these numbers; `numbers(k)` has rationals, whole numbers, matrices."""
-    shapes = {name: r.find_shape(sizes) for name, r in definition.registers.items()}
+    shapes = definition.find_shapes(sizes)
     check_size(definition, shapes)
     check_shared(definition, sizes)
     records: dict[str, Record] = {}
+    repeated: set[Any] = set()
 
     def trace(run: Callable[..., Trace], function: Any, k: int, part: str) -> Trace:
         bound = numbers(k)
-        records[part] = recordings.find(definition, function, k, sizes, bound)
+        is_first = function not in repeated
+        repeated.add(function)
+        records[part] = recordings.find(definition, function, k, sizes, bound, repeat=is_first)
         return run(records[part], bound, definition.registers, shapes)
 
     prologue = epilogue = answer = None

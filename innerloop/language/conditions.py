@@ -8,14 +8,23 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
+import torch
+
 from innerloop.language.errors import CannotCompile
 
 Condition = Literal["0 or 1", "0 or at least 1", "at least 0"]
 MAX_ERROR = 1e-4
-"""Values may be off by this much in floating point: flags in float32 are."""
+"""Flags in float32 may be off by this much, and marks, which are points on circles."""
+MAX_ERROR_FLOAT64 = 1e-9
+"""Flags in float64 may be off by this much."""
 
 
-def find_violations(values: Any, condition: Condition, error: float = MAX_ERROR) -> Any:
+def find_error(dtype: torch.dtype) -> float:
+    """Return by how much a flag of a type of numbers may be off."""
+    return MAX_ERROR_FLOAT64 if dtype == torch.float64 else MAX_ERROR
+
+
+def find_violations(values: Any, condition: Condition, error: float) -> Any:
     """Return which entries of an array violate a condition by more than an error."""
     if condition == "0 or 1":
         return abs(values * (1 - values)) > error

@@ -11,10 +11,11 @@ from collections import namedtuple
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
+from numbers import Real
 from typing import Any
 
 from innerloop.errors import InputError
-from innerloop.language.errors import CannotCompile, find_definition
+from innerloop.language.errors import CannotCompile, Line, find_definition
 from innerloop.language.machine import Function
 from innerloop.language.prompts.base import Prompt
 from innerloop.language.recording import Recordings
@@ -94,6 +95,18 @@ class Definition:
         """Whether a function asks for n: then weights are for prompts of that n."""
         return any("n" in list_arguments(function) for function in self.functions)
 
+    def find_shapes(self, sizes: Mapping[str, int]) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every register for these sizes."""
+        for name, register in self.registers.items():
+            for dim in register.dims:
+                if isinstance(dim, str) and dim not in sizes:
+                    raise CannotCompile(
+                        f"{name} has a dimension {dim!r}, but the sizes are {', '.join(sizes)}: "
+                        "use one of these, or a whole number",
+                        find_definition(self.step),
+                    )
+        return {name: register.find_shape(sizes) for name, register in self.registers.items()}
+
     def bind(
         self, function: Function, k: int, sizes: Mapping[str, int], numbers: Mapping[str, Any]
     ) -> dict[str, Any]:
@@ -148,6 +161,9 @@ def make_definition(step: Function, prompt: Prompt, declared: Mapping[str, Any])
             )
     registers = {n: part for n, part in declared.items() if isinstance(part, Register)}
     numbers = {n: part for n, part in declared.items() if n not in registers}
+    for name, part in numbers.items():
+        if not isinstance(part, Matrices):
+            _check_default(name, part.default, line)
     definition = Definition(step, prompt, registers, numbers)
     prompt.check_registers(str(line) if line.file else definition.name, registers)
     if not definition.states:
@@ -166,9 +182,20 @@ def add_numbers(definition: Definition, function: Function) -> list[str]:
         if name in known:
             continue
         default = argument.default if argument.default is not inspect.Parameter.empty else None
+        _check_default(name, default, find_definition(function))
         definition.numbers[name] = Number(default)
         found.append(name)
     return found
+
+
+def _check_default(name: str, default: Any, line: Line) -> None:
+    """Refuse a default that is not a number, such as a list that calls would share."""
+    if default is not None and (not isinstance(default, Real) or isinstance(default, bool)):
+        raise CannotCompile(
+            f"the default of {name} must be a number, got {describe_kind(default)}: arguments of a "
+            "program after the token are its numbers",
+            line,
+        )
 
 
 def _get_text(function: Function) -> str:

@@ -77,7 +77,7 @@ def _find_relative_error(each: Range) -> float | None:
     knots = each.knots
     if knots is None or knots.function is None:
         return None
-    values = knots.function(knots.places).abs()
+    values = knots.levels.abs()
     least = torch.minimum(values[:-1], values[1:])
     return None if bool((least == 0).any()) else float((knots.errors / least).max())
 

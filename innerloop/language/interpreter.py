@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from innerloop.errors import InputError
-from innerloop.language.conditions import MAX_ERROR, Condition, find_violations
+from innerloop.language.conditions import MAX_ERROR, Condition, find_error, find_violations
 from innerloop.language.errors import CannotCompile
 from innerloop.language.knots import Knots
 from innerloop.language.machine import Body, Machine
@@ -66,7 +66,7 @@ class Interpreter(Machine):
     def interpolate(self, value: Value, knots: Knots) -> Value:
         """Straight lines; the function itself if the interpreter is `smooth`."""
         if self.smooth:
-            return Value(knots.function(value.array), value.shape)
+            return Value(knots.evaluate(value.array), value.shape)
         return value.sum_hinges(*knots.net)
 
     def check_range(self, value: Any, low: Any, high: Any) -> None:
@@ -80,14 +80,14 @@ class Interpreter(Machine):
         if violated.any():
             entry = float(_pick(value.array, violated))
             raise CannotCompile(
-                f"{name} must be {condition} in every token, and is {entry:.3g} in one: what it "
+                f"{name} must be {condition} in every token, and is {entry:.9g} in one: what it "
                 "computes is then not what its name says"
             )
 
     @property
     def _error(self) -> float:
         """By how much a flag may be off: by nothing where numbers are rational."""
-        return MAX_ERROR if isinstance(self._like, Tensor) else 0.0
+        return find_error(self._like.dtype) if isinstance(self._like, Tensor) else 0.0
 
     def _find_keys(self, over: str) -> np.ndarray:
         """Return which tokens count, (tokens, keys), or (1, keys) if that is the same for all."""
@@ -129,7 +129,7 @@ class Interpreter(Machine):
         if violated.any():
             raise CannotCompile(
                 "`where` must be 0 or 1 for every pair of tokens, and is "
-                f"{float(_pick(flags, violated)):.3g} for one: a gate that is half open lets part "
+                f"{float(_pick(flags, violated)):.9g} for one: a gate that is half open lets part "
                 "of its score through"
             )
         return flags

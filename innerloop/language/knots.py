@@ -27,17 +27,21 @@ class Knots:
     function: Callable[[Tensor], Tensor]
     places: Tensor
 
+    def evaluate(self, places: Tensor) -> Tensor:
+        """Return the function at some places; it may change the copy that it is called with."""
+        return self.function(places.clone())
+
     @cached_property
     def net(self) -> tuple[list[float], ...]:
         """Slope, bias and weight of the hidden units that add up to the lines."""
-        piece = piecewise_linear("x", "y", self.function, self.places)
+        piece = piecewise_linear("x", "y", self.evaluate, self.places)
         assert isinstance(piece, Elementwise)
         return tuple(part.tolist() for part in (piece.slope, piece.bias, piece.weight))
 
     @cached_property
     def levels(self) -> Tensor:
         """The function at the knots."""
-        return self.function(self.places)
+        return self.evaluate(self.places)
 
     @cached_property
     def slopes(self) -> Tensor:
@@ -48,7 +52,7 @@ class Knots:
     def _measured(self) -> Tensor:
         """Function minus line, at all shares of each interval, rounding apart."""
         low, high = self.places[:-1, None], self.places[1:, None]
-        inside = self.function(low + (high - low) * SHARES)
+        inside = self.evaluate(low + (high - low) * SHARES)
         inside[:, 0], inside[:, -1] = self.levels[:-1], self.levels[1:]
         found = inside - (self.levels[:-1, None] * (1 - SHARES) + self.levels[1:, None] * SHARES)
         rounding = 8 * torch.finfo(found.dtype).eps * inside.abs().amax(-1, keepdim=True)
@@ -88,7 +92,7 @@ class Knots:
 
     def _measure_tail(self, end: Tensor, level: Tensor, width: Tensor) -> Tensor | None:
         """Return the least and largest error beyond an end, if the function settles, one way."""
-        found = self.function(end + width * 2.0 ** torch.arange(-5, 60).to(end)) - level
+        found = self.evaluate(end + width * 2.0 ** torch.arange(-5, 60).to(end)) - level
         steps, rounding = found.diff(), 8 * torch.finfo(end.dtype).eps * (1 + level.abs())
         one_way = bool((steps >= -rounding).all()) or bool((steps <= rounding).all())
         if not one_way or not bool((steps[-20:].abs() <= rounding).all()):
@@ -138,7 +142,7 @@ def check_knots(knots: Knots) -> None:
     if places.ndim != 1 or len(places) < 2 or not bool((places.diff() > 0).all()):
         raise CannotCompile("knots must be at least two increasing numbers")
     try:
-        met = knots.function(places)
+        met = knots.evaluate(places)
     except Exception as error:
         raise CannotCompile(
             "piecewise calls its function with a tensor of all knots: use functions of torch, such "

@@ -268,7 +268,7 @@ def _check_gate(name: str, flag: Any, condition: Condition, x: Any, bound: Any) 
     _check_range(x, -1 * bound, bound)
     if is_value(flag):
         get_recorder().add("check_values", flag, condition, f"the flag of {name}")
-    elif bool(find_violations(to_fraction(flag), condition)):
+    elif bool(find_violations(to_fraction(flag), condition, 0.0)):
         raise CannotCompile(f"the flag of {name} must be {condition}, got {describe_kind(flag)}")
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from innerloop.language.conditions import find_violations
+from innerloop.language.conditions import find_error, find_violations
 from innerloop.language.forms import ONE, Pairs, Row
 from innerloop.language.nodes import Node, Part
 from innerloop.language.plan import Plan
@@ -42,7 +42,9 @@ class RangeCheck:
         for each in self.ranges:
             numbers = self.combine(each.rows, values)
             if each.condition is not None:
-                violated = bool(find_violations(numbers, each.condition).any())
+                violated = bool(
+                    find_violations(numbers, each.condition, find_error(numbers.dtype)).any()
+                )
                 shares.append(math.inf if violated else 0.0)
                 continue
             middle, half = (each.high + each.low) / 2, (each.high - each.low) / 2
@@ -69,7 +71,11 @@ class RangeCheck:
         closed = (gate < -float(node.reach or 0) / 2) & (counted > 0)
         if node.reach is not None and node.gate.get((ONE, ONE)) == -node.reach:  # `where`
             flags = (1 + gate / float(node.reach)) * (counted > 0)
-            used = math.inf if bool(find_violations(flags, "0 or 1").any()) else 0.0
+            used = (
+                math.inf
+                if bool(find_violations(flags, "0 or 1", find_error(flags.dtype)).any())
+                else 0.0
+            )
         for term in node.terms:
             score = self.score(term.score, values)
             if node.reach is not None:

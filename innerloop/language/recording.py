@@ -1,7 +1,8 @@
 """Recording: a function of a program is run on values that note what is done with them.
 
-It is run twice, and never again. A function that computes something else the second time is
-refused. Whatever it would do later, the compiler and the interpreter both replay the record.
+It is run twice, and once more whenever it is compiled again. A function that computes something
+else then is refused. Whatever it would do later, the compiler and the interpreter both replay the
+record.
 """
 
 from __future__ import annotations
@@ -36,8 +37,8 @@ Part = Literal["step", "answer", "readout"]
 """What a function is: one that changes registers, or one that returns an answer."""
 MAX_RECORDS = 16
 """Records of one function that branches on numbers, each for other numbers: the latest are kept."""
-MAX_SECONDS = 60.0
-"""Seconds that it may take to record a function of a program, twice."""
+MAX_SECONDS = 30.0
+"""Seconds that it may take to record a function of a program once."""
 CHANGED = (
     "the program computes something else when it is run again: random numbers, and variables "
     "outside of it that change, cannot be weights. Use numbers of the program, one per step if "
@@ -108,27 +109,29 @@ def record_function(recording: Recording, earlier: tuple[Recording, Record] | No
 
     It is run twice. If there is an `earlier` recording, for other sizes say, that is repeated too.
     """
+    first = _run_within(recording)
+    repeat_recording(recording, first)
+    if earlier is not None:
+        repeat_recording(*earlier)
+    return first
 
-    def run() -> Record:
-        first = recording.run()
-        _check_equal(first, recording.run())
-        if earlier is not None:
-            _check_equal(earlier[1], earlier[0].run())
-        return first
 
+def repeat_recording(recording: Recording, record: Record) -> None:
+    """Run a function again; refuse it if it does not compute what was recorded."""
+    if (line := find_difference(record, _run_within(recording))) is not None:
+        raise ProgramChanged(CHANGED, line)
+
+
+def _run_within(recording: Recording) -> Record:
+    """Run a function to record it; refuse one that takes too long."""
     try:
-        return call_within(MAX_SECONDS, run)
+        return call_within(MAX_SECONDS, recording.run)
     except TimeLimitExceeded as error:
         raise CannotCompile(
             f"this was still running after {MAX_SECONDS:g} seconds: a function of a program is run "
             "to record what it computes, so each loop in it has to end",
             find_failing_line(error, recording.function),
         ) from None
-
-
-def _check_equal(first: Record, second: Record) -> None:
-    if (line := find_difference(first, second)) is not None:
-        raise ProgramChanged(CHANGED, line)
 
 
 def _wrap_number(recorder: Recorder, name: str, value: Any) -> Any:
@@ -153,7 +156,7 @@ class Recordings:
     """
 
     def __init__(self) -> None:
-        self._records: dict[Any, list[tuple[Any, Record]]] = defaultdict(list)
+        self._records: dict[Any, list[tuple[Any, Recording, Record]]] = defaultdict(list)
         self._first: dict[Function, tuple[Recording, Record]] = {}
 
     def find(
@@ -163,20 +166,27 @@ class Recordings:
         k: int,
         sizes: Mapping[str, int],
         numbers: Mapping[str, Any],
+        repeat: bool = False,
     ) -> Record:
-        """Return the record of a function, for step k of a problem of these sizes."""
+        """Return the record of a function, for step k of a problem of these sizes.
+
+        With `repeat`, a function that was recorded before is run again, and refused if it computes
+        something else now.
+        """
         arguments = definition.bind(function, k, sizes, numbers)
         known = self._records[function, _describe(definition, arguments, sizes)]
-        for values, record in known:
+        for values, recording, record in known:
             if values is None or values == _list_values(definition, arguments):
+                if repeat:
+                    repeat_recording(recording, record)
                 return record
-        shapes = {name: r.find_shape(sizes) for name, r in definition.registers.items()}
+        shapes = definition.find_shapes(sizes)
         names, part = definition.number_names, _name_part(definition, function)
         recording = Recording(function, arguments, names, definition.registers, shapes, part)
         record = record_function(recording, self._first.get(function))
         self._first.setdefault(function, (recording, record))
         values = _list_values(definition, arguments) if record.used_values else None
-        known.append((values, record))
+        known.append((values, recording, record))
         del known[:-MAX_RECORDS]
         return record
 

@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from innerloop.errors import InputError
 from innerloop.language.errors import CannotCompile
 
 RESERVED = ("one", "scratch", "answer", "k", "own")
@@ -33,9 +32,6 @@ class Register:
 
     def find_shape(self, sizes: Mapping[str, int]) -> tuple[int, ...]:
         """Return the shape for given sizes."""
-        unknown = [dim for dim in self.dims if isinstance(dim, str) and dim not in sizes]
-        if unknown:
-            raise InputError(f"no size is called {unknown[0]!r}: there are {', '.join(sizes)}")
         return tuple(sizes[dim] if isinstance(dim, str) else dim for dim in self.dims)
 
 
