@@ -22,11 +22,12 @@ LABELS = {
     "decided_by": "would decide it",
     "missing": "not printed",
 }
-"""Fields of a finding that are shown, with what they are called."""
+"""The displayed fields of a finding, with their labels."""
 
 
 def make_page() -> str:
-    """Write the page: verdicts per source, then findings as printed and corrected."""
+    """Write the page: the verdicts per source, then each finding with its printed and corrected
+    form."""
     if not RECORDED.exists():
         return "# Findings\n\nNothing is recorded: `make report` checks every claim.\n"
     recorded = json.loads(RECORDED.read_text("utf-8"))
