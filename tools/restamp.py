@@ -28,7 +28,7 @@ from innerloop.mathtext import strip_dollars
 from innerloop.results import find_results
 
 
-def read_found(folder: Path, claim: str) -> dict[str, Any]:
+def read_results(folder: Path, claim: str) -> dict[str, Any]:
     """Read the results of a claim's cells at `quick` by file name, without dollar signs.
 
     Evidence in an older format is converted to the current one.
@@ -41,7 +41,7 @@ def read_found(folder: Path, claim: str) -> dict[str, Any]:
     return strip_dollars(measurements)
 
 
-def list_lookups(folder: Path, claim: Claim) -> set[str]:
+def list_dependencies(folder: Path, claim: Claim) -> set[str]:
     """List the modules and kinds that the cells of a claim at `quick` depend on."""
     names: set[str] = set()
     for path in (folder / "cells" / "quick" / claim.id).glob("*.json"):
@@ -72,9 +72,11 @@ def main() -> None:
     store = Store(find_results(options.results) / "cells", print)
     differing = []
     for claim in load_claims().values():
-        before, after = (read_found(path, claim.id) for path in (options.before, options.after))
+        before, after = (read_results(path, claim.id) for path in (options.before, options.after))
         if after and before == after:
-            for stamped in restamp(claim, store, options.seed, list_lookups(options.after, claim)):
+            for stamped in restamp(
+                claim, store, options.seed, list_dependencies(options.after, claim)
+            ):
                 print(f"stamped {stamped}")
         elif any((store.folder / preset / claim.id).is_dir() for preset in PRESETS[1:]):
             differing.append(claim.id)
