@@ -1,10 +1,11 @@
-"""Playing a game with a constructed transformer: cached activations against rerunning every prefix.
+"""Compare the time of games played with cached activations and without a cache.
 
-Soft LinUCB by causal ReLU attention (d = 2, three actions, 4 bandits in a batch, float64, one
-thread) plays games of T steps through `play`, with 20 layers at every T: enough to measure the
-cost, not for accurate probabilities. With the cache, the time of a step grows at most linearly in
-T; the other player runs every prefix from its first token. Sides take turns, and the median of the
-rounds counts. Both must play the same game.
+A constructed transformer runs soft LinUCB by causal ReLU attention (d = 2, three actions, 4 bandits
+in a batch, float64, one thread). It plays games of T steps with `play`. It has 20 layers for every
+T, which suffices to measure the cost but not for accurate probabilities. With the cache, the time
+of a step grows at most linearly in T. Without it, every step processes all tokens of the game
+again. Both players run alternately, and the median of the rounds is reported. Both must play the
+same game.
 """
 
 from __future__ import annotations
@@ -41,7 +42,7 @@ class GameTokens(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class RerunPolicy(Policy[Bandit, GameTokens]):
-    """Plays a construction by running all tokens of the game again at every step."""
+    """A policy that processes all tokens of the game again at every step."""
 
     construction: SoftLinUCBConstruction
     transformer: Transformer

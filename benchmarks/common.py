@@ -34,10 +34,10 @@ def measure_in_turns(
     repeats: Mapping[str, int] | None = None,
     clock: Callable[[], float] = time.process_time,
 ) -> dict[str, float]:
-    """Measure the median time of several functions, which take turns after one warm-up call each.
+    """Measure the median time of several functions, called alternately after one warm-up call each.
 
-    What disturbs the machine for a while disturbs all of them. A quick work may be repeated
-    within its turn; the time of one repetition counts.
+    Other load on the machine therefore affects all functions equally. A fast function may be
+    repeated within its turn; the time of one repetition is reported.
     """
     times: dict[str, list[float]] = {name: [] for name in works}
     for turn in range(rounds + 1):

@@ -1,11 +1,11 @@
-"""Games to learn from, drawn and labelled in batches, beside a step of training; and a long game.
+"""Compare the time of sampling training games with that of a training step; time a long game.
 
-Linear bandits of the source's sizes (d = 5, ten actions, 200 steps), played and labelled by LinUCB,
-and by the best action. A training draws its pool at once, so that a game's share of 1,000 of them
-counts; games drawn for every batch of 32 anew, and one environment after another as public code
-does, are beside it. A step is that of the recipe's GPT-2 on 32 games, forward and back. Then 200
-environments are played for 200 steps by the recorded network. Times are of the processor, on one
-thread.
+The games are linear bandits with the sizes of the paper (d = 5, ten actions, 200 steps). They are
+labelled with the actions of LinUCB or with the best action. A training samples its pool of games in
+one batch, so the time per game is measured for 1,000 games at once. For comparison, games are also
+sampled in batches of 32, and one environment after another as public code does. A training step is
+the forward and backward pass of the recipe's GPT-2 on 32 games. The long game is played by the
+recorded network in 200 environments for 200 steps. All times are CPU times on one thread.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from innerloop.recipes.linear_bandits import LinearBanditsRecipe
 
 POOL, BATCH, ROUNDS = 1000, 32, 3
 SHARE, SECONDS = 0.1, 120
-"""Claimed: a batch's share of drawing is below this share of a step; the game takes less."""
+"""The limits: sampling a batch takes at most this share of a step, and the game these seconds."""
 
 
 def time_drawing(recipe: LinearBanditsRecipe, count: int) -> float:
-    """Measure CPU seconds per game when `count` games are drawn together."""
+    """Measure CPU seconds per game if `count` games are sampled together."""
     generator = torch.Generator().manual_seed(0)
     work = lambda: recipe.draw_games(count, generator)  # noqa: E731
     return median_seconds(work, ROUNDS, time.process_time) / count

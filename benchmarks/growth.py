@@ -1,12 +1,12 @@
-"""How the time of a training step grows with d, n, layers and batch: every recipe, and plain code.
+"""Measure how the time of a training step grows with d, n, layers and batch, for every recipe.
 
-A step is a batch drawn, the loss, its gradient and the optimiser. Around one setting, each size is
-doubled three times; an exponent is the slope of log CPU time over log size. The obvious code beside
-it is the same step with one prompt after another, and for linear attention on Gram matrices scores
-between all tokens, in PyTorch as one writes it down; those recipes are also measured with the
-settings kernel=c draws=numpy. Where a recipe has no d or n, what stands for
-it is varied: arms or states for d, rounds of a game for n. One thread; ours and the obvious code
-are measured in turns.
+A step samples a batch, computes the loss and its gradient, and runs the optimiser. Starting from
+one setting, each size is doubled three times. An exponent is the slope of log CPU time over log
+size. For comparison, plain code takes the same step with one prompt after another. For linear
+attention on Gram matrices, the plain code computes scores between all tokens in PyTorch; these
+recipes are also measured with the settings kernel=c draws=numpy. If a recipe has no d or n, a
+similar size is varied: the number of arms or states for d, the rounds of a game for n. All runs use
+one thread; the recipe and the plain code run alternately.
 """
 
 from __future__ import annotations
@@ -43,16 +43,17 @@ STANDS_FOR = {
     "n": ("horizon_steps", "n"),
     "batch": ("batch",),
 }
-"""The parameters of recipes that a size is, the first that a recipe has."""
+"""The names of parameters for each size; the first one that a recipe has is used."""
 FIXED = {
     **{"width": 64, "heads": 2, "hidden": 32, "pool": 64, "sparsity": 1, "warmup": 0},
     **{"scale": 0.02, "learning_rate": 1e-9},
 }
-"""Other settings, where a recipe has them; small weights, so that eight layers do not overflow."""
+"""Other settings, for recipes that have them; weights are small so that 8 layers do not
+overflow."""
 GRAM_PROMPTS = 50
-"""How many times as many prompts recipes on Gram matrices take, which are small ones."""
+"""The factor on the number of prompts for recipes on Gram matrices, whose prompts are cheap."""
 ALISTA_FEATURES = 16
-"""How many times as many features ALISTA takes: it needs at least one for each example."""
+"""The factor on the number of features for ALISTA, which needs at least one per example."""
 
 Step = Callable[[], object]
 

@@ -1,12 +1,12 @@
-"""The comparisons of identification, all layers × steps × candidates: batched against a loop.
+"""Compare the batched comparison of layers with candidates to a loop.
 
-A 12-layer transformer (Newton's iteration, d = 5) predicts on 1,000 prompts of 40 examples, every
-candidate runs 64 steps on them (an exact one gives its solution), and every layer is compared with
-every step. Ours runs all prompts in a batch and makes all comparisons at once; the loop takes one
-prompt and one step after another. Both use the same algorithms with the same fitted
-hyper-parameters, in float64 on one thread, and must give the same table, except where a candidate
-diverges. The loop is measured on the first prompts only, and its time scaled to all: each prompt is
-the same work.
+A 12-layer transformer (Newton's iteration, d = 5) predicts on 1,000 prompts of 40 examples. Every
+candidate runs 64 steps on the same prompts (or computes its exact solution), and every layer is
+compared with every step. innerloop runs all prompts in a batch and makes all comparisons at once.
+The loop processes one prompt and one step after another. Both use the same algorithms with the same
+fitted hyper-parameters, in float64 on one thread. Their results must agree unless a candidate
+diverges. The loop is measured on the first prompts only, and its time is scaled to all prompts,
+because the work per prompt is constant.
 """
 
 from __future__ import annotations
@@ -31,16 +31,17 @@ from innerloop.recipes.sparse import select_instances
 D, N, LAYERS, STEPS, PROMPTS = 5, 40, 12, 64, 1000
 LOOPED, ROUNDS, CLAIMED = 10, 3, 20
 DIVERGENCE_LIMIT = 10.0
-"""Squared distance from which a candidate counts as diverged."""
+"""The squared distance above which a candidate counts as diverged."""
 
 FittedCandidates = list[tuple[Algorithm[Any, Any], int]]
-"""Every fitted candidate, and how many steps it runs."""
+"""Every fitted candidate with its number of steps."""
 
 
 def compare_batched(
     model: ConstructionModel, problem: Any, candidates: FittedCandidates
 ) -> list[Tensor]:
-    """Compute E (m − c)² for every layer and step, one table per candidate."""
+    """Compute the mean squared distance of each layer's predictions to each step's, per
+    candidate."""
     layers = predict_layers(model, problem)
     with torch.no_grad():
         return [
@@ -51,7 +52,11 @@ def compare_batched(
 def compare_looped(
     model: ConstructionModel, problem: Any, candidates: FittedCandidates
 ) -> list[Tensor]:
-    """Compute the tables of `compare_batched` by a loop over prompts, candidates and steps."""
+    """Compute the tables of `compare_batched` by a loop over prompts, candidates and steps.
+
+    For each candidate, a table contains the mean squared distance between the predictions of each
+    layer and those after each step. This is the slow baseline of the benchmark.
+    """
     count = len(problem.x)
     tables = [torch.zeros(LAYERS, steps + 1, dtype=torch.float64) for _, steps in candidates]
     for prompt in range(count):
@@ -69,8 +74,8 @@ def compare_looped(
 def table_difference(ours: Tensor, theirs: Tensor) -> float:
     """Return the largest relative difference of two tables.
 
-    For a candidate that diverges, only as many steps as there are layers count: later ones amplify
-    rounding errors.
+    If a candidate diverges, only its first steps are compared, as many as there are layers, because
+    later steps amplify rounding errors.
     """
     converges = bool((theirs < DIVERGENCE_LIMIT).all())
     steps = slice(None) if converges else slice(LAYERS + 1)

@@ -1,11 +1,11 @@
-"""The fits of identification: screening against a loop over candidates and layers with SciPy.
+"""Compare the time of identification with a loop of SciPy fits over candidates and layers.
 
 A 12-layer LISTA-VM with 20 features is identified with every candidate and the default settings.
-The loop fits each candidate to each layer by scipy.optimize.least_squares, as one would write it:
-step k for layer k, from the first guess, on 64 prompts. It leaves out the candidates with a matrix
-for each step, one of which is the answer, and for which differences by every number would take
-hours. It is measured on the first and the last layer, and its time scaled to all. Times are of the
-processor, on one thread.
+The loop fits each candidate to each layer with scipy.optimize.least_squares: step k to layer k,
+from the first guess, on 64 prompts. It leaves out the candidates with a matrix for each step, for
+which finite differences would take hours; one of them is the correct algorithm. The loop is
+measured on the first and the last layer, and its time is scaled to all layers. All times are CPU
+times on one thread.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from innerloop.identification.identification import identify
 from innerloop.identification.models import ConstructionModel, predict_layers
 
 D, LAYERS, SHOWN, CLAIMED, ALLOWED = 20, 12, (0, 11), 2, 60
-"""Features, layers, layers that the loop is measured on, the ratio claimed, and seconds of one
-processor allowed: 30 on two."""
+"""Features, layers, layers on which the loop is measured, the required ratio, and the allowed CPU
+seconds, which correspond to 30 seconds on two cores."""
 
 
 def fit_with_scipy(guess: Algorithm[Any, Any], problem: Any, target: Any, step: int) -> float:
-    """Fit a candidate's numbers so that one step matches one layer; return the cost."""
+    """Fit the parameters of a candidate so that one step matches one layer; return the cost."""
 
     def residual(numbers: Any) -> Any:
         try:

@@ -1,8 +1,8 @@
-"""The cost of linear attention as the context grows: Gram order against n×n scores, in one run.
+"""Measure time and memory of linear attention with Gram matrices and with n×n scores.
 
-One step of preconditioned gradient descent, d = 16, float64, on contexts of 10³ … 10⁶ examples.
-Each point runs in its own process, so that peak memory is its own. The n×n scores go as far as
-10 GiB of memory allow.
+One step of preconditioned gradient descent runs with d = 16 in float64, on contexts of 10³ … 10⁶
+examples. Each measurement runs in its own process, so that its peak memory is measured separately.
+The n×n scores are measured for contexts that need at most 10 GiB.
 """
 
 from __future__ import annotations

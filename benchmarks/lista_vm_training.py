@@ -1,4 +1,4 @@
-"""Training LISTA-VM: our recipe against Adam at a constant rate as in the paper, in one run.
+"""Compare the training of LISTA-VM by our recipe with Adam at a constant rate as in the paper.
 
 d = 20, n = 10, S = 3, K = 12, 512 instances per step, float32, one thread. Ours starts with the
 steps of Chebyshev's polynomial, stretches some X and ends with a small rate. The paper does not

@@ -1,14 +1,18 @@
-"""How the regret of constructed transformers grows, and that of the policies they implement.
+"""Measure the growth of regret of constructed transformers and of the policies that they run.
 
-Both play the same 200 environments with the same random numbers: linear bandits with a fresh action
-set at every step (d = 2, three actions of norm up to 1, σ = 0.5) and random decision processes
-(three states, two actions, episodes of three). The exponent is the slope of log mean cumulative
-regret against log t over the last decade of t, its interval a bootstrap over environments.
+Both play in the same 200 environments with the same random numbers: linear bandits with a new
+action set at every step (d = 2, three actions of norm up to 1, σ = 0.5) and random decision
+processes (three states, two actions, episodes of three steps). The exponent is the slope of log
+mean
+cumulative regret over log t in the last decade of t. Its interval is a bootstrap over environments.
 
-The theorems bound regret by √T up to logarithms, for the worst environments; on drawn ones it may
-grow more slowly, and a slope above 1/2 would contradict them only if it persisted. A softmax of
-fixed temperature keeps exploring, which eventually adds regret linear in t: theory lets τ fall like
-1/√T. The policies alone, which are cheap, are played ten times as long with both temperatures.
+The theorems bound the regret in the worst environment by √T up to logarithms. In random
+environments
+it may grow more slowly. A slope above 1/2 would contradict the theorems only if it persisted. A
+softmax with a fixed temperature never stops exploring, which eventually adds regret linear in t; in
+theory, the temperature τ falls like 1/√T. The policies without a transformer are cheap, so they
+also
+play games that are ten times as long, with both temperatures.
 """
 
 from __future__ import annotations

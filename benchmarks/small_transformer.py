@@ -1,10 +1,12 @@
-"""A training step of Small TF: our transformer against a plain one with D×D matrices per head.
+"""Compare a training step of our Small TF with that of a plain transformer.
 
 d = 20, n = 10 (21 tokens of width 42), 12 layers, 4 heads, MLPs of 84 units, 64 prompts, one
-thread. Forward, backward and Adam: ours with the recipe's fused Adam in float32 and with
-precision=bfloat16, the plain one in float32 with the default Adam; all from the same weights, in
-turns, in one run. What bounds the float32 step is measured too: the matrix products of its shapes
-alone, as the library multiplies them. Losses of both precisions are compared over STEPS steps.
+thread. A step is forward, backward and Adam. Ours runs with the recipe's fused Adam in float32 and
+with precision=bfloat16. The plain one has D×D matrices per head and runs in float32 with the
+default
+Adam. All start from the same weights and run alternately. The matrix products of a float32 step are
+also measured alone, because they are a lower bound on its time. The losses of both precisions are
+compared over STEPS steps.
 """
 
 from __future__ import annotations
@@ -30,7 +32,8 @@ CLAIMED = {"ours": 1.3, "bfloat16": 2.0}
 
 
 class PlainDecoder(nn.Module):
-    """Definition 3.1 as it is printed: every head computes its own Q h, K h and V h."""
+    """The transformer of Definition 3.1 as printed: every head computes its own Q h, K h and V
+    h."""
 
     def __init__(self, decoder: Decoder) -> None:
         super().__init__()

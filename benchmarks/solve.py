@@ -1,17 +1,19 @@
-"""Many lasso problems, k-means and PCA: `solve` beside loops over other libraries, in one run.
+"""Compare `solve` on many lasso, k-means and PCA problems with loops over other libraries.
 
     python benchmarks/solve.py --problems 100,1000 --rows 40 --features 20
 
-Every lasso method must bring every problem's duality gap below `--gap` of ½ mean y²; the table says
-how many did. What counts are CPU seconds, those of joblib's workers too: seconds also depend on
-what else runs. Methods that loop are measured on `--subset` problems and scaled up, which is said.
-What is not installed is listed, never left out silently. At last, few large problems. Contenders:
+Every lasso method must reduce the duality gap of every problem below the share `--gap` of ½ mean
+y²;
+the table reports the number of problems for which it did. Times are CPU seconds, including joblib's
+workers, because they depend less on other load than elapsed time. Loops are measured on `--subset`
+problems and scaled to all; the table states this. Libraries that are not installed are listed. The
+last table has few large problems. The methods are:
 
 plain       a loop over scikit-learn's Lasso, as most people write it
 expert      one Lasso with precomputed Gram matrices, no checks of input, warm starts
 joblib      the plain loop on all cores
 celer       celer.Lasso in a loop             skglm   skglm.Lasso in a loop
-solve       innerloop.solve, one batch        lista-vm  30 layers, approximate: its gap is told
+solve       innerloop.solve, one batch        lista-vm  30 layers, approximate; its gap is reported
 transformer TransformerLasso on few problems
 """
 
@@ -35,11 +37,11 @@ import innerloop
 
 Weights = np.ndarray
 FEW = 5
-"""Problems that the transformer is run on."""
+"""The number of problems for the transformer."""
 LEAST_CPU = 0.3
-"""CPU seconds to measure for, at least."""
+"""The least number of CPU seconds of a measurement."""
 LARGE = {"problems": 10, "rows": 2000, "features": 100}
-"""Few large problems, where a batch gains nothing."""
+"""The sizes of few large problems, for which a batch is not an advantage."""
 
 
 def draw(problems: int, n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
@@ -53,7 +55,7 @@ def draw(problems: int, n: int, d: int, seed: int) -> tuple[np.ndarray, np.ndarr
 
 
 def measure_gaps(X: np.ndarray, y: np.ndarray, w: Weights, alpha: float) -> np.ndarray:
-    """Return each problem's duality gap as a share of ½ mean y², from the rows themselves."""
+    """Return each problem's duality gap as a share of ½ mean y², computed from the data."""
     n = X.shape[1]
     residual = y - np.einsum("pnd,pd->pn", X, w)
     pull = np.abs(np.einsum("pnd,pn->pd", X, residual)).max(axis=1) / n
@@ -137,7 +139,7 @@ def read_cpu() -> float:
 def measure(work: Callable[[], Any], count: int, total: int) -> dict[str, float]:
     """Return CPU microseconds per problem, and CPU seconds and seconds for all of them.
 
-    Work that takes little is repeated, and the mean taken.
+    A fast function is called repeatedly, and the mean is returned.
     """
     first, start, repeats = read_cpu(), time.perf_counter(), 0
     while not repeats or (read_cpu() - first < LEAST_CPU and repeats < 100):

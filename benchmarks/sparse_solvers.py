@@ -1,13 +1,15 @@
-"""10,000 sparse problems at equal label error: LISTA-VM in a batch against libraries in a loop.
+"""Compare LISTA-VM in a batch with loops over libraries on 10,000 sparse problems, at equal error.
 
 d = 20, n = 10, S = 3, no noise. The transformer is the construction of Theorem 4.1 with the weights
 of the recorded LISTA-VM (results/sparse/lista-vm.safetensors), float32, one thread, 2500 problems
-at a time: the last token alone, which predicts at the query (`Transformer.forward_last`); for
-comparison all tokens, which predict at every prefix of each prompt, and the iteration itself,
-without a transformer. A library solves one problem after another: scikit-learn's Lasso, and celer's
-and skglm's where they are installed (extra `bench`); scikit-learn's also without its input
-validation, which takes most of its time. Each may stop early: of several iteration limits and
-penalties, the fastest counts whose label error on other problems is at most the transformer's.
+at a time. It computes only the last token, which contains the prediction at the query
+(`Transformer.forward_last`). For comparison, it also computes all tokens, and the iteration itself
+runs without a transformer. A library solves one problem after another: scikit-learn's Lasso, and
+celer's and skglm's if they are installed (extra `bench`). scikit-learn also runs without its input
+validation, which takes most of its time. Each library may stop early: among several iteration
+limits
+and penalties, the fastest one is used whose label error on other problems is at most that of the
+transformer.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ from innerloop.recipes.sparse import select_instances
 PROBLEMS, TUNING, LOOPED, CHUNK = 10_000, 200, 1000, 2500
 CLAIMED, ROUNDS = 20, 7
 RETIMED_WAYS = ("transformer", "iteration")
-"""Methods of ours that are timed again next to each library."""
+"""Methods of innerloop that are measured again next to each library."""
 PENALTIES = (0.03, 0.1, 0.2)
 LIMITS = (4, 8, 16, 32)
 RECORDED_MODEL = (
@@ -72,7 +74,7 @@ class UncheckedLasso:
 def make_estimators() -> dict[str, Callable[[float, int], Any]]:
     """Map libraries to functions that make an estimator from a penalty and an iteration limit.
 
-    For celer and skglm the limit is on the outer loop; inner limits keep their defaults.
+    For celer and skglm, the limit applies to the outer loop; inner limits have their defaults.
     """
     from sklearn.linear_model import Lasso
 

@@ -1,9 +1,10 @@
-"""Errors of sparse recovery solvers on many fresh prompts: the mean, and rare large errors.
+"""Measure the mean error and rare large errors of sparse recovery solvers on many new prompts.
 
-d = 20, n = 10, S = 3, float32, one thread. Recorded models (results/sparse), and LISTA-VM and
-LISTA-VM-SS trained here with no X stretched, as the paper does. For LISTA-VM the error is
+The setting is d = 20, n = 10, S = 3, float32, one thread. The solvers are the recorded models
+(results/sparse), and LISTA-VM and LISTA-VM-SS, which are trained here without stretching any X, as
+in the paper. For LISTA-VM the error is
 ‖β̂ − β‖², the expected label loss over queries; for transformers it is (ŷ − y)² at one query. An
-error above 10⁴ counts as 10⁴ in the mean.
+error above 10⁴ is replaced by 10⁴ in the mean.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from innerloop.recipes.sparse import OVERFLOW, LabelObjective
 
 SEED, CHUNK = 7, 4096
 MANY, FEWER = 100 * CHUNK, 8 * CHUNK
-"""Number of prompts for an iteration, and for a transformer."""
+"""The number of prompts for an iteration, and for a transformer."""
 ErrorFunction = Callable[[RegressionProblem], Tensor]
 
 

@@ -1,4 +1,4 @@
-"""The time of `innerloop --help` against a bare interpreter, taking turns in one run."""
+"""Compare the time of `innerloop --help` with that of starting Python; both run alternately."""
 
 from __future__ import annotations
 

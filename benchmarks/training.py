@@ -1,8 +1,11 @@
-"""Training linear attention by Gram matrices, against tokens with n×n scores in eager PyTorch.
+"""Compare the training of linear attention on Gram matrices with training on tokens.
+
+Training on tokens computes n×n scores in eager PyTorch.
 
 One gradient   d = 5, n = 20, 3 layers, A and B of form (13) of ahn2023 free, 20,000 prompts, single
-               precision: time on a fixed batch and with drawing it, by torch and by the settings
-               kernel=c draws=numpy, in turns; and the variance of the gradient over fresh draws
+               precision: the time on a fixed batch and with sampling, in torch and with the
+               settings
+               kernel=c draws=numpy, alternately; and the variance of the gradient over new batches
 To the target  the setting of figure 1 of ahn2023: the time from a random start until
                Dist(Σ^½ A_i Σ^½, I) ≤ 0.05 in all three layers, by L-BFGS; the token run is stopped
                after a hundred times our time
@@ -38,7 +41,8 @@ SPECTRUM = torch.tensor([1.0, 1.0, 0.5, 0.25, 1.0], dtype=torch.float64)
 
 
 def token_loss(A: Tensor, B: Tensor | None, tokens: Tensor, truth: Tensor) -> Tensor:
-    """The loss (5) of ahn2023 as printed: scores between all tokens, one w* and query each."""
+    """Return the loss (5) of ahn2023 as printed, with scores between all tokens and one query
+    each."""
     Z, n, d = tokens, tokens.shape[1] - 1, A.shape[-1]
     context = torch.ones(n + 1, dtype=Z.dtype)
     context[-1] = 0.0
@@ -65,7 +69,7 @@ def flat_gradient(value: Tensor, *weights: Tensor) -> Tensor:
 
 
 def measure_gradient() -> dict[str, Any]:
-    """Measure one gradient by tokens, by Gram matrices, and by these in C with numpy's draws."""
+    """Measure one gradient on tokens, on Gram matrices, and on Gram matrices in C."""
     law = SampledLoss(d=D, n=N, truth="inverse", batch=PROMPTS, precision="float32")
     laws = {"gram": law, "compiled": replace(law, kernel="c", draws="numpy")}
     generator = torch.Generator().manual_seed(0)
@@ -91,7 +95,7 @@ def measure_gradient() -> dict[str, Any]:
     repeats = {"gram": 3, "compiled": 10}
 
     def variance(work: Callable[[], Tensor]) -> float:
-        """The variance of the whole gradient: summed over its entries."""
+        """Return the variance of the gradient, summed over its entries."""
         return float(torch.stack([work() for _ in range(DRAWS)]).var(dim=0).sum())
 
     measured: dict[str, Any] = {
@@ -143,7 +147,8 @@ def search(
 def measure_search(seeds: int = 2) -> dict[str, list[float]]:
     """Measure the time to the target.
 
-    Ours draws whitened Gram matrices with their images, and searches in whitened coordinates.
+    Our training samples whitened Gram matrices with their images, and searches in whitened
+    coordinates.
     """
     results: dict[str, list[float]] = {"gram": [], "tokens": [], "ratio": [], "token_distance": []}
     for seed in range(seeds):

@@ -1,9 +1,10 @@
-"""Train a small softmax transformer on regression in context, and ask which algorithm it runs.
+"""Train a small softmax transformer on regression in context, and identify its algorithm.
 
     python examples/identify_a_transformer.py tokens    # or flag, alternating, function
 
-The network is PyTorch's own encoder, and its training knows nothing of innerloop: `identify` takes
-the module as it is. The argument is how a prompt shows n examples (x, y) and a query to the module:
+The network is PyTorch's own encoder, and its training does not use innerloop. `identify` accepts
+the
+module unchanged. The argument selects the format of a prompt with n examples (x, y) and a query:
 
     tokens        [x, y] in one token; the query is the last, with y = 0
     flag          [x, y, flag] in one token; the flag is 1 at the query, else 0
@@ -11,9 +12,9 @@ the module as it is. The argument is how a prompt shows n examples (x, y) and a 
     function      module(X, y, x_query), which writes its prompt itself
 
 It prints the loss, then the table of `identify`. With tokens the loss was 0.13 after 24 CPU seconds
-of training, and the verdict "gives the answers of ridge to 13 %, with errors of its own". With
-alternating tokens, where it is not plain which y belongs to which x, the loss was still 1.87 after
-as many steps, and the verdict "none fits": `--steps` trains for longer.
+of training, and the verdict was "gives the answers of ridge to 13 %, with errors of its own". With
+alternating tokens, the network must first learn which y belongs to which x. Its loss was still 1.87
+after as many steps, and the verdict was "none fits"; train longer with `--steps`.
 """
 
 from __future__ import annotations
@@ -53,7 +54,7 @@ WRITERS: dict[str, tuple[Callable[[Tensor, Tensor, Tensor], Tensor], int]] = {
     "flag": (write_flags, D + 2),
     "alternating": (write_alternating, D),
 }
-"""How each format writes a prompt, and how many numbers a token has."""
+"""The function that writes a prompt in each format, and the length of a token."""
 
 
 class Network(nn.Module):
@@ -91,7 +92,7 @@ def build(kind: str) -> nn.Module:
 
 
 def answer(module: nn.Module, kind: str, x: Tensor, y: Tensor, query: Tensor) -> Tensor:
-    """Ask the module about a batch of prompts."""
+    """Return the predictions of the module on a batch of prompts."""
     return module(x, y, query) if kind == "function" else module(WRITERS[kind][0](x, y, query))
 
 

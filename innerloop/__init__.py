@@ -4,9 +4,10 @@
     built = innerloop.build("newton", d=5, n=20, steps=12)
     print(built.certificate.max_deviation)
 
-Every public name is here: what to do (`build`, `identify`, `train`, `check`, …), the bases of
-members, every problem, distribution and policy, and the errors. They are listed once, in
-`__init__.pyi`, and load on first use, so that importing the package costs nothing.
+This module exports every public name: the functions (`build`, `identify`, `train`, `check`, …),
+the base classes of members, every problem, distribution and policy, and the errors. The names are
+listed once, in `__init__.pyi`. Each is imported when it is first used, so that `import innerloop`
+is fast.
 """
 
 import ast

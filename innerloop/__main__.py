@@ -8,7 +8,7 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run the command line, without a traceback for Ctrl-C during start and end."""
+    """Run the command line; Ctrl-C during imports or at the exit prints no traceback."""
     try:
         from innerloop.cli import main as run
 

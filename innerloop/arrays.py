@@ -1,8 +1,8 @@
 """Convert arrays of real numbers from any library to tensors, and reject everything else.
 
-Taken are tensors, NumPy arrays, whatever has `__array__` (pandas, JAX, …), numbers, and lists of
-these. Refused is what torch cannot compute with here, and what would lose something on the way: an
-imaginary part, a mask.
+Accepted are tensors, NumPy arrays, objects with `__array__` (pandas, JAX, …), numbers, and lists
+of these. An error is raised for data that torch cannot compute with, and for data of which the
+conversion would lose a part, such as an imaginary part or a mask.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from torch import Tensor
 from innerloop.errors import InputError
 
 MAX_DEPTH = 32
-"""Lists may be nested this deep: more dimensions than any problem has."""
+"""The largest nesting depth of lists; no problem has so many dimensions."""
 WIDE = (torch.float64, torch.float32)
 NARROW = (torch.float16, torch.bfloat16)
-"""Precisions that are kept, and those that become float32, which holds them exactly."""
+"""Precisions that stay as they are, and precisions that are converted to float32 without loss."""
 WHOLE = (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64)
 WHOLE += (torch.uint16, torch.uint32, torch.uint64)
 _NUMBERS = {int, float, bool}

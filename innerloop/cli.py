@@ -65,12 +65,12 @@ class StrictCommand(TyperCommand):
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         if not all(args):
-            raise InputError("a word of the command is empty: is a shell variable not set?")
+            raise InputError("an argument is empty; check whether a shell variable is unset")
         _, _, order = self.make_parser(ctx).parse_args(list(args))
         for option in order:
             single = isinstance(option, TyperOption) and not (option.multiple or option.is_flag)
             if single and order.count(option) > 1:
-                raise InputError(f"{option.opts[-1]} is given twice")
+                raise InputError(f"{option.opts[-1]} is repeated")
         return super().parse_args(ctx, args)
 
 

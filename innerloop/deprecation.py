@@ -8,7 +8,7 @@ from warnings import warn
 
 
 class RenamedMethod:
-    """A method's old name in a class body: `of = RenamedMethod("from_heads")`."""
+    """An old name of a method, which warns when it is used: `of = RenamedMethod("from_heads")`."""
 
     def __init__(self, new: str) -> None:
         self.new = new
@@ -27,7 +27,8 @@ class RenamedMethod:
 def make_renaming_getattr(
     module: str, names: Mapping[str, str], namespace: Mapping[str, Any]
 ) -> Callable[[str], Any]:
-    """Make a module's `__getattr__` that gives old names with a warning: old → new."""
+    """Make a module's `__getattr__` that resolves old names and warns; `names` maps old to new
+    names."""
 
     def find(name: str) -> Any:
         if name not in names:

@@ -1,7 +1,8 @@
 """Choose the device of computations: the CPU, an NVIDIA or AMD GPU (cuda), an Apple GPU (mps).
 
-Random numbers are drawn on the CPU whatever the device, so that a seed means the same batches
-everywhere; only then are they moved. `mps` has no float64: building and certifying stay on the CPU.
+Random numbers are always drawn on the CPU and then moved to the device, so that a seed gives the
+same batches on every device. `mps` does not support float64, so building and certifying always use
+the CPU.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from innerloop.errors import InputError, unknown_name_error
 CPU = torch.device("cpu")
 NAMES = ("auto", "cpu", "cuda", "mps")
 _default: ContextVar[str] = ContextVar("device", default="cpu")
-"""The device of whoever is not told one, such as trainings inside of a claim."""
+"""The device of computations that have no device argument, such as trainings inside a claim."""
 
 
 def choose_device(name: str | torch.device | None = None) -> torch.device:

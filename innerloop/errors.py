@@ -6,9 +6,9 @@ import difflib
 from collections.abc import Iterable
 
 MAX_NAMES = 40
-"""An error lists at most this many names."""
+"""The largest number of names that an error message lists."""
 MAX_LENGTH = 100
-"""Characters of an unknown name that an error compares and repeats."""
+"""The number of characters of an unknown name that an error message uses."""
 
 
 class InputError(ValueError):
@@ -16,7 +16,7 @@ class InputError(ValueError):
 
 
 class OutOfRangeError(InputError):
-    """A request beyond a limit that a construction documents (a second query, another n, …)."""
+    """A problem outside the limits that a construction documents (a second query, another n, …)."""
 
 
 class FileError(InputError):

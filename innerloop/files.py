@@ -15,7 +15,7 @@ PARTIAL_PREFIX = ".innerloop-"
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a path that cannot be written, before any work is done for it."""
+    """Raise an error if a path cannot be written; called before a long computation starts."""
     try:
         special, folder = path.exists() and not path.is_file(), path.parent.is_dir()
     except OSError as error:
@@ -29,9 +29,10 @@ def check_writable(path: Path) -> None:
 
 
 def write_atomically(path: Path, data: bytes) -> None:
-    """Write to a temporary name beside `path`, then rename; both reach the disk before it ends.
+    """Write to a temporary file beside `path`, flush it to disk, and rename it to `path`.
 
-    A link is an error. For a path that the user named, pass `resolve_links(path)`.
+    If the path contains a link, an error is raised. For a path that the user named, pass
+    `resolve_links(path)`.
     """
     check_writable(path)
     refuse_links(path)
@@ -57,7 +58,7 @@ def write_atomically(path: Path, data: bytes) -> None:
 
 
 def remove_partial_files(folder: Path) -> None:
-    """Remove what killed writes left in a folder in which nobody writes now."""
+    """Remove unfinished files of killed processes from a folder to which no process writes now."""
     for path in sorted(folder.glob(f"{PARTIAL_PREFIX}*")):
         with suppress(OSError, FileError):
             remove_file(path)

@@ -1,12 +1,13 @@
-"""Runs a command so that whatever goes wrong, but a bug, is one line and an exit code.
+"""Run a command and report every failure except a bug by one line and an exit code.
 
-    2     a mistake in what was asked, too little memory, output that cannot be written
+    2     invalid input, too little memory, or output that cannot be written
     130   stopped by Ctrl-C
-    141   the reader of the output has gone (`innerloop list | head -1`), without a line
+    141   the reader of the output ended (`innerloop list | head -1`); no line is printed
     143   ended by SIGTERM
 
-A bug keeps its traceback. So does code of the caller's own (`module:attribute`) if the environment
-variable INNERLOOP_TRACEBACK is set; else the line says where in it the error is.
+A bug of this package prints a traceback. An error in the user's own code (`module:attribute`)
+prints one line with the place of the error. If the environment variable INNERLOOP_TRACEBACK is set,
+it prints a traceback.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ from innerloop.output import (
 MISTAKE, INTERRUPTED, READER_GONE, TERMINATED = 2, 130, 141, 143
 TRACEBACK_VARIABLE = "INNERLOOP_TRACEBACK"
 _ALLOCATION = re.compile(r"you tried to allocate (\d+) bytes")
-"""How many bytes torch's message says were asked for."""
+"""Matches the number of requested bytes in torch's message."""
 _SIZES = {
     "show": "the sizes that -s sets (d, n, steps, …)",
     "build": "the sizes that -s sets (d, n, steps, …) or --instances",
@@ -48,11 +49,11 @@ _SIZES = {
     "check": "--workers, or choose a smaller --preset",
     "report": "--workers, or choose a smaller --preset",
 }
-"""What makes each command take less memory."""
+"""The options and settings that reduce the memory of each command."""
 
 
 _running: ContextVar[bool] = ContextVar("running", default=False)
-"""Whether a command runs: `identify innerloop.cli:main` would call itself for ever."""
+"""Whether a command is running; without it, `identify innerloop.cli:main` would never end."""
 
 
 class Ending(NamedTuple):
@@ -112,7 +113,7 @@ def _finish_output(code: int) -> int:
 
 
 def _describe_missing_folder() -> str:
-    """Return a message if the current folder was deleted, else an empty text; libraries need it."""
+    """Return a message if the current folder was deleted, and otherwise an empty text."""
     try:
         os.getcwd()
     except OSError as error:
@@ -170,7 +171,7 @@ def _explain_mistake(error: BaseException) -> Ending | None:
         wants_traceback = error.__cause__ is not None and os.environ.get(TRACEBACK_VARIABLE)
         return None if wants_traceback else Ending(MISTAKE, str(error))
     if isinstance(error, typer.Abort | EOFError):
-        return Ending(MISTAKE, "standard input ended before an answer came")
+        return Ending(MISTAKE, "standard input ended before a question was answered")
     if hasattr(error, "format_message"):  # a usage error of typer, or of the click that it uses
         return Ending(MISTAKE, _describe_usage(error))
     memory = _describe_memory(error)
@@ -211,6 +212,6 @@ def _describe_memory(error: BaseException) -> str:
     if not is_out_of_memory(error):
         return ""
     match = _ALLOCATION.search(str(error))
-    amount = f" ({int(match[1]) / 1e9:.3g} GB at once were asked for)" if match else ""
+    amount = f" ({int(match[1]) / 1e9:.3g} GB were requested at once)" if match else ""
     command = next((word for word in sys.argv[1:] if word in _SIZES), "build")
     return f"out of memory{amount}: reduce {_SIZES[command]}"

@@ -1,7 +1,7 @@
 """The old home of `innerloop.identification`; it works with a warning until the next release.
 
-`innerloop.identify` is the function now. Importing this module puts it in the function's place,
-so it can be called as the function is.
+`innerloop.identify` is a function now. Importing this module replaces the function by the module,
+so the module can be called like the function.
 """
 
 import sys
@@ -21,7 +21,7 @@ warn(
 
 
 class _CallableModule(ModuleType):
-    """A module that is called as the function of its name."""
+    """A module that can be called like the function with the same name."""
 
     def __call__(self, *arguments: Any, **options: Any) -> Any:
         return identify(*arguments, **options)

@@ -1,8 +1,8 @@
 """Read JSON files from untrusted authors, within limits of size and nesting depth.
 
-`json.loads` alone follows nesting until the interpreter's stack ends, and whoever walks over the
-result or writes it again meets the same end. Every file, and the metadata of tensor files, are
-read here.
+`json.loads` follows nested values until the interpreter's stack overflows. Code that traverses the
+result or writes it again can overflow too. All JSON files, and the metadata of tensor files, are
+therefore read by this module.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from innerloop.errors import FileError
 from innerloop.links import read_file
 
 MAX_DEPTH = 100
-"""Lists and objects inside one another; what this package writes has about 20."""
+"""The largest nesting depth of lists and objects; files of this package have about 20."""
 MAX_BYTES = 256 * 2**20
-"""Bytes of one JSON text; what this package writes has a few megabytes."""
+"""The largest number of bytes of a JSON text; files of this package have a few megabytes."""
 
 
 def parse_json(text: str | bytes) -> Any:
@@ -45,7 +45,7 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
 
 
 def read_object(path: Path) -> dict[str, Any]:
-    """Read a file that contains one JSON object; an `OSError` passes if it cannot be opened."""
+    """Read a file that contains one JSON object; raise `OSError` if it cannot be opened."""
     return parse_object(read_file(path, MAX_BYTES + 1))
 
 

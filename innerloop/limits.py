@@ -10,11 +10,11 @@ from typing import Any
 from innerloop.errors import InputError
 
 MAX_COUNT = 10_000_000
-"""No more prompts, steps, … than this are accepted unless a caller says otherwise."""
+"""The default of the largest accepted number of prompts, steps and so on."""
 VARIABLE, DEFAULT_GIGABYTES = "INNERLOOP_MEMORY", 4.0
-"""The environment variable that sets how much memory one piece of work may take."""
+"""The environment variable that limits the memory of one computation."""
 SEED_BITS = 32
-"""Seeds are below 2 to this power: torch's generator reads no more, so 2³² would draw as 0 does."""
+"""Seeds are below 2³², because torch's generator ignores higher bits: 2³² would equal seed 0."""
 
 
 def check_seed(seed: Any) -> int:
@@ -45,7 +45,7 @@ def _require_whole(name: str, value: Any) -> int:
 
 
 def check_memory(needed: int, what: str) -> None:
-    """Raise `InputError` if `what` needs more bytes than the limit."""
+    """Raise `InputError` if the object that `what` names needs more bytes than the limit."""
     limit = find_memory_limit()
     if needed > limit:
         raise InputError(

@@ -1,4 +1,4 @@
-"""Opening of files and folders without following links.
+"""Open files and folders without following links.
 
 Folders of runs, cells and reports may come from other people. A link inside such a folder could
 point anywhere. Every file is therefore opened one name of its path at a time, and a link is an
@@ -17,13 +17,13 @@ from pathlib import Path
 from innerloop.errors import FileError
 
 HAS_HANDLES = {os.open, os.mkdir, os.unlink, os.rename} <= os.supports_dir_fd
-"""Whether names can be relative to an open folder. On Windows, links are looked for beforehand."""
+"""Whether names can be relative to an open folder. Otherwise, links are searched for beforehand."""
 NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 PLAIN = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0) | getattr(os, "O_BINARY", 0)
-"""Flags with which opening anything but a file neither waits nor has an effect."""
+"""Flags with which opening a device or a pipe neither blocks nor has an effect."""
 _FOLDER = getattr(os, "O_DIRECTORY", 0) | getattr(os, "O_PATH", 0) | getattr(os, "O_CLOEXEC", 0)
 _LINK_ERRORS = {errno.ELOOP, errno.ENOTDIR, errno.EMLINK}
-"""What systems report for a link that they do not follow."""
+"""The error numbers of operating systems for a link that they do not follow."""
 
 
 def resolve_links(path: Path) -> Path:
@@ -50,7 +50,7 @@ def refuse_links_inside(folder: Path) -> None:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those around it where they are missing; a link is an error."""
+    """Make a folder and its missing parent folders; a link is an error."""
     if HAS_HANDLES:
         os.close(_open_folder(folder, make=True))
     else:
@@ -60,7 +60,7 @@ def make_folder(folder: Path) -> None:
 
 
 def open_file(path: str | os.PathLike[str], flags: int, mode: int = 0o666) -> int:
-    """Open a file; a link in its path, or anything but a file, is an error."""
+    """Open a file; raise an error if its path contains a link or it is not a regular file."""
     path = Path(path)
     with open_parent(path) as (place, folder):
         try:
@@ -75,7 +75,7 @@ def open_file(path: str | os.PathLike[str], flags: int, mode: int = 0o666) -> in
 
 
 def open_own_file(path: str | os.PathLike[str], flags: int, mode: int = 0o666) -> int:
-    """Open a file for writing in place, as `open_file`; a file with another name is an error."""
+    """Open a file for writing in place, like `open_file`; a file with a second name is an error."""
     handle = open_file(path, flags, mode)
     if os.fstat(handle).st_nlink > 1:
         os.close(handle)
@@ -99,7 +99,7 @@ def remove_file(path: Path) -> None:
 
 @contextmanager
 def open_parent(path: Path) -> Iterator[tuple[Path, int | None]]:
-    """Yield what the name of a file is relative to: a path, and the handle of an open folder."""
+    """Yield the name of a file relative to its folder, and the handle of this open folder."""
     if not HAS_HANDLES:
         for part in (*reversed(path.parents), path):
             refuse_links(part)

@@ -1,7 +1,7 @@
 """Load objects from `module:attribute` or `file.py:attribute`, and explain failures.
 
-Loading imports the module, and so runs its code: only what a user names is ever loaded this way,
-never what a file of results or weights names.
+Loading imports the module, which runs its code. Only names that a user passes are loaded this way,
+never names in files of results or weights.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 from innerloop.errors import InputError, unknown_name_error
 
 _FILES: dict[str, str] = {}
-"""Module name → the path it was loaded from, for files given as `file.py:attribute`."""
+"""Maps module names to the paths of files that were loaded as `file.py:attribute`."""
 _OWN: set[str] = set()
 """Files of the modules that were loaded because a user named them."""
 
@@ -56,7 +56,9 @@ def load_module(place: str) -> ModuleType:
     if "\0" in place:
         raise InputError(f"cannot import {place!r}: a name cannot hold a NUL character")
     if place.startswith(".") and not place.endswith(".py"):
-        raise InputError(f"cannot import {place!r}: expected a whole name, without a leading dot")
+        raise InputError(
+            f"cannot import {place!r}: expected an absolute module name, without a leading dot"
+        )
     try:
         if place.endswith(".py"):
             module = _load_file(Path(place))
@@ -73,7 +75,8 @@ def load_module(place: str) -> ModuleType:
 
 
 def get_location(module: str) -> str:
-    """Return what `load_module` takes to load a module again, in this or another process."""
+    """Return the argument with which `load_module` loads a module again, also in another
+    process."""
     if module == "__main__":
         path = getattr(sys.modules[module], "__file__", None)
         return module if path is None else str(path)
@@ -110,7 +113,7 @@ def _load_file(path: Path) -> ModuleType:
 def find_own_frame(error: BaseException) -> traceback.FrameSummary | None:
     """Return the innermost frame of a user's own module in a traceback, or None.
 
-    A module is a user's own where `load_module` loaded it, not where this package imports it.
+    A module counts as a user's own if `load_module` loaded it, and not if this package imports it.
     """
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if f.filename in _OWN and not _is_inside_package(f.filename)]
@@ -134,7 +137,7 @@ def describe_failure(error: BaseException) -> str:
 
 
 def _get_message(error: BaseException) -> str:
-    """Return an error's text; the method of its class that makes it may fail too."""
+    """Return an error's text, also if the method of its class that creates the text fails."""
     try:
         return str(error)
     except Exception as failure:

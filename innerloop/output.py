@@ -1,7 +1,7 @@
-"""Standard output and standard error: written safely, whatever state they are in.
+"""Write to standard output and standard error safely, also if they are closed or full.
 
-Text that came from elsewhere (names, files, errors) never reaches a terminal raw: characters that
-could steer it are escaped. What a stream's encoding lacks is escaped too.
+Text from files, names and errors may contain characters that control a terminal. Such characters
+are escaped, and so are characters that the encoding of the stream does not support.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import sys
 from typing import Any, TextIO
 
 MAX_LINE = 2000
-"""Characters of an error line at most: nobody reads a name of a million."""
+"""The largest number of characters of an error line."""
 _UNSAFE = re.compile(
     "[\x00-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-"""Control characters, line separators, changes of the writing direction, halves of pairs."""
+"""Control characters, line separators, changes of the writing direction, and lone surrogates."""
 
 
 def escape_text(text: str, keep: str = "") -> str:
@@ -69,7 +69,8 @@ def _replace_nonfinite(value: Any) -> Any:
 
 
 def prepare_streams() -> str:
-    """Make the standard streams usable; return why there is no output, or an empty text."""
+    """Make the standard streams usable; return an error message, or an empty text if output
+    works."""
     closed = sys.stdout is None
     # The lowest free descriptor is taken: without this, the next file that is opened would get a
     # standard stream's, and be written into.

@@ -28,7 +28,8 @@ from innerloop.jsonfiles import parse_json
 P = TypeVar("P", bound="Parameters")
 
 MAX_DIMENSIONS = 8
-"""Dimensions of an array given as a setting; torch itself ends with a raw error at 64."""
+"""The largest number of dimensions of an array in a setting; torch fails without a message at
+64."""
 
 
 def parameter(
@@ -37,13 +38,13 @@ def parameter(
     """Declare a field of a member that users set: its default, its meaning, and its range.
 
     Args:
-        default: The value unless set.
-        help: What it means, in a few words; `innerloop show` and the documentation print it.
+        default: The value that is used if the user does not set the parameter.
+        help: The meaning in a few words; `innerloop show` and the documentation print it.
         least: The smallest value allowed.
         most: The largest value allowed.
 
     Returns:
-        A field of a dataclass. Values out of range, and names that are none, are refused.
+        A field of a dataclass. A value out of range and an unknown name raise an error.
 
     Example:
         ```python
@@ -68,7 +69,7 @@ class Frozen:
 class Parameters(Frozen):
     """Base class of objects with declared, checked parameters.
 
-    Its subclasses are frozen dataclasses with fields by name, decorated or not.
+    Every subclass is a frozen dataclass with keyword arguments; a decorator is not necessary.
     """
 
     _about: typing.ClassVar[dict[str, Any]] = {}
@@ -81,8 +82,8 @@ class Parameters(Frozen):
     def declare_fields(cls) -> None:
         """Make the class a dataclass of its annotations, and of those that it inherits.
 
-        A decorator of the same name may still follow. It adds what `Frozen` has once more, and sees
-        the defaults of fields alone, so that their meanings and ranges are kept apart from them.
+        The class may also have the decorator `@dataclass`. It would replace the fields, which
+        contain the meanings and ranges, by their defaults, so these are stored separately.
         """
         dataclasses.dataclass(frozen=True, kw_only=True, eq=False)(cls)
         for name in ("__setattr__", "__delattr__"):
@@ -112,7 +113,8 @@ class Parameters(Frozen):
 
     @classmethod
     def from_values(cls: type[P], values: dict[str, Any]) -> P:
-        """Create an object from values by name; an unknown name is refused with the nearest one."""
+        """Create an object from values by name; for an unknown name, the error suggests the
+        nearest."""
         declared = cls.declared_types()
         for name in values:
             if name not in declared:
@@ -126,7 +128,7 @@ class Parameters(Frozen):
         return value if limit is None else min(value, limit)
 
     def values(self) -> dict[str, Any]:
-        """Return the parameters as plain values for JSON; `from_values` takes them back."""
+        """Return the parameters as plain values for JSON; `from_values` is the inverse."""
         plain = {name: getattr(self, name) for name in self.declared_types()}
         return {k: v.tolist() if isinstance(v, torch.Tensor) else v for k, v in plain.items()}
 
@@ -141,7 +143,7 @@ def _resolve_types(owner: type[Parameters]) -> dict[str, Any]:
 
 
 def parse_settings(owner: type[Parameters], words: Iterable[str]) -> dict[str, Any]:
-    """Convert `key=value` words to the types that `owner` declares."""
+    """Convert `key=value` words to parameter values of the types that `owner` declares."""
     values: dict[str, Any] = {}
     declared = owner.declared_types()
     for word in words:
@@ -152,7 +154,7 @@ def parse_settings(owner: type[Parameters], words: Iterable[str]) -> dict[str, A
         if name not in declared:
             raise unknown_name_error("parameter", name, declared)
         if name in values:
-            raise InputError(f"{name} is given twice")
+            raise InputError(f"{name} is set twice")
         values[name] = _convert_text(name, declared[name], text.strip())
     return values
 
@@ -176,7 +178,7 @@ def _convert_text(name: str, kind: Any, text: str) -> Any:
 
 
 def _check_value(name: str, kind: Any, value: Any) -> Any:
-    """Check a value against its declared type; lists become tensors, whole numbers floats."""
+    """Check a value against its declared type; convert lists to tensors and integers to floats."""
     options = _list_alternatives(kind)
     wrong = InputError(f"{name} must be {_describe_type(kind)}, got {_format_value(value)}")
     if isinstance(value, np.generic | np.ndarray) and value.ndim == 0:

@@ -25,7 +25,7 @@ def collect_versions() -> dict[str, str]:
 
 @cache
 def _read_version(package: str) -> str:
-    """Read the version of an installed package from its metadata, a file to be parsed."""
+    """Read the version of an installed package; the result is cached because parsing is slow."""
     return version(package)
 
 
@@ -39,7 +39,7 @@ def digest_package() -> str:
 
 
 def digest_code(owner: type) -> str:
-    """Return a digest of the code that a class runs: innerloop and the files of other bases."""
+    """Return a digest of the code of a class: innerloop, and the files of other base classes."""
     digest = hashlib.sha256(digest_package().encode())
     for base in owner.__mro__:
         first = base.__module__.partition(".")[0]
@@ -57,7 +57,8 @@ def spell_command(
     defaults: Mapping[str, Any],
     options: Mapping[str, Any],
 ) -> str:
-    """Return the command line for a member, with options and settings that are not defaults."""
+    """Return a command line for a member, with all options and settings that differ from the
+    defaults."""
     words = [f"innerloop {command} {name}"]
     for key, value in settings.items():
         if key not in defaults or value != defaults[key]:

@@ -1,13 +1,14 @@
 """Find members: problems, algorithms, policies, constructions, programs, recipes and claims.
 
-A member comes through one of three doors, and there is no list to keep:
+A member has one of three origins, and no list of members has to be maintained:
 
-    a file of this package          innerloop/constructions/newton.py is `newton`
-    an entry point of another one   group `innerloop.constructions`, by the entry point's name
-    the caller                      an object, a class, `module:attribute` or `file.py:attribute`
+    a file of this package            innerloop/constructions/newton.py is `newton`
+    an entry point of another one     group `innerloop.constructions`, by the entry point's name
+    an argument of the caller         an object, a class, `module:attribute`, `file.py:attribute`
 
-A file that cannot be loaded is skipped with one line that says which and why; asking for its
-member by name is an error. Lookups can be recorded, so that a result knows what it depends on.
+A file that cannot be loaded is skipped, and a message states the file and the reason. A request
+for its member by name is an error. Lookups can be recorded, so that the dependencies of a result
+are known.
 """
 
 from __future__ import annotations
@@ -41,10 +42,10 @@ KINDS = {
     "recipes": "recipe",
     "claims": "claim",
 }
-"""Folder and entry-point group of each kind, and what one member is called."""
+"""The folder and entry-point group of each kind, and the singular of its name."""
 PACKAGE = "innerloop"
 FURTHER_KINDS = {"constructions": ("programs",)}
-"""Kinds whose members are members of another kind too: a program is a construction."""
+"""Kinds whose members also belong to another kind: a program is a construction."""
 
 
 class SkippedMember(UserWarning):
@@ -70,13 +71,14 @@ class _Scan(NamedTuple):
 
 
 def load_members(kind: str, base: type[T]) -> dict[str, type[T]]:
-    """Load every registered class of a kind that derives from `base`, by name."""
+    """Return all registered classes of a kind that derive from `base`, as a mapping from names."""
     _record(kind, None)
     return {name: entry.value for name, entry in load_entries(kind, base).items()}
 
 
 def load_entries(kind: str, base: type) -> dict[str, Entry]:
-    """Load every registered member of a kind, with its owner. If names clash, the first wins."""
+    """Load every registered member of a kind, with its owner. If two have the same name, use the
+    first."""
     entries: dict[str, Entry] = {}
     for entry in _scan_checked(kind, base).entries:
         if entry.name in entries:
@@ -87,7 +89,7 @@ def load_entries(kind: str, base: type) -> dict[str, Entry]:
 
 
 def find_member(kind: str, base: type[T], name: str) -> type[T]:
-    """Find the class called `name`, or the one at `module:attribute` or `file.py:attribute`."""
+    """Find the class with a name, or the class at `module:attribute` or `file.py:attribute`."""
     if ":" in name:
         value = load_object(name)
         if inspect.isclass(value) and issubclass(value, base):
@@ -148,9 +150,9 @@ def find_class(kind: str, base: type[T], member: Any) -> type[T]:
 def get_name(member: type) -> str:
     """Name a member: its file in this package, its entry point, or where it is defined.
 
-    `innerloop.algorithms.gradient_descent` → `gradient-descent`; a class of somebody's own is
-    `module:Class`, or `file.py:Class` where it was loaded from a file. The algorithm of a program
-    is named after the program.
+    A class in `innerloop.algorithms.gradient_descent` is `gradient-descent`. A user's own class is
+    `module:Class`, or `file.py:Class` if it was loaded from a file. The algorithm of a program
+    has the name of the program.
     """
     member = getattr(member, "named_after", member)
     module = member.__module__
@@ -177,7 +179,8 @@ _lookups: ContextVar[set[str] | None] = ContextVar("lookups", default=None)
 
 @contextmanager
 def record_lookups() -> Iterator[set[str]]:
-    """Record which members are looked up by name: their modules, or `kind *` for all of a kind."""
+    """Record the modules of members that are looked up by name, and `kind *` if all of a kind
+    are."""
     names: set[str] = set()
     token = _lookups.set(names)
     try:
@@ -235,7 +238,8 @@ def _scan_classes(kind: str, base: type) -> _Scan:
 
 
 def scan_modules(package: str, deep: bool = False) -> Iterator[tuple[str, ModuleType | None, str]]:
-    """Import the modules of a package: name, module, and why it could not be imported."""
+    """Import the modules of a package; yield each name with its module, or with the reason of a
+    failure."""
     root = importlib.import_module(package)
     if deep:
         infos = pkgutil.walk_packages(root.__path__, f"{package}.", onerror=lambda name: None)
@@ -249,7 +253,7 @@ def scan_modules(package: str, deep: bool = False) -> Iterator[tuple[str, Module
 
 
 def scan_entry_points(kind: str) -> Iterator[tuple[str, str, Any, str]]:
-    """Load the entry points of a kind: name, owner, value, and why it could not be loaded."""
+    """Load the entry points of a kind; yield name, owner and value, or the reason of a failure."""
     for point in _entry_points(kind):
         owner = point.dist.name if point.dist is not None else point.module
         try:

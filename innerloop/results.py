@@ -1,8 +1,9 @@
-"""Locate the results that are part of the package, and those that its user made.
+"""Locate the results that are part of the package, and the results of the user.
 
-Recorded weights and cells are read only: `innerloop/recorded` in an installed package, `results` in
-a checkout. What is made here goes to the folder that `--results` or INNERLOOP_RESULTS names, else
-to the checkout's `results`, else to the user's data folder: wherever a command is run from.
+Recorded weights and cells are part of the package and only read: they are in `innerloop/recorded`
+of an installed package and in `results` of a checkout. New results are written to the folder that
+`--results` or INNERLOOP_RESULTS names. Without these, it is `results` of the checkout, or otherwise
+the user's data folder. The current folder has no influence.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
 """Tensor files with a checksum: safetensors files that are rejected if they are damaged.
 
-safetensors alone loads a flipped bit silently, so the metadata hold a SHA-256 of everything else:
-the tensors and the other metadata. Nothing is ever unpickled.
+The safetensors format does not detect a flipped bit. The metadata therefore contain a SHA-256 of
+the
+tensors and the other metadata. No file is ever unpickled.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from innerloop.links import open_file
 def write(
     path: Path, tensors: dict[str, Tensor], metadata: dict[str, str], *, format: str, version: int
 ) -> None:
-    """Write tensors and metadata with their checksum, atomically: a complete file or none."""
+    """Write tensors and metadata with their checksum atomically."""
     stored = {
         name: tensor.detach().to("cpu").contiguous().clone() for name, tensor in tensors.items()
     }
@@ -34,7 +35,7 @@ def write(
 
 
 def read(path: Path, *, format: str, version: int) -> tuple[dict[str, str], dict[str, Tensor]]:
-    """Read the metadata and tensors of a file of this format, up to this version."""
+    """Read the metadata and tensors of a file with this format and at most this format version."""
     metadata, tensors = _read_file(path)
     if metadata.get("format") != format:
         raise FileError(f"{path} is not the file expected: its metadata do not say {format!r}")

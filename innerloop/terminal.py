@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 NAME_COLUMNS = ("name", "construction", "claim", "what it does")
-"""Columns of names that users copy, and of verdicts: they are not wrapped."""
+"""Columns that are not wrapped: names that users copy, and verdicts."""
 
 _MEASURE_TITLES = {
     **{name: name for name in ("layers", "heads", "width", "parameters")},
@@ -30,7 +30,8 @@ _MEASURE_TITLES = {
 
 
 def print_certificates(certificates: list[dict[str, Any]]) -> None:
-    """Print one certificate as a list, or several as a table; of numbers per step, the largest."""
+    """Print one certificate as a list or several as a table, with the largest deviation of all
+    steps."""
     titles = ["law", *_MEASURE_TITLES.values()]
     rows = [
         ["holds" if c["holds"] else "BROKEN", *(format_value(c[name]) for name in _MEASURE_TITLES)]
@@ -73,7 +74,8 @@ def _describe_unreached(certificate: dict[str, Any]) -> str:
 
 
 def print_outcomes(outcomes: list[dict[str, Any]]) -> None:
-    """Print a line per claim and the count of each verdict; print up to three claims in full."""
+    """Print one line per claim and the count of each verdict; print details for up to three
+    claims."""
     rows = [
         [o["id"], o["label"], o["preset"] or "", f"{o['seconds']:.1f}" if o["preset"] else ""]
         for o in outcomes
@@ -194,7 +196,8 @@ def print_verdict(identification: dict[str, Any]) -> None:
 
 
 def print_table(title: str, columns: list[str], rows: list[list[str]]) -> None:
-    """Print a title and a table, as wide as the terminal, or 160 columns wide into a pipe."""
+    """Print a title and a table, as wide as the terminal, or 160 columns if the output is a
+    pipe."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -249,7 +252,7 @@ class ProgressReporter:
 def progress_bar(title: str) -> Iterator[ProgressReporter]:
     """Show a progress bar with the time left on standard error, or lines without a terminal.
 
-    The callback takes the finished share and, optionally, a description of the current work.
+    The callback accepts the finished share and, optionally, a description of the current work.
     """
     from rich.console import Console
     from rich.progress import (

@@ -80,8 +80,8 @@ def test_the_judge_sees_defects() -> None:
         (("identify", "models.py:alloc", *PROBLEM), "RuntimeError: cannot alloc a buffer of mine"),
         (("identify", "models.py:one", *PROBLEM), "models.py:one does not take these three"),
         (("identify", "innerloop.cli:main"), "cannot be run from within itself"),
-        (("list", "--json", ""), "a word of the command is empty"),
-        (("check", "--seed", "1", "--seed", "2"), "--seed is given twice"),
+        (("list", "--json", ""), "an argument is empty"),
+        (("check", "--seed", "1", "--seed", "2"), "--seed is repeated"),
         (("list", "--jsn"), "No such option: --jsn"),
         (("bild",), "No such command 'bild'"),
         (("check", "--seed", str(2**32)), "seed must be at least 0 and below 2^32"),
@@ -166,7 +166,7 @@ def test_a_long_name_is_not_repeated() -> None:
                 "[enforce fail at alloc_cpu.cpp:121] err == 0. DefaultCPUAllocator: can't allocate "
                 "memory: you tried to allocate 8000000000000 bytes. Error code 12"
             ),
-            "out of memory (8e+03 GB at once were asked for): reduce the sizes that -s sets "
+            "out of memory (8e+03 GB were requested at once): reduce the sizes that -s sets "
             "(d, n, steps, …) or --instances",
         ),
         (MemoryError(), "out of memory: reduce the sizes that -s sets"),

@@ -326,7 +326,7 @@ def test_an_interrupt_stops_and_says_how_to_go_on(ledger: Ledger, sleeper: Path)
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert "finished results are stored, and the same command continues" in err
+    assert "finished results are stored; run the same command to continue" in err
     assert "Traceback" not in err
     assert have_ended(workers)
 

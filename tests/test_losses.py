@@ -162,7 +162,7 @@ def test_a_cluster_that_is_lost(
     cluster.start_worker()
     (line,) = lose(cluster.scheduler.kill, tmp_path / "second")
     assert f"the Dask scheduler at '{address}' is gone" in line
-    assert "finished results are stored, and the same command continues" in line
+    assert "finished results are stored; run the same command to continue" in line
 
 
 def test_a_limit_that_is_no_duration() -> None:

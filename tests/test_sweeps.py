@@ -199,7 +199,7 @@ def test_a_grid_that_makes_no_sense_is_one_line(run: Any, tmp_path: Path) -> Non
         (["--grid", "blcks=1"], "did you mean 'blocks'?"),
         (["--grid", "blocks=1,x"], "blocks must be a whole number, got 'x'"),
         (["--grid", "blocks=1,1"], "the grid has a value of blocks twice"),
-        (["--grid", "blocks=1", "--grid", "blocks=2"], "blocks is given twice"),
+        (["--grid", "blocks=1", "--grid", "blocks=2"], "blocks is repeated"),
         (["--grid", "blocks=1,0"], "blocks must be at least 1, got 0"),
         (["--grid", "blocks=1", "-s", "blocks=2"], "blocks is set and in the grid"),
         (["--workers", "2"], "--workers and --engine apply to sweeps"),

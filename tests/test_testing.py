@@ -137,7 +137,7 @@ class Unknown(Steps):
     [
         (InPlace, "changed in place"),
         (Mixing, "mixes the instances"),
-        (Double, "answers a float32 problem in torch.float64"),
+        (Double, "returns predictions for a float32 problem in torch.float64"),
         (Detached, "unused of Detached is declared as free"),
         (Unknown, "special_case_of names no algorithm"),
     ],
@@ -200,7 +200,7 @@ class Unseeded(LinearRegressionRecipe):
 
 def test_defects_of_recipes_are_found() -> None:
     refuses(check_recipe, Idle, "change no weight")
-    refuses(check_recipe, Unseeded, "the same seed must give the same weights")
+    refuses(check_recipe, Unseeded, "must have the same weights as an uninterrupted run")
 
 
 def declare_claim(**changes: Any) -> Any:
@@ -233,6 +233,6 @@ def test_defects_of_claims_are_found() -> None:
     refuses(check_claim, declare_claim(falsified={"itself": lambda x: x}), "accepts falsified data")
     whole = declare_claim()
     at_once = replace(whole, judge=None, measure=lambda g, **s: whole.judge(whole.measure(g, **s)))
-    refuses(check_claim, at_once, "cannot be shown false data")
+    refuses(check_claim, at_once, "cannot be tested on falsified data")
     moody = replace(whole, measure=lambda g, *, trials: torch.rand(trials))
     refuses(check_claim, moody, "the same seed must give the same numbers")

@@ -1,11 +1,13 @@
-"""Identify every recorded network and record what its layers do, in results/identified.
+"""Identify every recorded network, and write the results to results/identified.
 
-    python tools/identify_recorded.py                       all of them, six minutes of one core
-    python tools/identify_recorded.py unlabelled/pca-relu   some of them, the others stay
+    python tools/identify_recorded.py                       all networks, six minutes of one core
+    python tools/identify_recorded.py unlabelled/pca-relu   one network; other entries stay
 
-`results/identified/GROUP.json` has an entry per network: the command that says the same, the digest
-of the weights, the verdict, a row per layer, and for the best candidates their share of what each
-layer says after each step (or without steps). The pictures of the guide are drawn from it.
+`results/identified/GROUP.json` has an entry per network: the command that gives the same result,
+the digest of the weights, the verdict, and a row per layer. For the best candidates, it contains
+the
+share of each layer's answers that the candidate explains after each of its steps. The pictures of
+the guide are drawn from it.
 """
 
 from __future__ import annotations
@@ -39,7 +41,7 @@ ALSO = {
     "pca": ("power-method", "subspace-iteration"),
     "gpt2-regression": ("newton", "gradient-descent"),
 }
-"""Candidates that are told besides the best ones, since the papers ask about them."""
+"""Candidates that are always reported, because the papers discuss them."""
 SETTINGS: dict[str, Any] = {"prompts": 256, "steps": 64, "seed": 0}
 KEPT = ("name", "does", "fit", "nearest", "share", "similarity", "error", "runner_up_share")
 

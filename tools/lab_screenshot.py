@@ -1,8 +1,7 @@
 """Take pictures of the running lab: `python -m tools.lab_screenshot FOLDER`.
 
-`take_screenshots` starts the lab at a free port, opens a scene in Chromium and stops it again. The
-same scene, step and size give the same picture but for the milliseconds in its footer, which are
-left out.
+`take_screenshots` starts the lab at a free port, opens a scene in Chromium and stops the lab again.
+The times in the footer are hidden, so equal scenes, steps and sizes give equal pictures.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ READY = 'body[data-turn][data-state="idle"]'
 
 @contextmanager
 def run_lab() -> Iterator[str]:
-    """Serve the lab at a free port; yields its address."""
+    """Serve the lab at a free port and yield its address."""
     from innerloop.lab.serving import make_server, open_socket
 
     listener, server = open_socket(0), make_server()
@@ -47,7 +46,7 @@ def take_screenshots(
     size: tuple[int, int] = (1280, 860),
     scale: float = 2.0,
 ) -> list[Path]:
-    """Write `lab-SCENE-THEME.png` for each scene and theme; returns the files."""
+    """Write `lab-SCENE-THEME.png` for each scene and theme, and return the files."""
     from playwright.sync_api import sync_playwright
 
     path = next((executable for name in BROWSERS if (executable := shutil.which(name))), None)

@@ -3,10 +3,10 @@
     python tools/make_math_font.py stix-two-math.woff2       writes innerloop/mathtext/math.woff2
 
 The font is the one of the npm package `@fontsource/stix-two-math` or of any release of STIX Two
-Math with a MATH table. Its licence, the SIL Open Font License, travels with the part
-(`innerloop/mathtext/math-font-OFL.txt`); the part has a name of its own, as the licence asks of
-changed fonts. `tests/test_mathtext.py` finds out whether the part has every character that the
-grammar reads. It needs fonttools and brotli.
+Math with a MATH table. Its licence, the SIL Open Font License, is included
+(`innerloop/mathtext/math-font-OFL.txt`). The licence requires another name for a changed font, so
+the new font has its own name. `tests/test_mathtext.py` checks that it has every character of the
+grammar. This script needs fonttools and brotli.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TARGET = Path(__file__).parents[1] / "innerloop" / "mathtext" / "math.woff2"
 NAME = "Innerloop Math"
 GREEK = "αβγδεζηθικλμνξοπρςστυφχψωϑϕϵϱ" + "ΓΔΘΛΞΠΣΦΨΩ"
 KEPT_NAMES = (0, 13, 14)
-"""Copyright, licence and its address: they stay as they are."""
+"""The entries of the name table that stay unchanged: copyright, licence and its address."""
 
 
 def list_characters() -> set[str]:
@@ -42,7 +42,7 @@ def list_characters() -> set[str]:
 
 
 def slant(letter: str) -> str:
-    """Return the mathematical italic of a letter, which browsers draw for a letter on its own."""
+    """Return the mathematical italic of a letter, which browsers draw for a single letter."""
     if letter == "h":
         return "\N{PLANCK CONSTANT}"
     for first, last, start in (("A", "Z", 0x1D434), ("a", "z", 0x1D44E), ("α", "ω", 0x1D6FC)):
@@ -53,7 +53,7 @@ def slant(letter: str) -> str:
 
 
 def make_font(source: Path, target: Path) -> None:
-    """Write the part of a font that has the characters, under a name of its own."""
+    """Write a font with only these characters, under a new name."""
     options: Any = subset.Options()
     options.flavor = "woff2"
     options.layout_features = ["ssty"]  # smaller letters in scripts

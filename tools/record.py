@@ -2,13 +2,15 @@
 
     innerloop train gpt2-regression --seed 1 -o RUN
     python tools/record.py RUN regression/gpt2-seed-1 --no-weights
-    python tools/record.py results/sparse/gpt2.safetensors sparse/gpt2      records it anew
+    python tools/record.py results/sparse/gpt2.safetensors sparse/gpt2      records it again
 
-Writes `results/regression/gpt2-seed-1.json`, `.csv` and, unless told not to, `.safetensors`. The
-description has the command, the final measures, the SHA-256 of the weights and the run's opening,
-which a test repeats. A run is refused where the code that is here begins otherwise: at another loss
-before the first step, or with another opening than the run has stored. One that was trained before
-openings were stored gets the one that this code makes.
+The second command writes `results/regression/gpt2-seed-1.json` and `.csv`; without
+`--no-weights`, it also writes `.safetensors`. The JSON file contains the command, the final
+measures, the SHA-256 of the weights, and the opening of the run (the results of its first steps),
+which a test repeats. An error is raised if the current code starts the run differently, with
+another loss before the first step or another opening. If the run contains no opening, it is
+computed
+by the current code.
 """
 
 from __future__ import annotations
@@ -70,7 +72,7 @@ def record(run: Path, place: Path, *, weights: bool = True) -> dict[str, Any]:
 
 
 def compare_start(recipe: Any, seed: int, recorded: float) -> str:
-    """Compare the loss before the first step with that of a history; empty where they agree."""
+    """Compare the loss before the first step with a history; return an empty text if they agree."""
     model = recipe.build_model(torch.Generator().manual_seed(seed))
     recipe.prepare_model(model, 0)
     with torch.no_grad():

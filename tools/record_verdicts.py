@@ -1,10 +1,10 @@
-"""Record verdicts and findings for the documentation and the README's bar.
+"""Record verdicts and findings for the documentation and the README's picture of verdicts.
 
     innerloop check --json > outcomes.json
     python tools/record_verdicts.py outcomes.json         writes results/verdicts.json
 
-Checking takes minutes and the documentation is built often, so it reads this file. A test finds out
-whether it has every claim that there is, with the statement that the claim has now.
+Checking takes minutes and the documentation is built often, so the documentation uses this file. A
+test checks that the file contains every claim with its current statement.
 """
 
 from __future__ import annotations

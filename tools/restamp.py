@@ -4,9 +4,10 @@
     innerloop check --fresh --results AFTER         with the new code
     python tools/restamp.py BEFORE AFTER            stamps results/cells of the checkout
 
-After a change that should alter no number, a renaming say, every stored cell is stale. One at a
-larger preset is stamped as current only if its claim at `quick` found exactly the same before and
-after; the others are listed, and must be run again.
+After a change that should alter no number, such as a renaming, every stored cell is stale. A cell
+at a larger preset is marked as current only if its claim has exactly equal results at `quick`
+before
+and after the change. The other cells are listed and must be run again.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from innerloop.mathtext import strip_dollars
 from innerloop.results import find_results
 
 
-def read_found(folder: Path, claim: str) -> dict[str, Any]:
+def read_results(folder: Path, claim: str) -> dict[str, Any]:
     """Read the results of a claim's cells at `quick` by file name, without dollar signs.
 
-    Evidence in a former shape is read as today's code reads it.
+    Evidence in an older format is converted to the current one.
     """
     measurements = {}
     for path in (folder / "cells" / "quick" / claim).glob("*.json"):
@@ -40,7 +41,7 @@ def read_found(folder: Path, claim: str) -> dict[str, Any]:
     return strip_dollars(measurements)
 
 
-def list_lookups(folder: Path, claim: Claim) -> set[str]:
+def list_dependencies(folder: Path, claim: Claim) -> set[str]:
     """List the modules and kinds that the cells of a claim at `quick` depend on."""
     names: set[str] = set()
     for path in (folder / "cells" / "quick" / claim.id).glob("*.json"):
@@ -49,7 +50,7 @@ def list_lookups(folder: Path, claim: Claim) -> set[str]:
 
 
 def restamp(claim: Claim, store: Store, seed: int, lookups: set[str]) -> list[str]:
-    """Mark the stored cells of a claim at the larger presets as made by the current code."""
+    """Mark the stored cells of a claim at the larger presets as computed by the current code."""
     stamped = []
     for preset in PRESETS[1:]:
         for settings in claim.presets[preset]:
@@ -71,9 +72,11 @@ def main() -> None:
     store = Store(find_results(options.results) / "cells", print)
     differing = []
     for claim in load_claims().values():
-        before, after = (read_found(path, claim.id) for path in (options.before, options.after))
+        before, after = (read_results(path, claim.id) for path in (options.before, options.after))
         if after and before == after:
-            for stamped in restamp(claim, store, options.seed, list_lookups(options.after, claim)):
+            for stamped in restamp(
+                claim, store, options.seed, list_dependencies(options.after, claim)
+            ):
                 print(f"stamped {stamped}")
         elif any((store.folder / preset / claim.id).is_dir() for preset in PRESETS[1:]):
             differing.append(claim.id)

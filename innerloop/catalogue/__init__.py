@@ -1,5 +1,6 @@
-"""List all members and describe each of them: the data of `list` and `show`.
+"""List all members and describe each of them, for the commands `list` and `show`.
 
-Covers every kind of member, from problems to claims, of this package and of others. May import
-every folder that defines members; computes nothing beyond building what it shows.
+The list contains members of every kind, of this package and of other packages. To describe a
+member, this folder builds it and computes nothing else. It may import every folder that defines
+members.
 """

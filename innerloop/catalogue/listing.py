@@ -12,17 +12,18 @@ from innerloop.registry import KINDS, Entry, get_summary, load_entries
 
 
 def list_members(kind: str | None = None) -> dict[str, list[dict[str, Any]]]:
-    """List members by kind, all kinds or one: name, description, source, owner, and settings.
+    """List the members of one kind or of all kinds, with their descriptions and sources.
 
     Args:
         kind: problems, algorithms, policies, programs, constructions, recipes or claims, in the
-            plural or the singular; all of them if None.
+            plural or the singular. If None, the members of all kinds are listed.
 
     Returns:
-        A list of descriptions for each kind, as plain data.
+        A dictionary with a list for each kind. An entry of a list describes a member by its name,
+        description, source, owner and settings.
 
     Raises:
-        InputError: There is no such kind; the message names the nearest.
+        InputError: The kind does not exist. The message suggests the nearest name.
 
     Example:
         >>> import innerloop
@@ -40,9 +41,9 @@ def list_members(kind: str | None = None) -> dict[str, list[dict[str, Any]]]:
 
 
 def describe_parameters(kind: type[Parameters], made: Parameters | None = None) -> dict[str, Any]:
-    """Describe each parameter: its value (the default where nothing was made), meaning and range.
+    """Describe each parameter: its value, or the default for a class, its meaning and its range.
 
-    `least` and `most` are None where there is no limit.
+    `least` and `most` are None if there is no limit.
     """
     values = (made or kind()).values()
     about = kind.describe_parameters()

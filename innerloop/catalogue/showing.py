@@ -29,18 +29,20 @@ from innerloop.registry import KINDS, find_member, get_name, load_entries, make_
 
 
 def show(member: Any, /, **settings: Any) -> dict[str, Any]:
-    """Describe a member: its header, what can be set, and what it is made of.
+    """Describe a member: its documentation, its parameters and its parts.
 
     Args:
-        member: A name, `kind/name` where several kinds share the name, `module:attribute` or
-            `file.py:attribute` (which is imported, and so runs), a class or an object.
-        **settings: Parameters of the member, as `build` or `train` take them.
+        member: A name (`kind/name` if several kinds share the name), a class, an object,
+            `module:attribute` or `file.py:attribute`. The last two import the module or the file,
+            which runs its code.
+        **settings: Values of the member's parameters, as for `build` or `train`.
 
     Returns:
-        The description as plain data: what `innerloop show --json` prints.
+        The description as plain data, as `innerloop show --json` prints it.
 
     Raises:
-        InputError: There is no such member, several have the name, or a setting is none of its own.
+        InputError: The member does not exist, several kinds have a member with this name, or the
+            member does not have a parameter that is set.
 
     Example:
         >>> import innerloop
@@ -50,11 +52,15 @@ def show(member: Any, /, **settings: Any) -> dict[str, Any]:
     kind, value = find_any(member)
     if isinstance(value, Claim):
         if settings:
-            raise InputError(f"a claim has presets, no settings: leave out {', '.join(settings)}")
+            names = ", ".join(settings)
+            raise InputError(f"a claim has presets and no parameters: leave out {names}")
         return {"kind": "claim", **_describe_claim(value)}
     if kind == "algorithms":
         if settings:
-            raise InputError("an algorithm's numbers are tensors: make it in Python to set them")
+            raise InputError(
+                "the parameters of an algorithm are tensors; to set them, create "
+                "the algorithm in Python"
+            )
         return {"kind": "algorithm", **_describe_algorithm(value)}
     made = make_member(kind, BASES[kind], value, settings)
     about = {
@@ -73,13 +79,13 @@ def draw(member: Any, /, **settings: Any) -> str:
     program = inspect.isclass(value) and issubclass(value, ProgramConstruction)
     if not program and not isinstance(value, ProgramConstruction):
         raise InputError(
-            f"no diagram of {member}: only programs have one, and constructions that are programs"
+            f"{member} has no diagram: only programs and constructions that are programs have one"
         )
     return draw_program(make_member(kind, BASES[kind], value, settings))
 
 
 def find_any(member: Any) -> tuple[str, Any]:
-    """Find a member of any kind: its kind, and its class or object (or the claim itself)."""
+    """Find a member of any kind; return its kind, and its class, object or claim."""
     if isinstance(member, str) and ":" in member:
         member = load_object(member)
     if isinstance(member, Claim):

@@ -31,7 +31,10 @@ def build(
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Build a transformer that runs an algorithm, and certify it; exit 1 if the law is broken."""
+    """Build a transformer that runs an algorithm, and measure its certificate.
+
+    The exit code is 1 if the certificate does not hold.
+    """
     from innerloop.certification.building import build as make
     from innerloop.certification.building import resolve_dtype
     from innerloop.constructions.base import Construction

@@ -45,10 +45,10 @@ def check(
     results: Results = None,
     as_json: AsJson = False,
 ) -> None:
-    """Test what papers claim; exit 1 if a check raised an error.
+    """Test statements of papers; exit 1 if a check raised an error.
 
-    Stored results are used where they exist, also those of a larger preset. `--fresh` runs
-    everything again at the given preset.
+    Stored results are used if they exist, also those of a larger preset. `--fresh` ignores them
+    and runs everything at the requested preset.
     """
     options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
     options["device"] = device
@@ -80,7 +80,9 @@ def check_with_progress(words: list[str], chosen: CheckOptions) -> tuple[list[Ou
         try:
             return check_claims(words, chosen, progress=progress, notice=progress.notice)
         except KeyboardInterrupt:
-            print_error("interrupted; finished results are stored, and the same command continues")
+            print_error(
+                "interrupted; finished results are stored; run the same command to continue"
+            )
             raise SystemExit(130) from None
 
 

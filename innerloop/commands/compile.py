@@ -34,7 +34,10 @@ def compile_(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compile a program to a transformer and certify it; exit 1 if the law is broken."""
+    """Compile a program to a transformer, and measure its certificate.
+
+    The exit code is 1 if the certificate does not hold.
+    """
     from innerloop.certification.compiling import compile as make
     from innerloop.certification.compiling import find_program
     from innerloop.files import check_writable

@@ -1,4 +1,4 @@
-"""`innerloop fit`: an estimator on one's own data."""
+"""`innerloop fit`: fit an estimator to a file of the user."""
 
 from __future__ import annotations
 
@@ -13,18 +13,20 @@ from innerloop.errors import FileError, InputError, MissingLibraryError, unknown
 from innerloop.output import print_json, print_text
 
 MAX_LAYERS = 12
-"""Layers that the table shows, at most: the first, the last, and some between."""
+"""The largest number of layers in the table: the first, the last, and some between."""
 
 
 def fit(
     data: Annotated[Path, typer.Argument(help="A CSV file with a header, or parquet.")],
-    target: Annotated[str, typer.Option(help="The column to predict.")],
+    target: Annotated[str, typer.Option(help="Name of the column to predict.")],
     algorithm: Annotated[
         str, typer.Option(help="newton, relu-newton, gradient-descent, gd-plus-plus or lasso.")
     ] = "newton",
     alpha: Annotated[float, typer.Option(help="Penalty of the lasso.")] = 1.0,
     steps: Annotated[str, typer.Option(help="Steps of the algorithm, or auto.")] = "auto",
-    test_share: Annotated[float, typer.Option(help="Share of the rows that are predicted.")] = 0.25,
+    test_share: Annotated[
+        float, typer.Option(help="Share of the rows that are held out for testing.")
+    ] = 0.25,
     output: Annotated[
         Path | None, typer.Option("-o", "--output", help="Write the predictions as CSV.")
     ] = None,
@@ -34,7 +36,10 @@ def fit(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Fit a transformer to the rows of a file, and score it beside scikit-learn, layer by layer."""
+    """Fit a transformer to the rows of a file, and compare its scores with scikit-learn's.
+
+    The table shows the score after each step of the forward pass.
+    """
     from innerloop.estimators.report import fit_and_score
 
     if not 0 < test_share < 1:

@@ -22,30 +22,47 @@ def identify(
         ),
     ],
     problem: Annotated[
-        str | None, typer.Option(help="The problems it is for; a file knows its own.")
+        str | None,
+        typer.Option(
+            help="The problems that the model solves; a file of `build` or `train` contains them."
+        ),
     ] = None,
     settings: Settings = None,
     candidate: Annotated[
         list[str] | None,
-        typer.Option(help="Compare with this algorithm or program only; repeat for more."),
+        typer.Option(
+            help="Compare only with this algorithm or program; repeat the option for more."
+        ),
     ] = None,
     definition: Definition = None,
-    prompts: Annotated[int, typer.Option(min=2, help="Prompts that score the candidates.")] = 256,
-    steps: Annotated[int, typer.Option(min=1, help="Steps of a candidate to look at.")] = 128,
+    prompts: Annotated[
+        int, typer.Option(min=2, help="Number of prompts for the scores of the candidates.")
+    ] = 256,
+    steps: Annotated[
+        int, typer.Option(min=1, help="Largest number of steps of a candidate.")
+    ] = 128,
     seed: Seed = 0,
     figure: Annotated[
         Path | None, typer.Option(help="Draw layer × step to this file: html, png or svg.")
     ] = None,
     inside: Annotated[
-        bool, typer.Option("--inside", help="Also read its state from the stream, and move it.")
+        bool,
+        typer.Option(
+            "--inside",
+            help="Also search for the algorithm's state in the residual stream, and edit it.",
+        ),
     ] = False,
     discriminate: Annotated[
-        bool, typer.Option("--discriminate", help="Run candidates that tie on other problems.")
+        bool,
+        typer.Option(
+            "--discriminate",
+            help="Run candidates with equal scores on problems on which they differ.",
+        ),
     ] = False,
     device: Device = "cpu",
     as_json: AsJson = False,
 ) -> None:
-    """Identify the algorithm that each layer of a model runs, with scores, if one fits."""
+    """Identify the algorithm that each layer of a model runs, or report that none fits."""
     from innerloop.commands.identifying import identify_sweep
     from innerloop.devices import choose_device
     from innerloop.identification.identification import identify as run
@@ -91,7 +108,9 @@ def identify(
 
         ties = discriminate_ties(identification, loaded, distribution, seed=seed)
         about["discriminate"] = [each.as_dict() for each in ties]
-        further += [each.text for each in ties] or ["no candidates tie: nothing to tell apart"]
+        further += [each.text for each in ties] or [
+            "no candidates have equal scores, so there is nothing to discriminate"
+        ]
     if figure is not None:
         from innerloop.identification.drawing import collect_figure_rows
         from innerloop.report.export import write_chart

@@ -14,7 +14,8 @@ from innerloop.terminal import print_table, progress_bar
 
 def play(
     run: Annotated[
-        str, typer.Argument(help="A run of `train` on a decision problem, or a file of `build`.")
+        str,
+        typer.Argument(help="A run of `train`, or a file of `build`, that acts in an environment."),
     ],
     environment: Annotated[
         str | None, typer.Option(help="Environments to play in; by default those of the training.")

@@ -52,9 +52,9 @@ def report(
 ) -> None:
     """Check every claim, certify every construction, and write one self-contained page.
 
-    With the folder of a sweep, the page describes only that sweep. Stored results are used where
-    they exist, also those of a larger preset. Exit 1 if a check raised an error or a construction
-    breaks its law.
+    Stored results are used if they exist, also those of a larger preset. With the folder of a
+    sweep, the page describes only this sweep. The exit code is 1 if a check raised an error or a
+    certificate does not hold.
     """
     options = {"preset": preset, "workers": workers, "engine": engine, "fresh": fresh, "seed": seed}
     if folder is not None:
@@ -64,7 +64,7 @@ def report(
         return report_sweep(folder, output, definition, as_json, refused)
     if definition is not None:
         raise InputError(
-            "--definition applies to a sweep: give the folder of the sweep as the first argument"
+            "--definition applies to a sweep: pass the folder of the sweep as the first argument"
         )
     import time
 

@@ -31,7 +31,7 @@ def parse_grid(kind: type[Any], words: Sequence[str]) -> dict[str, list[Any]]:
         parsed = [parse_settings(kind, [f"{name}={each}"]) for each in _COMMA.split(text)]
         (key,) = parsed[0]
         if key in grid:
-            raise InputError(f"--grid {key} is given twice; list all its values in one --grid")
+            raise InputError(f"--grid {key} is repeated; list all its values in one --grid")
         grid[key] = [values[key] for values in parsed]
     return grid
 
@@ -51,7 +51,9 @@ def run_sweep(name: str, folder: Path, as_json: bool, **options: Any) -> None:
             options |= {"progress": progress, "notice": progress.notice}
             result = sweep(name, folder=folder, **options)
         except KeyboardInterrupt:
-            print_error(f"interrupted; saved in {folder}, and the same command continues")
+            print_error(
+                f"interrupted; the sweep is saved in {folder}; run the same command to continue"
+            )
             raise SystemExit(130) from None
     if as_json:
         print_json(result.as_dict())

@@ -71,9 +71,9 @@ def train(
     results: Results = None,
     as_json: AsJson = False,
 ) -> None:
-    """Train a model by a recipe.
+    """Train the model of a recipe.
 
-    `--resume` continues an interrupted run, with the same result as without the interruption.
+    `--resume` continues an interrupted run. The result is the same as without the interruption.
     """
     from innerloop.devices import choose_device
     from innerloop.links import refuse_links, resolve_links
@@ -126,7 +126,7 @@ def train(
             trained = train_seeds(name, chosen, folder, **options)
         except KeyboardInterrupt:
             if is_leading():
-                print_error(f"interrupted; saved in {folder}, and --resume continues")
+                print_error(f"interrupted; the run is saved in {folder}; add --resume to continue")
             raise SystemExit(130) from None
     if not is_leading():
         return None

@@ -19,9 +19,10 @@ def verify(
     seed: Seed = 0,
     as_json: AsJson = False,
 ) -> None:
-    """Compute the certificate of a file from its weights; exit 1 if the law is broken.
+    """Measure the certificate of a file again from its weights.
 
-    The options determine how the file is tested; the file itself does not.
+    The exit code is 1 if the certificate does not hold. The certificate that is stored in the file
+    is not used.
     """
     from innerloop.certification.building import verify as check
 

@@ -244,7 +244,7 @@ class Run:
                         failures[cell] = result
                         self.notice(f"{cell.claim} {result.summary}")
         except EngineLostError as error:
-            reason = f"{error}; finished results are stored, and the same command continues"
+            reason = f"{error}; finished results are stored; run the same command to continue"
             unfinished = [cell for cell in cells if cell not in ready and cell not in failures]
             failures |= {cell: Failure(reason, "unavailable", lost=True) for cell in unfinished}
         finally:

@@ -1,6 +1,6 @@
-"""The report page and its figures, drawn from plain data.
+"""Draw the report page and its figures from plain data.
 
-Charts, HTML and figure files belong here. It draws what it is given and computes nothing: torch and
-NumPy are not imported. May import `surveys.data` for the data it takes, and the small modules
-`errors`, `files` and `progress`.
+This folder contains charts, HTML and the export of figures. It computes no results, and it imports
+neither torch nor NumPy. It may import `surveys.data`, which defines the data of a report, and the
+small modules `errors`, `files` and `progress`.
 """

@@ -48,7 +48,7 @@ def render_certificates(certificates: Records) -> str:
 
 
 def render_costs(certificates: Records) -> str:
-    """Render the cost of k steps as formulas, beside what the sources print."""
+    """Render the cost of k steps as formulas, beside the cost that the sources print."""
     head = "".join(f"<th>{title}</th>" for title in _COST_TITLES)
     rows = "".join(
         f"<tr><td>{escape(certificate['name'])}</td>"

@@ -11,25 +11,25 @@ import altair as alt
 from innerloop.report.theme import QUIET
 
 WIDTH, HEIGHT, PANEL = "container", 300, 260
-"""Width (the page's) and height of a chart of one panel, and the width of each of several."""
+"""The width and height of a chart with one panel, and the width of each of several panels."""
 
 MAX_TITLE = 46
-"""Characters per line of a title: a phone shows no more."""
+"""The number of characters per line of a title that fit on a phone."""
 
 MAX_LABELS = 12
-"""Labels on an axis of numeric categories: more of them would overlap."""
+"""The largest number of labels on an axis of numeric categories; more would overlap."""
 
 _PLAIN_COLUMN = re.compile(r"[\w .:()\[\]+*/^=|,%−-]*")
-"""Names of columns that Vega takes once they are escaped: without quotes and ends of lines."""
+"""Matches column names that Vega accepts when they are escaped: without quotes and line breaks."""
 
 _BACKSLASH = ("\\", "\N{SET MINUS}")
-"""Vega-Lite writes titles into expressions with only their quotes escaped, so that a backslash
-would change what is read there: one that looks like it takes its place."""
+"""Replaces a backslash by a similar character. Vega-Lite writes titles into expressions and escapes
+only their quotes, so a backslash would change the expression."""
 
 _POWER_LABELS = (
     "abs(log(datum.value)) > 10 ? format(datum.value, '.0e') : format(datum.value, '~g')"
 )
-"""Labels of a log axis: plain numbers while they are short."""
+"""The format of labels on a log axis: plain numbers if they are short."""
 
 
 def build_chart(figure: dict[str, Any]) -> alt.TopLevelMixin:
@@ -52,7 +52,7 @@ def build_chart(figure: dict[str, Any]) -> alt.TopLevelMixin:
 
 
 def _rename_columns(figure: dict[str, Any]) -> dict[str, Any]:
-    """Make names and titles safe for Vega's expressions; `titles` has the names to show."""
+    """Make column names and titles safe for Vega; `titles` contains the displayed names."""
     columns = dict.fromkeys(name for row in figure["rows"] for name in row)
     names = {n: n if _PLAIN_COLUMN.fullmatch(n) else f"#{k}" for k, n in enumerate(columns)}
     axes = {
@@ -75,7 +75,7 @@ def _rename_columns(figure: dict[str, Any]) -> dict[str, Any]:
 
 
 def _draw_curves(figure: dict[str, Any]) -> list[alt.Chart]:
-    """Draw bands, then lines, points or bars, then the horizontal levels to compare with."""
+    """Draw bands, then lines, points or bars, then horizontal reference levels."""
     x, y = _encode_axis(alt.X, figure, "x"), _encode_axis(alt.Y, figure, "y")
     colour = {}
     if figure["colour"]:

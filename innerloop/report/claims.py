@@ -1,4 +1,4 @@
-"""Render each claim as a card to open, with verdict, checks, figures, numbers and command."""
+"""Render each claim as a card that can be opened, with verdict, checks, figures and command."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from innerloop.report.verdicts import (
 )
 
 MAX_LINES = 60
-"""Rows of a table on the page; a longer one is cut, and its title says so."""
+"""The largest number of rows of a table; the title of a longer table states that it is cut."""
 
 Plots = dict[str, str]
 """Markup of each figure, by its name."""
@@ -100,16 +100,17 @@ def _render_origin(outcome: dict[str, Any]) -> str:
 
 
 def _render_stale(outcome: dict[str, Any]) -> str:
-    """Render a notice that older code made a stored result, with the modules that changed."""
+    """Render a notice that older code computed a stored result, with the modules that changed."""
     stale = outcome["stale"]
     if not stale:
         return ""
     changed = ", ".join(f"<code>{escape(name)}</code>" for name in stale["changed"])
     return (
         f'<details class="stale"><summary>An older result at {escape(stale["preset"])} is not used '
-        f"({escape(stale['verdict'])}, {escape(stale['made'])}).</summary><p>It was made by other "
-        f"code. Changed since: {changed}. <code>innerloop check {escape(outcome['id'])} "
-        f"--preset {escape(stale['preset'])}</code> makes it again.</p></details>"
+        f"({escape(stale['verdict'])}, {escape(stale['made'])}).</summary><p>It was computed by "
+        f"older code. Modules that changed since: {changed}. <code>innerloop check "
+        f"{escape(outcome['id'])} --preset {escape(stale['preset'])}</code> computes it again."
+        "</p></details>"
     )
 
 
@@ -127,7 +128,7 @@ def _render_details(
     if outcome["decided_by"]:
         subject = "it" if verdict == "undecided" else "the correction"
         text = typeset_later(outcome["decided_by"])
-        reason += f"<p>What would decide {subject}: {text}.</p>"
+        reason += f"<p>To decide {subject}: {text}.</p>"
     numbers = "".join(
         f"<div><dt>{typeset_later(name)}</dt><dd>{typeset_later(format_value(value))}</dd></div>"
         for name, value in evidence["numbers"].items()

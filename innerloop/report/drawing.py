@@ -1,7 +1,7 @@
-"""Figures as SVG for the page, drawn when it is built.
+"""Draw the figures of the page as SVG.
 
-Drawing takes a tenth of a second for each figure, so what was drawn is kept in a folder, by a
-digest of its specification, and found there when the same figure is wanted again.
+Drawing takes a tenth of a second per figure. Drawn figures are therefore cached in a folder; the
+name of a file is a digest of the figure's specification.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ from innerloop.report.shortening import NAMESPACE, SHORTER, shorten
 from innerloop.report.theme import CONFIG
 
 WIDTH = 430
-"""Width in pixels of the panel of a figure that has one: a phone shows it at three quarters."""
+"""The width in pixels of a figure with one panel; a phone shows three quarters of this size."""
 
 MAX_BYTES = 16 * 2**20
-"""Bytes of one figure as SVG; the largest of this package have a few hundred KB."""
+"""The largest number of bytes of an SVG figure; figures of this package have a few hundred KB."""
 ELEMENTS = {
     *("svg", "g", "path", "text", "rect", "line", "circle", "defs", "clipPath", "linearGradient"),
     *("stop", "tspan"),
 }
-"""Elements that a stored figure may have: none of them runs code or loads anything."""
+"""Elements that a cached figure may contain; none of them runs code or loads a resource."""
 ATTRIBUTE = re.compile(r"(?!on|style|href)[a-zA-Z][a-zA-Z0-9-]*")
-"""Attributes that a stored figure may have."""
+"""Attributes that the elements of a cached figure may have."""
 
 
 class Drawings:
@@ -86,7 +86,7 @@ class Drawings:
 
 
 def is_drawing(svg: str) -> bool:
-    """Whether a stored figure consists of shapes and text alone: anybody may have written it."""
+    """Return whether a cached figure contains only shapes and text; its author is not trusted."""
     if "<!" in svg or "<?" in svg:
         return False
     try:

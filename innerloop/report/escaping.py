@@ -1,8 +1,8 @@
 """Escape all text that goes into pages and figures, so that a browser never runs it.
 
-Names of files, members and claims, settings, messages and everything that is read from a file may
-hold markup, control characters, or bytes that are no text. `escape` is for HTML, `inline_json` for
-scripts, `clean` for figures; `fill_template` makes pages, which allow no script but their own.
+Names, settings, messages and the contents of files may contain markup, control characters, or bytes
+that do not encode text. Use `escape` for HTML, `inline_json` for scripts and `clean` for figures.
+`fill_template` makes pages that run no script except their own.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ import vl_convert
 _UNPRINTABLE = re.compile(
     "[^\t\n\r\u0020-\u007e\u00a0-\u2027\u202a-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 )
-"""What XML forbids or discourages, and JavaScript's two further ends of a line: control characters,
-and halves of surrogate pairs, which stand for the bytes of a file name that is not UTF-8. Vega's
-converter aborts the process at some of them."""
+"""Characters that XML forbids or discourages, and JavaScript's two additional line separators.
+They include control characters and lone surrogates, which represent bytes of a file name that is
+not UTF-8. Some of them abort Vega's converter and with it the process."""
 _SCRIPT = re.compile("<script>(.*?)</script>", re.DOTALL)
 
 
 def clean(value: Any) -> Any:
-    """Replace unprintable characters in texts of plain data: an escape by `␛`, others by `�`."""
+    """Replace unprintable characters in texts: the escape character by `␛`, others by `�`."""
     if isinstance(value, str):
         return _UNPRINTABLE.sub(_picture_character, value)
     if isinstance(value, dict):
@@ -50,7 +50,7 @@ def escape(value: Any) -> str:
 
 
 def inline_json(value: Any) -> str:
-    """Encode a value as JSON for a script element, with nothing in it that ends the element."""
+    """Encode a value as JSON for a script element, so that no text in it can end the element."""
     return json.dumps(clean(value)).replace("<", "\\u003c")
 
 
@@ -66,9 +66,10 @@ def load_bundle() -> str:
 def fill_template(name: str, **values: str | int) -> str:
     """Fill in a page of this folder: every `$name`, and `$policy`, which names its scripts.
 
-    A browser runs only scripts whose digests the policy lists, so that even text which somebody
-    forgot to escape does not run, and loads nothing. Where `bundle` is among the values, Vega is:
-    it compiles its expressions at run time.
+    The policy lists the digests of the page's scripts. A browser runs no other script, even if some
+    text was not escaped, and loads nothing. If `bundle` is among the values, the page contains
+    Vega,
+    and the policy allows it to compile expressions at run time.
     """
     text = files("innerloop.report").joinpath(name).read_text("utf-8")
     scripts = (Template(script).substitute(values) for script in _SCRIPT.findall(text))

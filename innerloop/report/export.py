@@ -21,11 +21,11 @@ from innerloop.report.page import Chart
 from innerloop.surveys.data import Rows
 
 PRINTED_WIDTH = 520
-"""Width in pixels of an exported chart that fills the width of the page on screen."""
+"""The width in pixels of an exported chart whose width on the page depends on the window."""
 
 
 MAX_NAME = 100
-"""Characters of a chart's name that are kept in the names of its files."""
+"""The largest number of characters that the names of files take from the name of a chart."""
 
 ENCODERS: dict[str, Callable[[dict[str, Any]], bytes]] = {
     ".html": lambda spec: render_chart(spec).encode(),
@@ -53,13 +53,15 @@ def write_chart(path: Path, spec: dict[str, Any]) -> None:
 
 
 def encode_chart(path: Path, spec: dict[str, Any]) -> bytes:
-    """Return one chart in the format of the extension of the path that it is written to."""
+    """Encode one chart in the format that the extension of `path` names."""
     check_format(path)
     try:
         return ENCODERS[path.suffix](clean(spec))
     except ValueError as error:  # of the converter, such as an image that is too wide
         reason = " ".join(str(error).split())[:200]
-        raise FileError(f"cannot draw {path}: {reason}; a figure as .html needs no image") from None
+        raise FileError(
+            f"cannot draw {path}: {reason}; a figure as .html does not need an image library"
+        ) from None
 
 
 def check_drawing_format(path: Path) -> None:
@@ -108,9 +110,9 @@ def write_figures(
 
 
 def name_file(name: str) -> str:
-    """Name the files of a chart; a name that could lead out of the folder is made harmless.
+    """Return the name of a chart's files, without characters that could lead out of the folder.
 
-    A recipe of one's own is named by its path, and a run's file may name any recipe.
+    The name may contain the path of a user's own recipe, or any text from the file of a run.
     """
     if re.fullmatch(r"\w[\w.-]*", name, re.ASCII) and len(name) <= MAX_NAME:
         return name

@@ -59,7 +59,7 @@ def plot_step_deviations(certificates: list[dict[str, Any]]) -> alt.FacetChart:
         .properties(width=260, height=160)
         .facet(alt.Facet("construction:N", title=None), columns=3)
         .resolve_scale(x="independent")
-        .properties(title="How far the weights are from the algorithm (dotted red: tolerance)")
+        .properties(title="Deviation of transformers from their algorithms (dotted red: tolerance)")
     )
 
 
@@ -91,7 +91,7 @@ def plot_error_against_layers(rows: Rows) -> alt.FacetChart:
         .properties(width=400, height=320)
     )
     return line.facet(alt.Facet("problem:N", title=None), columns=2).properties(
-        title="Error against layers: forward passes of built transformers"
+        title="Prediction error after each layer of built transformers"
     )
 
 
@@ -119,14 +119,14 @@ def plot_training_curves(runs: list[dict[str, Any]]) -> alt.Chart:
 def plot_regret(rows: Rows) -> alt.ConcatChart:
     """Plot mean cumulative regret against time, one panel per construction.
 
-    The transformer's line is dashed, so that the policy's shows beneath it.
+    The transformer's line is dashed, so that the policy's line is visible below it.
     """
     units = {row["construction"]: row["unit"] for row in rows}
     return alt.concat(
         *(_plot_regret_panel(name, unit) for name, unit in units.items()),
         data=alt.Data(values=rows),
         columns=4,
-    ).properties(title="Regret of transformers that act, and of the policies they are built from")
+    ).properties(title="Regret of transformers that run a policy, and of the policies themselves")
 
 
 def _plot_regret_panel(name: str, unit: str) -> alt.LayerChart | alt.FacetChart:

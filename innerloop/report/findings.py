@@ -1,4 +1,4 @@
-"""Findings of the checks: statements that do not hold, errata, and results beyond the sources.
+"""List and render the findings: statements that do not hold, errata, and further results.
 
 Every finding names its statement and its document, so that it can be read alone. `list_findings`
 returns them as plain data and `render_findings` as HTML.
@@ -18,14 +18,15 @@ HEADINGS = {
     "vacuous": "Statements that are true but without content",
     "step": "Errata: a formula of a proof is wrong, and the statement is not affected",
     "print": "Errata: misprints whose meaning is clear",
-    "beyond": "Findings about which the sources say nothing",
-    "open": "Statements that are undecided, and what would decide them",
-    "missing": "Statements that cannot be decided from the source, and what it does not print",
+    "beyond": "Results about questions that the sources do not address",
+    "open": "Undecided statements, and the computation or mathematics that would decide them",
+    "missing": "Statements that cannot be decided from the source, and the information that "
+    "it does not print",
 }
 """Headings of the kinds of findings, in the order of the page."""
 
 MAX_CARDS = 6
-"""Findings that are visible at once; the others are in a list that the reader opens."""
+"""The number of findings that are visible at once; the others are in a list that can be opened."""
 
 _PLAIN = {
     "vacuous": ("printed", "summary"),

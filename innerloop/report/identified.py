@@ -16,10 +16,11 @@ PALETTE = ("#4c78a8", "#f58518", "#54a24b", "#b279a2")
 def plot_identification(
     scores: Rows, errors: Rows, title: str, inside: Inside | None = None
 ) -> alt.VConcatChart:
-    """Plot one heat map per candidate, the best match of each layer boxed, and curves of errors.
+    """Plot a heat map of scores for each candidate, and the errors as curves.
 
-    `scores` has columns candidate, layer, step, score, best; `errors` has series, at, error. What
-    was found `inside`, if anything was looked for, comes below.
+    A box marks the best match of each layer. `scores` has the columns candidate, layer, step, score
+    and best; `errors` has the columns series, at and error. `inside` contains the results of
+    `--inside`, which are drawn below.
     """
     names = list(dict.fromkeys(row["candidate"] for row in scores))
     maps = alt.concat(
@@ -51,7 +52,7 @@ def _plot_heat_map(name: str) -> alt.LayerChart | alt.FacetChart:
 
 
 def _plot_curves(rows: Rows) -> alt.LayerChart | alt.FacetChart:
-    """Plot errors: the candidates' as lines, the model's, whose rows come first, as dots."""
+    """Plot the errors of candidates as lines, and those of the model (the first rows) as dots."""
     order = list(dict.fromkeys(row["series"] for row in rows))
     floored = [{**row, "error": max(row["error"], FLOOR)} for row in rows]
     scale = alt.Scale(domain=order, range=["#111111", *PALETTE[: len(order) - 1]])

@@ -27,8 +27,8 @@ TITLES = {
 def draw_inside(inside: Inside, title: str | None = None) -> alt.HConcatChart:
     """Draw the three numbers of each layer side by side, each against its controls.
 
-    Of a state with several tensors, the one that is read worst is drawn. Numbers below 0 are drawn
-    at 0.
+    If a state has several tensors, the one with the lowest read-out score is drawn. Numbers below 0
+    are drawn at 0.
     """
     return (
         draw_panels(inside)

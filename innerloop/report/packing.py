@@ -1,8 +1,9 @@
 """Compress the figures and formulas of a page into one block of data.
 
-Figures have most of their text in common, as formulas do. The page inflates the piece once, and
-puts each part in its place when the card around it opens, or for paper. Without scripts a figure's
-place says that it needs them, and a formula is read as its author typed it.
+Figures share most of their text, and so do formulas, so they are compressed together. The page
+inflates the block once. It inserts each part when the card around it is opened or the page is
+printed. Without scripts, the page shows a note in place of each figure, and each formula as its
+author typed it.
 """
 
 from __future__ import annotations
@@ -16,14 +17,14 @@ from innerloop.mathtext import to_html
 from innerloop.report.escaping import escape
 
 SHORT = 50
-"""Characters of MathML that are not worth a place in the piece."""
+"""Formulas with at most this many characters of MathML stay in the page."""
 
 _SIZE = re.compile(r'^<svg[^>]* width="([\d.]+)" height="([\d.]+)"')
 _LATER = re.compile("<i data-m>(.*?)</i>")
 _OPTIONAL = re.compile(
     "</(?:td|th|tr|thead|tbody|dt|dd)>|</p>(?=<(?:p|div|details|figure|dl|h4|/div|/details)[ >])"
 )
-"""Ends of elements that HTML lets one leave out."""
+"""Closing tags that HTML allows to omit."""
 
 
 class Pack:
@@ -46,7 +47,7 @@ class Pack:
         return render_box(place, title, id)
 
     def shorten(self, markup: str) -> str:
-        """Number the mathematics that `typeset_later` wrote; leave out ends that need not be."""
+        """Replace the formulas of `typeset_later` by their numbers, and omit optional tags."""
         return _OPTIONAL.sub("", _LATER.sub(self._number, markup))
 
     def _number(self, match: re.Match[str]) -> str:

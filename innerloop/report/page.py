@@ -1,4 +1,4 @@
-"""The report as one self-contained HTML page: result, pictures, findings, claims, certificates."""
+"""Render the report as one HTML page: summary, pictures, findings, claims, certificates."""
 
 from __future__ import annotations
 
@@ -74,9 +74,10 @@ def render_page(
     charts: dict[str, Chart] | None = None,
     drawings: Drawings | None = None,
 ) -> str:
-    """Render the report as HTML; `charts` are those of `draw_charts`, drawn here unless given.
+    """Render the report as HTML.
 
-    Every number on the page comes from `data`. `drawings` knows figures that were drawn before.
+    Every number on the page comes from `data`. `charts` are the results of `draw_charts(data)`,
+    which is called if they are None. `drawings` caches figures that were drawn before.
     """
     charts = draw_charts(data) if charts is None else charts
     drawings = Drawings() if drawings is None else drawings

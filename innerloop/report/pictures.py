@@ -21,21 +21,21 @@ FAMILIES = {
     "ahn2023.figure-2": ("What training finds", 1),
     "ahn2023.theorem-1": ("The optimal weights", 1),
 }
-"""Claims whose figures stand for a family: its name, and which of the claim's figures."""
+"""The claim whose figure represents each family, with the name of the family and of the figure."""
 
 SHOWN = 2
-"""Families that are seen at once; the others unfold."""
+"""The number of families that are visible at once; the others are in a section to open."""
 
 
 def render_pictures(data: ReportData, drawn: Mapping[str, str], pack: Pack) -> str:
     """Render the report's own figures, error against layers first, then one of each family.
 
-    The first is in the page as it is, so that it is seen at once and without scripts.
+    The first picture is not compressed, so that it is visible at once and without scripts.
     """
     own = [
         _render_picture(
-            "Error against layers",
-            render_box(drawn["layers"], "Error against layers"),
+            "Error after each layer",
+            render_box(drawn["layers"], "Error after each layer"),
             data.convergence_setting,
         )
         if data.convergence
@@ -89,7 +89,7 @@ def _render_figure(title: str, plot: str, caption: str, size: str = "") -> str:
 
 
 def describe_agreement(regret: list[dict]) -> str:
-    """Say on how many actions transformer and policy agree, for each construction."""
+    """Describe on how many actions each transformer agrees with its policy."""
     counts = {row["construction"]: (row["same"], row["choices"]) for row in regret}
     shares = (f"{same:,} of {total:,} with {name}" for name, (same, total) in counts.items())
     return f"Actions on which transformer and policy agree: {', '.join(shares)}."

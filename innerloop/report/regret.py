@@ -10,7 +10,7 @@ from innerloop.surveys.data import Rows
 def plot_players(rows: Rows, *, title: str, unit: str = "step") -> alt.LayerChart | alt.FacetChart:
     """Plot mean cumulative regret against the step; the first player's line is thick.
 
-    `unit` is what regret is counted by: a step, or an episode of a decision process.
+    `unit` names the unit of time: a step, or an episode of a decision process.
     """
     players = list(dict.fromkeys(row["player"] for row in rows))
     base = alt.Chart(alt.Data(values=rows)).encode(

@@ -4,15 +4,15 @@ const search = document.getElementById("search"), source = document.getElementBy
 const chips = [...document.querySelectorAll(".chip")];
 let verdict = "", words;
 
-// Filters and search: every word must be in the claim, wherever.
+// Filters and search: a claim matches if its text contains every word.
 function filter() {
   words ??= claims.map((claim) => (claim.id + " " + claim.textContent).toLowerCase());
-  const asked = search.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const terms = search.value.toLowerCase().split(/\s+/).filter(Boolean);
   let shown = 0;
   claims.forEach((claim, k) => {
     const match = (!verdict || claim.dataset.verdict === verdict)
       && (!source.value || claim.parentElement.dataset.source === source.value)
-      && asked.every((word) => words[k].includes(word));
+            && terms.every((word) => words[k].includes(word));
     claim.hidden = !match;
     shown += match;
   });
@@ -32,8 +32,8 @@ for (const chip of chips) {
   });
 }
 
-// Figures and the mathematics of cards are one compressed piece. It is inflated when the page is there,
-// and each part is put in its place when what it lies in opens, or for paper.
+// The figures and formulas of cards are one compressed block. It is inflated when the page has loaded.
+// Each part is inserted when the card around it is opened, or before the page is printed.
 let parts = null;
 async function unpack() {
   const bytes = Uint8Array.from(atob(document.getElementById("packed").dataset.parts), (c) => c.charCodeAt(0));
@@ -51,7 +51,7 @@ function fill(place) {
     figure.replaceChildren(document.importNode(drawn, true));
   }
 }
-// What was found stands in the cards; a list that opens gathers copies of it.
+// The cards contain the findings; a list that is opened collects copies of them.
 function gather(list) {
   const kind = list.dataset.gather;
   list.removeAttribute("data-gather");
@@ -87,13 +87,13 @@ addEventListener("beforeprint", () => {
   show(document);
 });
 
-// Links land below the bar, however high it is at this width.
+// Links scroll to a position below the bar, whose height depends on the width of the window.
 const bar = document.querySelector(".controls");
 const measure = () => root.style.setProperty("--bar", bar.offsetHeight + "px");
 addEventListener("resize", measure);
 measure();
 
-// A link into a card opens it, and whatever it lies in.
+// A link into a card opens the card and all sections around it.
 function open() {
   const target = document.getElementById(decodeURIComponent(location.hash.slice(1)));
   if (!target) return;
@@ -108,7 +108,7 @@ open();
 
 const theme = document.getElementById("theme"), dark = matchMedia("(prefers-color-scheme: dark)");
 let kept = null;
-try { kept = localStorage.getItem("innerloop-theme"); } catch { /* private windows keep nothing */ }
+try { kept = localStorage.getItem("innerloop-theme"); } catch { /* private windows store nothing */ }
 if (kept === "dark" || kept === "light") root.dataset.theme = kept;
 theme.hidden = false;
 theme.addEventListener("click", () => {

@@ -1,8 +1,9 @@
-"""Make the SVG of a figure short without a change that is seen: a fourth of what Vega writes.
+"""Shorten the SVG of a figure to a fourth of its size without a visible change.
 
-Vega writes an element for every tick, point and cell, each with all of its attributes, in groups
-that hold nothing else. Here what is not seen goes (empty groups, boxes without colour, attributes
-at their defaults, digits beyond a tenth of a pixel), and neighbours of one look become one path.
+Vega writes one element for every tick, point and cell, with all of its attributes, in a group of
+its own. This module removes invisible content (empty groups, boxes without colour, attributes with
+default values, digits beyond a tenth of a pixel). It joins adjacent elements with the same style to
+one path.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from xml.etree.ElementTree import Element
 from innerloop.report.theme import FONT, name_colours
 
 SHORTER = 1
-"""Changes with what is written here, so that figures which were kept are drawn again."""
+"""The version of this module's output; increase it to invalidate cached figures."""
 NAMESPACE = "http://www.w3.org/2000/svg"
 
 SEAM = 0.4
-"""Pixels by which the cells of a map reach over each other."""
+"""The number of pixels by which neighbouring cells of a heat map overlap."""
 
 _DEFAULTS = {
     **{"opacity": "1", "stroke-width": "1", "stroke-dasharray": "1,0", "text-anchor": "start"},
@@ -32,11 +33,11 @@ _CIRCLE = re.compile(r"M([\d.]+),0A\1,\1,0,1,1,-\1,0A\1,\1,0,1,1,\1,0Z?")
 _RECTANGLE = re.compile(r"M(-?[\d.]+),(-?[\d.]+)h([\d.]+)v([\d.]+)h-[\d.]+Z")
 _RGB = re.compile(r"rgb\((\d+), (\d+), (\d+)\)")
 _KEPT = {"defs", "clipPath", "linearGradient"}
-"""Elements that are not drawn where they stand: nothing in them is changed."""
+"""Elements that are not drawn at their place in the file; their content stays unchanged."""
 
 
 def shorten(svg: str) -> str:
-    """Return a shorter SVG that looks the same, with colours replaced by the page's names."""
+    """Return a shorter SVG that looks the same, with the page's names of colours."""
     ElementTree.register_namespace("", NAMESPACE)
     root = ElementTree.fromstring(svg)
     for element in root.iter():
@@ -99,9 +100,9 @@ def _move_text(text: Element) -> Element:
 
 
 def _draw_as_path(element: Element) -> Element:
-    """Draw a line or a point as a path that can be joined with others; all else stays as it is.
+    """Convert a line or a point to a path, which can be joined with others.
 
-    A point is a line of no length with round ends.
+    A point becomes a line of length zero with round ends. Other elements are returned unchanged.
     """
     look = dict(element.attrib)
     place = _TRANSLATION.fullmatch(look.pop("transform", "translate(0,0)"))
@@ -137,7 +138,7 @@ def _sort_cells(children: list[Element]) -> list[Element]:
 def _draw_cell(cell: Element) -> Element:
     """Draw a rectangle as a line from its top to its bottom that is as thick as it is wide.
 
-    It is a little larger than it was: no light shows between two cells.
+    The line is a little larger than the rectangle, so that there is no gap between two cells.
     """
     look = dict(cell.attrib)
     x, y, width, height = map(float, _RECTANGLE.findall(look.pop("d"))[0])
@@ -147,9 +148,9 @@ def _draw_cell(cell: Element) -> Element:
 
 
 def _describe_look(element: Element) -> object:
-    """Return what two paths must share to become one; nothing for what stays alone.
+    """Return the style that two paths must share to be joined, or None for a path to leave alone.
 
-    Where something shines through, two that cover each other are darker than one.
+    Transparent paths are not joined: two that overlap are darker than one.
     """
     look = {name: value for name, value in element.attrib.items() if name != "d"}
     alone = element.tag != "path" or any(name in look for name in ("transform", "clip-path"))

@@ -14,7 +14,7 @@ from innerloop.report.text import format_value
 from innerloop.report.theme import INK, SERIES
 
 MAX_ROWS, MAX_POINTS, MAX_MEASURES, MAX_LABEL = 2_000, 30, 6, 60
-"""Runs in the table, combinations in the figure, further columns, and characters of a value."""
+"""The largest numbers of runs, combinations in the figure, further columns, and characters."""
 
 
 def render_sweep(survey: dict[str, Any], command: str) -> str:
@@ -27,8 +27,8 @@ def render_sweep(survey: dict[str, Any], command: str) -> str:
     combinations = len({label_point(run) for run in runs})
     omitted = f", the {len(points)} best of {combinations}" if len(points) < combinations else ""
     caption = (
-        f"Left: the loss of every run as it was trained. Right: the loss of finished runs, a dot "
-        f"per seed, for each combination of settings{omitted}. The best run is ringed."
+        f"Left: the loss of every run during the training. Right: the final loss of finished "
+        f"runs, a dot per seed, for each combination of settings{omitted}. The best run is ringed."
     )
     settings = ", ".join(f"{name}={value}" for name, value in survey["settings"].items())
     return fill_template(
@@ -46,7 +46,7 @@ def render_sweep(survey: dict[str, Any], command: str) -> str:
 
 
 def _load_style() -> str:
-    """Load the report's style sheet without the font for formulas, which runs do not have."""
+    """Load the report's style sheet without the font for formulas, which runs do not need."""
     return files("innerloop.report").joinpath("report.css").read_text("utf-8").replace("$font", "")
 
 
@@ -57,7 +57,7 @@ def label_point(run: dict[str, Any]) -> str:
 
 
 def plot_sweep(runs: list[dict[str, Any]], points: list[str], best: str | None) -> alt.HConcatChart:
-    """Plot the loss of runs against the step, and at the end for each combination of settings."""
+    """Plot the loss of runs against the step, and the final loss of each combination."""
     selected = [run for run in runs if label_point(run) in points]
     about = {run["folder"]: {"run": run["folder"], "point": label_point(run)} for run in selected}
     curves = [
@@ -98,7 +98,7 @@ def plot_sweep(runs: list[dict[str, Any]], points: list[str], best: str | None) 
 
 
 def _choose_points(runs: list[dict[str, Any]]) -> list[str]:
-    """Choose the combinations to draw, in the order of the sweep; of many, take the best."""
+    """Choose the combinations to draw, in the order of the sweep; if there are many, the best."""
     least: dict[str, float] = {}
     for run in runs:
         values = [row["loss"] for row in run["history"][-1:]]

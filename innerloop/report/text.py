@@ -10,7 +10,7 @@ from innerloop.mathtext import to_html, typeset_plain
 from innerloop.report.escaping import clean
 
 _FUNCTIONS = ("tr", "det", "exp", "log", "sin", "cos", "max", "min", "sup", "inf", "rank", "sign")
-"""Names of functions that a formula may begin with."""
+"""Names of functions at the beginning of a formula."""
 
 
 def typeset(value: Any) -> str:
@@ -31,7 +31,7 @@ def typeset_formula(value: Any) -> str:
 def format_sentence(text: str) -> str:
     """Format text as a sentence: a stop at its end, and a capital letter if it begins with a word.
 
-    A symbol keeps its case: n, δ′, f(A), cε, and whatever a sign of relation or operation follows.
+    A symbol keeps its case: n, δ′, f(A), cε, and a letter before a relation or operation sign.
     """
     word = re.match(
         r"a(?= [a-z]+-?[a-z]{2,})|"

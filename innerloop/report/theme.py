@@ -1,7 +1,7 @@
 """Colours of the report's figures in light and dark mode.
 
-A figure is drawn with the light colours; in the page's copy each becomes the name of a colour that
-the page's style sheet gives for both (`report.css`), so that the dark has a palette of its own.
+A figure is drawn with the light colours. On the page, each colour is replaced by a name. The style
+sheet `report.css` defines the colour of each name in light and in dark mode.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ SERIES = (
     *("#2f5fd0", "#d9622b", "#1d7a44", "#8a4fb0", "#a87800"),
     *("#0d7f8c", "#c2367a", "#6d5a4a", "#5b6b8c", "#7a8b1f"),
 )
-"""Colours of the series of a figure, told apart by colour-blind people up to the sixth."""
+"""Colours of the series of a figure; colour-blind people can distinguish the first six."""
 
 VARIABLES = {
     **{INK: "--ink", QUIET: "--quiet", LINE: "--line", BAD: "--bad"},
@@ -28,7 +28,7 @@ _DIAGRAM = {
     **{"#ffffff": "--card", "#dddddd": "--line", "#bbbbbb": "--line", "#efe9dc": "--line"},
     **{"#c0392b": "--bad", "#1f6f8b": "--s6", "#8a6d1f": "--s5", "#666666": "--quiet"},
 }
-"""Colours of programs' diagrams, which are drawn elsewhere."""
+"""Colours of the diagrams of programs, which `innerloop.language.diagram` draws."""
 
 FONT = "Arial, Helvetica, Liberation Sans, sans-serif"
 """The font of figures; the page's style sheet has it too."""

@@ -1,6 +1,6 @@
-"""Measurements of a report beyond the claims: certificates, convergence and regret curves.
+"""Measure the certificates, convergence curves and regret curves of a report.
 
-`survey.py` measures them part by part, so that a caller can show progress, and gives one plain
-object, `data.ReportData`. May import everything up to the ledger; never the report, which draws
-that object and computes nothing.
+`survey.py` measures them part by part, so that a caller can show progress, and returns one object
+of plain data, `data.ReportData`. The report draws this object and computes nothing. This folder may
+import everything up to the ledger, but not the report.
 """

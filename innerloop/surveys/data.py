@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 Rows = list[dict[str, Any]]
-"""A tidy table: one dictionary per row, its keys the columns."""
+"""A table: one dictionary per row, whose keys are the columns."""
 
 
 @dataclass(frozen=True)
@@ -14,19 +14,19 @@ class ReportData:
     """All contents of a report, as plain data that can be written as JSON."""
 
     outcomes: list[dict[str, Any]]
-    """The claims with their evidence, as `Outcome.as_dict` gives them."""
+    """The claims with their evidence, as `Outcome.as_dict` returns them."""
     certificates: list[dict[str, Any]]
-    """One certificate per construction and program, as `Certificate.as_dict` gives them."""
+    """One certificate per construction and program, as `Certificate.as_dict` returns them."""
     convergence: Rows
     """Prediction error against layers."""
     convergence_setting: str
-    """What was run for `convergence`, in words."""
+    """A description of the setting of `convergence`."""
     regret: Rows
     """Cumulative regret against time, per construction and player."""
     regret_setting: str
-    """What was played for `regret`, in words."""
+    """A description of the games of `regret`."""
     runs: list[dict[str, Any]]
-    """The finished trainings, as `load_finished_runs` gives them."""
+    """The finished trainings, as `load_finished_runs` returns them."""
     command: str
     """The command that makes the report again."""
     made: str
@@ -34,9 +34,9 @@ class ReportData:
     seconds: float
     """How long the checks and measurements took."""
     damaged: list[dict[str, str]] = field(default_factory=list)
-    """Runs that cannot be shown: the folder of each, and the reason."""
+    """The runs that could not be read: the folder of each, and the reason."""
     diagrams: dict[str, str] = field(default_factory=dict)
-    """Programs as pictures of their registers and blocks: SVG by the program's name."""
+    """The diagrams of registers and blocks as SVG, by the name of the program."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the four measured tables and the damaged runs as plain data for JSON."""

@@ -43,7 +43,8 @@ GAME_PARAMETERS: dict[str, dict[str, Any]] = {
     },
     "ucb-vi": {"n": 20, "temperature": 0.02},
 }
-"""Parameters for games that are long enough to learn in; other constructions use their defaults."""
+"""Parameters for games that are long enough for learning; other constructions use their
+defaults."""
 
 
 def measure_report(
@@ -56,11 +57,11 @@ def measure_report(
     progress: Progress = ignore_progress,
     start: float | None = None,
 ) -> ReportData:
-    """Measure everything that a report shows besides checked claims and finished trainings.
+    """Measure the certificates and curves of a report, and collect all of its data.
 
-    `damaged` are the runs that cannot be shown, each with its folder and the reason.
-    `start` is the `time.perf_counter()` from which the report's seconds are counted: by default
-    now, earlier where checking the claims is to count too.
+    `damaged` lists the runs that could not be read, each with its folder and the reason. `start` is
+    the value of `time.perf_counter()` from which the duration of the report is counted, for example
+    before the claims were checked. It is the current time by default.
     """
     start = time.perf_counter() if start is None else start
     total = len(list_constructions()) + count_convergence_curves()
@@ -117,10 +118,12 @@ def build_certificates(seed: int = 0) -> Iterator[Certificate]:
 
 
 def measure_convergence(seed: int = 0) -> Iterator[Rows]:
-    """Measure prediction error after each layer, algorithm by algorithm, at κ = 1 and κ = 100.
+    """Measure the prediction error after each layer for each algorithm, at κ = 1 and κ = 100.
 
-    Rows are N(0, Σ) with a fixed Σ, weights N(0, Σ⁻¹), no noise. Every number comes from a forward
-    pass of a built transformer; error is √(mean (ŷ − y)² / mean y²) over queries and instances.
+    The rows of X are N(0, Σ) with a fixed Σ, the weights are N(0, Σ⁻¹), and there is no noise.
+    Every
+    number comes from a forward pass of a built transformer. The error is √(mean (ŷ − y)² / mean y²)
+    over queries and instances.
     """
     for kappa in (1.0, 100.0):
         generator = torch.Generator().manual_seed(seed)
@@ -157,8 +160,8 @@ def describe_convergence() -> str:
 def measure_regret(seed: int = 0) -> Iterator[Rows]:
     """Measure mean cumulative regret of transformer, policy and uniform play, per construction.
 
-    All three play the same games with the same luck; every row also has the number of actions on
-    which transformer and policy agree.
+    All three play in the same environments with the same random numbers. Every row also contains
+    the number of actions on which transformer and policy agree.
     """
     for name, construction in make_acting_constructions().items():
         generator = torch.Generator().manual_seed(seed)
@@ -192,7 +195,7 @@ def describe_regret() -> str:
 
 
 def make_acting_constructions() -> dict[str, ActingConstruction]:
-    """Make the constructions that act, with the parameters that `measure_regret` uses."""
+    """Make the constructions that run a policy, with the parameters that `measure_regret` uses."""
     kinds = load_members("constructions", ActingConstruction)
     return {name: kind.from_values(GAME_PARAMETERS.get(name, {})) for name, kind in kinds.items()}
 

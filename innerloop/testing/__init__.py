@@ -1,12 +1,12 @@
-"""Tests for members of your own: the very ones that the members of this package pass.
+"""Test your own members with the tests that the members of this package pass.
 
     from innerloop.testing import check_construction
 
     def test_heavy_ball():
         check_construction(HeavyBallConstruction)
 
-Each function raises an AssertionError that says what is wrong and what to do. They need no test
-framework. May import everything but the command line.
+If a test fails, the function raises an AssertionError that states the mistake and how to correct
+it. The functions need no test framework. This folder may import everything except the command line.
 """
 
 from innerloop.testing.algorithms import check_algorithm as check_algorithm

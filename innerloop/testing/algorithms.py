@@ -32,12 +32,13 @@ def check_algorithm(
     """Check an algorithm: its steps, batches, precisions and gradients.
 
     Args:
-        algorithm: An object, or a class that is made by its own `guesses`.
-        distribution: The problems to try it on; the first registered one that draws its problems if
-            None.
+        algorithm: An object, or a class. Objects of a class are created by its method `guesses`.
+        distribution: The distribution of test problems. If None, the first registered distribution
+            that samples problems of the right type is used.
 
     Raises:
-        AssertionError: Something is wrong; the message says what, and what to do.
+        AssertionError: A property does not hold. The message states the mistake and how to correct
+            it.
     """
     check_described(algorithm)
     kind = algorithm if inspect.isclass(algorithm) else type(algorithm)
@@ -49,7 +50,7 @@ def check_algorithm(
     distribution = distribution or _find_distribution(kind)
     problem = distribution.sample(BATCH, generator=make_generator())
     made = [algorithm] if isinstance(algorithm, Algorithm) else algorithm.guesses(problem)
-    require(made, f"{kind.__name__} has no guesses: pass an object, with its numbers set")
+    require(made, f"{kind.__name__} has no method `guesses`: pass an object")
     _check_names(kind)
     for check in (_check_steps, _check_batches, _check_dtype, _check_gradients):
         check(made[0], problem)
@@ -75,7 +76,8 @@ def _iterate(algorithm: Algorithm[Any, Any], problem: Any) -> list[Any]:
 
 
 def _check_steps(algorithm: Algorithm[Any, Any], problem: Any) -> None:
-    """Check that steps stay finite and change nothing in place, and that `has_steps` is true."""
+    """Check that steps are finite and change no tensor in place, and that `has_steps` is
+    correct."""
     name = type(algorithm).__name__
     with forbid_changes(problem, f"the problem given to {name}"):
         states = _iterate(algorithm, problem)
@@ -90,7 +92,11 @@ def _check_steps(algorithm: Algorithm[Any, Any], problem: Any) -> None:
             require(finite, f"{name} diverges within {STEPS} steps: choose smaller steps")
         require(isinstance(answer, Tensor), f"{name}.predict must give a tensor")
     if not algorithm.has_steps:
-        require_close(states[-1], states[0], f"{name} says has_steps = False, but steps change it")
+        require_close(
+            states[-1],
+            states[0],
+            f"{name} declares has_steps = False, but a step changes its prediction",
+        )
 
 
 def _check_batches(algorithm: Algorithm[Any, Any], problem: Any) -> None:
@@ -100,7 +106,7 @@ def _check_batches(algorithm: Algorithm[Any, Any], problem: Any) -> None:
     for k in range(BATCH):
         alone = problem[k]
         answer = algorithm.predict(alone, _iterate(algorithm, alone)[-1])
-        message = f"{name} mixes the instances of a batch: instance {k} alone answers otherwise"
+        message = f"{name} mixes the instances of a batch: the result of instance {k} alone differs"
         require_close(answer, together[k], message, 1e-9)
 
 
@@ -110,7 +116,8 @@ def _check_dtype(algorithm: Algorithm[Any, Any], problem: Any) -> None:
     answer = algorithm.predict(single, _iterate(algorithm, single)[-1])
     require(
         answer.dtype == torch.float32,
-        f"{name} answers a float32 problem in {answer.dtype}: convert numbers to the problem's",
+        f"{name} returns predictions for a float32 problem in {answer.dtype}: convert numbers "
+        "to the problem's",
     )
 
 

@@ -1,7 +1,7 @@
-"""What every claim must do: say what it tests, give the same twice, and reject what is false.
+"""Check the properties of every claim: complete texts, reproducible results, and checks that fail.
 
-A claim measures and judges apart (`judge` or `conclude`), so that it can be given data that
-contradict it: each of its checks must say no to some of them.
+A claim measures in one function and judges in another one (`judge` or `conclude`). It can therefore
+be tested on falsified data that contradict it. Each of its checks must reject some of them.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ def check_claim(
 
     Args:
         claim: The claim.
-        sharing: A context in which runs that differ in one statement may share work. The run that
-            shows reproducibility is the first one inside it.
-        genuine: The evidence of an earlier run at these settings, which is then not run again.
+        sharing: A context manager under which runs of the claim may share results that they have
+            in common. The first run in it is the one that tests reproducibility.
+        genuine: The evidence of an earlier run with the same settings. If None, the claim is run.
 
     Raises:
-        AssertionError: Something is wrong; the message says what, and what to do.
+        AssertionError: A property does not hold. The message states the mistake and how to correct
+            it.
     """
     genuine = claim.check(claim.tiny) if genuine is None else genuine
     _check_words(claim, genuine)
@@ -50,8 +51,11 @@ def _check_words(claim: Claim, genuine: Evidence) -> None:
             check_text(text)
         except MathError as error:
             require(False, f"{claim.id}: {error}")
-    require(claim.statement.endswith("."), f"{claim.id}: the statement is a sentence, with a stop")
-    require(claim.where, f"{claim.id}: `where` must say where the source states it")
+    require(
+        claim.statement.endswith("."),
+        f"{claim.id}: the statement must be a sentence that ends with a full stop",
+    )
+    require(claim.where, f"{claim.id}: `where` must name the place of the statement in the source")
     require(
         genuine.verdict == "out of reach" or claim.falsified,
         f"{claim.id} cannot fail: declare `falsified` forms of the statement that it must reject",
@@ -66,18 +70,20 @@ def _check_words(claim: Claim, genuine: Evidence) -> None:
     for check in printed:
         require(
             check.passed is not False or check.counterexample,
-            f"{claim.id}: a form that fails shows a counterexample: {check.statement}",
+            f"{claim.id}: a form that fails must have a counterexample: {check.statement}",
         )
     for check in (*printed, *genuine.beyond):
         require(
             not re.match(r"(the )?same\b", check.statement),
-            f"{claim.id}: a statement says the same what: {check.statement!r}",
+            f"{claim.id}: the statement must name its subject, not `the same`: {check.statement!r}",
         )
     for erratum in genuine.errata:
         require(
-            erratum.stands, f"{claim.id}: what holds is no erratum: {erratum.printed.statement}"
+            erratum.stands,
+            f"{claim.id}: a printed form that holds cannot be an erratum: "
+            f"{erratum.printed.statement}",
         )
-        require(erratum.where, f"{claim.id}: an erratum says where it stands")
+        require(erratum.where, f"{claim.id}: an erratum must name its place in the source")
 
 
 def _check_reproducible(claim: Claim, genuine: Evidence, data: Sequence[Any]) -> None:
@@ -97,15 +103,16 @@ def _check_reproducible(claim: Claim, genuine: Evidence, data: Sequence[Any]) ->
         cells = claim.presets[preset]
         require(cells, f"{claim.id} has no cells at {preset}")
         require(
-            json.loads(json.dumps(cells)) == cells, f"{claim.id}: settings must be what JSON holds"
+            json.loads(json.dumps(cells)) == cells,
+            f"{claim.id}: settings must be values that JSON can represent",
         )
 
 
 def check_falsified_data(claim: Claim, data: Sequence[Any] | None = None) -> None:
-    """Check that each check of a claim says no to some data that its falsified forms make.
+    """Check that each check of a claim rejects some falsified data.
 
-    Those are the checks of its parts, of their corrections, and of mended errata. A printed form
-    that fails on what was measured has shown that it can.
+    The checks are those of the parts, of their corrections, and of corrected errata. A printed form
+    that fails on the measured data needs no falsified data.
     """
     if data is None:
         data = [claim.gather(settings) for settings in claim.tiny]
@@ -113,18 +120,21 @@ def check_falsified_data(claim: Claim, data: Sequence[Any] | None = None) -> Non
     open_checks = {name for name, check in genuine.items() if check.passed is not False}
     reached: set[str] = set()
     for form, change in claim.falsified.items():
-        require(callable(change), f"{claim.id}: {form!r} is no function from data to data")
+        require(callable(change), f"{claim.id}: {form!r} must be a function from data to data")
         checks = dict(claim.judge_cells(copy.deepcopy(data), change).list_checks())
         require(
             checks.keys() == genuine.keys(),
-            f"{claim.id}, {form}: data decide what holds, not which parts there are: "
+            f"{claim.id}, {form}: the parts must not depend on the data; these differ: "
             f"{sorted(checks.keys() ^ genuine.keys())}",
         )
         broken = {name for name in open_checks if checks[name].passed is False}
         require(broken, f"{claim.id} accepts falsified data: {form}")
         reached |= broken
     missing = [f"{name} ({genuine[name].statement})" for name in sorted(open_checks - reached)]
-    require(not missing, f"{claim.id}: no falsified data break these: {'; '.join(missing)}")
+    require(
+        not missing,
+        f"{claim.id}: no falsified data are rejected by these checks: {'; '.join(missing)}",
+    )
 
 
 def _check_falsified(claim: Claim, genuine: Evidence, data: Sequence[Any]) -> None:
@@ -133,7 +143,7 @@ def _check_falsified(claim: Claim, genuine: Evidence, data: Sequence[Any]) -> No
         return
     require(
         claim.judge or claim.conclude,
-        f"{claim.id} cannot be shown false data: return what is measured, and give `judge` or "
-        "`conclude`",
+        f"{claim.id} cannot be tested on falsified data: return the measured data, and declare "
+        "`judge` or `conclude`",
     )
     check_falsified_data(claim, data)

@@ -24,7 +24,9 @@ def check_described(member: Any) -> None:
     """Check that a member has a docstring and a source."""
     kind = member if inspect.isclass(member) else type(member)
     name = kind.__name__
-    require(get_summary(kind), f"{name} has no docstring: its first line is what `list` prints")
+    require(
+        get_summary(kind), f"{name} must have a docstring; `innerloop list` prints its first line"
+    )
     source = getattr(kind, "source", "")
     require(isinstance(source, str) and source, f"{name} must declare `source`, a text")
 
@@ -56,7 +58,8 @@ def forbid_changes(value: Any, what: str) -> Iterator[None]:
 
 
 def require_close(value: Any, expected: Any, message: str, tolerance: float = 1e-10) -> None:
-    """Check tensors, or tuples of them, against each other, relative to max(1, |expected|)."""
+    """Check that tensors, or tuples of them, agree up to a tolerance relative to max(1,
+    |expected|)."""
     pairs = list(zip(list_tensors(value), list_tensors(expected), strict=True))
     for one, other in pairs:
         require(one.shape == other.shape, f"{message}: shapes {one.shape} and {other.shape}")

@@ -1,6 +1,6 @@
-"""What every construction must do: keep its law on every case, cost what it says, need its weights.
+"""Check the properties of every construction: its law, its declared cost, and its certificate.
 
-The parts are functions of their own, so that a test suite can name them one by one.
+Each property has its own function, so that a test suite can run and name them separately.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ from innerloop.testing.common import check_described, require
 
 BATCHES = ((2, 3), ())
 FEWEST_CASES = 5
-"""Cases that a construction must run; it may refuse others by its documented limits."""
+"""The smallest number of cases within the documented limits of a construction."""
 
 
 class CaseOutcome(NamedTuple):
-    """A case that a construction accepted, with the deviation that breaks its law, if any."""
+    """The result of a case, with the deviation that breaks the law if there is one."""
 
     label: str
     broken: str
@@ -40,11 +40,12 @@ def check_construction(construction: Construction[Any, Any] | type[Construction[
     """Check a construction: its law, its cost, its certificate, and that every weight matters.
 
     Args:
-        construction: A class, which is tested on its own cases and its problem's in every precision
-            that it declares; or an object, which is certified as it is.
+        construction: A class or an object. A class is tested on its own cases and on those of its
+            problem, in every precision that it declares. An object is tested with its parameters.
 
     Raises:
-        AssertionError: Something is wrong; the message says what, and what to do.
+        AssertionError: A property does not hold. The message states the mistake and how to correct
+            it.
     """
     check_described(construction)
     if not inspect.isclass(construction):
@@ -58,7 +59,8 @@ def check_construction(construction: Construction[Any, Any] | type[Construction[
 
 
 class MadeCase(NamedTuple):
-    """A case that a construction accepts; its weights are built when they are first needed."""
+    """A case within the limits of a construction; its weights are built when they are first
+    used."""
 
     parameters: dict[str, Any]
     construction: Construction[Any, Any]
@@ -120,7 +122,8 @@ def run_cases(
             lengths = {len(deviations.step), len(deviations.free)}
             require(
                 lengths == {construction.steps},
-                f"{kind.__name__}: {construction.steps} steps were asked for, {lengths} are built",
+                f"{kind.__name__}: {construction.steps} steps are requested, but {lengths} are "
+                "built",
             )
             label = f"{construction.values()} on {distribution.values()}, batch {batch}"
             off = f"{max(deviations.step):.2e} a step, {max(deviations.free):.2e} running free"
@@ -140,9 +143,10 @@ def check_declared_cost(
 
 
 def check_every_weight(kind: type[Construction[Any, Any]]) -> None:
-    """Check that the certificate refuses when any one tensor is multiplied by −3/2.
+    """Check that the certificate does not hold if any single tensor is multiplied by −3/2.
 
-    A sign has no effect on what is squared, nor a factor before a normalisation.
+    The factor is neither a sign nor positive, because squares hide a sign, and normalisations hide
+    a positive factor.
     """
     few = {"steps": kind.cap_value("steps", 2), "inner": 2}
     declared = kind.declared_types()

@@ -30,7 +30,8 @@ def check_policy(
         distributions: The environments to play in; all registered ones if None.
 
     Raises:
-        AssertionError: Something is wrong; the message says what, and what to do.
+        AssertionError: A property does not hold. The message states the mistake and how to correct
+            it.
     """
     check_described(policy)
     made = policy.from_values({}) if inspect.isclass(policy) else policy
@@ -70,7 +71,10 @@ def check_play(policy: Policy[Any, Any], environment: Environment, steps: int = 
         require(torch.equal(one, other), f"{name}: the same seed must give the same game")
     size = short.regret.shape[-1]
     for one, other in zip(first.history.truncate(size), short.history, strict=True):
-        require(torch.equal(one, other), f"{name}: a longer game must begin as the shorter one")
+        require(
+            torch.equal(one, other),
+            f"{name}: a longer game must begin with the steps of the shorter game",
+        )
     single = rollout(policy, environment.to(torch.float32), steps, 5)
     require(
         single.regret.dtype == torch.float32,

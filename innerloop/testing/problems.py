@@ -13,14 +13,15 @@ from innerloop.testing.common import check_described, list_tensors, make_generat
 
 
 def check_problem(distribution: Distribution | type[Distribution]) -> None:
-    """Check a distribution: types, batches, seeds and precisions of what it draws.
+    """Check a distribution: the types, batches, seeds and precisions of its samples.
 
     Args:
         distribution: A class, which is checked with its defaults and with each of its `cases`, or
             an object, which is checked as it is.
 
     Raises:
-        AssertionError: Something is wrong; the message says what, and what to do.
+        AssertionError: A property does not hold. The message states the mistake and how to correct
+            it.
     """
     check_described(distribution)
     if inspect.isclass(distribution):
@@ -65,7 +66,7 @@ def _check_sample(distribution: Distribution, batch: tuple[int, ...]) -> None:
     other = distribution.sample(*batch, generator=make_generator(1))
     differs = [not torch.equal(a, b) for a, b in zip(floats, list_tensors(other), strict=False)]
     fixed = isinstance(problem, Environment)  # an environment may be the same every time
-    require(fixed or any(differs), f"{name} ignores its generator: another seed gave the same")
+    require(fixed or any(differs), f"{name} ignores its generator: two seeds gave the same numbers")
     if batch and isinstance(problem, Problem):
         require(len(problem) == batch[0], f"len() of {name} must be {batch[0]}")
         require(problem[0].batch == batch[1:], f"{name}[0] must drop the first batch dimension")

@@ -1,4 +1,4 @@
-"""What every recipe must do: train, stop, go on, save and load, with its own small settings."""
+"""Check that every recipe trains, stops, resumes, saves and loads with its small settings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def check_recipe(recipe: Recipe | type[Recipe]) -> None:
         recipe: A class, which is checked with its `small` settings, or an object.
 
     Raises:
-        AssertionError: Something is wrong; the message says what, and what to do.
+        AssertionError: A property does not hold. The message states the mistake and how to correct
+            it.
     """
     check_described(recipe)
     kind = recipe if inspect.isclass(recipe) else type(recipe)
@@ -45,12 +46,21 @@ def check_recipe(recipe: Recipe | type[Recipe]) -> None:
         _require_same(
             trained.model,
             again.model,
-            f"{name}: stopped and resumed, the same seed must give the same weights",
+            f"{name}: a run that is stopped and resumed must have the same weights as an "
+            "uninterrupted run",
         )
         loaded, model, about = load(path / "model.safetensors", kind)
-        require(loaded.values() == made.values(), f"{name}: the file has other settings")
-        _require_same(model, trained.model, f"{name}: the file gives other weights")
-        require(about["final"] == trained.history[-1], f"{name}: the file has another history")
+        require(
+            loaded.values() == made.values(),
+            f"{name}: the settings in the file differ from those of the run",
+        )
+        _require_same(
+            model, trained.model, f"{name}: the weights in the file differ from those of the run"
+        )
+        require(
+            about["final"] == trained.history[-1],
+            f"{name}: the history in the file differs from that of the run",
+        )
         fresh = made.build_model(torch.Generator().manual_seed(1))
         moved = _differ(fresh, trained.model)
         require(moved, f"{name}: two steps of training change no weight")
@@ -59,9 +69,10 @@ def check_recipe(recipe: Recipe | type[Recipe]) -> None:
 
 @contextmanager
 def _follow_inputs(name: str) -> Iterator[None]:
-    """Give tensors that are made without a device none of their numbers, and see who misses them.
+    """Check that new tensors are created on the device of their input.
 
-    Whatever runs on the CPU here, and follows its inputs, then also runs on a GPU.
+    The default device is set to `meta`, which stores no numbers. Code that creates a tensor without
+    a device then fails. Code that passes also runs on a GPU.
     """
     torch.set_default_device("meta")
     try:

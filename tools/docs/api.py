@@ -1,4 +1,4 @@
-"""The pages of the API: every public name, found in the code and grouped by where it lives."""
+"""Generate the API pages: every public name, grouped by the module that defines it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ GROUPS: dict[str, tuple[str, tuple[str, ...]]] = {
     "claims": ("Claims and evidence", ("innerloop.claims",)),
     "members": ("Bases of members", ("",)),
 }
-"""Pages of classes: file, title, and the modules that they are from; the last takes the rest."""
+"""Pages of classes: file, title, and the modules of the classes; the last page has all others."""
 FIRST = ("build", "train", "identify", "check", "compile", "exact", "verify", "certify", "solve")
-"""Functions that a reader looks for first."""
+"""The functions that readers need most often; they come first on their page."""
 MODULES = {
     "estimators": ("Estimators", "innerloop.estimators"),
     "language": ("The language", "innerloop.language"),
@@ -75,9 +75,10 @@ def make_pages() -> dict[str, str]:
 
 
 def _write_references(names: Iterable[str]) -> str:
-    """Write the lines from which mkdocstrings makes the entries of public names.
+    """Write the lines from which mkdocstrings generates the entries of public names.
 
-    Each names the module where it is defined: one may share the name of a function.
+    A line contains the full name with the defining module, because a module and a function may have
+    the same name.
     """
     homes = list_public_names()
     parts = []

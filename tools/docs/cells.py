@@ -1,8 +1,8 @@
 """Run a tutorial's script and record the output and the figures of each cell.
 
-A script is what `tools.docs.tutorials` makes of a page: the code of its fences with calls of
-`begin`, `show`, `write` and `command` between them. `python -m tools.docs.cells SCRIPT OUTPUT` runs
-one in the current folder and writes the record as JSON.
+`tools.docs.tutorials` converts a page to a script: the code of its fences, with calls of `begin`,
+`show`, `write` and `command` between them. `python -m tools.docs.cells SCRIPT OUTPUT` runs a script
+in the current folder and writes the record as JSON.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def show(value: Any) -> None:
 
 
 def write(name: str, text: str) -> None:
-    """Write a file into the current folder, where the cells after it can import it."""
+    """Write a file to the current folder, so that the following cells can import it."""
     Path(name).write_text(text, "utf-8")
 
 

@@ -1,4 +1,4 @@
-"""Draw registers and blocks, and answers step by step, in the colours of the page."""
+"""Draw the registers and blocks of a construction, and its answers after each step."""
 
 from __future__ import annotations
 
@@ -78,7 +78,8 @@ def _mentions(text: str, name: str) -> bool:
 
 
 def draw_steps(answers: list[float], expected: list[float]) -> str:
-    """Draw distances to the last answer: a line for the transformer, circles for the algorithm."""
+    """Draw the distance to the last answer: a line for the transformer, circles for the
+    algorithm."""
     width, height, left, low = 460, 170, 54, 26
     top = max(*answers, *expected, 1e-300)
 

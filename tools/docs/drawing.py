@@ -12,7 +12,7 @@ COLOURS = {
     "light": ["#2f5fd0", "#b4560f", "#2a7d4f", "#8a3fa0", "#6b6b6b"],
     "dark": ["#8fb0ff", "#f0a35e", "#6fd19b", "#d59be8", "#b0b0b0"],
 }
-"""Pairs that colour-blind readers can tell apart, by lightness too."""
+"""Pairs of colours that colour-blind readers can distinguish; they also differ in lightness."""
 
 
 def is_chart(value: Any) -> bool:

@@ -22,13 +22,14 @@ LABELS = {
     "decided_by": "would decide it",
     "missing": "not printed",
 }
-"""Labels of the fields of a finding that the page shows."""
+"""The displayed fields of a finding, with their labels."""
 CORRECTIONS = {"undecided": "correction, open", "fails": "correction, refuted"}
-"""Labels of a correction by its outcome, where that is not that it holds."""
+"""The label of a correction that is not confirmed, by its outcome."""
 
 
 def make_page() -> str:
-    """Write the page: verdicts per source, then findings as printed and corrected."""
+    """Write the page: the verdicts per source, then each finding with its printed and corrected
+    form."""
     if not RECORDED.exists():
         return "# Findings\n\nNothing is recorded: `make report` checks every claim.\n"
     recorded = json.loads(RECORDED.read_text("utf-8"))

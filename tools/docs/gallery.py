@@ -1,4 +1,4 @@
-"""The gallery: a page per construction, made from its code."""
+"""Generate the gallery: one page per construction, made from its code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from innerloop.registry import load_members
 from tools.docs.diagram import draw_blocks, draw_steps
 
 _LABEL = r"^([A-Z][A-Za-z]+(?: [a-z]+)?) {2,}"
-"""A label of a header: at the beginning of a line, with spaces after it."""
+"""Matches a label of a header: a word at the beginning of a line, with spaces after it."""
 
 
 def make_gallery() -> dict[str, str]:
@@ -86,7 +86,7 @@ def _write_header(text: str) -> str:
 
 
 def _cell(text: Any) -> str:
-    """Write text for a cell of a table, its mathematics typeset."""
+    """Write text for a cell of a table, with typeset mathematics."""
     return typeset_plain(str(text)).replace("|", "&#124;")
 
 
@@ -127,7 +127,8 @@ def _write_cost(description: dict[str, Any]) -> str:
 
 
 def _write_steps(made: Construction[Any, Any]) -> str:
-    """Draw the distance of the transformer's and the algorithm's answers to the last answer."""
+    """Draw the distance to the last answer, for the answers of the transformer and of the
+    algorithm."""
     problem = made.distributions()[0].sample(4, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         streams = iterate_streams(made, made.transformer, problem)

@@ -1,6 +1,6 @@
-"""Hooks of MkDocs: folders in the navigation, tutorials that are run, pages made from the code.
+"""Hooks of MkDocs: build the navigation, run the tutorials, and generate pages from the code.
 
-With INNERLOOP_DOCS=tiny, as in the tests, tutorials run at tiny settings in this process.
+With INNERLOOP_DOCS=tiny, as in the tests, tutorials run with tiny settings in this process.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ FONT_FILES = ("math.woff2", "math-font-OFL.txt")
 made: dict[str, str] = {}
 """Generated pages and files by their path."""
 _tutorials: dict[str, str] = {}
-"""Tutorials as Markdown with their output, by path."""
+"""The Markdown of each tutorial with its output, by path."""
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:

@@ -2,7 +2,8 @@
 
     python -m tools.docs.stage FOLDER && cd FOLDER && zensical build
 
-The folder gets `docs`, with everything that the hooks make, and a `mkdocs.yml` without them.
+The folder then contains `docs`, with the pages that the hooks generate, and a `mkdocs.yml` without
+hooks.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def stage(folder: Path) -> None:
 
 
 NO_HOOKS = ("hooks", "strict", "validation", "exclude_docs")
-"""Settings that belong to the hooks, or that other builders do not have."""
+"""Settings that only the hooks use, or that other builders do not support."""
 
 
 def find_handler(plugins: list[dict]) -> dict:

@@ -1,7 +1,9 @@
-"""Tutorials: one Markdown file each, run when the site is built; it gives the page and a notebook.
+"""Run the tutorials when the site is built, and make a page and a notebook from each.
 
-```python                      a cell: what it prints is captured, its last expression is shown
-steps = 300  # tiny: 20        the tests run it with 20
+A tutorial is a Markdown file with these kinds of fences:
+
+```python                      a cell: the page shows its output and the value of its last line
+steps = 300  # tiny: 20        the tests use 20 in place of 300
 ```
 ```python title="mine.py"      a file, written to the tutorial's folder
 ```console                     commands, one `$ innerloop …` per line
@@ -157,7 +159,7 @@ def _refer_to_figure(stem: str, label: str) -> str:
 
 
 def clean(code: str) -> str:
-    """Remove the comments that only the tests use."""
+    """Remove the comments that are only meant for the tests."""
     return _TINY.sub(r"\1\2", code)
 
 

@@ -1,4 +1,4 @@
-"""Weights of a built transformer as plain data, for the forward pass in JavaScript."""
+"""Export the weights of a built transformer as plain data, for the forward pass in JavaScript."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ SCENE: dict[str, dict[str, Any]] = {
     "looped-gradient-descent": {"d": 2, "n": 12, "steps": 16, "preconditioners": "identity"}
     | {"step_size": 0.3},
 }
-"""What the first page shows, with its settings."""
+"""The constructions on the first page, with their settings."""
 
 
 def export_transformer(transformer: Transformer) -> dict[str, Any]:
-    """Export weights, masks and normalisations: what `docs/scene/forward.js` takes."""
+    """Export weights, masks and normalisations in the format of `docs/scene/forward.js`."""
     body = cast(Iterable[nn.ModuleList], transformer.body)
     return {
         "prologue": _export_blocks(transformer.prologue),

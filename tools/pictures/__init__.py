@@ -1,1 +1,1 @@
-"""The pictures of the README, drawn from the code: `make pictures` writes them to docs/pictures."""
+"""Draw the pictures of the README; `make pictures` writes them to docs/pictures."""

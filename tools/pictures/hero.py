@@ -1,4 +1,4 @@
-"""The first picture: one forward pass that fits a line, layer by layer, from real weights."""
+"""Draw the first picture: the line after each layer of a transformer that fits it."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ STEPS, N = 13, 20
 SHOWN = (0, 4, 6, 8, 13)
 PANEL, GAP, LEFT, TOP = 172, 14, 20, 44
 REACH = (2.4, 3.6)
-"""How far the panels reach, in x and in y."""
+"""The largest |x| and |y| of the panels."""
 
 
 def draw(theme: Theme) -> str:
-    """Draw the panels: points, the fitted lines so far, and the error of the answer."""
+    """Draw the panels: the points, the lines after each step so far, and the error of the
+    answer."""
     x, y = _sample_points()
     certificate, lines, goal = _fit(x, y)
     width = 2 * LEFT + len(SHOWN) * PANEL + (len(SHOWN) - 1) * GAP
@@ -55,7 +56,7 @@ def _sample_points() -> tuple[torch.Tensor, torch.Tensor]:
 
 
 def _fit(x: torch.Tensor, y: torch.Tensor) -> tuple[float, list[torch.Tensor], torch.Tensor]:
-    """Build and run the transformer; return its tolerance, the lines per step, least squares."""
+    """Build and run the transformer; return its tolerance, the line per step, and least squares."""
     alpha = 1 / float(torch.linalg.eigvalsh(_make_features(x).mT @ _make_features(x))[-1]) ** 2 / 32
     built = build("newton", d=2, n=N, steps=STEPS, alpha=alpha, instances=4)
     ends = torch.tensor([-REACH[0], REACH[0]], dtype=torch.float64)

@@ -1,7 +1,8 @@
-"""Layers of recorded networks against steps of algorithms: a picture for each family.
+"""Draw how well algorithms explain the layers of recorded networks: one picture per family.
 
-A cell is darker the more of what the layer says the algorithm says after that many steps; the best
-step of each layer is framed, with its share. `tools/identify_recorded.py` made the numbers.
+The colour of a cell shows the share of a layer's answers (row) that the algorithm explains after a
+number of steps (column). A frame marks the best step of each layer and shows its share.
+`tools/identify_recorded.py` computes the numbers.
 """
 
 from __future__ import annotations

@@ -16,7 +16,8 @@ RED = {"light": "#b3261e", "dark": "#ff8a80"}
 
 
 def draw(theme: Theme) -> str:
-    """Draw a row for each source: a piece for each verdict, errata beside it; then a legend."""
+    """Draw a bar for each source, with a part per verdict and the number of errata; then a
+    legend."""
     recorded = _load()
     most = max(sum(source["verdicts"].values()) for source in recorded["sources"])
     errata = Counter(

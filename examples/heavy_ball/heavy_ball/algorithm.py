@@ -12,7 +12,7 @@ from innerloop import Algorithm, RegressionProblem, hyperparameter
 
 
 class Motion(NamedTuple):
-    """The weights, and how far the last step moved them."""
+    """The weights w, and the change v of the last step."""
 
     weights: Tensor
     velocity: Tensor
@@ -20,7 +20,7 @@ class Motion(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class HeavyBall(Algorithm[RegressionProblem, Motion]):
-    """The step size η and the momentum β are the same in every step."""
+    """The algorithm with a step size η and a momentum β that are the same in every step."""
 
     source: ClassVar[str] = "Polyak 1964"
     problem_type: ClassVar = RegressionProblem

@@ -1,4 +1,4 @@
-"""Claims of Polyak 1964, on quadratics: with the best numbers, momentum contracts by its root.
+"""A claim of Polyak 1964: on quadratics, the optimal heavy ball contracts by the factor √β.
 
 Printed    with η = 4/(√L + √μ)² and β = ((√L − √μ)/(√L + √μ))² the error falls like (√β)^k
 Tested     the spectral radius of the linear map of (w, v) on eigenvalues drawn between μ and L
@@ -20,13 +20,13 @@ POLYAK = Source(
 
 
 def best_momentum(least: float, largest: float) -> float:
-    """β as stated, for eigenvalues between `least` and `largest`."""
+    """Return the stated momentum β for eigenvalues between `least` and `largest`."""
     low, high = math.sqrt(least), math.sqrt(largest)
     return ((high - low) / (high + low)) ** 2
 
 
 class Contraction(NamedTuple):
-    """How fast the heavy ball contracts on one eigenvalue, and how fast is stated."""
+    """The measured and the stated contraction factor of the heavy ball for one eigenvalue."""
 
     case: Case
     radius: float
@@ -34,7 +34,7 @@ class Contraction(NamedTuple):
 
 
 def spectral_radius(eigenvalue: float, step: float, momentum: float) -> float:
-    """The largest |λ| of (w, v) → (w + v', v') with v' = βv − ηhw."""
+    """Return the largest |λ| of the map (w, v) → (w + v', v') with v' = βv − ηhw."""
     move = torch.tensor(
         [[1 - step * eigenvalue, momentum], [-step * eigenvalue, momentum]], dtype=torch.float64
     )
@@ -42,7 +42,7 @@ def spectral_radius(eigenvalue: float, step: float, momentum: float) -> float:
 
 
 def slow_down(data: list[Contraction]) -> list[Contraction]:
-    """Change what was measured: error that is kept from step to step."""
+    """Falsify the data: the error does not decrease."""
     return [each._replace(radius=1.0) for each in data]
 
 
@@ -67,7 +67,7 @@ def judge_rate(data: list[Contraction]) -> Evidence:
     source=POLYAK,
 )
 def rate(generator: torch.Generator, *, trials: int) -> list[Contraction]:
-    """Draw μ, L and an eigenvalue h between them; measure the radius, and √β beside it."""
+    """Draw μ, L and an eigenvalue h between them; measure the spectral radius, and compute √β."""
     data = []
     for _ in range(trials):
         least, share, ratio = torch.rand(3, generator=generator, dtype=torch.float64).tolist()

@@ -1,4 +1,4 @@
-"""Free weights that begin at those of the heavy ball learn linear regression in context."""
+"""Train free weights, which start at those of the heavy ball, on linear regression in context."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from innerloop.training.objective import SquaredError
 
 
 class HeavyBallRecipe(Recipe):
-    """Every weight is trained; the blocks begin as steps of the algorithm."""
+    """Train every weight; the blocks start as steps of the algorithm."""
 
     source = "this package"
     small = {"d": 2, "n": 4, "blocks": 2, "batch": 8}

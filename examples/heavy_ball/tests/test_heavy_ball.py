@@ -1,4 +1,4 @@
-"""The tests of innerloop's own members, on ours."""
+"""Test the members of this package with the functions of `innerloop.testing`."""
 
 from heavy_ball.algorithm import HeavyBall
 from heavy_ball.claims import rate
