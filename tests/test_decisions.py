@@ -211,7 +211,7 @@ def test_what_does_not_fit_is_refused() -> None:
             9, width=8, layers=1, heads=1, outputs=2, kind="relu", generator=make_generator()
         )
     other = innerloop.train("linear-attention", d=2, n=3, steps=1, batch=4)
-    with pytest.raises(InputError, match="only a run that learned to decide"):
+    with pytest.raises(InputError, match="expected a run that trained a policy"):
         TrainedPolicy.from_run(other.recipe, other.model)
 
 
@@ -226,7 +226,7 @@ def test_the_command_plays(tmp_path: Path, run) -> None:
     assert "its teacher" not in done.out
     assert "lin-ucb, its teacher" in run("play", word, "--games", "4").out
     for words, message in (
-        (["--environment", "linear-regression"], "not environments to play in"),
+        (["--environment", "linear-regression"], "expected environments to play in"),
         (["--against", "nobody"], "nobody cannot play here"),
         (["--steps", "9"], "games of 4 steps"),
         (["-s", "arms=4"], "3 actions of 2 features, got 4 of 2"),

@@ -231,7 +231,7 @@ def test_bad_structures_are_named() -> None:
         Block()
     with pytest.raises(InputError, match="loops must be at least 1"):
         make_counting_transformer(loops=0)
-    with pytest.raises(InputError, match="does not fit"):
+    with pytest.raises(InputError, match="expected blocks of width"):
         Transformer(Layout(x=9), [[make_affine_block(2.0)]])
     with pytest.raises(InputError, match="layers must be at least 1"):
         Transformer.with_random_weights(LAYOUT, layers=0)

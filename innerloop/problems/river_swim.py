@@ -37,7 +37,7 @@ class RiverSwim(Distribution):
         generator: torch.Generator | None = None,
         dtype: torch.dtype = torch.float64,
     ) -> TabularMDP:
-        """Return a batch of equal environments; there is no randomness."""
+        """Return a batch of equal environments; nothing is random."""
         check_batch(batch)
         last = self.states - 1
         current = torch.tensor([0.05, 0.6, 0.35], dtype=torch.float64)
