@@ -248,7 +248,7 @@ def test_the_command_line_goes_on_without_settings(
     begin(folder.parent / "b" / "seed-1", seed=1, learning_rate=0.5)
     unclear = run("train", "linear-regression", "--resume")
     assert unclear.code == 2
-    assert "2 runs of linear-regression could be meant: resume one by its folder" in unclear.err
+    assert "2 runs of linear-regression match: resume one by its folder" in unclear.err
     chosen = run("train", "linear-regression", "--resume", "-s", "learning_rate=0.5", "--json")
     assert [each["seed"] for each in json.loads(chosen.out)] == [1]
     wrong = run("train", str(folder.parent / "a"), "--resume", "-s", "d=3")
@@ -327,7 +327,7 @@ def test_the_folder_of_one_seed_goes_on(run: Any, tmp_path: Path) -> None:
     begin(tmp_path / "other")
     refused = run("train", str(tmp_path / "other"), "--resume")
     assert refused.code == 2
-    assert "is not named by its seed: go on with it in Python" in refused.err
+    assert "is not named by its seed: continue it in Python" in refused.err
 
 
 def test_a_finished_run_that_was_given_more_steps_is_not_finished(tmp_path: Path) -> None:

@@ -30,5 +30,5 @@ def check_setting(kind: object, mask: object, normalisation: object) -> None:
         raise InputError(f"normalisation 1/i needs the causal mask, got mask {mask!r}")
     if kind == "softmax" and normalisation != "1":
         raise InputError(
-            f"softmax needs normalisation '1', as it sums to 1 itself, got {normalisation!r}"
+            f"softmax is normalised by itself: expected normalisation '1', got {normalisation!r}"
         )

@@ -45,6 +45,6 @@ class Trace(Sequence[Snapshot]):
         matches = [i for i, label in enumerate(self.labels) if label in step_labels]
         if not matches:
             raise InputError(
-                f"expected a step of this trace, got {k}; its blocks are: {', '.join(self.labels)}"
+                f"this trace has no step {k}; its blocks are: {', '.join(self.labels)}"
             )
         return self[matches[-1]]
