@@ -213,7 +213,7 @@ def test_random_transformers_of_every_kind_run() -> None:
     ("tokens", "context", "message"),
     [
         (torch.ones(3, 5).double(), None, "tokens must have shape"),
-        (torch.ones(3, 4), None, "tokens are torch.float32, the weights torch.float64"),
+        (torch.ones(3, 4), None, "tokens are torch.float32, but weights are torch.float64"),
         (torch.full((3, 4), torch.nan).double(), None, "must be finite"),
         (torch.ones(3, 4).double(), -1, "context must be in 0 … 3"),
         (torch.ones(3, 4).double(), 4, "context must be in 0 … 3"),

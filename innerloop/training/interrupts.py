@@ -1,4 +1,4 @@
-"""Ctrl-C in a training: noticed at the end of a step, so that the step is not lost."""
+"""Handle Ctrl-C in a training at the end of a step, so that the step is not lost."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Any
 
 @contextmanager
 def watch_interrupts() -> Iterator[Callable[[], bool]]:
-    """Yield a function that tells whether SIGINT arrived.
+    """Yield a function that returns whether SIGINT arrived.
 
-    The first SIGINT waits for the end of the step, a second one interrupts at once.
+    The first SIGINT only has this effect; a second one raises KeyboardInterrupt at once.
     """
     signals: list[int] = []
     if threading.current_thread() is not threading.main_thread():

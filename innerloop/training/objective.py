@@ -16,11 +16,12 @@ from innerloop.problems.base import Distribution
 
 @runtime_checkable
 class Objective(Protocol):
-    """What a training run minimises.
+    """The objective that a training run minimises.
 
-    A batch depends on the generator alone, so that a run can be resumed at any step. An objective
-    may also have `compute_blank_loss(model)`: the evaluated loss of predicting nothing, the model
-    being there for the shapes of answers. A run that ends there is said to have learned nothing.
+    A batch must depend only on the generator, so that a run can be resumed at any step. An
+    objective may also have a method `compute_blank_loss(model)`, which returns the evaluated loss
+    of predicting nothing; the model is passed for the shapes of answers. A run whose final loss is
+    not lower is reported to have learned nothing.
     """
 
     def draw(self, generator: torch.Generator) -> Any:
@@ -28,17 +29,17 @@ class Objective(Protocol):
         ...
 
     def loss(self, model: Any, batch: Any) -> Tensor:
-        """The scalar to minimise."""
+        """Return the loss of a batch, a scalar to minimise."""
         ...
 
     def evaluate(self, model: Any) -> dict[str, float]:
-        """Return measures on held-out examples, the same every time; one of them is `loss`."""
+        """Return measures on held-out examples, always the same ones; one measure is `loss`."""
         ...
 
 
 @dataclass(frozen=True)
 class SquaredError:
-    """E (prediction − target)² over a distribution of problems with known targets.
+    """The loss E (prediction − target)² over a distribution of problems with known targets.
 
     `predict(model, problem)` returns predictions of the shape of `target(problem)`.
     """

@@ -1,11 +1,11 @@
-"""Several processes of one training, as `torchrun` starts them: each takes a share of every batch.
+"""Train with several processes, as `torchrun` starts them: each computes a share of every batch.
 
-Batch     all processes draw the one batch that a single process would, and process r of R takes
-          instances ⌊rn/R⌋ … ⌊(r+1)n/R⌋ − 1 of its n
+Batch     all processes draw the batch that a single process would draw, and process r of R uses
+          instances ⌊rn/R⌋ … ⌊(r+1)n/R⌋ − 1 of its n instances
 Gradient  Σ_r w_r g_r, summed over the processes, with w_r such that Σ_r w_r L_r is the loss of the
-          whole batch. The optimiser then does the same everywhere: weights stay equal
-Files     are read by all processes, and written by process 0 alone, which also evaluates
-End       a process that is lost ends the others at their next step, with a line that says so
+          whole batch. The optimiser does the same in all processes, so weights stay equal
+Files     are read by all processes, and written only by process 0, which also evaluates
+End       if a process ends, the others end at their next step with an error message
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from innerloop.jsonfiles import parse_json
 from innerloop.problems.problem import Problem
 
 VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""What `torchrun` sets in the environment of each process."""
+"""Variables that `torchrun` sets in the environment of each process."""
 
 
 class LostProcessError(InputError):
@@ -37,7 +37,7 @@ class LostProcessError(InputError):
 
 @dataclass(frozen=True)
 class Group:
-    """The processes of a training; this one has the number `rank`."""
+    """The processes of a training; `rank` is the number of this process."""
 
     rank: int = 0
     size: int = 1
@@ -49,7 +49,7 @@ class Group:
         return self.rank == 0
 
     def take_share(self, objective: Any, batch: Any) -> tuple[Any, float]:
-        """Take this process's share of a batch, and its weight in the loss of the whole."""
+        """Return this process's share of a batch, and its weight in the loss of the whole batch."""
         if self.size == 1:
             return batch, 1.0
         own = getattr(objective, "take_share", None)
@@ -58,7 +58,7 @@ class Group:
     def reduce(
         self, model: nn.Module, loss: Tensor, weight: float, stop: bool
     ) -> tuple[float, bool]:
-        """Sum loss and gradients over the processes; returns the loss, and if one is to stop."""
+        """Sum loss and gradients over the processes; return the loss, and whether to stop."""
         if self.size == 1:
             return float(loss.detach()), stop
         weights = [w for w in model.parameters() if w.requires_grad]
@@ -79,7 +79,7 @@ class Group:
         return total, stopped > 0
 
     def share_result(self, compute: Callable[[], dict[str, Any]]) -> dict[str, Any]:
-        """Compute JSON values in the leading process alone, and give them to all."""
+        """Compute JSON values in the leading process only, and return them in all processes."""
         if self.size == 1:
             return compute()
         data = json.dumps(compute()).encode() if self.leads else b""
@@ -92,7 +92,7 @@ class Group:
         return parse_json(bytes(text.tolist()))
 
     def require_same(self, about: dict[str, Any]) -> None:
-        """Refuse processes that were started together to train different things."""
+        """Raise `InputError` if the processes have different recipes, settings or seeds."""
         if self.size == 1:
             return
         own = parse_json(json.dumps(about))
@@ -106,7 +106,7 @@ class Group:
             )
 
     def wait(self) -> None:
-        """Wait until all processes are here."""
+        """Wait until all processes have called this function."""
         if self.size > 1:
             self.share_result(dict)
 
@@ -121,7 +121,7 @@ class Group:
 
 
 def take_instances(batch: Any, rank: int, size: int) -> tuple[Any, float]:
-    """Take the share of one process of a batch whose tensors have the instances first."""
+    """Return the share of one process in a batch whose first dimension is the instances."""
     if isinstance(batch, Problem):
         count = len(batch)
         first, last = find_share(count, rank, size)
@@ -134,20 +134,22 @@ def take_instances(batch: Any, rank: int, size: int) -> tuple[Any, float]:
         shares = [share for share, _ in parts]
         return type(batch)(*shares) if hasattr(batch, "_fields") else tuple(shares), parts[0][1]
     raise InputError(
-        f"a batch that is a {type(batch).__name__} cannot be shared by {size} processes: train "
+        f"a batch of type {type(batch).__name__} cannot be shared by {size} processes: train "
         "with one"
     )
 
 
 def find_share(count: int, rank: int, size: int) -> tuple[int, int]:
-    """Find the first instance of a process's share, and the first beyond it."""
+    """Return the first instance of a process's share, and the first one after it."""
     if count < size:
-        raise InputError(f"a batch of {count} cannot be shared by {size} processes: start fewer")
+        raise InputError(
+            f"{count} instances cannot be shared by {size} processes: start fewer processes"
+        )
     return rank * count // size, (rank + 1) * count // size
 
 
 def count_processes() -> int:
-    """Count the processes that this one was started with."""
+    """Return the number of processes that were started together, including this one."""
     if not all(name in os.environ for name in VARIABLES):
         return 1
     size = os.environ["WORLD_SIZE"]
@@ -155,12 +157,12 @@ def count_processes() -> int:
 
 
 def is_leading() -> bool:
-    """Tell whether this process is the one that prints and writes."""
+    """Return whether this process is the one that prints and writes."""
     return count_processes() == 1 or os.environ["RANK"] == "0"
 
 
 def join_group(device: torch.device) -> Group:
-    """Join the processes that this one was started with; alone it is a group of its own."""
+    """Join the processes that were started together; a single process forms a group of one."""
     if count_processes() == 1:
         return Group(device=device)
     if device.type == "cuda" and device.index is None:
@@ -178,7 +180,7 @@ def join_group(device: torch.device) -> Group:
 
 
 def leave_group() -> None:
-    """Leave the other processes, who may be gone."""
+    """Leave the group; other processes may already have ended."""
     with suppress(RuntimeError, ValueError):
         if dist.is_initialized():
             dist.destroy_process_group()
